@@ -2,3 +2,7 @@
 
 //! The backend on the CPU: the same algorithms generic over a vector type, compiled for several
 //! instruction sets and chosen once at run time.
+
+pub(crate) mod simd;
+
+pub use simd::Level;
