@@ -3,10 +3,9 @@
 //! Options of the extractors as users and model files write them: one table per extractor, one
 //! parser, one writer of the key suffix. Names, keys, defaults and ranges are those of libvmaf 3.2.0.
 
-use std::fmt::Write;
 use std::ops::RangeInclusive;
 
-use super::adm::AdmOptions;
+use super::adm::{AdmOptions, CsfMode};
 use super::motion::MotionOptions;
 use super::psnr::PsnrOptions;
 use super::vif::VifOptions;
@@ -22,10 +21,10 @@ pub struct OptionError {
     pub expected: String,
 }
 
-/// The field of an option struct that an option sets, and the values it may take.
+/// How an option reads and sets its field, and the values it may take.
 enum Field<O> {
     Bool(fn(&mut O) -> &mut bool),
-    Int(fn(&mut O) -> &mut u32, RangeInclusive<u32>),
+    Int(fn(&O) -> u32, fn(&mut O, u32) -> Option<()>, RangeInclusive<u32>),
     Float(fn(&mut O) -> &mut f64, RangeInclusive<f64>),
 }
 
@@ -45,10 +44,11 @@ const fn bool<O>(name: &'static str, alias: Option<&'static str>, get: fn(&mut O
 const fn int<O>(
     name: &'static str,
     alias: &'static str,
-    get: fn(&mut O) -> &mut u32,
+    get: fn(&O) -> u32,
+    set: fn(&mut O, u32) -> Option<()>,
     range: RangeInclusive<u32>,
 ) -> Row<O> {
-    Row { name, alias: Some(alias), field: Field::Int(get, range) }
+    Row { name, alias: Some(alias), field: Field::Int(get, set, range) }
 }
 
 const fn float<O>(
@@ -65,19 +65,19 @@ pub trait Options: Copy + Default + 'static {
     /// All options in byte order of their names, which is the order of the suffix.
     const TABLE: &'static [Row<Self>];
 
-    /// Sets an option from text the way libvmaf reads it: numbers by their leading part for integers,
-    /// whole for doubles; `true` or `false` for booleans. `false` when there is no option of this name.
+    /// Sets an option from text the way libvmaf reads it: an integer by its leading digits (`2.7` is 2),
+    /// a double as a whole, a boolean as `true` or `false`. Returns whether there is such an option.
     fn set(&mut self, name: &str, text: &str) -> Result<bool, OptionError> {
         let Some(row) = Self::TABLE.iter().find(|row| row.name == name) else { return Ok(false) };
         let (accepted, expected) = match &row.field {
             Field::Bool(get) => {
                 (text.parse().map(|value| *get(self) = value).ok(), "true or false".to_string())
             }
-            Field::Int(get, range) => {
+            Field::Int(_, set, range) => {
                 let digits = text.bytes().take_while(u8::is_ascii_digit).count();
                 let value = text[..digits].parse().ok().filter(|value| range.contains(value));
                 (
-                    value.map(|value| *get(self) = value),
+                    value.and_then(|value| set(self, value)),
                     format!("an integer from {} to {}", range.start(), range.end()),
                 )
             }
@@ -107,17 +107,17 @@ pub trait Options: Copy + Default + 'static {
         let mut suffix = String::new();
         for row in Self::TABLE {
             let Some(alias) = row.alias else { continue };
-            // Writing to a string cannot fail.
-            let _ = match &row.field {
-                Field::Bool(get) if get(&mut self) != get(&mut default) => write!(suffix, "_{alias}"),
-                Field::Int(get, _) if get(&mut self) != get(&mut default) => {
-                    write!(suffix, "_{alias}_{}", get(&mut self))
+            let value = match &row.field {
+                Field::Bool(get) => (get(&mut self) != get(&mut default)).then(String::new),
+                Field::Int(get, ..) => (get(&self) != get(&default)).then(|| format!("_{}", get(&self))),
+                Field::Float(get, _) => {
+                    let value = *get(&mut self);
+                    (value != *get(&mut default)).then(|| format!("_{}", format_g(value)))
                 }
-                Field::Float(get, _) if get(&mut self) != get(&mut default) => {
-                    write!(suffix, "_{alias}_{}", format_g(*get(&mut self)))
-                }
-                _ => Ok(()),
             };
+            if let Some(value) = value {
+                suffix += &format!("_{alias}{value}");
+            }
         }
         suffix
     }
@@ -126,14 +126,29 @@ pub trait Options: Copy + Default + 'static {
 impl Options for AdmOptions {
     const TABLE: &'static [Row<Self>] = &[
         float("adm_csf_diag_scale", Some("scfd"), |o| &mut o.csf_diag_scale, 0.0..=50.0),
-        int("adm_csf_mode", "csf", |o| &mut o.csf_mode, 0..=3),
+        int(
+            "adm_csf_mode",
+            "csf",
+            |o| o.csf_mode as u32,
+            |o, number| CsfMode::from_number(number).map(|mode| o.csf_mode = mode),
+            0..=3,
+        ),
         float("adm_csf_scale", Some("scf"), |o| &mut o.csf_scale, 0.0..=50.0),
         float("adm_dlm_weight", Some("dlmw"), |o| &mut o.dlm_weight, 0.0..=1.0),
         float("adm_enhn_gain_limit", Some("egl"), |o| &mut o.enhn_gain_limit, 1.0..=100.0),
         float("adm_min_val", Some("min"), |o| &mut o.min_val, 0.0..=1.0),
         float("adm_noise_weight", Some("nw"), |o| &mut o.noise_weight, 0.0..=1500.0),
         float("adm_norm_view_dist", Some("nvd"), |o| &mut o.norm_view_dist, 0.75..=24.0),
-        int("adm_ref_display_height", "rdh", |o| &mut o.ref_display_height, 1..=4320),
+        int(
+            "adm_ref_display_height",
+            "rdh",
+            |o| o.ref_display_height,
+            |o, height| {
+                o.ref_display_height = height;
+                Some(())
+            },
+            1..=4320,
+        ),
         bool("adm_skip_aim", None, |o| &mut o.skip_aim),
         bool("adm_skip_scale0", Some("ssz"), |o| &mut o.skip_scale0),
     ];
@@ -254,7 +269,10 @@ mod tests {
         assert_eq!(adm.set("adm_min_val", "0.5"), Ok(true));
         assert_eq!(adm.set("adm_skip_aim", "true"), Ok(true));
         assert_eq!(adm.set("vif_skip_scale0", "true"), Ok(false));
-        assert_eq!(adm, AdmOptions { csf_mode: 2, min_val: 0.5, skip_aim: true, ..AdmOptions::default() });
+        assert_eq!(
+            adm,
+            AdmOptions { csf_mode: CsfMode::Blend, min_val: 0.5, skip_aim: true, ..AdmOptions::default() }
+        );
         assert_eq!(adm.suffix(), "_csf_2_min_0.5");
     }
 
