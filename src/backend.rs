@@ -14,6 +14,12 @@ use crate::metrics::{FrameSums, Work};
 pub enum BackendError {
     #[error("the {metric} metric needs frames of at least {min}x{min}, these are {width}x{height}")]
     TooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    #[error("the two frames of a pair differ in size or sample type")]
+    Unlike,
+    #[error("no frame size was prepared")]
+    NotPrepared,
+    #[error("no frame pair was submitted under this ticket, or its sums were fetched before")]
+    UnknownTicket,
     #[error("cannot start {threads} worker threads: {reason}")]
     Threads { threads: usize, reason: String },
 }

@@ -77,6 +77,27 @@ pub enum AnyPlane<'a> {
     U16(Plane<'a, u16>),
 }
 
+/// Two planes of one sample type, to be compared.
+#[derive(Clone, Copy, Debug)]
+pub enum PlanePair<'a> {
+    U8(Plane<'a, u8>, Plane<'a, u8>),
+    U16(Plane<'a, u16>, Plane<'a, u16>),
+}
+
+impl<'a> PlanePair<'a> {
+    /// `None` when the planes differ in size or sample type.
+    pub fn new(a: AnyPlane<'a>, b: AnyPlane<'a>) -> Option<Self> {
+        fn alike<T: Sample>(a: &Plane<'_, T>, b: &Plane<'_, T>) -> bool {
+            (a.width, a.height) == (b.width, b.height)
+        }
+        match (a, b) {
+            (AnyPlane::U8(a), AnyPlane::U8(b)) if alike(&a, &b) => Some(Self::U8(a, b)),
+            (AnyPlane::U16(a), AnyPlane::U16(b)) if alike(&a, &b) => Some(Self::U16(a, b)),
+            _ => None,
+        }
+    }
+}
+
 /// One picture: luma, and the two chroma planes where the caller has them.
 ///
 /// Chroma planes have the size libvmaf gives them: a subsampled axis of `n` luma samples has

@@ -1,10 +1,31 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! `hipvmaf`: full-reference perceptual video quality in GStreamer.
+//!
+//! The plugin brings the element `hipvmaf`. Applications that link this crate register it with
+//! [`plugin_register_static`] and read its results through [`message`] and [`meta`].
+
+use gst::glib;
 
 pub mod backend;
 pub mod cpu;
+mod element;
 pub mod engine;
 pub mod frame;
 pub mod metrics;
 pub mod model;
+
+pub use element::{Backend, HipVmaf, LogLevel, PoolMethod, ResultsFormat, message, meta};
+use element::register as plugin_init;
+
+gst::plugin_define!(
+    hipvmaf,
+    env!("CARGO_PKG_DESCRIPTION"),
+    plugin_init,
+    concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID")),
+    "MPL-2.0",
+    env!("CARGO_PKG_NAME"),
+    env!("CARGO_PKG_NAME"),
+    env!("CARGO_PKG_REPOSITORY"),
+    env!("BUILD_REL_DATE")
+);

@@ -3,9 +3,14 @@
 //! The backend on the CPU: the same algorithms generic over a vector type, compiled for several
 //! instruction sets and chosen once at run time.
 
+mod adm;
+mod backend;
+mod motion;
+mod psnr;
 pub(crate) mod simd;
 pub mod vif;
 
+pub use backend::Cpu;
 pub use simd::Level;
 
 #[cfg(test)]

@@ -1,3 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The engine: from frame pairs to scores.
+//! From frame pairs to scores: what to compute ([`plan`]), the walk of each pair through a backend and
+//! the models ([`session`]), and the figures kept over many frames ([`summary`]).
+
+pub mod plan;
+pub mod session;
+pub mod summary;
+
+use crate::backend::BackendError;
+use crate::metrics::adm::AdmError;
+
+/// What can go wrong between a pair and its score.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error("the ADM options of a model cannot be used: {0}")]
+    Adm(#[from] AdmError),
+    #[error("the model {0} is given twice")]
+    DuplicateModel(String),
+}

@@ -37,6 +37,18 @@ impl Extractor {
             Self::Vif(options) => options.suffix(),
         }
     }
+
+    /// What this extractor yields: everything, less `aim` and `adm3` unless `aim` says they are computed.
+    pub fn features(&self, aim: bool) -> Vec<Feature> {
+        let mine = |output: Output| std::mem::discriminant(&output.extractor()) == std::mem::discriminant(self);
+        let computed = |output| aim || !matches!(output, Output::Aim | Output::Adm3);
+        let feature = |&(name, output): &(&str, Output)| Feature {
+            extractor: *self,
+            output,
+            key: format!("{name}{}", self.suffix()),
+        };
+        NAMES.iter().filter(|(_, output)| mine(*output) && computed(*output)).map(feature).collect()
+    }
 }
 
 /// One of the numbers that an extractor yields for a frame.

@@ -144,6 +144,11 @@ impl Model {
         &self.features
     }
 
+    /// How many bootstrap members a collection has besides its main model; `None` for a single model.
+    pub fn bootstrap_members(&self) -> Option<usize> {
+        (!self.bootstrap.is_empty()).then_some(self.bootstrap.len())
+    }
+
     /// The score of a frame, given the value of each of [`features`](Self::features). Missing values
     /// count as NaN.
     pub fn score(&self, values: &[f64], options: ScoreOptions) -> Score {

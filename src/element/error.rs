@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The one place where errors become GStreamer errors: domain, what happened, what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use gst_video::VideoInfo;
+
+use crate::backend::BackendError;
+use crate::engine::EngineError;
+use crate::model::ModelError;
+
+/// Everything that stops the element.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Model(#[from] ModelError),
+    #[error("{0}")]
+    Engine(#[from] EngineError),
+    #[error("the property {property}: {reason}")]
+    Setting { property: &'static str, reason: String },
+    #[error("no HIP backend is built into this plugin, so backend=hip is not available; use backend=auto or backend=cpu")]
+    NoHip,
+    #[error(
+        "the reference is {}x{} and the distorted video is {}x{}; scale the distorted video first: \
+         videoscale ! video/x-raw,width={},height={}",
+        .reference.width(), .reference.height(), .distorted.width(), .distorted.height(),
+        .reference.width(), .reference.height()
+    )]
+    Size { reference: Box<VideoInfo>, distorted: Box<VideoInfo> },
+    #[error(
+        "the reference is {} and the distorted video is {}, which differ in bit depth or chroma subsampling; \
+         convert the distorted video first: videoconvert ! video/x-raw,format={}",
+        .reference.format(), .distorted.format(), .reference.format()
+    )]
+    Format { reference: Box<VideoInfo>, distorted: Box<VideoInfo> },
+    #[error("cannot understand the caps {0}; convert the video first: videoconvert")]
+    Caps(gst::Caps),
+    #[error("a buffer on {0} is smaller than its caps say")]
+    Buffer(String),
+    #[error(
+        "a buffer on {0} has no timestamp and its caps have no frame rate to count by; \
+         set a frame rate, or put videorate before it"
+    )]
+    Timestamp(String),
+    #[error("cannot write the results file {path}: {source}; check the property results-filename")]
+    Results { path: PathBuf, source: io::Error },
+}
+
+impl Error {
+    /// The message for the bus, in the domain that fits.
+    pub fn message(&self) -> gst::ErrorMessage {
+        match self {
+            Self::Model(ModelError::Read { .. }) => {
+                gst::error_msg!(gst::ResourceError::OpenRead, ("{}", self))
+            }
+            Self::Model(ModelError::Unknown { .. }) => {
+                gst::error_msg!(gst::ResourceError::NotFound, ("{}", self))
+            }
+            Self::Model(_) => gst::error_msg!(gst::ResourceError::Read, ("{}", self)),
+            Self::Setting { .. } | Self::Engine(EngineError::Adm(_) | EngineError::DuplicateModel(_)) => {
+                gst::error_msg!(gst::LibraryError::Settings, ("{}", self))
+            }
+            Self::NoHip => gst::error_msg!(gst::ResourceError::NotFound, ("{}", self)),
+            Self::Engine(EngineError::Backend(BackendError::TooSmall { .. }))
+            | Self::Size { .. }
+            | Self::Format { .. }
+            | Self::Caps(_) => gst::error_msg!(gst::StreamError::Format, ("{}", self)),
+            Self::Engine(EngineError::Backend(_)) => gst::error_msg!(gst::ResourceError::Failed, ("{}", self)),
+            Self::Buffer(_) | Self::Timestamp(_) => gst::error_msg!(gst::StreamError::Failed, ("{}", self)),
+            Self::Results { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull => gst::error_msg!(gst::ResourceError::NoSpaceLeft, ("{}", self)),
+                _ => gst::error_msg!(gst::ResourceError::OpenWrite, ("{}", self)),
+            },
+        }
+    }
+}

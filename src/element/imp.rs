@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The aggregator: properties and virtual functions, thin over [`super::stream`].
+
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::AggregatorPad;
+use gst_base::prelude::*;
+use gst_base::subclass::prelude::*;
+use gst_video::{VideoCapsBuilder, VideoFormat, VideoInfo};
+
+use super::CAT;
+use super::error::Error;
+use super::pairing::Step;
+use super::settings::{Backend, DEFAULT_MODEL, LogLevel, PoolMethod, ResultsFormat, Settings};
+use super::stream::{Action, Stream};
+use crate::cpu::Cpu;
+use crate::engine::plan::Plan;
+use crate::engine::session::Session;
+use crate::metrics::feature::Output;
+use crate::model::{Model, ModelError, ScoreOptions};
+
+/// Luma and chroma in planes or interleaved, 8 to 16 bits.
+const FORMATS: [VideoFormat; 16] = [
+    VideoFormat::I420,
+    VideoFormat::Yv12,
+    VideoFormat::Nv12,
+    VideoFormat::Nv21,
+    VideoFormat::Y42b,
+    VideoFormat::Y444,
+    VideoFormat::Gray8,
+    VideoFormat::Gray16Le,
+    VideoFormat::I42010le,
+    VideoFormat::I42012le,
+    VideoFormat::I42210le,
+    VideoFormat::I42212le,
+    VideoFormat::Y44410le,
+    VideoFormat::Y44412le,
+    VideoFormat::P01010le,
+    VideoFormat::P012Le,
+];
+
+static CAPS: LazyLock<gst::Caps> = LazyLock::new(|| VideoCapsBuilder::new().format_list(FORMATS).build());
+
+#[derive(Default, glib::Properties)]
+#[properties(wrapper_type = super::HipVmaf)]
+pub struct HipVmaf {
+    #[property(name = "model-filename", get, set, type = Option<String>, member = model_filename,
+        default = Some(DEFAULT_MODEL), mutable_ready, nick = "Model",
+        blurb = "Built-in model (vmaf_v0.6.1, vmaf_v0.6.1neg, vmaf_4k_v0.6.1, vmaf_4k_v0.6.1neg, vmaf_b_v0.6.3) or path of a libvmaf JSON model")]
+    #[property(name = "extra-models", get, set, type = Option<String>, member = extra_models,
+        mutable_ready, nick = "Extra models",
+        blurb = "More models to score in the same pass: names or paths separated by semicolons")]
+    #[property(name = "disable-clip", get, set, type = bool, member = disable_clip,
+        mutable_ready, nick = "Disable clipping",
+        blurb = "Do not limit scores to the range of the model")]
+    #[property(name = "enable-transform", get, set, type = bool, member = enable_transform,
+        mutable_ready, nick = "Enable transform",
+        blurb = "Apply the score transform of the model (the phone model of the v0.6.1 family)")]
+    #[property(name = "phone-model", get, set, type = bool, member = phone_model,
+        mutable_ready, nick = "Phone model",
+        blurb = "Score for viewing on a phone; the same as enable-transform")]
+    #[property(name = "conf-interval", get, set, type = bool, member = conf_interval,
+        mutable_ready, nick = "Confidence interval",
+        blurb = "Report the 95 % confidence interval of the score; needs a bootstrap model such as vmaf_b_v0.6.3")]
+    #[property(name = "psnr", get, set, type = bool, member = psnr,
+        mutable_ready, nick = "PSNR", blurb = "Compute PSNR of luma and chroma as well")]
+    #[property(name = "pool-method", get, set, type = PoolMethod, member = pool_method,
+        mutable_playing, nick = "Pool method",
+        blurb = "How frame scores become the pooled score",
+        builder(PoolMethod::default()))]
+    #[property(name = "threads", get, set, type = u32, member = threads, maximum = i32::MAX as u32,
+        mutable_ready, nick = "Threads",
+        blurb = "Processor threads for the CPU backend (0 = one for each processor)")]
+    #[property(name = "subsample", get, set, type = u32, member = subsample, minimum = 1, maximum = 128,
+        default = 1, mutable_ready, nick = "Subsample",
+        blurb = "Score every n-th pair; motion still sees every frame")]
+    #[property(name = "frame-message", get, set, type = bool, member = frame_message,
+        mutable_playing, nick = "Frame message", blurb = "Post a VMAF message for each scored frame")]
+    #[property(name = "results-filename", get, set, type = Option<String>, member = results_filename,
+        mutable_ready, nick = "Results file",
+        blurb = "File for the scores of all frames; appears when it is complete")]
+    #[property(name = "results-format", get, set, type = ResultsFormat, member = results_format,
+        mutable_ready, nick = "Results format",
+        blurb = "Format of the results file",
+        builder(ResultsFormat::default()))]
+    #[property(name = "log-level", get, set = Self::set_log_level, type = LogLevel, member = log_level,
+        mutable_playing, nick = "Log level",
+        blurb = "Raise the threshold of the debug category hipvmaf",
+        builder(LogLevel::default()))]
+    #[property(name = "backend", get, set, type = Backend, member = backend,
+        mutable_ready, nick = "Backend",
+        blurb = "Where the work on pixels is done",
+        builder(Backend::default()))]
+    #[property(name = "attach-meta", get, set, type = bool, member = attach_meta, default = true,
+        mutable_ready, nick = "Attach meta",
+        blurb = "Hold reference frames until they can carry their scores as HipVmafScoreMeta; else they leave at once")]
+    #[property(name = "pairing-tolerance", get, set, type = u64, member = pairing_tolerance, default = u64::MAX,
+        mutable_playing, nick = "Pairing tolerance",
+        blurb = "Largest difference in running time, in nanoseconds, of frames that belong together (default: half a reference frame)")]
+    settings: Mutex<Settings>,
+
+    #[property(name = "backend-name", get = Self::backend_name, type = Option<String>,
+        nick = "Backend name", blurb = "The backend in use, when running")]
+    /// Between start and stop. Never locked while calling out of the element.
+    stream: Mutex<Option<Stream>>,
+
+    /// Statistics of the last run, kept after the stop.
+    last_stats: Mutex<Option<gst::Structure>>,
+    pads: OnceLock<(AggregatorPad, AggregatorPad)>,
+}
+
+/// Data behind a mutex stays valid even if a thread died holding it: every change is made whole or not seen.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HipVmaf {
+    fn set_log_level(&self, level: LogLevel) {
+        lock(&self.settings).log_level = level;
+        if level != LogLevel::None {
+            CAT.set_threshold(level.threshold());
+        }
+    }
+
+    fn backend_name(&self) -> Option<String> {
+        lock(&self.stream).as_ref().map(|stream| stream.backend_name().to_string())
+    }
+
+    fn stats(&self) -> gst::Structure {
+        let running = lock(&self.stream).as_ref().map(Stream::stats);
+        running.or_else(|| lock(&self.last_stats).clone()).unwrap_or_else(|| gst::Structure::new_empty("stats"))
+    }
+
+    /// The sink pads of the reference and of the distorted video.
+    fn pads(&self) -> &(AggregatorPad, AggregatorPad) {
+        self.pads.get_or_init(|| {
+            let pad = |name: &str| {
+                gst::PadBuilder::<AggregatorPad>::from_template(
+                    &self.obj().pad_template(name).expect("the class has this template"),
+                )
+                .build()
+            };
+            (pad("ref_sink"), pad("dist_sink"))
+        })
+    }
+
+    /// Loads the models and decides what has to be computed for them.
+    fn plan(settings: &Settings) -> Result<Plan, Error> {
+        let models = settings.models().map(Model::load).collect::<Result<Vec<_>, ModelError>>()?;
+        let setting = |property, reason: &str| Error::Setting { property, reason: reason.into() };
+        let Some(first) = models.first() else {
+            return Err(setting("model-filename", "no model is set; name one, such as vmaf_v0.6.1"));
+        };
+        if settings.conf_interval && first.bootstrap_members().is_none() {
+            let reason = format!("{} has no confidence interval; use a bootstrap model, such as vmaf_b_v0.6.3", first.name());
+            return Err(setting("conf-interval", &reason));
+        }
+        let psnr = if settings.psnr { Output::PsnrY.extractor().features(false) } else { vec![] };
+        let options = ScoreOptions {
+            clip: !settings.disable_clip,
+            transform: settings.enable_transform || settings.phone_model,
+        };
+        Ok(Plan::new(models, &psnr, options)?)
+    }
+
+    /// Everything that can fail before the first frame.
+    fn open(&self, settings: &Settings) -> Result<Stream, Error> {
+        let plan = Self::plan(settings)?;
+        let backend = match settings.backend {
+            Backend::Hip => return Err(Error::NoHip),
+            Backend::Auto | Backend::Cpu => Cpu::new(settings.threads as usize).map_err(crate::engine::EngineError::from)?,
+        };
+        gst::info!(CAT, imp = self, "scoring on the {backend}");
+        gst::debug!(CAT, imp = self, "plan: {:?}, columns {:?}", plan.work, plan.columns);
+        let session = Session::new(Arc::new(plan), Box::new(backend), settings.subsample);
+        let (reference, distorted) = self.pads().clone();
+        Stream::new(settings, session, reference, distorted)
+    }
+
+    /// Runs `work` on the stream and carries out what it asks for, in order, once the lock is free.
+    fn with_stream<T>(
+        &self,
+        work: impl FnOnce(&mut Stream, &mut Vec<Action>) -> Result<T, Error>,
+    ) -> Result<T, gst::FlowError> {
+        let mut actions = vec![];
+        let result = match lock(&self.stream).as_mut() {
+            Some(stream) => work(stream, &mut actions),
+            None => return Err(gst::FlowError::Flushing),
+        };
+        let obj = self.obj();
+        let mut flow = Ok(gst::FlowSuccess::Ok);
+        for action in actions {
+            match action {
+                Action::Caps(caps) => obj.set_src_caps(&caps),
+                Action::Segment(segment) => obj.update_segment(&segment),
+                Action::Latency(latency) => obj.set_latency(latency, latency),
+                Action::Push(buffer) if flow.is_ok() => flow = obj.finish_buffer(buffer),
+                Action::Push(_) => {}
+                Action::Post(structure) => {
+                    let message = gst::message::Element::builder(structure).src(&*obj).build();
+                    // Refused only by a bus that is flushing, when nobody listens any more.
+                    let _ = obj.post_message(message);
+                }
+            }
+        }
+        match result {
+            Ok(value) => flow.map(|_| value),
+            Err(err) => {
+                self.post_error_message(err.message());
+                Err(gst::FlowError::Error)
+            }
+        }
+    }
+
+    /// In live pipelines, the running time up to which frames have waited long enough.
+    fn deadline(&self, timeout: bool) -> Option<gst::ClockTime> {
+        let obj = self.obj();
+        if !timeout {
+            return None;
+        }
+        Some(obj.current_running_time()?.saturating_sub(obj.latency()?))
+    }
+
+    /// Answers what `dist_sink` takes: the reference's size and depth, so that a converter upstream picks
+    /// them. Upstream that cannot do that is offered everything, and the mismatch reported with a hint.
+    fn distorted_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
+        let reference = lock(&self.stream).as_ref().and_then(|stream| stream.reference_info().cloned());
+        let matching = reference.map(|info| {
+            let alike = |format: &VideoFormat| {
+                let (a, b) = (gst_video::VideoFormatInfo::from_format(*format), info.format_info());
+                a.depth()[0] == b.depth()[0] && a.w_sub() == b.w_sub() && a.h_sub() == b.h_sub()
+            };
+            VideoCapsBuilder::new()
+                .format_list(FORMATS.into_iter().filter(alike))
+                .width(info.width() as i32)
+                .height(info.height() as i32)
+                .build()
+        });
+        let filtered = |caps: &gst::Caps| match filter {
+            Some(filter) => filter.to_owned().intersect_with_mode(caps, gst::CapsIntersectMode::First),
+            None => caps.clone(),
+        };
+        matching.map(|caps| filtered(&caps)).filter(|caps| !caps.is_empty()).unwrap_or_else(|| filtered(&CAPS))
+    }
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for HipVmaf {
+    const NAME: &'static str = "GstHipVmaf";
+    type Type = super::HipVmaf;
+    type ParentType = gst_base::Aggregator;
+}
+
+impl ObjectImpl for HipVmaf {
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            // The derive macro knows no structures.
+            let stats = glib::ParamSpecBoxed::builder::<gst::Structure>("stats")
+                .nick("Statistics")
+                .blurb("Counters and scores since the element was started")
+                .read_only()
+                .build();
+            HipVmaf::derived_properties().iter().cloned().chain([stats]).collect()
+        });
+        &PROPERTIES
+    }
+
+    fn property(&self, id: usize, pspec: &glib::ParamSpec) -> glib::Value {
+        match pspec.name() {
+            "stats" => self.stats().to_value(),
+            _ => self.derived_property(id, pspec),
+        }
+    }
+
+    fn set_property(&self, id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
+        self.derived_set_property(id, value, pspec)
+    }
+
+    fn constructed(&self) {
+        self.parent_constructed();
+        let (reference, distorted) = self.pads();
+        for pad in [reference, distorted] {
+            self.obj().add_pad(pad).expect("the element is new and has no pad of this name");
+        }
+    }
+}
+
+impl GstObjectImpl for HipVmaf {}
+
+impl ElementImpl for HipVmaf {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "HIP VMAF",
+                "Filter/Analyzer/Video",
+                "Scores the perceptual quality of distorted video against its reference (VMAF, PSNR), frame by frame",
+                "The hipvmaf developers",
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let template = |name, direction| {
+                gst::PadTemplate::with_gtype(
+                    name,
+                    direction,
+                    gst::PadPresence::Always,
+                    &CAPS,
+                    AggregatorPad::static_type(),
+                )
+                .expect("the caps are valid")
+            };
+            vec![
+                template("ref_sink", gst::PadDirection::Sink),
+                template("dist_sink", gst::PadDirection::Sink),
+                template("src", gst::PadDirection::Src),
+            ]
+        });
+        TEMPLATES.as_ref()
+    }
+
+    fn change_state(
+        &self,
+        transition: gst::StateChange,
+    ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        if transition == gst::StateChange::NullToReady {
+            // Settings may still change before the start; what is wrong now is said now.
+            let settings = lock(&self.settings).clone();
+            let checked = match settings.backend {
+                Backend::Hip => Err(Error::NoHip),
+                _ => Self::plan(&settings).map(drop),
+            };
+            if let Err(err) = checked {
+                self.post_error_message(err.message());
+                return Err(gst::StateChangeError);
+            }
+        }
+        self.parent_change_state(transition)
+    }
+}
+
+impl AggregatorImpl for HipVmaf {
+    fn start(&self) -> Result<(), gst::ErrorMessage> {
+        let settings = lock(&self.settings).clone();
+        let stream = self.open(&settings).map_err(|err| err.message())?;
+        *lock(&self.stream) = Some(stream);
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        let Some(mut stream) = lock(&self.stream).take() else { return Ok(()) };
+        *lock(&self.last_stats) = Some(stream.stats());
+        // Without an end of stream, the file still gets the frames that were scored.
+        stream.finish_results().map_err(|err| err.message())
+    }
+
+    fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let deadline = self.deadline(timeout);
+        let live = lock(&self.settings).live();
+        loop {
+            let step = self.with_stream(|stream, _| stream.decide(&live, deadline))?;
+            if step == Step::Pair {
+                // Lets applications look at the two frames, see `peek_next_sample`.
+                self.obj().selected_samples(gst::ClockTime::NONE, gst::ClockTime::NONE, gst::ClockTime::NONE, None);
+            }
+            self.with_stream(|stream, actions| stream.perform(step, &live, deadline, actions))?;
+            match step {
+                Step::Wait => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
+                Step::Finished => return Err(gst::FlowError::Eos),
+                Step::Pair | Step::Unpaired | Step::DropDistorted => {}
+            }
+        }
+    }
+
+    fn next_time(&self) -> Option<gst::ClockTime> {
+        lock(&self.stream).as_mut().and_then(Stream::next_time)
+    }
+
+    fn flush(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let live = lock(&self.settings).live();
+        // Nothing is pushed: the frames on their way are dropped.
+        self.with_stream(|stream, actions| stream.flush(&live, actions)).map(|()| gst::FlowSuccess::Ok)
+    }
+
+    fn negotiate(&self) -> bool {
+        // Output caps are those of the reference, set when its caps arrive.
+        true
+    }
+
+    fn peek_next_sample(&self, pad: &AggregatorPad) -> Option<gst::Sample> {
+        let buffer = pad.peek_buffer()?;
+        let segment = pad.segment();
+        let builder = gst::Sample::builder().buffer(&buffer).segment(&segment);
+        Some(match pad.current_caps() {
+            Some(caps) => builder.caps(&caps).build(),
+            None => builder.build(),
+        })
+    }
+
+    fn sink_event(&self, pad: &AggregatorPad, event: gst::Event) -> bool {
+        let (reference, _) = self.pads();
+        match event.view() {
+            gst::EventView::Caps(caps) => {
+                let live = lock(&self.settings).live();
+                let done = self.with_stream(|stream, actions| stream.set_caps(pad, caps.caps(), &live, actions));
+                return done.is_ok();
+            }
+            gst::EventView::Segment(segment) if pad == reference => {
+                if let Some(stream) = lock(&self.stream).as_mut() {
+                    stream.set_segment(segment.segment().clone());
+                }
+            }
+            _ => {}
+        }
+        self.parent_sink_event(pad, event)
+    }
+
+    fn sink_query(&self, pad: &AggregatorPad, query: &mut gst::QueryRef) -> bool {
+        let (reference, distorted) = self.pads();
+        match query.view_mut() {
+            gst::QueryViewMut::Caps(query) => {
+                let filter = query.filter_owned();
+                let caps = if pad == distorted {
+                    self.distorted_caps(filter.as_deref())
+                } else {
+                    let filter = match &filter {
+                        Some(filter) => filter.intersect_with_mode(&CAPS, gst::CapsIntersectMode::First),
+                        None => CAPS.clone(),
+                    };
+                    // The reference's frames travel on, so they have to suit who gets them next.
+                    self.obj().src_pad().peer_query_caps(Some(&filter))
+                };
+                query.set_result(&caps);
+                true
+            }
+            gst::QueryViewMut::AcceptCaps(query) => {
+                // Formats that do not fit the reference get an error that says so, not a refusal.
+                let accepted = query.caps().is_subset(&CAPS);
+                query.set_result(accepted);
+                true
+            }
+            gst::QueryViewMut::Allocation(query) if pad == reference => {
+                let answered = self.obj().src_pad().peer_query(query);
+                let held = lock(&self.stream).as_ref().map_or(0, Stream::held);
+                raise_pool_minimum(query, held);
+                answered
+            }
+            _ => self.parent_sink_query(pad, query),
+        }
+    }
+
+    fn propose_allocation(
+        &self,
+        _pad: &AggregatorPad,
+        _decide_query: Option<&gst::query::Allocation>,
+        query: &mut gst::query::Allocation,
+    ) -> Result<(), gst::LoggableError> {
+        query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        Ok(())
+    }
+
+    fn src_event(&self, event: gst::Event) -> bool {
+        match event.type_() {
+            // A late sink must not make upstream drop frames that are to be scored.
+            gst::EventType::Qos | gst::EventType::Navigation => true,
+            _ => self.parent_src_event(event),
+        }
+    }
+
+    fn src_query(&self, query: &mut gst::QueryRef) -> bool {
+        match query.type_() {
+            gst::QueryType::Position | gst::QueryType::Duration => self.pads().0.peer_query(query),
+            _ => self.parent_src_query(query),
+        }
+    }
+}
+
+/// Asks for as many buffers more as the element holds back, so that a producer with a fixed number of
+/// buffers does not run dry.
+fn raise_pool_minimum(query: &mut gst::query::Allocation, held: u32) {
+    let pool = query.allocation_pools().next().map(|(pool, size, min, max)| (pool.map(|p| p.to_owned()), size, min, max));
+    match pool {
+        Some((pool, size, min, max)) => {
+            let max = if max == 0 { 0 } else { max + held };
+            query.set_nth_allocation_pool(0, pool.as_ref(), size, min + held, max);
+        }
+        None => {
+            let size = query.get_owned().0.and_then(|caps| VideoInfo::from_caps(&caps).ok()).map_or(0, |info| info.size());
+            query.add_allocation_pool(None::<&gst::BufferPool>, size as u32, held, 0);
+        }
+    }
+}

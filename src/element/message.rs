@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The `VMAF` element message: what the element posts, and a typed parser for applications.
+//!
+//! ```no_run
+//! # let bus: gst::Bus = unimplemented!();
+//! use gsthipvmaf::message::VmafMessage;
+//!
+//! for message in bus.iter_timed(None) {
+//!     match message.structure().map(VmafMessage::try_from) {
+//!         Some(Ok(VmafMessage::Frame(frame))) => println!("frame {}: {}", frame.index, frame.score),
+//!         Some(Ok(VmafMessage::Pooled(pooled))) => println!("all: {}", pooled.score),
+//!         _ => {}
+//!     }
+//! }
+//! ```
+
+use gst::prelude::*;
+use gst::{ClockTime, Structure, StructureRef};
+
+/// Name of the message structure, the same as that of GStreamer's own `vmaf` element.
+pub const NAME: &str = "VMAF";
+
+/// Named values in their reported order.
+pub type Values = Vec<(String, f64)>;
+
+/// A message of the element.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VmafMessage {
+    Frame(FrameMessage),
+    Pooled(PooledMessage),
+}
+
+/// What every message says: where it belongs in the stream, and the score of the first model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Common {
+    /// Presentation timestamp of the scored reference frame; pooled: of the end of the last one.
+    pub timestamp: Option<ClockTime>,
+    pub stream_time: Option<ClockTime>,
+    pub running_time: Option<ClockTime>,
+    /// Of the frame; pooled: of all scored frames together.
+    pub duration: Option<ClockTime>,
+    /// Sink pad of the distorted stream.
+    pub pad: String,
+    /// What the user calls that stream; the pad name unless set.
+    pub label: String,
+    /// Name of the first model.
+    pub model: String,
+    /// Counts caps changes and flushes, from 0.
+    pub section: u32,
+    /// Score of the first model, 0..=100 unless its clipping is disabled.
+    pub score: f64,
+    /// Bounds of the 95 % confidence interval and the bootstrap standard deviation, with `conf-interval`.
+    pub confidence: Option<Confidence>,
+    /// Luma PSNR in dB, with `psnr`.
+    pub psnr_y: Option<f64>,
+    /// Score by model name.
+    pub models: Values,
+    /// Feature values, named as in libvmaf's logs.
+    pub features: Values,
+}
+
+/// Spread of a bootstrap model's score.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Confidence {
+    pub low: f64,
+    pub high: f64,
+    pub stddev: f64,
+}
+
+/// Score of one frame.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FrameMessage {
+    pub common: Common,
+    /// Number of the reference frame since the element was started, from 0, paired or not.
+    pub index: i32,
+    /// Running time of the distorted frame it was compared with.
+    pub dist_running_time: Option<ClockTime>,
+    /// The frame is the first or the last of an unbroken run of pairs.
+    pub discont: bool,
+    /// From handing the pair to the engine to having the score, which includes the wait for the next pair.
+    pub compute_time: ClockTime,
+}
+
+/// Scores of a section or stream condensed into one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PooledMessage {
+    pub common: Common,
+    /// How `score` and `psnr_y` were pooled: `min`, `max`, `mean` or `harmonic_mean`.
+    pub pool_method: String,
+    /// Why now: `eos`, `flush` or `caps`.
+    pub reason: String,
+    /// Scored frames.
+    pub frames: u64,
+    /// Reference frames that had no distorted frame.
+    pub unpaired: u64,
+    /// Pairs left out on purpose (`subsample`).
+    pub skipped: u64,
+    /// Distorted frames used a second time.
+    pub repeated: u64,
+    pub stats: Stats,
+}
+
+/// Distribution of the first model's score over the pooled frames. Percentiles are accurate to 0.05.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stats {
+    pub min: f64,
+    pub max: f64,
+    pub mean: f64,
+    pub harmonic_mean: f64,
+    pub stddev: f64,
+    pub p1: f64,
+    pub p5: f64,
+    pub p10: f64,
+    pub p50: f64,
+}
+
+impl std::ops::Deref for FrameMessage {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl std::ops::Deref for PooledMessage {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+/// `values` as a structure of doubles.
+pub(super) fn values_structure(name: &str, values: &Values) -> Structure {
+    Structure::from_iter(name, values.iter().map(|(key, value)| (key.as_str(), value.to_send_value())))
+}
+
+/// The doubles in field `name` of a structure; empty when there is no such field.
+pub(super) fn values_field(s: &StructureRef, name: &str) -> Values {
+    s.get::<Structure>(name)
+        .map(|inner| inner.iter().filter_map(|(key, v)| Some((key.to_string(), v.get().ok()?))).collect())
+        .unwrap_or_default()
+}
+
+impl Common {
+    fn to_structure(&self, kind: &str) -> Structure {
+        let time = |t: Option<ClockTime>| t.map_or(u64::MAX, ClockTime::nseconds);
+        let mut s = Structure::builder(NAME)
+            .field("timestamp", time(self.timestamp))
+            .field("stream-time", time(self.stream_time))
+            .field("running-time", time(self.running_time))
+            .field("duration", time(self.duration))
+            .field("score", self.score)
+            .field("type", kind)
+            .field("pad", &self.pad)
+            .field("label", &self.label)
+            .field("model", &self.model)
+            .field("section", self.section)
+            .field_if_some("psnr-y", self.psnr_y)
+            .build();
+        if let Some(c) = &self.confidence {
+            s.set("ci-low", c.low);
+            s.set("ci-high", c.high);
+            s.set("bootstrap-stddev", c.stddev);
+        }
+        s.set("models", values_structure("models", &self.models));
+        s.set("features", values_structure("features", &self.features));
+        s
+    }
+
+    fn parse(s: &StructureRef) -> Result<Self, ParseError> {
+        let time = |name| s.get::<u64>(name).ok().filter(|t| *t != u64::MAX).map(ClockTime::from_nseconds);
+        Ok(Self {
+            timestamp: time("timestamp"),
+            stream_time: time("stream-time"),
+            running_time: time("running-time"),
+            duration: time("duration"),
+            pad: field(s, "pad")?,
+            label: field(s, "label")?,
+            model: field(s, "model")?,
+            section: field(s, "section")?,
+            score: field(s, "score")?,
+            confidence: match (s.get("ci-low"), s.get("ci-high"), s.get("bootstrap-stddev")) {
+                (Ok(low), Ok(high), Ok(stddev)) => Some(Confidence { low, high, stddev }),
+                _ => None,
+            },
+            psnr_y: s.get("psnr-y").ok(),
+            models: values_field(s, "models"),
+            features: values_field(s, "features"),
+        })
+    }
+}
+
+impl FrameMessage {
+    pub(super) fn to_structure(&self) -> Structure {
+        let mut s = self.common.to_structure("frame");
+        s.set("index", self.index);
+        s.set("discont", self.discont);
+        s.set("compute-time", self.compute_time.nseconds());
+        if let Some(time) = self.dist_running_time {
+            s.set("dist-running-time", time.nseconds());
+        }
+        s
+    }
+}
+
+impl Stats {
+    /// Field names and values, in reported order.
+    pub(super) fn fields(&self) -> [(&'static str, f64); 9] {
+        [
+            ("min", self.min),
+            ("max", self.max),
+            ("mean", self.mean),
+            ("harmonic-mean", self.harmonic_mean),
+            ("stddev", self.stddev),
+            ("p1", self.p1),
+            ("p5", self.p5),
+            ("p10", self.p10),
+            ("p50", self.p50),
+        ]
+    }
+}
+
+impl PooledMessage {
+    pub(super) fn to_structure(&self) -> Structure {
+        let mut s = self.common.to_structure("pooled");
+        s.set("pool-method", &self.pool_method);
+        s.set("reason", &self.reason);
+        s.set("frames", self.frames);
+        s.set("unpaired", self.unpaired);
+        s.set("skipped", self.skipped);
+        s.set("repeated", self.repeated);
+        for (name, value) in self.stats.fields() {
+            s.set(name, value);
+        }
+        s
+    }
+}
+
+/// Why a structure is no message of this element.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    #[error("the structure is named {0}, not VMAF")]
+    Name(String),
+    #[error("unknown message type {0}")]
+    Type(String),
+    #[error("field {name}: {reason}")]
+    Field { name: &'static str, reason: String },
+}
+
+fn field<T: for<'a> gst::glib::value::FromValue<'a> + 'static>(s: &StructureRef, name: &'static str) -> Result<T, ParseError> {
+    s.get(name).map_err(|err| ParseError::Field { name, reason: err.to_string() })
+}
+
+impl TryFrom<&StructureRef> for VmafMessage {
+    type Error = ParseError;
+
+    fn try_from(s: &StructureRef) -> Result<Self, ParseError> {
+        if s.name() != NAME {
+            return Err(ParseError::Name(s.name().to_string()));
+        }
+        let common = Common::parse(s)?;
+        match field::<String>(s, "type")?.as_str() {
+            "frame" => Ok(Self::Frame(FrameMessage {
+                common,
+                index: field(s, "index")?,
+                dist_running_time: s.get("dist-running-time").ok().map(ClockTime::from_nseconds),
+                discont: field(s, "discont")?,
+                compute_time: ClockTime::from_nseconds(field(s, "compute-time")?),
+            })),
+            "pooled" => Ok(Self::Pooled(PooledMessage {
+                common,
+                pool_method: field(s, "pool-method")?,
+                reason: field(s, "reason")?,
+                frames: field(s, "frames")?,
+                unpaired: field(s, "unpaired")?,
+                skipped: field(s, "skipped")?,
+                repeated: field(s, "repeated")?,
+                stats: Stats {
+                    min: field(s, "min")?,
+                    max: field(s, "max")?,
+                    mean: field(s, "mean")?,
+                    harmonic_mean: field(s, "harmonic-mean")?,
+                    stddev: field(s, "stddev")?,
+                    p1: field(s, "p1")?,
+                    p5: field(s, "p5")?,
+                    p10: field(s, "p10")?,
+                    p50: field(s, "p50")?,
+                },
+            })),
+            other => Err(ParseError::Type(other.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn common() -> Common {
+        Common {
+            timestamp: Some(ClockTime::from_seconds(3600)),
+            running_time: Some(ClockTime::from_mseconds(40)),
+            duration: None,
+            pad: "dist_sink".into(),
+            label: "720p".into(),
+            model: "vmaf_b_v0.6.3".into(),
+            section: 2,
+            score: 83.85628400042145,
+            confidence: Some(Confidence { low: 80.5, high: 86.25, stddev: 1.5 }),
+            psnr_y: Some(34.5),
+            models: vec![("vmaf_b_v0.6.3".into(), 83.85628400042145), ("vmaf_v0.6.1neg".into(), 82.0)],
+            features: vec![("integer_adm2".into(), 0.9620839149029907)],
+            ..Common::default()
+        }
+    }
+
+    #[test]
+    fn messages_survive_the_bus() {
+        gst::init().unwrap();
+        let frame = FrameMessage {
+            common: common(),
+            index: 7,
+            dist_running_time: Some(ClockTime::from_mseconds(41)),
+            discont: true,
+            compute_time: ClockTime::from_mseconds(3),
+        };
+        assert_eq!(VmafMessage::try_from(&*frame.to_structure()), Ok(VmafMessage::Frame(frame)));
+        let pooled = PooledMessage {
+            common: common(),
+            pool_method: "harmonic_mean".into(),
+            reason: "eos".into(),
+            frames: 10,
+            unpaired: 2,
+            skipped: 1,
+            repeated: 0,
+            stats: Stats { min: 1.0, max: 2.0, mean: 1.5, p50: 1.25, ..Stats::default() },
+        };
+        assert_eq!(VmafMessage::try_from(&*pooled.to_structure()), Ok(VmafMessage::Pooled(pooled)));
+    }
+
+    #[test]
+    fn foreign_structures_are_refused_with_the_reason() {
+        gst::init().unwrap();
+        let parse = |s: Structure| VmafMessage::try_from(&*s).unwrap_err().to_string();
+        assert_eq!(parse(Structure::new_empty("level")), "the structure is named level, not VMAF");
+        assert!(parse(Structure::new_empty(NAME)).starts_with("field pad:"));
+        let mut unknown = PooledMessage::default().to_structure();
+        unknown.set("type", "sometimes");
+        assert_eq!(parse(unknown), "unknown message type sometimes");
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The scores that travel with each reference buffer, as the custom meta `HipVmafScoreMeta`.
+//!
+//! ```no_run
+//! # let buffer: gst::Buffer = unimplemented!();
+//! use gsthipvmaf::meta::ScoreMeta;
+//!
+//! if let Some(meta) = ScoreMeta::from_buffer(&buffer) {
+//!     for pad in &meta.scores {
+//!         println!("frame {} {}: {:?}", meta.index, pad.label, pad.score);
+//!     }
+//! }
+//! ```
+
+use gst::meta::CustomMeta;
+use gst::{BufferRef, ClockTime, Structure, StructureRef};
+
+use super::message::{Values, values_field, values_structure};
+
+/// Name under which the meta is registered.
+pub const NAME: &str = "HipVmafScoreMeta";
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScoreState {
+    /// It has a score.
+    Scored,
+    /// There was no distorted frame to compare it with.
+    #[default]
+    Unpaired,
+    /// It was left out on purpose (`subsample`).
+    Skipped,
+    /// It had to leave before its score existed (live); the score is in the message.
+    Late,
+}
+
+impl ScoreState {
+    const NAMES: [(Self, &'static str); 4] =
+        [(Self::Scored, "scored"), (Self::Unpaired, "unpaired"), (Self::Skipped, "skipped"), (Self::Late, "late")];
+
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(state, _)| *state == self).map_or("", |(_, name)| name)
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, n)| *n == name).map(|(state, _)| *state)
+    }
+}
+
+/// Score of one distorted stream for the frame that carries the meta.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PadScore {
+    /// Sink pad of the distorted stream.
+    pub pad: String,
+    /// What the user calls it; the pad name unless set.
+    pub label: String,
+    pub state: ScoreState,
+    /// Score of the first model, present when `state` is [`ScoreState::Scored`].
+    pub score: Option<f64>,
+    /// Score by model name.
+    pub models: Values,
+    /// Feature values, named as in libvmaf's logs.
+    pub features: Values,
+}
+
+/// The meta's content.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScoreMeta {
+    /// Number of the reference frame since the element was started, from 0.
+    pub index: i32,
+    /// Counts caps changes and flushes, from 0.
+    pub section: u32,
+    pub running_time: Option<ClockTime>,
+    /// One entry for each distorted stream.
+    pub scores: Vec<PadScore>,
+}
+
+/// Registers the meta; once per process, at plugin load.
+pub(crate) fn register() {
+    if !CustomMeta::is_registered(NAME) {
+        CustomMeta::register(NAME, &[]);
+    }
+}
+
+impl PadScore {
+    /// For a pad whose label is its name, with nothing known yet.
+    pub(super) fn new(pad: String) -> Self {
+        Self { label: pad.clone(), pad, ..Self::default() }
+    }
+
+    fn to_structure(&self) -> Structure {
+        Structure::builder("score")
+            .field("pad", &self.pad)
+            .field("label", &self.label)
+            .field("state", self.state.name())
+            .field_if_some("score", self.score)
+            .field("models", values_structure("models", &self.models))
+            .field("features", values_structure("features", &self.features))
+            .build()
+    }
+
+    fn parse(s: &StructureRef) -> Option<Self> {
+        Some(Self {
+            pad: s.get("pad").ok()?,
+            label: s.get("label").ok()?,
+            state: ScoreState::parse(s.get("state").ok()?)?,
+            score: s.get("score").ok(),
+            models: values_field(s, "models"),
+            features: values_field(s, "features"),
+        })
+    }
+}
+
+impl ScoreMeta {
+    /// The scores a buffer carries, if it went through the element.
+    pub fn from_buffer(buffer: &BufferRef) -> Option<Self> {
+        let meta = CustomMeta::from_buffer(buffer, NAME).ok()?;
+        let s = meta.structure();
+        let scores = s.get::<gst::Array>("scores").ok()?;
+        Some(Self {
+            index: s.get("index").ok()?,
+            section: s.get("section").ok()?,
+            running_time: s.get("running-time").ok().map(ClockTime::from_nseconds),
+            scores: scores.iter().filter_map(|v| PadScore::parse(v.get::<&StructureRef>().ok()?)).collect(),
+        })
+    }
+
+    pub(super) fn attach(&self, buffer: &mut BufferRef) -> Result<(), gst::glib::BoolError> {
+        let mut meta = CustomMeta::add(buffer, NAME)?;
+        let s = meta.mut_structure();
+        s.set("index", self.index);
+        s.set("section", self.section);
+        if let Some(time) = self.running_time {
+            s.set("running-time", time.nseconds());
+        }
+        s.set("scores", gst::Array::new(self.scores.iter().map(PadScore::to_structure)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meta_survives_buffer_copies() {
+        gst::init().unwrap();
+        register();
+        let meta = ScoreMeta {
+            index: 3,
+            section: 1,
+            running_time: Some(ClockTime::from_mseconds(120)),
+            scores: vec![
+                PadScore {
+                    pad: "dist_sink".into(),
+                    label: "720p".into(),
+                    state: ScoreState::Scored,
+                    score: Some(91.5),
+                    models: vec![("vmaf_v0.6.1".into(), 91.5)],
+                    features: vec![("integer_adm2".into(), 0.75)],
+                },
+                PadScore { pad: "dist_0".into(), label: "dist_0".into(), ..PadScore::default() },
+            ],
+        };
+        let mut buffer = gst::Buffer::with_size(16).unwrap();
+        meta.attach(buffer.make_mut()).unwrap();
+        let copy = buffer.copy();
+        assert_eq!(ScoreMeta::from_buffer(&copy), Some(meta));
+        assert_eq!(ScoreMeta::from_buffer(&gst::Buffer::new()), None);
+    }
+}

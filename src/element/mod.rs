@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The GStreamer element: the only place that knows GStreamer.
+
+use std::sync::LazyLock;
+
+use gst::glib;
+use gst::prelude::*;
+
+mod delay;
+mod error;
+mod imp;
+mod import;
+pub mod message;
+pub mod meta;
+mod pairing;
+mod results;
+mod settings;
+mod stream;
+
+pub use settings::{Backend, LogLevel, PoolMethod, ResultsFormat};
+
+static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new(
+        "hipvmaf",
+        gst::DebugColorFlags::empty(),
+        Some("Full-reference video quality (VMAF and classic metrics)"),
+    )
+});
+
+glib::wrapper! {
+    /// The element `hipvmaf`: scores a distorted video stream against its reference.
+    ///
+    /// Reference frames go in at `ref_sink` and leave at `src` untouched, with a
+    /// [`ScoreMeta`](meta::ScoreMeta); the video to be scored goes in at `dist_sink`. Scores are posted as
+    /// [`VMAF` messages](message).
+    pub struct HipVmaf(ObjectSubclass<imp::HipVmaf>)
+        @extends gst_base::Aggregator, gst::Element, gst::Object;
+}
+
+/// Registers the element and its meta with a plugin.
+pub fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    meta::register();
+    gst::Element::register(Some(plugin), "hipvmaf", gst::Rank::NONE, HipVmaf::static_type())
+}

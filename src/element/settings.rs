@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What the user sets: the enumerations of the properties and the values behind them.
+
+use std::path::PathBuf;
+
+use gst::{ClockTime, glib};
+
+use crate::model::pool::Pool;
+
+/// Which scores make the pooled one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafPoolMethod")]
+pub enum PoolMethod {
+    #[enum_value(name = "Smallest score", nick = "min")]
+    Min = 1,
+    #[enum_value(name = "Largest score", nick = "max")]
+    Max = 2,
+    #[default]
+    #[enum_value(name = "Arithmetic mean", nick = "mean")]
+    Mean = 3,
+    #[enum_value(name = "Harmonic mean, which weighs bad frames more", nick = "harmonic_mean")]
+    HarmonicMean = 4,
+}
+
+/// Format of the results file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafResultsFormat")]
+pub enum ResultsFormat {
+    #[default]
+    #[enum_value(name = "JSON when a results file is named, else no file", nick = "none")]
+    None = 0,
+    #[enum_value(name = "libvmaf's XML log", nick = "xml")]
+    Xml = 1,
+    #[enum_value(name = "libvmaf's JSON log", nick = "json")]
+    Json = 2,
+    #[enum_value(name = "libvmaf's CSV log", nick = "csv")]
+    Csv = 3,
+}
+
+/// Least severe messages that reach the debug log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafLogLevel")]
+pub enum LogLevel {
+    #[default]
+    #[enum_value(name = "Leave the debug threshold as it is", nick = "none")]
+    None = 0,
+    #[enum_value(name = "Errors", nick = "error")]
+    Error = 1,
+    #[enum_value(name = "Errors and warnings", nick = "warning")]
+    Warning = 2,
+    #[enum_value(name = "Also what was chosen and decided", nick = "info")]
+    Info = 3,
+    #[enum_value(name = "Also the plan and every frame", nick = "debug")]
+    Debug = 4,
+}
+
+impl LogLevel {
+    /// The debug threshold to raise the category to.
+    pub fn threshold(self) -> gst::DebugLevel {
+        match self {
+            Self::None => gst::DebugLevel::None,
+            Self::Error => gst::DebugLevel::Error,
+            Self::Warning => gst::DebugLevel::Warning,
+            Self::Info => gst::DebugLevel::Info,
+            Self::Debug => gst::DebugLevel::Debug,
+        }
+    }
+}
+
+/// Where the per-pixel work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafBackend")]
+pub enum Backend {
+    #[default]
+    #[enum_value(name = "The best that is there", nick = "auto")]
+    Auto = 0,
+    #[enum_value(name = "A GPU through HIP", nick = "hip")]
+    Hip = 1,
+    #[enum_value(name = "The processor", nick = "cpu")]
+    Cpu = 2,
+}
+
+/// Property values; a stream works on the copy taken when it starts.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub model_filename: Option<String>,
+    pub extra_models: Option<String>,
+    pub disable_clip: bool,
+    pub enable_transform: bool,
+    pub phone_model: bool,
+    pub conf_interval: bool,
+    pub psnr: bool,
+    pub pool_method: PoolMethod,
+    pub threads: u32,
+    pub subsample: u32,
+    pub frame_message: bool,
+    pub results_filename: Option<String>,
+    pub results_format: ResultsFormat,
+    pub log_level: LogLevel,
+    pub backend: Backend,
+    pub attach_meta: bool,
+    /// Nanoseconds; `u64::MAX` stands for half a reference frame.
+    pub pairing_tolerance: u64,
+}
+
+impl PoolMethod {
+    /// The pooled value; not a number without scores.
+    pub fn of(self, pool: &Pool) -> f64 {
+        pool.pooled().map_or(f64::NAN, |pooled| match self {
+            Self::Min => pooled.min,
+            Self::Max => pooled.max,
+            Self::Mean => pooled.mean,
+            Self::HarmonicMean => pooled.harmonic_mean,
+        })
+    }
+
+    /// Short name, as users write it.
+    pub fn nick(self) -> &'static str {
+        match self {
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Mean => "mean",
+            Self::HarmonicMean => "harmonic_mean",
+        }
+    }
+}
+
+/// The settings that may change while the element runs, and whether anybody listens to messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Live {
+    pub pool_method: PoolMethod,
+    pub frame_message: bool,
+    /// `None` for half a reference frame.
+    pub pairing_tolerance: Option<ClockTime>,
+}
+
+impl Settings {
+    /// The settings in force right now.
+    pub fn live(&self) -> Live {
+        Live {
+            pool_method: self.pool_method,
+            frame_message: self.frame_message,
+            pairing_tolerance: (self.pairing_tolerance != u64::MAX)
+                .then(|| ClockTime::from_nseconds(self.pairing_tolerance)),
+        }
+    }
+
+    /// Path and format of the results file, if one is wanted.
+    pub fn results(&self) -> Option<(PathBuf, ResultsFormat)> {
+        let format = match self.results_format {
+            ResultsFormat::None => ResultsFormat::Json,
+            format => format,
+        };
+        self.results_filename.as_ref().map(|path| (path.into(), format))
+    }
+
+    /// Names or paths of all models, the main one first.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        let extra = self.extra_models.as_deref().unwrap_or_default().split(';');
+        self.model_filename.as_deref().into_iter().chain(extra).map(str::trim).filter(|name| !name.is_empty())
+    }
+}
+
+/// The model used unless another is set.
+pub const DEFAULT_MODEL: &str = "vmaf_v0.6.1";
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            model_filename: Some(DEFAULT_MODEL.into()),
+            extra_models: None,
+            disable_clip: false,
+            enable_transform: false,
+            phone_model: false,
+            conf_interval: false,
+            psnr: false,
+            pool_method: PoolMethod::default(),
+            threads: 0,
+            subsample: 1,
+            frame_message: false,
+            results_filename: None,
+            results_format: ResultsFormat::default(),
+            log_level: LogLevel::default(),
+            backend: Backend::default(),
+            attach_meta: true,
+            pairing_tolerance: u64::MAX,
+        }
+    }
+}

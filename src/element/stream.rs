@@ -1,0 +1,623 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What happens between the pads: pairing, scoring, the delay line, and what is to be posted and pushed.
+//!
+//! Nothing here calls out of the element. Everything to be pushed or posted is collected as an
+//! [`Action`], in order, for the caller to carry out once it holds no lock.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use gst::prelude::*;
+use gst::{ClockTime, Structure};
+use gst_base::AggregatorPad;
+use gst_base::prelude::*;
+use gst_video::{VideoFrameRef, VideoInfo};
+
+use super::CAT;
+use super::delay::{DelayLine, Delayed, Outcome, Stamp};
+use super::error::Error;
+use super::import::{Importer, geometry};
+use super::message::{Common, Confidence, FrameMessage, PooledMessage, Stats};
+use super::meta::{PadScore, ScoreMeta, ScoreState};
+use super::pairing::{Head, Step, step};
+use super::results::Results;
+use super::settings::{Live, PoolMethod, Settings};
+use crate::engine::session::{PairScore, Session};
+use crate::engine::summary::{Histogram, Summary};
+use crate::metrics::feature::Output;
+use crate::model::pool::{Pool, Pooled};
+
+/// Something for the outside, to be done without holding a lock.
+#[derive(Debug)]
+pub enum Action {
+    Caps(gst::Caps),
+    Segment(gst::Segment),
+    Latency(ClockTime),
+    Push(gst::Buffer),
+    Post(Structure),
+}
+
+/// One sink pad.
+struct Input {
+    pad: AggregatorPad,
+    info: Option<VideoInfo>,
+    /// For the format of `info`; made when the first pair of a section is compared.
+    importer: Option<Importer>,
+    /// Timestamp of the next buffer, should it have none.
+    next_pts: Option<ClockTime>,
+}
+
+impl Input {
+    fn new(pad: AggregatorPad) -> Self {
+        Self { pad, info: None, importer: None, next_pts: None }
+    }
+
+    fn name(&self) -> String {
+        self.pad.name().to_string()
+    }
+
+    /// From the frame rate in the caps.
+    fn frame_duration(&self) -> Option<ClockTime> {
+        let fps = self.info.as_ref()?.fps();
+        (fps.numer() > 0 && fps.denom() > 0)
+            .then(|| ClockTime::SECOND.mul_div_round(fps.denom() as u64, fps.numer() as u64))
+            .flatten()
+    }
+
+    /// Timestamp, running time and stream time of a buffer; no running time outside the segment.
+    fn times(&self, buffer: &gst::BufferRef) -> Result<(ClockTime, Option<ClockTime>, Option<ClockTime>), Error> {
+        let missing = || Error::Timestamp(self.name());
+        let segment = self.pad.segment().downcast::<ClockTime>().map_err(|_| missing())?;
+        let pts = match (buffer.pts(), self.frame_duration()) {
+            (Some(pts), _) => pts,
+            (None, Some(_)) => self.next_pts.or(segment.start()).unwrap_or(ClockTime::ZERO),
+            (None, None) => return Err(missing()),
+        };
+        Ok((pts, segment.to_running_time(pts), segment.to_stream_time(pts)))
+    }
+
+    /// What stands at the head. Gaps and buffers outside the segment are dropped on the way.
+    fn head(&mut self) -> Result<Head, Error> {
+        while let Some(buffer) = self.pad.peek_buffer() {
+            let gap = buffer.size() == 0 && buffer.flags().contains(gst::BufferFlags::GAP);
+            if !gap && let (_, Some(running_time), _) = self.times(&buffer)? {
+                return Ok(Head::Frame(running_time));
+            }
+            self.pop();
+        }
+        Ok(if self.pad.is_eos() { Head::Eos } else { Head::Empty })
+    }
+
+    fn pop(&mut self) -> Option<gst::Buffer> {
+        let buffer = self.pad.pop_buffer()?;
+        let duration = buffer.duration().or(self.frame_duration());
+        self.next_pts = buffer.pts().or(self.next_pts).zip(duration).map(|(pts, duration)| pts + duration);
+        Some(buffer)
+    }
+}
+
+/// What was counted over a section or since the start.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    scored: u64,
+    unpaired: u64,
+    skipped: u64,
+    dist_unmatched: u64,
+}
+
+/// Everything that a section is condensed from.
+#[derive(Default)]
+struct Section {
+    counts: Counts,
+    /// Of the first model.
+    summary: Summary,
+    /// For each column of the plan.
+    pools: Vec<Pool>,
+    /// Duration of the scored frames, and of the last reference frame its stamp.
+    duration: ClockTime,
+    last: Option<Stamp>,
+}
+
+/// The element between start and stop.
+pub struct Stream {
+    attach_meta: bool,
+    conf_interval: bool,
+    psnr: bool,
+    session: Session,
+    results: Option<(PathBuf, Results)>,
+    reference: Input,
+    distorted: Input,
+    line: DelayLine,
+    /// Caps of the reference, not yet announced downstream.
+    new_caps: Option<gst::Caps>,
+    /// Segment of the reference, to be announced with its next frame.
+    new_segment: Option<gst::Segment>,
+    /// The engine is set up for the frames of this section.
+    prepared: bool,
+    section_number: u32,
+    section: Section,
+    next_index: u64,
+    /// Since the start.
+    totals: Counts,
+    summary: Summary,
+    last_score: Option<f64>,
+    compute_time: (Pool, Histogram),
+}
+
+impl Stream {
+    pub fn new(
+        settings: &Settings,
+        session: Session,
+        reference: AggregatorPad,
+        distorted: AggregatorPad,
+    ) -> Result<Self, Error> {
+        let results = settings
+            .results()
+            .map(|(path, format)| match Results::create(&path, format) {
+                Ok(results) => Ok((path, results)),
+                Err(source) => Err(Error::Results { path, source }),
+            })
+            .transpose()?;
+        Ok(Self {
+            attach_meta: settings.attach_meta,
+            conf_interval: settings.conf_interval,
+            psnr: settings.psnr,
+            section: Section::default(),
+            session,
+            results,
+            reference: Input::new(reference),
+            distorted: Input::new(distorted),
+            line: DelayLine::default(),
+            new_caps: None,
+            new_segment: None,
+            prepared: false,
+            section_number: 0,
+            next_index: 0,
+            totals: Counts::default(),
+            summary: Summary::default(),
+            last_score: None,
+            compute_time: Default::default(),
+        })
+    }
+
+    pub fn backend_name(&self) -> &'static str {
+        self.session.backend_name()
+    }
+
+    /// New caps on a sink pad. They take effect before the next frame is looked at.
+    pub fn set_caps(
+        &mut self,
+        pad: &AggregatorPad,
+        caps: &gst::CapsRef,
+        live: &Live,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let info = VideoInfo::from_caps(caps).map_err(|_| Error::Caps(caps.to_owned()))?;
+        let is_reference = *pad == self.reference.pad;
+        let input = if is_reference { &mut self.reference } else { &mut self.distorted };
+        if input.info.replace(info.clone()).is_some_and(|old| old != info) {
+            self.end_section("caps", live, actions)?;
+        }
+        if is_reference {
+            self.new_caps = Some(caps.to_owned());
+            if self.attach_meta && let Some(frame) = self.reference.frame_duration() {
+                actions.push(Action::Latency(frame * (u64::from(self.session.lookahead()) + 1)));
+            }
+        }
+        Ok(())
+    }
+
+    /// New segment of the reference.
+    pub fn set_segment(&mut self, segment: gst::Segment) {
+        self.new_segment = Some(segment);
+        self.reference.next_pts = None;
+    }
+
+    /// Frames from after a flush are a new section; those still here will not leave.
+    pub fn flush(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        self.line.drop_buffers();
+        self.reference.next_pts = None;
+        self.distorted.next_pts = None;
+        self.end_section("flush", live, actions)
+    }
+
+    /// Reference frames that can be here at once.
+    pub fn held(&self) -> u32 {
+        if self.attach_meta { self.session.lookahead() + 1 } else { 0 }
+    }
+
+    /// The reference's size and format, which distorted video has to match.
+    pub fn reference_info(&self) -> Option<&VideoInfo> {
+        self.reference.info.as_ref()
+    }
+
+    /// Running time at which something has to leave or be given up.
+    pub fn next_time(&mut self) -> Option<ClockTime> {
+        let head = |input: &mut Input| match input.head() {
+            Ok(Head::Frame(time)) => Some(time),
+            _ => None,
+        };
+        [self.line.next_time(), head(&mut self.reference), head(&mut self.distorted)].into_iter().flatten().min()
+    }
+
+    /// Decides what to do with the frames at hand.
+    pub fn decide(&mut self, live: &Live, deadline: Option<ClockTime>) -> Result<Step, Error> {
+        let (reference, distorted) = (self.reference.head()?, self.distorted.head()?);
+        let tolerance = live.pairing_tolerance.unwrap_or_else(|| {
+            let frame = self.reference.frame_duration().or_else(|| self.reference.pad.peek_buffer()?.duration());
+            frame.unwrap_or(40 * ClockTime::MSECOND) / 2
+        });
+        Ok(step(reference, distorted, tolerance, deadline))
+    }
+
+    /// Does what was decided.
+    pub fn perform(
+        &mut self,
+        step: Step,
+        live: &Live,
+        deadline: Option<ClockTime>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        match step {
+            Step::Pair => self.pair(live, actions)?,
+            Step::DropDistorted => {
+                if self.distorted.pop().is_some() {
+                    self.section.counts.dist_unmatched += 1;
+                }
+            }
+            Step::Unpaired => self.unpaired(live, actions)?,
+            Step::Wait => {}
+            Step::Finished => {
+                while self.distorted.pop().is_some() {
+                    self.section.counts.dist_unmatched += 1;
+                }
+                self.end_section("eos", live, actions)?;
+                self.finish_results()?;
+            }
+        }
+        self.leave(deadline, actions);
+        Ok(())
+    }
+
+    /// Compares the two heads.
+    fn pair(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let distorted_time = match self.distorted.head()? {
+            Head::Frame(time) => time,
+            _ => return Ok(()),
+        };
+        let (Some(buffer), segment) = (self.reference.pad.peek_buffer(), self.new_segment.take()) else {
+            return Ok(());
+        };
+        let stamp = self.stamp(&buffer)?;
+        let (Some(reference), Some(distorted)) = (self.reference.pop(), self.distorted.pop()) else {
+            return Ok(());
+        };
+        if !self.prepared {
+            self.prepare()?;
+        }
+        let since = Instant::now();
+        let scores = self.submit(&reference, &distorted)?;
+        let taken = since.elapsed().as_secs_f64() * 1e3;
+        self.compute_time.0.push(taken);
+        self.compute_time.1.push(taken);
+        self.line.push(Delayed {
+            stamp,
+            outcome: Outcome::Pending { since, dist_running_time: distorted_time },
+            buffer: Some(reference),
+            segment,
+        });
+        scores.into_iter().try_for_each(|score| self.scored(score, live, actions))
+    }
+
+    /// Gives up on a partner for the reference head.
+    fn unpaired(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let Some(buffer) = self.reference.pad.peek_buffer() else { return Ok(()) };
+        let stamp = self.stamp(&buffer)?;
+        for score in self.session.end_run(true) {
+            self.scored(score, live, actions)?;
+        }
+        let segment = self.new_segment.take();
+        self.section.counts.unpaired += 1;
+        self.line.push(Delayed { stamp, outcome: Outcome::Unpaired, buffer: self.reference.pop(), segment });
+        Ok(())
+    }
+
+    /// Numbers the reference frame that is about to be taken.
+    fn stamp(&mut self, buffer: &gst::BufferRef) -> Result<Stamp, Error> {
+        let (timestamp, running_time, stream_time) = self.reference.times(buffer)?;
+        let stamp = Stamp {
+            index: self.next_index,
+            timestamp: Some(timestamp),
+            stream_time,
+            running_time: running_time.unwrap_or(timestamp),
+            duration: buffer.duration().or(self.reference.frame_duration()),
+        };
+        self.next_index += 1;
+        self.section.last = Some(stamp.clone());
+        Ok(stamp)
+    }
+
+    /// Sets the engine up for the formats on the pads.
+    fn prepare(&mut self) -> Result<(), Error> {
+        let (Some(reference), Some(distorted)) = (&self.reference.info, &self.distorted.info) else {
+            return Err(Error::Caps(gst::Caps::new_empty()));
+        };
+        let boxed = || (Box::new(reference.clone()), Box::new(distorted.clone()));
+        let unknown = |info: &VideoInfo| Error::Caps(info.to_caps().unwrap_or_else(|_| gst::Caps::new_empty()));
+        let geometry_ref = geometry(reference).ok_or_else(|| unknown(reference))?;
+        let geometry_dist = geometry(distorted).ok_or_else(|| unknown(distorted))?;
+        if (geometry_ref.width, geometry_ref.height) != (geometry_dist.width, geometry_dist.height) {
+            let (reference, distorted) = boxed();
+            return Err(Error::Size { reference, distorted });
+        }
+        if geometry_ref != geometry_dist {
+            let (reference, distorted) = boxed();
+            return Err(Error::Format { reference, distorted });
+        }
+        let chroma = self.session.plan().work.psnr.is_some_and(|psnr| psnr.chroma);
+        self.reference.importer = Some(Importer::new(reference, chroma).ok_or_else(|| unknown(reference))?);
+        self.distorted.importer = Some(Importer::new(distorted, chroma).ok_or_else(|| unknown(distorted))?);
+        self.session.prepare(geometry_ref)?;
+        if let Some((path, results)) = &mut self.results {
+            results
+                .begin(&self.session.plan().columns, geometry_ref.width, geometry_ref.height)
+                .map_err(|source| Error::Results { path: path.clone(), source })?;
+        }
+        gst::debug!(CAT, "section {}: {geometry_ref:?}", self.section_number);
+        self.prepared = true;
+        Ok(())
+    }
+
+    fn submit(&mut self, reference: &gst::Buffer, distorted: &gst::Buffer) -> Result<Vec<PairScore>, Error> {
+        let buffers = [(&mut self.reference, reference), (&mut self.distorted, distorted)];
+        let [reference, distorted] = buffers.map(|(input, buffer)| {
+            let error = Error::Buffer(input.pad.name().to_string());
+            match (&input.info, &mut input.importer) {
+                (Some(info), Some(importer)) => VideoFrameRef::from_buffer_ref_readable(buffer, info)
+                    .map(|frame| (frame, importer, Error::Buffer(input.pad.name().to_string())))
+                    .map_err(|_| error),
+                _ => Err(error),
+            }
+        });
+        let (reference, reference_importer, reference_error) = reference?;
+        let (distorted, distorted_importer, distorted_error) = distorted?;
+        let reference = reference_importer.import(&reference).ok_or(reference_error)?;
+        let distorted = distorted_importer.import(&distorted).ok_or(distorted_error)?;
+        Ok(self.session.submit(reference, distorted)?)
+    }
+
+    /// Takes the result for the oldest pending frame.
+    fn scored(&mut self, score: PairScore, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let Some(frame) = self.line.oldest_pending() else { return Ok(()) };
+        let Some(values) = score.values else {
+            frame.outcome = Outcome::Skipped;
+            self.section.counts.skipped += 1;
+            return Ok(());
+        };
+        let outcome = std::mem::replace(&mut frame.outcome, Outcome::Scored(values.clone()));
+        let stamp = frame.stamp.clone();
+        if let Some((path, results)) = &mut self.results {
+            results
+                .row(stamp.index, &values)
+                .map_err(|source| Error::Results { path: path.clone(), source })?;
+        }
+        self.section.counts.scored += 1;
+        self.section.duration += stamp.duration.unwrap_or(ClockTime::ZERO);
+        self.section.pools.resize(values.len(), Pool::default());
+        for (pool, value) in self.section.pools.iter_mut().zip(&values) {
+            pool.push(*value);
+        }
+        if let Some(score) = self.score_column().and_then(|column| values.get(column)) {
+            self.section.summary.push(*score);
+            self.summary.push(*score);
+            self.last_score = Some(*score);
+        }
+        if let Outcome::Pending { since, dist_running_time } = outcome
+            && live.frame_message
+        {
+            let message = FrameMessage {
+                common: Common {
+                    timestamp: stamp.timestamp,
+                    stream_time: stamp.stream_time,
+                    running_time: Some(stamp.running_time),
+                    duration: stamp.duration,
+                    ..self.common(&values)
+                },
+                index: index_field(stamp.index),
+                dist_running_time: Some(dist_running_time),
+                discont: score.discont,
+                compute_time: ClockTime::from_nseconds(since.elapsed().as_nanos() as u64),
+            };
+            actions.push(Action::Post(message.to_structure()));
+        }
+        Ok(())
+    }
+
+    /// Lets frames go whose outcome is known or that are due.
+    fn leave(&mut self, deadline: Option<ClockTime>, actions: &mut Vec<Action>) {
+        while let Some(frame) = self.line.pop(self.attach_meta, deadline) {
+            // Caps were announced by the section's start; only its first frame finds them here.
+            if let Some(caps) = self.new_caps.take() {
+                actions.push(Action::Caps(caps));
+            }
+            actions.extend(frame.segment.map(Action::Segment));
+            let Some(mut buffer) = frame.buffer else { continue };
+            if self.attach_meta {
+                let meta = self.meta(&frame.stamp, &frame.outcome);
+                if let Err(err) = meta.attach(buffer.make_mut()) {
+                    gst::warning!(CAT, "frame {} goes without its meta: {err}", frame.stamp.index);
+                }
+            }
+            actions.push(Action::Push(buffer));
+        }
+    }
+
+    fn meta(&self, stamp: &Stamp, outcome: &Outcome) -> ScoreMeta {
+        let pad = self.distorted.name();
+        let score = match outcome {
+            Outcome::Scored(values) => {
+                let common = self.common(values);
+                PadScore {
+                    state: ScoreState::Scored,
+                    score: Some(common.score),
+                    models: common.models,
+                    features: common.features,
+                    ..PadScore::new(pad)
+                }
+            }
+            Outcome::Pending { .. } => PadScore { state: ScoreState::Late, ..PadScore::new(pad) },
+            Outcome::Skipped => PadScore { state: ScoreState::Skipped, ..PadScore::new(pad) },
+            Outcome::Unpaired => PadScore { state: ScoreState::Unpaired, ..PadScore::new(pad) },
+        };
+        ScoreMeta {
+            index: index_field(stamp.index),
+            section: self.section_number,
+            running_time: Some(stamp.running_time),
+            scores: vec![score],
+        }
+    }
+
+    /// Column of the first model's score.
+    fn score_column(&self) -> Option<usize> {
+        self.session.plan().models.first().map(|model| model.column)
+    }
+
+    /// The part of a message or meta that follows from column values, be they of a frame or pooled.
+    fn common(&self, values: &[f64]) -> Common {
+        let plan = self.session.plan();
+        let value = |column: usize| values.get(column).copied().unwrap_or(f64::NAN);
+        let named = |(column, name): (usize, &str)| (name.to_string(), value(column));
+        let pad = self.distorted.name();
+        let first = plan.models.first();
+        let confidence = first
+            .and_then(|first| Some(first.column + 1 + first.model.bootstrap_members()?))
+            .filter(|_| self.conf_interval)
+            .map(|bagging| Confidence { stddev: value(bagging + 1), low: value(bagging + 2), high: value(bagging + 3) });
+        let psnr_y = plan.features.iter().position(|feature| feature.output == Output::PsnrY);
+        Common {
+            label: pad.clone(),
+            pad,
+            model: first.map(|first| first.model.name().to_string()).unwrap_or_default(),
+            section: self.section_number,
+            score: self.score_column().map_or(f64::NAN, value),
+            confidence,
+            psnr_y: psnr_y.filter(|_| self.psnr).map(value),
+            models: plan.models.iter().map(|m| (m.column, m.model.name())).map(named).collect(),
+            // Chroma features of grey video have no value.
+            features: plan
+                .features
+                .iter()
+                .enumerate()
+                .map(|(column, feature)| named((column, &feature.key)))
+                .filter(|(_, value)| !value.is_nan())
+                .collect(),
+            ..Common::default()
+        }
+    }
+
+    /// Completes all frames at hand, lets them leave, and posts what the section comes to.
+    fn end_section(&mut self, reason: &str, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        for score in self.session.end_run(false) {
+            self.scored(score, live, actions)?;
+        }
+        self.leave(None, actions);
+        let section = std::mem::take(&mut self.section);
+        if section.counts.scored + section.counts.unpaired > 0 {
+            actions.push(Action::Post(self.pooled(&section, reason, live.pool_method).to_structure()));
+        }
+        self.totals.add(&section.counts);
+        self.section_number += 1;
+        self.prepared = false;
+        Ok(())
+    }
+
+    fn pooled(&self, section: &Section, reason: &str, method: PoolMethod) -> PooledMessage {
+        let values: Vec<f64> = section.pools.iter().map(|pool| method.of(pool)).collect();
+        let end = |time: Option<ClockTime>, last: &Stamp| Some(time? + last.duration.unwrap_or(ClockTime::ZERO));
+        let last = section.last.as_ref();
+        PooledMessage {
+            common: Common {
+                timestamp: last.and_then(|last| end(last.timestamp, last)),
+                stream_time: last.and_then(|last| end(last.stream_time, last)),
+                running_time: last.and_then(|last| end(Some(last.running_time), last)),
+                duration: Some(section.duration),
+                ..self.common(&values)
+            },
+            pool_method: method.nick().into(),
+            reason: reason.into(),
+            frames: section.counts.scored,
+            unpaired: section.counts.unpaired,
+            skipped: section.counts.skipped,
+            repeated: 0,
+            stats: stats(&section.summary),
+        }
+    }
+
+    /// Gives the results file its name. Later calls do nothing.
+    pub fn finish_results(&mut self) -> Result<(), Error> {
+        match self.results.take() {
+            Some((path, results)) => results.finish().map_err(|source| Error::Results { path, source }),
+            None => Ok(()),
+        }
+    }
+
+    /// Counters and figures since the start, for the property `stats`.
+    pub fn stats(&self) -> Structure {
+        let mut counts = self.totals;
+        let current = &self.section.counts;
+        let open = current.scored + current.unpaired > 0;
+        counts.add(current);
+        let mut s = Structure::builder("stats")
+            .field("frames-scored", counts.scored)
+            .field("frames-unpaired", counts.unpaired)
+            .field("frames-skipped", counts.skipped)
+            .field("frames-repeated", 0u64)
+            .field("dist-unmatched", counts.dist_unmatched)
+            .field("sections", u64::from(self.section_number) + u64::from(open))
+            .field("in-flight", self.line.pending() as u64)
+            .field_if_some("score-last", self.last_score)
+            .build();
+        if counts.scored > 0 {
+            for (name, value) in stats(&self.summary).fields() {
+                s.set(format!("score-{name}"), value);
+            }
+            let (pool, histogram) = &self.compute_time;
+            s.set("compute-time-mean", PoolMethod::Mean.of(pool));
+            s.set("compute-time-p99", histogram.percentile(99.0));
+        }
+        s
+    }
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.scored += other.scored;
+        self.unpaired += other.unpaired;
+        self.skipped += other.skipped;
+        self.dist_unmatched += other.dist_unmatched;
+    }
+}
+
+/// All not a number without scores.
+fn stats(summary: &Summary) -> Stats {
+    let nan = f64::NAN;
+    let none = Pooled { count: 0, min: nan, max: nan, mean: nan, harmonic_mean: nan, stddev: nan };
+    let pooled = summary.pool.pooled().unwrap_or(none);
+    Stats {
+        min: pooled.min,
+        max: pooled.max,
+        mean: pooled.mean,
+        harmonic_mean: pooled.harmonic_mean,
+        stddev: pooled.stddev,
+        p1: summary.percentile(1.0),
+        p5: summary.percentile(5.0),
+        p10: summary.percentile(10.0),
+        p50: summary.percentile(50.0),
+    }
+}
+
+/// Frame numbers are `int` in messages, as in GStreamer's `vmaf` element; they start again from 0 after 2^31.
+fn index_field(index: u64) -> i32 {
+    (index & 0x7fff_ffff) as i32
+}

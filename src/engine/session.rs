@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The walk of frame pairs through a backend, the metrics and the models, in order, with the history
+//! that some features need.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::EngineError;
+use super::plan::{Plan, Source};
+use crate::backend::{Backend, Pair};
+use crate::frame::{Frame, Geometry};
+use crate::metrics::FrameSums;
+use crate::metrics::adm::AdmScorer;
+use crate::metrics::feature::Output;
+use crate::metrics::motion::{FrameMotion, MotionStream};
+use crate::metrics::{psnr, vif};
+
+/// The result of one submitted pair. Results come in the order of submission, one for each pair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairScore {
+    /// The pair is the first after a break in the run of pairs, or the last before one.
+    pub discont: bool,
+    /// A value for each of [`Plan::columns`]; `None` for pairs left out by subsampling.
+    pub values: Option<Vec<f64>>,
+}
+
+/// A pair whose sums are known and whose motion is not.
+struct Pending {
+    discont: bool,
+    /// Feature values, motion still missing; `None` when the pair is left out.
+    features: Option<Vec<f64>>,
+}
+
+/// A source of features, set up for frames of one size.
+enum Scorer {
+    Adm(AdmScorer),
+    /// With the results that no pending pair has taken yet.
+    Motion(MotionStream, VecDeque<FrameMotion>),
+    Psnr,
+    Vif,
+}
+
+/// Scores the pairs of a stream.
+pub struct Session {
+    plan: Arc<Plan>,
+    backend: Box<dyn Backend>,
+    subsample: u64,
+    geometry: Option<Geometry>,
+    /// For each of [`Plan::sources`].
+    scorers: Vec<Scorer>,
+    /// Pairs submitted since the geometry was set.
+    pairs: u64,
+    /// The next pair is the first after a break.
+    broken: bool,
+    pending: VecDeque<Pending>,
+}
+
+impl Session {
+    /// `subsample`: every n-th pair is scored, the others only serve as history; 1 scores all.
+    pub fn new(plan: Arc<Plan>, backend: Box<dyn Backend>, subsample: u32) -> Self {
+        Self {
+            plan,
+            backend,
+            subsample: subsample.max(1).into(),
+            geometry: None,
+            scorers: vec![],
+            pairs: 0,
+            broken: false,
+            pending: VecDeque::new(),
+        }
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub fn backend_name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    /// How many later pairs a score waits for in steady state.
+    pub fn lookahead(&self) -> u32 {
+        self.plan.work.motion.is_some().into()
+    }
+
+    /// Sets the size and depth of the frames to come. Earlier pairs are forgotten: end their run first.
+    pub fn prepare(&mut self, geometry: Geometry) -> Result<(), EngineError> {
+        let Geometry { width, height, .. } = geometry;
+        self.backend.prepare(&self.plan.work, geometry)?;
+        let scorer = |source: &Source| {
+            Ok(match source {
+                Source::Adm { options, .. } => Scorer::Adm(AdmScorer::new(*options, width, height)?),
+                Source::Motion(options) => Scorer::Motion(MotionStream::new(*options, width, height), VecDeque::new()),
+                Source::Psnr(_) => Scorer::Psnr,
+                Source::Vif { .. } => Scorer::Vif,
+            })
+        };
+        self.scorers = self.plan.sources.iter().map(scorer).collect::<Result<_, EngineError>>()?;
+        self.geometry = Some(geometry);
+        self.pairs = 0;
+        self.broken = false;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Takes the next pair; returns the scores that are complete with it. Frames must be of the geometry
+    /// given to [`Session::prepare`].
+    pub fn submit(&mut self, reference: Frame<'_>, distorted: Frame<'_>) -> Result<Vec<PairScore>, EngineError> {
+        let history_only = !self.pairs.is_multiple_of(self.subsample);
+        let ticket = self.backend.submit(&Pair { reference, distorted, history_only })?;
+        let sums = self.backend.wait(ticket)?;
+        self.pairs += 1;
+        let features = (!history_only).then(|| self.features(&sums));
+        let discont = std::mem::take(&mut self.broken);
+        self.pending.push_back(Pending { discont, features });
+        for scorer in &mut self.scorers {
+            if let (Scorer::Motion(stream, ready), Some(sums)) = (scorer, sums.motion) {
+                ready.extend(stream.push(&sums));
+            }
+        }
+        Ok(self.complete())
+    }
+
+    /// Ends a run of unbroken pairs: completes what waits for a later pair, and makes the next pair the
+    /// first of a new run. `broken` says that pairs are missing here, as opposed to the stream's end.
+    pub fn end_run(&mut self, broken: bool) -> Vec<PairScore> {
+        for scorer in &mut self.scorers {
+            if let Scorer::Motion(stream, ready) = scorer {
+                ready.extend(stream.finish());
+            }
+        }
+        if broken {
+            self.broken = self.pairs > 0;
+            if let Some(last) = self.pending.back_mut() {
+                last.discont = true;
+            }
+        }
+        self.backend.reset();
+        self.complete()
+    }
+
+    /// Takes the pending pairs whose motion is known.
+    fn complete(&mut self) -> Vec<PairScore> {
+        let ready = self.scorers.iter().filter_map(|scorer| match scorer {
+            Scorer::Motion(_, ready) => Some(ready.len()),
+            _ => None,
+        });
+        let complete = ready.min().unwrap_or(self.pending.len());
+        (0..complete)
+            .map_while(|_| {
+                let pair = self.pending.pop_front()?;
+                let motion: Vec<_> = self.scorers.iter_mut().map(Scorer::take_motion).collect();
+                let values = pair.features.map(|features| self.values(features, &motion));
+                Some(PairScore { discont: pair.discont, values })
+            })
+            .collect()
+    }
+
+    /// Feature values of one pair, motion not known yet.
+    fn features(&self, sums: &FrameSums) -> Vec<f64> {
+        let Some(geometry) = self.geometry else { return vec![] };
+        let mut values = Vec::with_capacity(self.plan.columns.len());
+        for (index, (source, scorer)) in self.plan.sources.iter().zip(&self.scorers).enumerate() {
+            let outputs = self.plan.features.iter().filter(|f| f.source == index).map(|f| f.output);
+            match (source, scorer) {
+                (Source::Adm { pass, .. }, Scorer::Adm(scorer)) => {
+                    let scores = sums.adm.as_ref().and_then(|s| Some(scorer.scores(&s.reference, s.passes.get(*pass)?)));
+                    values.extend(outputs.map(|output| scores.and_then(|scores| scores.get(output)).unwrap_or(f64::NAN)));
+                }
+                (Source::Vif { options, gain }, _) => {
+                    let scores = sums.vif.as_ref().and_then(|s| s.get(*gain)).map(|s| vif::scores(s, options));
+                    values.extend(outputs.map(|output| match (output, scores) {
+                        (Output::VifScale(scale), Some(scores)) => scores[scale],
+                        _ => f64::NAN,
+                    }));
+                }
+                (Source::Psnr(options), _) => {
+                    let scores = sums.psnr.map(|sums| psnr::scores(&sums, options, &geometry));
+                    values.extend(outputs.map(|output| match (output, scores) {
+                        (Output::PsnrY, Some(s)) => s.y,
+                        (Output::PsnrCb, Some(s)) => s.chroma.map_or(f64::NAN, |c| c[0]),
+                        (Output::PsnrCr, Some(s)) => s.chroma.map_or(f64::NAN, |c| c[1]),
+                        _ => f64::NAN,
+                    }));
+                }
+                _ => values.extend(outputs.map(|_| f64::NAN)),
+            }
+        }
+        values
+    }
+
+    /// All columns of one pair.
+    fn values(&self, mut values: Vec<f64>, motion: &[Option<FrameMotion>]) -> Vec<f64> {
+        for (value, feature) in values.iter_mut().zip(&self.plan.features) {
+            if let Some(Some(motion)) = motion.get(feature.source) {
+                *value = match feature.output {
+                    Output::Motion2 => motion.motion2,
+                    Output::Motion3 => motion.motion3,
+                    _ => motion.sad,
+                };
+            }
+        }
+        for planned in &self.plan.models {
+            let inputs: Vec<f64> = planned.inputs.iter().map(|i| values[*i]).collect();
+            let score = planned.model.score(&inputs, self.plan.score_options);
+            values.push(score.score);
+            if let Some(b) = score.bootstrap {
+                values.extend(b.members);
+                values.extend([b.bagging, b.stddev, b.ci_lo, b.ci_hi]);
+            }
+        }
+        values
+    }
+}
+
+impl Scorer {
+    /// The motion of the oldest pending pair.
+    fn take_motion(&mut self) -> Option<FrameMotion> {
+        match self {
+            Self::Motion(_, ready) => ready.pop_front(),
+            _ => None,
+        }
+    }
+}
