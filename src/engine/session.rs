@@ -14,7 +14,7 @@ use crate::metrics::FrameSums;
 use crate::metrics::adm::AdmScorer;
 use crate::metrics::feature::Output;
 use crate::metrics::motion::{FrameMotion, MotionStream};
-use crate::metrics::{psnr, vif};
+use crate::metrics::psnr;
 
 /// The result of one submitted pair. Results come in the order of submission, one for each pair.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,7 +169,7 @@ impl Session {
                     values.extend(outputs.map(|output| scores.and_then(|scores| scores.get(output)).unwrap_or(f64::NAN)));
                 }
                 (Source::Vif { options, gain }, _) => {
-                    let scores = sums.vif.as_ref().and_then(|s| s.get(*gain)).map(|s| vif::scores(s, options));
+                    let scores = sums.vif.as_ref().and_then(|s| s.get(*gain)).map(|s| options.scores(s));
                     values.extend(outputs.map(|output| match (output, scores) {
                         (Output::VifScale(scale), Some(scores)) => scores[scale],
                         _ => f64::NAN,

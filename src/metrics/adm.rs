@@ -18,7 +18,7 @@ pub const HIGH_PASS: [i16; 4] = [-4240, -7345, 27411, -15826];
 pub const COS_SQUARED: f64 = 0.9996954202651978;
 
 /// Smallest frame extent with defined scores; libvmaf reads outside its buffers below.
-pub const MIN_EXTENT: usize = 33;
+pub const MIN_SIZE: usize = 33;
 
 /// Smallest product of viewing distance and display height.
 const MIN_DISPLAY: f64 = 3240.0;
@@ -256,71 +256,6 @@ static BLEND_MAE: [Blend; 5] = [
     (&[(2160, 5.0)], [0.000077, 0.004052, 0.013939, 0.026298], [0.000045, 0.000927, 0.005544, 0.013415]),
     (&[(720, 5.0)], [0.009689, 0.020577, 0.034162, 0.044523], [0.003302, 0.009579, 0.019661, 0.030318]),
 ];
-
-/// Contrast sensitivity function, `adm_csf_mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CsfMode {
-    /// Watson's wavelet thresholds of 1997 (mode 0).
-    #[default]
-    Watson,
-    /// Barten at 100 cd/m² (mode 1).
-    Barten,
-    /// Blended curve, by table (mode 2).
-    Blend,
-    /// Blended curve fitted for the mean absolute error, by table (mode 3).
-    BlendMae,
-}
-
-impl CsfMode {
-    /// The mode with the number that models and options use; `None` above 3.
-    pub fn from_number(number: u32) -> Option<Self> {
-        [Self::Watson, Self::Barten, Self::Blend, Self::BlendMae].get(number as usize).copied()
-    }
-}
-
-/// The options of libvmaf's `adm` extractor, with its names less the `adm_` prefix, and its defaults.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdmOptions {
-    /// Factor of the diagonal weights in [`CsfMode::Barten`], 0..=50.
-    pub csf_diag_scale: f64,
-    pub csf_mode: CsfMode,
-    /// Factor of the horizontal and vertical weights in [`CsfMode::Barten`], 0..=50.
-    pub csf_scale: f64,
-    /// Share of `adm2` in `adm3`, 0..=1; the rest is that of `1 - aim`.
-    pub dlm_weight: f64,
-    /// How far detail may be enhanced and still count as restored, 1..=100.
-    pub enhn_gain_limit: f64,
-    /// Lower limit of `adm3`, 0..=1.
-    pub min_val: f64,
-    /// Noise added to numerator and denominator, per coefficient, 0..=1500.
-    pub noise_weight: f64,
-    /// Viewing distance in display heights, 0.75..=24.
-    pub norm_view_dist: f64,
-    /// Display height in pixels, 1..=4320.
-    pub ref_display_height: u32,
-    /// Report `aim` as 0 instead of computing it.
-    pub skip_aim: bool,
-    /// Leave scale 0 out of the scores.
-    pub skip_scale0: bool,
-}
-
-impl Default for AdmOptions {
-    fn default() -> Self {
-        Self {
-            csf_diag_scale: 1.0,
-            csf_mode: CsfMode::Watson,
-            csf_scale: 1.0,
-            dlm_weight: 0.5,
-            enhn_gain_limit: 100.0,
-            min_val: 0.0,
-            noise_weight: 0.03125,
-            norm_view_dist: 3.0,
-            ref_display_height: 1080,
-            skip_aim: false,
-            skip_scale0: false,
-        }
-    }
-}
 
 /// Pixel work for ADM: the pyramids and the denominator once, a numerator for each distinct pass.
 #[derive(Clone, Debug, PartialEq)]

@@ -88,19 +88,6 @@ impl VifOptions {
     }
 }
 
-/// Options of the integer VIF extractor; names, ranges and keys as in libvmaf 3.2.0.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VifOptions {
-    pub enhn_gain_limit: f64,
-    pub skip_scale0: bool,
-}
-
-impl Default for VifOptions {
-    fn default() -> Self {
-        Self { enhn_gain_limit: 100.0, skip_scale0: false }
-    }
-}
-
 /// Pixel work for VIF: the four scales, once for each distinct enhancement gain limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VifWork {
