@@ -27,7 +27,10 @@ impl BitDepth {
 }
 
 /// A sample type of a plane: `u8` for 8-bit video, `u16` for everything deeper.
-pub trait Sample: Copy + Default + Into<i32> + Into<u32> + Send + Sync + PartialEq + std::fmt::Debug + 'static {}
+pub trait Sample:
+    Copy + Default + Into<i32> + Into<u32> + Send + Sync + PartialEq + std::fmt::Debug + 'static
+{
+}
 
 impl Sample for u8 {}
 impl Sample for u16 {}

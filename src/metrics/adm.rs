@@ -1,6 +1,326 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Additive detail measure: contrast sensitivity weights, and the way from sums to `adm2`, `aim` and `adm3`.
+//! Additive detail measure: options, contrast sensitivity weights, the shape of the wavelet bands, and
+//! the way from sums to `adm2`, `aim` and `adm3`.
+//!
+//! The formulas are those of the fixed-point ADM of libvmaf 3.2.0 (BSD-2-Clause-Patent), whose tables
+//! and constants are listed here; every float operation keeps its order, so equal sums give equal scores.
+
+use std::f64::consts::PI;
+use std::ops::{Range, RangeInclusive};
+
+/// Low-pass taps of the db2 wavelet in units of 2^-15.
+pub const LOW_PASS: [i16; 4] = [15826, 27411, 7345, -4240];
+/// High-pass taps of the db2 wavelet in units of 2^-15.
+pub const HIGH_PASS: [i16; 4] = [-4240, -7345, 27411, -15826];
+
+/// Squared cosine of one degree in single precision: the limit of the direction test of decoupling.
+pub const COS_SQUARED: f64 = 0.9996954202651978;
+
+/// Smallest frame extent with defined scores; libvmaf reads outside its buffers below.
+pub const MIN_EXTENT: usize = 33;
+
+/// Smallest product of viewing distance and display height.
+const MIN_DISPLAY: f64 = 3240.0;
+
+/// Options that cannot be computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AdmError {
+    #[error("{option} must be between {min} and {max}, it is {value}")]
+    OutOfRange { option: &'static str, min: f64, max: f64, value: f64 },
+    #[error("adm_norm_view_dist times adm_ref_display_height must be at least 3240, it is {0}")]
+    DisplayTooClose(f64),
+    #[error("adm_csf_mode has no table for adm_ref_display_height {height} at adm_norm_view_dist {distance}")]
+    NoTable { height: u32, distance: f64 },
+    #[error("the contrast sensitivity {0} is outside the range of the fixed-point weights (adm_csf_scale)")]
+    Weight(f32),
+}
+
+/// Contrast sensitivity function, `adm_csf_mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CsfMode {
+    /// Watson's wavelet thresholds of 1997 (mode 0).
+    #[default]
+    Watson,
+    /// Barten at 100 cd/m² (mode 1).
+    Barten,
+    /// Blended curve, by table (mode 2).
+    Blend,
+    /// Blended curve fitted for the mean absolute error, by table (mode 3).
+    BlendMae,
+}
+
+impl CsfMode {
+    /// The mode with the number that models and options use; `None` above 3.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Watson, Self::Barten, Self::Blend, Self::BlendMae].get(number as usize).copied()
+    }
+}
+
+/// The options of libvmaf's `adm` extractor, with its names less the `adm_` prefix, and its defaults.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdmOptions {
+    /// Factor of the diagonal weights in [`CsfMode::Barten`], 0..=50.
+    pub csf_diag_scale: f64,
+    pub csf_mode: CsfMode,
+    /// Factor of the horizontal and vertical weights in [`CsfMode::Barten`], 0..=50.
+    pub csf_scale: f64,
+    /// Share of `adm2` in `adm3`, 0..=1; the rest is that of `1 - aim`.
+    pub dlm_weight: f64,
+    /// How far detail may be enhanced and still count as restored, 1..=100.
+    pub enhn_gain_limit: f64,
+    /// Lower limit of `adm3`, 0..=1.
+    pub min_val: f64,
+    /// Noise added to numerator and denominator, per coefficient, 0..=1500.
+    pub noise_weight: f64,
+    /// Viewing distance in display heights, 0.75..=24.
+    pub norm_view_dist: f64,
+    /// Display height in pixels, 1..=4320.
+    pub ref_display_height: u32,
+    /// Report `aim` as 0 instead of computing it.
+    pub skip_aim: bool,
+    /// Leave scale 0 out of the scores.
+    pub skip_scale0: bool,
+}
+
+impl Default for AdmOptions {
+    fn default() -> Self {
+        Self {
+            csf_diag_scale: 1.0,
+            csf_mode: CsfMode::Watson,
+            csf_scale: 1.0,
+            dlm_weight: 0.5,
+            enhn_gain_limit: 100.0,
+            min_val: 0.0,
+            noise_weight: 0.03125,
+            norm_view_dist: 3.0,
+            ref_display_height: 1080,
+            skip_aim: false,
+            skip_scale0: false,
+        }
+    }
+}
+
+impl AdmOptions {
+    /// The pixel work for these options; `aim` tells whether `aim` or `adm3` is wanted besides `adm2`.
+    pub fn pass(&self, aim: bool) -> Result<AdmPass, AdmError> {
+        let exact_default = self.csf_mode == CsfMode::Watson && (self.display() - MIN_DISPLAY).abs() < 1e-8;
+        let mut weights = [[0; 2]; 4];
+        for (scale, (quantised, weight)) in weights.iter_mut().zip(self.weights()?).enumerate() {
+            *quantised = match scale {
+                // libvmaf lists these two instead of computing them (36451, 49414).
+                0 if exact_default => [36453, 49417],
+                0 => [quantise(weight[0], 21, MAX_WEIGHT0[0])?, quantise(weight[1], 23, MAX_WEIGHT0[1])?],
+                _ => [quantise(weight[0], 32, MAX_WEIGHT)?, quantise(weight[1], 32, MAX_WEIGHT)?],
+            };
+        }
+        Ok(AdmPass { gain_limit: self.enhn_gain_limit, weights, aim: aim && !self.skip_aim })
+    }
+
+    fn display(&self) -> f64 {
+        self.norm_view_dist * f64::from(self.ref_display_height)
+    }
+
+    fn check(&self) -> Result<(), AdmError> {
+        let ranges: [(&'static str, f64, RangeInclusive<f64>); 8] = [
+            ("adm_csf_diag_scale", self.csf_diag_scale, 0.0..=50.0),
+            ("adm_csf_scale", self.csf_scale, 0.0..=50.0),
+            ("adm_dlm_weight", self.dlm_weight, 0.0..=1.0),
+            ("adm_enhn_gain_limit", self.enhn_gain_limit, 1.0..=100.0),
+            ("adm_min_val", self.min_val, 0.0..=1.0),
+            ("adm_noise_weight", self.noise_weight, 0.0..=1500.0),
+            ("adm_norm_view_dist", self.norm_view_dist, 0.75..=24.0),
+            ("adm_ref_display_height", self.ref_display_height.into(), 1.0..=4320.0),
+        ];
+        for (option, value, range) in ranges {
+            if !range.contains(&value) {
+                return Err(AdmError::OutOfRange { option, min: *range.start(), max: *range.end(), value });
+            }
+        }
+        if self.display() < MIN_DISPLAY {
+            return Err(AdmError::DisplayTooClose(self.display()));
+        }
+        Ok(())
+    }
+
+    /// Contrast sensitivity of scales 0 to 3: of the h and v bands, of the d band.
+    fn weights(&self) -> Result<[[f32; 2]; 4], AdmError> {
+        self.check()?;
+        let table: &[Blend] = match self.csf_mode {
+            CsfMode::Watson => {
+                return Ok(std::array::from_fn(|s| [0, 1].map(|b| watson(s, b, self.display()))));
+            }
+            CsfMode::Barten => {
+                let factors = [self.csf_scale, self.csf_diag_scale];
+                return Ok(std::array::from_fn(|s| factors.map(|f| barten(s, self.display(), f))));
+            }
+            CsfMode::Blend => &BLEND,
+            CsfMode::BlendMae => &BLEND_MAE,
+        };
+        let (height, distance) = (self.ref_display_height, self.norm_view_dist);
+        table
+            .iter()
+            .find(|(displays, ..)| displays.contains(&(height, distance)))
+            .map(|(_, hv, d)| std::array::from_fn(|s| [hv[s], d[s]]))
+            .ok_or(AdmError::NoTable { height, distance })
+    }
+}
+
+/// Largest quantised weights of scale 0, for h and v, and d: up to here weighted coefficients and side
+/// terms stay within 16 bits, squares of masked coefficients within 32.
+const MAX_WEIGHT0: [u32; 2] = [40_000, 54_000];
+/// Largest quantised weight of scales 1 to 3: signed 32 bits.
+const MAX_WEIGHT: u32 = i32::MAX as u32;
+
+fn quantise(weight: f32, bits: i32, max: u32) -> Result<u32, AdmError> {
+    let scaled = f64::from(weight) * exp2(bits);
+    // Not a number fails the comparison, as it should.
+    if scaled >= 0.0 && scaled < f64::from(max) + 1.0 {
+        Ok(scaled as u32)
+    } else {
+        Err(AdmError::Weight(weight))
+    }
+}
+
+/// Sensitivity after Watson et al. 1997, luma: `kind` 0 for the h and v bands, 1 for d.
+fn watson(scale: usize, kind: usize, display: f64) -> f32 {
+    const AMPLITUDE: [[f32; 4]; 2] =
+        [[0.67234, 0.41317, 0.22727, 0.11792], [0.72709, 0.49428, 0.28688, 0.15214]];
+    const A: f32 = 0.495;
+    const K: f32 = 0.466;
+    const F0: f32 = 0.401;
+    const G: [f32; 2] = [1.0, 0.534];
+    let pixels_per_degree = (display * PI / 180.0) as f32;
+    let frequency = exp2(scale as i32 + 1) * f64::from(F0) * f64::from(G[kind]);
+    let tau = (frequency / f64::from(pixels_per_degree)).log10() as f32;
+    let exponent = K * tau * tau;
+    let threshold =
+        (2.0 * f64::from(A) * 10f64.powf(exponent.into()) / f64::from(AMPLITUDE[kind][scale])) as f32;
+    1.0 / threshold
+}
+
+/// Sensitivity after Barten 1999 with the optics of Watson 2013, for 100 cd/m², times `factor`.
+///
+/// The mixture of single and double precision is libvmaf's.
+fn barten(scale: usize, display: f64, factor: f64) -> f32 {
+    const LUMINANCE: f64 = 100.0;
+    let f = f64::from;
+    let frequency = (f((display * PI / 180.0) as f32) / exp2(scale as i32 + 1)) as f32;
+    // Parameters fitted at 20 and at 150 cd/m², interpolated over the logarithm.
+    let [low, high, at] = [20.0, 150.0, LUMINANCE].map(|l| f64::log10(l) as f32);
+    let [p0, p1, p2, p3] =
+        [(0.334278f32, 0.394533f32), (3.79542, 2.7755), (1.07327, 1.16577), (6.4635, 7.45665)]
+            .map(|(a, b)| a + (b - a) / (high - low) * (at - low));
+    let a = (1.0 + f(p0 * frequency).powf(f(p1))) as f32;
+    let b = (1.0 / (1.0 - (-f(frequency / 7.0).powf(2.0)).exp()).powf(f(p2))) as f32;
+    let neural = (f(p3) / f(a * b).powf(0.5)) as f32;
+    let optics = [
+        (0.424_838_6_f32, 0.028f32),
+        (0.572_435_1, 0.37),
+        (0.000_167_576_24, 37.0),
+        (0.002_558_723_5, 360.0),
+    ]
+    .into_iter()
+    .fold(0f32, |sum, (k, d)| (f(sum) + f(k) * f(-d * frequency).exp()) as f32);
+    let sensitivity = (f(30.162f32)
+        * (f(4.0627f32 / LUMINANCE as f32).powf(f(1.6596f32)) + 1.0).powf(f(-0.2712f32)))
+        as f32;
+    (f(neural * optics * sensitivity) * factor) as f32
+}
+
+/// (Display height, viewing distance) pairs, weights of h and v, weights of d for scales 0 to 3.
+type Blend = (&'static [(u32, f64)], [f32; 4], [f32; 4]);
+
+/// Tables of [`CsfMode::Blend`]. libvmaf's rows for smaller displays are out of reach of [`MIN_DISPLAY`].
+static BLEND: [Blend; 5] = [
+    (
+        &[(1080, 3.0), (2160, 1.5)],
+        [0.01183, 0.025026, 0.04295, 0.058621],
+        [0.004302, 0.011778, 0.023918, 0.035901],
+    ),
+    (&[(1080, 5.0)], [0.004212, 0.014809, 0.029642, 0.047464], [0.000984, 0.005852, 0.0146, 0.027574]),
+    (&[(2160, 3.0)], [0.00226, 0.01183, 0.025026, 0.04295], [0.000479, 0.004302, 0.011778, 0.023918]),
+    (&[(2160, 5.0)], [0.000092, 0.004212, 0.014809, 0.029642], [0.000050, 0.000984, 0.005852, 0.0146]),
+    (&[(720, 5.0)], [0.010144, 0.022561, 0.040309, 0.05672], [0.003463, 0.010282, 0.021839, 0.034641]),
+];
+
+/// Tables of [`CsfMode::BlendMae`].
+static BLEND_MAE: [Blend; 5] = [
+    (
+        &[(1080, 3.0), (2160, 1.5)],
+        [0.011249, 0.022606, 0.035930, 0.045673],
+        [0.004097, 0.010921, 0.021430, 0.031313],
+    ),
+    (&[(1080, 5.0)], [0.004052, 0.013939, 0.026298, 0.038833], [0.000927, 0.005544, 0.013415, 0.024515]),
+    (&[(2160, 3.0)], [0.002166, 0.011249, 0.022606, 0.035930], [0.000447, 0.004097, 0.010921, 0.021430]),
+    (&[(2160, 5.0)], [0.000077, 0.004052, 0.013939, 0.026298], [0.000045, 0.000927, 0.005544, 0.013415]),
+    (&[(720, 5.0)], [0.009689, 0.020577, 0.034162, 0.044523], [0.003302, 0.009579, 0.019661, 0.030318]),
+];
+
+/// Contrast sensitivity function, `adm_csf_mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CsfMode {
+    /// Watson's wavelet thresholds of 1997 (mode 0).
+    #[default]
+    Watson,
+    /// Barten at 100 cd/m² (mode 1).
+    Barten,
+    /// Blended curve, by table (mode 2).
+    Blend,
+    /// Blended curve fitted for the mean absolute error, by table (mode 3).
+    BlendMae,
+}
+
+impl CsfMode {
+    /// The mode with the number that models and options use; `None` above 3.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Watson, Self::Barten, Self::Blend, Self::BlendMae].get(number as usize).copied()
+    }
+}
+
+/// The options of libvmaf's `adm` extractor, with its names less the `adm_` prefix, and its defaults.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdmOptions {
+    /// Factor of the diagonal weights in [`CsfMode::Barten`], 0..=50.
+    pub csf_diag_scale: f64,
+    pub csf_mode: CsfMode,
+    /// Factor of the horizontal and vertical weights in [`CsfMode::Barten`], 0..=50.
+    pub csf_scale: f64,
+    /// Share of `adm2` in `adm3`, 0..=1; the rest is that of `1 - aim`.
+    pub dlm_weight: f64,
+    /// How far detail may be enhanced and still count as restored, 1..=100.
+    pub enhn_gain_limit: f64,
+    /// Lower limit of `adm3`, 0..=1.
+    pub min_val: f64,
+    /// Noise added to numerator and denominator, per coefficient, 0..=1500.
+    pub noise_weight: f64,
+    /// Viewing distance in display heights, 0.75..=24.
+    pub norm_view_dist: f64,
+    /// Display height in pixels, 1..=4320.
+    pub ref_display_height: u32,
+    /// Report `aim` as 0 instead of computing it.
+    pub skip_aim: bool,
+    /// Leave scale 0 out of the scores.
+    pub skip_scale0: bool,
+}
+
+impl Default for AdmOptions {
+    fn default() -> Self {
+        Self {
+            csf_diag_scale: 1.0,
+            csf_mode: CsfMode::Watson,
+            csf_scale: 1.0,
+            dlm_weight: 0.5,
+            enhn_gain_limit: 100.0,
+            min_val: 0.0,
+            noise_weight: 0.03125,
+            norm_view_dist: 3.0,
+            ref_display_height: 1080,
+            skip_aim: false,
+            skip_scale0: false,
+        }
+    }
+}
 
 /// Pixel work for ADM: the pyramids and the denominator once, a numerator for each distinct pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,10 +333,76 @@ pub struct AdmWork {
 pub struct AdmPass {
     /// `adm_enhn_gain_limit`, 1.0..=100.0.
     pub gain_limit: f64,
-    /// Quantised weights of each scale: the one of the h and v bands, the one of the d band.
+    /// Quantised weights of each scale: the one of the h and v bands, the one of the d band. In units of
+    /// 2^-21 and 2^-23, at most 40000 and 54000 at scale 0; of 2^-32 and below 2^31 at the others.
     pub weights: [[u32; 2]; 4],
     /// Whether the additive impairment (`aim`, `adm3`) is needed besides the restored detail (`adm2`).
     pub aim: bool,
+}
+
+/// Extents and shifts of one scale of the wavelet pyramid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmScale {
+    /// Coefficients per row of each band.
+    pub width: usize,
+    /// Rows of each band.
+    pub height: usize,
+    /// The rows that are scored.
+    pub rows: Range<usize>,
+    /// The columns that are scored.
+    pub columns: Range<usize>,
+    /// Of the numerators.
+    pub numerator: CubeShifts,
+    /// Of the denominator.
+    pub reference: CubeShifts,
+}
+
+/// How cubes are scaled down, for the bands h, v, d: `x·x >> square`, `· x >> cube`, row sum `>> row`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CubeShifts {
+    pub square: [u32; 3],
+    pub cube: [u32; 3],
+    pub row: u32,
+}
+
+/// The four scales of a frame of `width` x `height` luma samples, both at least 1.
+pub fn scales(width: usize, height: usize) -> [AdmScale; 4] {
+    let mut extent = (width, height);
+    std::array::from_fn(|scale| {
+        extent = (extent.0.div_ceil(2), extent.1.div_ceil(2));
+        let (width, height) = extent;
+        let (rows, columns) = (scored(height), scored(width));
+        let cube = match scale {
+            0 => [4, 4, 3].map(|unit| ceil_log2(width).saturating_sub(unit)),
+            _ => [ceil_log2(width); 3],
+        };
+        let square = if scale == 0 { [29, 29, 30] } else { [30; 3] };
+        let numerator = CubeShifts { square, cube, row: ceil_log2(height) };
+        let reference = match scale {
+            0 => CubeShifts {
+                square: [0; 3],
+                cube: [0; 3],
+                row: ceil_log2(rows.len() * columns.len()).saturating_sub(20),
+            },
+            _ => CubeShifts {
+                square: [if scale == 2 { 30 } else { 31 }; 3],
+                cube: [ceil_log2(columns.len()); 3],
+                row: ceil_log2(rows.len()),
+            },
+        };
+        AdmScale { width, height, rows, columns, numerator, reference }
+    })
+}
+
+/// The part of a band extent that is scored: all but about a tenth at either end.
+fn scored(extent: usize) -> Range<usize> {
+    let margin = extent.saturating_sub(5) / 10;
+    margin..extent - margin
+}
+
+/// Smallest exponent of a power of two that is at least `n`.
+fn ceil_log2(n: usize) -> u32 {
+    n.next_power_of_two().trailing_zeros()
 }
 
 /// The sums of one scale for the three bands h, v, d: the `acc` of the specification.
@@ -38,4 +424,170 @@ pub struct AdmPassSums {
     pub restored: [BandSums; 4],
     /// Additive part masked by the restored detail: the numerator of `aim`.
     pub additive: Option<[BandSums; 4]>,
+}
+
+/// Features of one frame pair.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdmScores {
+    /// Restored detail relative to the reference; about 1 for equal frames, can exceed 1.
+    pub adm2: f64,
+    /// Additive impairment relative to the reference, 0 for equal frames; if the pass computed it.
+    pub aim: Option<f64>,
+    /// Mixture of both, at least `min_val`; if the pass computed `aim`.
+    pub adm3: Option<f64>,
+    /// `adm2` of each scale alone; not a number where the reference is flat and the noise weight 0.
+    pub scale: [f64; 4],
+}
+
+/// Turns the sums of frames of one size into features for one set of options.
+#[derive(Clone, Debug)]
+pub struct AdmScorer {
+    options: AdmOptions,
+    scales: [AdmScale; 4],
+    /// Cubed weights of the bands h, v, d.
+    cubed_weights: [[f64; 3]; 4],
+    /// What the noise adds to each band.
+    noise: [f32; 4],
+    /// Totals below count as zero.
+    limit: f64,
+}
+
+impl AdmScorer {
+    /// For frames of `width` x `height` luma samples.
+    pub fn new(options: AdmOptions, width: usize, height: usize) -> Result<Self, AdmError> {
+        let scales = scales(width, height);
+        let cube = |weight: f32| f64::from(weight) * f64::from(weight) * f64::from(weight);
+        Ok(Self {
+            cubed_weights: options.weights()?.map(|[hv, d]| [cube(hv), cube(hv), cube(d)]),
+            noise: scales.each_ref().map(|scale| {
+                root(((scale.rows.len() * scale.columns.len()) as f64 * options.noise_weight) as f32)
+            }),
+            limit: 1e-10 * (width * height) as f64 / (1920.0 * 1080.0),
+            scales,
+            options,
+        })
+    }
+
+    /// Features from the denominator sums of [`AdmSums`] and those of the pass for these options.
+    pub fn scores(&self, reference: &[BandSums; 4], pass: &AdmPassSums) -> AdmScores {
+        let detail: [f32; 4] = std::array::from_fn(|s| self.denominator(s, &reference[s]));
+        let restored: [f32; 4] = std::array::from_fn(|s| self.numerator(s, &pass.restored[s], self.noise[s]));
+        let num = self.limited(total(restored));
+        let den = self.limited(total(detail));
+        let additive = match pass.additive {
+            _ if self.options.skip_aim => Some(0.0),
+            sums => sums.map(|sums| total(std::array::from_fn(|s| self.numerator(s, &sums[s], 0.0)))),
+        };
+        // libvmaf leaves aim undefined when the reference has no detail; 0 is what it happens to report.
+        let (adm2, aim) =
+            if den == 0.0 { (1.0, additive.map(|_| 0.0)) } else { (num / den, additive.map(|a| a / den)) };
+        let AdmOptions { dlm_weight, min_val, .. } = self.options;
+        let adm3 = aim.map(|aim| {
+            let mixed = adm2 * dlm_weight + (1.0 - aim) * (1.0 - dlm_weight);
+            if mixed > min_val { mixed } else { min_val }
+        });
+        AdmScores {
+            adm2,
+            aim,
+            adm3,
+            scale: std::array::from_fn(|s| f64::from(restored[s]) / f64::from(detail[s])),
+        }
+    }
+
+    fn limited(&self, total: f64) -> f64 {
+        if total < self.limit { 0.0 } else { total }
+    }
+
+    fn numerator(&self, scale: usize, sums: &BandSums, noise: f32) -> f32 {
+        if scale == 0 && self.options.skip_scale0 {
+            return 0.0;
+        }
+        let shifts = &self.scales[scale].numerator;
+        let unit = if scale == 0 { [52, 52, 57] } else { [[45, 39, 36][scale - 1]; 3] };
+        sum_bands(|band| {
+            let divisor = exp2(unit[band] - (shifts.cube[band] + shifts.row) as i32);
+            let acc = sums[band];
+            let cubed = if scale == 0 { (acc as f64 / divisor) as f32 } else { acc as f32 / divisor as f32 };
+            root(cubed) + noise
+        })
+    }
+
+    fn denominator(&self, scale: usize, sums: &BandSums) -> f32 {
+        if scale == 0 && self.options.skip_scale0 {
+            return 1e-10;
+        }
+        let shifts = &self.scales[scale].reference;
+        sum_bands(|band| {
+            let divisor = exp2([18, 32, 27, 23][scale] - (shifts.cube[band] + shifts.row) as i32);
+            root((sums[band] as f64 / divisor * self.cubed_weights[scale][band]) as f32) + self.noise[scale]
+        })
+    }
+}
+
+/// Single-precision sum over h, v, d in this order.
+fn sum_bands(part: impl Fn(usize) -> f32) -> f32 {
+    part(0) + part(1) + part(2)
+}
+
+fn total(scales: [f32; 4]) -> f64 {
+    scales.into_iter().fold(0.0, |sum, scale| sum + f64::from(scale))
+}
+
+/// Exact power of two, for exponents far inside the range of `f64`.
+fn exp2(exponent: i32) -> f64 {
+    f64::from_bits(((1023 + exponent) as u64) << 52)
+}
+
+/// `powf(x, 1/3)` in single precision with the very bits of glibc, on every platform; 0 for 0.
+///
+/// The exponent is the single next to one third, and the result is not always the correctly rounded one.
+/// Method and figures are those of powf in the Arm optimized routines (MIT), which glibc uses.
+fn root(x: f32) -> f32 {
+    const THIRD: f64 = (1f32 / 3f32) as f64;
+    /// Reciprocal of the middle of a sixteenth of the mantissa range, and its binary logarithm, negated.
+    #[rustfmt::skip]
+    const LOG_TABLE: [(f64, f64); 16] = [
+        (1.398907162146528, -0.48430022186289673), (1.3403141896637998, -0.42257122959194704),
+        (1.286432210124115, -0.3633754347673556), (1.2367150214269895, -0.30651309567405577),
+        (1.1906977166711752, -0.25180720160537634), (1.1479821020556429, -0.19910014943794563),
+        (1.1082251448272158, -0.14825100623281615), (1.0711297413057381, -0.09913323807318392),
+        (1.036437278977283, -0.051632812977629436), (1.0, 0.0),
+        (0.9492859795739057, 0.07508531937943004), (0.8951049428609004, 0.15987125980713107),
+        (0.8476821620351103, 0.2384046664317681), (0.8050314851692001, 0.31288288605863257),
+        (0.7664671008843108, 0.38370422656453185), (0.731428603316328, 0.451211048935815),
+    ];
+    /// Binary logarithm of 1 + t, without the constant term, highest power first.
+    const LOG: [f64; 5] =
+        [0.288457581109214, -0.36092606229713164, 0.480898481472577, -0.7213474675006291, 1.4426950408774342];
+    /// 2^d, without the constant term, highest power first.
+    const EXP: [f64; 3] = [0.05550361559341535, 0.2402284522445722, 0.6931471806916203];
+    /// 2^(n/32).
+    #[rustfmt::skip]
+    const EXP_TABLE: [f64; 32] = [
+        1.0, 1.0218971486541166, 1.0442737824274138, 1.0671404006768237,
+        1.0905077326652577, 1.1143867425958924, 1.1387886347566916, 1.1637248587775775,
+        1.189207115002721, 1.215247359980469, 1.241857812073484, 1.2690509571917332,
+        1.2968395546510096, 1.3252366431597413, 1.3542555469368927, 1.383909881963832,
+        1.4142135623730951, 1.4451808069770467, 1.4768261459394993, 1.5091644275934228,
+        1.5422108254079407, 1.5759808451078865, 1.6104903319492543, 1.645755478153965,
+        1.681792830507429, 1.718619298122478, 1.7562521603732995, 1.7947090750031072,
+        1.8340080864093424, 1.8741676341103, 1.9152065613971474, 1.9571441241754002,
+    ];
+    if x <= 0.0 {
+        return 0.0;
+    }
+    let offset = x.to_bits().wrapping_sub(0x3f33_0000);
+    let exponent = offset as i32 >> 23;
+    let (inverse, log) = LOG_TABLE[(offset >> 19) as usize & 15];
+    let mantissa = f32::from_bits(x.to_bits().wrapping_sub((exponent as u32) << 23));
+    let t = f64::from(mantissa) * inverse - 1.0;
+    let t2 = t * t;
+    let log2 = (LOG[0] * t + LOG[1]) * (t2 * t2)
+        + ((LOG[2] * t + LOG[3]) * t2 + (LOG[4] * t + (log + f64::from(exponent))));
+    let e = THIRD * log2;
+    let n = (e * 32.0).round_ties_even();
+    let d = e - n / 32.0;
+    let n = n as i32;
+    let power = EXP_TABLE[n.rem_euclid(32) as usize] * exp2(n.div_euclid(32));
+    (((EXP[0] * d + EXP[1]) * (d * d) + (EXP[2] * d + 1.0)) * power) as f32
 }

@@ -4,7 +4,9 @@
 //! a backend into features. Pure functions, shared by every backend.
 
 pub mod adm;
+pub mod feature;
 pub mod motion;
+pub mod options;
 pub mod psnr;
 pub mod vif;
 

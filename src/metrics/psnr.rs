@@ -2,6 +2,28 @@
 
 //! Peak signal-to-noise ratio from sums of squared errors.
 
+/// Options of the PSNR extractor; names and ranges as in libvmaf 3.2.0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PsnrOptions {
+    pub enable_chroma: bool,
+    pub enable_mse: bool,
+    pub enable_apsnr: bool,
+    pub reduced_hbd_peak: bool,
+    pub min_sse: f64,
+}
+
+impl Default for PsnrOptions {
+    fn default() -> Self {
+        Self {
+            enable_chroma: true,
+            enable_mse: false,
+            enable_apsnr: false,
+            reduced_hbd_peak: false,
+            min_sse: 0.0,
+        }
+    }
+}
+
 /// Planes whose squared error is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsnrWork {

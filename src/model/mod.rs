@@ -1,3 +1,199 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Models: from features to scores.
+//! Models: from features to scores, bit-identical to libvmaf 3.2.0.
+
+mod bootstrap;
+pub mod builtin;
+mod error;
+mod json;
+pub mod pool;
+mod predict;
+mod svm;
+mod transform;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+pub use bootstrap::Bootstrap;
+pub use error::{ModelError, Problem};
+
+use crate::metrics::feature::{Feature, FeatureError};
+use json::{Definition, ModelType};
+use predict::Predictor;
+
+/// Largest model file that is read: ten times the largest known.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// A model, or a collection of models that also tells how certain its score is.
+#[derive(Debug)]
+pub struct Model {
+    name: String,
+    features: Vec<Feature>,
+    main: Member,
+    /// Empty for a single model.
+    bootstrap: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    predictor: Predictor,
+    /// Indices into the features of the model.
+    inputs: Vec<usize>,
+}
+
+/// How scores are finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScoreOptions {
+    /// Limit scores to the range of the model, usually 0 to 100.
+    pub clip: bool,
+    /// Apply the score transform even where the model leaves it off: the "phone" variant.
+    pub transform: bool,
+}
+
+impl Default for ScoreOptions {
+    fn default() -> Self {
+        Self { clip: true, transform: false }
+    }
+}
+
+/// What a model says about one frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Score {
+    /// The score; NaN when a feature is NaN.
+    pub score: f64,
+    /// The confidence interval, from collections only.
+    pub bootstrap: Option<Bootstrap>,
+}
+
+impl Model {
+    /// Loads a built-in model by its name in [`builtin::NAMES`], with or without `.json`, or else the
+    /// model file at a path.
+    pub fn load(name_or_path: &str) -> Result<Self, ModelError> {
+        let name = name_or_path.strip_suffix(".json").unwrap_or(name_or_path);
+        match builtin::find(name) {
+            Some(builtin) => Self::build(name, builtin.json.as_bytes(), builtin.options),
+            None => Self::open(name_or_path),
+        }
+    }
+
+    fn open(path: &str) -> Result<Self, ModelError> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut text = Vec::new();
+            File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+            Ok(text)
+        };
+        match read() {
+            Ok(text) if text.len() as u64 > MAX_BYTES => Err(ModelError::TooLarge { path: path.into() }),
+            Ok(text) => {
+                let stem = Path::new(path).file_stem().and_then(|stem| stem.to_str());
+                Self::from_json(stem.unwrap_or(path), &text)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(ModelError::Unknown { name: path.into() })
+            }
+            Err(source) => Err(ModelError::Read { path: path.into(), source }),
+        }
+    }
+
+    /// Reads the text of a model file, whose scores are to be called `name`.
+    pub fn from_json(name: &str, text: &[u8]) -> Result<Self, ModelError> {
+        Self::build(name, text, &[])
+    }
+
+    /// `options` are merged into those of all features.
+    fn build(name: &str, text: &[u8], options: &[(&str, &str)]) -> Result<Self, ModelError> {
+        let content = |member, problem| ModelError::Content { model: name.to_string(), member, problem };
+        let mut features = Vec::new();
+        let mut member = |prefix: String, definition: &Definition| {
+            Member::new(definition, options, &mut features)
+                .map_err(|(member, problem)| content(format!("{prefix}model_dict.{member}"), problem))
+        };
+        let (main, bootstrap) = match json::File::parse(name, text)? {
+            json::File::Single(definition) => (member(String::new(), &definition)?, Vec::new()),
+            json::File::Collection { main, bootstrap } => {
+                let kind = bootstrap.first().and_then(|first| first.model_type);
+                let main = member("0.".into(), &main)?;
+                let mut members = Vec::new();
+                for (i, definition) in bootstrap.iter().enumerate() {
+                    let prefix = format!("{}.", i + 1);
+                    if matches!(definition.model_type, None | Some(ModelType::Svr))
+                        || definition.model_type != kind
+                    {
+                        let what = "a bootstrap type, the same for all members".to_string();
+                        return Err(content(
+                            format!("{prefix}model_dict.model_type"),
+                            Problem::Expected(what),
+                        ));
+                    }
+                    members.push(member(prefix, definition)?);
+                }
+                (main, members)
+            }
+        };
+        Ok(Self { name: name.to_string(), features, main, bootstrap })
+    }
+
+    /// The name of the built-in model, or the file name without its extension.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the model needs for each frame: in the order of the regressor, without repeats.
+    pub fn features(&self) -> &[Feature] {
+        &self.features
+    }
+
+    /// The score of a frame, given the value of each of [`features`](Self::features). Missing values
+    /// count as NaN.
+    pub fn score(&self, values: &[f64], options: ScoreOptions) -> Score {
+        let raw = |member: &Member| {
+            let value = |&input: &usize| values.get(input).copied().unwrap_or(f64::NAN);
+            member.predictor.raw(member.inputs.iter().map(value))
+        };
+        let bootstrap = self.bootstrap.first().map(|first| {
+            let raws: Vec<f64> = self.bootstrap.iter().map(raw).collect();
+            let finish = |(member, raw): (&Member, &f64)| member.predictor.finish(*raw, options);
+            let members = self.bootstrap.iter().zip(&raws).map(finish).collect();
+            Bootstrap::new(members, raws, |raw| first.predictor.finish(raw, options))
+        });
+        Score { score: self.main.predictor.finish(raw(&self.main), options), bootstrap }
+    }
+}
+
+impl Member {
+    /// Adds to `features` what they do not contain yet. An error names the member of `model_dict`.
+    fn new(
+        definition: &Definition,
+        options: &[(&str, &str)],
+        features: &mut Vec<Feature>,
+    ) -> Result<Self, (String, Problem)> {
+        let predictor =
+            Predictor::new(definition).map_err(|(member, problem)| (member.to_string(), problem))?;
+        if definition.feature_opts_dicts.len() > definition.feature_names.len() {
+            let what = "no more objects than there are features".to_string();
+            return Err(("feature_opts_dicts".into(), Problem::Expected(what)));
+        }
+        let own = definition.feature_opts_dicts.iter().map(Some).chain(std::iter::repeat(None));
+        let mut inputs = Vec::new();
+        for (i, (name, own)) in definition.feature_names.iter().zip(own).enumerate() {
+            let own = own.into_iter().flatten().map(|(option, text)| (option.as_str(), text.0.as_str()));
+            let feature = Feature::resolve(name, own.chain(options.iter().copied())).map_err(|error| {
+                let member = match error {
+                    FeatureError::Unsupported(_) => "feature_names",
+                    FeatureError::Option(_) => "feature_opts_dicts",
+                };
+                (format!("{member}[{i}]"), error.into())
+            })?;
+            let known = features.iter().position(|other| other.key == feature.key);
+            inputs.push(known.unwrap_or(features.len()));
+            if known.is_none() {
+                features.push(feature);
+            }
+        }
+        Ok(Self { predictor, inputs })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! AVX2: eight lanes.
+
+use super::Lanes;
+use std::arch::x86_64::*;
+
+/// Needs `avx2`.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2;
+
+type I = __m256i;
+type L = [__m256i; 2];
+type D = [__m256d; 2];
+
+/// 2^52 + 2^31: a double whose low word is a signed integer plus 2^31 is that integer plus this.
+const MAGIC: f64 = 4503601774854144.0;
+
+/// The even 64-bit halves' low words, and the low words of `odd` between them.
+#[inline(always)]
+unsafe fn interleave(even: I, odd: I) -> I {
+    // SAFETY: the caller vouches for AVX2.
+    unsafe { _mm256_blend_epi32::<0b1010_1010>(even, _mm256_slli_epi64::<32>(odd)) }
+}
+
+#[rustfmt::skip]
+#[allow(unsafe_op_in_unsafe_fn, reason = "thin wrappers: the contract of the trait is that of each line")]
+impl Lanes for Avx2 {
+    const N: usize = 8;
+    type I = I;
+    type L = L;
+    type D = D;
+    type M = I;
+
+    #[inline(always)] unsafe fn splat(x: i32) -> I { _mm256_set1_epi32(x) }
+    #[inline(always)] unsafe fn load(p: *const i32) -> I { _mm256_loadu_si256(p.cast()) }
+    #[inline(always)] unsafe fn load16(p: *const u16) -> I { _mm256_loadu_si256(p.cast()) }
+    #[inline(always)] unsafe fn load_u8(p: *const u8) -> I { _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())) }
+    #[inline(always)] unsafe fn load16_u8(p: *const u8) -> I { _mm256_cvtepu8_epi16(_mm_loadu_si128(p.cast())) }
+    #[inline(always)] unsafe fn load_u16(p: *const u16) -> I { _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())) }
+    #[inline(always)] unsafe fn load_i16(p: *const i16) -> I { _mm256_cvtepi16_epi32(_mm_loadu_si128(p.cast())) }
+    #[inline(always)] unsafe fn store(p: *mut i32, a: I) { _mm256_storeu_si256(p.cast(), a) }
+    #[inline(always)] unsafe fn store16(p: *mut u16, a: I) { _mm256_storeu_si256(p.cast(), a) }
+    #[inline(always)] unsafe fn store_low16(p: *mut u16, a: I) {
+        let low = _mm256_and_si256(a, _mm256_set1_epi32(0xffff));
+        let packed = _mm256_permute4x64_epi64::<0b1000>(_mm256_packus_epi32(low, low));
+        _mm_storeu_si128(p.cast(), _mm256_castsi256_si128(packed))
+    }
+    #[inline(always)] unsafe fn gather(table: *const u32, index: I) -> I {
+        _mm256_i32gather_epi32::<4>(table.cast(), index)
+    }
+
+    #[inline(always)] unsafe fn add(a: I, b: I) -> I { _mm256_add_epi32(a, b) }
+    #[inline(always)] unsafe fn sub(a: I, b: I) -> I { _mm256_sub_epi32(a, b) }
+    #[inline(always)] unsafe fn mul(a: I, b: I) -> I { _mm256_mullo_epi32(a, b) }
+    #[inline(always)] unsafe fn and(a: I, b: I) -> I { _mm256_and_si256(a, b) }
+    #[inline(always)] unsafe fn or(a: I, b: I) -> I { _mm256_or_si256(a, b) }
+    #[inline(always)] unsafe fn xor(a: I, b: I) -> I { _mm256_xor_si256(a, b) }
+    #[inline(always)] unsafe fn shl<const K: u32>(a: I) -> I { _mm256_sll_epi32(a, _mm_cvtsi32_si128(K as i32)) }
+    #[inline(always)] unsafe fn shr<const K: u32>(a: I) -> I { _mm256_srl_epi32(a, _mm_cvtsi32_si128(K as i32)) }
+    #[inline(always)] unsafe fn sra<const K: u32>(a: I) -> I { _mm256_sra_epi32(a, _mm_cvtsi32_si128(K as i32)) }
+    #[inline(always)] unsafe fn shl_by(a: I, k: u32) -> I { _mm256_sll_epi32(a, _mm_cvtsi32_si128(k as i32)) }
+    #[inline(always)] unsafe fn shr_by(a: I, k: u32) -> I { _mm256_srl_epi32(a, _mm_cvtsi32_si128(k as i32)) }
+    #[inline(always)] unsafe fn sra_by(a: I, k: u32) -> I { _mm256_sra_epi32(a, _mm_cvtsi32_si128(k as i32)) }
+    #[inline(always)] unsafe fn shr_each(a: I, k: I) -> I { _mm256_srlv_epi32(a, k) }
+    #[inline(always)] unsafe fn min(a: I, b: I) -> I { _mm256_min_epi32(a, b) }
+    #[inline(always)] unsafe fn max(a: I, b: I) -> I { _mm256_max_epi32(a, b) }
+    #[inline(always)] unsafe fn abs(a: I) -> I { _mm256_abs_epi32(a) }
+
+    #[inline(always)] unsafe fn madd16(a: I, b: I) -> I { _mm256_madd_epi16(a, b) }
+    #[inline(always)] unsafe fn add16(a: I, b: I) -> I { _mm256_add_epi16(a, b) }
+    #[inline(always)] unsafe fn sub16(a: I, b: I) -> I { _mm256_sub_epi16(a, b) }
+    #[inline(always)] unsafe fn mul16(a: I, b: I) -> I { _mm256_mullo_epi16(a, b) }
+    #[inline(always)] unsafe fn mulhi_u16(a: I, b: I) -> I { _mm256_mulhi_epu16(a, b) }
+    #[inline(always)] unsafe fn blend16(a: I, b: I) -> I { _mm256_blend_epi16::<0b1010_1010>(a, b) }
+
+    #[inline(always)] unsafe fn gt(a: I, b: I) -> I { _mm256_cmpgt_epi32(a, b) }
+    #[inline(always)] unsafe fn eq(a: I, b: I) -> I { _mm256_cmpeq_epi32(a, b) }
+    #[inline(always)] unsafe fn first(n: usize) -> I {
+        _mm256_cmpgt_epi32(_mm256_set1_epi32(n.min(8) as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+    }
+    #[inline(always)] unsafe fn both(a: I, b: I) -> I { _mm256_and_si256(a, b) }
+    #[inline(always)] unsafe fn except(a: I, b: I) -> I { _mm256_andnot_si256(b, a) }
+    #[inline(always)] unsafe fn any(m: I) -> bool { _mm256_testz_si256(m, m) == 0 }
+    #[inline(always)] unsafe fn count(m: I) -> u32 { _mm256_movemask_ps(_mm256_castsi256_ps(m)).count_ones() }
+    #[inline(always)] unsafe fn select(m: I, a: I, b: I) -> I { _mm256_blendv_epi8(b, a, m) }
+    #[inline(always)] unsafe fn keep(m: I, a: I) -> I { _mm256_and_si256(m, a) }
+
+    #[inline(always)] unsafe fn leading_bits(a: I) -> I {
+        // Clearing the bit 17 below the highest one keeps rounding from carrying into the 16 leading bits;
+        // half of the number fits the signed conversion, and adding one to the exponent doubles it again.
+        let exact = _mm256_srli_epi32::<1>(_mm256_andnot_si256(_mm256_srli_epi32::<17>(a), a));
+        let bits = _mm256_castps_si256(_mm256_cvtepi32_ps(exact));
+        _mm256_add_epi32(bits, _mm256_set1_epi32(1 << 23))
+    }
+    #[inline(always)] unsafe fn sum(a: I) -> i64 { Self::sum64(Self::widen(a)) }
+
+    #[inline(always)] unsafe fn mul_wide(a: I, b: I) -> L {
+        [_mm256_mul_epi32(a, b), _mm256_mul_epi32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b))]
+    }
+    #[inline(always)] unsafe fn mul_wide_u(a: I, b: I) -> L {
+        [_mm256_mul_epu32(a, b), _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b))]
+    }
+    #[inline(always)] unsafe fn widen(a: I) -> L {
+        let sign = _mm256_srai_epi32::<31>(a);
+        let odd = _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(a), sign);
+        [interleave(a, sign), odd]
+    }
+    #[inline(always)] unsafe fn widen_u(a: I) -> L {
+        [_mm256_and_si256(a, _mm256_set1_epi64x(0xffff_ffff)), _mm256_srli_epi64::<32>(a)]
+    }
+    #[inline(always)] unsafe fn splat64(x: i64) -> L { [_mm256_set1_epi64x(x); 2] }
+    #[inline(always)] unsafe fn add64(a: L, b: L) -> L { [_mm256_add_epi64(a[0], b[0]), _mm256_add_epi64(a[1], b[1])] }
+    #[inline(always)] unsafe fn sub64(a: L, b: L) -> L { [_mm256_sub_epi64(a[0], b[0]), _mm256_sub_epi64(a[1], b[1])] }
+    #[inline(always)] unsafe fn shr64<const K: u32>(a: L) -> L {
+        let k = _mm_cvtsi32_si128(K as i32);
+        [_mm256_srl_epi64(a[0], k), _mm256_srl_epi64(a[1], k)]
+    }
+    #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L {
+        // The logical shift of x + 2^63 is that of x plus 2^(63-K), where x now counts as signed.
+        let (k, bias) = (_mm_cvtsi32_si128(K as i32), _mm256_set1_epi64x(i64::MIN));
+        let back = _mm256_srl_epi64(bias, k);
+        let shift = |x| _mm256_sub_epi64(_mm256_srl_epi64(_mm256_xor_si256(x, bias), k), back);
+        [shift(a[0]), shift(a[1])]
+    }
+    #[inline(always)] unsafe fn low(a: L) -> I { interleave(a[0], a[1]) }
+    #[inline(always)] unsafe fn high(a: L) -> I {
+        _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(a[0]), a[1])
+    }
+    #[inline(always)] unsafe fn sum64(a: L) -> i64 {
+        let four = _mm256_add_epi64(a[0], a[1]);
+        let two = _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256::<1>(four));
+        _mm_cvtsi128_si64(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)))
+    }
+
+    #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm256_set1_pd(x); 2] }
+    #[inline(always)] unsafe fn to_f64(a: I) -> D {
+        let biased = _mm256_xor_si256(a, _mm256_set1_epi32(i32::MIN));
+        let high = _mm256_set1_epi64x(0x4330_0000_0000_0000);
+        let even = _mm256_blend_epi32::<0b1010_1010>(biased, high);
+        let odd = _mm256_or_si256(_mm256_srli_epi64::<32>(biased), high);
+        let magic = _mm256_set1_pd(MAGIC);
+        [_mm256_sub_pd(_mm256_castsi256_pd(even), magic), _mm256_sub_pd(_mm256_castsi256_pd(odd), magic)]
+    }
+    #[inline(always)] unsafe fn to_f32_f64(a: L) -> D {
+        let mut x = [0i64; 8];
+        _mm256_storeu_si256(x.as_mut_ptr().cast(), a[0]);
+        _mm256_storeu_si256(x[4..].as_mut_ptr().cast(), a[1]);
+        let half = |x: &[i64]| _mm256_cvtps_pd(_mm_setr_ps(x[0] as f32, x[1] as f32, x[2] as f32, x[3] as f32));
+        [half(&x[..4]), half(&x[4..])]
+    }
+    #[inline(always)] unsafe fn trunc(a: D) -> I {
+        let (even, odd) = (_mm256_cvttpd_epi32(a[0]), _mm256_cvttpd_epi32(a[1]));
+        let low = _mm256_castsi128_si256(_mm_unpacklo_epi32(even, odd));
+        _mm256_inserti128_si256::<1>(low, _mm_unpackhi_epi32(even, odd))
+    }
+    #[inline(always)] unsafe fn add_f64(a: D, b: D) -> D { [_mm256_add_pd(a[0], b[0]), _mm256_add_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn sub_f64(a: D, b: D) -> D { [_mm256_sub_pd(a[0], b[0]), _mm256_sub_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn mul_f64(a: D, b: D) -> D { [_mm256_mul_pd(a[0], b[0]), _mm256_mul_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn div_f64(a: D, b: D) -> D { [_mm256_div_pd(a[0], b[0]), _mm256_div_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn min_f64(a: D, b: D) -> D { [_mm256_min_pd(a[0], b[0]), _mm256_min_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn ge_f64(a: D, b: D) -> I {
+        let even = _mm256_castpd_si256(_mm256_cmp_pd::<_CMP_GE_OQ>(a[0], b[0]));
+        let odd = _mm256_castpd_si256(_mm256_cmp_pd::<_CMP_GE_OQ>(a[1], b[1]));
+        _mm256_blend_epi32::<0b1010_1010>(even, odd)
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! AVX-512 (F, BW, DQ, VL): sixteen lanes.
+
+use super::Lanes;
+use std::arch::x86_64::*;
+
+/// Needs `avx512f`, `avx512bw`, `avx512dq` and `avx512vl`.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512;
+
+type I = __m512i;
+type L = [__m512i; 2];
+type D = [__m512d; 2];
+type M = __mmask16;
+
+/// The odd 32-bit lanes.
+const ODD: M = 0xaaaa;
+/// 2^52 + 2^31: a double whose low word is a signed integer plus 2^31 is that integer plus this.
+const MAGIC: f64 = 4503601774854144.0;
+
+#[rustfmt::skip]
+#[allow(unsafe_op_in_unsafe_fn, reason = "thin wrappers: the contract of the trait is that of each line")]
+impl Lanes for Avx512 {
+    const N: usize = 16;
+    type I = I;
+    type L = L;
+    type D = D;
+    type M = M;
+
+    #[inline(always)] unsafe fn splat(x: i32) -> I { _mm512_set1_epi32(x) }
+    #[inline(always)] unsafe fn load(p: *const i32) -> I { _mm512_loadu_si512(p.cast()) }
+    #[inline(always)] unsafe fn load16(p: *const u16) -> I { _mm512_loadu_si512(p.cast()) }
+    #[inline(always)] unsafe fn load_u8(p: *const u8) -> I { _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())) }
+    #[inline(always)] unsafe fn load16_u8(p: *const u8) -> I { _mm512_cvtepu8_epi16(_mm256_loadu_si256(p.cast())) }
+    #[inline(always)] unsafe fn load_u16(p: *const u16) -> I { _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())) }
+    #[inline(always)] unsafe fn load_i16(p: *const i16) -> I { _mm512_cvtepi16_epi32(_mm256_loadu_si256(p.cast())) }
+    #[inline(always)] unsafe fn store(p: *mut i32, a: I) { _mm512_storeu_si512(p.cast(), a) }
+    #[inline(always)] unsafe fn store16(p: *mut u16, a: I) { _mm512_storeu_si512(p.cast(), a) }
+    #[inline(always)] unsafe fn store_low16(p: *mut u16, a: I) {
+        _mm256_storeu_si256(p.cast(), _mm512_cvtepi32_epi16(a))
+    }
+    #[inline(always)] unsafe fn gather(table: *const u32, index: I) -> I {
+        _mm512_i32gather_epi32::<4>(index, table.cast())
+    }
+
+    #[inline(always)] unsafe fn add(a: I, b: I) -> I { _mm512_add_epi32(a, b) }
+    #[inline(always)] unsafe fn sub(a: I, b: I) -> I { _mm512_sub_epi32(a, b) }
+    #[inline(always)] unsafe fn mul(a: I, b: I) -> I { _mm512_mullo_epi32(a, b) }
+    #[inline(always)] unsafe fn and(a: I, b: I) -> I { _mm512_and_si512(a, b) }
+    #[inline(always)] unsafe fn or(a: I, b: I) -> I { _mm512_or_si512(a, b) }
+    #[inline(always)] unsafe fn xor(a: I, b: I) -> I { _mm512_xor_si512(a, b) }
+    #[inline(always)] unsafe fn shl<const K: u32>(a: I) -> I { _mm512_slli_epi32::<K>(a) }
+    #[inline(always)] unsafe fn shr<const K: u32>(a: I) -> I { _mm512_srli_epi32::<K>(a) }
+    #[inline(always)] unsafe fn sra<const K: u32>(a: I) -> I { _mm512_srai_epi32::<K>(a) }
+    #[inline(always)] unsafe fn shl_by(a: I, k: u32) -> I { _mm512_sll_epi32(a, _mm_cvtsi32_si128(k as i32)) }
+    #[inline(always)] unsafe fn shr_by(a: I, k: u32) -> I { _mm512_srl_epi32(a, _mm_cvtsi32_si128(k as i32)) }
+    #[inline(always)] unsafe fn sra_by(a: I, k: u32) -> I { _mm512_sra_epi32(a, _mm_cvtsi32_si128(k as i32)) }
+    #[inline(always)] unsafe fn shr_each(a: I, k: I) -> I { _mm512_srlv_epi32(a, k) }
+    #[inline(always)] unsafe fn min(a: I, b: I) -> I { _mm512_min_epi32(a, b) }
+    #[inline(always)] unsafe fn max(a: I, b: I) -> I { _mm512_max_epi32(a, b) }
+    #[inline(always)] unsafe fn abs(a: I) -> I { _mm512_abs_epi32(a) }
+
+    #[inline(always)] unsafe fn madd16(a: I, b: I) -> I { _mm512_madd_epi16(a, b) }
+    #[inline(always)] unsafe fn add16(a: I, b: I) -> I { _mm512_add_epi16(a, b) }
+    #[inline(always)] unsafe fn sub16(a: I, b: I) -> I { _mm512_sub_epi16(a, b) }
+    #[inline(always)] unsafe fn mul16(a: I, b: I) -> I { _mm512_mullo_epi16(a, b) }
+    #[inline(always)] unsafe fn mulhi_u16(a: I, b: I) -> I { _mm512_mulhi_epu16(a, b) }
+    #[inline(always)] unsafe fn blend16(a: I, b: I) -> I { _mm512_mask_blend_epi16(0xaaaa_aaaa, a, b) }
+
+    #[inline(always)] unsafe fn gt(a: I, b: I) -> M { _mm512_cmpgt_epi32_mask(a, b) }
+    #[inline(always)] unsafe fn eq(a: I, b: I) -> M { _mm512_cmpeq_epi32_mask(a, b) }
+    #[inline(always)] unsafe fn first(n: usize) -> M { ((1u32 << n.min(16)) - 1) as M }
+    #[inline(always)] unsafe fn both(a: M, b: M) -> M { a & b }
+    #[inline(always)] unsafe fn except(a: M, b: M) -> M { a & !b }
+    #[inline(always)] unsafe fn any(m: M) -> bool { m != 0 }
+    #[inline(always)] unsafe fn count(m: M) -> u32 { m.count_ones() }
+    #[inline(always)] unsafe fn select(m: M, a: I, b: I) -> I { _mm512_mask_blend_epi32(m, b, a) }
+    #[inline(always)] unsafe fn keep(m: M, a: I) -> I { _mm512_maskz_mov_epi32(m, a) }
+
+    #[inline(always)] unsafe fn leading_bits(a: I) -> I {
+        _mm512_castps_si512(_mm512_cvt_roundepu32_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a))
+    }
+    #[inline(always)] unsafe fn sum(a: I) -> i64 { Self::sum64(Self::widen(a)) }
+
+    #[inline(always)] unsafe fn mul_wide(a: I, b: I) -> L {
+        [_mm512_mul_epi32(a, b), _mm512_mul_epi32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b))]
+    }
+    #[inline(always)] unsafe fn mul_wide_u(a: I, b: I) -> L {
+        [_mm512_mul_epu32(a, b), _mm512_mul_epu32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b))]
+    }
+    #[inline(always)] unsafe fn widen(a: I) -> L {
+        [_mm512_srai_epi64::<32>(_mm512_slli_epi64::<32>(a)), _mm512_srai_epi64::<32>(a)]
+    }
+    #[inline(always)] unsafe fn widen_u(a: I) -> L {
+        [_mm512_maskz_mov_epi32(!ODD, a), _mm512_srli_epi64::<32>(a)]
+    }
+    #[inline(always)] unsafe fn splat64(x: i64) -> L { [_mm512_set1_epi64(x); 2] }
+    #[inline(always)] unsafe fn add64(a: L, b: L) -> L { [_mm512_add_epi64(a[0], b[0]), _mm512_add_epi64(a[1], b[1])] }
+    #[inline(always)] unsafe fn sub64(a: L, b: L) -> L { [_mm512_sub_epi64(a[0], b[0]), _mm512_sub_epi64(a[1], b[1])] }
+    #[inline(always)] unsafe fn shr64<const K: u32>(a: L) -> L { [_mm512_srli_epi64::<K>(a[0]), _mm512_srli_epi64::<K>(a[1])] }
+    #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L { [_mm512_srai_epi64::<K>(a[0]), _mm512_srai_epi64::<K>(a[1])] }
+    #[inline(always)] unsafe fn low(a: L) -> I {
+        _mm512_mask_blend_epi32(ODD, a[0], _mm512_slli_epi64::<32>(a[1]))
+    }
+    #[inline(always)] unsafe fn high(a: L) -> I {
+        _mm512_mask_blend_epi32(ODD, _mm512_srli_epi64::<32>(a[0]), a[1])
+    }
+    #[inline(always)] unsafe fn sum64(a: L) -> i64 { _mm512_reduce_add_epi64(_mm512_add_epi64(a[0], a[1])) }
+
+    #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm512_set1_pd(x); 2] }
+    #[inline(always)] unsafe fn to_f64(a: I) -> D {
+        let biased = _mm512_xor_si512(a, _mm512_set1_epi32(i32::MIN));
+        let high = _mm512_set1_epi64(0x4330_0000_0000_0000);
+        let even = _mm512_mask_blend_epi32(ODD, biased, high);
+        let odd = _mm512_or_si512(_mm512_srli_epi64::<32>(biased), high);
+        let magic = _mm512_set1_pd(MAGIC);
+        [_mm512_sub_pd(_mm512_castsi512_pd(even), magic), _mm512_sub_pd(_mm512_castsi512_pd(odd), magic)]
+    }
+    #[inline(always)] unsafe fn to_f32_f64(a: L) -> D {
+        [_mm512_cvtps_pd(_mm512_cvtepi64_ps(a[0])), _mm512_cvtps_pd(_mm512_cvtepi64_ps(a[1]))]
+    }
+    #[inline(always)] unsafe fn trunc(a: D) -> I {
+        Self::low([_mm512_cvttpd_epi64(a[0]), _mm512_cvttpd_epi64(a[1])])
+    }
+    #[inline(always)] unsafe fn add_f64(a: D, b: D) -> D { [_mm512_add_pd(a[0], b[0]), _mm512_add_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn sub_f64(a: D, b: D) -> D { [_mm512_sub_pd(a[0], b[0]), _mm512_sub_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn mul_f64(a: D, b: D) -> D { [_mm512_mul_pd(a[0], b[0]), _mm512_mul_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn div_f64(a: D, b: D) -> D { [_mm512_div_pd(a[0], b[0]), _mm512_div_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn min_f64(a: D, b: D) -> D { [_mm512_min_pd(a[0], b[0]), _mm512_min_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn ge_f64(a: D, b: D) -> M {
+        let even = _mm512_movm_epi64(_mm512_cmp_pd_mask::<_CMP_GE_OQ>(a[0], b[0]));
+        let odd = _mm512_movm_epi64(_mm512_cmp_pd_mask::<_CMP_GE_OQ>(a[1], b[1]));
+        _mm512_movepi32_mask(_mm512_mask_blend_epi32(ODD, even, odd))
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Lanes as plain arrays: the reference, and what other architectures vectorise on their own.
+
+use super::Lanes;
+
+/// Eight lanes in arrays; needs no instruction set.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+const N: usize = 8;
+type I = [i32; N];
+type L = [i64; N];
+type D = [f64; N];
+
+/// An array whose element `$i` is `$e`.
+macro_rules! lanes {
+    ($i:ident => $e:expr) => {{
+        let mut lanes = [Default::default(); N];
+        for $i in 0..N {
+            lanes[$i] = $e;
+        }
+        lanes
+    }};
+}
+
+/// Both 16-bit halves of lane `x` through an expression of their values.
+macro_rules! halves {
+    ($a:ident, $b:ident, |$x:ident: $t:ty, $y:ident| $e:expr) => {
+        lanes!(i => {
+            let half = |$x: $t, $y: $t| ($e) as u16 as u32;
+            let low = half($a[i] as $t, $b[i] as $t);
+            let high = half(($a[i] >> 16) as $t, ($b[i] >> 16) as $t);
+            (low | high << 16) as i32
+        })
+    };
+}
+
+fn mask(x: bool) -> i32 {
+    -i32::from(x)
+}
+
+#[rustfmt::skip]
+#[allow(unsafe_op_in_unsafe_fn, reason = "thin wrappers: the contract of the trait is that of each line")]
+#[allow(clippy::needless_range_loop)]
+impl Lanes for Portable {
+    const N: usize = N;
+    type I = I;
+    type L = L;
+    type D = D;
+    type M = I;
+
+    #[inline(always)] unsafe fn splat(x: i32) -> I { [x; N] }
+    #[inline(always)] unsafe fn load(p: *const i32) -> I { p.cast::<I>().read_unaligned() }
+    #[inline(always)] unsafe fn load16(p: *const u16) -> I {
+        lanes!(i => (u32::from(*p.add(2 * i)) | u32::from(*p.add(2 * i + 1)) << 16) as i32)
+    }
+    #[inline(always)] unsafe fn load_u8(p: *const u8) -> I { lanes!(i => i32::from(*p.add(i))) }
+    #[inline(always)] unsafe fn load16_u8(p: *const u8) -> I {
+        lanes!(i => i32::from(*p.add(2 * i)) | i32::from(*p.add(2 * i + 1)) << 16)
+    }
+    #[inline(always)] unsafe fn load_u16(p: *const u16) -> I { lanes!(i => i32::from(*p.add(i))) }
+    #[inline(always)] unsafe fn load_i16(p: *const i16) -> I { lanes!(i => i32::from(*p.add(i))) }
+    #[inline(always)] unsafe fn store(p: *mut i32, a: I) { p.cast::<I>().write_unaligned(a) }
+    #[inline(always)] unsafe fn store16(p: *mut u16, a: I) {
+        for i in 0..N {
+            *p.add(2 * i) = a[i] as u16;
+            *p.add(2 * i + 1) = (a[i] >> 16) as u16;
+        }
+    }
+    #[inline(always)] unsafe fn store_low16(p: *mut u16, a: I) { for i in 0..N { *p.add(i) = a[i] as u16; } }
+    #[inline(always)] unsafe fn gather(table: *const u32, index: I) -> I {
+        lanes!(i => *table.add(index[i] as usize) as i32)
+    }
+
+    #[inline(always)] unsafe fn add(a: I, b: I) -> I { lanes!(i => a[i].wrapping_add(b[i])) }
+    #[inline(always)] unsafe fn sub(a: I, b: I) -> I { lanes!(i => a[i].wrapping_sub(b[i])) }
+    #[inline(always)] unsafe fn mul(a: I, b: I) -> I { lanes!(i => a[i].wrapping_mul(b[i])) }
+    #[inline(always)] unsafe fn and(a: I, b: I) -> I { lanes!(i => a[i] & b[i]) }
+    #[inline(always)] unsafe fn or(a: I, b: I) -> I { lanes!(i => a[i] | b[i]) }
+    #[inline(always)] unsafe fn xor(a: I, b: I) -> I { lanes!(i => a[i] ^ b[i]) }
+    #[inline(always)] unsafe fn shl<const K: u32>(a: I) -> I { lanes!(i => a[i] << K) }
+    #[inline(always)] unsafe fn shr<const K: u32>(a: I) -> I { lanes!(i => (a[i] as u32 >> K) as i32) }
+    #[inline(always)] unsafe fn sra<const K: u32>(a: I) -> I { lanes!(i => a[i] >> K) }
+    #[inline(always)] unsafe fn shl_by(a: I, k: u32) -> I { lanes!(i => a[i] << k) }
+    #[inline(always)] unsafe fn shr_by(a: I, k: u32) -> I { lanes!(i => (a[i] as u32 >> k) as i32) }
+    #[inline(always)] unsafe fn sra_by(a: I, k: u32) -> I { lanes!(i => a[i] >> k) }
+    #[inline(always)] unsafe fn shr_each(a: I, k: I) -> I { lanes!(i => (a[i] as u32 >> k[i]) as i32) }
+    #[inline(always)] unsafe fn min(a: I, b: I) -> I { lanes!(i => a[i].min(b[i])) }
+    #[inline(always)] unsafe fn max(a: I, b: I) -> I { lanes!(i => a[i].max(b[i])) }
+    #[inline(always)] unsafe fn abs(a: I) -> I { lanes!(i => a[i].wrapping_abs()) }
+
+    #[inline(always)] unsafe fn madd16(a: I, b: I) -> I {
+        lanes!(i => {
+            let low = i32::from(a[i] as i16) * i32::from(b[i] as i16);
+            low.wrapping_add((a[i] >> 16) * (b[i] >> 16))
+        })
+    }
+    #[inline(always)] unsafe fn add16(a: I, b: I) -> I { halves!(a, b, |x: u16, y| x.wrapping_add(y)) }
+    #[inline(always)] unsafe fn sub16(a: I, b: I) -> I { halves!(a, b, |x: u16, y| x.wrapping_sub(y)) }
+    #[inline(always)] unsafe fn mul16(a: I, b: I) -> I { halves!(a, b, |x: u16, y| x.wrapping_mul(y)) }
+    #[inline(always)] unsafe fn mulhi_u16(a: I, b: I) -> I {
+        halves!(a, b, |x: u16, y| u32::from(x) * u32::from(y) >> 16)
+    }
+    #[inline(always)] unsafe fn blend16(a: I, b: I) -> I { lanes!(i => a[i] & 0xffff | b[i] & !0xffff) }
+
+    #[inline(always)] unsafe fn gt(a: I, b: I) -> I { lanes!(i => mask(a[i] > b[i])) }
+    #[inline(always)] unsafe fn eq(a: I, b: I) -> I { lanes!(i => mask(a[i] == b[i])) }
+    #[inline(always)] unsafe fn first(n: usize) -> I { lanes!(i => mask(i < n)) }
+    #[inline(always)] unsafe fn both(a: I, b: I) -> I { Self::and(a, b) }
+    #[inline(always)] unsafe fn except(a: I, b: I) -> I { lanes!(i => a[i] & !b[i]) }
+    #[inline(always)] unsafe fn any(m: I) -> bool { m.iter().fold(0, |all, x| all | x) != 0 }
+    #[inline(always)] unsafe fn count(m: I) -> u32 { m.iter().map(|x| x.unsigned_abs()).sum() }
+    #[inline(always)] unsafe fn select(m: I, a: I, b: I) -> I { lanes!(i => a[i] & m[i] | b[i] & !m[i]) }
+    #[inline(always)] unsafe fn keep(m: I, a: I) -> I { Self::and(m, a) }
+
+    #[inline(always)] unsafe fn leading_bits(a: I) -> I {
+        // Clearing the bit 17 below the highest one keeps rounding from carrying into the 16 leading bits.
+        lanes!(i => { let x = a[i] as u32; ((x & !(x >> 17)) as f32).to_bits() as i32 })
+    }
+    #[inline(always)] unsafe fn sum(a: I) -> i64 { a.iter().map(|x| i64::from(*x)).sum() }
+
+    #[inline(always)] unsafe fn mul_wide(a: I, b: I) -> L { lanes!(i => i64::from(a[i]) * i64::from(b[i])) }
+    #[inline(always)] unsafe fn mul_wide_u(a: I, b: I) -> L {
+        lanes!(i => (u64::from(a[i] as u32) * u64::from(b[i] as u32)) as i64)
+    }
+    #[inline(always)] unsafe fn widen(a: I) -> L { lanes!(i => i64::from(a[i])) }
+    #[inline(always)] unsafe fn widen_u(a: I) -> L { lanes!(i => i64::from(a[i] as u32)) }
+    #[inline(always)] unsafe fn splat64(x: i64) -> L { [x; N] }
+    #[inline(always)] unsafe fn add64(a: L, b: L) -> L { lanes!(i => a[i].wrapping_add(b[i])) }
+    #[inline(always)] unsafe fn sub64(a: L, b: L) -> L { lanes!(i => a[i].wrapping_sub(b[i])) }
+    #[inline(always)] unsafe fn shr64<const K: u32>(a: L) -> L { lanes!(i => (a[i] as u64 >> K) as i64) }
+    #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L { lanes!(i => a[i] >> K) }
+    #[inline(always)] unsafe fn low(a: L) -> I { lanes!(i => a[i] as i32) }
+    #[inline(always)] unsafe fn high(a: L) -> I { lanes!(i => (a[i] >> 32) as i32) }
+    #[inline(always)] unsafe fn sum64(a: L) -> i64 { a.iter().fold(0, |s, x| s.wrapping_add(*x)) }
+
+    #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [x; N] }
+    #[inline(always)] unsafe fn to_f64(a: I) -> D { lanes!(i => f64::from(a[i])) }
+    #[inline(always)] unsafe fn to_f32_f64(a: L) -> D { lanes!(i => f64::from(a[i] as f32)) }
+    #[inline(always)] unsafe fn trunc(a: D) -> I { lanes!(i => a[i] as i32) }
+    #[inline(always)] unsafe fn add_f64(a: D, b: D) -> D { lanes!(i => a[i] + b[i]) }
+    #[inline(always)] unsafe fn sub_f64(a: D, b: D) -> D { lanes!(i => a[i] - b[i]) }
+    #[inline(always)] unsafe fn mul_f64(a: D, b: D) -> D { lanes!(i => a[i] * b[i]) }
+    #[inline(always)] unsafe fn div_f64(a: D, b: D) -> D { lanes!(i => a[i] / b[i]) }
+    #[inline(always)] unsafe fn min_f64(a: D, b: D) -> D { lanes!(i => if a[i] < b[i] { a[i] } else { b[i] }) }
+    #[inline(always)] unsafe fn ge_f64(a: D, b: D) -> I { lanes!(i => mask(a[i] >= b[i])) }
+}

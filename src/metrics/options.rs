@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Options of the extractors as users and model files write them: one table per extractor, one
+//! parser, one writer of the key suffix. Names, keys, defaults and ranges are those of libvmaf 3.2.0.
+
+use std::ops::RangeInclusive;
+
+use super::adm::{AdmOptions, CsfMode};
+use super::motion::MotionOptions;
+use super::psnr::PsnrOptions;
+use super::vif::VifOptions;
+
+/// A value that an option cannot take.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{option} is `{value}`, but must be {expected}")]
+pub struct OptionError {
+    /// Full name of the option.
+    pub option: &'static str,
+    pub value: String,
+    /// Type and range in words.
+    pub expected: String,
+}
+
+/// How an option reads and sets its field, and the values it may take.
+enum Field<O> {
+    Bool(fn(&mut O) -> &mut bool),
+    Int(fn(&O) -> u32, fn(&mut O, u32) -> Option<()>, RangeInclusive<u32>),
+    Float(fn(&mut O) -> &mut f64, RangeInclusive<f64>),
+}
+
+/// One option of an extractor.
+pub struct Row<O> {
+    /// Name in model files and on the command line.
+    name: &'static str,
+    /// Short name in feature keys; `None` for options that keys do not mention.
+    alias: Option<&'static str>,
+    field: Field<O>,
+}
+
+const fn bool<O>(name: &'static str, alias: Option<&'static str>, get: fn(&mut O) -> &mut bool) -> Row<O> {
+    Row { name, alias, field: Field::Bool(get) }
+}
+
+const fn int<O>(
+    name: &'static str,
+    alias: &'static str,
+    get: fn(&O) -> u32,
+    set: fn(&mut O, u32) -> Option<()>,
+    range: RangeInclusive<u32>,
+) -> Row<O> {
+    Row { name, alias: Some(alias), field: Field::Int(get, set, range) }
+}
+
+const fn float<O>(
+    name: &'static str,
+    alias: Option<&'static str>,
+    get: fn(&mut O) -> &mut f64,
+    range: RangeInclusive<f64>,
+) -> Row<O> {
+    Row { name, alias, field: Field::Float(get, range) }
+}
+
+/// Options that can be set by name; the defaults are those of [`Default`].
+pub trait Options: Copy + Default + 'static {
+    /// All options in byte order of their names, which is the order of the suffix.
+    const TABLE: &'static [Row<Self>];
+
+    /// Sets an option from text the way libvmaf reads it: an integer by its leading digits (`2.7` is 2),
+    /// a double as a whole, a boolean as `true` or `false`. Returns whether there is such an option.
+    fn set(&mut self, name: &str, text: &str) -> Result<bool, OptionError> {
+        let Some(row) = Self::TABLE.iter().find(|row| row.name == name) else { return Ok(false) };
+        let (accepted, expected) = match &row.field {
+            Field::Bool(get) => {
+                (text.parse().map(|value| *get(self) = value).ok(), "true or false".to_string())
+            }
+            Field::Int(_, set, range) => {
+                let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+                let value = text[..digits].parse().ok().filter(|value| range.contains(value));
+                (
+                    value.and_then(|value| set(self, value)),
+                    format!("an integer from {} to {}", range.start(), range.end()),
+                )
+            }
+            Field::Float(get, range) => {
+                // As in libvmaf, a zero must start with its digit: to C, all text without a number is zero.
+                let plain = |value: &f64| *value != 0.0 || text.starts_with('0');
+                let value = text.parse().ok().filter(|value| range.contains(value) && plain(value));
+                (
+                    value.map(|value| *get(self) = value),
+                    match range.end() {
+                        &f64::MAX => format!("a number not less than {}", range.start()),
+                        end => format!("a number from {} to {end}", range.start()),
+                    },
+                )
+            }
+        };
+        match accepted {
+            Some(()) => Ok(true),
+            None => Err(OptionError { option: row.name, value: text.to_string(), expected }),
+        }
+    }
+
+    /// What libvmaf appends to the names of this extractor's features: `_alias_value` (booleans:
+    /// `_alias`) for each option that differs from its default.
+    fn suffix(mut self) -> String {
+        let mut default = Self::default();
+        let mut suffix = String::new();
+        for row in Self::TABLE {
+            let Some(alias) = row.alias else { continue };
+            let value = match &row.field {
+                Field::Bool(get) => (get(&mut self) != get(&mut default)).then(String::new),
+                Field::Int(get, ..) => (get(&self) != get(&default)).then(|| format!("_{}", get(&self))),
+                Field::Float(get, _) => {
+                    let value = *get(&mut self);
+                    (value != *get(&mut default)).then(|| format!("_{}", format_g(value)))
+                }
+            };
+            if let Some(value) = value {
+                suffix += &format!("_{alias}{value}");
+            }
+        }
+        suffix
+    }
+}
+
+impl Options for AdmOptions {
+    const TABLE: &'static [Row<Self>] = &[
+        float("adm_csf_diag_scale", Some("scfd"), |o| &mut o.csf_diag_scale, 0.0..=50.0),
+        int(
+            "adm_csf_mode",
+            "csf",
+            |o| o.csf_mode as u32,
+            |o, number| CsfMode::from_number(number).map(|mode| o.csf_mode = mode),
+            0..=3,
+        ),
+        float("adm_csf_scale", Some("scf"), |o| &mut o.csf_scale, 0.0..=50.0),
+        float("adm_dlm_weight", Some("dlmw"), |o| &mut o.dlm_weight, 0.0..=1.0),
+        float("adm_enhn_gain_limit", Some("egl"), |o| &mut o.enhn_gain_limit, 1.0..=100.0),
+        float("adm_min_val", Some("min"), |o| &mut o.min_val, 0.0..=1.0),
+        float("adm_noise_weight", Some("nw"), |o| &mut o.noise_weight, 0.0..=1500.0),
+        float("adm_norm_view_dist", Some("nvd"), |o| &mut o.norm_view_dist, 0.75..=24.0),
+        int(
+            "adm_ref_display_height",
+            "rdh",
+            |o| o.ref_display_height,
+            |o, height| {
+                o.ref_display_height = height;
+                Some(())
+            },
+            1..=4320,
+        ),
+        bool("adm_skip_aim", None, |o| &mut o.skip_aim),
+        bool("adm_skip_scale0", Some("ssz"), |o| &mut o.skip_scale0),
+    ];
+}
+
+impl Options for MotionOptions {
+    const TABLE: &'static [Row<Self>] = &[
+        float("motion_blend_factor", Some("mbf"), |o| &mut o.blend_factor, 0.0..=1.0),
+        float("motion_blend_offset", Some("mbo"), |o| &mut o.blend_offset, 0.0..=1000.0),
+        bool("motion_five_frame_window", Some("mffw"), |o| &mut o.five_frame_window),
+        bool("motion_force_zero", Some("force_0"), |o| &mut o.force_zero),
+        float("motion_fps_weight", Some("mfw"), |o| &mut o.fps_weight, 0.0..=5.0),
+        float("motion_max_val", Some("mmxv"), |o| &mut o.max_val, 0.0..=10000.0),
+        bool("motion_moving_average", Some("mma"), |o| &mut o.moving_average),
+    ];
+}
+
+impl Options for PsnrOptions {
+    const TABLE: &'static [Row<Self>] = &[
+        bool("enable_apsnr", None, |o| &mut o.enable_apsnr),
+        bool("enable_chroma", None, |o| &mut o.enable_chroma),
+        bool("enable_mse", None, |o| &mut o.enable_mse),
+        float("min_sse", None, |o| &mut o.min_sse, 0.0..=f64::MAX),
+        bool("reduced_hbd_peak", None, |o| &mut o.reduced_hbd_peak),
+    ];
+}
+
+impl Options for VifOptions {
+    const TABLE: &'static [Row<Self>] = &[
+        float("vif_enhn_gain_limit", Some("egl"), |o| &mut o.enhn_gain_limit, 1.0..=100.0),
+        bool("vif_skip_scale0", Some("ssclz"), |o| &mut o.skip_scale0),
+    ];
+}
+
+/// The text libvmaf makes of a number in a model file: rounded to single precision, then `%g`.
+pub fn number_text(value: f64) -> String {
+    format_g(f64::from(value as f32))
+}
+
+/// C's `%g`: six significant digits, no trailing zeros, an exponent below 1e-4 and from 1e6.
+pub fn format_g(value: f64) -> String {
+    if !value.is_finite() {
+        return value.to_string();
+    }
+    // Rounding may carry into a new digit, so the exponent comes from the rounded text.
+    let text = format!("{value:.5e}");
+    let Some((mantissa, Ok(exponent))) = text.split_once('e').map(|(m, e)| (m, e.parse::<i32>())) else {
+        return text;
+    };
+    let trim = |digits: &str| digits.trim_end_matches('0').trim_end_matches('.').to_string();
+    match usize::try_from(5 - exponent) {
+        Ok(decimals @ 1..=9) => trim(&format!("{value:.decimals$}")),
+        Ok(0) => format!("{value:.0}"),
+        _ => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trim(mantissa), exponent.abs())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_g_is_that_of_c() {
+        // Right-hand sides printed by C.
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (100.0, "100"),
+            (0.1, "0.1"),
+            (1.23456789, "1.23457"),
+            (-2.5, "-2.5"),
+            (999999.0, "999999"),
+            (999999.5, "1e+06"),
+            (1e6, "1e+06"),
+            (1234567.0, "1.23457e+06"),
+            (123456.5, "123456"),
+            (99999.95, "99999.9"),
+            (0.0001, "0.0001"),
+            (0.00099999996, "0.001"),
+            (0.00001, "1e-05"),
+            (0.000099999996, "0.0001"),
+            (1.5e-310, "1.5e-310"),
+            (f64::MAX, "1.79769e+308"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(format_g(value), text);
+        }
+    }
+
+    #[test]
+    fn numbers_of_model_files_keep_six_digits_of_a_single() {
+        for (value, text) in
+            [(0.7, "0.7"), (1.23456789, "1.23457"), (0.03125, "0.03125"), (1e300, "inf"), (1e-50, "0")]
+        {
+            assert_eq!(number_text(value), text);
+        }
+    }
+
+    #[test]
+    fn tables_are_in_the_order_of_the_suffix() {
+        fn names<O: Options>() -> impl Iterator<Item = &'static str> {
+            O::TABLE.iter().map(|row| row.name)
+        }
+        assert!(names::<AdmOptions>().is_sorted());
+        assert!(names::<MotionOptions>().is_sorted());
+        assert!(names::<PsnrOptions>().is_sorted());
+        assert!(names::<VifOptions>().is_sorted());
+    }
+
+    #[test]
+    fn text_is_read_as_libvmaf_does() {
+        let mut adm = AdmOptions::default();
+        assert_eq!(adm.set("adm_csf_mode", "2.7"), Ok(true));
+        assert_eq!(adm.set("adm_min_val", "0.5"), Ok(true));
+        assert_eq!(adm.set("adm_skip_aim", "true"), Ok(true));
+        assert_eq!(adm.set("vif_skip_scale0", "true"), Ok(false));
+        assert_eq!(
+            adm,
+            AdmOptions { csf_mode: CsfMode::Blend, min_val: 0.5, skip_aim: true, ..AdmOptions::default() }
+        );
+        assert_eq!(adm.suffix(), "_csf_2_min_0.5");
+    }
+
+    #[test]
+    fn bad_values_are_named_with_their_range() {
+        for (option, value, expected) in [
+            ("adm_csf_mode", "4", "an integer from 0 to 3"),
+            ("adm_csf_mode", "-1", "an integer from 0 to 3"),
+            ("adm_csf_mode", "", "an integer from 0 to 3"),
+            ("adm_csf_mode", "99999999999", "an integer from 0 to 3"),
+            ("adm_min_val", "-0", "a number from 0 to 1"),
+            ("adm_min_val", "nan", "a number from 0 to 1"),
+            ("adm_min_val", "1.5", "a number from 0 to 1"),
+            ("adm_min_val", "0.5x", "a number from 0 to 1"),
+            ("adm_norm_view_dist", "inf", "a number from 0.75 to 24"),
+            ("adm_skip_aim", "1", "true or false"),
+        ] {
+            let error = AdmOptions::default().set(option, value).unwrap_err();
+            assert_eq!(error.to_string(), format!("{option} is `{value}`, but must be {expected}"));
+        }
+        let error = PsnrOptions::default().set("min_sse", "-1").unwrap_err();
+        assert_eq!(error.to_string(), "min_sse is `-1`, but must be a number not less than 0");
+    }
+}

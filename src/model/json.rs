@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The JSON form of libvmaf's models: what a file says, not yet whether it makes sense.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+
+use super::error::{ModelError, Problem};
+use super::transform::Transform;
+use crate::metrics::options::number_text;
+
+/// One model: the members of `model_dict` that matter. Others are ignored.
+#[derive(serde::Deserialize)]
+pub(super) struct Definition {
+    #[serde(default, deserialize_with = "present")]
+    pub model_type: Option<ModelType>,
+    pub norm_type: NormType,
+    pub feature_names: Vec<String>,
+    #[serde(default)]
+    pub feature_opts_dicts: Vec<BTreeMap<String, OptionText>>,
+    #[serde(default, deserialize_with = "present")]
+    pub slopes: Option<Vec<f64>>,
+    #[serde(default, deserialize_with = "present")]
+    pub intercepts: Option<Vec<f64>>,
+    #[serde(default, deserialize_with = "present")]
+    pub score_clip: Option<[f64; 2]>,
+    #[serde(default, deserialize_with = "present")]
+    pub score_transform: Option<Transform>,
+    #[serde(default, deserialize_with = "present")]
+    pub chroma_correction_parameter: Option<f64>,
+    /// The regressor as text.
+    pub model: String,
+}
+
+#[derive(Clone, Copy, PartialEq, serde::Deserialize)]
+pub(super) enum ModelType {
+    #[serde(rename = "LIBSVMNUSVR")]
+    Svr,
+    #[serde(rename = "BOOTSTRAP_LIBSVMNUSVR")]
+    Bootstrap,
+    #[serde(rename = "RESIDUEBOOTSTRAP_LIBSVMNUSVR")]
+    ResidueBootstrap,
+}
+
+#[derive(Clone, Copy, PartialEq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NormType {
+    LinearRescale,
+    None,
+}
+
+/// The value of an option as the text that libvmaf keeps.
+pub(super) struct OptionText(pub String);
+
+impl<'de> Deserialize<'de> for OptionText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged, expecting = "expected a number, a boolean or a string")]
+        enum Value {
+            Number(f64),
+            Bool(bool),
+            Text(String),
+        }
+        Ok(Self(match Value::deserialize(deserializer)? {
+            Value::Number(number) => number_text(number),
+            Value::Bool(bool) => bool.to_string(),
+            Value::Text(text) => text,
+        }))
+    }
+}
+
+/// Reads an optional member that, where it stands, must not be `null`.
+pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(d).map(Some)
+}
+
+/// A model file: one model, or a collection of the main model and its bootstrap members.
+pub(super) enum File {
+    Single(Definition),
+    Collection { main: Definition, bootstrap: Vec<Definition> },
+}
+
+impl File {
+    /// Reads a file; `model` is its name in errors.
+    pub fn parse(model: &str, text: &[u8]) -> Result<Self, ModelError> {
+        let content =
+            |member: String, problem| Err(ModelError::Content { model: model.to_string(), member, problem });
+        let mut json = serde_json::Deserializer::from_slice(text);
+        match serde_path_to_error::deserialize(&mut json) {
+            Err(error) => content(error.path().to_string(), Problem::Json(error.into_inner())),
+            Ok(file) => match json.end() {
+                Err(error) => content(".".into(), Problem::Json(error)),
+                Ok(()) => Ok(file),
+            },
+        }
+    }
+}
+
+/// What stands around each `model_dict`.
+#[derive(serde::Deserialize)]
+#[serde(expecting = "an object with the member `model_dict`")]
+struct Wrapper {
+    model_dict: Definition,
+}
+
+impl<'de> Deserialize<'de> for File {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Walk;
+
+        impl<'de> Visitor<'de> for Walk {
+            type Value = File;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object with the member `model_dict`, or with the models `0`, `1`, …")
+            }
+
+            /// As in libvmaf, members of a collection count only in the order `0`, `1`, `2`, …
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
+                let mut single = None;
+                let mut members = Vec::new();
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == "model_dict" {
+                        single = Some(map.next_value()?);
+                    } else if key == members.len().to_string() {
+                        members.push(map.next_value::<Wrapper>()?.model_dict);
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                let mut members = members.into_iter();
+                match (single, members.next()) {
+                    (Some(definition), _) => Ok(File::Single(definition)),
+                    (None, Some(main)) if members.len() > 0 => {
+                        Ok(File::Collection { main, bootstrap: members.collect() })
+                    }
+                    _ => Err(A::Error::custom("neither a `model_dict` nor at least two models `0`, `1`, …")),
+                }
+            }
+        }
+
+        deserializer.deserialize_map(Walk)
+    }
+}
