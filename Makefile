@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MPL-2.0
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test bench plugin fmt fmt-check lint doc unit check-inspect update-inspect meson-check \
+	clean bootstrap
+
+# What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
+PYTHON := target/python/bin/python
+PACKAGES := target/python/ready
+
+help: ## list these commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in target/demo
+	@scripts/demo
+
+test: fmt-check lint doc unit check-inspect meson-check ## everything that a change must pass
+
+bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video
+	@$(PYTHON) scripts/bench
+
+plugin: bootstrap ## build the plugin into target/plugins
+	cargo build --release --locked --lib
+	install -D -t target/plugins target/release/libgsthipvmaf.so
+
+fmt: ## format the code
+	cargo fmt
+
+fmt-check: bootstrap
+	cargo fmt --check
+
+lint: bootstrap ## warnings are errors
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+doc: bootstrap ## build the documentation of the library
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+
+unit: $(PACKAGES) ## the tests alone
+	HIPVMAF_PYTHON=$(abspath $(PYTHON)) cargo test --locked --workspace
+
+check-inspect: plugin ## compare what gst-inspect-1.0 says with the page in docs/
+	@scripts/inspect check
+
+update-inspect: plugin ## write that page
+	@scripts/inspect update
+
+meson-check: bootstrap ## build and install with meson, as packagers do
+	scripts/meson-check
+
+clean: ## remove everything that was built or fetched
+	rm -rf target
+
+bootstrap:
+	@scripts/bootstrap
+
+$(PACKAGES): tests/tools/requirements.txt | bootstrap
+	rm -rf target/python
+	python3 -m venv target/python
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
+	touch $@
