@@ -217,6 +217,9 @@ impl HipVmaf {
         match result {
             Ok(value) => flow.map(|_| value),
             Err(err) => {
+                if let Some(stream) = lock(&self.stream).as_mut() {
+                    stream.discard_results();
+                }
                 self.post_error_message(err.message());
                 Err(gst::FlowError::Error)
             }

@@ -577,6 +577,11 @@ impl Stream {
         }
     }
 
+    /// Gives up the results file: it would not be complete.
+    pub fn discard_results(&mut self) {
+        self.results = None;
+    }
+
     /// Counters and figures since the start, for the property `stats`.
     pub fn stats(&self) -> Structure {
         let mut counts = self.totals;
