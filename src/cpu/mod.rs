@@ -3,6 +3,9 @@
 //! The backend on the CPU: the same algorithms generic over a vector type, compiled for several
 //! instruction sets and chosen once at run time.
 
+mod filter;
+pub mod motion;
+pub mod psnr;
 pub(crate) mod simd;
 pub mod vif;
 
