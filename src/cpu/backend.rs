@@ -14,7 +14,7 @@ use crate::backend::{Backend, BackendError, Pair, Ticket};
 use crate::frame::{AnyPlane, BitDepth, Geometry, Plane, PlanePair, Sample};
 use crate::metrics::motion::{MotionSums, MotionWork};
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
-use crate::metrics::{FrameSums, Work, adm, motion, vif};
+use crate::metrics::{FrameSums, Work, adm, vif};
 
 /// Evaluates an expression for two planes of either sample type.
 macro_rules! typed {
@@ -114,8 +114,8 @@ impl Backend for Cpu {
             .adm
             .as_ref()
             .map(|work| Adm::new(work, width, height, depth, bands).ok_or(too_small("ADM", adm::MIN_SIZE)));
-        if work.motion.is_some() && width.min(height) < motion::MIN_SIZE {
-            return Err(too_small("motion", motion::MIN_SIZE));
+        if work.motion.is_some() && width.min(height) < super::motion::MIN_SIZE {
+            return Err(too_small("motion", super::motion::MIN_SIZE));
         }
         let motion = work.motion.unwrap_or_default();
         let lags = if motion.lag2 { 2 } else { usize::from(motion.lag1) };

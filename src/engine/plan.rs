@@ -105,9 +105,9 @@ impl Plan {
                 Source::Adm { options, pass }
             }
             Extractor::Motion(options) => {
-                let work = self.work.motion.get_or_insert(MotionWork::default());
-                work.lag1 |= !options.five_frame_window;
-                work.lag2 |= options.five_frame_window;
+                let (work, new) = (self.work.motion.get_or_insert(MotionWork::default()), options.work());
+                work.lag1 |= new.lag1;
+                work.lag2 |= new.lag2;
                 Source::Motion(options)
             }
             Extractor::Psnr(options) => {

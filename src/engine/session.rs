@@ -13,8 +13,7 @@ use crate::frame::{Frame, Geometry};
 use crate::metrics::FrameSums;
 use crate::metrics::adm::AdmScorer;
 use crate::metrics::feature::Output;
-use crate::metrics::motion::{FrameMotion, MotionStream};
-use crate::metrics::psnr;
+use crate::metrics::motion::{MotionScores, MotionStream};
 
 /// The result of one submitted pair. Results come in the order of submission, one for each pair.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +35,7 @@ struct Pending {
 enum Scorer {
     Adm(AdmScorer),
     /// With the results that no pending pair has taken yet.
-    Motion(MotionStream, VecDeque<FrameMotion>),
+    Motion(MotionStream, VecDeque<MotionScores>),
     Psnr,
     Vif,
 }
@@ -79,9 +78,13 @@ impl Session {
         self.backend.name()
     }
 
-    /// How many later pairs a score waits for in steady state.
+    /// How many later pairs a score waits for, at most.
     pub fn lookahead(&self) -> u32 {
-        self.plan.work.motion.is_some().into()
+        let lookahead = |source: &Source| match source {
+            Source::Motion(options) => options.lookahead() as u32,
+            _ => 0,
+        };
+        self.plan.sources.iter().map(lookahead).max().unwrap_or(0)
     }
 
     /// Sets the size and depth of the frames to come. Earlier pairs are forgotten: end their run first.
@@ -190,12 +193,19 @@ impl Session {
                     }));
                 }
                 (Source::Psnr(options), _) => {
-                    let scores = sums.psnr.map(|sums| psnr::scores(&sums, options, &geometry));
-                    values.extend(outputs.map(|output| match (output, scores) {
-                        (Output::PsnrY, Some(s)) => s.y,
-                        (Output::PsnrCb, Some(s)) => s.chroma.map_or(f64::NAN, |c| c[0]),
-                        (Output::PsnrCr, Some(s)) => s.chroma.map_or(f64::NAN, |c| c[1]),
-                        _ => f64::NAN,
+                    let chroma = |i: usize| Some((sums.psnr?.chroma?[i], geometry.chroma?));
+                    values.extend(outputs.map(|output| {
+                        let plane = match output {
+                            Output::PsnrY => {
+                                sums.psnr.map(|sums| (sums.y, (geometry.width, geometry.height)))
+                            }
+                            Output::PsnrCb => chroma(0),
+                            Output::PsnrCr => chroma(1),
+                            _ => None,
+                        };
+                        plane.map_or(f64::NAN, |(sse, (width, height))| {
+                            options.psnr(geometry.depth, sse, (width * height) as u64)
+                        })
                     }));
                 }
                 _ => values.extend(outputs.map(|_| f64::NAN)),
@@ -205,7 +215,7 @@ impl Session {
     }
 
     /// All columns of one pair.
-    fn values(&self, mut values: Vec<f64>, motion: &[Option<FrameMotion>]) -> Vec<f64> {
+    fn values(&self, mut values: Vec<f64>, motion: &[Option<MotionScores>]) -> Vec<f64> {
         for (value, feature) in values.iter_mut().zip(&self.plan.features) {
             if let Some(Some(motion)) = motion.get(feature.source) {
                 *value = match feature.output {
@@ -230,7 +240,7 @@ impl Session {
 
 impl Scorer {
     /// The motion of the oldest pending pair.
-    fn take_motion(&mut self) -> Option<FrameMotion> {
+    fn take_motion(&mut self) -> Option<MotionScores> {
         match self {
             Self::Motion(_, ready) => ready.pop_front(),
             _ => None,

@@ -168,9 +168,7 @@ impl Options for MotionOptions {
 
 impl Options for PsnrOptions {
     const TABLE: &'static [Row<Self>] = &[
-        bool("enable_apsnr", None, |o| &mut o.enable_apsnr),
         bool("enable_chroma", None, |o| &mut o.enable_chroma),
-        bool("enable_mse", None, |o| &mut o.enable_mse),
         float("min_sse", None, |o| &mut o.min_sse, 0.0..=f64::MAX),
         bool("reduced_hbd_peak", None, |o| &mut o.reduced_hbd_peak),
     ];
