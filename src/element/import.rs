@@ -27,9 +27,12 @@ struct Component {
 impl Component {
     fn new(info: &VideoInfo, index: usize) -> Self {
         let format = info.format_info();
+        let bytes = info.comp_depth(index as u8).div_ceil(8) as usize;
         Self {
             plane: format.plane()[index],
-            offset: format.poffset()[index] as usize,
+            // Either no offset or that of the second sample; GStreamer 1.22 gives 1 byte even where
+            // samples have two (P010, P012).
+            offset: if format.poffset()[index] > 0 { bytes } else { 0 },
             step: format.pixel_stride()[index] as usize,
             shift: format.shift()[index],
             // Rounded down, as libvmaf does: the last chroma sample of an odd size is not looked at.
