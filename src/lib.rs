@@ -15,8 +15,8 @@ pub mod frame;
 pub mod metrics;
 pub mod model;
 
-pub use element::{Backend, HipVmaf, LogLevel, PoolMethod, ResultsFormat, message, meta};
 use element::register as plugin_init;
+pub use element::{Backend, HipVmaf, LogLevel, PoolMethod, ResultsFormat, message, meta};
 
 gst::plugin_define!(
     hipvmaf,

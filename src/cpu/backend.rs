@@ -106,12 +106,14 @@ impl Backend for Cpu {
         // Enough parts that threads finish together, however long each part takes.
         let bands = 16 * self.pool.current_num_threads();
         let too_small = |metric, min| BackendError::TooSmall { metric, min, width, height };
-        let vif = work.vif.as_ref().map(|work| {
-            Vif::new(work, width, height, depth, bands).ok_or(too_small("VIF", vif::MIN_SIZE))
-        });
-        let adm = work.adm.as_ref().map(|work| {
-            Adm::new(work, width, height, depth, bands).ok_or(too_small("ADM", adm::MIN_SIZE))
-        });
+        let vif = work
+            .vif
+            .as_ref()
+            .map(|work| Vif::new(work, width, height, depth, bands).ok_or(too_small("VIF", vif::MIN_SIZE)));
+        let adm = work
+            .adm
+            .as_ref()
+            .map(|work| Adm::new(work, width, height, depth, bands).ok_or(too_small("ADM", adm::MIN_SIZE)));
         if work.motion.is_some() && width.min(height) < motion::MIN_SIZE {
             return Err(too_small("motion", motion::MIN_SIZE));
         }
@@ -164,7 +166,8 @@ impl Prepared {
             let kept = earlier.get(lag - 1).filter(|_| lag <= *run)?;
             Some(typed!(kept.pair(reference.luma)?, |a, b| super::motion::sad(level, a, b, *depth)))
         };
-        let sse = |a, b| PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)));
+        let sse =
+            |a, b| PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)));
         let ((vif, adm), (motion, psnr)) = rayon::join(
             || {
                 rayon::join(

@@ -22,7 +22,10 @@ pub struct Stamp {
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Submitted at this time, waiting for its score.
-    Pending { since: Instant, dist_running_time: ClockTime },
+    Pending {
+        since: Instant,
+        dist_running_time: ClockTime,
+    },
     Unpaired,
     Skipped,
     /// A value for each column of the plan.
@@ -59,7 +62,11 @@ impl DelayLine {
     /// Takes the next frame that can leave: its outcome is known, it is due at `deadline`, or buffers are
     /// not held back (`hold` is false). A frame that leaves while pending stays in line for its score.
     pub fn pop(&mut self, hold: bool, deadline: Option<ClockTime>) -> Option<Delayed> {
-        while self.frames.front().is_some_and(|f| f.buffer.is_none() && !matches!(f.outcome, Outcome::Pending { .. })) {
+        while self
+            .frames
+            .front()
+            .is_some_and(|f| f.buffer.is_none() && !matches!(f.outcome, Outcome::Pending { .. }))
+        {
             self.frames.pop_front();
         }
         let next = self.frames.iter_mut().find(|frame| frame.buffer.is_some())?;

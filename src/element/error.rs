@@ -20,7 +20,9 @@ pub enum Error {
     Engine(#[from] EngineError),
     #[error("the property {property}: {reason}")]
     Setting { property: &'static str, reason: String },
-    #[error("no HIP backend is built into this plugin, so backend=hip is not available; use backend=auto or backend=cpu")]
+    #[error(
+        "no HIP backend is built into this plugin, so backend=hip is not available; use backend=auto or backend=cpu"
+    )]
     NoHip,
     #[error(
         "the reference is {}x{} and the distorted video is {}x{}; scale the distorted video first: \
@@ -67,7 +69,9 @@ impl Error {
             | Self::Size { .. }
             | Self::Format { .. }
             | Self::Caps(_) => gst::error_msg!(gst::StreamError::Format, ("{}", self)),
-            Self::Engine(EngineError::Backend(_)) => gst::error_msg!(gst::ResourceError::Failed, ("{}", self)),
+            Self::Engine(EngineError::Backend(_)) => {
+                gst::error_msg!(gst::ResourceError::Failed, ("{}", self))
+            }
             Self::Buffer(_) | Self::Timestamp(_) => gst::error_msg!(gst::StreamError::Failed, ("{}", self)),
             Self::Results { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => gst::error_msg!(gst::ResourceError::NoSpaceLeft, ("{}", self)),

@@ -132,7 +132,9 @@ impl HipVmaf {
 
     fn stats(&self) -> gst::Structure {
         let running = lock(&self.stream).as_ref().map(Stream::stats);
-        running.or_else(|| lock(&self.last_stats).clone()).unwrap_or_else(|| gst::Structure::new_empty("stats"))
+        running
+            .or_else(|| lock(&self.last_stats).clone())
+            .unwrap_or_else(|| gst::Structure::new_empty("stats"))
     }
 
     /// The sink pads of the reference and of the distorted video.
@@ -156,7 +158,10 @@ impl HipVmaf {
             return Err(setting("model-filename", "no model is set; name one, such as vmaf_v0.6.1"));
         };
         if settings.conf_interval && first.bootstrap_members().is_none() {
-            let reason = format!("{} has no confidence interval; use a bootstrap model, such as vmaf_b_v0.6.3", first.name());
+            let reason = format!(
+                "{} has no confidence interval; use a bootstrap model, such as vmaf_b_v0.6.3",
+                first.name()
+            );
             return Err(setting("conf-interval", &reason));
         }
         let psnr = if settings.psnr { Output::PsnrY.extractor().features(false) } else { vec![] };
@@ -172,7 +177,9 @@ impl HipVmaf {
         let plan = Self::plan(settings)?;
         let backend = match settings.backend {
             Backend::Hip => return Err(Error::NoHip),
-            Backend::Auto | Backend::Cpu => Cpu::new(settings.threads as usize).map_err(crate::engine::EngineError::from)?,
+            Backend::Auto | Backend::Cpu => {
+                Cpu::new(settings.threads as usize).map_err(crate::engine::EngineError::from)?
+            }
         };
         gst::info!(CAT, imp = self, "scoring on the {backend}");
         gst::debug!(CAT, imp = self, "plan: {:?}, columns {:?}", plan.work, plan.columns);
@@ -210,6 +217,9 @@ impl HipVmaf {
         match result {
             Ok(value) => flow.map(|_| value),
             Err(err) => {
+                if let Some(stream) = lock(&self.stream).as_mut() {
+                    stream.discard_results();
+                }
                 self.post_error_message(err.message());
                 Err(gst::FlowError::Error)
             }
@@ -244,7 +254,10 @@ impl HipVmaf {
             Some(filter) => filter.to_owned().intersect_with_mode(caps, gst::CapsIntersectMode::First),
             None => caps.clone(),
         };
-        matching.map(|caps| filtered(&caps)).filter(|caps| !caps.is_empty()).unwrap_or_else(|| filtered(&CAPS))
+        matching
+            .map(|caps| filtered(&caps))
+            .filter(|caps| !caps.is_empty())
+            .unwrap_or_else(|| filtered(&CAPS))
     }
 }
 
@@ -367,7 +380,12 @@ impl AggregatorImpl for HipVmaf {
             let step = self.with_stream(|stream, _| stream.decide(&live, deadline))?;
             if step == Step::Pair {
                 // Lets applications look at the two frames, see `peek_next_sample`.
-                self.obj().selected_samples(gst::ClockTime::NONE, gst::ClockTime::NONE, gst::ClockTime::NONE, None);
+                self.obj().selected_samples(
+                    gst::ClockTime::NONE,
+                    gst::ClockTime::NONE,
+                    gst::ClockTime::NONE,
+                    None,
+                );
             }
             self.with_stream(|stream, actions| stream.perform(step, &live, deadline, actions))?;
             match step {
@@ -408,7 +426,8 @@ impl AggregatorImpl for HipVmaf {
         match event.view() {
             gst::EventView::Caps(caps) => {
                 let live = lock(&self.settings).live();
-                let done = self.with_stream(|stream, actions| stream.set_caps(pad, caps.caps(), &live, actions));
+                let done =
+                    self.with_stream(|stream, actions| stream.set_caps(pad, caps.caps(), &live, actions));
                 return done.is_ok();
             }
             gst::EventView::Segment(segment) if pad == reference => {
@@ -484,14 +503,21 @@ impl AggregatorImpl for HipVmaf {
 /// Asks for as many buffers more as the element holds back, so that a producer with a fixed number of
 /// buffers does not run dry.
 fn raise_pool_minimum(query: &mut gst::query::Allocation, held: u32) {
-    let pool = query.allocation_pools().next().map(|(pool, size, min, max)| (pool.map(|p| p.to_owned()), size, min, max));
+    let pool = query
+        .allocation_pools()
+        .next()
+        .map(|(pool, size, min, max)| (pool.map(|p| p.to_owned()), size, min, max));
     match pool {
         Some((pool, size, min, max)) => {
             let max = if max == 0 { 0 } else { max + held };
             query.set_nth_allocation_pool(0, pool.as_ref(), size, min + held, max);
         }
         None => {
-            let size = query.get_owned().0.and_then(|caps| VideoInfo::from_caps(&caps).ok()).map_or(0, |info| info.size());
+            let size = query
+                .get_owned()
+                .0
+                .and_then(|caps| VideoInfo::from_caps(&caps).ok())
+                .map_or(0, |info| info.size());
             query.add_allocation_pool(None::<&gst::BufferPool>, size as u32, held, 0);
         }
     }

@@ -249,7 +249,10 @@ pub enum ParseError {
     Field { name: &'static str, reason: String },
 }
 
-fn field<T: for<'a> gst::glib::value::FromValue<'a> + 'static>(s: &StructureRef, name: &'static str) -> Result<T, ParseError> {
+fn field<T: for<'a> gst::glib::value::FromValue<'a> + 'static>(
+    s: &StructureRef,
+    name: &'static str,
+) -> Result<T, ParseError> {
     s.get(name).map_err(|err| ParseError::Field { name, reason: err.to_string() })
 }
 

@@ -36,8 +36,12 @@ pub enum ScoreState {
 }
 
 impl ScoreState {
-    const NAMES: [(Self, &'static str); 4] =
-        [(Self::Scored, "scored"), (Self::Unpaired, "unpaired"), (Self::Skipped, "skipped"), (Self::Late, "late")];
+    const NAMES: [(Self, &'static str); 4] = [
+        (Self::Scored, "scored"),
+        (Self::Unpaired, "unpaired"),
+        (Self::Skipped, "skipped"),
+        (Self::Late, "late"),
+    ];
 
     fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(state, _)| *state == self).map_or("", |(_, name)| name)

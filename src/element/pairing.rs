@@ -39,7 +39,8 @@ pub fn step(reference: Head, distorted: Head, tolerance: ClockTime, deadline: Op
         Head::Frame(time) => time,
         Head::Empty => {
             // Without its reference a frame waits no longer than the reference would.
-            let due = matches!(distorted, Head::Frame(time) if deadline.is_some_and(|deadline| time <= deadline));
+            let due =
+                matches!(distorted, Head::Frame(time) if deadline.is_some_and(|deadline| time <= deadline));
             return if due { Step::DropDistorted } else { Step::Wait };
         }
         Head::Eos => return Step::Finished,
@@ -66,7 +67,8 @@ mod tests {
     /// Pairs two finished streams the way the element does; returns the pairs, the unpaired reference
     /// frames and the dropped distorted ones.
     fn pair(reference: &[u64], distorted: &[u64], tolerance: u64) -> (Vec<(u64, u64)>, Vec<u64>, Vec<u64>) {
-        let head = |times: &[u64]| times.first().map_or(Head::Eos, |t| Head::Frame(ClockTime::from_mseconds(*t)));
+        let head =
+            |times: &[u64]| times.first().map_or(Head::Eos, |t| Head::Frame(ClockTime::from_mseconds(*t)));
         let (mut r, mut d) = (reference, distorted);
         let (mut pairs, mut unpaired, mut dropped) = (vec![], vec![], vec![]);
         loop {

@@ -174,7 +174,8 @@ const FPS_WIDTH: usize = 12;
 
 /// Pooled values with the names of libvmaf's schema.
 fn pooled(pool: &Pool) -> impl Iterator<Item = (&'static str, f64)> {
-    let named = |p: Pooled| [("min", p.min), ("max", p.max), ("mean", p.mean), ("harmonic_mean", p.harmonic_mean)];
+    let named =
+        |p: Pooled| [("min", p.min), ("max", p.max), ("mean", p.mean), ("harmonic_mean", p.harmonic_mean)];
     pool.pooled().into_iter().flat_map(named)
 }
 
@@ -229,7 +230,8 @@ mod tests {
 
     #[test]
     fn json_parses_with_libvmafs_members() {
-        let json: serde_json::Value = serde_json::from_str(&write(ResultsFormat::Json, &ROWS).unwrap()).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&write(ResultsFormat::Json, &ROWS).unwrap()).unwrap();
         assert_eq!(json["frames"][1]["frameNum"], 1);
         assert_eq!(json["frames"][0]["metrics"]["my <\"model\">"], 80.25);
         assert!(json["frames"][1]["metrics"]["my <\"model\">"].is_null());
@@ -242,14 +244,19 @@ mod tests {
     #[test]
     fn csv_has_a_header_and_a_row_per_frame() {
         let csv = write(ResultsFormat::Csv, &ROWS).unwrap();
-        assert_eq!(csv, "Frame,integer_adm2,\"my <\"\"model\"\">\",\n0,0.500000,80.250000,\n1,1.000000,NaN,\n");
+        assert_eq!(
+            csv,
+            "Frame,integer_adm2,\"my <\"\"model\"\">\",\n0,0.500000,80.250000,\n1,1.000000,NaN,\n"
+        );
     }
 
     #[test]
     fn xml_escapes_what_users_name() {
         let xml = write(ResultsFormat::Xml, &ROWS).unwrap();
         assert!(xml.contains("<params qualityWidth=\"160\" qualityHeight=\"90\" />"));
-        assert!(xml.contains("<frame frameNum=\"0\" integer_adm2=\"0.500000\" my___model__=\"80.250000\" />"));
+        assert!(
+            xml.contains("<frame frameNum=\"0\" integer_adm2=\"0.500000\" my___model__=\"80.250000\" />")
+        );
         assert!(xml.contains("<metric name=\"my &lt;&quot;model&quot;>\" min="));
     }
 

@@ -66,7 +66,10 @@ impl Input {
     }
 
     /// Timestamp, running time and stream time of a buffer; no running time outside the segment.
-    fn times(&self, buffer: &gst::BufferRef) -> Result<(ClockTime, Option<ClockTime>, Option<ClockTime>), Error> {
+    fn times(
+        &self,
+        buffer: &gst::BufferRef,
+    ) -> Result<(ClockTime, Option<ClockTime>, Option<ClockTime>), Error> {
         let missing = || Error::Timestamp(self.name());
         let segment = self.pad.segment().downcast::<ClockTime>().map_err(|_| missing())?;
         let pts = match (buffer.pts(), self.frame_duration()) {
@@ -92,7 +95,7 @@ impl Input {
     fn pop(&mut self) -> Option<gst::Buffer> {
         let buffer = self.pad.pop_buffer()?;
         let duration = buffer.duration().or(self.frame_duration());
-        self.next_pts = buffer.pts().or(self.next_pts).zip(duration).map(|(pts, duration)| pts + duration);
+        self.next_pts = self.times(&buffer).ok().zip(duration).map(|((pts, ..), duration)| pts + duration);
         Some(buffer)
     }
 }
@@ -201,7 +204,9 @@ impl Stream {
         }
         if is_reference {
             self.new_caps = Some(caps.to_owned());
-            if self.attach_meta && let Some(frame) = self.reference.frame_duration() {
+            if self.attach_meta
+                && let Some(frame) = self.reference.frame_duration()
+            {
                 actions.push(Action::Latency(frame * (u64::from(self.session.lookahead()) + 1)));
             }
         }
@@ -238,14 +243,18 @@ impl Stream {
             Ok(Head::Frame(time)) => Some(time),
             _ => None,
         };
-        [self.line.next_time(), head(&mut self.reference), head(&mut self.distorted)].into_iter().flatten().min()
+        [self.line.next_time(), head(&mut self.reference), head(&mut self.distorted)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Decides what to do with the frames at hand.
     pub fn decide(&mut self, live: &Live, deadline: Option<ClockTime>) -> Result<Step, Error> {
         let (reference, distorted) = (self.reference.head()?, self.distorted.head()?);
         let tolerance = live.pairing_tolerance.unwrap_or_else(|| {
-            let frame = self.reference.frame_duration().or_else(|| self.reference.pad.peek_buffer()?.duration());
+            let frame =
+                self.reference.frame_duration().or_else(|| self.reference.pad.peek_buffer()?.duration());
             frame.unwrap_or(40 * ClockTime::MSECOND) / 2
         });
         Ok(step(reference, distorted, tolerance, deadline))
@@ -344,7 +353,8 @@ impl Stream {
             return Err(Error::Caps(gst::Caps::new_empty()));
         };
         let boxed = || (Box::new(reference.clone()), Box::new(distorted.clone()));
-        let unknown = |info: &VideoInfo| Error::Caps(info.to_caps().unwrap_or_else(|_| gst::Caps::new_empty()));
+        let unknown =
+            |info: &VideoInfo| Error::Caps(info.to_caps().unwrap_or_else(|_| gst::Caps::new_empty()));
         let geometry_ref = geometry(reference).ok_or_else(|| unknown(reference))?;
         let geometry_dist = geometry(distorted).ok_or_else(|| unknown(distorted))?;
         if (geometry_ref.width, geometry_ref.height) != (geometry_dist.width, geometry_dist.height) {
@@ -493,7 +503,11 @@ impl Stream {
         let confidence = first
             .and_then(|first| Some(first.column + 1 + first.model.bootstrap_members()?))
             .filter(|_| self.conf_interval)
-            .map(|bagging| Confidence { stddev: value(bagging + 1), low: value(bagging + 2), high: value(bagging + 3) });
+            .map(|bagging| Confidence {
+                stddev: value(bagging + 1),
+                low: value(bagging + 2),
+                high: value(bagging + 3),
+            });
         let psnr_y = plan.features.iter().position(|feature| feature.output == Output::PsnrY);
         Common {
             label: pad.clone(),
@@ -523,18 +537,19 @@ impl Stream {
         }
         self.leave(None, actions);
         let section = std::mem::take(&mut self.section);
-        if section.counts.scored + section.counts.unpaired > 0 {
+        if section.last.is_some() {
             actions.push(Action::Post(self.pooled(&section, reason, live.pool_method).to_structure()));
+            self.section_number += 1;
         }
         self.totals.add(&section.counts);
-        self.section_number += 1;
         self.prepared = false;
         Ok(())
     }
 
     fn pooled(&self, section: &Section, reason: &str, method: PoolMethod) -> PooledMessage {
         let values: Vec<f64> = section.pools.iter().map(|pool| method.of(pool)).collect();
-        let end = |time: Option<ClockTime>, last: &Stamp| Some(time? + last.duration.unwrap_or(ClockTime::ZERO));
+        let end =
+            |time: Option<ClockTime>, last: &Stamp| Some(time? + last.duration.unwrap_or(ClockTime::ZERO));
         let last = section.last.as_ref();
         PooledMessage {
             common: Common {
@@ -562,12 +577,16 @@ impl Stream {
         }
     }
 
+    /// Gives up the results file: it would not be complete.
+    pub fn discard_results(&mut self) {
+        self.results = None;
+    }
+
     /// Counters and figures since the start, for the property `stats`.
     pub fn stats(&self) -> Structure {
         let mut counts = self.totals;
-        let current = &self.section.counts;
-        let open = current.scored + current.unpaired > 0;
-        counts.add(current);
+        counts.add(&self.section.counts);
+        let open = self.section.last.is_some();
         let mut s = Structure::builder("stats")
             .field("frames-scored", counts.scored)
             .field("frames-unpaired", counts.unpaired)

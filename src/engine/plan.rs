@@ -95,7 +95,8 @@ impl Plan {
             Extractor::Adm(options) => {
                 let passes = &mut self.work.adm.get_or_insert(AdmWork { passes: vec![] }).passes;
                 let new = options.pass(aim)?;
-                let same = passes.iter().position(|p| p.gain_limit == new.gain_limit && p.weights == new.weights);
+                let same =
+                    passes.iter().position(|p| p.gain_limit == new.gain_limit && p.weights == new.weights);
                 let pass = same.unwrap_or(passes.len());
                 match passes.get_mut(pass) {
                     Some(pass) => pass.aim |= aim,
@@ -176,7 +177,8 @@ mod tests {
         assert_eq!(one.work.vif.as_ref().unwrap().gain_limits, [100.0]);
 
         // 4k and the bootstrap model read the same features; neg needs other gain limits.
-        let all = plan(&["vmaf_v0.6.1", "vmaf_4k_v0.6.1", "vmaf_b_v0.6.3", "vmaf_v0.6.1neg", "vmaf_4k_v0.6.1neg"]);
+        let all =
+            plan(&["vmaf_v0.6.1", "vmaf_4k_v0.6.1", "vmaf_b_v0.6.3", "vmaf_v0.6.1neg", "vmaf_4k_v0.6.1neg"]);
         assert_eq!(all.work.adm.as_ref().unwrap().passes.len(), 2);
         assert_eq!(all.work.vif.as_ref().unwrap().gain_limits, [100.0, 1.0]);
         assert_eq!(all.work.motion, Some(MotionWork { lag1: true, lag2: false }));

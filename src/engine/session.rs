@@ -91,7 +91,9 @@ impl Session {
         let scorer = |source: &Source| {
             Ok(match source {
                 Source::Adm { options, .. } => Scorer::Adm(AdmScorer::new(*options, width, height)?),
-                Source::Motion(options) => Scorer::Motion(MotionStream::new(*options, width, height), VecDeque::new()),
+                Source::Motion(options) => {
+                    Scorer::Motion(MotionStream::new(*options, width, height), VecDeque::new())
+                }
                 Source::Psnr(_) => Scorer::Psnr,
                 Source::Vif { .. } => Scorer::Vif,
             })
@@ -106,7 +108,11 @@ impl Session {
 
     /// Takes the next pair; returns the scores that are complete with it. Frames must be of the geometry
     /// given to [`Session::prepare`].
-    pub fn submit(&mut self, reference: Frame<'_>, distorted: Frame<'_>) -> Result<Vec<PairScore>, EngineError> {
+    pub fn submit(
+        &mut self,
+        reference: Frame<'_>,
+        distorted: Frame<'_>,
+    ) -> Result<Vec<PairScore>, EngineError> {
         let history_only = !self.pairs.is_multiple_of(self.subsample);
         let ticket = self.backend.submit(&Pair { reference, distorted, history_only })?;
         let sums = self.backend.wait(ticket)?;
@@ -165,8 +171,16 @@ impl Session {
             let outputs = self.plan.features.iter().filter(|f| f.source == index).map(|f| f.output);
             match (source, scorer) {
                 (Source::Adm { pass, .. }, Scorer::Adm(scorer)) => {
-                    let scores = sums.adm.as_ref().and_then(|s| Some(scorer.scores(&s.reference, s.passes.get(*pass)?)));
-                    values.extend(outputs.map(|output| scores.and_then(|scores| scores.get(output)).unwrap_or(f64::NAN)));
+                    let sums =
+                        sums.adm.as_ref().and_then(|sums| Some((&sums.reference, sums.passes.get(*pass)?)));
+                    let scores = sums.map(|(reference, pass)| scorer.scores(reference, pass));
+                    values.extend(outputs.map(|output| match (output, &scores) {
+                        (Output::Adm2, Some(s)) => s.adm2,
+                        (Output::Aim, Some(s)) => s.aim.unwrap_or(f64::NAN),
+                        (Output::Adm3, Some(s)) => s.adm3.unwrap_or(f64::NAN),
+                        (Output::AdmScale(scale), Some(s)) => s.scale[scale],
+                        _ => f64::NAN,
+                    }));
                 }
                 (Source::Vif { options, gain }, _) => {
                     let scores = sums.vif.as_ref().and_then(|s| s.get(*gain)).map(|s| options.scores(s));

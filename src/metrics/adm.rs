@@ -292,6 +292,18 @@ pub struct AdmScale {
     pub reference: CubeShifts,
 }
 
+impl AdmScale {
+    /// The rows whose coefficients the scores depend on: masking looks one row beyond the scored ones.
+    pub fn halo_rows(&self) -> Range<usize> {
+        self.rows.start.saturating_sub(1)..(self.rows.end + 1).min(self.height)
+    }
+
+    /// The columns whose coefficients the scores depend on.
+    pub fn halo_columns(&self) -> Range<usize> {
+        self.columns.start.saturating_sub(1)..(self.columns.end + 1).min(self.width)
+    }
+}
+
 /// How cubes are scaled down, for the bands h, v, d: `x·x >> square`, `· x >> cube`, row sum `>> row`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubeShifts {

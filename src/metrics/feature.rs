@@ -40,7 +40,8 @@ impl Extractor {
 
     /// What this extractor yields: everything, less `aim` and `adm3` unless `aim` says they are computed.
     pub fn features(&self, aim: bool) -> Vec<Feature> {
-        let mine = |output: Output| std::mem::discriminant(&output.extractor()) == std::mem::discriminant(self);
+        let mine =
+            |output: Output| std::mem::discriminant(&output.extractor()) == std::mem::discriminant(self);
         let computed = |output| aim || !matches!(output, Output::Aim | Output::Adm3);
         let feature = |&(name, output): &(&str, Output)| Feature {
             extractor: *self,

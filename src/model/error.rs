@@ -20,9 +20,10 @@ pub enum ModelError {
     #[error("the model file {path} is larger than {MAX_BYTES} bytes")]
     TooLarge { path: String },
     /// `member` is the place in the file, as in `2.model_dict.slopes[1]`; `.` is the whole file.
-    #[error("model {model}, at {member}: {problem}")]
+    #[error("model {origin}, at {member}: {problem}")]
     Content {
-        model: String,
+        /// Path of the file, or the name the model was given.
+        origin: String,
         member: String,
         #[source]
         problem: Problem,

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::error::{ModelError, Problem};
+use super::error::Problem;
 use super::transform::Transform;
 use crate::metrics::options::number_text;
 
@@ -77,24 +77,20 @@ pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> R
 }
 
 /// A model file: one model, or a collection of the main model and its bootstrap members.
-pub(super) enum File {
-    Single(Definition),
-    Collection { main: Definition, bootstrap: Vec<Definition> },
+pub(super) struct File {
+    pub main: Definition,
+    /// Empty unless the file is a collection.
+    pub bootstrap: Vec<Definition>,
 }
 
 impl File {
-    /// Reads a file; `model` is its name in errors.
-    pub fn parse(model: &str, text: &[u8]) -> Result<Self, ModelError> {
-        let content =
-            |member: String, problem| Err(ModelError::Content { model: model.to_string(), member, problem });
+    /// Reads the text of a file. An error comes with the place of its cause.
+    pub fn parse(text: &[u8]) -> Result<Self, (String, Problem)> {
         let mut json = serde_json::Deserializer::from_slice(text);
-        match serde_path_to_error::deserialize(&mut json) {
-            Err(error) => content(error.path().to_string(), Problem::Json(error.into_inner())),
-            Ok(file) => match json.end() {
-                Err(error) => content(".".into(), Problem::Json(error)),
-                Ok(()) => Ok(file),
-            },
-        }
+        let file = serde_path_to_error::deserialize(&mut json)
+            .map_err(|error| (error.path().to_string(), error.into_inner().into()))?;
+        json.end().map_err(|error| (".".to_string(), error.into()))?;
+        Ok(file)
     }
 }
 
@@ -131,9 +127,9 @@ impl<'de> Deserialize<'de> for File {
                 }
                 let mut members = members.into_iter();
                 match (single, members.next()) {
-                    (Some(definition), _) => Ok(File::Single(definition)),
+                    (Some(main), _) => Ok(File { main, bootstrap: Vec::new() }),
                     (None, Some(main)) if members.len() > 0 => {
-                        Ok(File::Collection { main, bootstrap: members.collect() })
+                        Ok(File { main, bootstrap: members.collect() })
                     }
                     _ => Err(A::Error::custom("neither a `model_dict` nor at least two models `0`, `1`, …")),
                 }

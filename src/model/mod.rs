@@ -72,7 +72,7 @@ impl Model {
     pub fn load(name_or_path: &str) -> Result<Self, ModelError> {
         let name = name_or_path.strip_suffix(".json").unwrap_or(name_or_path);
         match builtin::find(name) {
-            Some(builtin) => Self::build(name, builtin.json.as_bytes(), builtin.options),
+            Some(builtin) => Self::build(name, name, builtin.json.as_bytes(), builtin.options),
             None => Self::open(name_or_path),
         }
     }
@@ -87,7 +87,7 @@ impl Model {
             Ok(text) if text.len() as u64 > MAX_BYTES => Err(ModelError::TooLarge { path: path.into() }),
             Ok(text) => {
                 let stem = Path::new(path).file_stem().and_then(|stem| stem.to_str());
-                Self::from_json(stem.unwrap_or(path), &text)
+                Self::build(stem.unwrap_or(path), path, &text, &[])
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(ModelError::Unknown { name: path.into() })
@@ -98,39 +98,34 @@ impl Model {
 
     /// Reads the text of a model file, whose scores are to be called `name`.
     pub fn from_json(name: &str, text: &[u8]) -> Result<Self, ModelError> {
-        Self::build(name, text, &[])
+        Self::build(name, name, text, &[])
     }
 
-    /// `options` are merged into those of all features.
-    fn build(name: &str, text: &[u8], options: &[(&str, &str)]) -> Result<Self, ModelError> {
-        let content = |member, problem| ModelError::Content { model: name.to_string(), member, problem };
+    /// `origin` is named in errors; `options` are merged into those of all features.
+    fn build(name: &str, origin: &str, text: &[u8], options: &[(&str, &str)]) -> Result<Self, ModelError> {
+        let content = |(member, problem)| ModelError::Content { origin: origin.to_string(), member, problem };
+        let file = json::File::parse(text).map_err(content)?;
+        let place = |i: usize, member: &str| match file.bootstrap.is_empty() {
+            true => format!("model_dict.{member}"),
+            false => format!("{i}.model_dict.{member}"),
+        };
+
+        let kind = file.bootstrap.first().and_then(|first| first.model_type);
+        let fits = |definition: &Definition| {
+            definition.model_type == kind && !matches!(kind, None | Some(ModelType::Svr))
+        };
+        if let Some(i) = file.bootstrap.iter().position(|definition| !fits(definition)) {
+            let what = "a bootstrap type, the same for all members".to_string();
+            return Err(content((place(i + 1, "model_type"), Problem::Expected(what))));
+        }
+
         let mut features = Vec::new();
-        let mut member = |prefix: String, definition: &Definition| {
+        let mut member = |(i, definition)| {
             Member::new(definition, options, &mut features)
-                .map_err(|(member, problem)| content(format!("{prefix}model_dict.{member}"), problem))
+                .map_err(|(member, problem)| content((place(i, &member), problem)))
         };
-        let (main, bootstrap) = match json::File::parse(name, text)? {
-            json::File::Single(definition) => (member(String::new(), &definition)?, Vec::new()),
-            json::File::Collection { main, bootstrap } => {
-                let kind = bootstrap.first().and_then(|first| first.model_type);
-                let main = member("0.".into(), &main)?;
-                let mut members = Vec::new();
-                for (i, definition) in bootstrap.iter().enumerate() {
-                    let prefix = format!("{}.", i + 1);
-                    if matches!(definition.model_type, None | Some(ModelType::Svr))
-                        || definition.model_type != kind
-                    {
-                        let what = "a bootstrap type, the same for all members".to_string();
-                        return Err(content(
-                            format!("{prefix}model_dict.model_type"),
-                            Problem::Expected(what),
-                        ));
-                    }
-                    members.push(member(prefix, definition)?);
-                }
-                (main, members)
-            }
-        };
+        let main = member((0, &file.main))?;
+        let bootstrap = (1..).zip(&file.bootstrap).map(member).collect::<Result<_, _>>()?;
         Ok(Self { name: name.to_string(), features, main, bootstrap })
     }
 

@@ -60,17 +60,19 @@ impl Predictor {
             return Err(expected("feature_names", format!("1 to {} names", Self::MAX_FEATURES)));
         }
 
-        // Without normalisation the neutral figures do nothing, to the last bit.
-        let figures = |member, values: &Option<Vec<f64>>, neutral| match (definition.norm_type, values) {
-            (NormType::None, _) => Ok(vec![neutral; n + 1]),
-            (NormType::LinearRescale, Some(values)) if values.len() == n + 1 => Ok(values.clone()),
-            _ => Err(expected(member, format!("{} numbers: for the score and each feature", n + 1))),
-        };
+        // For the score, for the features. Without normalisation the neutral figures do nothing, to the
+        // last bit.
+        let figures =
+            |member, values: &Option<Vec<f64>>, neutral| match (definition.norm_type, values.as_deref()) {
+                (NormType::None, _) => Ok((neutral, vec![neutral; n])),
+                (NormType::LinearRescale, Some([score, features @ ..])) if features.len() == n => {
+                    Ok((*score, features.to_vec()))
+                }
+                _ => Err(expected(member, format!("{} numbers: for the score and each feature", n + 1))),
+            };
         let slopes = figures("slopes", &definition.slopes, 1.0)?;
         let intercepts = figures("intercepts", &definition.intercepts, 0.0)?;
-        let mut rescale =
-            slopes.into_iter().zip(intercepts).map(|(slope, intercept)| Rescale { slope, intercept });
-        let score = rescale.next().unwrap_or(Rescale { slope: 1.0, intercept: 0.0 });
+        let rescale = |(slope, intercept)| Rescale { slope, intercept };
 
         let transform = definition.score_transform.clone();
         if transform.as_ref().is_some_and(|transform| transform.knots.len() > Self::MAX_KNOTS) {
@@ -84,8 +86,8 @@ impl Predictor {
             })?),
         };
         Ok(Self {
-            score,
-            features: rescale.collect(),
+            score: rescale((slopes.0, intercepts.0)),
+            features: slopes.1.into_iter().zip(intercepts.1).map(rescale).collect(),
             chroma,
             svr: Svr::parse(&definition.model).map_err(|problem| ("model", problem))?,
             transform,

@@ -103,7 +103,7 @@ fn transforms_agree_with_the_reference() {
     }
 }
 
-/// The smallest model; `{...}` in tests below are edits of it.
+/// The smallest model; the tests below edit it.
 const SMALL: &str = r#"{"model_dict": {
     "norm_type": "none",
     "feature_names": ["VMAF_integer_feature_adm2_score", "VMAF_integer_feature_motion2_score"],
@@ -240,6 +240,10 @@ fn models_that_cannot_be_read_are_told_apart() {
 
     std::fs::write(path("my.model.json"), SMALL).unwrap();
     assert_eq!(Model::load(&path("my.model.json")).unwrap().name(), "my.model");
+
+    std::fs::write(path("broken.json"), "{").unwrap();
+    let broken = Model::load(&path("broken.json")).unwrap_err().to_string();
+    assert!(broken.contains(&path("broken.json")) && broken.ends_with("line 1 column 1"), "{broken}");
 
     std::fs::File::create(path("big")).unwrap().set_len(MAX_BYTES + 1).unwrap();
     assert!(matches!(Model::load(&path("big")).unwrap_err(), ModelError::TooLarge { .. }));

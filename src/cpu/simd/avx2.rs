@@ -72,6 +72,19 @@ impl Lanes for Avx2 {
     #[inline(always)] unsafe fn sub16(a: I, b: I) -> I { _mm256_sub_epi16(a, b) }
     #[inline(always)] unsafe fn mul16(a: I, b: I) -> I { _mm256_mullo_epi16(a, b) }
     #[inline(always)] unsafe fn mulhi_u16(a: I, b: I) -> I { _mm256_mulhi_epu16(a, b) }
+    #[inline(always)] unsafe fn mulhi16(a: I, b: I) -> I { _mm256_mulhi_epi16(a, b) }
+    #[inline(always)] unsafe fn mul_round16(a: I, b: I) -> I { _mm256_mulhrs_epi16(a, b) }
+    #[inline(always)] unsafe fn min16(a: I, b: I) -> I { _mm256_min_epi16(a, b) }
+    #[inline(always)] unsafe fn max16(a: I, b: I) -> I { _mm256_max_epi16(a, b) }
+    #[inline(always)] unsafe fn abs16(a: I) -> I { _mm256_abs_epi16(a) }
+    #[inline(always)] unsafe fn zip16(a: I, b: I) -> [I; 2] { [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)] }
+    #[inline(always)] unsafe fn unzip16(a: [I; 2]) -> I { _mm256_packs_epi32(a[0], a[1]) }
+    #[inline(always)] unsafe fn widen16(a: I) -> [I; 2] {
+        [_mm256_cvtepi16_epi32(_mm256_castsi256_si128(a)), _mm256_cvtepi16_epi32(_mm256_extracti128_si256::<1>(a))]
+    }
+    #[inline(always)] unsafe fn widen_u16(a: I) -> [I; 2] {
+        [_mm256_cvtepu16_epi32(_mm256_castsi256_si128(a)), _mm256_cvtepu16_epi32(_mm256_extracti128_si256::<1>(a))]
+    }
     #[inline(always)] unsafe fn blend16(a: I, b: I) -> I { _mm256_blend_epi16::<0b1010_1010>(a, b) }
 
     #[inline(always)] unsafe fn gt(a: I, b: I) -> I { _mm256_cmpgt_epi32(a, b) }
@@ -101,6 +114,9 @@ impl Lanes for Avx2 {
     #[inline(always)] unsafe fn mul_wide_u(a: I, b: I) -> L {
         [_mm256_mul_epu32(a, b), _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b))]
     }
+    #[inline(always)] unsafe fn mul_low(a: L, b: I) -> L {
+        [_mm256_mul_epi32(a[0], b), _mm256_mul_epi32(a[1], _mm256_srli_epi64::<32>(b))]
+    }
     #[inline(always)] unsafe fn widen(a: I) -> L {
         let sign = _mm256_srai_epi32::<31>(a);
         let odd = _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(a), sign);
@@ -112,13 +128,15 @@ impl Lanes for Avx2 {
     #[inline(always)] unsafe fn splat64(x: i64) -> L { [_mm256_set1_epi64x(x); 2] }
     #[inline(always)] unsafe fn add64(a: L, b: L) -> L { [_mm256_add_epi64(a[0], b[0]), _mm256_add_epi64(a[1], b[1])] }
     #[inline(always)] unsafe fn sub64(a: L, b: L) -> L { [_mm256_sub_epi64(a[0], b[0]), _mm256_sub_epi64(a[1], b[1])] }
+    #[inline(always)] unsafe fn and64(a: L, b: L) -> L { [_mm256_and_si256(a[0], b[0]), _mm256_and_si256(a[1], b[1])] }
     #[inline(always)] unsafe fn shr64<const K: u32>(a: L) -> L {
         let k = _mm_cvtsi32_si128(K as i32);
         [_mm256_srl_epi64(a[0], k), _mm256_srl_epi64(a[1], k)]
     }
-    #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L {
-        // The logical shift of x + 2^63 is that of x plus 2^(63-K), where x now counts as signed.
-        let (k, bias) = (_mm_cvtsi32_si128(K as i32), _mm256_set1_epi64x(i64::MIN));
+    #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L { Self::sra64_by(a, K) }
+    #[inline(always)] unsafe fn sra64_by(a: L, k: u32) -> L {
+        // The logical shift of x + 2^63 is that of x plus 2^(63-k), where x now counts as signed.
+        let (k, bias) = (_mm_cvtsi32_si128(k as i32), _mm256_set1_epi64x(i64::MIN));
         let back = _mm256_srl_epi64(bias, k);
         let shift = |x| _mm256_sub_epi64(_mm256_srl_epi64(_mm256_xor_si256(x, bias), k), back);
         [shift(a[0]), shift(a[1])]
@@ -159,6 +177,10 @@ impl Lanes for Avx2 {
     #[inline(always)] unsafe fn mul_f64(a: D, b: D) -> D { [_mm256_mul_pd(a[0], b[0]), _mm256_mul_pd(a[1], b[1])] }
     #[inline(always)] unsafe fn div_f64(a: D, b: D) -> D { [_mm256_div_pd(a[0], b[0]), _mm256_div_pd(a[1], b[1])] }
     #[inline(always)] unsafe fn min_f64(a: D, b: D) -> D { [_mm256_min_pd(a[0], b[0]), _mm256_min_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn max_f64(a: D, b: D) -> D { [_mm256_max_pd(a[0], b[0]), _mm256_max_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn floor_f64(a: D) -> D { [_mm256_floor_pd(a[0]), _mm256_floor_pd(a[1])] }
+    #[inline(always)] unsafe fn to_bits(a: D) -> L { [_mm256_castpd_si256(a[0]), _mm256_castpd_si256(a[1])] }
+    #[inline(always)] unsafe fn from_bits(a: L) -> D { [_mm256_castsi256_pd(a[0]), _mm256_castsi256_pd(a[1])] }
     #[inline(always)] unsafe fn ge_f64(a: D, b: D) -> I {
         let even = _mm256_castpd_si256(_mm256_cmp_pd::<_CMP_GE_OQ>(a[0], b[0]));
         let odd = _mm256_castpd_si256(_mm256_cmp_pd::<_CMP_GE_OQ>(a[1], b[1]));

@@ -66,6 +66,19 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn sub16(a: I, b: I) -> I { _mm512_sub_epi16(a, b) }
     #[inline(always)] unsafe fn mul16(a: I, b: I) -> I { _mm512_mullo_epi16(a, b) }
     #[inline(always)] unsafe fn mulhi_u16(a: I, b: I) -> I { _mm512_mulhi_epu16(a, b) }
+    #[inline(always)] unsafe fn mulhi16(a: I, b: I) -> I { _mm512_mulhi_epi16(a, b) }
+    #[inline(always)] unsafe fn mul_round16(a: I, b: I) -> I { _mm512_mulhrs_epi16(a, b) }
+    #[inline(always)] unsafe fn min16(a: I, b: I) -> I { _mm512_min_epi16(a, b) }
+    #[inline(always)] unsafe fn max16(a: I, b: I) -> I { _mm512_max_epi16(a, b) }
+    #[inline(always)] unsafe fn abs16(a: I) -> I { _mm512_abs_epi16(a) }
+    #[inline(always)] unsafe fn zip16(a: I, b: I) -> [I; 2] { [_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b)] }
+    #[inline(always)] unsafe fn unzip16(a: [I; 2]) -> I { _mm512_packs_epi32(a[0], a[1]) }
+    #[inline(always)] unsafe fn widen16(a: I) -> [I; 2] {
+        [_mm512_cvtepi16_epi32(_mm512_castsi512_si256(a)), _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64::<1>(a))]
+    }
+    #[inline(always)] unsafe fn widen_u16(a: I) -> [I; 2] {
+        [_mm512_cvtepu16_epi32(_mm512_castsi512_si256(a)), _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64::<1>(a))]
+    }
     #[inline(always)] unsafe fn blend16(a: I, b: I) -> I { _mm512_mask_blend_epi16(0xaaaa_aaaa, a, b) }
 
     #[inline(always)] unsafe fn gt(a: I, b: I) -> M { _mm512_cmpgt_epi32_mask(a, b) }
@@ -89,6 +102,9 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn mul_wide_u(a: I, b: I) -> L {
         [_mm512_mul_epu32(a, b), _mm512_mul_epu32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b))]
     }
+    #[inline(always)] unsafe fn mul_low(a: L, b: I) -> L {
+        [_mm512_mul_epi32(a[0], b), _mm512_mul_epi32(a[1], _mm512_srli_epi64::<32>(b))]
+    }
     #[inline(always)] unsafe fn widen(a: I) -> L {
         [_mm512_srai_epi64::<32>(_mm512_slli_epi64::<32>(a)), _mm512_srai_epi64::<32>(a)]
     }
@@ -98,8 +114,13 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn splat64(x: i64) -> L { [_mm512_set1_epi64(x); 2] }
     #[inline(always)] unsafe fn add64(a: L, b: L) -> L { [_mm512_add_epi64(a[0], b[0]), _mm512_add_epi64(a[1], b[1])] }
     #[inline(always)] unsafe fn sub64(a: L, b: L) -> L { [_mm512_sub_epi64(a[0], b[0]), _mm512_sub_epi64(a[1], b[1])] }
+    #[inline(always)] unsafe fn and64(a: L, b: L) -> L { [_mm512_and_si512(a[0], b[0]), _mm512_and_si512(a[1], b[1])] }
     #[inline(always)] unsafe fn shr64<const K: u32>(a: L) -> L { [_mm512_srli_epi64::<K>(a[0]), _mm512_srli_epi64::<K>(a[1])] }
     #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L { [_mm512_srai_epi64::<K>(a[0]), _mm512_srai_epi64::<K>(a[1])] }
+    #[inline(always)] unsafe fn sra64_by(a: L, k: u32) -> L {
+        let k = _mm512_set1_epi64(k.into());
+        [_mm512_srav_epi64(a[0], k), _mm512_srav_epi64(a[1], k)]
+    }
     #[inline(always)] unsafe fn low(a: L) -> I {
         _mm512_mask_blend_epi32(ODD, a[0], _mm512_slli_epi64::<32>(a[1]))
     }
@@ -128,6 +149,10 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn mul_f64(a: D, b: D) -> D { [_mm512_mul_pd(a[0], b[0]), _mm512_mul_pd(a[1], b[1])] }
     #[inline(always)] unsafe fn div_f64(a: D, b: D) -> D { [_mm512_div_pd(a[0], b[0]), _mm512_div_pd(a[1], b[1])] }
     #[inline(always)] unsafe fn min_f64(a: D, b: D) -> D { [_mm512_min_pd(a[0], b[0]), _mm512_min_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn max_f64(a: D, b: D) -> D { [_mm512_max_pd(a[0], b[0]), _mm512_max_pd(a[1], b[1])] }
+    #[inline(always)] unsafe fn floor_f64(a: D) -> D { [_mm512_roundscale_pd::<_MM_FROUND_TO_NEG_INF>(a[0]), _mm512_roundscale_pd::<_MM_FROUND_TO_NEG_INF>(a[1])] }
+    #[inline(always)] unsafe fn to_bits(a: D) -> L { [_mm512_castpd_si512(a[0]), _mm512_castpd_si512(a[1])] }
+    #[inline(always)] unsafe fn from_bits(a: L) -> D { [_mm512_castsi512_pd(a[0]), _mm512_castsi512_pd(a[1])] }
     #[inline(always)] unsafe fn ge_f64(a: D, b: D) -> M {
         let even = _mm512_movm_epi64(_mm512_cmp_pd_mask::<_CMP_GE_OQ>(a[0], b[0]));
         let odd = _mm512_movm_epi64(_mm512_cmp_pd_mask::<_CMP_GE_OQ>(a[1], b[1]));

@@ -202,6 +202,24 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn mul16(a: Self::I, b: Self::I) -> Self::I;
     /// High halves of the unsigned 16-bit products.
     unsafe fn mulhi_u16(a: Self::I, b: Self::I) -> Self::I;
+    /// High halves of the signed 16-bit products.
+    unsafe fn mulhi16(a: Self::I, b: Self::I) -> Self::I;
+    /// `(a b + 2^14) >> 15` of signed 16-bit lanes, not both -2^15.
+    unsafe fn mul_round16(a: Self::I, b: Self::I) -> Self::I;
+    /// Signed minimum of 16-bit lanes.
+    unsafe fn min16(a: Self::I, b: Self::I) -> Self::I;
+    /// Signed maximum of 16-bit lanes.
+    unsafe fn max16(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn abs16(a: Self::I) -> Self::I;
+    /// 32-bit lanes with a 16-bit lane of `a` in the low and that of `b` in the high half, in an order
+    /// that [`Lanes::unzip16`] restores.
+    unsafe fn zip16(a: Self::I, b: Self::I) -> [Self::I; 2];
+    /// 16-bit lanes from the 32-bit lanes at the places of [`Lanes::zip16`], saturated.
+    unsafe fn unzip16(a: [Self::I; 2]) -> Self::I;
+    /// Sign extension of the 16-bit lanes, in their order.
+    unsafe fn widen16(a: Self::I) -> [Self::I; 2];
+    /// Zero extension of the 16-bit lanes, in their order.
+    unsafe fn widen_u16(a: Self::I) -> [Self::I; 2];
     /// The low half of each lane of `a` beside the high half of the same lane of `b`.
     unsafe fn blend16(a: Self::I, b: Self::I) -> Self::I;
 
@@ -231,6 +249,8 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn mul_wide(a: Self::I, b: Self::I) -> Self::L;
     /// Full products of unsigned lanes.
     unsafe fn mul_wide_u(a: Self::I, b: Self::I) -> Self::L;
+    /// Full products of the low 32 bits of each lane of `a`, signed, with the lanes of `b`.
+    unsafe fn mul_low(a: Self::L, b: Self::I) -> Self::L;
     /// Sign extension.
     unsafe fn widen(a: Self::I) -> Self::L;
     /// Zero extension.
@@ -238,10 +258,13 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn splat64(x: i64) -> Self::L;
     unsafe fn add64(a: Self::L, b: Self::L) -> Self::L;
     unsafe fn sub64(a: Self::L, b: Self::L) -> Self::L;
+    unsafe fn and64(a: Self::L, b: Self::L) -> Self::L;
     /// Logical shift right.
     unsafe fn shr64<const K: u32>(a: Self::L) -> Self::L;
     /// Arithmetic shift right.
     unsafe fn sra64<const K: u32>(a: Self::L) -> Self::L;
+    /// Arithmetic shift right by a count below 64 that is not a constant.
+    unsafe fn sra64_by(a: Self::L, k: u32) -> Self::L;
     /// Low 32 bits of each lane.
     unsafe fn low(a: Self::L) -> Self::I;
     /// High 32 bits of each lane.
@@ -261,6 +284,11 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn mul_f64(a: Self::D, b: Self::D) -> Self::D;
     unsafe fn div_f64(a: Self::D, b: Self::D) -> Self::D;
     unsafe fn min_f64(a: Self::D, b: Self::D) -> Self::D;
+    unsafe fn max_f64(a: Self::D, b: Self::D) -> Self::D;
+    unsafe fn floor_f64(a: Self::D) -> Self::D;
+    /// The bits of binary64.
+    unsafe fn to_bits(a: Self::D) -> Self::L;
+    unsafe fn from_bits(a: Self::L) -> Self::D;
     /// `a >= b`.
     unsafe fn ge_f64(a: Self::D, b: Self::D) -> Self::M;
 }

@@ -102,6 +102,24 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn mulhi_u16(a: I, b: I) -> I {
         halves!(a, b, |x: u16, y| u32::from(x) * u32::from(y) >> 16)
     }
+    #[inline(always)] unsafe fn mulhi16(a: I, b: I) -> I { halves!(a, b, |x: i16, y| i32::from(x) * i32::from(y) >> 16) }
+    #[inline(always)] unsafe fn mul_round16(a: I, b: I) -> I {
+        halves!(a, b, |x: i16, y| (i32::from(x) * i32::from(y) + (1 << 14)) >> 15)
+    }
+    #[inline(always)] unsafe fn min16(a: I, b: I) -> I { halves!(a, b, |x: i16, y| x.min(y)) }
+    #[inline(always)] unsafe fn max16(a: I, b: I) -> I { halves!(a, b, |x: i16, y| x.max(y)) }
+    #[inline(always)] unsafe fn abs16(a: I) -> I { halves!(a, a, |x: i16, _y| x.wrapping_abs()) }
+    #[inline(always)] unsafe fn zip16(a: I, b: I) -> [I; 2] {
+        [lanes!(i => a[i] & 0xffff | b[i] << 16), lanes!(i => (a[i] as u32 >> 16) as i32 | b[i] & !0xffff)]
+    }
+    #[inline(always)] unsafe fn unzip16(a: [I; 2]) -> I {
+        let clamp = |x: i32| x.clamp(i16::MIN.into(), i16::MAX.into());
+        lanes!(i => clamp(a[0][i]) & 0xffff | clamp(a[1][i]) << 16)
+    }
+    #[inline(always)] unsafe fn widen16(a: I) -> [I; 2] {
+        [0, N / 2].map(|h| lanes!(i => { let x = a[h + i / 2]; if i % 2 == 0 { i32::from(x as i16) } else { x >> 16 } }))
+    }
+    #[inline(always)] unsafe fn widen_u16(a: I) -> [I; 2] { Self::widen16(a).map(|a| lanes!(i => a[i] & 0xffff)) }
     #[inline(always)] unsafe fn blend16(a: I, b: I) -> I { lanes!(i => a[i] & 0xffff | b[i] & !0xffff) }
 
     #[inline(always)] unsafe fn gt(a: I, b: I) -> I { lanes!(i => mask(a[i] > b[i])) }
@@ -124,13 +142,16 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn mul_wide_u(a: I, b: I) -> L {
         lanes!(i => (u64::from(a[i] as u32) * u64::from(b[i] as u32)) as i64)
     }
+    #[inline(always)] unsafe fn mul_low(a: L, b: I) -> L { lanes!(i => i64::from(a[i] as i32) * i64::from(b[i])) }
     #[inline(always)] unsafe fn widen(a: I) -> L { lanes!(i => i64::from(a[i])) }
     #[inline(always)] unsafe fn widen_u(a: I) -> L { lanes!(i => i64::from(a[i] as u32)) }
     #[inline(always)] unsafe fn splat64(x: i64) -> L { [x; N] }
     #[inline(always)] unsafe fn add64(a: L, b: L) -> L { lanes!(i => a[i].wrapping_add(b[i])) }
     #[inline(always)] unsafe fn sub64(a: L, b: L) -> L { lanes!(i => a[i].wrapping_sub(b[i])) }
+    #[inline(always)] unsafe fn and64(a: L, b: L) -> L { lanes!(i => a[i] & b[i]) }
     #[inline(always)] unsafe fn shr64<const K: u32>(a: L) -> L { lanes!(i => (a[i] as u64 >> K) as i64) }
     #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L { lanes!(i => a[i] >> K) }
+    #[inline(always)] unsafe fn sra64_by(a: L, k: u32) -> L { lanes!(i => a[i] >> k) }
     #[inline(always)] unsafe fn low(a: L) -> I { lanes!(i => a[i] as i32) }
     #[inline(always)] unsafe fn high(a: L) -> I { lanes!(i => (a[i] >> 32) as i32) }
     #[inline(always)] unsafe fn sum64(a: L) -> i64 { a.iter().fold(0, |s, x| s.wrapping_add(*x)) }
@@ -144,5 +165,9 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn mul_f64(a: D, b: D) -> D { lanes!(i => a[i] * b[i]) }
     #[inline(always)] unsafe fn div_f64(a: D, b: D) -> D { lanes!(i => a[i] / b[i]) }
     #[inline(always)] unsafe fn min_f64(a: D, b: D) -> D { lanes!(i => if a[i] < b[i] { a[i] } else { b[i] }) }
+    #[inline(always)] unsafe fn max_f64(a: D, b: D) -> D { lanes!(i => if a[i] > b[i] { a[i] } else { b[i] }) }
+    #[inline(always)] unsafe fn floor_f64(a: D) -> D { lanes!(i => a[i].floor()) }
+    #[inline(always)] unsafe fn to_bits(a: D) -> L { lanes!(i => a[i].to_bits() as i64) }
+    #[inline(always)] unsafe fn from_bits(a: L) -> D { lanes!(i => f64::from_bits(a[i] as u64)) }
     #[inline(always)] unsafe fn ge_f64(a: D, b: D) -> I { lanes!(i => mask(a[i] >= b[i])) }
 }

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Runs clips through the element and collects everything that comes out.
+
+#![allow(dead_code)] // every test binary uses its own part
+
+pub mod clip;
+
+use std::sync::{Arc, Mutex, Once};
+
+use clip::Clip;
+use gst::prelude::*;
+use gst_video::prelude::*;
+use gst_video::{VideoFormat, VideoFrameRef, VideoInfo};
+use gsthipvmaf::message::{FrameMessage, PooledMessage, VmafMessage};
+use gsthipvmaf::meta::ScoreMeta;
+
+/// Frames per second of all clips.
+pub const FPS: u64 = 25;
+pub const FRAME: gst::ClockTime = gst::ClockTime::from_mseconds(1000 / FPS);
+
+pub fn init() {
+    static INIT: Once = Once::new();
+    INIT.call_once(|| {
+        gst::init().unwrap();
+        gsthipvmaf::plugin_register_static().unwrap();
+    });
+}
+
+/// Frames for a sink pad; caps may change between them.
+#[derive(Clone, Default)]
+pub struct Input(pub Vec<gst::Sample>);
+
+impl Input {
+    /// One side of a clip in its own planar format.
+    pub fn planar(clip: &Clip, distorted: bool) -> Self {
+        Self::new(clip, distorted, planar_format(clip))
+    }
+
+    /// One side of a clip, packed into any format of its depth.
+    pub fn new(clip: &Clip, distorted: bool, format: VideoFormat) -> Self {
+        init();
+        let info = VideoInfo::builder(format, clip.width as u32, clip.height as u32)
+            .fps(gst::Fraction::new(FPS as i32, 1))
+            .build()
+            .unwrap();
+        let caps = info.to_caps().unwrap();
+        let sample = |t| {
+            let mut buffer = pack(clip, distorted, t, &info);
+            let buffer_ref = buffer.get_mut().unwrap();
+            buffer_ref.set_pts(FRAME * t as u64);
+            buffer_ref.set_duration(FRAME);
+            gst::Sample::builder().buffer(&buffer).caps(&caps).build()
+        };
+        Self((0..clip.frames).map(sample).collect())
+    }
+
+    /// Only some of the frames, which keep their timestamps.
+    pub fn keep(&self, keep: impl Fn(usize) -> bool) -> Self {
+        Self(self.0.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, s)| s.clone()).collect())
+    }
+
+    /// The frames with other timestamps.
+    pub fn retimed(&self, pts: impl Fn(usize) -> Option<gst::ClockTime>) -> Self {
+        let retime = |(i, sample): (usize, &gst::Sample)| {
+            let mut buffer = sample.buffer_owned().unwrap();
+            buffer.make_mut().set_pts(pts(i));
+            gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build()
+        };
+        Self(self.0.iter().enumerate().map(retime).collect())
+    }
+
+    /// Another input after this one, its timestamps moved to follow.
+    pub fn then(&self, next: &Self) -> Self {
+        let offset = self.0.len() as u64;
+        let moved = next.retimed(|i| Some(FRAME * (offset + i as u64)));
+        Self(self.0.iter().chain(&moved.0).cloned().collect())
+    }
+}
+
+/// The planar format with the samples of a clip as they are.
+pub fn planar_format(clip: &Clip) -> VideoFormat {
+    match (clip.depth, clip.halved) {
+        (8, (true, true)) => VideoFormat::I420,
+        (8, (true, false)) => VideoFormat::Y42b,
+        (8, _) => VideoFormat::Y444,
+        (10, (true, true)) => VideoFormat::I42010le,
+        (10, (true, false)) => VideoFormat::I42210le,
+        (10, _) => VideoFormat::Y44410le,
+        (12, (true, true)) => VideoFormat::I42012le,
+        (12, (true, false)) => VideoFormat::I42212le,
+        (12, _) => VideoFormat::Y44412le,
+        _ => VideoFormat::Gray16Le,
+    }
+}
+
+fn pack(clip: &Clip, distorted: bool, t: usize, info: &VideoInfo) -> gst::Buffer {
+    let mut buffer = gst::Buffer::with_size(info.size()).unwrap();
+    let mut frame = VideoFrameRef::from_buffer_ref_writable(buffer.get_mut().unwrap(), info).unwrap();
+    let format = info.format_info();
+    let planes = clip.planes(t, distorted);
+    for (component, samples) in planes.iter().enumerate().take(format.n_components() as usize) {
+        let plane = format.plane()[component];
+        let stride = frame.plane_stride()[plane as usize] as usize;
+        let (offset, step) =
+            (format.poffset()[component] as usize, format.pixel_stride()[component] as usize);
+        let data = frame.plane_data_mut(plane).unwrap();
+        for (y, row) in samples.data.chunks(samples.width).enumerate() {
+            for (x, sample) in row.iter().enumerate() {
+                let bytes = (sample << format.shift()[component]).to_le_bytes();
+                let size = if clip.depth > 8 { 2 } else { 1 };
+                let at = y * stride + offset + x * step;
+                data[at..at + size].copy_from_slice(&bytes[..size]);
+            }
+        }
+    }
+    drop(frame);
+    buffer
+}
+
+/// Everything that came out of the element.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub frames: Vec<FrameMessage>,
+    pub pooled: Vec<PooledMessage>,
+    pub buffers: Vec<gst::Buffer>,
+    pub stats: Option<gst::Structure>,
+}
+
+impl Report {
+    pub fn metas(&self) -> Vec<ScoreMeta> {
+        self.buffers
+            .iter()
+            .map(|buffer| ScoreMeta::from_buffer(buffer).expect("every buffer has its meta"))
+            .collect()
+    }
+
+    pub fn scores(&self) -> Vec<f64> {
+        self.frames.iter().map(|frame| frame.score).collect()
+    }
+}
+
+/// What the element says when something is wrong.
+#[derive(Debug)]
+pub struct Failure {
+    pub error: gst::glib::Error,
+    pub text: String,
+}
+
+/// Two sources, the element and a sink.
+pub struct Bench {
+    pub pipeline: gst::Pipeline,
+    pub element: gst::Element,
+    sources: [gst_app::AppSrc; 2],
+    buffers: Arc<Mutex<Vec<gst::Buffer>>>,
+}
+
+impl Bench {
+    /// With frame messages and these properties, given as text.
+    pub fn new(properties: &[(&str, &str)]) -> Self {
+        init();
+        let element =
+            gst::ElementFactory::make("hipvmaf").name("h").property("frame-message", true).build().unwrap();
+        for (name, value) in properties {
+            element.set_property_from_str(name, value);
+        }
+        let pipeline = gst::Pipeline::new();
+        let buffers = Arc::new(Mutex::new(vec![]));
+        let collected = buffers.clone();
+        let sink = gst_app::AppSink::builder()
+            .sync(false)
+            .callbacks(
+                gst_app::AppSinkCallbacks::builder()
+                    .new_sample(move |sink| {
+                        let sample = sink.pull_sample().map_err(|_| gst::FlowError::Eos)?;
+                        collected.lock().unwrap().extend(sample.buffer_owned());
+                        Ok(gst::FlowSuccess::Ok)
+                    })
+                    .build(),
+            )
+            .build();
+        let source = || gst_app::AppSrc::builder().format(gst::Format::Time).build();
+        let sources = [source(), source()];
+        pipeline.add(&element).unwrap();
+        pipeline.add(&sink).unwrap();
+        element.link(&sink).unwrap();
+        for (source, pad) in sources.iter().zip(["ref_sink", "dist_sink"]) {
+            pipeline.add(source).unwrap();
+            source.link_pads(Some("src"), &element, Some(pad)).unwrap();
+        }
+        Self { pipeline, element, sources, buffers }
+    }
+
+    /// Plays both inputs to the end.
+    pub fn run(&self, reference: &Input, distorted: &Input) -> Result<Report, Failure> {
+        self.buffers.lock().unwrap().clear();
+        let started = self.pipeline.set_state(gst::State::Playing);
+        if started.is_ok() {
+            for (source, input) in self.sources.iter().zip([reference, distorted]) {
+                for sample in &input.0 {
+                    // Refused once the element has failed, which the bus tells.
+                    let _ = source.push_sample(sample);
+                }
+                let _ = source.end_of_stream();
+            }
+        }
+        let report = self.collect();
+        let stats = self.element.property("stats");
+        report.map(|report| Report { stats: Some(stats), ..report })
+    }
+
+    /// Reads the bus up to the end of the stream.
+    pub fn collect(&self) -> Result<Report, Failure> {
+        let mut report = Report::default();
+        let bus = self.pipeline.bus().unwrap();
+        while let Some(message) = bus.timed_pop(gst::ClockTime::from_seconds(60)) {
+            match message.view() {
+                gst::MessageView::Element(element) => {
+                    match VmafMessage::try_from(element.structure().unwrap()).unwrap() {
+                        VmafMessage::Frame(frame) => report.frames.push(frame),
+                        VmafMessage::Pooled(pooled) => report.pooled.push(pooled),
+                    }
+                }
+                gst::MessageView::Error(error) => {
+                    let _ = self.pipeline.set_state(gst::State::Null);
+                    return Err(Failure { error: error.error(), text: error.error().message().to_string() });
+                }
+                gst::MessageView::Eos(_) => {
+                    report.buffers = self.buffers.lock().unwrap().clone();
+                    return Ok(report);
+                }
+                _ => {}
+            }
+        }
+        panic!("neither an error nor an end of stream after a minute");
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
+
+/// Plays a pair of inputs through a new element.
+pub fn score(properties: &[(&str, &str)], reference: &Input, distorted: &Input) -> Result<Report, Failure> {
+    Bench::new(properties).run(reference, distorted)
+}
+
+/// Plays a clip through a new element.
+pub fn score_clip(properties: &[(&str, &str)], clip: &Clip) -> Report {
+    score(properties, &Input::planar(clip, false), &Input::planar(clip, true)).unwrap()
+}

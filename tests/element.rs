@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The element in a pipeline: what comes out for what goes in, and what is said about bad input.
+
+mod common;
+
+use common::clip::{Clip, clips};
+use common::{Bench, FRAME, Input, Report, score, score_clip};
+use gst::prelude::*;
+use gsthipvmaf::meta::ScoreState;
+
+/// The 8-bit clip of ten frames.
+fn clip() -> Clip {
+    clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap()
+}
+
+fn sides(clip: &Clip) -> (Input, Input) {
+    (Input::planar(clip, false), Input::planar(clip, true))
+}
+
+fn states(report: &Report) -> Vec<ScoreState> {
+    report.metas().iter().map(|meta| meta.scores[0].state).collect()
+}
+
+#[test]
+fn every_frame_yields_a_message_and_a_buffer_with_the_same_score() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let report = score(&[], &reference, &distorted).unwrap();
+    assert_eq!((report.frames.len(), report.buffers.len()), (clip.frames, clip.frames));
+    for (t, (frame, meta)) in report.frames.iter().zip(report.metas()).enumerate() {
+        let time = Some(FRAME * t as u64);
+        assert_eq!((frame.timestamp, frame.running_time, frame.stream_time), (time, time, time));
+        assert_eq!((frame.duration, frame.dist_running_time), (Some(FRAME), time));
+        assert_eq!(
+            (frame.pad.as_str(), frame.label.as_str(), frame.discont),
+            ("dist_sink", "dist_sink", false)
+        );
+        assert_eq!((meta.index, meta.section, meta.running_time), (t as i32, 0, time));
+        let [pad] = meta.scores.as_slice() else { panic!("{:?}", meta.scores) };
+        assert_eq!((pad.state, pad.score), (ScoreState::Scored, Some(frame.score)));
+        assert_eq!((&pad.models, &pad.features), (&frame.models, &frame.features));
+    }
+    let [pooled] = report.pooled.as_slice() else { panic!("{:?}", report.pooled) };
+    assert_eq!((pooled.reason.as_str(), pooled.frames, pooled.unpaired), ("eos", clip.frames as u64, 0));
+    assert_eq!(pooled.duration, Some(FRAME * clip.frames as u64));
+    assert_eq!(pooled.timestamp, Some(FRAME * clip.frames as u64));
+    let stats = report.stats.unwrap();
+    assert_eq!(stats.get::<u64>("frames-scored"), Ok(clip.frames as u64));
+    assert_eq!(stats.get::<f64>("score-mean"), Ok(pooled.score));
+    assert_eq!(stats.get::<u64>("sections"), Ok(1));
+}
+
+#[test]
+fn reference_buffers_pass_through_untouched() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let report = score(&[], &reference, &distorted).unwrap();
+    for (sent, got) in reference.0.iter().zip(&report.buffers) {
+        let sent = sent.buffer().unwrap();
+        assert_eq!((sent.pts(), sent.duration(), sent.offset()), (got.pts(), got.duration(), got.offset()));
+        assert_eq!(sent.peek_memory(0).as_ptr(), got.peek_memory(0).as_ptr(), "the samples were copied");
+    }
+}
+
+#[test]
+fn without_meta_buffers_leave_at_once_and_messages_stay_the_same() {
+    let clip = clip();
+    let with = score_clip(&[], &clip);
+    let without = score_clip(&[("attach-meta", "false")], &clip);
+    assert_eq!(without.scores(), with.scores());
+    assert_eq!(without.buffers.len(), clip.frames);
+    assert!(without.buffers.iter().all(|b| gsthipvmaf::meta::ScoreMeta::from_buffer(b).is_none()));
+}
+
+#[test]
+fn frame_messages_are_off_unless_asked_for() {
+    let clip = clip();
+    let report = score_clip(&[("frame-message", "false")], &clip);
+    assert_eq!((report.frames.len(), report.pooled.len(), report.buffers.len()), (0, 1, clip.frames));
+}
+
+#[test]
+fn a_short_distorted_stream_leaves_the_rest_unpaired() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let report = score(&[], &reference, &distorted.keep(|t| t < 4)).unwrap();
+    let alone = score(&[], &reference.keep(|t| t < 4), &distorted.keep(|t| t < 4)).unwrap();
+    assert_eq!(report.scores(), alone.scores());
+    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (4, 6));
+    assert_eq!(report.pooled[0].score, alone.pooled[0].score);
+    assert!(report.frames[3].discont);
+    assert_eq!(states(&report), [[ScoreState::Scored; 4].as_slice(), &[ScoreState::Unpaired; 6]].concat());
+}
+
+#[test]
+fn a_short_reference_ends_the_stream() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let report = score(&[], &reference.keep(|t| t < 4), &distorted).unwrap();
+    assert_eq!((report.frames.len(), report.buffers.len()), (4, 4));
+    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (4, 0));
+}
+
+#[test]
+fn streams_without_a_pair_say_so() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let report = score(&[], &reference, &distorted.keep(|_| false)).unwrap();
+    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (0, 10));
+    assert!(report.pooled[0].score.is_nan(), "no score is not a score of zero");
+    let report = score(&[], &reference.keep(|_| false), &distorted).unwrap();
+    assert_eq!((report.pooled.len(), report.buffers.len()), (0, 0));
+}
+
+/// Each run of pairs is scored like a stream of its own.
+#[test]
+fn a_lost_frame_breaks_the_run_and_shifts_nothing() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let report = score(&[], &reference, &distorted.keep(|t| t != 4)).unwrap();
+    let first = score(&[], &reference.keep(|t| t < 4), &distorted.keep(|t| t < 4)).unwrap();
+    let second = score(&[], &reference.keep(|t| t > 4), &distorted.keep(|t| t > 4)).unwrap();
+    assert_eq!(report.scores(), [first.scores(), second.scores()].concat());
+    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (9, 1));
+    let discont: Vec<_> = report.frames.iter().filter(|f| f.discont).map(|f| f.index).collect();
+    assert_eq!(discont, [3, 5]);
+    assert_eq!(states(&report)[4], ScoreState::Unpaired);
+}
+
+#[test]
+fn a_frame_lost_from_the_reference_is_dropped_from_the_distorted_stream() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let lost = reference.keep(|t| t != 4);
+    let report = score(&[], &lost, &distorted).unwrap();
+    let same = score(&[], &lost, &distorted.keep(|t| t != 4)).unwrap();
+    assert_eq!(report.scores(), same.scores());
+    assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(1));
+}
+
+#[test]
+fn gap_buffers_count_as_missing_frames() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let gap = |input: &Input| {
+        let mut input = input.clone();
+        let mut buffer = gst::Buffer::new();
+        let buffer_ref = buffer.make_mut();
+        buffer_ref.set_pts(FRAME * 4);
+        buffer_ref.set_duration(FRAME);
+        buffer_ref.set_flags(gst::BufferFlags::GAP);
+        input.0[4] = gst::Sample::builder().buffer(&buffer).caps(&input.0[4].caps_owned().unwrap()).build();
+        input
+    };
+    let lost = score(&[], &reference, &distorted.keep(|t| t != 4)).unwrap();
+    assert_eq!(score(&[], &reference, &gap(&distorted)).unwrap().scores(), lost.scores());
+    let lost = score(&[], &reference.keep(|t| t != 4), &distorted).unwrap();
+    assert_eq!(score(&[], &gap(&reference), &distorted).unwrap().scores(), lost.scores());
+}
+
+#[test]
+fn jitter_under_half_a_frame_changes_nothing() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let jitter = |t: usize| Some(FRAME * t as u64 + gst::ClockTime::from_mseconds([0, 19, 7, 13][t % 4]));
+    let report = score(&[], &reference, &distorted.retimed(jitter)).unwrap();
+    assert_eq!(report.scores(), score_clip(&[], &clip).scores());
+    assert_eq!(report.frames[1].dist_running_time, Some(gst::ClockTime::from_mseconds(59)));
+    // What counts as the same time can be set.
+    let strict = [("pairing-tolerance", "10000000")];
+    let report = score(&strict, &reference, &distorted.retimed(jitter)).unwrap();
+    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (5, 5));
+}
+
+#[test]
+fn twice_the_frame_rate_pairs_what_belongs_together() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    // Every second distorted frame has no reference: one of nine lies between two reference frames.
+    let double = Input((0..20).map(|i| distorted.0[i / 2].clone()).collect());
+    let double = double.retimed(|i| Some(FRAME * i as u64 / 2));
+    let report = score(&[], &reference, &double).unwrap();
+    assert_eq!(report.scores(), score_clip(&[], &clip).scores());
+    assert_eq!(report.pooled[0].unpaired, 0);
+}
+
+#[test]
+fn missing_timestamps_are_counted_by_the_frame_rate() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let untimed = |input: &Input| input.retimed(|_| None);
+    let report = score(&[], &untimed(&reference), &untimed(&distorted)).unwrap();
+    assert_eq!(report.scores(), score_clip(&[], &clip).scores());
+    assert_eq!(report.frames[3].timestamp, Some(FRAME * 3));
+}
+
+#[test]
+fn a_second_run_scores_like_the_first() {
+    let clip = clip();
+    let (reference, distorted) = sides(&clip);
+    let bench = Bench::new(&[]);
+    let first = bench.run(&reference, &distorted).unwrap();
+    for state in [gst::State::Ready, gst::State::Null] {
+        bench.pipeline.set_state(state).unwrap();
+        let again = bench.run(&reference, &distorted).unwrap();
+        assert_eq!(again.scores(), first.scores());
+        assert_eq!((again.frames[0].index, again.frames[0].section), (0, 0));
+        assert_eq!(again.stats.unwrap().get::<u64>("frames-scored"), Ok(clip.frames as u64));
+    }
+}
+
+#[test]
+fn new_caps_begin_a_new_section() {
+    let small = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
+    let large = clip();
+    let (reference, distorted) = sides(&small);
+    let (reference_large, distorted_large) = sides(&large);
+    let report = score(&[], &reference.then(&reference_large), &distorted.then(&distorted_large)).unwrap();
+    let alone = [score_clip(&[], &small), score_clip(&[], &large)];
+    assert_eq!(report.scores(), [alone[0].scores(), alone[1].scores()].concat());
+    let [caps, eos] = report.pooled.as_slice() else { panic!("{:?}", report.pooled) };
+    assert_eq!((caps.reason.as_str(), caps.section, caps.frames), ("caps", 0, 6));
+    assert_eq!((eos.reason.as_str(), eos.section, eos.frames), ("eos", 1, 10));
+    assert_eq!((caps.score, eos.score), (alone[0].pooled[0].score, alone[1].pooled[0].score));
+    assert_eq!(report.buffers.len(), 16);
+    assert_eq!(report.metas()[6].section, 1);
+}
+
+/// The reference as a file, so that it can be sought in, against itself with every sample changed a little.
+#[test]
+fn a_flushing_seek_begins_anew() {
+    common::init();
+    let clip = clip();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |distorted| {
+        let path = folder.path().join(if distorted { "dist.yuv" } else { "ref.yuv" });
+        let frames = (0..clip.frames).flat_map(|t| clip.bytes(t, distorted));
+        std::fs::write(&path, frames.collect::<Vec<u8>>()).unwrap();
+        format!("filesrc location={} ! rawvideoparse width=176 height=144 framerate=25/1", path.display())
+    };
+    let pipeline = format!(
+        "{} ! queue ! h.ref_sink {} ! queue ! h.dist_sink hipvmaf name=h frame-message=true ! fakesink",
+        file(false),
+        file(true)
+    );
+    let pipeline = gst::parse::launch(&pipeline).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let bus = pipeline.bus().unwrap();
+    let until_eos = || {
+        let mut scores = vec![];
+        let mut reasons = vec![];
+        loop {
+            let message = bus.timed_pop(gst::ClockTime::from_seconds(60)).expect("an end");
+            match message.view() {
+                gst::MessageView::Element(element) => {
+                    match gsthipvmaf::message::VmafMessage::try_from(element.structure().unwrap()).unwrap() {
+                        gsthipvmaf::message::VmafMessage::Frame(frame) => {
+                            scores.push((frame.section, frame.score))
+                        }
+                        gsthipvmaf::message::VmafMessage::Pooled(pooled) => reasons.push(pooled.reason),
+                    }
+                }
+                gst::MessageView::Error(err) => panic!("{err:?}"),
+                gst::MessageView::Eos(_) => return (scores, reasons),
+                _ => {}
+            }
+        }
+    };
+    let seek =
+        |position| pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE, position).unwrap();
+
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let (all, reasons) = until_eos();
+    assert_eq!(reasons, ["eos"]);
+    let scores: Vec<f64> = all.iter().map(|(_, score)| *score).collect();
+    assert_eq!(scores, score_clip(&[], &clip).scores());
+    assert_eq!(
+        pipeline.query_position::<gst::ClockTime>(),
+        Some(FRAME * clip.frames as u64),
+        "answered by the reference"
+    );
+
+    // From the end back to the middle: the frames from there are a stream of their own.
+    seek(FRAME * 6);
+    let (rest, _) = until_eos();
+    let (reference, distorted) = sides(&clip);
+    let alone = score(&[], &reference.keep(|t| t >= 6), &distorted.keep(|t| t >= 6)).unwrap();
+    assert_eq!(rest.iter().map(|(_, score)| *score).collect::<Vec<_>>(), alone.scores());
+    assert!(rest.iter().all(|(section, _)| *section > all[0].0));
+
+    // While frames are on their way.
+    pipeline.set_state(gst::State::Paused).unwrap();
+    for position in [0, 3, 0] {
+        seek(FRAME * position);
+        pipeline.state(gst::ClockTime::from_seconds(60)).0.unwrap();
+    }
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let (again, _) = until_eos();
+    let last = again.last().unwrap().0;
+    let again: Vec<f64> =
+        again.iter().filter(|(section, _)| *section == last).map(|(_, score)| *score).collect();
+    assert_eq!(again, scores);
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+#[test]
+fn a_live_pipeline_is_told_the_latency() {
+    common::init();
+    let latency = |attach: bool| {
+        let pipeline = gst::parse::launch(&format!(
+            "videotestsrc is-live=true num-buffers=3 ! video/x-raw,width=64,height=64,framerate=25/1 ! h.ref_sink \
+             videotestsrc is-live=true num-buffers=3 ! video/x-raw,width=64,height=64,framerate=25/1 ! h.dist_sink \
+             hipvmaf name=h attach-meta={attach} ! fakesink"
+        ));
+        let pipeline = pipeline.unwrap().downcast::<gst::Pipeline>().unwrap();
+        pipeline.set_state(gst::State::Playing).unwrap();
+        pipeline
+            .bus()
+            .unwrap()
+            .timed_pop_filtered(gst::ClockTime::from_seconds(60), &[gst::MessageType::Eos])
+            .unwrap();
+        let mut query = gst::query::Latency::new();
+        assert!(pipeline.by_name("h").unwrap().static_pad("src").unwrap().query(&mut query));
+        pipeline.set_state(gst::State::Null).unwrap();
+        let (live, min, _) = query.result();
+        assert!(live);
+        min
+    };
+    // A frame to wait for, and one of granularity.
+    assert_eq!(latency(true), latency(false) + FRAME * 2);
+}
+
+#[test]
+fn a_converter_before_the_distorted_pad_picks_the_size_of_the_reference() {
+    common::init();
+    let pipeline = gst::parse::launch(
+        "appsrc name=ref format=time ! h.ref_sink appsrc name=dist format=time ! videoconvertscale ! h.dist_sink \
+         hipvmaf name=h ! fakesink",
+    );
+    let pipeline = pipeline.unwrap().downcast::<gst::Pipeline>().unwrap();
+    let push = |name: &str, sample: &gst::Sample| {
+        let source = pipeline.by_name(name).unwrap().downcast::<gst_app::AppSrc>().unwrap();
+        source.push_sample(sample).unwrap();
+        source
+    };
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let (reference, _) = sides(&clip());
+    let reference = push("ref", &reference.0[0]);
+    // Its caps have to be here before the converter asks for them.
+    let pad = pipeline.by_name("h").unwrap().static_pad("ref_sink").unwrap();
+    while pad.current_caps().is_none() || pad.peer_query_caps(None).is_any() {
+        std::thread::yield_now();
+    }
+    let small = clips().into_iter().find(|clip| clip.name == "97x71_422_10bit").unwrap();
+    let distorted = push("dist", &Input::planar(&small, true).0[0]);
+    reference.end_of_stream().unwrap();
+    distorted.end_of_stream().unwrap();
+    let end = [gst::MessageType::Eos, gst::MessageType::Error];
+    let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &end).unwrap();
+    assert!(matches!(end.view(), gst::MessageView::Eos(_)), "{end:?}");
+    pipeline.set_state(gst::State::Null).unwrap();
+}

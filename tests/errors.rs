@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Whatever is wrong, the element says so once, in the right domain, with what to do, and stops.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::clip::{Clip, clips};
+use common::{Failure, Input, score};
+use gst::glib::error::ErrorDomain;
+use gst_video::VideoFormat;
+
+fn clip() -> Clip {
+    clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap()
+}
+
+fn fail(properties: &[(&str, &str)]) -> Failure {
+    let clip = clip();
+    score(properties, &Input::planar(&clip, false), &Input::planar(&clip, true)).unwrap_err()
+}
+
+/// The error is of this kind, and its text contains all of these.
+#[track_caller]
+fn assert_failure<E: ErrorDomain + PartialEq + std::fmt::Debug>(failure: Failure, kind: E, texts: &[&str]) {
+    assert_eq!(failure.error.kind::<E>(), Some(kind), "{failure:?}");
+    for text in texts {
+        assert!(failure.text.contains(text), "`{text}` is not in: {}", failure.text);
+    }
+}
+
+#[test]
+fn an_unknown_model_lists_the_known_ones() {
+    for property in ["model-filename", "extra-models"] {
+        let texts = ["vmaf_v9", "vmaf_v0.6.1", "vmaf_4k_v0.6.1neg", "vmaf_b_v0.6.3", "path"];
+        assert_failure(fail(&[(property, "vmaf_v9")]), gst::ResourceError::NotFound, &texts);
+    }
+    assert_failure(fail(&[("model-filename", "")]), gst::LibraryError::Settings, &["model-filename"]);
+}
+
+#[test]
+fn a_faulty_model_file_is_named_with_reason_and_position() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let good = include_str!("../models/vmaf_v0.6.1.json");
+    let cases = [
+        ("syntax.json", "{\n  \"model_dict\": nonsense\n}".to_owned(), "line 2"),
+        ("truncated.json", good[..good.len() / 2].to_owned(), "line"),
+        ("no_model.json", "{}".to_owned(), "model_dict"),
+        ("support_vector.json", good.replace("total_sv 211", "total_sv 212"), "line"),
+        (
+            "feature.json",
+            good.replace("VMAF_integer_feature_adm2_score", "Cambi_feature_cambi_score"),
+            "not supported",
+        ),
+        ("type.json", good.replace("LIBSVMNUSVR", "RANDOMFOREST"), "model_type"),
+    ];
+    for (name, text, reason) in cases {
+        let path = file(name, &text);
+        assert_failure(fail(&[("model-filename", &path)]), gst::ResourceError::Read, &[name, reason]);
+    }
+    let folder = folder.path().to_str().unwrap();
+    assert_failure(fail(&[("model-filename", folder)]), gst::ResourceError::OpenRead, &[folder, "directory"]);
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    assert_failure(
+        fail(&[("conf-interval", "true")]),
+        gst::LibraryError::Settings,
+        &["conf-interval", "vmaf_v0.6.1", "vmaf_b_v0.6.3"],
+    );
+    assert_failure(
+        fail(&[("extra-models", "vmaf_v0.6.1neg;vmaf_v0.6.1neg")]),
+        gst::LibraryError::Settings,
+        &["vmaf_v0.6.1neg", "twice"],
+    );
+}
+
+#[test]
+fn the_hip_backend_is_said_to_be_missing() {
+    assert_failure(fail(&[("backend", "hip")]), gst::ResourceError::NotFound, &["HIP", "backend=cpu"]);
+}
+
+#[test]
+fn different_sizes_are_refused_with_what_to_insert() {
+    let small = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
+    let failure = score(&[], &Input::planar(&clip(), false), &Input::planar(&small, true)).unwrap_err();
+    let texts = ["176x144", "97x71", "videoscale ! video/x-raw,width=176,height=144"];
+    assert_failure(failure, gst::StreamError::Format, &texts);
+}
+
+#[test]
+fn different_depth_or_chroma_is_refused_with_what_to_insert() {
+    let deep = clips().into_iter().find(|clip| clip.name == "176x144_420_10bit").unwrap();
+    for distorted in [Input::planar(&deep, true), Input::new(&clip(), true, VideoFormat::Y444)] {
+        let failure = score(&[], &Input::planar(&clip(), false), &distorted).unwrap_err();
+        assert_failure(
+            failure,
+            gst::StreamError::Format,
+            &["I420", "videoconvert ! video/x-raw,format=I420"],
+        );
+    }
+}
+
+#[test]
+fn frames_under_the_minimum_are_refused_with_the_minimum() {
+    common::init();
+    for (size, ok) in [((33, 33), true), ((32, 64), false), ((64, 32), false), ((1, 1), false)] {
+        let clip = Clip { width: size.0, height: size.1, ..clip() };
+        let result = score(&[], &Input::planar(&clip, false), &Input::planar(&clip, true));
+        match result {
+            Ok(_) => assert!(ok, "{size:?}"),
+            Err(failure) => {
+                assert!(!ok, "{failure:?}");
+                let texts = [&format!("{}x{}", size.0, size.1), "at least"];
+                assert_failure(failure, gst::StreamError::Format, &texts.map(|text| text as &str));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_buffer_that_is_too_small_is_refused() {
+    let clip = clip();
+    let mut distorted = Input::planar(&clip, true);
+    let mut buffer = gst::Buffer::with_size(100).unwrap();
+    buffer.make_mut().set_pts(common::FRAME * 2);
+    distorted.0[2] =
+        gst::Sample::builder().buffer(&buffer).caps(&distorted.0[2].caps_owned().unwrap()).build();
+    let failure = score(&[], &Input::planar(&clip, false), &distorted).unwrap_err();
+    assert_failure(failure, gst::StreamError::Failed, &["dist_sink", "smaller"]);
+}
+
+#[test]
+fn frames_that_cannot_be_timed_are_refused() {
+    let clip = clip();
+    let untimed = |distorted| {
+        let mut input = Input::planar(&clip, distorted).retimed(|_| None);
+        for sample in &mut input.0 {
+            let mut caps = sample.caps_owned().unwrap();
+            caps.make_mut().set("framerate", gst::Fraction::new(0, 1));
+            let buffer = sample.buffer_owned().unwrap();
+            *sample = gst::Sample::builder().buffer(&buffer).caps(&caps).build();
+        }
+        input
+    };
+    let failure = score(&[], &untimed(false), &untimed(true)).unwrap_err();
+    assert_failure(failure, gst::StreamError::Failed, &["timestamp", "ref_sink", "frame rate"]);
+}
+
+#[test]
+fn a_results_path_that_cannot_be_written_stops_before_the_first_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for path in [inside("missing/results.json"), inside("")] {
+        let failure = fail(&[("results-filename", &path)]);
+        assert_failure(failure, gst::ResourceError::OpenWrite, &[&path, "results-filename"]);
+    }
+}
+
+#[test]
+fn an_error_leaves_no_results_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let clip = clip();
+    let distorted = Input::planar(&clip, true).keep(|t| t < 4);
+    let small = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
+    let distorted = distorted.then(&Input::planar(&small, true));
+    let properties = [("results-filename", path.to_str().unwrap())];
+    score(&properties, &Input::planar(&clip, false), &distorted).unwrap_err();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// The way a user meets errors: gst-launch ends with a failure, and does not hang.
+#[test]
+fn gst_launch_fails_with_the_message() {
+    let launch = |pipeline: &str| {
+        let run = std::process::Command::new("gst-launch-1.0")
+            .args(pipeline.split_whitespace())
+            .env("GST_PLUGIN_PATH", plugin_folder())
+            .output()
+            .unwrap();
+        (run.status.success(), String::from_utf8_lossy(&run.stderr).into_owned())
+    };
+    let sources = "videotestsrc num-buffers=2 ! video/x-raw,width=64,height=64 ! h.ref_sink \
+                   videotestsrc num-buffers=2 ! video/x-raw,width=64,height=64 ! h.dist_sink";
+    let (ok, text) = launch(&format!("{sources} hipvmaf name=h ! fakesink"));
+    assert!(ok, "{text}");
+    let cases = [
+        (format!("{sources} hipvmaf name=h model-filename=vmaf_v9 ! fakesink"), "no built-in model"),
+        (format!("{sources} hipvmaf name=h backend=hip ! fakesink"), "HIP"),
+        (format!("{sources} hipvmaf name=h results-filename=/nowhere/r.json ! fakesink"), "/nowhere/r.json"),
+        (
+            sources.replace("width=64,height=64 ! h.dist", "width=48,height=48 ! h.dist")
+                + " hipvmaf name=h ! fakesink",
+            "videoscale",
+        ),
+        (sources.replace("width=64", "width=20") + " hipvmaf name=h ! fakesink", "at least"),
+    ];
+    for (pipeline, reason) in cases {
+        let (ok, text) = launch(&pipeline);
+        assert!(!ok && text.contains(reason), "{pipeline}\n{text}");
+        assert!(!text.contains("panicked"), "{text}");
+    }
+}
+
+/// Where cargo put the plugin that belongs to this test.
+fn plugin_folder() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(Path::parent).unwrap();
+    assert!(folder.join("libgsthipvmaf.so").exists(), "no plugin in {}", folder.display());
+    folder.to_owned()
+}

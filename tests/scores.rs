@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Scores and features through the element equal those of libvmaf's scalar C path to the last bit.
+
+mod common;
+
+use std::process::Command;
+
+use common::clip::{Clip, clips};
+use common::{Bench, Input, Report, score, score_clip};
+use gst_video::VideoFormat;
+use serde_json::Value;
+
+const MODELS: [&str; 5] =
+    ["vmaf_v0.6.1", "vmaf_v0.6.1neg", "vmaf_4k_v0.6.1", "vmaf_4k_v0.6.1neg", "vmaf_b_v0.6.3"];
+
+/// The clip of this name.
+fn clip(name: &str) -> Clip {
+    clips().into_iter().find(|clip| clip.name == name).unwrap()
+}
+
+/// Asserts that a value the element reported is the golden one, to the last bit.
+#[track_caller]
+fn assert_golden(clip: &Clip, frame: usize, name: &str, value: f64, golden: &Value) {
+    let golden = golden.as_f64().unwrap_or_else(|| panic!("{}: no golden value for {name}", clip.name));
+    assert_eq!(value, golden, "{}, frame {frame}: {name}", clip.name);
+}
+
+/// Asserts that everything the element reported about a clip is golden.
+fn assert_report(clip: &Clip, report: &Report) {
+    assert_eq!(report.frames.len(), clip.frames, "{}", clip.name);
+    for (t, frame) in report.frames.iter().enumerate() {
+        assert_eq!(frame.index, t as i32);
+        for (name, value) in &frame.features {
+            assert_golden(clip, t, name, *value, &clip.golden["features"][t][name]);
+        }
+        for (name, score) in &frame.models {
+            let golden = match &clip.golden["scores"][name] {
+                Value::Null => &clip.golden["bootstrap"][name][t]["score"],
+                scores => &scores[t],
+            };
+            assert_golden(clip, t, name, *score, golden);
+        }
+        assert_eq!(frame.models[0], (frame.model.clone(), frame.score));
+    }
+}
+
+#[test]
+fn all_models_and_features_are_libvmafs_on_every_clip() {
+    let extra = MODELS[1..].join(";");
+    for clip in clips() {
+        for threads in ["1", "2"] {
+            let properties = [("extra-models", extra.as_str()), ("psnr", "true"), ("threads", threads)];
+            let report = score_clip(&properties, &clip);
+            assert_report(&clip, &report);
+            assert_eq!(report.frames[0].models.len(), MODELS.len());
+            let psnr = clip.golden["features"][0]["psnr_y"].as_f64();
+            assert_eq!(report.frames[0].psnr_y, psnr);
+        }
+    }
+}
+
+/// Runs the test above once more on each instruction set of this machine.
+#[test]
+fn every_instruction_set_gives_the_same_scores() {
+    for level in gsthipvmaf::cpu::Level::available() {
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "all_models_and_features_are_libvmafs_on_every_clip"])
+            .env("HIPVMAF_CPU_LEVEL", level.name())
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success() && output.contains("1 passed"), "{}: {output}", level.name());
+    }
+}
+
+#[test]
+fn the_confidence_interval_is_libvmafs() {
+    let clip = clip("176x144_420_8bit");
+    let report = score_clip(&[("model-filename", "vmaf_b_v0.6.3"), ("conf-interval", "true")], &clip);
+    for (t, frame) in report.frames.iter().enumerate() {
+        let golden = &clip.golden["bootstrap"]["vmaf_b_v0.6.3"][t];
+        let confidence = frame.confidence.unwrap();
+        assert_golden(&clip, t, "ci-low", confidence.low, &golden["score_ci_p95_lo"]);
+        assert_golden(&clip, t, "ci-high", confidence.high, &golden["score_ci_p95_hi"]);
+        assert_golden(&clip, t, "bootstrap-stddev", confidence.stddev, &golden["score_stddev"]);
+    }
+    assert!(report.pooled[0].confidence.is_some());
+}
+
+#[test]
+fn a_model_file_scores_like_the_built_in_model() {
+    let clip = clip("97x71_420_8bit");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/models/vmaf_v0.6.1neg.json");
+    let report = score_clip(&[("model-filename", path)], &clip);
+    assert_report(&clip, &report);
+    assert_eq!(report.frames[0].model, "vmaf_v0.6.1neg");
+}
+
+/// Pixel formats only differ in where the samples lie.
+#[test]
+fn formats_with_the_same_samples_have_the_same_scores() {
+    use VideoFormat::*;
+    let cases = [
+        ("176x144_420_8bit", vec![I420, Yv12, Nv12, Nv21]),
+        ("97x71_420_8bit", vec![I420, Yv12, Nv12, Nv21]),
+        ("176x144_420_10bit", vec![I42010le, P01010le]),
+        ("96x64_420_12bit", vec![I42012le, P012Le]),
+    ];
+    for (name, formats) in cases {
+        let clip = clip(name);
+        for reference in &formats {
+            for distorted in &formats {
+                let inputs = (Input::new(&clip, false, *reference), Input::new(&clip, true, *distorted));
+                let report = score(&[("psnr", "true")], &inputs.0, &inputs.1).unwrap();
+                assert_report(&clip, &report);
+            }
+        }
+    }
+}
+
+#[test]
+fn grey_video_has_the_luma_scores() {
+    let clip = clip("176x144_420_8bit");
+    let grey = |distorted| Input::new(&clip, distorted, VideoFormat::Gray8);
+    let report = score(&[("psnr", "true")], &grey(false), &grey(true)).unwrap();
+    assert_report(&clip, &report);
+    assert!(report.frames[0].features.iter().all(|(name, _)| name != "psnr_cb"));
+}
+
+#[test]
+fn samples_above_the_depth_count_as_its_maximum() {
+    let clip = clip("176x144_420_10bit");
+    let (reference, distorted) = (Input::planar(&clip, false), Input::planar(&clip, true));
+    let spoiled = |spoil: u8| {
+        let sample = reference.0[0].clone();
+        let mut buffer = sample.buffer_owned().unwrap();
+        // The first sample's high byte.
+        buffer.make_mut().map_writable().unwrap()[1] = spoil;
+        buffer.make_mut().map_writable().unwrap()[0] = 0xff;
+        let mut input = reference.clone();
+        input.0[0] = gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build();
+        score(&[], &input, &distorted).unwrap().scores()
+    };
+    assert_eq!(spoiled(0xff), spoiled(0x03));
+    assert_ne!(spoiled(0xff), spoiled(0x00));
+}
+
+#[test]
+fn clip_and_transform_act_on_the_scores_alone() {
+    let clip = clip("176x144_420_8bit");
+    let same = Input::planar(&clip, false);
+    let plain = score_clip(&[], &clip);
+    let phone = score_clip(&[("phone-model", "true")], &clip);
+    assert_eq!(score_clip(&[("enable-transform", "true")], &clip).scores(), phone.scores());
+    for (plain, phone) in plain.frames.iter().zip(&phone.frames) {
+        assert_eq!(plain.features, phone.features);
+        // The polynomial of the v0.6.1 models.
+        let transformed = 1.70674692 + 1.72643844 * plain.score - 0.00705305 * plain.score * plain.score;
+        assert!((phone.score - transformed.min(100.0)).abs() < 1e-9 || phone.score >= plain.score);
+        assert!(phone.score > plain.score);
+    }
+    let clipped = score(&[], &same, &same).unwrap().scores();
+    let unclipped = score(&[("disable-clip", "true")], &same, &same).unwrap().scores();
+    assert!(clipped.iter().all(|score| *score <= 100.0));
+    for (clipped, unclipped) in clipped.iter().zip(unclipped) {
+        assert_eq!(*clipped, unclipped.min(100.0));
+    }
+}
+
+/// Frames that are not scored still move motion along.
+#[test]
+fn subsampling_keeps_the_scores_of_the_frames_it_keeps() {
+    let clip = clip("176x144_420_8bit");
+    let all = score_clip(&[], &clip);
+    let report = score_clip(&[("subsample", "3")], &clip);
+    assert_eq!(report.frames.iter().map(|f| f.index).collect::<Vec<_>>(), [0, 3, 6, 9]);
+    for frame in &report.frames {
+        let full = &all.frames[frame.index as usize];
+        assert_eq!((frame.score, &frame.features), (full.score, &full.features));
+    }
+    assert_eq!((report.pooled[0].frames, report.pooled[0].skipped), (4, 6));
+    assert_eq!(report.buffers.len(), clip.frames);
+}
+
+/// The pooled score, with libvmaf's formulas.
+#[test]
+fn pooling_follows_the_method() {
+    let clip = clip("176x144_420_8bit");
+    let (reference, distorted) = (Input::planar(&clip, false), Input::planar(&clip, true));
+    let bench = |method| Bench::new(&[("pool-method", method)]).run(&reference, &distorted).unwrap();
+    let scores = bench("mean").scores();
+    let n = scores.len() as f64;
+    let expected = [
+        ("min", scores.iter().copied().fold(f64::INFINITY, f64::min)),
+        ("max", scores.iter().copied().fold(0.0, f64::max)),
+        ("mean", scores.iter().sum::<f64>() / n),
+        ("harmonic_mean", n / scores.iter().map(|s| 1.0 / (s + 1.0)).sum::<f64>() - 1.0),
+    ];
+    for (method, value) in expected {
+        let pooled = &bench(method).pooled[0];
+        assert_eq!((pooled.score, pooled.pool_method.as_str()), (value, method));
+        let stats = pooled.stats;
+        assert_eq!([stats.min, stats.max, stats.mean, stats.harmonic_mean], expected.map(|(_, value)| value));
+        assert!(stats.min <= stats.p1 && stats.p1 <= stats.p50 && stats.p50 <= stats.max);
+    }
+}
