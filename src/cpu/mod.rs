@@ -3,10 +3,11 @@
 //! The backend on the CPU: the same algorithms generic over a vector type, compiled for several
 //! instruction sets and chosen once at run time.
 
-mod adm;
+pub mod adm;
 mod backend;
-mod motion;
-mod psnr;
+mod filter;
+pub mod motion;
+pub mod psnr;
 pub(crate) mod simd;
 pub mod vif;
 

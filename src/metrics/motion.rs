@@ -1,6 +1,64 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Motion of the reference: options, and the way from blurred frame differences to `motion2` and `motion3`.
+//!
+//! Formulas are those of libvmaf 3.2.0's integer motion (BSD-2-Clause-Patent).
+
+/// `motion_*` options of libvmaf.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MotionOptions {
+    /// `motion_blend_factor`, 0.0..=1.0: how much of the value above the offset stays.
+    pub blend_factor: f64,
+    /// `motion_blend_offset`, 0.0..=1000.0.
+    pub blend_offset: f64,
+    /// `motion_five_frame_window`: compare with the frame before the previous one.
+    pub five_frame_window: bool,
+    /// `motion_force_zero`: report 0 for everything.
+    pub force_zero: bool,
+    /// `motion_fps_weight`, 0.0..=5.0.
+    pub fps_weight: f64,
+    /// `motion_max_val`, 0.0..=10000.0.
+    pub max_val: f64,
+    /// `motion_moving_average`: `motion3` is the mean of two frames.
+    pub moving_average: bool,
+}
+
+impl Default for MotionOptions {
+    fn default() -> Self {
+        Self {
+            blend_factor: 1.0,
+            blend_offset: 40.0,
+            five_frame_window: false,
+            force_zero: false,
+            fps_weight: 1.0,
+            max_val: 10000.0,
+            moving_average: false,
+        }
+    }
+}
+
+impl MotionOptions {
+    /// The pixel work that these options need.
+    pub fn work(&self) -> MotionWork {
+        let used = !self.force_zero;
+        MotionWork { lag1: used && !self.five_frame_window, lag2: used && self.five_frame_window }
+    }
+
+    /// How many later frames it can take until the scores of a frame are final.
+    pub fn lookahead(&self) -> usize {
+        if self.force_zero { 0 } else { self.lag() }
+    }
+
+    /// Distance of the frames compared.
+    fn lag(&self) -> usize {
+        1 + usize::from(self.five_frame_window)
+    }
+
+    /// Blending and limit of `motion3`.
+    fn blend(&self, x: f64) -> f64 {
+        (x * self.blend_factor + (1.0 - self.blend_factor) * self.blend_offset.min(x)).min(self.max_val)
+    }
+}
 
 /// Options of the integer motion extractor; names, ranges and keys as in libvmaf 3.2.0.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,4 +101,181 @@ pub struct MotionWork {
 pub struct MotionSums {
     pub lag1: Option<u64>,
     pub lag2: Option<u64>,
+}
+
+/// The final scores of one frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MotionScores {
+    /// Index of the frame in its run.
+    pub frame: u64,
+    /// `VMAF_integer_feature_motion_sad_score`, and `integer_motion`.
+    pub sad: f64,
+    /// `integer_motion2`.
+    pub motion2: f64,
+    /// `integer_motion3`.
+    pub motion3: f64,
+}
+
+/// Turns the sums of a run of frames into scores, each as soon as no later frame can change it.
+#[derive(Clone, Debug)]
+pub struct MotionStream {
+    options: MotionOptions,
+    /// Luma samples of a frame.
+    area: f64,
+    /// Frames pushed.
+    pushed: u64,
+    /// Frames returned.
+    done: u64,
+    /// SAD scores of the last frames: that of frame `i` at `i % 4`.
+    sads: [f64; 4],
+    /// `motion3` of the frames that have nothing to be compared with, known from the first that has.
+    opening: f64,
+    /// `motion3` of the last frame returned, before averaging.
+    previous: f64,
+}
+
+impl MotionStream {
+    /// A new run of frames with luma planes of this size.
+    pub fn new(options: MotionOptions, width: usize, height: usize) -> Self {
+        let area = (width * height) as f64;
+        Self { options, area, pushed: 0, done: 0, sads: [0.0; 4], opening: 0.0, previous: 0.0 }
+    }
+
+    /// Takes the sums of the next frame; returns the frames that have become final, in order.
+    pub fn push(&mut self, sums: &MotionSums) -> Vec<MotionScores> {
+        let options = &self.options;
+        let sum = if options.five_frame_window { sums.lag2 } else { sums.lag1 };
+        let score = match sum {
+            Some(sad) if !options.force_zero => {
+                (sad as f64 / 256.0 / self.area * options.fps_weight).min(options.max_val)
+            }
+            _ => 0.0,
+        };
+        self.sads[self.pushed as usize % 4] = score;
+        if self.pushed == self.lag() {
+            self.opening = options.blend(score);
+        }
+        self.pushed += 1;
+        let lag = self.lag();
+        let ready = match self.pushed {
+            n if options.force_zero => n,
+            n if n <= lag => 0,
+            n => n - 1,
+        };
+        (self.done..ready).map(|_| self.next(false)).collect()
+    }
+
+    /// Ends the run: returns the frames that were waiting for later ones. The next frame starts a new run.
+    pub fn finish(&mut self) -> Vec<MotionScores> {
+        let rest = (self.done..self.pushed).map(|_| self.next(true)).collect();
+        *self = Self { area: self.area, ..Self::new(self.options, 0, 0) };
+        rest
+    }
+
+    fn lag(&self) -> u64 {
+        self.options.lag() as u64
+    }
+
+    /// The scores of the next frame to return; `last` when none follows it.
+    fn next(&mut self, last: bool) -> MotionScores {
+        let (frame, lag) = (self.done, self.lag());
+        let sad = |i: u64| self.sads[i as usize % 4];
+        let first = (frame + 1).saturating_sub(lag);
+        let (motion2, current) = if frame < lag || self.options.force_zero {
+            (0.0, self.opening)
+        } else {
+            let motion2 = match first {
+                _ if last => sad(frame),
+                first if first < lag => sad(frame + 1),
+                first => sad(first).min(sad(frame + 1)),
+            };
+            (motion2, self.options.blend(motion2))
+        };
+        let averaged = self.options.moving_average && frame >= lag;
+        let motion3 = if averaged { (current + self.previous) / 2.0 } else { current };
+        let scores = MotionScores { frame, sad: sad(frame), motion2, motion3 };
+        self.previous = current;
+        self.done += 1;
+        scores
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition over a whole run: SAD score, motion2 and motion3 of every frame.
+    fn defined(options: &MotionOptions, sums: &[u64], area: f64) -> Vec<[f64; 3]> {
+        let (n, lag) = (sums.len(), options.lag());
+        if options.force_zero {
+            return vec![[0.0; 3]; n];
+        }
+        let sad = |i: usize| {
+            let score = (sums[i] as f64 / 256.0) / area * options.fps_weight;
+            if i < lag { 0.0 } else { score.min(options.max_val) }
+        };
+        let motion2 = |i: usize| match (i, lag) {
+            (i, lag) if i < lag => 0.0,
+            (i, _) if i == n - 1 => sad(i),
+            (i, 1) => sad(i).min(sad(i + 1)),
+            (2, _) => sad(3),
+            (i, _) => sad(i - 1).min(sad(i + 1)),
+        };
+        let plain = |i: usize| match i {
+            i if i >= lag => options.blend(motion2(i)),
+            _ if n > lag => options.blend(sad(lag)),
+            _ => 0.0,
+        };
+        let motion3 = |i: usize| match options.moving_average && i >= lag {
+            true => (plain(i) + plain(i - 1)) / 2.0,
+            false => plain(i),
+        };
+        (0..n).map(|i| [sad(i), motion2(i), motion3(i)]).collect()
+    }
+
+    /// Every combination of the switches with some values.
+    fn option_sets() -> impl Iterator<Item = MotionOptions> {
+        (0..32).map(|i| {
+            let on = |bit: u32| i >> bit & 1 == 1;
+            MotionOptions {
+                blend_factor: if on(0) { 0.4 } else { 1.0 },
+                blend_offset: 9.0,
+                five_frame_window: on(1),
+                force_zero: i > 25,
+                fps_weight: if on(2) { 1.3 } else { 1.0 },
+                max_val: if on(3) { 18.0 } else { 10000.0 },
+                moving_average: on(4),
+            }
+        })
+    }
+
+    #[test]
+    fn streams_of_all_lengths_and_options_follow_the_definition() {
+        let sums: Vec<u64> = (0..12u64).map(|i| i * i * 7919 % 101 * 100_000).collect();
+        for options in option_sets() {
+            let mut stream = MotionStream::new(options, 100, 10);
+            for n in 0..=sums.len() {
+                let mut found = Vec::new();
+                for (i, sum) in sums[..n].iter().enumerate() {
+                    let known = |lag| (i >= lag).then_some(*sum);
+                    found.extend(stream.push(&MotionSums { lag1: known(1), lag2: known(2) }));
+                    let waiting = i + 1 - found.len();
+                    assert!(waiting <= options.lookahead(), "{options:?}");
+                }
+                found.extend(stream.finish());
+                let scores: Vec<_> = found.iter().map(|s| [s.sad, s.motion2, s.motion3]).collect();
+                assert_eq!(scores, defined(&options, &sums[..n], 1000.0), "{options:?} {n}");
+                assert!(found.iter().map(|s| s.frame).eq(0..n as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn work_follows_the_window() {
+        let plain = MotionOptions::default();
+        assert_eq!(plain.work(), MotionWork { lag1: true, lag2: false });
+        let five = MotionOptions { five_frame_window: true, ..plain };
+        assert_eq!(five.work(), MotionWork { lag1: false, lag2: true });
+        assert_eq!(MotionOptions { force_zero: true, ..five }.work(), MotionWork::default());
+    }
 }
