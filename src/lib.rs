@@ -5,8 +5,6 @@
 //! The plugin brings the element `hipvmaf`. Applications that link this crate register it with
 //! [`plugin_register_static`] and read its results through [`message`] and [`meta`].
 
-use gst::glib;
-
 pub mod backend;
 pub mod cpu;
 mod element;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Small synthetic clip pairs, made from formulas alone.
 
-`tests/common/clip.rs` holds the same formulas; the checksums in `tests/data/golden.json` show when
+`tests/pipeline/common/clip.rs` holds the same formulas; the checksums in `tests/data/golden.json` show when
 the two drift apart. All arithmetic is on integers in a 16-bit range that is cut to the depth of the
 clip at the end, so every depth shows the same picture.
 """

@@ -2,8 +2,6 @@
 
 //! Runs clips through the element and collects everything that comes out.
 
-#![allow(dead_code)] // every test binary uses its own part
-
 pub mod clip;
 
 use std::sync::{Arc, Mutex, Once};
@@ -102,13 +100,13 @@ fn pack(clip: &Clip, distorted: bool, t: usize, info: &VideoInfo) -> gst::Buffer
     for (component, samples) in planes.iter().enumerate().take(format.n_components() as usize) {
         let plane = format.plane()[component];
         let stride = frame.plane_stride()[plane as usize] as usize;
-        let (offset, step) =
-            (format.poffset()[component] as usize, format.pixel_stride()[component] as usize);
+        let size = if clip.depth > 8 { 2 } else { 1 };
+        let second = format.poffset()[component] > 0;
+        let (offset, step) = (if second { size } else { 0 }, format.pixel_stride()[component] as usize);
         let data = frame.plane_data_mut(plane).unwrap();
         for (y, row) in samples.data.chunks(samples.width).enumerate() {
             for (x, sample) in row.iter().enumerate() {
                 let bytes = (sample << format.shift()[component]).to_le_bytes();
-                let size = if clip.depth > 8 { 2 } else { 1 };
                 let at = y * stride + offset + x * step;
                 data[at..at + size].copy_from_slice(&bytes[..size]);
             }

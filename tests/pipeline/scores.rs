@@ -2,12 +2,10 @@
 
 //! Scores and features through the element equal those of libvmaf's scalar C path to the last bit.
 
-mod common;
-
 use std::process::Command;
 
-use common::clip::{Clip, clips};
-use common::{Bench, Input, Report, score, score_clip};
+use crate::common::clip::{Clip, clips};
+use crate::common::{Bench, Input, Report, score, score_clip};
 use gst_video::VideoFormat;
 use serde_json::Value;
 
@@ -65,7 +63,7 @@ fn all_models_and_features_are_libvmafs_on_every_clip() {
 fn every_instruction_set_gives_the_same_scores() {
     for level in gsthipvmaf::cpu::Level::available() {
         let run = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "all_models_and_features_are_libvmafs_on_every_clip"])
+            .args(["--exact", "scores::all_models_and_features_are_libvmafs_on_every_clip"])
             .env("HIPVMAF_CPU_LEVEL", level.name())
             .output()
             .unwrap();

@@ -2,12 +2,10 @@
 
 //! Whatever is wrong, the element says so once, in the right domain, with what to do, and stops.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::clip::{Clip, clips};
-use common::{Failure, Input, score};
+use crate::common::clip::{Clip, clips};
+use crate::common::{Failure, Input, score};
 use gst::glib::error::ErrorDomain;
 use gst_video::VideoFormat;
 
@@ -46,7 +44,7 @@ fn a_faulty_model_file_is_named_with_reason_and_position() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let good = include_str!("../models/vmaf_v0.6.1.json");
+    let good = include_str!("../../models/vmaf_v0.6.1.json");
     let cases = [
         ("syntax.json", "{\n  \"model_dict\": nonsense\n}".to_owned(), "line 2"),
         ("truncated.json", good[..good.len() / 2].to_owned(), "line"),
@@ -109,7 +107,7 @@ fn different_depth_or_chroma_is_refused_with_what_to_insert() {
 
 #[test]
 fn frames_under_the_minimum_are_refused_with_the_minimum() {
-    common::init();
+    crate::common::init();
     for (size, ok) in [((33, 33), true), ((32, 64), false), ((64, 32), false), ((1, 1), false)] {
         let clip = Clip { width: size.0, height: size.1, ..clip() };
         let result = score(&[], &Input::planar(&clip, false), &Input::planar(&clip, true));
@@ -129,7 +127,7 @@ fn a_buffer_that_is_too_small_is_refused() {
     let clip = clip();
     let mut distorted = Input::planar(&clip, true);
     let mut buffer = gst::Buffer::with_size(100).unwrap();
-    buffer.make_mut().set_pts(common::FRAME * 2);
+    buffer.make_mut().set_pts(crate::common::FRAME * 2);
     distorted.0[2] =
         gst::Sample::builder().buffer(&buffer).caps(&distorted.0[2].caps_owned().unwrap()).build();
     let failure = score(&[], &Input::planar(&clip, false), &distorted).unwrap_err();

@@ -30,7 +30,7 @@ pub struct Samples {
 
 /// All clips. Panics where the formulas below do not give the frames that the scores belong to.
 pub fn clips() -> Vec<Clip> {
-    let golden: Value = serde_json::from_str(include_str!("../data/golden.json")).unwrap();
+    let golden: Value = serde_json::from_str(include_str!("../../data/golden.json")).unwrap();
     let entries = golden.as_object().unwrap();
     entries.iter().map(|(name, entry)| Clip::new(name, entry)).collect()
 }

@@ -2,10 +2,8 @@
 
 //! The element in a pipeline: what comes out for what goes in, and what is said about bad input.
 
-mod common;
-
-use common::clip::{Clip, clips};
-use common::{Bench, FRAME, Input, Report, score, score_clip};
+use crate::common::clip::{Clip, clips};
+use crate::common::{Bench, FRAME, Input, Report, score, score_clip};
 use gst::prelude::*;
 use gsthipvmaf::meta::ScoreState;
 
@@ -230,7 +228,7 @@ fn new_caps_begin_a_new_section() {
 /// The reference as a file, so that it can be sought in, against itself with every sample changed a little.
 #[test]
 fn a_flushing_seek_begins_anew() {
-    common::init();
+    crate::common::init();
     let clip = clip();
     let folder = tempfile::tempdir().unwrap();
     let file = |distorted| {
@@ -305,7 +303,7 @@ fn a_flushing_seek_begins_anew() {
 
 #[test]
 fn a_live_pipeline_is_told_the_latency() {
-    common::init();
+    crate::common::init();
     let latency = |attach: bool| {
         let pipeline = gst::parse::launch(&format!(
             "videotestsrc is-live=true num-buffers=3 ! video/x-raw,width=64,height=64,framerate=25/1 ! h.ref_sink \
@@ -332,7 +330,7 @@ fn a_live_pipeline_is_told_the_latency() {
 
 #[test]
 fn a_converter_before_the_distorted_pad_picks_the_size_of_the_reference() {
-    common::init();
+    crate::common::init();
     let pipeline = gst::parse::launch(
         "appsrc name=ref format=time ! h.ref_sink appsrc name=dist format=time ! videoconvertscale ! h.dist_sink \
          hipvmaf name=h ! fakesink",

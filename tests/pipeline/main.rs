@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Real video through the public element, in real pipelines.
+
+mod common;
+mod element;
+mod errors;
+mod peer;
+mod results;
+mod scores;

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Results files, as libvmaf's own tools write them.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::clip::{Clip, clips};
+use crate::common::{Report, score_clip};
+
+/// Scores a clip with two models and PSNR into a file; returns the file's text.
+fn results(clip: &Clip, name: &str, format: &str) -> (Report, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    let properties = [
+        ("extra-models", "vmaf_v0.6.1neg"),
+        ("psnr", "true"),
+        ("results-filename", path.to_str().unwrap()),
+        ("results-format", format),
+    ];
+    let report = score_clip(&properties, clip);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the results are left");
+    (report, fs::read_to_string(path).unwrap())
+}
+
+fn clip() -> Clip {
+    clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap()
+}
+
+/// All values of a frame, by name.
+fn values(report: &Report, t: usize) -> Vec<(&str, f64)> {
+    let frame = &report.frames[t];
+    frame.features.iter().chain(&frame.models).map(|(name, value)| (name.as_str(), *value)).collect()
+}
+
+#[test]
+fn json_has_the_scores_of_the_messages() {
+    // JSON is what a results file is unless another format is set.
+    for format in ["none", "json"] {
+        let clip = clip();
+        let (report, text) = results(&clip, "results.json", format);
+        let json: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["frames"].as_array().unwrap().len(), clip.frames);
+        for (t, frame) in json["frames"].as_array().unwrap().iter().enumerate() {
+            assert_eq!(frame["frameNum"], t);
+            assert_eq!(frame["metrics"].as_object().unwrap().len(), values(&report, t).len());
+            for (name, value) in values(&report, t) {
+                assert_eq!(frame["metrics"][name], format!("{value:.6}").parse::<f64>().unwrap(), "{name}");
+            }
+        }
+        let pooled = &json["pooled_metrics"]["vmaf_v0.6.1"];
+        let stats = report.pooled[0].stats;
+        for (name, value) in
+            [("min", stats.min), ("mean", stats.mean), ("harmonic_mean", stats.harmonic_mean)]
+        {
+            assert_eq!(pooled[name], format!("{value:.6}").parse::<f64>().unwrap());
+        }
+    }
+}
+
+#[test]
+fn csv_and_xml_have_a_row_per_frame() {
+    let clip = clip();
+    let (report, text) = results(&clip, "results.csv", "csv");
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    assert_eq!((header[0], header.last()), ("Frame", Some(&"")));
+    for (t, line) in lines.enumerate() {
+        let row: Vec<&str> = line.split(',').collect();
+        assert_eq!(row[0], t.to_string());
+        for (name, value) in values(&report, t) {
+            let column = header.iter().position(|h| *h == name).unwrap();
+            assert_eq!(row[column], format!("{value:.6}"), "{name}");
+        }
+    }
+    assert_eq!(text.lines().count(), clip.frames + 1);
+
+    let (report, text) = results(&clip, "results.xml", "xml");
+    assert!(text.contains("qualityWidth=\"176\" qualityHeight=\"144\""));
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("<frame ")).collect();
+    assert_eq!(rows.len(), clip.frames);
+    for (t, row) in rows.iter().enumerate() {
+        assert!(row.contains(&format!("frameNum=\"{t}\"")));
+        for (name, value) in values(&report, t) {
+            assert!(row.contains(&format!(" {name}=\"{value:.6}\"")), "{name} in {row}");
+        }
+    }
+}
+
+#[test]
+fn a_collection_has_columns_for_its_members() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let clip = clip();
+    let properties = [("model-filename", "vmaf_b_v0.6.3"), ("results-filename", path.to_str().unwrap())];
+    score_clip(&properties, &clip);
+    let json: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    for (t, golden) in clip.golden["bootstrap"]["vmaf_b_v0.6.3"].as_array().unwrap().iter().enumerate() {
+        for (name, value) in golden.as_object().unwrap() {
+            let name = name.replacen("score", "vmaf_b_v0.6.3", 1);
+            let printed = format!("{:.6}", value.as_f64().unwrap()).parse::<f64>().unwrap();
+            assert_eq!(json["frames"][t]["metrics"][&name], printed, "{name}");
+        }
+    }
+}
