@@ -2,7 +2,7 @@
 
 //! Milliseconds per 1080p frame and thread of each metric's pixel work, at every level of this machine.
 
-use gsthipvmaf::cpu::{Level, vif::Vif};
+use gsthipvmaf::cpu::{Level, motion, psnr, vif::Vif};
 use gsthipvmaf::frame::{BitDepth, Plane, Sample};
 use gsthipvmaf::metrics::vif::VifWork;
 use std::hint::black_box;
@@ -28,10 +28,10 @@ fn picture<T: Sample + TryFrom<u32>>(bits: u32, shift: usize, noise: u32) -> Vec
 }
 
 /// Best of many runs, in milliseconds.
-fn best(mut run: impl FnMut()) -> f64 {
+fn best<R>(mut run: impl FnMut() -> R) -> f64 {
     let once = |_| {
         let start = Instant::now();
-        run();
+        black_box(run());
         start.elapsed().as_secs_f64() * 1e3
     };
     (0..25).map(once).fold(f64::INFINITY, f64::min)
@@ -44,14 +44,18 @@ fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
         return;
     };
     let planes = frames.each_ref().map(|data| Plane::new(data, WIDTH, HEIGHT, WIDTH));
-    let [Some(reference), Some(distorted), Some(_)] = planes else { return };
+    let [Some(reference), Some(distorted), Some(next)] = planes else { return };
     for level in Level::available() {
         let name = level.name();
         let work = VifWork { gain_limits: vec![100.0], scale0: true };
         if let Some(mut vif) = Vif::new(&work, WIDTH, HEIGHT, depth, 16) {
-            let ms = best(|| drop(black_box(vif.compute(level, reference, distorted))));
+            let ms = best(|| vif.compute(level, reference, distorted));
             println!("vif    {bits:2} bit {name:6} {ms:7.3} ms");
         }
+        let ms = best(|| motion::sad(level, reference, next, depth));
+        println!("motion {bits:2} bit {name:6} {ms:7.3} ms");
+        let ms = best(|| psnr::sse(level, reference, distorted));
+        println!("psnr   {bits:2} bit {name:6} {ms:7.3} ms");
     }
 }
 

@@ -171,7 +171,7 @@ impl Prepared {
         let ((vif, adm), (motion, psnr)) = rayon::join(
             || {
                 rayon::join(
-                    || vif.map(|vif| typed!(luma, |r, d| vif.compute(level, r, d))),
+                    || vif.and_then(|vif| typed!(luma, |r, d| vif.compute(level, r, d))),
                     || adm.map(|adm| typed!(luma, |r, d| adm.compute(level, r, d))),
                 )
             },

@@ -5,8 +5,8 @@
 //!
 //! Vertically, a pair is two rows of one column; both rows of an output pair read the same input pairs,
 //! one with its taps shifted by a row. Horizontally likewise for even and odd columns. Unsigned 16-bit
-//! operands are moved to signed by flipping their highest bit, which takes 2^31 off every sum because the taps
-//! sum to 2^16; the sums begin with what it takes to get that back (all of this modulo 2^32).
+//! operands are moved to signed by flipping their highest bit, which takes 2^31 off every sum because the
+//! taps sum to 2^16; the sums begin with what it takes to get that back (all of this modulo 2^32).
 
 use super::simd::Lanes;
 use crate::frame::Sample;
@@ -58,12 +58,14 @@ pub(super) const FILTERS: [Filter; 4] =
 /// 64 bytes that a vector load reads from a single cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct Line([i32; 16]);
+pub(super) struct Line {
+    _lanes: [i32; 16],
+}
 
 impl Line {
     /// Room for `bytes` bytes.
     pub fn zeroed(bytes: usize) -> Vec<Self> {
-        vec![Self([0; 16]); bytes.div_ceil(64)]
+        vec![Self { _lanes: [0; 16] }; bytes.div_ceil(64)]
     }
 }
 
@@ -107,10 +109,12 @@ pub(super) unsafe fn whole<V: Lanes, const TAPS: usize>(sum: V::I) -> V::I {
     unsafe { if FILTERS[TAPS].halved { V::shl::<1>(sum) } else { sum } }
 }
 
-/// Filters a row of flipped or signed 16-bit numbers at `2 N` columns: the sums of the even ones and the odd ones.
+/// Filters a row of flipped or signed 16-bit numbers at `2 N` columns: the sums of the even ones and the
+/// odd ones.
 #[inline(always)]
 pub(super) unsafe fn horizontal<V: Lanes, const TAPS: usize>(from: *const u16, begin: u32) -> [V::I; 2] {
-    // SAFETY: the caller vouches for the instructions, and for PAD numbers before and after those at `from`.
+    // SAFETY: the caller vouches for the instructions, and for PAD numbers before and after those at
+    // `from`.
     unsafe {
         let mut sums = [bias::<V, TAPS>(begin); 2];
         for s in 0..const { FILTERS[TAPS].radius + 1 } {

@@ -3,9 +3,12 @@
 //! The backend on the CPU: the same algorithms generic over a vector type, compiled for several
 //! instruction sets and chosen once at run time.
 
+#![allow(clippy::needless_range_loop, reason = "kernels index several small arrays by one constant range")]
+
 pub mod adm;
 mod backend;
 mod filter;
+mod log2;
 pub mod motion;
 pub mod psnr;
 pub(crate) mod simd;
@@ -40,7 +43,8 @@ mod tests {
     }
 
     impl Picture {
-        /// Samples from a function of column and row, wrapped into the depth; the stride depends on the size.
+        /// Samples from a function of column and row, wrapped into the depth; the stride depends on the
+        /// size.
         pub fn new(width: usize, height: usize, bits: u32, sample: impl Fn(usize, usize) -> u32) -> Self {
             let depth = BitDepth::new(bits).unwrap();
             let stride = width + height % 3 * 5;

@@ -24,25 +24,48 @@ const BAND: usize = 64;
 /// [`MIN_SIZE`]) and depth, in 1/256 of an 8-bit step. Runs in the current rayon pool.
 pub fn sad<T: Sample>(level: Level, earlier: Plane<T>, later: Plane<T>, depth: BitDepth) -> u64 {
     let bands = earlier.height().div_ceil(BAND);
-    (0..bands).into_par_iter().map(|i| band::<T>(level, [earlier, later], i * BAND, depth.bits())).sum()
+    let scratch = || Scratch::new(earlier.width());
+    let work = |scratch: &mut Scratch, i| band::<T>(level, [earlier, later], i * BAND, depth.bits(), scratch);
+    (0..bands).into_par_iter().map_init(scratch, work).sum()
 }
 
-dispatch!(fn band[T: Sample](planes: [Plane<'_, T>; 2], from: usize, bits: u32) -> u64 = process[T]);
+/// Rows in work, for one thread.
+struct Scratch {
+    /// [`PAIRS`] row pairs; for each block of columns the vectors that [`difference`] writes.
+    ring: Vec<Line>,
+    /// Two vertically blurred rows, each as halves of its numbers and their lowest bits.
+    rows: Vec<Line>,
+}
+
+impl Scratch {
+    fn new(width: usize) -> Self {
+        let ring = Line::zeroed(PAIRS * width.next_multiple_of(BLOCK) * 8);
+        Self { ring, rows: Line::zeroed(4 * row_stride(width) * 2) }
+    }
+}
+
+dispatch!(fn band[T: Sample](planes: [Plane<'_, T>; 2], from: usize, bits: u32, scratch: &mut Scratch) -> u64
+    = process[T]);
 
 /// The part of the sum from row `from`.
 #[inline(always)]
-unsafe fn process<V: Lanes, T: Sample>(planes: [Plane<'_, T>; 2], from: usize, bits: u32) -> u64 {
+unsafe fn process<V: Lanes, T: Sample>(
+    planes: [Plane<'_, T>; 2],
+    from: usize,
+    bits: u32,
+    scratch: &mut Scratch,
+) -> u64 {
     let (width, height) = (planes[0].width(), planes[0].height());
     let slot = width.next_multiple_of(BLOCK) * 2;
     let stride = row_stride(width);
-    let mut ring = Line::zeroed(PAIRS * slot * 4);
-    let mut rows = Line::zeroed(4 * stride * 2);
-    let (ring, rows) = (ring.as_mut_ptr().cast::<i32>(), rows.as_mut_ptr().cast::<u16>());
+    let ring = scratch.ring.as_mut_ptr().cast::<i32>();
+    let rows = scratch.rows.as_mut_ptr().cast::<u16>();
     let end = height.min(from + BAND);
     let mut total = 0;
     let mut ready = 0;
-    // SAFETY: the caller vouches for the instructions; the ring holds PAIRS slots of four vectors for each block of
-    // columns, the rows are the two halves of two rows, with PAD samples on either side.
+    // SAFETY: the caller vouches for the instructions and for scratch of this width; the ring holds PAIRS
+    // slots of four vectors for each block of columns, the rows are the two halves of two rows, with PAD
+    // samples on either side.
     unsafe {
         for y in (from..end).step_by(2) {
             let group = (y - from) / 2;
@@ -94,8 +117,9 @@ const fn halves<T>() -> usize {
     size_of::<T>()
 }
 
-/// Differences of a row pair of the earlier and the later frame: for each block of columns the even columns,
-/// the odd ones, and the same of the lowest bit where that is apart; the upper row in the low halves.
+/// Differences of a row pair of the earlier and the later frame: for each block of columns the even
+/// columns, the odd ones, and the same of the lowest bit where that is apart; the upper row in the low
+/// halves.
 #[inline(always)]
 unsafe fn difference<V: Lanes, T: Sample>(at: *mut i32, lines: [&[T]; 4]) {
     // SAFETY: the caller vouches for the instructions and four vectors for each block of columns at `at`.
@@ -155,8 +179,8 @@ unsafe fn blurred<V: Lanes, T>([high, low]: [V::I; 2], bits: u32) -> V::I {
 /// Blurs a row horizontally and adds up its absolute values.
 #[inline(always)]
 unsafe fn row_sum<V: Lanes>(from: *const u16, stride: usize, width: usize) -> u64 {
-    // SAFETY: the caller vouches for the instructions and two mirrored scratch rows. A lane adds at most 2^16 for each of
-    // its pixels, so 31 bits last for rows of 2^18 samples.
+    // SAFETY: the caller vouches for the instructions and two mirrored scratch rows. A lane adds at most
+    // 2^16 for each of its pixels, so 31 bits last for rows of 2^18 samples.
     unsafe {
         let mut sum = V::splat(0);
         for x in (0..width).step_by(2 * V::N) {

@@ -9,9 +9,10 @@
 use super::filter::{
     BLOCK, FILTERS, FLIPPED, Line, PAD, bias, extend, horizontal, load_samples, mirror, row_stride, whole,
 };
+use super::log2::Log2;
 use super::simd::{Lanes, Level, dispatch};
 use crate::frame::{BitDepth, Plane, Sample};
-use crate::metrics::vif::{EPSILON, LOG2_BIAS, LOG2_STEPS, MIN_SIZE, NOISE, VifScaleSums, VifSums, VifWork};
+use crate::metrics::vif::{EPSILON, LOG2_BIAS, MIN_SIZE, NOISE, VifScaleSums, VifSums, VifWork};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -27,8 +28,8 @@ const FLIP: i32 = 0x8000_8000_u32 as i32;
 
 /// Rows in work, for one thread.
 struct Scratch {
-    /// [`PAIRS`] row pairs; for each block of columns the pairs of the even columns of the reference, of its odd
-    /// columns, and the same of the distorted picture.
+    /// [`PAIRS`] row pairs; for each block of columns the pairs of the even columns of the reference, of
+    /// its odd columns, and the same of the distorted picture.
     ring: Vec<Line>,
     /// Vertically filtered rows: [`ROWS`] times [`PLANES`], and before that the rows to decimate.
     rows: Vec<Line>,
@@ -70,7 +71,7 @@ impl Octave {
 /// VIF of frame pairs of one size; owns the pyramid.
 pub struct Vif {
     work: VifWork,
-    width: usize,
+    size: (usize, usize),
     depth: BitDepth,
     bands: usize,
     pyramid: [Octave; 3],
@@ -79,8 +80,8 @@ pub struct Vif {
 }
 
 impl Vif {
-    /// Work on frames of `width` x `height` samples, both at least [`MIN_SIZE`], in about `bands` parts that
-    /// may run at the same time. `None` when the frames are too small.
+    /// Work on frames of `width` x `height` samples, both at least [`MIN_SIZE`], in about `bands` parts
+    /// that may run at the same time. `None` when the frames are too small.
     pub fn new(work: &VifWork, width: usize, height: usize, depth: BitDepth, bands: usize) -> Option<Self> {
         if width.min(height) < MIN_SIZE {
             return None;
@@ -89,21 +90,36 @@ impl Vif {
         let two = Octave::below(one.width, one.height);
         let three = Octave::below(two.width, two.height);
         let idle = Mutex::new(vec![Scratch::new(width, work.gain_limits.len())]);
-        Some(Self { work: work.clone(), width, depth, bands: bands.max(1), pyramid: [one, two, three], idle })
+        Some(Self {
+            work: work.clone(),
+            size: (width, height),
+            depth,
+            bands: bands.max(1),
+            pyramid: [one, two, three],
+            idle,
+        })
     }
 
-    /// The sums of one pair of luma planes of the size and depth given to [`Vif::new`]. Runs in the
-    /// current rayon pool.
-    pub fn compute<T: Sample>(&mut self, level: Level, reference: Plane<T>, distorted: Plane<T>) -> VifSums {
+    /// The sums of one pair of luma planes of the depth given to [`Vif::new`], `None` when they are not
+    /// of the size given there. Runs in the current rayon pool.
+    pub fn compute<T: Sample>(
+        &mut self,
+        level: Level,
+        reference: Plane<T>,
+        distorted: Plane<T>,
+    ) -> Option<VifSums> {
+        if [reference, distorted].iter().any(|plane| (plane.width(), plane.height()) != self.size) {
+            return None;
+        }
         let mut sums = vec![[VifScaleSums::default(); 4]; self.work.gain_limits.len()];
-        let (work, idle, bands, width) = (&self.work, &self.idle, self.bands, self.width);
+        let (work, idle, bands, width) = (&self.work, &self.idle, self.bands, self.size.0);
         let run = Run { level, work, idle, bands, width };
         let [one, two, three] = &mut self.pyramid;
         run.scale::<T, 0, 1>([Some(reference), Some(distorted)], self.depth.bits(), Some(one), &mut sums);
         run.scale::<u16, 1, 2>([one.plane(0), one.plane(1)], 16, Some(two), &mut sums);
         run.scale::<u16, 2, 3>([two.plane(0), two.plane(1)], 16, Some(three), &mut sums);
         run.scale::<u16, 3, 3>([three.plane(0), three.plane(1)], 16, None, &mut sums);
-        sums
+        Some(sums)
     }
 }
 
@@ -134,7 +150,7 @@ impl Run<'_> {
             let pairs = a.chunks_mut(size).zip(b.chunks_mut(size));
             parts = pairs.map(|(a, b)| Some(([a, b], *stride))).collect();
         }
-        let work = |(i, next): (usize, Option<([&mut [u16]; 2], usize)>)| {
+        let work = |(i, next): (usize, Option<Next<'_>>)| {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
             let taken = idle.pop();
             drop(idle);
@@ -163,6 +179,9 @@ impl Run<'_> {
     }
 }
 
+/// Where a part's rows of the next scale go, for both pictures, and their stride.
+type Next<'a> = ([&'a mut [u16]; 2], usize);
+
 /// A part of a scale for one thread.
 struct Band<'a, T> {
     planes: [Plane<'a, T>; 2],
@@ -171,8 +190,7 @@ struct Band<'a, T> {
     rows: Range<usize>,
     gain_limits: &'a [f64],
     statistics: bool,
-    /// Where the next scale's rows go, and their stride.
-    next: Option<([&'a mut [u16]; 2], usize)>,
+    next: Option<Next<'a>>,
 }
 
 dispatch!(fn band[T: Sample, const SCALE: usize, const NEXT: usize](
@@ -186,7 +204,7 @@ const fn middle(bits: u32) -> i32 {
 
 /// The sums of a band, for each gain limit.
 #[inline(always)]
-unsafe fn process<V: Lanes, T: Sample, const SCALE: usize, const NEXT: usize>(
+unsafe fn process<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize>(
     mut band: Band<'_, T>,
     scratch: &mut Scratch,
 ) -> Vec<VifScaleSums> {
@@ -200,9 +218,10 @@ unsafe fn process<V: Lanes, T: Sample, const SCALE: usize, const NEXT: usize>(
     let first = (band.rows.start as isize - const { FILTERS[SCALE].radius as isize }) / 2;
     let mut sums = vec![VifScaleSums::default(); band.gain_limits.len()];
     let mut ready = 0;
-    // SAFETY: the caller vouches for the instructions. The ring holds PAIRS slots and the rows hold ROWS * PLANES
-    // strides of the widest scale; a slot covers the width rounded up to whole vectors, a stride PAD samples more on
-    // either side. Both are only read where they have been written (or zeroed when they were made).
+    // SAFETY: the caller vouches for the instructions. The ring holds PAIRS slots and the rows hold ROWS
+    // * PLANES strides of the widest scale; a slot covers the width rounded up to whole vectors, a stride
+    // PAD samples more on either side. Both are only read where they have been written (or zeroed when
+    // they were made).
     unsafe {
         for y in band.rows.clone().step_by(ROWS) {
             let group = (y - band.rows.start) / 2;
@@ -246,8 +265,8 @@ unsafe fn process<V: Lanes, T: Sample, const SCALE: usize, const NEXT: usize>(
     sums
 }
 
-/// Writes a row pair of both pictures into the ring: for each block of columns a vector for the even and one
-/// for the odd columns, the upper row in the low halves, less half of the sample range to be signed.
+/// Writes a row pair of both pictures into the ring: for each block of columns a vector for the even and
+/// one for the odd columns, the upper row in the low halves, less half of the sample range to be signed.
 #[inline(always)]
 unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [[&[T]; 2]; 2], bits: u32) {
     let width = lines[0][0].len();
@@ -323,6 +342,25 @@ impl<V: Lanes> Quantities<V, 3> for High {
     }
 }
 
+/// Adds a row pair, the filter's `step`th, to the sums of an even row and the odd row after it.
+#[inline(always)]
+unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize>(
+    sums: &mut [[V::I; Q]; ROWS],
+    row: usize,
+    quantities: [V::I; Q],
+    step: usize,
+) {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe {
+        for odd in 0..2 {
+            let taps = V::splat(FILTERS[TAPS].taps[step][odd]);
+            for q in 0..Q {
+                sums[row + odd][q] = V::add(sums[row + odd][q], V::madd16(quantities[q], taps));
+            }
+        }
+    }
+}
+
 /// Filters quantities of row pairs, `at` so many numbers into each, for four rows.
 #[inline(always)]
 unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: usize>(
@@ -332,22 +370,21 @@ unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: us
     begin: u32,
 ) -> [[V::I; Q]; ROWS] {
     let steps = const { FILTERS[TAPS].radius + 1 };
-    // SAFETY: the caller vouches for the instructions, and for a vector of each picture at `at` in every pair.
+    // SAFETY: the caller vouches for the instructions, and for a vector of each picture at `at` in every
+    // pair.
     unsafe {
         let mut sums = [[bias::<V, TAPS>(begin); Q]; ROWS];
-        for s in 0..=steps {
+        let [first, last] = [pairs[0].add(at), pairs[steps].add(at)];
+        let quantities = G::of(V::load(first), V::load(first.add(2 * V::N)), middle);
+        add_pair::<V, Q, TAPS>(&mut sums, 0, quantities, 0);
+        for s in 1..steps {
             let pair = pairs[s].add(at);
             let quantities = G::of(V::load(pair), V::load(pair.add(2 * V::N)), middle);
-            for row in 0..ROWS {
-                let step = s.wrapping_sub(row / 2);
-                if step < steps {
-                    let taps = V::splat(FILTERS[TAPS].taps[step][row % 2]);
-                    for q in 0..Q {
-                        sums[row][q] = V::add(sums[row][q], V::madd16(quantities[q], taps));
-                    }
-                }
-            }
+            add_pair::<V, Q, TAPS>(&mut sums, 0, quantities, s);
+            add_pair::<V, Q, TAPS>(&mut sums, 2, quantities, s - 1);
         }
+        let quantities = G::of(V::load(last), V::load(last.add(2 * V::N)), middle);
+        add_pair::<V, Q, TAPS>(&mut sums, 2, quantities, steps - 1);
         for q in sums.as_flattened_mut() {
             *q = whole::<V, TAPS>(*q);
         }
@@ -376,7 +413,8 @@ unsafe fn store_means<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], bits: u32)
 /// Stores the flipped high and low halves of even and odd columns, the low ones `apart` numbers later.
 #[inline(always)]
 unsafe fn store_halves<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], apart: usize) {
-    // SAFETY: the caller vouches for the instructions and for 2 N numbers at `to` and `apart` numbers later.
+    // SAFETY: the caller vouches for the instructions and for 2 N numbers at `to` and `apart` numbers
+    // later.
     unsafe {
         let flip = V::splat(FLIP);
         V::store16(to, V::xor(V::blend16(V::shr::<16>(even), odd), flip));
@@ -464,7 +502,7 @@ unsafe fn products16<V: Lanes, const SCALE: usize>(
 ) -> [[V::I; 3]; ROWS] {
     // SAFETY: as for the filter.
     unsafe {
-        let low = vertical::<V, Low, 3, SCALE>(pairs, at, middle, FLIPPED + (1 << (shift - 1)));
+        let low = vertical::<V, Low, 3, SCALE>(pairs, at, middle, FLIPPED + ((1 << shift) >> 1));
         let mut sums = vertical::<V, High, 3, SCALE>(pairs, at, middle, FLIPPED);
         for row in 0..ROWS {
             for q in 0..3 {
@@ -488,8 +526,9 @@ unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize>(
 ) {
     let stride = row_stride(width);
     let pairs = &pairs[const { (FILTERS[SCALE].radius - FILTERS[NEXT].radius) / 2 }..];
-    // SAFETY: the caller vouches for the instructions and the pairs; `rows` are at least four scratch rows. The
-    // columns written are the width rounded up to whole blocks, halved, which is the next scale's stride.
+    // SAFETY: the caller vouches for the instructions and the pairs; `rows` are at least four scratch
+    // rows. The columns written are the width rounded up to whole blocks, halved, which is the next
+    // scale's stride.
     unsafe {
         let zero = V::splat(0);
         for x in (0..width).step_by(2 * V::N) {
@@ -513,8 +552,24 @@ unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize>(
     }
 }
 
+/// The same for even and odd columns: two chains of instructions for the machine to interleave.
+macro_rules! sides {
+    ($i:ident => $e:expr) => {
+        [
+            {
+                let $i = 0;
+                $e
+            },
+            {
+                let $i = 1;
+                $e
+            },
+        ]
+    };
+}
+
 /// Sums of a row in lanes.
-struct Tally<V: Lanes> {
+struct Tally<V: Log2> {
     den_log: V::I,
     flat_count: u32,
     flat_energy: V::L,
@@ -524,7 +579,7 @@ struct Tally<V: Lanes> {
 
 /// Horizontally filters a row of eight planes and adds its pixels up.
 #[inline(always)]
-unsafe fn statistics<V: Lanes, const SCALE: usize>(
+unsafe fn statistics<V: Log2, const SCALE: usize>(
     from: *const u16,
     stride: usize,
     width: usize,
@@ -532,16 +587,15 @@ unsafe fn statistics<V: Lanes, const SCALE: usize>(
     numerators: *mut i32,
     sums: &mut [VifScaleSums],
 ) {
-    // SAFETY: the caller vouches for the instructions, eight mirrored scratch rows from `from`, and a vector for
-    // each gain limit at `numerators`. A lane adds less than 2^16 for each of its pixels, so 32 bits last for
-    // 2^15 of them: rows of 2^18 samples.
+    // SAFETY: the caller vouches for the instructions, eight mirrored scratch rows from `from`, and a
+    // vector for each gain limit at `numerators`. A lane adds less than 2^16 for each of its pixels, so
+    // 32 bits last for 2^15 of them: rows of 2^18 samples.
     unsafe {
         let zero = V::splat(0);
         let mut tally = Tally::<V> { den_log: zero, flat_count: 0, flat_energy: V::splat64(0), numerators };
         for limit in 0..gain_limits.len() {
             V::store(numerators.add(limit * V::N), zero);
         }
-        let log2 = LOG2_STEPS.as_ptr();
         for x in (0..width).step_by(2 * V::N) {
             let from = from.add(x);
             let m1 = horizontal::<V, SCALE>(from, FLIPPED);
@@ -549,13 +603,11 @@ unsafe fn statistics<V: Lanes, const SCALE: usize>(
             let xx = horizontal_wide::<V, SCALE>(from.add(2 * stride), 3 * stride);
             let yy = horizontal_wide::<V, SCALE>(from.add(3 * stride), 3 * stride);
             let xy = horizontal_wide::<V, SCALE>(from.add(4 * stride), 3 * stride);
-            for side in 0..2 {
-                let inside = V::first((width - x + 1 - side) / 2);
-                let var1 = V::sub(xx[side], square_mean::<V>(m1[side], m1[side]));
-                let var2 = V::max(V::sub(yy[side], square_mean::<V>(m2[side], m2[side])), zero);
-                let cov = V::sub(xy[side], square_mean::<V>(m1[side], m2[side]));
-                tally.pixels(var1, var2, cov, inside, gain_limits, log2);
-            }
+            let inside = sides!(i => V::first((width - x + 1 - i) / 2));
+            let var1 = sides!(i => V::sub(xx[i], square_mean::<V>(m1[i], m1[i])));
+            let var2 = sides!(i => V::max(V::sub(yy[i], square_mean::<V>(m2[i], m2[i])), zero));
+            let cov = sides!(i => V::sub(xy[i], square_mean::<V>(m1[i], m2[i])));
+            tally.pixels(var1, var2, cov, inside, gain_limits);
         }
         let den_log = V::sum(tally.den_log);
         for (limit, sum) in sums.iter_mut().enumerate() {
@@ -576,57 +628,53 @@ unsafe fn square_mean<V: Lanes>(a: V::I, b: V::I) -> V::I {
     unsafe { V::high(V::add64(V::mul_wide_u(a, b), V::splat64(1 << 31))) }
 }
 
-/// Logarithm by [`LOG2_STEPS`].
-#[inline(always)]
-unsafe fn log2<V: Lanes>(table: *const u32, a: V::I) -> V::I {
-    // SAFETY: the caller vouches for the instructions; an index of 12 bits is inside the table's 4096 entries.
-    unsafe {
-        let bits = V::leading_bits(a);
-        let entry = V::gather(table, V::and(V::shr::<11>(bits), V::splat(4095)));
-        V::shr::<4>(V::add(V::and(V::shr::<8>(bits), V::splat(!0x7ff8)), entry))
-    }
-}
-
-impl<V: Lanes> Tally<V> {
-    /// Adds the pixels `inside` with these variances and covariance.
+impl<V: Log2> Tally<V> {
+    /// Adds the pixels `inside` with these variances and covariance, of even and odd columns.
     #[inline(always)]
     unsafe fn pixels(
         &mut self,
-        var1: V::I,
-        var2: V::I,
-        cov: V::I,
-        inside: V::M,
+        var1: [V::I; 2],
+        var2: [V::I; 2],
+        cov: [V::I; 2],
+        inside: [V::M; 2],
         gain_limits: &[f64],
-        table: *const u32,
     ) {
-        // SAFETY: the caller vouches for the instructions, the table and the vectors of the numerators.
+        // SAFETY: the caller vouches for the instructions and the vectors of the numerators.
         unsafe {
             let (zero, noise) = (V::splat(0), V::splat(NOISE));
-            let busy = V::both(inside, V::gt(var1, V::splat(NOISE - 1)));
-            let flat = V::except(inside, busy);
-            if V::any(flat) {
-                self.flat_count += V::count(flat);
-                self.flat_energy = V::add64(self.flat_energy, V::widen_u(V::keep(flat, var2)));
+            let busy = sides!(i => V::both(inside[i], V::gt(var1[i], V::splat(NOISE - 1))));
+            let flat = sides!(i => V::except(inside[i], busy[i]));
+            if V::any(flat[0]) || V::any(flat[1]) {
+                for i in 0..2 {
+                    self.flat_count += V::count(flat[i]);
+                    self.flat_energy = V::add64(self.flat_energy, V::widen_u(V::keep(flat[i], var2[i])));
+                }
+                if !V::any(busy[0]) && !V::any(busy[1]) {
+                    return;
+                }
             }
-            if !V::any(busy) {
-                return;
+            let alike = sides!(i => V::both(busy[i], V::gt(V::min(cov[i], var2[i]), zero)));
+            let s1 = sides!(i => V::to_f64(var1[i]));
+            let c = sides!(i => V::to_f64(cov[i]));
+            let gain = sides!(i => V::div_f64(c[i], V::add_f64(s1[i], V::splat_f64(EPSILON))));
+            for i in 0..2 {
+                let log = V::sub(V::log2(V::add(var1[i], noise)), V::splat(LOG2_BIAS + 34816));
+                self.den_log = V::add(self.den_log, V::keep(busy[i], log));
             }
-            let log = V::sub(log2::<V>(table, V::add(var1, noise)), V::splat(LOG2_BIAS + 34816));
-            self.den_log = V::add(self.den_log, V::keep(busy, log));
-            let alike = V::both(busy, V::both(V::gt(cov, zero), V::gt(var2, zero)));
-            let (s1, s2, c) = (V::to_f64(var1), V::to_f64(var2), V::to_f64(cov));
-            let gain = V::div_f64(c, V::add_f64(s1, V::splat_f64(EPSILON)));
-            // By Cauchy and Schwarz, allowing for the rounding of the means, `gain cov` and with it the signal stays
-            // below 2^31 where the reference has a variance of at least NOISE.
-            let rest = V::trunc(V::sub_f64(s2, V::mul_f64(gain, c)));
-            let noise = V::add(V::max(rest, zero), noise);
-            let log_noise = log2::<V>(table, noise);
-            for (i, limit) in gain_limits.iter().enumerate() {
-                let gain = V::min_f64(gain, V::splat_f64(*limit));
-                let signal = V::trunc(V::mul_f64(V::mul_f64(gain, gain), s1));
-                let log = V::sub(log2::<V>(table, V::add(signal, noise)), log_noise);
-                let sum = self.numerators.add(i * V::N);
-                V::store(sum, V::add(V::load(sum), V::keep(alike, log)));
+            // By Cauchy and Schwarz, allowing for the rounding of the means, `gain cov` and with it the
+            // signal stays below 2^31 where the reference has a variance of at least NOISE.
+            let s2 = sides!(i => V::to_f64(var2[i]));
+            let rest = sides!(i => V::trunc(V::sub_f64(s2[i], V::mul_f64(gain[i], c[i]))));
+            let noise = sides!(i => V::add(V::max(rest[i], zero), noise));
+            let log_noise = sides!(i => V::log2(noise[i]));
+            for (k, limit) in gain_limits.iter().enumerate() {
+                let gain = sides!(i => V::min_f64(gain[i], V::splat_f64(*limit)));
+                let square = sides!(i => V::mul_f64(gain[i], gain[i]));
+                let signal = sides!(i => V::trunc(V::mul_f64(square[i], s1[i])));
+                let log = sides!(i => V::sub(V::log2(V::add(signal[i], noise[i])), log_noise[i]));
+                let sum = V::add(V::keep(alike[0], log[0]), V::keep(alike[1], log[1]));
+                let numerator = self.numerators.add(k * V::N);
+                V::store(numerator, V::add(V::load(numerator), sum));
             }
         }
     }
@@ -730,8 +778,8 @@ mod tests {
         let [r, d] = pair;
         let mut vif = Vif::new(work, r.width, r.height, r.depth, bands).unwrap();
         match r.depth.bits() {
-            8 => vif.compute(level, r.bytes().plane(), d.bytes().plane()),
-            _ => vif.compute(level, r.words().plane(), d.words().plane()),
+            8 => vif.compute(level, r.bytes().plane(), d.bytes().plane()).unwrap(),
+            _ => vif.compute(level, r.words().plane(), d.words().plane()).unwrap(),
         }
     }
 
@@ -747,10 +795,10 @@ mod tests {
     fn known_sums_of_synthetic_frames() {
         let work = VifWork { gain_limits: vec![100.0], scale0: true };
         let expected = [
-            (8, [0.56839501857757568, 0.99435955286026001, 0.99793112277984619, 0.99838584661483765]),
-            (10, [0.37429991364479065, 0.99607300758361816, 0.99886107444763184, 0.99848264455795288]),
-            (12, [0.17268498241901398, 0.99386996030807495, 0.99637937545776367, 0.99638742208480835]),
-            (16, [0.99729031324386597, 0.99999469518661499, 0.9999958872795105, 0.99999451637268066]),
+            (8, [0.5683950185775757, 0.99435955286026, 0.9979311227798462, 0.9983858466148376]),
+            (10, [0.37429991364479065, 0.9960730075836182, 0.9988610744476318, 0.9984826445579529]),
+            (12, [0.17268498241901398, 0.993869960308075, 0.9963793754577637, 0.9963874220848083]),
+            (16, [0.997290313243866, 0.999994695186615, 0.9999958872795105, 0.9999945163726807]),
         ];
         for level in Level::available() {
             for (bits, scores) in expected {
@@ -777,6 +825,14 @@ mod tests {
             check(&content(i, 67, 34, 8 + i as u32 % 9), &work, 2);
         }
         check(&content(0, 67, 34, 8), &VifWork { scale0: false, ..work }, 1);
+    }
+
+    #[test]
+    fn frames_of_another_size_are_refused() {
+        let work = VifWork { gain_limits: vec![100.0], scale0: true };
+        let [r, d] = content(0, 32, 24, 8);
+        let mut vif = Vif::new(&work, 24, 32, r.depth, 1).unwrap();
+        assert_eq!(vif.compute(Level::detect(), r.bytes().plane(), d.bytes().plane()), None);
     }
 
     #[test]

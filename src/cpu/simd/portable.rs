@@ -42,7 +42,6 @@ fn mask(x: bool) -> i32 {
 
 #[rustfmt::skip]
 #[allow(unsafe_op_in_unsafe_fn, reason = "thin wrappers: the contract of the trait is that of each line")]
-#[allow(clippy::needless_range_loop)]
 impl Lanes for Portable {
     const N: usize = N;
     type I = I;
@@ -100,7 +99,7 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn sub16(a: I, b: I) -> I { halves!(a, b, |x: u16, y| x.wrapping_sub(y)) }
     #[inline(always)] unsafe fn mul16(a: I, b: I) -> I { halves!(a, b, |x: u16, y| x.wrapping_mul(y)) }
     #[inline(always)] unsafe fn mulhi_u16(a: I, b: I) -> I {
-        halves!(a, b, |x: u16, y| u32::from(x) * u32::from(y) >> 16)
+        halves!(a, b, |x: u16, y| (u32::from(x) * u32::from(y)) >> 16)
     }
     #[inline(always)] unsafe fn mulhi16(a: I, b: I) -> I { halves!(a, b, |x: i16, y| i32::from(x) * i32::from(y) >> 16) }
     #[inline(always)] unsafe fn mul_round16(a: I, b: I) -> I {
