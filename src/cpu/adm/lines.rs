@@ -88,14 +88,15 @@ impl<C: Coef> Rows<C> {
         Self { data: vec![C::default(); 3 * stride(width)], stride: stride(width) }
     }
 
-    pub fn bands(&self) -> [&[C]; 3] {
-        [0, 1, 2].map(|band| &self.data[band * self.stride..][..self.stride])
+    /// The row of band `index`: 0 for h, 1 for v, 2 for d.
+    #[inline(always)]
+    pub fn band(&self, index: usize) -> &[C] {
+        &self.data[index * self.stride..][..self.stride]
     }
 
-    pub fn bands_mut(&mut self) -> [&mut [C]; 3] {
-        let (h, rest) = self.data.split_at_mut(self.stride);
-        let (v, d) = rest.split_at_mut(self.stride);
-        [h, v, d]
+    #[inline(always)]
+    pub fn band_mut(&mut self, index: usize) -> &mut [C] {
+        &mut self.data[index * self.stride..][..self.stride]
     }
 }
 

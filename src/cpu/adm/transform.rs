@@ -6,7 +6,7 @@
 //! The filters are linear, so they run on each half alone; only the shift joins the two sums.
 
 use super::lines::{Approximation, Coef, LEAD, Mid, Rows};
-use crate::cpu::simd::Lanes;
+use crate::cpu::simd::{Lanes, each};
 use crate::frame::{Plane, Sample};
 use crate::metrics::adm::{AdmScale, HIGH_PASS, LOW_PASS};
 
@@ -103,9 +103,8 @@ pub(super) unsafe fn splat16<V: Lanes>(x: i32) -> V::I {
 /// Needs the instructions of `V`.
 #[inline(always)]
 unsafe fn factors<V: Lanes>(taps: [i16; 4]) -> [V::I; 2] {
-    let pair = |low: i16, high: i16| i32::from(low) & 0xffff | i32::from(high) << 16;
     // SAFETY: as the caller promises.
-    unsafe { [V::splat(pair(taps[0], taps[1])), V::splat(pair(taps[2], taps[3]))] }
+    unsafe { each!(i in [0, 2] => V::splat(i32::from(taps[i]) & 0xffff | i32::from(taps[i + 1]) << 16)) }
 }
 
 /// Joins the sums of the lower and the upper halves, shifted right with rounding by at most 16.
@@ -192,7 +191,7 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
             let mut sums = [[[V::splat(0); 2]; 2]; 2];
             let taps = [factors::<V>(LOW_PASS), factors::<V>(HIGH_PASS)];
             for half in 0..S::HALVES {
-                let [a, b, c, d] = rows.map(|y| source.load::<V>(half, y, x));
+                let [a, b, c, d] = each!(i in [0, 1, 2, 3] => source.load::<V>(half, rows[i], x));
                 let (upper, lower) = (V::zip16(a, b), V::zip16(c, d));
                 for filter in 0..filters {
                     for place in 0..2 {
@@ -205,7 +204,8 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
             }
             for filter in 0..filters {
                 let [lower, upper] = sums[filter];
-                let values = [0, 1].map(|place| join::<V>([lower[place], upper[place]], S::HALVES, shift));
+                let values =
+                    each!(place in [0, 1] => join::<V>([lower[place], upper[place]], S::HALVES, shift));
                 let halves = &mut mid[filter].halves;
                 if C::HALVES == 1 {
                     V::store16(halves[0][LEAD + x..].as_mut_ptr().cast(), V::unzip16(values));
@@ -229,8 +229,8 @@ unsafe fn split<V: Lanes>(values: [V::I; 2]) -> [[V::I; 2]; 2] {
     // SAFETY: as the caller promises.
     unsafe {
         [
-            values.map(|x| V::sra::<16>(V::shl::<16>(x))),
-            values.map(|x| V::sra::<16>(V::add(x, V::splat(0x8000)))),
+            each!(x in [values[0], values[1]] => V::sra::<16>(V::shl::<16>(x))),
+            each!(x in [values[0], values[1]] => V::sra::<16>(V::add(x, V::splat(0x8000)))),
         ]
     }
 }
@@ -293,15 +293,19 @@ pub(super) unsafe fn details<V: Lanes, C: Coef>(
     out: &mut Rows<C>,
 ) {
     let columns = scale.halo_columns();
-    let [h, v, d] = out.bands_mut();
     for x in (0..columns.len()).step_by(V::N) {
         let column = columns.start + x;
         // SAFETY: the instructions are promised; lines and rows are padded by more than a vector.
         unsafe {
             let (low, high) = (factors::<V>(LOW_PASS), factors::<V>(HIGH_PASS));
-            C::store::<V>(h[x..].as_mut_ptr(), across::<V, C>(&mid[1], column, low, shift));
-            C::store::<V>(v[x..].as_mut_ptr(), across::<V, C>(&mid[0], column, high, shift));
-            C::store::<V>(d[x..].as_mut_ptr(), across::<V, C>(&mid[1], column, high, shift));
+            let [h, v, d] = [
+                across::<V, C>(&mid[1], column, low, shift),
+                across::<V, C>(&mid[0], column, high, shift),
+                across::<V, C>(&mid[1], column, high, shift),
+            ];
+            C::store::<V>(out.band_mut(0)[x..].as_mut_ptr(), h);
+            C::store::<V>(out.band_mut(1)[x..].as_mut_ptr(), v);
+            C::store::<V>(out.band_mut(2)[x..].as_mut_ptr(), d);
         }
     }
 }
