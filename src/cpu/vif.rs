@@ -1,0 +1,884 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Visual information fidelity, streamed in bands of rows: four rows at a time go through the
+//! vertical filters, the horizontal filters, the statistics and the decimation while they are in cache.
+//!
+//! Filters run on pairs of neighbouring samples (multiply-add of 16-bit pairs). Vertically, a pair is
+//! two rows of one column; both rows of an output pair read the same input pairs, one with its taps
+//! shifted by a row. Horizontally likewise for even and odd columns. Unsigned 16-bit operands are moved
+//! to signed by flipping their highest bit, which takes 2^31 off every sum because the taps sum to
+//! 2^16; the accumulators begin with what it takes to get that back (all of this modulo 2^32).
+//! Wider operands are split in 16-bit halves:
+//! `(sum(F q) + 2^(s-1)) >> s == (sum(F hi) << (16 - s)) + ((sum(F lo) + 2^(s-1)) >> s)`.
+
+use super::simd::{Lanes, Level, dispatch};
+use crate::frame::{BitDepth, Plane, Sample};
+use crate::metrics::vif::{
+    EPSILON, LOG2_BIAS, LOG2_STEPS, MIN_SIZE, NOISE, TAPS, VifScaleSums, VifSums, VifWork,
+};
+use rayon::prelude::*;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Samples that every row of scratch is rounded up to: two vectors' worth of the widest lanes.
+const BLOCK: usize = 32;
+/// Room for mirrored samples on either side of a scratch row.
+const PAD: usize = 32;
+/// Rows that are filtered together.
+const ROWS: usize = 4;
+/// Row pairs that four rows of the longest filter read.
+const PAIRS: usize = 10;
+/// Scratch rows for each filtered row: two means, and high and low halves of three products.
+const PLANES: usize = 8;
+/// The highest bits of both halves.
+const FLIP: i32 = 0x8000_8000_u32 as i32;
+
+/// A symmetric filter as multipliers of sample pairs.
+struct Filter {
+    /// Even distance from the centre to the first pair.
+    radius: usize,
+    /// For pair `s`, at `2 s - radius`: the two taps for an output at an even position, then for the
+    /// odd position after it; low half first.
+    taps: [[i32; 2]; PAIRS - 1],
+    /// The taps are halved to fit 16 bits.
+    halved: bool,
+}
+
+impl Filter {
+    const fn new(taps: &[u16]) -> Self {
+        let centre = taps.len() / 2;
+        let radius = centre.next_multiple_of(2);
+        let halved = taps[centre] > i16::MAX as u16;
+        let mut pairs = [[0; 2]; PAIRS - 1];
+        let mut k = 0;
+        while k < taps.len() {
+            let tap = if halved { taps[k] / 2 } else { taps[k] } as i32;
+            let even = k + radius - centre;
+            let odd = even + 1;
+            pairs[even / 2][0] |= tap << (16 * (even % 2));
+            pairs[odd / 2][1] |= tap << (16 * (odd % 2));
+            k += 1;
+        }
+        Self { radius, taps: pairs, halved }
+    }
+}
+
+/// The filter of each scale.
+const FILTERS: [Filter; 4] =
+    [Filter::new(TAPS[0]), Filter::new(TAPS[1]), Filter::new(TAPS[2]), Filter::new(TAPS[3])];
+
+/// 64 bytes that a vector load reads from a single cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u8; 64]);
+
+/// Rows in work, for one thread.
+struct Scratch {
+    /// [`PAIRS`] row pairs; for each block of columns the pairs of the even columns of the reference, of its odd
+    /// columns, and the same of the distorted picture.
+    ring: Vec<Line>,
+    /// Vertically filtered rows: [`ROWS`] times [`PLANES`], and before that the rows to decimate.
+    rows: Vec<Line>,
+    /// Lanes of the numerators, one vector for each gain limit.
+    numerators: Vec<Line>,
+}
+
+impl Scratch {
+    fn new(width: usize, gain_limits: usize) -> Self {
+        let lines = |bytes: usize| vec![Line([0; 64]); bytes.div_ceil(64)];
+        Self {
+            ring: lines(PAIRS * width.next_multiple_of(BLOCK) * 8),
+            rows: lines(ROWS * PLANES * row_stride(width) * 2),
+            numerators: lines(gain_limits * 64),
+        }
+    }
+}
+
+/// 16-bit samples from one scratch row to the next.
+fn row_stride(width: usize) -> usize {
+    width.next_multiple_of(BLOCK) + 2 * PAD
+}
+
+/// Both pictures at a scale above 0.
+struct Octave {
+    planes: [Vec<u16>; 2],
+    width: usize,
+    height: usize,
+    stride: usize,
+}
+
+impl Octave {
+    /// Half of `width` and `height`, with room for what whole vectors and an odd last row write.
+    fn below(width: usize, height: usize) -> Self {
+        let stride = width.next_multiple_of(BLOCK) / 2;
+        let plane = vec![0; stride * height.div_ceil(2)];
+        Self { planes: [plane.clone(), plane], width: width / 2, height: height / 2, stride }
+    }
+
+    fn plane(&self, i: usize) -> Option<Plane<'_, u16>> {
+        Plane::new(&self.planes[i], self.width, self.height, self.stride)
+    }
+}
+
+/// VIF of frame pairs of one size; owns the pyramid.
+pub struct Vif {
+    work: VifWork,
+    width: usize,
+    depth: BitDepth,
+    bands: usize,
+    pyramid: [Octave; 3],
+    /// Scratch that no thread is using.
+    idle: Mutex<Vec<Scratch>>,
+}
+
+impl Vif {
+    /// Work on frames of `width` x `height` samples, both at least [`MIN_SIZE`], in about `bands` parts that
+    /// may run at the same time. `None` when the frames are too small.
+    pub fn new(work: &VifWork, width: usize, height: usize, depth: BitDepth, bands: usize) -> Option<Self> {
+        if width.min(height) < MIN_SIZE {
+            return None;
+        }
+        let one = Octave::below(width, height);
+        let two = Octave::below(one.width, one.height);
+        let three = Octave::below(two.width, two.height);
+        let idle = Mutex::new(vec![Scratch::new(width, work.gain_limits.len())]);
+        Some(Self { work: work.clone(), width, depth, bands: bands.max(1), pyramid: [one, two, three], idle })
+    }
+
+    /// The sums of one pair of luma planes of the size and depth given to [`Vif::new`]. Runs in the
+    /// current rayon pool.
+    pub fn compute<T: Sample>(&mut self, level: Level, reference: Plane<T>, distorted: Plane<T>) -> VifSums {
+        let mut sums = vec![[VifScaleSums::default(); 4]; self.work.gain_limits.len()];
+        let (work, idle, bands, width) = (&self.work, &self.idle, self.bands, self.width);
+        let run = Run { level, work, idle, bands, width };
+        let [one, two, three] = &mut self.pyramid;
+        run.scale::<T, 0, 1>([Some(reference), Some(distorted)], self.depth.bits(), Some(one), &mut sums);
+        run.scale::<u16, 1, 2>([one.plane(0), one.plane(1)], 16, Some(two), &mut sums);
+        run.scale::<u16, 2, 3>([two.plane(0), two.plane(1)], 16, Some(three), &mut sums);
+        run.scale::<u16, 3, 3>([three.plane(0), three.plane(1)], 16, None, &mut sums);
+        sums
+    }
+}
+
+/// What the scales of a frame have in common.
+struct Run<'a> {
+    level: Level,
+    work: &'a VifWork,
+    idle: &'a Mutex<Vec<Scratch>>,
+    bands: usize,
+    width: usize,
+}
+
+impl Run<'_> {
+    /// Adds up one scale and makes the next one. Samples have `bits` bits; those above scale 0 have 16.
+    fn scale<T: Sample, const SCALE: usize, const NEXT: usize>(
+        &self,
+        planes: [Option<Plane<T>>; 2],
+        bits: u32,
+        next: Option<&mut Octave>,
+        sums: &mut VifSums,
+    ) {
+        let [Some(reference), Some(distorted)] = planes else { return };
+        let height = reference.height();
+        let rows = height.div_ceil(self.bands).next_multiple_of(ROWS);
+        let mut parts: Vec<_> = (0..height).step_by(rows).map(|_| None).collect();
+        if let Some(Octave { planes: [a, b], stride, .. }) = next {
+            let size = *stride * rows / 2;
+            let pairs = a.chunks_mut(size).zip(b.chunks_mut(size));
+            parts = pairs.map(|(a, b)| Some(([a, b], *stride))).collect();
+        }
+        let work = |(i, next): (usize, Option<([&mut [u16]; 2], usize)>)| {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = idle.pop();
+            drop(idle);
+            let mut scratch = taken.unwrap_or_else(|| Scratch::new(self.width, self.work.gain_limits.len()));
+            let sums = band::<T, SCALE, NEXT>(
+                self.level,
+                Band {
+                    planes: [reference, distorted],
+                    bits,
+                    rows: i * rows..height.min((i + 1) * rows),
+                    gain_limits: &self.work.gain_limits,
+                    statistics: SCALE > 0 || self.work.scale0,
+                    next,
+                },
+                &mut scratch,
+            );
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+            sums
+        };
+        let bands: Vec<Vec<VifScaleSums>> = parts.into_par_iter().enumerate().map(work).collect();
+        for band in bands {
+            for (sum, part) in sums.iter_mut().zip(band) {
+                sum[SCALE] += part;
+            }
+        }
+    }
+}
+
+/// A part of a scale for one thread.
+struct Band<'a, T> {
+    planes: [Plane<'a, T>; 2],
+    bits: u32,
+    /// Begins at a multiple of [`ROWS`].
+    rows: Range<usize>,
+    gain_limits: &'a [f64],
+    statistics: bool,
+    /// Where the next scale's rows go, and their stride.
+    next: Option<([&'a mut [u16]; 2], usize)>,
+}
+
+dispatch!(fn band[T: Sample, const SCALE: usize, const NEXT: usize](
+    band: Band<'_, T>, scratch: &mut Scratch,
+) -> Vec<VifScaleSums> = process[T, SCALE, NEXT]);
+
+/// Half of the range of `bits` bit samples, in both halves of a lane.
+const fn middle(bits: u32) -> i32 {
+    (0x0001_0001_u32 << (bits - 1)) as i32
+}
+
+/// Index `i` reflected about the first and the last of `n` rows.
+fn mirror(i: isize, n: usize) -> usize {
+    let i = i.unsigned_abs();
+    if i < n { i } else { (2 * (n - 1)).saturating_sub(i) }
+}
+
+/// The sums of a band, for each gain limit.
+#[inline(always)]
+unsafe fn process<V: Lanes, T: Sample, const SCALE: usize, const NEXT: usize>(
+    mut band: Band<'_, T>,
+    scratch: &mut Scratch,
+) -> Vec<VifScaleSums> {
+    let (width, height) = (band.planes[0].width(), band.planes[0].height());
+    let bits = band.bits;
+    let pair_count = const { FILTERS[SCALE].radius + 2 };
+    let slot = width.next_multiple_of(BLOCK) * 2;
+    let stride = row_stride(width);
+    let ring = scratch.ring.as_mut_ptr().cast::<i32>();
+    let rows = scratch.rows.as_mut_ptr().cast::<u16>();
+    let first = (band.rows.start as isize - const { FILTERS[SCALE].radius as isize }) / 2;
+    let mut sums = vec![VifScaleSums::default(); band.gain_limits.len()];
+    let mut ready = 0;
+    // SAFETY: the caller vouches for the instructions. The ring holds PAIRS slots and the rows hold ROWS * PLANES
+    // strides of the widest scale; a slot covers the width rounded up to whole vectors, a stride PAD samples more on
+    // either side. Both are only read where they have been written (or zeroed when they were made).
+    unsafe {
+        for y in band.rows.clone().step_by(ROWS) {
+            let group = (y - band.rows.start) / 2;
+            while ready < group + pair_count {
+                let pair = 2 * (first + ready as isize);
+                let at = ring.add(ready % pair_count * slot);
+                let lines =
+                    band.planes.map(|p| [p.row(mirror(pair, height)), p.row(mirror(pair + 1, height))]);
+                interleave::<V, T>(at, lines, bits);
+                ready += 1;
+            }
+            let mut pairs = [ring.cast_const(); PAIRS];
+            for (s, pair) in pairs[..pair_count].iter_mut().enumerate() {
+                *pair = ring.add((group + s) % pair_count * slot);
+            }
+
+            if let Some(([reference, distorted], next_stride)) = &mut band.next {
+                let at = group * *next_stride;
+                let next = [&mut reference[at..], &mut distorted[at..]];
+                decimate::<V, SCALE, NEXT>(&pairs, rows, width, bits, next, *next_stride);
+            }
+            if band.statistics {
+                for x in (0..width).step_by(2 * V::N) {
+                    if size_of::<T>() == 1 {
+                        vertical8::<V>(&pairs, x, rows.add(PAD + x), stride);
+                    } else {
+                        vertical16::<V, SCALE>(&pairs, x, rows.add(PAD + x), stride, bits);
+                    }
+                }
+                for row in 0..ROWS.min(band.rows.end - y) {
+                    let from = rows.add(row * PLANES * stride + PAD);
+                    for plane in 0..PLANES {
+                        extend(from.add(plane * stride), width, FILTERS[SCALE].radius);
+                    }
+                    let numerators = scratch.numerators.as_mut_ptr().cast::<i32>();
+                    statistics::<V, SCALE>(from, stride, width, band.gain_limits, numerators, &mut sums);
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// Writes a row pair of both pictures into the ring: for each block of columns a vector for the even and one
+/// for the odd columns, the upper row in the low halves, less half of the sample range to be signed.
+#[inline(always)]
+unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [[&[T]; 2]; 2], bits: u32) {
+    let width = lines[0][0].len();
+    // SAFETY: whole vectors are read inside the rows, the rest from an array of a vector's size; the caller
+    // provides four vectors to write for each block of columns.
+    unsafe {
+        let middle = V::splat(middle(bits));
+        for x in (0..width).step_by(2 * V::N) {
+            for (i, pair) in lines.iter().enumerate() {
+                let [upper, lower] = pair.map(|line| V::sub16(load_samples::<V, T>(line, x), middle));
+                let at = at.add(2 * x + 2 * i * V::N);
+                V::store(at, V::blend16(upper, V::shl::<16>(lower)));
+                V::store(at.add(V::N), V::blend16(V::shr::<16>(upper), lower));
+            }
+        }
+    }
+}
+
+/// `2 N` samples of a row from column `x`, zeros after its end.
+#[inline(always)]
+unsafe fn load_samples<V: Lanes, T: Sample>(line: &[T], x: usize) -> V::I {
+    let rest = &line[x..];
+    let mut tail = [T::default(); BLOCK];
+    let from = if rest.len() >= 2 * V::N {
+        rest.as_ptr()
+    } else {
+        tail[..rest.len()].copy_from_slice(rest);
+        tail.as_ptr()
+    };
+    // SAFETY: 2 N samples follow `from`; the cast is to the type that T is.
+    unsafe { if size_of::<T>() == 1 { V::load16_u8(from.cast()) } else { V::load16(from.cast()) } }
+}
+
+/// What the vertical filters run on: 16-bit quantities of row pairs of both pictures.
+trait Quantities<V: Lanes, const Q: usize> {
+    /// From samples less `middle`.
+    unsafe fn of(reference: V::I, distorted: V::I, middle: V::I) -> [V::I; Q];
+}
+
+/// The samples, less `middle`.
+struct Samples;
+/// Products of 8-bit samples less 128; at most 2^14.
+struct Products8;
+/// Low halves of the products of samples, flipped.
+struct Low;
+/// High halves of the products of samples, flipped.
+struct High;
+
+impl<V: Lanes> Quantities<V, 2> for Samples {
+    #[inline(always)]
+    unsafe fn of(r: V::I, d: V::I, _: V::I) -> [V::I; 2] {
+        [r, d]
+    }
+}
+
+impl<V: Lanes> Quantities<V, 3> for Products8 {
+    #[inline(always)]
+    unsafe fn of(r: V::I, d: V::I, _: V::I) -> [V::I; 3] {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe { [V::mul16(r, r), V::mul16(d, d), V::mul16(r, d)] }
+    }
+}
+
+impl<V: Lanes> Quantities<V, 3> for Low {
+    #[inline(always)]
+    unsafe fn of(r: V::I, d: V::I, middle: V::I) -> [V::I; 3] {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe {
+            let (r, d, flip) = (V::add16(r, middle), V::add16(d, middle), V::splat(FLIP));
+            [V::xor(V::mul16(r, r), flip), V::xor(V::mul16(d, d), flip), V::xor(V::mul16(r, d), flip)]
+        }
+    }
+}
+
+impl<V: Lanes> Quantities<V, 3> for High {
+    #[inline(always)]
+    unsafe fn of(r: V::I, d: V::I, middle: V::I) -> [V::I; 3] {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe {
+            let (r, d, flip) = (V::add16(r, middle), V::add16(d, middle), V::splat(FLIP));
+            [
+                V::xor(V::mulhi_u16(r, r), flip),
+                V::xor(V::mulhi_u16(d, d), flip),
+                V::xor(V::mulhi_u16(r, d), flip),
+            ]
+        }
+    }
+}
+
+/// The accumulator to begin with so that the filtered sum comes out `bias` larger.
+#[inline(always)]
+unsafe fn bias<V: Lanes, const TAPS: usize>(bias: u32) -> V::I {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { V::splat((bias >> u32::from(FILTERS[TAPS].halved)) as i32) }
+}
+
+/// Undoes the halving of the taps.
+#[inline(always)]
+unsafe fn whole<V: Lanes, const TAPS: usize>(sum: V::I) -> V::I {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { if FILTERS[TAPS].halved { V::shl::<1>(sum) } else { sum } }
+}
+
+/// Filters quantities of row pairs, `at` so many numbers into each, for four rows.
+#[inline(always)]
+unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: usize>(
+    pairs: &[*const i32],
+    at: usize,
+    middle: V::I,
+    begin: u32,
+) -> [[V::I; Q]; ROWS] {
+    let steps = const { FILTERS[TAPS].radius + 1 };
+    // SAFETY: the caller vouches for the instructions, and for a vector of each picture at `at` in every pair.
+    unsafe {
+        let mut sums = [[bias::<V, TAPS>(begin); Q]; ROWS];
+        for s in 0..=steps {
+            let pair = pairs[s].add(at);
+            let quantities = G::of(V::load(pair), V::load(pair.add(2 * V::N)), middle);
+            for row in 0..ROWS {
+                let step = s.wrapping_sub(row / 2);
+                if step < steps {
+                    let taps = V::splat(FILTERS[TAPS].taps[step][row % 2]);
+                    for q in 0..Q {
+                        sums[row][q] = V::add(sums[row][q], V::madd16(quantities[q], taps));
+                    }
+                }
+            }
+        }
+        for q in sums.as_flattened_mut() {
+            *q = whole::<V, TAPS>(*q);
+        }
+        sums
+    }
+}
+
+/// Filters a row of flipped or signed 16-bit numbers at `2 N` columns: the sums of the even ones and the odd ones.
+#[inline(always)]
+unsafe fn horizontal<V: Lanes, const TAPS: usize>(from: *const u16, begin: u32) -> [V::I; 2] {
+    // SAFETY: the caller vouches for the instructions, and for PAD numbers before and after those at `from`.
+    unsafe {
+        let mut sums = [bias::<V, TAPS>(begin); 2];
+        for s in 0..const { FILTERS[TAPS].radius + 1 } {
+            let pairs = V::load16(from.sub(const { FILTERS[TAPS].radius }).add(2 * s));
+            for side in 0..2 {
+                let taps = V::splat(FILTERS[TAPS].taps[s][side]);
+                sums[side] = V::add(sums[side], V::madd16(pairs, taps));
+            }
+        }
+        sums.map(|sum| whole::<V, TAPS>(sum))
+    }
+}
+
+/// Stores `16 + bits` bit sums of samples, rounded to 16 bits, of even and odd columns side by side.
+#[inline(always)]
+unsafe fn store_means<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], bits: u32) {
+    // SAFETY: the caller vouches for the instructions and for 2 N numbers at `to`.
+    unsafe { V::store16(to, V::blend16(V::shr_by(even, bits), V::shl_by(odd, 16 - bits))) }
+}
+
+/// Stores the flipped high and low halves of even and odd columns, the low ones `apart` numbers later.
+#[inline(always)]
+unsafe fn store_halves<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], apart: usize) {
+    // SAFETY: the caller vouches for the instructions and for 2 N numbers at `to` and `apart` numbers later.
+    unsafe {
+        let flip = V::splat(FLIP);
+        V::store16(to, V::xor(V::blend16(V::shr::<16>(even), odd), flip));
+        V::store16(to.add(apart), V::xor(V::blend16(even, V::shl::<16>(odd)), flip));
+    }
+}
+
+/// Vertically filters `2 N` columns of four rows of 8-bit video into the scratch rows at `to`.
+///
+/// With `r = r' + 128` and sums over the taps, which add up to 2^16:
+/// `sum(F r r) = sum(F r' r') + 256 sum(F r') + 2^30`, and
+/// `sum(F r d) = sum(F r' d') + 128 (sum(F r') + sum(F d')) + 2^30`.
+#[inline(always)]
+unsafe fn vertical8<V: Lanes>(pairs: &[*const i32], x: usize, to: *mut u16, stride: usize) {
+    // The means begin with a rounding half of 128, which the products see as 2^15.
+    const PRODUCTS: u32 = (1 << 30) - (1 << 15);
+    // SAFETY: the caller vouches for the instructions, the columns in the pairs and the room at `to`.
+    unsafe {
+        let middle = V::splat(0);
+        let mut sums = [[[middle; 5]; 2]; ROWS];
+        for side in 0..2 {
+            let at = 2 * x + side * V::N;
+            let means = vertical::<V, Samples, 2, 0>(pairs, at, middle, 128);
+            let products = vertical::<V, Products8, 3, 0>(pairs, at, middle, PRODUCTS);
+            for row in 0..ROWS {
+                let ([m1, m2], [xx, yy, xy]) = (means[row], products[row]);
+                let xx = V::add(xx, V::shl::<8>(m1));
+                let yy = V::add(yy, V::shl::<8>(m2));
+                let xy = V::add(xy, V::shl::<7>(V::add(m1, m2)));
+                sums[row][side] = [m1, m2, xx, yy, xy];
+            }
+        }
+        for (row, [even, odd]) in sums.into_iter().enumerate() {
+            let to = to.add(row * PLANES * stride);
+            for q in 0..2 {
+                store_means::<V>(to.add(q * stride), [even[q], odd[q]], 8);
+            }
+            for q in 2..5 {
+                store_halves::<V>(to.add(q * stride), [even[q], odd[q]], 3 * stride);
+            }
+        }
+    }
+}
+
+/// Vertically filters `2 N` columns of four rows of deeper samples into the scratch rows at `to`.
+#[inline(always)]
+unsafe fn vertical16<V: Lanes, const SCALE: usize>(
+    pairs: &[*const i32],
+    x: usize,
+    to: *mut u16,
+    stride: usize,
+    bits: u32,
+) {
+    let shift = 2 * (bits - 8);
+    let flipped = 1 << 31;
+    // SAFETY: the caller vouches for the instructions, the columns in the pairs and the room at `to`.
+    unsafe {
+        let middle = V::splat(middle(bits));
+        let at = [2 * x, 2 * x + V::N];
+        let [even, odd] = at.map(|at| vertical::<V, Samples, 2, SCALE>(pairs, at, middle, 1 << (bits - 1)));
+        for row in 0..ROWS {
+            for q in 0..2 {
+                let to = to.add((row * PLANES + q) * stride);
+                store_means::<V>(to, [even[row][q], odd[row][q]], bits);
+            }
+        }
+        let [even, odd] = at.map(|at| {
+            let low = vertical::<V, Low, 3, SCALE>(pairs, at, middle, flipped + (1 << (shift - 1)));
+            let mut sums = vertical::<V, High, 3, SCALE>(pairs, at, middle, flipped);
+            for (high, low) in sums.as_flattened_mut().iter_mut().zip(low.as_flattened()) {
+                *high = V::add(V::shl_by(*high, 16 - shift), V::shr_by(*low, shift));
+            }
+            sums
+        });
+        for row in 0..ROWS {
+            for q in 0..3 {
+                let to = to.add((row * PLANES + 2 + q) * stride);
+                store_halves::<V>(to, [even[row][q], odd[row][q]], 3 * stride);
+            }
+        }
+    }
+}
+
+/// Mirrors `radius` numbers at both ends of a row.
+#[inline(always)]
+unsafe fn extend(row: *mut u16, width: usize, radius: usize) {
+    // SAFETY: PAD numbers may be written on either side of the row.
+    unsafe {
+        let last = row.add(width - 1);
+        for k in 1..=radius {
+            *row.sub(k) = *row.add(k);
+            *last.add(k) = *last.sub(k);
+        }
+    }
+}
+
+/// Makes two rows of both pictures of the next scale.
+#[inline(always)]
+unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize>(
+    pairs: &[*const i32],
+    rows: *mut u16,
+    width: usize,
+    bits: u32,
+    next: [&mut [u16]; 2],
+    next_stride: usize,
+) {
+    let stride = row_stride(width);
+    let pairs = &pairs[const { (FILTERS[SCALE].radius - FILTERS[NEXT].radius) / 2 }..];
+    // SAFETY: the caller vouches for the instructions and the pairs; `rows` are at least four scratch rows. The
+    // columns written are the width rounded up to whole blocks, halved, which is the next scale's stride.
+    unsafe {
+        let zero = V::splat(0);
+        for x in (0..width).step_by(2 * V::N) {
+            let sides = [2 * x, 2 * x + V::N];
+            let [even, odd] =
+                sides.map(|at| vertical::<V, Samples, 2, NEXT>(pairs, at, zero, 1 << (bits - 1)));
+            for i in 0..4 {
+                let (row, q) = (i / 2 * 2, i % 2);
+                store_means::<V>(rows.add(i * stride + PAD + x), [even[row][q], odd[row][q]], bits);
+            }
+        }
+        for (q, plane) in next.into_iter().enumerate() {
+            for (row, out) in plane.chunks_exact_mut(next_stride).take(2).enumerate() {
+                let from = rows.add((2 * row + q) * stride + PAD);
+                extend(from, width, FILTERS[NEXT].radius);
+                for x in (0..width).step_by(2 * V::N) {
+                    let [even, _] = horizontal::<V, NEXT>(from.add(x), (1 << 31) + (1 << 15));
+                    V::store_low16(out.as_mut_ptr().add(x / 2), V::shr::<16>(even));
+                }
+            }
+        }
+    }
+}
+
+/// Sums of a row in lanes.
+struct Tally<V: Lanes> {
+    den_log: V::I,
+    flat_count: u32,
+    flat_energy: V::L,
+    /// A vector for each gain limit.
+    numerators: *mut i32,
+}
+
+/// Horizontally filters a row of eight planes and adds its pixels up.
+#[inline(always)]
+unsafe fn statistics<V: Lanes, const SCALE: usize>(
+    from: *const u16,
+    stride: usize,
+    width: usize,
+    gain_limits: &[f64],
+    numerators: *mut i32,
+    sums: &mut [VifScaleSums],
+) {
+    // SAFETY: the caller vouches for the instructions, eight mirrored scratch rows from `from`, and a vector for
+    // each gain limit at `numerators`. A lane adds less than 2^16 for each of its pixels, so 32 bits last for
+    // 2^15 of them: rows of 2^18 samples.
+    unsafe {
+        let zero = V::splat(0);
+        let mut tally = Tally::<V> { den_log: zero, flat_count: 0, flat_energy: V::splat64(0), numerators };
+        for limit in 0..gain_limits.len() {
+            V::store(numerators.add(limit * V::N), zero);
+        }
+        let log2 = LOG2_STEPS.as_ptr();
+        for x in (0..width).step_by(2 * V::N) {
+            let from = from.add(x);
+            let flipped = 1 << 31;
+            let mean = |q: usize| horizontal::<V, SCALE>(from.add(q * stride), flipped);
+            let (m1, m2) = (mean(0), mean(1));
+            let product = |q: usize| {
+                let high = horizontal::<V, SCALE>(from.add(q * stride), flipped);
+                let low = horizontal::<V, SCALE>(from.add((q + 3) * stride), flipped + (1 << 15));
+                [V::add(high[0], V::shr::<16>(low[0])), V::add(high[1], V::shr::<16>(low[1]))]
+            };
+            let (xx, yy, xy) = (product(2), product(3), product(4));
+            for side in 0..2 {
+                let inside = V::first((width - x + 1 - side) / 2);
+                let var1 = V::sub(xx[side], square_mean::<V>(m1[side], m1[side]));
+                let var2 = V::max(V::sub(yy[side], square_mean::<V>(m2[side], m2[side])), zero);
+                let cov = V::sub(xy[side], square_mean::<V>(m1[side], m2[side]));
+                tally.pixels(var1, var2, cov, inside, gain_limits, log2);
+            }
+        }
+        let den_log = V::sum(tally.den_log);
+        for (limit, sum) in sums.iter_mut().enumerate() {
+            *sum += VifScaleSums {
+                num_log: V::sum(V::load(numerators.add(limit * V::N))),
+                den_log,
+                flat_count: i64::from(tally.flat_count),
+                flat_energy: V::sum64(tally.flat_energy),
+            };
+        }
+    }
+}
+
+/// `a b` of means with 16 fraction bits, rounded to as many.
+#[inline(always)]
+unsafe fn square_mean<V: Lanes>(a: V::I, b: V::I) -> V::I {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { V::high(V::add64(V::mul_wide_u(a, b), V::splat64(1 << 31))) }
+}
+
+/// Logarithm by [`LOG2_STEPS`].
+#[inline(always)]
+unsafe fn log2<V: Lanes>(table: *const u32, a: V::I) -> V::I {
+    // SAFETY: the caller vouches for the instructions; an index of 12 bits is inside the table's 4096 entries.
+    unsafe {
+        let bits = V::leading_bits(a);
+        let entry = V::gather(table, V::and(V::shr::<11>(bits), V::splat(4095)));
+        V::shr::<4>(V::add(V::and(V::shr::<8>(bits), V::splat(!0x7ff8)), entry))
+    }
+}
+
+impl<V: Lanes> Tally<V> {
+    /// Adds the pixels `inside` with these variances and covariance.
+    #[inline(always)]
+    unsafe fn pixels(
+        &mut self,
+        var1: V::I,
+        var2: V::I,
+        cov: V::I,
+        inside: V::M,
+        gain_limits: &[f64],
+        table: *const u32,
+    ) {
+        // SAFETY: the caller vouches for the instructions, the table and the vectors of the numerators.
+        unsafe {
+            let (zero, noise) = (V::splat(0), V::splat(NOISE));
+            let busy = V::both(inside, V::gt(var1, V::splat(NOISE - 1)));
+            let flat = V::except(inside, busy);
+            if V::any(flat) {
+                self.flat_count += V::count(flat);
+                self.flat_energy = V::add64(self.flat_energy, V::widen_u(V::keep(flat, var2)));
+            }
+            if !V::any(busy) {
+                return;
+            }
+            let log = V::sub(log2::<V>(table, V::add(var1, noise)), V::splat(LOG2_BIAS + 34816));
+            self.den_log = V::add(self.den_log, V::keep(busy, log));
+            let alike = V::both(busy, V::both(V::gt(cov, zero), V::gt(var2, zero)));
+            let (s1, s2, c) = (V::to_f64(var1), V::to_f64(var2), V::to_f64(cov));
+            let gain = V::div_f64(c, V::add_f64(s1, V::splat_f64(EPSILON)));
+            // By Cauchy and Schwarz, allowing for the rounding of the means, `gain cov` and with it the signal stays
+            // below 2^31 where the reference has a variance of at least NOISE.
+            let rest = V::trunc(V::sub_f64(s2, V::mul_f64(gain, c)));
+            let noise = V::add(V::max(rest, zero), noise);
+            let log_noise = log2::<V>(table, noise);
+            for (i, limit) in gain_limits.iter().enumerate() {
+                let gain = V::min_f64(gain, V::splat_f64(*limit));
+                let signal = V::trunc(V::mul_f64(V::mul_f64(gain, gain), s1));
+                let log = V::sub(log2::<V>(table, V::add(signal, noise)), log_noise);
+                let sum = self.numerators.add(i * V::N);
+                V::store(sum, V::add(V::load(sum), V::keep(alike, log)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{Picture, content, synthetic};
+    use crate::metrics::vif::{VifOptions, log2_table};
+
+    /// The specification in plain loops.
+    struct Naive {
+        width: usize,
+        height: usize,
+        planes: [Vec<u64>; 2],
+        bits: u32,
+    }
+
+    fn round(x: u64, shift: u32) -> u64 {
+        (x + ((1 << shift) >> 1)) >> shift
+    }
+
+    impl Naive {
+        fn filter(&self, taps: &[u16], shifts: [u32; 2], sample: impl Fn(usize) -> u64) -> Vec<u64> {
+            let (w, h, centre) = (self.width as isize, self.height as isize, taps.len() as isize / 2);
+            let reflect = |i: isize, n: isize| if i.abs() < n { i.abs() } else { 2 * (n - 1) - i };
+            let at = |x: isize, y: isize| (reflect(y, h) * w + reflect(x, w)) as usize;
+            let taps = || taps.iter().enumerate().map(|(k, tap)| (k as isize - centre, u64::from(*tap)));
+            let all = || (0..h).flat_map(|y| (0..w).map(move |x| (x, y)));
+            let column = |(x, y)| taps().map(|(k, tap)| tap * sample(at(x, y + k))).sum();
+            let rows: Vec<u64> = all().map(column).map(|sum| round(sum, shifts[0])).collect();
+            let row = |(x, y)| taps().map(|(k, tap)| tap * rows[at(x + k, y)]).sum();
+            all().map(row).map(|sum| round(sum, shifts[1])).collect()
+        }
+
+        fn sums(&self, scale: usize, limit: f64, table: &[u16]) -> VifScaleSums {
+            let [r, d] = &self.planes;
+            let mean = |p: &[u64]| self.filter(TAPS[scale], [self.bits, 0], |i| p[i]);
+            let product =
+                |p: &[u64], q: &[u64]| self.filter(TAPS[scale], [2 * (self.bits - 8), 16], |i| p[i] * q[i]);
+            let (m1, m2, xx, yy, xy) = (mean(r), mean(d), product(r, r), product(d, d), product(r, d));
+            let log = |v: i64| {
+                let k = 48 - (v as u64).leading_zeros();
+                i64::from(table[(v as usize >> k) - 32768]) + 2048 * i64::from(k)
+            };
+            let noise = i64::from(NOISE);
+            let mut sums = VifScaleSums::default();
+            for i in 0..r.len() {
+                let var1 = xx[i] as i64 - round(m1[i] * m1[i], 32) as i64;
+                let var2 = (yy[i] as i64 - round(m2[i] * m2[i], 32) as i64).max(0);
+                let cov = xy[i] as i64 - round(m1[i] * m2[i], 32) as i64;
+                if var1 < noise {
+                    sums.flat_count += 1;
+                    sums.flat_energy += var2;
+                    continue;
+                }
+                sums.den_log += log(var1 + noise) - 34816;
+                if cov > 0 && var2 > 0 {
+                    let gain = cov as f64 / (var1 as f64 + EPSILON);
+                    let noise = ((var2 as f64 - gain * cov as f64) as i64).max(0) + noise;
+                    let gain = gain.min(limit);
+                    sums.num_log += log((gain * gain * var1 as f64) as i64 + noise) - log(noise);
+                }
+            }
+            sums
+        }
+
+        fn next(&self, scale: usize) -> Self {
+            let planes = [0, 1].map(|i| {
+                let blurred = self.filter(TAPS[scale + 1], [self.bits, 16], |at| self.planes[i][at]);
+                let row = |y: usize| &blurred[y * self.width..(y + 1) * self.width];
+                let half =
+                    |row: &[u64]| row.iter().step_by(2).take(self.width / 2).copied().collect::<Vec<_>>();
+                (0..self.height / 2).flat_map(|y| half(row(2 * y))).collect()
+            });
+            Self { width: self.width / 2, height: self.height / 2, planes, bits: 16 }
+        }
+    }
+
+    fn naive(pair: &[Picture; 2], work: &VifWork) -> VifSums {
+        let table = log2_table();
+        let planes = [0, 1].map(|i| pair[i].samples().into_iter().map(u64::from).collect());
+        let mut scale =
+            Naive { width: pair[0].width, height: pair[0].height, planes, bits: pair[0].depth.bits() };
+        let mut sums = vec![[VifScaleSums::default(); 4]; work.gain_limits.len()];
+        for i in 0..4 {
+            if i > 0 {
+                scale = scale.next(i - 1);
+            }
+            for (sum, limit) in sums.iter_mut().zip(&work.gain_limits) {
+                if i > 0 || work.scale0 {
+                    sum[i] = scale.sums(i, *limit, &table);
+                }
+            }
+        }
+        sums
+    }
+
+    fn run(level: Level, pair: &[Picture; 2], work: &VifWork, bands: usize) -> VifSums {
+        let [r, d] = pair;
+        let mut vif = Vif::new(work, r.width, r.height, r.depth, bands).unwrap();
+        match r.depth.bits() {
+            8 => vif.compute(level, r.bytes().plane(), d.bytes().plane()),
+            _ => vif.compute(level, r.words().plane(), d.words().plane()),
+        }
+    }
+
+    fn check(pair: &[Picture; 2], work: &VifWork, bands: usize) {
+        let expected = naive(pair, work);
+        for level in Level::available() {
+            let (w, h, depth) = (pair[0].width, pair[0].height, pair[0].depth);
+            assert_eq!(run(level, pair, work, bands), expected, "{level:?} {w}x{h} {depth:?} {bands}");
+        }
+    }
+
+    #[test]
+    fn known_sums_of_synthetic_frames() {
+        let work = VifWork { gain_limits: vec![100.0], scale0: true };
+        let expected = [
+            (8, [0.56839501857757568, 0.99435955286026001, 0.99793112277984619, 0.99838584661483765]),
+            (10, [0.37429991364479065, 0.99607300758361816, 0.99886107444763184, 0.99848264455795288]),
+            (12, [0.17268498241901398, 0.99386996030807495, 0.99637937545776367, 0.99638742208480835]),
+            (16, [0.99729031324386597, 0.99999469518661499, 0.9999958872795105, 0.99999451637268066]),
+        ];
+        for level in Level::available() {
+            for (bits, scores) in expected {
+                let sums = run(level, &synthetic(0, bits), &work, 3);
+                assert_eq!(VifOptions::default().scores(&sums[0]), scores, "{level:?} {bits}");
+            }
+        }
+    }
+
+    #[test]
+    fn equals_the_specification_at_every_size() {
+        let work = VifWork { gain_limits: vec![100.0], scale0: true };
+        let sizes = (16..=71).flat_map(|n| [(n, 16 + n % 7), (16 + n % 5, n)]);
+        for (i, (width, height)) in sizes.enumerate() {
+            let bits = [8, 10, 12, 16][i / 2 % 4];
+            check(&content(i, width, height, bits), &work, 1 + i % 5);
+        }
+    }
+
+    #[test]
+    fn equals_the_specification_for_all_content_depths_and_limits() {
+        let work = VifWork { gain_limits: vec![1.0, 100.0, 1.2], scale0: true };
+        for i in 0..48 {
+            check(&content(i, 67, 34, 8 + i as u32 % 9), &work, 2);
+        }
+        check(&content(0, 67, 34, 8), &VifWork { scale0: false, ..work }, 1);
+    }
+
+    #[test]
+    fn too_small_frames_are_refused() {
+        let work = VifWork { gain_limits: vec![100.0], scale0: true };
+        let depth = BitDepth::new(8).unwrap();
+        assert!(Vif::new(&work, 16, 15, depth, 1).is_none());
+        assert!(Vif::new(&work, 15, 16, depth, 1).is_none());
+    }
+}
