@@ -4,6 +4,9 @@
 //! instruction sets and chosen once at run time.
 
 pub mod adm;
+mod filter;
+pub mod motion;
+pub mod psnr;
 pub(crate) mod simd;
 pub mod vif;
 

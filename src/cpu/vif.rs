@@ -3,27 +3,19 @@
 //! Visual information fidelity, streamed in bands of rows: four rows at a time go through the
 //! vertical filters, the horizontal filters, the statistics and the decimation while they are in cache.
 //!
-//! Filters run on pairs of neighbouring samples (multiply-add of 16-bit pairs). Vertically, a pair is
-//! two rows of one column; both rows of an output pair read the same input pairs, one with its taps
-//! shifted by a row. Horizontally likewise for even and odd columns. Unsigned 16-bit operands are moved
-//! to signed by flipping their highest bit, which takes 2^31 off every sum because the taps sum to
-//! 2^16; the accumulators begin with what it takes to get that back (all of this modulo 2^32).
 //! Wider operands are split in 16-bit halves:
 //! `(sum(F q) + 2^(s-1)) >> s == (sum(F hi) << (16 - s)) + ((sum(F lo) + 2^(s-1)) >> s)`.
 
+use super::filter::{
+    BLOCK, FILTERS, FLIPPED, Line, PAD, bias, extend, horizontal, load_samples, mirror, row_stride, whole,
+};
 use super::simd::{Lanes, Level, dispatch};
 use crate::frame::{BitDepth, Plane, Sample};
-use crate::metrics::vif::{
-    EPSILON, LOG2_BIAS, LOG2_STEPS, MIN_SIZE, NOISE, TAPS, VifScaleSums, VifSums, VifWork,
-};
+use crate::metrics::vif::{EPSILON, LOG2_BIAS, LOG2_STEPS, MIN_SIZE, NOISE, VifScaleSums, VifSums, VifWork};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Samples that every row of scratch is rounded up to: two vectors' worth of the widest lanes.
-const BLOCK: usize = 32;
-/// Room for mirrored samples on either side of a scratch row.
-const PAD: usize = 32;
 /// Rows that are filtered together.
 const ROWS: usize = 4;
 /// Row pairs that four rows of the longest filter read.
@@ -32,45 +24,6 @@ const PAIRS: usize = 10;
 const PLANES: usize = 8;
 /// The highest bits of both halves.
 const FLIP: i32 = 0x8000_8000_u32 as i32;
-
-/// A symmetric filter as multipliers of sample pairs.
-struct Filter {
-    /// Even distance from the centre to the first pair.
-    radius: usize,
-    /// For pair `s`, at `2 s - radius`: the two taps for an output at an even position, then for the
-    /// odd position after it; low half first.
-    taps: [[i32; 2]; PAIRS - 1],
-    /// The taps are halved to fit 16 bits.
-    halved: bool,
-}
-
-impl Filter {
-    const fn new(taps: &[u16]) -> Self {
-        let centre = taps.len() / 2;
-        let radius = centre.next_multiple_of(2);
-        let halved = taps[centre] > i16::MAX as u16;
-        let mut pairs = [[0; 2]; PAIRS - 1];
-        let mut k = 0;
-        while k < taps.len() {
-            let tap = if halved { taps[k] / 2 } else { taps[k] } as i32;
-            let even = k + radius - centre;
-            let odd = even + 1;
-            pairs[even / 2][0] |= tap << (16 * (even % 2));
-            pairs[odd / 2][1] |= tap << (16 * (odd % 2));
-            k += 1;
-        }
-        Self { radius, taps: pairs, halved }
-    }
-}
-
-/// The filter of each scale.
-const FILTERS: [Filter; 4] =
-    [Filter::new(TAPS[0]), Filter::new(TAPS[1]), Filter::new(TAPS[2]), Filter::new(TAPS[3])];
-
-/// 64 bytes that a vector load reads from a single cache line.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line([u8; 64]);
 
 /// Rows in work, for one thread.
 struct Scratch {
@@ -85,18 +38,12 @@ struct Scratch {
 
 impl Scratch {
     fn new(width: usize, gain_limits: usize) -> Self {
-        let lines = |bytes: usize| vec![Line([0; 64]); bytes.div_ceil(64)];
         Self {
-            ring: lines(PAIRS * width.next_multiple_of(BLOCK) * 8),
-            rows: lines(ROWS * PLANES * row_stride(width) * 2),
-            numerators: lines(gain_limits * 64),
+            ring: Line::zeroed(PAIRS * width.next_multiple_of(BLOCK) * 8),
+            rows: Line::zeroed(ROWS * PLANES * row_stride(width) * 2),
+            numerators: Line::zeroed(gain_limits * 64),
         }
     }
-}
-
-/// 16-bit samples from one scratch row to the next.
-fn row_stride(width: usize) -> usize {
-    width.next_multiple_of(BLOCK) + 2 * PAD
 }
 
 /// Both pictures at a scale above 0.
@@ -237,12 +184,6 @@ const fn middle(bits: u32) -> i32 {
     (0x0001_0001_u32 << (bits - 1)) as i32
 }
 
-/// Index `i` reflected about the first and the last of `n` rows.
-fn mirror(i: isize, n: usize) -> usize {
-    let i = i.unsigned_abs();
-    if i < n { i } else { (2 * (n - 1)).saturating_sub(i) }
-}
-
 /// The sums of a band, for each gain limit.
 #[inline(always)]
 unsafe fn process<V: Lanes, T: Sample, const SCALE: usize, const NEXT: usize>(
@@ -316,28 +257,14 @@ unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [[&[T]; 2]; 2], b
         let middle = V::splat(middle(bits));
         for x in (0..width).step_by(2 * V::N) {
             for (i, pair) in lines.iter().enumerate() {
-                let [upper, lower] = pair.map(|line| V::sub16(load_samples::<V, T>(line, x), middle));
+                let upper = V::sub16(load_samples::<V, T>(pair[0], x), middle);
+                let lower = V::sub16(load_samples::<V, T>(pair[1], x), middle);
                 let at = at.add(2 * x + 2 * i * V::N);
                 V::store(at, V::blend16(upper, V::shl::<16>(lower)));
                 V::store(at.add(V::N), V::blend16(V::shr::<16>(upper), lower));
             }
         }
     }
-}
-
-/// `2 N` samples of a row from column `x`, zeros after its end.
-#[inline(always)]
-unsafe fn load_samples<V: Lanes, T: Sample>(line: &[T], x: usize) -> V::I {
-    let rest = &line[x..];
-    let mut tail = [T::default(); BLOCK];
-    let from = if rest.len() >= 2 * V::N {
-        rest.as_ptr()
-    } else {
-        tail[..rest.len()].copy_from_slice(rest);
-        tail.as_ptr()
-    };
-    // SAFETY: 2 N samples follow `from`; the cast is to the type that T is.
-    unsafe { if size_of::<T>() == 1 { V::load16_u8(from.cast()) } else { V::load16(from.cast()) } }
 }
 
 /// What the vertical filters run on: 16-bit quantities of row pairs of both pictures.
@@ -396,20 +323,6 @@ impl<V: Lanes> Quantities<V, 3> for High {
     }
 }
 
-/// The accumulator to begin with so that the filtered sum comes out `bias` larger.
-#[inline(always)]
-unsafe fn bias<V: Lanes, const TAPS: usize>(bias: u32) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
-    unsafe { V::splat((bias >> u32::from(FILTERS[TAPS].halved)) as i32) }
-}
-
-/// Undoes the halving of the taps.
-#[inline(always)]
-unsafe fn whole<V: Lanes, const TAPS: usize>(sum: V::I) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
-    unsafe { if FILTERS[TAPS].halved { V::shl::<1>(sum) } else { sum } }
-}
-
 /// Filters quantities of row pairs, `at` so many numbers into each, for four rows.
 #[inline(always)]
 unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: usize>(
@@ -442,20 +355,14 @@ unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: us
     }
 }
 
-/// Filters a row of flipped or signed 16-bit numbers at `2 N` columns: the sums of the even ones and the odd ones.
+/// The same for 32-bit numbers, rounded down by 16 bits: high halves, and low halves `apart` numbers later.
 #[inline(always)]
-unsafe fn horizontal<V: Lanes, const TAPS: usize>(from: *const u16, begin: u32) -> [V::I; 2] {
-    // SAFETY: the caller vouches for the instructions, and for PAD numbers before and after those at `from`.
+unsafe fn horizontal_wide<V: Lanes, const TAPS: usize>(from: *const u16, apart: usize) -> [V::I; 2] {
+    // SAFETY: as for either half.
     unsafe {
-        let mut sums = [bias::<V, TAPS>(begin); 2];
-        for s in 0..const { FILTERS[TAPS].radius + 1 } {
-            let pairs = V::load16(from.sub(const { FILTERS[TAPS].radius }).add(2 * s));
-            for side in 0..2 {
-                let taps = V::splat(FILTERS[TAPS].taps[s][side]);
-                sums[side] = V::add(sums[side], V::madd16(pairs, taps));
-            }
-        }
-        sums.map(|sum| whole::<V, TAPS>(sum))
+        let high = horizontal::<V, TAPS>(from, FLIPPED);
+        let low = horizontal::<V, TAPS>(from.add(apart), FLIPPED + (1 << 15));
+        [V::add(high[0], V::shr::<16>(low[0])), V::add(high[1], V::shr::<16>(low[1]))]
     }
 }
 
@@ -524,26 +431,20 @@ unsafe fn vertical16<V: Lanes, const SCALE: usize>(
     bits: u32,
 ) {
     let shift = 2 * (bits - 8);
-    let flipped = 1 << 31;
     // SAFETY: the caller vouches for the instructions, the columns in the pairs and the room at `to`.
     unsafe {
         let middle = V::splat(middle(bits));
         let at = [2 * x, 2 * x + V::N];
-        let [even, odd] = at.map(|at| vertical::<V, Samples, 2, SCALE>(pairs, at, middle, 1 << (bits - 1)));
+        let even = vertical::<V, Samples, 2, SCALE>(pairs, at[0], middle, 1 << (bits - 1));
+        let odd = vertical::<V, Samples, 2, SCALE>(pairs, at[1], middle, 1 << (bits - 1));
         for row in 0..ROWS {
             for q in 0..2 {
                 let to = to.add((row * PLANES + q) * stride);
                 store_means::<V>(to, [even[row][q], odd[row][q]], bits);
             }
         }
-        let [even, odd] = at.map(|at| {
-            let low = vertical::<V, Low, 3, SCALE>(pairs, at, middle, flipped + (1 << (shift - 1)));
-            let mut sums = vertical::<V, High, 3, SCALE>(pairs, at, middle, flipped);
-            for (high, low) in sums.as_flattened_mut().iter_mut().zip(low.as_flattened()) {
-                *high = V::add(V::shl_by(*high, 16 - shift), V::shr_by(*low, shift));
-            }
-            sums
-        });
+        let even = products16::<V, SCALE>(pairs, at[0], middle, shift);
+        let odd = products16::<V, SCALE>(pairs, at[1], middle, shift);
         for row in 0..ROWS {
             for q in 0..3 {
                 let to = to.add((row * PLANES + 2 + q) * stride);
@@ -553,16 +454,25 @@ unsafe fn vertical16<V: Lanes, const SCALE: usize>(
     }
 }
 
-/// Mirrors `radius` numbers at both ends of a row.
+/// Filtered products of samples, shifted down with rounding.
 #[inline(always)]
-unsafe fn extend(row: *mut u16, width: usize, radius: usize) {
-    // SAFETY: PAD numbers may be written on either side of the row.
+unsafe fn products16<V: Lanes, const SCALE: usize>(
+    pairs: &[*const i32],
+    at: usize,
+    middle: V::I,
+    shift: u32,
+) -> [[V::I; 3]; ROWS] {
+    // SAFETY: as for the filter.
     unsafe {
-        let last = row.add(width - 1);
-        for k in 1..=radius {
-            *row.sub(k) = *row.add(k);
-            *last.add(k) = *last.sub(k);
+        let low = vertical::<V, Low, 3, SCALE>(pairs, at, middle, FLIPPED + (1 << (shift - 1)));
+        let mut sums = vertical::<V, High, 3, SCALE>(pairs, at, middle, FLIPPED);
+        for row in 0..ROWS {
+            for q in 0..3 {
+                let high = V::shl_by(sums[row][q], 16 - shift);
+                sums[row][q] = V::add(high, V::shr_by(low[row][q], shift));
+            }
         }
+        sums
     }
 }
 
@@ -583,9 +493,8 @@ unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize>(
     unsafe {
         let zero = V::splat(0);
         for x in (0..width).step_by(2 * V::N) {
-            let sides = [2 * x, 2 * x + V::N];
-            let [even, odd] =
-                sides.map(|at| vertical::<V, Samples, 2, NEXT>(pairs, at, zero, 1 << (bits - 1)));
+            let even = vertical::<V, Samples, 2, NEXT>(pairs, 2 * x, zero, 1 << (bits - 1));
+            let odd = vertical::<V, Samples, 2, NEXT>(pairs, 2 * x + V::N, zero, 1 << (bits - 1));
             for i in 0..4 {
                 let (row, q) = (i / 2 * 2, i % 2);
                 store_means::<V>(rows.add(i * stride + PAD + x), [even[row][q], odd[row][q]], bits);
@@ -596,7 +505,7 @@ unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize>(
                 let from = rows.add((2 * row + q) * stride + PAD);
                 extend(from, width, FILTERS[NEXT].radius);
                 for x in (0..width).step_by(2 * V::N) {
-                    let [even, _] = horizontal::<V, NEXT>(from.add(x), (1 << 31) + (1 << 15));
+                    let [even, _] = horizontal::<V, NEXT>(from.add(x), FLIPPED + (1 << 15));
                     V::store_low16(out.as_mut_ptr().add(x / 2), V::shr::<16>(even));
                 }
             }
@@ -635,15 +544,11 @@ unsafe fn statistics<V: Lanes, const SCALE: usize>(
         let log2 = LOG2_STEPS.as_ptr();
         for x in (0..width).step_by(2 * V::N) {
             let from = from.add(x);
-            let flipped = 1 << 31;
-            let mean = |q: usize| horizontal::<V, SCALE>(from.add(q * stride), flipped);
-            let (m1, m2) = (mean(0), mean(1));
-            let product = |q: usize| {
-                let high = horizontal::<V, SCALE>(from.add(q * stride), flipped);
-                let low = horizontal::<V, SCALE>(from.add((q + 3) * stride), flipped + (1 << 15));
-                [V::add(high[0], V::shr::<16>(low[0])), V::add(high[1], V::shr::<16>(low[1]))]
-            };
-            let (xx, yy, xy) = (product(2), product(3), product(4));
+            let m1 = horizontal::<V, SCALE>(from, FLIPPED);
+            let m2 = horizontal::<V, SCALE>(from.add(stride), FLIPPED);
+            let xx = horizontal_wide::<V, SCALE>(from.add(2 * stride), 3 * stride);
+            let yy = horizontal_wide::<V, SCALE>(from.add(3 * stride), 3 * stride);
+            let xy = horizontal_wide::<V, SCALE>(from.add(4 * stride), 3 * stride);
             for side in 0..2 {
                 let inside = V::first((width - x + 1 - side) / 2);
                 let var1 = V::sub(xx[side], square_mean::<V>(m1[side], m1[side]));
@@ -731,7 +636,7 @@ impl<V: Lanes> Tally<V> {
 mod tests {
     use super::*;
     use crate::cpu::tests::{Picture, content, synthetic};
-    use crate::metrics::vif::{VifOptions, log2_table};
+    use crate::metrics::vif::{TAPS, VifOptions, log2_table};
 
     /// The specification in plain loops.
     struct Naive {

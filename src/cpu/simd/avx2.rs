@@ -138,8 +138,8 @@ impl Lanes for Avx2 {
         // The logical shift of x + 2^63 is that of x plus 2^(63-k), where x now counts as signed.
         let (k, bias) = (_mm_cvtsi32_si128(k as i32), _mm256_set1_epi64x(i64::MIN));
         let back = _mm256_srl_epi64(bias, k);
-        let shift = |x| _mm256_sub_epi64(_mm256_srl_epi64(_mm256_xor_si256(x, bias), k), back);
-        [shift(a[0]), shift(a[1])]
+        let (even, odd) = (_mm256_xor_si256(a[0], bias), _mm256_xor_si256(a[1], bias));
+        [_mm256_sub_epi64(_mm256_srl_epi64(even, k), back), _mm256_sub_epi64(_mm256_srl_epi64(odd, k), back)]
     }
     #[inline(always)] unsafe fn low(a: L) -> I { interleave(a[0], a[1]) }
     #[inline(always)] unsafe fn high(a: L) -> I {
@@ -164,8 +164,9 @@ impl Lanes for Avx2 {
         let mut x = [0i64; 8];
         _mm256_storeu_si256(x.as_mut_ptr().cast(), a[0]);
         _mm256_storeu_si256(x[4..].as_mut_ptr().cast(), a[1]);
-        let half = |x: &[i64]| _mm256_cvtps_pd(_mm_setr_ps(x[0] as f32, x[1] as f32, x[2] as f32, x[3] as f32));
-        [half(&x[..4]), half(&x[4..])]
+        let even = _mm_setr_ps(x[0] as f32, x[1] as f32, x[2] as f32, x[3] as f32);
+        let odd = _mm_setr_ps(x[4] as f32, x[5] as f32, x[6] as f32, x[7] as f32);
+        [_mm256_cvtps_pd(even), _mm256_cvtps_pd(odd)]
     }
     #[inline(always)] unsafe fn trunc(a: D) -> I {
         let (even, odd) = (_mm256_cvttpd_epi32(a[0]), _mm256_cvttpd_epi32(a[1]));

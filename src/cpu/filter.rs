@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Symmetric filters on pairs of neighbouring 16-bit samples (one multiply-add each), and the scratch rows
+//! they run on.
+//!
+//! Vertically, a pair is two rows of one column; both rows of an output pair read the same input pairs,
+//! one with its taps shifted by a row. Horizontally likewise for even and odd columns. Unsigned 16-bit
+//! operands are moved to signed by flipping their highest bit, which takes 2^31 off every sum because the taps
+//! sum to 2^16; the sums begin with what it takes to get that back (all of this modulo 2^32).
+
+use super::simd::Lanes;
+use crate::frame::Sample;
+use crate::metrics::vif::TAPS;
+
+/// Samples that every row of scratch is rounded up to: two vectors' worth of the widest lanes.
+pub(super) const BLOCK: usize = 32;
+/// Room for mirrored samples on either side of a scratch row.
+pub(super) const PAD: usize = 32;
+/// Pairs that one output of the longest filter reads.
+const STEPS: usize = 9;
+/// What flipping takes off a sum, which is what to add to it.
+pub(super) const FLIPPED: u32 = 1 << 31;
+
+/// A symmetric filter as multipliers of sample pairs.
+pub(super) struct Filter {
+    /// Even distance from the centre to the first pair.
+    pub radius: usize,
+    /// For pair `s`, at `2 s - radius`: the two taps for an output at an even position, then for the
+    /// odd position after it; low half first.
+    pub taps: [[i32; 2]; STEPS],
+    /// The taps are halved to fit 16 bits.
+    halved: bool,
+}
+
+impl Filter {
+    const fn new(taps: &[u16]) -> Self {
+        let centre = taps.len() / 2;
+        let radius = centre.next_multiple_of(2);
+        let halved = taps[centre] > i16::MAX as u16;
+        let mut pairs = [[0; 2]; STEPS];
+        let mut k = 0;
+        while k < taps.len() {
+            let tap = if halved { taps[k] / 2 } else { taps[k] } as i32;
+            let even = k + radius - centre;
+            let odd = even + 1;
+            pairs[even / 2][0] |= tap << (16 * (even % 2));
+            pairs[odd / 2][1] |= tap << (16 * (odd % 2));
+            k += 1;
+        }
+        Self { radius, taps: pairs, halved }
+    }
+}
+
+/// The filter of each scale.
+pub(super) const FILTERS: [Filter; 4] =
+    [Filter::new(TAPS[0]), Filter::new(TAPS[1]), Filter::new(TAPS[2]), Filter::new(TAPS[3])];
+
+/// 64 bytes that a vector load reads from a single cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Line([i32; 16]);
+
+impl Line {
+    /// Room for `bytes` bytes.
+    pub fn zeroed(bytes: usize) -> Vec<Self> {
+        vec![Self([0; 16]); bytes.div_ceil(64)]
+    }
+}
+
+/// 16-bit samples from one scratch row to the next.
+pub(super) fn row_stride(width: usize) -> usize {
+    width.next_multiple_of(BLOCK) + 2 * PAD
+}
+
+/// Index `i` reflected about the first and the last of `n` rows.
+pub(super) fn mirror(i: isize, n: usize) -> usize {
+    let i = i.unsigned_abs();
+    if i < n { i } else { (2 * (n - 1)).saturating_sub(i) }
+}
+
+/// `2 N` samples of a row from column `x`, zeros after its end.
+#[inline(always)]
+pub(super) unsafe fn load_samples<V: Lanes, T: Sample>(line: &[T], x: usize) -> V::I {
+    let rest = &line[x..];
+    let mut tail = [T::default(); BLOCK];
+    let from = if rest.len() >= 2 * V::N {
+        rest.as_ptr()
+    } else {
+        tail[..rest.len()].copy_from_slice(rest);
+        tail.as_ptr()
+    };
+    // SAFETY: 2 N samples follow `from`; the cast is to the type that T is.
+    unsafe { if size_of::<T>() == 1 { V::load16_u8(from.cast()) } else { V::load16(from.cast()) } }
+}
+
+/// The accumulator to begin with so that the filtered sum comes out `bias` larger.
+#[inline(always)]
+pub(super) unsafe fn bias<V: Lanes, const TAPS: usize>(bias: u32) -> V::I {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { V::splat((bias >> u32::from(FILTERS[TAPS].halved)) as i32) }
+}
+
+/// Undoes the halving of the taps.
+#[inline(always)]
+pub(super) unsafe fn whole<V: Lanes, const TAPS: usize>(sum: V::I) -> V::I {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe { if FILTERS[TAPS].halved { V::shl::<1>(sum) } else { sum } }
+}
+
+/// Filters a row of flipped or signed 16-bit numbers at `2 N` columns: the sums of the even ones and the odd ones.
+#[inline(always)]
+pub(super) unsafe fn horizontal<V: Lanes, const TAPS: usize>(from: *const u16, begin: u32) -> [V::I; 2] {
+    // SAFETY: the caller vouches for the instructions, and for PAD numbers before and after those at `from`.
+    unsafe {
+        let mut sums = [bias::<V, TAPS>(begin); 2];
+        for s in 0..const { FILTERS[TAPS].radius + 1 } {
+            let pairs = V::load16(from.sub(const { FILTERS[TAPS].radius }).add(2 * s));
+            for side in 0..2 {
+                let taps = V::splat(FILTERS[TAPS].taps[s][side]);
+                sums[side] = V::add(sums[side], V::madd16(pairs, taps));
+            }
+        }
+        [whole::<V, TAPS>(sums[0]), whole::<V, TAPS>(sums[1])]
+    }
+}
+
+/// Mirrors `radius` numbers at both ends of a row.
+#[inline(always)]
+pub(super) unsafe fn extend(row: *mut u16, width: usize, radius: usize) {
+    // SAFETY: PAD numbers may be written on either side of the row.
+    unsafe {
+        let last = row.add(width - 1);
+        for k in 1..=radius {
+            *row.sub(k) = *row.add(k);
+            *last.add(k) = *last.sub(k);
+        }
+    }
+}
