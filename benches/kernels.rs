@@ -2,8 +2,9 @@
 
 //! Milliseconds per 1080p frame and thread of each metric's pixel work, at every level of this machine.
 
-use gsthipvmaf::cpu::{Level, vif::Vif};
+use gsthipvmaf::cpu::{Level, adm::Adm, vif::Vif};
 use gsthipvmaf::frame::{BitDepth, Plane, Sample};
+use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
 use gsthipvmaf::metrics::vif::VifWork;
 use std::hint::black_box;
 use std::time::Instant;
@@ -51,6 +52,13 @@ fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
         if let Some(mut vif) = Vif::new(&work, WIDTH, HEIGHT, depth, 16) {
             let ms = best(|| drop(black_box(vif.compute(level, reference, distorted))));
             println!("vif    {bits:2} bit {name:6} {ms:7.3} ms");
+        }
+        for (label, aim) in [("adm   ", false), ("+ aim ", true)] {
+            let work = AdmWork { passes: AdmOptions::default().pass(aim).into_iter().collect() };
+            if let Some(mut adm) = Adm::new(&work, WIDTH, HEIGHT, depth, 1) {
+                let ms = best(|| drop(black_box(adm.compute(level, reference, distorted))));
+                println!("{label} {bits:2} bit {name:6} {ms:7.3} ms");
+            }
         }
     }
 }

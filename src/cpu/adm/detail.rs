@@ -49,13 +49,13 @@ pub(super) trait Detail: Coef {
     ///
     /// # Safety
     ///
-    /// Needs the instructions of `V` and padded rows of at least `n` elements.
+    /// Needs the instructions of `V`, padded rows of at least `n` coefficients and as much room for the terms.
     unsafe fn mask<V: Lanes>(
         masker: &Rows<Self>,
         weights: [u32; 2],
         n: usize,
-        side: &mut [i32],
-        centre: &mut [i32],
+        side: *mut i32,
+        centre: *mut i32,
     );
 
     /// Absolute weighted signal.
@@ -85,8 +85,8 @@ impl Detail for i16 {
             let mut largest = zero;
             let directed = gains.iter().any(|gain| *gain != 1.0);
             for x in (0..n).step_by(2 * V::N) {
-                let o = each!(band in [0, 1, 2] => V::load16(reference.band(band)[x..].as_ptr().cast()));
-                let t = each!(band in [0, 1, 2] => V::load16(distorted.band(band)[x..].as_ptr().cast()));
+                let o = each!(band in [0, 1, 2] => V::load16(reference.at(band, x).cast()));
+                let t = each!(band in [0, 1, 2] => V::load16(distorted.at(band, x).cast()));
                 let same = if directed { same_direction16::<V>(o, t) } else { zero };
                 for band in 0..3 {
                     let (o, t) = (o[band], t[band]);
@@ -97,8 +97,8 @@ impl Detail for i16 {
                         let enhanced = V::mul16(short, splat16::<V>(*gain as i32));
                         let limit = V::xor(o, V::and(same, V::xor(o, enhanced)));
                         let r = V::max16(V::min16(t, V::max16(limit, zero)), V::min16(limit, zero));
-                        V::store16(out.restored.band_mut(band)[x..].as_mut_ptr().cast(), r);
-                        V::store16(out.additive.band_mut(band)[x..].as_mut_ptr().cast(), V::sub16(t, r));
+                        V::store16(out.restored.at_mut(band, x).cast(), r);
+                        V::store16(out.additive.at_mut(band, x).cast(), V::sub16(t, r));
                     }
                 }
             }
@@ -118,15 +118,15 @@ impl Detail for i16 {
         masker: &Rows<Self>,
         weights: [u32; 2],
         n: usize,
-        side: &mut [i32],
-        centre: &mut [i32],
+        side: *mut i32,
+        centre: *mut i32,
     ) {
         // SAFETY: the instructions and the size of the rows are promised.
         unsafe {
             let [hv, d] = [weights[0] as i32, weights[1] as i32];
             let [whole_hv, whole_d] = each!(q in [hv, d] => V::splat(if q >= 1 << 15 { -1 } else { 0 }));
             for x in (0..n).step_by(2 * V::N) {
-                let [h, v, m] = each!(band in [0, 1, 2] => V::load16(masker.band(band)[x..].as_ptr().cast()));
+                let [h, v, m] = each!(band in [0, 1, 2] => V::load16(masker.at(band, x).cast()));
                 let [h, v] = each!(m in [h, v] => {
                     V::abs16(V::add16(V::mul_round16(m, splat16::<V>(hv & 0x7fff)), V::and(m, whole_hv)))
                 });
@@ -145,8 +145,8 @@ impl Detail for i16 {
                     let x = x + part * V::N;
                     let sum = V::add(two[part], one[part]);
                     let total = V::add(V::add(centres[0][part], centres[1][part]), centres[2][part]);
-                    V::store(side[x..].as_mut_ptr(), sum);
-                    V::store(centre[x..].as_mut_ptr(), V::sub(total, sum));
+                    V::store(side.add(x), sum);
+                    V::store(centre.add(x), V::sub(total, sum));
                 }
             }
         }
@@ -179,8 +179,8 @@ impl Detail for i32 {
         masker: &Rows<Self>,
         weights: [u32; 2],
         n: usize,
-        side: &mut [i32],
-        centre: &mut [i32],
+        side: *mut i32,
+        centre: *mut i32,
     ) {
         for x in (0..n).step_by(V::N) {
             // SAFETY: the instructions and the size of the rows are promised.
@@ -188,7 +188,7 @@ impl Detail for i32 {
                 let mut sides = V::splat(0);
                 let mut centres = V::splat(0);
                 for band in 0..3 {
-                    let m = V::load(masker.band(band)[x..].as_ptr());
+                    let m = V::load(masker.at(band, x));
                     let c = V::abs(weighted::<V>(m, weights[band / 2]));
                     // The rounding constant of libvmaf ended up as minus one half.
                     let [side, centre] = each!(factor in [143165577, 286331153] => {
@@ -197,8 +197,8 @@ impl Detail for i32 {
                     sides = V::add(sides, side);
                     centres = V::add(centres, centre);
                 }
-                V::store(side[x..].as_mut_ptr(), sides);
-                V::store(centre[x..].as_mut_ptr(), V::sub(centres, sides));
+                V::store(side.add(x), sides);
+                V::store(centre.add(x), V::sub(centres, sides));
             }
         }
     }
@@ -237,8 +237,8 @@ unsafe fn decouple<V: Lanes, C: Coef>(
     for x in (0..n).step_by(V::N) {
         // SAFETY: the instructions and the size of the rows are promised.
         unsafe {
-            let o = each!(band in [0, 1, 2] => C::load::<V>(reference.band(band)[x..].as_ptr()));
-            let t = each!(band in [0, 1, 2] => C::load::<V>(distorted.band(band)[x..].as_ptr()));
+            let o = each!(band in [0, 1, 2] => C::load::<V>(reference.at(band, x)));
+            let t = each!(band in [0, 1, 2] => C::load::<V>(distorted.at(band, x)));
             let zero = V::splat_f64(0.0);
             let [dot, oo, tt] = each!(pair in [(o, t), (o, o), (t, t)] => {
                 V::add64(V::mul_wide(pair.0[0], pair.1[0]), V::mul_wide(pair.0[1], pair.1[1]))
@@ -254,8 +254,8 @@ unsafe fn decouple<V: Lanes, C: Coef>(
                     let most = V::min_f64(V::to_f64(t), V::max_f64(limit, zero));
                     let enhanced = V::trunc(V::max_f64(most, V::min_f64(limit, zero)));
                     let r = V::select(same, enhanced, plain);
-                    C::store::<V>(out.restored.band_mut(band)[x..].as_mut_ptr(), r);
-                    C::store::<V>(out.additive.band_mut(band)[x..].as_mut_ptr(), V::sub(t, r));
+                    C::store::<V>(out.restored.at_mut(band, x), r);
+                    C::store::<V>(out.additive.at_mut(band, x), V::sub(t, r));
                 }
             }
         }
@@ -355,34 +355,35 @@ pub(super) unsafe fn reference_sums<V: Lanes, C: Detail>(
     unsafe {
         let mut sums = [V::splat64(0); 3];
         for x in (0..n).step_by(V::N) {
-            for band in 0..3 {
-                let u = V::abs(C::load::<V>(reference.band(band)[first + x..].as_ptr()));
+            for (band, sum) in sums.iter_mut().enumerate() {
+                let u = V::abs(C::load::<V>(reference.at(band, first + x)));
                 let u = V::keep(V::first(n - x), u);
                 // The rounding constant of libvmaf is a full unit here.
                 let unit = if shifts.square[band] > 0 { 1 << shifts.square[band] } else { 0 };
-                sums[band] = V::add64(sums[band], cube::<V>(u, unit, shifts.square[band], shifts.cube[band]));
+                *sum = V::add64(*sum, cube::<V>(u, unit, shifts.square[band], shifts.cube[band]));
             }
         }
         each!(sum in [sums[0], sums[1], sums[2]] => round_shift(V::sum64(sum), shifts.row))
     }
 }
 
-/// The three rows around a row of thresholds to be, from one column before the first scored one on.
-pub(super) struct Threshold<'a> {
-    /// Side terms of the rows above, here and below.
-    pub sides: [&'a [i32]; 3],
-    pub centre: &'a [i32],
+/// What the thresholds of a row are made of.
+pub(super) struct Threshold {
+    /// Side terms of the rows above, here and below, from the column before the first scored one on.
+    pub sides: [*const i32; 3],
+    /// Centre terms from the first scored column on.
+    pub centre: *const i32,
 }
 
 /// Rounded sums of the cubes of `n` signal coefficients of a row, as far as they exceed the threshold.
 ///
 /// # Safety
 ///
-/// Needs the instructions of `V` and padded rows of at least `first + n` coefficients.
+/// Needs the instructions of `V`, padded rows of at least `first + n` coefficients and as many terms.
 #[inline(always)]
 pub(super) unsafe fn signal_sums<V: Lanes, C: Detail>(
     signal: &Rows<C>,
-    threshold: &Threshold<'_>,
+    threshold: &Threshold,
     weights: [u32; 2],
     first: usize,
     n: usize,
@@ -393,14 +394,14 @@ pub(super) unsafe fn signal_sums<V: Lanes, C: Detail>(
     unsafe {
         let mut sums = [V::splat64(0); 3];
         for x in (0..n).step_by(V::N) {
-            let mut limit = V::load(threshold.centre[1 + x..].as_ptr());
+            let mut limit = V::load(threshold.centre.add(x));
             for side in threshold.sides {
                 for column in 0..3 {
-                    limit = V::add(limit, V::load(side[x + column..].as_ptr()));
+                    limit = V::add(limit, V::load(side.add(x + column)));
                 }
             }
             for band in 0..3 {
-                let s = C::load::<V>(signal.band(band)[first + x..].as_ptr());
+                let s = C::load::<V>(signal.at(band, first + x));
                 let limit = V::shl_by(limit, C::THRESHOLD_SHIFT[band]);
                 let rest = V::max(V::sub(C::weigh::<V>(s, weights[band]), limit), V::splat(0));
                 let rest = V::keep(V::first(n - x), rest);

@@ -15,7 +15,7 @@ use crate::cpu::simd::{Lanes, dispatch};
 use crate::frame::{BitDepth, Plane, Sample};
 use crate::metrics::adm::{self, AdmPassSums, AdmScale, AdmSums, AdmWork, BandSums, MIN_EXTENT};
 use detail::{Detail, Split, Threshold};
-use lines::{Approximation, ApproximationRows, Mid, Rows, row32};
+use lines::{Aligned, Approximation, ApproximationRows, LEAD, Mid, Rows, row32};
 use std::ops::Range;
 use transform::{Coarse, Luma, Source};
 
@@ -70,12 +70,12 @@ struct Lines<C> {
     split: [Vec<Split<C>>; 2],
 }
 
-/// Column 0 of each row is the column before the first scored one, if there is one; it stands at index 1.
+/// Column 0 of each row is the column before the first scored one, if there is one.
 struct Terms {
     /// Three rows, by row number modulo 3.
-    side: [Vec<i32>; 3],
+    side: [Aligned<i32>; 3],
     /// Two rows, by row number modulo 2.
-    centre: [Vec<i32>; 2],
+    centre: [Aligned<i32>; 2],
 }
 
 impl<C: Detail> Lines<C> {
@@ -314,15 +314,15 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
                     masker,
                     numerator.weights[run.scale],
                     columns.len(),
-                    &mut side[1..],
-                    &mut centre[1..],
+                    side.at_mut(LEAD),
+                    centre.at_mut(LEAD),
                 );
                 // Masking mirrors at the ends of a band like the transform.
                 if columns.start == 0 {
-                    side[0] = side[2];
+                    side[LEAD - 1] = side[LEAD + 1];
                 }
                 if columns.end == scale.width {
-                    side[columns.len() + 1] = side[columns.len()];
+                    side[LEAD + columns.len()] = side[LEAD + columns.len() - 1];
                 }
             }
             // The row above now has all its neighbours; so has this one at the bottom of the frame.
@@ -333,8 +333,8 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
                 for ((numerator, terms), sum) in numerators.iter().zip(&*terms).zip(&mut sums[1..]) {
                     let (signal, _) = split[numerator.gain].roles(numerator.additive);
                     let threshold = Threshold {
-                        sides: neighbours.map(|y| &terms.side[y % 3][first..]),
-                        centre: &terms.centre[y % 2][first..],
+                        sides: neighbours.map(|y| terms.side[y % 3].at(LEAD - 1 + first)),
+                        centre: terms.centre[y % 2].at(LEAD + first),
                     };
                     let weights = numerator.weights[run.scale];
                     add(
