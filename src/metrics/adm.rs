@@ -6,7 +6,7 @@
 //! The formulas are those of the fixed-point ADM of libvmaf 3.2.0 (BSD-2-Clause-Patent), whose tables
 //! and constants are listed here; every float operation keeps its order, so equal sums give equal scores.
 
-use std::f64::consts::PI;
+use std::f64::consts::{PI, SQRT_2};
 use std::ops::{Range, RangeInclusive};
 
 /// Low-pass taps of the db2 wavelet in units of 2^-15.
@@ -515,7 +515,7 @@ fn root(x: f32) -> f32 {
         1.0905077326652577, 1.1143867425958924, 1.1387886347566916, 1.1637248587775775,
         1.189207115002721, 1.215247359980469, 1.241857812073484, 1.2690509571917332,
         1.2968395546510096, 1.3252366431597413, 1.3542555469368927, 1.383909881963832,
-        1.4142135623730951, 1.4451808069770467, 1.4768261459394993, 1.5091644275934228,
+        SQRT_2, 1.4451808069770467, 1.4768261459394993, 1.5091644275934228,
         1.5422108254079407, 1.5759808451078865, 1.6104903319492543, 1.645755478153965,
         1.681792830507429, 1.718619298122478, 1.7562521603732995, 1.7947090750031072,
         1.8340080864093424, 1.8741676341103, 1.9152065613971474, 1.9571441241754002,
@@ -537,4 +537,137 @@ fn root(x: f32) -> f32 {
     let n = n as i32;
     let power = EXP_TABLE[n.rem_euclid(32) as usize] * exp2(n.div_euclid(32));
     (((EXP[0] * d + EXP[1]) * (d * d) + (EXP[2] * d + 1.0)) * power) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn default() -> AdmOptions {
+        AdmOptions::default()
+    }
+
+    /// Bit patterns of the weights and their quantised values, of libvmaf.
+    #[test]
+    fn known_weights() {
+        let blend = AdmOptions { csf_mode: CsfMode::Blend, ..default() };
+        let mae = AdmOptions { csf_mode: CsfMode::BlendMae, norm_view_dist: 5.0, ..default() };
+        let far = AdmOptions { norm_view_dist: 5.0, ..default() };
+        let barten =
+            AdmOptions { csf_mode: CsfMode::Barten, csf_scale: 1e-3, csf_diag_scale: 2e-3, ..default() };
+        #[rustfmt::skip]
+        let expected = [
+            (
+                default(),
+                [[0x3c8e63ba, 0x3bc106aa], [0x3d030286, 0x3c6a46a3], [0x3d31a788, 0x3cc7dc06], [0x3d3b140b, 0x3d0041c9]],
+                [[36453, 49417], [137373792, 61414028], [186284160, 104783920], [196165808, 134487184]],
+            ),
+            (
+                blend,
+                [[0x3c41d29e, 0x3b8cf7cb], [0x3ccd0353, 0x3c40f883], [0x3d2fec57, 0x3cc3efae], [0x3d701c93, 0x3d130ced]],
+                [[24809, 36087], [107485848, 50586124], [184468848, 102727024], [251775280, 154193616]],
+            ),
+            (
+                far,
+                [[0x3be01b27, 0x3b056bff], [0x3c6df82c, 0x3bbae33c], [0x3cba3608, 0x3c380033], [0x3ce24e24, 0x3c884687]],
+                [[14342, 17077], [62382256, 24495736], [97628224, 48234700], [118649120, 71447608]],
+            ),
+            (
+                mae,
+                [[0x3b84c6a4, 0x3a7301eb], [0x3c646067, 0x3bb5aa71], [0x3cd76ee7, 0x3c5bca97], [0x3d1f0f5a, 0x3cc8d3ae]],
+                [[8497, 7776], [59867548, 23811298], [112949048, 57616988], [166786464, 105291120]],
+            ),
+            (
+                barten,
+                [[0x3a9ea986, 0x3b1ea986], [0x3ba5393a, 0x3c25393a], [0x3c6fa65b, 0x3cefa65b], [0x3cdcfc86, 0x3d5cfc86]],
+                [[2538, 20308], [21656180, 43312360], [62822764, 125645528], [115860528, 231721056]],
+            ),
+        ];
+        for (options, bits, weights) in expected {
+            assert_eq!(options.weights().unwrap().map(|pair| pair.map(f32::to_bits)), bits, "{options:?}");
+            assert_eq!(options.pass(true).unwrap().weights, weights, "{options:?}");
+        }
+        let same = AdmOptions { norm_view_dist: 1.5, ref_display_height: 2160, ..blend };
+        assert_eq!(same.pass(true), blend.pass(true));
+    }
+
+    #[test]
+    fn unusable_options_are_refused() {
+        let near = AdmOptions { norm_view_dist: 2.9, ..default() };
+        assert_eq!(near.pass(false), Err(AdmError::DisplayTooClose(2.9 * 1080.0)));
+        let unknown = AdmOptions { csf_mode: CsfMode::Blend, norm_view_dist: 4.0, ..default() };
+        assert_eq!(unknown.pass(false), Err(AdmError::NoTable { height: 1080, distance: 4.0 }));
+        let barten = AdmOptions { csf_mode: CsfMode::Barten, ..default() };
+        assert!(matches!(barten.pass(false), Err(AdmError::Weight(_))));
+        for value in [0.5, 101.0, f64::NAN] {
+            let gain = AdmOptions { enhn_gain_limit: value, ..default() };
+            let Err(AdmError::OutOfRange { option: "adm_enhn_gain_limit", min: 1.0, max: 100.0, .. }) =
+                gain.pass(true)
+            else {
+                panic!("{value} passed");
+            };
+        }
+        assert_eq!(CsfMode::from_number(3), Some(CsfMode::BlendMae));
+        assert_eq!(CsfMode::from_number(4), None);
+    }
+
+    /// What glibc's powf returns; the last four are not the correctly rounded powers.
+    #[test]
+    fn root_has_the_bits_of_powf() {
+        let known = [
+            (0x00000000, 0x00000000),
+            (0x2edbe6ff, 0x39f35a56),
+            (0x3f000000, 0x3f4b2ff5),
+            (0x3f800000, 0x3f800000),
+            (0x40490fd0, 0x3fbb77bc),
+            (0x41d80000, 0x40400000),
+            (0x47f12065, 0x42472c6f),
+            (0x60ad78ec, 0x4a8da66e),
+            (0x30eb7c2a, 0x3a9cd76d),
+            (0x4c228713, 0x43aea1ff),
+            (0x5383d71f, 0x4622ddee),
+            (0x5702deb8, 0x474cb1df),
+        ];
+        for (x, y) in known {
+            assert_eq!(root(f32::from_bits(x)).to_bits(), y, "{x:#x}");
+        }
+    }
+
+    #[test]
+    fn scored_part_and_shifts_of_full_hd() {
+        let [first, .., last] = scales(1920, 1080);
+        assert_eq!((first.rows.clone(), first.columns.clone()), (53..487, 95..865));
+        assert_eq!((first.halo_rows(), first.halo_columns()), (52..488, 94..866));
+        assert_eq!(first.numerator, CubeShifts { square: [29, 29, 30], cube: [6, 6, 7], row: 10 });
+        assert_eq!(first.reference, CubeShifts { square: [0; 3], cube: [0; 3], row: 0 });
+        assert_eq!((last.width, last.height), (120, 68));
+        assert_eq!(last.numerator, CubeShifts { square: [30; 3], cube: [7; 3], row: 7 });
+        assert_eq!(last.reference, CubeShifts { square: [31; 3], cube: [7; 3], row: 6 });
+        // Too narrow for a margin: everything is scored, and nothing lies beyond.
+        let [.., tiny] = scales(64, 64);
+        assert_eq!((tiny.rows.clone(), tiny.halo_rows()), (0..4, 0..4));
+    }
+
+    #[test]
+    fn a_flat_reference_scores_by_the_noise_alone() {
+        let sums = [[0; 3]; 4];
+        let pass = AdmPassSums { restored: sums, additive: Some(sums) };
+        let scores = AdmScorer::new(default(), 576, 324).unwrap().scores(&sums, &pass);
+        assert_eq!((scores.adm2, scores.aim, scores.adm3), (1.0, Some(0.0), Some(1.0)));
+        let silent = AdmOptions { noise_weight: 0.0, ..default() };
+        let scores = AdmScorer::new(silent, 576, 324).unwrap().scores(&sums, &pass);
+        assert_eq!((scores.adm2, scores.aim, scores.adm3), (1.0, Some(0.0), Some(1.0)));
+        assert!(scores.scale[0].is_nan());
+    }
+
+    #[test]
+    fn aim_is_optional() {
+        let pass = AdmPassSums { restored: [[1 << 40; 3]; 4], additive: None };
+        let reference = [[1 << 40; 3]; 4];
+        let scores = |options| AdmScorer::new(options, 576, 324).unwrap().scores(&reference, &pass);
+        assert_eq!((scores(default()).aim, scores(default()).adm3), (None, None));
+        let skipped = scores(AdmOptions { skip_aim: true, ..default() });
+        assert_eq!((skipped.aim, skipped.adm3), (Some(0.0), Some(skipped.adm2 * 0.5 + 0.5)));
+        assert!(!AdmOptions { skip_aim: true, ..default() }.pass(true).unwrap().aim);
+    }
 }

@@ -7,7 +7,7 @@
 
 use super::lines::{Coef, Rows};
 use super::transform::splat16;
-use crate::cpu::simd::Lanes;
+use crate::cpu::simd::{Lanes, each};
 use crate::metrics::adm::{BandSums, COS_SQUARED, CubeShifts};
 
 /// Restored part and additive rest of a row, for one gain limit.
@@ -49,13 +49,13 @@ pub(super) trait Detail: Coef {
     ///
     /// # Safety
     ///
-    /// Needs the instructions of `V` and padded rows of at least `n` elements.
+    /// Needs the instructions of `V`, padded rows of at least `n` coefficients and as much room for the terms.
     unsafe fn mask<V: Lanes>(
         masker: &Rows<Self>,
         weights: [u32; 2],
         n: usize,
-        side: &mut [i32],
-        centre: &mut [i32],
+        side: *mut i32,
+        centre: *mut i32,
     );
 
     /// Absolute weighted signal.
@@ -84,10 +84,9 @@ impl Detail for i16 {
             let zero = V::splat(0);
             let mut largest = zero;
             let directed = gains.iter().any(|gain| *gain != 1.0);
-            let (o, t) = (reference.bands(), distorted.bands());
             for x in (0..n).step_by(2 * V::N) {
-                let load = |row: &[i16]| V::load16(row[x..].as_ptr().cast());
-                let (o, t) = (o.map(load), t.map(load));
+                let o = each!(band in [0, 1, 2] => V::load16(reference.at(band, x).cast()));
+                let t = each!(band in [0, 1, 2] => V::load16(distorted.at(band, x).cast()));
                 let same = if directed { same_direction16::<V>(o, t) } else { zero };
                 for band in 0..3 {
                     let (o, t) = (o[band], t[band]);
@@ -98,13 +97,13 @@ impl Detail for i16 {
                         let enhanced = V::mul16(short, splat16::<V>(*gain as i32));
                         let limit = V::xor(o, V::and(same, V::xor(o, enhanced)));
                         let r = V::max16(V::min16(t, V::max16(limit, zero)), V::min16(limit, zero));
-                        let put = |row: &mut [i16], r| V::store16(row[x..].as_mut_ptr().cast(), r);
-                        put(out.restored.bands_mut()[band], r);
-                        put(out.additive.bands_mut()[band], V::sub16(t, r));
+                        V::store16(out.restored.at_mut(band, x).cast(), r);
+                        V::store16(out.additive.at_mut(band, x).cast(), V::sub16(t, r));
                     }
                 }
             }
-            let over = V::widen16(largest).map(|m| V::any(V::gt(m, V::splat(EXACT))));
+            let [first, second] = V::widen16(largest);
+            let over = each!(m in [first, second] => V::any(V::gt(m, V::splat(EXACT))));
             if over[0] || over[1] || gains.iter().any(|gain| gain.fract() != 0.0) {
                 decouple::<V, Self>(reference, distorted, n, gains, out);
             }
@@ -119,36 +118,35 @@ impl Detail for i16 {
         masker: &Rows<Self>,
         weights: [u32; 2],
         n: usize,
-        side: &mut [i32],
-        centre: &mut [i32],
+        side: *mut i32,
+        centre: *mut i32,
     ) {
         // SAFETY: the instructions and the size of the rows are promised.
         unsafe {
-            let [hv, d] = weights.map(|q| q as i32);
-            let whole = |q| V::splat(if q >= 1 << 15 { -1 } else { 0 });
-            let bands = masker.bands();
+            let [hv, d] = [weights[0] as i32, weights[1] as i32];
+            let [whole_hv, whole_d] = each!(q in [hv, d] => V::splat(if q >= 1 << 15 { -1 } else { 0 }));
             for x in (0..n).step_by(2 * V::N) {
-                let load = |row: &[i16]| V::load16(row[x..].as_ptr().cast());
-                let [mh, mv, md] = bands.map(load);
-                let weigh = |m| {
-                    V::abs16(V::add16(V::mul_round16(m, splat16::<V>(hv & 0x7fff)), V::and(m, whole(hv))))
-                };
+                let [h, v, m] = each!(band in [0, 1, 2] => V::load16(masker.at(band, x).cast()));
+                let [h, v] = each!(m in [h, v] => {
+                    V::abs16(V::add16(V::mul_round16(m, splat16::<V>(hv & 0x7fff)), V::and(m, whole_hv)))
+                });
                 // (q m + 65535) >> 17 is the negative of a floor shifted by 16, halved rounding up.
-                let negative = V::sub16(V::splat(0), md);
-                let floor = V::add16(V::mulhi16(negative, splat16::<V>(d)), V::and(negative, whole(d)));
-                let weighted = [weigh(mh), weigh(mv), V::abs16(V::mul_round16(floor, splat16::<V>(1 << 14)))];
-                let sides = weighted.map(|c| V::add16(c, V::mul_round16(c, splat16::<V>(2184))));
-                let centres =
-                    weighted.map(|c| V::add16(V::add16(c, c), V::mul_round16(c, splat16::<V>(4368))));
+                let negative = V::sub16(V::splat(0), m);
+                let floor = V::add16(V::mulhi16(negative, splat16::<V>(d)), V::and(negative, whole_d));
+                let diagonal = V::abs16(V::mul_round16(floor, splat16::<V>(1 << 14)));
+                let sides =
+                    each!(c in [h, v, diagonal] => V::add16(c, V::mul_round16(c, splat16::<V>(2184))));
+                let centres = each!(c in [h, v, diagonal] => {
+                    V::widen16(V::add16(V::add16(c, c), V::mul_round16(c, splat16::<V>(4368))))
+                });
                 // Two sides still fit unsigned 16 bits.
                 let (two, one) = (V::widen_u16(V::add16(sides[0], sides[1])), V::widen_u16(sides[2]));
-                let centres = centres.map(|c| V::widen16(c));
                 for part in 0..2 {
                     let x = x + part * V::N;
                     let sum = V::add(two[part], one[part]);
-                    let [h, v, d] = centres.map(|c| c[part]);
-                    V::store(side[x..].as_mut_ptr(), sum);
-                    V::store(centre[x..].as_mut_ptr(), V::sub(V::add(V::add(h, v), d), sum));
+                    let total = V::add(V::add(centres[0][part], centres[1][part]), centres[2][part]);
+                    V::store(side.add(x), sum);
+                    V::store(centre.add(x), V::sub(total, sum));
                 }
             }
         }
@@ -181,25 +179,26 @@ impl Detail for i32 {
         masker: &Rows<Self>,
         weights: [u32; 2],
         n: usize,
-        side: &mut [i32],
-        centre: &mut [i32],
+        side: *mut i32,
+        centre: *mut i32,
     ) {
-        let [h, v, d] = masker.bands();
-        let [hv, diagonal] = weights;
         for x in (0..n).step_by(V::N) {
             // SAFETY: the instructions and the size of the rows are promised.
             unsafe {
                 let mut sides = V::splat(0);
                 let mut centres = V::splat(0);
-                for (row, weight) in [(h, hv), (v, hv), (d, diagonal)] {
-                    let c = V::abs(weighted::<V>(V::load(row[x..].as_ptr()), weight));
+                for band in 0..3 {
+                    let m = V::load(masker.at(band, x));
+                    let c = V::abs(weighted::<V>(m, weights[band / 2]));
                     // The rounding constant of libvmaf ended up as minus one half.
-                    let scaled = |f| V::high(V::sub64(V::mul_wide_u(c, V::splat(f)), V::splat64(1 << 31)));
-                    sides = V::add(sides, scaled(143165577));
-                    centres = V::add(centres, scaled(286331153));
+                    let [side, centre] = each!(factor in [143165577, 286331153] => {
+                        V::high(V::sub64(V::mul_wide_u(c, V::splat(factor)), V::splat64(1 << 31)))
+                    });
+                    sides = V::add(sides, side);
+                    centres = V::add(centres, centre);
                 }
-                V::store(side[x..].as_mut_ptr(), sides);
-                V::store(centre[x..].as_mut_ptr(), V::sub(centres, sides));
+                V::store(side.add(x), sides);
+                V::store(centre.add(x), V::sub(centres, sides));
             }
         }
     }
@@ -235,15 +234,16 @@ unsafe fn decouple<V: Lanes, C: Coef>(
     gains: &[f64],
     out: &mut [Split<C>],
 ) {
-    let (o, t) = (reference.bands(), distorted.bands());
     for x in (0..n).step_by(V::N) {
         // SAFETY: the instructions and the size of the rows are promised.
         unsafe {
-            let load = |row: &[C]| C::load::<V>(row[x..].as_ptr());
-            let (o, t) = (o.map(load), t.map(load));
+            let o = each!(band in [0, 1, 2] => C::load::<V>(reference.at(band, x)));
+            let t = each!(band in [0, 1, 2] => C::load::<V>(distorted.at(band, x)));
             let zero = V::splat_f64(0.0);
-            let dot = |a: [V::I; 3], b: [V::I; 3]| V::add64(V::mul_wide(a[0], b[0]), V::mul_wide(a[1], b[1]));
-            let same = same_direction::<V>(dot(o, t), dot(o, o), dot(t, t));
+            let [dot, oo, tt] = each!(pair in [(o, t), (o, o), (t, t)] => {
+                V::add64(V::mul_wide(pair.0[0], pair.1[0]), V::mul_wide(pair.0[1], pair.1[1]))
+            });
+            let same = same_direction::<V>(dot, oo, tt);
             for band in 0..3 {
                 let (o, t) = (o[band], t[band]);
                 let plain = restore::<V>(o, t);
@@ -254,8 +254,8 @@ unsafe fn decouple<V: Lanes, C: Coef>(
                     let most = V::min_f64(V::to_f64(t), V::max_f64(limit, zero));
                     let enhanced = V::trunc(V::max_f64(most, V::min_f64(limit, zero)));
                     let r = V::select(same, enhanced, plain);
-                    C::store::<V>(out.restored.bands_mut()[band][x..].as_mut_ptr(), r);
-                    C::store::<V>(out.additive.bands_mut()[band][x..].as_mut_ptr(), V::sub(t, r));
+                    C::store::<V>(out.restored.at_mut(band, x), r);
+                    C::store::<V>(out.additive.at_mut(band, x), V::sub(t, r));
                 }
             }
         }
@@ -272,7 +272,7 @@ unsafe fn decouple<V: Lanes, C: Coef>(
 unsafe fn same_direction<V: Lanes>(dot: V::L, oo: V::L, tt: V::L) -> V::M {
     // SAFETY: as the caller promises.
     unsafe {
-        let [d, o, t] = [dot, oo, tt].map(|x| V::to_f32_f64(x));
+        let [d, o, t] = each!(x in [dot, oo, tt] => V::to_f32_f64(x));
         let limit = V::mul_f64(V::mul_f64(V::splat_f64(COS_SQUARED), o), t);
         V::both(V::ge_f64(d, V::splat_f64(0.0)), V::ge_f64(V::mul_f64(d, d), limit))
     }
@@ -288,9 +288,11 @@ unsafe fn same_direction16<V: Lanes>(o: [V::I; 3], t: [V::I; 3]) -> V::I {
     // SAFETY: as the caller promises.
     unsafe {
         let (o, t) = (V::zip16(o[0], o[1]), V::zip16(t[0], t[1]));
-        V::unzip16([0, 1].map(|part| {
-            let dot = |a: [V::I; 2], b: [V::I; 2]| V::widen(V::madd16(a[part], b[part]));
-            V::keep(same_direction::<V>(dot(o, t), dot(o, o), dot(t, t)), V::splat(-1))
+        V::unzip16(each!(part in [0, 1] => {
+            let [dot, oo, tt] = each!(pair in [(o, t), (o, o), (t, t)] => {
+                V::widen(V::madd16(pair.0[part], pair.1[part]))
+            });
+            V::keep(same_direction::<V>(dot, oo, tt), V::splat(-1))
         }))
     }
 }
@@ -349,58 +351,57 @@ pub(super) unsafe fn reference_sums<V: Lanes, C: Detail>(
     n: usize,
     shifts: &CubeShifts,
 ) -> BandSums {
-    let bands = reference.bands();
     // SAFETY: the instructions and the size of the rows are promised.
     unsafe {
         let mut sums = [V::splat64(0); 3];
         for x in (0..n).step_by(V::N) {
-            for band in 0..3 {
-                let u = V::abs(C::load::<V>(bands[band][first + x..].as_ptr()));
+            for (band, sum) in sums.iter_mut().enumerate() {
+                let u = V::abs(C::load::<V>(reference.at(band, first + x)));
                 let u = V::keep(V::first(n - x), u);
                 // The rounding constant of libvmaf is a full unit here.
                 let unit = if shifts.square[band] > 0 { 1 << shifts.square[band] } else { 0 };
-                sums[band] = V::add64(sums[band], cube::<V>(u, unit, shifts.square[band], shifts.cube[band]));
+                *sum = V::add64(*sum, cube::<V>(u, unit, shifts.square[band], shifts.cube[band]));
             }
         }
-        sums.map(|sum| round_shift(V::sum64(sum), shifts.row))
+        each!(sum in [sums[0], sums[1], sums[2]] => round_shift(V::sum64(sum), shifts.row))
     }
 }
 
-/// The three rows around a row of thresholds to be, from one column before the first scored one on.
-pub(super) struct Threshold<'a> {
-    /// Side terms of the rows above, here and below.
-    pub sides: [&'a [i32]; 3],
-    pub centre: &'a [i32],
+/// What the thresholds of a row are made of.
+pub(super) struct Threshold {
+    /// Side terms of the rows above, here and below, from the column before the first scored one on.
+    pub sides: [*const i32; 3],
+    /// Centre terms from the first scored column on.
+    pub centre: *const i32,
 }
 
 /// Rounded sums of the cubes of `n` signal coefficients of a row, as far as they exceed the threshold.
 ///
 /// # Safety
 ///
-/// Needs the instructions of `V` and padded rows of at least `first + n` coefficients.
+/// Needs the instructions of `V`, padded rows of at least `first + n` coefficients and as many terms.
 #[inline(always)]
 pub(super) unsafe fn signal_sums<V: Lanes, C: Detail>(
     signal: &Rows<C>,
-    threshold: &Threshold<'_>,
+    threshold: &Threshold,
     weights: [u32; 2],
     first: usize,
     n: usize,
     shifts: &CubeShifts,
 ) -> BandSums {
-    let bands = signal.bands();
     let weights = [weights[0], weights[0], weights[1]];
     // SAFETY: the instructions and the size of the rows are promised.
     unsafe {
         let mut sums = [V::splat64(0); 3];
         for x in (0..n).step_by(V::N) {
-            let mut limit = V::load(threshold.centre[1 + x..].as_ptr());
+            let mut limit = V::load(threshold.centre.add(x));
             for side in threshold.sides {
                 for column in 0..3 {
-                    limit = V::add(limit, V::load(side[x + column..].as_ptr()));
+                    limit = V::add(limit, V::load(side.add(x + column)));
                 }
             }
             for band in 0..3 {
-                let s = C::load::<V>(bands[band][first + x..].as_ptr());
+                let s = C::load::<V>(signal.at(band, first + x));
                 let limit = V::shl_by(limit, C::THRESHOLD_SHIFT[band]);
                 let rest = V::max(V::sub(C::weigh::<V>(s, weights[band]), limit), V::splat(0));
                 let rest = V::keep(V::first(n - x), rest);
@@ -408,7 +409,7 @@ pub(super) unsafe fn signal_sums<V: Lanes, C: Detail>(
                 sums[band] = V::add64(sums[band], cube::<V>(rest, (1 << square) >> 1, square, third));
             }
         }
-        sums.map(|sum| round_shift(V::sum64(sum), shifts.row))
+        each!(sum in [sums[0], sums[1], sums[2]] => round_shift(V::sum64(sum), shifts.row))
     }
 }
 

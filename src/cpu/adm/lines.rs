@@ -3,8 +3,9 @@
 //! Row buffers. All are padded so that vectors may run over the end of a row.
 
 use crate::cpu::simd::Lanes;
+use std::ops::{Deref, DerefMut};
 
-/// Padding before the first column of a [`Mid`] line.
+/// Elements before the first column of rows that are read from before it: whole cache lines.
 pub(super) const LEAD: usize = 32;
 /// Padding behind a row: more than two vectors of any width.
 const TAIL: usize = 128;
@@ -12,6 +13,53 @@ const TAIL: usize = 128;
 /// Elements from one padded row of `width` to the next.
 fn stride(width: usize) -> usize {
     (width + TAIL).next_multiple_of(32)
+}
+
+/// Elements that begin on a cache line: vectors that straddle two cost twice.
+#[derive(Debug)]
+pub(super) struct Aligned<T> {
+    data: Vec<T>,
+    start: usize,
+}
+
+impl<T: Copy + Default> Aligned<T> {
+    fn new(len: usize) -> Self {
+        const LINE: usize = 64;
+        let data = vec![T::default(); len + LINE / size_of::<T>()];
+        // The elements stay where they are for the life of the vector.
+        let start = data.as_ptr().addr().wrapping_neg() % LINE / size_of::<T>();
+        Self { data, start }
+    }
+}
+
+impl<T> Aligned<T> {
+    /// Element `index`, for vector code: unlike slicing, without a check on the way.
+    #[inline(always)]
+    pub fn at(&self, index: usize) -> *const T {
+        self.data.as_ptr().wrapping_add(self.start + index)
+    }
+
+    /// Element `index` to be written.
+    #[inline(always)]
+    pub fn at_mut(&mut self, index: usize) -> *mut T {
+        self.data.as_mut_ptr().wrapping_add(self.start + index)
+    }
+}
+
+impl<T> Deref for Aligned<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.data[self.start..]
+    }
+}
+
+impl<T> DerefMut for Aligned<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.data[self.start..]
+    }
 }
 
 /// Coefficient types: 16 bits at scale 0, 32 bits at the others.
@@ -67,47 +115,49 @@ impl Coef for i32 {
 /// A vertically filtered row in halves: column `x` at `LEAD + x`, mirrored columns around.
 #[derive(Debug)]
 pub(super) struct Mid {
-    pub halves: [Vec<i16>; 2],
+    pub halves: [Aligned<i16>; 2],
 }
 
 impl Mid {
     pub fn new(width: usize) -> Self {
-        Self { halves: [0, 1].map(|_| vec![0; LEAD + stride(width)]) }
+        Self { halves: [0, 1].map(|_| Aligned::new(LEAD + stride(width))) }
     }
 }
 
 /// Rows of the three bands h, v, d.
 #[derive(Debug)]
 pub(super) struct Rows<C> {
-    data: Vec<C>,
+    data: Aligned<C>,
     stride: usize,
 }
 
 impl<C: Coef> Rows<C> {
     pub fn new(width: usize) -> Self {
-        Self { data: vec![C::default(); 3 * stride(width)], stride: stride(width) }
+        Self { data: Aligned::new(3 * stride(width)), stride: stride(width) }
     }
 
-    pub fn bands(&self) -> [&[C]; 3] {
-        [0, 1, 2].map(|band| &self.data[band * self.stride..][..self.stride])
+    /// Column `x` of band `band`: 0 for h, 1 for v, 2 for d.
+    #[inline(always)]
+    pub fn at(&self, band: usize, x: usize) -> *const C {
+        self.data.at(band * self.stride + x)
     }
 
-    pub fn bands_mut(&mut self) -> [&mut [C]; 3] {
-        let (h, rest) = self.data.split_at_mut(self.stride);
-        let (v, d) = rest.split_at_mut(self.stride);
-        [h, v, d]
+    /// Column `x` of band `band` to be written.
+    #[inline(always)]
+    pub fn at_mut(&mut self, band: usize, x: usize) -> *mut C {
+        self.data.at_mut(band * self.stride + x)
     }
 }
 
-/// A row of 32-bit values whose column 0 stands at index 1.
-pub(super) fn row32(width: usize) -> Vec<i32> {
-    vec![0; 1 + stride(width)]
+/// A row of 32-bit values, column `x` at `LEAD + x`.
+pub(super) fn row32(width: usize) -> Aligned<i32> {
+    Aligned::new(LEAD + stride(width))
 }
 
 /// The a band of one scale, in halves.
 #[derive(Debug)]
 pub(super) struct Approximation {
-    pub halves: [Vec<i16>; 2],
+    pub halves: [Aligned<i16>; 2],
     pub width: usize,
     pub height: usize,
     pub stride: usize,
@@ -117,13 +167,13 @@ impl Approximation {
     /// `halves` is 1 where values fit 16 bits, else 2.
     pub fn new(width: usize, height: usize, halves: usize) -> Self {
         let stride = stride(width);
-        let plane = |half| vec![0; if half < halves { stride * height } else { 0 }];
+        let plane = |half| Aligned::new(if half < halves { stride * height } else { 0 });
         Self { halves: [plane(0), plane(1)], width, height, stride }
     }
 
     pub fn rows_mut(&mut self) -> ApproximationRows<'_> {
-        let [lower, upper] = &mut self.halves;
-        ApproximationRows { halves: [lower, upper], stride: self.stride }
+        let halves = self.halves.each_mut().map(|half| &mut half[..]);
+        ApproximationRows { halves, stride: self.stride }
     }
 }
 

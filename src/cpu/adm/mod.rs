@@ -15,7 +15,7 @@ use crate::cpu::simd::{Lanes, dispatch};
 use crate::frame::{BitDepth, Plane, Sample};
 use crate::metrics::adm::{self, AdmPassSums, AdmScale, AdmSums, AdmWork, BandSums, MIN_SIZE};
 use detail::{Detail, Split, Threshold};
-use lines::{Approximation, ApproximationRows, Mid, Rows, row32};
+use lines::{Aligned, Approximation, ApproximationRows, LEAD, Mid, Rows, row32};
 use std::ops::Range;
 use transform::{Coarse, Luma, Source};
 
@@ -70,12 +70,12 @@ struct Lines<C> {
     split: [Vec<Split<C>>; 2],
 }
 
-/// Column 0 of each row is the column before the first scored one, if there is one; it stands at index 1.
+/// Column 0 of each row is the column before the first scored one, if there is one.
 struct Terms {
     /// Three rows, by row number modulo 3.
-    side: [Vec<i32>; 3],
+    side: [Aligned<i32>; 3],
     /// Two rows, by row number modulo 2.
-    centre: [Vec<i32>; 2],
+    centre: [Aligned<i32>; 2],
 }
 
 impl<C: Detail> Lines<C> {
@@ -314,15 +314,15 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
                     masker,
                     numerator.weights[run.scale],
                     columns.len(),
-                    &mut side[1..],
-                    &mut centre[1..],
+                    side.at_mut(LEAD),
+                    centre.at_mut(LEAD),
                 );
                 // Masking mirrors at the ends of a band like the transform.
                 if columns.start == 0 {
-                    side[0] = side[2];
+                    side[LEAD - 1] = side[LEAD + 1];
                 }
                 if columns.end == scale.width {
-                    side[columns.len() + 1] = side[columns.len()];
+                    side[LEAD + columns.len()] = side[LEAD + columns.len() - 1];
                 }
             }
             // The row above now has all its neighbours; so has this one at the bottom of the frame.
@@ -333,8 +333,8 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
                 for ((numerator, terms), sum) in numerators.iter().zip(&*terms).zip(&mut sums[1..]) {
                     let (signal, _) = split[numerator.gain].roles(numerator.additive);
                     let threshold = Threshold {
-                        sides: neighbours.map(|y| &terms.side[y % 3][first..]),
-                        centre: &terms.centre[y % 2][first..],
+                        sides: neighbours.map(|y| terms.side[y % 3].at(LEAD - 1 + first)),
+                        centre: terms.centre[y % 2].at(LEAD + first),
                     };
                     let weights = numerator.weights[run.scale];
                     add(
@@ -350,5 +350,180 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
 fn add(sum: &mut BandSums, row: BandSums) {
     for (sum, row) in sum.iter_mut().zip(row) {
         *sum = sum.wrapping_add(row);
+    }
+}
+
+#[cfg(test)]
+mod naive;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::{Picture, content};
+    use crate::metrics::adm::{AdmOptions, AdmScorer, CsfMode};
+
+    const V1: AdmOptions = AdmOptions {
+        csf_diag_scale: 1.0,
+        csf_mode: CsfMode::Blend,
+        csf_scale: 1.0,
+        dlm_weight: 0.7,
+        enhn_gain_limit: 1.0,
+        min_val: 0.5,
+        noise_weight: 0.02,
+        norm_view_dist: 3.0,
+        ref_display_height: 1080,
+        skip_aim: false,
+        skip_scale0: false,
+    };
+
+    fn work(options: &[(AdmOptions, bool)]) -> AdmWork {
+        AdmWork { passes: options.iter().map(|(options, aim)| options.pass(*aim).unwrap()).collect() }
+    }
+
+    /// Models of both generations, and an option set that nobody uses.
+    fn several() -> AdmWork {
+        let neg = AdmOptions { enhn_gain_limit: 1.0, ..AdmOptions::default() };
+        let odd = AdmOptions { enhn_gain_limit: 1.2, norm_view_dist: 4.5, ..AdmOptions::default() };
+        work(&[(AdmOptions::default(), true), (neg, false), (V1, true), (odd, true)])
+    }
+
+    fn run(level: Level, pair: &[Picture; 2], work: &AdmWork, bands: usize) -> AdmSums {
+        let [r, d] = pair;
+        let mut adm = Adm::new(work, r.width, r.height, r.depth, bands).unwrap();
+        match r.depth.bits() {
+            8 => adm.compute(level, r.bytes().plane(), d.bytes().plane()),
+            _ => adm.compute(level, r.words().plane(), d.words().plane()),
+        }
+    }
+
+    fn check(pair: &[Picture; 2], work: &AdmWork, bands: usize) {
+        let [r, d] = pair;
+        let expected = naive::sums(work, &r.samples(), &d.samples(), r.width, r.depth.bits());
+        for level in Level::available() {
+            let size = (r.width, r.height, r.depth);
+            assert_eq!(run(level, pair, work, bands), expected, "{level:?} {size:?} {bands}");
+        }
+    }
+
+    /// The frames that the specification of VIF and motion gives check values for, in any size.
+    fn synthetic(width: usize, height: usize, bits: u32) -> [Picture; 2] {
+        let reference = move |x: usize, y: usize| ((3 * x * x + 5 * y + 7 * x * y) / 16 % (1 << bits)) as u32;
+        let noise = move |x: usize, y: usize| (((31 * x + 17 * y) % 23) << (bits - 8)) as u32;
+        let distorted = move |x, y| (reference(x, y) + noise(x, y)).min((1 << bits) - 1);
+        [Picture::new(width, height, bits, reference), Picture::new(width, height, bits, distorted)]
+    }
+
+    #[test]
+    fn equals_the_specification_at_every_size() {
+        let work = work(&[(AdmOptions::default(), false)]);
+        let sizes = (33..=71).flat_map(|n| [(n, 33 + n % 7), (33 + n % 5, n)]);
+        for (i, (width, height)) in sizes.chain([(175, 34), (197, 40), (532, 33), (40, 197)]).enumerate() {
+            check(&content(i, width, height, [8, 10, 12, 16][i / 2 % 4]), &work, 1 + i % 5);
+        }
+    }
+
+    #[test]
+    fn equals_the_specification_for_all_content_depths_and_passes() {
+        let work = several();
+        for i in 0..24 {
+            check(&content(i, 77, 50, 8 + i as u32 % 9), &work, 1 + i % 3);
+        }
+        let [frame, _] = content(6, 77, 50, 10);
+        check(&[frame.clone(), frame], &work, 2);
+    }
+
+    /// Coefficients beyond [`detail`]'s short cut, and masking terms that wrap at 16 bits.
+    #[test]
+    fn equals_the_specification_for_patterns_of_full_contrast() {
+        let work = several();
+        let patterns: [fn(usize, usize) -> bool; 5] = [
+            |x, _| x % 2 == 0,
+            |_, y| y % 2 == 0,
+            |x, y| (x + y) % 2 == 0,
+            |x, y| [false, true, true, false, true, false][x % 6] == (y % 16 < 8),
+            |x, y| x / 16 % 2 == y / 8 % 2,
+        ];
+        for (i, pattern) in patterns.iter().enumerate() {
+            let other = patterns[(i + 1) % patterns.len()];
+            for bits in [8, 16] {
+                let reference = Picture::new(84, 70, bits, |x, y| if pattern(x, y) { !0 } else { 0 });
+                let near = |x, y| if other(x, y) && x % 3 == 0 { !0 } else { (1 << (bits - 1)) - 1 };
+                let far = |x, y| if other(x, y) { !0 } else { 0 };
+                check(&[reference.clone(), Picture::new(84, 70, bits, near)], &work, 2);
+                check(&[reference, Picture::new(84, 70, bits, far)], &work, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn threads_do_not_change_the_sums() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let (pair, work) = (content(6, 120, 90, 8), several());
+        for level in Level::available() {
+            let spread = pool.install(|| run(level, &pair, &work, 7));
+            assert_eq!(spread, run(level, &pair, &work, 1));
+        }
+    }
+
+    #[test]
+    fn a_frame_does_not_depend_on_earlier_ones() {
+        let work = several();
+        let [first, second] = [content(3, 64, 48, 8), content(6, 64, 48, 8)];
+        for level in Level::available() {
+            let mut adm = Adm::new(&work, 64, 48, first[0].depth, 2).unwrap();
+            adm.compute(level, first[0].bytes().plane(), first[1].bytes().plane());
+            let again = adm.compute(level, second[0].bytes().plane(), second[1].bytes().plane());
+            assert_eq!(again, run(level, &second, &work, 2));
+        }
+    }
+
+    /// Scores of the reference implementation of the specification, equal to libvmaf's C path.
+    #[test]
+    fn known_scores_of_synthetic_frames() {
+        let odd =
+            AdmOptions { enhn_gain_limit: 1.2, skip_scale0: true, noise_weight: 1.0, ..Default::default() };
+        let sets = [AdmOptions::default(), V1, odd];
+        #[rustfmt::skip]
+        let expected = [
+            ((48, 40, 8), [
+                [0.9901869734082726, 0.013653448028899227, 0.9882667626896866, 0.9551555162490866, 0.9820722343427648, 0.9996881042762087, 0.9982487324305722],
+                [0.9890859016988179, 0.010104823300007261, 0.9893286841991704, 0.9574469730360885, 0.9775042220603655, 0.9957774003785747, 0.9954595360860562],
+                [0.9955485904673558, 0.005059736957697694, 0.995244426754829, 0.0, 0.9857775362892304, 0.9996997429253711, 0.9983780150289286],
+            ]),
+            ((61, 53, 10), [
+                [0.9878325196276173, 0.023538741498697745, 0.9821468890644598, 0.9577831660625912, 0.9683057550537196, 0.99012498734435, 1.0014351380620936],
+                [0.9863967373794064, 0.016885434960819602, 0.9854120856773385, 0.9608268844601088, 0.9661198974758266, 0.9883323133899129, 0.9945567085543918],
+                [0.9923871565643192, 0.010104327797411014, 0.991141414383454, 0.0, 0.9770295370856816, 0.9912750798919012, 1.0013225609727094],
+            ]),
+            ((48, 40, 12), [
+                [0.9839767977250048, 0.17261977597375333, 0.9056785108756258, 1.0014058047980219, 0.944170594885535, 0.9798089798648111, 0.996980096760482],
+                [0.980684665888931, 0.1358738731244972, 0.9457171041849025, 0.999095456144959, 0.9485986987056281, 0.9681553152705638, 0.9898274319709514],
+                [0.9883043226232008, 0.05623599834279178, 0.9660341621402044, 0.0, 0.9812055903222243, 0.9873662013856699, 0.9980136967218486],
+            ]),
+            ((61, 53, 16), [
+                [0.9875523660427189, 0.2951200099093327, 0.846216178066693, 1.0, 0.9957867231562664, 0.9677914054715229, 0.9640242883803662],
+                [0.9846542649591352, 0.2714414755103302, 0.9078255428182955, 1.0, 0.9961640788919, 0.9632538271372323, 0.9527861792083894],
+                [0.9931985032169612, 0.09369137538995939, 0.9497535639135009, 0.0, 0.9986690868532321, 0.9894927771935256, 0.9868115121757295],
+            ]),
+        ];
+        for level in Level::available() {
+            for ((width, height, bits), scores) in expected {
+                let sums = run(level, &synthetic(width, height, bits), &work(&sets.map(|o| (o, true))), 2);
+                for ((options, pass), expected) in sets.into_iter().zip(&sums.passes).zip(scores) {
+                    let scorer = AdmScorer::new(options, width, height).unwrap();
+                    let got = scorer.scores(&sums.reference, pass);
+                    let [s0, s1, s2, s3] = got.scale;
+                    let got = [got.adm2, got.aim.unwrap(), got.adm3.unwrap(), s0, s1, s2, s3];
+                    assert_eq!(got, expected, "{level:?} {width}x{height} {bits}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_small_frames_are_refused() {
+        let depth = BitDepth::new(8).unwrap();
+        assert!(Adm::new(&several(), 33, 32, depth, 1).is_none());
+        assert!(Adm::new(&several(), 32, 33, depth, 1).is_none());
     }
 }

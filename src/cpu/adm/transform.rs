@@ -6,7 +6,7 @@
 //! The filters are linear, so they run on each half alone; only the shift joins the two sums.
 
 use super::lines::{Approximation, Coef, LEAD, Mid, Rows};
-use crate::cpu::simd::Lanes;
+use crate::cpu::simd::{Lanes, each};
 use crate::frame::{Plane, Sample};
 use crate::metrics::adm::{AdmScale, HIGH_PASS, LOW_PASS};
 
@@ -17,12 +17,16 @@ pub(super) trait Source: Copy + Send + Sync {
     /// Values per row.
     fn width(self) -> usize;
     fn height(self) -> usize;
-    /// `2 N` values of row `y` from column `x` on, their lower (0) or upper (1) half.
+    /// What rows are made of.
+    type Element: Copy;
+    /// Row `y`, below `height`, of the lower (0) or upper (1) halves.
+    fn row(self, half: usize, y: usize) -> *const Self::Element;
+    /// `2 N` values.
     ///
     /// # Safety
     ///
-    /// Needs the instructions of `V`, `y < height` and, unless `x` is 0, `x + 2 N <= width`.
-    unsafe fn load<V: Lanes>(self, half: usize, y: usize, x: usize) -> V::I;
+    /// Needs the instructions of `V` and `2 N` elements of a row at `p`.
+    unsafe fn load<V: Lanes>(self, p: *const Self::Element) -> V::I;
 }
 
 /// A luma plane at least as wide as any vector, its samples taken relative to the middle of their range.
@@ -44,18 +48,18 @@ impl<T: Sample> Source for Luma<'_, T> {
         self.plane.height()
     }
 
+    type Element = T;
+
     #[inline(always)]
-    unsafe fn load<V: Lanes>(self, _half: usize, y: usize, x: usize) -> V::I {
-        let row = &self.plane.row(y)[x..];
-        debug_assert!(row.len() >= 2 * V::N);
-        // SAFETY: the caller promises the instructions and that the samples lie in the row (a row is
-        // wider than a vector); the cast is to the type that T is.
+    fn row(self, _half: usize, y: usize) -> *const T {
+        self.plane.row(y).as_ptr()
+    }
+
+    #[inline(always)]
+    unsafe fn load<V: Lanes>(self, p: *const T) -> V::I {
+        // SAFETY: as the caller promises; the cast is to the type that T is.
         unsafe {
-            let samples = if size_of::<T>() == 1 {
-                V::load16_u8(row.as_ptr().cast())
-            } else {
-                V::load16(row.as_ptr().cast())
-            };
+            let samples = if size_of::<T>() == 1 { V::load16_u8(p.cast()) } else { V::load16(p.cast()) };
             V::sub16(samples, splat16::<V>(self.middle))
         }
     }
@@ -76,12 +80,17 @@ impl<const H: usize> Source for Coarse<'_, H> {
         self.0.height
     }
 
+    type Element = i16;
+
     #[inline(always)]
-    unsafe fn load<V: Lanes>(self, half: usize, y: usize, x: usize) -> V::I {
-        let row = &self.0.halves[half][y * self.0.stride + x..];
-        debug_assert!(row.len() >= 2 * V::N);
-        // SAFETY: the caller promises the instructions; rows are padded by more than a vector.
-        unsafe { V::load16(row.as_ptr().cast()) }
+    fn row(self, half: usize, y: usize) -> *const i16 {
+        self.0.halves[half].at(y * self.0.stride)
+    }
+
+    #[inline(always)]
+    unsafe fn load<V: Lanes>(self, p: *const i16) -> V::I {
+        // SAFETY: as the caller promises.
+        unsafe { V::load16(p.cast()) }
     }
 }
 
@@ -103,9 +112,8 @@ pub(super) unsafe fn splat16<V: Lanes>(x: i32) -> V::I {
 /// Needs the instructions of `V`.
 #[inline(always)]
 unsafe fn factors<V: Lanes>(taps: [i16; 4]) -> [V::I; 2] {
-    let pair = |low: i16, high: i16| i32::from(low) & 0xffff | i32::from(high) << 16;
     // SAFETY: as the caller promises.
-    unsafe { [V::splat(pair(taps[0], taps[1])), V::splat(pair(taps[2], taps[3]))] }
+    unsafe { each!(i in [0, 2] => V::splat(i32::from(taps[i]) & 0xffff | i32::from(taps[i + 1]) << 16)) }
 }
 
 /// Joins the sums of the lower and the upper halves, shifted right with rounding by at most 16.
@@ -183,6 +191,8 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
     // The last vector of a row ends with the row: what it computes again comes out the same.
     let last = source.width().saturating_sub(2 * V::N);
     let filters = if HIGH { 2 } else { 1 };
+    let starts = [0, S::HALVES - 1].map(|half| rows.map(|y| source.row(half, y)));
+    let out = mid.each_mut().map(|line| line.halves.each_mut().map(|half| half.at_mut(LEAD)));
     for x in columns.step_by(2 * V::N) {
         let x = x.min(last);
         // SAFETY: the instructions and the rows are promised; `x` is at most `last`; a line of `mid` has
@@ -192,7 +202,8 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
             let mut sums = [[[V::splat(0); 2]; 2]; 2];
             let taps = [factors::<V>(LOW_PASS), factors::<V>(HIGH_PASS)];
             for half in 0..S::HALVES {
-                let [a, b, c, d] = rows.map(|y| source.load::<V>(half, y, x));
+                let [a, b, c, d] =
+                    each!(i in [0, 1, 2, 3] => source.load::<V>(starts[half][i].wrapping_add(x)));
                 let (upper, lower) = (V::zip16(a, b), V::zip16(c, d));
                 for filter in 0..filters {
                     for place in 0..2 {
@@ -205,14 +216,14 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
             }
             for filter in 0..filters {
                 let [lower, upper] = sums[filter];
-                let values = [0, 1].map(|place| join::<V>([lower[place], upper[place]], S::HALVES, shift));
-                let halves = &mut mid[filter].halves;
+                let values =
+                    each!(place in [0, 1] => join::<V>([lower[place], upper[place]], S::HALVES, shift));
                 if C::HALVES == 1 {
-                    V::store16(halves[0][LEAD + x..].as_mut_ptr().cast(), V::unzip16(values));
+                    V::store16(out[filter][0].add(x).cast(), V::unzip16(values));
                 } else {
                     let [lower, upper] = split::<V>(values);
-                    V::store16(halves[0][LEAD + x..].as_mut_ptr().cast(), V::unzip16(lower));
-                    V::store16(halves[1][LEAD + x..].as_mut_ptr().cast(), V::unzip16(upper));
+                    V::store16(out[filter][0].add(x).cast(), V::unzip16(lower));
+                    V::store16(out[filter][1].add(x).cast(), V::unzip16(upper));
                 }
             }
         }
@@ -229,8 +240,8 @@ unsafe fn split<V: Lanes>(values: [V::I; 2]) -> [[V::I; 2]; 2] {
     // SAFETY: as the caller promises.
     unsafe {
         [
-            values.map(|x| V::sra::<16>(V::shl::<16>(x))),
-            values.map(|x| V::sra::<16>(V::add(x, V::splat(0x8000)))),
+            each!(x in [values[0], values[1]] => V::sra::<16>(V::shl::<16>(x))),
+            each!(x in [values[0], values[1]] => V::sra::<16>(V::add(x, V::splat(0x8000)))),
         ]
     }
 }
@@ -245,9 +256,9 @@ unsafe fn across<V: Lanes, C: Coef>(line: &Mid, x: usize, taps: [V::I; 2], shift
     // SAFETY: as the caller promises.
     unsafe {
         let mut sums = [V::splat(0); 2];
-        for half in 0..C::HALVES {
-            let inputs = line.halves[half].as_ptr().add(LEAD + 2 * x - 1).cast();
-            sums[half] =
+        for (sum, half) in sums.iter_mut().zip(&line.halves).take(C::HALVES) {
+            let inputs = half.at(LEAD + 2 * x - 1).cast();
+            *sum =
                 V::add(V::madd16(V::load16(inputs), taps[0]), V::madd16(V::load16(inputs.add(2)), taps[1]));
         }
         join::<V>(sums, C::HALVES, shift)
@@ -266,15 +277,15 @@ pub(super) unsafe fn approximate<V: Lanes, C: Coef>(
     shift: u32,
     out: [&mut [i16]; 2],
 ) {
-    let [lower, upper] = out;
+    let [lower, upper] = out.map(|half| half.as_mut_ptr());
     for x in (0..width).step_by(V::N) {
         // SAFETY: the instructions are promised; lines and rows are padded by more than a vector.
         unsafe {
             let value = across::<V, C>(mid, x, factors::<V>(LOW_PASS), shift);
-            V::store_low16(lower[x..].as_mut_ptr().cast(), value);
+            V::store_low16(lower.add(x).cast(), value);
             if C::HALVES == 2 {
                 let [_, [high, _]] = split::<V>([value; 2]);
-                V::store_low16(upper[x..].as_mut_ptr().cast(), high);
+                V::store_low16(upper.add(x).cast(), high);
             }
         }
     }
@@ -293,15 +304,19 @@ pub(super) unsafe fn details<V: Lanes, C: Coef>(
     out: &mut Rows<C>,
 ) {
     let columns = scale.halo_columns();
-    let [h, v, d] = out.bands_mut();
     for x in (0..columns.len()).step_by(V::N) {
         let column = columns.start + x;
         // SAFETY: the instructions are promised; lines and rows are padded by more than a vector.
         unsafe {
             let (low, high) = (factors::<V>(LOW_PASS), factors::<V>(HIGH_PASS));
-            C::store::<V>(h[x..].as_mut_ptr(), across::<V, C>(&mid[1], column, low, shift));
-            C::store::<V>(v[x..].as_mut_ptr(), across::<V, C>(&mid[0], column, high, shift));
-            C::store::<V>(d[x..].as_mut_ptr(), across::<V, C>(&mid[1], column, high, shift));
+            let [h, v, d] = [
+                across::<V, C>(&mid[1], column, low, shift),
+                across::<V, C>(&mid[0], column, high, shift),
+                across::<V, C>(&mid[1], column, high, shift),
+            ];
+            C::store::<V>(out.at_mut(0, x), h);
+            C::store::<V>(out.at_mut(1, x), v);
+            C::store::<V>(out.at_mut(2, x), d);
         }
     }
 }

@@ -53,9 +53,9 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn shl<const K: u32>(a: I) -> I { _mm512_slli_epi32::<K>(a) }
     #[inline(always)] unsafe fn shr<const K: u32>(a: I) -> I { _mm512_srli_epi32::<K>(a) }
     #[inline(always)] unsafe fn sra<const K: u32>(a: I) -> I { _mm512_srai_epi32::<K>(a) }
-    #[inline(always)] unsafe fn shl_by(a: I, k: u32) -> I { _mm512_sll_epi32(a, _mm_cvtsi32_si128(k as i32)) }
-    #[inline(always)] unsafe fn shr_by(a: I, k: u32) -> I { _mm512_srl_epi32(a, _mm_cvtsi32_si128(k as i32)) }
-    #[inline(always)] unsafe fn sra_by(a: I, k: u32) -> I { _mm512_sra_epi32(a, _mm_cvtsi32_si128(k as i32)) }
+    #[inline(always)] unsafe fn shl_by(a: I, k: u32) -> I { _mm512_sllv_epi32(a, _mm512_set1_epi32(k as i32)) }
+    #[inline(always)] unsafe fn shr_by(a: I, k: u32) -> I { _mm512_srlv_epi32(a, _mm512_set1_epi32(k as i32)) }
+    #[inline(always)] unsafe fn sra_by(a: I, k: u32) -> I { _mm512_srav_epi32(a, _mm512_set1_epi32(k as i32)) }
     #[inline(always)] unsafe fn shr_each(a: I, k: I) -> I { _mm512_srlv_epi32(a, k) }
     #[inline(always)] unsafe fn min(a: I, b: I) -> I { _mm512_min_epi32(a, b) }
     #[inline(always)] unsafe fn max(a: I, b: I) -> I { _mm512_max_epi32(a, b) }

@@ -127,6 +127,15 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
+/// `each!(x in [a, b] => f(x))` is `[f(a), f(b)]`. The closure of `[a, b].map` would be compiled without the
+/// instruction set of the function around it.
+macro_rules! each {
+    ($x:ident in [$($value:expr),+ $(,)?] => $result:expr) => {
+        [$({ let $x = $value; $result }),+]
+    };
+}
+pub(crate) use each;
+
 /// One instruction set: registers and the operations on them.
 ///
 /// # Safety

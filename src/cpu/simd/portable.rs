@@ -101,7 +101,7 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn mulhi_u16(a: I, b: I) -> I {
         halves!(a, b, |x: u16, y| (u32::from(x) * u32::from(y)) >> 16)
     }
-    #[inline(always)] unsafe fn mulhi16(a: I, b: I) -> I { halves!(a, b, |x: i16, y| i32::from(x) * i32::from(y) >> 16) }
+    #[inline(always)] unsafe fn mulhi16(a: I, b: I) -> I { halves!(a, b, |x: i16, y| (i32::from(x) * i32::from(y)) >> 16) }
     #[inline(always)] unsafe fn mul_round16(a: I, b: I) -> I {
         halves!(a, b, |x: i16, y| (i32::from(x) * i32::from(y) + (1 << 14)) >> 15)
     }
