@@ -359,7 +359,7 @@ mod naive;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{Picture, content};
+    use crate::cpu::tests::{Picture, content, noise};
     use crate::metrics::adm::{AdmOptions, AdmScorer, CsfMode};
 
     const V1: AdmOptions = AdmOptions {
@@ -424,9 +424,10 @@ mod tests {
 
     #[test]
     fn equals_the_specification_for_all_content_depths_and_passes() {
-        let work = several();
+        let (work, whole) = (several(), work(&[(AdmOptions::default(), true), (V1, true)]));
         for i in 0..24 {
             check(&content(i, 77, 50, 8 + i as u32 % 9), &work, 1 + i % 3);
+            check(&content(i, 77, 50, 8 + i as u32 % 9), &whole, 2);
         }
         let [frame, _] = content(6, 77, 50, 10);
         check(&[frame.clone(), frame], &work, 2);
@@ -435,7 +436,8 @@ mod tests {
     /// Coefficients beyond [`detail`]'s short cut, and masking terms that wrap at 16 bits.
     #[test]
     fn equals_the_specification_for_patterns_of_full_contrast() {
-        let work = several();
+        // Whole gain limits only: any other takes the way without the short cut everywhere.
+        let work = work(&[(AdmOptions::default(), true), (V1, true)]);
         let patterns: [fn(usize, usize) -> bool; 5] = [
             |x, _| x % 2 == 0,
             |_, y| y % 2 == 0,
@@ -447,7 +449,11 @@ mod tests {
             let other = patterns[(i + 1) % patterns.len()];
             for bits in [8, 16] {
                 let reference = Picture::new(84, 70, bits, |x, y| if pattern(x, y) { !0 } else { 0 });
-                let near = |x, y| if other(x, y) && x % 3 == 0 { !0 } else { (1 << (bits - 1)) - 1 };
+                // Noise around the reference: ratios of all sizes to its large coefficients.
+                let near = |x, y| {
+                    (noise(i, x, y) & ((1 << (bits - 1)) - 1))
+                        | if pattern(x, y) { 1 << (bits - 1) } else { 0 }
+                };
                 let far = |x, y| if other(x, y) { !0 } else { 0 };
                 check(&[reference.clone(), Picture::new(84, 70, bits, near)], &work, 2);
                 check(&[reference, Picture::new(84, 70, bits, far)], &work, 1);
