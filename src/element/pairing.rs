@@ -97,11 +97,11 @@ mod tests {
         let distorted: Vec<_> = (0..10).map(|i| i * FRAME / 2).collect();
         let (pairs, unpaired, _) = pair(&reference, &distorted, FRAME / 2);
         assert_eq!(pairs, reference.iter().map(|t| (*t, *t)).collect::<Vec<_>>());
-        assert_eq!(unpaired, []);
+        assert!(unpaired.is_empty());
         let (pairs, unpaired, dropped) = pair(&distorted, &reference, FRAME / 4);
         assert_eq!(pairs.len(), 5);
         assert_eq!(unpaired.len(), 5);
-        assert_eq!(dropped, []);
+        assert!(dropped.is_empty());
     }
 
     #[test]

@@ -33,7 +33,7 @@ struct Pending {
 
 /// A source of features, set up for frames of one size.
 enum Scorer {
-    Adm(AdmScorer),
+    Adm(Box<AdmScorer>),
     /// With the results that no pending pair has taken yet.
     Motion(MotionStream, VecDeque<MotionScores>),
     Psnr,
@@ -93,7 +93,9 @@ impl Session {
         self.backend.prepare(&self.plan.work, geometry)?;
         let scorer = |source: &Source| {
             Ok(match source {
-                Source::Adm { options, .. } => Scorer::Adm(AdmScorer::new(*options, width, height)?),
+                Source::Adm { options, .. } => {
+                    Scorer::Adm(Box::new(AdmScorer::new(*options, width, height)?))
+                }
                 Source::Motion(options) => {
                     Scorer::Motion(MotionStream::new(*options, width, height), VecDeque::new())
                 }

@@ -35,9 +35,7 @@ impl Lanes for Avx2 {
     #[inline(always)] unsafe fn splat(x: i32) -> I { _mm256_set1_epi32(x) }
     #[inline(always)] unsafe fn load(p: *const i32) -> I { _mm256_loadu_si256(p.cast()) }
     #[inline(always)] unsafe fn load16(p: *const u16) -> I { _mm256_loadu_si256(p.cast()) }
-    #[inline(always)] unsafe fn load_u8(p: *const u8) -> I { _mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())) }
     #[inline(always)] unsafe fn load16_u8(p: *const u8) -> I { _mm256_cvtepu8_epi16(_mm_loadu_si128(p.cast())) }
-    #[inline(always)] unsafe fn load_u16(p: *const u16) -> I { _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())) }
     #[inline(always)] unsafe fn load_i16(p: *const i16) -> I { _mm256_cvtepi16_epi32(_mm_loadu_si128(p.cast())) }
     #[inline(always)] unsafe fn store(p: *mut i32, a: I) { _mm256_storeu_si256(p.cast(), a) }
     #[inline(always)] unsafe fn store16(p: *mut u16, a: I) { _mm256_storeu_si256(p.cast(), a) }
@@ -62,7 +60,6 @@ impl Lanes for Avx2 {
     #[inline(always)] unsafe fn shl_by(a: I, k: u32) -> I { _mm256_sll_epi32(a, _mm_cvtsi32_si128(k as i32)) }
     #[inline(always)] unsafe fn shr_by(a: I, k: u32) -> I { _mm256_srl_epi32(a, _mm_cvtsi32_si128(k as i32)) }
     #[inline(always)] unsafe fn sra_by(a: I, k: u32) -> I { _mm256_sra_epi32(a, _mm_cvtsi32_si128(k as i32)) }
-    #[inline(always)] unsafe fn shr_each(a: I, k: I) -> I { _mm256_srlv_epi32(a, k) }
     #[inline(always)] unsafe fn min(a: I, b: I) -> I { _mm256_min_epi32(a, b) }
     #[inline(always)] unsafe fn max(a: I, b: I) -> I { _mm256_max_epi32(a, b) }
     #[inline(always)] unsafe fn abs(a: I) -> I { _mm256_abs_epi32(a) }
@@ -88,7 +85,6 @@ impl Lanes for Avx2 {
     #[inline(always)] unsafe fn blend16(a: I, b: I) -> I { _mm256_blend_epi16::<0b1010_1010>(a, b) }
 
     #[inline(always)] unsafe fn gt(a: I, b: I) -> I { _mm256_cmpgt_epi32(a, b) }
-    #[inline(always)] unsafe fn eq(a: I, b: I) -> I { _mm256_cmpeq_epi32(a, b) }
     #[inline(always)] unsafe fn first(n: usize) -> I {
         _mm256_cmpgt_epi32(_mm256_set1_epi32(n.min(8) as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
     }
@@ -133,7 +129,6 @@ impl Lanes for Avx2 {
         let k = _mm_cvtsi32_si128(K as i32);
         [_mm256_srl_epi64(a[0], k), _mm256_srl_epi64(a[1], k)]
     }
-    #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L { Self::sra64_by(a, K) }
     #[inline(always)] unsafe fn sra64_by(a: L, k: u32) -> L {
         // The logical shift of x + 2^63 is that of x plus 2^(63-k), where x now counts as signed.
         let (k, bias) = (_mm_cvtsi32_si128(k as i32), _mm256_set1_epi64x(i64::MIN));

@@ -31,9 +31,7 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn splat(x: i32) -> I { _mm512_set1_epi32(x) }
     #[inline(always)] unsafe fn load(p: *const i32) -> I { _mm512_loadu_si512(p.cast()) }
     #[inline(always)] unsafe fn load16(p: *const u16) -> I { _mm512_loadu_si512(p.cast()) }
-    #[inline(always)] unsafe fn load_u8(p: *const u8) -> I { _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())) }
     #[inline(always)] unsafe fn load16_u8(p: *const u8) -> I { _mm512_cvtepu8_epi16(_mm256_loadu_si256(p.cast())) }
-    #[inline(always)] unsafe fn load_u16(p: *const u16) -> I { _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())) }
     #[inline(always)] unsafe fn load_i16(p: *const i16) -> I { _mm512_cvtepi16_epi32(_mm256_loadu_si256(p.cast())) }
     #[inline(always)] unsafe fn store(p: *mut i32, a: I) { _mm512_storeu_si512(p.cast(), a) }
     #[inline(always)] unsafe fn store16(p: *mut u16, a: I) { _mm512_storeu_si512(p.cast(), a) }
@@ -56,7 +54,6 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn shl_by(a: I, k: u32) -> I { _mm512_sllv_epi32(a, _mm512_set1_epi32(k as i32)) }
     #[inline(always)] unsafe fn shr_by(a: I, k: u32) -> I { _mm512_srlv_epi32(a, _mm512_set1_epi32(k as i32)) }
     #[inline(always)] unsafe fn sra_by(a: I, k: u32) -> I { _mm512_srav_epi32(a, _mm512_set1_epi32(k as i32)) }
-    #[inline(always)] unsafe fn shr_each(a: I, k: I) -> I { _mm512_srlv_epi32(a, k) }
     #[inline(always)] unsafe fn min(a: I, b: I) -> I { _mm512_min_epi32(a, b) }
     #[inline(always)] unsafe fn max(a: I, b: I) -> I { _mm512_max_epi32(a, b) }
     #[inline(always)] unsafe fn abs(a: I) -> I { _mm512_abs_epi32(a) }
@@ -82,7 +79,6 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn blend16(a: I, b: I) -> I { _mm512_mask_blend_epi16(0xaaaa_aaaa, a, b) }
 
     #[inline(always)] unsafe fn gt(a: I, b: I) -> M { _mm512_cmpgt_epi32_mask(a, b) }
-    #[inline(always)] unsafe fn eq(a: I, b: I) -> M { _mm512_cmpeq_epi32_mask(a, b) }
     #[inline(always)] unsafe fn first(n: usize) -> M { ((1u32 << n.min(16)) - 1) as M }
     #[inline(always)] unsafe fn both(a: M, b: M) -> M { a & b }
     #[inline(always)] unsafe fn except(a: M, b: M) -> M { a & !b }
@@ -116,7 +112,6 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn sub64(a: L, b: L) -> L { [_mm512_sub_epi64(a[0], b[0]), _mm512_sub_epi64(a[1], b[1])] }
     #[inline(always)] unsafe fn and64(a: L, b: L) -> L { [_mm512_and_si512(a[0], b[0]), _mm512_and_si512(a[1], b[1])] }
     #[inline(always)] unsafe fn shr64<const K: u32>(a: L) -> L { [_mm512_srli_epi64::<K>(a[0]), _mm512_srli_epi64::<K>(a[1])] }
-    #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L { [_mm512_srai_epi64::<K>(a[0]), _mm512_srai_epi64::<K>(a[1])] }
     #[inline(always)] unsafe fn sra64_by(a: L, k: u32) -> L {
         let k = _mm512_set1_epi64(k.into());
         [_mm512_srav_epi64(a[0], k), _mm512_srav_epi64(a[1], k)]

@@ -160,12 +160,8 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn load(p: *const i32) -> Self::I;
     /// Reads `2 N` lanes of 16 bits.
     unsafe fn load16(p: *const u16) -> Self::I;
-    /// Reads `N` bytes, widened to 32 bits.
-    unsafe fn load_u8(p: *const u8) -> Self::I;
     /// Reads `2 N` bytes, widened to 16 bits.
     unsafe fn load16_u8(p: *const u8) -> Self::I;
-    /// Reads `N` unsigned 16-bit values, widened to 32 bits.
-    unsafe fn load_u16(p: *const u16) -> Self::I;
     /// Reads `N` signed 16-bit values, widened to 32 bits.
     unsafe fn load_i16(p: *const i16) -> Self::I;
     /// Writes `N` lanes of 32 bits.
@@ -195,8 +191,6 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn shr_by(a: Self::I, k: u32) -> Self::I;
     /// Arithmetic shift right by a count below 32 that is not a constant.
     unsafe fn sra_by(a: Self::I, k: u32) -> Self::I;
-    /// Logical shift right of each lane by its own count below 32.
-    unsafe fn shr_each(a: Self::I, k: Self::I) -> Self::I;
     /// Signed minimum.
     unsafe fn min(a: Self::I, b: Self::I) -> Self::I;
     /// Signed maximum.
@@ -234,7 +228,6 @@ pub(crate) trait Lanes: Copy + 'static {
 
     /// `a > b`, signed.
     unsafe fn gt(a: Self::I, b: Self::I) -> Self::M;
-    unsafe fn eq(a: Self::I, b: Self::I) -> Self::M;
     /// The lanes below `n`.
     unsafe fn first(n: usize) -> Self::M;
     unsafe fn both(a: Self::M, b: Self::M) -> Self::M;
@@ -270,8 +263,6 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn and64(a: Self::L, b: Self::L) -> Self::L;
     /// Logical shift right.
     unsafe fn shr64<const K: u32>(a: Self::L) -> Self::L;
-    /// Arithmetic shift right.
-    unsafe fn sra64<const K: u32>(a: Self::L) -> Self::L;
     /// Arithmetic shift right by a count below 64 that is not a constant.
     unsafe fn sra64_by(a: Self::L, k: u32) -> Self::L;
     /// Low 32 bits of each lane.
@@ -343,7 +334,7 @@ mod tests {
         #[test]
         fn emulated_operations_agree_with_plain_arithmetic(x: [i32; 16], y: [i32; 16]) {
             for level in Level::available() {
-                let l = lanewise!(level, &x, &y, |V, a, b| V::low(V::sra64::<17>(V::mul_wide(a, b))));
+                let l = lanewise!(level, &x, &y, |V, a, b| V::low(V::sra64_by(V::mul_wide(a, b), 17)));
                 assert_eq!(l, each(&x, &y, |a, b| ((i64::from(a) * i64::from(b)) >> 17) as i32));
                 let h = lanewise!(level, &x, &y, |V, a, b| V::high(V::mul_wide_u(a, b)));
                 assert_eq!(h, each(&x, &y, |a, b| ((u64::from(a as u32) * u64::from(b as u32)) >> 32) as i32));

@@ -54,11 +54,9 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn load16(p: *const u16) -> I {
         lanes!(i => (u32::from(*p.add(2 * i)) | u32::from(*p.add(2 * i + 1)) << 16) as i32)
     }
-    #[inline(always)] unsafe fn load_u8(p: *const u8) -> I { lanes!(i => i32::from(*p.add(i))) }
     #[inline(always)] unsafe fn load16_u8(p: *const u8) -> I {
         lanes!(i => i32::from(*p.add(2 * i)) | i32::from(*p.add(2 * i + 1)) << 16)
     }
-    #[inline(always)] unsafe fn load_u16(p: *const u16) -> I { lanes!(i => i32::from(*p.add(i))) }
     #[inline(always)] unsafe fn load_i16(p: *const i16) -> I { lanes!(i => i32::from(*p.add(i))) }
     #[inline(always)] unsafe fn store(p: *mut i32, a: I) { p.cast::<I>().write_unaligned(a) }
     #[inline(always)] unsafe fn store16(p: *mut u16, a: I) {
@@ -84,7 +82,6 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn shl_by(a: I, k: u32) -> I { lanes!(i => a[i] << k) }
     #[inline(always)] unsafe fn shr_by(a: I, k: u32) -> I { lanes!(i => (a[i] as u32 >> k) as i32) }
     #[inline(always)] unsafe fn sra_by(a: I, k: u32) -> I { lanes!(i => a[i] >> k) }
-    #[inline(always)] unsafe fn shr_each(a: I, k: I) -> I { lanes!(i => (a[i] as u32 >> k[i]) as i32) }
     #[inline(always)] unsafe fn min(a: I, b: I) -> I { lanes!(i => a[i].min(b[i])) }
     #[inline(always)] unsafe fn max(a: I, b: I) -> I { lanes!(i => a[i].max(b[i])) }
     #[inline(always)] unsafe fn abs(a: I) -> I { lanes!(i => a[i].wrapping_abs()) }
@@ -122,7 +119,6 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn blend16(a: I, b: I) -> I { lanes!(i => a[i] & 0xffff | b[i] & !0xffff) }
 
     #[inline(always)] unsafe fn gt(a: I, b: I) -> I { lanes!(i => mask(a[i] > b[i])) }
-    #[inline(always)] unsafe fn eq(a: I, b: I) -> I { lanes!(i => mask(a[i] == b[i])) }
     #[inline(always)] unsafe fn first(n: usize) -> I { lanes!(i => mask(i < n)) }
     #[inline(always)] unsafe fn both(a: I, b: I) -> I { Self::and(a, b) }
     #[inline(always)] unsafe fn except(a: I, b: I) -> I { lanes!(i => a[i] & !b[i]) }
@@ -149,7 +145,6 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn sub64(a: L, b: L) -> L { lanes!(i => a[i].wrapping_sub(b[i])) }
     #[inline(always)] unsafe fn and64(a: L, b: L) -> L { lanes!(i => a[i] & b[i]) }
     #[inline(always)] unsafe fn shr64<const K: u32>(a: L) -> L { lanes!(i => (a[i] as u64 >> K) as i64) }
-    #[inline(always)] unsafe fn sra64<const K: u32>(a: L) -> L { lanes!(i => a[i] >> K) }
     #[inline(always)] unsafe fn sra64_by(a: L, k: u32) -> L { lanes!(i => a[i] >> k) }
     #[inline(always)] unsafe fn low(a: L) -> I { lanes!(i => a[i] as i32) }
     #[inline(always)] unsafe fn high(a: L) -> I { lanes!(i => (a[i] >> 32) as i32) }

@@ -24,7 +24,6 @@ pub struct Clip {
 /// One plane without padding; samples in the low bits.
 pub struct Samples {
     pub width: usize,
-    pub height: usize,
     pub data: Vec<u16>,
 }
 
@@ -67,7 +66,7 @@ impl Clip {
                 data = data.chunks_exact(width).flat_map(|row| distort(row, t)).collect();
             }
             data.iter_mut().for_each(|v| *v >>= 16 - self.depth);
-            Samples { width, height, data }
+            Samples { width, data }
         })
     }
 
