@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Milliseconds per 1080p frame and thread of each metric's pixel work, at every level of this machine.
+//! Milliseconds per 1080p frame of each metric's pixel work on one thread, at every level of this machine,
+//! and of everything for vmaf_v0.6.1 on one thread and on all.
 
-use gsthipvmaf::cpu::{Level, motion, psnr, vif::Vif};
-use gsthipvmaf::frame::{BitDepth, Plane, Sample};
+use gsthipvmaf::backend::{Backend, BackendError, Pair};
+use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, motion, psnr, vif::Vif};
+use gsthipvmaf::engine::plan::Plan;
+use gsthipvmaf::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, Sample};
+use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
 use gsthipvmaf::metrics::vif::VifWork;
+use gsthipvmaf::model::{Model, ScoreOptions};
+use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -52,6 +58,13 @@ fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
             let ms = best(|| vif.compute(level, reference, distorted));
             println!("vif    {bits:2} bit {name:6} {ms:7.3} ms");
         }
+        for (label, aim) in [("adm   ", false), ("+ aim ", true)] {
+            let work = AdmWork { passes: AdmOptions::default().pass(aim).into_iter().collect() };
+            if let Some(mut adm) = Adm::new(&work, WIDTH, HEIGHT, depth, 1) {
+                let ms = best(|| adm.compute(level, reference, distorted));
+                println!("{label} {bits:2} bit {name:6} {ms:7.3} ms");
+            }
+        }
         let ms = best(|| motion::sad(level, reference, next, depth));
         println!("motion {bits:2} bit {name:6} {ms:7.3} ms");
         let ms = best(|| psnr::sse(level, reference, distorted));
@@ -59,10 +72,35 @@ fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
     }
 }
 
-fn main() -> Result<(), rayon::ThreadPoolBuildError> {
+/// All of vmaf_v0.6.1, 8 bit.
+fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
+    let plan = Plan::new(vec![Model::load("vmaf_v0.6.1")?], &[], ScoreOptions::default())?;
+    let mut cpu = Cpu::new(threads)?;
+    let depth = BitDepth::new(8).ok_or("8 is a bit depth")?;
+    cpu.prepare(&plan.work, Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None })?;
+    let frames = [picture::<u8>(8, 0, 2), picture(8, 0, 6), picture(8, 2, 2)];
+    let planes = frames.each_ref().map(|data| Plane::new(data, WIDTH, HEIGHT, WIDTH));
+    let [Some(reference), Some(distorted), Some(next)] = planes else { return Err("no planes".into()) };
+    let frame = |plane| Frame { luma: AnyPlane::U8(plane), chroma: None };
+    let mut turn = false;
+    let mut score = || -> Result<_, BackendError> {
+        // The reference has to move: motion skips rows that did not.
+        turn = !turn;
+        let reference = frame(if turn { reference } else { next });
+        let ticket = cpu.submit(&Pair { reference, distorted: frame(distorted), history_only: false })?;
+        cpu.wait(ticket)
+    };
+    score()?;
+    let ms = best(score);
+    println!("frame   8 bit, {threads} threads {ms:7.3} ms");
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
     rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(|| {
         measure::<u8>(8);
         measure::<u16>(10);
     });
-    Ok(())
+    let all = std::thread::available_parallelism()?.get();
+    [1, all].into_iter().try_for_each(measure_frame)
 }

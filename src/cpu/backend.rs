@@ -103,8 +103,11 @@ impl Backend for Cpu {
 
     fn prepare(&mut self, work: &Work, geometry: Geometry) -> Result<(), BackendError> {
         let Geometry { width, height, depth, .. } = geometry;
-        // Enough parts that threads finish together, however long each part takes.
-        let bands = 16 * self.pool.current_num_threads();
+        // Enough parts that threads finish together, and no more: filters work twice on the rows at seams.
+        let bands = match self.pool.current_num_threads() {
+            1 => 1,
+            threads => 8 * threads,
+        };
         let too_small = |metric, min| BackendError::TooSmall { metric, min, width, height };
         let vif = work
             .vif

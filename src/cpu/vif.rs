@@ -170,7 +170,8 @@ impl Run<'_> {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
             sums
         };
-        let bands: Vec<Vec<VifScaleSums>> = parts.into_par_iter().enumerate().map(work).collect();
+        let bands: Vec<Vec<VifScaleSums>> =
+            parts.into_par_iter().enumerate().with_max_len(1).map(work).collect();
         for band in bands {
             for (sum, part) in sums.iter_mut().zip(band) {
                 sum[SCALE] += part;
