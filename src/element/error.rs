@@ -37,7 +37,9 @@ pub enum Error {
         .reference.format(), .distorted.format(), .reference.format()
     )]
     Format { reference: Box<VideoInfo>, distorted: Box<VideoInfo> },
-    #[error("cannot understand the caps {0}; convert the video first: videoconvert")]
+    #[error(
+        "the caps {0} are not supported; convert the video first: videoconvert ! video/x-raw,format=I420"
+    )]
     Caps(gst::Caps),
     #[error("a buffer on {0} is smaller than its caps say")]
     Buffer(String),

@@ -43,7 +43,11 @@ const FORMATS: [VideoFormat; 16] = [
     VideoFormat::P012Le,
 ];
 
-static CAPS: LazyLock<gst::Caps> = LazyLock::new(|| VideoCapsBuilder::new().format_list(FORMATS).build());
+pub(super) static CAPS: LazyLock<gst::Caps> =
+    LazyLock::new(|| VideoCapsBuilder::new().format_list(FORMATS).build());
+
+/// Any video in system memory.
+static ANY_CAPS: LazyLock<gst::Caps> = LazyLock::new(|| gst::Caps::new_empty_simple("video/x-raw"));
 
 #[derive(Default, glib::Properties)]
 #[properties(wrapper_type = super::HipVmaf)]
@@ -235,8 +239,14 @@ impl HipVmaf {
         Some(obj.current_running_time()?.saturating_sub(obj.latency()?))
     }
 
-    /// Answers what `dist_sink` takes: the reference's size and depth, so that a converter upstream picks
-    /// them. Upstream that cannot do that is offered everything, and the mismatch reported with a hint.
+    /// Answers what `ref_sink` takes: the reference's frames travel on, so they have to suit who gets them next.
+    fn reference_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
+        self.obj().src_pad().peer_query_caps(Some(&filtered(&CAPS, filter)))
+    }
+
+    /// Answers what `dist_sink` takes: the reference's size and depth once they are known, so that a
+    /// converter upstream picks them. Upstream that cannot do that is offered every size and depth, and the
+    /// mismatch is reported with a hint.
     fn distorted_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
         let reference = lock(&self.stream).as_ref().and_then(|stream| stream.reference_info().cloned());
         let matching = reference.map(|info| {
@@ -250,14 +260,16 @@ impl HipVmaf {
                 .height(info.height() as i32)
                 .build()
         });
-        let filtered = |caps: &gst::Caps| match filter {
-            Some(filter) => filter.to_owned().intersect_with_mode(caps, gst::CapsIntersectMode::First),
-            None => caps.clone(),
-        };
-        matching
-            .map(|caps| filtered(&caps))
-            .filter(|caps| !caps.is_empty())
-            .unwrap_or_else(|| filtered(&CAPS))
+        let matching = matching.map(|caps| filtered(&caps, filter)).filter(|caps| !caps.is_empty());
+        matching.unwrap_or_else(|| filtered(&CAPS, filter))
+    }
+}
+
+/// The caps that a filter lets through, in the filter's order.
+fn filtered(caps: &gst::Caps, filter: Option<&gst::CapsRef>) -> gst::Caps {
+    match filter {
+        Some(filter) => filter.to_owned().intersect_with_mode(caps, gst::CapsIntersectMode::First),
+        None => caps.clone(),
     }
 }
 
@@ -445,22 +457,19 @@ impl AggregatorImpl for HipVmaf {
         match query.view_mut() {
             gst::QueryViewMut::Caps(query) => {
                 let filter = query.filter_owned();
-                let caps = if pad == distorted {
-                    self.distorted_caps(filter.as_deref())
-                } else {
-                    let filter = match &filter {
-                        Some(filter) => filter.intersect_with_mode(&CAPS, gst::CapsIntersectMode::First),
-                        None => CAPS.clone(),
-                    };
-                    // The reference's frames travel on, so they have to suit who gets them next.
-                    self.obj().src_pad().peer_query_caps(Some(&filter))
+                let filter = filter.as_deref();
+                // Upstream that has none of the formats may come all the same: it gets an error that says
+                // what to do, where a refusal would only be a failed negotiation.
+                let caps = match filter {
+                    Some(_) if filtered(&CAPS, filter).is_empty() => filtered(&ANY_CAPS, filter),
+                    _ if pad == distorted => self.distorted_caps(filter),
+                    _ => self.reference_caps(filter),
                 };
                 query.set_result(&caps);
                 true
             }
             gst::QueryViewMut::AcceptCaps(query) => {
-                // Formats that do not fit the reference get an error that says so, not a refusal.
-                let accepted = query.caps().is_subset(&CAPS);
+                let accepted = query.caps().is_subset(&ANY_CAPS);
                 query.set_result(accepted);
                 true
             }

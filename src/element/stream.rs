@@ -17,6 +17,7 @@ use gst_video::{VideoFrameRef, VideoInfo};
 use super::CAT;
 use super::delay::{DelayLine, Delayed, Outcome, Stamp};
 use super::error::Error;
+use super::imp::CAPS;
 use super::import::{Importer, geometry};
 use super::message::{Common, Confidence, FrameMessage, PooledMessage, Stats};
 use super::meta::{PadScore, ScoreMeta, ScoreState};
@@ -196,7 +197,8 @@ impl Stream {
         live: &Live,
         actions: &mut Vec<Action>,
     ) -> Result<(), Error> {
-        let info = VideoInfo::from_caps(caps).map_err(|_| Error::Caps(caps.to_owned()))?;
+        let info = VideoInfo::from_caps(caps).ok().filter(|_| caps.is_subset(&CAPS));
+        let info = info.ok_or_else(|| Error::Caps(caps.to_owned()))?;
         let is_reference = *pad == self.reference.pad;
         let input = if is_reference { &mut self.reference } else { &mut self.distorted };
         if input.info.replace(info.clone()).is_some_and(|old| old != info) {

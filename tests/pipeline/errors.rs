@@ -106,6 +106,21 @@ fn different_depth_or_chroma_is_refused_with_what_to_insert() {
 }
 
 #[test]
+fn unsupported_caps_are_refused_with_what_to_insert() {
+    let clip = clip();
+    let packed = |distorted| Input::new(&clip, distorted, VideoFormat::Ayuv);
+    let planar = |distorted| Input::planar(&clip, distorted);
+    for (reference, distorted) in [(packed(false), planar(true)), (planar(false), packed(true))] {
+        let failure = score(&[], &reference, &distorted).unwrap_err();
+        assert_failure(
+            failure,
+            gst::StreamError::Format,
+            &["AYUV", "videoconvert ! video/x-raw,format=I420"],
+        );
+    }
+}
+
+#[test]
 fn frames_under_the_minimum_are_refused_with_the_minimum() {
     crate::common::init();
     for (size, ok) in [((33, 33), true), ((32, 64), false), ((64, 32), false), ((1, 1), false)] {
@@ -198,6 +213,7 @@ fn gst_launch_fails_with_the_message() {
                 + " hipvmaf name=h ! fakesink",
             "videoscale",
         ),
+        ("videoconvert",),
         (sources.replace("width=64", "width=20") + " hipvmaf name=h ! fakesink", "at least"),
     ];
     for (pipeline, reason) in cases {
