@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use gst::ClockTime;
 
+use super::stream::Action;
+
 /// What identifies a reference frame in messages and metas.
 #[derive(Clone, Debug)]
 pub struct Stamp {
@@ -39,8 +41,8 @@ pub struct Delayed {
     pub outcome: Outcome,
     /// `None` once it has left.
     pub buffer: Option<gst::Buffer>,
-    /// To be announced downstream before the buffer.
-    pub segment: Option<gst::Segment>,
+    /// What to do downstream before the buffer leaves.
+    pub announce: Vec<Action>,
 }
 
 /// Reference frames in stream order.
@@ -79,7 +81,7 @@ impl DelayLine {
             stamp: next.stamp.clone(),
             outcome: next.outcome.clone(),
             buffer: next.buffer.take(),
-            segment: next.segment.take(),
+            announce: std::mem::take(&mut next.announce),
         })
     }
 

@@ -41,6 +41,8 @@ pub enum Error {
         "the caps {0} are not supported; convert the video first: videoconvert ! video/x-raw,format=I420"
     )]
     Caps(gst::Caps),
+    #[error("no caps came before the first buffer on {0}; put a parser or a caps filter before it")]
+    NoCaps(String),
     #[error("a buffer on {0} is smaller than its caps say")]
     Buffer(String),
     #[error(
@@ -70,6 +72,7 @@ impl Error {
             Self::Engine(EngineError::Backend(BackendError::TooSmall { .. }))
             | Self::Size { .. }
             | Self::Format { .. }
+            | Self::NoCaps(_)
             | Self::Caps(_) => gst::error_msg!(gst::StreamError::Format, ("{}", self)),
             Self::Engine(EngineError::Backend(_)) => {
                 gst::error_msg!(gst::ResourceError::Failed, ("{}", self))

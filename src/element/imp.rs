@@ -409,7 +409,7 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn next_time(&self) -> Option<gst::ClockTime> {
-        lock(&self.stream).as_mut().and_then(Stream::next_time)
+        lock(&self.stream).as_ref().and_then(Stream::next_time)
     }
 
     fn flush(&self) -> Result<gst::FlowSuccess, gst::FlowError> {

@@ -93,10 +93,17 @@ impl Input {
         Ok(if self.pad.is_eos() { Head::Eos } else { Head::Empty })
     }
 
+    /// Running time of whatever stands at the head.
+    fn head_time(&self) -> Option<ClockTime> {
+        let buffer = self.pad.peek_buffer()?;
+        self.times(&buffer).ok()?.1
+    }
+
     fn pop(&mut self) -> Option<gst::Buffer> {
         let buffer = self.pad.pop_buffer()?;
         let duration = buffer.duration().or(self.frame_duration());
-        self.next_pts = self.times(&buffer).ok().zip(duration).map(|((pts, ..), duration)| pts + duration);
+        let pts = self.times(&buffer).ok().map(|(pts, ..)| pts);
+        self.next_pts = pts.zip(duration).map(|(pts, duration)| pts.saturating_add(duration));
         Some(buffer)
     }
 }
@@ -133,10 +140,8 @@ pub struct Stream {
     reference: Input,
     distorted: Input,
     line: DelayLine,
-    /// Caps of the reference, not yet announced downstream.
-    new_caps: Option<gst::Caps>,
-    /// Segment of the reference, to be announced with its next frame.
-    new_segment: Option<gst::Segment>,
+    /// Caps and segment of the reference, to be announced before its next frame.
+    announce: Vec<Action>,
     /// The engine is set up for the frames of this section.
     prepared: bool,
     section_number: u32,
@@ -173,8 +178,7 @@ impl Stream {
             reference: Input::new(reference),
             distorted: Input::new(distorted),
             line: DelayLine::default(),
-            new_caps: None,
-            new_segment: None,
+            announce: vec![],
             prepared: false,
             section_number: 0,
             next_index: 0,
@@ -205,7 +209,7 @@ impl Stream {
             self.end_section("caps", live, actions)?;
         }
         if is_reference {
-            self.new_caps = Some(caps.to_owned());
+            self.announce.push(Action::Caps(caps.to_owned()));
             if self.attach_meta
                 && let Some(frame) = self.reference.frame_duration()
             {
@@ -217,7 +221,7 @@ impl Stream {
 
     /// New segment of the reference.
     pub fn set_segment(&mut self, segment: gst::Segment) {
-        self.new_segment = Some(segment);
+        self.announce.push(Action::Segment(segment));
         self.reference.next_pts = None;
     }
 
@@ -240,15 +244,13 @@ impl Stream {
     }
 
     /// Running time at which something has to leave or be given up.
-    pub fn next_time(&mut self) -> Option<ClockTime> {
-        let head = |input: &mut Input| match input.head() {
-            Ok(Head::Frame(time)) => Some(time),
-            _ => None,
-        };
-        [self.line.next_time(), head(&mut self.reference), head(&mut self.distorted)]
-            .into_iter()
-            .flatten()
-            .min()
+    pub fn next_time(&self) -> Option<ClockTime> {
+        if self.reference.pad.is_eos() {
+            // All that is left is to end, which a silent distorted stream must not hold up.
+            return Some(ClockTime::ZERO);
+        }
+        let times = [self.line.next_time(), self.reference.head_time(), self.distorted.head_time()];
+        times.into_iter().flatten().min()
     }
 
     /// Decides what to do with the frames at hand.
@@ -297,9 +299,7 @@ impl Stream {
             Head::Frame(time) => time,
             _ => return Ok(()),
         };
-        let (Some(buffer), segment) = (self.reference.pad.peek_buffer(), self.new_segment.take()) else {
-            return Ok(());
-        };
+        let Some(buffer) = self.reference.pad.peek_buffer() else { return Ok(()) };
         let stamp = self.stamp(&buffer)?;
         let (Some(reference), Some(distorted)) = (self.reference.pop(), self.distorted.pop()) else {
             return Ok(());
@@ -316,7 +316,7 @@ impl Stream {
             stamp,
             outcome: Outcome::Pending { since, dist_running_time: distorted_time },
             buffer: Some(reference),
-            segment,
+            announce: std::mem::take(&mut self.announce),
         });
         scores.into_iter().try_for_each(|score| self.scored(score, live, actions))
     }
@@ -328,9 +328,9 @@ impl Stream {
         for score in self.session.end_run(true) {
             self.scored(score, live, actions)?;
         }
-        let segment = self.new_segment.take();
         self.section.counts.unpaired += 1;
-        self.line.push(Delayed { stamp, outcome: Outcome::Unpaired, buffer: self.reference.pop(), segment });
+        let announce = std::mem::take(&mut self.announce);
+        self.line.push(Delayed { stamp, outcome: Outcome::Unpaired, buffer: self.reference.pop(), announce });
         Ok(())
     }
 
@@ -351,9 +351,8 @@ impl Stream {
 
     /// Sets the engine up for the formats on the pads.
     fn prepare(&mut self) -> Result<(), Error> {
-        let (Some(reference), Some(distorted)) = (&self.reference.info, &self.distorted.info) else {
-            return Err(Error::Caps(gst::Caps::new_empty()));
-        };
+        let info = |input: &Input| input.info.clone().ok_or_else(|| Error::NoCaps(input.name()));
+        let (reference, distorted) = (&info(&self.reference)?, &info(&self.distorted)?);
         let boxed = || (Box::new(reference.clone()), Box::new(distorted.clone()));
         let unknown =
             |info: &VideoInfo| Error::Caps(info.to_caps().unwrap_or_else(|_| gst::Caps::new_empty()));
@@ -415,7 +414,8 @@ impl Stream {
                 .map_err(|source| Error::Results { path: path.clone(), source })?;
         }
         self.section.counts.scored += 1;
-        self.section.duration += stamp.duration.unwrap_or(ClockTime::ZERO);
+        let duration = stamp.duration.unwrap_or(ClockTime::ZERO);
+        self.section.duration = self.section.duration.saturating_add(duration);
         self.section.pools.resize(values.len(), Pool::default());
         for (pool, value) in self.section.pools.iter_mut().zip(&values) {
             pool.push(*value);
@@ -449,11 +449,7 @@ impl Stream {
     /// Lets frames go whose outcome is known or that are due.
     fn leave(&mut self, deadline: Option<ClockTime>, actions: &mut Vec<Action>) {
         while let Some(frame) = self.line.pop(self.attach_meta, deadline) {
-            // Caps were announced by the section's start; only its first frame finds them here.
-            if let Some(caps) = self.new_caps.take() {
-                actions.push(Action::Caps(caps));
-            }
-            actions.extend(frame.segment.map(Action::Segment));
+            actions.extend(frame.announce);
             let Some(mut buffer) = frame.buffer else { continue };
             if self.attach_meta {
                 let meta = self.meta(&frame.stamp, &frame.outcome);
@@ -550,8 +546,9 @@ impl Stream {
 
     fn pooled(&self, section: &Section, reason: &str, method: PoolMethod) -> PooledMessage {
         let values: Vec<f64> = section.pools.iter().map(|pool| method.of(pool)).collect();
-        let end =
-            |time: Option<ClockTime>, last: &Stamp| Some(time? + last.duration.unwrap_or(ClockTime::ZERO));
+        let end = |time: Option<ClockTime>, last: &Stamp| {
+            Some(time?.saturating_add(last.duration.unwrap_or(ClockTime::ZERO)))
+        };
         let last = section.last.as_ref();
         PooledMessage {
             common: Common {

@@ -4,6 +4,8 @@
 
 use crate::common::clip::{Clip, clips};
 use crate::common::{Bench, FRAME, Input, Report, score, score_clip};
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gst::prelude::*;
 use gsthipvmaf::meta::ScoreState;
 
@@ -299,6 +301,68 @@ fn a_flushing_seek_begins_anew() {
         again.iter().filter(|(section, _)| *section == last).map(|(_, score)| *score).collect();
     assert_eq!(again, scores);
     pipeline.set_state(gst::State::Null).unwrap();
+}
+
+#[test]
+fn absurd_durations_do_no_harm() {
+    let clip = clip();
+    let absurd = |distorted| {
+        let mut input = Input::planar(&clip, distorted);
+        for sample in &mut input.0 {
+            let mut buffer = sample.buffer_owned().unwrap();
+            buffer.make_mut().set_duration(gst::ClockTime::from_nseconds(u64::MAX - 1));
+            *sample = gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build();
+        }
+        input
+    };
+    let report = score(&[], &absurd(false), &absurd(true)).unwrap();
+    assert_eq!(report.scores(), score_clip(&[], &clip).scores());
+}
+
+/// A live reference goes on when the distorted video stops coming: frames leave at their deadline.
+#[test]
+fn live_reference_frames_do_not_wait_for_ever() {
+    let clip = clip();
+    let bench = Bench::new(&[]);
+    for name in ["ref", "dist"] {
+        bench.pipeline.by_name(name).unwrap().set_property("is-live", true);
+    }
+    let clock = gst_check::TestClock::new();
+    bench.pipeline.use_clock(Some(&clock));
+    let (reference, distorted) = sides(&clip);
+    bench.pipeline.set_state(gst::State::Playing).unwrap();
+    let sources = ["ref", "dist"]
+        .map(|name| bench.pipeline.by_name(name).unwrap().downcast::<gst_app::AppSrc>().unwrap());
+    for sample in &distorted.0[..4] {
+        sources[1].push_sample(sample).unwrap();
+    }
+    // No end of stream on the distorted side: only the clock ends the wait.
+    for sample in &reference.0 {
+        sources[0].push_sample(sample).unwrap();
+    }
+    sources[0].end_of_stream().unwrap();
+    // Time stands still until what can be paired is.
+    let paired = || bench.element.property::<gst::Structure>("stats").get::<u64>("frames-scored") == Ok(3);
+    while !paired() {
+        std::thread::yield_now();
+    }
+    let ended = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                clock.advance_time(10_000_000);
+                while clock.process_next_clock_id().is_some() {}
+                std::thread::yield_now();
+            }
+        });
+        let report = bench.collect();
+        ended.store(true, Ordering::Relaxed);
+        report.unwrap()
+    });
+    assert_eq!(report.buffers.len(), clip.frames);
+    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (4, 6));
+    let expected = score(&[], &reference.keep(|t| t < 4), &distorted.keep(|t| t < 4)).unwrap();
+    assert_eq!(report.scores(), expected.scores());
 }
 
 #[test]

@@ -167,6 +167,17 @@ fn frames_that_cannot_be_timed_are_refused() {
 }
 
 #[test]
+fn buffers_without_caps_are_refused() {
+    let clip = clip();
+    let mut distorted = Input::planar(&clip, true);
+    for sample in &mut distorted.0 {
+        *sample = gst::Sample::builder().buffer(&sample.buffer_owned().unwrap()).build();
+    }
+    let failure = score(&[], &Input::planar(&clip, false), &distorted).unwrap_err();
+    assert_failure(failure, gst::StreamError::Format, &["no caps", "dist_sink"]);
+}
+
+#[test]
 fn a_results_path_that_cannot_be_written_stops_before_the_first_frame() {
     let folder = tempfile::tempdir().unwrap();
     let inside = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -213,7 +224,6 @@ fn gst_launch_fails_with_the_message() {
                 + " hipvmaf name=h ! fakesink",
             "videoscale",
         ),
-        ("videoconvert",),
         (sources.replace("width=64", "width=20") + " hipvmaf name=h ! fakesink", "at least"),
     ];
     for (pipeline, reason) in cases {

@@ -177,8 +177,8 @@ impl Bench {
                     .build(),
             )
             .build();
-        let source = || gst_app::AppSrc::builder().format(gst::Format::Time).build();
-        let sources = [source(), source()];
+        let source = |name| gst_app::AppSrc::builder().name(name).format(gst::Format::Time).build();
+        let sources = ["ref", "dist"].map(source);
         pipeline.add(&element).unwrap();
         pipeline.add(&sink).unwrap();
         element.link(&sink).unwrap();
