@@ -2,8 +2,6 @@
 
 //! Whatever is wrong, the element says so once, in the right domain, with what to do, and stops.
 
-use std::path::{Path, PathBuf};
-
 use crate::common::clip::{Clip, clips};
 use crate::common::{Failure, Input, score};
 use gst::glib::error::ErrorDomain;
@@ -203,10 +201,12 @@ fn an_error_leaves_no_results_file() {
 /// The way a user meets errors: gst-launch ends with a failure, and does not hang.
 #[test]
 fn gst_launch_fails_with_the_message() {
+    let folder = plugin_folder();
     let launch = |pipeline: &str| {
         let run = std::process::Command::new("gst-launch-1.0")
             .args(pipeline.split_whitespace())
-            .env("GST_PLUGIN_PATH", plugin_folder())
+            .env("GST_PLUGIN_PATH", folder.path())
+            .env("GST_REGISTRY", folder.path().join("registry"))
             .output()
             .unwrap();
         (run.status.success(), String::from_utf8_lossy(&run.stderr).into_owned())
@@ -233,10 +233,12 @@ fn gst_launch_fails_with_the_message() {
     }
 }
 
-/// Where cargo put the plugin that belongs to this test.
-fn plugin_folder() -> PathBuf {
+/// A folder with nothing but the plugin that belongs to this test.
+fn plugin_folder() -> tempfile::TempDir {
     let test = std::env::current_exe().unwrap();
-    let folder = test.parent().and_then(Path::parent).unwrap();
-    assert!(folder.join("libgsthipvmaf.so").exists(), "no plugin in {}", folder.display());
-    folder.to_owned()
+    let plugin = test.with_file_name("libgsthipvmaf.so");
+    assert!(plugin.exists(), "no {}", plugin.display());
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(plugin, folder.path().join("libgsthipvmaf.so")).unwrap();
+    folder
 }
