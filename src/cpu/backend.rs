@@ -57,7 +57,7 @@ impl Kept {
 
 /// What is set up for the frames of one geometry.
 struct Prepared {
-    motion: MotionWork,
+    motion: Option<MotionWork>,
     psnr: Option<PsnrWork>,
     depth: BitDepth,
     vif: Option<Vif>,
@@ -120,10 +120,9 @@ impl Backend for Cpu {
         if work.motion.is_some() && width.min(height) < super::motion::MIN_SIZE {
             return Err(too_small("motion", super::motion::MIN_SIZE));
         }
-        let motion = work.motion.unwrap_or_default();
-        let lags = if motion.lag2 { 2 } else { usize::from(motion.lag1) };
+        let lags = work.motion.map_or(0, |motion| if motion.lag2 { 2 } else { usize::from(motion.lag1) });
         self.prepared = Some(Prepared {
-            motion,
+            motion: work.motion,
             psnr: work.psnr,
             depth,
             vif: vif.transpose()?,
@@ -179,10 +178,10 @@ impl Prepared {
                 )
             },
             || {
-                let motion = MotionSums {
+                let motion = motion.map(|motion| MotionSums {
                     lag1: motion.lag1.then(|| sad(1)).flatten(),
                     lag2: motion.lag2.then(|| sad(2)).flatten(),
-                };
+                });
                 let psnr = psnr.and_then(|psnr| {
                     let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
                     let chroma = chroma.and_then(|(r, d)| Some([sse(r[0], d[0])?, sse(r[1], d[1])?]));
@@ -196,6 +195,6 @@ impl Prepared {
             self.earlier.push_front(oldest);
             self.run += 1;
         }
-        Ok(FrameSums { vif, adm, motion: Some(motion), psnr })
+        Ok(FrameSums { vif, adm, motion, psnr })
     }
 }

@@ -18,6 +18,7 @@ use super::pairing::Step;
 use super::settings::{Backend, DEFAULT_MODEL, LogLevel, PoolMethod, ResultsFormat, Settings};
 use super::stream::{Action, Stream};
 use crate::cpu::Cpu;
+use crate::engine::EngineError;
 use crate::engine::plan::Plan;
 use crate::engine::session::Session;
 use crate::metrics::feature::Output;
@@ -154,8 +155,11 @@ impl HipVmaf {
         })
     }
 
-    /// Loads the models and decides what has to be computed for them.
+    /// Loads the models and decides what has to be computed for them; refuses what cannot be had.
     fn plan(settings: &Settings) -> Result<Plan, Error> {
+        if settings.backend == Backend::Hip {
+            return Err(Error::NoHip);
+        }
         let models = settings.models().map(Model::load).collect::<Result<Vec<_>, ModelError>>()?;
         let setting = |property, reason: &str| Error::Setting { property, reason: reason.into() };
         let Some(first) = models.first() else {
@@ -179,12 +183,7 @@ impl HipVmaf {
     /// Everything that can fail before the first frame.
     fn open(&self, settings: &Settings) -> Result<Stream, Error> {
         let plan = Self::plan(settings)?;
-        let backend = match settings.backend {
-            Backend::Hip => return Err(Error::NoHip),
-            Backend::Auto | Backend::Cpu => {
-                Cpu::new(settings.threads as usize).map_err(crate::engine::EngineError::from)?
-            }
-        };
+        let backend = Cpu::new(settings.threads as usize).map_err(EngineError::from)?;
         gst::info!(CAT, imp = self, "scoring on the {backend}");
         gst::debug!(CAT, imp = self, "plan: {:?}, columns {:?}", plan.work, plan.columns);
         let session = Session::new(Arc::new(plan), Box::new(backend), settings.subsample);
@@ -357,11 +356,7 @@ impl ElementImpl for HipVmaf {
         if transition == gst::StateChange::NullToReady {
             // Settings may still change before the start; what is wrong now is said now.
             let settings = lock(&self.settings).clone();
-            let checked = match settings.backend {
-                Backend::Hip => Err(Error::NoHip),
-                _ => Self::plan(&settings).map(drop),
-            };
-            if let Err(err) = checked {
+            if let Err(err) = Self::plan(&settings) {
                 self.post_error_message(err.message());
                 return Err(gst::StateChangeError);
             }

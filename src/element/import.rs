@@ -93,15 +93,15 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// For frames of this format; `chroma` says whether anything looks at Cb and Cr. `None` for formats
-    /// that are no luma and chroma of 8 to 16 bits.
-    pub fn new(info: &VideoInfo, chroma: bool) -> Option<Self> {
+    /// For frames of this format, whose [`geometry`] has this depth; `chroma` says whether anything looks
+    /// at Cb and Cr.
+    pub fn new(info: &VideoInfo, depth: BitDepth, chroma: bool) -> Self {
         let components = if chroma && info.format_info().n_components() >= 3 { 3 } else { 1 };
-        Some(Self {
-            depth: BitDepth::new(info.comp_depth(0))?,
+        Self {
+            depth,
             components: (0..components).map(|index| Component::new(info, index)).collect(),
             scratch: Default::default(),
-        })
+        }
     }
 
     /// The frame's planes, or `None` when the buffer is smaller than its caps say.

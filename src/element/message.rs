@@ -206,19 +206,32 @@ impl FrameMessage {
 }
 
 impl Stats {
-    /// Field names and values, in reported order.
-    pub(super) fn fields(&self) -> [(&'static str, f64); 9] {
+    /// Field names and where their values are, in reported order.
+    fn fields_mut(&mut self) -> [(&'static str, &mut f64); 9] {
         [
-            ("min", self.min),
-            ("max", self.max),
-            ("mean", self.mean),
-            ("harmonic-mean", self.harmonic_mean),
-            ("stddev", self.stddev),
-            ("p1", self.p1),
-            ("p5", self.p5),
-            ("p10", self.p10),
-            ("p50", self.p50),
+            ("min", &mut self.min),
+            ("max", &mut self.max),
+            ("mean", &mut self.mean),
+            ("harmonic-mean", &mut self.harmonic_mean),
+            ("stddev", &mut self.stddev),
+            ("p1", &mut self.p1),
+            ("p5", &mut self.p5),
+            ("p10", &mut self.p10),
+            ("p50", &mut self.p50),
         ]
+    }
+
+    /// Field names and values, in reported order.
+    pub(super) fn fields(mut self) -> [(&'static str, f64); 9] {
+        self.fields_mut().map(|(name, value)| (name, *value))
+    }
+
+    fn parse(s: &StructureRef) -> Result<Self, ParseError> {
+        let mut stats = Self::default();
+        for (name, value) in stats.fields_mut() {
+            *value = field(s, name)?;
+        }
+        Ok(stats)
     }
 }
 
@@ -280,17 +293,7 @@ impl TryFrom<&StructureRef> for VmafMessage {
                 unpaired: field(s, "unpaired")?,
                 skipped: field(s, "skipped")?,
                 repeated: field(s, "repeated")?,
-                stats: Stats {
-                    min: field(s, "min")?,
-                    max: field(s, "max")?,
-                    mean: field(s, "mean")?,
-                    harmonic_mean: field(s, "harmonic-mean")?,
-                    stddev: field(s, "stddev")?,
-                    p1: field(s, "p1")?,
-                    p5: field(s, "p5")?,
-                    p10: field(s, "p10")?,
-                    p50: field(s, "p50")?,
-                },
+                stats: Stats::parse(s)?,
             })),
             other => Err(ParseError::Type(other.to_string())),
         }

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use gst::glib::prelude::*;
 use gst::{ClockTime, glib};
 
 use crate::model::pool::Pool;
@@ -120,13 +121,9 @@ impl PoolMethod {
     }
 
     /// Short name, as users write it.
-    pub fn nick(self) -> &'static str {
-        match self {
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Mean => "mean",
-            Self::HarmonicMean => "harmonic_mean",
-        }
+    pub fn nick(self) -> String {
+        let value = self.to_value();
+        glib::EnumValue::from_value(&value).map(|(_, value)| value.nick().to_string()).unwrap_or_default()
     }
 }
 

@@ -26,6 +26,7 @@ use super::results::Results;
 use super::settings::{Live, PoolMethod, Settings};
 use crate::engine::session::{PairScore, Session};
 use crate::engine::summary::{Histogram, Summary};
+use crate::frame::Frame;
 use crate::metrics::feature::Output;
 use crate::model::pool::{Pool, Pooled};
 
@@ -97,6 +98,19 @@ impl Input {
     fn head_time(&self) -> Option<ClockTime> {
         let buffer = self.pad.peek_buffer()?;
         self.times(&buffer).ok()?.1
+    }
+
+    /// Makes a buffer's samples readable.
+    fn map<'a>(&self, buffer: &'a gst::BufferRef) -> Result<VideoFrameRef<&'a gst::BufferRef>, Error> {
+        let frame = self.info.as_ref().and_then(|i| VideoFrameRef::from_buffer_ref_readable(buffer, i).ok());
+        frame.ok_or_else(|| Error::Buffer(self.name()))
+    }
+
+    /// The planes of a frame.
+    fn import<'a>(&'a mut self, frame: &'a VideoFrameRef<&gst::BufferRef>) -> Result<Frame<'a>, Error> {
+        let Self { pad, importer, .. } = self;
+        let planes = importer.as_mut().and_then(|importer| importer.import(frame));
+        planes.ok_or_else(|| Error::Buffer(pad.name().to_string()))
     }
 
     fn pop(&mut self) -> Option<gst::Buffer> {
@@ -367,8 +381,8 @@ impl Stream {
             return Err(Error::Format { reference, distorted });
         }
         let chroma = self.session.plan().work.psnr.is_some_and(|psnr| psnr.chroma);
-        self.reference.importer = Some(Importer::new(reference, chroma).ok_or_else(|| unknown(reference))?);
-        self.distorted.importer = Some(Importer::new(distorted, chroma).ok_or_else(|| unknown(distorted))?);
+        self.reference.importer = Some(Importer::new(reference, geometry_ref.depth, chroma));
+        self.distorted.importer = Some(Importer::new(distorted, geometry_ref.depth, chroma));
         self.session.prepare(geometry_ref)?;
         if let Some((path, results)) = &mut self.results {
             results
@@ -381,20 +395,8 @@ impl Stream {
     }
 
     fn submit(&mut self, reference: &gst::Buffer, distorted: &gst::Buffer) -> Result<Vec<PairScore>, Error> {
-        let buffers = [(&mut self.reference, reference), (&mut self.distorted, distorted)];
-        let [reference, distorted] = buffers.map(|(input, buffer)| {
-            let error = Error::Buffer(input.pad.name().to_string());
-            match (&input.info, &mut input.importer) {
-                (Some(info), Some(importer)) => VideoFrameRef::from_buffer_ref_readable(buffer, info)
-                    .map(|frame| (frame, importer, Error::Buffer(input.pad.name().to_string())))
-                    .map_err(|_| error),
-                _ => Err(error),
-            }
-        });
-        let (reference, reference_importer, reference_error) = reference?;
-        let (distorted, distorted_importer, distorted_error) = distorted?;
-        let reference = reference_importer.import(&reference).ok_or(reference_error)?;
-        let distorted = distorted_importer.import(&distorted).ok_or(distorted_error)?;
+        let (reference, distorted) = (self.reference.map(reference)?, self.distorted.map(distorted)?);
+        let (reference, distorted) = (self.reference.import(&reference)?, self.distorted.import(&distorted)?);
         Ok(self.session.submit(reference, distorted)?)
     }
 
@@ -499,13 +501,10 @@ impl Stream {
         let pad = self.distorted.name();
         let first = plan.models.first();
         let confidence = first
-            .and_then(|first| Some(first.column + 1 + first.model.bootstrap_members()?))
             .filter(|_| self.conf_interval)
-            .map(|bagging| Confidence {
-                stddev: value(bagging + 1),
-                low: value(bagging + 2),
-                high: value(bagging + 3),
-            });
+            .and_then(|first| first.confidence_columns())
+            .map(|columns| columns.map(value))
+            .map(|[stddev, low, high]| Confidence { stddev, low, high });
         let psnr_y = plan.features.iter().position(|feature| feature.output == Output::PsnrY);
         Common {
             label: pad.clone(),
@@ -558,7 +557,7 @@ impl Stream {
                 duration: Some(section.duration),
                 ..self.common(&values)
             },
-            pool_method: method.nick().into(),
+            pool_method: method.nick(),
             reason: reason.into(),
             frames: section.counts.scored,
             unpaired: section.counts.unpaired,

@@ -53,6 +53,14 @@ pub struct Plan {
 /// Suffixes of the columns that follow a collection's members, in libvmaf's naming.
 const BOOTSTRAP_COLUMNS: [&str; 4] = ["bagging", "stddev", "ci_p95_lo", "ci_p95_hi"];
 
+impl PlannedModel {
+    /// Columns of a collection's standard deviation and of the ends of its confidence interval, low and high.
+    pub fn confidence_columns(&self) -> Option<[usize; 3]> {
+        let bagging = self.column + 1 + self.model.bootstrap_members()?;
+        Some([bagging + 1, bagging + 2, bagging + 3])
+    }
+}
+
 impl Plan {
     /// `extra` are features wanted besides those that the models read.
     pub fn new(
