@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MPL-2.0
+//
+// Device prelude: the ONLY header a kernel source includes.
+//
+// One kernel source, five ways to compile it:
+//   HV_HOST                 plain C++20 for the CPU ("software device" of the test suite)
+//   HV_USE_HIP_RUNTIME      any hipcc, real <hip/hip_runtime.h>
+//   __HIP__                 bare clang, -x hip  -nogpuinc -nogpulib   (no ROCm installed)
+//   __CUDA__ && __clang__   bare clang, -x cuda -nocudainc -nocudalib (no CUDA installed)
+//   __NVCC__                nvcc
+//
+// What kernels may use: threadIdx/blockIdx/blockDim/gridDim .x/.y/.z, __global__, __device__,
+// __constant__, __shared__ (static only), __syncthreads(), HV_WAVE, and the hv_* functions below.
+// No libc, no libm transcendental functions (there is no ocml/libdevice in the bare builds).
+#pragma once
+
+typedef __UINT8_TYPE__ uint8_t;   typedef __INT8_TYPE__ int8_t;
+typedef __UINT16_TYPE__ uint16_t; typedef __INT16_TYPE__ int16_t;
+typedef __UINT32_TYPE__ uint32_t; typedef __INT32_TYPE__ int32_t;
+typedef __UINT64_TYPE__ uint64_t; typedef __INT64_TYPE__ int64_t;
+
+#if defined(HV_HOST)
+  #include "prelude_host.h"
+#elif defined(HV_USE_HIP_RUNTIME)
+  #include <hip/hip_runtime.h>
+  #define HV_AMD 1
+#elif defined(__NVCC__)
+  #define HV_NV 1
+#elif defined(__HIP__)
+  #define HV_AMD 1
+  #define HV_BARE 1
+#elif defined(__CUDA__) && defined(__clang__)
+  #define HV_NV 1
+  #define HV_BARE 1
+#else
+  #error "prelude.h: unknown compilation mode"
+#endif
+
+// ---- bare builds: keywords and built-in variables -----------------------------------------
+#if defined(HV_BARE)
+  #define __global__   __attribute__((global))
+  #define __device__   __attribute__((device))
+  #define __host__     __attribute__((host))
+  #define __shared__   __attribute__((shared))
+  #define __constant__ __attribute__((constant))
+  #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+  #define __forceinline__ inline __attribute__((always_inline))
+  #if defined(HV_AMD)
+    // workgroup_size/grid_size lower to the dispatch packet (code object v4) or to the hidden
+    // kernel arguments (v5+); both are filled in by every HIP runtime. grid_size is in threads.
+    #define HV_TID(c) __builtin_amdgcn_workitem_id_##c()
+    #define HV_BID(c) __builtin_amdgcn_workgroup_id_##c()
+    #define HV_BDIM(c) __builtin_amdgcn_workgroup_size_##c()
+    #define HV_GDIM(c) (__builtin_amdgcn_grid_size_##c() / __builtin_amdgcn_workgroup_size_##c())
+  #else
+    #define HV_TID(c) __nvvm_read_ptx_sreg_tid_##c()
+    #define HV_BID(c) __nvvm_read_ptx_sreg_ctaid_##c()
+    #define HV_BDIM(c) __nvvm_read_ptx_sreg_ntid_##c()
+    #define HV_GDIM(c) __nvvm_read_ptx_sreg_nctaid_##c()
+  #endif
+  #define HV_FIELD(T, c) \
+    __declspec(property(get = hv_get_##c)) unsigned int c; \
+    static __forceinline__ __device__ unsigned int hv_get_##c() { return T(c); }
+  #define HV_VAR(name, T) \
+    struct hv_##name##_t { HV_FIELD(T, x) HV_FIELD(T, y) HV_FIELD(T, z) }; \
+    extern const __device__ __attribute__((weak)) hv_##name##_t name;
+  HV_VAR(threadIdx, HV_TID) HV_VAR(blockIdx, HV_BID)
+  HV_VAR(blockDim, HV_BDIM) HV_VAR(gridDim, HV_GDIM)
+  #if defined(HV_AMD)
+    static __forceinline__ __device__ void __syncthreads() {
+      __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+      __builtin_amdgcn_s_barrier();   // s_barrier_signal/_wait on gfx12
+      __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+    }
+  #endif                              // NVPTX: __syncthreads is a clang builtin
+#endif
+
+// ---- wave width: a compile-time constant of the target ------------------------------------
+// (__AMDGCN_WAVEFRONT_SIZE is going away and warpSize is no constant in ROCm 7; these are stable.)
+#if defined(HV_AMD)
+  #if defined(__GFX8__) || defined(__GFX9__)
+    #define HV_WAVE 64
+  #else
+    #define HV_WAVE 32
+  #endif
+#elif defined(HV_NV)
+  #define HV_WAVE 32
+#endif
+#define HV_MAX_WAVES_PER_BLOCK(threads) (((threads) + 31) / 32)  // safe for both widths
+
+// ---- kernels ------------------------------------------------------------------------------
+#if !defined(HV_HOST)
+  #define HV_KERNEL(max_threads, name) \
+    extern "C" __global__ void __launch_bounds__(max_threads) name
+  #define HV_EXPORT(name)        // registers the kernel in the host build only
+  #define HV_DEV static __forceinline__ __device__
+#endif
+
+#if !defined(HV_HOST)
+// ---- lanes and shuffles (every lane of the wave must take part) ---------------------------
+#if defined(HV_AMD)
+  HV_DEV uint32_t hv_lane() {
+    #if HV_WAVE == 64
+      return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
+    #else
+      return __builtin_amdgcn_mbcnt_lo(~0u, 0u);
+    #endif
+  }
+  HV_DEV uint32_t hv_shfl_u32(uint32_t v, uint32_t src) {        // ds_bpermute wraps the lane id
+    return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(src << 2), (int)v);
+  }
+  HV_DEV uint32_t hv_shfl_xor_u32(uint32_t v, uint32_t m) { return hv_shfl_u32(v, hv_lane() ^ m); }
+  HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) {
+    uint32_t l = hv_lane();
+    return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);
+  }
+  HV_DEV uint64_t hv_ballot(bool p) {
+    #if HV_WAVE == 64 && __has_builtin(__builtin_amdgcn_ballot_w64)
+      return __builtin_amdgcn_ballot_w64(p);
+    #elif HV_WAVE == 32 && __has_builtin(__builtin_amdgcn_ballot_w32)
+      return (uint64_t)__builtin_amdgcn_ballot_w32(p);
+    #else
+      return __builtin_amdgcn_uicmp((unsigned)p, 0u, 33 /* != */);   // clang 15 and before
+    #endif
+  }
+#else
+  HV_DEV uint32_t hv_lane() {
+    uint32_t l; asm("mov.u32 %0, %%laneid;" : "=r"(l)); return l;
+  }
+  #if defined(HV_BARE)
+    HV_DEV uint32_t hv_shfl_u32(uint32_t v, uint32_t s) { return (uint32_t)__nvvm_shfl_sync_idx_i32(~0u, (int)v, (int)s, 0x1f); }
+    HV_DEV uint32_t hv_shfl_xor_u32(uint32_t v, uint32_t m) { return (uint32_t)__nvvm_shfl_sync_bfly_i32(~0u, (int)v, (int)m, 0x1f); }
+    HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) { return (uint32_t)__nvvm_shfl_sync_down_i32(~0u, (int)v, (int)d, 0x1f); }
+    HV_DEV uint64_t hv_ballot(bool p) { return __nvvm_vote_ballot_sync(~0u, p); }
+  #else
+    HV_DEV uint32_t hv_shfl_u32(uint32_t v, uint32_t s) { return __shfl_sync(~0u, v, s); }
+    HV_DEV uint32_t hv_shfl_xor_u32(uint32_t v, uint32_t m) { return __shfl_xor_sync(~0u, v, m); }
+    HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) { return __shfl_down_sync(~0u, v, d); }
+    HV_DEV uint64_t hv_ballot(bool p) { return __ballot_sync(~0u, p); }
+  #endif
+#endif
+
+// ---- atomics: relaxed, device scope -------------------------------------------------------
+#if defined(HV_AMD)
+  HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+  HV_DEV uint64_t hv_atomic_add_u64(uint64_t *p, uint64_t v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+  HV_DEV uint32_t hv_atomic_max_u32(uint32_t *p, uint32_t v) { return __hip_atomic_fetch_max(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+#elif defined(HV_BARE)
+  HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __nvvm_atom_add_gen_i((int *)p, (int)v); }
+  HV_DEV uint64_t hv_atomic_add_u64(uint64_t *p, uint64_t v) { return __nvvm_atom_add_gen_ll((long long *)p, (long long)v); }
+  HV_DEV uint32_t hv_atomic_max_u32(uint32_t *p, uint32_t v) { return __nvvm_atom_max_gen_ui(p, v); }
+#else
+  HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }
+  HV_DEV uint64_t hv_atomic_add_u64(uint64_t *p, uint64_t v) { return atomicAdd((unsigned long long *)p, (unsigned long long)v); }
+  HV_DEV uint32_t hv_atomic_max_u32(uint32_t *p, uint32_t v) { return atomicMax(p, v); }
+#endif
+
+// ---- read-only loads ----------------------------------------------------------------------
+// AMD has no such instruction; const __restrict__ parameters are enough there.
+#if defined(HV_NV) && defined(HV_BARE)
+  HV_DEV uint8_t hv_ldg(const uint8_t *p) { return __nvvm_ldg_uc(p); }
+  HV_DEV uint16_t hv_ldg(const uint16_t *p) { return __nvvm_ldg_us(p); }
+  HV_DEV uint32_t hv_ldg(const uint32_t *p) { return __nvvm_ldg_ui(p); }
+#elif defined(HV_NV)
+  template <class T> HV_DEV T hv_ldg(const T *p) { return __ldg(p); }
+#else
+  template <class T> HV_DEV T hv_ldg(const T *p) { return *p; }
+#endif
+
+// ---- bit operations, wide multiplies ------------------------------------------------------
+#if defined(__clang__)
+  HV_DEV int hv_clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
+  HV_DEV int hv_popc64(uint64_t x) { return __builtin_popcountll(x); }
+#else
+  HV_DEV int hv_clz(uint32_t x) { return __clz((int)x); }
+  HV_DEV int hv_popc64(uint64_t x) { return __popcll(x); }
+#endif
+
+// ---- packed dot products: native where the target has them --------------------------------
+// __has_builtin is false when the target lacks the required feature (gfx9-generic, gfx11 ...).
+HV_DEV uint32_t hv_udot4(uint32_t a, uint32_t b, uint32_t c) {
+#if defined(HV_NV)
+  uint32_t d; asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c)); return d;
+#elif __has_builtin(__builtin_amdgcn_udot4)
+  return __builtin_amdgcn_udot4(a, b, c, false);
+#else
+  for (int i = 0; i < 4; i++) c += ((a >> (8 * i)) & 255u) * ((b >> (8 * i)) & 255u);
+  return c;
+#endif
+}
+HV_DEV int32_t hv_sdot4(int32_t a, int32_t b, int32_t c) {
+#if defined(HV_NV)
+  int32_t d; asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c)); return d;
+#elif __has_builtin(__builtin_amdgcn_sdot4)
+  return __builtin_amdgcn_sdot4(a, b, c, false);
+#elif __has_builtin(__builtin_amdgcn_sudot4)   // gfx11, gfx12
+  return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
+#else
+  for (int i = 0; i < 4; i++) c += (int32_t)(int8_t)(a >> (8 * i)) * (int32_t)(int8_t)(b >> (8 * i));
+  return c;
+#endif
+}
+#endif  // !HV_HOST
+
+// ---- common to all ------------------------------------------------------------------------
+template <class T> HV_DEV T hv_min(T a, T b) { return a < b ? a : b; }
+template <class T> HV_DEV T hv_max(T a, T b) { return a > b ? a : b; }
+HV_DEV int32_t hv_abs(int32_t a) { return a < 0 ? -a : a; }
+HV_DEV uint64_t hv_shfl_xor_u64(uint64_t v, uint32_t m) {
+  uint32_t lo = hv_shfl_xor_u32((uint32_t)v, m), hi = hv_shfl_xor_u32((uint32_t)(v >> 32), m);
+  return ((uint64_t)hi << 32) | lo;
+}
+// Sum over the wave; every lane receives it. Integer, so the order does not matter.
+HV_DEV uint64_t hv_wave_sum_u64(uint64_t v) {
+  for (uint32_t m = HV_WAVE / 2; m; m >>= 1) v += hv_shfl_xor_u64(v, m);
+  return v;
+}

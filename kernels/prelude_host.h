@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MPL-2.0
+//
+// prelude.h, compiled as ordinary C++ for the CPU: the "software device".
+// Each GPU thread is a fiber; __syncthreads and wave operations are the only switching points.
+// HV_WAVE (32 or 64) comes from the command line: the same source is compiled once per width.
+#pragma once
+#ifndef HV_WAVE
+#error "host build: pass -DHV_WAVE=32 or -DHV_WAVE=64"
+#endif
+
+namespace hv {
+struct Dim { unsigned x, y, z; };
+// What the running fiber sees; the engine (swhip.cpp) points `cur` at it before resuming a fiber.
+struct Lane { Dim tid; uint32_t lin; };
+struct Grid { Dim bid, bdim, gdim; };
+extern Lane *cur;
+extern Grid grid;
+void barrier();                                        // all live threads of the block
+// All live lanes of the wave hand in `v`; returns the lane's view afterwards. `op` must agree.
+enum Op : uint32_t { Shfl, Ballot };
+uint64_t wave_op(Op op, uint64_t v, uint32_t src, uint32_t width);
+struct Kernel {                                        // one registered kernel
+  const char *name; int wave, max_threads, nargs;
+  void (*invoke)(void **args);
+  void (*save)(void **args, unsigned char *dst, void **slots);  // deep-copies the arguments
+  Kernel *next;
+};
+extern Kernel *kernels;
+template <unsigned...> struct Seq {};
+template <unsigned N, unsigned... S> struct Gen : Gen<N - 1, N - 1, S...> {};
+template <unsigned... S> struct Gen<0, S...> { using T = Seq<S...>; };
+template <auto F, class T> struct Bind;
+template <auto F, class... A> struct Bind<F, void (*)(A...)> {
+  template <unsigned... I> static void call(void **a, Seq<I...>) { F((*(A *)a[I])...); }
+  static void invoke(void **a) { call(a, typename Gen<sizeof...(A)>::T()); }
+  static void save(void **a, unsigned char *d, void **slots) {
+    unsigned i = 0; unsigned long o = 0;
+    ((o = (o + alignof(A) - 1) / alignof(A) * alignof(A), __builtin_memcpy(d + o, a[i], sizeof(A)), slots[i] = d + o, o += sizeof(A), i++), ...);
+  }
+  static constexpr int n = sizeof...(A);
+};
+struct Register { Register(Kernel *k) { k->next = kernels; kernels = k; } };
+}  // namespace hv
+
+#define threadIdx (hv::cur->tid)
+#define blockIdx (hv::grid.bid)
+#define blockDim (hv::grid.bdim)
+#define gridDim (hv::grid.gdim)
+#define __device__
+#define __global__
+#define __constant__ const
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+// One block runs at a time, so a static is exactly "shared by the block". The section lets the
+// engine fill shared memory with garbage before every block, as on real hardware.
+#define __shared__ static __attribute__((section("hv_shared")))
+#define HV_DEV [[maybe_unused]] static inline
+#define HV_KERNEL(max_threads, name) enum { hv_max_##name = max_threads }; static void name
+#define HV_EXPORT(name)                                                                        \
+  static hv::Kernel hv_k_##name{#name, HV_WAVE, hv_max_##name, hv::Bind<&name, decltype(&name)>::n, \
+                                hv::Bind<&name, decltype(&name)>::invoke,                      \
+                                hv::Bind<&name, decltype(&name)>::save, nullptr};              \
+  static hv::Register hv_r_##name(&hv_k_##name);
+
+static inline void __syncthreads() { hv::barrier(); }
+HV_DEV uint32_t hv_lane() { return hv::cur->lin % HV_WAVE; }
+HV_DEV uint32_t hv_shfl_u32(uint32_t v, uint32_t s) { return (uint32_t)hv::wave_op(hv::Shfl, v, s % HV_WAVE, HV_WAVE); }
+HV_DEV uint32_t hv_shfl_xor_u32(uint32_t v, uint32_t m) { return hv_shfl_u32(v, hv_lane() ^ m); }
+HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) {
+  uint32_t l = hv_lane();
+  return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);
+}
+HV_DEV uint64_t hv_ballot(bool p) { return hv::wave_op(hv::Ballot, p, 0, HV_WAVE); }
+HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+HV_DEV uint64_t hv_atomic_add_u64(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+HV_DEV uint32_t hv_atomic_max_u32(uint32_t *p, uint32_t v) {
+  uint32_t o = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (o < v && !__atomic_compare_exchange_n(p, &o, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+  return o;
+}
+template <class T> HV_DEV T hv_ldg(const T *p) { return *p; }
+HV_DEV int hv_clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
+HV_DEV int hv_popc64(uint64_t x) { return __builtin_popcountll(x); }
+HV_DEV uint32_t hv_udot4(uint32_t a, uint32_t b, uint32_t c) {
+  for (int i = 0; i < 4; i++) c += ((a >> (8 * i)) & 255u) * ((b >> (8 * i)) & 255u);
+  return c;
+}
+HV_DEV int32_t hv_sdot4(int32_t a, int32_t b, int32_t c) {
+  for (int i = 0; i < 4; i++) c += (int32_t)(int8_t)(a >> (8 * i)) * (int32_t)(int8_t)(b >> (8 * i));
+  return c;
+}
