@@ -56,13 +56,15 @@ macro_rules! table {
                 }
             }
 
-            /// Every function with the types of its arguments.
+            /// The functions with the types of their arguments.
             #[cfg(test)]
             #[allow(dead_code)]
-            pub(crate) const SIGNATURES: &[(&str, &[&str])] = &[
-                $((stringify!($required), &[$(stringify!($required_arg)),*]),)*
-                $((stringify!($optional), &[$(stringify!($optional_arg)),*]),)*
-            ];
+            pub(crate) const REQUIRED: &[(&str, &[&str])] =
+                &[$((stringify!($required), &[$(stringify!($required_arg)),*]),)*];
+            #[cfg(test)]
+            #[allow(dead_code)]
+            pub(crate) const OPTIONAL: &[(&str, &[&str])] =
+                &[$((stringify!($optional), &[$(stringify!($optional_arg)),*]),)*];
         }
     };
 }

@@ -28,3 +28,6 @@ pub use cuda::load_nvidia;
 pub use error::HipError;
 pub use library::LoadError;
 pub use structs::*;
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use crate::{
 pub(crate) const ARCH_OFFSET_R0600: usize = 1160;
 pub(crate) const ARCH_OFFSET: usize = 396;
 /// Several times the largest `hipDeviceProp_t` so far (1472 bytes).
-const PROPERTIES_SIZE: usize = 8192;
+pub(crate) const PROPERTIES_SIZE: usize = 8192;
 
 /// The processor of a device: `gfx90a:sramecc+:xnack-`, or `sm_90` on NVIDIA.
 pub fn arch_name(api: &Api, device: c_int) -> Result<String, HipError> {
@@ -59,8 +59,8 @@ pub(crate) fn arch_in(properties: &[u8], offset: usize) -> Option<String> {
 /// `hipPointerAttribute_t`: its first two fields, and room.
 #[repr(C)]
 pub(crate) struct PointerAttributes {
-    kind: c_int,
-    device: c_int,
+    pub(crate) kind: c_int,
+    pub(crate) device: c_int,
     rest: [u64; 15],
 }
 
@@ -99,12 +99,12 @@ pub fn device_of(api: &Api, address: *const c_void) -> Result<Option<c_int>, Hip
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub struct ExternalMemoryHandleDesc {
-    kind: c_int,
+    pub(crate) kind: c_int,
     gap: c_int,
-    fd: c_int,
+    pub(crate) fd: c_int,
     handle_rest: [c_int; 3],
-    size: u64,
-    flags: c_uint,
+    pub(crate) size: u64,
+    pub(crate) flags: c_uint,
     reserved: [c_uint; 23],
 }
 
@@ -125,9 +125,9 @@ impl ExternalMemoryHandleDesc {
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub struct ExternalMemoryBufferDesc {
-    offset: u64,
-    size: u64,
-    flags: c_uint,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    pub(crate) flags: c_uint,
     reserved: [c_uint; 27],
 }
 
