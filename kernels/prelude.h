@@ -43,7 +43,11 @@ typedef __UINT64_TYPE__ uint64_t; typedef __INT64_TYPE__ int64_t;
   #define __host__     __attribute__((host))
   #define __shared__   __attribute__((shared))
   #define __constant__ __attribute__((constant))
-  #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+  #if defined(HV_AMD)  // which takes no notice of launch_bounds
+    #define __launch_bounds__(max_threads) __attribute__((amdgpu_flat_work_group_size(1, max_threads)))
+  #else
+    #define __launch_bounds__(max_threads) __attribute__((launch_bounds(max_threads)))
+  #endif
   #define __forceinline__ inline __attribute__((always_inline))
   #if defined(HV_AMD)
     // workgroup_size/grid_size lower to the dispatch packet (code object v4) or to the hidden
@@ -87,6 +91,20 @@ typedef __UINT64_TYPE__ uint64_t; typedef __INT64_TYPE__ int64_t;
   #define HV_WAVE 32
 #endif
 #define HV_MAX_WAVES_PER_BLOCK(threads) (((threads) + 31) / 32)  // safe for both widths
+
+// ---- forms of a kernel: the same results by the means that are fast on the target ----------
+// HV_F64_FAST: sums beyond 32 bits as f64 where f64 runs at half the rate of f32 or better, else as two
+// u32. HV_MMA: NVIDIA tensor cores (sm_80 and later).
+#if !defined(HV_F64_FAST)
+  #if defined(HV_HOST) || defined(HV_AMD)
+    #define HV_F64_FAST (HV_WAVE == 64)
+  #else
+    #define HV_F64_FAST 0
+  #endif
+#endif
+#if !defined(HV_MMA)
+  #define HV_MMA 0
+#endif
 
 // ---- kernels ------------------------------------------------------------------------------
 #if !defined(HV_HOST)
