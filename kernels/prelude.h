@@ -47,7 +47,11 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   #define __host__     __attribute__((host))
   #define __shared__   __attribute__((shared))
   #define __constant__ __attribute__((constant))
-  #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+  #if defined(HV_AMD)  // launch_bounds is silently ignored there, and 1024 threads leave 64 to 128 registers
+    #define __launch_bounds__(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+  #else
+    #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+  #endif
   #define __forceinline__ inline __attribute__((always_inline))
   #if defined(HV_AMD)
     // workgroup_size/grid_size lower to the dispatch packet (code object v4) or to the hidden
@@ -169,12 +173,18 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   HV_DEV uint8_t hv_ldg(const uint8_t *p) { return __nvvm_ldg_uc(p); }
   HV_DEV uint16_t hv_ldg(const uint16_t *p) { return __nvvm_ldg_us(p); }
   HV_DEV uint32_t hv_ldg(const uint32_t *p) { return __nvvm_ldg_ui(p); }
-  HV_DEV HvU32x2 hv_ldg(const HvU32x2 *p) { return __builtin_bit_cast(HvU32x2, __nvvm_ldg_ui2((const hv_v2 *)p)); }
-  HV_DEV HvU32x4 hv_ldg(const HvU32x4 *p) { return __builtin_bit_cast(HvU32x4, __nvvm_ldg_ui4((const hv_v4 *)p)); }
+  HV_DEV HvU32x2 hv_ldg(const HvU32x2 *p) {
+    return __builtin_bit_cast(HvU32x2, __nvvm_ldg_ui2((const hv_v2 *)p));
+  }
+  HV_DEV HvU32x4 hv_ldg(const HvU32x4 *p) {
+    return __builtin_bit_cast(HvU32x4, __nvvm_ldg_ui4((const hv_v4 *)p));
+  }
 #elif defined(HV_NV)
   template <class T> HV_DEV T hv_ldg(const T *p) { return __ldg(p); }
   HV_DEV HvU32x2 hv_ldg(const HvU32x2 *p) { uint2 v = __ldg((const uint2 *)p); return {{v.x, v.y}}; }
-  HV_DEV HvU32x4 hv_ldg(const HvU32x4 *p) { uint4 v = __ldg((const uint4 *)p); return {{v.x, v.y, v.z, v.w}}; }
+  HV_DEV HvU32x4 hv_ldg(const HvU32x4 *p) {
+    uint4 v = __ldg((const uint4 *)p); return {{v.x, v.y, v.z, v.w}};
+  }
 #elif defined(HV_BARE)
   #define HV_GLOBAL const __attribute__((address_space(1)))
   template <class T> HV_DEV T hv_ldg(const T *p) { return *(HV_GLOBAL T *)p; }

@@ -4,9 +4,7 @@
 #include "frame.h"
 
 #define PSNR_THREADS 256  // 32 along a row, 8 rows at a time
-#ifndef PSNR_ROWS
-#define PSNR_ROWS 2  // of a thread
-#endif
+#define PSNR_ROWS 2       // of a thread
 #define PSNR_SAMPLES(T) (16 / (int)sizeof(T))  // of a thread in a row, loaded at once
 #define PSNR_TILE_H (PSNR_THREADS / 32 * PSNR_ROWS)
 
@@ -14,8 +12,9 @@ namespace psnr {
 
 // The sum over the samples of 16 bytes, of which the first `n` count.
 template <class T>
-HV_DEV uint64_t squares(const HvU32x4 &a, uint32_t a_shift, const HvU32x4 &b, uint32_t b_shift, uint32_t bits, int n) {
-  if constexpr (sizeof(T) == 1) {
+HV_DEV uint64_t squares(const HvU32x4 &a, uint32_t a_shift, const HvU32x4 &b, uint32_t b_shift, uint32_t bits,
+                        int n) {
+  if (sizeof(T) == 1) {
     uint32_t equal = 0, mixed = 0;  // (a - b)^2 = a^2 + b^2 - 2 a b, four at once
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -38,7 +37,8 @@ HV_DEV uint64_t squares(const HvU32x4 &a, uint32_t a_shift, const HvU32x4 &b, ui
 }
 
 template <class T>
-HV_DEV void psnr(const HvFrame *__restrict__ frame, uint32_t component, int w, int h, uint32_t bits, uint64_t *total) {
+HV_DEV void psnr(const HvFrame *__restrict__ frame, uint32_t component, int w, int h, uint32_t bits,
+                 uint64_t *total) {
   const HvPlane a = frame->ref[component], b = frame->dis[component];
   const int lane = threadIdx.x % 32, left = (int)blockIdx.x * 32 * PSNR_SAMPLES(T);
   uint64_t sum = 0;
@@ -50,8 +50,9 @@ HV_DEV void psnr(const HvFrame *__restrict__ frame, uint32_t component, int w, i
     if (a.step == 1 && b.step == 1) {
       const int x = left + lane * PSNR_SAMPLES(T);
       if (x >= w) continue;
-      const HvU32x4 r = hv_ldg((const HvU32x4 *)(p + x * sizeof(T))), d = hv_ldg((const HvU32x4 *)(q + x * sizeof(T)));
-      sum += squares<T>(r, a.shift, d, b.shift, bits, w - x);
+      const HvU32x4 ref = hv_ldg((const HvU32x4 *)(p + x * sizeof(T)));
+      const HvU32x4 dis = hv_ldg((const HvU32x4 *)(q + x * sizeof(T)));
+      sum += squares<T>(ref, a.shift, dis, b.shift, bits, w - x);
     } else {
       for (int x = left + lane; x < hv_min(w, left + 32 * PSNR_SAMPLES(T)); x += 32) {
         const uint32_t e = hv_sample<T>(p + (uint32_t)x * a.step * sizeof(T), a.shift, bits) -
@@ -66,7 +67,8 @@ HV_DEV void psnr(const HvFrame *__restrict__ frame, uint32_t component, int w, i
 }  // namespace psnr
 
 // Adds to *sum the squared differences of component 0, 1 or 2 of the pair. w, h: samples of the component.
-// Block 256 threads, a tile of 512 x 16 (u8) or 256 x 16 (u16) samples; grid (ceil(w/512 or 256), ceil(h/16)).
+// Block 256 threads, a tile of 512 x 16 (u8) or 256 x 16 (u16) samples; grid (ceil(w/512), ceil(h/16)) or
+// (ceil(w/256), ceil(h/16)).
 #define PSNR(name, T)                                                                                        \
   HV_KERNEL(PSNR_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t component, int w, int h,         \
                                 uint32_t bits, uint64_t *sum) {                                              \
