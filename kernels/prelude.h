@@ -46,7 +46,7 @@ typedef __UINT64_TYPE__ uint64_t; typedef __INT64_TYPE__ int64_t;
   #if defined(HV_AMD)  // which takes no notice of launch_bounds
     #define __launch_bounds__(max_threads) __attribute__((amdgpu_flat_work_group_size(1, max_threads)))
   #else
-    #define __launch_bounds__(max_threads) __attribute__((launch_bounds(max_threads)))
+    #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
   #endif
   #define __forceinline__ inline __attribute__((always_inline))
   #if defined(HV_AMD)
