@@ -19,8 +19,16 @@ struct HvFrame {
   HvPlane earlier[2];      // luma of the reference one and two frames ago, null at the start of a run
 };
 
-// A sample of `T` (uint8_t or uint16_t) as a number in 0 .. 2^bits - 1. `at` is the address of the sample.
+// A stored sample of `T` (uint8_t or uint16_t) as a number in 0 .. 2^bits - 1.
+template <class T> HV_DEV uint32_t hv_number(uint32_t stored, uint32_t shift, uint32_t bits) {
+  return sizeof(T) == 1 ? stored : hv_min(stored >> shift, (1u << bits) - 1);
+}
+// The same of the sample at the address `at`.
 template <class T> HV_DEV uint32_t hv_sample(const uint8_t *at, uint32_t shift, uint32_t bits) {
-  uint32_t v = hv_ldg((const T *)at);
-  return sizeof(T) == 1 ? v : hv_min(v >> shift, (1u << bits) - 1);
+  return hv_number<T>(hv_ldg((const T *)at), shift, bits);
+}
+// The same of the sample `i` in successive samples that were loaded as words.
+template <class T> HV_DEV uint32_t hv_sample_in(const uint32_t *words, int i, uint32_t shift, uint32_t bits) {
+  const int n = 4 / sizeof(T), size = 8 * sizeof(T);
+  return hv_number<T>(words[i / n] >> (i % n * size) & ((1u << size) - 1), shift, bits);
 }

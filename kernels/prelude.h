@@ -19,6 +19,10 @@ typedef __UINT16_TYPE__ uint16_t; typedef __INT16_TYPE__ int16_t;
 typedef __UINT32_TYPE__ uint32_t; typedef __INT32_TYPE__ int32_t;
 typedef __UINT64_TYPE__ uint64_t; typedef __INT64_TYPE__ int64_t;
 
+// What one thread loads at once.
+struct alignas(8) HvU32x2 { uint32_t v[2]; };
+struct alignas(16) HvU32x4 { uint32_t v[4]; };
+
 #if defined(HV_HOST)
   #include "prelude_host.h"
 #elif defined(HV_USE_HIP_RUNTIME)
@@ -43,8 +47,8 @@ typedef __UINT64_TYPE__ uint64_t; typedef __INT64_TYPE__ int64_t;
   #define __host__     __attribute__((host))
   #define __shared__   __attribute__((shared))
   #define __constant__ __attribute__((constant))
-  #if defined(HV_AMD)  // which takes no notice of launch_bounds
-    #define __launch_bounds__(max_threads) __attribute__((amdgpu_flat_work_group_size(1, max_threads)))
+  #if defined(HV_AMD)  // launch_bounds is silently ignored there, and 1024 threads leave 64 to 128 registers
+    #define __launch_bounds__(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
   #else
     #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
   #endif
@@ -173,14 +177,33 @@ typedef __UINT64_TYPE__ uint64_t; typedef __INT64_TYPE__ int64_t;
   HV_DEV uint32_t hv_atomic_max_u32(uint32_t *p, uint32_t v) { return atomicMax(p, v); }
 #endif
 
-// ---- read-only loads ----------------------------------------------------------------------
-// AMD has no such instruction; const __restrict__ parameters are enough there.
+// ---- read-only loads from global memory ---------------------------------------------------
+// AMD has no such instruction; saying that the address is global is enough there.
+#if defined(HV_BARE)
+  typedef uint32_t hv_v2 __attribute__((ext_vector_type(2)));
+  typedef uint32_t hv_v4 __attribute__((ext_vector_type(4)));
+#endif
 #if defined(HV_NV) && defined(HV_BARE)
   HV_DEV uint8_t hv_ldg(const uint8_t *p) { return __nvvm_ldg_uc(p); }
   HV_DEV uint16_t hv_ldg(const uint16_t *p) { return __nvvm_ldg_us(p); }
   HV_DEV uint32_t hv_ldg(const uint32_t *p) { return __nvvm_ldg_ui(p); }
+  HV_DEV HvU32x2 hv_ldg(const HvU32x2 *p) {
+    return __builtin_bit_cast(HvU32x2, __nvvm_ldg_ui2((const hv_v2 *)p));
+  }
+  HV_DEV HvU32x4 hv_ldg(const HvU32x4 *p) {
+    return __builtin_bit_cast(HvU32x4, __nvvm_ldg_ui4((const hv_v4 *)p));
+  }
 #elif defined(HV_NV)
   template <class T> HV_DEV T hv_ldg(const T *p) { return __ldg(p); }
+  HV_DEV HvU32x2 hv_ldg(const HvU32x2 *p) { uint2 v = __ldg((const uint2 *)p); return {{v.x, v.y}}; }
+  HV_DEV HvU32x4 hv_ldg(const HvU32x4 *p) {
+    uint4 v = __ldg((const uint4 *)p); return {{v.x, v.y, v.z, v.w}};
+  }
+#elif defined(HV_BARE)
+  #define HV_GLOBAL const __attribute__((address_space(1)))
+  template <class T> HV_DEV T hv_ldg(const T *p) { return *(HV_GLOBAL T *)p; }
+  HV_DEV HvU32x2 hv_ldg(const HvU32x2 *p) { return __builtin_bit_cast(HvU32x2, *(HV_GLOBAL hv_v2 *)p); }
+  HV_DEV HvU32x4 hv_ldg(const HvU32x4 *p) { return __builtin_bit_cast(HvU32x4, *(HV_GLOBAL hv_v4 *)p); }
 #else
   template <class T> HV_DEV T hv_ldg(const T *p) { return *p; }
 #endif
@@ -224,6 +247,13 @@ HV_DEV int32_t hv_sdot4(int32_t a, int32_t b, int32_t c) {
 template <class T> HV_DEV T hv_min(T a, T b) { return a < b ? a : b; }
 template <class T> HV_DEV T hv_max(T a, T b) { return a > b ? a : b; }
 HV_DEV int32_t hv_abs(int32_t a) { return a < 0 ? -a : a; }
+// a * b + c for factors of at most 24 bits, modulo 2^32. AMD multiplies 24 bits four times as fast.
+HV_DEV int32_t hv_mad_i24(int32_t a, int32_t b, int32_t c) {
+#if defined(HV_AMD)
+  a = (int32_t)((uint32_t)a << 8) >> 8; b = (int32_t)((uint32_t)b << 8) >> 8;
+#endif
+  return (int32_t)((uint32_t)a * (uint32_t)b + (uint32_t)c);
+}
 HV_DEV uint64_t hv_shfl_xor_u64(uint64_t v, uint32_t m) {
   uint32_t lo = hv_shfl_xor_u32((uint32_t)v, m), hi = hv_shfl_xor_u32((uint32_t)(v >> 32), m);
   return ((uint64_t)hi << 32) | lo;
@@ -232,4 +262,15 @@ HV_DEV uint64_t hv_shfl_xor_u64(uint64_t v, uint32_t m) {
 HV_DEV uint64_t hv_wave_sum_u64(uint64_t v) {
   for (uint32_t m = HV_WAVE / 2; m; m >>= 1) v += hv_shfl_xor_u64(v, m);
   return v;
+}
+// Adds the sum over the block of `threads` (all of them call it, once) to *total.
+template <int threads> HV_DEV void hv_block_add_u64(uint64_t *total, uint64_t v) {
+  __shared__ uint64_t waves[HV_MAX_WAVES_PER_BLOCK(threads)];
+  v = hv_wave_sum_u64(v);
+  if (hv_lane() == 0) waves[threadIdx.x / HV_WAVE] = v;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  v = 0;
+  for (int i = 0; i < threads / HV_WAVE; i++) v += waves[i];
+  hv_atomic_add_u64(total, v);
 }
