@@ -150,7 +150,7 @@ fn embed_kernels() -> Result<()> {
 
 /// Tells cargo what this program reads, beside the environment the commits that the version names.
 fn watch(root: &Path) {
-    for variable in ["HIPVMAF_CLANG", "HIPVMAF_NO_KERNELS", "HIPVMAF_KERNEL_DIR", "PATH"] {
+    for variable in ["HIPVMAF_CLANG", "HIPVMAF_NO_KERNELS", "HIPVMAF_KERNEL_DIR", "HIPVMAF_KERNEL_TARGETS", "PATH"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     println!("cargo::rerun-if-changed=build.rs");

@@ -182,7 +182,7 @@ fn kinds(passes: &[AdmPass]) -> usize {
 
 impl Metric for Adm {
     fn scratch(&self) -> usize {
-        self.row_sums * 8 + self.scales.iter().map(|scale| 2 * scale.low_band.next_multiple_of(16)).sum::<usize>()
+        (self.row_sums * 8).next_multiple_of(16) + self.scales.iter().map(|scale| 2 * scale.low_band.next_multiple_of(16)).sum::<usize>()
     }
 
     fn sums(&self) -> usize {
