@@ -44,6 +44,7 @@ const TARGETS: &[Target] = &[
         twins: &[
             ("gfx1031", 0x37),
             ("gfx1032", 0x38),
+            ("gfx1033", 0x39),
             ("gfx1034", 0x3e),
             ("gfx1035", 0x3d),
             ("gfx1036", 0x45),
@@ -110,15 +111,11 @@ fn embed_kernels() -> Result<()> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     watch(&root);
 
-    let mut images = Vec::new();
-    let missing = match find_clang() {
-        Ok(clang) => {
-            images = compile(&clang, &root.join("kernels"), &kernel_dir(&out))?;
-            None
-        }
+    let (images, missing) = match find_clang() {
+        Ok(clang) => (compile(&clang, &root.join("kernels"), &kernel_dir(&out))?, None),
         Err(reason) => {
             println!("cargo::warning=building without GPU code: {reason}");
-            Some(reason)
+            (Vec::new(), Some(reason))
         }
     };
 
