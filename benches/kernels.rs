@@ -6,7 +6,7 @@
 use gsthipvmaf::backend::{Backend, BackendError, Pair};
 use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, motion, psnr, vif::Vif};
 use gsthipvmaf::engine::plan::Plan;
-use gsthipvmaf::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, Sample};
+use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Plane, Sample, Samples};
 use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
 use gsthipvmaf::metrics::vif::VifWork;
 use gsthipvmaf::model::{Model, ScoreOptions};
@@ -79,15 +79,17 @@ fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
     let depth = BitDepth::new(8).ok_or("8 is a bit depth")?;
     cpu.prepare(&plan.work, Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None })?;
     let frames = [picture::<u8>(8, 0, 2), picture(8, 0, 6), picture(8, 2, 2)];
-    let planes = frames.each_ref().map(|data| Plane::new(data, WIDTH, HEIGHT, WIDTH));
-    let [Some(reference), Some(distorted), Some(next)] = planes else { return Err("no planes".into()) };
-    let frame = |plane| Frame { luma: AnyPlane::U8(plane), chroma: None };
+    let [reference, distorted, next] = frames.each_ref().map(|data| {
+        let samples = Samples::Host(data);
+        let luma = Component { samples, width: WIDTH, height: HEIGHT, stride: WIDTH, step: 1, shift: 0 };
+        Picture { luma, chroma: None, lease: None }
+    });
     let mut turn = false;
     let mut score = || -> Result<_, BackendError> {
         // The reference has to move: motion skips rows that did not.
         turn = !turn;
-        let reference = frame(if turn { reference } else { next });
-        let ticket = cpu.submit(&Pair { reference, distorted: frame(distorted), history_only: false })?;
+        let reference = if turn { &reference } else { &next }.clone();
+        let ticket = cpu.submit(Pair { reference, distorted: distorted.clone(), history_only: false })?;
         cpu.wait(ticket)
     };
     score()?;

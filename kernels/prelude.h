@@ -96,6 +96,20 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
 #endif
 #define HV_MAX_WAVES_PER_BLOCK(threads) (((threads) + 31) / 32)  // safe for both widths
 
+// ---- forms of a kernel: the same results by the means that are fast on the target ----------
+// HV_F64_FAST: sums beyond 32 bits as f64 where f64 runs at half the rate of f32 or better, else as two
+// u32. HV_MMA: NVIDIA tensor cores (sm_80 and later).
+#if !defined(HV_F64_FAST)
+  #if defined(HV_HOST) || defined(HV_AMD)
+    #define HV_F64_FAST (HV_WAVE == 64)
+  #else
+    #define HV_F64_FAST 0
+  #endif
+#endif
+#if !defined(HV_MMA)
+  #define HV_MMA 0
+#endif
+
 // ---- kernels ------------------------------------------------------------------------------
 #if !defined(HV_HOST)
   #define HV_KERNEL(max_threads, name) \
@@ -170,8 +184,13 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   typedef uint32_t hv_v4 __attribute__((ext_vector_type(4)));
 #endif
 #if defined(HV_NV) && defined(HV_BARE)
-  HV_DEV uint8_t hv_ldg(const uint8_t *p) { return __nvvm_ldg_uc(p); }
-  HV_DEV uint16_t hv_ldg(const uint16_t *p) { return __nvvm_ldg_us(p); }
+  // Into 32 bits at once: narrow results of the builtins cost a mask each.
+  HV_DEV uint32_t hv_ldg(const uint8_t *p) {
+    uint32_t v; asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(p)); return v;
+  }
+  HV_DEV uint32_t hv_ldg(const uint16_t *p) {
+    uint32_t v; asm("ld.global.nc.u16 %0, [%1];" : "=r"(v) : "l"(p)); return v;
+  }
   HV_DEV uint32_t hv_ldg(const uint32_t *p) { return __nvvm_ldg_ui(p); }
   HV_DEV HvU32x2 hv_ldg(const HvU32x2 *p) {
     return __builtin_bit_cast(HvU32x2, __nvvm_ldg_ui2((const hv_v2 *)p));

@@ -6,7 +6,7 @@
 //! specification allows. Features, history and models exist once, on the other side, so backends
 //! that agree in their sums agree in every score.
 
-use crate::frame::{Frame, Geometry};
+use crate::frame::{Geometry, Picture};
 use crate::metrics::{FrameSums, Work};
 
 /// What can go wrong in a backend.
@@ -18,21 +18,38 @@ pub enum BackendError {
     Unlike,
     #[error("no frame size was prepared")]
     NotPrepared,
+    #[error("a picture is smaller than its format says, or lies in memory that the {0} backend cannot read")]
+    Picture(&'static str),
+    #[error("more frame pairs were submitted than the backend can work on")]
+    Full,
     #[error("no frame pair was submitted under this ticket, or its sums were fetched before")]
     UnknownTicket,
     #[error("cannot start {threads} worker threads: {reason}")]
     Threads { threads: usize, reason: String },
+    #[error(transparent)]
+    Device(#[from] crate::hip::Error),
+}
+
+impl BackendError {
+    /// The backend's device is the trouble, not what was asked of it.
+    pub fn is_device(&self) -> bool {
+        matches!(self, Self::Device(_))
+    }
 }
 
 /// Names a submitted pair until its sums are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub u64);
 
-/// One reference frame and the distorted frame to compare with it, both of the prepared geometry.
-#[derive(Clone, Copy, Debug)]
+/// Returns when the sums of a pair are there, or when they never will be. For a thread of its own: it needs no
+/// access to the backend.
+pub type Completion = Box<dyn FnOnce() + Send>;
+
+/// One reference picture and the distorted picture to compare with it, both of the prepared geometry.
+#[derive(Clone)]
 pub struct Pair<'a> {
-    pub reference: Frame<'a>,
-    pub distorted: Frame<'a>,
+    pub reference: Picture<'a>,
+    pub distorted: Picture<'a>,
     /// Only keep history (motion, PSNR) up to date; the frame's score is not wanted (subsampling).
     pub history_only: bool,
 }
@@ -42,14 +59,37 @@ pub trait Backend: Send {
     /// Short name for users: `cpu`, `hip`.
     fn name(&self) -> &'static str;
 
+    /// What it computes on, if that is a device of its own.
+    fn device(&self) -> Option<String> {
+        None
+    }
+
+    /// How many submitted pairs it works on while the caller goes on; 0 if it computes them in `submit`.
+    fn depth(&self) -> usize {
+        0
+    }
+
     /// Sets what to compute for frames of which size; forgets all earlier frames.
     fn prepare(&mut self, work: &Work, geometry: Geometry) -> Result<(), BackendError>;
 
-    /// Starts work on a pair. The frames may be released when this returns.
-    fn submit(&mut self, pair: &Pair<'_>) -> Result<Ticket, BackendError>;
+    /// Starts work on a pair. Pictures without a lease may be released when this returns.
+    fn submit(&mut self, pair: Pair<'_>) -> Result<Ticket, BackendError>;
 
-    /// Waits for the sums of a submitted pair; each ticket can be redeemed once.
-    fn wait(&mut self, ticket: Ticket) -> Result<FrameSums, BackendError>;
+    /// The sums of a submitted pair, or `None` while they are being computed. Sums can be had once.
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<FrameSums>, BackendError>;
+
+    /// How to wait for the sums of a submitted pair; `None` from a backend that computes them in `submit`.
+    fn completion(&self, _ticket: Ticket) -> Option<Completion> {
+        None
+    }
+
+    /// Waits for the sums of a submitted pair.
+    fn wait(&mut self, ticket: Ticket) -> Result<FrameSums, BackendError> {
+        if let Some(completion) = self.completion(ticket) {
+            completion();
+        }
+        self.poll(ticket)?.ok_or(BackendError::UnknownTicket)
+    }
 
     /// Forgets the kept reference frames: the next pair starts a new run and has no motion.
     fn reset(&mut self);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures as the metrics see them: planes of 8-bit or 16-bit samples, nothing else.
+//! Pictures: as they lie in somebody's memory ([`Picture`]), and as the CPU's metrics see them ([`Frame`]).
 //!
-//! Samples of more than 8 bits sit in the low bits of a `u16` and never exceed the maximum of their
-//! depth; whoever builds a [`Frame`] guarantees that (the element shifts and clamps on import).
+//! In a [`Frame`], samples of more than 8 bits sit in the low bits of a `u16` and never exceed the maximum of
+//! their depth. A [`Picture`] makes no such promise: whoever reads it shifts and clamps.
+
+use std::any::Any;
+use std::sync::Arc;
 
 /// Bits per sample, 8 to 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,4 +121,83 @@ pub struct Geometry {
     pub depth: BitDepth,
     /// Chroma size, `None` for grey formats.
     pub chroma: Option<(usize, usize)>,
+}
+
+impl Geometry {
+    /// Bytes of a sample.
+    pub fn sample_size(&self) -> usize {
+        if self.depth.bits() == 8 { 1 } else { 2 }
+    }
+}
+
+/// An address in the memory of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceAddress(u64);
+
+impl DeviceAddress {
+    /// # Safety
+    ///
+    /// The memory there must be readable by the GPU of the backend that gets it, up to the end of the component
+    /// it belongs to, and stay so while the [`Lease`] of the picture is held.
+    pub unsafe fn new(address: u64) -> Self {
+        Self(address)
+    }
+
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// Where the samples of a component begin.
+#[derive(Clone, Copy, Debug)]
+pub enum Samples<'a> {
+    Host(&'a [u8]),
+    Device(DeviceAddress),
+}
+
+/// One component (luma, Cb or Cr) of a picture, as it lies in a buffer. Samples have one byte, or two in
+/// little-endian order where the depth is above 8 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Component<'a> {
+    /// From the first sample on.
+    pub samples: Samples<'a>,
+    pub width: usize,
+    pub height: usize,
+    /// Bytes from one row to the next.
+    pub stride: usize,
+    /// Samples from one sample to the next: 1, or 2 in interleaved chroma.
+    pub step: usize,
+    /// Unused low bits of each sample.
+    pub shift: u32,
+}
+
+/// Keeps the memory of a picture as it is, beyond the call that hands the picture over.
+#[derive(Clone)]
+pub struct Lease {
+    _keep: Arc<dyn Any + Send + Sync>,
+    /// A stream of the GPU's runtime on which the picture was written, if that may not have ended yet.
+    pub producer: Option<usize>,
+    /// Kernels can read device memory where it is; memory of another context they have to copy first.
+    pub in_place: bool,
+}
+
+impl Lease {
+    /// # Safety
+    ///
+    /// As long as `keep` lives, the samples of the picture must stay where they are, unchanged; if they lie in
+    /// host memory it must be page-locked, as a GPU copies from it on its own. `producer` must be a stream that
+    /// lives as long.
+    pub unsafe fn new(keep: Arc<dyn Any + Send + Sync>, producer: Option<usize>, in_place: bool) -> Self {
+        Self { _keep: keep, producer, in_place }
+    }
+}
+
+/// A picture where it lies.
+#[derive(Clone)]
+pub struct Picture<'a> {
+    pub luma: Component<'a>,
+    /// Cb and Cr, where the caller has them.
+    pub chroma: Option<[Component<'a>; 2]>,
+    /// Without it, the samples are in host memory and only borrowed.
+    pub lease: Option<Lease>,
 }

@@ -10,6 +10,7 @@ pub mod cpu;
 mod element;
 pub mod engine;
 pub mod frame;
+pub mod hip;
 pub mod metrics;
 pub mod model;
 

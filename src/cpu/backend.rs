@@ -8,11 +8,12 @@ use std::fmt;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::adm::Adm;
+use super::import::Importer;
 use super::simd::Level;
 use super::vif::Vif;
 use crate::backend::{Backend, BackendError, Pair, Ticket};
-use crate::frame::{AnyPlane, BitDepth, Geometry, Plane, PlanePair, Sample};
-use crate::metrics::motion::{MotionSums, MotionWork};
+use crate::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, PlanePair, Sample};
+use crate::metrics::motion::{self, MotionSums, MotionWork};
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
 use crate::metrics::{FrameSums, Work, adm, vif};
 
@@ -73,6 +74,8 @@ pub struct Cpu {
     level: Level,
     pool: ThreadPool,
     prepared: Option<Prepared>,
+    /// For the reference and the distorted pictures.
+    importers: [Importer; 2],
     /// Results that were not fetched yet; at most one, as work is done when `submit` returns.
     done: Option<(Ticket, FrameSums)>,
     next: u64,
@@ -86,7 +89,14 @@ impl Cpu {
             .thread_name(|i| format!("hipvmaf-{i}"))
             .build()
             .map_err(|err| BackendError::Threads { threads, reason: err.to_string() })?;
-        Ok(Self { level: Level::detect(), pool, prepared: None, done: None, next: 0 })
+        Ok(Self {
+            level: Level::detect(),
+            pool,
+            prepared: None,
+            importers: Default::default(),
+            done: None,
+            next: 0,
+        })
     }
 }
 
@@ -117,8 +127,8 @@ impl Backend for Cpu {
             .adm
             .as_ref()
             .map(|work| Adm::new(work, width, height, depth, bands).ok_or(too_small("ADM", adm::MIN_SIZE)));
-        if work.motion.is_some() && width.min(height) < super::motion::MIN_SIZE {
-            return Err(too_small("motion", super::motion::MIN_SIZE));
+        if work.motion.is_some() && width.min(height) < motion::MIN_SIZE {
+            return Err(too_small("motion", motion::MIN_SIZE));
         }
         let lags = work.motion.map_or(0, |motion| if motion.lag2 { 2 } else { usize::from(motion.lag1) });
         self.prepared = Some(Prepared {
@@ -134,19 +144,25 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn submit(&mut self, pair: &Pair<'_>) -> Result<Ticket, BackendError> {
-        let (level, pool) = (self.level, &self.pool);
+    fn submit(&mut self, pair: Pair<'_>) -> Result<Ticket, BackendError> {
+        let Self { level, pool, importers: [for_reference, for_distorted], .. } = self;
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
-        let sums = pool.install(|| prepared.compute(level, pair))?;
+        let (depth, chroma) = (prepared.depth, prepared.psnr.is_some_and(|psnr| psnr.chroma));
+        let unreadable = || BackendError::Picture("cpu");
+        let frames = [
+            for_reference.import(&pair.reference, depth, chroma).ok_or_else(unreadable)?,
+            for_distorted.import(&pair.distorted, depth, chroma).ok_or_else(unreadable)?,
+        ];
+        let sums = pool.install(|| prepared.compute(*level, &frames, pair.history_only))?;
         let ticket = Ticket(self.next);
         self.next += 1;
         self.done = Some((ticket, sums));
         Ok(ticket)
     }
 
-    fn wait(&mut self, ticket: Ticket) -> Result<FrameSums, BackendError> {
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<FrameSums>, BackendError> {
         let done = self.done.take_if(|(done, _)| *done == ticket);
-        done.map(|(_, sums)| sums).ok_or(BackendError::UnknownTicket)
+        done.map(|(_, sums)| Some(sums)).ok_or(BackendError::UnknownTicket)
     }
 
     fn reset(&mut self) {
@@ -158,12 +174,16 @@ impl Backend for Cpu {
 
 impl Prepared {
     /// All metrics of one pair, side by side on the threads of the current pool.
-    fn compute(&mut self, level: Level, pair: &Pair<'_>) -> Result<FrameSums, BackendError> {
-        let (reference, distorted) = (&pair.reference, &pair.distorted);
+    fn compute(
+        &mut self,
+        level: Level,
+        [reference, distorted]: &[Frame<'_>; 2],
+        history_only: bool,
+    ) -> Result<FrameSums, BackendError> {
         let luma = PlanePair::new(reference.luma, distorted.luma).ok_or(BackendError::Unlike)?;
         let Self { motion, psnr, depth, vif, adm, earlier, run } = self;
-        let vif = vif.as_mut().filter(|_| !pair.history_only);
-        let adm = adm.as_mut().filter(|_| !pair.history_only);
+        let vif = vif.as_mut().filter(|_| !history_only);
+        let adm = adm.as_mut().filter(|_| !history_only);
         let sad = |lag: usize| {
             let kept = earlier.get(lag - 1).filter(|_| lag <= *run)?;
             Some(typed!(kept.pair(reference.luma)?, |a, b| super::motion::sad(level, a, b, *depth)))

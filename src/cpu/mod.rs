@@ -8,6 +8,7 @@
 pub mod adm;
 mod backend;
 mod filter;
+mod import;
 mod log2;
 pub mod motion;
 pub mod psnr;

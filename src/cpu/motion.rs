@@ -10,9 +10,6 @@ use super::simd::{Lanes, Level, dispatch};
 use crate::frame::{BitDepth, Plane, Sample};
 use rayon::prelude::*;
 
-/// Smallest width and height whose blur is defined.
-pub const MIN_SIZE: usize = 3;
-
 /// The blur is that of VIF's scale 2: five taps.
 const BLUR: usize = 2;
 /// Row pairs that two output rows read.
@@ -21,7 +18,7 @@ const PAIRS: usize = FILTERS[BLUR].radius + 1;
 const BAND: usize = 64;
 
 /// Sum of the absolute values of the blurred difference of two luma planes of the same size (at least
-/// [`MIN_SIZE`]) and depth, in 1/256 of an 8-bit step. Runs in the current rayon pool.
+/// [`MIN_SIZE`](crate::metrics::motion::MIN_SIZE)) and depth, in 1/256 of an 8-bit step. Runs in the current rayon pool.
 pub fn sad<T: Sample>(level: Level, earlier: Plane<T>, later: Plane<T>, depth: BitDepth) -> u64 {
     let bands = earlier.height().div_ceil(BAND);
     let scratch = || Scratch::new(earlier.width());

@@ -35,7 +35,6 @@ pub enum Outcome {
 }
 
 /// A reference frame and what became of it.
-#[derive(Debug)]
 pub struct Delayed {
     pub stamp: Stamp,
     pub outcome: Outcome,
@@ -46,7 +45,7 @@ pub struct Delayed {
 }
 
 /// Reference frames in stream order.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct DelayLine {
     frames: VecDeque<Delayed>,
 }

@@ -9,6 +9,7 @@ use gst_video::VideoInfo;
 
 use crate::backend::BackendError;
 use crate::engine::EngineError;
+use crate::hip;
 use crate::model::ModelError;
 
 /// Everything that stops the element.
@@ -20,10 +21,6 @@ pub enum Error {
     Engine(#[from] EngineError),
     #[error("the property {property}: {reason}")]
     Setting { property: &'static str, reason: String },
-    #[error(
-        "no HIP backend is built into this plugin, so backend=hip is not available; use backend=auto or backend=cpu"
-    )]
-    NoHip,
     #[error(
         "the reference is {}x{} and the distorted video is {}x{}; scale the distorted video first: \
          videoscale ! video/x-raw,width={},height={}",
@@ -68,12 +65,12 @@ impl Error {
             Self::Setting { .. } | Self::Engine(EngineError::Adm(_) | EngineError::DuplicateModel(_)) => {
                 gst::error_msg!(gst::LibraryError::Settings, ("{}", self))
             }
-            Self::NoHip => gst::error_msg!(gst::ResourceError::NotFound, ("{}", self)),
             Self::Engine(EngineError::Backend(BackendError::TooSmall { .. }))
             | Self::Size { .. }
             | Self::Format { .. }
             | Self::NoCaps(_)
             | Self::Caps(_) => gst::error_msg!(gst::StreamError::Format, ("{}", self)),
+            Self::Engine(EngineError::Backend(BackendError::Device(err))) => device(err),
             Self::Engine(EngineError::Backend(_)) => {
                 gst::error_msg!(gst::ResourceError::Failed, ("{}", self))
             }
@@ -83,5 +80,26 @@ impl Error {
                 _ => gst::error_msg!(gst::ResourceError::OpenWrite, ("{}", self)),
             },
         }
+    }
+}
+
+/// What is wrong with the GPU, and what can be done.
+fn device(err: &hip::Error) -> gst::ErrorMessage {
+    use hip::Error::*;
+    let cpu = "use backend=auto or backend=cpu to score on the processor";
+    match err {
+        NoKernels | NoDevice(_) => gst::error_msg!(gst::ResourceError::NotFound, ("{}; {}", err, cpu)),
+        NoSuchDevice(..) => {
+            gst::error_msg!(
+                gst::ResourceError::NotFound,
+                ("{}; check the properties vendor and device-id", err)
+            )
+        }
+        NoCode { .. } | Unsupported(_) => gst::error_msg!(gst::ResourceError::Settings, ("{}; {}", err, cpu)),
+        OutOfMemory { .. } => gst::error_msg!(
+            gst::ResourceError::NoSpaceLeft,
+            ("{}; lower max-in-flight, or free memory on the GPU", err)
+        ),
+        Lost { .. } | Call { .. } | Forked => gst::error_msg!(gst::ResourceError::Failed, ("{}", err)),
     }
 }

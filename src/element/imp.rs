@@ -2,7 +2,7 @@
 
 //! The aggregator: properties and virtual functions, thin over [`super::stream`].
 
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use gst::glib;
 use gst::prelude::*;
@@ -12,15 +12,18 @@ use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
 use gst_video::{VideoCapsBuilder, VideoFormat, VideoInfo};
 
-use super::CAT;
+use super::completion::{Collector, Progress};
 use super::error::Error;
 use super::pairing::Step;
-use super::settings::{Backend, DEFAULT_MODEL, LogLevel, PoolMethod, ResultsFormat, Settings};
-use super::stream::{Action, Stream};
+use super::settings::{Backend, DEFAULT_MODEL, LogLevel, PoolMethod, ResultsFormat, Settings, Vendor};
+use super::stream::{Action, Fallback, Stream};
+use super::{CAT, lock};
+use crate::backend::{self, BackendError};
 use crate::cpu::Cpu;
 use crate::engine::EngineError;
 use crate::engine::plan::Plan;
 use crate::engine::session::Session;
+use crate::hip::Hip;
 use crate::metrics::feature::Output;
 use crate::model::{Model, ModelError, ScoreOptions};
 
@@ -100,6 +103,16 @@ pub struct HipVmaf {
         mutable_ready, nick = "Backend",
         blurb = "Where the work on pixels is done",
         builder(Backend::default()))]
+    #[property(name = "vendor", get, set, type = Vendor, member = vendor,
+        mutable_ready, nick = "Vendor",
+        blurb = "Whose GPU to use",
+        builder(Vendor::default()))]
+    #[property(name = "device-id", get, set, type = i32, member = device_id, minimum = -1, default = -1,
+        mutable_ready, nick = "Device number",
+        blurb = "Number that the vendor's runtime gives the GPU (-1 = the first that can be used)")]
+    #[property(name = "max-in-flight", get, set, type = u32, member = max_in_flight, minimum = 1, maximum = 64,
+        default = 4, mutable_ready, nick = "Pairs in flight",
+        blurb = "How many pairs the GPU works on at a time")]
     #[property(name = "attach-meta", get, set, type = bool, member = attach_meta, default = true,
         mutable_ready, nick = "Attach meta",
         blurb = "Hold reference frames until they can carry their scores as HipVmafScoreMeta; else they leave at once")]
@@ -110,17 +123,18 @@ pub struct HipVmaf {
 
     #[property(name = "backend-name", get = Self::backend_name, type = Option<String>,
         nick = "Backend name", blurb = "The backend in use, when running")]
+    #[property(name = "device-name", get = Self::device_name, type = Option<String>,
+        nick = "Device name", blurb = "The GPU in use, when running on one")]
     /// Between start and stop. Never locked while calling out of the element.
     stream: Mutex<Option<Stream>>,
+    /// Waits for the results of an asynchronous backend.
+    collector: Mutex<Option<Collector>>,
+    /// Frames that arrived and results that came.
+    progress: Arc<Progress>,
 
     /// Statistics of the last run, kept after the stop.
     last_stats: Mutex<Option<gst::Structure>>,
     pads: OnceLock<(AggregatorPad, AggregatorPad)>,
-}
-
-/// Data behind a mutex stays valid even if a thread died holding it: every change is made whole or not seen.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HipVmaf {
@@ -133,6 +147,10 @@ impl HipVmaf {
 
     fn backend_name(&self) -> Option<String> {
         lock(&self.stream).as_ref().map(|stream| stream.backend_name().to_string())
+    }
+
+    fn device_name(&self) -> Option<String> {
+        lock(&self.stream).as_ref().and_then(|stream| stream.device_name())
     }
 
     fn stats(&self) -> gst::Structure {
@@ -157,9 +175,6 @@ impl HipVmaf {
 
     /// Loads the models and decides what has to be computed for them; refuses what cannot be had.
     fn plan(settings: &Settings) -> Result<Plan, Error> {
-        if settings.backend == Backend::Hip {
-            return Err(Error::NoHip);
-        }
         let models = settings.models().map(Model::load).collect::<Result<Vec<_>, ModelError>>()?;
         let setting = |property, reason: &str| Error::Setting { property, reason: reason.into() };
         let Some(first) = models.first() else {
@@ -180,15 +195,50 @@ impl HipVmaf {
         Ok(Plan::new(models, &psnr, options)?)
     }
 
+    /// The backend to begin with, and what to do should it fail before its first frame.
+    fn backend(
+        &self,
+        settings: &Settings,
+    ) -> Result<(Box<dyn backend::Backend>, Option<Fallback>), EngineError> {
+        let threads = settings.threads as usize;
+        if settings.backend != Backend::Cpu {
+            match Hip::open(&settings.selection(), settings.max_in_flight as usize) {
+                Ok(hip) => {
+                    gst::info!(CAT, imp = self, "scoring on the {hip}");
+                    let element = self.obj().downgrade();
+                    let fallback =
+                        move |err: &BackendError| -> Result<Box<dyn backend::Backend>, BackendError> {
+                            let cpu = Cpu::new(threads)?;
+                            if let Some(element) = element.upgrade() {
+                                gst::warning!(CAT, obj = element, "scoring on the {cpu}, as {err}");
+                            }
+                            Ok(Box::new(cpu))
+                        };
+                    let fallback =
+                        (settings.backend == Backend::Auto).then(|| Box::new(fallback) as Fallback);
+                    return Ok((Box::new(hip), fallback));
+                }
+                Err(err) if settings.backend == Backend::Hip => return Err(err.into()),
+                Err(err) => {
+                    let cpu = Cpu::new(threads)?;
+                    gst::info!(CAT, imp = self, "scoring on the {cpu}: {err}");
+                    return Ok((Box::new(cpu), None));
+                }
+            }
+        }
+        let cpu = Cpu::new(threads)?;
+        gst::info!(CAT, imp = self, "scoring on the {cpu}, as backend=cpu says");
+        Ok((Box::new(cpu), None))
+    }
+
     /// Everything that can fail before the first frame.
     fn open(&self, settings: &Settings) -> Result<Stream, Error> {
         let plan = Self::plan(settings)?;
-        let backend = Cpu::new(settings.threads as usize).map_err(EngineError::from)?;
-        gst::info!(CAT, imp = self, "scoring on the {backend}");
+        let (backend, fallback) = self.backend(settings)?;
         gst::debug!(CAT, imp = self, "plan: {:?}, columns {:?}", plan.work, plan.columns);
-        let session = Session::new(Arc::new(plan), Box::new(backend), settings.subsample);
+        let session = Session::new(Arc::new(plan), backend, settings.subsample);
         let (reference, distorted) = self.pads().clone();
-        Stream::new(settings, session, reference, distorted)
+        Stream::new(settings, session, fallback, reference, distorted)
     }
 
     /// Runs `work` on the stream and carries out what it asks for, in order, once the lock is free.
@@ -198,7 +248,8 @@ impl HipVmaf {
     ) -> Result<T, gst::FlowError> {
         let mut actions = vec![];
         let result = match lock(&self.stream).as_mut() {
-            Some(stream) => work(stream, &mut actions),
+            Some(stream) if stream.has_failed() => return Err(gst::FlowError::Error),
+            Some(stream) => work(stream, &mut actions).inspect_err(|_| stream.fail()),
             None => return Err(gst::FlowError::Flushing),
         };
         let obj = self.obj();
@@ -215,18 +266,42 @@ impl HipVmaf {
                     // Refused only by a bus that is flushing, when nobody listens any more.
                     let _ = obj.post_message(message);
                 }
+                Action::Await(completion) => {
+                    if let Some(collector) = &*lock(&self.collector) {
+                        collector.collect_after(completion);
+                    }
+                }
             }
         }
         match result {
             Ok(value) => flow.map(|_| value),
             Err(err) => {
-                if let Some(stream) = lock(&self.stream).as_mut() {
-                    stream.discard_results();
-                }
                 self.post_error_message(err.message());
                 Err(gst::FlowError::Error)
             }
         }
+    }
+
+    /// Collects results, on the collector's thread.
+    fn collect(&self) {
+        let live = lock(&self.settings).live();
+        // What goes wrong is posted, and the streaming task learns of it at its next step.
+        let _ = self.with_stream(|stream, actions| stream.collect(&live, actions));
+        self.progress.made();
+    }
+
+    /// Waits until everything submitted is collected and posted.
+    fn settle(&self) {
+        let settled = lock(&self.collector).as_ref().map(Collector::settled);
+        if let Some(settled) = settled {
+            // An error means that the collector has ended, with nothing left to collect.
+            let _ = settled.recv();
+        }
+    }
+
+    /// Waits for results or frames, whatever makes this true. At once if the element stops.
+    fn wait_until(&self, ready: impl Fn(&Stream) -> bool) {
+        self.progress.wait_until(|| lock(&self.stream).as_ref().is_none_or(&ready));
     }
 
     /// In live pipelines, the running time up to which frames have waited long enough.
@@ -308,6 +383,11 @@ impl ObjectImpl for HipVmaf {
         self.parent_constructed();
         let (reference, distorted) = self.pads();
         for pad in [reference, distorted] {
+            let progress = self.progress.clone();
+            pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+                progress.made();
+                gst::PadProbeReturn::Ok
+            });
             self.obj().add_pad(pad).expect("the element is new and has no pad of this name");
         }
     }
@@ -369,11 +449,26 @@ impl AggregatorImpl for HipVmaf {
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         let settings = lock(&self.settings).clone();
         let stream = self.open(&settings).map_err(|err| err.message())?;
+        let asynchronous = stream.is_asynchronous();
         *lock(&self.stream) = Some(stream);
+        if asynchronous {
+            let element = self.obj().downgrade();
+            let collect = move || {
+                if let Some(element) = element.upgrade() {
+                    element.imp().collect();
+                }
+            };
+            let failed =
+                |err| gst::error_msg!(gst::ResourceError::Failed, ("cannot start a thread: {}", err));
+            *lock(&self.collector) = Some(Collector::new(collect).map_err(failed)?);
+        }
         Ok(())
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        // Ends once everything in flight is collected, outside the lock.
+        let collector = lock(&self.collector).take();
+        drop(collector);
         let Some(mut stream) = lock(&self.stream).take() else { return Ok(()) };
         *lock(&self.last_stats) = Some(stream.stats());
         // Without an end of stream, the file still gets the frames that were scored.
@@ -394,6 +489,13 @@ impl AggregatorImpl for HipVmaf {
                     None,
                 );
             }
+            match step {
+                Step::Pair => self.wait_until(Stream::has_room),
+                // Frames can leave with the scores to come, unless others come first.
+                Step::Wait => self.wait_until(Stream::is_busy),
+                Step::Finished => self.settle(),
+                Step::Unpaired | Step::DropDistorted => {}
+            }
             self.with_stream(|stream, actions| stream.perform(step, &live, deadline, actions))?;
             match step {
                 Step::Wait => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
@@ -409,6 +511,7 @@ impl AggregatorImpl for HipVmaf {
 
     fn flush(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
         let live = lock(&self.settings).live();
+        self.settle();
         // Nothing is pushed: the frames on their way are dropped.
         self.with_stream(|stream, actions| stream.flush(&live, actions)).map(|()| gst::FlowSuccess::Ok)
     }
@@ -433,6 +536,7 @@ impl AggregatorImpl for HipVmaf {
         match event.view() {
             gst::EventView::Caps(caps) => {
                 let live = lock(&self.settings).live();
+                self.settle();
                 let done =
                     self.with_stream(|stream, actions| stream.set_caps(pad, caps.caps(), &live, actions));
                 return done.is_ok();

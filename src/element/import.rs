@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! From GStreamer video frames to the planes of [`crate::frame`].
-//!
-//! Planar 8-bit samples are borrowed where they lie. Everything else (interleaved chroma, more than
-//! 8 bits, samples in the high bits) is unpacked row by row into planes the importer owns, which also
-//! keeps samples inside the range of their depth.
+//! From GStreamer buffers to the pictures of [`crate::frame`]. Nothing is copied or converted here.
 
 use gst_video::prelude::*;
-use gst_video::{VideoFrameRef, VideoInfo};
+use gst_video::video_frame::Readable;
+use gst_video::{VideoFrame, VideoInfo};
 
-use crate::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane};
+use crate::frame::{BitDepth, Component, Geometry, Picture, Samples};
 
 /// Where one component (luma, Cb or Cr) lies in a frame.
 #[derive(Clone, Copy)]
-struct Component {
+struct Layout {
     plane: u32,
-    /// Bytes before the first sample of a row, and from one sample to the next.
+    /// Bytes before the first sample of a row.
     offset: usize,
+    /// Samples from one sample to the next.
     step: usize,
     /// Unused low bits.
     shift: u32,
@@ -24,7 +22,7 @@ struct Component {
     height: usize,
 }
 
-impl Component {
+impl Layout {
     fn new(info: &VideoInfo, index: usize) -> Self {
         let format = info.format_info();
         let bytes = info.comp_depth(index as u8).div_ceil(8) as usize;
@@ -33,98 +31,59 @@ impl Component {
             // Either no offset or that of the second sample; GStreamer 1.22 gives 1 byte even where
             // samples have two (P010, P012).
             offset: if format.poffset()[index] > 0 { bytes } else { 0 },
-            step: format.pixel_stride()[index] as usize,
+            step: format.pixel_stride()[index] as usize / bytes,
             shift: format.shift()[index],
             // Rounded down, as libvmaf does: the last chroma sample of an odd size is not looked at.
             width: info.width() as usize >> format.w_sub()[index],
             height: info.height() as usize >> format.h_sub()[index],
         }
     }
-}
 
-/// Unpacked samples of one component.
-#[derive(Default)]
-struct Scratch {
-    bytes: Vec<u8>,
-    words: Vec<u16>,
-}
-
-impl Scratch {
-    /// `None` when the buffer is too small for its caps.
-    fn import<'a>(
-        &'a mut self,
-        component: &Component,
-        depth: BitDepth,
-        frame: &'a VideoFrameRef<&gst::BufferRef>,
-    ) -> Option<AnyPlane<'a>> {
-        let Component { offset, step, shift, width, height, .. } = *component;
-        let data = frame.plane_data(component.plane).ok()?.get(offset..)?;
-        let stride = usize::try_from(*frame.plane_stride().get(component.plane as usize)?).ok()?;
-        if depth.bits() == 8 && step == 1 {
-            return Plane::new(data, width, height, stride).map(AnyPlane::U8);
-        }
-        let row = |y: usize| data.get(y * stride..).map(|rest| rest.chunks(step).take(width));
-        if depth.bits() == 8 {
-            self.bytes.clear();
-            for y in 0..height {
-                self.bytes.extend(row(y)?.map(|sample| sample[0]));
-            }
-            Plane::new(&self.bytes, width, height, width).map(AnyPlane::U8)
-        } else {
-            let max = depth.max() as u16;
-            self.words.clear();
-            for y in 0..height {
-                self.words.extend(
-                    row(y)?
-                        .filter_map(|sample| sample.first_chunk())
-                        .map(|sample| (u16::from_le_bytes(*sample) >> shift).min(max)),
-                );
-            }
-            Plane::new(&self.words, width, height, width).map(AnyPlane::U16)
-        }
+    fn component<'a>(&self, frame: &'a VideoFrame<Readable>) -> Option<Component<'a>> {
+        let Self { plane, offset, step, shift, width, height } = *self;
+        let samples = Samples::Host(frame.plane_data(plane).ok()?.get(offset..)?);
+        let stride = usize::try_from(*frame.plane_stride().get(plane as usize)?).ok()?;
+        Some(Component { samples, width, height, stride, step, shift })
     }
 }
 
-/// Turns the frames of one pad into planes.
+/// Describes the frames of one pad as pictures.
 pub struct Importer {
-    depth: BitDepth,
-    components: Vec<Component>,
-    scratch: [Scratch; 3],
+    info: VideoInfo,
+    luma: Layout,
+    chroma: Option<[Layout; 2]>,
 }
 
 impl Importer {
-    /// For frames of this format, whose [`geometry`] has this depth; `chroma` says whether anything looks
-    /// at Cb and Cr.
-    pub fn new(info: &VideoInfo, depth: BitDepth, chroma: bool) -> Self {
-        let components = if chroma && info.format_info().n_components() >= 3 { 3 } else { 1 };
+    /// For frames of this format; `chroma` says whether anything looks at Cb and Cr.
+    pub fn new(info: &VideoInfo, chroma: bool) -> Self {
+        let chroma = chroma && info.format_info().n_components() >= 3;
         Self {
-            depth,
-            components: (0..components).map(|index| Component::new(info, index)).collect(),
-            scratch: Default::default(),
+            info: info.clone(),
+            luma: Layout::new(info, 0),
+            chroma: chroma.then(|| [Layout::new(info, 1), Layout::new(info, 2)]),
         }
     }
 
-    /// The frame's planes, or `None` when the buffer is smaller than its caps say.
-    pub fn import<'a>(&'a mut self, frame: &'a VideoFrameRef<&gst::BufferRef>) -> Option<Frame<'a>> {
-        let depth = self.depth;
-        let mut planes = self
-            .components
-            .iter()
-            .zip(&mut self.scratch)
-            .map(|(component, scratch)| scratch.import(component, depth, frame));
-        let luma = planes.next()??;
-        let chroma = match (planes.next(), planes.next()) {
-            (Some(cb), Some(cr)) => Some([cb?, cr?]),
-            _ => None,
+    /// Makes a buffer's samples readable; `None` when it is smaller than its caps say.
+    pub fn map(&self, buffer: gst::Buffer) -> Option<VideoFrame<Readable>> {
+        VideoFrame::from_buffer_readable(buffer, &self.info).ok()
+    }
+
+    /// The picture in a frame, or `None` when the frame is smaller than its caps say.
+    pub fn picture<'a>(&self, frame: &'a VideoFrame<Readable>) -> Option<Picture<'a>> {
+        let chroma = match &self.chroma {
+            Some([cb, cr]) => Some([cb.component(frame)?, cr.component(frame)?]),
+            None => None,
         };
-        Some(Frame { luma, chroma })
+        Some(Picture { luma: self.luma.component(frame)?, chroma, lease: None })
     }
 }
 
 /// What the engine needs to know about a format.
 pub fn geometry(info: &VideoInfo) -> Option<Geometry> {
-    let luma = Component::new(info, 0);
-    let chroma = (info.format_info().n_components() >= 3).then(|| Component::new(info, 1));
+    let luma = Layout::new(info, 0);
+    let chroma = (info.format_info().n_components() >= 3).then(|| Layout::new(info, 1));
     Some(Geometry {
         width: luma.width,
         height: luma.height,

@@ -2,11 +2,12 @@
 
 //! The GStreamer element: the only place that knows GStreamer.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use gst::glib;
 use gst::prelude::*;
 
+mod completion;
 mod delay;
 mod error;
 mod imp;
@@ -27,6 +28,11 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
         Some("Full-reference video quality (VMAF and classic metrics)"),
     )
 });
+
+/// Data behind a mutex stays valid even if a thread died holding it: every change is made whole or not seen.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 glib::wrapper! {
     /// The element `hipvmaf`: scores a distorted video stream against its reference.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use gst::glib::prelude::*;
 use gst::{ClockTime, glib};
 
+use crate::hip::{self, Selection};
 use crate::model::pool::Pool;
 
 /// Which scores make the pooled one.
@@ -86,6 +87,20 @@ pub enum Backend {
     Cpu = 2,
 }
 
+/// Whose GPU to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafVendor")]
+pub enum Vendor {
+    #[default]
+    #[enum_value(name = "Whatever is there", nick = "unknown")]
+    Unknown = 0,
+    #[enum_value(name = "AMD", nick = "amd")]
+    Amd = 1,
+    #[enum_value(name = "NVIDIA", nick = "nvidia")]
+    Nvidia = 2,
+}
+
 /// Property values; a stream works on the copy taken when it starts.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -104,6 +119,10 @@ pub struct Settings {
     pub results_format: ResultsFormat,
     pub log_level: LogLevel,
     pub backend: Backend,
+    pub vendor: Vendor,
+    /// The runtime's number of the GPU; -1 for the first that can be used.
+    pub device_id: i32,
+    pub max_in_flight: u32,
     pub attach_meta: bool,
     /// Nanoseconds; `u64::MAX` stands for half a reference frame.
     pub pairing_tolerance: u64,
@@ -147,6 +166,18 @@ impl Settings {
         }
     }
 
+    /// The GPU that is wanted.
+    pub fn selection(&self) -> Selection {
+        Selection {
+            vendor: match self.vendor {
+                Vendor::Unknown => None,
+                Vendor::Amd => Some(hip::Vendor::Amd),
+                Vendor::Nvidia => Some(hip::Vendor::Nvidia),
+            },
+            ordinal: (self.device_id >= 0).then_some(self.device_id),
+        }
+    }
+
     /// Path and format of the results file, if one is wanted.
     pub fn results(&self) -> Option<(PathBuf, ResultsFormat)> {
         let format = match self.results_format {
@@ -184,6 +215,9 @@ impl Default for Settings {
             results_format: ResultsFormat::default(),
             log_level: LogLevel::default(),
             backend: Backend::default(),
+            vendor: Vendor::default(),
+            device_id: -1,
+            max_in_flight: 4,
             attach_meta: true,
             pairing_tolerance: u64::MAX,
         }

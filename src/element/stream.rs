@@ -5,6 +5,7 @@
 //! Nothing here calls out of the element. Everything to be pushed or posted is collected as an
 //! [`Action`], in order, for the caller to carry out once it holds no lock.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -12,7 +13,8 @@ use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
-use gst_video::{VideoFrameRef, VideoInfo};
+use gst_video::video_frame::Readable;
+use gst_video::{VideoFrame, VideoInfo};
 
 use super::CAT;
 use super::delay::{DelayLine, Delayed, Outcome, Stamp};
@@ -24,21 +26,27 @@ use super::meta::{PadScore, ScoreMeta, ScoreState};
 use super::pairing::{Head, Step, step};
 use super::results::Results;
 use super::settings::{Live, PoolMethod, Settings};
+use crate::backend::{Backend, BackendError, Completion};
+use crate::engine::EngineError;
 use crate::engine::session::{PairScore, Session};
 use crate::engine::summary::{Histogram, Summary};
-use crate::frame::Frame;
+use crate::frame::Picture;
 use crate::metrics::feature::Output;
 use crate::model::pool::{Pool, Pooled};
 
 /// Something for the outside, to be done without holding a lock.
-#[derive(Debug)]
 pub enum Action {
     Caps(gst::Caps),
     Segment(gst::Segment),
     Latency(ClockTime),
     Push(gst::Buffer),
     Post(Structure),
+    /// Have [`Stream::collect`] called after this.
+    Await(Completion),
 }
+
+/// Makes the backend to go on with when the first one fails before its first frame.
+pub type Fallback = Box<dyn FnOnce(&BackendError) -> Result<Box<dyn Backend>, BackendError> + Send>;
 
 /// One sink pad.
 struct Input {
@@ -100,17 +108,14 @@ impl Input {
         self.times(&buffer).ok()?.1
     }
 
-    /// Makes a buffer's samples readable.
-    fn map<'a>(&self, buffer: &'a gst::BufferRef) -> Result<VideoFrameRef<&'a gst::BufferRef>, Error> {
-        let frame = self.info.as_ref().and_then(|i| VideoFrameRef::from_buffer_ref_readable(buffer, i).ok());
+    fn map(&self, buffer: gst::Buffer) -> Result<VideoFrame<Readable>, Error> {
+        let frame = self.importer.as_ref().and_then(|importer| importer.map(buffer));
         frame.ok_or_else(|| Error::Buffer(self.name()))
     }
 
-    /// The planes of a frame.
-    fn import<'a>(&'a mut self, frame: &'a VideoFrameRef<&gst::BufferRef>) -> Result<Frame<'a>, Error> {
-        let Self { pad, importer, .. } = self;
-        let planes = importer.as_mut().and_then(|importer| importer.import(frame));
-        planes.ok_or_else(|| Error::Buffer(pad.name().to_string()))
+    fn picture<'a>(&self, frame: &'a VideoFrame<Readable>) -> Result<Picture<'a>, Error> {
+        let picture = self.importer.as_ref().and_then(|importer| importer.picture(frame));
+        picture.ok_or_else(|| Error::Buffer(self.name()))
     }
 
     fn pop(&mut self) -> Option<gst::Buffer> {
@@ -150,6 +155,12 @@ pub struct Stream {
     conf_interval: bool,
     psnr: bool,
     session: Session,
+    /// Until a frame was computed.
+    fallback: Option<Fallback>,
+    /// When each pair in flight was submitted.
+    started: VecDeque<Instant>,
+    /// An error was reported; nothing more is done.
+    failed: bool,
     results: Option<(PathBuf, Results)>,
     reference: Input,
     distorted: Input,
@@ -172,6 +183,7 @@ impl Stream {
     pub fn new(
         settings: &Settings,
         session: Session,
+        fallback: Option<Fallback>,
         reference: AggregatorPad,
         distorted: AggregatorPad,
     ) -> Result<Self, Error> {
@@ -188,6 +200,9 @@ impl Stream {
             psnr: settings.psnr,
             section: Section::default(),
             session,
+            fallback,
+            started: VecDeque::new(),
+            failed: false,
             results,
             reference: Input::new(reference),
             distorted: Input::new(distorted),
@@ -205,6 +220,10 @@ impl Stream {
 
     pub fn backend_name(&self) -> &'static str {
         self.session.backend_name()
+    }
+
+    pub fn device_name(&self) -> Option<String> {
+        self.session.device_name()
     }
 
     /// New caps on a sink pad. They take effect before the next frame is looked at.
@@ -249,7 +268,33 @@ impl Stream {
 
     /// Reference frames that can be here at once.
     pub fn held(&self) -> u32 {
-        if self.attach_meta { self.session.lookahead() + 1 } else { 0 }
+        if self.attach_meta { self.session.lookahead() + 1 + self.session.depth() as u32 } else { 0 }
+    }
+
+    /// The backend works on pairs while the element goes on.
+    pub fn is_asynchronous(&self) -> bool {
+        self.session.depth() > 0
+    }
+
+    /// Whether the next pair can be submitted.
+    pub fn has_room(&self) -> bool {
+        self.failed || self.session.room()
+    }
+
+    /// Whether there is something better to do than to wait for scores.
+    pub fn is_busy(&self) -> bool {
+        let waiting = |input: &Input| input.pad.has_buffer();
+        self.failed || self.session.in_flight() == 0 || (waiting(&self.reference) && waiting(&self.distorted))
+    }
+
+    /// Gives up: an error was reported. The results file would not be complete.
+    pub fn fail(&mut self) {
+        self.failed = true;
+        self.results = None;
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// The reference's size and format, which distorted video has to match.
@@ -322,16 +367,35 @@ impl Stream {
             self.prepare()?;
         }
         let since = Instant::now();
-        let scores = self.submit(&reference, &distorted)?;
-        let taken = since.elapsed().as_secs_f64() * 1e3;
-        self.compute_time.0.push(taken);
-        self.compute_time.1.push(taken);
+        self.submit(reference.clone(), distorted)?;
+        self.started.push_back(since);
         self.line.push(Delayed {
             stamp,
             outcome: Outcome::Pending { since, dist_running_time: distorted_time },
             buffer: Some(reference),
             announce: std::mem::take(&mut self.announce),
         });
+        self.settle(live, actions)
+    }
+
+    /// Collects what the backend has computed, or has it collected once it is computed.
+    fn settle(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        if self.is_asynchronous() {
+            actions.push(Action::Await(self.session.completion().unwrap_or_else(|| Box::new(|| ()))));
+            return Ok(());
+        }
+        self.collect(live, actions)
+    }
+
+    /// Takes the scores that are complete.
+    pub fn collect(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let scores = self.session.collect()?;
+        while self.started.len() > self.session.in_flight() {
+            let Some(since) = self.started.pop_front() else { break };
+            let taken = since.elapsed().as_secs_f64() * 1e3;
+            self.compute_time.0.push(taken);
+            self.compute_time.1.push(taken);
+        }
         scores.into_iter().try_for_each(|score| self.scored(score, live, actions))
     }
 
@@ -339,9 +403,8 @@ impl Stream {
     fn unpaired(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
         let Some(buffer) = self.reference.pad.peek_buffer() else { return Ok(()) };
         let stamp = self.stamp(&buffer)?;
-        for score in self.session.end_run(true) {
-            self.scored(score, live, actions)?;
-        }
+        self.session.end_run(true);
+        self.settle(live, actions)?;
         self.section.counts.unpaired += 1;
         let announce = std::mem::take(&mut self.announce);
         self.line.push(Delayed { stamp, outcome: Outcome::Unpaired, buffer: self.reference.pop(), announce });
@@ -381,9 +444,15 @@ impl Stream {
             return Err(Error::Format { reference, distorted });
         }
         let chroma = self.session.plan().work.psnr.is_some_and(|psnr| psnr.chroma);
-        self.reference.importer = Some(Importer::new(reference, geometry_ref.depth, chroma));
-        self.distorted.importer = Some(Importer::new(distorted, geometry_ref.depth, chroma));
-        self.session.prepare(geometry_ref)?;
+        self.reference.importer = Some(Importer::new(reference, chroma));
+        self.distorted.importer = Some(Importer::new(distorted, chroma));
+        match (self.session.prepare(geometry_ref), self.fallback.take()) {
+            (Err(EngineError::Backend(err)), Some(fallback)) if err.is_device() => {
+                self.session.set_backend(fallback(&err).map_err(EngineError::from)?);
+                self.session.prepare(geometry_ref)?;
+            }
+            (result, _) => result?,
+        }
         if let Some((path, results)) = &mut self.results {
             results
                 .begin(&self.session.plan().columns, geometry_ref.width, geometry_ref.height)
@@ -394,10 +463,10 @@ impl Stream {
         Ok(())
     }
 
-    fn submit(&mut self, reference: &gst::Buffer, distorted: &gst::Buffer) -> Result<Vec<PairScore>, Error> {
+    fn submit(&mut self, reference: gst::Buffer, distorted: gst::Buffer) -> Result<(), Error> {
         let (reference, distorted) = (self.reference.map(reference)?, self.distorted.map(distorted)?);
-        let (reference, distorted) = (self.reference.import(&reference)?, self.distorted.import(&distorted)?);
-        Ok(self.session.submit(reference, distorted)?)
+        let pictures = (self.reference.picture(&reference)?, self.distorted.picture(&distorted)?);
+        Ok(self.session.submit(pictures.0, pictures.1)?)
     }
 
     /// Takes the result for the oldest pending frame.
@@ -529,9 +598,8 @@ impl Stream {
 
     /// Completes all frames at hand, lets them leave, and posts what the section comes to.
     fn end_section(&mut self, reason: &str, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
-        for score in self.session.end_run(false) {
-            self.scored(score, live, actions)?;
-        }
+        self.session.end_run(false);
+        self.collect(live, actions)?;
         self.leave(None, actions);
         let section = std::mem::take(&mut self.section);
         if section.last.is_some() {
@@ -573,11 +641,6 @@ impl Stream {
             Some((path, results)) => results.finish().map_err(|source| Error::Results { path, source }),
             None => Ok(()),
         }
-    }
-
-    /// Gives up the results file: it would not be complete.
-    pub fn discard_results(&mut self) {
-        self.results = None;
     }
 
     /// Counters and figures since the start, for the property `stats`.

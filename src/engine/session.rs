@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::EngineError;
 use super::plan::{Plan, Source};
-use crate::backend::{Backend, Pair};
-use crate::frame::{Frame, Geometry};
+use crate::backend::{Backend, Completion, Pair, Ticket};
+use crate::frame::{Geometry, Picture};
 use crate::metrics::FrameSums;
 use crate::metrics::adm::AdmScorer;
 use crate::metrics::feature::Output;
@@ -31,6 +31,16 @@ struct Pending {
     features: Option<Vec<f64>>,
 }
 
+/// What was handed in and not looked at since, in order.
+enum Queued {
+    Pair {
+        ticket: Ticket,
+        history_only: bool,
+    },
+    /// The end of a run of pairs; `true` where pairs are missing.
+    End(bool),
+}
+
 /// A source of features, set up for frames of one size.
 enum Scorer {
     Adm(Box<AdmScorer>),
@@ -48,8 +58,10 @@ pub struct Session {
     geometry: Option<Geometry>,
     /// For each of [`Plan::sources`].
     scorers: Vec<Scorer>,
-    /// Pairs submitted since the geometry was set.
-    pairs: u64,
+    queue: VecDeque<Queued>,
+    /// Pairs submitted since the geometry was set, and those of them whose sums were fetched.
+    submitted: u64,
+    fetched: u64,
     /// The next pair is the first after a break.
     broken: bool,
     pending: VecDeque<Pending>,
@@ -64,7 +76,9 @@ impl Session {
             subsample: subsample.max(1).into(),
             geometry: None,
             scorers: vec![],
-            pairs: 0,
+            queue: VecDeque::new(),
+            submitted: 0,
+            fetched: 0,
             broken: false,
             pending: VecDeque::new(),
         }
@@ -76,6 +90,16 @@ impl Session {
 
     pub fn backend_name(&self) -> &'static str {
         self.backend.name()
+    }
+
+    /// What the backend computes on, if that is a device of its own.
+    pub fn device_name(&self) -> Option<String> {
+        self.backend.device()
+    }
+
+    /// Goes on with another backend. Nothing may be in flight; [`Session::prepare`] comes next.
+    pub fn set_backend(&mut self, backend: Box<dyn Backend>) {
+        self.backend = backend;
     }
 
     /// How many later pairs a score waits for, at most.
@@ -105,24 +129,75 @@ impl Session {
         };
         self.scorers = self.plan.sources.iter().map(scorer).collect::<Result<_, EngineError>>()?;
         self.geometry = Some(geometry);
-        self.pairs = 0;
+        self.queue.clear();
+        self.submitted = 0;
+        self.fetched = 0;
         self.broken = false;
         self.pending.clear();
         Ok(())
     }
 
-    /// Takes the next pair; returns the scores that are complete with it. Frames must be of the geometry
-    /// given to [`Session::prepare`].
-    pub fn submit(
-        &mut self,
-        reference: Frame<'_>,
-        distorted: Frame<'_>,
-    ) -> Result<Vec<PairScore>, EngineError> {
-        let history_only = !self.pairs.is_multiple_of(self.subsample);
-        let ticket = self.backend.submit(&Pair { reference, distorted, history_only })?;
-        let sums = self.backend.wait(ticket)?;
-        self.pairs += 1;
-        let features = (!history_only).then(|| self.features(&sums));
+    /// Takes the next pair. Pictures must be of the geometry given to [`Session::prepare`], and there must be
+    /// [`Session::room`].
+    pub fn submit(&mut self, reference: Picture<'_>, distorted: Picture<'_>) -> Result<(), EngineError> {
+        let history_only = !self.submitted.is_multiple_of(self.subsample);
+        let ticket = self.backend.submit(Pair { reference, distorted, history_only })?;
+        self.submitted += 1;
+        self.queue.push_back(Queued::Pair { ticket, history_only });
+        Ok(())
+    }
+
+    /// Ends a run of unbroken pairs: completes what waits for a later pair, and makes the next pair the
+    /// first of a new run. `broken` says that pairs are missing here, as opposed to the stream's end.
+    pub fn end_run(&mut self, broken: bool) {
+        self.backend.reset();
+        self.queue.push_back(Queued::End(broken));
+    }
+
+    /// Pairs that were submitted and whose sums were not fetched since.
+    pub fn in_flight(&self) -> usize {
+        (self.submitted - self.fetched) as usize
+    }
+
+    /// Another pair can be submitted before results are collected.
+    pub fn room(&self) -> bool {
+        self.in_flight() < self.backend.depth().max(1)
+    }
+
+    /// Pairs that can be in flight when [`Session::submit`] returns; 0 if none.
+    pub fn depth(&self) -> usize {
+        self.backend.depth()
+    }
+
+    /// How to wait for the pair submitted last; `None` from a backend that computes while it is submitted.
+    pub fn completion(&self) -> Option<Completion> {
+        match self.queue.back()? {
+            Queued::Pair { ticket, .. } => self.backend.completion(*ticket),
+            Queued::End(_) => None,
+        }
+    }
+
+    /// The scores that have become complete, in the order of submission.
+    pub fn collect(&mut self) -> Result<Vec<PairScore>, EngineError> {
+        let mut scores = vec![];
+        while let Some(next) = self.queue.front() {
+            match *next {
+                Queued::Pair { ticket, history_only } => {
+                    let Some(sums) = self.backend.poll(ticket)? else { break };
+                    self.fetched += 1;
+                    self.take(&sums, history_only);
+                }
+                Queued::End(broken) => self.finish(broken),
+            }
+            self.queue.pop_front();
+            scores.extend(self.complete());
+        }
+        Ok(scores)
+    }
+
+    /// Takes the sums of the next pair.
+    fn take(&mut self, sums: &FrameSums, history_only: bool) {
+        let features = (!history_only).then(|| self.features(sums));
         let discont = std::mem::take(&mut self.broken);
         self.pending.push_back(Pending { discont, features });
         for scorer in &mut self.scorers {
@@ -130,25 +205,21 @@ impl Session {
                 ready.extend(stream.push(&sums));
             }
         }
-        Ok(self.complete())
     }
 
-    /// Ends a run of unbroken pairs: completes what waits for a later pair, and makes the next pair the
-    /// first of a new run. `broken` says that pairs are missing here, as opposed to the stream's end.
-    pub fn end_run(&mut self, broken: bool) -> Vec<PairScore> {
+    /// Completes the pairs that wait for a later one.
+    fn finish(&mut self, broken: bool) {
         for scorer in &mut self.scorers {
             if let Scorer::Motion(stream, ready) = scorer {
                 ready.extend(stream.finish());
             }
         }
         if broken {
-            self.broken = self.pairs > 0;
+            self.broken = self.fetched > 0;
             if let Some(last) = self.pending.back_mut() {
                 last.discont = true;
             }
         }
-        self.backend.reset();
-        self.complete()
     }
 
     /// Takes the pending pairs whose motion is known.

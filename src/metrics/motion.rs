@@ -4,6 +4,9 @@
 //!
 //! Formulas are those of libvmaf 3.2.0's integer motion (BSD-2-Clause-Patent).
 
+/// Smallest width and height whose blur is defined.
+pub const MIN_SIZE: usize = 3;
+
 /// `motion_*` options of libvmaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MotionOptions {

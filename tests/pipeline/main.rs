@@ -5,6 +5,7 @@
 mod common;
 mod element;
 mod errors;
+mod gpu;
 mod peer;
 mod results;
 mod scores;

@@ -159,6 +159,9 @@ impl Bench {
         init();
         let element =
             gst::ElementFactory::make("hipvmaf").name("h").property("frame-message", true).build().unwrap();
+        // Not what the machine happens to have.
+        let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap_or("cpu".into());
+        element.set_property_from_str("backend", &backend);
         for (name, value) in properties {
             element.set_property_from_str(name, value);
         }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Opening a library and taking functions out of it.
+
+use std::ffi::{OsStr, OsString};
+use std::mem::ManuallyDrop;
+
+use libloading::os::unix::{self, RTLD_LOCAL, RTLD_NOW};
+
+/// Why there is no function table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// None of the libraries could be opened.
+    Library {
+        /// The names that were tried.
+        tried: Vec<String>,
+        /// What the dynamic loader says, of the first library that it found if there is one.
+        reason: String,
+    },
+    /// The library was opened and lacks a function, so it is not what its name says or too old.
+    Symbol {
+        /// The library as it was opened.
+        library: String,
+        /// The missing function.
+        symbol: String,
+    },
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Library { tried, reason } => {
+                write!(f, "cannot load any of {}: {reason}", tried.join(", "))
+            }
+            Self::Symbol { library, symbol } => write!(f, "{library} has no function {symbol}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// An open library. It stays open until the process ends: GPU runtimes own threads and exit handlers.
+pub(crate) struct Library {
+    handle: ManuallyDrop<unix::Library>,
+    pub(crate) name: String,
+}
+
+impl Library {
+    /// Opens the first of the libraries that the dynamic loader accepts.
+    pub(crate) fn open(candidates: &[OsString]) -> Result<Self, LoadError> {
+        let mut absent = None;
+        let mut broken = None;
+        for candidate in candidates {
+            let name = candidate.to_string_lossy().into_owned();
+            // SAFETY: the initialisers that run are those of a GPU runtime, named by the user or by the
+            // well-known names; they expect to be run by any thread.
+            match unsafe { unix::Library::open(Some(candidate), RTLD_NOW | RTLD_LOCAL) } {
+                Ok(handle) => return Ok(Self { handle: ManuallyDrop::new(handle), name }),
+                Err(error) => {
+                    let reason = source_text(&error);
+                    // The loader names the library itself when it is absent, another file when that is.
+                    let kind = if reason.starts_with(&format!("{name}: cannot open shared object file")) {
+                        &mut absent
+                    } else {
+                        &mut broken
+                    };
+                    kind.get_or_insert(reason);
+                }
+            }
+        }
+        Err(LoadError::Library {
+            tried: candidates.iter().map(|name| name.to_string_lossy().into_owned()).collect(),
+            reason: broken.or(absent).unwrap_or_default(),
+        })
+    }
+
+    /// The function of this name.
+    ///
+    /// # Safety
+    ///
+    /// `F` must be the function's type.
+    pub(crate) unsafe fn required<F: Copy>(&self, symbol: &str) -> Result<F, LoadError> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.optional(symbol) }
+            .ok_or_else(|| LoadError::Symbol { library: self.name.clone(), symbol: symbol.to_owned() })
+    }
+
+    /// The function of this name, if the library has it.
+    ///
+    /// # Safety
+    ///
+    /// `F` must be the function's type.
+    pub(crate) unsafe fn optional<F: Copy>(&self, symbol: &str) -> Option<F> {
+        // SAFETY: the caller vouches for the type; the library is never closed.
+        unsafe { self.handle.get::<F>(symbol.as_bytes()) }.ok().map(|function| *function)
+    }
+}
+
+/// What the dynamic loader said, which libloading keeps behind its own text.
+fn source_text(error: &libloading::Error) -> String {
+    use std::error::Error;
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// The library that an environment variable names; set to nothing it counts as not set.
+pub(crate) fn explicit(variable: &str) -> Option<OsString> {
+    std::env::var_os(variable).filter(|path| path != OsStr::new(""))
+}

@@ -1,0 +1,615 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The backend: several frames in flight, each in a lane of its own.
+//!
+//! A lane has a stream, a recorded graph of everything that a frame needs, and the memory for that. Only the
+//! reference's luma outlives its frame, for the motion of the next; it lies in a slot of its own.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::adm::Adm;
+use super::device::Device;
+use super::error::Error;
+use super::frame::{self, ALIGNMENT, Plane};
+use super::graph::Graph;
+use super::memory::{DeviceBuffer, Pinned, Rectangle, copy, copy_rectangle, zero};
+use super::motion::Motion;
+use super::psnr::Psnr;
+use super::runtime::Selection;
+use super::stream::{Event, Stream};
+use super::vif::Vif;
+use crate::backend::{Backend, BackendError, Completion, Pair, Ticket};
+use crate::frame::{Component, Geometry, Lease, Picture, Samples};
+use crate::metrics::{FrameSums, Work, adm, motion, vif};
+
+/// Where a metric finds its data, as addresses in device memory.
+#[derive(Clone, Copy)]
+pub struct Addresses {
+    /// The [`frame::Frame`] of the pair.
+    pub frame: u64,
+    /// Room for what is handed from kernel to kernel; zeroed once, before the first frame.
+    pub scratch: u64,
+    /// The sums, zeroed before each frame.
+    pub sums: u64,
+}
+
+/// The work for one metric on frames of one geometry.
+pub trait Metric: Send {
+    /// Bytes of scratch.
+    fn scratch(&self) -> usize {
+        0
+    }
+
+    /// How many sums it has.
+    fn sums(&self) -> usize;
+
+    /// It is computed for pairs that are not scored as well.
+    fn needs_history(&self) -> bool {
+        false
+    }
+
+    /// Puts the work for one frame into a stream.
+    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error>;
+
+    /// Takes the sums of a frame that had `run` frames before it.
+    fn read(&self, sums: &[u64], run: usize, out: &mut FrameSums);
+}
+
+/// Computes on a GPU.
+pub struct Hip {
+    device: Arc<Device>,
+    depth: usize,
+    prepared: Option<Prepared>,
+    /// Of the next pair.
+    next: u64,
+}
+
+impl Hip {
+    /// Opens the GPU that is wanted, for `depth` pairs in flight (at least 1).
+    pub fn open(selection: &Selection, depth: usize) -> Result<Self, BackendError> {
+        Ok(Self { device: Device::open(selection)?, depth: depth.max(1), prepared: None, next: 0 })
+    }
+
+    /// The GPU.
+    pub fn gpu(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
+impl fmt::Display for Hip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} GPU {}", self.device.info().vendor, self.device.info())
+    }
+}
+
+impl Backend for Hip {
+    fn name(&self) -> &'static str {
+        "hip"
+    }
+
+    fn device(&self) -> Option<String> {
+        Some(self.device.info().name.clone())
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn prepare(&mut self, work: &Work, geometry: Geometry) -> Result<(), BackendError> {
+        self.prepared = None;
+        self.prepared = Some(Prepared::new(&self.device, work, geometry, self.depth)?);
+        Ok(())
+    }
+
+    fn submit(&mut self, pair: Pair<'_>) -> Result<Ticket, BackendError> {
+        let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
+        let ticket = Ticket(self.next);
+        prepared.submit(ticket, pair)?;
+        self.next += 1;
+        Ok(ticket)
+    }
+
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<FrameSums>, BackendError> {
+        let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
+        prepared.poll(ticket)
+    }
+
+    fn completion(&self, ticket: Ticket) -> Option<Completion> {
+        let prepared = self.prepared.as_ref()?;
+        let done = prepared.lanes[ticket.0 as usize % prepared.lanes.len()].done.clone();
+        Some(Box::new(move || {
+            // An error is met again by whoever asks for the sums.
+            let _ = done.synchronize();
+        }))
+    }
+
+    fn reset(&mut self) {
+        if let Some(prepared) = &mut self.prepared {
+            prepared.reset();
+        }
+    }
+}
+
+/// A frame in flight.
+struct InFlight {
+    ticket: Ticket,
+    history_only: bool,
+    /// Frames before it in its run.
+    run: usize,
+    /// Of memory that is read until the frame is done.
+    leases: Vec<Lease>,
+}
+
+/// What one frame in flight needs.
+struct Lane {
+    stream: Stream,
+    done: Arc<Event>,
+    /// A point in the stream of whoever made a picture.
+    produced: Event,
+    /// The structure that tells the kernels where the pictures are, and the sums; on either side.
+    frame: Pinned,
+    sums: Pinned,
+    on_device: DeviceBuffer,
+    /// For scored pairs, and for those that only serve as history. `None`: not recorded.
+    graphs: [Option<Graph>; 2],
+    /// Pictures on their way to the GPU, and there; made when the first one comes by this way.
+    staging: Option<Pinned>,
+    pictures: Option<DeviceBuffer>,
+    in_flight: Option<InFlight>,
+}
+
+/// The luma of a reference frame.
+struct Slot {
+    /// Made when the first one is copied.
+    buffer: Option<DeviceBuffer>,
+    plane: Plane,
+    /// The luma is there.
+    ready: Event,
+    /// Of memory that is read in place.
+    lease: Option<Lease>,
+}
+
+/// What is set up for the frames of one geometry.
+struct Prepared {
+    device: Arc<Device>,
+    geometry: Geometry,
+    metrics: Vec<Box<dyn Metric>>,
+    lags: usize,
+    chroma: bool,
+    lanes: Vec<Lane>,
+    slots: Vec<Slot>,
+    /// Pairs submitted in the present run.
+    run: usize,
+    /// The pair submitted last.
+    last: Option<Ticket>,
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // What is freed or goes back to a pool must not be in use any more.
+        for lane in &self.lanes {
+            let _ = lane.stream.synchronize();
+        }
+    }
+}
+
+impl Prepared {
+    fn new(
+        device: &Arc<Device>,
+        work: &Work,
+        geometry: Geometry,
+        depth: usize,
+    ) -> Result<Self, BackendError> {
+        let Geometry { width, height, .. } = geometry;
+        for (metric, wanted, min) in [
+            ("VIF", work.vif.is_some(), vif::MIN_SIZE),
+            ("ADM", work.adm.is_some(), adm::MIN_SIZE),
+            ("motion", work.motion.is_some(), motion::MIN_SIZE),
+        ] {
+            if wanted && width.min(height) < min {
+                return Err(BackendError::TooSmall { metric, min, width, height });
+            }
+        }
+        load_modules(device, work)?;
+        let mut metrics: Vec<Box<dyn Metric>> = vec![];
+        if let Some(work) = &work.vif {
+            metrics.push(Box::new(Vif::new(device, work, geometry)?));
+        }
+        if let Some(work) = &work.adm {
+            metrics.push(Box::new(Adm::new(device, work, geometry)?));
+        }
+        if let Some(work) = work.motion {
+            metrics.push(Box::new(Motion::new(device, work, geometry)?));
+        }
+        if let Some(work) = work.psnr {
+            metrics.push(Box::new(Psnr::new(device, work, geometry)?));
+        }
+        let lags = work.motion.map_or(0, |motion| if motion.lag2 { 2 } else { usize::from(motion.lag1) });
+        let lanes = (0..depth).map(|_| Lane::new(device, &metrics)).collect::<Result<_, _>>()?;
+        let slots = (0..depth + lags).map(|_| Slot::new(device)).collect::<Result<_, _>>()?;
+        let chroma = work.psnr.is_some_and(|psnr| psnr.chroma) && geometry.chroma.is_some();
+        let device = device.clone();
+        Ok(Self { device, geometry, metrics, lags, chroma, lanes, slots, run: 0, last: None })
+    }
+
+    fn submit(&mut self, ticket: Ticket, pair: Pair<'_>) -> Result<(), BackendError> {
+        let Pair { reference, distorted, history_only } = pair;
+        let n = ticket.0 as usize;
+        let slots = self.slots.len();
+        let lane = n % self.lanes.len();
+        if self.lanes[lane].in_flight.is_some() {
+            return Err(BackendError::Full);
+        }
+        let mut placer = Placer {
+            device: &self.device,
+            geometry: self.geometry,
+            lane: &mut self.lanes[lane],
+            used: 0,
+            staged: 0,
+        };
+        let mut frame = frame::Frame::default();
+        let slot = &mut self.slots[n % slots];
+        placer.await_producer(&reference)?;
+        frame.reference[0] =
+            placer.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut slot.buffer))?;
+        slot.plane = frame.reference[0];
+        slot.lease = reference.lease.clone();
+        slot.ready.record(&placer.lane.stream)?;
+        placer.await_producer(&distorted)?;
+        frame.distorted[0] = placer.place(distorted.luma, distorted.lease.as_ref(), &mut None)?;
+        if self.chroma {
+            for (picture, planes) in [(&reference, &mut frame.reference), (&distorted, &mut frame.distorted)]
+            {
+                let chroma = picture.chroma.ok_or(BackendError::Picture("hip"))?;
+                [planes[1], planes[2]] = placer.place_chroma(chroma, picture.lease.as_ref())?;
+            }
+        }
+        let leases = [reference.lease, distorted.lease].into_iter().flatten().collect();
+        for lag in 1..=self.lags.min(self.run) {
+            let earlier = &self.slots[(n - lag) % slots];
+            frame.earlier[lag - 1] = earlier.plane;
+            self.lanes[lane].stream.wait_for(&earlier.ready)?;
+        }
+        let lane = &mut self.lanes[lane];
+        lane.frame.bytes_mut()[..frame.bytes().len()].copy_from_slice(frame.bytes());
+        lane.start(&self.metrics, history_only)?;
+        lane.done.record(&lane.stream)?;
+        lane.in_flight = Some(InFlight { ticket, history_only, run: self.run, leases });
+        self.run += 1;
+        self.last = Some(ticket);
+        Ok(())
+    }
+
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<FrameSums>, BackendError> {
+        let n = ticket.0 as usize;
+        let lanes = self.lanes.len();
+        let lane = &mut self.lanes[n % lanes];
+        if lane.in_flight.as_ref().is_none_or(|frame| frame.ticket != ticket) {
+            return Err(BackendError::UnknownTicket);
+        }
+        if !lane.done.is_done()? {
+            return Ok(None);
+        }
+        let Some(frame) = lane.in_flight.take() else { return Err(BackendError::UnknownTicket) };
+        let mut out = FrameSums::default();
+        let mut sums = lane
+            .sums
+            .bytes()
+            .chunks_exact(8)
+            .map(|sum| u64::from_ne_bytes(sum.try_into().unwrap_or_default()));
+        for metric in &self.metrics {
+            let sums: Vec<u64> = sums.by_ref().take(metric.sums()).collect();
+            if !frame.history_only || metric.needs_history() {
+                metric.read(&sums, frame.run, &mut out);
+            }
+        }
+        // Nothing compares with the luma of this frame any more.
+        if let Some(oldest) = n.checked_sub(self.lags) {
+            let slots = self.slots.len();
+            self.slots[oldest % slots].lease = None;
+        }
+        Ok(Some(out))
+    }
+
+    fn reset(&mut self) {
+        self.run = 0;
+        // Frames in flight may read them, the last one at the latest.
+        let lanes = self.lanes.len();
+        let last = self.last.and_then(|last| self.lanes[last.0 as usize % lanes].in_flight.as_mut());
+        let leases = self.slots.iter_mut().filter_map(|slot| slot.lease.take());
+        match last {
+            Some(last) => last.leases.extend(leases),
+            None => drop(leases.collect::<Vec<_>>()),
+        }
+    }
+}
+
+/// Loads what the work needs side by side: a driver that compiles takes its time for each.
+fn load_modules(device: &Arc<Device>, work: &Work) -> Result<(), Error> {
+    let needed = [
+        ("vif", work.vif.is_some()),
+        ("adm", work.adm.is_some()),
+        ("motion", work.motion.is_some()),
+        ("psnr", work.psnr.is_some()),
+    ];
+    std::thread::scope(|scope| {
+        let loads: Vec<_> = needed
+            .into_iter()
+            .filter(|(_, needed)| *needed)
+            .map(|(metric, _)| scope.spawn(move || device.module(metric).map(|_| ())))
+            .collect();
+        // A thread that died would have had its say on stderr; the module is asked for again below.
+        loads.into_iter().try_for_each(|load| load.join().unwrap_or(Ok(())))
+    })
+}
+
+impl Slot {
+    fn new(device: &Arc<Device>) -> Result<Self, Error> {
+        Ok(Self { buffer: None, plane: Plane::default(), ready: Event::new(device)?, lease: None })
+    }
+}
+
+/// Bytes of the frame structure, and of whatever follows it, in the device memory of a lane.
+const FRAME_ROOM: usize = 256;
+
+impl Lane {
+    fn new(device: &Arc<Device>, metrics: &[Box<dyn Metric>]) -> Result<Self, Error> {
+        let stream = Stream::new(device)?;
+        let size =
+            FRAME_ROOM + sums_room(metrics) + metrics.iter().map(|m| scratch_room(&**m)).sum::<usize>();
+        let on_device = DeviceBuffer::new(device, "working memory", size)?;
+        zero(&stream, on_device.address(), size)?;
+        let mut lane = Self {
+            stream,
+            done: Arc::new(Event::new(device)?),
+            produced: Event::new(device)?,
+            frame: Pinned::new(device.clone(), FRAME_ROOM)?,
+            sums: Pinned::new(device.clone(), sums_room(metrics))?,
+            on_device,
+            graphs: [None, None],
+            staging: None,
+            pictures: None,
+            in_flight: None,
+        };
+        lane.graphs[0] = lane.record(metrics, false)?;
+        Ok(lane)
+    }
+
+    /// Starts the work for the frame whose structure is in place.
+    fn start(&mut self, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<(), Error> {
+        let graph = &self.graphs[usize::from(history_only)];
+        if history_only && graph.is_none() {
+            self.graphs[1] = self.record(metrics, true)?;
+        }
+        match &self.graphs[usize::from(history_only)] {
+            Some(graph) => graph.launch(&self.stream),
+            None => self.launch(metrics, history_only, &[]),
+        }
+    }
+
+    /// The work for a frame as a graph, each metric in a branch of its own.
+    fn record(&self, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<Option<Graph>, Error> {
+        let device = self.stream.device();
+        let branches: Vec<_> =
+            metrics.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
+        Graph::record(&self.stream, || self.launch(metrics, history_only, &branches))
+    }
+
+    /// Puts the work for a frame into the stream, and into those of the branches as far as there are any.
+    fn launch(
+        &self,
+        metrics: &[Box<dyn Metric>],
+        history_only: bool,
+        branches: &[Branch],
+    ) -> Result<(), Error> {
+        let stream = &self.stream;
+        let frame = self.on_device.address();
+        let sums = frame + FRAME_ROOM as u64;
+        let size = size_of::<frame::Frame>();
+        copy(stream, frame, self.frame.address(), size, hip_sys::hipMemcpyHostToDevice)?;
+        zero(stream, sums, sums_room(metrics))?;
+        for branch in branches {
+            branch.fork.record(stream)?;
+            branch.stream.wait_for(&branch.fork)?;
+        }
+        let mut at = Addresses { frame, scratch: sums + sums_room(metrics) as u64, sums };
+        for (i, metric) in metrics.iter().enumerate() {
+            let branch =
+                i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
+            if !history_only || metric.needs_history() {
+                metric.launch(branch, at)?;
+            }
+            at.scratch += scratch_room(&**metric) as u64;
+            at.sums += metric.sums() as u64 * 8;
+        }
+        for branch in branches {
+            branch.join.record(&branch.stream)?;
+            stream.wait_for(&branch.join)?;
+        }
+        let size = metrics.iter().map(|metric| metric.sums() * 8).sum();
+        copy(stream, self.sums.address(), sums, size, hip_sys::hipMemcpyDeviceToHost)
+    }
+}
+
+/// A branch of a graph that is being recorded.
+struct Branch {
+    stream: Stream,
+    fork: Event,
+    join: Event,
+}
+
+impl Branch {
+    fn new(device: &Arc<Device>) -> Result<Self, Error> {
+        Ok(Self { stream: Stream::new(device)?, fork: Event::new(device)?, join: Event::new(device)? })
+    }
+}
+
+fn scratch_room(metric: &dyn Metric) -> usize {
+    metric.scratch().next_multiple_of(256)
+}
+
+fn sums_room(metrics: &[Box<dyn Metric>]) -> usize {
+    metrics.iter().map(|metric| metric.sums() * 8).sum::<usize>().next_multiple_of(256)
+}
+
+/// Brings the pictures of one frame to where kernels can read them.
+struct Placer<'a> {
+    device: &'a Arc<Device>,
+    geometry: Geometry,
+    lane: &'a mut Lane,
+    /// Bytes taken of the lane's room for pictures, and of its page-locked memory.
+    used: usize,
+    staged: usize,
+}
+
+/// Bytes of a row as it lies, and rows.
+#[derive(Clone, Copy)]
+struct Extent {
+    width: usize,
+    rows: usize,
+}
+
+impl Extent {
+    fn pitch(self) -> usize {
+        self.width.next_multiple_of(256)
+    }
+
+    fn size(self) -> usize {
+        self.pitch() * self.rows
+    }
+}
+
+impl Placer<'_> {
+    /// Has the lane wait until the picture was written.
+    fn await_producer(&self, picture: &Picture<'_>) -> Result<(), Error> {
+        let Some(stream) = picture.lease.as_ref().and_then(|lease| lease.producer) else { return Ok(()) };
+        self.lane.produced.record_in(stream as hip_sys::hipStream_t)?;
+        self.lane.stream.wait_for(&self.lane.produced)
+    }
+
+    /// Where kernels find a component, and those that follow its samples if it is interleaved. A copy goes to `to`,
+    /// or else to the lane.
+    fn place(
+        &mut self,
+        component: Component<'_>,
+        lease: Option<&Lease>,
+        to: &mut Option<&mut Option<DeviceBuffer>>,
+    ) -> Result<Plane, BackendError> {
+        let Component { samples, width, height, stride, step, shift } = component;
+        let size = self.geometry.sample_size();
+        let plane = |address: u64, stride: usize| Plane {
+            address,
+            stride: stride as u32,
+            shift: shift as u16,
+            step: step as u16,
+        };
+        if let Samples::Device(address) = samples
+            && lease.is_some_and(|lease| lease.in_place)
+            && (step > 1
+                || (address.get().is_multiple_of(ALIGNMENT) && (stride as u64).is_multiple_of(ALIGNMENT)))
+        {
+            return Ok(plane(address.get(), stride));
+        }
+        let extent = Extent { width: width * step * size, rows: height };
+        let address = match to {
+            Some(buffer) => match buffer {
+                Some(buffer) => buffer.address(),
+                None => buffer.insert(DeviceBuffer::new(self.device, "a picture", extent.size())?).address(),
+            },
+            None => self.room(extent)?,
+        };
+        self.copy(samples, stride, lease, extent, address)?;
+        Ok(plane(address, extent.pitch()))
+    }
+
+    /// Where kernels find Cb and Cr; interleaved, they share a copy.
+    fn place_chroma(
+        &mut self,
+        [cb, cr]: [Component<'_>; 2],
+        lease: Option<&Lease>,
+    ) -> Result<[Plane; 2], BackendError> {
+        if cb.step == 1 {
+            return Ok([self.place(cb, lease, &mut None)?, self.place(cr, lease, &mut None)?]);
+        }
+        let size = self.geometry.sample_size();
+        let address = |component: &Component<'_>| match component.samples {
+            Samples::Host(bytes) => bytes.as_ptr() as u64,
+            Samples::Device(address) => address.get(),
+        };
+        let swapped = address(&cr) < address(&cb);
+        let first = self.place(if swapped { cr } else { cb }, lease, &mut None)?;
+        let second = Plane { address: first.address + size as u64, ..first };
+        Ok(if swapped { [second, first] } else { [first, second] })
+    }
+
+    /// Room in the lane for a copy.
+    fn room(&mut self, extent: Extent) -> Result<u64, Error> {
+        let buffer = match &mut self.lane.pictures {
+            Some(buffer) => buffer,
+            none => none.insert(DeviceBuffer::new(self.device, "pictures", room(self.geometry))?),
+        };
+        let address = buffer.address() + self.used as u64;
+        self.used += extent.size();
+        Ok(address)
+    }
+
+    /// Copies rows to device memory, in the order of the lane.
+    fn copy(
+        &mut self,
+        from: Samples<'_>,
+        stride: usize,
+        lease: Option<&Lease>,
+        extent: Extent,
+        to: u64,
+    ) -> Result<(), BackendError> {
+        let Extent { width, rows } = extent;
+        let to = Rectangle { address: to, pitch: extent.pitch() };
+        let at = |address| Rectangle { address, pitch: stride };
+        let stream = &self.lane.stream;
+        match from {
+            Samples::Device(address) => {
+                copy_rectangle(stream, to, at(address.get()), width, rows, hip_sys::hipMemcpyDeviceToDevice)?;
+            }
+            Samples::Host(bytes) => {
+                if rows > 0 && bytes.len() < (rows - 1) * stride + width {
+                    return Err(BackendError::Picture("hip"));
+                }
+                if lease.is_some() {
+                    let from = at(bytes.as_ptr() as u64);
+                    copy_rectangle(stream, to, from, width, rows, hip_sys::hipMemcpyHostToDevice)?;
+                } else {
+                    let staged = self.stage(bytes, stride, extent)?;
+                    let size = extent.size();
+                    copy(&self.lane.stream, to.address, staged, size, hip_sys::hipMemcpyHostToDevice)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies rows into the lane's page-locked memory.
+    fn stage(&mut self, bytes: &[u8], stride: usize, extent: Extent) -> Result<u64, Error> {
+        let staging = match &mut self.lane.staging {
+            Some(staging) => staging,
+            none => none.insert(Pinned::new(self.device.clone(), room(self.geometry))?),
+        };
+        let start = self.staged;
+        self.staged += extent.size();
+        let rows = staging.bytes_mut()[start..start + extent.size()].chunks_mut(extent.pitch());
+        for (to, from) in rows.zip(bytes.chunks(stride)) {
+            to[..extent.width].copy_from_slice(&from[..extent.width]);
+        }
+        Ok(staging.address() + start as u64)
+    }
+}
+
+/// Bytes that all planes of a pair take.
+fn room(geometry: Geometry) -> usize {
+    let size = geometry.sample_size();
+    let plane = |(width, rows): (usize, usize)| Extent { width: width * size, rows }.size();
+    let luma = plane((geometry.width, geometry.height));
+    let chroma =
+        geometry.chroma.map_or(0, |(width, rows)| plane((2 * width, rows)).max(2 * plane((width, rows))));
+    2 * (luma + chroma)
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The backend on the GPU, through HIP: AMD's runtime, or the same calls on NVIDIA's driver.
+//!
+//! Nothing of a GPU's runtime is linked: [`runtime`] opens what is there when a device is first asked for.
+//! [`device`], [`stream`], [`memory`], [`module`] and [`graph`] own what HIP hands out; [`backend`] puts a frame
+//! pair through the kernels of `kernels/`, which the other files launch, one file for each metric.
+
+mod adm;
+mod backend;
+mod device;
+mod error;
+mod frame;
+mod graph;
+mod images;
+mod memory;
+mod module;
+mod motion;
+mod psnr;
+mod runtime;
+mod stream;
+mod vif;
+
+pub use backend::Hip;
+pub use device::Device;
+pub use error::Error;
+pub use images::KERNELS;
+pub use memory::Pinned;
+pub use runtime::{DeviceInfo, Selection, Vendor, devices};

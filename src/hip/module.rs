@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Loaded code objects and their kernels.
+
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use hip_sys::{Api, HipError, hipFunction_t, hipModule_t};
+
+use super::device::Device;
+use super::error::Error;
+use super::images;
+use super::stream::Stream;
+
+/// The kernels of one metric on one device, which unloads them when it is closed.
+pub struct Module {
+    handle: hipModule_t,
+}
+
+// SAFETY: handles may be used by any thread that has set the device, which every use does.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+impl Module {
+    pub fn load(device: &Arc<Device>, metric: &'static str) -> Result<Self, Error> {
+        let info = device.info();
+        let api = device.enter()?;
+        for image in images::images(metric, &info.arch) {
+            let mut handle = std::ptr::null_mut();
+            // SAFETY: the image is a whole code object (or text that ends with a zero) and lives for ever.
+            match unsafe { (api.hipModuleLoadData)(&mut handle, image.as_ptr().cast()) } {
+                // Not for this processor, or not for this version of the runtime: the next may be.
+                HipError::NO_BINARY_FOR_GPU | HipError::INVALID_IMAGE | HipError::INVALID_DEVICE_FUNCTION => {
+                }
+                status => {
+                    device.check("hipModuleLoadData", status)?;
+                    return Ok(Self { handle });
+                }
+            }
+        }
+        Err(Error::NoCode {
+            device: info.name.clone(),
+            arch: info.arch.clone(),
+            known: images::targets().collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    pub(super) fn unload(&self, api: &Api) {
+        // SAFETY: the device is being closed, so none of the kernels is used any more.
+        let _ = unsafe { (api.hipModuleUnload)(self.handle) };
+    }
+}
+
+/// A kernel, and how many threads its blocks have.
+pub struct Kernel {
+    _module: Arc<Module>,
+    function: hipFunction_t,
+    threads: u32,
+}
+
+// SAFETY: handles may be used by any thread that has set the device, which every use does.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+impl Kernel {
+    pub fn new(device: &Arc<Device>, metric: &'static str, name: &str, threads: u32) -> Result<Self, Error> {
+        let module = device.module(metric)?;
+        let symbol = CString::new(name).unwrap_or_default();
+        let mut function = std::ptr::null_mut();
+        // SAFETY: the address is valid for a write, the module is loaded, and the name ends with a zero.
+        let status =
+            unsafe { (device.enter()?.hipModuleGetFunction)(&mut function, module.handle, symbol.as_ptr()) };
+        device.check("hipModuleGetFunction", status)?;
+        Ok(Self { _module: module, function, threads })
+    }
+
+    /// Launches `grid` blocks in the order of the stream.
+    ///
+    /// # Safety
+    ///
+    /// `arguments` must be the addresses of values of the kernel's parameter types, in order, and the memory that
+    /// these point to must be the GPU's to use until the stream has got there.
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        grid: (u32, u32),
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), Error> {
+        let api = stream.device().enter()?;
+        // SAFETY: passed on to the caller.
+        let status = unsafe {
+            (api.hipModuleLaunchKernel)(
+                self.function,
+                grid.0,
+                grid.1,
+                1,
+                self.threads,
+                1,
+                1,
+                0,
+                stream.handle(),
+                arguments.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        stream.device().check("hipModuleLaunchKernel", status)
+    }
+}
+
+/// The addresses of values, as kernel arguments.
+macro_rules! arguments {
+    ($($value:expr),* $(,)?) => {
+        &mut [$((&raw const $value).cast_mut().cast::<std::ffi::c_void>()),*]
+    };
+}
+pub(super) use arguments;

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Launches `kernels/vif.hip`.
+
+use std::sync::Arc;
+
+use super::backend::{Addresses, Metric};
+use super::device::Device;
+use super::error::Error;
+use super::memory::DeviceBuffer;
+use super::module::{Kernel, arguments};
+use super::runtime::Vendor;
+use super::stream::Stream;
+use crate::frame::Geometry;
+use crate::metrics::FrameSums;
+use crate::metrics::vif::{LOG2_STEPS, TAPS, VifScaleSums, VifWork};
+
+/// Gain limits of one launch.
+const MAX_GAINS: usize = 4;
+/// Sums of one scale.
+const SUMS: usize = 8;
+const TILE_HEIGHT: usize = 8;
+/// Pixels of a row that a thread finishes.
+const RUN: usize = 8;
+
+/// Threads of a block.
+fn threads(vendor: Vendor, scale: usize) -> usize {
+    match (vendor, scale) {
+        (Vendor::Nvidia, 0) => 256,
+        (_, 0 | 1) => 128,
+        _ => 64,
+    }
+}
+
+/// `VifArgs`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Args {
+    width: i32,
+    height: i32,
+    bits: u32,
+    gains: u32,
+    gain_limits: [f64; MAX_GAINS],
+}
+
+/// `VifPlanes`: reference and distorted plane of scale 1, 2 or 3.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Planes {
+    reference: u64,
+    distorted: u64,
+    /// In samples, a multiple of 8.
+    stride: u32,
+}
+
+struct Scale {
+    kernel: Kernel,
+    grid: (u32, u32),
+    width: usize,
+    height: usize,
+}
+
+impl Scale {
+    fn new(device: &Arc<Device>, geometry: Geometry, scale: usize) -> Result<Self, Error> {
+        let (width, height) = (geometry.width >> scale, geometry.height >> scale);
+        let name = match scale {
+            0 if geometry.depth.bits() == 8 => "vif0_u8",
+            0 => "vif0_u16",
+            1 => "vif1",
+            2 => "vif2",
+            _ => "vif3",
+        };
+        let threads = threads(device.info().vendor, scale);
+        let tile_width = (threads - (TAPS[scale].len() - 1)) / RUN * RUN;
+        let grid = (width.div_ceil(tile_width) as u32, height.div_ceil(TILE_HEIGHT) as u32);
+        Ok(Self { kernel: Kernel::new(device, "vif", name, threads as u32)?, grid, width, height })
+    }
+
+    /// Samples from row to row of the planes of this scale.
+    fn stride(&self) -> usize {
+        self.width.next_multiple_of(128)
+    }
+
+    /// Bytes of one plane.
+    fn size(&self) -> usize {
+        self.stride() * self.height * 2
+    }
+}
+
+pub struct Vif {
+    scales: [Scale; 4],
+    log2_steps: DeviceBuffer,
+    work: VifWork,
+    bits: u32,
+}
+
+impl Vif {
+    pub fn new(device: &Arc<Device>, work: &VifWork, geometry: Geometry) -> Result<Self, Error> {
+        let scale = |scale| Scale::new(device, geometry, scale);
+        let steps: Vec<u8> = LOG2_STEPS.iter().flat_map(|step| (*step as u16).to_ne_bytes()).collect();
+        let log2_steps = DeviceBuffer::new(device, "a table", steps.len())?;
+        log2_steps.upload(&Stream::new(device)?, &steps)?;
+        Ok(Self {
+            scales: [scale(0)?, scale(1)?, scale(2)?, scale(3)?],
+            log2_steps,
+            work: work.clone(),
+            bits: geometry.depth.bits(),
+        })
+    }
+
+    /// The gain limits, as many as a launch takes at a time.
+    fn launches(&self) -> std::slice::Chunks<'_, f64> {
+        self.work.gain_limits.chunks(MAX_GAINS)
+    }
+}
+
+impl Metric for Vif {
+    fn scratch(&self) -> usize {
+        self.scales[1..].iter().map(|scale| 2 * scale.size()).sum()
+    }
+
+    fn sums(&self) -> usize {
+        self.launches().len() * 4 * SUMS
+    }
+
+    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
+        let log2_steps = self.log2_steps.address();
+        for (i, limits) in self.launches().enumerate() {
+            let mut sums = at.sums + (i * 4 * SUMS * 8) as u64;
+            let mut planes = Planes { reference: 0, distorted: 0, stride: 0 };
+            let mut room = at.scratch;
+            for (s, scale) in self.scales.iter().enumerate() {
+                let next =
+                    self.scales.get(s + 1).map_or(Planes { reference: 0, distorted: 0, stride: 0 }, |next| {
+                        let size = next.size() as u64;
+                        let planes =
+                            Planes { reference: room, distorted: room + size, stride: next.stride() as u32 };
+                        room += 2 * size;
+                        planes
+                    });
+                let wanted = s > 0 || self.work.scale0;
+                let mut args = Args {
+                    width: scale.width as i32,
+                    height: scale.height as i32,
+                    bits: self.bits,
+                    gains: if wanted { limits.len() as u32 } else { 0 },
+                    gain_limits: [0.0; MAX_GAINS],
+                };
+                args.gain_limits[..limits.len()].copy_from_slice(limits);
+                let arguments: &mut [_] = match s {
+                    0 => arguments![at.frame, args, next, log2_steps, sums],
+                    _ => arguments![planes, args, next, log2_steps, sums],
+                };
+                // SAFETY: the parameters of vif0_u8 and vif0_u16, or of vif1 to vif3.
+                unsafe { scale.kernel.launch(stream, scale.grid, arguments)? };
+                planes = next;
+                sums += (SUMS * 8) as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+        let gain = |sums: &[u64], gain: usize| {
+            std::array::from_fn(|s| {
+                let sum = |i: usize| sums[s * SUMS + i] as i64;
+                VifScaleSums {
+                    den_log: sum(0),
+                    flat_count: sum(1),
+                    flat_energy: sum(2),
+                    num_log: sum(4 + gain),
+                }
+            })
+        };
+        let launches = self.launches().zip(sums.chunks(4 * SUMS));
+        out.vif =
+            Some(launches.flat_map(|(limits, sums)| (0..limits.len()).map(move |g| gain(sums, g))).collect());
+    }
+}

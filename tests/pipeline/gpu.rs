@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The GPU backend on the software device of `tests/swhip`, which runs the shipped kernels on the processor and
+//! behaves like AMD's runtime: the same scores on every kind of GPU, and an answer to everything that fails.
+//!
+//! What a process knows of its GPUs it learns once, so each kind of device gets a process of its own: the tests
+//! here start this very program again, with the ignored tests below or with all the others.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::common::clip::clips;
+use crate::common::{Bench, Input};
+
+/// The software device, as `make swhip` builds it.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"));
+    let library = target.expect("tests are built in `target`").join("swhip/libamdhip64.so.6");
+    assert!(library.exists(), "no {}: build it with `make swhip`", library.display());
+    library
+}
+
+/// Runs tests of this program on a software device that the environment describes.
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(arguments)
+        .env("HIPVMAF_HIP_LIBRARY", library())
+        .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[track_caller]
+fn assert_passes(output: &Output) {
+    let text = text(output);
+    assert!(output.status.success() && text.contains("test result: ok") && !text.contains(" 0 passed"), "{text}");
+}
+
+/// Every other test here, with backend=hip.
+#[track_caller]
+fn everything_on(device: &[(&str, &str)]) {
+    let environment = [device, &[("HIPVMAF_TEST_BACKEND", "hip")]].concat();
+    assert_passes(&run(&["--skip", "gpu::", "--skip", "peer::"], &environment));
+}
+
+#[test]
+fn everything_holds_on_rdna() {
+    everything_on(&[("SWHIP_ARCH", "gfx1100")]);
+}
+
+#[test]
+fn everything_holds_on_cdna_in_another_order() {
+    everything_on(&[("SWHIP_ARCH", "gfx90a:sramecc+:xnack-"), ("SWHIP_SEED", "2")]);
+}
+
+/// What came of playing a clip in a process of its own.
+struct Outcome {
+    /// The mean score, or the error.
+    result: Result<f64, String>,
+    backend: String,
+    log: String,
+}
+
+/// Plays a clip with frames in flight and looks for leaks.
+fn play(backend: &str, device: &[(&str, &str)]) -> Outcome {
+    let environment = [device, &[("HIPVMAF_TEST_BACKEND", backend)]].concat();
+    let output = run(&["--exact", "gpu::player", "--ignored", "--nocapture"], &environment);
+    let log = text(&output);
+    assert!(output.status.success(), "{device:?}\n{log}");
+    let said = |key: &str| log.lines().find_map(|line| Some(line.split_once(key)?.1.to_owned()));
+    let score = said("player score ").map(|score| score.parse().unwrap());
+    let result = score.ok_or_else(|| said("player error ").unwrap_or_else(|| panic!("{device:?}\n{log}")));
+    Outcome { result, backend: said("player backend ").unwrap_or_default(), log }
+}
+
+#[test]
+#[ignore = "started by others, on a device that they describe"]
+fn player() {
+    let clip = clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap();
+    let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap();
+    let bench = Bench::new(&[("backend", &backend), ("psnr", "true")]);
+    let result = bench.run(&Input::planar(&clip, false), &Input::planar(&clip, true));
+    let name: Option<String> = gst::prelude::ObjectExt::property(&bench.element, "backend-name");
+    println!("\nplayer backend {}", name.unwrap_or_default());
+    match result {
+        Ok(report) => println!("player score {:?}", report.pooled[0].common.score),
+        Err(failure) => println!("player error {}", failure.text),
+    }
+    drop(bench);
+    let Ok(library) = std::env::var("HIPVMAF_HIP_LIBRARY") else { return };
+    // SAFETY: the library is loaded already, or its initialisers do nothing.
+    let Ok(library) = (unsafe { libloading::Library::new(library) }) else { return };
+    // SAFETY: the function's type, see tests/swhip.
+    let live: libloading::Symbol<unsafe extern "C" fn(*const std::ffi::c_char) -> i64> =
+        unsafe { library.get("swhip_live") }.unwrap();
+    for what in [c"allocs", c"pinned", c"streams", c"events", c"modules", c"graphs"] {
+        // SAFETY: a string that ends with a zero.
+        let count = unsafe { live(what.as_ptr()) };
+        println!("player leaks {what:?} {count}");
+        // A lost device takes everything with it and frees nothing any more.
+        assert!(count == 0 || std::env::var("PLAYER_MAY_LEAK").is_ok(), "{what:?}: {count} left");
+    }
+}
+
+/// The score of the CPU.
+fn expected() -> f64 {
+    play("cpu", &[]).result.unwrap()
+}
+
+const RDNA: (&str, &str) = ("SWHIP_ARCH", "gfx1100");
+
+#[test]
+fn without_a_usable_gpu_hip_fails_and_auto_takes_the_processor() {
+    let expected = expected();
+    let cases: [(&[(&str, &str)], &str); 5] = [
+        (&[("HIPVMAF_HIP_LIBRARY", "/nowhere/libamdhip64.so")], "/nowhere/libamdhip64.so"),
+        (&[("HIPVMAF_HIP_LIBRARY", "libm.so.6")], "libm.so.6 has no function hip"),
+        (&[("SWHIP_DEVICES", "0")], "finds no device"),
+        (&[("SWHIP_ARCH", "gfx803")], "gfx803"),
+        (&[RDNA, ("SWHIP_FAIL", "hipInit:999@1+")], "999"),
+    ];
+    for (device, reason) in cases {
+        let refused = play("hip", device).result.unwrap_err();
+        assert!(refused.contains(reason), "{refused}");
+        let outcome = play("auto", device);
+        assert_eq!((outcome.result, outcome.backend.as_str()), (Ok(expected), "cpu"), "{device:?}");
+    }
+}
+
+/// Every call that a run makes, failing at its first and at its third use, and for memory at any.
+#[test]
+fn every_failing_call_ends_in_an_error_or_on_the_processor() {
+    let expected = expected();
+    let once = |call: &str, error: i32| [1, 3].map(|n| format!("{call}:{error}@{n}")).to_vec();
+    let specs: Vec<String> = [
+        "hipInit", "hipGetDeviceCount", "hipSetDevice", "hipDeviceGetName", "hipDeviceGetPCIBusId",
+        "hipGetDevicePropertiesR0600", "hipModuleLoadData", "hipModuleGetFunction", "hipStreamCreateWithFlags",
+        "hipEventCreateWithFlags", "hipEventRecord", "hipStreamWaitEvent", "hipEventQuery", "hipMemsetAsync",
+        "hipMemcpyAsync", "hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiate", "hipGraphLaunch",
+        "hipModuleLaunchKernel",
+    ]
+    .into_iter()
+    .flat_map(|call| once(call, 999))
+    .chain((1..=12).map(|n| format!("hipMalloc:2@{n}+")))
+    .chain((1..=12).map(|n| format!("hipHostMalloc:2@{n}+")))
+    .collect();
+    let (mut refused, mut fallen_back) = (0, 0);
+    for spec in &specs {
+        let device = [RDNA, ("SWHIP_FAIL", spec.as_str())];
+        match play("hip", &device).result {
+            Ok(score) => assert_eq!(score, expected, "{spec}"),
+            Err(text) => {
+                let said = spec.split(':').next().unwrap();
+                assert!(text.contains(said) || text.contains("no memory") || text.contains("no usable"), "{spec}: {text}");
+                refused += 1;
+            }
+        }
+        let outcome = play("auto", &device);
+        match outcome.result {
+            Ok(score) => {
+                assert_eq!(score, expected, "{spec}");
+                fallen_back += usize::from(outcome.backend == "cpu");
+            }
+            // After the first frame there is no way back.
+            Err(text) => assert!(text.contains("returned"), "{spec}: {text}\n{}", outcome.log),
+        }
+    }
+    assert!(refused > specs.len() / 2 && fallen_back > specs.len() / 3, "{refused} {fallen_back} of {}", specs.len());
+}
+
+#[test]
+fn a_device_lost_in_the_middle_is_an_error_that_says_so() {
+    for at in [5, 20, 40] {
+        let fault = format!("async:700@{at}");
+        let outcome = play("auto", &[RDNA, ("SWHIP_FAIL", &fault), ("PLAYER_MAY_LEAK", "1")]);
+        let text = outcome.result.unwrap_err();
+        assert!(text.contains("was lost") && text.contains("700"), "{text}");
+    }
+}
+
+#[test]
+fn too_little_memory_is_said_with_what_it_was_for() {
+    let text = play("hip", &[RDNA, ("SWHIP_MEM", "100000")]).result.unwrap_err();
+    assert!(text.contains("no memory") && text.contains("max-in-flight"), "{text}");
+}
