@@ -198,8 +198,13 @@ HV_DEV void hv_wave_sync() {
   typedef uint32_t hv_v4 __attribute__((ext_vector_type(4)));
 #endif
 #if defined(HV_NV) && defined(HV_BARE)
-  HV_DEV uint8_t hv_ldg(const uint8_t *p) { return __nvvm_ldg_uc(p); }
-  HV_DEV uint16_t hv_ldg(const uint16_t *p) { return __nvvm_ldg_us(p); }
+  // Into 32 bits at once: narrow results of the builtins cost a mask each.
+  HV_DEV uint32_t hv_ldg(const uint8_t *p) {
+    uint32_t v; asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(p)); return v;
+  }
+  HV_DEV uint32_t hv_ldg(const uint16_t *p) {
+    uint32_t v; asm("ld.global.nc.u16 %0, [%1];" : "=r"(v) : "l"(p)); return v;
+  }
   HV_DEV uint32_t hv_ldg(const uint32_t *p) { return __nvvm_ldg_ui(p); }
   HV_DEV HvU32x2 hv_ldg(const HvU32x2 *p) {
     return __builtin_bit_cast(HvU32x2, __nvvm_ldg_ui2((const hv_v2 *)p));

@@ -51,9 +51,14 @@ struct Register { Register(Kernel *k) { k->next = kernels; kernels = k; } };
 #define __constant__ const
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-// One block runs at a time, so a static is exactly "shared by the block". The section lets the
-// engine fill shared memory with garbage before every block, as on real hardware.
+// One block runs at a time, so a static is exactly "shared by the block". The section lets the engine fill
+// shared memory with garbage before every block, as on real hardware; the address sanitizer guards only what
+// is in no section of its own.
+#if defined(__SANITIZE_ADDRESS__)
+#define __shared__ static
+#else
 #define __shared__ static __attribute__((section("hv_shared")))
+#endif
 #define HV_DEV [[maybe_unused]] static inline
 #define HV_KERNEL(max_threads, name) enum { hv_max_##name = max_threads }; static void name
 #define HV_EXPORT(name)                                                                        \
