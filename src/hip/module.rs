@@ -29,7 +29,9 @@ impl Module {
     pub fn load(device: &Arc<Device>, metric: &'static str) -> Result<Self, Error> {
         let info = device.info();
         let api = device.enter()?;
-        for image in images::targets(&info.arch).into_iter().filter_map(|target| images::image(metric, target)) {
+        for image in
+            images::targets(&info.arch).into_iter().filter_map(|target| images::image(metric, target))
+        {
             let mut handle = std::ptr::null_mut();
             // SAFETY: the image is a whole code object (or text that ends with a zero) and lives for ever.
             match unsafe { (api.hipModuleLoadData)(&mut handle, image.as_ptr().cast()) } {

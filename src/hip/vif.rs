@@ -126,7 +126,7 @@ impl Metric for Vif {
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
         let log2_steps = self.log2_steps.address();
         for (i, limits) in self.launches().enumerate() {
-            let mut sums = at.sums + (i * 4 * SUMS * 8) as u64;
+            let sums = at.sums + (i * 4 * SUMS * 8) as u64;
             let mut planes = Planes { reference: 0, distorted: 0, stride: 0 };
             let mut room = at.scratch;
             for (s, scale) in self.scales.iter().enumerate() {
@@ -154,7 +154,6 @@ impl Metric for Vif {
                 // SAFETY: the parameters of vif0_u8 and vif0_u16, or of vif1 to vif3.
                 unsafe { scale.kernel.launch(stream, scale.grid, arguments)? };
                 planes = next;
-                sums += (SUMS * 8) as u64;
             }
         }
         Ok(())
