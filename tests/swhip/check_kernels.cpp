@@ -25,9 +25,10 @@ namespace {
 // Odd sizes, so that every border is within some tile; more than one tile in either direction.
 constexpr int WIDTH = 251, HEIGHT = 45;
 
-// A flat corner, texture elsewhere, each picture with noise of its own; as I420 where a sample has one byte and
-// as P010 where it has two.
-template <class T> class Frame {
+// A flat corner, texture elsewhere, each picture with noise of its own; as I420 where a sample has one byte
+// and as P010 where it has two.
+template <class T>
+class Frame {
  public:
   static constexpr uint32_t bits = sizeof(T) == 1 ? 8 : 10;
 
@@ -69,12 +70,14 @@ unsigned tiles(int size, int tile) { return (unsigned)((size + tile - 1) / tile)
 
 class Run {
  public:
-  template <class... A> void one(const std::string &name, Shape shape, A... arguments) {
+  template <class... A>
+  void one(const std::string &name, Shape shape, A... arguments) {
     OK(launch(kernels[name], shape, nullptr, arguments...));
     seen.insert(name);
   }
   // Launches and prints what the kernel added to `n` sums.
-  template <class... A> void sums(const std::string &name, Shape shape, size_t n, A... arguments) {
+  template <class... A>
+  void sums(const std::string &name, Shape shape, size_t n, A... arguments) {
     const Array<uint64_t> sums(std::vector<uint64_t>(n, 0));
     one(name, shape, arguments..., sums.data());
     printf("%s", name.c_str());
@@ -96,15 +99,20 @@ class Run {
   std::set<std::string> seen;
 };
 
-template <class T> std::string kernel_name(const char *name) { return name + std::string(sizeof(T) == 1 ? "_u8" : "_u16"); }
+template <class T>
+std::string kernel_name(const char *name) {
+  return name + std::string(sizeof(T) == 1 ? "_u8" : "_u16");
+}
 
-template <class T> void run_motion(Run &run, const Frame<T> &frame) {
+template <class T>
+void run_motion(Run &run, const Frame<T> &frame) {
   const Shape shape{tiles(WIDTH, MOTION_TILE_W), tiles(HEIGHT, MOTION_TILE_H), MOTION_THREADS};
   for (const uint32_t lag : {1u, 2u})
     run.sums(kernel_name<T>("motion"), shape, 1, frame.data(), lag, WIDTH, HEIGHT, frame.bits);
 }
 
-template <class T> void run_psnr(Run &run, const Frame<T> &frame) {
+template <class T>
+void run_psnr(Run &run, const Frame<T> &frame) {
   for (const int i : {0, 1, 2}) {
     const int w = frame.width(i), h = frame.height(i);
     const Shape shape{tiles(w, 32 * PSNR_SAMPLES(T)), tiles(h, PSNR_TILE_H), PSNR_THREADS};
@@ -113,7 +121,8 @@ template <class T> void run_psnr(Run &run, const Frame<T> &frame) {
 }
 
 // As many tiles below each other as blocks, and half as many blocks.
-template <class T> void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block) {
+template <class T>
+void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block) {
   std::vector<uint16_t> steps;
   for (int i = 0; i < 4096; i++) steps.push_back((uint16_t)(std::log2(1 + i / 4096.0) * 2048 * 16 + 9));
   const Array<uint16_t> log2_steps(steps);
@@ -137,7 +146,8 @@ template <class T> void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_
 }
 
 // Typical shifts and weights: those of src/metrics/adm.rs need not be exact here.
-template <class T> void run_adm(Run &run, const Frame<T> &frame, uint32_t passes) {
+template <class T>
+void run_adm(Run &run, const Frame<T> &frame, uint32_t passes) {
   constexpr int TILE_H = 16;
   const std::string suffix = passes > 1 ? "_passes" : "";
   const uint32_t kinds = 1 + 2 * passes;
@@ -155,13 +165,15 @@ template <class T> void run_adm(Run &run, const Frame<T> &frame, uint32_t passes
     shape.y0 = shape.top - (shape.top > 0) * TILE_H;
     AdmPasses these{{}, passes};
     for (uint32_t p = 0; p < passes; p++)
-      these.pass[p] = {p ? 1.0 : 100.0, {scale ? 137000000u : 36453u, scale ? 66000000u : 49417u}, p ? 1u : 0u, 0};
+      these.pass[p] = {
+          p ? 1.0 : 100.0, {scale ? 137000000u : 36453u, scale ? 66000000u : 49417u}, p ? 1u : 0u, 0};
     const uint32_t stride = ((uint32_t)w + 63) / 64 * 64;
     for (int i = 0; i < 2; i++) memory.push_back(std::make_unique<Array<int32_t>>(stride * (uint32_t)h));
     const AdmPlanes out{memory.rbegin()[1]->data(), memory.back()->data(), stride};
     const Shape grid{tiles(w - shape.x0, ADM_TILE_W), tiles(h - shape.y0, TILE_H), ADM_THREADS};
     uint64_t *to = rows.data() + first;
-    if (scale == 0) run.one(kernel_name<T>("adm0") + suffix, grid, frame.data(), out, shape, frame.bits, these, to);
+    if (scale == 0)
+      run.one(kernel_name<T>("adm0") + suffix, grid, frame.data(), out, shape, frame.bits, these, to);
     else run.one("adm" + std::to_string(scale) + suffix, grid, in, out, shape, these, to);
     all.first[scale] = first;
     all.h[scale] = h, all.top[scale] = shape.top, all.bottom[scale] = shape.bottom;
@@ -172,7 +184,8 @@ template <class T> void run_adm(Run &run, const Frame<T> &frame, uint32_t passes
   run.sums("adm_rows", {passes > 1 ? 3 * kinds : 6, 4, ADM_ROWS_THREADS}, 12 * kinds, all, rows.data());
 }
 
-template <class T> void run_all(Run &run) {
+template <class T>
+void run_all(Run &run) {
   const Frame<T> frame;
   run_motion(run, frame);
   run_psnr(run, frame);
@@ -188,13 +201,15 @@ void run_kernels() {
   run.finish();
 }
 
-void run_selftest() {
+static void run_selftest(int device) {
   constexpr uint32_t N = 64;
   int wave;
-  OK(hipDeviceGetAttribute(&wave, 87, 0));
+  OK(hipSetDevice(device));
+  OK(hipDeviceGetAttribute(&wave, 87, device));
   const auto W = (uint32_t)wave;
   std::vector<HvU32x4> quads;
-  for (uint32_t i = 0; i < 4; i++) quads.push_back({{i * 77777777u, i * 99999989u + 1, i * 123456789u, ~(i * 55555u)}});
+  for (uint32_t i = 0; i < 4; i++)
+    quads.push_back({{i * 77777777u, i * 99999989u + 1, i * 123456789u, ~(i * 55555u)}});
   uint8_t bytes[64];
   uint16_t halves[32];
   uint32_t words[16];
@@ -224,10 +239,14 @@ void run_selftest() {
   expect([&](uint32_t t) { return over_wave(t, [&](uint32_t u) { return value(u) >> 16 & 1; }); });
   expect([&](uint32_t t) { return dot(t, [](uint32_t v) { return (int)(uint8_t)v; }); });
   expect([&](uint32_t t) { return dot(t, [](uint32_t v) { return (int)(int8_t)v; }); });
-  expect([&](uint32_t t) { return (uint32_t)__builtin_clzll(2ull * (value(t) >> (t & 31)) + 1) - 31 + N * 100 + 10000; });
+  expect([&](uint32_t t) {
+    return (uint32_t)__builtin_clzll(2ull * (value(t) >> (t & 31)) + 1) - 31 + N * 100 + 10000;
+  });
   expect([&](uint32_t t) { return (int64_t)((int32_t)value(t) >> 9) * -7919 + t; });
   expect([&](uint32_t t) { return bytes[t] + halves[t % 32]; });
-  expect([&](uint32_t t) { return words[t % 4 * 4] ^ words[t % 4 * 4 + 3] ^ words[t % 8 * 2 + 1] ^ words[t % 16]; });
+  expect([&](uint32_t t) {
+    return words[t % 4 * 4] ^ words[t % 4 * 4 + 3] ^ words[t % 8 * 2 + 1] ^ words[t % 16];
+  });
   expect([&](uint32_t t) { return over_wave(t, [&](uint32_t u) { return (uint64_t)value(u); }); });
   expect([&](uint32_t t) { return value(t ^ 31); });
 
@@ -245,6 +264,12 @@ void run_selftest() {
   constexpr uint32_t TOTAL = N * (N - 1) / 2;
   EXPECT((counters.read() == std::vector<uint32_t>{5 + TOTAL, N - 1}));
   EXPECT((wide.read() == std::vector<uint64_t>{5 + ((uint64_t)TOTAL << 33), 5 + ((uint64_t)TOTAL << 31)}));
+}
+
+void run_selftest() {
+  int devices;
+  OK(hipGetDeviceCount(&devices));
+  for (int device = 0; device < devices; device++) run_selftest(device);
 }
 
 bool caught(const std::string &bug) {
