@@ -118,6 +118,8 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   #define HV_DEV static __forceinline__ __device__
 #endif
 
+#define HV_MEMBER __forceinline__ __device__  // as HV_DEV, for member functions
+
 #if !defined(HV_HOST)
 // ---- lanes and shuffles (every lane of the wave must take part) ---------------------------
 #if defined(HV_AMD)
@@ -161,6 +163,18 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
     HV_DEV uint64_t hv_ballot(bool p) { return __ballot_sync(~0u, p); }
   #endif
 #endif
+
+// What the lanes of a wave wrote to memory before is there for the others after it.
+HV_DEV void hv_wave_sync() {
+#if defined(HV_AMD)
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+#elif defined(HV_BARE)
+  __nvvm_bar_warp_sync(~0u);
+#else
+  __syncwarp();
+#endif
+}
 
 // ---- atomics: relaxed, device scope -------------------------------------------------------
 #if defined(HV_AMD)
@@ -216,6 +230,15 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   HV_DEV int hv_clz(uint32_t x) { return __clz((int)x); }
   HV_DEV int hv_popc64(uint64_t x) { return __popcll(x); }
 #endif
+
+// 1 / x, wrong by less than two units in the last place.
+HV_DEV float hv_rcp_f32(float x) {
+#if defined(HV_AMD)
+  return __builtin_amdgcn_rcpf(x);
+#else
+  float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r;
+#endif
+}
 
 // ---- packed dot products: native where the target has them --------------------------------
 // __has_builtin is false when the target lacks the required feature (gfx9-generic, gfx11 ...).

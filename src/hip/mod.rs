@@ -25,6 +25,6 @@ mod vif;
 pub use backend::Hip;
 pub use device::Device;
 pub use error::Error;
-pub use images::KERNELS;
+pub use images::MISSING;
 pub use memory::{DeviceBuffer, Pinned};
 pub use runtime::{DeviceInfo, Selection, Vendor, devices};
