@@ -98,11 +98,9 @@ impl Vif {
     pub fn new(device: &Arc<Device>, work: &VifWork, geometry: Geometry) -> Result<Self, Error> {
         let scale = |scale| Scale::new(device, geometry, scale);
         let steps: Vec<u8> = LOG2_STEPS.iter().flat_map(|step| (*step as u16).to_ne_bytes()).collect();
-        let log2_steps = DeviceBuffer::new(device, "a table", steps.len())?;
-        log2_steps.upload(&Stream::new(device)?, &steps)?;
         Ok(Self {
             scales: [scale(0)?, scale(1)?, scale(2)?, scale(3)?],
-            log2_steps,
+            log2_steps: DeviceBuffer::holding(device, "a table", &steps)?,
             work: work.clone(),
             bits: geometry.depth.bits(),
         })
