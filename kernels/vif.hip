@@ -139,6 +139,12 @@ HV_DEV uint32_t vif_trunc(double v) {
 #endif
 }
 
+#if defined(HV_NV)
+HV_DEV uint32_t hv_shared_address(const void *p) {
+  return (uint32_t)(uint64_t)(__attribute__((address_space(3))) const void *)p;
+}
+#endif
+
 // log2 in 1/2048 plus `LOG2_BIAS` of src/metrics/vif.rs, which also describes the table. Here an entry is less
 // by 8 times its index, so that the index need not be cut out of what it is added to.
 HV_DEV uint32_t vif_log2(const uint16_t *steps, uint32_t v) {
@@ -146,18 +152,25 @@ HV_DEV uint32_t vif_log2(const uint16_t *steps, uint32_t v) {
   float f;
   asm("cvt.rz.f32.u32 %0, %1;" : "=f"(f) : "r"(v));
   const uint32_t bits = __builtin_bit_cast(uint32_t, f);
-  return (bits + 256 * *(const uint16_t *)((const uint8_t *)steps + (bits >> 10 & 0x1ffe))) >> 12;
+  // Masked first, the shift and the addition are one instruction; the compiler would do it the other way.
+  uint32_t at, step;
+  asm("and.b32 %0, %1, 0x7ff800;" : "=r"(at) : "r"(bits));
+  at = hv_shared_address(steps) + (at >> 10);
+  asm("ld.shared.u16 %0, [%1];" : "=r"(step) : "r"(at));
+  return (bits + 256 * step) >> 12;
 #else
   const int zeros = hv_clz(v);
   const uint32_t u = ((uint32_t)(157 - zeros) << 15) + (v << zeros >> 16);
   return (u + steps[u >> 3 & 4095]) >> 4;
 #endif
 }
-HV_DEV void vif_load_log2_steps(const uint16_t *from, uint16_t *steps) {
-  for (uint32_t i = threadIdx.x; i < 4096 / 8; i += blockDim.x) {
+template <int THREADS> HV_DEV void vif_load_log2_steps(const uint16_t *from, uint16_t *steps) {
+#pragma unroll
+  for (uint32_t k = 0; k < 4096 / 8 / THREADS; k++) {
+    const uint32_t i = k * THREADS + threadIdx.x;
     HvU32x4 v = hv_ldg((const HvU32x4 *)from + i);
 #pragma unroll
-    for (int k = 0; k < 4; k++) v.v[k] -= (64 * i + 16 * k) * 0x10001 + 0x80000;
+    for (int j = 0; j < 4; j++) v.v[j] -= (64 * i + 16 * j) * 0x10001 + 0x80000;
     ((HvU32x4 *)steps)[i] = v;
   }
 }
@@ -182,19 +195,19 @@ HV_DEV void vif_variances(const uint32_t (&m1)[N], const uint32_t (&m2)[N], cons
   }
 }
 
-// Adds the pixels with these variances and covariances.
+// Adds the pixels with these variances and covariances that are in the picture.
 template <int N>
 HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], const int32_t (&cov)[N],
-                           const VifArgs &args, const uint16_t *steps, VifSums &sums) {
+                           const bool (&inside)[N], const VifArgs &args, const uint16_t *steps, VifSums &sums) {
   double gain[N], v1[N];
   uint32_t den = 0, noise_log = 0;
   uint32_t noise[N];
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    // Flat pixels become such that add nothing to the logarithms.
-    const bool flat = var1[i] < VIF_NOISE, related = !flat && hv_min(var2[i], cov[i]) > 0;
-    const uint32_t x = flat ? 0 : (uint32_t)var1[i], y = (uint32_t)hv_max(var2[i], 0);
-    const uint32_t xy = related ? (uint32_t)cov[i] : 0;
+    // Without a branch: the others become such that add nothing to the logarithms.
+    const bool flat = inside[i] && var1[i] < VIF_NOISE, busy = inside[i] && var1[i] >= VIF_NOISE;
+    const uint32_t x = busy ? (uint32_t)var1[i] : 0, y = (uint32_t)hv_max(var2[i], 0);
+    const uint32_t xy = busy && hv_min(var2[i], cov[i]) > 0 ? (uint32_t)cov[i] : 0;
     sums.flat_count += flat;
     sums.flat_energy += flat ? y : 0;
     den += vif_log2(steps, x + VIF_NOISE);
@@ -483,22 +496,19 @@ HV_DEV void vif_next_scale(const VifShared<S> &shared, int32_t x0, int32_t y0, c
 #define VIF_MMA_WARPS 4
 
 // Words of A for each lane: the taps' low bytes and high bytes; then those of the next scale, low bytes in
-// the rows 0 to 7 and high bytes in the rows 8 to 15. First for the vertical pass, whose inputs come in the
-// order of `ldmatrix`, then for the horizontal one.
+// the rows 0 to 7 and high bytes in the rows 8 to 15.
 struct VifMatrices {
-  alignas(16) uint32_t words[2][3][32][4];
+  alignas(16) uint32_t words[3][32][4];
   constexpr VifMatrices() : words() {
-    for (int pass = 0; pass < 2; pass++)
-      for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++)
-          for (int byte = 0; byte < 4; byte++) {
-            const int g = lane / 4, q = lane % 4, row = g + i % 2 * 8;
-            const int input = i / 2 * 16 + (pass ? 4 * q + byte : byte / 2 * 8 + 2 * q + byte % 2);
-            const uint32_t tap = vif_tap(0, input - row - 8), next = vif_tap(1, input - 2 * g - 8);
-            words[pass][0][lane][i] |= (tap & 255) << 8 * byte;
-            words[pass][1][lane][i] |= (tap >> 8) << 8 * byte;
-            words[pass][2][lane][i] |= (i % 2 ? next >> 8 : next & 255) << 8 * byte;
-          }
+    for (int lane = 0; lane < 32; lane++)
+      for (int i = 0; i < 4; i++)
+        for (int byte = 0; byte < 4; byte++) {
+          const int g = lane / 4, q = lane % 4, row = g + i % 2 * 8, input = i / 2 * 16 + 4 * q + byte;
+          const uint32_t tap = vif_tap(0, input - row - 8), next = vif_tap(1, input - 2 * g - 8);
+          words[0][lane][i] |= (tap & 255) << 8 * byte;
+          words[1][lane][i] |= (tap >> 8) << 8 * byte;
+          words[2][lane][i] |= (i % 2 ? next >> 8 : next & 255) << 8 * byte;
+        }
   }
 };
 static __device__ const VifMatrices vif_matrices;
@@ -509,8 +519,8 @@ struct VifMatrix {
 struct VifProduct {
   uint32_t c[4];
 };
-HV_DEV VifMatrix vif_matrix(int pass, int which) {
-  const HvU32x4 words = hv_ldg((const HvU32x4 *)vif_matrices.words[pass][which][hv_lane()]);
+HV_DEV VifMatrix vif_matrix(int which) {
+  const HvU32x4 words = hv_ldg((const HvU32x4 *)vif_matrices.words[which][hv_lane()]);
   return {{words.v[0], words.v[1], words.v[2], words.v[3]}};
 }
 
@@ -570,12 +580,19 @@ HV_DEV void vif_mma_means(const VifMatrix (&m)[3], const VifProduct &half, const
   vif_planes_u16(v, planes + VIF_NEXT + 2 * picture);
 }
 
+// a b + c, also where the compiler sees that no bits meet and would rather have an `or`.
+HV_DEV uint32_t vif_mad(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t r;
+  asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}
+
 // Byte planes of the products of four samples in each of `a` and `b`.
 HV_DEV void vif_mma_multiply(uint32_t a, uint32_t b, uint32_t &lo, uint32_t &hi) {
   // A sample in the second byte has a product in the third and fourth.
   const uint32_t a2 = a >> 16, b2 = b >> 16;
-  const uint32_t p = (a & 255) * (b & 255) + (a & 0xff00) * (b & 0xff00);
-  const uint32_t p2 = (a2 & 255) * (b2 & 255) + (a2 & 0xff00) * (b2 & 0xff00);
+  const uint32_t p = vif_mad(a & 0xff00, b & 0xff00, (a & 255) * (b & 255));
+  const uint32_t p2 = vif_mad(a2 & 0xff00, b2 & 0xff00, (a2 & 255) * (b2 & 255));
   lo = vif_prmt(p, p2, 0x6420);
   hi = vif_prmt(p, p2, 0x7531);
 }
@@ -604,7 +621,7 @@ HV_DEV void vif_mma_products(const VifMatrix (&m)[3], const uint32_t (&a)[2][2],
 
 // Horizontal pass over planes `first` on of the columns before and of these.
 HV_DEV void vif_mma_mean_row(const VifMatrix (&m)[3], const uint32_t *before, const uint32_t *planes,
-                             uint32_t (&mean)[4]) {
+                             uint32_t *mean) {
   const VifProduct w0 = vif_mma(m[0], before[0], planes[0], {});
   const VifProduct w1 = vif_mma(m[1], before[0], planes[0], vif_mma(m[0], before[1], planes[1], {}));
   const VifProduct w2 = vif_mma(m[1], before[1], planes[1], {});
@@ -612,7 +629,7 @@ HV_DEV void vif_mma_mean_row(const VifMatrix (&m)[3], const uint32_t *before, co
   for (int i = 0; i < 4; i++) mean[i] = w0.c[i] + w1.c[i] * 256 + w2.c[i] * 65536;
 }
 HV_DEV void vif_mma_product_row(const VifMatrix (&m)[3], const VifProduct &half, const uint32_t *before,
-                                const uint32_t *planes, uint32_t (&mean)[4]) {
+                                const uint32_t *planes, uint32_t *mean) {
   const VifProduct w0 = vif_mma(m[0], before[0], planes[0], {});
   const VifProduct w1 = vif_mma(m[1], before[0], planes[0], vif_mma(m[0], before[1], planes[1], half));
   const VifProduct w2 = vif_mma(m[1], before[1], planes[1], vif_mma(m[0], before[2], planes[2], {}));
@@ -655,7 +672,7 @@ HV_DEV VifSamples vif_mma_load(const uint8_t *row, int32_t x, int32_t w) {
 // B of the vertical pass for even and odd columns.
 HV_DEV void vif_mma_inputs(const uint32_t (*rows)[4], uint32_t (&b)[2][2]) {
   uint32_t r0, r1, r2, r3;
-  const uint32_t at = (uint32_t)(uint64_t)(__attribute__((address_space(3))) const uint32_t *)rows[hv_lane()];
+  const uint32_t at = hv_shared_address(rows[hv_lane()]);
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
                : "r"(at)
@@ -672,16 +689,17 @@ HV_DEV void vif_mma_inputs(const uint32_t (*rows)[4], uint32_t (&b)[2][2]) {
 extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS) vif0_u8(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,
                                        const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {
   __shared__ VifMmaShared shared;
-  vif_load_log2_steps(log2_steps, shared.log2_steps);
+  vif_load_log2_steps<32 * VIF_MMA_WARPS>(log2_steps, shared.log2_steps);
   __syncthreads();
 
   const uint32_t lane = hv_lane(), warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
+  // Of a row: `ldmatrix` gives a lane the places 2 q, 2 q + 1, 2 q + 8, 2 q + 9, which are to be 4 q to 4 q + 3.
+  const uint32_t place = (lane & 17) | (lane & 2) << 2 | (lane & 12) >> 1;
   const int32_t w = args.w, h = args.h;
   const int32_t steps = ((w + 15) / 16 + (int32_t)gridDim.x - 1) / (int32_t)gridDim.x;
   const int32_t x0 = (int32_t)blockIdx.x * steps * 16;
   const HvPlane ref = frame->ref[0], dis = frame->dis[0];
-  const VifMatrix v_matrix[3] = {vif_matrix(0, 0), vif_matrix(0, 1), vif_matrix(0, 2)};
-  const VifMatrix h_matrix[3] = {vif_matrix(1, 0), vif_matrix(1, 1), vif_matrix(1, 2)};
+  const VifMatrix matrix[3] = {vif_matrix(0), vif_matrix(1), vif_matrix(2)};
   // What rounds when a sum is cut by 8 bits. Without the assembler the compiler would make it anew each time.
   VifProduct half;
 #pragma unroll
@@ -695,8 +713,8 @@ extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS)
     for (int32_t t = 0; t <= steps; t++) {
       const int32_t x = x0 - 8 + 16 * t;  // of these columns; results are for 8 columns less
       if (x - 8 >= w) break;
-      *(VifSamples *)shared.samples[warp][0][lane] = r;
-      *(VifSamples *)shared.samples[warp][1][lane] = d;
+      *(VifSamples *)shared.samples[warp][0][place] = r;
+      *(VifSamples *)shared.samples[warp][1][place] = d;
       vif_sync_warp();
       uint32_t planes[VIF_N_PLANES];
       {
@@ -708,11 +726,11 @@ extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS)
           r = vif_mma_load(ref_row, x + 16, w);
           d = vif_mma_load(dis_row, x + 16, w);
         }
-        vif_mma_means(v_matrix, half, rb, 0, planes);
-        vif_mma_means(v_matrix, half, db, 1, planes);
-        vif_mma_products(v_matrix, rb, rb, 0, planes);
-        vif_mma_products(v_matrix, db, db, 1, planes);
-        vif_mma_products(v_matrix, rb, db, 2, planes);
+        vif_mma_means(matrix, half, rb, 0, planes);
+        vif_mma_means(matrix, half, db, 1, planes);
+        vif_mma_products(matrix, rb, rb, 0, planes);
+        vif_mma_products(matrix, db, db, 1, planes);
+        vif_mma_products(matrix, rb, db, 2, planes);
       }
       if (t > 0) {
         uint32_t before[VIF_N_PLANES];
@@ -722,8 +740,8 @@ extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS)
 #pragma unroll
         for (int picture = 0; picture < 2; picture++) {
           const int p = VIF_NEXT + 2 * picture;
-          const VifProduct a = vif_mma(h_matrix[2], before[p], planes[p], {});
-          const VifProduct b = vif_mma(h_matrix[2], before[p + 1], planes[p + 1], half);
+          const VifProduct a = vif_mma(matrix[2], before[p], planes[p], {});
+          const VifProduct b = vif_mma(matrix[2], before[p + 1], planes[p + 1], half);
 #pragma unroll
           for (uint32_t i = 0; i < 2; i++) {
             const uint32_t v = (((a.c[i] >> 8) + a.c[2 + i] + b.c[i]) >> 8) + b.c[2 + i] - 128;
@@ -733,27 +751,23 @@ extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS)
           }
         }
         if (args.n_gains) {
+          uint32_t m1[8], m2[8], xx[8], yy[8], xy[8];
+          int32_t var1[8], var2[8], cov[8];
+          bool inside[8];
 #pragma unroll
-          for (int i8 = 0; i8 < 2; i8++) {
-            const int p = i8 * VIF_HALF;
-            uint32_t m1[4], m2[4], xx[4], yy[4], xy[4];
-            int32_t var1[4], var2[4], cov[4];
-            vif_mma_mean_row(h_matrix, before + p, planes + p, m1);
-            vif_mma_mean_row(h_matrix, before + p + 2, planes + p + 2, m2);
-            vif_mma_product_row(h_matrix, half, before + p + 4, planes + p + 4, xx);
-            vif_mma_product_row(h_matrix, half, before + p + 8, planes + p + 8, yy);
-            vif_mma_product_row(h_matrix, half, before + p + 12, planes + p + 12, xy);
-            vif_variances(m1, m2, xx, yy, xy, var1, var2, cov);
-            if (x + 8 > w || y0 + 16 > h) {
-#pragma unroll
-              for (int i = 0; i < 4; i++)
-                if (x - 8 + (int32_t)g + 8 * (i / 2) >= w || y0 + 8 * i8 + 2 * (int32_t)q + i % 2 >= h) {
-                  var1[i] = var2[i] = 0;
-                  sums.flat_count--;
-                }
-            }
-            vif_statistics(var1, var2, cov, args, shared.log2_steps, sums);
+          for (int i = 0; i < 8; i += 4) {
+            const int p = i / 4 * VIF_HALF;
+            vif_mma_mean_row(matrix, before + p, planes + p, m1 + i);
+            vif_mma_mean_row(matrix, before + p + 2, planes + p + 2, m2 + i);
+            vif_mma_product_row(matrix, half, before + p + 4, planes + p + 4, xx + i);
+            vif_mma_product_row(matrix, half, before + p + 8, planes + p + 8, yy + i);
+            vif_mma_product_row(matrix, half, before + p + 12, planes + p + 12, xy + i);
           }
+          vif_variances(m1, m2, xx, yy, xy, var1, var2, cov);
+#pragma unroll
+          for (int i = 0; i < 8; i++)
+            inside[i] = x - 8 + (int32_t)g + i / 2 % 2 * 8 < w && y0 + i / 4 * 8 + 2 * (int32_t)q + i % 2 < h;
+          vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, sums);
         }
       }
 #pragma unroll
@@ -770,7 +784,7 @@ HV_DEV void vif_scale(VifShared<S> &shared, const uint8_t *ref, uint32_t ref_str
                       const uint8_t *dis, uint32_t dis_stride, uint32_t dis_shift, uint32_t bits,
                       const VifArgs &args, const VifPlanes &next, const uint16_t *log2_steps, uint64_t *out) {
   constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H + 2 * R;
-  vif_load_log2_steps(log2_steps, shared.log2_steps);
+  vif_load_log2_steps<VIF_THREADS(S)>(log2_steps, shared.log2_steps);
 
   const int32_t x0 = (int32_t)blockIdx.x * VIF_TILE_W(S);
   const uint32_t column = (uint32_t)vif_mirror(x0 - R + (int32_t)threadIdx.x, args.w) * (uint32_t)sizeof(T);
@@ -785,16 +799,11 @@ HV_DEV void vif_scale(VifShared<S> &shared, const uint8_t *ref, uint32_t ref_str
     if (args.n_gains && run < VIF_TILE_W(S)) {
       int32_t var1[VIF_RUN], var2[VIF_RUN], cov[VIF_RUN];
       vif_horizontal<S>(&shared.moments[tile_row][run], var1, var2, cov);
-      const int32_t inside = y0 + (int32_t)tile_row < args.h ? args.w - x0 - (int32_t)run : 0;
-      if (inside < VIF_RUN) {
+      bool inside[VIF_RUN];
 #pragma unroll
-        for (int i = 0; i < VIF_RUN; i++)
-          if (i >= inside) {
-            var1[i] = var2[i] = 0;
-            sums.flat_count--;
-          }
-      }
-      vif_statistics(var1, var2, cov, args, shared.log2_steps, sums);
+      for (int i = 0; i < VIF_RUN; i++)
+        inside[i] = y0 + (int32_t)tile_row < args.h && x0 + (int32_t)run + i < args.w;
+      vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, sums);
     }
     if constexpr (S < 3) vif_next_scale<S>(shared, x0, y0, args, next);
     __syncthreads();
