@@ -5,21 +5,25 @@
 // libvmaf 3.2.0's integer VIF (BSD-2-Clause-Patent).
 //
 // Launch of every kernel: block (VIF_THREADS(scale), 1, 1), grid (ceil(w / VIF_TILE_W(scale)), n, 1) with any
-// n up to ceil(h / VIF_TILE_H): a block walks down every nth tile, at most 64 tiles. w and h are of the
-// kernel's own scale: those of the picture, halved and rounded down once for each scale.
+// n up to ceil(h / VIF_TILE_H(scale)): a block walks down every nth tile, at most 64 tiles. With several
+// frames at a time two tiles a block are best, four at scales 2 and 3. w and h are of the kernel's own scale:
+// those of the picture, halved and rounded down once for each scale. Other tiles with HV_MMA: see there.
 #include "frame.h"
 
 // Tiles of `VIF_TILE_W` x `VIF_TILE_H` pixels. A thread filters one column, then finishes `VIF_RUN` pixels of
 // a row.
 #if defined(HV_NV)
-  #define VIF_THREADS(scale) ((scale) == 0 ? 256 : (scale) == 1 ? 128 : 64)
+  #define VIF_THREADS(scale) ((scale) == 0 ? 256 : 128)
+  // With the blocks that are to fit a multiprocessor: the compiler spends registers on more than these need.
+  #define VIF_BOUNDS(scale) VIF_THREADS(scale), (scale) == 0 ? 2 : 4
 #else
-  #define VIF_THREADS(scale) ((scale) < 2 ? 128 : 64)  // two groups in the shared memory of a compute unit
+  #define VIF_THREADS(scale) 128  // two groups in the shared memory of a compute unit
+  #define VIF_BOUNDS(scale) VIF_THREADS(scale)
 #endif
 #define VIF_RADIUS(scale) (8 >> (scale))
-#define VIF_TILE_H 8
-#define VIF_RUN 8
-#define VIF_TILE_W(scale) ((VIF_THREADS(scale) - 2 * VIF_RADIUS(scale)) / VIF_RUN * VIF_RUN)
+#define VIF_TILE_H(scale) ((scale) < 2 ? 8 : 4)
+#define VIF_RUN(scale) VIF_TILE_H(scale)
+#define VIF_TILE_W(scale) ((VIF_THREADS(scale) - 2 * VIF_RADIUS(scale)) / VIF_RUN(scale) * VIF_RUN(scale))
 
 #define VIF_MAX_GAINS 4
 
@@ -45,9 +49,10 @@ struct alignas(16) VifMoments {
 // An odd distance of rows in units of 16 bytes keeps eight rows in different memory banks, and so does
 // a distance of 1 modulo 4 for the words of the next scale.
 template <int S> struct VifShared {
-  VifMoments moments[VIF_TILE_H][VIF_THREADS(S) + 1];
-  uint32_t next[VIF_TILE_H / 2][VIF_THREADS(S) + 1];
+  VifMoments moments[VIF_TILE_H(S)][VIF_THREADS(S) + 1];
+  uint32_t next[VIF_TILE_H(S) / 2][VIF_THREADS(S) + 1];
   alignas(16) uint16_t log2_steps[4096];
+  uint32_t rows[2][VIF_TILE_H(S) + 2 * VIF_RADIUS(S)];  // offsets of the tile's rows, mirrored
 };
 
 static constexpr int32_t VIF_NOISE = 1 << 17;
@@ -71,8 +76,10 @@ HV_DEV int32_t vif_mirror(int32_t i, int32_t n) {
 }
 
 // ---- f64 without slow conversions ----------------------------------------------------------
+#if HV_F64_FAST || !defined(HV_NV)
 HV_DEV double vif_f64_of_bits(uint64_t bits) { return __builtin_bit_cast(double, bits); }
 HV_DEV double vif_f64(uint32_t v) { return vif_f64_of_bits(0x4330000000000000u | v) - 0x1p52; }
+#endif
 #if HV_F64_FAST
 // Rounds 0 <= v < 2^32 to an integer; halves up where v is a multiple of 2^-16 plus VIF_HALF_UP.
 HV_DEV uint32_t vif_rint(double v) { return (uint32_t)__builtin_bit_cast(uint64_t, v + 0x1p52); }
@@ -139,25 +146,43 @@ HV_DEV uint32_t vif_trunc(double v) {
 #endif
 }
 
-// log2 in 1/2048 plus `LOG2_BIAS` of src/metrics/vif.rs, which also describes the table. Here an entry is less
-// by 8 times its index, so that the index need not be cut out of what it is added to.
+#if defined(HV_NV)
+// Where a shared variable lies in shared memory, for instructions written out.
+HV_DEV uint32_t vif_shared_address(const void *p) {
+  #if defined(HV_BARE)
+  return (uint32_t)(uint64_t)(__attribute__((address_space(3))) const void *)p;
+  #else
+  return (uint32_t)__cvta_generic_to_shared(p);
+  #endif
+}
+#endif
+
+// log2 in 1/2048 plus `LOG2_BIAS` of src/metrics/vif.rs, which also describes the table. Here an entry is
+// less by 8 times its index, so that the index need not be cut out of what it is added to.
 HV_DEV uint32_t vif_log2(const uint16_t *steps, uint32_t v) {
 #if defined(HV_NV)
   float f;
   asm("cvt.rz.f32.u32 %0, %1;" : "=f"(f) : "r"(v));
   const uint32_t bits = __builtin_bit_cast(uint32_t, f);
-  return (bits + 256 * *(const uint16_t *)((const uint8_t *)steps + (bits >> 10 & 0x1ffe))) >> 12;
+  // Masked first, the shift and the addition are one instruction; the compiler would do it the other way.
+  uint32_t at, step;
+  asm("and.b32 %0, %1, 0x7ff800;" : "=r"(at) : "r"(bits));
+  at = vif_shared_address(steps) + (at >> 10);
+  asm("ld.shared.u16 %0, [%1];" : "=r"(step) : "r"(at));
+  return (bits + 256 * step) >> 12;
 #else
   const int zeros = hv_clz(v);
   const uint32_t u = ((uint32_t)(157 - zeros) << 15) + (v << zeros >> 16);
   return (u + steps[u >> 3 & 4095]) >> 4;
 #endif
 }
-HV_DEV void vif_load_log2_steps(const uint16_t *from, uint16_t *steps) {
-  for (uint32_t i = threadIdx.x; i < 4096 / 8; i += blockDim.x) {
+template <int THREADS> HV_DEV void vif_load_log2_steps(const uint16_t *from, uint16_t *steps) {
+#pragma unroll
+  for (uint32_t k = 0; k < 4096 / 8 / THREADS; k++) {
+    const uint32_t i = k * THREADS + threadIdx.x;
     HvU32x4 v = hv_ldg((const HvU32x4 *)from + i);
 #pragma unroll
-    for (int k = 0; k < 4; k++) v.v[k] -= (64 * i + 16 * k) * 0x10001 + 0x80000;
+    for (int j = 0; j < 4; j++) v.v[j] -= (64 * i + 16 * j) * 0x10001 + 0x80000;
     ((HvU32x4 *)steps)[i] = v;
   }
 }
@@ -182,19 +207,20 @@ HV_DEV void vif_variances(const uint32_t (&m1)[N], const uint32_t (&m2)[N], cons
   }
 }
 
-// Adds the pixels with these variances and covariances.
+// Adds the pixels with these variances and covariances that are in the picture.
 template <int N>
 HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], const int32_t (&cov)[N],
-                           const VifArgs &args, const uint16_t *steps, VifSums &sums) {
+                           const bool (&inside)[N], const VifArgs &args, const uint16_t *steps,
+                           VifSums &sums) {
   double gain[N], v1[N];
   uint32_t den = 0, noise_log = 0;
   uint32_t noise[N];
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    // Flat pixels become such that add nothing to the logarithms.
-    const bool flat = var1[i] < VIF_NOISE, related = !flat && hv_min(var2[i], cov[i]) > 0;
-    const uint32_t x = flat ? 0 : (uint32_t)var1[i], y = (uint32_t)hv_max(var2[i], 0);
-    const uint32_t xy = related ? (uint32_t)cov[i] : 0;
+    // Without a branch: the others become such that add nothing to the logarithms.
+    const bool flat = inside[i] && var1[i] < VIF_NOISE, busy = inside[i] && var1[i] >= VIF_NOISE;
+    const uint32_t x = busy ? (uint32_t)var1[i] : 0, y = (uint32_t)hv_max(var2[i], 0);
+    const uint32_t xy = busy && hv_min(var2[i], cov[i]) > 0 ? (uint32_t)cov[i] : 0;
     sums.flat_count += flat;
     sums.flat_energy += flat ? y : 0;
     den += vif_log2(steps, x + VIF_NOISE);
@@ -253,19 +279,12 @@ template <int S> HV_DEV void vif_add_sums(const VifSums &sums, uint32_t n_gains,
 }
 
 // ---- vertical pass -------------------------------------------------------------------------
-// Samples of one column, from row `first` on.
+// Samples of one column from the rows at these offsets.
 template <class T, int ROWS>
-HV_DEV void vif_column(const uint8_t *column, uint32_t stride, uint32_t shift, uint32_t bits, int32_t first,
-                       int32_t h, uint32_t (&v)[ROWS]) {
-  if (first >= 0 && first + ROWS <= h) {
-    const uint8_t *at = column + (uint64_t)(uint32_t)first * stride;
+HV_DEV void vif_column(const uint8_t *column, const uint32_t (&rows)[ROWS], uint32_t shift, uint32_t bits,
+                       uint32_t (&v)[ROWS]) {
 #pragma unroll
-    for (int k = 0; k < ROWS; k++, at += stride) v[k] = hv_sample<T>(at, shift, bits);
-  } else {
-#pragma unroll
-    for (int k = 0; k < ROWS; k++)
-      v[k] = hv_sample<T>(column + (uint64_t)(uint32_t)vif_mirror(first + k, h) * stride, shift, bits);
-  }
+  for (int k = 0; k < ROWS; k++) v[k] = hv_sample<T>(column + rows[k], shift, bits);
 }
 
 // Four 8-bit samples a word, for dot products.
@@ -306,78 +325,79 @@ template <int F, int ROWS> HV_DEV uint32_t vif_mean_u16(const uint32_t (&v)[ROWS
 // Filters one product of all rows, given by `product(row)`, and rounds to 16 fraction bits of an 8-bit step.
 template <int S, class T, class Product, class Store>
 HV_DEV void vif_products(Product product, uint32_t bits, Store store) {
-  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H + 2 * R;
+  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
   const uint32_t shift = 2 * (bits - 8);
   if constexpr (sizeof(T) == 1) {
-    uint32_t sum[VIF_TILE_H] = {};
+    uint32_t sum[VIF_TILE_H(S)] = {};
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
       uint32_t p = product(k);
 #pragma unroll
-      for (int j = 0; j < VIF_TILE_H; j++)
+      for (int j = 0; j < VIF_TILE_H(S); j++)
         if (vif_tap(S, k - j - R)) sum[j] += vif_tap(S, k - j - R) * p;
     }
 #pragma unroll
-    for (int j = 0; j < VIF_TILE_H; j++) store(j, sum[j]);
+    for (int j = 0; j < VIF_TILE_H(S); j++) store(j, sum[j]);
   } else {
 #if HV_F64_FAST
     const double scale = vif_f64_of_bits((uint64_t)(1023 - shift) << 52), offset = -0x1p52 * scale;
-    double sum[VIF_TILE_H];
+    double sum[VIF_TILE_H(S)];
 #pragma unroll
-    for (int j = 0; j < VIF_TILE_H; j++) sum[j] = VIF_HALF_UP;
+    for (int j = 0; j < VIF_TILE_H(S); j++) sum[j] = VIF_HALF_UP;
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
       double p = vif_exact_fma(vif_f64_of_bits(0x4330000000000000u | product(k)), scale, offset);
 #pragma unroll
-      for (int j = 0; j < VIF_TILE_H; j++)
+      for (int j = 0; j < VIF_TILE_H(S); j++)
         if (vif_tap(S, k - j - R)) sum[j] = vif_exact_fma(vif_tap(S, k - j - R), p, sum[j]);
     }
 #pragma unroll
-    for (int j = 0; j < VIF_TILE_H; j++) store(j, vif_rint(sum[j]));
+    for (int j = 0; j < VIF_TILE_H(S); j++) store(j, vif_rint(sum[j]));
 #else
-    uint32_t hi[VIF_TILE_H] = {}, lo[VIF_TILE_H];
+    uint32_t hi[VIF_TILE_H(S)] = {}, lo[VIF_TILE_H(S)];
 #pragma unroll
-    for (int j = 0; j < VIF_TILE_H; j++) lo[j] = 1u << shift >> 1;
+    for (int j = 0; j < VIF_TILE_H(S); j++) lo[j] = 1u << shift >> 1;
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
       uint32_t p = product(k);
 #pragma unroll
-      for (int j = 0; j < VIF_TILE_H; j++)
+      for (int j = 0; j < VIF_TILE_H(S); j++)
         if (vif_tap(S, k - j - R)) {
           hi[j] += vif_tap(S, k - j - R) * (p >> 16);
           lo[j] += vif_tap(S, k - j - R) * (p & 0xffff);
         }
     }
 #pragma unroll
-    for (int j = 0; j < VIF_TILE_H; j++) store(j, (hi[j] << (16 - shift)) + (lo[j] >> shift));
+    for (int j = 0; j < VIF_TILE_H(S); j++) store(j, (hi[j] << (16 - shift)) + (lo[j] >> shift));
 #endif
   }
 }
 
 // Filters one column of the tile from its samples, `VIF_RADIUS(S)` rows more than the tile at either end.
 template <int S, class T>
-HV_DEV void vif_vertical(VifShared<S> &shared, const uint32_t (&r)[VIF_TILE_H + 2 * VIF_RADIUS(S)],
-                         const uint32_t (&d)[VIF_TILE_H + 2 * VIF_RADIUS(S)], uint32_t bits) {
-  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H + 2 * R;
+HV_DEV void vif_vertical(VifShared<S> &shared, const uint32_t (&r)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)],
+                         const uint32_t (&d)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)], uint32_t bits) {
+  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
   const uint32_t x = threadIdx.x;
   if constexpr (sizeof(T) == 1) {
     uint32_t rw[ROWS / 4], dw[ROWS / 4];
     vif_pack(r, rw);
     vif_pack(d, dw);
 #pragma unroll
-    for (int j = 0; j < VIF_TILE_H; j++)
+    for (int j = 0; j < VIF_TILE_H(S); j++)
       shared.moments[j][x].means = vif_mean_u8<S, ROWS>(rw, R + j) | vif_mean_u8<S, ROWS>(dw, R + j) << 16;
 #pragma unroll
-    for (int j = 0; j < VIF_TILE_H; j += 2)
+    for (int j = 0; j < VIF_TILE_H(S); j += 2)
       shared.next[j / 2][x] = vif_mean_u8<S + 1, ROWS>(rw, R + j) | vif_mean_u8<S + 1, ROWS>(dw, R + j) << 16;
   } else {
 #pragma unroll
-    for (int j = 0; j < VIF_TILE_H; j++)
+    for (int j = 0; j < VIF_TILE_H(S); j++)
       shared.moments[j][x].means = vif_mean_u16<S>(r, R + j, bits) | vif_mean_u16<S>(d, R + j, bits) << 16;
     if constexpr (S < 3) {
 #pragma unroll
-      for (int j = 0; j < VIF_TILE_H; j += 2)
-        shared.next[j / 2][x] = vif_mean_u16<S + 1>(r, R + j, bits) | vif_mean_u16<S + 1>(d, R + j, bits) << 16;
+      for (int j = 0; j < VIF_TILE_H(S); j += 2)
+        shared.next[j / 2][x] =
+            vif_mean_u16<S + 1>(r, R + j, bits) | vif_mean_u16<S + 1>(d, R + j, bits) << 16;
     }
   }
   vif_products<S, T>([&](int k) { return r[k] * r[k]; }, bits,
@@ -391,29 +411,29 @@ HV_DEV void vif_vertical(VifShared<S> &shared, const uint32_t (&r)[VIF_TILE_H + 
 // ---- horizontal pass -----------------------------------------------------------------------
 // Variances and covariances of `VIF_RUN` pixels from their vertically filtered neighbourhood.
 template <int S>
-HV_DEV void vif_horizontal(const VifMoments *row, int32_t (&var1)[VIF_RUN], int32_t (&var2)[VIF_RUN],
-                           int32_t (&cov)[VIF_RUN]) {
+HV_DEV void vif_horizontal(const VifMoments *row, int32_t (&var1)[VIF_RUN(S)], int32_t (&var2)[VIF_RUN(S)],
+                           int32_t (&cov)[VIF_RUN(S)]) {
   constexpr int R = VIF_RADIUS(S);
-  uint32_t m1[VIF_RUN] = {}, m2[VIF_RUN] = {};
+  uint32_t m1[VIF_RUN(S)] = {}, m2[VIF_RUN(S)] = {};
 #if HV_F64_FAST
-  double xx[VIF_RUN], yy[VIF_RUN], xy[VIF_RUN];
+  double xx[VIF_RUN(S)], yy[VIF_RUN(S)], xy[VIF_RUN(S)];
 #pragma unroll
-  for (int j = 0; j < VIF_RUN; j++) xx[j] = yy[j] = xy[j] = VIF_HALF_UP;
+  for (int j = 0; j < VIF_RUN(S); j++) xx[j] = yy[j] = xy[j] = VIF_HALF_UP;
 #else
-  uint32_t xx[VIF_RUN] = {}, yy[VIF_RUN] = {}, xy[VIF_RUN] = {};  // of the high halves
-  uint32_t xx_lo[VIF_RUN], yy_lo[VIF_RUN], xy_lo[VIF_RUN];
+  uint32_t xx[VIF_RUN(S)] = {}, yy[VIF_RUN(S)] = {}, xy[VIF_RUN(S)] = {};  // of the high halves
+  uint32_t xx_lo[VIF_RUN(S)], yy_lo[VIF_RUN(S)], xy_lo[VIF_RUN(S)];
 #pragma unroll
-  for (int j = 0; j < VIF_RUN; j++) xx_lo[j] = yy_lo[j] = xy_lo[j] = 1 << 15;
+  for (int j = 0; j < VIF_RUN(S); j++) xx_lo[j] = yy_lo[j] = xy_lo[j] = 1 << 15;
 #endif
 #pragma unroll
-  for (int k = 0; k < VIF_RUN + 2 * R; k++) {
+  for (int k = 0; k < VIF_RUN(S) + 2 * R; k++) {
     const VifMoments v = row[k];
     const uint32_t v1 = v.means & 0xffff, v2 = v.means >> 16;
 #if HV_F64_FAST
     const double vxx = vif_f64(v.xx), vyy = vif_f64(v.yy), vxy = vif_f64(v.xy);
 #endif
 #pragma unroll
-    for (int j = 0; j < VIF_RUN; j++) {
+    for (int j = 0; j < VIF_RUN(S); j++) {
       const uint32_t tap = vif_tap(S, k - j - R);
       if (!tap) continue;
       m1[j] += tap * v1;
@@ -432,9 +452,9 @@ HV_DEV void vif_horizontal(const VifMoments *row, int32_t (&var1)[VIF_RUN], int3
 #endif
     }
   }
-  uint32_t xx_mean[VIF_RUN], yy_mean[VIF_RUN], xy_mean[VIF_RUN];
+  uint32_t xx_mean[VIF_RUN(S)], yy_mean[VIF_RUN(S)], xy_mean[VIF_RUN(S)];
 #pragma unroll
-  for (int j = 0; j < VIF_RUN; j++) {
+  for (int j = 0; j < VIF_RUN(S); j++) {
 #if HV_F64_FAST
     xx_mean[j] = vif_rint(xx[j]), yy_mean[j] = vif_rint(yy[j]), xy_mean[j] = vif_rint(xy[j]);
 #else
@@ -451,7 +471,7 @@ template <int S>
 HV_DEV void vif_next_scale(const VifShared<S> &shared, int32_t x0, int32_t y0, const VifArgs &args,
                            const VifPlanes &next) {
   constexpr int R = VIF_RADIUS(S + 1);
-  const uint32_t pair = threadIdx.x / (VIF_TILE_H / 2), row = threadIdx.x % (VIF_TILE_H / 2);
+  const uint32_t pair = threadIdx.x / (VIF_TILE_H(S) / 2), row = threadIdx.x % (VIF_TILE_H(S) / 2);
   const uint32_t x = (uint32_t)x0 / 2 + 2 * pair, y = (uint32_t)y0 / 2 + row;
   if (pair >= VIF_TILE_W(S) / 4 || x >= (uint32_t)args.w / 2 || y >= (uint32_t)args.h / 2) return;
   const uint32_t *v = &shared.next[row][4 * pair + VIF_RADIUS(S) - R];
@@ -481,24 +501,23 @@ HV_DEV void vif_next_scale(const VifShared<S> &shared, int32_t x0, int32_t y0, c
 // A[column][input column] B[input column][row], takes as they are: the 16 columns before them
 // and these are its 32 inputs.
 #define VIF_MMA_WARPS 4
+// With "one block fits", which lets the compiler use all registers: 8 % faster.
+#define VIF_MMA_BOUNDS 32 * VIF_MMA_WARPS, 1
 
 // Words of A for each lane: the taps' low bytes and high bytes; then those of the next scale, low bytes in
-// the rows 0 to 7 and high bytes in the rows 8 to 15. First for the vertical pass, whose inputs come in the
-// order of `ldmatrix`, then for the horizontal one.
+// the rows 0 to 7 and high bytes in the rows 8 to 15.
 struct VifMatrices {
-  alignas(16) uint32_t words[2][3][32][4];
+  alignas(16) uint32_t words[3][32][4];
   constexpr VifMatrices() : words() {
-    for (int pass = 0; pass < 2; pass++)
-      for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++)
-          for (int byte = 0; byte < 4; byte++) {
-            const int g = lane / 4, q = lane % 4, row = g + i % 2 * 8;
-            const int input = i / 2 * 16 + (pass ? 4 * q + byte : byte / 2 * 8 + 2 * q + byte % 2);
-            const uint32_t tap = vif_tap(0, input - row - 8), next = vif_tap(1, input - 2 * g - 8);
-            words[pass][0][lane][i] |= (tap & 255) << 8 * byte;
-            words[pass][1][lane][i] |= (tap >> 8) << 8 * byte;
-            words[pass][2][lane][i] |= (i % 2 ? next >> 8 : next & 255) << 8 * byte;
-          }
+    for (int lane = 0; lane < 32; lane++)
+      for (int i = 0; i < 4; i++)
+        for (int byte = 0; byte < 4; byte++) {
+          const int g = lane / 4, q = lane % 4, row = g + i % 2 * 8, input = i / 2 * 16 + 4 * q + byte;
+          const uint32_t tap = vif_tap(0, input - row - 8), next = vif_tap(1, input - 2 * g - 8);
+          words[0][lane][i] |= (tap & 255) << 8 * byte;
+          words[1][lane][i] |= (tap >> 8) << 8 * byte;
+          words[2][lane][i] |= (i % 2 ? next >> 8 : next & 255) << 8 * byte;
+        }
   }
 };
 static __device__ const VifMatrices vif_matrices;
@@ -509,8 +528,8 @@ struct VifMatrix {
 struct VifProduct {
   uint32_t c[4];
 };
-HV_DEV VifMatrix vif_matrix(int pass, int which) {
-  const HvU32x4 words = hv_ldg((const HvU32x4 *)vif_matrices.words[pass][which][hv_lane()]);
+HV_DEV VifMatrix vif_matrix(int which) {
+  const HvU32x4 words = hv_ldg((const HvU32x4 *)vif_matrices.words[which][hv_lane()]);
   return {{words.v[0], words.v[1], words.v[2], words.v[3]}};
 }
 
@@ -520,28 +539,28 @@ HV_DEV VifProduct vif_mma(const VifMatrix &m, uint32_t b0, uint32_t b1, const Vi
   asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%10, %11, %12, %13};"
       : "=r"(r.c[0]), "=r"(r.c[1]), "=r"(r.c[2]), "=r"(r.c[3])
-      : "r"(m.a[0]), "r"(m.a[1]), "r"(m.a[2]), "r"(m.a[3]), "r"(b0), "r"(b1), "r"(c.c[0]), "r"(c.c[1]), "r"(c.c[2]),
-        "r"(c.c[3]));
+      : "r"(m.a[0]), "r"(m.a[1]), "r"(m.a[2]), "r"(m.a[3]), "r"(b0), "r"(b1), "r"(c.c[0]), "r"(c.c[1]),
+        "r"(c.c[2]), "r"(c.c[3]));
   return r;
 }
 HV_DEV void vif_sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
-HV_DEV uint32_t vif_prmt(uint32_t a, uint32_t b, uint32_t selector) {
+template <uint32_t SELECTOR> HV_DEV uint32_t vif_prmt(uint32_t a, uint32_t b) {
   uint32_t r;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "n"(selector));
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "n"(SELECTOR));
   return r;
 }
 
 // Two lanes' halves of one horizontal B: byte planes of four neighbouring values.
 HV_DEV void vif_planes_u16(const uint32_t (&v)[4], uint32_t *planes) {
-  const uint32_t t = vif_prmt(v[0], v[1], 0x5140), u = vif_prmt(v[2], v[3], 0x5140);
-  planes[0] = vif_prmt(t, u, 0x5410);
-  planes[1] = vif_prmt(t, u, 0x7632);
+  const uint32_t t = vif_prmt<0x5140>(v[0], v[1]), u = vif_prmt<0x5140>(v[2], v[3]);
+  planes[0] = vif_prmt<0x5410>(t, u);
+  planes[1] = vif_prmt<0x7632>(t, u);
 }
 HV_DEV void vif_planes_u32(const uint32_t (&v)[4], uint32_t *planes) {
   vif_planes_u16(v, planes);
-  const uint32_t t = vif_prmt(v[0], v[1], 0x7362), u = vif_prmt(v[2], v[3], 0x7362);
-  planes[2] = vif_prmt(t, u, 0x5410);
-  planes[3] = vif_prmt(t, u, 0x7632);
+  const uint32_t t = vif_prmt<0x7362>(v[0], v[1]), u = vif_prmt<0x7362>(v[2], v[3]);
+  planes[2] = vif_prmt<0x5410>(t, u);
+  planes[3] = vif_prmt<0x7632>(t, u);
 }
 
 // Indices of planes: of each of the two 8-row halves the means' 2 + 2 and the products' 3 x 4, and the means
@@ -570,19 +589,26 @@ HV_DEV void vif_mma_means(const VifMatrix (&m)[3], const VifProduct &half, const
   vif_planes_u16(v, planes + VIF_NEXT + 2 * picture);
 }
 
+// a b + c, also where the compiler sees that no bits meet and would rather have an `or`.
+HV_DEV uint32_t vif_mad(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t r;
+  asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}
+
 // Byte planes of the products of four samples in each of `a` and `b`.
 HV_DEV void vif_mma_multiply(uint32_t a, uint32_t b, uint32_t &lo, uint32_t &hi) {
   // A sample in the second byte has a product in the third and fourth.
   const uint32_t a2 = a >> 16, b2 = b >> 16;
-  const uint32_t p = (a & 255) * (b & 255) + (a & 0xff00) * (b & 0xff00);
-  const uint32_t p2 = (a2 & 255) * (b2 & 255) + (a2 & 0xff00) * (b2 & 0xff00);
-  lo = vif_prmt(p, p2, 0x6420);
-  hi = vif_prmt(p, p2, 0x7531);
+  const uint32_t p = vif_mad(a & 0xff00, b & 0xff00, (a & 255) * (b & 255));
+  const uint32_t p2 = vif_mad(a2 & 0xff00, b2 & 0xff00, (a2 & 255) * (b2 & 255));
+  lo = vif_prmt<0x6420>(p, p2);
+  hi = vif_prmt<0x7531>(p, p2);
 }
 
 // Vertical pass of one of the three products.
-HV_DEV void vif_mma_products(const VifMatrix (&m)[3], const uint32_t (&a)[2][2], const uint32_t (&b)[2][2], int which,
-                             uint32_t (&planes)[VIF_N_PLANES]) {
+HV_DEV void vif_mma_products(const VifMatrix (&m)[3], const uint32_t (&a)[2][2], const uint32_t (&b)[2][2],
+                             int which, uint32_t (&planes)[VIF_N_PLANES]) {
   uint32_t sum[2][4];
 #pragma unroll
   for (int j = 0; j < 2; j++) {
@@ -604,7 +630,7 @@ HV_DEV void vif_mma_products(const VifMatrix (&m)[3], const uint32_t (&a)[2][2],
 
 // Horizontal pass over planes `first` on of the columns before and of these.
 HV_DEV void vif_mma_mean_row(const VifMatrix (&m)[3], const uint32_t *before, const uint32_t *planes,
-                             uint32_t (&mean)[4]) {
+                             uint32_t *mean) {
   const VifProduct w0 = vif_mma(m[0], before[0], planes[0], {});
   const VifProduct w1 = vif_mma(m[1], before[0], planes[0], vif_mma(m[0], before[1], planes[1], {}));
   const VifProduct w2 = vif_mma(m[1], before[1], planes[1], {});
@@ -612,7 +638,7 @@ HV_DEV void vif_mma_mean_row(const VifMatrix (&m)[3], const uint32_t *before, co
   for (int i = 0; i < 4; i++) mean[i] = w0.c[i] + w1.c[i] * 256 + w2.c[i] * 65536;
 }
 HV_DEV void vif_mma_product_row(const VifMatrix (&m)[3], const VifProduct &half, const uint32_t *before,
-                                const uint32_t *planes, uint32_t (&mean)[4]) {
+                                const uint32_t *planes, uint32_t *mean) {
   const VifProduct w0 = vif_mma(m[0], before[0], planes[0], {});
   const VifProduct w1 = vif_mma(m[1], before[0], planes[0], vif_mma(m[0], before[1], planes[1], half));
   const VifProduct w2 = vif_mma(m[1], before[1], planes[1], vif_mma(m[0], before[2], planes[2], {}));
@@ -636,9 +662,8 @@ struct VifSamples {
 HV_DEV VifSamples vif_mma_load(const uint8_t *row, int32_t x, int32_t w) {
   VifSamples s;
   if (x >= 0 && x + 16 <= w) {
-    const uint64_t *at = (const uint64_t *)(row + x);
-    const uint64_t lo = at[0], hi = at[1];
-    s = {{(uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32)}};
+    const HvU32x2 lo = hv_ldg((const HvU32x2 *)(row + x)), hi = hv_ldg((const HvU32x2 *)(row + x + 8));
+    s = {{lo.v[0], lo.v[1], hi.v[0], hi.v[1]}};
   } else {
     s = {};
 #pragma unroll 1
@@ -655,33 +680,34 @@ HV_DEV VifSamples vif_mma_load(const uint8_t *row, int32_t x, int32_t w) {
 // B of the vertical pass for even and odd columns.
 HV_DEV void vif_mma_inputs(const uint32_t (*rows)[4], uint32_t (&b)[2][2]) {
   uint32_t r0, r1, r2, r3;
-  const uint32_t at = (uint32_t)(uint64_t)(__attribute__((address_space(3))) const uint32_t *)rows[hv_lane()];
+  const uint32_t at = vif_shared_address(rows[hv_lane()]);
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
                : "r"(at)
                : "memory");
-  b[0][0] = vif_prmt(r0, r1, 0x6420);
-  b[1][0] = vif_prmt(r0, r1, 0x7531);
-  b[0][1] = vif_prmt(r2, r3, 0x6420);
-  b[1][1] = vif_prmt(r2, r3, 0x7531);
+  b[0][0] = vif_prmt<0x6420>(r0, r1);
+  b[1][0] = vif_prmt<0x7531>(r0, r1);
+  b[0][1] = vif_prmt<0x6420>(r2, r3);
+  b[1][1] = vif_prmt<0x7531>(r2, r3);
 }
 
-#ifndef VIF_MMA_BLOCKS
-#define VIF_MMA_BLOCKS 1
-#endif
-extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS) vif0_u8(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,
+// In place of the kernel below, with the same arguments and results, but block (128, 1, 1) and tiles of any
+// multiple of 16 x 64 pixels: grid (ceil(w / 128), ceil(h / 64), 1) is best.
+HV_KERNEL(VIF_MMA_BOUNDS, vif0_u8)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,
                                        const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {
   __shared__ VifMmaShared shared;
-  vif_load_log2_steps(log2_steps, shared.log2_steps);
+  vif_load_log2_steps<32 * VIF_MMA_WARPS>(log2_steps, shared.log2_steps);
   __syncthreads();
 
   const uint32_t lane = hv_lane(), warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
+  // Of a row: `ldmatrix` gives a lane the places 2 q, 2 q + 1, 2 q + 8, 2 q + 9: those are to be the rows 4 q
+  // to 4 q + 3.
+  const uint32_t place = (lane & 17) | (lane & 2) << 2 | (lane & 12) >> 1;
   const int32_t w = args.w, h = args.h;
   const int32_t steps = ((w + 15) / 16 + (int32_t)gridDim.x - 1) / (int32_t)gridDim.x;
   const int32_t x0 = (int32_t)blockIdx.x * steps * 16;
   const HvPlane ref = frame->ref[0], dis = frame->dis[0];
-  const VifMatrix v_matrix[3] = {vif_matrix(0, 0), vif_matrix(0, 1), vif_matrix(0, 2)};
-  const VifMatrix h_matrix[3] = {vif_matrix(1, 0), vif_matrix(1, 1), vif_matrix(1, 2)};
+  const VifMatrix matrix[3] = {vif_matrix(0), vif_matrix(1), vif_matrix(2)};
   // What rounds when a sum is cut by 8 bits. Without the assembler the compiler would make it anew each time.
   VifProduct half;
 #pragma unroll
@@ -690,13 +716,14 @@ extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS)
   for (int32_t y0 = 16 * (int32_t)(blockIdx.y * VIF_MMA_WARPS + warp); y0 < h;
        y0 += 16 * VIF_MMA_WARPS * (int32_t)gridDim.y) {
     const uint32_t y = (uint32_t)vif_mirror(y0 - 8 + (int32_t)lane, h);
-    const uint8_t *ref_row = ref.data + (uint64_t)y * ref.stride, *dis_row = dis.data + (uint64_t)y * dis.stride;
+    const uint8_t *ref_row = ref.data + (uint64_t)y * ref.stride;
+    const uint8_t *dis_row = dis.data + (uint64_t)y * dis.stride;
     VifSamples r = vif_mma_load(ref_row, x0 - 8, w), d = vif_mma_load(dis_row, x0 - 8, w);
     for (int32_t t = 0; t <= steps; t++) {
       const int32_t x = x0 - 8 + 16 * t;  // of these columns; results are for 8 columns less
       if (x - 8 >= w) break;
-      *(VifSamples *)shared.samples[warp][0][lane] = r;
-      *(VifSamples *)shared.samples[warp][1][lane] = d;
+      *(VifSamples *)shared.samples[warp][0][place] = r;
+      *(VifSamples *)shared.samples[warp][1][place] = d;
       vif_sync_warp();
       uint32_t planes[VIF_N_PLANES];
       {
@@ -708,11 +735,11 @@ extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS)
           r = vif_mma_load(ref_row, x + 16, w);
           d = vif_mma_load(dis_row, x + 16, w);
         }
-        vif_mma_means(v_matrix, half, rb, 0, planes);
-        vif_mma_means(v_matrix, half, db, 1, planes);
-        vif_mma_products(v_matrix, rb, rb, 0, planes);
-        vif_mma_products(v_matrix, db, db, 1, planes);
-        vif_mma_products(v_matrix, rb, db, 2, planes);
+        vif_mma_means(matrix, half, rb, 0, planes);
+        vif_mma_means(matrix, half, db, 1, planes);
+        vif_mma_products(matrix, rb, rb, 0, planes);
+        vif_mma_products(matrix, db, db, 1, planes);
+        vif_mma_products(matrix, rb, db, 2, planes);
       }
       if (t > 0) {
         uint32_t before[VIF_N_PLANES];
@@ -722,8 +749,8 @@ extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS)
 #pragma unroll
         for (int picture = 0; picture < 2; picture++) {
           const int p = VIF_NEXT + 2 * picture;
-          const VifProduct a = vif_mma(h_matrix[2], before[p], planes[p], {});
-          const VifProduct b = vif_mma(h_matrix[2], before[p + 1], planes[p + 1], half);
+          const VifProduct a = vif_mma(matrix[2], before[p], planes[p], {});
+          const VifProduct b = vif_mma(matrix[2], before[p + 1], planes[p + 1], half);
 #pragma unroll
           for (uint32_t i = 0; i < 2; i++) {
             const uint32_t v = (((a.c[i] >> 8) + a.c[2 + i] + b.c[i]) >> 8) + b.c[2 + i] - 128;
@@ -733,27 +760,23 @@ extern "C" __global__ void __launch_bounds__(32 * VIF_MMA_WARPS, VIF_MMA_BLOCKS)
           }
         }
         if (args.n_gains) {
+          uint32_t m1[8], m2[8], xx[8], yy[8], xy[8];
+          int32_t var1[8], var2[8], cov[8];
+          bool inside[8];
 #pragma unroll
-          for (int i8 = 0; i8 < 2; i8++) {
-            const int p = i8 * VIF_HALF;
-            uint32_t m1[4], m2[4], xx[4], yy[4], xy[4];
-            int32_t var1[4], var2[4], cov[4];
-            vif_mma_mean_row(h_matrix, before + p, planes + p, m1);
-            vif_mma_mean_row(h_matrix, before + p + 2, planes + p + 2, m2);
-            vif_mma_product_row(h_matrix, half, before + p + 4, planes + p + 4, xx);
-            vif_mma_product_row(h_matrix, half, before + p + 8, planes + p + 8, yy);
-            vif_mma_product_row(h_matrix, half, before + p + 12, planes + p + 12, xy);
-            vif_variances(m1, m2, xx, yy, xy, var1, var2, cov);
-            if (x + 8 > w || y0 + 16 > h) {
-#pragma unroll
-              for (int i = 0; i < 4; i++)
-                if (x - 8 + (int32_t)g + 8 * (i / 2) >= w || y0 + 8 * i8 + 2 * (int32_t)q + i % 2 >= h) {
-                  var1[i] = var2[i] = 0;
-                  sums.flat_count--;
-                }
-            }
-            vif_statistics(var1, var2, cov, args, shared.log2_steps, sums);
+          for (int i = 0; i < 8; i += 4) {
+            const int p = i / 4 * VIF_HALF;
+            vif_mma_mean_row(matrix, before + p, planes + p, m1 + i);
+            vif_mma_mean_row(matrix, before + p + 2, planes + p + 2, m2 + i);
+            vif_mma_product_row(matrix, half, before + p + 4, planes + p + 4, xx + i);
+            vif_mma_product_row(matrix, half, before + p + 8, planes + p + 8, yy + i);
+            vif_mma_product_row(matrix, half, before + p + 12, planes + p + 12, xy + i);
           }
+          vif_variances(m1, m2, xx, yy, xy, var1, var2, cov);
+#pragma unroll
+          for (int i = 0; i < 8; i++)
+            inside[i] = x - 8 + (int32_t)g + i / 2 % 2 * 8 < w && y0 + i / 4 * 8 + 2 * (int32_t)q + i % 2 < h;
+          vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, sums);
         }
       }
 #pragma unroll
@@ -769,35 +792,36 @@ template <int S, class T>
 HV_DEV void vif_scale(VifShared<S> &shared, const uint8_t *ref, uint32_t ref_stride, uint32_t ref_shift,
                       const uint8_t *dis, uint32_t dis_stride, uint32_t dis_shift, uint32_t bits,
                       const VifArgs &args, const VifPlanes &next, const uint16_t *log2_steps, uint64_t *out) {
-  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H + 2 * R;
-  vif_load_log2_steps(log2_steps, shared.log2_steps);
+  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
+  vif_load_log2_steps<VIF_THREADS(S)>(log2_steps, shared.log2_steps);
 
   const int32_t x0 = (int32_t)blockIdx.x * VIF_TILE_W(S);
   const uint32_t column = (uint32_t)vif_mirror(x0 - R + (int32_t)threadIdx.x, args.w) * (uint32_t)sizeof(T);
-  const uint32_t tile_row = threadIdx.x % VIF_TILE_H, run = threadIdx.x / VIF_TILE_H * VIF_RUN;
+  const uint32_t tile_row = threadIdx.x % VIF_TILE_H(S), run = threadIdx.x / VIF_TILE_H(S) * VIF_RUN(S);
   VifSums sums = {};
-  for (int32_t y0 = (int32_t)blockIdx.y * VIF_TILE_H; y0 < args.h; y0 += (int32_t)gridDim.y * VIF_TILE_H) {
+  for (int32_t tile = (int32_t)blockIdx.y; tile * VIF_TILE_H(S) < args.h; tile += (int32_t)gridDim.y) {
+    const int32_t y0 = tile * VIF_TILE_H(S);
+    if (threadIdx.x < 2 * ROWS) {
+      const uint32_t k = threadIdx.x % ROWS, picture = threadIdx.x / ROWS;
+      const uint32_t row = (uint32_t)vif_mirror(y0 - R + (int32_t)k, args.h);
+      shared.rows[picture][k] = row * (picture ? dis_stride : ref_stride);
+    }
+    __syncthreads();
     uint32_t r[ROWS], d[ROWS];
-    vif_column<T>(ref + column, ref_stride, ref_shift, bits, y0 - R, args.h, r);
-    vif_column<T>(dis + column, dis_stride, dis_shift, bits, y0 - R, args.h, d);
+    vif_column<T>(ref + column, shared.rows[0], ref_shift, bits, r);
+    vif_column<T>(dis + column, shared.rows[1], dis_shift, bits, d);
     vif_vertical<S, T>(shared, r, d, bits);
     __syncthreads();
     if (args.n_gains && run < VIF_TILE_W(S)) {
-      int32_t var1[VIF_RUN], var2[VIF_RUN], cov[VIF_RUN];
+      int32_t var1[VIF_RUN(S)], var2[VIF_RUN(S)], cov[VIF_RUN(S)];
       vif_horizontal<S>(&shared.moments[tile_row][run], var1, var2, cov);
-      const int32_t inside = y0 + (int32_t)tile_row < args.h ? args.w - x0 - (int32_t)run : 0;
-      if (inside < VIF_RUN) {
+      bool inside[VIF_RUN(S)];
 #pragma unroll
-        for (int i = 0; i < VIF_RUN; i++)
-          if (i >= inside) {
-            var1[i] = var2[i] = 0;
-            sums.flat_count--;
-          }
-      }
-      vif_statistics(var1, var2, cov, args, shared.log2_steps, sums);
+      for (int i = 0; i < VIF_RUN(S); i++)
+        inside[i] = y0 + (int32_t)tile_row < args.h && x0 + (int32_t)run + i < args.w;
+      vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, sums);
     }
     if constexpr (S < 3) vif_next_scale<S>(shared, x0, y0, args, next);
-    __syncthreads();
   }
   if (args.n_gains) vif_add_sums<S>(sums, args.n_gains, out);
 }
@@ -806,14 +830,14 @@ HV_DEV void vif_scale(VifShared<S> &shared, const uint8_t *ref, uint32_t ref_str
 // adds to `out`: 8 u64 for each scale, zeroed before the frame: den_log, flat_count, flat_energy, unused,
 // then num_log of each gain limit. `log2_steps`: `LOG2_STEPS` of src/metrics/vif.rs as
 // 4096 u16, 16-byte aligned.
-#define VIF_SCALE_0(name, T, BITS)                                                                            \
-  HV_KERNEL(VIF_THREADS(0), name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,            \
-                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {      \
-    __shared__ VifShared<0> shared;                                                                           \
-    const HvPlane ref = frame->ref[0], dis = frame->dis[0];                                                   \
-    vif_scale<0, T>(shared, ref.data, ref.stride, ref.shift, dis.data, dis.stride, dis.shift, BITS, args,     \
-                    next, log2_steps, out);                                                                   \
-  }                                                                                                           \
+#define VIF_SCALE_0(name, T, BITS)                                                                          \
+  HV_KERNEL(VIF_BOUNDS(0), name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,           \
+                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {    \
+    __shared__ VifShared<0> shared;                                                                         \
+    const HvPlane ref = frame->ref[0], dis = frame->dis[0];                                                 \
+    vif_scale<0, T>(shared, ref.data, ref.stride, ref.shift, dis.data, dis.stride, dis.shift, BITS, args,   \
+                    next, log2_steps, out);                                                                 \
+  }                                                                                                         \
   HV_EXPORT(name)
 #if !HV_MMA
 VIF_SCALE_0(vif0_u8, uint8_t, 8)
@@ -821,13 +845,13 @@ VIF_SCALE_0(vif0_u8, uint8_t, 8)
 VIF_SCALE_0(vif0_u16, uint16_t, args.bits)
 
 // Scales 1 to 3 from the planes that the scale before has written. Scale 3 has no `next`.
-#define VIF_SCALE(name, S)                                                                                    \
-  HV_KERNEL(VIF_THREADS(S), name)(VifPlanes in, VifArgs args, VifPlanes next,                                 \
-                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {      \
-    __shared__ VifShared<S> shared;                                                                           \
-    vif_scale<S, uint16_t>(shared, (const uint8_t *)in.ref, in.stride * 2, 0, (const uint8_t *)in.dis,        \
-                           in.stride * 2, 0, 16, args, next, log2_steps, out);                                \
-  }                                                                                                           \
+#define VIF_SCALE(name, S)                                                                                  \
+  HV_KERNEL(VIF_BOUNDS(S), name)(VifPlanes in, VifArgs args, VifPlanes next,                                \
+                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {    \
+    __shared__ VifShared<S> shared;                                                                         \
+    vif_scale<S, uint16_t>(shared, (const uint8_t *)in.ref, in.stride * 2, 0, (const uint8_t *)in.dis,      \
+                           in.stride * 2, 0, 16, args, next, log2_steps, out);                              \
+  }                                                                                                         \
   HV_EXPORT(name)
 VIF_SCALE(vif1, 1)
 VIF_SCALE(vif2, 2)
