@@ -7,8 +7,8 @@
 // their neighbours. Rows above and below a strip are computed again, so strips do not wait for each other.
 #include "frame.h"
 
-#define ADM_THREADS 64   // two strips side by side
-#define ADM_STRIP_W 60   // coefficients that a strip owns: two for each of 30 lanes
+#define ADM_THREADS HV_WAVE
+#define ADM_STRIP_W 60  // coefficients that a strip owns: two for each of 30 lanes
 #define ADM_TILE_W (ADM_THREADS / 32 * ADM_STRIP_W)
 #define ADM_PASSES 4
 #define ADM_SLOTS 5      // triples of sums that are added up together
@@ -67,43 +67,48 @@ HV_DEV int mirror(int i, int n) {
   return i < n ? i : 2 * n - 1 - i;
 }
 
-// Samples of one picture.
+// Successive samples of one picture, as stored, and their place in it.
+template <class T> struct Run { uint32_t words[sizeof(T)]; };
+
 template <class T> struct Input {
   const uint8_t *data;
   uint32_t stride, shift, bits;
+  int w, h;
 
-  // Those of four columns, which are successive and begin at a multiple of four unless `edge`.
-  HV_MEMBER void load(int32_t v[4], int row, const int col[4], bool edge) const {
+  // Four samples from column x on, a multiple of four, where it and the row are in the picture; with samples
+  // beyond the right end if `edge`.
+  HV_MEMBER Run<T> load(int row, int x, bool edge) const {
+    row = hv_max(mirror(row, h), 0);
     const uint8_t *at = data + (uint64_t)(uint32_t)row * stride;
+    Run<T> run{};
     if (edge) {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const uint8_t *sample = at + (uint32_t)col[i] * sizeof(T);
-        if constexpr (sizeof(T) == 1) v[i] = hv_ldg(sample);
-        else if constexpr (sizeof(T) == 2) v[i] = number((T)hv_ldg((const uint16_t *)sample));
-        else v[i] = (int32_t)hv_ldg((const uint32_t *)sample);
+        const uint8_t *sample = at + (uint32_t)hv_max(mirror(hv_max(x + i, 0), w), 0) * sizeof(T);
+        const int word = i * (int)sizeof(T) / 4, bit = i * (int)sizeof(T) % 4 * 8;
+        if constexpr (sizeof(T) == 1) run.words[word] |= (uint32_t)hv_ldg(sample) << bit;
+        else if constexpr (sizeof(T) == 2) run.words[word] |= (uint32_t)hv_ldg((const uint16_t *)sample) << bit;
+        else run.words[word] = hv_ldg((const uint32_t *)sample);
       }
-      return;
+      return run;
     }
-    at += (uint32_t)col[0] * sizeof(T);
-    if constexpr (sizeof(T) == 1) {
-      const uint32_t word = hv_ldg((const uint32_t *)at);
-#pragma unroll
-      for (int i = 0; i < 4; i++) v[i] = (int32_t)(word >> 8 * i & 255);
-    } else if constexpr (sizeof(T) == 2) {
-      const HvU32x2 words = hv_ldg((const HvU32x2 *)at);
-#pragma unroll
-      for (int i = 0; i < 4; i++) v[i] = number((T)(words.v[i / 2] >> i % 2 * 16));
-    } else {
-      const HvU32x4 words = hv_ldg((const HvU32x4 *)at);
-#pragma unroll
-      for (int i = 0; i < 4; i++) v[i] = (int32_t)words.v[i];
-    }
+    at += (uint32_t)hv_max(x, 0) * sizeof(T);
+    if constexpr (sizeof(T) == 1) run.words[0] = hv_ldg((const uint32_t *)at);
+    else if constexpr (sizeof(T) == 2) run = __builtin_bit_cast(Run<T>, hv_ldg((const HvU32x2 *)at));
+    else run = __builtin_bit_cast(Run<T>, hv_ldg((const HvU32x4 *)at));
+    return run;
   }
+  HV_MEMBER int32_t number(const Run<T> &run, int i) const {
+    if constexpr (sizeof(T) == 4) return (int32_t)run.words[i];
+    else if constexpr ((T)-1 < 0) return (T)(run.words[i / 2] >> i % 2 * 16);
+    else return (int32_t)hv_sample_in<T>(run.words, i, shift, bits);
+  }
+};
 
- private:
-  HV_MEMBER int32_t number(uint16_t stored) const { return (int32_t)hv_number<uint16_t>(stored, shift, bits); }
-  HV_MEMBER int32_t number(int16_t stored) const { return stored; }
+// Two rows of it.
+template <class T> struct Pair {
+  Run<T> run[2];
+  HV_MEMBER Pair(const Input<T> &in, int row, int x, bool edge) : run{in.load(row, x, edge), in.load(row + 1, x, edge)} {}
 };
 
 // tap v + sum, for v of 16 bits where the sum has 32
@@ -121,41 +126,34 @@ struct Bands {
   int32_t low[2], detail[3][2];  // detail: h, v, d
 };
 
-// The transform of one picture, row after row; of the low band alone unless `detail`.
+// The transform of one picture, row after row; of the low band alone unless `detail`. Row y takes the rows
+// 2 y - 1 to 2 y + 2 of the input, in pairs.
 template <int scale, class T, bool detail> struct Transform {
   using V = typename Kind<scale>::V;
   using H = typename Kind<scale>::H;
-  Input<T> in;
-  V low[4], high[4];  // the first two taps of the vertical pass
+  V low[4], high[4];  // vertical sums of the first pair
 
-  HV_MEMBER void begin(const int32_t x[4], const int32_t y[4]) {
+  HV_MEMBER void begin(const Input<T> &in, const Pair<T> &pair) {
     // Half a unit, and at scale 0 the middle of the range taken away from every sample.
     const V half = scale == 0 ? (V)(1u << (in.bits - 1)) : scale == 1 ? 0 : 1 << 15;
     const V start = scale == 0 ? (V)(-46341u << (in.bits - 1)) : half;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      low[i] = low_begin(x[i], y[i], start);
-      if (detail) high[i] = high_begin(x[i], y[i], half);
+      const int32_t x = in.number(pair.run[0], i), y = in.number(pair.run[1], i);
+      low[i] = low_begin(x, y, start);
+      if (detail) high[i] = high_begin(x, y, half);
     }
   }
-  // To be called before the first row and where a row is not the one after the last.
-  HV_MEMBER void seek(int row, int in_h, const int col[4], bool edge) {
-    int32_t x[4], y[4];
-    in.load(x, mirror(2 * row - 1, in_h), col, edge);
-    in.load(y, 2 * row, col, edge);
-    begin(x, y);
-  }
-  HV_MEMBER Bands next(int row, int in_h, const int col[4], bool edge, const Lane &at) {
-    int32_t x[4], y[4], lo[4], hi[4];
-    in.load(x, mirror(2 * row + 1, in_h), col, edge);
-    in.load(y, mirror(2 * row + 2, in_h), col, edge);
+  HV_MEMBER Bands next(const Input<T> &in, const Pair<T> &pair, const Lane &at) {
+    int32_t lo[4], hi[4];
     const uint32_t shift = scale == 0 ? in.bits : scale == 1 ? 0 : 16;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      lo[i] = (int32_t)(low_end(x[i], y[i], low[i]) >> shift);
-      if (detail) hi[i] = (int32_t)(high_end(x[i], y[i], high[i]) >> shift);
+      const int32_t x = in.number(pair.run[0], i), y = in.number(pair.run[1], i);
+      lo[i] = (int32_t)(low_end(x, y, low[i]) >> shift);
+      if (detail) hi[i] = (int32_t)(high_end(x, y, high[i]) >> shift);
     }
-    begin(x, y);
+    begin(in, pair);
     Bands out;
     across(lo, out.low, out.detail[1], at);
     if (detail) across(hi, out.detail[0], out.detail[2], at);
@@ -194,14 +192,15 @@ HV_DEV bool same_direction(int32_t oh, int32_t ov, int32_t th, int32_t tv) {
   const float a = (float)oh, b = (float)ov, c = (float)th, d = (float)tv;
   const float dot = a * c + b * d, square = dot * dot;
   const float limit = 0x1.ffd814p-1f * (a * a + b * b) * (c * c + d * d);
+  bool same = dot >= 0 && square >= limit;
   // Where the two are that close all their roundings together amount to less than one in 2^19.
   if (__builtin_fabsf(square - limit) < 0x1p-18f * limit) {
-    const double d = (float)((int64_t)oh * th + (int64_t)ov * tv);
+    const double x = (float)((int64_t)oh * th + (int64_t)ov * tv);
     const double o = (float)((int64_t)oh * oh + (int64_t)ov * ov);
     const double t = (float)((int64_t)th * th + (int64_t)tv * tv);
-    return d >= 0 && d * d >= 0x1.ffd814p-1 * o * t;
+    same = x >= 0 && x * x >= 0x1.ffd814p-1 * o * t;
   }
-  return dot >= 0 && square >= limit;
+  return same;
 }
 
 // floor(2^30 / m) for m of 2^14 .. 2^15: the rounded quotient is that or one more.
@@ -218,35 +217,68 @@ struct Gain {
   uint32_t bound;  // larger factors exceed every coefficient
 
   HV_MEMBER explicit Gain(double limit) : limit(limit), whole((uint32_t)limit) {
+    bound = 0xffffffffu / whole;
     if (whole != limit) whole = 0;
-    bound = 0xffffffffu / (uint32_t)limit;
   }
 };
 
-// The restored part of the distorted coefficient t. Up to |o| = 16384 the table ratio of the specification
-// amounts to t, limited to 0 .. o.
-template <int scale> HV_DEV int32_t restore(int32_t o, int32_t t, bool same, const Gain &gain) {
+// The restored part of the distorted coefficient t, always.
+template <bool whole> HV_DEV int32_t restore(int32_t o, int32_t t, bool same, const Gain &gain) {
   const int32_t sign = o >> 31;
   const uint32_t m = (uint32_t)((o ^ sign) - sign);
   const uint32_t towards = (uint32_t)hv_max((t ^ sign) - sign, 0);
-  uint32_t r = hv_min(towards, m);
-  if (scale > 0 || m > 16384) {
-    // The reciprocal is that of 15 significant bits of m.
-    const int up = hv_clz(m | 1);
-    const uint32_t inverse = reciprocal((((m << up) >> 16) + 1) >> 1);
-    const uint32_t t31 = hv_min(towards, 2 * m) << (up - 1);
-    const uint32_t k = hv_min((uint32_t)(((uint64_t)(2 * inverse) * t31 + (1u << 31)) >> 32), 32768u);
-    const uint32_t product = (uint32_t)(((uint64_t)k * m + (uint32_t)(16384 + sign)) >> 15);
-    r = m > 16384 ? product : r;
+  // The reciprocal is that of 15 significant bits of m.
+  const int up = hv_clz(m | 1);
+  const uint32_t inverse = reciprocal((((m << up) >> 16) + 1) >> 1);
+  const uint32_t t31 = hv_min(towards, 2 * m) << (up - 1);
+  const uint32_t k = hv_min((uint32_t)(((uint64_t)(2 * inverse) * t31 + (1u << 31)) >> 32), 32768u);
+  uint32_t r = (uint32_t)(((uint64_t)k * m + (uint32_t)(16384 + sign)) >> 15);
+  // Up to here all this amounts to t, limited to 0 .. o.
+  if (m <= 16384) r = hv_min(towards, m);
+  uint32_t most;
+  if (whole) most = hv_min(hv_min(r, gain.bound) * gain.whole, towards);
+  else {
+    const double product = r * gain.limit;
+    most = product < towards ? (uint32_t)product : towards;
   }
-  if (same) {
-    if (gain.whole) r = hv_min(hv_min(r, gain.bound) * gain.whole, towards);
-    else {
-      const double most = r * gain.limit;
-      r = most < towards ? (uint32_t)most : towards;
-    }
-  }
+  r = same ? most : r;
   return ((int32_t)r ^ sign) - sign;
+}
+
+// The restored parts of the coefficients at the positions of a lane.
+template <int scale>
+HV_DEV void decouple(const Bands &o, const Bands &t, const bool same[2], const Gain &gain, int32_t r[3][2]) {
+  bool rare = !gain.whole;
+  if constexpr (scale == 0) {
+    // Up to |o| = 16384 the table ratio of the specification amounts to t, limited to 0 .. o.
+    uint32_t wide = 0;
+#pragma unroll
+    for (int i = 0; i < 6; i++) {
+      const int32_t a = o.detail[i / 2][i % 2], limit = hv_mad_i24(a, same[i % 2] ? (int32_t)gain.whole : 1, 0);
+      wide |= (uint32_t)(a + 16384);
+      r[i / 2][i % 2] = hv_max(hv_min(limit, 0), hv_min(hv_max(limit, 0), t.detail[i / 2][i % 2]));
+    }
+    rare = rare || wide >= 32768;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 6; i++)
+      r[i / 2][i % 2] = restore<true>(o.detail[i / 2][i % 2], t.detail[i / 2][i % 2], same[i % 2], gain);
+  }
+  if (rare) {  // a loop that passes all values on, for less code
+    int32_t a[6], b[6], c[6];
+#pragma unroll
+    for (int i = 0; i < 6; i++) a[i] = o.detail[i / 2][i % 2], b[i] = t.detail[i / 2][i % 2], c[i] = 0;
+#pragma unroll 1
+    for (int n = 0; n < 6; n++) {
+      const bool s = n % 2 ? same[1] : same[0];
+      const int32_t last = gain.whole ? restore<true>(a[0], b[0], s, gain) : restore<false>(a[0], b[0], s, gain);
+#pragma unroll
+      for (int i = 0; i < 5; i++) a[i] = a[i + 1], b[i] = b[i + 1], c[i] = c[i + 1];
+      c[5] = last;
+    }
+#pragma unroll
+    for (int i = 0; i < 6; i++) r[i / 2][i % 2] = c[i];
+  }
 }
 
 // ---- masking ------------------------------------------------------------------------------
@@ -304,14 +336,16 @@ struct Chain {
 // Row sums on their way from registers to memory: triples of each lane, added up ADM_SLOTS at a time.
 struct RowSums {
   uint64_t (*lanes)[33];  // of this strip
+  uint64_t *rows;         // in memory
+  uint32_t pitch;         // from band to band
   int lane, used;
-  uint64_t *to;  // where the sum that this lane takes part in is added
+  uint32_t to;            // where the sum that this lane takes part in is added
 
-  HV_MEMBER void push(const uint64_t v[3], uint64_t *rows, uint32_t pitch) {
+  HV_MEMBER void push(const uint64_t v[3], uint32_t row) {
 #pragma unroll
     for (int band = 0; band < 3; band++) lanes[3 * used + band][lane] = v[band];
     const int mine = lane % 16;
-    if (mine / 3 == used) to = rows + mine % 3 * pitch;
+    if (mine / 3 == used) to = row + (uint32_t)mine % 3 * pitch;
     if (++used == ADM_SLOTS) flush();
   }
   HV_MEMBER void flush() {
@@ -324,7 +358,7 @@ struct RowSums {
       for (int i = 0; i < 16; i++) sum += from[i];
     }
     sum += hv_shfl_xor_u64(sum, 16);
-    if (lane < 3 * used && sum) hv_atomic_add_u64(to, sum);
+    if (lane < 3 * used && sum) hv_atomic_add_u64(rows + to, sum);
     used = 0;
     hv_wave_sync();
   }
@@ -375,11 +409,11 @@ HV_DEV void reference_cubes(const int32_t detail[3][2], const AdmScale &shape, c
   }
 }
 
-// Takes the chain to the next row, and where `score` pushes the sums of the row before that.
+// Takes the chain to row y, and sums up the cubes of the row before.
 template <int scale>
 HV_DEV void advance(Chain &chain, const int32_t masker[3][2], const int32_t signal[3][2], const AdmScale &shape,
-                    const uint32_t weight[2], const Lane &at, bool score, RowSums &sums, uint64_t *rows) {
-  int32_t side[2], centre[2];
+                    const uint32_t weight[2], const Lane &at, int y, uint64_t sums[3]) {
+  int32_t side[2], centre[2], box[2], threshold[2];
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     const int32_t m[3] = {masker[0][i], masker[1][i], masker[2][i]};
@@ -390,13 +424,15 @@ HV_DEV void advance(Chain &chain, const int32_t masker[3][2], const int32_t sign
   int32_t after = (int32_t)hv_shfl_u32((uint32_t)side[0], at.right);
   if (at.x == 0) before = side[1];
   if (at.x == shape.w - 2) after = side[1];
-  const int32_t both = side[0] + side[1], box[2] = {before + both, both + after};
-  if (score) {
-    const int32_t threshold[2] = {chain.partial[0] + box[0], chain.partial[1] + box[1]};
-    uint64_t v[3];
-    cubes<scale>(chain.signal, threshold, shape, weight, at, v);
-    sums.push(v, rows, (uint32_t)shape.h);
+  box[0] = before + side[0] + side[1];
+  box[1] = side[0] + side[1] + after;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    if (y == shape.h) box[i] = chain.box[i];  // the row below the last is the last
+    threshold[i] = chain.partial[i] + box[i];
+    if (y == 1) threshold[i] += box[i];  // the one above the first is the second
   }
+  cubes<scale>(chain.signal, threshold, shape, weight, at, sums);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     chain.partial[i] = chain.box[i] + box[i] + centre[i];
@@ -413,9 +449,7 @@ template <int scale, class T, bool many> struct Tile {
   AdmPlanes out;
   const AdmScale &shape;
   const AdmPasses &passes;
-  uint64_t *rows;
   int first, end;  // rows of the tile
-  int col[4];
   bool edge;
   Lane at;
 
@@ -424,67 +458,63 @@ template <int scale, class T, bool many> struct Tile {
     store<scale>(out.ref, out.stride, row, at.x, o.low);
     store<scale>(out.dis, out.stride, row, at.x, t.low);
   }
+  HV_MEMBER Pair<T> pair(const Input<T> &in, int y) const { return Pair<T>(in, 2 * y + 1, 2 * at.x, edge); }
 
   // Outside the scored part the next scale needs the low band, and nobody the rest.
   HV_MEMBER void low_band() const {
-    Transform<scale, T, false> o{ref, {}, {}}, t{dis, {}, {}};
-    o.seek(first, shape.in_h, col, edge);
-    t.seek(first, shape.in_h, col, edge);
-    for (int row = first; row < end; row++) {
-      const Bands a = o.next(row, shape.in_h, col, edge, at);
-      const Bands b = t.next(row, shape.in_h, col, edge, at);
-      put(row, a, b);
+    Transform<scale, T, false> o, t;
+    o.begin(ref, pair(ref, first - 1));
+    t.begin(dis, pair(dis, first - 1));
+    Pair<T> p = pair(ref, first), q = pair(dis, first);
+    for (int y = first; y < end; y++) {
+      const Pair<T> pp = pair(ref, y + 1), qq = pair(dis, y + 1);
+      const Bands a = o.next(ref, p, at), b = t.next(dis, q, at);
+      put(y, a, b);
+      p = pp, q = qq;
     }
   }
 
-  HV_MEMBER void all(uint64_t (*lanes)[33], int32_t (*kept)[10][ADM_THREADS]) const {
-    Transform<scale, T, true> o{ref, {}, {}}, t{dis, {}, {}};
-    RowSums sums{lanes, (int)threadIdx.x % 32, 0, nullptr};
-    const uint64_t band = (uint32_t)shape.h;
+  HV_MEMBER void all(RowSums sums, int32_t (*kept)[10][ADM_THREADS]) const {
+    Transform<scale, T, true> o, t;
+    const uint32_t h = (uint32_t)shape.h;
     Chain chain{};
-    for (int y = first - 1, before = -2; y <= end; y++) {
-      const int row = mirror(y, shape.h);
-      if (row != before + 1) {
-        o.seek(row, shape.in_h, col, edge);
-        t.seek(row, shape.in_h, col, edge);
-      }
-      before = row;
-      const Bands a = o.next(row, shape.in_h, col, edge, at);
-      const Bands b = t.next(row, shape.in_h, col, edge, at);
+    if (many)
+      for (int i = 0; i < 2 * ADM_PASSES; i++) chain.save(kept[i]);
+    int y = hv_max(first - 1, 0);
+    o.begin(ref, pair(ref, y - 1));
+    t.begin(dis, pair(dis, y - 1));
+    Pair<T> p = pair(ref, y), q = pair(dis, y);
+    for (; y <= end; y++) {
+      const Pair<T> pp = pair(ref, y + 1), qq = pair(dis, y + 1);
+      const Bands a = o.next(ref, p, at), b = t.next(dis, q, at);
+      p = pp, q = qq;
       const bool inside = y >= first && y < end;
-      if (inside) {
-        put(row, a, b);
-        if (y >= shape.top && y < shape.bottom) {
-          uint64_t v[3];
-          reference_cubes<scale>(a.detail, shape, at, v);
-          sums.push(v, rows + row, (uint32_t)shape.h);
-        }
-      }
-      const bool score = y > first && y > shape.top && y <= shape.bottom;
+      if (inside) put(y, a, b);
+      uint64_t v[3];
+      reference_cubes<scale>(a.detail, shape, at, v);
+      if (inside && y >= shape.top && y < shape.bottom) sums.push(v, (uint32_t)y);
+      const bool scored = y > first && y > shape.top && y <= shape.bottom;
       bool same[2];
 #pragma unroll
       for (int i = 0; i < 2; i++)
         same[i] = same_direction(a.detail[0][i], a.detail[1][i], b.detail[0][i], b.detail[1][i]);
-      for (uint32_t p = 0; p < (many ? passes.n : 1); p++) {
-        const AdmPass &pass = passes.pass[p];
-        const Gain gain(pass.gain);
+      for (uint32_t n = 0; n < (many ? passes.n : 1); n++) {
+        const AdmPass &pass = passes.pass[n];
         int32_t restored[3][2], additive[3][2];
+        decouple<scale>(a, b, same, Gain(pass.gain), restored);
 #pragma unroll
-        for (int k = 0; k < 3; k++)
-#pragma unroll
-          for (int i = 0; i < 2; i++) {
-            restored[k][i] = restore<scale>(a.detail[k][i], b.detail[k][i], same[i], gain);
-            additive[k][i] = b.detail[k][i] - restored[k][i];
-          }
-        uint64_t *to = rows + (3 + 6 * p) * band + y - 1;
-        if constexpr (many) chain.load(kept[2 * p]);
-        advance<scale>(chain, additive, restored, shape, pass.weight, at, score, sums, to);
-        if constexpr (many) {
-          chain.save(kept[2 * p]);
+        for (int i = 0; i < 6; i++) additive[i / 2][i % 2] = b.detail[i / 2][i % 2] - restored[i / 2][i % 2];
+        const uint32_t row = (3 + 6 * n) * h + (uint32_t)y - 1;
+        if (many) chain.load(kept[2 * n]);
+        advance<scale>(chain, additive, restored, shape, pass.weight, at, y, v);
+        if (scored) sums.push(v, row);
+        if (many) {
+          chain.save(kept[2 * n]);
           if (!pass.aim) continue;
-          chain.load(kept[2 * p + 1]);
-          advance<scale>(chain, restored, additive, shape, pass.weight, at, score, sums, to + 3 * band);
-          chain.save(kept[2 * p + 1]);
+          chain.load(kept[2 * n + 1]);
+          advance<scale>(chain, restored, additive, shape, pass.weight, at, y, v);
+          if (scored) sums.push(v, row + 3 * h);
+          chain.save(kept[2 * n + 1]);
         }
       }
     }
@@ -498,25 +528,16 @@ HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out,
   __shared__ uint64_t lanes[ADM_THREADS / 32][3 * ADM_SLOTS][33];
   __shared__ int32_t kept[many ? 2 * ADM_PASSES : 1][10][ADM_THREADS];
   const int lane = threadIdx.x % 32, strip = threadIdx.x / 32;
-  const int tile_x = shape.x0 + (int)blockIdx.x * ADM_TILE_W, tile_y = shape.y0 + (int)blockIdx.y * shape.tile_h;
-  // The strips of one wave go the same way.
-  const int left = tile_x + (int)threadIdx.x / HV_WAVE * (HV_WAVE / 32) * ADM_STRIP_W;
-  const int right = left + HV_WAVE / 32 * ADM_STRIP_W;
-
-  Tile<scale, T, many> tile{ref, dis, out, shape, passes, rows, hv_max(tile_y, 0),
-                            hv_min(tile_y + shape.tile_h, shape.h), {}, 2 * right + 4 > shape.in_w, {}};
-  tile.at = {tile_x + strip * ADM_STRIP_W + 2 * (lane - 1), hv_lane() - 1, hv_lane() + 1,
-             lane != 0 && lane != 31, {}};
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const int x = tile.at.x + i;
-    tile.at.scored[i] = tile.at.own && x >= shape.left && x < shape.right;
-  }
-#pragma unroll
-  for (int i = 0; i < 4; i++) tile.col[i] = hv_max(mirror(hv_max(2 * tile.at.x + i, 0), shape.in_w), 0);
-
+  const int left = shape.x0 + (int)blockIdx.x * ADM_TILE_W, right = left + ADM_TILE_W;
+  const int top = shape.y0 + (int)blockIdx.y * shape.tile_h;
+  const int x = left + strip * ADM_STRIP_W + 2 * (lane - 1);
+  const bool own = lane != 0 && lane != 31;
+  const Lane at{x, threadIdx.x - 1, threadIdx.x + 1, own,
+                {own && x >= shape.left && x < shape.right, own && x + 1 >= shape.left && x + 1 < shape.right}};
+  const Tile<scale, T, many> tile{ref, dis, out, shape, passes, hv_max(top, 0), hv_min(top + shape.tile_h, shape.h),
+                                  2 * right + 4 > shape.in_w, at};
   if (left < shape.right && right > shape.left && tile.first < shape.bottom && tile.end > shape.top)
-    tile.all(lanes[strip], kept);
+    tile.all({lanes[strip], rows, (uint32_t)shape.h, lane, 0, 0}, kept);
   else tile.low_band();
 }
 
@@ -526,14 +547,15 @@ HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out,
 // cubes of each scored row: rows[(3 k + band) shape.h + row], band h, v, d, k 0 for the reference, 1 + 2 p for
 // the restored part of pass p and 2 + 2 p for its additive part.
 // Without suffix for one pass without the additive part, `_passes` for 1 to 4 passes.
-// Block 64 threads, a tile of 120 columns by shape.tile_h rows of coefficients from (x0, y0) on; grid
-// (ceil((w - x0) / 120), ceil((h - y0) / tile_h)). x0 is the largest number up to 0 that differs from
-// left - left mod 2 by a multiple of 120, y0 likewise from top by one of tile_h.
+// Block of one wave, 32 or 64 threads, a tile of 60 or 120 columns by shape.tile_h rows of coefficients from
+// (x0, y0) on; grid (ceil((w - x0) / 60 or 120), ceil((h - y0) / tile_h)). x0 is the largest number up to 0 that
+// differs from left - left mod 2 by a multiple of 60 or 120, y0 likewise from top by one of tile_h.
 #define ADM0(name, T, many)                                                                                  \
   HV_KERNEL(ADM_THREADS, name)(const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape, uint32_t bits, \
                                AdmPasses passes, uint64_t *rows) {                                           \
     const HvPlane ref = frame->ref[0], dis = frame->dis[0];                                                  \
-    adm::tile<0, T, many>({ref.data, ref.stride, ref.shift, bits}, {dis.data, dis.stride, dis.shift, bits},  \
+    adm::tile<0, T, many>({ref.data, ref.stride, ref.shift, bits, shape.in_w, shape.in_h},\
+                          {dis.data, dis.stride, dis.shift, bits, shape.in_w, shape.in_h},  \
                           out, shape, passes, rows);                                                         \
   }                                                                                                          \
   HV_EXPORT(name)
@@ -548,7 +570,8 @@ ADM0(adm0_u16_passes, uint16_t, true)
   HV_KERNEL(ADM_THREADS, name)(AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes, uint64_t *rows) { \
     using T = adm::Kind<scale>::In;                                                                          \
     const uint32_t stride = in.stride * (uint32_t)sizeof(T);                                                 \
-    adm::tile<scale, T, many>({(const uint8_t *)in.ref, stride, 0, 0}, {(const uint8_t *)in.dis, stride, 0, 0}, \
+    adm::tile<scale, T, many>({(const uint8_t *)in.ref, stride, 0, 0, shape.in_w, shape.in_h},\
+                              {(const uint8_t *)in.dis, stride, 0, 0, shape.in_w, shape.in_h}, \
                               out, shape, passes, rows);                                                     \
   }                                                                                                          \
   HV_EXPORT(name)
