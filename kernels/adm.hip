@@ -11,7 +11,7 @@
 #define ADM_STRIP_W 60  // coefficients that a strip owns: two for each of 30 lanes
 #define ADM_TILE_W (ADM_THREADS / 32 * ADM_STRIP_W)
 #define ADM_PASSES 4
-#define ADM_SLOTS 5      // triples of sums that are added up together
+#define ADM_SLOTS 4  // triples of sums that are added up together
 
 // Shape of one scale. `src/metrics/adm.rs` has the meaning of extents, scored parts and shifts.
 struct AdmScale {
@@ -106,10 +106,7 @@ template <class T> struct Input {
 };
 
 // Two rows of it.
-template <class T> struct Pair {
-  Run<T> run[2];
-  HV_MEMBER Pair(const Input<T> &in, int row, int x, bool edge) : run{in.load(row, x, edge), in.load(row + 1, x, edge)} {}
-};
+template <class T> struct Pair { Run<T> run[2]; };
 
 // tap v + sum, for v of 16 bits where the sum has 32
 HV_DEV int32_t mad(int32_t tap, int32_t v, int32_t sum) { return hv_mad_i24(v, tap, sum); }
@@ -346,7 +343,7 @@ struct RowSums {
     for (int band = 0; band < 3; band++) lanes[3 * used + band][lane] = v[band];
     const int mine = lane % 16;
     if (mine / 3 == used) to = row + (uint32_t)mine % 3 * pitch;
-    if (++used == ADM_SLOTS) flush();
+    used++;
   }
   HV_MEMBER void flush() {
     hv_wave_sync();
@@ -458,18 +455,20 @@ template <int scale, class T, bool many> struct Tile {
     store<scale>(out.ref, out.stride, row, at.x, o.low);
     store<scale>(out.dis, out.stride, row, at.x, t.low);
   }
-  HV_MEMBER Pair<T> pair(const Input<T> &in, int y) const { return Pair<T>(in, 2 * y + 1, 2 * at.x, edge); }
+  HV_MEMBER Pair<T> pair(const Input<T> &in, int y) const {
+    return {{in.load(2 * y + 1, 2 * at.x, edge), in.load(2 * y + 2, 2 * at.x, edge)}};
+  }
 
   // Outside the scored part the next scale needs the low band, and nobody the rest.
   HV_MEMBER void low_band() const {
     Transform<scale, T, false> o, t;
-    o.begin(ref, pair(ref, first - 1));
-    t.begin(dis, pair(dis, first - 1));
-    Pair<T> p = pair(ref, first), q = pair(dis, first);
-    for (int y = first; y < end; y++) {
+    Pair<T> p, q;
+    for (int y = first - 2; y < end; y++) {  // the first two times only fill the pipeline
       const Pair<T> pp = pair(ref, y + 1), qq = pair(dis, y + 1);
-      const Bands a = o.next(ref, p, at), b = t.next(dis, q, at);
-      put(y, a, b);
+      if (y >= first) {
+        const Bands a = o.next(ref, p, at), b = t.next(dis, q, at);
+        put(y, a, b);
+      } else if (y == first - 1) o.begin(ref, p), t.begin(dis, q);
       p = pp, q = qq;
     }
   }
@@ -480,12 +479,15 @@ template <int scale, class T, bool many> struct Tile {
     Chain chain{};
     if (many)
       for (int i = 0; i < 2 * ADM_PASSES; i++) chain.save(kept[i]);
-    int y = hv_max(first - 1, 0);
-    o.begin(ref, pair(ref, y - 1));
-    t.begin(dis, pair(dis, y - 1));
-    Pair<T> p = pair(ref, y), q = pair(dis, y);
-    for (; y <= end; y++) {
+    Pair<T> p, q;
+    const int begin = hv_max(first - 1, 0);
+    for (int y = begin - 2; y <= end; y++) {  // as above
       const Pair<T> pp = pair(ref, y + 1), qq = pair(dis, y + 1);
+      if (y < begin) {
+        if (y == begin - 1) o.begin(ref, p), t.begin(dis, q);
+        p = pp, q = qq;
+        continue;
+      }
       const Bands a = o.next(ref, p, at), b = t.next(dis, q, at);
       p = pp, q = qq;
       const bool inside = y >= first && y < end;
@@ -498,27 +500,26 @@ template <int scale, class T, bool many> struct Tile {
 #pragma unroll
       for (int i = 0; i < 2; i++)
         same[i] = same_direction(a.detail[0][i], a.detail[1][i], b.detail[0][i], b.detail[1][i]);
-      for (uint32_t n = 0; n < (many ? passes.n : 1); n++) {
-        const AdmPass &pass = passes.pass[n];
-        int32_t restored[3][2], additive[3][2];
-        decouple<scale>(a, b, same, Gain(pass.gain), restored);
+      int32_t restored[3][2];
+      for (uint32_t n = 0; n < (many ? 2 * passes.n : 1); n++) {
+        const AdmPass &pass = passes.pass[n / 2];
+        const bool aim = many && n % 2;
+        if (aim && !pass.aim) continue;
+        if (!aim) decouple<scale>(a, b, same, Gain(pass.gain), restored);
+        int32_t masker[3][2], signal[3][2];
 #pragma unroll
-        for (int i = 0; i < 6; i++) additive[i / 2][i % 2] = b.detail[i / 2][i % 2] - restored[i / 2][i % 2];
-        const uint32_t row = (3 + 6 * n) * h + (uint32_t)y - 1;
-        if (many) chain.load(kept[2 * n]);
-        advance<scale>(chain, additive, restored, shape, pass.weight, at, y, v);
-        if (scored) sums.push(v, row);
-        if (many) {
-          chain.save(kept[2 * n]);
-          if (!pass.aim) continue;
-          chain.load(kept[2 * n + 1]);
-          advance<scale>(chain, restored, additive, shape, pass.weight, at, y, v);
-          if (scored) sums.push(v, row + 3 * h);
-          chain.save(kept[2 * n + 1]);
+        for (int i = 0; i < 6; i++) {
+          const int32_t r = restored[i / 2][i % 2], rest = b.detail[i / 2][i % 2] - r;
+          masker[i / 2][i % 2] = aim ? r : rest;
+          signal[i / 2][i % 2] = aim ? rest : r;
         }
+        if (many) chain.load(kept[n]);
+        advance<scale>(chain, masker, signal, shape, pass.weight, at, y, v);
+        if (many) chain.save(kept[n]);
+        if (scored) sums.push(v, (3 + 3 * n) * h + (uint32_t)y - 1);
+        if (sums.used > ADM_SLOTS - 2 || y == end) sums.flush();
       }
     }
-    sums.flush();
   }
 };
 
