@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// ADM: from the samples of one scale of the wavelet pyramid to row sums of cubes. The kernels are in adm.hip and,
-// as they take long to load and are rarely needed, in adm_passes.hip.
+// ADM: from the samples of one scale of the wavelet pyramid to row sums of cubes. The kernels are in adm.hip
+// and, as they take long to load and are rarely needed, in adm_passes.hip.
 //
 // 32 lanes walk down a strip together, two coefficients of each band per lane; the outer lanes only serve
 // their neighbours. Rows above and below a strip are computed again, so strips do not wait for each other.
@@ -29,9 +29,8 @@ struct AdmScale {
 // One way of weighting and masking.
 struct AdmPass {
   double gain;        // gain limit, 1 .. 100
-  uint32_t weight[2]; // quantised, of h and v, of d
+  uint32_t weight[2]; // quantised, of h and v, of d: at most 40000 and 54000 at scale 0, below 2^31 elsewhere
   uint32_t aim;       // whether the additive part is summed up as well; only the `_passes` kernels do it
-  uint32_t unused;
 };
 struct AdmPasses {
   AdmPass pass[ADM_PASSES];
@@ -56,7 +55,7 @@ struct Lane {
 
 // ---- transform ----------------------------------------------------------------------------
 
-// Types of the input, of vertical and horizontal sums, and of the low band; shifts of both directions.
+// Types of the input, of vertical and horizontal sums, and of the low band. Scales 2 and 3 have the same.
 template <int scale> struct Kind;
 template <> struct Kind<0> { using V = int32_t; using H = int32_t; using Low = int16_t; };
 template <> struct Kind<1> { using In = int16_t; using V = int32_t; using H = int64_t; using Low = int32_t; };
@@ -68,16 +67,17 @@ HV_DEV int mirror(int i, int n) {
   return i < n ? i : 2 * n - 1 - i;
 }
 
-// Successive samples of one picture, as stored, and their place in it.
+// Four successive samples of a row, as stored.
 template <class T> struct Run { uint32_t words[sizeof(T)]; };
 
+// One picture.
 template <class T> struct Input {
   const uint8_t *data;
   uint32_t stride, shift, bits;
   int w, h;
 
-  // Four samples from column x on, a multiple of four, where it and the row are in the picture; with samples
-  // beyond the right end if `edge`.
+  // The samples from column x on, a multiple of four. The row is mirrored at both ends, and the columns at
+  // the right one if they may lie beyond it, which `edge` says; what is left of the picture is arbitrary.
   HV_MEMBER Run<T> load(int row, int x, bool edge) const {
     row = hv_max(mirror(row, h), 0);
     const uint8_t *at = data + (uint64_t)(uint32_t)row * stride;
@@ -88,7 +88,8 @@ template <class T> struct Input {
         const uint8_t *sample = at + (uint32_t)hv_max(mirror(hv_max(x + i, 0), w), 0) * sizeof(T);
         const int word = i * (int)sizeof(T) / 4, bit = i * (int)sizeof(T) % 4 * 8;
         if constexpr (sizeof(T) == 1) run.words[word] |= (uint32_t)hv_ldg(sample) << bit;
-        else if constexpr (sizeof(T) == 2) run.words[word] |= (uint32_t)hv_ldg((const uint16_t *)sample) << bit;
+        else if constexpr (sizeof(T) == 2)
+          run.words[word] |= (uint32_t)hv_ldg((const uint16_t *)sample) << bit;
         else run.words[word] = hv_ldg((const uint32_t *)sample);
       }
       return run;
@@ -114,10 +115,18 @@ HV_DEV int32_t mad(int32_t tap, int32_t v, int32_t sum) { return hv_mad_i24(v, t
 HV_DEV int64_t mad(int32_t tap, int32_t v, int64_t sum) { return hv_mad_i64(v, tap, sum); }
 
 // The first and the last two of the four taps.
-template <class Sum> HV_DEV Sum low_begin(int32_t a, int32_t b, Sum sum) { return mad(27411, b, mad(15826, a, sum)); }
-template <class Sum> HV_DEV Sum low_end(int32_t a, int32_t b, Sum sum) { return mad(-4240, b, mad(7345, a, sum)); }
-template <class Sum> HV_DEV Sum high_begin(int32_t a, int32_t b, Sum sum) { return mad(-7345, b, mad(-4240, a, sum)); }
-template <class Sum> HV_DEV Sum high_end(int32_t a, int32_t b, Sum sum) { return mad(-15826, b, mad(27411, a, sum)); }
+template <class Sum> HV_DEV Sum low_begin(int32_t a, int32_t b, Sum sum) {
+  return mad(27411, b, mad(15826, a, sum));
+}
+template <class Sum> HV_DEV Sum low_end(int32_t a, int32_t b, Sum sum) {
+  return mad(-4240, b, mad(7345, a, sum));
+}
+template <class Sum> HV_DEV Sum high_begin(int32_t a, int32_t b, Sum sum) {
+  return mad(-7345, b, mad(-4240, a, sum));
+}
+template <class Sum> HV_DEV Sum high_end(int32_t a, int32_t b, Sum sum) {
+  return mad(-15826, b, mad(27411, a, sum));
+}
 
 // The coefficients of one picture at the two positions of a lane.
 struct Bands {
@@ -174,7 +183,8 @@ template <bool detail> struct Vertical<0, uint8_t, detail> {
     weave(pair, second);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      const uint32_t a = first[i / 2], b = second[i / 2], column = i % 2 ? hv_bytes<0x7632>(a, b) : hv_bytes<0x5410>(a, b);
+      const uint32_t a = first[i / 2], b = second[i / 2];
+      const uint32_t column = i % 2 ? hv_bytes<0x7632>(a, b) : hv_bytes<0x5410>(a, b);
       lo[i] = filter(column, taps(62, 107, 29, -17), taps(-46, 19, -79, 112));
       if (detail) hi[i] = filter(column, taps(-17, -29, 107, -62), taps(112, 79, 19, 46));
     }
@@ -200,7 +210,8 @@ template <int scale, class T, bool detail> struct Transform {
 
  private:
   // The horizontal pass over one intermediate row.
-  HV_MEMBER static void across(const int32_t v[4], int32_t l[2], int32_t h[2], uint32_t shift, const Lane &at) {
+  HV_MEMBER static void across(const int32_t v[4], int32_t l[2], int32_t h[2], uint32_t shift,
+                               const Lane &at) {
     const H half = 1u << (shift - 1);
     int32_t before = (int32_t)hv_shfl_u32((uint32_t)v[3], at.left);
     const int32_t after = (int32_t)hv_shfl_u32((uint32_t)v[0], at.right);
@@ -218,7 +229,8 @@ template <int scale, class T, bool detail> struct Transform {
 template <int scale> HV_DEV void store(void *plane, uint32_t stride, int row, int x, const int32_t low[2]) {
   using Low = typename Kind<scale>::Low;
   const uint64_t at = (uint64_t)(uint32_t)row * stride + (uint32_t)x;
-  if constexpr (sizeof(Low) == 2) ((uint32_t *)plane)[at / 2] = (uint32_t)(low[0] & 0xffff) | (uint32_t)low[1] << 16;
+  if constexpr (sizeof(Low) == 2)
+    ((uint32_t *)plane)[at / 2] = (uint32_t)(low[0] & 0xffff) | (uint32_t)low[1] << 16;
   else ((HvU32x2 *)plane)[at / 2] = {{(uint32_t)low[0], (uint32_t)low[1]}};
 }
 
@@ -259,7 +271,7 @@ struct Gain {
   }
 };
 
-// The restored part of the distorted coefficient t, always.
+// The restored part of the distorted coefficient t, for any coefficients; for integer gain limits if `whole`.
 HV_DEV int32_t restore(int32_t o, int32_t t, bool same, const Gain &gain, bool whole) {
   const int32_t sign = o >> 31;
   const uint32_t m = (uint32_t)((o ^ sign) - sign);
@@ -291,7 +303,8 @@ HV_DEV void decouple(const Bands &o, const Bands &t, const bool same[2], const G
     uint32_t wide = 0;
 #pragma unroll
     for (int i = 0; i < 6; i++) {
-      const int32_t a = o.detail[i / 2][i % 2], limit = hv_mad_i24(a, same[i % 2] ? (int32_t)gain.whole : 1, 0);
+      const int32_t a = o.detail[i / 2][i % 2];
+      const int32_t limit = hv_mad_i24(a, same[i % 2] ? (int32_t)gain.whole : 1, 0);
       wide |= (uint32_t)(a + 16384);
       r[i / 2][i % 2] = hv_max(hv_min(limit, 0), hv_min(hv_max(limit, 0), t.detail[i / 2][i % 2]));
     }
@@ -321,7 +334,8 @@ HV_DEV void decouple(const Bands &o, const Bands &t, const bool same[2], const G
 // ---- masking ------------------------------------------------------------------------------
 
 // What masker coefficients contribute to the threshold of their neighbours, and to their own beyond that.
-template <int scale> HV_DEV void mask(const int32_t m[3], const uint32_t weight[2], int32_t &side, int32_t &centre) {
+template <int scale>
+HV_DEV void mask(const int32_t m[3], const uint32_t weight[2], int32_t &side, int32_t &centre) {
   side = centre = 0;
 #pragma unroll
   for (int band = 0; band < 3; band++) {
@@ -414,7 +428,8 @@ HV_DEV void cubes(const int32_t signal[3][2], const int32_t threshold[2], const 
     for (int i = 0; i < 2; i++) {
       uint32_t x, square = 30;
       if constexpr (scale == 0) {
-        x = (uint32_t)hv_abs(hv_mad_i24(q, signal[band][i], 0)) - ((uint32_t)threshold[i] << (band < 2 ? 10 : 12));
+        const uint32_t limit = (uint32_t)threshold[i] << (band < 2 ? 10 : 12);
+        x = (uint32_t)hv_abs(hv_mad_i24(q, signal[band][i], 0)) - limit;
         square = band < 2 ? 29 : 30;
       } else {
         const int64_t product = hv_mad_i64(q, signal[band][i], 1 << 27);
@@ -428,15 +443,18 @@ HV_DEV void cubes(const int32_t signal[3][2], const int32_t threshold[2], const 
 }
 
 template <int scale>
-HV_DEV void reference_cubes(const int32_t detail[3][2], const AdmScale &shape, const Lane &at, uint64_t sums[3]) {
+HV_DEV void reference_cubes(const int32_t detail[3][2], const AdmScale &shape, const Lane &at,
+                            uint64_t sums[3]) {
 #pragma unroll
   for (int band = 0; band < 3; band++) {
     sums[band] = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const uint32_t u = at.scored[i] ? (uint32_t)hv_abs(detail[band][i]) : 0;
-      if constexpr (scale == 0) sums[band] = hv_mad_u64((uint32_t)hv_mad_i24((int32_t)u, (int32_t)u, 0), u, sums[band]);
-      else {
+      if constexpr (scale == 0) {
+        const uint32_t square = (uint32_t)hv_mad_i24((int32_t)u, (int32_t)u, 0);
+        sums[band] = hv_mad_u64(square, u, sums[band]);
+      } else {
         // The rounding constant of libvmaf is a full unit here.
         const uint32_t shift = shape.ref_square;
         const uint32_t square = (uint32_t)(hv_mad_u64(u, u, 1u << shift) >> shift);
@@ -446,10 +464,11 @@ HV_DEV void reference_cubes(const int32_t detail[3][2], const AdmScale &shape, c
   }
 }
 
-// Takes the chain to row y, and sums up the cubes of the row before.
+// Takes the chain to row y, and if `count` sums up the cubes of the row before.
 template <int scale>
-HV_DEV void advance(Chain &chain, const int32_t masker[3][2], const int32_t signal[3][2], const AdmScale &shape,
-                    const uint32_t weight[2], const Lane &at, int y, uint64_t sums[3]) {
+HV_DEV void advance(Chain &chain, const int32_t masker[3][2], const int32_t signal[3][2],
+                    const AdmScale &shape, const uint32_t weight[2], const Lane &at, int y, bool count,
+                    uint64_t sums[3]) {
   int32_t side[2], centre[2], box[2], threshold[2];
 #pragma unroll
   for (int i = 0; i < 2; i++) {
@@ -469,7 +488,7 @@ HV_DEV void advance(Chain &chain, const int32_t masker[3][2], const int32_t sign
     threshold[i] = chain.partial[i] + box[i];
     if (y == 1) threshold[i] += box[i];  // the one above the first is the second
   }
-  cubes<scale>(chain.signal, threshold, shape, weight, at, sums);
+  if (count) cubes<scale>(chain.signal, threshold, shape, weight, at, sums);
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     chain.partial[i] = chain.box[i] + box[i] + centre[i];
@@ -501,8 +520,8 @@ template <int scale, class T, bool many> struct Tile {
 
   // Outside the scored part the next scale needs the low band, and nobody the rest.
   HV_MEMBER void low_band() const {
-    Transform<scale, T, false> o, t;
-    Pair<T> p, q;
+    Transform<scale, T, false> o{}, t{};
+    Pair<T> p{}, q{};  // not left undefined: ptxas then takes the later pair for the earlier
     for (int y = first - 2; y < end; y++) {  // the first two times only fill the pipeline
       const Pair<T> pp = pair(ref, y + 1), qq = pair(dis, y + 1);
       if (y >= first) {
@@ -514,12 +533,14 @@ template <int scale, class T, bool many> struct Tile {
   }
 
   HV_MEMBER void all(RowSums sums, int32_t (*kept)[10][ADM_THREADS]) const {
-    Transform<scale, T, true> o, t;
+    Transform<scale, T, true> o{}, t{};
+    // A branch would cost more than the cubes of the two rows that need none, unless tiles are low.
+    const bool always = scale == 0;
     const uint32_t h = (uint32_t)shape.h;
     Chain chain{};
     if (many)
       for (int i = 0; i < 2 * ADM_PASSES; i++) chain.save(kept[i]);
-    Pair<T> p, q;
+    Pair<T> p{}, q{};
     const int begin = hv_max(first - 1, 0);
     for (int y = begin - 2; y <= end; y++) {  // as above
       const Pair<T> pp = pair(ref, y + 1), qq = pair(dis, y + 1);
@@ -530,12 +551,12 @@ template <int scale, class T, bool many> struct Tile {
       }
       const Bands a = o.next(ref, p, shape, at), b = t.next(dis, q, shape, at);
       p = pp, q = qq;
-      const bool inside = y >= first && y < end;
+      const bool inside = y >= first && y < end, counted = inside && y >= shape.top && y < shape.bottom;
+      const bool scored = y > first && y > shape.top && y <= shape.bottom;  // the row before
       if (inside) put(y, a, b);
       uint64_t v[3];
-      reference_cubes<scale>(a.detail, shape, at, v);
-      if (inside && y >= shape.top && y < shape.bottom) sums.push(v, (uint32_t)y);
-      const bool scored = y > first && y > shape.top && y <= shape.bottom;
+      if (always || counted) reference_cubes<scale>(a.detail, shape, at, v);
+      if (counted) sums.push(v, (uint32_t)y);
       bool same[2];
 #pragma unroll
       for (int i = 0; i < 2; i++)
@@ -554,7 +575,7 @@ template <int scale, class T, bool many> struct Tile {
           signal[i / 2][i % 2] = aim ? rest : r;
         }
         if (many) chain.load(kept[n]);
-        advance<scale>(chain, masker, signal, shape, pass.weight, at, y, v);
+        advance<scale>(chain, masker, signal, shape, pass.weight, at, y, always || scored, v);
         if (many) chain.save(kept[n]);
         if (scored) sums.push(v, (3 + 3 * n) * h + (uint32_t)y - 1);
         if (sums.used > ADM_SLOTS - 2 || y == end) sums.flush();
@@ -574,10 +595,12 @@ HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out,
   const int x = left + strip * ADM_STRIP_W + 2 * (lane - 1);
   const bool own = lane != 0 && lane != 31;
   const Lane at{x, threadIdx.x - 1, threadIdx.x + 1, own,
-                {own && x >= shape.left && x < shape.right, own && x + 1 >= shape.left && x + 1 < shape.right}};
-  const Tile<scale, T, many> tile{ref, dis, out, shape, passes, hv_max(top, 0), hv_min(top + shape.tile_h, shape.h),
-                                  2 * right + 4 > shape.in_w, at};
-  if (left < shape.right && right > shape.left && tile.first < shape.bottom && tile.end > shape.top)
+                {own && x >= shape.left && x < shape.right,
+                 own && x + 1 >= shape.left && x + 1 < shape.right}};
+  const int first = hv_max(top, 0), end = hv_min(top + shape.tile_h, shape.h);
+  const bool edge = 2 * right + 4 > shape.in_w;
+  const Tile<scale, T, many> tile{ref, dis, out, shape, passes, first, end, edge, at};
+  if (left < shape.right && right > shape.left && first < shape.bottom && end > shape.top)
     tile.all({lanes[strip], rows, (uint32_t)shape.h, lane, 0, 0}, kept);
   else tile.low_band();
 }
@@ -585,30 +608,32 @@ HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out,
 }  // namespace adm
 
 // Scale 0: reads the luma of both pictures, writes their low bands to `out`, and adds to `rows` the sums of
-// cubes of each scored row: rows[(3 k + band) shape.h + row], band h, v, d, k 0 for the reference, 1 + 2 p for
-// the restored part of pass p and 2 + 2 p for its additive part.
+// cubes of each scored row: rows[(3 k + band) h + row], band h, v, d, k 0 for the reference, 1 + 2 p for the
+// restored part of pass p and 2 + 2 p for its additive part. Pictures have at least 33 rows and columns.
 // Without suffix for one pass without the additive part, `_passes` for 1 to 4 passes.
-// Block of one wave, 32 or 64 threads, a tile of 60 or 120 columns by shape.tile_h rows of coefficients from
-// (x0, y0) on; grid (ceil((w - x0) / 60 or 120), ceil((h - y0) / tile_h)). x0 is the largest number up to 0 that
-// differs from left - left mod 2 by a multiple of 60 or 120, y0 likewise from top by one of tile_h.
+// Block of one wave, 32 or 64 threads, a tile of tile_w = 60 or 120 columns by tile_h rows of coefficients
+// from (x0, y0) on; grid (ceil((w - x0) / tile_w), ceil((h - y0) / tile_h)). Tiles begin where the scored
+// part does: x0 is the largest number up to 0 that differs from left - left mod 2 by a multiple of tile_w,
+// y0 likewise from top by one of tile_h. Good heights are 14, 6, 3, 2 at the four scales.
 #define ADM0(name, T, many)                                                                                  \
-  HV_KERNEL(ADM_THREADS, name)(const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape, uint32_t bits, \
-                               AdmPasses passes, uint64_t *rows) {                                           \
+  HV_KERNEL(ADM_THREADS, name)(const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape,             \
+                               uint32_t bits, AdmPasses passes, uint64_t *rows) {                            \
     const HvPlane ref = frame->ref[0], dis = frame->dis[0];                                                  \
-    adm::tile<0, T, many>({ref.data, ref.stride, ref.shift, bits, shape.in_w, shape.in_h},\
-                          {dis.data, dis.stride, dis.shift, bits, shape.in_w, shape.in_h},  \
-                          out, shape, passes, rows);                                                         \
+    adm::tile<0, T, many>({ref.data, ref.stride, ref.shift, bits, shape.in_w, shape.in_h},                   \
+                          {dis.data, dis.stride, dis.shift, bits, shape.in_w, shape.in_h}, out, shape,       \
+                          passes, rows);                                                                     \
   }                                                                                                          \
   HV_EXPORT(name)
 
 // Scales 1 to 3, the latter two with one kernel: the same from the low bands of the scale before. Without
 // `out.ref` no low band is written.
 #define ADM(name, scale, many)                                                                               \
-  HV_KERNEL(ADM_THREADS, name)(AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes, uint64_t *rows) { \
+  HV_KERNEL(ADM_THREADS, name)(AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes,                \
+                               uint64_t *rows) {                                                             \
     using T = adm::Kind<scale>::In;                                                                          \
     const uint32_t stride = in.stride * (uint32_t)sizeof(T);                                                 \
-    adm::tile<scale, T, many>({(const uint8_t *)in.ref, stride, 0, 0, shape.in_w, shape.in_h},\
-                              {(const uint8_t *)in.dis, stride, 0, 0, shape.in_w, shape.in_h}, \
-                              out, shape, passes, rows);                                                     \
+    adm::tile<scale, T, many>({(const uint8_t *)in.ref, stride, 0, 0, shape.in_w, shape.in_h},               \
+                              {(const uint8_t *)in.dis, stride, 0, 0, shape.in_w, shape.in_h}, out, shape,   \
+                              passes, rows);                                                                 \
   }                                                                                                          \
   HV_EXPORT(name)

@@ -242,7 +242,8 @@ HV_DEV uint64_t hv_mad_u64(uint32_t a, uint32_t b, uint64_t c) { return (uint64_
 // Four of the bytes 0-3 of a and 4-7 of b, chosen by four hexadecimal digits, the lowest byte by the last.
 template <uint32_t digits> HV_DEV uint32_t hv_bytes(uint32_t a, uint32_t b) {
 #if defined(HV_AMD)
-  constexpr uint32_t sel = (digits & 15) | (digits & 0xf0) << 4 | (digits & 0xf00) << 8 | (digits & 0xf000) << 12;
+  constexpr uint32_t sel =
+      (digits & 15) | (digits & 0xf0) << 4 | (digits & 0xf00) << 8 | (digits & 0xf000) << 12;
   return __builtin_amdgcn_perm(b, a, sel);
 #else
   uint32_t r; asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "n"(digits)); return r;
