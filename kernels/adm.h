@@ -400,7 +400,7 @@ struct RowSums {
     used++;
   }
   HV_MEMBER void flush() {
-    hv_wave_sync();
+    __syncthreads();
     const int mine = lane % 16;
     uint64_t sum = 0;
     if (mine < 3 * used) {
@@ -411,7 +411,7 @@ struct RowSums {
     sum += hv_shfl_xor_u64(sum, 16);
     if (lane < 3 * used && sum) hv_atomic_add_u64(rows + to, sum);
     used = 0;
-    hv_wave_sync();
+    __syncthreads();
   }
 };
 

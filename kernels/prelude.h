@@ -150,18 +150,6 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   #endif
 #endif
 
-// What the lanes of a wave wrote to memory before is there for the others after it.
-HV_DEV void hv_wave_sync() {
-#if defined(HV_AMD)
-  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
-  __builtin_amdgcn_wave_barrier();
-#elif defined(HV_BARE)
-  __nvvm_bar_warp_sync(~0u);
-#else
-  __syncwarp();
-#endif
-}
-
 // ---- atomics: relaxed, device scope -------------------------------------------------------
 #if defined(HV_AMD)
   HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
