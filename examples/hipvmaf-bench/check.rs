@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use gsthipvmaf::backend::{Backend, BackendError, Pair, Ticket};
+use gsthipvmaf::backend::{Backend, BackendError, Completion, Pair, Ticket};
 use gsthipvmaf::cpu::Cpu;
 use gsthipvmaf::engine::EngineError;
 use gsthipvmaf::engine::plan::Plan;
@@ -58,7 +58,7 @@ pub fn check(args: &Args, plan: &Arc<Plan>) -> Result<String, Box<dyn Error>> {
     let mut differing = 0;
     for (seed, (size, depth, content)) in clips.iter().enumerate() {
         let case = random.case(*size, *depth, *content, seed as u32)?;
-        let differences = case.compare(args, plan, &device)?;
+        let differences = case.compare(args, plan, &device).map_err(|err| format!("{case}: {err}"))?;
         if !differences.is_empty() {
             differing += 1;
             eprintln!("{case}: {}", differences.join(", "));
@@ -185,19 +185,17 @@ impl Case {
         let mut session = Session::new(plan.clone(), backend, self.subsample);
         session.prepare(clip.geometry())?;
         let mut scores = vec![];
+        let mut completions = VecDeque::new();
         for index in 0..clip.len() {
-            if !session.room()
-                && let Some(completion) = session.completion()
-            {
-                completion();
+            while !session.room() {
+                completions.pop_front().into_iter().flatten().for_each(|complete: Completion| complete());
+                scores.extend(session.collect()?);
             }
-            scores.extend(session.collect()?);
             let pair = clip.pair(index);
             session.submit(pair.reference, pair.distorted)?;
+            completions.push_back(session.completion());
         }
-        if let Some(completion) = session.completion() {
-            completion();
-        }
+        completions.into_iter().flatten().for_each(|complete| complete());
         session.end_run(false);
         scores.extend(session.collect()?);
         Ok((sums, scores))
