@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use gsthipvmaf::backend::{Backend, BackendError, Pair, Ticket};
+use gsthipvmaf::backend::{Backend, BackendError, Completion, Pair, Ticket};
 use gsthipvmaf::cpu::Cpu;
 use gsthipvmaf::engine::EngineError;
 use gsthipvmaf::engine::plan::Plan;
@@ -17,7 +17,7 @@ use gsthipvmaf::hip::{Device, Hip};
 use gsthipvmaf::metrics::{FrameSums, adm};
 
 use crate::Args;
-use crate::clip::{Clip, Content, Format, Place};
+use crate::clip::{Clip, Content, Format, Place, noise};
 
 const CONTENTS: [Content; 4] = [Content::Natural, Content::Noise, Content::Extremes, Content::Flat];
 const PLACES: [Place; 3] = [Place::Device, Place::Pinned, Place::Host];
@@ -53,12 +53,12 @@ pub fn check(args: &Args, plan: &Arc<Plan>) -> Result<String, Box<dyn Error>> {
     let sizes = args.check_sizes.iter().flat_map(|size| {
         DEPTHS.into_iter().flat_map(move |depth| CONTENTS.map(|content| (*size, depth, content)))
     });
-    let mut random = Random(1);
+    let mut random = Random(0);
     let clips: Vec<_> = sizes.chain((0..args.check_random).map(|_| random.clip())).collect();
     let mut differing = 0;
     for (seed, (size, depth, content)) in clips.iter().enumerate() {
         let case = random.case(*size, *depth, *content, seed as u32)?;
-        let differences = case.compare(args, plan, &device)?;
+        let differences = case.compare(args, plan, &device).map_err(|err| format!("{case}: {err}"))?;
         if !differences.is_empty() {
             differing += 1;
             eprintln!("{case}: {}", differences.join(", "));
@@ -74,12 +74,12 @@ pub fn check(args: &Args, plan: &Arc<Plan>) -> Result<String, Box<dyn Error>> {
 }
 
 /// Numbers at random, the same every time.
-struct Random(u64);
+struct Random(u32);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
+        self.0 += 1;
+        noise(self.0, 0, 0) as usize % limit
     }
 
     fn of<T: Copy, const N: usize>(&mut self, choices: [T; N]) -> T {
@@ -185,19 +185,17 @@ impl Case {
         let mut session = Session::new(plan.clone(), backend, self.subsample);
         session.prepare(clip.geometry())?;
         let mut scores = vec![];
+        let mut completions = VecDeque::new();
         for index in 0..clip.len() {
-            if !session.room()
-                && let Some(completion) = session.completion()
-            {
-                completion();
+            while !session.room() {
+                completions.pop_front().into_iter().flatten().for_each(|complete: Completion| complete());
+                scores.extend(session.collect()?);
             }
-            scores.extend(session.collect()?);
             let pair = clip.pair(index);
             session.submit(pair.reference, pair.distorted)?;
+            completions.push_back(session.completion());
         }
-        if let Some(completion) = session.completion() {
-            completion();
-        }
+        completions.into_iter().flatten().for_each(|complete| complete());
         session.end_run(false);
         scores.extend(session.collect()?);
         Ok((sums, scores))

@@ -85,7 +85,7 @@ pub struct Clip {
 }
 
 /// White noise of 32 bits.
-fn noise(seed: u32, x: usize, y: usize) -> u32 {
+pub fn noise(seed: u32, x: usize, y: usize) -> u32 {
     let mut h = seed.wrapping_mul(0x9e37_79b9) ^ (x as u32) << 16 ^ y as u32;
     for _ in 0..2 {
         h = (h ^ h >> 16).wrapping_mul(0x7feb_352d);
