@@ -5,7 +5,7 @@
 //! Clang 19 or newer with lld is all it takes: no ROCm, no CUDA. Without it, or with `HIPVMAF_NO_KERNELS=1`,
 //! the plugin is built without GPU code. `HIPVMAF_CLANG` names another compiler. `HIPVMAF_KERNEL_DIR` names a
 //! folder for the compiled kernels, so that builds of different profiles can share them.
-//! `HIPVMAF_KERNEL_TARGETS="gfx1100 sm_80"` compiles for these targets only, which is for development.
+//! `HIPVMAF_KERNEL_TARGETS=gfx1100,sm_80` compiles for these targets only, which is for development.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -139,7 +139,7 @@ fn embed_kernels() -> Result<()> {
          pub const INDEX: &[(&str, &str, usize, usize)] = &[\n{index}];\n\
          pub const STREAM: &[u8] = include_bytes!(\"images.lzma\");\n",
         stream.len(),
-        env::var_os("HIPVMAF_KERNEL_TARGETS").is_some(),
+        env::var_os("HIPVMAF_KERNEL_TARGETS").is_some_and(|names| !names.is_empty()),
     );
     fs::write(out.join("images.rs"), source)?;
 
@@ -235,11 +235,14 @@ struct Image {
 
 /// The targets to compile for.
 fn targets() -> Result<Vec<&'static Target>> {
-    let Ok(names) = env::var("HIPVMAF_KERNEL_TARGETS") else { return Ok(TARGETS.iter().collect()) };
+    let names = env::var("HIPVMAF_KERNEL_TARGETS").unwrap_or_default();
+    if names.is_empty() {
+        return Ok(TARGETS.iter().collect());
+    }
     let find = |name: &str| {
         TARGETS.iter().find(|target| target.name == name).ok_or(format!("there is no kernel target {name}"))
     };
-    Ok(names.split_whitespace().map(find).collect::<std::result::Result<_, _>>()?)
+    Ok(names.split(',').map(find).collect::<std::result::Result<_, _>>()?)
 }
 
 /// Compiles every `.hip` file in `sources` into `dir`, with a list of the objects and of how they came about.

@@ -48,6 +48,17 @@ impl fmt::Display for DeviceInfo {
 }
 
 impl DeviceInfo {
+    /// The library that drives it, with the versions that it reports of its driver and of itself.
+    pub fn runtime(&self) -> String {
+        let (mut driver, mut runtime) = (0, 0);
+        // SAFETY: both addresses are valid for writes. Where a call fails there is a zero.
+        unsafe {
+            let _ = (self.api.hipDriverGetVersion)(&mut driver);
+            let _ = (self.api.hipRuntimeGetVersion)(&mut runtime);
+        }
+        format!("{} {driver} {runtime}", self.api.library)
+    }
+
     /// Whether this build of the plugin has code for it.
     pub fn is_supported(&self) -> bool {
         images::targets(&self.arch).into_iter().any(|target| images::image("vif", target).is_some())

@@ -9,3 +9,4 @@ mod gpu;
 mod peer;
 mod results;
 mod scores;
+mod sums;
