@@ -3,11 +3,14 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test bench plugin fmt fmt-check lint doc unit check-inspect update-inspect meson-check \
-	swhip swhip-check clean bootstrap
+	check-kernels kernel-table swhip swhip-check clean bootstrap bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
 PACKAGES := target/python/ready
+
+# Compiled once for all profiles.
+export HIPVMAF_KERNEL_DIR := $(CURDIR)/target/kernels
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -15,7 +18,7 @@ help: ## list these commands
 demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in target/demo
 	@scripts/demo
 
-test: fmt-check lint doc unit check-inspect meson-check ## everything that a change must pass
+test: fmt-check lint doc unit check-kernels check-inspect meson-check ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video
 	@$(PYTHON) scripts/bench
@@ -36,8 +39,8 @@ lint: bootstrap ## warnings are errors
 doc: bootstrap ## build the documentation of the library
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 
-unit: $(PACKAGES) ## the tests alone
-	HIPVMAF_PYTHON=$(abspath $(PYTHON)) cargo test --locked --workspace
+unit: $(PACKAGES) bootstrap-tests ## the tests alone
+	HIPVMAF_REQUIRE_HIP_HEADERS=1 HIPVMAF_PYTHON=$(abspath $(PYTHON)) cargo test --locked --workspace
 
 check-inspect: plugin ## compare what gst-inspect-1.0 says with the page in docs/
 	@scripts/inspect check
@@ -47,6 +50,13 @@ update-inspect: plugin ## write that page
 
 meson-check: bootstrap ## build and install with meson, as packagers do
 	scripts/meson-check
+
+check-kernels: plugin bootstrap-tests ## check the code for AMD GPUs, and that hipcc takes the sources
+	@scripts/kernel-report check
+	@scripts/hipcc-check
+
+kernel-table: plugin bootstrap-tests ## print what each kernel takes on AMD GPUs
+	@scripts/kernel-report table
 
 swhip: ## build the software HIP device into target/swhip
 	@$(MAKE) --no-print-directory -C tests/swhip
@@ -59,6 +69,9 @@ clean: ## remove everything that was built or fetched
 
 bootstrap:
 	@scripts/bootstrap
+
+bootstrap-tests:
+	@scripts/bootstrap tests
 
 $(PACKAGES): tests/tools/requirements.txt | bootstrap
 	rm -rf target/python

@@ -5,6 +5,7 @@
 //! Clang 19 or newer with lld is all it takes: no ROCm, no CUDA. Without it, or with `HIPVMAF_NO_KERNELS=1`,
 //! the plugin is built without GPU code. `HIPVMAF_CLANG` names another compiler. `HIPVMAF_KERNEL_DIR` names a
 //! folder for the compiled kernels, so that builds of different profiles can share them.
+//! `HIPVMAF_KERNEL_TARGETS=gfx1100,sm_80` compiles for these targets only, which is for development.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -133,9 +134,12 @@ fn embed_kernels() -> Result<()> {
         "pub const MISSING: Option<&str> = {missing:?};\n\
          pub const ALIGN: usize = {ALIGN};\n\
          pub const SIZE: usize = {};\n\
+         #[cfg(test)]\n\
+         pub const LIMITED: bool = {};\n\
          pub const INDEX: &[(&str, &str, usize, usize)] = &[\n{index}];\n\
          pub const STREAM: &[u8] = include_bytes!(\"images.lzma\");\n",
-        stream.len()
+        stream.len(),
+        env::var_os("HIPVMAF_KERNEL_TARGETS").is_some_and(|names| !names.is_empty()),
     );
     fs::write(out.join("images.rs"), source)?;
 
@@ -147,9 +151,7 @@ fn embed_kernels() -> Result<()> {
 
 /// Tells cargo what this program reads, beside the environment the commits that the version names.
 fn watch(root: &Path) {
-    for variable in
-        ["HIPVMAF_CLANG", "HIPVMAF_NO_KERNELS", "HIPVMAF_KERNEL_DIR", "HIPVMAF_KERNEL_TARGETS", "PATH"]
-    {
+    for variable in ["HIPVMAF_CLANG", "HIPVMAF_NO_KERNELS", "HIPVMAF_KERNEL_DIR", "HIPVMAF_KERNEL_TARGETS"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     println!("cargo::rerun-if-changed=build.rs");
@@ -231,7 +233,19 @@ struct Image {
     bytes: Vec<u8>,
 }
 
-/// Compiles every `.hip` file in `sources` for every target into `dir`, which has nothing else afterwards.
+/// The targets to compile for.
+fn targets() -> Result<Vec<&'static Target>> {
+    let names = env::var("HIPVMAF_KERNEL_TARGETS").unwrap_or_default();
+    if names.is_empty() {
+        return Ok(TARGETS.iter().collect());
+    }
+    let find = |name: &str| {
+        TARGETS.iter().find(|target| target.name == name).ok_or(format!("there is no kernel target {name}"))
+    };
+    Ok(names.split(',').map(find).collect::<std::result::Result<_, _>>()?)
+}
+
+/// Compiles every `.hip` file in `sources` into `dir`, with a list of the objects and of how they came about.
 fn compile(clang: &Clang, sources: &Path, dir: &Path) -> Result<Vec<Image>> {
     let mut kernels = Vec::new();
     let mut headers = DefaultHasher::new();
@@ -246,9 +260,7 @@ fn compile(clang: &Clang, sources: &Path, dir: &Path) -> Result<Vec<Image>> {
 
     // What takes longest comes first, so that no thread is left with it at the end.
     kernels.sort_by_key(|path| std::cmp::Reverse(fs::metadata(path).map_or(0, |data| data.len())));
-    let only = env::var("HIPVMAF_KERNEL_TARGETS").unwrap_or_default();
-    let wanted = |target: &&Target| only.is_empty() || only.split(',').any(|name| name == target.name);
-    let targets: Vec<_> = TARGETS.iter().filter(wanted).collect();
+    let targets = targets()?;
     let jobs: Vec<_> =
         kernels.iter().flat_map(|kernel| targets.iter().map(move |target| (kernel, *target))).collect();
     let queue = Mutex::new(jobs.iter());
@@ -257,7 +269,10 @@ fn compile(clang: &Clang, sources: &Path, dir: &Path) -> Result<Vec<Image>> {
         loop {
             let job = queue.lock().map_or(None, |mut queue| queue.next());
             let Some((kernel, target)) = job else { return Ok(()) };
-            compile_one(clang, kernel, target, headers.clone(), dir)?;
+            compile_one(clang, kernel, target, headers.clone(), dir).inspect_err(|_| {
+                // The others need not start anything more.
+                let _ = queue.lock().map(|mut queue| queue.by_ref().for_each(drop));
+            })?;
         }
     };
     thread::scope(|scope| {
@@ -266,28 +281,26 @@ fn compile(clang: &Clang, sources: &Path, dir: &Path) -> Result<Vec<Image>> {
     })?;
 
     let mut images = Vec::new();
-    let mut wanted = BTreeSet::new();
+    let mut list = String::new();
     for (kernel, target) in jobs {
-        let file = object(dir, kernel, target.name);
-        let bytes = fs::read(&file)?;
         let metric = kernel.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let file = object(kernel, target.name);
+        writeln!(list, "{file}\t{}", target.arguments().join(" "))?;
+        let mut bytes = fs::read(dir.join(file))?;
         for (twin, mach) in target.twins {
             let bytes = twin_of(&bytes, target.name, twin, *mach)?;
-            let file = object(dir, kernel, twin);
-            fs::write(&file, &bytes)?;
-            wanted.insert(file);
+            let file = object(kernel, twin);
+            writeln!(list, "{file}\ttwin of {}", target.name)?;
+            fs::write(dir.join(file), &bytes)?;
             images.push(Image { metric: metric.clone(), target: twin, bytes });
         }
-        // The driver wants PTX as a C string.
-        let end = if target.is_amd() { &[][..] } else { b"\0" };
-        images.push(Image { metric, target: target.name, bytes: [&bytes, end].concat() });
-        wanted.extend([file.with_extension("key"), file]);
-    }
-    for path in sorted(dir)? {
-        if !wanted.contains(&path) {
-            fs::remove_file(path)?;
+        if !target.is_amd() {
+            // The driver wants PTX as a C string.
+            bytes.push(0);
         }
+        images.push(Image { metric, target: target.name, bytes });
     }
+    fs::write(dir.join("list"), list)?;
     Ok(images)
 }
 
@@ -305,7 +318,7 @@ fn compile_one(
     arguments.hash(&mut hasher);
     let key = format!("{:016x}\n", hasher.finish());
 
-    let file = object(dir, kernel, target.name);
+    let file = dir.join(object(kernel, target.name));
     let key_file = file.with_extension("key");
     if file.is_file() && fs::read_to_string(&key_file).is_ok_and(|old| old == key) {
         return Ok(());
@@ -316,9 +329,10 @@ fn compile_one(
     Ok(fs::write(key_file, key)?)
 }
 
-fn object(dir: &Path, kernel: &Path, target: &str) -> PathBuf {
+/// The name of the file with the code of a kernel source for a target.
+fn object(kernel: &Path, target: &str) -> String {
     let extension = if target.starts_with("gfx") { "co" } else { "ptx" };
-    dir.join(format!("{}.{target}.{extension}", kernel.file_stem().unwrap_or_default().display()))
+    format!("{}.{target}.{extension}", kernel.file_stem().unwrap_or_default().display())
 }
 
 /// The code object of a processor with the same instructions.

@@ -111,10 +111,13 @@ mod tests {
         metrics
     }
 
-    /// Without kernels nothing is found; the tests of `make` always have them.
     #[test]
     fn every_metric_has_an_image_for_every_processor() {
         assert_eq!(metrics().is_empty(), MISSING.is_some());
+        if built::LIMITED {
+            eprintln!("built for some targets only");
+            return;
+        }
         for metric in metrics() {
             for arch in ARCHES {
                 let target = targets(arch)[0];
