@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// ADM for one pass without the additive part, and the sums over rows.
+// ADM for one pass without the additive part, scales 1 to 3, and the sums over rows.
 #include "adm.h"
 
-ADM0(adm0_u8, uint8_t, false)
-ADM0(adm0_u16, uint16_t, false)
 ADM(adm1, 1, false)
 ADM(adm2, 2, false)
 

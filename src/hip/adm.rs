@@ -149,12 +149,14 @@ impl Adm {
         let Geometry { width, height, depth, .. } = geometry;
         let many = Self::needs_passes(work);
         let shapes = scales(width, height);
-        let image = if many { "adm_passes" } else { "adm" };
         let wave = wave(&device.info().arch);
-        let scale = |s: usize, name: &str, coefficient| {
+        let scale = |s: usize, name: &'static str, coefficient| {
             let input = if s == 0 { (width, height) } else { (shapes[s - 1].width, shapes[s - 1].height) };
-            let name = if many { format!("{name}_passes") } else { name.to_string() };
-            let kernel = Kernel::new(device, image, &name, wave)?;
+            let kernel = match (many, s) {
+                (true, _) => Kernel::new(device, "adm_passes", &format!("{name}_passes"), wave)?,
+                (false, 0) => Kernel::new(device, name, name, wave)?,
+                (false, _) => Kernel::new(device, "adm", name, wave)?,
+            };
             Ok::<_, Error>(Scale::new(kernel, s, input, &shapes[s], coefficient))
         };
         let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };

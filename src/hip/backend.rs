@@ -14,6 +14,7 @@ use super::error::Error;
 use super::frame::{self, ALIGNMENT, Plane};
 use super::graph::Graph;
 use super::memory::{DeviceBuffer, Pinned, Rectangle, copy, copy_rectangle, zero};
+use super::module::{Kernel, arguments};
 use super::motion::Motion;
 use super::profile::Profile;
 use super::psnr::Psnr;
@@ -159,6 +160,8 @@ struct Lane {
     done: Arc<Event>,
     /// A point in the stream of whoever made a picture.
     produced: Event,
+    begin: Kernel,
+    end: Kernel,
     /// The structure that tells the kernels where the pictures are, and the sums; on either side.
     frame: Pinned,
     sums: Pinned,
@@ -176,7 +179,8 @@ struct Slot {
     /// Made when the first one is copied.
     buffer: Option<DeviceBuffer>,
     plane: Plane,
-    /// The luma is there.
+    /// The luma was put there by the GPU, which is done at `ready`.
+    written: bool,
     ready: Event,
     /// Of memory that is read in place.
     lease: Option<Lease>,
@@ -267,7 +271,11 @@ impl Prepared {
             placer.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut slot.buffer))?;
         slot.plane = frame.reference[0];
         slot.lease = reference.lease.clone();
-        slot.ready.record(&placer.lane.stream)?;
+        let copied = slot.buffer.as_ref().is_some_and(|copy| copy.address() == slot.plane.address);
+        slot.written = copied || slot.lease.as_ref().is_some_and(|lease| lease.producer.is_some());
+        if slot.written {
+            slot.ready.record(&placer.lane.stream)?;
+        }
         placer.await_producer(&distorted)?;
         frame.distorted[0] = placer.place(distorted.luma, distorted.lease.as_ref(), &mut None)?;
         if self.chroma {
@@ -281,7 +289,9 @@ impl Prepared {
         for lag in 1..=self.lags.min(self.run) {
             let earlier = &self.slots[(n - lag) % slots];
             frame.earlier[lag - 1] = earlier.plane;
-            self.lanes[lane].stream.wait_for(&earlier.ready)?;
+            if earlier.written {
+                self.lanes[lane].stream.wait_for(&earlier.ready)?;
+            }
         }
         let lane = &mut self.lanes[lane];
         lane.frame.bytes_mut()[..frame.bytes().len()].copy_from_slice(frame.bytes());
@@ -353,14 +363,20 @@ impl Prepared {
 
 /// Loads what the work needs side by side: a driver that compiles takes its time for each.
 fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<(), Error> {
-    let first = if depth.bits() == 8 { "vif0_u8" } else { "vif0_u16" };
+    let [vif0, adm0, motion] = match depth.bits() {
+        8 => ["vif0_u8", "adm0_u8", "motion_u8"],
+        _ => ["vif0_u16", "adm0_u16", "motion_u16"],
+    };
+    let passes = work.adm.as_ref().is_some_and(Adm::needs_passes);
     let needed = [
-        (first, work.vif.is_some()),
+        (vif0, work.vif.is_some()),
         ("vif", work.vif.is_some()),
+        (adm0, work.adm.is_some() && !passes),
         ("adm", work.adm.is_some()),
-        ("adm_passes", work.adm.as_ref().is_some_and(Adm::needs_passes)),
-        ("motion", work.motion.is_some()),
+        ("adm_passes", passes),
+        (motion, work.motion.is_some()),
         ("psnr", work.psnr.is_some()),
+        ("frame", true),
     ];
     std::thread::scope(|scope| {
         let loads: Vec<_> = needed
@@ -375,10 +391,12 @@ fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<()
 
 impl Slot {
     fn new(device: &Arc<Device>) -> Result<Self, Error> {
-        Ok(Self { buffer: None, plane: Plane::default(), ready: Event::new(device)?, lease: None })
+        Ok(Self { buffer: None, plane: Plane::default(), written: false, ready: Event::new(device)?, lease: None })
     }
 }
 
+/// Threads of the kernels of `kernels/frame.hip`.
+const FRAME_THREADS: u32 = 128;
 /// Bytes of the frame structure, and of whatever follows it, in the device memory of a lane.
 const FRAME_ROOM: usize = 256;
 
@@ -393,6 +411,8 @@ impl Lane {
             stream,
             done: Arc::new(Event::new(device)?),
             produced: Event::new(device)?,
+            begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
+            end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             frame: Pinned::new(device.clone(), FRAME_ROOM)?,
             sums: Pinned::new(device.clone(), sums_room(metrics))?,
             on_device,
@@ -421,7 +441,7 @@ impl Lane {
     fn record(&self, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<Option<Graph>, Error> {
         let device = self.stream.device();
         let branches: Vec<_> =
-            metrics.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
+            metrics.iter().skip(if std::env::var_os("HVX_NOBRANCH").is_some() { 9 } else { 1 }).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
         Graph::record(&self.stream, || self.launch(metrics, history_only, &branches))
     }
 
@@ -435,9 +455,10 @@ impl Lane {
         let stream = &self.stream;
         let frame = self.on_device.address();
         let sums = frame + FRAME_ROOM as u64;
-        let size = size_of::<frame::Frame>();
-        copy(stream, frame, self.frame.address(), size, hip_sys::hipMemcpyHostToDevice)?;
-        zero(stream, sums, sums_room(metrics))?;
+        let count: u32 = metrics.iter().map(|metric| metric.sums() as u32).sum();
+        let given = self.frame.address();
+        // SAFETY: the parameters of frame_begin.
+        unsafe { self.begin.launch(stream, (1, 1), arguments![given, frame, sums, count])? };
         for branch in branches {
             branch.fork.record(stream)?;
             branch.stream.wait_for(&branch.fork)?;
@@ -456,8 +477,9 @@ impl Lane {
             branch.join.record(&branch.stream)?;
             stream.wait_for(&branch.join)?;
         }
-        let size = metrics.iter().map(|metric| metric.sums() * 8).sum();
-        copy(stream, self.sums.address(), sums, size, hip_sys::hipMemcpyDeviceToHost)
+        let taken = self.sums.address();
+        // SAFETY: the parameters of frame_end.
+        unsafe { self.end.launch(stream, (1, 1), arguments![sums, taken, count]) }
     }
 }
 

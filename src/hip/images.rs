@@ -25,6 +25,11 @@ pub fn image(metric: &str, target: &str) -> Option<Image> {
     stream().get(*start..)?.get(..*size)
 }
 
+/// Whether there are images for a processor.
+pub fn covers(arch: &str) -> bool {
+    targets(arch).into_iter().any(|target| built::INDEX.iter().any(|entry| entry.1 == target))
+}
+
 /// The images of a metric that a processor may take, best first, each with its target.
 pub fn candidates(metric: &str, arch: &str) -> impl Iterator<Item = (&'static str, Image)> {
     let entry = |target: &str| built::INDEX.iter().find(|entry| (entry.0, entry.1) == (metric, target));

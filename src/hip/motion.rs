@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Launches `kernels/motion.hip`.
+//! Launches `kernels/motion.h`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct Motion {
 impl Motion {
     pub fn new(device: &Arc<Device>, work: MotionWork, geometry: Geometry) -> Result<Self, Error> {
         let name = if geometry.depth.bits() == 8 { "motion_u8" } else { "motion_u16" };
-        Ok(Self { kernel: Kernel::new(device, "motion", name, THREADS)?, work, geometry })
+        Ok(Self { kernel: Kernel::new(device, name, name, THREADS)?, work, geometry })
     }
 }
 

@@ -61,7 +61,7 @@ impl DeviceInfo {
 
     /// Whether this build of the plugin has code for it.
     pub fn is_supported(&self) -> bool {
-        images::candidates("vif", &self.arch).next().is_some()
+        images::covers(&self.arch)
     }
 }
 

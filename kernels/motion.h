@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // Motion: the sum of absolute blurred differences of two luma pictures of the reference.
+#pragma once
 #include "frame.h"
 
 // 32 lanes walk down a strip together, eight columns each; the outer two only serve their neighbours. More
@@ -98,6 +99,3 @@ HV_DEV void motion(const HvFrame *__restrict__ frame, uint32_t lag, int w, int h
     motion::motion<T>(frame, lag, w, h, bits, sum);                                                          \
   }                                                                                                          \
   HV_EXPORT(name)
-
-MOTION(motion_u8, uint8_t)
-MOTION(motion_u16, uint16_t)
