@@ -70,11 +70,6 @@ impl Hip {
     pub fn open(selection: &Selection, depth: usize) -> Result<Self, BackendError> {
         Ok(Self { device: Device::open(selection)?, depth: depth.max(1), prepared: None, next: 0 })
     }
-
-    /// The GPU.
-    pub fn gpu(&self) -> &Arc<Device> {
-        &self.device
-    }
 }
 
 impl fmt::Display for Hip {
@@ -90,6 +85,10 @@ impl Backend for Hip {
 
     fn device(&self) -> Option<String> {
         Some(self.device.info().name.clone())
+    }
+
+    fn gpu(&self) -> Option<&Arc<Device>> {
+        Some(&self.device)
     }
 
     fn depth(&self) -> usize {
@@ -145,8 +144,6 @@ struct InFlight {
 struct Lane {
     stream: Stream,
     done: Arc<Event>,
-    /// A point in the stream of whoever made a picture.
-    produced: Event,
     /// The structure that tells the kernels where the pictures are, and the sums; on either side.
     frame: Pinned,
     sums: Pinned,
@@ -254,7 +251,9 @@ impl Prepared {
         frame.reference[0] =
             placer.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut slot.buffer))?;
         slot.plane = frame.reference[0];
-        slot.lease = reference.lease.clone();
+        // A copy outlives the buffer it was made of.
+        slot.lease =
+            if in_place(&reference.luma, reference.lease.as_ref()) { reference.lease.clone() } else { None };
         slot.ready.record(&placer.lane.stream)?;
         placer.await_producer(&distorted)?;
         frame.distorted[0] = placer.place(distorted.luma, distorted.lease.as_ref(), &mut None)?;
@@ -363,7 +362,6 @@ impl Lane {
         let mut lane = Self {
             stream,
             done: Arc::new(Event::new(device)?),
-            produced: Event::new(device)?,
             frame: Pinned::new(device.clone(), FRAME_ROOM)?,
             sums: Pinned::new(device.clone(), sums_room(metrics))?,
             on_device,
@@ -484,8 +482,7 @@ impl Placer<'_> {
     /// Has the lane wait until the picture was written.
     fn await_producer(&self, picture: &Picture<'_>) -> Result<(), Error> {
         let Some(stream) = picture.lease.as_ref().and_then(|lease| lease.producer) else { return Ok(()) };
-        self.lane.produced.record_in(stream as hip_sys::hipStream_t)?;
-        self.lane.stream.wait_for(&self.lane.produced)
+        self.lane.stream.wait_for_stream(stream as hip_sys::hipStream_t)
     }
 
     /// Where kernels find a component, and those that follow its samples if it is interleaved. A copy goes to `to`,
@@ -505,9 +502,7 @@ impl Placer<'_> {
             step: step as u16,
         };
         if let Samples::Device(address) = samples
-            && lease.is_some_and(|lease| lease.in_place)
-            && (step > 1
-                || (address.get().is_multiple_of(ALIGNMENT) && (stride as u64).is_multiple_of(ALIGNMENT)))
+            && in_place(&component, lease)
         {
             return Ok(plane(address.get(), stride));
         }
@@ -602,6 +597,14 @@ impl Placer<'_> {
         }
         Ok(staging.address() + start as u64)
     }
+}
+
+/// Whether kernels read a component where it lies.
+fn in_place(component: &Component<'_>, lease: Option<&Lease>) -> bool {
+    let Samples::Device(address) = component.samples else { return false };
+    let aligned =
+        || address.get().is_multiple_of(ALIGNMENT) && (component.stride as u64).is_multiple_of(ALIGNMENT);
+    lease.is_some_and(|lease| lease.in_place) && (component.step > 1 || aligned())
 }
 
 /// Bytes that all planes of a pair take.
