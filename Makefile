@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test bench plugin fmt fmt-check lint doc unit check-inspect update-inspect meson-check \
-	clean bootstrap
+	swhip swhip-check clean bootstrap
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -47,6 +47,12 @@ update-inspect: plugin ## write that page
 
 meson-check: bootstrap ## build and install with meson, as packagers do
 	scripts/meson-check
+
+swhip: ## build the software HIP device into target/swhip
+	@$(MAKE) --no-print-directory -C tests/swhip
+
+swhip-check: ## run every kernel on it under sanitizers and a race checker
+	@tests/swhip/check
 
 clean: ## remove everything that was built or fetched
 	rm -rf target

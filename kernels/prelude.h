@@ -118,6 +118,8 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   #define HV_DEV static __forceinline__ __device__
 #endif
 
+#define HV_MEMBER __forceinline__ __device__  // as HV_DEV, for member functions
+
 #if !defined(HV_HOST)
 // ---- lanes and shuffles (every lane of the wave must take part) ---------------------------
 #if defined(HV_AMD)
@@ -162,6 +164,18 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   #endif
 #endif
 
+// What the lanes of a wave wrote to memory before is there for the others after it.
+HV_DEV void hv_wave_sync() {
+#if defined(HV_AMD)
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+#elif defined(HV_BARE)
+  __nvvm_bar_warp_sync(~0u);
+#else
+  __syncwarp();
+#endif
+}
+
 // ---- atomics: relaxed, device scope -------------------------------------------------------
 #if defined(HV_AMD)
   HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
@@ -184,8 +198,13 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   typedef uint32_t hv_v4 __attribute__((ext_vector_type(4)));
 #endif
 #if defined(HV_NV) && defined(HV_BARE)
-  HV_DEV uint8_t hv_ldg(const uint8_t *p) { return __nvvm_ldg_uc(p); }
-  HV_DEV uint16_t hv_ldg(const uint16_t *p) { return __nvvm_ldg_us(p); }
+  // Into 32 bits at once: narrow results of the builtins cost a mask each.
+  HV_DEV uint32_t hv_ldg(const uint8_t *p) {
+    uint32_t v; asm("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(p)); return v;
+  }
+  HV_DEV uint32_t hv_ldg(const uint16_t *p) {
+    uint32_t v; asm("ld.global.nc.u16 %0, [%1];" : "=r"(v) : "l"(p)); return v;
+  }
   HV_DEV uint32_t hv_ldg(const uint32_t *p) { return __nvvm_ldg_ui(p); }
   HV_DEV HvU32x2 hv_ldg(const HvU32x2 *p) {
     return __builtin_bit_cast(HvU32x2, __nvvm_ldg_ui2((const hv_v2 *)p));
@@ -216,6 +235,15 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   HV_DEV int hv_clz(uint32_t x) { return __clz((int)x); }
   HV_DEV int hv_popc64(uint64_t x) { return __popcll(x); }
 #endif
+
+// 1 / x, wrong by less than two units in the last place.
+HV_DEV float hv_rcp_f32(float x) {
+#if defined(HV_AMD)
+  return __builtin_amdgcn_rcpf(x);
+#else
+  float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r;
+#endif
+}
 
 // ---- packed dot products: native where the target has them --------------------------------
 // __has_builtin is false when the target lacks the required feature (gfx9-generic, gfx11 ...).

@@ -51,9 +51,14 @@ struct Register { Register(Kernel *k) { k->next = kernels; kernels = k; } };
 #define __constant__ const
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-// One block runs at a time, so a static is exactly "shared by the block". The section lets the
-// engine fill shared memory with garbage before every block, as on real hardware.
+// One block runs at a time, so a static is exactly "shared by the block". The section lets the engine fill
+// shared memory with garbage before every block, as on real hardware; the address sanitizer guards only what
+// is in no section of its own.
+#if defined(__SANITIZE_ADDRESS__)
+#define __shared__ static
+#else
 #define __shared__ static __attribute__((section("hv_shared")))
+#endif
 #define HV_DEV [[maybe_unused]] static inline
 #define HV_KERNEL(max_threads, name) enum { hv_max_##name = max_threads }; static void name
 #define HV_EXPORT(name)                                                                        \
@@ -71,6 +76,8 @@ HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) {
   return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);
 }
 HV_DEV uint64_t hv_ballot(bool p) { return hv::wave_op(hv::Ballot, p, 0, HV_WAVE); }
+HV_DEV void hv_wave_sync() { hv_ballot(true); }
+HV_DEV float hv_rcp_f32(float x) { return 1 / x; }
 HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 HV_DEV uint64_t hv_atomic_add_u64(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 HV_DEV uint32_t hv_atomic_max_u32(uint32_t *p, uint32_t v) {

@@ -19,7 +19,7 @@ pub use element::{Backend, HipVmaf, LogLevel, PoolMethod, ResultsFormat, message
 
 gst::plugin_define!(
     hipvmaf,
-    env!("CARGO_PKG_DESCRIPTION"),
+    env!("PLUGIN_DESCRIPTION"),
     plugin_init,
     concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID")),
     "MPL-2.0",

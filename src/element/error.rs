@@ -99,7 +99,7 @@ fn device(err: &hip::Error) -> gst::ErrorMessage {
     use hip::Error::*;
     let cpu = "use backend=auto or backend=cpu to score on the processor";
     match err {
-        NoKernels | NoDevice(_) => gst::error_msg!(gst::ResourceError::NotFound, ("{}; {}", err, cpu)),
+        NoKernels(_) | NoDevice(_) => gst::error_msg!(gst::ResourceError::NotFound, ("{}; {}", err, cpu)),
         NoSuchDevice(..) => {
             gst::error_msg!(
                 gst::ResourceError::NotFound,

@@ -1,30 +1,248 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Launches `kernels/adm.hip`.
+
 use std::sync::Arc;
 
 use super::backend::{Addresses, Metric};
 use super::device::Device;
 use super::error::Error;
+use super::module::{Kernel, arguments};
 use super::stream::Stream;
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
-use crate::metrics::adm::AdmWork;
+use crate::metrics::adm::{AdmPass, AdmPassSums, AdmScale, AdmSums, AdmWork, BandSums, scales};
 
-pub struct Adm;
+const THREADS: u32 = 64;
+const ROWS_THREADS: u32 = 128;
+/// Coefficients that a block covers.
+const TILE: (usize, usize) = (120, 16);
+/// Passes of one launch.
+const MAX_PASSES: usize = 4;
+/// Sums of all scales for one numerator or the denominator.
+const SUMS: usize = 12;
 
-impl Adm {
-    pub fn new(_device: &Arc<Device>, _work: &AdmWork, _geometry: Geometry) -> Result<Self, Error> {
-        Ok(Self)
+/// `AdmScale`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Shape {
+    input: [i32; 2],
+    extent: [i32; 2],
+    /// Scored part: left, right, top, bottom.
+    scored: [i32; 4],
+    origin: [i32; 2],
+    tile_height: i32,
+    cube: [u32; 2],
+    reference_cube: u32,
+}
+
+/// `AdmPass`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Pass {
+    gain_limit: f64,
+    weights: [u32; 2],
+    aim: u32,
+    unused: u32,
+}
+
+/// `AdmPasses`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Passes {
+    passes: [Pass; MAX_PASSES],
+    count: u32,
+}
+
+/// `AdmPlanes`: the low band of both pictures.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Planes {
+    reference: u64,
+    distorted: u64,
+    /// In coefficients, a multiple of 8.
+    stride: u32,
+}
+
+/// `AdmRows`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Rows {
+    first: [u32; 4],
+    height: [i32; 4],
+    top: [i32; 4],
+    bottom: [i32; 4],
+    shift: [u32; 4],
+    reference_shift: [u32; 4],
+}
+
+struct Scale {
+    kernel: Kernel,
+    shape: Shape,
+    grid: (u32, u32),
+    /// In coefficients.
+    stride: usize,
+    /// Bytes of one low band; 0 where nobody reads it.
+    low_band: usize,
+}
+
+pub struct Adm {
+    scales: [Scale; 4],
+    rows: Kernel,
+    rows_shape: Rows,
+    /// Row sums of one numerator or the denominator.
+    row_sums: usize,
+    work: AdmWork,
+    bits: u32,
+    /// Kernels for several passes or the additive part are in use.
+    many: bool,
+}
+
+/// The largest number up to 0 from which tiles of this size begin at `start` as well.
+fn origin(start: usize, tile: usize) -> i32 {
+    start as i32 - (start.div_ceil(tile) * tile) as i32
+}
+
+impl Scale {
+    fn new(
+        device: &Arc<Device>,
+        name: &str,
+        input: (usize, usize),
+        scale: &AdmScale,
+        coefficient: usize,
+    ) -> Result<Self, Error> {
+        let AdmScale { width, height, ref rows, ref columns, numerator, reference } = *scale;
+        let origin = [origin(columns.start / 2 * 2, TILE.0), origin(rows.start, TILE.1)];
+        let tiles = |extent: usize, origin: i32, tile: usize| (extent + origin.unsigned_abs() as usize).div_ceil(tile) as u32;
+        let stride = width.next_multiple_of(64);
+        Ok(Self {
+            kernel: Kernel::new(device, "adm", name, THREADS)?,
+            shape: Shape {
+                input: [input.0 as i32, input.1 as i32],
+                extent: [width as i32, height as i32],
+                scored: [columns.start, columns.end, rows.start, rows.end].map(|at| at as i32),
+                origin,
+                tile_height: TILE.1 as i32,
+                cube: [numerator.cube[0], numerator.cube[2]],
+                reference_cube: reference.cube[0],
+            },
+            grid: (tiles(width, origin[0], TILE.0), tiles(height, origin[1], TILE.1)),
+            stride,
+            low_band: stride * height * coefficient,
+        })
     }
 }
 
-impl Metric for Adm {
-    fn sums(&self) -> usize {
-        0
+impl Adm {
+    pub fn new(device: &Arc<Device>, work: &AdmWork, geometry: Geometry) -> Result<Self, Error> {
+        let Geometry { width, height, depth, .. } = geometry;
+        let many = work.passes.len() > 1 || work.passes.iter().any(|pass| pass.aim);
+        let shapes = scales(width, height);
+        let scale = |s: usize, name: &str, coefficient| {
+            let input = if s == 0 { (width, height) } else { (shapes[s - 1].width, shapes[s - 1].height) };
+            let name = if many { format!("{name}_passes") } else { name.to_string() };
+            Scale::new(device, &name, input, &shapes[s], coefficient)
+        };
+        let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };
+        let scales =
+            [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm3", 0)?];
+        let mut rows_shape = Rows::default();
+        let kinds = kinds(&work.passes[..work.passes.len().min(MAX_PASSES)]);
+        let mut first = 0;
+        for (s, shape) in shapes.iter().enumerate() {
+            rows_shape.first[s] = first;
+            rows_shape.height[s] = shape.height as i32;
+            rows_shape.top[s] = shape.rows.start as i32;
+            rows_shape.bottom[s] = shape.rows.end as i32;
+            rows_shape.shift[s] = shape.numerator.row;
+            rows_shape.reference_shift[s] = shape.reference.row;
+            first += (3 * kinds * shape.height) as u32;
+        }
+        Ok(Self {
+            scales,
+            rows: Kernel::new(device, "adm", "adm_rows", ROWS_THREADS)?,
+            rows_shape,
+            row_sums: first as usize,
+            work: work.clone(),
+            bits: depth.bits(),
+            many,
+        })
     }
-    fn launch(&self, _stream: &Stream, _at: Addresses) -> Result<(), Error> {
+
+    /// The passes, as many as a launch takes at a time.
+    fn launches(&self) -> std::slice::Chunks<'_, AdmPass> {
+        self.work.passes.chunks(MAX_PASSES)
+    }
+}
+
+/// The denominator, and the numerators of some passes: restored and additive.
+fn kinds(passes: &[AdmPass]) -> usize {
+    1 + 2 * passes.len()
+}
+
+impl Metric for Adm {
+    fn scratch(&self) -> usize {
+        (self.row_sums * 8).next_multiple_of(16) + self.scales.iter().map(|scale| 2 * scale.low_band.next_multiple_of(16)).sum::<usize>()
+    }
+
+    fn sums(&self) -> usize {
+        self.launches().map(|passes| SUMS * kinds(passes)).sum()
+    }
+
+    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
+        let (rows, mut sums) = (at.scratch, at.sums);
+        for passes in self.launches() {
+            let mut room = rows + (self.row_sums * 8).next_multiple_of(16) as u64;
+            let mut planes = Planes { reference: 0, distorted: 0, stride: 0 };
+            for (s, scale) in self.scales.iter().enumerate() {
+                let size = scale.low_band.next_multiple_of(16) as u64;
+                let next = Planes { reference: room, distorted: room + size, stride: scale.stride as u32 };
+                room += 2 * size;
+                let mut these = Passes { passes: Default::default(), count: passes.len() as u32 };
+                for (to, pass) in these.passes.iter_mut().zip(passes) {
+                    *to = Pass {
+                        gain_limit: pass.gain_limit,
+                        weights: pass.weights[s],
+                        aim: pass.aim.into(),
+                        unused: 0,
+                    };
+                }
+                let row_sums = rows + u64::from(self.rows_shape.first[s]) * 8;
+                let (shape, bits) = (scale.shape, self.bits);
+                let arguments: &mut [_] = match s {
+                    0 => arguments![at.frame, next, shape, bits, these, row_sums],
+                    _ => arguments![planes, next, shape, these, row_sums],
+                };
+                // SAFETY: the parameters of the kernels of scale 0, or of the other scales.
+                unsafe { scale.kernel.launch(stream, scale.grid, arguments)? };
+                planes = next;
+            }
+            let columns = if self.many { 3 * kinds(passes) as u32 } else { 6 };
+            let shape = self.rows_shape;
+            // SAFETY: the parameters of adm_rows.
+            unsafe { self.rows.launch(stream, (columns, 4), arguments![shape, rows, sums])? };
+            sums += (SUMS * kinds(passes) * 8) as u64;
+        }
         Ok(())
     }
-    fn read(&self, _sums: &[u64], _run: usize, _out: &mut FrameSums) {}
+
+    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+        let bands = |sums: &[u64]| -> [BandSums; 4] {
+            std::array::from_fn(|scale| std::array::from_fn(|band| sums[3 * scale + band] as i64))
+        };
+        let mut result = AdmSums { reference: bands(sums), passes: vec![] };
+        let mut rest = sums;
+        for passes in self.launches() {
+            let (these, others) = rest.split_at(SUMS * kinds(passes));
+            rest = others;
+            // Every launch has the denominator again.
+            for (pass, sums) in passes.iter().zip(these[SUMS..].chunks(2 * SUMS)) {
+                result.passes.push(AdmPassSums {
+                    restored: bands(sums),
+                    additive: pass.aim.then(|| bands(&sums[SUMS..])),
+                });
+            }
+        }
+        out.adm = Some(result);
+    }
 }

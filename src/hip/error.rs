@@ -7,14 +7,14 @@ use hip_sys::HipError;
 /// Why the GPU cannot be used, now or any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("this build of the plugin has no GPU code: it was built without clang")]
-    NoKernels,
+    #[error("this build of the plugin has no GPU code: {0}")]
+    NoKernels(&'static str),
     #[error("there is no usable GPU: {0}")]
     NoDevice(String),
     #[error("there is no {0}; {1}")]
     NoSuchDevice(String, String),
-    #[error("{device} is a {arch}, for which this build has no code (it has code for {known})")]
-    NoCode { device: String, arch: String, known: String },
+    #[error("{device} is a {arch}, for which this build of the plugin has no code that its runtime takes")]
+    NoCode { device: String, arch: String },
     #[error("{device} has no memory left for {bytes} bytes of {what}")]
     OutOfMemory { device: String, what: &'static str, bytes: usize },
     #[error("{device} was lost: {call} returned {error}; the process has to be started again to use it")]

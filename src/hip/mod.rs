@@ -26,6 +26,6 @@ pub use backend::Hip;
 pub use device::Device;
 pub use error::Error;
 pub use external::{External, Inode};
-pub use images::KERNELS;
+pub use images::MISSING;
 pub use memory::Pinned;
 pub use runtime::{DeviceInfo, Selection, Vendor, devices, owner};

@@ -12,6 +12,9 @@ use super::error::Error;
 use super::images;
 use super::stream::Stream;
 
+/// The driver is older than the text form of the kernels.
+const CUDA_UNSUPPORTED_PTX_VERSION: HipError = HipError(222);
+
 /// The kernels of one metric on one device, which unloads them when it is closed.
 pub struct Module {
     handle: hipModule_t,
@@ -26,24 +29,23 @@ impl Module {
     pub fn load(device: &Arc<Device>, metric: &'static str) -> Result<Self, Error> {
         let info = device.info();
         let api = device.enter()?;
-        for image in images::images(metric, &info.arch) {
+        for image in images::targets(&info.arch).into_iter().filter_map(|target| images::image(metric, target)) {
             let mut handle = std::ptr::null_mut();
             // SAFETY: the image is a whole code object (or text that ends with a zero) and lives for ever.
             match unsafe { (api.hipModuleLoadData)(&mut handle, image.as_ptr().cast()) } {
                 // Not for this processor, or not for this version of the runtime: the next may be.
-                HipError::NO_BINARY_FOR_GPU | HipError::INVALID_IMAGE | HipError::INVALID_DEVICE_FUNCTION => {
-                }
+                HipError::NO_BINARY_FOR_GPU
+                | HipError::INVALID_IMAGE
+                | HipError::INVALID_DEVICE_FUNCTION
+                | HipError::INVALID_KERNEL_FILE
+                | CUDA_UNSUPPORTED_PTX_VERSION => {}
                 status => {
                     device.check("hipModuleLoadData", status)?;
                     return Ok(Self { handle });
                 }
             }
         }
-        Err(Error::NoCode {
-            device: info.name.clone(),
-            arch: info.arch.clone(),
-            known: images::targets().collect::<Vec<_>>().join(", "),
-        })
+        Err(Error::NoCode { device: info.name.clone(), arch: info.arch.clone() })
     }
 
     pub(super) fn unload(&self, api: &Api) {

@@ -61,7 +61,7 @@ impl DeviceInfo {
 
     /// Whether this build of the plugin has code for it.
     pub fn is_supported(&self) -> bool {
-        images::target(&self.arch).is_some()
+        images::targets(&self.arch).into_iter().any(|target| images::image("vif", target).is_some())
     }
 }
 
@@ -169,22 +169,17 @@ pub(super) fn check_process() -> Result<(), Error> {
 
 /// The device to use.
 pub(super) fn select(selection: &Selection) -> Result<&'static DeviceInfo, Error> {
-    if !images::KERNELS {
-        return Err(Error::NoKernels);
+    if let Some(reason) = images::MISSING {
+        return Err(Error::NoKernels(reason));
     }
     let runtime = runtime();
     check_process()?;
-    let no_code = |info: &DeviceInfo| Error::NoCode {
-        device: info.name.clone(),
-        arch: info.arch.clone(),
-        known: images::targets().collect::<Vec<_>>().join(", "),
-    };
     let candidates = || runtime.devices.iter().filter(|info| selection.takes(info));
     if let Some(usable) = candidates().find(|info| info.is_supported()) {
         return Ok(usable);
     }
     Err(match candidates().next() {
-        Some(info) => no_code(info),
+        Some(info) => Error::NoCode { device: info.name.clone(), arch: info.arch.clone() },
         None if runtime.devices.is_empty() => Error::NoDevice(runtime.problems.join("; ")),
         None => {
             let present: Vec<_> =

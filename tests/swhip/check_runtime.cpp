@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MPL-2.0
+//
+// The runtime calls: order between streams, graphs, faults, and what must be refused.
+#include "check.h"
+#include <atomic>
+#include <cstring>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+constexpr size_t N = 1 << 12;
+
+struct Stream {
+  hipStream_t handle;
+  Stream() { OK(hipStreamCreateWithFlags(&handle, 1)); }
+  ~Stream() { hipStreamDestroy(handle); }
+  operator hipStream_t() const { return handle; }
+};
+struct Event {
+  hipEvent_t handle;
+  Event() { OK(hipEventCreateWithFlags(&handle, 2)); }
+  ~Event() { hipEventDestroy(handle); }
+  operator hipEvent_t() const { return handle; }
+};
+struct Pinned {
+  void *at;
+  Pinned() { OK(hipHostMalloc(&at, N, 0)); }
+  ~Pinned() { hipHostFree(at); }
+  unsigned char last() const { return ((unsigned char *)at)[N - 1]; }
+};
+
+// One stream fills, another one copies what it filled; true if the copy always has it.
+bool copies_in_order(bool wait) {
+  const Array<unsigned char> device(N);
+  const Stream fills, copies;
+  const Event filled;
+  const Pinned host;
+  bool right = true;
+  for (int i = 1; i < 50; i++) {
+    OK(hipMemsetAsync(device.data(), i, N, fills));
+    OK(hipEventRecord(filled, fills));
+    if (wait) OK(hipStreamWaitEvent(copies, filled, 0));
+    OK(hipMemcpyAsync(host.at, device.data(), N, hipMemcpyDeviceToHost, copies));
+    OK(hipStreamSynchronize(copies));
+    right = right && host.last() == i;
+    OK(hipStreamSynchronize(fills));
+  }
+  return right;
+}
+
+void streams() {
+  bool always_right = true;
+  for (const unsigned long seed : {0, 1, 2, 3}) {
+    swhip_seed(seed);
+    EXPECT(copies_in_order(true));
+    always_right = copies_in_order(false) && always_right;
+  }
+  EXPECT(!always_right);  // the missing wait shows
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; i++) threads.emplace_back([&] { wrong += !copies_in_order(true); });
+  for (std::thread &thread : threads) thread.join();
+  EXPECT(wrong == 0);
+
+  const Stream stream;
+  const Event event;
+  EXPECT(hipEventQuery(event) == hipSuccess);
+  std::atomic<bool> go = false;
+  OK(hipLaunchHostFunc(stream, [](void *go) { while (!*(std::atomic<bool> *)go) usleep(100); }, &go));
+  OK(hipEventRecord(event, stream));
+  EXPECT(hipEventQuery(event) == hipErrorNotReady);
+  EXPECT(hipStreamQuery(stream) == hipErrorNotReady);
+  go = true;
+  OK(hipEventSynchronize(event));
+  OK(hipStreamSynchronize(stream));
+  EXPECT(hipStreamQuery(stream) == hipSuccess);
+
+  hipError_t inside = hipSuccess;
+  OK(hipLaunchHostFunc(stream, [](void *error) { int device; *(hipError_t *)error = hipGetDevice(&device); }, &inside));
+  OK(hipStreamSynchronize(stream));
+  EXPECT(inside == hipErrorNotPermitted);
+}
+
+// a = 1; then b = a on one branch and c = a on another; then the host gets both.
+void graphs() {
+  const Stream first, second, other;
+  const Event forked, joined;
+  const Array<unsigned char> a(N), b(N), c(N);
+  const Pinned from_b, from_c;
+  const auto capture = [&](hipGraph_t *graph, bool join) {
+    OK(hipStreamBeginCapture(first, hipStreamCaptureModeThreadLocal));
+    OK(hipMemsetAsync(a.data(), 1, N, first));
+    OK(hipEventRecord(forked, first));
+    OK(hipStreamWaitEvent(second, forked, 0));
+    OK(hipMemcpyAsync(b.data(), a.data(), N, hipMemcpyDeviceToDevice, first));
+    OK(hipMemcpyAsync(c.data(), a.data(), N, hipMemcpyDeviceToDevice, second));
+    OK(hipMemcpyAsync(from_c.at, c.data(), N, hipMemcpyDeviceToHost, second));
+    OK(hipEventRecord(joined, second));
+    EXPECT(hipEventQuery(joined) == hipErrorCapturedEvent);
+    EXPECT(hipStreamEndCapture(second, graph) == hipErrorStreamCaptureUnmatched);
+    if (join) OK(hipStreamWaitEvent(first, joined, 0));
+    OK(hipMemcpyAsync(from_b.at, b.data(), N, hipMemcpyDeviceToHost, first));
+    return hipStreamEndCapture(first, graph);
+  };
+  hipGraph_t graph;
+  hipGraphExec_t exec;
+  EXPECT(capture(&graph, false) == hipErrorStreamCaptureUnjoined);
+  OK(capture(&graph, true));
+  OK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+  OK(hipGraphDestroy(graph));
+  const long nodes = swhip_count("graph_nodes"), launches = swhip_count("graph_launches");
+  for (unsigned long seed = 0; seed < 8; seed++) {
+    swhip_seed(seed);
+    for (const void *at : {(void *)b.data(), (void *)c.data(), from_b.at, from_c.at})
+      OK(hipMemsetAsync((void *)at, 0, N, other));
+    OK(hipStreamSynchronize(other));
+    OK(hipGraphLaunch(exec, first));
+    OK(hipStreamSynchronize(first));
+    EXPECT(from_b.last() == 1 && from_c.last() == 1);
+  }
+  EXPECT(swhip_count("graph_nodes") == nodes + 8 * 5);
+  EXPECT(swhip_count("graph_launches") == launches + 8);
+
+  // While a stream captures, what would wait for the device is refused, here or everywhere.
+  void *memory;
+  const auto allocate_elsewhere = [&] {
+    hipError_t error;
+    std::thread([&] {
+      void *memory;
+      error = hipMalloc(&memory, 16);
+      if (!error) OK(hipFree(memory));
+    }).join();
+    return error;
+  };
+  OK(hipStreamBeginCapture(first, hipStreamCaptureModeThreadLocal));
+  OK(allocate_elsewhere());
+  EXPECT(hipMalloc(&memory, 16) == hipErrorStreamCaptureUnsupported);
+  EXPECT(hipStreamEndCapture(first, &graph) == hipErrorStreamCaptureInvalidated);
+  OK(hipStreamBeginCapture(first, hipStreamCaptureModeGlobal));
+  EXPECT(allocate_elsewhere() == hipErrorStreamCaptureUnsupported);
+  EXPECT(hipStreamEndCapture(first, &graph) == hipErrorStreamCaptureInvalidated);
+  OK(hipStreamBeginCapture(first, hipStreamCaptureModeRelaxed));
+  OK(hipMalloc(&memory, 16));
+  OK(hipFree(memory));
+  OK(hipStreamEndCapture(first, &graph));
+  OK(hipGraphDestroy(graph));
+  // An event from outside does not belong into a capture.
+  OK(hipEventRecord(forked, second));
+  OK(hipStreamBeginCapture(first, hipStreamCaptureModeThreadLocal));
+  EXPECT(hipStreamWaitEvent(first, forked, 0) == hipErrorStreamCaptureIsolation);
+  EXPECT(hipStreamEndCapture(first, &graph) == hipErrorStreamCaptureInvalidated);
+  OK(hipGraphExecDestroy(exec));
+}
+
+void memory() {
+  const Array<unsigned char> device(100);
+  const Pinned pinned;
+  unsigned char bytes[200] = {};
+  EXPECT(hipMemcpy(device.data(), bytes, 101, hipMemcpyHostToDevice) == hipErrorInvalidValue);
+  EXPECT(hipMemcpy(bytes, pinned.at, 100, hipMemcpyDeviceToHost) == hipErrorInvalidValue);
+  OK(hipMemcpy(bytes, device.data(), 100, hipMemcpyDefault));
+  EXPECT(bytes[50] == 0xCD);  // garbage
+
+  hipPointerAttribute_t attributes;
+  OK(hipPointerGetAttributes(&attributes, device.data() + 50));
+  EXPECT(attributes.type == hipMemoryTypeDevice && attributes.device == 0 && attributes.device_pointer == device.data() + 50);
+  OK(hipPointerGetAttributes(&attributes, pinned.at));
+  EXPECT(attributes.type == hipMemoryTypeHost);
+  EXPECT(hipPointerGetAttributes(&attributes, bytes) == hipErrorInvalidValue);
+
+  const long h2d = swhip_count("h2d_bytes"), sets = swhip_count("memsets_bytes");
+  OK(hipMemsetD16Async(device.data(), 0x1234, 50, nullptr));
+  for (int i = 0; i < 200; i++) bytes[i] = (unsigned char)i;
+  hip_Memcpy2D rows{};
+  rows.from = {3, 2, hipMemoryTypeHost, bytes, nullptr, nullptr, 20};
+  rows.to = {1, 1, hipMemoryTypeDevice, nullptr, device.data(), nullptr, 10};
+  rows.width = 4, rows.height = 3;
+  OK(hipMemcpyParam2DAsync(&rows, nullptr));
+  OK(hipDeviceSynchronize());
+  const std::vector<unsigned char> found = device.read();
+  EXPECT(found[10] == 0x34 && found[11] == 43 && found[14] == 46 && found[15] == 0x12 && found[31] == 83);
+  EXPECT(swhip_count("h2d_bytes") == h2d + 12 && swhip_count("memsets_bytes") == sets + 100);
+
+  void *freed;
+  OK(hipMalloc(&freed, N));
+  OK(hipFree(freed));
+  EXPECT(hipFree(freed) == hipErrorInvalidValue);
+  EXPECT(hipMemsetAsync(freed, 0, N, nullptr) == hipErrorInvalidValue);
+
+  const int fd = memfd_create("frame", 0);
+  EXPECT(ftruncate(fd, 8192) == 0 && pwrite(fd, "here", 4, 4096 + 16) == 4);
+  hipExternalMemory_t external;
+  void *mapped;
+  const hipExternalMemoryHandleDesc desc{1, {fd}, 8192, 0};
+  const hipExternalMemoryBufferDesc part{4096, 4096, 0}, too_long{4096, 4097, 0};
+  OK(hipImportExternalMemory(&external, &desc));
+  EXPECT(hipExternalMemoryGetMappedBuffer(&mapped, external, &too_long) == hipErrorInvalidValue);
+  OK(hipExternalMemoryGetMappedBuffer(&mapped, external, &part));
+  OK(hipMemcpy(bytes, (char *)mapped + 16, 4, hipMemcpyDeviceToHost));
+  EXPECT(memcmp(bytes, "here", 4) == 0);
+  OK(hipDestroyExternalMemory(external));
+  EXPECT(hipMemcpy(bytes, mapped, 4, hipMemcpyDeviceToHost) == hipErrorInvalidValue);
+}
+
+void modules() {
+  hipModule_t module;
+  hipFunction_t function;
+  int wave;
+  OK(hipDeviceGetAttribute(&wave, 87, 0));
+  std::vector<unsigned char> wrong = code_object(wave == 64 ? "gfx1100" : "gfx90a", {"selftest"});
+  std::vector<unsigned char> right = code_object(wave == 64 ? "gfx90a" : "gfx1100", {"selftest", "unknown"});
+  EXPECT(hipModuleLoadData(&module, "no code object") == hipErrorInvalidImage);
+  EXPECT(hipModuleLoadData(&module, wrong.data()) == hipErrorNoBinaryForGpu);
+  OK(hipModuleLoadData(&module, right.data()));
+  EXPECT(hipModuleGetFunction(&function, module, "bug_blocks") == hipErrorNotFound);  // not in this image
+  EXPECT(hipModuleGetFunction(&function, module, "unknown") == hipErrorNotFound);     // only there
+  OK(hipModuleGetFunction(&function, module, "selftest"));
+  void *none = nullptr;
+  EXPECT(launch(function, {1, 1, 65}, nullptr, none, none, none, none) == hipErrorInvalidValue);
+  right.back() ^= 1;
+  EXPECT(hipModuleUnload(module) == hipErrorInvalidImage);
+  EXPECT(launch(function, {1, 1, 64}, nullptr, none, none, none, none) == hipErrorInvalidHandle);
+}
+
+void faults() {
+  void *first, *second;
+  swhip_fail("hipMalloc:2@2");
+  OK(hipMalloc(&first, N));
+  EXPECT(hipMalloc(&second, N) == hipErrorOutOfMemory);
+  EXPECT(hipGetLastError() == hipErrorOutOfMemory && hipGetLastError() == hipSuccess);
+  OK(hipMalloc(&second, N));
+  swhip_fail("hipMemcpyAsync:999@1+,*:1@4");
+  EXPECT(hipMemcpyAsync(first, second, N, hipMemcpyDeviceToDevice, nullptr) == hipErrorUnknown);
+  EXPECT(hipMemcpyAsync(first, second, N, hipMemcpyDeviceToDevice, nullptr) == hipErrorUnknown);
+  OK(hipMemsetAsync(first, 0, N, nullptr));
+  EXPECT(hipMemsetAsync(first, 0, N, nullptr) == hipErrorInvalidValue);
+
+  // A lost device stays lost, and still gives back what it held.
+  hipStream_t stream;
+  hipError_t status = hipSuccess;
+  OK(hipStreamCreate(&stream));
+  swhip_fail("async:700@2");
+  OK(hipMemsetAsync(first, 0, N, stream));
+  OK(hipMemsetAsync(first, 0, N, stream));
+  hipStreamAddCallback(stream, [](hipStream_t, hipError_t error, void *data) { *(hipError_t *)data = error; }, &status, 0);
+  EXPECT(hipStreamSynchronize(stream) == hipErrorIllegalAddress);
+  EXPECT(hipMalloc(&first, N) == hipErrorIllegalAddress);
+  EXPECT(hipFree(second) == hipErrorIllegalAddress && hipStreamDestroy(stream) == hipErrorIllegalAddress);
+  EXPECT(swhip_live("streams") == 0 && swhip_live("allocs") == 1);
+  EXPECT(hipDeviceReset() == hipErrorIllegalAddress);
+  swhip_revive();
+  swhip_fail("");
+  OK(hipFree(first));
+}
+}  // namespace
+
+void run_runtime() {
+  streams();
+  graphs();
+  memory();
+  modules();
+  faults();
+}

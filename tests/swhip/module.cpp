@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MPL-2.0
+//
+// Modules: an image must be the AMD code object that the real runtime would load on this processor, and have
+// the kernel; what runs is the kernel that was compiled for the CPU.
+#include "device.h"
+#include "engine.h"
+#include <cstdio>
+#include <cstring>
+#include <elf.h>
+
+namespace swhip {
+struct Module {
+  const unsigned char *image;
+  size_t size;
+  uint64_t hash;
+  int device;
+  std::set<std::string> symbols;
+};
+struct Function {
+  const hv::Kernel *kernel;
+  std::weak_ptr<Module> module;
+  int device;
+};
+
+namespace {
+// e_flags & 0xff of the processors that we build for.
+const struct {
+  unsigned machine;
+  const char *name;
+} PROCESSORS[] = {
+    {0x2f, "gfx906"},  {0x30, "gfx908"},  {0x3f, "gfx90a"},  {0x4c, "gfx942"},  {0x36, "gfx1030"},
+    {0x37, "gfx1031"}, {0x38, "gfx1032"}, {0x3e, "gfx1034"}, {0x3d, "gfx1035"}, {0x45, "gfx1036"},
+    {0x41, "gfx1100"}, {0x46, "gfx1101"}, {0x47, "gfx1102"}, {0x44, "gfx1103"}, {0x43, "gfx1150"},
+    {0x4a, "gfx1151"}, {0x48, "gfx1200"}, {0x4e, "gfx1201"}, {0x51, "gfx9-generic"},
+    {0x53, "gfx10-3-generic"}, {0x54, "gfx11-generic"}, {0x59, "gfx12-generic"},
+};
+bool runs_on(const std::string &code, const std::string &processor) {
+  const auto begins = [&](const char *prefix) { return processor.compare(0, strlen(prefix), prefix) == 0; };
+  if (code == "gfx9-generic")
+    return processor == "gfx906" || processor == "gfx900" || processor == "gfx902" || processor == "gfx904" ||
+           processor == "gfx909" || processor == "gfx90c";
+  if (code == "gfx10-3-generic") return begins("gfx103");
+  if (code == "gfx11-generic") return begins("gfx11");
+  if (code == "gfx12-generic") return begins("gfx120");
+  return code == processor;
+}
+
+template <class T> T read_at(const unsigned char *image, size_t offset) {
+  T value;
+  memcpy(&value, image + offset, sizeof value);
+  return value;
+}
+// The names of the dynamic symbols. Nothing says how long an image is, so a broken one is read as it is.
+std::set<std::string> symbols_of(const unsigned char *image, const Elf64_Ehdr &header) {
+  std::set<std::string> names;
+  const auto section = [&](size_t i) { return read_at<Elf64_Shdr>(image, header.e_shoff + i * header.e_shentsize); };
+  for (size_t i = 0; i < header.e_shnum; i++) {
+    const Elf64_Shdr table = section(i);
+    if (table.sh_type != SHT_DYNSYM) continue;
+    const Elf64_Shdr strings = section(table.sh_link);
+    for (size_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym))
+      names.insert((const char *)image + strings.sh_offset + read_at<Elf64_Sym>(image, table.sh_offset + at).st_name);
+  }
+  return names;
+}
+uint64_t hash_of(const unsigned char *image, size_t size) {
+  uint64_t hash = 0;
+  for (size_t i = 0; i < size; i++) hash = (hash ^ image[i]) * 0x100000001b3;
+  return hash;
+}
+// The runtime keeps the pointer, not a copy.
+bool unchanged(const Module &module) {
+  if (hash_of(module.image, module.size) == module.hash) return true;
+  fprintf(stderr, "swhip: the image of a module has changed since it was loaded\n");
+  return false;
+}
+}  // namespace
+}  // namespace swhip
+
+using namespace swhip;
+
+hipError_t hipModuleLoadData(hipModule_t *module, const void *data) {
+  ENTER();
+  const auto image = (const unsigned char *)data;
+  if (!module || !image) RETURN(hipErrorInvalidValue);
+  if (const hipError_t error = forbidden_by_capture()) RETURN(error);
+  if (memcmp(image, ELFMAG, SELFMAG) != 0) RETURN(hipErrorInvalidImage);
+  const auto header = read_at<Elf64_Ehdr>(image, 0);
+  if (header.e_machine != EM_AMDGPU) RETURN(hipErrorInvalidImage);
+  const std::string &arch = state.devices[(size_t)current_device()].arch;
+  std::string code;
+  for (const auto &processor : PROCESSORS)
+    if (processor.machine == (header.e_flags & 0xff)) code = processor.name;
+  if (!runs_on(code, arch.substr(0, arch.find(':')))) RETURN(hipErrorNoBinaryForGpu);
+  const size_t size = header.e_shoff + (size_t)header.e_shentsize * header.e_shnum;
+  const auto loaded = std::make_shared<Module>(
+      Module{image, size, hash_of(image, size), current_device(), symbols_of(image, header)});
+  *module = loaded.get();
+  state.modules[*module] = loaded;
+  RETURN(hipSuccess);
+}
+hipError_t hipModuleUnload(hipModule_t handle) {
+  ENTER_RELEASE();
+  const auto found = state.modules.find(handle);
+  if (found == state.modules.end()) RETURN_RELEASED(hipErrorInvalidHandle);
+  const bool good = unchanged(*found->second);
+  for (auto function = state.functions.begin(); function != state.functions.end();)
+    function = function->second->module.lock() == found->second ? state.functions.erase(function) : std::next(function);
+  state.modules.erase(found);
+  RETURN_RELEASED(good ? hipSuccess : hipErrorInvalidImage);
+}
+hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t handle, const char *name) {
+  ENTER();
+  const auto found = state.modules.find(handle);
+  if (!function || !name || found == state.modules.end()) RETURN(hipErrorInvalidHandle);
+  const std::shared_ptr<Module> module = found->second;
+  if (!unchanged(*module)) RETURN(hipErrorInvalidImage);
+  if (!module->symbols.count(std::string(name) + ".kd")) RETURN(hipErrorNotFound);
+  const int wave = state.devices[(size_t)module->device].wave();
+  for (const hv::Kernel *kernel = hv::kernels; kernel; kernel = kernel->next) {
+    if (strcmp(kernel->name, name) != 0 || kernel->wave != wave) continue;
+    const auto made = std::make_shared<Function>(Function{kernel, module, module->device});
+    *function = made.get();
+    state.functions[*function] = made;
+    RETURN(hipSuccess);
+  }
+  RETURN(hipErrorNotFound);
+}
+hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                 hipStream_t stream_handle, void **parameters, void **extra) {
+  ENTER();
+  const std::shared_ptr<Stream> stream = find_stream(stream_handle);
+  const auto found = state.functions.find(handle);
+  if (!stream || found == state.functions.end() || found->second->device != stream->device)
+    RETURN(hipErrorInvalidHandle);
+  const hv::Kernel *kernel = found->second->kernel;
+  const uint64_t blocks = (uint64_t)grid_x * grid_y * grid_z, threads = (uint64_t)block_x * block_y * block_z;
+  if (!blocks || !threads || threads > (uint64_t)kernel->max_threads) RETURN(hipErrorInvalidValue);
+  if (!parameters || extra || shared_bytes) RETURN(hipErrorInvalidValue);  // unused by our kernels
+  const hv::Dim grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
+  struct Arguments {  // copied at the call
+    alignas(16) unsigned char bytes[4096];
+    void *at[64];
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  kernel->save(parameters, arguments->bytes, arguments->at);
+  const auto run = [=, module = found->second->module](hipError_t) {
+    const char *problem = "a kernel runs after its module was unloaded";
+    if (!module.expired()) problem = hv::run_grid(kernel, grid, block, arguments->at, state.seed);
+    if (!problem) return hipSuccess;
+    fprintf(stderr, "swhip: %s\n", problem);
+    return hipErrorIllegalAddress;
+  };
+  RETURN(push(*stream, {"launches", 0, run}));
+}
