@@ -3,6 +3,7 @@
 //! Runs clips through the element and collects everything that comes out.
 
 pub mod clip;
+pub mod device;
 
 use std::sync::{Arc, Mutex, Once};
 
@@ -56,6 +57,33 @@ impl Input {
     /// Only some of the frames, which keep their timestamps.
     pub fn keep(&self, keep: impl Fn(usize) -> bool) -> Self {
         Self(self.0.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, s)| s.clone()).collect())
+    }
+
+    /// The frames in other memory, in caps with a feature for it.
+    pub fn moved(&self, feature: &str, mut memory: impl FnMut(&[u8]) -> gst::Memory) -> Self {
+        let move_one = |sample: &gst::Sample| {
+            let old = sample.buffer().unwrap();
+            let mut buffer = gst::Buffer::new();
+            let new = buffer.get_mut().unwrap();
+            let flags = gst::BufferCopyFlags::META | gst::BufferCopyFlags::TIMESTAMPS;
+            old.copy_into(new, flags, ..).unwrap();
+            new.append_memory(memory(&old.map_readable().unwrap()));
+            let mut caps = sample.caps_owned().unwrap();
+            caps.make_mut().set_features(0, Some(gst::CapsFeatures::new([feature])));
+            gst::Sample::builder().buffer(&buffer).caps(&caps).build()
+        };
+        Self(self.0.iter().map(move_one).collect())
+    }
+
+    /// The frames in caps that name the format as the kernel's graphics drivers do.
+    pub fn with_drm_caps(&self, format: &str) -> Self {
+        let rename = |sample: &gst::Sample| {
+            let mut caps = sample.caps_owned().unwrap();
+            caps.make_mut().set("format", "DMA_DRM");
+            caps.make_mut().set("drm-format", format);
+            gst::Sample::builder().buffer(&sample.buffer_owned().unwrap()).caps(&caps).build()
+        };
+        Self(self.0.iter().map(rename).collect())
     }
 
     /// The frames with other timestamps.
