@@ -147,7 +147,9 @@ fn embed_kernels() -> Result<()> {
 
 /// Tells cargo what this program reads, beside the environment the commits that the version names.
 fn watch(root: &Path) {
-    for variable in ["HIPVMAF_CLANG", "HIPVMAF_NO_KERNELS", "HIPVMAF_KERNEL_DIR", "HIPVMAF_KERNEL_TARGETS", "PATH"] {
+    for variable in
+        ["HIPVMAF_CLANG", "HIPVMAF_NO_KERNELS", "HIPVMAF_KERNEL_DIR", "HIPVMAF_KERNEL_TARGETS", "PATH"]
+    {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     println!("cargo::rerun-if-changed=build.rs");
@@ -244,8 +246,11 @@ fn compile(clang: &Clang, sources: &Path, dir: &Path) -> Result<Vec<Image>> {
 
     // What takes longest comes first, so that no thread is left with it at the end.
     kernels.sort_by_key(|path| std::cmp::Reverse(fs::metadata(path).map_or(0, |data| data.len())));
+    let only = env::var("HIPVMAF_KERNEL_TARGETS").unwrap_or_default();
+    let wanted = |target: &&Target| only.is_empty() || only.split(',').any(|name| name == target.name);
+    let targets: Vec<_> = TARGETS.iter().filter(wanted).collect();
     let jobs: Vec<_> =
-        kernels.iter().flat_map(|kernel| TARGETS.iter().map(move |target| (kernel, target))).collect();
+        kernels.iter().flat_map(|kernel| targets.iter().map(move |target| (kernel, *target))).collect();
     let queue = Mutex::new(jobs.iter());
     let threads = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
     let worker = || -> Result<()> {

@@ -570,10 +570,11 @@ impl AggregatorImpl for HipVmaf {
                 true
             }
             gst::QueryViewMut::Allocation(query) if pad == reference => {
-                let answered = self.obj().src_pad().peer_query(query);
+                // Whether or not downstream has something to add.
+                self.obj().src_pad().peer_query(query);
                 let held = lock(&self.stream).as_ref().map_or(0, Stream::held);
                 allocation::answer(query, self.pinned().as_ref(), held);
-                answered
+                true
             }
             _ => self.parent_sink_query(pad, query),
         }

@@ -280,7 +280,8 @@ impl Stream {
 
     /// Reference frames that can be here at once.
     pub fn held(&self) -> u32 {
-        if self.attach_meta { self.session.lookahead() + 1 + self.session.depth() as u32 } else { 0 }
+        let delayed = if self.attach_meta { self.session.lookahead() + 1 } else { 0 };
+        delayed + self.session.depth() as u32
     }
 
     /// Distorted frames that can be here at once, beside the one that is looked at.

@@ -113,7 +113,9 @@ impl Scale {
     ) -> Result<Self, Error> {
         let AdmScale { width, height, ref rows, ref columns, numerator, reference } = *scale;
         let origin = [origin(columns.start / 2 * 2, TILE.0), origin(rows.start, TILE.1)];
-        let tiles = |extent: usize, origin: i32, tile: usize| (extent + origin.unsigned_abs() as usize).div_ceil(tile) as u32;
+        let tiles = |extent: usize, origin: i32, tile: usize| {
+            (extent + origin.unsigned_abs() as usize).div_ceil(tile) as u32
+        };
         let stride = width.next_multiple_of(64);
         Ok(Self {
             kernel: Kernel::new(device, "adm", name, THREADS)?,
@@ -144,8 +146,7 @@ impl Adm {
             Scale::new(device, &name, input, &shapes[s], coefficient)
         };
         let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };
-        let scales =
-            [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm3", 0)?];
+        let scales = [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm3", 0)?];
         let mut rows_shape = Rows::default();
         let kinds = kinds(&work.passes[..work.passes.len().min(MAX_PASSES)]);
         let mut first = 0;
@@ -182,7 +183,8 @@ fn kinds(passes: &[AdmPass]) -> usize {
 
 impl Metric for Adm {
     fn scratch(&self) -> usize {
-        (self.row_sums * 8).next_multiple_of(16) + self.scales.iter().map(|scale| 2 * scale.low_band.next_multiple_of(16)).sum::<usize>()
+        (self.row_sums * 8).next_multiple_of(16)
+            + self.scales.iter().map(|scale| 2 * scale.low_band.next_multiple_of(16)).sum::<usize>()
     }
 
     fn sums(&self) -> usize {

@@ -15,6 +15,7 @@ use super::frame::{self, ALIGNMENT, Plane};
 use super::graph::Graph;
 use super::memory::{DeviceBuffer, Pinned, Rectangle, copy, copy_rectangle, zero};
 use super::motion::Motion;
+use super::profile::Profile;
 use super::psnr::Psnr;
 use super::runtime::Selection;
 use super::stream::{Event, Stream};
@@ -69,6 +70,17 @@ impl Hip {
     /// Opens the GPU that is wanted, for `depth` pairs in flight (at least 1).
     pub fn open(selection: &Selection, depth: usize) -> Result<Self, BackendError> {
         Ok(Self { device: Device::open(selection)?, depth: depth.max(1), prepared: None, next: 0 })
+    }
+
+    /// Submits a pair and waits for it, only to time its kernels: the names in the order of launches, and the mean
+    /// milliseconds of `runs` in a row. Beside the kernels' own time that is the launch's, should it take longer.
+    pub fn profile(&mut self, pair: Pair<'_>, runs: u32) -> Result<Vec<(String, f32)>, BackendError> {
+        let ticket = self.submit(pair)?;
+        let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
+        let times = prepared.profile(ticket, runs);
+        // The sums have piled up and mean nothing.
+        self.wait(ticket)?;
+        Ok(times?)
     }
 }
 
@@ -309,6 +321,20 @@ impl Prepared {
             self.slots[oldest % slots].lease = None;
         }
         Ok(Some(out))
+    }
+
+    /// Times the kernels for a pair that is in flight.
+    fn profile(&mut self, ticket: Ticket, runs: u32) -> Result<Vec<(String, f32)>, Error> {
+        let lanes = self.lanes.len();
+        let lane = &mut self.lanes[ticket.0 as usize % lanes];
+        lane.stream.synchronize()?;
+        let profiling = Stream::profiling(&self.device, Profile::new(runs))?;
+        let stream = std::mem::replace(&mut lane.stream, profiling);
+        let launched = lane.launch(&self.metrics, false, &[]);
+        let profiling = std::mem::replace(&mut lane.stream, stream);
+        profiling.synchronize()?;
+        launched?;
+        profiling.profile().map_or(Ok(vec![]), Profile::times)
     }
 
     fn reset(&mut self) {

@@ -127,27 +127,25 @@ impl Drop for Block {
 pub struct DeviceBuffer(Block);
 
 impl DeviceBuffer {
-    pub fn new(device: &Arc<Device>, what: &'static str, size: usize) -> Result<Self, Error> {
+    pub(super) fn new(device: &Arc<Device>, what: &'static str, size: usize) -> Result<Self, Error> {
         Block::new(device, Kind::Device, what, size).map(Self)
+    }
+
+    /// Memory that holds these bytes.
+    pub fn holding(device: &Arc<Device>, what: &'static str, bytes: &[u8]) -> Result<Self, Error> {
+        let buffer = Self::new(device, what, bytes.len())?;
+        let mut staging = Pinned::new(device.clone(), bytes.len())?;
+        staging.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        let stream = Stream::new(device)?;
+        let kind = hip_sys::hipMemcpyHostToDevice;
+        copy(&stream, buffer.address(), staging.address(), bytes.len(), kind)?;
+        stream.synchronize()?;
+        Ok(buffer)
     }
 
     /// At least 256-byte aligned.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64
-    }
-
-    /// Fills it with these bytes and waits for that.
-    pub fn upload(&self, stream: &Stream, bytes: &[u8]) -> Result<(), Error> {
-        let mut staging = Pinned::new(self.0.device.clone(), bytes.len())?;
-        staging.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-        copy(
-            stream,
-            self.address(),
-            staging.0.address.as_ptr() as u64,
-            bytes.len(),
-            hip_sys::hipMemcpyHostToDevice,
-        )?;
-        stream.synchronize()
     }
 }
 

@@ -29,7 +29,9 @@ impl Module {
     pub fn load(device: &Arc<Device>, metric: &'static str) -> Result<Self, Error> {
         let info = device.info();
         let api = device.enter()?;
-        for image in images::targets(&info.arch).into_iter().filter_map(|target| images::image(metric, target)) {
+        for image in
+            images::targets(&info.arch).into_iter().filter_map(|target| images::image(metric, target))
+        {
             let mut handle = std::ptr::null_mut();
             // SAFETY: the image is a whole code object (or text that ends with a zero) and lives for ever.
             match unsafe { (api.hipModuleLoadData)(&mut handle, image.as_ptr().cast()) } {
@@ -57,6 +59,7 @@ impl Module {
 /// A kernel, and how many threads its blocks have.
 pub struct Kernel {
     _module: Arc<Module>,
+    name: String,
     function: hipFunction_t,
     threads: u32,
 }
@@ -75,7 +78,7 @@ impl Kernel {
         let status =
             unsafe { (device.enter()?.hipModuleGetFunction)(&mut function, module.handle, symbol.as_ptr()) };
         device.check("hipModuleGetFunction", status)?;
-        Ok(Self { _module: module, function, threads })
+        Ok(Self { _module: module, name: name.to_owned(), function, threads })
     }
 
     /// Launches `grid` blocks in the order of the stream.
@@ -91,23 +94,30 @@ impl Kernel {
         arguments: &mut [*mut c_void],
     ) -> Result<(), Error> {
         let api = stream.device().enter()?;
-        // SAFETY: passed on to the caller.
-        let status = unsafe {
-            (api.hipModuleLaunchKernel)(
-                self.function,
-                grid.0,
-                grid.1,
-                1,
-                self.threads,
-                1,
-                1,
-                0,
-                stream.handle(),
-                arguments.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+        let arguments = arguments.as_mut_ptr();
+        let launch = || {
+            // SAFETY: passed on to the caller.
+            let status = unsafe {
+                (api.hipModuleLaunchKernel)(
+                    self.function,
+                    grid.0,
+                    grid.1,
+                    1,
+                    self.threads,
+                    1,
+                    1,
+                    0,
+                    stream.handle(),
+                    arguments,
+                    std::ptr::null_mut(),
+                )
+            };
+            stream.device().check("hipModuleLaunchKernel", status)
         };
-        stream.device().check("hipModuleLaunchKernel", status)
+        match stream.profile() {
+            None => launch(),
+            Some(profile) => profile.launch(stream, &self.name, launch),
+        }
     }
 }
 

@@ -59,6 +59,17 @@ impl DeviceInfo {
         hip_sys::device_of(self.api, address as *const c_void) == Ok(Some(self.ordinal))
     }
 
+    /// The library that drives it, with the versions that it reports of its driver and of itself.
+    pub fn runtime(&self) -> String {
+        let (mut driver, mut runtime) = (0, 0);
+        // SAFETY: both addresses are valid for writes. Where a call fails there is a zero.
+        unsafe {
+            let _ = (self.api.hipDriverGetVersion)(&mut driver);
+            let _ = (self.api.hipRuntimeGetVersion)(&mut runtime);
+        }
+        format!("{} {driver} {runtime}", self.api.library)
+    }
+
     /// Whether this build of the plugin has code for it.
     pub fn is_supported(&self) -> bool {
         images::targets(&self.arch).into_iter().any(|target| images::image("vif", target).is_some())

@@ -2,17 +2,20 @@
 
 //! Streams, in which the GPU works in order, and events, the points in them.
 
+use std::ffi::c_uint;
 use std::sync::Arc;
 
 use hip_sys::{HipError, hipEvent_t, hipStream_t};
 
 use super::device::Device;
 use super::error::Error;
+use super::profile::Profile;
 
 /// A stream that runs beside all others.
 pub struct Stream {
     device: Arc<Device>,
     handle: hipStream_t,
+    profile: Option<Profile>,
 }
 
 // SAFETY: handles may be used by any thread that has set the device, which every use does.
@@ -27,7 +30,18 @@ impl Stream {
         let status =
             unsafe { (device.enter()?.hipStreamCreateWithFlags)(&mut handle, hip_sys::hipStreamNonBlocking) };
         device.check("hipStreamCreateWithFlags", status)?;
-        Ok(Self { device: device.clone(), handle })
+        Ok(Self { device: device.clone(), handle, profile: None })
+    }
+
+    /// A stream whose kernels are timed.
+    pub fn profiling(device: &Arc<Device>, profile: Profile) -> Result<Self, Error> {
+        let mut stream = Self::new(device)?;
+        stream.profile = Some(profile);
+        Ok(stream)
+    }
+
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
     }
 
     pub fn device(&self) -> &Arc<Device> {
@@ -83,7 +97,15 @@ unsafe impl Sync for Event {}
 
 impl Event {
     pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
-        let flags = hip_sys::hipEventBlockingSync | hip_sys::hipEventDisableTiming;
+        Self::with_flags(device, hip_sys::hipEventBlockingSync | hip_sys::hipEventDisableTiming)
+    }
+
+    /// An event that knows when it was reached.
+    pub fn timed(device: &Arc<Device>) -> Result<Self, Error> {
+        Self::with_flags(device, hip_sys::hipEventBlockingSync)
+    }
+
+    fn with_flags(device: &Arc<Device>, flags: c_uint) -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address is valid for a write.
         let status = unsafe { (device.enter()?.hipEventCreateWithFlags)(&mut handle, flags) };
@@ -105,6 +127,15 @@ impl Event {
             HipError::NOT_READY => Ok(false),
             status => self.device.check("hipEventQuery", status).map(|()| true),
         }
+    }
+
+    /// Milliseconds from an earlier event to this one; both are timed and were reached.
+    pub fn since(&self, earlier: &Event) -> Result<f32, Error> {
+        let mut time = 0.0;
+        // SAFETY: the address is valid for a write, both handles are live.
+        let status =
+            unsafe { (self.device.enter()?.hipEventElapsedTime)(&mut time, earlier.handle, self.handle) };
+        self.device.check("hipEventElapsedTime", status).map(|()| time)
     }
 
     /// Waits on the CPU until the marked work is done.

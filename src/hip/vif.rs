@@ -98,11 +98,9 @@ impl Vif {
     pub fn new(device: &Arc<Device>, work: &VifWork, geometry: Geometry) -> Result<Self, Error> {
         let scale = |scale| Scale::new(device, geometry, scale);
         let steps: Vec<u8> = LOG2_STEPS.iter().flat_map(|step| (*step as u16).to_ne_bytes()).collect();
-        let log2_steps = DeviceBuffer::new(device, "a table", steps.len())?;
-        log2_steps.upload(&Stream::new(device)?, &steps)?;
         Ok(Self {
             scales: [scale(0)?, scale(1)?, scale(2)?, scale(3)?],
-            log2_steps,
+            log2_steps: DeviceBuffer::holding(device, "a table", &steps)?,
             work: work.clone(),
             bits: geometry.depth.bits(),
         })
@@ -126,7 +124,7 @@ impl Metric for Vif {
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
         let log2_steps = self.log2_steps.address();
         for (i, limits) in self.launches().enumerate() {
-            let mut sums = at.sums + (i * 4 * SUMS * 8) as u64;
+            let sums = at.sums + (i * 4 * SUMS * 8) as u64;
             let mut planes = Planes { reference: 0, distorted: 0, stride: 0 };
             let mut room = at.scratch;
             for (s, scale) in self.scales.iter().enumerate() {
@@ -154,7 +152,6 @@ impl Metric for Vif {
                 // SAFETY: the parameters of vif0_u8 and vif0_u16, or of vif1 to vif3.
                 unsafe { scale.kernel.launch(stream, scale.grid, arguments)? };
                 planes = next;
-                sums += (SUMS * 8) as u64;
             }
         }
         Ok(())

@@ -39,7 +39,10 @@ fn text(output: &Output) -> String {
 #[track_caller]
 fn assert_passes(output: &Output) {
     let text = text(output);
-    assert!(output.status.success() && text.contains("test result: ok") && !text.contains(" 0 passed"), "{text}");
+    assert!(
+        output.status.success() && text.contains("test result: ok") && !text.contains(" 0 passed"),
+        "{text}"
+    );
 }
 
 /// Every other test here, with backend=hip.
@@ -146,10 +149,25 @@ fn every_failing_call_ends_in_an_error_or_on_the_processor() {
     let expected = expected();
     let once = |call: &str, error: i32| [1, 3].map(|n| format!("{call}:{error}@{n}")).to_vec();
     let specs: Vec<String> = [
-        "hipInit", "hipGetDeviceCount", "hipSetDevice", "hipDeviceGetName", "hipDeviceGetPCIBusId",
-        "hipGetDevicePropertiesR0600", "hipModuleLoadData", "hipModuleGetFunction", "hipStreamCreateWithFlags",
-        "hipEventCreateWithFlags", "hipEventRecord", "hipStreamWaitEvent", "hipEventQuery", "hipMemsetAsync",
-        "hipMemcpyAsync", "hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiate", "hipGraphLaunch",
+        "hipInit",
+        "hipGetDeviceCount",
+        "hipSetDevice",
+        "hipDeviceGetName",
+        "hipDeviceGetPCIBusId",
+        "hipGetDevicePropertiesR0600",
+        "hipModuleLoadData",
+        "hipModuleGetFunction",
+        "hipStreamCreateWithFlags",
+        "hipEventCreateWithFlags",
+        "hipEventRecord",
+        "hipStreamWaitEvent",
+        "hipEventQuery",
+        "hipMemsetAsync",
+        "hipMemcpyAsync",
+        "hipStreamBeginCapture",
+        "hipStreamEndCapture",
+        "hipGraphInstantiate",
+        "hipGraphLaunch",
         "hipModuleLaunchKernel",
     ]
     .into_iter()
@@ -164,7 +182,10 @@ fn every_failing_call_ends_in_an_error_or_on_the_processor() {
             Ok(score) => assert_eq!(score, expected, "{spec}"),
             Err(text) => {
                 let said = spec.split(':').next().unwrap();
-                assert!(text.contains(said) || text.contains("no memory") || text.contains("no usable"), "{spec}: {text}");
+                assert!(
+                    text.contains(said) || text.contains("no memory") || text.contains("no usable"),
+                    "{spec}: {text}"
+                );
                 refused += 1;
             }
         }
@@ -178,7 +199,11 @@ fn every_failing_call_ends_in_an_error_or_on_the_processor() {
             Err(text) => assert!(text.contains("returned"), "{spec}: {text}\n{}", outcome.log),
         }
     }
-    assert!(refused > specs.len() / 2 && fallen_back > specs.len() / 3, "{refused} {fallen_back} of {}", specs.len());
+    assert!(
+        refused > specs.len() / 2 && fallen_back > specs.len() / 3,
+        "{refused} {fallen_back} of {}",
+        specs.len()
+    );
 }
 
 #[test]

@@ -10,3 +10,4 @@ mod memory;
 mod peer;
 mod results;
 mod scores;
+mod sums;

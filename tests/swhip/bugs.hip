@@ -24,6 +24,14 @@ HV_KERNEL(256, bug_overwrite)(uint32_t *out) {
 }
 HV_EXPORT(bug_overwrite)
 
+// Nothing between writing shared memory and reading what another lane of the wave wrote.
+HV_KERNEL(256, bug_no_wave_sync)(uint32_t *out) {
+  __shared__ uint32_t s[256];
+  s[threadIdx.x] = threadIdx.x;
+  out[blockIdx.x * 256 + threadIdx.x] = s[threadIdx.x ^ 31];
+}
+HV_EXPORT(bug_no_wave_sync)
+
 // Takes a wave for 32 lanes.
 HV_KERNEL(256, bug_wave32)(uint32_t *out) {
   __shared__ uint32_t s[8];

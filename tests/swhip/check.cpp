@@ -15,7 +15,8 @@ std::vector<unsigned char> code_object(const std::string &arch, const std::vecto
     symbols.back().st_name = (Elf64_Word)strings.size();
     strings += kernel + ".kd" + '\0';
   }
-  const size_t symbols_size = symbols.size() * sizeof(Elf64_Sym), at_strings = sizeof(Elf64_Ehdr) + symbols_size;
+  const size_t symbols_size = symbols.size() * sizeof(Elf64_Sym),
+               at_strings = sizeof(Elf64_Ehdr) + symbols_size;
   Elf64_Ehdr header{};
   memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_machine = EM_AMDGPU;
@@ -72,6 +73,7 @@ int main(int count, char **arguments) {
     fprintf(stderr, "usage: %s kernels | selftest | runtime | bug NAME\n", arguments[0]);
     return 2;
   }
-  for (const char *object : {"allocs", "pinned", "registered", "external", "streams", "events", "modules", "graphs"})
+  for (const char *object :
+       {"allocs", "pinned", "registered", "external", "streams", "events", "modules", "graphs"})
     EXPECT(swhip_live(object) == 0);
 }

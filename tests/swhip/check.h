@@ -10,11 +10,11 @@
 #include <vector>
 
 // Ends the program if the condition does not hold.
-#define EXPECT(condition)                                                  \
-  do {                                                                     \
-    if (condition) break;                                                  \
+#define EXPECT(condition) \
+  do { \
+    if (condition) break; \
     fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-    exit(1);                                                               \
+    exit(1); \
   } while (false)
 #define OK(call) EXPECT((call) == hipSuccess)
 
@@ -36,13 +36,16 @@ class Kernels {
 struct Shape {
   unsigned grid_x, grid_y, block;
 };
-template <class... A> hipError_t launch(hipFunction_t kernel, Shape shape, hipStream_t stream, A... arguments) {
+template <class... A>
+hipError_t launch(hipFunction_t kernel, Shape shape, hipStream_t stream, A... arguments) {
   void *pointers[] = {&arguments...};
-  return hipModuleLaunchKernel(kernel, shape.grid_x, shape.grid_y, 1, shape.block, 1, 1, 0, stream, pointers, nullptr);
+  return hipModuleLaunchKernel(kernel, shape.grid_x, shape.grid_y, 1, shape.block, 1, 1, 0, stream, pointers,
+                               nullptr);
 }
 
 // An array in device memory.
-template <class T> class Array {
+template <class T>
+class Array {
  public:
   explicit Array(size_t n) : n(n) { OK(hipMalloc(&at, n * sizeof(T))); }
   explicit Array(const std::vector<T> &values) : Array(values.size()) {
@@ -62,7 +65,7 @@ template <class T> class Array {
   void *at = nullptr;
 };
 
-void run_kernels();                  // the kernels of the plugin; prints their sums
-void run_selftest();                 // the primitives of the prelude
+void run_kernels();                   // the kernels of the plugin; prints their sums
+void run_selftest();                  // the primitives of the prelude
 bool caught(const std::string &bug);  // whether the mistake shows
-void run_runtime();                  // streams, graphs, faults
+void run_runtime();                   // streams, graphs, faults

@@ -1,22 +1,37 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // Runs every kernel on one small frame pair, the primitives of the prelude, and the deliberate mistakes.
-#define HV_HOST 1
-#define HV_WAVE 32  // of no meaning here
-#include "../../kernels/frame.h"
 #include "check.h"
 #include "engine.h"
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <set>
+
+// The kernels' argument structures and tile sizes. What they define besides is not used here.
+#undef HV_EXPORT
+#define HV_EXPORT(name)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+namespace {
+#include "../../kernels/adm.hip"
+#include "../../kernels/motion.hip"
+#include "../../kernels/psnr.hip"
+#include "../../kernels/vif.hip"
+}  // namespace
+#pragma GCC diagnostic pop
 
 namespace {
 // Odd sizes, so that every border is within some tile; more than one tile in either direction.
 constexpr int WIDTH = 251, HEIGHT = 45;
 
-// Pictures of noise, as I420 where the sample has one byte and as P010 where it has two.
-template <class T> class Frame {
+// A flat corner, texture elsewhere, each picture with noise of its own; as I420 where a sample has one byte
+// and as P010 where it has two.
+template <class T>
+class Frame {
  public:
+  static constexpr uint32_t bits = sizeof(T) == 1 ? 8 : 10;
+
   Frame() {
     HvFrame content{};
     for (int i = 0; i < 3; i++) content.ref[i] = plane(i), content.dis[i] = plane(i);
@@ -28,22 +43,26 @@ template <class T> class Frame {
   static int height(int component) { return component ? HEIGHT / 2 : HEIGHT; }
 
  private:
+  uint32_t level(int x, int y) {
+    random = random * 1103515245 + 12345;
+    if (x < 40 && y < 30) return 100;
+    const uint32_t texture = (uint32_t)(x * y / 8 + (x / 16 + y / 16) % 3 * 60), noise = (random >> 16) % 32;
+    return (texture + noise) % (1u << bits);
+  }
   HvPlane plane(int component) {
-    const unsigned step = component && sizeof(T) == 2 ? 2 : 1;
-    const size_t stride = (width(component) * step * sizeof(T) + 15) / 16 * 16;
-    std::vector<uint8_t> bytes(stride * (size_t)height(component));
-    for (uint8_t &byte : bytes) byte = (uint8_t)((random = random * 1103515245 + 12345) >> 16);
-    planes.push_back(std::make_unique<Array<uint8_t>>(bytes));
-    const auto shift = (uint16_t)(sizeof(T) == 1 ? 0 : 16 - bits);
-    return {planes.back()->data() + (component == 2) * (step - 1) * sizeof(T), (uint32_t)stride, shift, (uint16_t)step};
+    const int step = component && sizeof(T) == 2 ? 2 : 1, shift = sizeof(T) == 1 ? 0 : 16 - bits;
+    const int first = component == 2 ? step - 1 : 0, samples = (width(component) * step + 15) / 16 * 16;
+    std::vector<T> values((size_t)(samples * height(component)));
+    for (int y = 0; y < height(component); y++)
+      for (int x = 0; x < width(component); x++)
+        values[(size_t)(y * samples + first + x * step)] = (T)(level(x, y) << shift);
+    planes.push_back(std::make_unique<Array<T>>(values));
+    const auto stride = (uint32_t)(samples * (int)sizeof(T));
+    return {(const uint8_t *)(planes.back()->data() + first), stride, (uint16_t)shift, (uint16_t)step};
   }
 
- public:
-  static constexpr uint32_t bits = sizeof(T) == 1 ? 8 : 10;
-
- private:
   uint32_t random = 1;
-  std::vector<std::unique_ptr<Array<uint8_t>>> planes;
+  std::vector<std::unique_ptr<Array<T>>> planes;
   std::unique_ptr<Array<HvFrame>> frame;
 };
 
@@ -51,11 +70,16 @@ unsigned tiles(int size, int tile) { return (unsigned)((size + tile - 1) / tile)
 
 class Run {
  public:
-  // Launches and prints what the kernel added to `n` sums.
-  template <class... A> void sums(const std::string &name, Shape shape, size_t n, A... arguments) {
-    const Array<uint64_t> sums(std::vector<uint64_t>(n, 0));
-    OK(launch(kernels[name], shape, nullptr, arguments..., sums.data()));
+  template <class... A>
+  void one(const std::string &name, Shape shape, A... arguments) {
+    OK(launch(kernels[name], shape, nullptr, arguments...));
     seen.insert(name);
+  }
+  // Launches and prints what the kernel added to `n` sums.
+  template <class... A>
+  void sums(const std::string &name, Shape shape, size_t n, A... arguments) {
+    const Array<uint64_t> sums(std::vector<uint64_t>(n, 0));
+    one(name, shape, arguments..., sums.data());
     printf("%s", name.c_str());
     for (const uint64_t sum : sums.read()) printf(" %llu", (unsigned long long)sum);
     printf("\n");
@@ -75,32 +99,117 @@ class Run {
   std::set<std::string> seen;
 };
 
-template <class T> void run_all(Run &run, const std::string &type) {
-  const Frame<T> frame;
+template <class T>
+std::string kernel_name(const char *name) {
+  return name + std::string(sizeof(T) == 1 ? "_u8" : "_u16");
+}
+
+template <class T>
+void run_motion(Run &run, const Frame<T> &frame) {
+  const Shape shape{tiles(WIDTH, MOTION_TILE_W), tiles(HEIGHT, MOTION_TILE_H), MOTION_THREADS};
   for (const uint32_t lag : {1u, 2u})
-    run.sums("motion_" + type, {tiles(WIDTH, 240), tiles(HEIGHT, 20), 128}, 1, frame.data(), lag, WIDTH, HEIGHT,
-             frame.bits);
+    run.sums(kernel_name<T>("motion"), shape, 1, frame.data(), lag, WIDTH, HEIGHT, frame.bits);
+}
+
+template <class T>
+void run_psnr(Run &run, const Frame<T> &frame) {
   for (const int i : {0, 1, 2}) {
-    const Shape shape{tiles(frame.width(i), 512 / (int)sizeof(T)), tiles(frame.height(i), 16), 256};
-    run.sums("psnr_" + type, shape, 1, frame.data(), (uint32_t)i, frame.width(i), frame.height(i), frame.bits);
+    const int w = frame.width(i), h = frame.height(i);
+    const Shape shape{tiles(w, 32 * PSNR_SAMPLES(T)), tiles(h, PSNR_TILE_H), PSNR_THREADS};
+    run.sums(kernel_name<T>("psnr"), shape, 1, frame.data(), (uint32_t)i, w, h, frame.bits);
   }
+}
+
+// As many tiles below each other as blocks, and half as many blocks.
+template <class T>
+void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block) {
+  std::vector<uint16_t> steps;
+  for (int i = 0; i < 4096; i++) steps.push_back((uint16_t)(std::log2(1 + i / 4096.0) * 2048 * 16 + 9));
+  const Array<uint16_t> log2_steps(steps);
+  const uint32_t stride = (WIDTH + 127) / 128 * 128;
+  std::vector<std::unique_ptr<Array<uint16_t>>> memory;
+  const auto planes = [&] {
+    for (int i = 0; i < 2; i++) memory.push_back(std::make_unique<Array<uint16_t>>(stride * HEIGHT));
+    return VifPlanes{memory.rbegin()[1]->data(), memory.back()->data(), stride};
+  };
+  VifPlanes in{};
+  for (int scale = 0; scale < 4; scale++) {
+    const VifArgs args{WIDTH >> scale, HEIGHT >> scale, frame.bits, 2, {100, 1}};
+    const int threads = VIF_THREADS(scale), tile = VIF_TILE_W(scale);
+    const unsigned blocks = (tiles(args.h, VIF_TILE_H) + tiles_of_block - 1) / tiles_of_block;
+    const Shape shape{tiles(args.w, tile), blocks, (unsigned)threads};
+    const VifPlanes next = scale < 3 ? planes() : VifPlanes{};
+    if (scale == 0) run.sums(kernel_name<T>("vif0"), shape, 32, frame.data(), args, next, log2_steps.data());
+    else run.sums("vif" + std::to_string(scale), shape, 32, in, args, next, log2_steps.data());
+    in = next;
+  }
+}
+
+// Typical shifts and weights: those of src/metrics/adm.rs need not be exact here.
+template <class T>
+void run_adm(Run &run, const Frame<T> &frame, uint32_t passes) {
+  constexpr int TILE_H = 16;
+  const std::string suffix = passes > 1 ? "_passes" : "";
+  const uint32_t kinds = 1 + 2 * passes;
+  const Array<uint64_t> rows(std::vector<uint64_t>(3 * kinds * 2 * HEIGHT, 0));
+  std::vector<std::unique_ptr<Array<int32_t>>> memory;
+  AdmPlanes in{};
+  AdmRows all{};
+  uint32_t first = 0;
+  for (int scale = 0, w = WIDTH, h = HEIGHT; scale < 4; scale++) {
+    AdmScale shape{w, h, (w + 1) / 2, (h + 1) / 2, 0, 0, 0, 0, 0, 0, TILE_H, {7, 7}, 7};
+    w = shape.w, h = shape.h;
+    shape.left = (w - 5) / 10, shape.right = w - shape.left;
+    shape.top = std::max(h - 5, 0) / 10, shape.bottom = h - shape.top;
+    shape.x0 = shape.left / 2 * 2 - (shape.left > 1) * ADM_TILE_W;
+    shape.y0 = shape.top - (shape.top > 0) * TILE_H;
+    AdmPasses these{{}, passes};
+    for (uint32_t p = 0; p < passes; p++)
+      these.pass[p] = {
+          p ? 1.0 : 100.0, {scale ? 137000000u : 36453u, scale ? 66000000u : 49417u}, p ? 1u : 0u, 0};
+    const uint32_t stride = ((uint32_t)w + 63) / 64 * 64;
+    for (int i = 0; i < 2; i++) memory.push_back(std::make_unique<Array<int32_t>>(stride * (uint32_t)h));
+    const AdmPlanes out{memory.rbegin()[1]->data(), memory.back()->data(), stride};
+    const Shape grid{tiles(w - shape.x0, ADM_TILE_W), tiles(h - shape.y0, TILE_H), ADM_THREADS};
+    uint64_t *to = rows.data() + first;
+    if (scale == 0)
+      run.one(kernel_name<T>("adm0") + suffix, grid, frame.data(), out, shape, frame.bits, these, to);
+    else run.one("adm" + std::to_string(scale) + suffix, grid, in, out, shape, these, to);
+    all.first[scale] = first;
+    all.h[scale] = h, all.top[scale] = shape.top, all.bottom[scale] = shape.bottom;
+    all.shift[scale] = all.ref_shift[scale] = 5;
+    first += 3 * kinds * (uint32_t)h;
+    in = out;
+  }
+  run.sums("adm_rows", {passes > 1 ? 3 * kinds : 6, 4, ADM_ROWS_THREADS}, 12 * kinds, all, rows.data());
+}
+
+template <class T>
+void run_all(Run &run) {
+  const Frame<T> frame;
+  run_motion(run, frame);
+  run_psnr(run, frame);
+  for (const unsigned tiles_of_block : {1u, 2u}) run_vif(run, frame, tiles_of_block);
+  for (const uint32_t passes : {1u, 2u}) run_adm(run, frame, passes);
 }
 }  // namespace
 
 void run_kernels() {
   Run run;
-  run_all<uint8_t>(run, "u8");
-  run_all<uint16_t>(run, "u16");
+  run_all<uint8_t>(run);
+  run_all<uint16_t>(run);
   run.finish();
 }
 
-void run_selftest() {
+static void run_selftest(int device) {
   constexpr uint32_t N = 64;
   int wave;
-  OK(hipDeviceGetAttribute(&wave, 87, 0));
+  OK(hipSetDevice(device));
+  OK(hipDeviceGetAttribute(&wave, 87, device));
   const auto W = (uint32_t)wave;
   std::vector<HvU32x4> quads;
-  for (uint32_t i = 0; i < 4; i++) quads.push_back({{i * 77777777u, i * 99999989u + 1, i * 123456789u, ~(i * 55555u)}});
+  for (uint32_t i = 0; i < 4; i++)
+    quads.push_back({{i * 77777777u, i * 99999989u + 1, i * 123456789u, ~(i * 55555u)}});
   uint8_t bytes[64];
   uint16_t halves[32];
   uint32_t words[16];
@@ -130,11 +239,16 @@ void run_selftest() {
   expect([&](uint32_t t) { return over_wave(t, [&](uint32_t u) { return value(u) >> 16 & 1; }); });
   expect([&](uint32_t t) { return dot(t, [](uint32_t v) { return (int)(uint8_t)v; }); });
   expect([&](uint32_t t) { return dot(t, [](uint32_t v) { return (int)(int8_t)v; }); });
-  expect([&](uint32_t t) { return (uint32_t)__builtin_clzll(2ull * (value(t) >> (t & 31)) + 1) - 31 + N * 100 + 10000; });
+  expect([&](uint32_t t) {
+    return (uint32_t)__builtin_clzll(2ull * (value(t) >> (t & 31)) + 1) - 31 + N * 100 + 10000;
+  });
   expect([&](uint32_t t) { return (int64_t)((int32_t)value(t) >> 9) * -7919 + t; });
   expect([&](uint32_t t) { return bytes[t] + halves[t % 32]; });
-  expect([&](uint32_t t) { return words[t % 4 * 4] ^ words[t % 4 * 4 + 3] ^ words[t % 8 * 2 + 1] ^ words[t % 16]; });
+  expect([&](uint32_t t) {
+    return words[t % 4 * 4] ^ words[t % 4 * 4 + 3] ^ words[t % 8 * 2 + 1] ^ words[t % 16];
+  });
   expect([&](uint32_t t) { return over_wave(t, [&](uint32_t u) { return (uint64_t)value(u); }); });
+  expect([&](uint32_t t) { return value(t ^ 31); });
 
   const Array<uint32_t> out(expected.size()), counters(std::vector<uint32_t>{5, 5});
   const Array<uint64_t> wide(std::vector<uint64_t>{5, 5});
@@ -152,6 +266,12 @@ void run_selftest() {
   EXPECT((wide.read() == std::vector<uint64_t>{5 + ((uint64_t)TOTAL << 33), 5 + ((uint64_t)TOTAL << 31)}));
 }
 
+void run_selftest() {
+  int devices;
+  OK(hipGetDeviceCount(&devices));
+  for (int device = 0; device < devices; device++) run_selftest(device);
+}
+
 bool caught(const std::string &bug) {
   constexpr uint32_t BLOCKS = 4, THREADS = 256;
   const Array<uint32_t> out(BLOCKS * THREADS);
@@ -165,6 +285,7 @@ bool caught(const std::string &bug) {
     const uint32_t t = i % THREADS, block = i / THREADS;
     const bool wrong = bug == "bug_no_barrier"      ? found[i] != 255 - t
                        : bug == "bug_overwrite"     ? found[i] != ((t + 64) & 255) + 7
+                       : bug == "bug_no_wave_sync"  ? found[i] != (t ^ 31)
                        : bug == "bug_wave32"        ? found[i] != 32640
                        : bug == "bug_uninitialised" ? found[i] != 0
                        : bug == "bug_blocks"        ? t == 0 && found[i] != block + 1

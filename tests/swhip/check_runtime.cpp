@@ -67,7 +67,12 @@ void streams() {
   const Event event;
   EXPECT(hipEventQuery(event) == hipSuccess);
   std::atomic<bool> go = false;
-  OK(hipLaunchHostFunc(stream, [](void *go) { while (!*(std::atomic<bool> *)go) usleep(100); }, &go));
+  OK(hipLaunchHostFunc(
+      stream,
+      [](void *go) {
+        while (!*(std::atomic<bool> *)go) usleep(100);
+      },
+      &go));
   OK(hipEventRecord(event, stream));
   EXPECT(hipEventQuery(event) == hipErrorNotReady);
   EXPECT(hipStreamQuery(stream) == hipErrorNotReady);
@@ -77,7 +82,13 @@ void streams() {
   EXPECT(hipStreamQuery(stream) == hipSuccess);
 
   hipError_t inside = hipSuccess;
-  OK(hipLaunchHostFunc(stream, [](void *error) { int device; *(hipError_t *)error = hipGetDevice(&device); }, &inside));
+  OK(hipLaunchHostFunc(
+      stream,
+      [](void *error) {
+        int device;
+        *(hipError_t *)error = hipGetDevice(&device);
+      },
+      &inside));
   OK(hipStreamSynchronize(stream));
   EXPECT(inside == hipErrorNotPermitted);
 }
@@ -164,7 +175,8 @@ void memory() {
 
   hipPointerAttribute_t attributes;
   OK(hipPointerGetAttributes(&attributes, device.data() + 50));
-  EXPECT(attributes.type == hipMemoryTypeDevice && attributes.device == 0 && attributes.device_pointer == device.data() + 50);
+  EXPECT(attributes.type == hipMemoryTypeDevice && attributes.device == 0 &&
+         attributes.device_pointer == device.data() + 50);
   OK(hipPointerGetAttributes(&attributes, pinned.at));
   EXPECT(attributes.type == hipMemoryTypeHost);
   EXPECT(hipPointerGetAttributes(&attributes, bytes) == hipErrorInvalidValue);
@@ -223,6 +235,29 @@ void modules() {
   EXPECT(launch(function, {1, 1, 64}, nullptr, none, none, none, none) == hipErrorInvalidHandle);
 }
 
+// The second device is a world of its own, but for copies.
+void devices() {
+  const Kernels kernels;
+  const Array<unsigned char> here(std::vector<unsigned char>(N, 7));
+  int first_wave, second_wave;
+  OK(hipDeviceGetAttribute(&first_wave, 87, 0));
+  OK(hipDeviceGetAttribute(&second_wave, 87, 1));
+  EXPECT(first_wave != second_wave);
+  OK(hipSetDevice(1));
+  void *none = nullptr;
+  const Stream stream;
+  EXPECT(launch(kernels["selftest"], {1, 1, 64}, stream, none, none, none, none) == hipErrorInvalidHandle);
+  const Array<unsigned char> there(N);
+  hipPointerAttribute_t attributes;
+  OK(hipPointerGetAttributes(&attributes, there.data()));
+  EXPECT(attributes.device == 1);
+  OK(hipMemcpyPeerAsync(there.data(), 1, here.data(), 0, N, stream));
+  OK(hipStreamSynchronize(stream));
+  EXPECT(there.read()[N - 1] == 7);
+  EXPECT(hipSetDevice(2) == hipErrorInvalidDevice);
+  OK(hipSetDevice(0));
+}
+
 void faults() {
   void *first, *second;
   swhip_fail("hipMalloc:2@2");
@@ -243,7 +278,8 @@ void faults() {
   swhip_fail("async:700@2");
   OK(hipMemsetAsync(first, 0, N, stream));
   OK(hipMemsetAsync(first, 0, N, stream));
-  hipStreamAddCallback(stream, [](hipStream_t, hipError_t error, void *data) { *(hipError_t *)data = error; }, &status, 0);
+  hipStreamAddCallback(
+      stream, [](hipStream_t, hipError_t error, void *data) { *(hipError_t *)data = error; }, &status, 0);
   EXPECT(hipStreamSynchronize(stream) == hipErrorIllegalAddress);
   EXPECT(hipMalloc(&first, N) == hipErrorIllegalAddress);
   EXPECT(hipFree(second) == hipErrorIllegalAddress && hipStreamDestroy(stream) == hipErrorIllegalAddress);
@@ -260,5 +296,8 @@ void run_runtime() {
   graphs();
   memory();
   modules();
+  int count;
+  OK(hipGetDeviceCount(&count));
+  if (count > 1) devices();
   faults();
 }

@@ -17,7 +17,8 @@ bool on_device(const Allocation *allocation) {
   return allocation && (allocation->kind == Kind::Device || allocation->kind == Kind::External);
 }
 
-hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hipMemcpyKind kind, hipStream_t handle) {
+hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hipMemcpyKind kind,
+                hipStream_t handle) {
   const std::shared_ptr<Stream> stream = find_stream(handle);
   if (!stream) return hipErrorInvalidHandle;
   if (!width || !height) return hipSuccess;
@@ -26,7 +27,9 @@ hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hip
   const Allocation *source = owner(from.at, from.extent(width, height));
   const bool to_device = on_device(target), from_device = on_device(source);
   if (kind == hipMemcpyDefault)
-    kind = to_device ? (from_device ? hipMemcpyDeviceToDevice : hipMemcpyHostToDevice) : from_device ? hipMemcpyDeviceToHost : hipMemcpyHostToHost;
+    kind = to_device     ? (from_device ? hipMemcpyDeviceToDevice : hipMemcpyHostToDevice)
+           : from_device ? hipMemcpyDeviceToHost
+                         : hipMemcpyHostToHost;
   const bool writes_device = kind == hipMemcpyHostToDevice || kind == hipMemcpyDeviceToDevice;
   const bool reads_device = kind == hipMemcpyDeviceToHost || kind == hipMemcpyDeviceToDevice;
   if ((writes_device && !to_device) || (reads_device && !from_device)) return hipErrorInvalidValue;
@@ -50,11 +53,13 @@ hipError_t copy_and_wait(Call &call, void *to, const void *from, size_t size, hi
   const hipError_t error = copy(call, {(char *)to, size}, {(char *)from, size}, size, 1, kind, nullptr);
   return error ? error : drain(call, find_stream(nullptr));
 }
-hipError_t copy_later(Call &call, void *to, const void *from, size_t size, hipMemcpyKind kind, hipStream_t stream) {
+hipError_t copy_later(Call &call, void *to, const void *from, size_t size, hipMemcpyKind kind,
+                      hipStream_t stream) {
   return copy(call, {(char *)to, size}, {(char *)from, size}, size, 1, kind, stream);
 }
 
-template <class T> hipError_t fill(void *at, T value, size_t count, hipStream_t handle) {
+template <class T>
+hipError_t fill(void *at, T value, size_t count, hipStream_t handle) {
   const std::shared_ptr<Stream> stream = find_stream(handle);
   if (!stream) return hipErrorInvalidHandle;
   if (!count) return hipSuccess;
@@ -96,6 +101,10 @@ hipError_t hipMemcpyDtoDAsync(void *to, void *from, size_t size, hipStream_t str
   ENTER();
   RETURN(copy_later(call, to, from, size, hipMemcpyDeviceToDevice, stream));
 }
+hipError_t hipMemcpyPeerAsync(void *to, int, const void *from, int, size_t size, hipStream_t stream) {
+  ENTER();
+  RETURN(copy_later(call, to, from, size, hipMemcpyDeviceToDevice, stream));
+}
 hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                             size_t height, hipMemcpyKind kind, hipStream_t stream) {
   ENTER();
@@ -105,9 +114,12 @@ hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D *desc, hipStream_t stream) {
   ENTER();
   if (!desc || desc->from.array || desc->to.array) RETURN(hipErrorInvalidValue);
   const auto rows = [](const hip_Memcpy2D::Side &side) {
-    return Rows{(char *)(side.type == hipMemoryTypeDevice ? side.device : side.host) + side.y * side.pitch + side.x, side.pitch};
+    return Rows{
+        (char *)(side.type == hipMemoryTypeDevice ? side.device : side.host) + side.y * side.pitch + side.x,
+        side.pitch};
   };
-  const bool to_device = desc->to.type == hipMemoryTypeDevice, from_device = desc->from.type == hipMemoryTypeDevice;
+  const bool to_device = desc->to.type == hipMemoryTypeDevice,
+             from_device = desc->from.type == hipMemoryTypeDevice;
   const auto kind = (hipMemcpyKind)(2 * from_device + to_device);
   RETURN(copy(call, rows(desc->to), rows(desc->from), desc->width, desc->height, kind, stream));
 }

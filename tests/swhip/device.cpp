@@ -26,11 +26,12 @@ thread_local bool is_worker;
 thread_local int device_of_thread;
 thread_local hipError_t error_of_thread;
 
-const char *const COUNTERS[] = {"launches", "graph_launches", "graph_nodes", "h2d", "h2d_bytes", "d2h", "d2h_bytes",
-                                "d2d", "d2d_bytes", "h2h", "h2h_bytes", "memsets", "memsets_bytes",
-                                "host_functions", "calls"};
-const char *const LIVE[] = {"allocs", "bytes", "pinned", "registered", "external", "streams", "events", "modules",
-                            "graphs"};
+const char *const COUNTERS[] = {
+    "launches", "graph_launches", "graph_nodes", "h2d",       "h2d_bytes", "d2h",           "d2h_bytes",
+    "d2d",      "d2d_bytes",      "h2h",         "h2h_bytes", "memsets",   "memsets_bytes", "host_functions",
+    "calls"};
+const char *const LIVE[] = {"allocs",  "bytes",  "pinned",  "registered", "external",
+                            "streams", "events", "modules", "graphs"};
 
 std::vector<std::string> split(const std::string &list) {
   std::vector<std::string> parts;
@@ -49,7 +50,8 @@ void set_faults(const char *list) {
     int error;
     long first;
     if (sscanf(one.c_str(), "%63[^:]:%d@%ld%c", name, &error, &first, &plus) < 3) {
-      fprintf(stderr, "swhip: '%s' is no fault; write hipMalloc:2@3, or 3+ for the third call and all later ones\n",
+      fprintf(stderr,
+              "swhip: '%s' is no fault; write hipMalloc:2@3, or 3+ for the third call and all later ones\n",
               one.c_str());
       abort();
     }

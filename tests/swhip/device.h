@@ -3,6 +3,7 @@
 // What the calls share: the state of the device, guarded by one mutex, and the way into every call.
 #pragma once
 #include "hip.h"
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -30,13 +31,13 @@ struct Event {
 
 // What a stream holds, or a node of a graph.
 struct Command {
-  const char *what = nullptr;                      // its counter
+  const char *what = nullptr;  // its counter
   size_t bytes = 0;
   std::function<hipError_t(hipError_t)> run = {};  // gets the error of a lost device
   bool even_if_lost = false;
-  std::shared_ptr<Event> event = {};               // waits for this generation of the event
+  std::shared_ptr<Event> event = {};  // waits for this generation of the event
   uint64_t generation = 0;
-  std::shared_ptr<Replay> replay = {};             // is a launch of a graph
+  std::shared_ptr<Replay> replay = {};  // is a launch of a graph
 };
 
 struct Stream {
@@ -88,9 +89,9 @@ struct State {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Device> devices;
-  size_t memory;        // of each device
-  uint64_t seed;        // order of lanes, blocks and streams
-  long delay_us;        // before each command
+  size_t memory;                 // of each device
+  std::atomic<uint64_t> seed;    // order of lanes, blocks, streams and graph nodes
+  long delay_us;                 // before each command
   hipError_t lost = hipSuccess;  // the sticky error of a lost device
   std::map<hipStream_t, std::shared_ptr<Stream>> streams;
   std::map<hipEvent_t, std::shared_ptr<Event>> events;
@@ -117,13 +118,13 @@ struct Call {
   hipError_t finish(hipError_t result);
   hipError_t finish_release(hipError_t result) { return finish(error ? error : result); }
 };
-#define ENTER(...)                                  \
+#define ENTER(...) \
   swhip::Call call(__func__ __VA_OPT__(, ) __VA_ARGS__); \
   if (call.error) return call.finish(call.error)
 #define RETURN(error) return call.finish(error)
 // For calls that release something: they do so even if they report a fault.
-#define ENTER_RELEASE()                             \
-  swhip::Call call(__func__);                       \
+#define ENTER_RELEASE() \
+  swhip::Call call(__func__); \
   if (call.out_of_place()) return call.finish(call.error)
 #define RETURN_RELEASED(result) return call.finish_release(result)
 

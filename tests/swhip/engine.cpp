@@ -31,11 +31,11 @@ constexpr size_t STACK = 256 << 10;
 enum State : uint8_t { Ready, AtBarrier, AtWave, Done, Faulted };
 
 struct Fiber {
-  Lane lane;             // first: `cur` points here
+  Lane lane;  // first: `cur` points here
   State state;
-  Op op;                 // at which it waits
-  uint32_t number;       // wave operations so far
-  uint64_t value[2];     // that it hands in; two, as a lane may reach the next operation before others read
+  Op op;              // at which it waits
+  uint32_t number;    // wave operations so far
+  uint64_t value[2];  // that it hands in; two, as a lane may reach the next operation before others read
   void *stack_pointer;
   sanitizers::Context context;
 };
@@ -44,10 +44,12 @@ char *stacks;
 
 void *engine_stack_pointer;
 sanitizers::Context engine;
-char block_starts, block_ends, barriers[2];  // tags of the race checker (a block, or guarded work)
-unsigned phase;                              // barriers passed
+// Tags of the race checker.
+char block_starts, block_ends;  // of a block, or of guarded work
+char barriers[2], wave_syncs[MAX_THREADS][2];
+unsigned phase;  // barriers passed
 
-void (*body)(void *);    // of the fibers that start
+void (*body)(void *);  // of the fibers that start
 void *body_data;
 volatile sig_atomic_t inside;  // a fiber
 char problem[256];
@@ -101,7 +103,7 @@ void prepare_thread() {
   static char handler_stack[65536];
   const stack_t on{handler_stack, 0, sizeof handler_stack};
   sigaltstack(&on, nullptr);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   sigaction(SIGSEGV, &action, &old_segv);
@@ -134,7 +136,8 @@ bool fail(const char *why) {
 }
 
 // Runs the lanes order[from .. to) of a wave until all of them have returned or stand at a barrier.
-bool run_wave(const uint16_t *order, unsigned from, unsigned to, bool &progress, unsigned &done, unsigned &waiting) {
+bool run_wave(const uint16_t *order, unsigned from, unsigned to, bool &progress, unsigned &done,
+              unsigned &waiting) {
   for (;;) {
     unsigned ended = 0, at_barrier = 0;
     const Fiber *at_wave = nullptr;
@@ -203,7 +206,8 @@ void shuffle_lanes(uint16_t *order, unsigned threads, unsigned wave, uint64_t se
     uint16_t *first = order + from, *last = order + std::min(from + wave, threads);
     if (seed == 1) std::reverse(first, last);
     if (seed > 1)
-      for (uint16_t *at = last - 1; at > first; at--) std::swap(*at, first[random() % (uint64_t)(at - first + 1)]);
+      for (uint16_t *at = last - 1; at > first; at--)
+        std::swap(*at, first[random() % (uint64_t)(at - first + 1)]);
   }
 }
 }  // namespace
@@ -224,11 +228,15 @@ uint64_t wave_op(Op op, uint64_t v, uint32_t src, uint32_t width) {
   fiber.op = op;
   fiber.value[slot] = v;
   fiber.state = AtWave;
+  char &tag = wave_syncs[first][slot];
+  if (op == Sync) sanitizers::release(tag);
   to_engine(fiber, false);
+  if (op == Sync) sanitizers::acquire(tag);
   fiber.number++;
   if (op == Shfl) return first + src < threads ? fibers[first + src].value[slot] : 0xA5A5A5A5u;
   uint64_t mask = 0;
-  for (unsigned i = 0; i < width && first + i < threads; i++) mask |= (fibers[first + i].value[slot] & 1) << i;
+  for (unsigned i = 0; i < width && first + i < threads; i++)
+    mask |= (fibers[first + i].value[slot] & 1) << i;
   return mask;
 }
 
@@ -252,7 +260,8 @@ const char *run_grid(const Kernel *kernel, Dim gdim, Dim bdim, void **arguments,
   uint16_t order[MAX_THREADS];
   for (uint64_t i = 0; i < blocks; i++) {
     const uint64_t block = seed == 1 ? blocks - 1 - i : i * stride % blocks;
-    grid.bid = {(unsigned)(block % gdim.x), (unsigned)(block / gdim.x % gdim.y), (unsigned)(block / gdim.x / gdim.y)};
+    grid.bid = {(unsigned)(block % gdim.x), (unsigned)(block / gdim.x % gdim.y),
+                (unsigned)(block / gdim.x / gdim.y)};
     shuffle_lanes(order, threads, wave, seed, random);
     if (run_block(threads, wave, order)) continue;
     static char text[512];

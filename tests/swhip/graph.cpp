@@ -16,7 +16,8 @@ hipError_t forbidden_by_capture() {
   if (mode_of_thread == hipStreamCaptureModeRelaxed) return hipSuccess;
   hipError_t error = hipSuccess;
   for (const auto &capture : state.captures) {
-    const bool everywhere = capture->mode == hipStreamCaptureModeGlobal && mode_of_thread == hipStreamCaptureModeGlobal;
+    const bool everywhere =
+        capture->mode == hipStreamCaptureModeGlobal && mode_of_thread == hipStreamCaptureModeGlobal;
     const bool here = capture->mode != hipStreamCaptureModeRelaxed && captures_of_thread.count(capture);
     if (everywhere || here) error = spoil(*capture, hipErrorStreamCaptureUnsupported);
   }
@@ -31,7 +32,8 @@ hipError_t join_capture(Stream &stream, const Event &event) {
   }
   if (stream.capture != event.capture) return spoil(*stream.capture, hipErrorStreamCaptureMerge);
   for (const size_t node : event.after)
-    if (std::find(stream.after.begin(), stream.after.end(), node) == stream.after.end()) stream.after.push_back(node);
+    if (std::find(stream.after.begin(), stream.after.end(), node) == stream.after.end())
+      stream.after.push_back(node);
   return hipSuccess;
 }
 void leave_capture(Stream &stream) {

@@ -88,11 +88,11 @@ struct hipExternalMemoryBufferDesc {
 
 extern "C" {
 // device.cpp
-void swhip_fail(const char *faults);   // replaces SWHIP_FAIL, counting from now
-void swhip_seed(unsigned long seed);   // replaces SWHIP_SEED
-void swhip_revive();                   // brings a lost device back
-long swhip_live(const char *what);     // objects that exist: see README.md
-long swhip_count(const char *what);    // what happened so far: see README.md
+void swhip_fail(const char *faults);  // replaces SWHIP_FAIL, counting from now
+void swhip_seed(unsigned long seed);  // replaces SWHIP_SEED
+void swhip_revive();                  // brings a lost device back
+long swhip_live(const char *what);    // objects that exist: see README.md
+long swhip_count(const char *what);   // what happened so far: see README.md
 
 // info.cpp
 hipError_t hipInit(unsigned flags);
@@ -131,6 +131,8 @@ hipError_t hipDestroyExternalMemory(hipExternalMemory_t memory);
 // copy.cpp
 hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind);
 hipError_t hipMemcpyAsync(void *to, const void *from, size_t size, hipMemcpyKind kind, hipStream_t stream);
+hipError_t hipMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t size,
+                              hipStream_t stream);
 hipError_t hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                             size_t height, hipMemcpyKind kind, hipStream_t stream);
 hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D *copy, hipStream_t stream);

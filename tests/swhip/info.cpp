@@ -55,11 +55,11 @@ hipError_t hipDeviceGetAttribute(int *value, int attribute, int device) {
   ENTER();
   if (!exists(device)) RETURN(hipErrorInvalidDevice);
   switch (attribute) {
-    case 16: *value = 1; break;                                    // Integrated
-    case 56: *value = 1024; break;                                 // MaxThreadsPerBlock
-    case 63: *value = 1; break;                                    // MultiprocessorCount
-    case 67: *value = device + 3; break;                           // PciBusId
-    case 74: *value = 65536; break;                                // MaxSharedMemoryPerBlock
+    case 16: *value = 1; break;                                     // Integrated
+    case 56: *value = 1024; break;                                  // MaxThreadsPerBlock
+    case 63: *value = 1; break;                                     // MultiprocessorCount
+    case 67: *value = device + 3; break;                            // PciBusId
+    case 74: *value = 65536; break;                                 // MaxSharedMemoryPerBlock
     case 87: *value = state.devices[(size_t)device].wave(); break;  // WarpSize
     default: *value = 0;
   }
@@ -136,11 +136,11 @@ const char *hipGetErrorName(hipError_t error) {
 const char *hipGetErrorString(hipError_t error) { return hipGetErrorName(error); }
 
 // What GStreamer's HIP library looks up and can do without.
-#define NOT_SUPPORTED(name)                \
-  extern "C" hipError_t name();            \
-  hipError_t name() {                      \
-    ENTER();                               \
-    RETURN(hipErrorNotSupported);          \
+#define NOT_SUPPORTED(name) \
+  extern "C" hipError_t name(); \
+  hipError_t name() { \
+    ENTER(); \
+    RETURN(hipErrorNotSupported); \
   }
 NOT_SUPPORTED(hipTexObjectCreate)
 NOT_SUPPORTED(hipTexObjectDestroy)

@@ -107,7 +107,8 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
   if (!attributes || !allocation) RETURN(hipErrorInvalidValue);
   const bool on_device = allocation->kind == Kind::Device || allocation->kind == Kind::External;
   void *host = on_device ? nullptr : (void *)at;
-  *attributes = {on_device ? hipMemoryTypeDevice : hipMemoryTypeHost, allocation->device, (void *)at, host, 0, 0};
+  *attributes = {
+      on_device ? hipMemoryTypeDevice : hipMemoryTypeHost, allocation->device, (void *)at, host, 0, 0};
   RETURN(hipSuccess);
 }
 

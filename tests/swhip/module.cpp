@@ -28,11 +28,12 @@ const struct {
   unsigned machine;
   const char *name;
 } PROCESSORS[] = {
-    {0x2f, "gfx906"},  {0x30, "gfx908"},  {0x3f, "gfx90a"},  {0x4c, "gfx942"},  {0x36, "gfx1030"},
-    {0x37, "gfx1031"}, {0x38, "gfx1032"}, {0x3e, "gfx1034"}, {0x3d, "gfx1035"}, {0x45, "gfx1036"},
-    {0x41, "gfx1100"}, {0x46, "gfx1101"}, {0x47, "gfx1102"}, {0x44, "gfx1103"}, {0x43, "gfx1150"},
-    {0x4a, "gfx1151"}, {0x48, "gfx1200"}, {0x4e, "gfx1201"}, {0x51, "gfx9-generic"},
-    {0x53, "gfx10-3-generic"}, {0x54, "gfx11-generic"}, {0x59, "gfx12-generic"},
+    {0x2f, "gfx906"},        {0x30, "gfx908"},        {0x3f, "gfx90a"},       {0x4c, "gfx942"},
+    {0x36, "gfx1030"},       {0x37, "gfx1031"},       {0x38, "gfx1032"},      {0x3e, "gfx1034"},
+    {0x3d, "gfx1035"},       {0x45, "gfx1036"},       {0x41, "gfx1100"},      {0x46, "gfx1101"},
+    {0x47, "gfx1102"},       {0x44, "gfx1103"},       {0x43, "gfx1150"},      {0x4a, "gfx1151"},
+    {0x48, "gfx1200"},       {0x4e, "gfx1201"},       {0x51, "gfx9-generic"}, {0x53, "gfx10-3-generic"},
+    {0x54, "gfx11-generic"}, {0x59, "gfx12-generic"},
 };
 bool runs_on(const std::string &code, const std::string &processor) {
   const auto begins = [&](const char *prefix) { return processor.compare(0, strlen(prefix), prefix) == 0; };
@@ -45,7 +46,8 @@ bool runs_on(const std::string &code, const std::string &processor) {
   return code == processor;
 }
 
-template <class T> T read_at(const unsigned char *image, size_t offset) {
+template <class T>
+T read_at(const unsigned char *image, size_t offset) {
   T value;
   memcpy(&value, image + offset, sizeof value);
   return value;
@@ -53,13 +55,16 @@ template <class T> T read_at(const unsigned char *image, size_t offset) {
 // The names of the dynamic symbols. Nothing says how long an image is, so a broken one is read as it is.
 std::set<std::string> symbols_of(const unsigned char *image, const Elf64_Ehdr &header) {
   std::set<std::string> names;
-  const auto section = [&](size_t i) { return read_at<Elf64_Shdr>(image, header.e_shoff + i * header.e_shentsize); };
+  const auto section = [&](size_t i) {
+    return read_at<Elf64_Shdr>(image, header.e_shoff + i * header.e_shentsize);
+  };
   for (size_t i = 0; i < header.e_shnum; i++) {
     const Elf64_Shdr table = section(i);
     if (table.sh_type != SHT_DYNSYM) continue;
     const Elf64_Shdr strings = section(table.sh_link);
     for (size_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym))
-      names.insert((const char *)image + strings.sh_offset + read_at<Elf64_Sym>(image, table.sh_offset + at).st_name);
+      names.insert((const char *)image + strings.sh_offset +
+                   read_at<Elf64_Sym>(image, table.sh_offset + at).st_name);
   }
   return names;
 }
@@ -105,7 +110,8 @@ hipError_t hipModuleUnload(hipModule_t handle) {
   if (found == state.modules.end()) RETURN_RELEASED(hipErrorInvalidHandle);
   const bool good = unchanged(*found->second);
   for (auto function = state.functions.begin(); function != state.functions.end();)
-    function = function->second->module.lock() == found->second ? state.functions.erase(function) : std::next(function);
+    function = function->second->module.lock() == found->second ? state.functions.erase(function)
+                                                                : std::next(function);
   state.modules.erase(found);
   RETURN_RELEASED(good ? hipSuccess : hipErrorInvalidImage);
 }

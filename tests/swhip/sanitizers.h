@@ -47,7 +47,8 @@ inline void after_switch([[maybe_unused]] Context &to, [[maybe_unused]] Context 
 #endif
 }
 // Before the fiber runs for the first time.
-inline void prepare([[maybe_unused]] Context &context, [[maybe_unused]] void *stack, [[maybe_unused]] size_t size) {
+inline void prepare([[maybe_unused]] Context &context, [[maybe_unused]] void *stack,
+                    [[maybe_unused]] size_t size) {
 #if defined(__SANITIZE_ADDRESS__)
   context = {nullptr, stack, size};
 #endif

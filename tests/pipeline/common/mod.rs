@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Once};
 use clip::Clip;
 use gst::prelude::*;
 use gst_video::prelude::*;
-use gst_video::{VideoFormat, VideoFrameRef, VideoInfo};
+use gst_video::{VideoFormat, VideoFrameRef, VideoInfo, VideoMeta};
 use gsthipvmaf::message::{FrameMessage, PooledMessage, VmafMessage};
 use gsthipvmaf::meta::ScoreMeta;
 
@@ -65,9 +65,14 @@ impl Input {
             let old = sample.buffer().unwrap();
             let mut buffer = gst::Buffer::new();
             let new = buffer.get_mut().unwrap();
-            let flags = gst::BufferCopyFlags::META | gst::BufferCopyFlags::TIMESTAMPS;
-            old.copy_into(new, flags, ..).unwrap();
+            old.copy_into(new, gst::BufferCopyFlags::TIMESTAMPS, ..).unwrap();
             new.append_memory(memory(&old.map_readable().unwrap()));
+            // Metas about memory are left out of copies without it.
+            if let Some(meta) = old.meta::<VideoMeta>() {
+                let (flags, format) = (meta.video_frame_flags(), meta.format());
+                let (width, height) = (meta.width(), meta.height());
+                VideoMeta::add_full(new, flags, format, width, height, meta.offset(), meta.stride()).unwrap();
+            }
             let mut caps = sample.caps_owned().unwrap();
             caps.make_mut().set_features(0, Some(gst::CapsFeatures::new([feature])));
             gst::Sample::builder().buffer(&buffer).caps(&caps).build()
@@ -218,6 +223,20 @@ impl Bench {
             source.link_pads(Some("src"), &element, Some(pad)).unwrap();
         }
         Self { pipeline, element, sources, buffers }
+    }
+
+    /// Plays both inputs and waits for more, once all of them are compared.
+    pub fn begin(&self, reference: &Input, distorted: &Input) {
+        self.pipeline.set_state(gst::State::Playing).unwrap();
+        for (source, input) in self.sources.iter().zip([reference, distorted]) {
+            for sample in &input.0 {
+                source.push_sample(sample).unwrap();
+            }
+        }
+        let paired = || self.element.property::<gst::Structure>("stats").get::<u64>("frames-scored");
+        while paired() != Ok(reference.0.len() as u64 - 1) {
+            std::thread::yield_now();
+        }
     }
 
     /// Plays both inputs to the end.

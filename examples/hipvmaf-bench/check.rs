@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The GPU against the CPU: sums and scores, bit for bit.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use gsthipvmaf::backend::{Backend, BackendError, Pair, Ticket};
+use gsthipvmaf::cpu::Cpu;
+use gsthipvmaf::engine::EngineError;
+use gsthipvmaf::engine::plan::Plan;
+use gsthipvmaf::engine::session::{PairScore, Session};
+use gsthipvmaf::frame::BitDepth;
+use gsthipvmaf::hip::{Device, Hip};
+use gsthipvmaf::metrics::{FrameSums, adm};
+
+use crate::Args;
+use crate::clip::{Clip, Content, Format, Place};
+
+const CONTENTS: [Content; 4] = [Content::Natural, Content::Noise, Content::Extremes, Content::Flat];
+const PLACES: [Place; 3] = [Place::Device, Place::Pinned, Place::Host];
+/// Bits of a sample that are tried.
+const DEPTHS: [u32; 3] = [8, 10, 12];
+/// Pairs of each clip: enough for motion over two frames and for lanes to come round again.
+const PAIRS: usize = 5;
+
+/// One comparison.
+struct Case {
+    format: Format,
+    content: Content,
+    place: Place,
+    in_flight: usize,
+    /// Every n-th pair is scored.
+    subsample: u32,
+    seed: u32,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { format, content, place, in_flight, subsample, .. } = self;
+        let Format { width, height, depth, align, interleaved, high } = format;
+        let bits = depth.bits();
+        write!(f, "{width}x{height}, {bits} bit, {content:?}, {place:?} memory, {in_flight} in flight, ")?;
+        write!(f, "subsample {subsample}, align {align}, interleaved {interleaved}, high {high}")
+    }
+}
+
+/// Compares all that the arguments ask for. The error says how much differs, stderr has what.
+pub fn check(args: &Args, plan: &Arc<Plan>) -> Result<String, Box<dyn Error>> {
+    let device = Device::open(&args.selection())?;
+    let sizes = args.check_sizes.iter().flat_map(|size| {
+        DEPTHS.into_iter().flat_map(move |depth| CONTENTS.map(|content| (*size, depth, content)))
+    });
+    let mut random = Random(1);
+    let clips: Vec<_> = sizes.chain((0..args.check_random).map(|_| random.clip())).collect();
+    let mut differing = 0;
+    for (seed, (size, depth, content)) in clips.iter().enumerate() {
+        let case = random.case(*size, *depth, *content, seed as u32)?;
+        let differences = case.compare(args, plan, &device)?;
+        if !differences.is_empty() {
+            differing += 1;
+            eprintln!("{case}: {}", differences.join(", "));
+        }
+    }
+    match (clips.len(), differing) {
+        (0, _) => Err("there is nothing to check".into()),
+        (cases, 0) => Ok(format!("{}: {cases} clips, sums and scores equal those of the CPU", device.info())),
+        (cases, _) => {
+            Err(format!("{}: {differing} of {cases} clips differ from the CPU", device.info()).into())
+        }
+    }
+}
+
+/// Numbers at random, the same every time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit
+    }
+
+    fn of<T: Copy, const N: usize>(&mut self, choices: [T; N]) -> T {
+        choices[self.below(N)]
+    }
+
+    /// A size, which may be the smallest, and what to put there.
+    fn clip(&mut self) -> ((usize, usize), u32, Content) {
+        let mut side = || {
+            let most = self.of([8, 100, 700]);
+            adm::MIN_SIZE + self.below(most)
+        };
+        ((side(), side()), self.of(DEPTHS), self.of(CONTENTS))
+    }
+
+    fn case(
+        &mut self,
+        (width, height): (usize, usize),
+        depth: u32,
+        content: Content,
+        seed: u32,
+    ) -> Result<Case, Box<dyn Error>> {
+        let depth = BitDepth::new(depth).ok_or("no such depth")?;
+        let align = self.of([2, 16, 256]);
+        let (interleaved, high) = (self.below(2) == 0, self.below(2) == 0);
+        Ok(Case {
+            format: Format { width, height, depth, align, interleaved, high },
+            content,
+            place: self.of(PLACES),
+            in_flight: 1 + self.below(PAIRS),
+            subsample: self.of([1, 1, 1, 2]),
+            seed,
+        })
+    }
+}
+
+/// Fetches the oldest sums.
+fn next(
+    backend: &mut dyn Backend,
+    tickets: &mut VecDeque<Ticket>,
+) -> Result<Option<FrameSums>, BackendError> {
+    tickets.pop_front().map(|ticket| backend.wait(ticket)).transpose()
+}
+
+impl Case {
+    /// What differs.
+    fn compare(
+        &self,
+        args: &Args,
+        plan: &Arc<Plan>,
+        device: &Arc<Device>,
+    ) -> Result<Vec<String>, Box<dyn Error>> {
+        let clip = Clip::new(self.format, self.content, PAIRS, self.seed);
+        let on_cpu = self.run(Box::new(Cpu::new(0)?), plan, &clip)?;
+        let clip = clip.moved(self.place, device)?;
+        let on_gpu = self.run(Box::new(Hip::open(&args.selection(), self.in_flight)?), plan, &clip)?;
+        let mut differences = vec![];
+        for (index, (cpu, gpu)) in on_cpu.0.iter().zip(&on_gpu.0).enumerate() {
+            for (metric, differs) in [
+                ("VIF", cpu.vif != gpu.vif),
+                ("ADM", cpu.adm != gpu.adm),
+                ("motion", cpu.motion != gpu.motion),
+                ("PSNR", cpu.psnr != gpu.psnr),
+            ] {
+                if differs {
+                    differences.push(format!("{metric} of pair {index}"));
+                }
+            }
+        }
+        if on_cpu.0.len() != PAIRS || on_gpu.0.len() != PAIRS {
+            differences.push("number of sums".into());
+        }
+        let scores = |scores: &[PairScore]| -> Vec<_> {
+            let bits = |values: &Vec<f64>| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            scores.iter().map(|score| (score.discont, score.values.as_ref().map(bits))).collect()
+        };
+        if on_cpu.1.len() != PAIRS || scores(&on_cpu.1) != scores(&on_gpu.1) {
+            differences.push("scores".into());
+        }
+        Ok(differences)
+    }
+
+    /// The sums and the scores of a backend.
+    fn run(
+        &self,
+        mut backend: Box<dyn Backend>,
+        plan: &Arc<Plan>,
+        clip: &Clip,
+    ) -> Result<(Vec<FrameSums>, Vec<PairScore>), EngineError> {
+        backend.prepare(&plan.work, clip.geometry())?;
+        let mut tickets = VecDeque::new();
+        let mut sums = vec![];
+        for index in 0..clip.len() {
+            if tickets.len() == backend.depth().max(1) {
+                sums.extend(next(&mut *backend, &mut tickets)?);
+            }
+            let history_only = !index.is_multiple_of(self.subsample as usize);
+            tickets.push_back(backend.submit(Pair { history_only, ..clip.pair(index) })?);
+        }
+        while let Some(fetched) = next(&mut *backend, &mut tickets)? {
+            sums.push(fetched);
+        }
+        let mut session = Session::new(plan.clone(), backend, self.subsample);
+        session.prepare(clip.geometry())?;
+        let mut scores = vec![];
+        for index in 0..clip.len() {
+            if !session.room()
+                && let Some(completion) = session.completion()
+            {
+                completion();
+            }
+            scores.extend(session.collect()?);
+            let pair = clip.pair(index);
+            session.submit(pair.reference, pair.distorted)?;
+        }
+        if let Some(completion) = session.completion() {
+            completion();
+        }
+        session.end_run(false);
+        scores.extend(session.collect()?);
+        Ok((sums, scores))
+    }
+}

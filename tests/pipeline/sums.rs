@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The sums of the GPU backend are those of the CPU, whatever the content, size and depth.
+
+use std::collections::VecDeque;
+
+use gsthipvmaf::backend::{Backend, Pair};
+use gsthipvmaf::cpu::Cpu;
+use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Samples};
+use gsthipvmaf::hip::{Hip, Selection};
+use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
+use gsthipvmaf::metrics::motion::MotionWork;
+use gsthipvmaf::metrics::psnr::PsnrWork;
+use gsthipvmaf::metrics::vif::VifWork;
+use gsthipvmaf::metrics::{FrameSums, Work};
+
+/// White noise of 32 bits.
+fn noise(seed: u32, x: usize, y: usize) -> u32 {
+    let mut h = seed.wrapping_mul(0x9e37_79b9) ^ (x as u32) << 16 ^ y as u32;
+    for _ in 0..2 {
+        h = (h ^ h >> 16).wrapping_mul(0x7feb_352d);
+    }
+    h ^ h >> 15
+}
+
+/// Frames of one size, one after another in memory, each with Y, Cb and Cr.
+struct Clip {
+    geometry: Geometry,
+    /// Unused low bits of the samples.
+    shift: u32,
+    /// Cb and Cr share their rows.
+    interleaved: bool,
+    frames: Vec<Vec<u8>>,
+}
+
+impl Clip {
+    /// Content of one kind: noise, texture, a flat or a black and white picture, or the very same pictures.
+    fn new(kind: u32, distorted: bool, width: usize, height: usize, bits: u32, frames: usize) -> Self {
+        let depth = BitDepth::new(bits).unwrap();
+        let geometry = Geometry { width, height, depth, chroma: Some((width / 2, height / 2)) };
+        let (shift, interleaved) =
+            if kind % 2 == 1 && (bits == 10 || bits == 12) { (16 - bits, true) } else { (0, kind % 2 == 1) };
+        let mut clip = Self { geometry, shift, interleaved, frames: vec![] };
+        for t in 0..frames {
+            let sample = |plane: usize, x: usize, y: usize| {
+                let grain = noise(t as u32 * 7 + plane as u32 + 100 * u32::from(distorted), x, y);
+                let (u, v) = (x + 3 * t, y + t);
+                let texture = (u * u / 9 + v * 7 + u * v / 16) as u32 % 200;
+                let value = match (kind, distorted) {
+                    (0, _) => grain >> 8,
+                    (1, _) | (5, false) => (texture << (bits - 8)) + (grain >> 29 << (bits - 8)) / 2,
+                    (5, true) => return noise_free(texture, bits),
+                    (2, _) => 100 << (bits - 8),
+                    (3, _) => {
+                        if (x / 5 + y / (3 + usize::from(distorted)) + t).is_multiple_of(2) {
+                            u32::MAX
+                        } else {
+                            0
+                        }
+                    }
+                    _ => texture << (bits - 8),
+                };
+                value & depth.max()
+            };
+            let mut data = vec![];
+            let mut put = |value: u32| match bits {
+                8 => data.push(value as u8),
+                _ => data.extend(((value << shift) as u16).to_le_bytes()),
+            };
+            (0..height).for_each(|y| (0..width).for_each(|x| put(sample(0, x, y))));
+            for plane in 1..3 {
+                for (x, y) in (0..height / 2).flat_map(|y| (0..width / 2).map(move |x| (x, y))) {
+                    if interleaved {
+                        if plane == 1 {
+                            put(sample(1, x, y));
+                            put(sample(2, x, y));
+                        }
+                    } else {
+                        put(sample(plane, x, y));
+                    }
+                }
+            }
+            clip.frames.push(data);
+        }
+        clip
+    }
+
+    fn picture(&self, frame: usize) -> Picture<'_> {
+        let Geometry { width, height, .. } = self.geometry;
+        let size = self.geometry.sample_size();
+        let data = &self.frames[frame];
+        let component = |start: usize, width: usize, height: usize, step: usize| Component {
+            samples: Samples::Host(&data[start * size..]),
+            width,
+            height,
+            stride: width * step * size,
+            step,
+            shift: self.shift,
+        };
+        let (w, h) = (width / 2, height / 2);
+        let start = width * height;
+        let chroma = match self.interleaved {
+            true => [component(start, w, h, 2), component(start + 1, w, h, 2)],
+            false => [component(start, w, h, 1), component(start + w * h, w, h, 1)],
+        };
+        Picture { luma: component(0, width, height, 1), chroma: Some(chroma), lease: None }
+    }
+}
+
+fn noise_free(texture: u32, bits: u32) -> u32 {
+    texture << (bits - 8)
+}
+
+/// All sums of a clip, with a break after two thirds and every third pair not scored.
+fn sums(backend: &mut dyn Backend, work: &Work, reference: &Clip, distorted: &Clip) -> Vec<FrameSums> {
+    backend.prepare(work, reference.geometry).unwrap();
+    let mut waiting = VecDeque::new();
+    let mut sums = vec![];
+    let frames = reference.frames.len();
+    for t in 0..frames {
+        if t == frames * 2 / 3 {
+            backend.reset();
+        }
+        if waiting.len() == backend.depth().max(1) {
+            sums.push(backend.wait(waiting.pop_front().unwrap()).unwrap());
+        }
+        let (reference, distorted) = (reference.picture(t), distorted.picture(t));
+        waiting.push_back(backend.submit(Pair { reference, distorted, history_only: t % 3 == 2 }).unwrap());
+    }
+    sums.extend(waiting.into_iter().map(|ticket| backend.wait(ticket).unwrap()));
+    sums
+}
+
+fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
+    let pass = |gain: &f64| {
+        let options = AdmOptions { enhn_gain_limit: *gain, ..Default::default() };
+        options.pass(aim).unwrap()
+    };
+    Work {
+        vif: Some(VifWork { gain_limits: gain_limits.to_vec(), scale0: true }),
+        adm: Some(AdmWork { passes: gain_limits.iter().map(pass).collect() }),
+        motion: Some(MotionWork { lag1: true, lag2 }),
+        psnr: Some(PsnrWork { chroma: true }),
+    }
+}
+
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn equal_the_processors() {
+    let mut cpu = Cpu::new(1).unwrap();
+    let sizes = [(33, 33), (34, 47), (35, 90), (121, 33), (130, 61), (176, 144), (251, 99), (320, 37)];
+    let works = [
+        work(&[100.0], false, false),
+        work(&[100.0, 1.0], false, true),
+        work(&[1.0, 100.0, 1.5, 2.0, 7.0], true, false),
+    ];
+    for (i, (width, height)) in sizes.into_iter().enumerate() {
+        for bits in [8, 10, 12, 16] {
+            let kind = (i as u32 + bits / 2) % 6;
+            let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 5));
+            let work = &works[(i + bits as usize / 2) % 3];
+            for depth in [1, 3] {
+                let mut hip = Hip::open(&Selection::default(), depth).unwrap();
+                let expected = sums(&mut cpu, work, &reference, &distorted);
+                let found = sums(&mut hip, work, &reference, &distorted);
+                assert_eq!(found.len(), expected.len());
+                for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                    let of = format!(
+                        "{width}x{height} {bits} bit, kind {kind}, {depth} in flight, frame {t}, {work:?}"
+                    );
+                    assert_eq!(found.vif, expected.vif, "{of}");
+                    assert_eq!(found.adm, expected.adm, "{of}");
+                    assert_eq!(found.motion, expected.motion, "{of}");
+                    assert_eq!(found.psnr, expected.psnr, "{of}");
+                }
+            }
+        }
+    }
+}
