@@ -164,18 +164,6 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   #endif
 #endif
 
-// What the lanes of a wave wrote to memory before is there for the others after it.
-HV_DEV void hv_wave_sync() {
-#if defined(HV_AMD)
-  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
-  __builtin_amdgcn_wave_barrier();
-#elif defined(HV_BARE)
-  __nvvm_bar_warp_sync(~0u);
-#else
-  __syncwarp();
-#endif
-}
-
 // ---- atomics: relaxed, device scope -------------------------------------------------------
 #if defined(HV_AMD)
   HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
@@ -242,6 +230,30 @@ HV_DEV float hv_rcp_f32(float x) {
   return __builtin_amdgcn_rcpf(x);
 #else
   float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r;
+#endif
+}
+
+// a * b + c in 64 bits: one instruction, which the compiler does not always find on NVIDIA.
+#if defined(HV_NV)
+HV_DEV int64_t hv_mad_i64(int32_t a, int32_t b, int64_t c) {
+  int64_t d; asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(d) : "r"(a), "r"(b), "l"(c)); return d;
+}
+HV_DEV uint64_t hv_mad_u64(uint32_t a, uint32_t b, uint64_t c) {
+  uint64_t d; asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(d) : "r"(a), "r"(b), "l"(c)); return d;
+}
+#else
+HV_DEV int64_t hv_mad_i64(int32_t a, int32_t b, int64_t c) { return (int64_t)a * b + c; }
+HV_DEV uint64_t hv_mad_u64(uint32_t a, uint32_t b, uint64_t c) { return (uint64_t)a * b + c; }
+#endif
+
+// Four of the bytes 0-3 of a and 4-7 of b, chosen by four hexadecimal digits, the lowest byte by the last.
+template <uint32_t digits> HV_DEV uint32_t hv_bytes(uint32_t a, uint32_t b) {
+#if defined(HV_AMD)
+  constexpr uint32_t sel =
+      (digits & 15) | (digits & 0xf0) << 4 | (digits & 0xf00) << 8 | (digits & 0xf000) << 12;
+  return __builtin_amdgcn_perm(b, a, sel);
+#else
+  uint32_t r; asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "n"(digits)); return r;
 #endif
 }
 

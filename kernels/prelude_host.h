@@ -76,7 +76,6 @@ HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) {
   return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);
 }
 HV_DEV uint64_t hv_ballot(bool p) { return hv::wave_op(hv::Ballot, p, 0, HV_WAVE); }
-HV_DEV void hv_wave_sync() { hv::wave_op(hv::Sync, 0, 0, HV_WAVE); }
 HV_DEV float hv_rcp_f32(float x) { return 1 / x; }
 HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 HV_DEV uint64_t hv_atomic_add_u64(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
@@ -88,6 +87,14 @@ HV_DEV uint32_t hv_atomic_max_u32(uint32_t *p, uint32_t v) {
 template <class T> HV_DEV T hv_ldg(const T *p) { return *p; }
 HV_DEV int hv_clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
 HV_DEV int hv_popc64(uint64_t x) { return __builtin_popcountll(x); }
+HV_DEV int64_t hv_mad_i64(int32_t a, int32_t b, int64_t c) { return (int64_t)a * b + c; }
+HV_DEV uint64_t hv_mad_u64(uint32_t a, uint32_t b, uint64_t c) { return (uint64_t)a * b + c; }
+template <uint32_t digits> HV_DEV uint32_t hv_bytes(uint32_t a, uint32_t b) {
+  const uint64_t both = (uint64_t)b << 32 | a;
+  uint32_t r = 0;
+  for (int i = 0; i < 4; i++) r |= (uint32_t)(both >> (digits >> 4 * i & 7) * 8 & 255) << 8 * i;
+  return r;
+}
 HV_DEV uint32_t hv_udot4(uint32_t a, uint32_t b, uint32_t c) {
   for (int i = 0; i < 4; i++) c += ((a >> (8 * i)) & 255u) * ((b >> (8 * i)) & 255u);
   return c;

@@ -13,10 +13,13 @@ use crate::frame::Geometry;
 use crate::metrics::FrameSums;
 use crate::metrics::adm::{AdmPass, AdmPassSums, AdmScale, AdmSums, AdmWork, BandSums, scales};
 
-const THREADS: u32 = 64;
 const ROWS_THREADS: u32 = 128;
-/// Coefficients that a block covers.
-const TILE: (usize, usize) = (120, 16);
+/// Coefficients that 32 threads cover. Blocks are waves.
+const STRIP: usize = 60;
+/// Rows of a tile, for each scale: more save work, fewer fill the GPU.
+const TILE_HEIGHT: [usize; 4] = [14, 6, 3, 2];
+/// Shift of the horizontal transform, for each scale.
+const HORIZONTAL: [u32; 4] = [16, 15, 16, 15];
 /// Passes of one launch.
 const MAX_PASSES: usize = 4;
 /// Sums of all scales for one numerator or the denominator.
@@ -33,7 +36,9 @@ struct Shape {
     origin: [i32; 2],
     tile_height: i32,
     cube: [u32; 2],
+    reference_square: u32,
     reference_cube: u32,
+    horizontal: u32,
 }
 
 /// `AdmPass`
@@ -104,49 +109,57 @@ fn origin(start: usize, tile: usize) -> i32 {
 }
 
 impl Scale {
+    /// `input`: extent of what is transformed. `coefficient`: bytes of one in the low band, 0 if nobody reads it.
     fn new(
-        device: &Arc<Device>,
-        name: &str,
+        kernel: Kernel,
+        index: usize,
         input: (usize, usize),
         scale: &AdmScale,
         coefficient: usize,
-    ) -> Result<Self, Error> {
+    ) -> Self {
         let AdmScale { width, height, ref rows, ref columns, numerator, reference } = *scale;
-        let origin = [origin(columns.start / 2 * 2, TILE.0), origin(rows.start, TILE.1)];
+        let tile = (kernel.threads() as usize / 32 * STRIP, TILE_HEIGHT[index]);
+        let origin = [origin(columns.start / 2 * 2, tile.0), origin(rows.start, tile.1)];
         let tiles = |extent: usize, origin: i32, tile: usize| {
             (extent + origin.unsigned_abs() as usize).div_ceil(tile) as u32
         };
         let stride = width.next_multiple_of(64);
-        Ok(Self {
-            kernel: Kernel::new(device, "adm", name, THREADS)?,
+        Self {
+            kernel,
             shape: Shape {
                 input: [input.0 as i32, input.1 as i32],
                 extent: [width as i32, height as i32],
                 scored: [columns.start, columns.end, rows.start, rows.end].map(|at| at as i32),
                 origin,
-                tile_height: TILE.1 as i32,
+                tile_height: tile.1 as i32,
                 cube: [numerator.cube[0], numerator.cube[2]],
+                reference_square: reference.square[0],
                 reference_cube: reference.cube[0],
+                horizontal: HORIZONTAL[index],
             },
-            grid: (tiles(width, origin[0], TILE.0), tiles(height, origin[1], TILE.1)),
+            grid: (tiles(width, origin[0], tile.0), tiles(height, origin[1], tile.1)),
             stride,
             low_band: stride * height * coefficient,
-        })
+        }
     }
 }
 
 impl Adm {
     pub fn new(device: &Arc<Device>, work: &AdmWork, geometry: Geometry) -> Result<Self, Error> {
         let Geometry { width, height, depth, .. } = geometry;
-        let many = work.passes.len() > 1 || work.passes.iter().any(|pass| pass.aim);
+        let many = Self::needs_passes(work);
         let shapes = scales(width, height);
+        let image = if many { "adm_passes" } else { "adm" };
+        let wave = wave(&device.info().arch);
         let scale = |s: usize, name: &str, coefficient| {
             let input = if s == 0 { (width, height) } else { (shapes[s - 1].width, shapes[s - 1].height) };
             let name = if many { format!("{name}_passes") } else { name.to_string() };
-            Scale::new(device, &name, input, &shapes[s], coefficient)
+            let kernel = Kernel::new(device, image, &name, wave)?;
+            Ok::<_, Error>(Scale::new(kernel, s, input, &shapes[s], coefficient))
         };
         let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };
-        let scales = [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm3", 0)?];
+        let scales =
+            [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm2", 0)?];
         let mut rows_shape = Rows::default();
         let kinds = kinds(&work.passes[..work.passes.len().min(MAX_PASSES)]);
         let mut first = 0;
@@ -170,10 +183,20 @@ impl Adm {
         })
     }
 
+    /// Whether it takes the kernels for several passes and the additive part.
+    pub fn needs_passes(work: &AdmWork) -> bool {
+        work.passes.len() > 1 || work.passes.iter().any(|pass| pass.aim)
+    }
+
     /// The passes, as many as a launch takes at a time.
     fn launches(&self) -> std::slice::Chunks<'_, AdmPass> {
         self.work.passes.chunks(MAX_PASSES)
     }
+}
+
+/// Threads of a wave, which the kernels take as their block.
+fn wave(arch: &str) -> u32 {
+    if arch.starts_with("gfx9") { 64 } else { 32 }
 }
 
 /// The denominator, and the numerators of some passes: restored and additive.
@@ -198,7 +221,10 @@ impl Metric for Adm {
             let mut planes = Planes { reference: 0, distorted: 0, stride: 0 };
             for (s, scale) in self.scales.iter().enumerate() {
                 let size = scale.low_band.next_multiple_of(16) as u64;
-                let next = Planes { reference: room, distorted: room + size, stride: scale.stride as u32 };
+                let next = match size {
+                    0 => Planes { reference: 0, distorted: 0, stride: 0 },
+                    _ => Planes { reference: room, distorted: room + size, stride: scale.stride as u32 },
+                };
                 room += 2 * size;
                 let mut these = Passes { passes: Default::default(), count: passes.len() as u32 };
                 for (to, pass) in these.passes.iter_mut().zip(passes) {

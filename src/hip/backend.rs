@@ -21,7 +21,7 @@ use super::runtime::Selection;
 use super::stream::{Event, Stream};
 use super::vif::Vif;
 use crate::backend::{Backend, BackendError, Completion, Pair, Ticket};
-use crate::frame::{Component, Geometry, Lease, Picture, Samples};
+use crate::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
 use crate::metrics::{FrameSums, Work, adm, motion, vif};
 
 /// Where a metric finds its data, as addresses in device memory.
@@ -220,7 +220,7 @@ impl Prepared {
                 return Err(BackendError::TooSmall { metric, min, width, height });
             }
         }
-        load_modules(device, work)?;
+        load_modules(device, work, geometry.depth)?;
         let mut metrics: Vec<Box<dyn Metric>> = vec![];
         if let Some(work) = &work.vif {
             metrics.push(Box::new(Vif::new(device, work, geometry)?));
@@ -351,10 +351,13 @@ impl Prepared {
 }
 
 /// Loads what the work needs side by side: a driver that compiles takes its time for each.
-fn load_modules(device: &Arc<Device>, work: &Work) -> Result<(), Error> {
+fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<(), Error> {
+    let first = if depth.bits() == 8 { "vif0_u8" } else { "vif0_u16" };
     let needed = [
+        (first, work.vif.is_some()),
         ("vif", work.vif.is_some()),
         ("adm", work.adm.is_some()),
+        ("adm_passes", work.adm.as_ref().is_some_and(Adm::needs_passes)),
         ("motion", work.motion.is_some()),
         ("psnr", work.psnr.is_some()),
     ];

@@ -25,6 +25,13 @@ pub fn image(metric: &str, target: &str) -> Option<Image> {
     stream().get(*start..)?.get(..*size)
 }
 
+/// The images of a metric that a processor may take, best first, each with its target.
+pub fn candidates(metric: &str, arch: &str) -> impl Iterator<Item = (&'static str, Image)> {
+    let entry = |target: &str| built::INDEX.iter().find(|entry| (entry.0, entry.1) == (metric, target));
+    let found: Vec<_> = targets(arch).into_iter().filter_map(entry).collect();
+    found.into_iter().filter_map(|(metric, target, ..)| Some((*target, image(metric, target)?)))
+}
+
 /// The targets whose images a processor may take, best first, by its name in
 /// [`arch_name`](hip_sys::arch_name): `gfx90a:sramecc+:xnack-` or `sm_90`.
 pub fn targets(arch: &str) -> Vec<&str> {

@@ -18,6 +18,7 @@ const CUDA_UNSUPPORTED_PTX_VERSION: HipError = HipError(222);
 /// The kernels of one metric on one device, which unloads them when it is closed.
 pub struct Module {
     handle: hipModule_t,
+    target: &'static str,
 }
 
 // SAFETY: handles may be used by any thread that has set the device, which every use does.
@@ -29,9 +30,7 @@ impl Module {
     pub fn load(device: &Arc<Device>, metric: &'static str) -> Result<Self, Error> {
         let info = device.info();
         let api = device.enter()?;
-        for image in
-            images::targets(&info.arch).into_iter().filter_map(|target| images::image(metric, target))
-        {
+        for (target, image) in images::candidates(metric, &info.arch) {
             let mut handle = std::ptr::null_mut();
             // SAFETY: the image is a whole code object (or text that ends with a zero) and lives for ever.
             match unsafe { (api.hipModuleLoadData)(&mut handle, image.as_ptr().cast()) } {
@@ -43,11 +42,16 @@ impl Module {
                 | CUDA_UNSUPPORTED_PTX_VERSION => {}
                 status => {
                     device.check("hipModuleLoadData", status)?;
-                    return Ok(Self { handle });
+                    return Ok(Self { handle, target });
                 }
             }
         }
         Err(Error::NoCode { device: info.name.clone(), arch: info.arch.clone() })
+    }
+
+    /// Which of the targets of `build.rs` it was compiled for.
+    pub fn target(&self) -> &'static str {
+        self.target
     }
 
     pub(super) fn unload(&self, api: &Api) {
@@ -79,6 +83,11 @@ impl Kernel {
             unsafe { (device.enter()?.hipModuleGetFunction)(&mut function, module.handle, symbol.as_ptr()) };
         device.check("hipModuleGetFunction", status)?;
         Ok(Self { _module: module, name: name.to_owned(), function, threads })
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        self.threads
     }
 
     /// Launches `grid` blocks in the order of the stream.

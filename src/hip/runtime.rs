@@ -72,7 +72,7 @@ impl DeviceInfo {
 
     /// Whether this build of the plugin has code for it.
     pub fn is_supported(&self) -> bool {
-        images::targets(&self.arch).into_iter().any(|target| images::image("vif", target).is_some())
+        images::candidates("vif", &self.arch).next().is_some()
     }
 }
 

@@ -9,26 +9,35 @@ use super::device::Device;
 use super::error::Error;
 use super::memory::DeviceBuffer;
 use super::module::{Kernel, arguments};
-use super::runtime::Vendor;
 use super::stream::Stream;
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
-use crate::metrics::vif::{LOG2_STEPS, TAPS, VifScaleSums, VifWork};
+use crate::metrics::vif::{LOG2_STEPS, VifScaleSums, VifWork};
 
 /// Gain limits of one launch.
 const MAX_GAINS: usize = 4;
 /// Sums of one scale.
 const SUMS: usize = 8;
-const TILE_HEIGHT: usize = 8;
-/// Pixels of a row that a thread finishes.
-const RUN: usize = 8;
 
-/// Threads of a block.
-fn threads(vendor: Vendor, scale: usize) -> usize {
-    match (vendor, scale) {
-        (Vendor::Nvidia, 0) => 256,
-        (_, 0 | 1) => 128,
-        _ => 64,
+/// How a kernel divides a picture: threads of a block, pixels of a tile, and tiles that a block walks down.
+struct Shape {
+    threads: u32,
+    tile: (usize, usize),
+    tiles: usize,
+}
+
+impl Shape {
+    /// As `kernels/vif.h` has it; `target` is one of `build.rs`.
+    fn new(scale: usize, bits: u32, target: &str) -> Self {
+        let nvidia = target.starts_with("sm_");
+        let shape = |threads, tile, tiles| Self { threads, tile, tiles };
+        match scale {
+            0 if bits == 8 && target.starts_with("sm_80") => shape(128, (128, 64), 1),
+            0 if nvidia => shape(256, (240, 8), 2),
+            0 => shape(128, (112, 8), 2),
+            1 => shape(128, (120, 8), 2),
+            _ => shape(128, (124, 4), 4),
+        }
     }
 }
 
@@ -63,17 +72,17 @@ struct Scale {
 impl Scale {
     fn new(device: &Arc<Device>, geometry: Geometry, scale: usize) -> Result<Self, Error> {
         let (width, height) = (geometry.width >> scale, geometry.height >> scale);
-        let name = match scale {
-            0 if geometry.depth.bits() == 8 => "vif0_u8",
-            0 => "vif0_u16",
-            1 => "vif1",
-            2 => "vif2",
-            _ => "vif3",
+        let bits = geometry.depth.bits();
+        let (image, name) = match scale {
+            0 if bits == 8 => ("vif0_u8", "vif0_u8"),
+            0 => ("vif0_u16", "vif0_u16"),
+            1 => ("vif", "vif1"),
+            2 => ("vif", "vif2"),
+            _ => ("vif", "vif3"),
         };
-        let threads = threads(device.info().vendor, scale);
-        let tile_width = (threads - (TAPS[scale].len() - 1)) / RUN * RUN;
-        let grid = (width.div_ceil(tile_width) as u32, height.div_ceil(TILE_HEIGHT) as u32);
-        Ok(Self { kernel: Kernel::new(device, "vif", name, threads as u32)?, grid, width, height })
+        let Shape { threads, tile, tiles } = Shape::new(scale, bits, device.module(image)?.target());
+        let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
+        Ok(Self { kernel: Kernel::new(device, image, name, threads)?, grid, width, height })
     }
 
     /// Samples from row to row of the planes of this scale.

@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: MPL-2.0
+//
+// Visual information fidelity: one kernel for each scale computes the integer sums of that scale and, from
+// the same rows, the reference and distorted planes of the next one. Formulas and constants are those of
+// libvmaf 3.2.0's integer VIF (BSD-2-Clause-Patent).
+//
+// Launch of every kernel: block (VIF_THREADS(scale), 1, 1), grid (ceil(w / VIF_TILE_W(scale)), n, 1) with any
+// n up to ceil(h / VIF_TILE_H(scale)): a block walks down every nth tile, at most 64 tiles. With several
+// frames at a time two tiles a block are best, four at scales 2 and 3. w and h are of the kernel's own scale:
+// those of the picture, halved and rounded down once for each scale. Other tiles with HV_MMA: see there.
+#pragma once
+#include "frame.h"
+
+// Tiles of `VIF_TILE_W` x `VIF_TILE_H` pixels. A thread filters one column, then finishes `VIF_RUN` pixels of
+// a row.
+#if defined(HV_NV)
+  #define VIF_THREADS(scale) ((scale) == 0 ? 256 : 128)
+  // With the blocks that are to fit a multiprocessor: the compiler spends registers on more than these need.
+  #define VIF_BOUNDS(scale) VIF_THREADS(scale), (scale) == 0 ? 2 : 4
+#else
+  #define VIF_THREADS(scale) 128  // two groups in the shared memory of a compute unit
+  #define VIF_BOUNDS(scale) VIF_THREADS(scale)
+#endif
+#define VIF_RADIUS(scale) (8 >> (scale))
+#define VIF_TILE_H(scale) ((scale) < 2 ? 8 : 4)
+#define VIF_RUN(scale) VIF_TILE_H(scale)
+#define VIF_TILE_W(scale) ((VIF_THREADS(scale) - 2 * VIF_RADIUS(scale)) / VIF_RUN(scale) * VIF_RUN(scale))
+
+#define VIF_MAX_GAINS 4
+
+// What a kernel needs to know besides the pictures.
+struct VifArgs {
+  int32_t w, h;                 // of this scale
+  uint32_t bits;                // of scale 0 samples: 8 to 16
+  uint32_t n_gains;             // 1 to 4; 0 for no sums, only the planes of the next scale
+  double gains[VIF_MAX_GAINS];  // limits of the enhancement gain, 1.0 to 100.0
+};
+
+// The planes of scale 1, 2 or 3, 16-byte aligned. Whole rows may be written.
+struct VifPlanes {
+  uint16_t *ref, *dis;
+  uint32_t stride;  // samples from row to row, a multiple of 8
+};
+
+// Vertically filtered samples at one place: means (reference low), squares and product.
+struct alignas(16) VifMoments {
+  uint32_t means, xx, yy, xy;
+};
+
+// An odd distance of rows in units of 16 bytes keeps eight rows in different memory banks, and so does
+// a distance of 1 modulo 4 for the words of the next scale.
+template <int S> struct VifShared {
+  VifMoments moments[VIF_TILE_H(S)][VIF_THREADS(S) + 1];
+  uint32_t next[VIF_TILE_H(S) / 2][VIF_THREADS(S) + 1];
+  alignas(16) uint16_t log2_steps[4096];
+  uint32_t rows[2][VIF_TILE_H(S) + 2 * VIF_RADIUS(S)];  // offsets of the tile's rows, mirrored
+};
+
+static constexpr int32_t VIF_NOISE = 1 << 17;
+static constexpr double VIF_EPSILON = 65536 * 1.0e-10;
+// What `vif_log2` yields for VIF_NOISE.
+static constexpr uint32_t VIF_LOG2_NOISE = 17 * 2048 + 142 * 2048 - 30720;
+
+// Tap `i` from the centre of the filter of a scale, in 1/65536; zero outside.
+HV_DEV constexpr uint32_t vif_tap(int scale, int i) {
+  constexpr uint16_t taps[4][9] = {{7784, 7455, 6547, 5274, 3896, 2640, 1640, 935, 489},
+                                   {14692, 12590, 7925, 3663, 1244},
+                                   {26386, 16004, 3571},
+                                   {43728, 10904}};
+  return i < -8 || i > 8 ? 0 : taps[scale][i < 0 ? -i : i];
+}
+
+// Reflects about the first and the last sample; clamped where only pixels outside the picture ask.
+HV_DEV int32_t vif_mirror(int32_t i, int32_t n) {
+  i = hv_abs(i);
+  return hv_max(hv_min(i, 2 * n - 2 - i), 0);
+}
+
+// ---- f64 without slow conversions ----------------------------------------------------------
+#if HV_F64_FAST || !defined(HV_NV)
+HV_DEV double vif_f64_of_bits(uint64_t bits) { return __builtin_bit_cast(double, bits); }
+HV_DEV double vif_f64(uint32_t v) { return vif_f64_of_bits(0x4330000000000000u | v) - 0x1p52; }
+#endif
+#if HV_F64_FAST
+// Rounds 0 <= v < 2^32 to an integer; halves up where v is a multiple of 2^-16 plus VIF_HALF_UP.
+HV_DEV uint32_t vif_rint(double v) { return (uint32_t)__builtin_bit_cast(uint64_t, v + 0x1p52); }
+static constexpr double VIF_HALF_UP = 0x1p-18;
+
+// a b + c where that is exact, so that the CPU needs no fused operation.
+HV_DEV double vif_exact_fma(double a, double b, double c) {
+  #if defined(HV_HOST)
+  return a * b + c;
+  #else
+  return __builtin_fma(a, b, c);
+  #endif
+}
+#endif
+
+// As `vif_f64`, for a few: the NVIDIA instruction is slow, but it is only one.
+HV_DEV double vif_f64_slow(uint32_t v) {
+#if defined(HV_NV)
+  double r;
+  asm("cvt.rn.f64.u32 %0, %1;" : "=d"(r) : "r"(v));
+  return r;
+#else
+  return vif_f64(v);
+#endif
+}
+
+// a / b, correctly rounded: the compilers' sequences without the scaling that only extreme exponents need.
+HV_DEV double vif_divide(double a, double b) {
+#if defined(HV_HOST)
+  return a / b;
+#else
+  #if defined(HV_NV)
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(b));
+  double e = __builtin_fma(-b, y, 1.0);
+  y = __builtin_fma(__builtin_fma(e, e, e), y, y);
+  #else
+  double y = __builtin_amdgcn_rcp(b);
+  y = __builtin_fma(__builtin_fma(-b, y, 1.0), y, y);
+  #endif
+  y = __builtin_fma(__builtin_fma(-b, y, 1.0), y, y);
+  double q = a * y;
+  return __builtin_fma(__builtin_fma(-b, q, a), y, q);
+#endif
+}
+
+// max(v, 0) + VIF_NOISE, and v >= 0, both without the fraction.
+HV_DEV uint32_t vif_noise(double v) {
+#if defined(HV_NV)
+  double r;
+  asm("add.rm.f64 %0, %1, %2;" : "=d"(r) : "d"(v), "d"(0x1.8p52 + VIF_NOISE));
+  return (uint32_t)hv_max((int32_t)__builtin_bit_cast(uint64_t, r), VIF_NOISE);
+#else
+  return (uint32_t)(v > 0 ? v : 0) + VIF_NOISE;
+#endif
+}
+HV_DEV uint32_t vif_trunc(double v) {
+#if defined(HV_NV)
+  double r;
+  asm("add.rz.f64 %0, %1, %2;" : "=d"(r) : "d"(v), "d"(0x1p52));
+  return (uint32_t)__builtin_bit_cast(uint64_t, r);
+#else
+  return (uint32_t)v;
+#endif
+}
+
+#if defined(HV_NV)
+// Where a shared variable lies in shared memory, for instructions written out.
+HV_DEV uint32_t vif_shared_address(const void *p) {
+  #if defined(HV_BARE)
+  return (uint32_t)(uint64_t)(__attribute__((address_space(3))) const void *)p;
+  #else
+  return (uint32_t)__cvta_generic_to_shared(p);
+  #endif
+}
+#endif
+
+// log2 in 1/2048 plus `LOG2_BIAS` of src/metrics/vif.rs, which also describes the table. Here an entry is
+// less by 8 times its index, so that the index need not be cut out of what it is added to.
+HV_DEV uint32_t vif_log2(const uint16_t *steps, uint32_t v) {
+#if defined(HV_NV)
+  float f;
+  asm("cvt.rz.f32.u32 %0, %1;" : "=f"(f) : "r"(v));
+  const uint32_t bits = __builtin_bit_cast(uint32_t, f);
+  // Masked first, the shift and the addition are one instruction; the compiler would do it the other way.
+  uint32_t at, step;
+  asm("and.b32 %0, %1, 0x7ff800;" : "=r"(at) : "r"(bits));
+  at = vif_shared_address(steps) + (at >> 10);
+  asm("ld.shared.u16 %0, [%1];" : "=r"(step) : "r"(at));
+  return (bits + 256 * step) >> 12;
+#else
+  const int zeros = hv_clz(v);
+  const uint32_t u = ((uint32_t)(157 - zeros) << 15) + (v << zeros >> 16);
+  return (u + steps[u >> 3 & 4095]) >> 4;
+#endif
+}
+template <int THREADS> HV_DEV void vif_load_log2_steps(const uint16_t *from, uint16_t *steps) {
+#pragma unroll
+  for (uint32_t k = 0; k < 4096 / 8 / THREADS; k++) {
+    const uint32_t i = k * THREADS + threadIdx.x;
+    HvU32x4 v = hv_ldg((const HvU32x4 *)from + i);
+#pragma unroll
+    for (int j = 0; j < 4; j++) v.v[j] -= (64 * i + 16 * j) * 0x10001 + 0x80000;
+    ((HvU32x4 *)steps)[i] = v;
+  }
+}
+
+// ---- sums ----------------------------------------------------------------------------------
+struct VifSums {
+  uint32_t den_log, flat_count;
+  uint64_t flat_energy;
+  uint32_t num_log[VIF_MAX_GAINS];
+};
+
+// Variances and covariances from means with 16 fraction bits and mean products.
+template <int N>
+HV_DEV void vif_variances(const uint32_t (&m1)[N], const uint32_t (&m2)[N], const uint32_t (&xx)[N],
+                          const uint32_t (&yy)[N], const uint32_t (&xy)[N], int32_t (&var1)[N],
+                          int32_t (&var2)[N], int32_t (&cov)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    var1[i] = (int32_t)(xx[i] - (uint32_t)(((uint64_t)m1[i] * m1[i] + (1u << 31)) >> 32));
+    var2[i] = (int32_t)(yy[i] - (uint32_t)(((uint64_t)m2[i] * m2[i] + (1u << 31)) >> 32));
+    cov[i] = (int32_t)(xy[i] - (uint32_t)(((uint64_t)m1[i] * m2[i] + (1u << 31)) >> 32));
+  }
+}
+
+// Adds the pixels with these variances and covariances that are in the picture.
+template <int N>
+HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], const int32_t (&cov)[N],
+                           const bool (&inside)[N], const VifArgs &args, const uint16_t *steps,
+                           VifSums &sums) {
+  double gain[N], v1[N];
+  uint32_t den = 0, noise_log = 0;
+  uint32_t noise[N];
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    // Without a branch: the others become such that add nothing to the logarithms.
+    const bool flat = inside[i] && var1[i] < VIF_NOISE, busy = inside[i] && var1[i] >= VIF_NOISE;
+    const uint32_t x = busy ? (uint32_t)var1[i] : 0, y = (uint32_t)hv_max(var2[i], 0);
+    const uint32_t xy = busy && hv_min(var2[i], cov[i]) > 0 ? (uint32_t)cov[i] : 0;
+    sums.flat_count += flat;
+    sums.flat_energy += flat ? y : 0;
+    den += vif_log2(steps, x + VIF_NOISE);
+    double v12 = vif_f64_slow(xy);
+    v1[i] = vif_f64_slow(x);
+    gain[i] = vif_divide(v12, v1[i] + VIF_EPSILON);
+    double explained = gain[i] * v12;
+    noise[i] = vif_noise(vif_f64_slow(y) - explained);
+    noise_log += vif_log2(steps, noise[i]);
+  }
+  sums.den_log += den - N * VIF_LOG2_NOISE;
+  uint32_t num = 0;
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    double g = gain[i] < args.gains[0] ? gain[i] : args.gains[0];
+    num += vif_log2(steps, vif_trunc(g * g * v1[i]) + noise[i]);
+  }
+  sums.num_log[0] += num - noise_log;
+#pragma unroll 1
+  for (uint32_t k = 1; k < args.n_gains; k++) {
+    double limit = k == 1 ? args.gains[1] : k == 2 ? args.gains[2] : args.gains[3];
+    num = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      double g = gain[i] < limit ? gain[i] : limit;
+      num += vif_log2(steps, vif_trunc(g * g * v1[i]) + noise[i]);
+    }
+    num -= noise_log;
+    sums.num_log[1] += k == 1 ? num : 0;
+    sums.num_log[2] += k == 2 ? num : 0;
+    sums.num_log[3] += k == 3 ? num : 0;
+  }
+}
+
+HV_DEV uint32_t vif_wave_sum(uint32_t v) {
+  for (uint32_t m = HV_WAVE / 2; m; m >>= 1) v += hv_shfl_xor_u32(v, m);
+  return v;
+}
+
+// Adds the sums of a wave's threads to `out`. Its logarithms fit 32 bits: they are less than 2^15 each.
+template <int S> HV_DEV void vif_add_sums(const VifSums &sums, uint32_t n_gains, uint64_t *out) {
+  const uint32_t den_log = vif_wave_sum(sums.den_log), flat_count = vif_wave_sum(sums.flat_count);
+  const uint64_t flat_energy = hv_wave_sum_u64(sums.flat_energy);
+  out += 8 * S;
+  if (hv_lane() == 0) {
+    hv_atomic_add_u64(out, den_log);
+    hv_atomic_add_u64(out + 1, flat_count);
+    hv_atomic_add_u64(out + 2, flat_energy);
+  }
+#pragma unroll
+  for (uint32_t k = 0; k < VIF_MAX_GAINS; k++)
+    if (k < n_gains) {
+      const uint32_t num_log = vif_wave_sum(sums.num_log[k]);
+      if (hv_lane() == 0) hv_atomic_add_u64(out + 4 + k, num_log);
+    }
+}
+
+// ---- vertical pass -------------------------------------------------------------------------
+// Samples of one column from the rows at these offsets.
+template <class T, int ROWS>
+HV_DEV void vif_column(const uint8_t *column, const uint32_t (&rows)[ROWS], uint32_t shift, uint32_t bits,
+                       uint32_t (&v)[ROWS]) {
+#pragma unroll
+  for (int k = 0; k < ROWS; k++) v[k] = hv_sample<T>(column + rows[k], shift, bits);
+}
+
+// Four 8-bit samples a word, for dot products.
+template <int ROWS> HV_DEV void vif_pack(const uint32_t (&v)[ROWS], uint32_t (&words)[ROWS / 4]) {
+#pragma unroll
+  for (int k = 0; k < ROWS; k += 4)
+    words[k / 4] = (v[k] | v[k + 1] << 8) | (v[k + 2] | v[k + 3] << 8) << 16;
+}
+
+// The filter of scale F at row `row`, rounded to 8 fraction bits. 8-bit samples: the taps' high and low
+// bytes by dot products; ((hi << 8) + lo + 128) >> 8 is hi + ((lo + 128) >> 8).
+template <int F, int ROWS> HV_DEV uint32_t vif_mean_u8(const uint32_t (&words)[ROWS / 4], int row) {
+  uint32_t lo = 128, hi = 0;
+#pragma unroll
+  for (int g = 0; g < ROWS / 4; g++) {
+    uint32_t lo_taps = 0, hi_taps = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      uint32_t tap = vif_tap(F, 4 * g + i - row);
+      lo_taps |= (tap & 255) << 8 * i;
+      hi_taps |= (tap >> 8) << 8 * i;
+    }
+    if (lo_taps | hi_taps) {
+      lo = hv_udot4(words[g], lo_taps, lo);
+      hi = hv_udot4(words[g], hi_taps, hi);
+    }
+  }
+  return hi + (lo >> 8);
+}
+template <int F, int ROWS> HV_DEV uint32_t vif_mean_u16(const uint32_t (&v)[ROWS], int row, uint32_t bits) {
+  uint32_t sum = 1u << (bits - 1);
+#pragma unroll
+  for (int k = 0; k < ROWS; k++)
+    if (vif_tap(F, k - row)) sum += vif_tap(F, k - row) * v[k];
+  return sum >> bits;
+}
+
+// Filters one product of all rows, given by `product(row)`, and rounds to 16 fraction bits of an 8-bit step.
+template <int S, class T, class Product, class Store>
+HV_DEV void vif_products(Product product, uint32_t bits, Store store) {
+  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
+  const uint32_t shift = 2 * (bits - 8);
+  if constexpr (sizeof(T) == 1) {
+    uint32_t sum[VIF_TILE_H(S)] = {};
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+      uint32_t p = product(k);
+#pragma unroll
+      for (int j = 0; j < VIF_TILE_H(S); j++)
+        if (vif_tap(S, k - j - R)) sum[j] += vif_tap(S, k - j - R) * p;
+    }
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++) store(j, sum[j]);
+  } else {
+#if HV_F64_FAST
+    const double scale = vif_f64_of_bits((uint64_t)(1023 - shift) << 52), offset = -0x1p52 * scale;
+    double sum[VIF_TILE_H(S)];
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++) sum[j] = VIF_HALF_UP;
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+      double p = vif_exact_fma(vif_f64_of_bits(0x4330000000000000u | product(k)), scale, offset);
+#pragma unroll
+      for (int j = 0; j < VIF_TILE_H(S); j++)
+        if (vif_tap(S, k - j - R)) sum[j] = vif_exact_fma(vif_tap(S, k - j - R), p, sum[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++) store(j, vif_rint(sum[j]));
+#else
+    uint32_t hi[VIF_TILE_H(S)] = {}, lo[VIF_TILE_H(S)];
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++) lo[j] = 1u << shift >> 1;
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+      uint32_t p = product(k);
+#pragma unroll
+      for (int j = 0; j < VIF_TILE_H(S); j++)
+        if (vif_tap(S, k - j - R)) {
+          hi[j] += vif_tap(S, k - j - R) * (p >> 16);
+          lo[j] += vif_tap(S, k - j - R) * (p & 0xffff);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++) store(j, (hi[j] << (16 - shift)) + (lo[j] >> shift));
+#endif
+  }
+}
+
+// Filters one column of the tile from its samples, `VIF_RADIUS(S)` rows more than the tile at either end.
+template <int S, class T>
+HV_DEV void vif_vertical(VifShared<S> &shared, const uint32_t (&r)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)],
+                         const uint32_t (&d)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)], uint32_t bits) {
+  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
+  const uint32_t x = threadIdx.x;
+  if constexpr (sizeof(T) == 1) {
+    uint32_t rw[ROWS / 4], dw[ROWS / 4];
+    vif_pack(r, rw);
+    vif_pack(d, dw);
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++)
+      shared.moments[j][x].means = vif_mean_u8<S, ROWS>(rw, R + j) | vif_mean_u8<S, ROWS>(dw, R + j) << 16;
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j += 2)
+      shared.next[j / 2][x] = vif_mean_u8<S + 1, ROWS>(rw, R + j) | vif_mean_u8<S + 1, ROWS>(dw, R + j) << 16;
+  } else {
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++)
+      shared.moments[j][x].means = vif_mean_u16<S>(r, R + j, bits) | vif_mean_u16<S>(d, R + j, bits) << 16;
+    if constexpr (S < 3) {
+#pragma unroll
+      for (int j = 0; j < VIF_TILE_H(S); j += 2)
+        shared.next[j / 2][x] =
+            vif_mean_u16<S + 1>(r, R + j, bits) | vif_mean_u16<S + 1>(d, R + j, bits) << 16;
+    }
+  }
+  vif_products<S, T>([&](int k) { return r[k] * r[k]; }, bits,
+                     [&](int j, uint32_t v) { shared.moments[j][x].xx = v; });
+  vif_products<S, T>([&](int k) { return d[k] * d[k]; }, bits,
+                     [&](int j, uint32_t v) { shared.moments[j][x].yy = v; });
+  vif_products<S, T>([&](int k) { return r[k] * d[k]; }, bits,
+                     [&](int j, uint32_t v) { shared.moments[j][x].xy = v; });
+}
+
+// ---- horizontal pass -----------------------------------------------------------------------
+// Variances and covariances of `VIF_RUN` pixels from their vertically filtered neighbourhood.
+template <int S>
+HV_DEV void vif_horizontal(const VifMoments *row, int32_t (&var1)[VIF_RUN(S)], int32_t (&var2)[VIF_RUN(S)],
+                           int32_t (&cov)[VIF_RUN(S)]) {
+  constexpr int R = VIF_RADIUS(S);
+  uint32_t m1[VIF_RUN(S)] = {}, m2[VIF_RUN(S)] = {};
+#if HV_F64_FAST
+  double xx[VIF_RUN(S)], yy[VIF_RUN(S)], xy[VIF_RUN(S)];
+#pragma unroll
+  for (int j = 0; j < VIF_RUN(S); j++) xx[j] = yy[j] = xy[j] = VIF_HALF_UP;
+#else
+  uint32_t xx[VIF_RUN(S)] = {}, yy[VIF_RUN(S)] = {}, xy[VIF_RUN(S)] = {};  // of the high halves
+  uint32_t xx_lo[VIF_RUN(S)], yy_lo[VIF_RUN(S)], xy_lo[VIF_RUN(S)];
+#pragma unroll
+  for (int j = 0; j < VIF_RUN(S); j++) xx_lo[j] = yy_lo[j] = xy_lo[j] = 1 << 15;
+#endif
+#pragma unroll
+  for (int k = 0; k < VIF_RUN(S) + 2 * R; k++) {
+    const VifMoments v = row[k];
+    const uint32_t v1 = v.means & 0xffff, v2 = v.means >> 16;
+#if HV_F64_FAST
+    const double vxx = vif_f64(v.xx), vyy = vif_f64(v.yy), vxy = vif_f64(v.xy);
+#endif
+#pragma unroll
+    for (int j = 0; j < VIF_RUN(S); j++) {
+      const uint32_t tap = vif_tap(S, k - j - R);
+      if (!tap) continue;
+      m1[j] += tap * v1;
+      m2[j] += tap * v2;
+#if HV_F64_FAST
+      xx[j] = vif_exact_fma(tap * 0x1p-16, vxx, xx[j]);
+      yy[j] = vif_exact_fma(tap * 0x1p-16, vyy, yy[j]);
+      xy[j] = vif_exact_fma(tap * 0x1p-16, vxy, xy[j]);
+#else
+      xx[j] += tap * (v.xx >> 16);
+      yy[j] += tap * (v.yy >> 16);
+      xy[j] += tap * (v.xy >> 16);
+      xx_lo[j] += tap * (v.xx & 0xffff);
+      yy_lo[j] += tap * (v.yy & 0xffff);
+      xy_lo[j] += tap * (v.xy & 0xffff);
+#endif
+    }
+  }
+  uint32_t xx_mean[VIF_RUN(S)], yy_mean[VIF_RUN(S)], xy_mean[VIF_RUN(S)];
+#pragma unroll
+  for (int j = 0; j < VIF_RUN(S); j++) {
+#if HV_F64_FAST
+    xx_mean[j] = vif_rint(xx[j]), yy_mean[j] = vif_rint(yy[j]), xy_mean[j] = vif_rint(xy[j]);
+#else
+    xx_mean[j] = xx[j] + (xx_lo[j] >> 16);
+    yy_mean[j] = yy[j] + (yy_lo[j] >> 16);
+    xy_mean[j] = xy[j] + (xy_lo[j] >> 16);
+#endif
+  }
+  vif_variances(m1, m2, xx_mean, yy_mean, xy_mean, var1, var2, cov);
+}
+
+// The next scale's samples of the tile at x0, y0: two neighbours for each thread.
+template <int S>
+HV_DEV void vif_next_scale(const VifShared<S> &shared, int32_t x0, int32_t y0, const VifArgs &args,
+                           const VifPlanes &next) {
+  constexpr int R = VIF_RADIUS(S + 1);
+  const uint32_t pair = threadIdx.x / (VIF_TILE_H(S) / 2), row = threadIdx.x % (VIF_TILE_H(S) / 2);
+  const uint32_t x = (uint32_t)x0 / 2 + 2 * pair, y = (uint32_t)y0 / 2 + row;
+  if (pair >= VIF_TILE_W(S) / 4 || x >= (uint32_t)args.w / 2 || y >= (uint32_t)args.h / 2) return;
+  const uint32_t *v = &shared.next[row][4 * pair + VIF_RADIUS(S) - R];
+  uint32_t r[2] = {1 << 15, 1 << 15}, d[2] = {1 << 15, 1 << 15};
+#pragma unroll
+  for (int k = 0; k < 2 * R + 3; k++) {
+    const uint32_t v1 = v[k] & 0xffff, v2 = v[k] >> 16;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      r[j] += vif_tap(S + 1, k - R - 2 * j) * v1;
+      d[j] += vif_tap(S + 1, k - R - 2 * j) * v2;
+    }
+  }
+  const uint64_t at = (uint64_t)y * next.stride + x;
+  *(uint32_t *)(next.ref + at) = r[0] >> 16 | (r[1] & 0xffff0000);
+  *(uint32_t *)(next.dis + at) = d[0] >> 16 | (d[1] & 0xffff0000);
+}
+
+// ---- scale 0 of 8-bit samples on tensor cores -----------------------------------------------
+
+// ---- a scale -------------------------------------------------------------------------------
+template <int S, class T>
+HV_DEV void vif_scale(VifShared<S> &shared, const uint8_t *ref, uint32_t ref_stride, uint32_t ref_shift,
+                      const uint8_t *dis, uint32_t dis_stride, uint32_t dis_shift, uint32_t bits,
+                      const VifArgs &args, const VifPlanes &next, const uint16_t *log2_steps, uint64_t *out) {
+  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
+  vif_load_log2_steps<VIF_THREADS(S)>(log2_steps, shared.log2_steps);
+
+  const int32_t x0 = (int32_t)blockIdx.x * VIF_TILE_W(S);
+  const uint32_t column = (uint32_t)vif_mirror(x0 - R + (int32_t)threadIdx.x, args.w) * (uint32_t)sizeof(T);
+  const uint32_t tile_row = threadIdx.x % VIF_TILE_H(S), run = threadIdx.x / VIF_TILE_H(S) * VIF_RUN(S);
+  VifSums sums = {};
+  for (int32_t tile = (int32_t)blockIdx.y; tile * VIF_TILE_H(S) < args.h; tile += (int32_t)gridDim.y) {
+    const int32_t y0 = tile * VIF_TILE_H(S);
+    if (threadIdx.x < 2 * ROWS) {
+      const uint32_t k = threadIdx.x % ROWS, picture = threadIdx.x / ROWS;
+      const uint32_t row = (uint32_t)vif_mirror(y0 - R + (int32_t)k, args.h);
+      shared.rows[picture][k] = row * (picture ? dis_stride : ref_stride);
+    }
+    __syncthreads();
+    uint32_t r[ROWS], d[ROWS];
+    vif_column<T>(ref + column, shared.rows[0], ref_shift, bits, r);
+    vif_column<T>(dis + column, shared.rows[1], dis_shift, bits, d);
+    vif_vertical<S, T>(shared, r, d, bits);
+    __syncthreads();
+    if (args.n_gains && run < VIF_TILE_W(S)) {
+      int32_t var1[VIF_RUN(S)], var2[VIF_RUN(S)], cov[VIF_RUN(S)];
+      vif_horizontal<S>(&shared.moments[tile_row][run], var1, var2, cov);
+      bool inside[VIF_RUN(S)];
+#pragma unroll
+      for (int i = 0; i < VIF_RUN(S); i++)
+        inside[i] = y0 + (int32_t)tile_row < args.h && x0 + (int32_t)run + i < args.w;
+      vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, sums);
+    }
+    if constexpr (S < 3) vif_next_scale<S>(shared, x0, y0, args, next);
+  }
+  if (args.n_gains) vif_add_sums<S>(sums, args.n_gains, out);
+}
+
+// Scale 0 from the luma of a frame, 8-bit samples and wider ones. Writes the planes of scale 1 to `next` and
+// adds to `out`: 8 u64 for each scale, zeroed before the frame: den_log, flat_count, flat_energy, unused,
+// then num_log of each gain limit. `log2_steps`: `LOG2_STEPS` of src/metrics/vif.rs as
+// 4096 u16, 16-byte aligned.
+#define VIF_SCALE_0(name, T, BITS)                                                                          \
+  HV_KERNEL(VIF_BOUNDS(0), name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,           \
+                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {    \
+    __shared__ VifShared<0> shared;                                                                         \
+    const HvPlane ref = frame->ref[0], dis = frame->dis[0];                                                 \
+    vif_scale<0, T>(shared, ref.data, ref.stride, ref.shift, dis.data, dis.stride, dis.shift, BITS, args,   \
+                    next, log2_steps, out);                                                                 \
+  }                                                                                                         \
+  HV_EXPORT(name)
