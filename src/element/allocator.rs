@@ -41,7 +41,7 @@ mod imp {
 
     impl Memory {
         /// To be given to `gst_memory_init`.
-        fn new(data: gpointer, block: Option<Pinned>) -> *mut GstMemory {
+        fn allocate(data: gpointer, block: Option<Pinned>) -> *mut GstMemory {
             // SAFETY: a plain C structure, for which zeros are as good as anything before it is initialised.
             let memory = unsafe { std::mem::zeroed() };
             Box::into_raw(Box::new(Self { memory, data, block })).cast()
@@ -64,7 +64,7 @@ mod imp {
         unsafe {
             let whole = if (*memory).parent.is_null() { memory } else { (*memory).parent };
             let size = if size == -1 { (*memory).size.wrapping_add_signed(-offset) } else { size as usize };
-            let part = Memory::new((*memory.cast::<Memory>()).data, None);
+            let part = Memory::allocate((*memory.cast::<Memory>()).data, None);
             ffi::gst_memory_init(
                 part,
                 (*whole).mini_object.flags | ffi::GST_MINI_OBJECT_FLAG_LOCK_READONLY,
@@ -165,7 +165,7 @@ mod imp {
             };
             zero(MemoryFlags::ZERO_PREFIXED, 0, params.prefix());
             zero(MemoryFlags::ZERO_PADDED, params.prefix() + size, params.padding());
-            let memory = Memory::new(data.cast(), Some(block));
+            let memory = Memory::allocate(data.cast(), Some(block));
             // SAFETY: new, and the range is that of the block.
             unsafe {
                 ffi::gst_memory_init(
@@ -183,7 +183,7 @@ mod imp {
         }
 
         unsafe fn free(&self, memory: *mut GstMemory) {
-            // SAFETY: made by `Memory::new`, and freed once.
+            // SAFETY: made by `Memory::allocate`, and freed once.
             let memory = unsafe { Box::from_raw(memory.cast::<Memory>()) };
             if memory.block.is_some() {
                 self.used.fetch_sub(memory.memory.maxsize as u64, Ordering::Relaxed);

@@ -278,7 +278,7 @@ impl Producer {
     fn of(kind: Kind) -> &'static Self {
         static HIP: OnceLock<Producer> = OnceLock::new();
         static CUDA: OnceLock<Producer> = OnceLock::new();
-        let found = match kind {
+        match kind {
             Kind::Hip => HIP.get_or_init(|| {
                 let names =
                     [c"gst_hip_memory_get_stream", c"gst_hip_stream_get_handle", c"gst_hip_memory_sync"];
@@ -289,8 +289,7 @@ impl Producer {
                     [c"gst_cuda_memory_get_stream", c"gst_cuda_stream_get_handle", c"gst_cuda_memory_sync"];
                 Self::find(c"libgstcuda-1.0.so.0", names).unwrap_or_default()
             }),
-        };
-        found
+        }
     }
 }
 

@@ -176,7 +176,8 @@ fn with_pitch(input: &Input, pitch: usize) -> Input {
         new.set_pts(sample.buffer().unwrap().pts());
         let (format, width, height) = (info.format(), info.width(), info.height());
         let strides = vec![pitch as i32; offsets.len()];
-        VideoMeta::add_full(new, VideoFrameFlags::empty(), format, width, height, &offsets, &strides).unwrap();
+        VideoMeta::add_full(new, VideoFrameFlags::empty(), format, width, height, &offsets, &strides)
+            .unwrap();
         gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build()
     };
     Input(input.0.iter().map(pad).collect())
