@@ -32,6 +32,8 @@ table! {
             fn cuDeviceGetPCIBusId(*mut c_char, c_int, CUdevice);
             fn cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice);
             fn cuCtxSetCurrent(CUcontext);
+            fn cuCtxSynchronize();
+            fn cuStreamGetCtx(hipStream_t, *mut CUcontext);
             fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
             fn cuMemcpyAsync(*mut c_void, *const c_void, usize, hipStream_t);
             fn cuMemcpy2DAsync_v2(*const CUDA_MEMCPY2D, hipStream_t);
@@ -75,6 +77,7 @@ impl Side {
 const CU_MEMORYTYPE_HOST: c_int = 1;
 const CU_MEMORYTYPE_DEVICE: c_int = 2;
 const CU_MEMORYTYPE_UNIFIED: c_int = 4;
+const CU_POINTER_ATTRIBUTE_CONTEXT: c_int = 1;
 const CU_POINTER_ATTRIBUTE_MEMORY_TYPE: c_int = 2;
 const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 
@@ -209,6 +212,30 @@ fn context(driver: &Driver, ordinal: c_int) -> Result<CUcontext, HipError> {
     }
     retained.insert(ordinal, Context(context));
     Ok(context)
+}
+
+/// Makes the context of a stream the current one, as events can only be recorded in a stream of their own context.
+pub(crate) fn enter_stream(stream: hipStream_t) -> Result<(), HipError> {
+    let driver = driver()?;
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the caller's stream is live, and the address valid for a write.
+    unsafe {
+        (driver.cuStreamGetCtx)(stream, &mut context).ok()?;
+        (driver.cuCtxSetCurrent)(context).ok()
+    }
+}
+
+/// Waits for everything in the context that an address belongs to, and leaves that context current.
+pub(crate) fn synchronize_owner(address: *const c_void) -> Result<(), HipError> {
+    let driver = driver()?;
+    let mut context: CUcontext = std::ptr::null_mut();
+    // SAFETY: the driver looks the address up and reads nothing there; the result is a context.
+    unsafe {
+        (driver.cuPointerGetAttribute)((&raw mut context).cast(), CU_POINTER_ATTRIBUTE_CONTEXT, address)
+            .ok()?;
+        (driver.cuCtxSetCurrent)(context).ok()?;
+        (driver.cuCtxSynchronize)().ok()
+    }
 }
 
 // The functions of the table. SAFETY, for all of them: pointers are passed on, and the caller of the

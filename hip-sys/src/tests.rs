@@ -285,6 +285,20 @@ fn cuda_driver_behind_the_table() {
     let of = |address| device_of(&api, p(address));
     assert_eq!((of(0xde), of(0x1), of(0xbad)), (Ok(Some(1)), Ok(None), Ok(None)));
 
+    // Memory and streams of somebody else's context, 77 in the fake.
+    assert_eq!(
+        (synchronize_owner(&api, p(0xde)), calls().as_str()),
+        (Ok(()), "cuCtxSetCurrent 77\ncuCtxSynchronize\n")
+    );
+    assert_eq!((synchronize_owner(&api, p(0xbad)), calls().as_str()), (Err(HipError::INVALID_VALUE), ""));
+    // SAFETY: the fake looks at no stream.
+    assert_eq!(unsafe { wait_for_stream(&api, p(0x51), p(0x99)) }, Ok(()));
+    assert_eq!(
+        calls(),
+        "cuStreamGetCtx 99\ncuCtxSetCurrent 77\ncuEventCreate 2\ncuEventRecord e 99\ncuStreamWaitEvent 51 e 0\n\
+         cuEventDestroy_v2 e\n"
+    );
+
     check!(hipStreamCreateWithFlags(&mut handle, hipStreamNonBlocking), 0, "cuStreamCreate 1\n");
     check!(hipStreamQuery(handle), 600, "");
     check!(hipStreamWaitEvent(handle, p(0xe), 0), 0, "cuStreamWaitEvent 51 e 0\n");

@@ -94,10 +94,15 @@ int cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, P stream) {
 
 int cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address) {
   if (address == 0xbad) return 1;
-  *(int *)value = attribute == 2 ? (address == 0xde ? 2 : 1) : attribute == 9 ? 1 : -1;
+  if (attribute == 1) *(P *)value = (P)77;
+  else *(int *)value = attribute == 2 ? (address == 0xde ? 2 : 1) : attribute == 9 ? 1 : -1;
   return 0;
 }
 
+int cuStreamGetCtx(P stream, P *context) {
+  *context = (P)77;
+  return call("cuStreamGetCtx %zx", (size_t)stream);
+}
 int cuStreamCreate(P *stream, unsigned flags) { *stream = (P)0x51; return call("cuStreamCreate %x", flags); }
 int cuStreamDestroy_v2(P stream) { return call("cuStreamDestroy_v2 %zx", (size_t)stream); }
 int cuStreamSynchronize(P stream) { return call("cuStreamSynchronize %zx", (size_t)stream); }

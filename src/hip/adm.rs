@@ -160,8 +160,7 @@ impl Adm {
             Ok::<_, Error>(Scale::new(kernel, s, input, &shapes[s], coefficient))
         };
         let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };
-        let scales =
-            [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm2", 0)?];
+        let scales = [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm2", 0)?];
         let mut rows_shape = Rows::default();
         let kinds = kinds(&work.passes[..work.passes.len().min(MAX_PASSES)]);
         let mut first = 0;

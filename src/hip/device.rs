@@ -3,6 +3,7 @@
 //! An open GPU, shared by everything in the process that uses it.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hip_sys::{Api, HipError};
@@ -48,6 +49,12 @@ impl Device {
         let status = unsafe { (self.enter()?.hipMemGetInfo)(&mut free, &mut total) };
         self.check("hipMemGetInfo", status)?;
         Ok((free, total))
+    }
+
+    /// Waits on the CPU for whatever may still write to memory of this GPU, in any context.
+    pub fn synchronize_owner(&self, address: u64) -> Result<(), Error> {
+        let status = hip_sys::synchronize_owner(self.enter()?, address as *const c_void);
+        self.check("waiting for the GPU", status.err().unwrap_or(HipError::SUCCESS))
     }
 
     /// The functions, with this device set for the calling thread: a thread may be new to the runtime.

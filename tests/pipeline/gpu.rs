@@ -62,6 +62,13 @@ fn everything_holds_on_cdna_in_another_order() {
     everything_on(&[("SWHIP_ARCH", "gfx90a:sramecc+:xnack-"), ("SWHIP_SEED", "2")]);
 }
 
+/// Memory that is not the system's, on two devices of different kinds.
+#[test]
+fn frames_are_read_where_they_lie() {
+    let environment = [("SWHIP_ARCH", "gfx1100,gfx90a:sramecc+:xnack-"), ("HIPVMAF_TEST_BACKEND", "hip")];
+    assert_passes(&run(&["--ignored", "--test-threads=1", "memory::"], &environment));
+}
+
 /// What came of playing a clip in a process of its own.
 struct Outcome {
     /// The mean score, or the error.
