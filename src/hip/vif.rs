@@ -33,7 +33,7 @@ impl Shape {
         let shape = |threads, tile, tiles| Self { threads, tile, tiles: if alone { 1 } else { tiles } };
         match scale {
             0 if bits == 8 && target.starts_with("sm_80") => shape(128, (128, 64), 1),
-            0 if nvidia => shape(256, (240, 8), 2),
+            0 if nvidia => shape(256, (240, 8), 4),
             0 => shape(128, (112, 8), 2),
             1 => shape(128, (120, 8), 2),
             _ => shape(128, (124, 4), 4),
