@@ -6,7 +6,10 @@
 //! specification allows. Features, history and models exist once, on the other side, so backends
 //! that agree in their sums agree in every score.
 
+use std::sync::Arc;
+
 use crate::frame::{Geometry, Picture};
+use crate::hip::Device;
 use crate::metrics::{FrameSums, Work};
 
 /// What can go wrong in a backend.
@@ -61,6 +64,11 @@ pub trait Backend: Send {
 
     /// What it computes on, if that is a device of its own.
     fn device(&self) -> Option<String> {
+        None
+    }
+
+    /// The GPU it computes on, which can read pictures in its own memory.
+    fn gpu(&self) -> Option<&Arc<Device>> {
         None
     }
 

@@ -146,6 +146,11 @@ impl DeviceAddress {
     pub fn get(self) -> u64 {
         self.0
     }
+
+    /// `bytes` further on in the same memory.
+    pub fn offset(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
 }
 
 /// Where the samples of a component begin.

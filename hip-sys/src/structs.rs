@@ -9,7 +9,8 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::{
     Api, HipError, Vendor, hipDeviceAttributeComputeCapabilityMajor,
-    hipDeviceAttributeComputeCapabilityMinor, hipExternalMemoryHandleTypeOpaqueFd,
+    hipDeviceAttributeComputeCapabilityMinor, hipEventDisableTiming, hipExternalMemoryHandleTypeOpaqueFd,
+    hipStream_t,
 };
 
 /// Where `gcnArchName` is in `hipDeviceProp_t` of ROCm 6 and later (`R0600`), and before.
@@ -93,6 +94,36 @@ pub fn device_of(api: &Api, address: *const c_void) -> Result<Option<c_int>, Hip
     let rocm_5 = api.vendor == Vendor::Amd && api.hipGetDevicePropertiesR0600.is_none();
     let device_memory = if rocm_5 { MEMORY_TYPE_DEVICE_5 } else { MEMORY_TYPE_DEVICE };
     Ok((attributes.kind == device_memory).then_some(attributes.device))
+}
+
+/// Waits for all work that may still write to memory of the device that is set, whoever's it is. On NVIDIA,
+/// another context may be current after this: set the device again.
+pub fn synchronize_owner(api: &Api, address: *const c_void) -> Result<(), HipError> {
+    match api.vendor {
+        // SAFETY: takes nothing.
+        Vendor::Amd => unsafe { (api.hipDeviceSynchronize.ok_or(HipError::NOT_SUPPORTED)?)().ok() },
+        Vendor::Nvidia => crate::cuda::synchronize_owner(address),
+    }
+}
+
+/// Has `stream` wait for the work that is in `producer` now, a stream of the same device. On NVIDIA it may be of
+/// another context, which is current after this: set the device again.
+///
+/// # Safety
+///
+/// Both streams must be live.
+pub unsafe fn wait_for_stream(api: &Api, stream: hipStream_t, producer: hipStream_t) -> Result<(), HipError> {
+    if api.vendor == Vendor::Nvidia {
+        crate::cuda::enter_stream(producer)?;
+    }
+    let mut event = std::ptr::null_mut();
+    // SAFETY: the caller vouches for the streams. An event may be destroyed while somebody waits for it.
+    unsafe {
+        (api.hipEventCreateWithFlags)(&mut event, hipEventDisableTiming).ok()?;
+        let recorded = (api.hipEventRecord)(event, producer).ok();
+        let waited = recorded.and_then(|()| (api.hipStreamWaitEvent)(stream, event, 0).ok());
+        waited.and((api.hipEventDestroy)(event).ok())
+    }
 }
 
 /// `hipExternalMemoryHandleDesc`: the memory behind a file descriptor.

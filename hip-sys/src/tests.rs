@@ -285,6 +285,20 @@ fn cuda_driver_behind_the_table() {
     let of = |address| device_of(&api, p(address));
     assert_eq!((of(0xde), of(0x1), of(0xbad)), (Ok(Some(1)), Ok(None), Ok(None)));
 
+    // Memory and streams of somebody else's context, 77 in the fake.
+    assert_eq!(
+        (synchronize_owner(&api, p(0xde)), calls().as_str()),
+        (Ok(()), "cuCtxSetCurrent 77\ncuCtxSynchronize\n")
+    );
+    assert_eq!((synchronize_owner(&api, p(0xbad)), calls().as_str()), (Err(HipError::INVALID_VALUE), ""));
+    // SAFETY: the fake looks at no stream.
+    assert_eq!(unsafe { wait_for_stream(&api, p(0x51), p(0x99)) }, Ok(()));
+    assert_eq!(
+        calls(),
+        "cuStreamGetCtx 99\ncuCtxSetCurrent 77\ncuEventCreate 2\ncuEventRecord e 99\ncuStreamWaitEvent 51 e 0\n\
+         cuEventDestroy_v2 e\n"
+    );
+
     check!(hipStreamCreateWithFlags(&mut handle, hipStreamNonBlocking), 0, "cuStreamCreate 1\n");
     check!(hipStreamQuery(handle), 600, "");
     check!(hipStreamWaitEvent(handle, p(0xe), 0), 0, "cuStreamWaitEvent 51 e 0\n");
@@ -311,8 +325,16 @@ fn cuda_driver_behind_the_table() {
 
     let (image, name) = (CString::new("ptx").unwrap(), CString::new("kernel").unwrap());
     let mut function = null_mut();
-    check!(hipModuleLoadData(&mut handle, image.as_ptr().cast()), 0, "cuModuleLoadData ptx\n");
-    check!(hipModuleGetFunction(&mut function, handle, name.as_ptr()), 0, "cuModuleGetFunction 30 kernel\n");
+    check!(
+        hipModuleLoadData(&mut handle, image.as_ptr().cast()),
+        0,
+        "cuLibraryLoadData ptx 0 0\ncuLibraryGetModule 1b\n"
+    );
+    check!(
+        hipModuleGetFunction(&mut function, handle, name.as_ptr()),
+        0,
+        "cuLibraryGetModule 1b\ncuModuleGetFunction 30 kernel\n"
+    );
     let mut value: c_int = 77;
     let mut arguments = [(&raw mut value).cast::<c_void>()];
     check!(
@@ -320,7 +342,7 @@ fn cuda_driver_behind_the_table() {
         0,
         "cuLaunchKernel f 1,2,3 4,5,6 7 8 77 0\n"
     );
-    check!(hipModuleUnload(handle), 0, "cuModuleUnload 30\n");
+    check!(hipModuleUnload(handle), 0, "cuLibraryUnload 1b\n");
     check!(hipGetLastError(), 0, "");
 
     let (mut graph, mut exec) = (null_mut(), null_mut());

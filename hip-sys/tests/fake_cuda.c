@@ -94,10 +94,15 @@ int cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, P stream) {
 
 int cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address) {
   if (address == 0xbad) return 1;
-  *(int *)value = attribute == 2 ? (address == 0xde ? 2 : 1) : attribute == 9 ? 1 : -1;
+  if (attribute == 1) *(P *)value = (P)77;
+  else *(int *)value = attribute == 2 ? (address == 0xde ? 2 : 1) : attribute == 9 ? 1 : -1;
   return 0;
 }
 
+int cuStreamGetCtx(P stream, P *context) {
+  *context = (P)77;
+  return call("cuStreamGetCtx %zx", (size_t)stream);
+}
 int cuStreamCreate(P *stream, unsigned flags) { *stream = (P)0x51; return call("cuStreamCreate %x", flags); }
 int cuStreamDestroy_v2(P stream) { return call("cuStreamDestroy_v2 %zx", (size_t)stream); }
 int cuStreamSynchronize(P stream) { return call("cuStreamSynchronize %zx", (size_t)stream); }
@@ -117,6 +122,14 @@ int cuEventQuery(P event) { (void)event; return 0; }
 int cuEventElapsedTime(float *ms, P from, P to) { (void)from, (void)to, *ms = 1.5f; return 0; }
 int cuModuleLoadData(P *module, const void *image) { *module = (P)0x30; return call("cuModuleLoadData %s", (char *)image); }
 int cuModuleUnload(P module) { return call("cuModuleUnload %zx", (size_t)module); }
+int cuLibraryLoadData(P *library, const void *image, int *options, P *values, unsigned count, int *more, P *others,
+                      unsigned rest) {
+  (void)options, (void)values, (void)more, (void)others;
+  *library = (P)0x1b;
+  return call("cuLibraryLoadData %s %u %u", (char *)image, count, rest);
+}
+int cuLibraryGetModule(P *module, P library) { *module = (P)0x30; return call("cuLibraryGetModule %zx", (size_t)library); }
+int cuLibraryUnload(P library) { return call("cuLibraryUnload %zx", (size_t)library); }
 int cuModuleGetFunction(P *function, P module, const char *name) {
   *function = (P)0xf;
   return call("cuModuleGetFunction %zx %s", (size_t)module, name);

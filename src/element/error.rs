@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use gst_video::VideoInfo;
 
+use super::device_memory::Kind;
+use super::import::ImportError;
 use crate::backend::BackendError;
 use crate::engine::EngineError;
 use crate::hip;
@@ -40,8 +42,14 @@ pub enum Error {
     Caps(gst::Caps),
     #[error("no caps came before the first buffer on {0}; put a parser or a caps filter before it")]
     NoCaps(String),
-    #[error("a buffer on {0} is smaller than its caps say")]
-    Buffer(String),
+    #[error("a buffer on {pad} {source}")]
+    Buffer { pad: String, source: ImportError },
+    #[error(
+        "the video on {pad} lies in {}, which the {backend} backend cannot read here; \
+         bring it to system memory before: {}",
+        .kind.feature(), .kind.download()
+    )]
+    Memory { pad: String, kind: Kind, backend: &'static str },
     #[error(
         "a buffer on {0} has no timestamp and its caps have no frame rate to count by; \
          set a frame rate, or put videorate before it"
@@ -69,12 +77,15 @@ impl Error {
             | Self::Size { .. }
             | Self::Format { .. }
             | Self::NoCaps(_)
+            | Self::Memory { .. }
             | Self::Caps(_) => gst::error_msg!(gst::StreamError::Format, ("{}", self)),
             Self::Engine(EngineError::Backend(BackendError::Device(err))) => device(err),
             Self::Engine(EngineError::Backend(_)) => {
                 gst::error_msg!(gst::ResourceError::Failed, ("{}", self))
             }
-            Self::Buffer(_) | Self::Timestamp(_) => gst::error_msg!(gst::StreamError::Failed, ("{}", self)),
+            Self::Buffer { .. } | Self::Timestamp(_) => {
+                gst::error_msg!(gst::StreamError::Failed, ("{}", self))
+            }
             Self::Results { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => gst::error_msg!(gst::ResourceError::NoSpaceLeft, ("{}", self)),
                 _ => gst::error_msg!(gst::ResourceError::OpenWrite, ("{}", self)),

@@ -10,14 +10,17 @@ use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
-use gst_video::{VideoCapsBuilder, VideoFormat, VideoInfo};
 
+use super::allocator::PinnedAllocator;
+use super::caps::filtered;
 use super::completion::{Collector, Progress};
+use super::context::Contexts;
+use super::device_memory::Kind;
 use super::error::Error;
 use super::pairing::Step;
 use super::settings::{Backend, DEFAULT_MODEL, LogLevel, PoolMethod, ResultsFormat, Settings, Vendor};
 use super::stream::{Action, Fallback, Stream};
-use super::{CAT, lock};
+use super::{CAT, allocation, caps, lock};
 use crate::backend::{self, BackendError};
 use crate::cpu::Cpu;
 use crate::engine::EngineError;
@@ -26,32 +29,6 @@ use crate::engine::session::Session;
 use crate::hip::Hip;
 use crate::metrics::feature::Output;
 use crate::model::{Model, ModelError, ScoreOptions};
-
-/// Luma and chroma in planes or interleaved, 8 to 16 bits.
-const FORMATS: [VideoFormat; 16] = [
-    VideoFormat::I420,
-    VideoFormat::Yv12,
-    VideoFormat::Nv12,
-    VideoFormat::Nv21,
-    VideoFormat::Y42b,
-    VideoFormat::Y444,
-    VideoFormat::Gray8,
-    VideoFormat::Gray16Le,
-    VideoFormat::I42010le,
-    VideoFormat::I42012le,
-    VideoFormat::I42210le,
-    VideoFormat::I42212le,
-    VideoFormat::Y44410le,
-    VideoFormat::Y44412le,
-    VideoFormat::P01010le,
-    VideoFormat::P012Le,
-];
-
-pub(super) static CAPS: LazyLock<gst::Caps> =
-    LazyLock::new(|| VideoCapsBuilder::new().format_list(FORMATS).build());
-
-/// Any video in system memory.
-static ANY_CAPS: LazyLock<gst::Caps> = LazyLock::new(|| gst::Caps::new_empty_simple("video/x-raw"));
 
 #[derive(Default, glib::Properties)]
 #[properties(wrapper_type = super::HipVmaf)]
@@ -129,6 +106,9 @@ pub struct HipVmaf {
     stream: Mutex<Option<Stream>>,
     /// Waits for the results of an asynchronous backend.
     collector: Mutex<Option<Collector>>,
+    /// For page-locked memory of the GPU in use; made when somebody upstream asks.
+    allocator: Mutex<Option<PinnedAllocator>>,
+    contexts: Mutex<Contexts>,
     /// Frames that arrived and results that came.
     progress: Arc<Progress>,
 
@@ -202,7 +182,8 @@ impl HipVmaf {
     ) -> Result<(Box<dyn backend::Backend>, Option<Fallback>), EngineError> {
         let threads = settings.threads as usize;
         if settings.backend != Backend::Cpu {
-            match Hip::open(&settings.selection(), settings.max_in_flight as usize) {
+            let selection = lock(&self.contexts).complete(settings.selection());
+            match Hip::open(&selection, settings.max_in_flight as usize) {
                 Ok(hip) => {
                     gst::info!(CAT, imp = self, "scoring on the {hip}");
                     let element = self.obj().downgrade();
@@ -313,37 +294,42 @@ impl HipVmaf {
         Some(obj.current_running_time()?.saturating_sub(obj.latency()?))
     }
 
+    /// Memory that frames can lie in, beside the system's.
+    fn memories(&self) -> Vec<Kind> {
+        // Before the start, a GPU may yet be found.
+        let unknown = if lock(&self.settings).backend == Backend::Cpu { vec![] } else { Kind::ALL.to_vec() };
+        lock(&self.stream).as_ref().map_or(unknown, Stream::memories)
+    }
+
     /// Answers what `ref_sink` takes: the reference's frames travel on, so they have to suit who gets them next.
     fn reference_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
-        self.obj().src_pad().peer_query_caps(Some(&filtered(&CAPS, filter)))
+        let readable = caps::readable(&self.memories());
+        self.obj().src_pad().peer_query_caps(Some(&filtered(&readable, filter)))
     }
 
     /// Answers what `dist_sink` takes: the reference's size and depth once they are known, so that a
     /// converter upstream picks them. Upstream that cannot do that is offered every size and depth, and the
     /// mismatch is reported with a hint.
     fn distorted_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
+        let memories = self.memories();
         let reference = lock(&self.stream).as_ref().and_then(|stream| stream.reference_info().cloned());
-        let matching = reference.map(|info| {
-            let alike = |format: &VideoFormat| {
-                let (a, b) = (gst_video::VideoFormatInfo::from_format(*format), info.format_info());
-                a.depth()[0] == b.depth()[0] && a.w_sub() == b.w_sub() && a.h_sub() == b.h_sub()
-            };
-            VideoCapsBuilder::new()
-                .format_list(FORMATS.into_iter().filter(alike))
-                .width(info.width() as i32)
-                .height(info.height() as i32)
-                .build()
-        });
+        let matching = reference.map(|info| caps::matching(&info, &memories));
         let matching = matching.map(|caps| filtered(&caps, filter)).filter(|caps| !caps.is_empty());
-        matching.unwrap_or_else(|| filtered(&CAPS, filter))
+        matching.unwrap_or_else(|| filtered(&caps::readable(&memories), filter))
     }
-}
 
-/// The caps that a filter lets through, in the filter's order.
-fn filtered(caps: &gst::Caps, filter: Option<&gst::CapsRef>) -> gst::Caps {
-    match filter {
-        Some(filter) => filter.to_owned().intersect_with_mode(caps, gst::CapsIntersectMode::First),
-        None => caps.clone(),
+    /// The allocator of page-locked memory for the GPU in use.
+    fn pinned(&self) -> Option<PinnedAllocator> {
+        let gpu = lock(&self.stream).as_ref().and_then(Stream::gpu).cloned()?;
+        let mut allocator = lock(&self.allocator);
+        if allocator
+            .as_ref()
+            .and_then(PinnedAllocator::device)
+            .is_none_or(|device| !Arc::ptr_eq(device, &gpu))
+        {
+            *allocator = Some(PinnedAllocator::new(gpu));
+        }
+        allocator.clone()
     }
 }
 
@@ -415,7 +401,7 @@ impl ElementImpl for HipVmaf {
                     name,
                     direction,
                     gst::PadPresence::Always,
-                    &CAPS,
+                    &caps::TEMPLATE,
                     AggregatorPad::static_type(),
                 )
                 .expect("the caps are valid")
@@ -427,6 +413,11 @@ impl ElementImpl for HipVmaf {
             ]
         });
         TEMPLATES.as_ref()
+    }
+
+    fn set_context(&self, context: &gst::Context) {
+        lock(&self.contexts).store(context);
+        self.parent_set_context(context);
     }
 
     fn change_state(
@@ -469,6 +460,7 @@ impl AggregatorImpl for HipVmaf {
         // Ends once everything in flight is collected, outside the lock.
         let collector = lock(&self.collector).take();
         drop(collector);
+        lock(&self.allocator).take();
         let Some(mut stream) = lock(&self.stream).take() else { return Ok(()) };
         *lock(&self.last_stats) = Some(stream.stats());
         // Without an end of stream, the file still gets the frames that were scored.
@@ -552,6 +544,9 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn sink_query(&self, pad: &AggregatorPad, query: &mut gst::QueryRef) -> bool {
+        if lock(&self.contexts).answer(query) {
+            return true;
+        }
         let (reference, distorted) = self.pads();
         match query.view_mut() {
             gst::QueryViewMut::Caps(query) => {
@@ -560,7 +555,9 @@ impl AggregatorImpl for HipVmaf {
                 // Upstream that has none of the formats may come all the same: it gets an error that says
                 // what to do, where a refusal would only be a failed negotiation.
                 let caps = match filter {
-                    Some(_) if filtered(&CAPS, filter).is_empty() => filtered(&ANY_CAPS, filter),
+                    Some(_) if filtered(&caps::readable(&self.memories()), filter).is_empty() => {
+                        filtered(&caps::ANY, filter)
+                    }
                     _ if pad == distorted => self.distorted_caps(filter),
                     _ => self.reference_caps(filter),
                 };
@@ -568,15 +565,16 @@ impl AggregatorImpl for HipVmaf {
                 true
             }
             gst::QueryViewMut::AcceptCaps(query) => {
-                let accepted = query.caps().is_subset(&ANY_CAPS);
+                let accepted = query.caps().is_subset(&caps::ANY);
                 query.set_result(accepted);
                 true
             }
             gst::QueryViewMut::Allocation(query) if pad == reference => {
-                let answered = self.obj().src_pad().peer_query(query);
+                // Whether or not downstream has something to add.
+                self.obj().src_pad().peer_query(query);
                 let held = lock(&self.stream).as_ref().map_or(0, Stream::held);
-                raise_pool_minimum(query, held);
-                answered
+                allocation::answer(query, self.pinned().as_ref(), held);
+                true
             }
             _ => self.parent_sink_query(pad, query),
         }
@@ -589,6 +587,8 @@ impl AggregatorImpl for HipVmaf {
         query: &mut gst::query::Allocation,
     ) -> Result<(), gst::LoggableError> {
         query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        let held = lock(&self.stream).as_ref().map_or(0, Stream::held_distorted);
+        allocation::answer(query, self.pinned().as_ref(), held);
         Ok(())
     }
 
@@ -601,32 +601,14 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn src_query(&self, query: &mut gst::QueryRef) -> bool {
-        match query.type_() {
-            gst::QueryType::Position | gst::QueryType::Duration => self.pads().0.peer_query(query),
+        if lock(&self.contexts).answer(query) {
+            return true;
+        }
+        match query.view_mut() {
+            gst::QueryViewMut::Position(_) | gst::QueryViewMut::Duration(_) => {
+                self.pads().0.peer_query(query)
+            }
             _ => self.parent_src_query(query),
-        }
-    }
-}
-
-/// Asks for as many buffers more as the element holds back, so that a producer with a fixed number of
-/// buffers does not run dry.
-fn raise_pool_minimum(query: &mut gst::query::Allocation, held: u32) {
-    let pool = query
-        .allocation_pools()
-        .next()
-        .map(|(pool, size, min, max)| (pool.map(|p| p.to_owned()), size, min, max));
-    match pool {
-        Some((pool, size, min, max)) => {
-            let max = if max == 0 { 0 } else { max + held };
-            query.set_nth_allocation_pool(0, pool.as_ref(), size, min + held, max);
-        }
-        None => {
-            let size = query
-                .get_owned()
-                .0
-                .and_then(|caps| VideoInfo::from_caps(&caps).ok())
-                .map_or(0, |info| info.size());
-            query.add_allocation_pool(None::<&gst::BufferPool>, size as u32, held, 0);
         }
     }
 }

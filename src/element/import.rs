@@ -2,11 +2,17 @@
 
 //! From GStreamer buffers to the pictures of [`crate::frame`]. Nothing is copied or converted here.
 
+use std::sync::Arc;
+
 use gst_video::prelude::*;
 use gst_video::video_frame::Readable;
 use gst_video::{VideoFrame, VideoInfo};
 
-use crate::frame::{BitDepth, Component, Geometry, Picture, Samples};
+use super::CAT;
+use super::allocator::PinnedAllocator;
+use super::device_memory::{DeviceFrame, DeviceMemoryError, DevicePlane, ImportCache, Kind};
+use crate::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
+use crate::hip::Device;
 
 /// Where one component (luma, Cb or Cr) lies in a frame.
 #[derive(Clone, Copy)]
@@ -20,6 +26,8 @@ struct Layout {
     shift: u32,
     width: usize,
     height: usize,
+    /// Bytes.
+    sample_size: usize,
 }
 
 impl Layout {
@@ -36,15 +44,58 @@ impl Layout {
             // Rounded down, as libvmaf does: the last chroma sample of an odd size is not looked at.
             width: info.width() as usize >> format.w_sub()[index],
             height: info.height() as usize >> format.h_sub()[index],
+            sample_size: bytes,
         }
     }
 
-    fn component<'a>(&self, frame: &'a VideoFrame<Readable>) -> Option<Component<'a>> {
-        let Self { plane, offset, step, shift, width, height } = *self;
-        let samples = Samples::Host(frame.plane_data(plane).ok()?.get(offset..)?);
-        let stride = usize::try_from(*frame.plane_stride().get(plane as usize)?).ok()?;
-        Some(Component { samples, width, height, stride, step, shift })
+    /// Bytes from the first sample of the plane on to behind the last one; nothing when rows overlap.
+    fn extent(&self, stride: usize, sample_size: usize) -> Option<usize> {
+        let Self { offset, step, width, height, .. } = *self;
+        let row = offset + (width.saturating_sub(1) * step + 1) * sample_size;
+        (stride >= row).then_some(())?;
+        stride.checked_mul(height.saturating_sub(1))?.checked_add(row)
     }
+
+    fn component<'a>(&self, mapped: &'a Mapped) -> Option<Component<'a>> {
+        let Self { plane, offset, step, shift, width, height, sample_size } = *self;
+        let component = |samples, stride| Component { samples, width, height, stride, step, shift };
+        match mapped {
+            Mapped::Host(frame) | Mapped::Pinned(frame) => {
+                let samples = Samples::Host(frame.plane_data(plane).ok()?.get(offset..)?);
+                let stride = usize::try_from(*frame.plane_stride().get(plane as usize)?).ok()?;
+                Some(component(samples, stride))
+            }
+            Mapped::Device(frame) => {
+                let DevicePlane { address, size, stride } = frame.plane(plane)?;
+                (self.extent(stride, sample_size)? <= size).then_some(())?;
+                Some(component(Samples::Device(address.offset(offset)), stride))
+            }
+        }
+    }
+
+    /// Kernels read whole rows, with what follows the samples.
+    fn has_whole_rows(&self, frame: &DeviceFrame) -> bool {
+        frame.plane(self.plane).is_some_and(|plane| plane.stride * self.height <= plane.size)
+    }
+}
+
+/// A buffer whose samples can be read, where they are.
+pub enum Mapped {
+    /// In the system's memory, to be read before the call that gets it returns.
+    Host(Arc<VideoFrame<Readable>>),
+    /// In page-locked memory, which a GPU may read later.
+    Pinned(Arc<VideoFrame<Readable>>),
+    /// In a GPU's memory.
+    Device(Arc<DeviceFrame>),
+}
+
+/// Why a buffer cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("is smaller than its caps say")]
+    Small,
+    #[error("lies in {}, {source}; bring the video to system memory before: {}", .kind.feature(), .kind.download())]
+    Device { kind: Kind, source: DeviceMemoryError },
 }
 
 /// Describes the frames of one pad as pictures.
@@ -52,6 +103,7 @@ pub struct Importer {
     info: VideoInfo,
     luma: Layout,
     chroma: Option<[Layout; 2]>,
+    imported: ImportCache,
 }
 
 impl Importer {
@@ -62,21 +114,51 @@ impl Importer {
             info: info.clone(),
             luma: Layout::new(info, 0),
             chroma: chroma.then(|| [Layout::new(info, 1), Layout::new(info, 2)]),
+            imported: ImportCache::default(),
         }
     }
 
-    /// Makes a buffer's samples readable; `None` when it is smaller than its caps say.
-    pub fn map(&self, buffer: gst::Buffer) -> Option<VideoFrame<Readable>> {
-        VideoFrame::from_buffer_readable(buffer, &self.info).ok()
+    /// Makes a buffer's samples readable for the GPU that scores them, or for the processor.
+    pub fn map(&mut self, buffer: gst::Buffer, gpu: Option<&Arc<Device>>) -> Result<Mapped, ImportError> {
+        let pinned = gpu.is_some_and(|gpu| PinnedAllocator::has_made(&buffer, gpu));
+        match (gpu, Kind::of(&buffer)) {
+            (Some(gpu), Some(Kind::DmaBuf)) if gpu.info().imports_external_memory() => {
+                match DeviceFrame::import(buffer.clone(), &self.info, gpu, &mut self.imported) {
+                    Ok(frame) => return Ok(Mapped::Device(Arc::new(frame))),
+                    // The processor can map most of them.
+                    Err(err) => gst::debug!(CAT, "a DMA buffer is mapped for the processor, {err}"),
+                }
+            }
+            (Some(gpu), Some(kind @ (Kind::Hip | Kind::Cuda))) => {
+                return DeviceFrame::map(buffer, kind, &self.info, gpu)
+                    .map(|frame| Mapped::Device(Arc::new(frame)))
+                    .map_err(|source| ImportError::Device { kind, source });
+            }
+            // Device memory that no GPU of ours is there for brings itself to the processor.
+            _ => {}
+        }
+        let frame = VideoFrame::from_buffer_readable(buffer, &self.info).map_err(|_| ImportError::Small)?;
+        Ok(if pinned { Mapped::Pinned(Arc::new(frame)) } else { Mapped::Host(Arc::new(frame)) })
     }
 
     /// The picture in a frame, or `None` when the frame is smaller than its caps say.
-    pub fn picture<'a>(&self, frame: &'a VideoFrame<Readable>) -> Option<Picture<'a>> {
+    pub fn picture<'a>(&self, mapped: &'a Mapped) -> Option<Picture<'a>> {
         let chroma = match &self.chroma {
-            Some([cb, cr]) => Some([cb.component(frame)?, cr.component(frame)?]),
+            Some([cb, cr]) => Some([cb.component(mapped)?, cr.component(mapped)?]),
             None => None,
         };
-        Some(Picture { luma: self.luma.component(frame)?, chroma, lease: None })
+        let lease = match mapped {
+            Mapped::Host(_) => None,
+            // SAFETY: the frame is page-locked, and nobody writes to it while it is mapped and its buffer shared.
+            Mapped::Pinned(frame) => Some(unsafe { Lease::new(frame.clone(), None, false) }),
+            Mapped::Device(frame) => {
+                let mut layouts = [self.luma].into_iter().chain(self.chroma.into_iter().flatten());
+                let in_place = frame.in_place && layouts.all(|layout| layout.has_whole_rows(frame));
+                // SAFETY: as above; the frame's memory keeps the stream.
+                Some(unsafe { Lease::new(frame.clone(), frame.producer, in_place) })
+            }
+        };
+        Some(Picture { luma: self.luma.component(mapped)?, chroma, lease })
     }
 }
 

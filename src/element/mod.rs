@@ -7,8 +7,13 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use gst::glib;
 use gst::prelude::*;
 
+mod allocation;
+mod allocator;
+mod caps;
 mod completion;
+mod context;
 mod delay;
+mod device_memory;
 mod error;
 mod imp;
 mod import;

@@ -178,6 +178,11 @@ impl Settings {
         }
     }
 
+    /// Nothing says which GPU to use, so it may be the one that has the video in its memory.
+    pub fn follows_input(&self) -> bool {
+        self.backend != Backend::Cpu && self.selection() == Selection::default()
+    }
+
     /// Path and format of the results file, if one is wanted.
     pub fn results(&self) -> Option<(PathBuf, ResultsFormat)> {
         let format = match self.results_format {

@@ -7,30 +7,31 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
-use gst_video::video_frame::Readable;
-use gst_video::{VideoFrame, VideoInfo};
+use gst_video::VideoInfo;
 
-use super::CAT;
 use super::delay::{DelayLine, Delayed, Outcome, Stamp};
+use super::device_memory::{Kind, gpu_of};
 use super::error::Error;
-use super::imp::CAPS;
-use super::import::{Importer, geometry};
+use super::import::{ImportError, Importer, Mapped, geometry};
 use super::message::{Common, Confidence, FrameMessage, PooledMessage, Stats};
 use super::meta::{PadScore, ScoreMeta, ScoreState};
 use super::pairing::{Head, Step, step};
 use super::results::Results;
 use super::settings::{Live, PoolMethod, Settings};
+use super::{CAT, caps};
 use crate::backend::{Backend, BackendError, Completion};
 use crate::engine::EngineError;
 use crate::engine::session::{PairScore, Session};
 use crate::engine::summary::{Histogram, Summary};
 use crate::frame::Picture;
+use crate::hip::{Device, Hip, Selection, devices};
 use crate::metrics::feature::Output;
 use crate::model::pool::{Pool, Pooled};
 
@@ -108,14 +109,14 @@ impl Input {
         self.times(&buffer).ok()?.1
     }
 
-    fn map(&self, buffer: gst::Buffer) -> Result<VideoFrame<Readable>, Error> {
-        let frame = self.importer.as_ref().and_then(|importer| importer.map(buffer));
-        frame.ok_or_else(|| Error::Buffer(self.name()))
+    fn map(&mut self, buffer: gst::Buffer, gpu: Option<&Arc<Device>>) -> Result<Mapped, Error> {
+        let mapped = self.importer.as_mut().map(|importer| importer.map(buffer, gpu));
+        mapped.unwrap_or(Err(ImportError::Small)).map_err(|source| Error::Buffer { pad: self.name(), source })
     }
 
-    fn picture<'a>(&self, frame: &'a VideoFrame<Readable>) -> Result<Picture<'a>, Error> {
-        let picture = self.importer.as_ref().and_then(|importer| importer.picture(frame));
-        picture.ok_or_else(|| Error::Buffer(self.name()))
+    fn picture<'a>(&self, mapped: &'a Mapped) -> Result<Picture<'a>, Error> {
+        let picture = self.importer.as_ref().and_then(|importer| importer.picture(mapped));
+        picture.ok_or_else(|| Error::Buffer { pad: self.name(), source: ImportError::Small })
     }
 
     fn pop(&mut self) -> Option<gst::Buffer> {
@@ -157,6 +158,8 @@ pub struct Stream {
     session: Session,
     /// Until a frame was computed.
     fallback: Option<Fallback>,
+    /// Until then too: the GPU can be chosen by where the frames are.
+    follow: bool,
     /// When each pair in flight was submitted.
     started: VecDeque<Instant>,
     /// An error was reported; nothing more is done.
@@ -201,6 +204,7 @@ impl Stream {
             section: Section::default(),
             session,
             fallback,
+            follow: settings.follows_input(),
             started: VecDeque::new(),
             failed: false,
             results,
@@ -234,8 +238,16 @@ impl Stream {
         live: &Live,
         actions: &mut Vec<Action>,
     ) -> Result<(), Error> {
-        let info = VideoInfo::from_caps(caps).ok().filter(|_| caps.is_subset(&CAPS));
-        let info = info.ok_or_else(|| Error::Caps(caps.to_owned()))?;
+        let readable = caps::readable(&self.memories());
+        let Some(info) = caps::info(caps).filter(|_| caps.is_subset(&readable)) else {
+            let kind = Kind::ALL.into_iter().find(|kind| caps.is_subset(&caps::readable(&[*kind])));
+            return Err(match kind {
+                Some(kind) => {
+                    Error::Memory { pad: pad.name().into(), kind, backend: self.session.backend_name() }
+                }
+                None => Error::Caps(caps.to_owned()),
+            });
+        };
         let is_reference = *pad == self.reference.pad;
         let input = if is_reference { &mut self.reference } else { &mut self.distorted };
         if input.info.replace(info.clone()).is_some_and(|old| old != info) {
@@ -268,7 +280,28 @@ impl Stream {
 
     /// Reference frames that can be here at once.
     pub fn held(&self) -> u32 {
-        if self.attach_meta { self.session.lookahead() + 1 + self.session.depth() as u32 } else { 0 }
+        let delayed = if self.attach_meta { self.session.lookahead() + 1 } else { 0 };
+        delayed + self.session.depth() as u32
+    }
+
+    /// Distorted frames that can be here at once, beside the one that is looked at.
+    pub fn held_distorted(&self) -> u32 {
+        self.session.depth() as u32
+    }
+
+    /// The GPU that scores.
+    pub fn gpu(&self) -> Option<&Arc<Device>> {
+        self.session.gpu()
+    }
+
+    /// Memory that frames can lie in, beside the system's.
+    pub fn memories(&self) -> Vec<Kind> {
+        let Some(gpu) = self.session.gpu() else { return vec![] };
+        let suits = |kind: &Kind| {
+            kind.suits(gpu.info())
+                || self.follow && devices().iter().any(|info| info.is_supported() && kind.suits(info))
+        };
+        Kind::ALL.into_iter().filter(suits).collect()
     }
 
     /// The backend works on pairs while the element goes on.
@@ -363,6 +396,9 @@ impl Stream {
         let (Some(reference), Some(distorted)) = (self.reference.pop(), self.distorted.pop()) else {
             return Ok(());
         };
+        if std::mem::take(&mut self.follow) {
+            self.follow([&reference, &distorted])?;
+        }
         if !self.prepared {
             self.prepare()?;
         }
@@ -376,6 +412,19 @@ impl Stream {
             announce: std::mem::take(&mut self.announce),
         });
         self.settle(live, actions)
+    }
+
+    /// Goes on with the GPU that has the first frames in its memory.
+    fn follow(&mut self, buffers: [&gst::Buffer; 2]) -> Result<(), Error> {
+        let owner = buffers.into_iter().find_map(|buffer| gpu_of(buffer));
+        let (Some(owner), Some(gpu)) = (owner, self.session.gpu()) else { return Ok(()) };
+        if !std::ptr::eq(owner, gpu.info()) {
+            let selection = Selection { vendor: Some(owner.vendor), ordinal: Some(owner.ordinal) };
+            let hip = Hip::open(&selection, self.session.depth()).map_err(EngineError::from)?;
+            gst::info!(CAT, "scoring on the {hip}, which has the video in its memory");
+            self.session.set_backend(Box::new(hip));
+        }
+        Ok(())
     }
 
     /// Collects what the backend has computed, or has it collected once it is computed.
@@ -464,7 +513,9 @@ impl Stream {
     }
 
     fn submit(&mut self, reference: gst::Buffer, distorted: gst::Buffer) -> Result<(), Error> {
-        let (reference, distorted) = (self.reference.map(reference)?, self.distorted.map(distorted)?);
+        let gpu = self.session.gpu();
+        let (reference, distorted) =
+            (self.reference.map(reference, gpu)?, self.distorted.map(distorted, gpu)?);
         let pictures = (self.reference.picture(&reference)?, self.distorted.picture(&distorted)?);
         Ok(self.session.submit(pictures.0, pictures.1)?)
     }

@@ -10,6 +10,7 @@ use super::EngineError;
 use super::plan::{Plan, Source};
 use crate::backend::{Backend, Completion, Pair, Ticket};
 use crate::frame::{Geometry, Picture};
+use crate::hip::Device;
 use crate::metrics::FrameSums;
 use crate::metrics::adm::AdmScorer;
 use crate::metrics::feature::Output;
@@ -95,6 +96,11 @@ impl Session {
     /// What the backend computes on, if that is a device of its own.
     pub fn device_name(&self) -> Option<String> {
         self.backend.device()
+    }
+
+    /// The GPU that the backend computes on, if it does.
+    pub fn gpu(&self) -> Option<&Arc<Device>> {
+        self.backend.gpu()
     }
 
     /// Goes on with another backend. Nothing may be in flight; [`Session::prepare`] comes next.

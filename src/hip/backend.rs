@@ -73,11 +73,6 @@ impl Hip {
         Ok(Self { device: Device::open(selection)?, depth: depth.max(1), prepared: None, next: 0 })
     }
 
-    /// The GPU.
-    pub fn gpu(&self) -> &Arc<Device> {
-        &self.device
-    }
-
     /// Submits a pair and waits for it, only to time its kernels: the names in the order of launches, and the mean
     /// milliseconds of `runs` in a row. Beside the kernels' own time that is the launch's, should it take longer.
     pub fn profile(&mut self, pair: Pair<'_>, runs: u32) -> Result<Vec<(String, f32)>, BackendError> {
@@ -103,6 +98,10 @@ impl Backend for Hip {
 
     fn device(&self) -> Option<String> {
         Some(self.device.info().name.clone())
+    }
+
+    fn gpu(&self) -> Option<&Arc<Device>> {
+        Some(&self.device)
     }
 
     fn depth(&self) -> usize {
@@ -158,8 +157,6 @@ struct InFlight {
 struct Lane {
     stream: Stream,
     done: Arc<Event>,
-    /// A point in the stream of whoever made a picture.
-    produced: Event,
     begin: Kernel,
     end: Kernel,
     /// The structure that tells the kernels where the pictures are, and the sums; on either side.
@@ -228,12 +225,13 @@ impl Prepared {
             }
         }
         load_modules(device, work, geometry.depth)?;
+        let alone = depth <= 2;
         let mut metrics: Vec<Box<dyn Metric>> = vec![];
         if let Some(work) = &work.vif {
-            metrics.push(Box::new(Vif::new(device, work, geometry)?));
+            metrics.push(Box::new(Vif::new(device, work, geometry, alone)?));
         }
         if let Some(work) = &work.adm {
-            metrics.push(Box::new(Adm::new(device, work, geometry)?));
+            metrics.push(Box::new(Adm::new(device, work, geometry, alone)?));
         }
         if let Some(work) = work.motion {
             metrics.push(Box::new(Motion::new(device, work, geometry)?));
@@ -270,9 +268,10 @@ impl Prepared {
         frame.reference[0] =
             placer.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut slot.buffer))?;
         slot.plane = frame.reference[0];
-        slot.lease = reference.lease.clone();
-        let copied = slot.buffer.as_ref().is_some_and(|copy| copy.address() == slot.plane.address);
-        slot.written = copied || slot.lease.as_ref().is_some_and(|lease| lease.producer.is_some());
+        // A copy outlives the buffer it was made of.
+        let in_place = in_place(&reference.luma, reference.lease.as_ref());
+        slot.lease = reference.lease.clone().filter(|_| in_place);
+        slot.written = !in_place || reference.lease.as_ref().is_some_and(|lease| lease.producer.is_some());
         if slot.written {
             slot.ready.record(&placer.lane.stream)?;
         }
@@ -391,7 +390,13 @@ fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<()
 
 impl Slot {
     fn new(device: &Arc<Device>) -> Result<Self, Error> {
-        Ok(Self { buffer: None, plane: Plane::default(), written: false, ready: Event::new(device)?, lease: None })
+        Ok(Self {
+            buffer: None,
+            plane: Plane::default(),
+            written: false,
+            ready: Event::new(device)?,
+            lease: None,
+        })
     }
 }
 
@@ -410,7 +415,6 @@ impl Lane {
         let mut lane = Self {
             stream,
             done: Arc::new(Event::new(device)?),
-            produced: Event::new(device)?,
             begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             frame: Pinned::new(device.clone(), FRAME_ROOM)?,
@@ -441,7 +445,7 @@ impl Lane {
     fn record(&self, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<Option<Graph>, Error> {
         let device = self.stream.device();
         let branches: Vec<_> =
-            metrics.iter().skip(if std::env::var_os("HVX_NOBRANCH").is_some() { 9 } else { 1 }).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
+            metrics.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
         Graph::record(&self.stream, || self.launch(metrics, history_only, &branches))
     }
 
@@ -535,8 +539,7 @@ impl Placer<'_> {
     /// Has the lane wait until the picture was written.
     fn await_producer(&self, picture: &Picture<'_>) -> Result<(), Error> {
         let Some(stream) = picture.lease.as_ref().and_then(|lease| lease.producer) else { return Ok(()) };
-        self.lane.produced.record_in(stream as hip_sys::hipStream_t)?;
-        self.lane.stream.wait_for(&self.lane.produced)
+        self.lane.stream.wait_for_stream(stream as hip_sys::hipStream_t)
     }
 
     /// Where kernels find a component, and those that follow its samples if it is interleaved. A copy goes to `to`,
@@ -556,9 +559,7 @@ impl Placer<'_> {
             step: step as u16,
         };
         if let Samples::Device(address) = samples
-            && lease.is_some_and(|lease| lease.in_place)
-            && (step > 1
-                || (address.get().is_multiple_of(ALIGNMENT) && (stride as u64).is_multiple_of(ALIGNMENT)))
+            && in_place(&component, lease)
         {
             return Ok(plane(address.get(), stride));
         }
@@ -653,6 +654,14 @@ impl Placer<'_> {
         }
         Ok(staging.address() + start as u64)
     }
+}
+
+/// Whether kernels read a component where it lies.
+fn in_place(component: &Component<'_>, lease: Option<&Lease>) -> bool {
+    let Samples::Device(address) = component.samples else { return false };
+    let aligned =
+        || address.get().is_multiple_of(ALIGNMENT) && (component.stride as u64).is_multiple_of(ALIGNMENT);
+    lease.is_some_and(|lease| lease.in_place) && (component.step > 1 || aligned())
 }
 
 /// Bytes that all planes of a pair take.

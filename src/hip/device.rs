@@ -3,6 +3,7 @@
 //! An open GPU, shared by everything in the process that uses it.
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hip_sys::{Api, HipError};
@@ -50,6 +51,12 @@ impl Device {
         Ok((free, total))
     }
 
+    /// Waits on the CPU for whatever may still write to memory of this GPU, in any context.
+    pub fn synchronize_owner(&self, address: u64) -> Result<(), Error> {
+        let status = hip_sys::synchronize_owner(self.enter()?, address as *const c_void);
+        self.check("waiting for the GPU", status.err().unwrap_or(HipError::SUCCESS))
+    }
+
     /// The functions, with this device set for the calling thread: a thread may be new to the runtime.
     pub(super) fn enter(&self) -> Result<&'static Api, Error> {
         runtime::check_process()?;
@@ -57,6 +64,16 @@ impl Device {
         // SAFETY: a number below the device count.
         self.check("hipSetDevice", unsafe { (api.hipSetDevice)(self.info.ordinal) })?;
         Ok(api)
+    }
+
+    /// The functions to give things back with: a lost device takes them too. None in a child process, which has
+    /// nothing to give back.
+    pub(super) fn release(&self) -> Option<&'static Api> {
+        runtime::check_process().ok()?;
+        let api = self.info.api;
+        // SAFETY: a number below the device count. On a lost device there is nothing to do about the error.
+        let _ = unsafe { (api.hipSetDevice)(self.info.ordinal) };
+        Some(api)
     }
 
     /// A status as an error of ours.
@@ -84,7 +101,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let Ok(api) = self.enter() else { return };
+        let Some(api) = self.release() else { return };
         let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Before the pool: nothing can run any more.
         for (_, module) in modules.drain() {

@@ -33,6 +33,10 @@ impl Kind {
                 }
             }
         };
+        if self == Self::Host && !address.is_null() {
+            // SAFETY: new, and that long. What the processor reads has to be filled once.
+            unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, size) };
+        }
         (call, status, address)
     }
 
@@ -151,10 +155,7 @@ pub struct Pinned(Block);
 impl Pinned {
     /// At least `size` bytes, aligned to a page.
     pub fn new(device: Arc<Device>, size: usize) -> Result<Self, Error> {
-        let block = Block::new(&device, Kind::Host, "page-locked host memory", size)?;
-        // SAFETY: the block is ours, and that long.
-        unsafe { std::ptr::write_bytes(block.address.as_ptr().cast::<u8>(), 0, block.size) };
-        Ok(Self(block))
+        Block::new(&device, Kind::Host, "page-locked host memory", size).map(Self)
     }
 
     pub fn address(&self) -> u64 {
@@ -162,7 +163,7 @@ impl Pinned {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the block is ours, that long, and was filled when it was made.
+        // SAFETY: the block is ours, that long, and was filled when it was allocated.
         unsafe { std::slice::from_raw_parts(self.0.address.as_ptr().cast(), self.0.size) }
     }
 

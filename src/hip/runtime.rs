@@ -2,7 +2,7 @@
 
 //! Which GPUs there are. Found out once in a process, when it is first asked for; never by looking at the plugin.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -48,6 +48,17 @@ impl fmt::Display for DeviceInfo {
 }
 
 impl DeviceInfo {
+    /// Whether it can read the memory behind file descriptors ([`External`](super::External)). NVIDIA's driver
+    /// takes its own only, not those of the kernel's DMA buffers.
+    pub fn imports_external_memory(&self) -> bool {
+        self.vendor == Vendor::Amd && self.api.external_memory()
+    }
+
+    /// Whether an address is in its memory.
+    pub fn owns(&self, address: u64) -> bool {
+        hip_sys::device_of(self.api, address as *const c_void) == Ok(Some(self.ordinal))
+    }
+
     /// The library that drives it, with the versions that it reports of its driver and of itself.
     pub fn runtime(&self) -> String {
         let (mut driver, mut runtime) = (0, 0);
@@ -74,7 +85,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    fn takes(&self, info: &DeviceInfo) -> bool {
+    /// Whether a GPU is one of those wanted.
+    pub fn takes(&self, info: &DeviceInfo) -> bool {
         self.vendor.is_none_or(|vendor| vendor == info.vendor)
             && self.ordinal.is_none_or(|ordinal| ordinal == info.ordinal)
     }
@@ -154,6 +166,11 @@ fn find(api: &'static Api, vendor: Vendor) -> Result<Vec<DeviceInfo>, String> {
 /// All GPUs of this machine, those without code in this build too. Opens the runtimes at the first call.
 pub fn devices() -> &'static [DeviceInfo] {
     &runtime().devices
+}
+
+/// The GPU in whose memory an address is; `None` for the host's memory and what no runtime knows.
+pub fn owner(address: u64) -> Option<&'static DeviceInfo> {
+    devices().iter().find(|info| info.owns(address))
 }
 
 /// In a child process, a runtime that the parent opened is of no use.

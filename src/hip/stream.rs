@@ -59,6 +59,14 @@ impl Stream {
         self.device.check("hipStreamWaitEvent", status)
     }
 
+    /// Has what comes next in this stream wait for what is now in a stream of somebody else, which must be live.
+    pub fn wait_for_stream(&self, producer: hipStream_t) -> Result<(), Error> {
+        let api = self.device.enter()?;
+        // SAFETY: both streams are live.
+        let status = unsafe { hip_sys::wait_for_stream(api, self.handle, producer) };
+        self.device.check("waiting for a stream", status.err().unwrap_or(HipError::SUCCESS))
+    }
+
     /// Waits on the CPU until everything in the stream is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         // SAFETY: the handle is live.
@@ -69,7 +77,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if let Ok(api) = self.device.enter() {
+        if let Some(api) = self.device.release() {
             // SAFETY: the handle is live and not used any more. What the stream still has to do is done.
             let _ = unsafe { (api.hipStreamDestroy)(self.handle) };
         }
@@ -107,13 +115,8 @@ impl Event {
 
     /// Marks the work now in the stream.
     pub fn record(&self, stream: &Stream) -> Result<(), Error> {
-        self.record_in(stream.handle)
-    }
-
-    /// Marks the work now in a stream of somebody else, which must be live.
-    pub fn record_in(&self, stream: hipStream_t) -> Result<(), Error> {
         // SAFETY: both handles are live.
-        let status = unsafe { (self.device.enter()?.hipEventRecord)(self.handle, stream) };
+        let status = unsafe { (self.device.enter()?.hipEventRecord)(self.handle, stream.handle) };
         self.device.check("hipEventRecord", status)
     }
 
@@ -145,7 +148,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if let Ok(api) = self.device.enter() {
+        if let Some(api) = self.device.release() {
             // SAFETY: the handle is live and not used any more.
             let _ = unsafe { (api.hipEventDestroy)(self.handle) };
         }

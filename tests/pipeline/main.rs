@@ -6,6 +6,7 @@ mod common;
 mod element;
 mod errors;
 mod gpu;
+mod memory;
 mod peer;
 mod results;
 mod scores;

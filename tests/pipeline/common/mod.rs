@@ -3,13 +3,14 @@
 //! Runs clips through the element and collects everything that comes out.
 
 pub mod clip;
+pub mod device;
 
 use std::sync::{Arc, Mutex, Once};
 
 use clip::Clip;
 use gst::prelude::*;
 use gst_video::prelude::*;
-use gst_video::{VideoFormat, VideoFrameRef, VideoInfo};
+use gst_video::{VideoFormat, VideoFrameRef, VideoInfo, VideoMeta};
 use gsthipvmaf::message::{FrameMessage, PooledMessage, VmafMessage};
 use gsthipvmaf::meta::ScoreMeta;
 
@@ -56,6 +57,38 @@ impl Input {
     /// Only some of the frames, which keep their timestamps.
     pub fn keep(&self, keep: impl Fn(usize) -> bool) -> Self {
         Self(self.0.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, s)| s.clone()).collect())
+    }
+
+    /// The frames in other memory, in caps with a feature for it.
+    pub fn moved(&self, feature: &str, mut memory: impl FnMut(&[u8]) -> gst::Memory) -> Self {
+        let move_one = |sample: &gst::Sample| {
+            let old = sample.buffer().unwrap();
+            let mut buffer = gst::Buffer::new();
+            let new = buffer.get_mut().unwrap();
+            old.copy_into(new, gst::BufferCopyFlags::TIMESTAMPS, ..).unwrap();
+            new.append_memory(memory(&old.map_readable().unwrap()));
+            // Metas about memory are left out of copies without it.
+            if let Some(meta) = old.meta::<VideoMeta>() {
+                let (flags, format) = (meta.video_frame_flags(), meta.format());
+                let (width, height) = (meta.width(), meta.height());
+                VideoMeta::add_full(new, flags, format, width, height, meta.offset(), meta.stride()).unwrap();
+            }
+            let mut caps = sample.caps_owned().unwrap();
+            caps.make_mut().set_features(0, Some(gst::CapsFeatures::new([feature])));
+            gst::Sample::builder().buffer(&buffer).caps(&caps).build()
+        };
+        Self(self.0.iter().map(move_one).collect())
+    }
+
+    /// The frames in caps that name the format as the kernel's graphics drivers do.
+    pub fn with_drm_caps(&self, format: &str) -> Self {
+        let rename = |sample: &gst::Sample| {
+            let mut caps = sample.caps_owned().unwrap();
+            caps.make_mut().set("format", "DMA_DRM");
+            caps.make_mut().set("drm-format", format);
+            gst::Sample::builder().buffer(&sample.buffer_owned().unwrap()).caps(&caps).build()
+        };
+        Self(self.0.iter().map(rename).collect())
     }
 
     /// The frames with other timestamps.
@@ -190,6 +223,20 @@ impl Bench {
             source.link_pads(Some("src"), &element, Some(pad)).unwrap();
         }
         Self { pipeline, element, sources, buffers }
+    }
+
+    /// Plays both inputs and waits for more, once all of them are compared.
+    pub fn begin(&self, reference: &Input, distorted: &Input) {
+        self.pipeline.set_state(gst::State::Playing).unwrap();
+        for (source, input) in self.sources.iter().zip([reference, distorted]) {
+            for sample in &input.0 {
+                source.push_sample(sample).unwrap();
+            }
+        }
+        let paired = || self.element.property::<gst::Structure>("stats").get::<u64>("frames-scored");
+        while paired() != Ok(reference.0.len() as u64 - 1) {
+            std::thread::yield_now();
+        }
     }
 
     /// Plays both inputs to the end.

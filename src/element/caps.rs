@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What the pads take: formats, and the memory they may lie in.
+
+use std::sync::LazyLock;
+
+use gst_video::{VideoCapsBuilder, VideoFormat, VideoFormatInfo, VideoInfo};
+
+use super::device_memory::Kind;
+
+/// Luma and chroma in planes or interleaved, 8 to 16 bits.
+const FORMATS: [VideoFormat; 16] = [
+    VideoFormat::I420,
+    VideoFormat::Yv12,
+    VideoFormat::Nv12,
+    VideoFormat::Nv21,
+    VideoFormat::Y42b,
+    VideoFormat::Y444,
+    VideoFormat::Gray8,
+    VideoFormat::Gray16Le,
+    VideoFormat::I42010le,
+    VideoFormat::I42012le,
+    VideoFormat::I42210le,
+    VideoFormat::I42212le,
+    VideoFormat::Y44410le,
+    VideoFormat::Y44412le,
+    VideoFormat::P01010le,
+    VideoFormat::P012Le,
+];
+
+/// Those of them that the kernel's graphics drivers have a name for.
+const DRM_FORMATS: [(&str, VideoFormat); 10] = [
+    ("YU12", VideoFormat::I420),
+    ("YV12", VideoFormat::Yv12),
+    ("NV12", VideoFormat::Nv12),
+    ("NV21", VideoFormat::Nv21),
+    ("YU16", VideoFormat::Y42b),
+    ("YU24", VideoFormat::Y444),
+    ("R8  ", VideoFormat::Gray8),
+    ("R16 ", VideoFormat::Gray16Le),
+    ("P010", VideoFormat::P01010le),
+    ("P012", VideoFormat::P012Le),
+];
+
+/// Everything that some backend reads.
+pub static TEMPLATE: LazyLock<gst::Caps> = LazyLock::new(|| readable(&Kind::ALL));
+
+/// Any video.
+pub static ANY: LazyLock<gst::Caps> =
+    LazyLock::new(|| gst::Caps::builder("video/x-raw").any_features().build());
+
+/// Caps of frames in the system's memory and in memory of these kinds.
+pub fn readable(kinds: &[Kind]) -> gst::Caps {
+    with(&FORMATS, kinds, |builder| builder)
+}
+
+/// Caps of frames that can be compared with these.
+pub fn matching(reference: &VideoInfo, kinds: &[Kind]) -> gst::Caps {
+    let alike = |format: &VideoFormat| {
+        let (a, b) = (VideoFormatInfo::from_format(*format), reference.format_info());
+        a.depth()[0] == b.depth()[0] && a.w_sub() == b.w_sub() && a.h_sub() == b.h_sub()
+    };
+    let formats: Vec<_> = FORMATS.into_iter().filter(alike).collect();
+    with(&formats, kinds, |builder| builder.width(reference.width() as i32).height(reference.height() as i32))
+}
+
+type Builder = VideoCapsBuilder<gst::caps::HasFeatures>;
+
+fn with(formats: &[VideoFormat], kinds: &[Kind], more: impl Fn(Builder) -> Builder) -> gst::Caps {
+    let mut caps = gst::Caps::new_empty();
+    let all = caps.make_mut();
+    let builder = |feature: &str| more(VideoCapsBuilder::new().features([feature]));
+    for kind in kinds {
+        all.append(builder(kind.feature()).format_list(formats.iter().copied()).build());
+        if *kind == Kind::DmaBuf {
+            let names =
+                DRM_FORMATS.iter().filter(|(_, format)| formats.contains(format)).map(|(name, _)| *name);
+            let mut drm = builder(kind.feature()).build();
+            for structure in drm.make_mut().iter_mut() {
+                structure.set("format", "DMA_DRM");
+                structure.set("drm-format", gst::List::new(names.clone()));
+            }
+            all.append(drm);
+        }
+    }
+    let system = more(VideoCapsBuilder::new().features([gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY]));
+    all.append(system.format_list(formats.iter().copied()).build());
+    caps
+}
+
+/// The caps that a filter lets through, in the filter's order.
+pub fn filtered(caps: &gst::Caps, filter: Option<&gst::CapsRef>) -> gst::Caps {
+    match filter {
+        Some(filter) => filter.to_owned().intersect_with_mode(caps, gst::CapsIntersectMode::First),
+        None => caps.clone(),
+    }
+}
+
+/// Whether frames lie in memory that is not the system's.
+pub fn is_system_memory(caps: &gst::CapsRef) -> bool {
+    let system = |features: &gst::CapsFeaturesRef| {
+        features.is_empty() || features.contains(gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY)
+    };
+    caps.features(0).is_none_or(system)
+}
+
+/// Size and format that fixed caps stand for. GStreamer 1.22 does not know `DMA_DRM`, so that is looked up here.
+pub fn info(caps: &gst::CapsRef) -> Option<VideoInfo> {
+    let structure = caps.structure(0)?;
+    let Ok(drm) = structure.get::<&str>("drm-format") else { return VideoInfo::from_caps(caps).ok() };
+    // Nothing after the name is a linear layout, and so is a modifier of 0.
+    let (name, modifier) = drm.split_once(':').unwrap_or((drm, "0x0"));
+    let linear = u64::from_str_radix(modifier.trim_start_matches("0x"), 16) == Ok(0);
+    let (_, format) = DRM_FORMATS.iter().find(|(known, _)| linear && *known == name)?;
+    let mut caps = caps.to_owned();
+    let structure = caps.make_mut().structure_mut(0)?;
+    structure.set("format", format.to_str());
+    structure.remove_field("drm-format");
+    VideoInfo::from_caps(&caps).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linear_drm_formats_are_read_and_others_are_not() {
+        gst::init().unwrap();
+        let info = |drm: &str| {
+            let caps = gst::Caps::builder("video/x-raw")
+                .features(["memory:DMABuf"])
+                .field("format", "DMA_DRM")
+                .field("drm-format", drm)
+                .field("width", 64)
+                .field("height", 48)
+                .field("framerate", gst::Fraction::new(25, 1))
+                .build();
+            super::info(&caps).map(|info| (info.format(), info.width(), info.height()))
+        };
+        for (name, format) in DRM_FORMATS {
+            assert_eq!(info(name), Some((format, 64, 48)), "{name}");
+            assert_eq!(info(&format!("{name}:0x0000000000000000")), Some((format, 64, 48)), "{name}");
+            assert_eq!(info(&format!("{name}:0x0200000000000901")), None, "{name}");
+        }
+        assert_eq!(info("XR24"), None);
+    }
+
+    #[test]
+    fn only_the_systems_memory_is_the_systems() {
+        gst::init().unwrap();
+        let of = |text: &str| is_system_memory(&text.parse::<gst::Caps>().unwrap());
+        assert!(of("video/x-raw") && of("video/x-raw(memory:SystemMemory)"));
+        assert!(!of("video/x-raw(memory:HIPMemory)") && !of("video/x-raw(memory:DMABuf), format=DMA_DRM"));
+    }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The software device from the side of whoever fills its memory, and an allocator that looks like GStreamer's own
+//! for HIP memory.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::sync::LazyLock;
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+
+use super::Input;
+
+type Status = c_int;
+
+/// What the tests need of the library that the plugin has opened.
+pub struct Device {
+    malloc: unsafe extern "C" fn(*mut *mut c_void, usize) -> Status,
+    free: unsafe extern "C" fn(*mut c_void) -> Status,
+    set_device: unsafe extern "C" fn(c_int) -> Status,
+    memcpy: unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int) -> Status,
+    live: unsafe extern "C" fn(*const i8) -> i64,
+    count: unsafe extern "C" fn(*const i8) -> i64,
+}
+
+pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
+    let path = std::env::var("HIPVMAF_HIP_LIBRARY").expect("started with the software device");
+    // SAFETY: the library's initialisers do nothing, and the types are those of tests/swhip/hip.h.
+    unsafe {
+        let library = Box::leak(Box::new(libloading::Library::new(path).unwrap()));
+        Device {
+            malloc: *library.get("hipMalloc").unwrap(),
+            free: *library.get("hipFree").unwrap(),
+            set_device: *library.get("hipSetDevice").unwrap(),
+            memcpy: *library.get("hipMemcpy").unwrap(),
+            live: *library.get("swhip_live").unwrap(),
+            count: *library.get("swhip_count").unwrap(),
+        }
+    }
+});
+
+impl Device {
+    fn ask(&self, function: unsafe extern "C" fn(*const i8) -> i64, what: &str) -> i64 {
+        let what = CString::new(what).unwrap();
+        // SAFETY: text that ends with a zero.
+        let number = unsafe { function(what.as_ptr()) };
+        assert!(number >= 0, "the software device does not count {what:?}");
+        number
+    }
+
+    /// What happened so far.
+    pub fn count(&self, what: &str) -> i64 {
+        self.ask(self.count, what)
+    }
+
+    /// What exists.
+    pub fn live(&self, what: &str) -> i64 {
+        self.ask(self.live, what)
+    }
+
+    /// Nothing is left of whatever used the device.
+    #[track_caller]
+    pub fn assert_empty(&self) {
+        for what in ["allocs", "pinned", "external", "streams", "events", "modules", "graphs"] {
+            assert_eq!(self.live(what), 0, "{what}");
+        }
+    }
+}
+
+#[repr(C)]
+struct Memory {
+    memory: gst::ffi::GstMemory,
+    address: *mut c_void,
+}
+
+mod imp {
+    use super::*;
+    use gst::ffi;
+
+    #[derive(Default)]
+    pub struct FakeAllocator;
+
+    #[glib::object_subclass]
+    impl ObjectSubclass for FakeAllocator {
+        const NAME: &'static str = "FakeDeviceAllocator";
+        type Type = super::FakeAllocator;
+        type ParentType = gst::Allocator;
+
+        fn instance_init(obj: &glib::subclass::InitializingObject<Self>) {
+            let allocator = obj.as_ptr().cast::<ffi::GstAllocator>();
+            // SAFETY: an allocator that nobody else has seen.
+            unsafe {
+                (*allocator).mem_map = Some(map);
+                (*allocator).mem_unmap = Some(unmap);
+            }
+        }
+    }
+
+    /// Only for the device: whoever reads this memory on the processor fails.
+    unsafe extern "C" fn map(memory: *mut ffi::GstMemory, _: usize, flags: ffi::GstMapFlags) -> *mut c_void {
+        let device = flags & (ffi::GST_MAP_FLAG_LAST << 1) != 0;
+        // SAFETY: memory of this allocator.
+        if device { unsafe { (*memory.cast::<Memory>()).address } } else { std::ptr::null_mut() }
+    }
+
+    unsafe extern "C" fn unmap(_: *mut ffi::GstMemory) {}
+
+    impl ObjectImpl for FakeAllocator {}
+    impl GstObjectImpl for FakeAllocator {}
+    // SAFETY: memory is made in `FakeAllocator::memory` and freed here.
+    unsafe impl AllocatorImpl for FakeAllocator {
+        unsafe fn free(&self, memory: *mut ffi::GstMemory) {
+            // SAFETY: made by `memory`, and freed once. Addresses that are not the device's are not freed.
+            unsafe {
+                let memory = Box::from_raw(memory.cast::<Memory>());
+                let _ = (DEVICE.free)(memory.address);
+            }
+        }
+    }
+}
+
+glib::wrapper! {
+    /// Memory of the software device, under any name.
+    pub struct FakeAllocator(ObjectSubclass<imp::FakeAllocator>) @extends gst::Allocator, gst::Object;
+}
+
+impl FakeAllocator {
+    pub fn new(name: &'static CStr) -> Self {
+        let allocator: Self = glib::Object::new();
+        // SAFETY: nobody else has it, and the name lives for ever.
+        unsafe { (*allocator.upcast_ref::<gst::Allocator>().as_ptr()).mem_type = name.as_ptr() };
+        allocator
+    }
+
+    /// Memory with these bytes, on this device.
+    pub fn memory(&self, device: c_int, bytes: &[u8]) -> gst::Memory {
+        let mut address = std::ptr::null_mut();
+        // SAFETY: new memory of that size.
+        unsafe {
+            assert_eq!((DEVICE.set_device)(device), 0);
+            assert_eq!((DEVICE.malloc)(&mut address, bytes.len()), 0);
+            assert_eq!((DEVICE.memcpy)(address, bytes.as_ptr().cast(), bytes.len(), 1), 0);
+        }
+        self.at(address, bytes.len())
+    }
+
+    /// Memory that is said to be at this address.
+    pub fn at(&self, address: *mut c_void, size: usize) -> gst::Memory {
+        // SAFETY: a plain C structure, initialised right below.
+        let memory = Box::new(Memory { memory: unsafe { std::mem::zeroed() }, address });
+        let memory = Box::into_raw(memory).cast();
+        // SAFETY: as `gst_memory_init` has it.
+        unsafe {
+            gst::ffi::gst_memory_init(
+                memory,
+                0,
+                self.upcast_ref::<gst::Allocator>().as_ptr(),
+                std::ptr::null_mut(),
+                size,
+                0,
+                0,
+                size,
+            );
+            glib::translate::from_glib_full(memory)
+        }
+    }
+
+    /// Frames moved into memory of a device, in caps with this feature.
+    pub fn input(&self, device: c_int, feature: &str, input: &Input) -> Input {
+        input.moved(feature, |bytes| self.memory(device, bytes))
+    }
+}
