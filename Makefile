@@ -55,8 +55,8 @@ check-kernels: plugin bootstrap-tests ## check the code for AMD GPUs, and that h
 	@scripts/kernel-report check
 	@scripts/hipcc-check
 
-kernel-table: plugin bootstrap-tests ## print what each kernel takes on AMD GPUs
-	@scripts/kernel-report table
+kernel-table: plugin bootstrap-tests ## write what each kernel takes on AMD GPUs into docs/performance.md
+	@scripts/kernel-report update
 
 swhip: bootstrap-tests ## build the software HIP device into target/swhip
 	@$(MAKE) --no-print-directory -C tests/swhip
