@@ -223,3 +223,35 @@ fn too_little_memory_is_said_with_what_it_was_for() {
     let text = play("hip", &[RDNA, ("SWHIP_MEM", "100000")]).result.unwrap_err();
     assert!(text.contains("no memory") && text.contains("max-in-flight"), "{text}");
 }
+
+#[test]
+fn a_forked_process_is_told_to_open_the_gpu_itself() {
+    let run = run(&["--exact", "gpu::forker", "--ignored", "--test-threads=1"], &[RDNA]);
+    assert_passes(&run);
+}
+
+#[test]
+#[ignore = "started by others, on a device that they describe"]
+fn forker() {
+    use gsthipvmaf::backend::BackendError;
+    use gsthipvmaf::hip::{Error, Hip, Selection};
+    let open = || Hip::open(&Selection::default(), 1);
+    let parents = open().unwrap();
+    // SAFETY: the child calls nothing that other threads of the parent could hold a lock of, and ends at once.
+    match unsafe { libc::fork() } {
+        0 => {
+            let refused = matches!(open(), Err(BackendError::Device(Error::Forked)));
+            // What the parent has is not given back twice.
+            drop(parents);
+            // SAFETY: ends the process without running what belongs to the parent.
+            unsafe { libc::_exit(i32::from(!refused)) }
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: the address is valid for a write.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0);
+        }
+    }
+    drop(parents);
+}
