@@ -18,7 +18,7 @@ help: ## list these commands
 demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in target/demo
 	@scripts/demo
 
-test: fmt-check lint doc unit check-kernels check-inspect meson-check ## everything that a change must pass
+test: fmt-check lint doc unit swhip-check check-kernels check-inspect meson-check ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video
 	@$(PYTHON) scripts/bench
@@ -39,7 +39,7 @@ lint: bootstrap ## warnings are errors
 doc: bootstrap ## build the documentation of the library
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 
-unit: $(PACKAGES) bootstrap-tests ## the tests alone
+unit: $(PACKAGES) bootstrap-tests swhip ## the tests alone
 	HIPVMAF_REQUIRE_HIP_HEADERS=1 HIPVMAF_PYTHON=$(abspath $(PYTHON)) cargo test --locked --workspace
 
 check-inspect: plugin ## compare what gst-inspect-1.0 says with the page in docs/
@@ -55,13 +55,13 @@ check-kernels: plugin bootstrap-tests ## check the code for AMD GPUs, and that h
 	@scripts/kernel-report check
 	@scripts/hipcc-check
 
-kernel-table: plugin bootstrap-tests ## print what each kernel takes on AMD GPUs
-	@scripts/kernel-report table
+kernel-table: plugin bootstrap-tests ## write what each kernel takes on AMD GPUs into docs/performance.md
+	@scripts/kernel-report update
 
-swhip: ## build the software HIP device into target/swhip
+swhip: bootstrap-tests ## build the software HIP device into target/swhip
 	@$(MAKE) --no-print-directory -C tests/swhip
 
-swhip-check: ## run every kernel on it under sanitizers and a race checker
+swhip-check: bootstrap-tests ## run every kernel on it under sanitizers and a race checker
 	@tests/swhip/check
 
 clean: ## remove everything that was built or fetched

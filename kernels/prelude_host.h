@@ -17,7 +17,7 @@ extern Lane *cur;
 extern Grid grid;
 void barrier();                                        // all live threads of the block
 // All live lanes of the wave hand in `v`; returns the lane's view afterwards. `op` must agree.
-enum Op : uint32_t { Shfl, Ballot, Sync };  // Sync also orders memory between the lanes
+enum Op : uint32_t { Shfl, Ballot };
 uint64_t wave_op(Op op, uint64_t v, uint32_t src, uint32_t width);
 struct Kernel {                                        // one registered kernel
   const char *name; int wave, max_threads, nargs;

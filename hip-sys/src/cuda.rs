@@ -18,6 +18,7 @@ use crate::*;
 
 type CUdevice = c_int;
 type CUcontext = *mut c_void;
+type CUlibrary = *mut c_void;
 
 table! {
     /// The driver's functions that do not fit HIP's signatures.
@@ -41,8 +42,16 @@ table! {
             fn cuMemsetD8Async(*mut c_void, u8, usize, hipStream_t);
             fn cuEventCreate(*mut hipEvent_t, c_uint);
             fn cuPointerGetAttribute(*mut c_void, c_int, *const c_void);
+            fn cuModuleGetFunction(*mut hipFunction_t, hipModule_t, *const c_char);
         }
         optional {
+            /// (library, image, JIT options, their values, count, library options, their values, count)
+            fn cuLibraryLoadData(
+                *mut CUlibrary, *const c_void, *mut c_int, *mut *mut c_void, c_uint, *mut c_int, *mut *mut c_void,
+                c_uint
+            );
+            fn cuLibraryGetModule(*mut hipModule_t, CUlibrary);
+            fn cuLibraryUnload(CUlibrary);
             fn cuGraphInstantiateWithFlags(*mut hipGraphExec_t, hipGraph_t, u64);
         }
     }
@@ -111,6 +120,7 @@ pub(crate) fn nvidia_from(candidates: &[OsString]) -> Result<Api, LoadError> {
     unsafe {
         let driver = Driver::resolve(&library)?;
         let instantiate = driver.cuGraphInstantiateWithFlags.is_some();
+        let libraries = driver.libraries().is_some();
         let api = Api {
             library: library.name.clone(),
             vendor: Vendor::Nvidia,
@@ -145,9 +155,13 @@ pub(crate) fn nvidia_from(candidates: &[OsString]) -> Result<Api, LoadError> {
             hipEventQuery: library.required("cuEventQuery")?,
             hipEventElapsedTime: library.required("cuEventElapsedTime")?,
 
-            hipModuleLoadData: library.required("cuModuleLoadData")?,
-            hipModuleUnload: library.required("cuModuleUnload")?,
-            hipModuleGetFunction: library.required("cuModuleGetFunction")?,
+            hipModuleLoadData: if libraries {
+                library_load_data
+            } else {
+                library.required("cuModuleLoadData")?
+            },
+            hipModuleUnload: if libraries { library_unload } else { library.required("cuModuleUnload")? },
+            hipModuleGetFunction: if libraries { library_get_function } else { driver.cuModuleGetFunction },
             hipModuleLaunchKernel: library.required("cuLaunchKernel")?,
             hipGetLastError: get_last_error,
 
@@ -212,6 +226,30 @@ fn context(driver: &Driver, ordinal: c_int) -> Result<CUcontext, HipError> {
     }
     retained.insert(ordinal, Context(context));
     Ok(context)
+}
+
+/// What loads and unloads a library, and gives its module in the current context.
+type Libraries = (
+    unsafe extern "C" fn(
+        *mut CUlibrary,
+        *const c_void,
+        *mut c_int,
+        *mut *mut c_void,
+        c_uint,
+        *mut c_int,
+        *mut *mut c_void,
+        c_uint,
+    ) -> HipError,
+    unsafe extern "C" fn(*mut hipModule_t, CUlibrary) -> HipError,
+    unsafe extern "C" fn(CUlibrary) -> HipError,
+);
+
+impl Driver {
+    /// Libraries stand in for modules where the driver has them (CUDA 12): it compiles several of them at a time,
+    /// but modules one after another.
+    fn libraries(&self) -> Option<Libraries> {
+        Some((self.cuLibraryLoadData?, self.cuLibraryGetModule?, self.cuLibraryUnload?))
+    }
 }
 
 /// Makes the context of a stream the current one, as events can only be recorded in a stream of their own context.
@@ -362,6 +400,47 @@ unsafe extern "C" fn memset_async(
         driver()
             .and_then(|driver| unsafe { (driver.cuMemsetD8Async)(address, value as u8, size, stream).ok() }),
     )
+}
+
+unsafe extern "C" fn library_load_data(library: *mut hipModule_t, image: *const c_void) -> HipError {
+    status((|| {
+        let (load, get_module, unload) = driver()?.libraries().ok_or(HipError::NOT_SUPPORTED)?;
+        let null: *mut c_void = std::ptr::null_mut();
+        let (mut loaded, mut module) = (null, null);
+        unsafe {
+            load(&mut loaded, image, null.cast(), null.cast(), 0, null.cast(), null.cast(), 0).ok()?;
+            // Compiles now, not when a kernel is launched.
+            if let Err(error) = get_module(&mut module, loaded).ok() {
+                let _ = unload(loaded);
+                return Err(error);
+            }
+            library.write(loaded);
+        }
+        Ok(())
+    })())
+}
+
+unsafe extern "C" fn library_get_function(
+    function: *mut hipFunction_t,
+    library: hipModule_t,
+    name: *const c_char,
+) -> HipError {
+    status((|| {
+        let driver = driver()?;
+        let (_, get_module, _) = driver.libraries().ok_or(HipError::NOT_SUPPORTED)?;
+        let mut module = std::ptr::null_mut();
+        unsafe {
+            get_module(&mut module, library).ok()?;
+            (driver.cuModuleGetFunction)(function, module, name).ok()
+        }
+    })())
+}
+
+unsafe extern "C" fn library_unload(library: hipModule_t) -> HipError {
+    status((|| {
+        let (_, _, unload) = driver()?.libraries().ok_or(HipError::NOT_SUPPORTED)?;
+        unsafe { unload(library) }.ok()
+    })())
 }
 
 unsafe extern "C" fn graph_instantiate(

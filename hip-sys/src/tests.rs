@@ -325,8 +325,16 @@ fn cuda_driver_behind_the_table() {
 
     let (image, name) = (CString::new("ptx").unwrap(), CString::new("kernel").unwrap());
     let mut function = null_mut();
-    check!(hipModuleLoadData(&mut handle, image.as_ptr().cast()), 0, "cuModuleLoadData ptx\n");
-    check!(hipModuleGetFunction(&mut function, handle, name.as_ptr()), 0, "cuModuleGetFunction 30 kernel\n");
+    check!(
+        hipModuleLoadData(&mut handle, image.as_ptr().cast()),
+        0,
+        "cuLibraryLoadData ptx 0 0\ncuLibraryGetModule 1b\n"
+    );
+    check!(
+        hipModuleGetFunction(&mut function, handle, name.as_ptr()),
+        0,
+        "cuLibraryGetModule 1b\ncuModuleGetFunction 30 kernel\n"
+    );
     let mut value: c_int = 77;
     let mut arguments = [(&raw mut value).cast::<c_void>()];
     check!(
@@ -334,7 +342,7 @@ fn cuda_driver_behind_the_table() {
         0,
         "cuLaunchKernel f 1,2,3 4,5,6 7 8 77 0\n"
     );
-    check!(hipModuleUnload(handle), 0, "cuModuleUnload 30\n");
+    check!(hipModuleUnload(handle), 0, "cuLibraryUnload 1b\n");
     check!(hipGetLastError(), 0, "");
 
     let (mut graph, mut exec) = (null_mut(), null_mut());

@@ -122,6 +122,14 @@ int cuEventQuery(P event) { (void)event; return 0; }
 int cuEventElapsedTime(float *ms, P from, P to) { (void)from, (void)to, *ms = 1.5f; return 0; }
 int cuModuleLoadData(P *module, const void *image) { *module = (P)0x30; return call("cuModuleLoadData %s", (char *)image); }
 int cuModuleUnload(P module) { return call("cuModuleUnload %zx", (size_t)module); }
+int cuLibraryLoadData(P *library, const void *image, int *options, P *values, unsigned count, int *more, P *others,
+                      unsigned rest) {
+  (void)options, (void)values, (void)more, (void)others;
+  *library = (P)0x1b;
+  return call("cuLibraryLoadData %s %u %u", (char *)image, count, rest);
+}
+int cuLibraryGetModule(P *module, P library) { *module = (P)0x30; return call("cuLibraryGetModule %zx", (size_t)library); }
+int cuLibraryUnload(P library) { return call("cuLibraryUnload %zx", (size_t)library); }
 int cuModuleGetFunction(P *function, P module, const char *name) {
   *function = (P)0xf;
   return call("cuModuleGetFunction %zx %s", (size_t)module, name);

@@ -16,8 +16,9 @@ use crate::metrics::adm::{AdmPass, AdmPassSums, AdmScale, AdmSums, AdmWork, Band
 const ROWS_THREADS: u32 = 128;
 /// Coefficients that 32 threads cover. Blocks are waves.
 const STRIP: usize = 60;
-/// Rows of a tile, for each scale: more save work, fewer fill the GPU.
-const TILE_HEIGHT: [usize; 4] = [14, 6, 3, 2];
+/// Rows of a tile, for each scale, when frames overlap and when they do not: more rows save work, more tiles fill
+/// the GPU.
+const TILE_HEIGHT: [[usize; 4]; 2] = [[14, 6, 3, 2], [10, 4, 2, 1]];
 /// Shift of the horizontal transform, for each scale.
 const HORIZONTAL: [u32; 4] = [16, 15, 16, 15];
 /// Passes of one launch.
@@ -116,9 +117,10 @@ impl Scale {
         input: (usize, usize),
         scale: &AdmScale,
         coefficient: usize,
+        tile_height: usize,
     ) -> Self {
         let AdmScale { width, height, ref rows, ref columns, numerator, reference } = *scale;
-        let tile = (kernel.threads() as usize / 32 * STRIP, TILE_HEIGHT[index]);
+        let tile = (kernel.threads() as usize / 32 * STRIP, tile_height);
         let origin = [origin(columns.start / 2 * 2, tile.0), origin(rows.start, tile.1)];
         let tiles = |extent: usize, origin: i32, tile: usize| {
             (extent + origin.unsigned_abs() as usize).div_ceil(tile) as u32
@@ -145,7 +147,9 @@ impl Scale {
 }
 
 impl Adm {
-    pub fn new(device: &Arc<Device>, work: &AdmWork, geometry: Geometry) -> Result<Self, Error> {
+    /// `alone`: frames hardly overlap.
+    pub fn new(device: &Arc<Device>, work: &AdmWork, geometry: Geometry, alone: bool) -> Result<Self, Error> {
+        let tile_heights = TILE_HEIGHT[usize::from(alone)];
         let Geometry { width, height, depth, .. } = geometry;
         let many = Self::needs_passes(work);
         let shapes = scales(width, height);
@@ -157,7 +161,7 @@ impl Adm {
                 (false, 0) => Kernel::new(device, name, name, wave)?,
                 (false, _) => Kernel::new(device, "adm", name, wave)?,
             };
-            Ok::<_, Error>(Scale::new(kernel, s, input, &shapes[s], coefficient))
+            Ok::<_, Error>(Scale::new(kernel, s, input, &shapes[s], coefficient, tile_heights[s]))
         };
         let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };
         let scales = [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm2", 0)?];

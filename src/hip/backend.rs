@@ -225,12 +225,13 @@ impl Prepared {
             }
         }
         load_modules(device, work, geometry.depth)?;
+        let alone = depth <= 2;
         let mut metrics: Vec<Box<dyn Metric>> = vec![];
         if let Some(work) = &work.vif {
-            metrics.push(Box::new(Vif::new(device, work, geometry)?));
+            metrics.push(Box::new(Vif::new(device, work, geometry, alone)?));
         }
         if let Some(work) = &work.adm {
-            metrics.push(Box::new(Adm::new(device, work, geometry)?));
+            metrics.push(Box::new(Adm::new(device, work, geometry, alone)?));
         }
         if let Some(work) = work.motion {
             metrics.push(Box::new(Motion::new(device, work, geometry)?));

@@ -66,6 +66,16 @@ impl Device {
         Ok(api)
     }
 
+    /// The functions to give things back with: a lost device takes them too. None in a child process, which has
+    /// nothing to give back.
+    pub(super) fn release(&self) -> Option<&'static Api> {
+        runtime::check_process().ok()?;
+        let api = self.info.api;
+        // SAFETY: a number below the device count. On a lost device there is nothing to do about the error.
+        let _ = unsafe { (api.hipSetDevice)(self.info.ordinal) };
+        Some(api)
+    }
+
     /// A status as an error of ours.
     pub(super) fn check(&self, call: &'static str, status: HipError) -> Result<(), Error> {
         let Err(error) = status.ok() else { return Ok(()) };
@@ -91,7 +101,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let Ok(api) = self.enter() else { return };
+        let Some(api) = self.release() else { return };
         let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Before the pool: nothing can run any more.
         for (_, module) in modules.drain() {

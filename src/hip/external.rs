@@ -66,7 +66,7 @@ impl External {
 
 impl Drop for External {
     fn drop(&mut self) {
-        let Ok(api) = self.device.enter() else { return };
+        let Some(api) = self.device.release() else { return };
         let Some(destroy) = api.hipDestroyExternalMemory else { return };
         // SAFETY: both are live, and nobody reads there any more.
         let _ = unsafe {

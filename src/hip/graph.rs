@@ -66,7 +66,7 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        if let Ok(api) = self.device.enter()
+        if let Some(api) = self.device.release()
             && let Some(destroy) = api.hipGraphExecDestroy
         {
             // SAFETY: the handle is live and not used any more.

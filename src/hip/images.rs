@@ -30,10 +30,13 @@ pub fn covers(arch: &str) -> bool {
     targets(arch).into_iter().any(|target| built::INDEX.iter().any(|entry| entry.1 == target))
 }
 
-/// The images of a metric that a processor may take, best first, each with its target.
+/// The images of a metric that a processor may take, best first, each with its target. `$HIPVMAF_GPU_CODE` leaves
+/// only the target that it names.
 pub fn candidates(metric: &str, arch: &str) -> impl Iterator<Item = (&'static str, Image)> {
     let entry = |target: &str| built::INDEX.iter().find(|entry| (entry.0, entry.1) == (metric, target));
-    let found: Vec<_> = targets(arch).into_iter().filter_map(entry).collect();
+    let only = std::env::var("HIPVMAF_GPU_CODE").ok().filter(|name| !name.is_empty());
+    let wanted = |target: &&str| only.as_ref().is_none_or(|only| only == target);
+    let found: Vec<_> = targets(arch).into_iter().filter(wanted).filter_map(entry).collect();
     found.into_iter().filter_map(|(metric, target, ..)| Some((*target, image(metric, target)?)))
 }
 

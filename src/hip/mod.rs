@@ -2,9 +2,9 @@
 
 //! The backend on the GPU, through HIP: AMD's runtime, or the same calls on NVIDIA's driver.
 //!
-//! Nothing of a GPU's runtime is linked: [`runtime`] opens what is there when a device is first asked for.
-//! [`device`], [`stream`], [`memory`], [`module`] and [`graph`] own what HIP hands out; [`backend`] puts a frame
-//! pair through the kernels of `kernels/`, which the other files launch, one file for each metric.
+//! Nothing of a GPU's runtime is linked: `runtime.rs` opens what is there when a device is first asked for.
+//! `device.rs`, `stream.rs`, `memory.rs`, `module.rs` and `graph.rs` own what HIP hands out; `backend.rs` puts a
+//! frame pair through the kernels of `kernels/`, which the other files launch, one file for each metric.
 
 mod adm;
 mod backend;

@@ -77,7 +77,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if let Ok(api) = self.device.enter() {
+        if let Some(api) = self.device.release() {
             // SAFETY: the handle is live and not used any more. What the stream still has to do is done.
             let _ = unsafe { (api.hipStreamDestroy)(self.handle) };
         }
@@ -148,7 +148,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if let Ok(api) = self.device.enter() {
+        if let Some(api) = self.device.release() {
             // SAFETY: the handle is live and not used any more.
             let _ = unsafe { (api.hipEventDestroy)(self.handle) };
         }

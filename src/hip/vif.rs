@@ -27,13 +27,13 @@ struct Shape {
 }
 
 impl Shape {
-    /// As `kernels/vif.h` has it; `target` is one of `build.rs`.
-    fn new(scale: usize, bits: u32, target: &str) -> Self {
+    /// As `kernels/vif.h` has it; `target` is one of `build.rs`. Alone, a frame is done sooner in more blocks.
+    fn new(scale: usize, bits: u32, target: &str, alone: bool) -> Self {
         let nvidia = target.starts_with("sm_");
-        let shape = |threads, tile, tiles| Self { threads, tile, tiles };
+        let shape = |threads, tile, tiles| Self { threads, tile, tiles: if alone { 1 } else { tiles } };
         match scale {
             0 if bits == 8 && target.starts_with("sm_80") => shape(128, (128, 64), 1),
-            0 if nvidia => shape(256, (240, 8), 2),
+            0 if nvidia => shape(256, (240, 8), 4),
             0 => shape(128, (112, 8), 2),
             1 => shape(128, (120, 8), 2),
             _ => shape(128, (124, 4), 4),
@@ -70,7 +70,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn new(device: &Arc<Device>, geometry: Geometry, scale: usize) -> Result<Self, Error> {
+    fn new(device: &Arc<Device>, geometry: Geometry, scale: usize, alone: bool) -> Result<Self, Error> {
         let (width, height) = (geometry.width >> scale, geometry.height >> scale);
         let bits = geometry.depth.bits();
         let (image, name) = match scale {
@@ -80,7 +80,7 @@ impl Scale {
             2 => ("vif", "vif2"),
             _ => ("vif", "vif3"),
         };
-        let Shape { threads, tile, tiles } = Shape::new(scale, bits, device.module(image)?.target());
+        let Shape { threads, tile, tiles } = Shape::new(scale, bits, device.module(image)?.target(), alone);
         let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
         Ok(Self { kernel: Kernel::new(device, image, name, threads)?, grid, width, height })
     }
@@ -104,8 +104,9 @@ pub struct Vif {
 }
 
 impl Vif {
-    pub fn new(device: &Arc<Device>, work: &VifWork, geometry: Geometry) -> Result<Self, Error> {
-        let scale = |scale| Scale::new(device, geometry, scale);
+    /// `alone`: frames hardly overlap.
+    pub fn new(device: &Arc<Device>, work: &VifWork, geometry: Geometry, alone: bool) -> Result<Self, Error> {
+        let scale = |scale| Scale::new(device, geometry, scale, alone);
         let steps: Vec<u8> = LOG2_STEPS.iter().flat_map(|step| (*step as u16).to_ne_bytes()).collect();
         Ok(Self {
             scales: [scale(0)?, scale(1)?, scale(2)?, scale(3)?],

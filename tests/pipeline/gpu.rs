@@ -107,14 +107,13 @@ fn player() {
     // SAFETY: the library is loaded already, or its initialisers do nothing.
     let Ok(library) = (unsafe { libloading::Library::new(library) }) else { return };
     // SAFETY: the function's type, see tests/swhip.
-    let live: libloading::Symbol<unsafe extern "C" fn(*const std::ffi::c_char) -> i64> =
-        unsafe { library.get("swhip_live") }.unwrap();
+    let live: Result<libloading::Symbol<unsafe extern "C" fn(*const std::ffi::c_char) -> i64>, _> =
+        unsafe { library.get("swhip_live") };
+    let Ok(live) = live else { return };
     for what in [c"allocs", c"pinned", c"streams", c"events", c"modules", c"graphs"] {
         // SAFETY: a string that ends with a zero.
         let count = unsafe { live(what.as_ptr()) };
-        println!("player leaks {what:?} {count}");
-        // A lost device takes everything with it and frees nothing any more.
-        assert!(count == 0 || std::env::var("PLAYER_MAY_LEAK").is_ok(), "{what:?}: {count} left");
+        assert_eq!(count, 0, "{what:?} left");
     }
 }
 
@@ -196,7 +195,10 @@ fn every_failing_call_ends_in_an_error_or_on_the_processor() {
                 fallen_back += usize::from(outcome.backend == "cpu");
             }
             // After the first frame there is no way back.
-            Err(text) => assert!(text.contains("returned"), "{spec}: {text}\n{}", outcome.log),
+            Err(text) => {
+                let said = text.contains("returned") || text.contains("no memory");
+                assert!(said, "{spec}: {text}\n{}", outcome.log);
+            }
         }
     }
     assert!(
@@ -208,9 +210,9 @@ fn every_failing_call_ends_in_an_error_or_on_the_processor() {
 
 #[test]
 fn a_device_lost_in_the_middle_is_an_error_that_says_so() {
-    for at in [5, 20, 40] {
+    for at in [20, 40, 60] {
         let fault = format!("async:700@{at}");
-        let outcome = play("auto", &[RDNA, ("SWHIP_FAIL", &fault), ("PLAYER_MAY_LEAK", "1")]);
+        let outcome = play("auto", &[RDNA, ("SWHIP_FAIL", &fault)]);
         let text = outcome.result.unwrap_err();
         assert!(text.contains("was lost") && text.contains("700"), "{text}");
     }

@@ -15,9 +15,10 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 namespace {
 #include "../../kernels/adm.hip"
-#include "../../kernels/motion.hip"
+#include "../../kernels/frame.hip"
+#include "../../kernels/motion.h"
 #include "../../kernels/psnr.hip"
-#include "../../kernels/vif.hip"
+#include "../../kernels/vif.h"
 }  // namespace
 #pragma GCC diagnostic pop
 
@@ -65,6 +66,13 @@ class Frame {
   std::vector<std::unique_ptr<Array<T>>> planes;
   std::unique_ptr<Array<HvFrame>> frame;
 };
+
+// Threads of a wave of the device in use.
+unsigned wave() {
+  int wave;
+  OK(hipDeviceGetAttribute(&wave, 87, 0));
+  return (unsigned)wave;
+}
 
 unsigned tiles(int size, int tile) { return (unsigned)((size + tile - 1) / tile); }
 
@@ -136,7 +144,7 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block) {
   for (int scale = 0; scale < 4; scale++) {
     const VifArgs args{WIDTH >> scale, HEIGHT >> scale, frame.bits, 2, {100, 1}};
     const int threads = VIF_THREADS(scale), tile = VIF_TILE_W(scale);
-    const unsigned blocks = (tiles(args.h, VIF_TILE_H) + tiles_of_block - 1) / tiles_of_block;
+    const unsigned blocks = (tiles(args.h, VIF_TILE_H(scale)) + tiles_of_block - 1) / tiles_of_block;
     const Shape shape{tiles(args.w, tile), blocks, (unsigned)threads};
     const VifPlanes next = scale < 3 ? planes() : VifPlanes{};
     if (scale == 0) run.sums(kernel_name<T>("vif0"), shape, 32, frame.data(), args, next, log2_steps.data());
@@ -149,6 +157,7 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block) {
 template <class T>
 void run_adm(Run &run, const Frame<T> &frame, uint32_t passes) {
   constexpr int TILE_H = 16;
+  const int tile_w = (int)wave() / 32 * ADM_STRIP_W;
   const std::string suffix = passes > 1 ? "_passes" : "";
   const uint32_t kinds = 1 + 2 * passes;
   const Array<uint64_t> rows(std::vector<uint64_t>(3 * kinds * 2 * HEIGHT, 0));
@@ -157,24 +166,24 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes) {
   AdmRows all{};
   uint32_t first = 0;
   for (int scale = 0, w = WIDTH, h = HEIGHT; scale < 4; scale++) {
-    AdmScale shape{w, h, (w + 1) / 2, (h + 1) / 2, 0, 0, 0, 0, 0, 0, TILE_H, {7, 7}, 7};
+    AdmScale shape{w, h, (w + 1) / 2, (h + 1) / 2, 0, 0, 0, 0, 0, 0, TILE_H, {7, 7}, 31, 7, scale % 2 ? 15u : 16u};
     w = shape.w, h = shape.h;
     shape.left = (w - 5) / 10, shape.right = w - shape.left;
     shape.top = std::max(h - 5, 0) / 10, shape.bottom = h - shape.top;
-    shape.x0 = shape.left / 2 * 2 - (shape.left > 1) * ADM_TILE_W;
+    shape.x0 = shape.left / 2 * 2 - (shape.left > 1) * tile_w;
     shape.y0 = shape.top - (shape.top > 0) * TILE_H;
     AdmPasses these{{}, passes};
     for (uint32_t p = 0; p < passes; p++)
       these.pass[p] = {
-          p ? 1.0 : 100.0, {scale ? 137000000u : 36453u, scale ? 66000000u : 49417u}, p ? 1u : 0u, 0};
+          p ? 1.0 : 100.0, {scale ? 137000000u : 36453u, scale ? 66000000u : 49417u}, p ? 1u : 0u};
     const uint32_t stride = ((uint32_t)w + 63) / 64 * 64;
     for (int i = 0; i < 2; i++) memory.push_back(std::make_unique<Array<int32_t>>(stride * (uint32_t)h));
     const AdmPlanes out{memory.rbegin()[1]->data(), memory.back()->data(), stride};
-    const Shape grid{tiles(w - shape.x0, ADM_TILE_W), tiles(h - shape.y0, TILE_H), ADM_THREADS};
+    const Shape grid{tiles(w - shape.x0, tile_w), tiles(h - shape.y0, TILE_H), wave()};
     uint64_t *to = rows.data() + first;
     if (scale == 0)
       run.one(kernel_name<T>("adm0") + suffix, grid, frame.data(), out, shape, frame.bits, these, to);
-    else run.one("adm" + std::to_string(scale) + suffix, grid, in, out, shape, these, to);
+    else run.one("adm" + std::to_string(std::min(scale, 2)) + suffix, grid, in, scale < 3 ? out : AdmPlanes{}, shape, these, to);
     all.first[scale] = first;
     all.h[scale] = h, all.top[scale] = shape.top, all.bottom[scale] = shape.bottom;
     all.shift[scale] = all.ref_shift[scale] = 5;
@@ -182,6 +191,17 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes) {
     in = out;
   }
   run.sums("adm_rows", {passes > 1 ? 3 * kinds : 6, 4, ADM_ROWS_THREADS}, 12 * kinds, all, rows.data());
+}
+
+void run_frame(Run &run) {
+  constexpr uint32_t SUMS = 200;
+  const Array<uint32_t> given(std::vector<uint32_t>(sizeof(HvFrame) / 4, 7)), taken(2 * SUMS);
+  const Array<HvFrame> frame(1);
+  run.one("frame_begin", {1, 1, FRAME_THREADS}, given.data(), frame.data(), (uint64_t *)taken.data(), SUMS);
+  const Array<uint64_t> sums(std::vector<uint64_t>(SUMS, 1ull << 40));
+  run.one("frame_end", {1, 1, FRAME_THREADS}, sums.data(), taken.data(), SUMS);
+  EXPECT((frame.read()[0].earlier[1].stride == 7));
+  EXPECT((taken.read()[2 * SUMS - 1] == 256));
 }
 
 template <class T>
@@ -198,6 +218,7 @@ void run_kernels() {
   Run run;
   run_all<uint8_t>(run);
   run_all<uint16_t>(run);
+  run_frame(run);
   run.finish();
 }
 

@@ -46,7 +46,7 @@ void *engine_stack_pointer;
 sanitizers::Context engine;
 // Tags of the race checker.
 char block_starts, block_ends;  // of a block, or of guarded work
-char barriers[2], wave_syncs[MAX_THREADS][2];
+char barriers[2];
 unsigned phase;  // barriers passed
 
 void (*body)(void *);  // of the fibers that start
@@ -228,10 +228,7 @@ uint64_t wave_op(Op op, uint64_t v, uint32_t src, uint32_t width) {
   fiber.op = op;
   fiber.value[slot] = v;
   fiber.state = AtWave;
-  char &tag = wave_syncs[first][slot];
-  if (op == Sync) sanitizers::release(tag);
   to_engine(fiber, false);
-  if (op == Sync) sanitizers::acquire(tag);
   fiber.number++;
   if (op == Shfl) return first + src < threads ? fibers[first + src].value[slot] : 0xA5A5A5A5u;
   uint64_t mask = 0;

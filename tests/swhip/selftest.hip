@@ -23,7 +23,7 @@ HV_KERNEL(64, selftest)(uint32_t *__restrict__ out, const HvU32x4 *__restrict__ 
   out[640 + t] = quad.v[0] ^ quad.v[3] ^ pair.v[1] ^ hv_ldg((const uint32_t *)quads + t % 16);
   out[704 + t] = (uint32_t)(hv_wave_sum_u64((uint64_t)v << 8) >> 8);
   exchange[t] = v;
-  hv_wave_sync();
+  __syncthreads();
   out[768 + t] = exchange[t ^ 31];
   hv_atomic_add_u32(counters, t);
   hv_atomic_max_u32(counters + 1, t);
