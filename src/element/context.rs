@@ -9,6 +9,7 @@ use crate::hip::{Selection, Vendor, devices};
 
 const HIP: &str = "gst.hip.device";
 const CUDA: &str = "gst.cuda.context";
+const TYPES: [&str; 2] = [HIP, CUDA];
 
 /// What was shared with the element, the newest last; one context of each type.
 #[derive(Default)]
@@ -17,10 +18,15 @@ pub struct Contexts(Vec<gst::Context>);
 impl Contexts {
     /// Keeps a context if it is about a GPU.
     pub fn store(&mut self, context: &gst::Context) {
-        if [HIP, CUDA].contains(&context.context_type()) {
+        if TYPES.contains(&context.context_type()) {
             self.0.retain(|old| old.context_type() != context.context_type());
             self.0.push(context.clone());
         }
+    }
+
+    /// The types to ask others for: none, once anything was shared.
+    pub fn wanted(&self) -> &'static [&'static str] {
+        if self.0.is_empty() { &TYPES } else { &[] }
     }
 
     /// Answers a query for a context that was stored.

@@ -175,6 +175,26 @@ impl HipVmaf {
         Ok(Plan::new(models, &psnr, options)?)
     }
 
+    /// Asks the neighbours, and then whoever runs the pipeline, which GPU they have agreed on.
+    fn ask_for_context(&self) {
+        let obj = self.obj();
+        let (reference, distorted) = self.pads();
+        let wanted = lock(&self.contexts).wanted();
+        for kind in wanted {
+            let mut query = gst::query::Context::new(kind);
+            let neighbours = [obj.src_pad(), reference, distorted];
+            if neighbours.into_iter().any(|pad| pad.peer_query(&mut query)) {
+                if let Some(context) = query.context_owned() {
+                    return obj.set_context(&context);
+                }
+            }
+        }
+        for kind in wanted {
+            // An answer is set while the message is posted.
+            let _ = obj.post_message(gst::message::NeedContext::builder(kind).src(&*obj).build());
+        }
+    }
+
     /// The backend to begin with, and what to do should it fail before its first frame.
     fn backend(
         &self,
@@ -182,6 +202,9 @@ impl HipVmaf {
     ) -> Result<(Box<dyn backend::Backend>, Option<Fallback>), EngineError> {
         let threads = settings.threads as usize;
         if settings.backend != Backend::Cpu {
+            if settings.selection().ordinal.is_none() {
+                self.ask_for_context();
+            }
             let selection = lock(&self.contexts).complete(settings.selection());
             match Hip::open(&selection, settings.max_in_flight as usize) {
                 Ok(hip) => {

@@ -287,6 +287,58 @@ fn a_context_says_which_gpu_to_use() {
 
 #[test]
 #[ignore = "needs the software device"]
+fn neighbours_and_the_application_are_asked_for_a_context() {
+    init();
+    let memory = FakeAllocator::new(c"HIPMemory");
+    let [reference, distorted] = sides(&clip("176x144_420_8bit"));
+    let second = memory.input(1, HIP, &reference);
+    let shared = context("gst.hip.device", 1);
+    let plays = |bench: &Bench| bench.run(&second, &distorted).is_ok();
+    // The vendor keeps the GPU from following the input here, too.
+    let properties = [("vendor", "amd")];
+    assert!(!plays(&Bench::new(&properties)));
+
+    for pad in ["src", "ref_sink", "dist_sink"] {
+        let bench = Bench::new(&properties);
+        let neighbour = bench.element.static_pad(pad).unwrap().peer().unwrap();
+        let shared = shared.clone();
+        neighbour.add_probe(gst::PadProbeType::QUERY_BOTH, move |_, info| match info.query_mut() {
+            Some(query) => match query.view_mut() {
+                gst::QueryViewMut::Context(query) if query.context_type() == shared.context_type() => {
+                    query.set_context(&shared);
+                    gst::PadProbeReturn::Handled
+                }
+                _ => gst::PadProbeReturn::Ok,
+            },
+            None => gst::PadProbeReturn::Ok,
+        });
+        assert!(plays(&bench), "{pad}");
+    }
+
+    let asked = |properties: &[(&str, &str)]| {
+        let bench = Bench::new(properties);
+        let (element, shared) = (bench.element.clone(), shared.clone());
+        let asked = Arc::new(Mutex::new(vec![]));
+        let heard = asked.clone();
+        bench.pipeline.bus().unwrap().set_sync_handler(move |_, message| {
+            if let gst::MessageView::NeedContext(need) = message.view() {
+                heard.lock().unwrap().push(need.context_type().to_string());
+                element.set_context(&shared);
+            }
+            gst::BusSyncReply::Pass
+        });
+        let played = plays(&bench);
+        (played, asked.lock().unwrap().clone())
+    };
+    let both = ["gst.hip.device".to_string(), "gst.cuda.context".to_string()];
+    assert_eq!(asked(&properties), (true, both.to_vec()));
+    // The user knows already.
+    assert_eq!(asked(&[("device-id", "1")]), (true, vec![]));
+    assert_eq!(asked(&[("backend", "cpu")]), (false, vec![]));
+}
+
+#[test]
+#[ignore = "needs the software device"]
 fn dma_buffers_are_imported_once_each() {
     init();
     let allocator = gst_allocators::DmaBufAllocator::new();
