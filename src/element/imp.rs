@@ -183,10 +183,10 @@ impl HipVmaf {
         for kind in wanted {
             let mut query = gst::query::Context::new(kind);
             let neighbours = [obj.src_pad(), reference, distorted];
-            if neighbours.into_iter().any(|pad| pad.peer_query(&mut query)) {
-                if let Some(context) = query.context_owned() {
-                    return obj.set_context(&context);
-                }
+            if neighbours.into_iter().any(|pad| pad.peer_query(&mut query))
+                && let Some(context) = query.context_owned()
+            {
+                return obj.set_context(&context);
             }
         }
         for kind in wanted {
