@@ -62,11 +62,6 @@ pub trait Backend: Send {
     /// Short name for users: `cpu`, `hip`.
     fn name(&self) -> &'static str;
 
-    /// What it computes on, if that is a device of its own.
-    fn device(&self) -> Option<String> {
-        None
-    }
-
     /// The GPU it computes on, which can read pictures in its own memory.
     fn gpu(&self) -> Option<&Arc<Device>> {
         None

@@ -130,7 +130,7 @@ impl Backend for Cpu {
         if work.motion.is_some() && width.min(height) < motion::MIN_SIZE {
             return Err(too_small("motion", motion::MIN_SIZE));
         }
-        let lags = work.motion.map_or(0, |motion| if motion.lag2 { 2 } else { usize::from(motion.lag1) });
+        let lags = work.motion.map_or(0, |motion| motion.lags());
         self.prepared = Some(Prepared {
             motion: work.motion,
             psnr: work.psnr,

@@ -21,7 +21,7 @@ use super::pairing::Step;
 use super::settings::{Backend, DEFAULT_MODEL, LogLevel, PoolMethod, ResultsFormat, Settings, Vendor};
 use super::stream::{Action, Fallback, Stream};
 use super::{CAT, allocation, caps, lock};
-use crate::backend::{self, BackendError};
+use crate::backend;
 use crate::cpu::Cpu;
 use crate::engine::EngineError;
 use crate::engine::plan::Plan;
@@ -200,39 +200,41 @@ impl HipVmaf {
         &self,
         settings: &Settings,
     ) -> Result<(Box<dyn backend::Backend>, Option<Fallback>), EngineError> {
-        let threads = settings.threads as usize;
-        if settings.backend != Backend::Cpu {
-            if settings.selection().ordinal.is_none() {
-                self.ask_for_context();
+        let cpu = || Cpu::new(settings.threads as usize);
+        if settings.backend == Backend::Cpu {
+            let cpu = cpu()?;
+            gst::info!(CAT, imp = self, "scoring on the {cpu}, as backend=cpu says");
+            return Ok((Box::new(cpu), None));
+        }
+        if settings.selection().ordinal.is_none() {
+            self.ask_for_context();
+        }
+        let selection = lock(&self.contexts).complete(settings.selection());
+        match Hip::open(&selection, settings.max_in_flight as usize) {
+            Ok(hip) => {
+                gst::info!(CAT, imp = self, "scoring on the {hip}");
+                let fallback = (settings.backend == Backend::Auto).then(|| self.fallback(settings));
+                Ok((Box::new(hip), fallback))
             }
-            let selection = lock(&self.contexts).complete(settings.selection());
-            match Hip::open(&selection, settings.max_in_flight as usize) {
-                Ok(hip) => {
-                    gst::info!(CAT, imp = self, "scoring on the {hip}");
-                    let element = self.obj().downgrade();
-                    let fallback =
-                        move |err: &BackendError| -> Result<Box<dyn backend::Backend>, BackendError> {
-                            let cpu = Cpu::new(threads)?;
-                            if let Some(element) = element.upgrade() {
-                                gst::warning!(CAT, obj = element, "scoring on the {cpu}, as {err}");
-                            }
-                            Ok(Box::new(cpu))
-                        };
-                    let fallback =
-                        (settings.backend == Backend::Auto).then(|| Box::new(fallback) as Fallback);
-                    return Ok((Box::new(hip), fallback));
-                }
-                Err(err) if settings.backend == Backend::Hip => return Err(err.into()),
-                Err(err) => {
-                    let cpu = Cpu::new(threads)?;
-                    gst::info!(CAT, imp = self, "scoring on the {cpu}: {err}");
-                    return Ok((Box::new(cpu), None));
-                }
+            Err(err) if settings.backend == Backend::Hip => Err(err.into()),
+            Err(err) => {
+                let cpu = cpu()?;
+                gst::info!(CAT, imp = self, "scoring on the {cpu}: {err}");
+                Ok((Box::new(cpu), None))
             }
         }
-        let cpu = Cpu::new(threads)?;
-        gst::info!(CAT, imp = self, "scoring on the {cpu}, as backend=cpu says");
-        Ok((Box::new(cpu), None))
+    }
+
+    /// Goes on with the processor, and says so.
+    fn fallback(&self, settings: &Settings) -> Fallback {
+        let (element, threads) = (self.obj().downgrade(), settings.threads as usize);
+        Box::new(move |err| {
+            let cpu = Cpu::new(threads)?;
+            if let Some(element) = element.upgrade() {
+                gst::warning!(CAT, obj = element, "scoring on the {cpu}, as {err}");
+            }
+            Ok(Box::new(cpu))
+        })
     }
 
     /// Everything that can fail before the first frame.

@@ -227,7 +227,7 @@ impl Stream {
     }
 
     pub fn device_name(&self) -> Option<String> {
-        self.session.device_name()
+        self.session.gpu().map(|gpu| gpu.info().name.clone())
     }
 
     /// New caps on a sink pad. They take effect before the next frame is looked at.

@@ -93,11 +93,6 @@ impl Session {
         self.backend.name()
     }
 
-    /// What the backend computes on, if that is a device of its own.
-    pub fn device_name(&self) -> Option<String> {
-        self.backend.device()
-    }
-
     /// The GPU that the backend computes on, if it does.
     pub fn gpu(&self) -> Option<&Arc<Device>> {
         self.backend.gpu()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::backend::{Addresses, Metric};
 use super::device::Device;
 use super::error::Error;
+use super::frame::Planes;
 use super::module::{Kernel, arguments};
 use super::stream::Stream;
 use crate::frame::Geometry;
@@ -60,16 +61,6 @@ struct Passes {
     count: u32,
 }
 
-/// `AdmPlanes`: the low band of both pictures.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Planes {
-    reference: u64,
-    distorted: u64,
-    /// In coefficients, a multiple of 8.
-    stride: u32,
-}
-
 /// `AdmRows`
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
@@ -96,12 +87,10 @@ pub struct Adm {
     scales: [Scale; 4],
     rows: Kernel,
     rows_shape: Rows,
-    /// Row sums of one numerator or the denominator.
+    /// Row sums of a launch.
     row_sums: usize,
     work: AdmWork,
     bits: u32,
-    /// Kernels for several passes or the additive part are in use.
-    many: bool,
 }
 
 /// The largest number up to 0 from which tiles of this size begin at `start` as well.
@@ -141,7 +130,7 @@ impl Scale {
             },
             grid: (tiles(width, origin[0], tile.0), tiles(height, origin[1], tile.1)),
             stride,
-            low_band: stride * height * coefficient,
+            low_band: (stride * height * coefficient).next_multiple_of(16),
         }
     }
 }
@@ -184,7 +173,6 @@ impl Adm {
             row_sums: first as usize,
             work: work.clone(),
             bits: depth.bits(),
-            many,
         })
     }
 
@@ -212,7 +200,7 @@ fn kinds(passes: &[AdmPass]) -> usize {
 impl Metric for Adm {
     fn scratch(&self) -> usize {
         (self.row_sums * 8).next_multiple_of(16)
-            + self.scales.iter().map(|scale| 2 * scale.low_band.next_multiple_of(16)).sum::<usize>()
+            + self.scales.iter().map(|scale| 2 * scale.low_band).sum::<usize>()
     }
 
     fn sums(&self) -> usize {
@@ -223,14 +211,9 @@ impl Metric for Adm {
         let (rows, mut sums) = (at.scratch, at.sums);
         for passes in self.launches() {
             let mut room = rows + (self.row_sums * 8).next_multiple_of(16) as u64;
-            let mut planes = Planes { reference: 0, distorted: 0, stride: 0 };
+            let mut planes = Planes::default();
             for (s, scale) in self.scales.iter().enumerate() {
-                let size = scale.low_band.next_multiple_of(16) as u64;
-                let next = match size {
-                    0 => Planes { reference: 0, distorted: 0, stride: 0 },
-                    _ => Planes { reference: room, distorted: room + size, stride: scale.stride as u32 },
-                };
-                room += 2 * size;
+                let next = Planes::take(&mut room, scale.low_band, scale.stride);
                 let mut these = Passes { passes: Default::default(), count: passes.len() as u32 };
                 for (to, pass) in these.passes.iter_mut().zip(passes) {
                     *to = Pass {
@@ -250,7 +233,7 @@ impl Metric for Adm {
                 unsafe { scale.kernel.launch(stream, scale.grid, arguments)? };
                 planes = next;
             }
-            let columns = if self.many { 3 * kinds(passes) as u32 } else { 6 };
+            let columns = if Self::needs_passes(&self.work) { 3 * kinds(passes) as u32 } else { 6 };
             let shape = self.rows_shape;
             // SAFETY: the parameters of adm_rows.
             unsafe { self.rows.launch(stream, (columns, 4), arguments![shape, rows, sums])? };

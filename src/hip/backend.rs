@@ -96,10 +96,6 @@ impl Backend for Hip {
         "hip"
     }
 
-    fn device(&self) -> Option<String> {
-        Some(self.device.info().name.clone())
-    }
-
     fn gpu(&self) -> Option<&Arc<Device>> {
         Some(&self.device)
     }
@@ -239,7 +235,7 @@ impl Prepared {
         if let Some(work) = work.psnr {
             metrics.push(Box::new(Psnr::new(device, work, geometry)?));
         }
-        let lags = work.motion.map_or(0, |motion| if motion.lag2 { 2 } else { usize::from(motion.lag1) });
+        let lags = work.motion.map_or(0, |motion| motion.lags());
         let lanes = (0..depth).map(|_| Lane::new(device, &metrics)).collect::<Result<_, _>>()?;
         let slots = (0..depth + lags).map(|_| Slot::new(device)).collect::<Result<_, _>>()?;
         let chroma = work.psnr.is_some_and(|psnr| psnr.chroma) && geometry.chroma.is_some();
@@ -314,15 +310,14 @@ impl Prepared {
         }
         let Some(frame) = lane.in_flight.take() else { return Err(BackendError::UnknownTicket) };
         let mut out = FrameSums::default();
-        let mut sums = lane
-            .sums
-            .bytes()
-            .chunks_exact(8)
-            .map(|sum| u64::from_ne_bytes(sum.try_into().unwrap_or_default()));
+        let sum = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        let sums: Vec<u64> = lane.sums.bytes().chunks_exact(8).map(sum).collect();
+        let mut rest = &sums[..];
         for metric in &self.metrics {
-            let sums: Vec<u64> = sums.by_ref().take(metric.sums()).collect();
+            let (sums, others) = rest.split_at(metric.sums());
+            rest = others;
             if !frame.history_only || metric.needs_history() {
-                metric.read(&sums, frame.run, &mut out);
+                metric.read(sums, frame.run, &mut out);
             }
         }
         // Nothing compares with the luma of this frame any more.
@@ -431,8 +426,8 @@ impl Lane {
 
     /// Starts the work for the frame whose structure is in place.
     fn start(&mut self, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<(), Error> {
-        let graph = &self.graphs[usize::from(history_only)];
-        if history_only && graph.is_none() {
+        // Only where the runtime knows graphs, which the first one shows.
+        if let (true, [Some(_), None]) = (history_only, &self.graphs) {
             self.graphs[1] = self.record(metrics, true)?;
         }
         match &self.graphs[usize::from(history_only)] {

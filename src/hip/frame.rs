@@ -38,4 +38,27 @@ impl Frame {
     }
 }
 
+/// What one kernel hands to the next: a plane of the reference and one of the distorted picture; `VifPlanes` and
+/// `AdmPlanes`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Planes {
+    pub reference: u64,
+    pub distorted: u64,
+    /// Elements from row to row, a multiple of 8.
+    pub stride: u32,
+}
+
+impl Planes {
+    /// Takes room for two planes of `size` bytes; no planes where that is 0.
+    pub fn take(room: &mut u64, size: usize, stride: usize) -> Self {
+        if size == 0 {
+            return Self::default();
+        }
+        let reference = *room;
+        *room += 2 * size as u64;
+        Self { reference, distorted: reference + size as u64, stride: stride as u32 }
+    }
+}
+
 const _: () = assert!(size_of::<Plane>() == 16 && size_of::<Frame>() == 128);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::backend::{Addresses, Metric};
 use super::device::Device;
 use super::error::Error;
+use super::frame::Planes;
 use super::memory::DeviceBuffer;
 use super::module::{Kernel, arguments};
 use super::stream::Stream;
@@ -50,16 +51,6 @@ struct Args {
     bits: u32,
     gains: u32,
     gain_limits: [f64; MAX_GAINS],
-}
-
-/// `VifPlanes`: reference and distorted plane of scale 1, 2 or 3.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Planes {
-    reference: u64,
-    distorted: u64,
-    /// In samples, a multiple of 8.
-    stride: u32,
 }
 
 struct Scale {
@@ -135,17 +126,12 @@ impl Metric for Vif {
         let log2_steps = self.log2_steps.address();
         for (i, limits) in self.launches().enumerate() {
             let sums = at.sums + (i * 4 * SUMS * 8) as u64;
-            let mut planes = Planes { reference: 0, distorted: 0, stride: 0 };
+            let mut planes = Planes::default();
             let mut room = at.scratch;
             for (s, scale) in self.scales.iter().enumerate() {
-                let next =
-                    self.scales.get(s + 1).map_or(Planes { reference: 0, distorted: 0, stride: 0 }, |next| {
-                        let size = next.size() as u64;
-                        let planes =
-                            Planes { reference: room, distorted: room + size, stride: next.stride() as u32 };
-                        room += 2 * size;
-                        planes
-                    });
+                let next = self.scales.get(s + 1);
+                let next = next.map(|next| Planes::take(&mut room, next.size(), next.stride()));
+                let next = next.unwrap_or_default();
                 let wanted = s > 0 || self.work.scale0;
                 let mut args = Args {
                     width: scale.width as i32,

@@ -72,6 +72,13 @@ pub struct MotionWork {
     pub lag2: bool,
 }
 
+impl MotionWork {
+    /// How many earlier frames have to be kept.
+    pub fn lags(&self) -> usize {
+        if self.lag2 { 2 } else { usize::from(self.lag1) }
+    }
+}
+
 /// Blurred sums of absolute differences; `None` where there is no earlier frame in the run or the
 /// work did not ask for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

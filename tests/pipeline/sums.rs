@@ -49,7 +49,6 @@ impl Clip {
                 let value = match (kind, distorted) {
                     (0, _) => grain >> 8,
                     (1, _) | (5, false) => (texture << (bits - 8)) + (grain >> 29 << (bits - 8)) / 2,
-                    (5, true) => return noise_free(texture, bits),
                     (2, _) => 100 << (bits - 8),
                     (3, _) => {
                         if (x / 5 + y / (3 + usize::from(distorted)) + t).is_multiple_of(2) {
@@ -105,10 +104,6 @@ impl Clip {
         };
         Picture { luma: component(0, width, height, 1), chroma: Some(chroma), lease: None }
     }
-}
-
-fn noise_free(texture: u32, bits: u32) -> u32 {
-    texture << (bits - 8)
 }
 
 /// All sums of a clip, with a break after two thirds and every third pair not scored.
