@@ -21,12 +21,12 @@ use super::pairing::Step;
 use super::settings::{Backend, DEFAULT_MODEL, LogLevel, PoolMethod, ResultsFormat, Settings, Vendor};
 use super::stream::{Action, Fallback, Stream};
 use super::{CAT, allocation, caps, lock};
-use crate::backend;
+use crate::backend::{self, Backend as _, BackendError};
 use crate::cpu::Cpu;
 use crate::engine::EngineError;
 use crate::engine::plan::Plan;
 use crate::engine::session::Session;
-use crate::hip::Hip;
+use crate::hip::{Device, Hip};
 use crate::metrics::feature::Output;
 use crate::model::{Model, ModelError, ScoreOptions};
 
@@ -106,6 +106,8 @@ pub struct HipVmaf {
     stream: Mutex<Option<Stream>>,
     /// Waits for the results of an asynchronous backend.
     collector: Mutex<Option<Collector>>,
+    /// Open from READY on.
+    gpu: Mutex<Option<Arc<Device>>>,
     /// For page-locked memory of the GPU in use; made when somebody upstream asks.
     allocator: Mutex<Option<PinnedAllocator>>,
     contexts: Mutex<Contexts>,
@@ -206,11 +208,7 @@ impl HipVmaf {
             gst::info!(CAT, imp = self, "scoring on the {cpu}, as backend=cpu says");
             return Ok((Box::new(cpu), None));
         }
-        if settings.selection().ordinal.is_none() {
-            self.ask_for_context();
-        }
-        let selection = lock(&self.contexts).complete(settings.selection());
-        match Hip::open(&selection, settings.max_in_flight as usize) {
+        match self.open_gpu(settings) {
             Ok(hip) => {
                 gst::info!(CAT, imp = self, "scoring on the {hip}");
                 let fallback = (settings.backend == Backend::Auto).then(|| self.fallback(settings));
@@ -225,6 +223,15 @@ impl HipVmaf {
         }
     }
 
+    /// Opens the GPU that the settings and the neighbours agree on.
+    fn open_gpu(&self, settings: &Settings) -> Result<Hip, BackendError> {
+        if settings.selection().ordinal.is_none() {
+            self.ask_for_context();
+        }
+        let selection = lock(&self.contexts).complete(settings.selection());
+        Hip::open(&selection, settings.max_in_flight as usize)
+    }
+
     /// Goes on with the processor, and says so.
     fn fallback(&self, settings: &Settings) -> Fallback {
         let (element, threads) = (self.obj().downgrade(), settings.threads as usize);
@@ -235,6 +242,20 @@ impl HipVmaf {
             }
             Ok(Box::new(cpu))
         })
+    }
+
+    /// Loads what the settings name, and keeps the GPU open for the start.
+    fn check(&self, settings: &Settings) -> Result<(), Error> {
+        Self::plan(settings)?;
+        if settings.backend != Backend::Cpu {
+            match self.open_gpu(settings) {
+                Ok(hip) => *lock(&self.gpu) = hip.gpu().cloned(),
+                Err(err) if settings.backend == Backend::Hip => return Err(EngineError::from(err).into()),
+                // The start says what is used instead.
+                Err(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Everything that can fail before the first frame.
@@ -452,12 +473,16 @@ impl ElementImpl for HipVmaf {
         if transition == gst::StateChange::NullToReady {
             // Settings may still change before the start; what is wrong now is said now.
             let settings = lock(&self.settings).clone();
-            if let Err(err) = Self::plan(&settings) {
+            if let Err(err) = self.check(&settings) {
                 self.post_error_message(err.message());
                 return Err(gst::StateChangeError);
             }
         }
-        self.parent_change_state(transition)
+        let result = self.parent_change_state(transition);
+        if transition == gst::StateChange::ReadyToNull {
+            lock(&self.gpu).take();
+        }
+        result
     }
 }
 

@@ -9,6 +9,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use gst::prelude::*;
+
 use crate::common::clip::clips;
 use crate::common::{Bench, Input};
 
@@ -73,6 +75,8 @@ fn frames_are_read_where_they_lie() {
 struct Outcome {
     /// The mean score, or the error.
     result: Result<f64, String>,
+    /// The element goes from NULL to READY.
+    ready: bool,
     backend: String,
     log: String,
 }
@@ -86,7 +90,8 @@ fn play(backend: &str, device: &[(&str, &str)]) -> Outcome {
     let said = |key: &str| log.lines().find_map(|line| Some(line.split_once(key)?.1.to_owned()));
     let score = said("player score ").map(|score| score.parse().unwrap());
     let result = score.ok_or_else(|| said("player error ").unwrap_or_else(|| panic!("{device:?}\n{log}")));
-    Outcome { result, backend: said("player backend ").unwrap_or_default(), log }
+    let ready = said("player ready ").as_deref() == Some("true");
+    Outcome { result, ready, backend: said("player backend ").unwrap_or_default(), log }
 }
 
 #[test]
@@ -95,8 +100,10 @@ fn player() {
     let clip = clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap();
     let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap();
     let bench = Bench::new(&[("backend", &backend), ("psnr", "true")]);
+    println!("\nplayer ready {}", bench.element.set_state(gst::State::Ready).is_ok());
+    bench.element.set_state(gst::State::Null).unwrap();
     let result = bench.run(&Input::planar(&clip, false), &Input::planar(&clip, true));
-    let name: Option<String> = gst::prelude::ObjectExt::property(&bench.element, "backend-name");
+    let name: Option<String> = bench.element.property("backend-name");
     println!("\nplayer backend {}", name.unwrap_or_default());
     match result {
         Ok(report) => println!("player score {:?}", report.pooled[0].common.score),
@@ -135,9 +142,12 @@ fn without_a_usable_gpu_hip_fails_and_auto_takes_the_processor() {
         (&[RDNA, ("SWHIP_FAIL", "hipInit:999@1+")], "999"),
     ];
     for (device, reason) in cases {
-        let refused = play("hip", device).result.unwrap_err();
+        let outcome = play("hip", device);
+        let refused = outcome.result.unwrap_err();
         assert!(refused.contains(reason), "{refused}");
+        assert!(!outcome.ready, "{device:?}");
         let outcome = play("auto", device);
+        assert!(outcome.ready, "{device:?}");
         assert_eq!((outcome.result, outcome.backend.as_str()), (Ok(expected), "cpu"), "{device:?}");
     }
 }
