@@ -25,8 +25,9 @@ impl Extractor {
 
     /// All extractors with default options.
     pub fn all() -> impl Iterator<Item = Self> {
-        let first = |i: usize| !NAMES[..i].iter().any(|(_, o)| o.extractor() == NAMES[i].1.extractor());
-        (0..NAMES.len()).filter(move |i| first(*i)).map(|i| NAMES[i].1.extractor())
+        let at = |i: usize| NAMES[i].1.extractor();
+        let first = move |i: &usize| !(0..*i).any(|other| at(other).name() == at(*i).name());
+        (0..NAMES.len()).filter(first).map(at)
     }
 
     /// Its name in libvmaf, and in the property `features`.
