@@ -4,6 +4,7 @@
 //! a backend into features. Pure functions, shared by every backend.
 
 pub mod adm;
+pub mod cambi;
 pub mod feature;
 pub mod motion;
 pub mod options;
@@ -11,6 +12,7 @@ pub mod psnr;
 pub mod vif;
 
 use adm::{AdmSums, AdmWork};
+use cambi::{CambiSums, CambiWork};
 use motion::{MotionSums, MotionWork};
 use psnr::{PsnrSums, PsnrWork};
 use vif::{VifSums, VifWork};
@@ -22,6 +24,8 @@ pub struct Work {
     pub adm: Option<AdmWork>,
     pub motion: Option<MotionWork>,
     pub psnr: Option<PsnrWork>,
+    /// One for each set of options.
+    pub cambi: Vec<CambiWork>,
 }
 
 /// What a backend computed for one pair: plain numbers, no history.
@@ -34,4 +38,6 @@ pub struct FrameSums {
     pub adm: Option<AdmSums>,
     pub motion: Option<MotionSums>,
     pub psnr: Option<PsnrSums>,
+    /// For each [`Work::cambi`].
+    pub cambi: Vec<CambiSums>,
 }
