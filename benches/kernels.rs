@@ -4,10 +4,11 @@
 //! and of everything for vmaf_v0.6.1 on one thread and on all.
 
 use gsthipvmaf::backend::{Backend, BackendError, Pair};
-use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, motion, psnr, vif::Vif};
+use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, cambi::Cambi, motion, psnr, vif::Vif};
 use gsthipvmaf::engine::plan::Plan;
 use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Plane, Sample, Samples};
 use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
+use gsthipvmaf::metrics::cambi::CambiOptions;
 use gsthipvmaf::metrics::vif::VifWork;
 use gsthipvmaf::model::{Model, ScoreOptions};
 use std::error::Error;
@@ -62,6 +63,15 @@ fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
             let work = AdmWork { passes: AdmOptions::default().pass(aim).into_iter().collect() };
             if let Some(mut adm) = Adm::new(&work, WIDTH, HEIGHT, depth, 1) {
                 let ms = best(|| adm.compute(level, reference, distorted));
+                println!("{label} {bits:2} bit {name:6} {ms:7.3} ms");
+            }
+        }
+        // As the models of version 1 want it, and by default.
+        let geometry = Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None };
+        let fast = CambiOptions { high_res_speedup: 1080, vis_lum_threshold: 0.06, ..Default::default() };
+        for (label, options) in [("cambi ", fast), ("  slow", CambiOptions::default())] {
+            if let Ok(mut cambi) = Cambi::new(&options.work(), geometry, 1) {
+                let ms = best(|| cambi.compute(level, reference, distorted));
                 println!("{label} {bits:2} bit {name:6} {ms:7.3} ms");
             }
         }

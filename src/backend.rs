@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::frame::{Geometry, Picture};
 use crate::hip::Device;
+use crate::metrics::cambi::CambiError;
 use crate::metrics::{FrameSums, Work};
 
 /// What can go wrong in a backend.
@@ -17,6 +18,8 @@ use crate::metrics::{FrameSums, Work};
 pub enum BackendError {
     #[error("the {metric} metric needs frames of at least {min}x{min}, these are {width}x{height}")]
     TooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    #[error(transparent)]
+    Cambi(#[from] CambiError),
     #[error("the two frames of a pair differ in size or sample type")]
     Unlike,
     #[error("no frame size was prepared")]

@@ -8,6 +8,7 @@ use std::fmt;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::adm::Adm;
+use super::cambi::Cambi;
 use super::import::Importer;
 use super::simd::Level;
 use super::vif::Vif;
@@ -63,6 +64,7 @@ struct Prepared {
     depth: BitDepth,
     vif: Option<Vif>,
     adm: Option<Adm>,
+    cambi: Vec<Cambi>,
     /// Luma of the latest reference frames, as many as motion looks back, the last one first.
     earlier: VecDeque<Kept>,
     /// How many of them belong to the present run.
@@ -130,6 +132,8 @@ impl Backend for Cpu {
         if work.motion.is_some() && width.min(height) < motion::MIN_SIZE {
             return Err(too_small("motion", motion::MIN_SIZE));
         }
+        let cambi =
+            work.cambi.iter().map(|work| Cambi::new(work, geometry, bands)).collect::<Result<_, _>>()?;
         let lags = work.motion.map_or(0, |motion| motion.lags());
         self.prepared = Some(Prepared {
             motion: work.motion,
@@ -137,6 +141,7 @@ impl Backend for Cpu {
             depth,
             vif: vif.transpose()?,
             adm: adm.transpose()?,
+            cambi,
             earlier: (0..lags).map(|_| Kept::default()).collect(),
             run: 0,
         });
@@ -181,7 +186,7 @@ impl Prepared {
         history_only: bool,
     ) -> Result<FrameSums, BackendError> {
         let luma = PlanePair::new(reference.luma, distorted.luma).ok_or(BackendError::Unlike)?;
-        let Self { motion, psnr, depth, vif, adm, earlier, run } = self;
+        let Self { motion, psnr, depth, vif, adm, cambi, earlier, run } = self;
         let vif = vif.as_mut().filter(|_| !history_only);
         let adm = adm.as_mut().filter(|_| !history_only);
         let sad = |lag: usize| {
@@ -190,7 +195,8 @@ impl Prepared {
         };
         let sse =
             |a, b| PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)));
-        let ((vif, adm), (motion, psnr)) = rayon::join(
+        let cambi = if history_only { &mut [] } else { cambi.as_mut_slice() };
+        let ((vif, adm), (cambi, (motion, psnr))) = rayon::join(
             || {
                 rayon::join(
                     || vif.and_then(|vif| typed!(luma, |r, d| vif.compute(level, r, d))),
@@ -198,16 +204,24 @@ impl Prepared {
                 )
             },
             || {
-                let motion = motion.map(|motion| MotionSums {
-                    lag1: motion.lag1.then(|| sad(1)).flatten(),
-                    lag2: motion.lag2.then(|| sad(2)).flatten(),
-                });
-                let psnr = psnr.and_then(|psnr| {
-                    let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
-                    let chroma = chroma.and_then(|(r, d)| Some([sse(r[0], d[0])?, sse(r[1], d[1])?]));
-                    Some(PsnrSums { y: sse(reference.luma, distorted.luma)?, chroma })
-                });
-                (motion, psnr)
+                rayon::join(
+                    || {
+                        let compute = |cambi: &mut Cambi| typed!(luma, |r, d| cambi.compute(level, r, d));
+                        cambi.iter_mut().map(compute).collect()
+                    },
+                    || {
+                        let motion = motion.map(|motion| MotionSums {
+                            lag1: motion.lag1.then(|| sad(1)).flatten(),
+                            lag2: motion.lag2.then(|| sad(2)).flatten(),
+                        });
+                        let psnr = psnr.and_then(|psnr| {
+                            let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
+                            let chroma = chroma.and_then(|(r, d)| Some([sse(r[0], d[0])?, sse(r[1], d[1])?]));
+                            Some(PsnrSums { y: sse(reference.luma, distorted.luma)?, chroma })
+                        });
+                        (motion, psnr)
+                    },
+                )
             },
         );
         if let Some(mut oldest) = self.earlier.pop_back() {
@@ -215,6 +229,6 @@ impl Prepared {
             self.earlier.push_front(oldest);
             self.run += 1;
         }
-        Ok(FrameSums { vif, adm, motion, psnr })
+        Ok(FrameSums { vif, adm, motion, psnr, cambi })
     }
 }

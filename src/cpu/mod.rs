@@ -7,6 +7,7 @@
 
 pub mod adm;
 mod backend;
+pub mod cambi;
 mod filter;
 mod import;
 mod log2;

@@ -73,7 +73,7 @@ impl Error {
             Self::Setting { .. } | Self::Engine(EngineError::Adm(_) | EngineError::DuplicateModel(_)) => {
                 gst::error_msg!(gst::LibraryError::Settings, ("{}", self))
             }
-            Self::Engine(EngineError::Backend(BackendError::TooSmall { .. }))
+            Self::Engine(EngineError::Backend(BackendError::TooSmall { .. } | BackendError::Cambi(_)))
             | Self::Size { .. }
             | Self::Format { .. }
             | Self::NoCaps(_)

@@ -7,6 +7,7 @@ use std::fmt;
 use super::EngineError;
 use crate::metrics::Work;
 use crate::metrics::adm::{AdmOptions, AdmWork};
+use crate::metrics::cambi::CambiOptions;
 use crate::metrics::feature::{Extractor, Feature, Output};
 use crate::metrics::motion::{MotionOptions, MotionWork};
 use crate::metrics::psnr::{PsnrOptions, PsnrWork};
@@ -17,6 +18,7 @@ use crate::model::{Model, ScoreOptions};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Source {
     Adm { options: AdmOptions, pass: usize },
+    Cambi { options: CambiOptions, index: usize },
     Motion(MotionOptions),
     Psnr(PsnrOptions),
     Vif { options: VifOptions, gain: usize },
@@ -113,6 +115,15 @@ impl Plan {
                     None => passes.push(new),
                 }
                 Source::Adm { options, pass }
+            }
+            Extractor::Cambi(options) => {
+                let (all, new) = (&mut self.work.cambi, options.work());
+                let same = all.iter().position(|work| *work == new);
+                let index = same.unwrap_or_else(|| {
+                    all.push(new);
+                    all.len() - 1
+                });
+                Source::Cambi { options, index }
             }
             Extractor::Motion(options) => {
                 let (work, new) = (self.work.motion.get_or_insert(MotionWork::default()), options.work());
@@ -294,6 +305,18 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");
         }
+    }
+
+    #[test]
+    fn limits_of_cambi_share_its_pixel_work() {
+        let cambi = |options: &[(&'static str, &'static str)]| {
+            Feature::resolve("cambi", options.iter().copied()).unwrap()
+        };
+        let wanted =
+            [cambi(&[]), cambi(&[("cambi_max_val", "17")]), cambi(&[("cambi_high_res_speedup", "1080")])];
+        let plan = Plan::new(vec![], &wanted, ScoreOptions::default()).unwrap();
+        assert_eq!(plan.work.cambi.len(), 2);
+        assert_eq!(plan.columns, ["cambi", "cambi_cmxv_17", "cambi_hrs_1080"]);
     }
 
     #[test]

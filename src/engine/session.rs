@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use super::EngineError;
 use super::plan::{Plan, Source};
-use crate::backend::{Backend, Completion, Pair, Ticket};
+use crate::backend::{Backend, BackendError, Completion, Pair, Ticket};
 use crate::frame::{Geometry, Picture};
 use crate::hip::Device;
 use crate::metrics::FrameSums;
 use crate::metrics::adm::AdmScorer;
+use crate::metrics::cambi::CambiScorer;
 use crate::metrics::feature::Output;
 use crate::metrics::motion::{MotionScores, MotionStream};
 
@@ -45,6 +46,7 @@ enum Queued {
 /// A source of features, set up for frames of one size.
 enum Scorer {
     Adm(Box<AdmScorer>),
+    Cambi(Box<CambiScorer>),
     /// With the results that no pending pair has taken yet.
     Motion(MotionStream, VecDeque<MotionScores>),
     Psnr,
@@ -120,6 +122,10 @@ impl Session {
             Ok(match source {
                 Source::Adm { options, .. } => {
                     Scorer::Adm(Box::new(AdmScorer::new(*options, width, height)?))
+                }
+                Source::Cambi { options, .. } => {
+                    let scorer = CambiScorer::new(options, geometry).map_err(BackendError::from)?;
+                    Scorer::Cambi(Box::new(scorer))
                 }
                 Source::Motion(options) => {
                     Scorer::Motion(MotionStream::new(*options, width, height), VecDeque::new())
@@ -257,6 +263,17 @@ impl Session {
                         (Output::Adm3, Some(s)) => s.adm3.unwrap_or(f64::NAN),
                         (Output::AdmScale(scale), Some(s)) => s.scale[scale],
                         _ => f64::NAN,
+                    }));
+                }
+                (Source::Cambi { index, .. }, Scorer::Cambi(scorer)) => {
+                    let scores = sums.cambi.get(*index).map(|sums| scorer.scores(sums));
+                    values.extend(outputs.map(|output| {
+                        let score = match output {
+                            Output::Cambi => scores.map(|s| s.cambi),
+                            Output::CambiSource => scores.and_then(|s| s.source),
+                            _ => scores.and_then(|s| s.full_reference),
+                        };
+                        score.unwrap_or(f64::NAN)
                     }));
                 }
                 (Source::Vif { options, gain }, _) => {

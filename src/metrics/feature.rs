@@ -3,6 +3,7 @@
 //! Features by name: which extractor yields them under which options, and the key they are reported under.
 
 use super::adm::AdmOptions;
+use super::cambi::CambiOptions;
 use super::motion::MotionOptions;
 use super::options::{OptionError, Options};
 use super::psnr::PsnrOptions;
@@ -12,6 +13,7 @@ use super::vif::VifOptions;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extractor {
     Adm(AdmOptions),
+    Cambi(CambiOptions),
     Motion(MotionOptions),
     Psnr(PsnrOptions),
     Vif(VifOptions),
@@ -60,6 +62,7 @@ impl Extractor {
     pub fn set(&mut self, name: &str, text: &str) -> Result<bool, OptionError> {
         match self {
             Self::Adm(options) => options.set(name, text),
+            Self::Cambi(options) => options.set(name, text),
             Self::Motion(options) => options.set(name, text),
             Self::Psnr(options) => options.set(name, text),
             Self::Vif(options) => options.set(name, text),
@@ -70,23 +73,39 @@ impl Extractor {
     pub fn suffix(&self) -> String {
         match self {
             Self::Adm(options) => options.suffix(),
+            Self::Cambi(options) => options.suffix(),
             Self::Motion(options) => options.suffix(),
             Self::Psnr(options) => options.suffix(),
             Self::Vif(options) => options.suffix(),
         }
     }
 
-    /// What this extractor yields: everything, less `aim` and `adm3` unless `aim` says they are computed.
+    /// What this extractor yields: everything that its options ask for, less `aim` and `adm3` unless `aim` says
+    /// they are computed.
     pub fn features(&self, aim: bool) -> Vec<Feature> {
         let mine =
             |output: Output| std::mem::discriminant(&output.extractor()) == std::mem::discriminant(self);
-        let computed = |output| aim || !matches!(output, Output::Aim | Output::Adm3);
+        let full_ref = matches!(self, Self::Cambi(options) if options.full_ref);
+        let computed = |output| match output {
+            Output::Aim | Output::Adm3 => aim,
+            Output::CambiSource | Output::CambiFullReference => full_ref,
+            _ => true,
+        };
         let feature = |&(name, output): &(&str, Output)| Feature {
             extractor: *self,
             output,
-            key: format!("{name}{}", self.suffix()),
+            key: self.key(name, output),
         };
         NAMES.iter().filter(|(_, output)| mine(*output) && computed(*output)).map(feature).collect()
+    }
+
+    /// The key of a feature of this extractor, from its name in [`NAMES`].
+    fn key(&self, name: &str, output: Output) -> String {
+        match output {
+            // libvmaf never mentions options here.
+            Output::CambiSource | Output::CambiFullReference => name.to_string(),
+            _ => format!("{name}{}", self.suffix()),
+        }
     }
 }
 
@@ -98,6 +117,9 @@ pub enum Output {
     Adm3,
     /// Scale 0..=3.
     AdmScale(usize),
+    Cambi,
+    CambiSource,
+    CambiFullReference,
     MotionSad,
     Motion2,
     Motion3,
@@ -109,10 +131,14 @@ pub enum Output {
 }
 
 impl Output {
-    /// The extractor that yields this output, with default options.
+    /// The extractor that yields this output, with default options as far as these do.
     pub fn extractor(self) -> Extractor {
         match self {
             Self::Adm2 | Self::Aim | Self::Adm3 | Self::AdmScale(_) => Extractor::Adm(Default::default()),
+            Self::Cambi => Extractor::Cambi(Default::default()),
+            Self::CambiSource | Self::CambiFullReference => {
+                Extractor::Cambi(CambiOptions { full_ref: true, ..Default::default() })
+            }
             Self::MotionSad | Self::Motion2 | Self::Motion3 => Extractor::Motion(Default::default()),
             Self::PsnrY | Self::PsnrCb | Self::PsnrCr => Extractor::Psnr(Default::default()),
             Self::VifScale(_) => Extractor::Vif(Default::default()),
@@ -120,8 +146,9 @@ impl Output {
     }
 }
 
-/// Reported names without option suffix. `integer_X` is called `VMAF_integer_feature_X_score` in models.
-const NAMES: [(&str, Output); 17] = [
+/// Reported names without option suffix. `integer_X` is called `VMAF_integer_feature_X_score` in models, and
+/// `cambi` is [`CAMBI`].
+const NAMES: [(&str, Output); 20] = [
     ("integer_adm2", Output::Adm2),
     ("integer_aim", Output::Aim),
     ("integer_adm3", Output::Adm3),
@@ -129,6 +156,9 @@ const NAMES: [(&str, Output); 17] = [
     ("integer_adm_scale1", Output::AdmScale(1)),
     ("integer_adm_scale2", Output::AdmScale(2)),
     ("integer_adm_scale3", Output::AdmScale(3)),
+    ("cambi", Output::Cambi),
+    ("cambi_source", Output::CambiSource),
+    ("cambi_full_reference", Output::CambiFullReference),
     // The one long name for which libvmaf has no short form.
     ("VMAF_integer_feature_motion_sad_score", Output::MotionSad),
     ("integer_motion2", Output::Motion2),
@@ -142,10 +172,15 @@ const NAMES: [(&str, Output); 17] = [
     ("integer_vif_scale3", Output::VifScale(3)),
 ];
 
+/// What models call `cambi`.
+const CAMBI: &str = "Cambi_feature_cambi_score";
+
 /// Why a feature cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureError {
-    #[error("the feature {0} is not supported yet; supported are those of integer ADM, motion, VIF and PSNR")]
+    #[error(
+        "the feature {0} is not supported yet; supported are those of integer ADM, motion, VIF, PSNR and CAMBI"
+    )]
     Unsupported(String),
     #[error("the option {0}")]
     Option(#[from] OptionError),
@@ -170,7 +205,9 @@ impl Feature {
     ) -> Result<Self, FeatureError> {
         let internal = name.strip_prefix("VMAF_integer_feature_").and_then(|s| s.strip_suffix("_score"));
         let named = |short: &str| {
-            short == name || internal.is_some_and(|stem| short.strip_prefix("integer_") == Some(stem))
+            short == name
+                || short == "cambi" && name == CAMBI
+                || internal.is_some_and(|stem| short.strip_prefix("integer_") == Some(stem))
         };
         let Some(&(short, output)) = NAMES.iter().find(|(short, _)| named(short)) else {
             return Err(FeatureError::Unsupported(name.to_string()));
@@ -179,7 +216,7 @@ impl Feature {
         for (option, text) in options {
             extractor.set(option, text)?;
         }
-        let key = format!("{short}{}", extractor.suffix());
+        let key = extractor.key(short, output);
         Ok(Self { extractor, output, key })
     }
 }
@@ -233,6 +270,25 @@ mod tests {
     }
 
     #[test]
+    fn cambi_has_names_of_its_own() {
+        let v1 = [
+            ("cambi_high_res_speedup", "1080"),
+            ("cambi_vis_lum_threshold", "0.06"),
+            ("cambi_max_val", "17"),
+        ];
+        assert_eq!(key("Cambi_feature_cambi_score", &v1), "cambi_hrs_1080_cmxv_17_vlt_0.06");
+        assert_eq!(key("cambi", &[("cambi_eotf", "pq"), ("full_ref", "true")]), "cambi_ceot_pq");
+        assert_eq!(key("cambi_source", &v1), "cambi_source");
+
+        let keys = |name: &str| {
+            let extractor = Feature::resolve(name, []).unwrap().extractor;
+            extractor.features(false).into_iter().map(|feature| feature.key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys("cambi"), ["cambi"]);
+        assert_eq!(keys("cambi_full_reference"), ["cambi", "cambi_source", "cambi_full_reference"]);
+    }
+
+    #[test]
     fn defaults_unknown_and_unnamed_options_leave_the_key_alone() {
         let plain = [("adm_enhn_gain_limit", "100"), ("cambi_max_val", "17"), ("adm_skip_aim", "true")];
         assert_eq!(key("integer_adm2", &plain), "integer_adm2");
@@ -251,7 +307,7 @@ mod tests {
 
     #[test]
     fn unknown_features_and_bad_options_are_refused() {
-        for name in ["Cambi_feature_cambi_score", "VMAF_feature_adm2_score", "VMAF_integer_feature_", ""] {
+        for name in ["Cambi_feature_banding_score", "VMAF_feature_adm2_score", "VMAF_integer_feature_", ""] {
             let error = Feature::resolve(name, []).unwrap_err();
             assert_eq!(error, FeatureError::Unsupported(name.to_string()));
         }

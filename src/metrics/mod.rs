@@ -4,6 +4,7 @@
 //! a backend into features. Pure functions, shared by every backend.
 
 pub mod adm;
+pub mod cambi;
 pub mod feature;
 pub mod feature_list;
 pub mod motion;
@@ -14,6 +15,7 @@ pub mod vif;
 use std::fmt::Debug;
 
 use adm::{AdmSums, AdmWork};
+use cambi::{CambiSums, CambiWork};
 use motion::{MotionSums, MotionWork};
 use psnr::{PsnrSums, PsnrWork};
 use vif::{VifSums, VifWork};
@@ -25,6 +27,8 @@ pub struct Work {
     pub adm: Option<AdmWork>,
     pub motion: Option<MotionWork>,
     pub psnr: Option<PsnrWork>,
+    /// One for each set of options.
+    pub cambi: Vec<CambiWork>,
 }
 
 impl Work {
@@ -53,4 +57,6 @@ pub struct FrameSums {
     pub adm: Option<AdmSums>,
     pub motion: Option<MotionSums>,
     pub psnr: Option<PsnrSums>,
+    /// For each [`Work::cambi`].
+    pub cambi: Vec<CambiSums>,
 }

@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 
 use super::adm::{AdmOptions, CsfMode};
+use super::cambi::{CambiOptions, Eotf};
 use super::motion::MotionOptions;
 use super::psnr::PsnrOptions;
 use super::vif::VifOptions;
@@ -26,6 +27,7 @@ enum Field<O> {
     Bool(fn(&mut O) -> &mut bool),
     Int(fn(&O) -> u32, fn(&mut O, u32) -> Option<()>, RangeInclusive<u32>),
     Float(fn(&mut O) -> &mut f64, RangeInclusive<f64>),
+    Name(fn(&O) -> &'static str, fn(&mut O, &str) -> Option<()>, &'static [&'static str]),
 }
 
 /// One option of an extractor.
@@ -58,6 +60,45 @@ const fn float<O>(
     range: RangeInclusive<f64>,
 ) -> Row<O> {
     Row { name, alias, field: Field::Float(get, range) }
+}
+
+const fn name<O>(
+    name: &'static str,
+    alias: &'static str,
+    get: fn(&O) -> &'static str,
+    set: fn(&mut O, &str) -> Option<()>,
+    names: &'static [&'static str],
+) -> Row<O> {
+    Row { name, alias: Some(alias), field: Field::Name(get, set, names) }
+}
+
+/// [`int`] of a field that takes any number in the range.
+macro_rules! number {
+    ($name:literal, $alias:literal, $field:ident, $range:expr) => {
+        int(
+            $name,
+            $alias,
+            |o| o.$field,
+            |o, number| {
+                o.$field = number;
+                Some(())
+            },
+            $range,
+        )
+    };
+}
+
+/// [`name`] of a field that is an [`Eotf`].
+macro_rules! eotf {
+    ($name:literal, $alias:literal, $field:ident) => {
+        name(
+            $name,
+            $alias,
+            |o| o.$field.name(),
+            |o, name| Eotf::from_name(name).map(|eotf| o.$field = eotf),
+            &Eotf::NAMES,
+        )
+    };
 }
 
 /// Options that can be set by name; the defaults are those of [`Default`].
@@ -99,6 +140,7 @@ pub trait Options: Copy + Default + 'static {
                     },
                 )
             }
+            Field::Name(_, set, names) => (set(self, text), names.join(" or ")),
         };
         match accepted {
             Some(()) => Ok(true),
@@ -120,6 +162,7 @@ pub trait Options: Copy + Default + 'static {
                     let value = *get(&mut self);
                     (value != *get(&mut default)).then(|| format!("_{}", format_g(value)))
                 }
+                Field::Name(get, ..) => (get(&self) != get(&default)).then(|| format!("_{}", get(&self))),
             };
             if let Some(value) = value {
                 suffix += &format!("_{alias}{value}");
@@ -145,18 +188,30 @@ impl Options for AdmOptions {
         float("adm_min_val", Some("min"), |o| &mut o.min_val, 0.0..=1.0),
         float("adm_noise_weight", Some("nw"), |o| &mut o.noise_weight, 0.0..=1500.0),
         float("adm_norm_view_dist", Some("nvd"), |o| &mut o.norm_view_dist, 0.75..=24.0),
-        int(
-            "adm_ref_display_height",
-            "rdh",
-            |o| o.ref_display_height,
-            |o, height| {
-                o.ref_display_height = height;
-                Some(())
-            },
-            1..=4320,
-        ),
+        number!("adm_ref_display_height", "rdh", ref_display_height, 1..=4320),
         bool("adm_skip_aim", None, |o| &mut o.skip_aim),
         bool("adm_skip_scale0", Some("ssz"), |o| &mut o.skip_scale0),
+    ];
+}
+
+impl Options for CambiOptions {
+    const TABLE: &'static [Row<Self>] = &[
+        eotf!("cambi_eotf", "ceot", cambi_eotf),
+        number!("cambi_high_res_speedup", "hrs", high_res_speedup, 0..=2160),
+        float("cambi_max_val", Some("cmxv"), |o| &mut o.max_val, 0.0..=1000.0),
+        float("cambi_topk", Some("ctpk"), |o| &mut o.cambi_topk, 0.0001..=1.0),
+        float("cambi_vis_lum_threshold", Some("vlt"), |o| &mut o.vis_lum_threshold, 0.0..=300.0),
+        number!("enc_bitdepth", "encbd", enc_bitdepth, 6..=16),
+        number!("enc_height", "ench", enc_height, 150..=7680),
+        number!("enc_width", "encw", enc_width, 180..=7680),
+        eotf!("eotf", "eotf", eotf),
+        bool("full_ref", None, |o| &mut o.full_ref),
+        number!("max_log_contrast", "mlc", max_log_contrast, 0..=5),
+        number!("src_height", "srch", src_height, 200..=4320),
+        number!("src_width", "srcw", src_width, 320..=7680),
+        float("topk", Some("topk"), |o| &mut o.topk, 0.0001..=1.0),
+        float("tvi_threshold", Some("tvit"), |o| &mut o.tvi_threshold, 0.0001..=1.0),
+        number!("window_size", "ws", window_size, 15..=127),
     ];
 }
 
@@ -261,6 +316,7 @@ mod tests {
             O::TABLE.iter().map(|row| row.name)
         }
         assert!(names::<AdmOptions>().is_sorted());
+        assert!(names::<CambiOptions>().is_sorted());
         assert!(names::<MotionOptions>().is_sorted());
         assert!(names::<PsnrOptions>().is_sorted());
         assert!(names::<VifOptions>().is_sorted());
@@ -297,6 +353,8 @@ mod tests {
             let error = AdmOptions::default().set(option, value).unwrap_err();
             assert_eq!(error.to_string(), format!("{option} is `{value}`, but must be {expected}"));
         }
+        let error = CambiOptions::default().set("eotf", "hlg").unwrap_err();
+        assert_eq!(error.to_string(), "eotf is `hlg`, but must be bt1886 or pq");
         let error = PsnrOptions::default().set("min_sse", "-1").unwrap_err();
         assert_eq!(error.to_string(), "min_sse is `-1`, but must be a number not less than 0");
     }

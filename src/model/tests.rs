@@ -143,7 +143,8 @@ fn members_of_a_collection_count_in_order_and_share_features() {
 fn what_is_wrong_with_a_model_is_said_with_its_place() {
     let collection = |second: &str| format!(r#"{{"0": {SMALL}, "1": {second}}}"#);
     let svr_text = SMALL.replace("gamma 0.5", "gamma x");
-    let cambi = SMALL.replace("VMAF_integer_feature_motion2_score", "Cambi_feature_cambi_score");
+    let speed =
+        SMALL.replace("VMAF_integer_feature_motion2_score", "Speed_chroma_feature_speed_chroma_uv_score");
     let knots = format!(r#""score_transform": {{"knots": [{}]}}"#, ["[0, 0]"; 11].join(", "));
     for (text, message) in [
         (String::new(), "at .: EOF while parsing a value at line 1 column 0"),
@@ -211,8 +212,8 @@ fn what_is_wrong_with_a_model_is_said_with_its_place() {
             "at model_dict.feature_names: expected 1 to 64 names",
         ),
         (
-            cambi,
-            "at model_dict.feature_names[1]: the feature Cambi_feature_cambi_score is not supported yet; supported are those of integer ADM, motion, VIF and PSNR",
+            speed,
+            "at model_dict.feature_names[1]: the feature Speed_chroma_feature_speed_chroma_uv_score is not supported yet; supported are those of integer ADM, motion, VIF, PSNR and CAMBI",
         ),
         (svr_text, "at model_dict.model: line 3 of the regressor: `x` is no number"),
         (

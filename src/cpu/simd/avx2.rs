@@ -74,6 +74,7 @@ impl Lanes for Avx2 {
     #[inline(always)] unsafe fn min16(a: I, b: I) -> I { _mm256_min_epi16(a, b) }
     #[inline(always)] unsafe fn max16(a: I, b: I) -> I { _mm256_max_epi16(a, b) }
     #[inline(always)] unsafe fn abs16(a: I) -> I { _mm256_abs_epi16(a) }
+    #[inline(always)] unsafe fn eq16(a: I, b: I) -> I { _mm256_cmpeq_epi16(a, b) }
     #[inline(always)] unsafe fn zip16(a: I, b: I) -> [I; 2] { [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)] }
     #[inline(always)] unsafe fn unzip16(a: [I; 2]) -> I { _mm256_packs_epi32(a[0], a[1]) }
     #[inline(always)] unsafe fn widen16(a: I) -> [I; 2] {
@@ -101,6 +102,9 @@ impl Lanes for Avx2 {
         let exact = _mm256_srli_epi32::<1>(_mm256_andnot_si256(_mm256_srli_epi32::<17>(a), a));
         let bits = _mm256_castps_si256(_mm256_cvtepi32_ps(exact));
         _mm256_add_epi32(bits, _mm256_set1_epi32(1 << 23))
+    }
+    #[inline(always)] unsafe fn mul_f32(a: I, b: I) -> I {
+        _mm256_castps_si256(_mm256_mul_ps(_mm256_cvtepi32_ps(a), _mm256_castsi256_ps(b)))
     }
     #[inline(always)] unsafe fn sum(a: I) -> i64 { Self::sum64(Self::widen(a)) }
 
@@ -154,6 +158,10 @@ impl Lanes for Avx2 {
         let odd = _mm256_or_si256(_mm256_srli_epi64::<32>(biased), high);
         let magic = _mm256_set1_pd(MAGIC);
         [_mm256_sub_pd(_mm256_castsi256_pd(even), magic), _mm256_sub_pd(_mm256_castsi256_pd(odd), magic)]
+    }
+    #[inline(always)] unsafe fn from_f32(a: I) -> D {
+        let sorted = _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+        [_mm256_cvtps_pd(_mm_castsi128_ps(_mm256_castsi256_si128(sorted))), _mm256_cvtps_pd(_mm_castsi128_ps(_mm256_extracti128_si256::<1>(sorted)))]
     }
     #[inline(always)] unsafe fn to_f32_f64(a: L) -> D {
         let mut x = [0i64; 8];

@@ -68,6 +68,7 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn min16(a: I, b: I) -> I { _mm512_min_epi16(a, b) }
     #[inline(always)] unsafe fn max16(a: I, b: I) -> I { _mm512_max_epi16(a, b) }
     #[inline(always)] unsafe fn abs16(a: I) -> I { _mm512_abs_epi16(a) }
+    #[inline(always)] unsafe fn eq16(a: I, b: I) -> I { _mm512_movm_epi16(_mm512_cmpeq_epi16_mask(a, b)) }
     #[inline(always)] unsafe fn zip16(a: I, b: I) -> [I; 2] { [_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b)] }
     #[inline(always)] unsafe fn unzip16(a: [I; 2]) -> I { _mm512_packs_epi32(a[0], a[1]) }
     #[inline(always)] unsafe fn widen16(a: I) -> [I; 2] {
@@ -89,6 +90,9 @@ impl Lanes for Avx512 {
 
     #[inline(always)] unsafe fn leading_bits(a: I) -> I {
         _mm512_castps_si512(_mm512_cvt_roundepu32_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a))
+    }
+    #[inline(always)] unsafe fn mul_f32(a: I, b: I) -> I {
+        _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(a), _mm512_castsi512_ps(b)))
     }
     #[inline(always)] unsafe fn sum(a: I) -> i64 { Self::sum64(Self::widen(a)) }
 
@@ -132,6 +136,15 @@ impl Lanes for Avx512 {
         let odd = _mm512_or_si512(_mm512_srli_epi64::<32>(biased), high);
         let magic = _mm512_set1_pd(MAGIC);
         [_mm512_sub_pd(_mm512_castsi512_pd(even), magic), _mm512_sub_pd(_mm512_castsi512_pd(odd), magic)]
+    }
+    #[inline(always)] unsafe fn from_f32(a: I) -> D {
+        let order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+        let sorted = _mm512_permutexvar_epi32(order, a);
+        let odd = _mm512_extracti64x4_epi64::<1>(sorted);
+        [
+            _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_castsi512_si256(sorted))),
+            _mm512_cvtps_pd(_mm256_castsi256_ps(odd)),
+        ]
     }
     #[inline(always)] unsafe fn to_f32_f64(a: L) -> D {
         [_mm512_cvtps_pd(_mm512_cvtepi64_ps(a[0])), _mm512_cvtps_pd(_mm512_cvtepi64_ps(a[1]))]

@@ -214,6 +214,8 @@ pub(crate) trait Lanes: Copy + 'static {
     /// Signed maximum of 16-bit lanes.
     unsafe fn max16(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn abs16(a: Self::I) -> Self::I;
+    /// All bits of the 16-bit lanes that are equal, none of the others.
+    unsafe fn eq16(a: Self::I, b: Self::I) -> Self::I;
     /// 32-bit lanes with a 16-bit lane of `a` in the low and that of `b` in the high half, in an order
     /// that [`Lanes::unzip16`] restores.
     unsafe fn zip16(a: Self::I, b: Self::I) -> [Self::I; 2];
@@ -244,6 +246,8 @@ pub(crate) trait Lanes: Copy + 'static {
     /// Binary32 bits of an unsigned integer above 0, correct in the exponent and the 15 highest fraction
     /// bits (the rest of the fraction means nothing): the 16 leading bits of `a` and where they stand.
     unsafe fn leading_bits(a: Self::I) -> Self::I;
+    /// Binary32 bits of signed lanes, rounded, times the numbers with the binary32 bits `b`.
+    unsafe fn mul_f32(a: Self::I, b: Self::I) -> Self::I;
     /// Sum of the lanes seen as signed.
     unsafe fn sum(a: Self::I) -> i64;
 
@@ -275,6 +279,8 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn splat_f64(x: f64) -> Self::D;
     /// Signed integers as doubles (exact).
     unsafe fn to_f64(a: Self::I) -> Self::D;
+    /// The numbers with these binary32 bits.
+    unsafe fn from_f32(a: Self::I) -> Self::D;
     /// 64-bit integers rounded once to binary32, then widened.
     unsafe fn to_f32_f64(a: Self::L) -> Self::D;
     /// Truncation to signed 32 bits; values below -2^31 give -2^31, larger ones must stay below 2^31.
@@ -354,6 +360,24 @@ mod tests {
                     let key = (142 + 16 - a.leading_zeros()) << 15 | ((a as u32) << a.leading_zeros()) >> 16 & 0x7fff;
                     (key as i32 & b) ^ if a >= b { -1 } else { 0 }
                 }));
+            }
+        }
+
+        #[test]
+        fn sixteen_bits_compare_and_singles_multiply(x: [i32; 16], y: [i32; 16]) {
+            for level in Level::available() {
+                let e = lanewise!(level, &x, &y, |V, a, b| V::eq16(V::and(a, V::splat(0x0001_0003)), V::and(b, V::splat(0x0001_0003))));
+                assert_eq!(e, each(&x, &y, |a, b| {
+                    let equal = |mask: i32| if (a ^ b) & mask == 0 { 0xffff } else { 0 };
+                    equal(3) | equal(0x10000) << 16
+                }));
+                const THIRD: f32 = 1.0 / 3.0;
+                let m = lanewise!(level, &x, &y, |V, a, _b| V::mul_f32(a, V::splat(THIRD.to_bits() as i32)));
+                assert_eq!(m, each(&x, &y, |a, _| (a as f32 * THIRD).to_bits() as i32));
+                let d = lanewise!(level, &x, &y, |V, a, _b| {
+                    V::trunc(V::mul_f64(V::from_f32(V::mul_f32(a, V::splat(THIRD.to_bits() as i32))), V::splat_f64(0.5)))
+                });
+                assert_eq!(d, each(&x, &y, |a, _| (f64::from(a as f32 * THIRD) * 0.5) as i32));
             }
         }
 

@@ -105,6 +105,7 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn min16(a: I, b: I) -> I { halves!(a, b, |x: i16, y| x.min(y)) }
     #[inline(always)] unsafe fn max16(a: I, b: I) -> I { halves!(a, b, |x: i16, y| x.max(y)) }
     #[inline(always)] unsafe fn abs16(a: I) -> I { halves!(a, a, |x: i16, _y| x.wrapping_abs()) }
+    #[inline(always)] unsafe fn eq16(a: I, b: I) -> I { halves!(a, b, |x: u16, y| if x == y { 0xffff } else { 0 }) }
     #[inline(always)] unsafe fn zip16(a: I, b: I) -> [I; 2] {
         [lanes!(i => a[i] & 0xffff | b[i] << 16), lanes!(i => (a[i] as u32 >> 16) as i32 | b[i] & !0xffff)]
     }
@@ -131,6 +132,9 @@ impl Lanes for Portable {
         // Clearing the bit 17 below the highest one keeps rounding from carrying into the 16 leading bits.
         lanes!(i => { let x = a[i] as u32; ((x & !(x >> 17)) as f32).to_bits() as i32 })
     }
+    #[inline(always)] unsafe fn mul_f32(a: I, b: I) -> I {
+        lanes!(i => (a[i] as f32 * f32::from_bits(b[i] as u32)).to_bits() as i32)
+    }
     #[inline(always)] unsafe fn sum(a: I) -> i64 { a.iter().map(|x| i64::from(*x)).sum() }
 
     #[inline(always)] unsafe fn mul_wide(a: I, b: I) -> L { lanes!(i => i64::from(a[i]) * i64::from(b[i])) }
@@ -152,6 +156,7 @@ impl Lanes for Portable {
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [x; N] }
     #[inline(always)] unsafe fn to_f64(a: I) -> D { lanes!(i => f64::from(a[i])) }
+    #[inline(always)] unsafe fn from_f32(a: I) -> D { lanes!(i => f64::from(f32::from_bits(a[i] as u32))) }
     #[inline(always)] unsafe fn to_f32_f64(a: L) -> D { lanes!(i => f64::from(a[i] as f32)) }
     #[inline(always)] unsafe fn trunc(a: D) -> I { lanes!(i => a[i] as i32) }
     #[inline(always)] unsafe fn add_f64(a: D, b: D) -> D { lanes!(i => a[i] + b[i]) }

@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! CAMBI, the banding of a picture: options, tables, and the way from sums of contrast values to scores.
+//!
+//! Formulas and constants are those of libvmaf 3.2.0's `cambi` (BSD-2-Clause-Patent). Everything up to the
+//! contrast values is integer arithmetic; these are multiples of 2^-24, so sums of them are exact integers.
+
+use std::sync::LazyLock;
+
+use crate::frame::Geometry;
+
+/// Scales of the analysis, each half the size of the one before.
+pub const SCALES: usize = 5;
+/// What the scales count for.
+const SCALE_WEIGHTS: [f64; SCALES] = [16.0, 8.0, 4.0, 2.0, 1.0];
+/// One side at least must have so many pixels.
+pub const MIN_SIDE: usize = 216;
+/// Largest side of the square in which pixels are counted.
+pub const MAX_WINDOW: usize = 65;
+/// Range of luma at 10 bits.
+const FOOT: i32 = 64;
+const HEAD: i32 = 940;
+const PEAK: i32 = 1023;
+/// What a contrast of 1, 2, … codes counts for.
+const CONTRAST_WEIGHTS: [i32; 32] =
+    [1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7, 8, 8, 8, 8, 8, 8, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9];
+/// Pixels from which on `cambi_high_res_speedup` takes effect, by its value.
+const SPEEDUP_PIXELS: [(u32, usize); 3] = [(1080, 1920 * 1080), (1440, 2560 * 1440), (2160, 3840 * 2160)];
+
+/// `1 / i` for every number of pixels that a window can hold, and 0 for none. libvmaf lists them with 9 decimal
+/// digits, which rounds 42 of them differently.
+pub static RECIPROCALS: LazyLock<[f32; MAX_WINDOW * MAX_WINDOW + 1]> = LazyLock::new(|| {
+    std::array::from_fn(|i| match i {
+        0 => 0.0,
+        i => format!("{:.8e}", 1.0 / i as f64).parse().unwrap_or_default(),
+    })
+});
+
+/// How codes become luminance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eotf {
+    #[default]
+    Bt1886,
+    Pq,
+}
+
+impl Eotf {
+    /// The names that libvmaf knows.
+    pub const NAMES: [&str; 2] = ["bt1886", "pq"];
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Bt1886, Self::Pq].into_iter().find(|eotf| eotf.name() == name)
+    }
+
+    /// Luminance in cd/m² of a 10-bit luma code.
+    fn luminance(self, code: i32) -> f64 {
+        let t = f64::from(code.clamp(FOOT, HEAD) - FOOT) / f64::from(HEAD - FOOT);
+        match self {
+            // ITU-R BT.1886 with a white of 300 cd/m² and a black of 0.01.
+            Self::Bt1886 => {
+                let (gamma, white, black) = (2.4, 300f64.powf(1.0 / 2.4), 0.01f64.powf(1.0 / 2.4));
+                (white - black).powf(gamma) * (t + black / (white - black)).max(0.0).powf(gamma)
+            }
+            // SMPTE ST 2084.
+            Self::Pq => {
+                let root = t.powf(1.0 / 78.84375);
+                let ratio = (root - 0.8359375).max(0.0) / (18.8515625 - 18.6875 * root);
+                10000.0 * ratio.powf(1.0 / 0.1593017578125)
+            }
+        }
+    }
+
+    /// The largest code below the first at which a step of `step` codes is not visible.
+    fn visible_limit(self, step: i32, threshold: f64) -> i32 {
+        let visible = |code| {
+            let base = self.luminance(code);
+            self.luminance(code + step) - base > threshold * base
+        };
+        let (mut low, mut high) = (FOOT, HEAD - step - 1);
+        if !visible(low) {
+            return 0;
+        }
+        if visible(high) {
+            return if visible(high + 1) { PEAK } else { high };
+        }
+        // libvmaf's bisection, as the steps may become visible again further up.
+        loop {
+            let middle = low + (high - low) / 2;
+            match (visible(middle), visible(middle + 1)) {
+                (true, false) => return middle,
+                (true, true) => low = middle,
+                _ => high = middle,
+            }
+        }
+    }
+
+    /// The smallest code with a luminance of `threshold`, 0 if all have it; `None` if none has.
+    fn dark_limit(self, threshold: f64) -> Option<i32> {
+        let limit = (FOOT..=HEAD).find(|code| self.luminance(*code) >= threshold)?;
+        Some(if limit == FOOT { 0 } else { limit })
+    }
+}
+
+/// Options of libvmaf's `cambi`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CambiOptions {
+    /// `cambi_eotf`; wins over `eotf` unless it is [`Eotf::Bt1886`].
+    pub cambi_eotf: Eotf,
+    /// `cambi_high_res_speedup`: from pictures of 1080, 1440 or 2160 rows on, analyse half the size. 0 for never.
+    pub high_res_speedup: u32,
+    /// `cambi_max_val`, 0.0..=1000.0: limit of the scores.
+    pub max_val: f64,
+    /// `cambi_topk`, 0.0001..=1.0; holds while `topk` is at its default.
+    pub cambi_topk: f64,
+    /// `cambi_vis_lum_threshold`, 0.0..=300.0 cd/m²: darker pixels have no banding.
+    pub vis_lum_threshold: f64,
+    /// `enc_bitdepth`, 6..=16: depth that the video was encoded with, 0 for that of the samples.
+    pub enc_bitdepth: u32,
+    /// `enc_height`, 150..=7680, and `enc_width`, 180..=7680: size that the video was encoded in, 0 for its own.
+    pub enc_height: u32,
+    pub enc_width: u32,
+    /// `eotf`.
+    pub eotf: Eotf,
+    /// `full_ref`: also `cambi_source` and `cambi_full_reference`.
+    pub full_ref: bool,
+    /// `max_log_contrast`, 0..=5: steps of up to 2 to this power are looked at.
+    pub max_log_contrast: u32,
+    /// `src_height`, 200..=4320, and `src_width`, 320..=7680: size of the source, 0 for that of the reference.
+    pub src_height: u32,
+    pub src_width: u32,
+    /// `topk`, 0.0001..=1.0: the share of pixels, those with the most banding, that counts.
+    pub topk: f64,
+    /// `tvi_threshold`, 0.0001..=1.0: the smallest visible step, relative to the luminance.
+    pub tvi_threshold: f64,
+    /// `window_size`, 15..=127: side of the square in which pixels are counted, at 3840x2160.
+    pub window_size: u32,
+}
+
+impl Default for CambiOptions {
+    fn default() -> Self {
+        Self {
+            cambi_eotf: Eotf::Bt1886,
+            high_res_speedup: 0,
+            max_val: 1000.0,
+            cambi_topk: 0.6,
+            vis_lum_threshold: 0.0,
+            enc_bitdepth: 0,
+            enc_height: 0,
+            enc_width: 0,
+            eotf: Eotf::Bt1886,
+            full_ref: false,
+            max_log_contrast: 2,
+            src_height: 0,
+            src_width: 0,
+            topk: 0.6,
+            tvi_threshold: 0.019,
+            window_size: 65,
+        }
+    }
+}
+
+impl CambiOptions {
+    /// The pixel work that these options need: all but the limit of the scores matters to it.
+    pub fn work(&self) -> CambiWork {
+        CambiWork(Self { max_val: Self::default().max_val, ..*self })
+    }
+}
+
+/// Why frames have no CAMBI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CambiError {
+    #[error("the CAMBI metric needs frames with a side of at least {MIN_SIDE}, these are {0}x{1}")]
+    TooSmall(usize, usize),
+    #[error("CAMBI cannot analyse frames of {0}x{1} with a window of {2}: they are too large for its size")]
+    Window(usize, usize, usize),
+    #[error("CAMBI cannot analyse frames of {0}x{1}: one side is too long for the other")]
+    TooLong(usize, usize),
+    #[error("the source size of the CAMBI options is larger than the encoded size in one direction only")]
+    Sizes,
+    #[error("the darkest luminance of the CAMBI options lies above every step that they make visible")]
+    Dark,
+}
+
+/// The pixel work of one set of options.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CambiWork(CambiOptions);
+
+/// How a step of some codes counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contrast {
+    /// Only pixels above this code count, up to and with the other.
+    pub above: i32,
+    pub up_to: i32,
+    pub weight: i32,
+}
+
+/// One scale of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CambiScale {
+    pub width: usize,
+    pub height: usize,
+    /// How many of the largest contrast values count.
+    pub top: usize,
+}
+
+/// The analysis of the picture of one side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CambiPicture {
+    /// Size of the 10-bit picture whose flat areas are found.
+    pub width: usize,
+    pub height: usize,
+    /// A pixel is in a flat area if more than so many pixels of the 7x7 around it are like their neighbours.
+    pub flat_limit: u32,
+    /// Side of the square in which pixels are counted; odd.
+    pub window: usize,
+    pub scales: [CambiScale; SCALES],
+}
+
+/// [`CambiWork`] for frames of one geometry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CambiPlan {
+    pub distorted: CambiPicture,
+    /// With [`CambiOptions::full_ref`].
+    pub source: Option<CambiPicture>,
+    /// The mean of four pixels is taken first.
+    pub anti_dither: bool,
+    /// The first scale has half the size.
+    pub halved: bool,
+    /// Steps of 1, 2, … codes.
+    pub contrasts: Vec<Contrast>,
+}
+
+impl CambiPlan {
+    /// Codes of pixels that can have a contrast value: above the first, -1 or more, and up to the second.
+    pub fn active(&self) -> (i32, i32) {
+        let above = self.contrasts.iter().map(|contrast| contrast.above).min();
+        let up_to = self.contrasts.iter().map(|contrast| contrast.up_to).max();
+        (above.map_or(PEAK, |above| above.max(-1)), up_to.unwrap_or(0))
+    }
+}
+
+impl CambiWork {
+    /// What to compute for frames of a geometry.
+    pub fn plan(&self, geometry: Geometry) -> Result<CambiPlan, CambiError> {
+        let options = &self.0;
+        let whole = (geometry.width, geometry.height);
+        let given = |width: u32, height: u32| match (width as usize, height as usize) {
+            (0, _) | (_, 0) => whole,
+            size => size,
+        };
+        let mut encoded = given(options.enc_width, options.enc_height);
+        if options.enc_width as usize > whole.0 || options.enc_height as usize > whole.1 {
+            encoded = whole;
+        }
+        let source = given(options.src_width, options.src_height);
+        for (width, height) in [encoded, source] {
+            if width.max(height) < MIN_SIDE {
+                return Err(CambiError::TooSmall(width, height));
+            }
+        }
+        if (source.0 > encoded.0 && source.1 < encoded.1) || (source.0 < encoded.0 && source.1 > encoded.1) {
+            return Err(CambiError::Sizes);
+        }
+        let speedup = SPEEDUP_PIXELS.iter().find(|(rows, _)| *rows == options.high_res_speedup);
+        let halved = speedup.is_some_and(|(_, pixels)| encoded.0 * encoded.1 >= *pixels);
+        let topk = if options.topk != 0.6 { options.topk } else { options.cambi_topk };
+        let eotf = if options.cambi_eotf != Eotf::Bt1886 { options.cambi_eotf } else { options.eotf };
+
+        let steps = 1 << options.max_log_contrast;
+        let dark = eotf.dark_limit(options.vis_lum_threshold).ok_or(CambiError::Dark)?;
+        // libvmaf tests the largest step besides the one in question.
+        let contrasts: Vec<_> = (1..=steps)
+            .zip(CONTRAST_WEIGHTS)
+            .map(|(step, weight)| Contrast {
+                above: dark - steps - step,
+                up_to: eotf.visible_limit(step, options.tvi_threshold),
+                weight,
+            })
+            .collect();
+        if contrasts.iter().all(|contrast| contrast.up_to < dark) && dark > 0 {
+            return Err(CambiError::Dark);
+        }
+        let bits = if options.enc_bitdepth == 0 { geometry.depth.bits() } else { options.enc_bitdepth };
+        let picture = |size| CambiPicture::new(size, options.window_size as usize, halved, topk);
+        // libvmaf looks at the source's window even when it does not look at the source.
+        let from_source = picture(source)?;
+        Ok(CambiPlan {
+            distorted: picture(encoded)?,
+            source: options.full_ref.then_some(from_source),
+            anti_dither: bits < 10,
+            halved,
+            contrasts,
+        })
+    }
+}
+
+impl CambiPicture {
+    fn new(
+        (width, height): (usize, usize),
+        window_size: usize,
+        halved: bool,
+        topk: f64,
+    ) -> Result<Self, CambiError> {
+        let mut window = window_size * (width + height) / 375 >> 4;
+        if halved {
+            window = window.div_ceil(2);
+        }
+        window |= 1;
+        if window > MAX_WINDOW {
+            return Err(CambiError::Window(width, height, window));
+        }
+        let (mut w, mut h) = (width, height);
+        let scales = std::array::from_fn(|scale| {
+            if scale > 0 || halved {
+                (w, h) = (w.div_ceil(2), h.div_ceil(2));
+            }
+            CambiScale { width: w, height: h, top: ((topk * (w * h) as f64) as usize).clamp(1, w * h) }
+        });
+        // libvmaf reads what an earlier scale left behind where a window is larger than all of the picture.
+        if scales.iter().any(|scale| scale.width.min(scale.height) < window / 2) {
+            return Err(CambiError::TooLong(width, height));
+        }
+        let blocks = (width >> 6) * (height >> 6);
+        let log2 = blocks.max(1).next_power_of_two().trailing_zeros();
+        Ok(Self { width, height, flat_limit: (15 + 3 * log2) >> 1, window, scales })
+    }
+}
+
+/// For each of `to` samples in a row or column, which of `from` samples it is; libvmaf adds up in binary32.
+pub fn nearest(from: usize, to: usize) -> Vec<u32> {
+    let ratio = from as f32 / to as f32;
+    let mut at = (f64::from(ratio / 2.0) - 0.5) as f32;
+    (0..to)
+        .map(|_| {
+            let index = (f64::from(at) + 0.5) as u32;
+            at += ratio;
+            index.min(from as u32 - 1)
+        })
+        .collect()
+}
+
+/// The sum of the largest contrast values of each scale, [`CambiScale::top`] of them, in units of 2^-24.
+pub type ScaleSums = [u64; SCALES];
+
+/// What a backend computes for one pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CambiSums {
+    pub distorted: ScaleSums,
+    /// With [`CambiOptions::full_ref`].
+    pub source: Option<ScaleSums>,
+}
+
+/// Features of one pair; larger is more banding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CambiScores {
+    pub cambi: f64,
+    pub source: Option<f64>,
+    pub full_reference: Option<f64>,
+}
+
+/// Turns the sums of frames of one size into scores.
+#[derive(Clone, Debug)]
+pub struct CambiScorer {
+    max_val: f64,
+    plan: CambiPlan,
+}
+
+impl CambiScorer {
+    pub fn new(options: &CambiOptions, geometry: Geometry) -> Result<Self, CambiError> {
+        Ok(Self { max_val: options.max_val, plan: options.work().plan(geometry)? })
+    }
+
+    pub fn scores(&self, sums: &CambiSums) -> CambiScores {
+        let limited = |score: f64| if score < self.max_val { score } else { self.max_val };
+        let distorted = self.plan.distorted.score(&sums.distorted);
+        let source = self.plan.source.as_ref().zip(sums.source).map(|(picture, sums)| picture.score(&sums));
+        CambiScores {
+            cambi: limited(distorted),
+            source: source.map(limited),
+            full_reference: source.map(|source| limited((distorted - source).max(0.0))),
+        }
+    }
+}
+
+impl CambiPicture {
+    fn score(&self, sums: &ScaleSums) -> f64 {
+        let unit = f64::from(1 << 24);
+        let means = sums.iter().zip(&self.scales).map(|(sum, scale)| *sum as f64 / unit / scale.top as f64);
+        let score = means.zip(SCALE_WEIGHTS).fold(0.0, |score, (mean, weight)| score + mean * weight);
+        score / (self.window * self.window) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::BitDepth;
+
+    fn plan(options: CambiOptions, width: usize, height: usize) -> Result<CambiPlan, CambiError> {
+        let depth = BitDepth::new(8).unwrap();
+        options.work().plan(Geometry { width, height, depth, chroma: None })
+    }
+
+    /// Options of the models of version 1.
+    fn v1() -> CambiOptions {
+        CambiOptions {
+            high_res_speedup: 1080,
+            max_val: 17.0,
+            vis_lum_threshold: 0.06,
+            ..CambiOptions::default()
+        }
+    }
+
+    #[test]
+    fn reciprocals_are_rounded_twice() {
+        let differ = |sign: i32| {
+            (1..RECIPROCALS.len() as i32)
+                .filter(move |i| {
+                    let correct = (1.0 / f64::from(*i)) as f32;
+                    (RECIPROCALS[*i as usize].to_bits() as i32 - correct.to_bits() as i32) == sign
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(differ(1), [82, 83, 244, 488, 564, 614, 664, 1419, 1699, 1906, 2443, 2740, 3812, 4130]);
+        assert_eq!(
+            differ(-1),
+            [
+                504, 510, 528, 749, 760, 892, 2040, 2071, 2112, 2223, 2555, 2927, 3285, 3515, 3525, 3705,
+                3795, 3797, 3837, 3885, 4033, 4080, 4091, 4095, 4142, 4203, 4218, 4224
+            ]
+        );
+    }
+
+    #[test]
+    fn visibility_follows_the_luminance() {
+        let limits = |eotf: Eotf| [1, 2, 3, 4, 5, 6, 7, 32].map(|step| eotf.visible_limit(step, 0.019));
+        assert_eq!(limits(Eotf::Bt1886), [178, 305, 432, 559, 686, 813, 1023, 1023]);
+        assert_eq!(limits(Eotf::Pq), [233, 1023, 1023, 1023, 1023, 1023, 1023, 1023]);
+        let dark = |eotf: Eotf| [0.0, 0.06, 0.01].map(|threshold| eotf.dark_limit(threshold));
+        assert_eq!(dark(Eotf::Bt1886), [Some(0), Some(78), Some(65)]);
+        assert_eq!(dark(Eotf::Pq)[1], Some(108));
+        assert_eq!(Eotf::Bt1886.dark_limit(301.0), None);
+    }
+
+    #[test]
+    fn windows_and_flat_areas_follow_the_size() {
+        let found = |options, width, height| {
+            plan(options, width, height).map(|plan| (plan.distorted.window, plan.distorted.flat_limit))
+        };
+        let default = CambiOptions::default();
+        assert_eq!(found(default, 576, 324), Ok((9, 16)));
+        assert_eq!(found(default, 1280, 720), Ok((21, 19)));
+        assert_eq!(found(default, 1920, 1080), Ok((33, 21)));
+        assert_eq!(found(v1(), 1920, 1080), Ok((17, 21)));
+        assert_eq!(found(default, 3840, 2160), Ok((65, 24)));
+        assert_eq!(found(v1(), 3840, 2160), Ok((33, 24)));
+        assert_eq!(found(v1(), 7680, 4320).unwrap().0, 65);
+        assert_eq!(found(default, 7680, 4320), Err(CambiError::Window(7680, 4320, 131)));
+    }
+
+    #[test]
+    fn sizes_that_libvmaf_refuses_are_refused() {
+        let default = CambiOptions::default();
+        for (width, height) in [(216, 216), (219, 33), (33, 217)] {
+            assert!(plan(default, width, height).is_ok());
+        }
+        for (width, height) in [(160, 90), (214, 214)] {
+            let error = plan(default, width, height).unwrap_err();
+            assert_eq!(error, CambiError::TooSmall(width, height));
+        }
+        let odd =
+            CambiOptions { enc_width: 640, enc_height: 360, src_width: 320, src_height: 400, ..default };
+        assert_eq!(plan(odd, 1280, 720), Err(CambiError::Sizes));
+        assert_eq!(plan(default, 4000, 100), Err(CambiError::TooLong(4000, 100)));
+        let dark = CambiOptions { vis_lum_threshold: 299.0, ..default };
+        assert_eq!(plan(dark, 640, 360), Err(CambiError::Dark));
+    }
+
+    #[test]
+    fn scores_are_limited_after_the_difference() {
+        let options = CambiOptions { full_ref: true, max_val: 2.0, ..CambiOptions::default() };
+        let depth = BitDepth::new(8).unwrap();
+        let geometry = Geometry { width: 640, height: 360, depth, chroma: None };
+        let scorer = CambiScorer::new(&options, geometry).unwrap();
+        // Every counted pixel of all scales has the contrast of the window: 16 + 8 + 4 + 2 + 1.
+        let plan = options.work().plan(geometry).unwrap();
+        let sums = |n: u64| plan.distorted.scales.map(|scale| ((scale.top as u64) << 24) * 121 * n / 31);
+        let score = |distorted, source| {
+            scorer.scores(&CambiSums { distorted: sums(distorted), source: Some(sums(source)) })
+        };
+        let near = |a: Option<f64>, b: f64| assert!((a.unwrap() - b).abs() < 1e-6, "{a:?} {b}");
+        let scores = score(4, 3);
+        assert_eq!((scores.cambi, scores.source), (2.0, Some(2.0)));
+        near(scores.full_reference, 1.0);
+        near(score(1, 3).source, 2.0);
+        assert_eq!(score(1, 3).full_reference, Some(0.0));
+    }
+
+    #[test]
+    fn samples_are_picked_at_rounded_positions() {
+        assert_eq!(nearest(4, 4), [0, 1, 2, 3]);
+        assert_eq!(nearest(8, 4), [1, 3, 5, 7]);
+        assert_eq!(nearest(3, 6), [0, 0, 1, 1, 2, 2]);
+    }
+}
