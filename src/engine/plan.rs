@@ -150,11 +150,12 @@ impl Plan {
         };
         let index = self.sources.len();
         self.sources.push(source);
-        self.features.extend(extractor.features(aim).into_iter().map(|feature| PlannedFeature {
-            source: index,
-            output: feature.output,
-            key: feature.key,
-        }));
+        for Feature { output, key, .. } in extractor.features(aim) {
+            // A few names do not mention options.
+            if !self.features.iter().any(|planned| planned.key == key) {
+                self.features.push(PlannedFeature { source: index, output, key });
+            }
+        }
         Ok(())
     }
 
@@ -265,7 +266,10 @@ mod tests {
     /// Options that no name mentions: whoever asks first decides, as in libvmaf, and no column comes twice.
     #[test]
     fn columns_are_unique() {
-        let plan = with_features(&["vmaf_v0.6.1"], "adm=adm_skip_aim=true;motion=motion_moving_average=true");
+        let plan = with_features(
+            &["vmaf_v0.6.1"],
+            "adm=adm_skip_aim=true;motion=motion_moving_average=true;cambi=full_ref=true;cambi=full_ref=true:topk=0.5",
+        );
         let mut columns = plan.columns.clone();
         columns.sort();
         columns.dedup();

@@ -19,6 +19,19 @@ pub enum Extractor {
     Vif(VifOptions),
 }
 
+/// The same for the options of every extractor.
+macro_rules! with_options {
+    ($extractor:expr, $options:ident => $value:expr) => {
+        match $extractor {
+            Extractor::Adm($options) => $value,
+            Extractor::Cambi($options) => $value,
+            Extractor::Motion($options) => $value,
+            Extractor::Psnr($options) => $value,
+            Extractor::Vif($options) => $value,
+        }
+    };
+}
+
 impl Extractor {
     /// The extractor that libvmaf calls by this name, with default options.
     pub fn named(name: &str) -> Option<Self> {
@@ -34,22 +47,12 @@ impl Extractor {
 
     /// Its name in libvmaf, and in the property `features`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Adm(_) => "adm",
-            Self::Motion(_) => "motion",
-            Self::Psnr(_) => "psnr",
-            Self::Vif(_) => "vif",
-        }
+        with_options!(self, options => options.extractor())
     }
 
     /// Names of its options.
     pub fn options(&self) -> Vec<&'static str> {
-        match self {
-            Self::Adm(_) => AdmOptions::names(),
-            Self::Motion(_) => MotionOptions::names(),
-            Self::Psnr(_) => PsnrOptions::names(),
-            Self::Vif(_) => VifOptions::names(),
-        }
+        with_options!(self, options => options.names())
     }
 
     /// Both yield the same features under the same names. As in libvmaf, options that names do not mention
@@ -60,24 +63,12 @@ impl Extractor {
 
     /// Sets an option from text; `false` when this extractor has no option of that name.
     pub fn set(&mut self, name: &str, text: &str) -> Result<bool, OptionError> {
-        match self {
-            Self::Adm(options) => options.set(name, text),
-            Self::Cambi(options) => options.set(name, text),
-            Self::Motion(options) => options.set(name, text),
-            Self::Psnr(options) => options.set(name, text),
-            Self::Vif(options) => options.set(name, text),
-        }
+        with_options!(self, options => options.set(name, text))
     }
 
     /// What libvmaf appends to the names of all features of this extractor, see [`Options::suffix`].
     pub fn suffix(&self) -> String {
-        match self {
-            Self::Adm(options) => options.suffix(),
-            Self::Cambi(options) => options.suffix(),
-            Self::Motion(options) => options.suffix(),
-            Self::Psnr(options) => options.suffix(),
-            Self::Vif(options) => options.suffix(),
-        }
+        with_options!(self, options => options.suffix())
     }
 
     /// What this extractor yields: everything that its options ask for, less `aim` and `adm3` unless `aim` says
@@ -175,12 +166,17 @@ const NAMES: [(&str, Output); 20] = [
 /// What models call `cambi`.
 const CAMBI: &str = "Cambi_feature_cambi_score";
 
+/// Names of all extractors.
+pub fn names() -> String {
+    let mut names: Vec<_> = Extractor::all().map(|extractor| extractor.name()).collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
 /// Why a feature cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureError {
-    #[error(
-        "the feature {0} is not supported yet; supported are those of integer ADM, motion, VIF, PSNR and CAMBI"
-    )]
+    #[error("the feature {0} is not supported; supported are those of {list}", list = names())]
     Unsupported(String),
     #[error("the option {0}")]
     Option(#[from] OptionError),

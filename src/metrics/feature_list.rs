@@ -3,7 +3,7 @@
 //! Features as users ask for them: libvmaf's names of extractors, each with options, as in
 //! `psnr;adm=adm_csf_mode=2:adm_norm_view_dist=5`.
 
-use super::feature::Extractor;
+use super::feature::{Extractor, names};
 use super::options::OptionError;
 
 /// What is wrong with an item of a list.
@@ -47,13 +47,6 @@ const MISSING: [(&str, Option<&str>); 7] = [
     ("float_vif", Some("vif")),
     ("speed_temporal", None),
 ];
-
-/// Names of all features that can be asked for.
-pub fn names() -> String {
-    let mut names: Vec<_> = Extractor::all().map(|extractor| extractor.name()).collect();
-    names.sort_unstable();
-    names.join(", ")
-}
 
 /// Reads `name[=option=value[:option=value]…]`, once or several times with semicolons between. Spaces around
 /// items and empty items do not count.

@@ -43,7 +43,8 @@ impl Work {
             ("motion", part(&self.motion)),
             ("psnr", part(&self.psnr)),
         ];
-        parts.into_iter().filter_map(|(name, work)| Some((name, work?)))
+        let cambi = self.cambi.iter().map(|work| ("cambi", work as &dyn Debug));
+        parts.into_iter().filter_map(|(name, work)| Some((name, work?))).chain(cambi)
     }
 }
 

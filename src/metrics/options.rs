@@ -103,12 +103,19 @@ macro_rules! eotf {
 
 /// Options that can be set by name; the defaults are those of [`Default`].
 pub trait Options: Copy + Default + 'static {
+    /// libvmaf's name of the extractor.
+    const EXTRACTOR: &'static str;
     /// All options in byte order of their names, which is the order of the suffix. The only place where
     /// their ranges stand.
     const TABLE: &'static [Row<Self>];
 
+    /// libvmaf's name of the extractor.
+    fn extractor(&self) -> &'static str {
+        Self::EXTRACTOR
+    }
+
     /// Names of all options.
-    fn names() -> Vec<&'static str> {
+    fn names(&self) -> Vec<&'static str> {
         Self::TABLE.iter().map(|row| row.name).collect()
     }
 
@@ -173,6 +180,7 @@ pub trait Options: Copy + Default + 'static {
 }
 
 impl Options for AdmOptions {
+    const EXTRACTOR: &'static str = "adm";
     const TABLE: &'static [Row<Self>] = &[
         float("adm_csf_diag_scale", Some("scfd"), |o| &mut o.csf_diag_scale, 0.0..=50.0),
         int(
@@ -195,6 +203,7 @@ impl Options for AdmOptions {
 }
 
 impl Options for CambiOptions {
+    const EXTRACTOR: &'static str = "cambi";
     const TABLE: &'static [Row<Self>] = &[
         eotf!("cambi_eotf", "ceot", cambi_eotf),
         number!("cambi_high_res_speedup", "hrs", high_res_speedup, 0..=2160),
@@ -216,6 +225,7 @@ impl Options for CambiOptions {
 }
 
 impl Options for MotionOptions {
+    const EXTRACTOR: &'static str = "motion";
     const TABLE: &'static [Row<Self>] = &[
         float("motion_blend_factor", Some("mbf"), |o| &mut o.blend_factor, 0.0..=1.0),
         float("motion_blend_offset", Some("mbo"), |o| &mut o.blend_offset, 0.0..=1000.0),
@@ -228,6 +238,7 @@ impl Options for MotionOptions {
 }
 
 impl Options for PsnrOptions {
+    const EXTRACTOR: &'static str = "psnr";
     const TABLE: &'static [Row<Self>] = &[
         bool("enable_chroma", None, |o| &mut o.enable_chroma),
         float("min_sse", None, |o| &mut o.min_sse, 0.0..=f64::MAX),
@@ -236,6 +247,7 @@ impl Options for PsnrOptions {
 }
 
 impl Options for VifOptions {
+    const EXTRACTOR: &'static str = "vif";
     const TABLE: &'static [Row<Self>] = &[
         float("vif_enhn_gain_limit", Some("egl"), |o| &mut o.enhn_gain_limit, 1.0..=100.0),
         bool("vif_skip_scale0", Some("ssclz"), |o| &mut o.skip_scale0),

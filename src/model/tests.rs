@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::metrics::feature;
 
 fn table(text: &str) -> Vec<Value> {
     serde_json::from_str(text).unwrap()
@@ -143,8 +144,11 @@ fn members_of_a_collection_count_in_order_and_share_features() {
 fn what_is_wrong_with_a_model_is_said_with_its_place() {
     let collection = |second: &str| format!(r#"{{"0": {SMALL}, "1": {second}}}"#);
     let svr_text = SMALL.replace("gamma 0.5", "gamma x");
-    let speed =
-        SMALL.replace("VMAF_integer_feature_motion2_score", "Speed_chroma_feature_speed_chroma_uv_score");
+    let float = SMALL.replace("VMAF_integer_feature_motion2_score", "VMAF_feature_motion2_score");
+    let unsupported = format!(
+        "at model_dict.feature_names[1]: the feature VMAF_feature_motion2_score is not supported; supported are those of {}",
+        feature::names()
+    );
     let knots = format!(r#""score_transform": {{"knots": [{}]}}"#, ["[0, 0]"; 11].join(", "));
     for (text, message) in [
         (String::new(), "at .: EOF while parsing a value at line 1 column 0"),
@@ -211,10 +215,7 @@ fn what_is_wrong_with_a_model_is_said_with_its_place() {
             ),
             "at model_dict.feature_names: expected 1 to 64 names",
         ),
-        (
-            speed,
-            "at model_dict.feature_names[1]: the feature Speed_chroma_feature_speed_chroma_uv_score is not supported yet; supported are those of integer ADM, motion, VIF, PSNR and CAMBI",
-        ),
+        (float, &unsupported),
         (svr_text, "at model_dict.model: line 3 of the regressor: `x` is no number"),
         (
             collection("7"),

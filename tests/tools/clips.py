@@ -16,7 +16,8 @@ class Clip:
     """A reference and a distorted video of `frames` frames, planar YUV.
 
     chroma: "420", "422" or "444"; a subsampled axis of n luma samples has ceil(n / 2) chroma
-    samples, as in files and GStreamer buffers.
+    samples, as in files and GStreamer buffers. banded: the upper half is a slow ramp, dithered in the reference
+    and in bands in the distorted video.
     """
 
     width: int
@@ -24,6 +25,7 @@ class Clip:
     depth: int
     chroma: str
     frames: int
+    banded: bool = False
 
     @property
     def name(self):
@@ -43,6 +45,9 @@ class Clip:
             sample = _reference(plane, index, *size)
             if distorted:
                 sample = _distort(sample, index)
+            if self.banded:
+                ramp = _ramp(plane, index, size[0] // 2, size[1], dithered=not distorted)
+                sample[:len(ramp)] = ramp
             out.append(sample >> (16 - self.depth))
         return out
 
@@ -65,7 +70,8 @@ class Clip:
                 f.write(self.frame_bytes(index, distorted))
 
 
-# An odd size, a size whose wavelet bands are odd too, and every depth class of the plugin.
+# An odd size, a size whose wavelet bands are odd too, and every depth class of the plugin. The banded ones are
+# large enough for the v1 models.
 CLIPS = [
     Clip(176, 144, 8, "420", 10),
     Clip(97, 71, 8, "420", 6),
@@ -74,6 +80,9 @@ CLIPS = [
     Clip(96, 64, 12, "420", 6),
     Clip(97, 71, 12, "444", 6),
     Clip(96, 64, 16, "444", 6),
+    Clip(232, 168, 8, "444", 6, banded=True),
+    Clip(324, 324, 10, "444", 3, banded=True),
+    Clip(336, 322, 8, "420", 3, banded=True),
 ]
 
 
@@ -99,6 +108,13 @@ def _reference(plane, t, height, width):
     v[row & ((x + t) % 64 < 10)] = 0
     v[row & ((x + 64 - t) % 64 >= 54)] = 65535
     return v.astype(np.int64)
+
+
+def _ramp(plane, t, height, width, dithered):
+    """Rises by a 256th of the range every 24 columns."""
+    y, x = np.mgrid[0:height, 0:width].astype(np.uint64)
+    noise = _noise(x, y, 10 + 3 * t + plane) & 0x1FF if dithered else 0
+    return (16384 + (x + y // 4 + t) // 24 * 256 + noise).astype(np.int64)
 
 
 def _distort(v, t):

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MPL-2.0
 """Scores two raw videos with the libvmaf of an ffmpeg binary; prints a JSON array, one object per frame.
 
-    peer.py REF DIST WIDTH HEIGHT PIX_FMT MODEL[,MODEL...] [FFMPEG]
+    peer.py REF DIST WIDTH HEIGHT PIX_FMT MODEL[,MODEL...] FEATURES [FFMPEG]
 
-MODEL is a built-in name of libvmaf; the score is reported under that name, features (with PSNR) under
-libvmaf's names. Numbers have libvmaf's 6 decimals. ffmpeg's filter cannot load vmaf_b_v0.6.3.
-FFMPEG defaults to the binary of the Python package imageio-ffmpeg.
+MODEL is a built-in name of libvmaf; the score is reported under that name, features under libvmaf's names.
+FEATURES are more of these, written as in hipvmaf's property `features`. Numbers have libvmaf's 6 decimals.
+ffmpeg's filter cannot load vmaf_b_v0.6.3. FFMPEG defaults to the binary of the Python package imageio-ffmpeg.
 """
 import json
 import subprocess
@@ -15,15 +15,16 @@ import tempfile
 from pathlib import Path
 
 
-def score(ref, dist, width, height, pix_fmt, models, ffmpeg, threads=2):
+def score(ref, dist, width, height, pix_fmt, models, features, ffmpeg, threads=2):
     """One {metric name: value} per frame."""
     raw = ["-f", "rawvideo", "-video_size", f"{width}x{height}", "-pixel_format", pix_fmt]
-    # The option's value is parsed once more by the filter, hence the backslash before its own separator.
+    # The options' values are parsed once more by the filter, hence the backslash before its own separator.
     wanted = "|".join(f"version={m}\\:name={m}" for m in models)
+    extra = "|".join("name=" + f.replace(":", "\\:").replace("=", "\\:", 1) for f in features.split(";"))
     with tempfile.TemporaryDirectory() as folder:
         # A relative path: it needs no quoting inside the filter's options.
         graph = (f"[0:v][1:v]libvmaf=log_fmt=json:log_path=log.json:n_threads={threads}"
-                 f":feature=name=psnr:model='{wanted}'")
+                 f":feature='{extra}':model='{wanted}'")
         inputs = [*raw, "-i", str(Path(dist).resolve()), *raw, "-i", str(Path(ref).resolve())]
         run = subprocess.run([ffmpeg, "-v", "error", *inputs, "-lavfi", graph, "-f", "null", "-"],
                              cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -34,15 +35,15 @@ def score(ref, dist, width, height, pix_fmt, models, ffmpeg, threads=2):
 
 
 def main(args):
-    if len(args) not in (6, 7):
+    if len(args) not in (7, 8):
         sys.exit(__doc__)
-    ref, dist, width, height, pix_fmt, models = args[:6]
-    if len(args) == 7:
-        ffmpeg = args[6]
+    ref, dist, width, height, pix_fmt, models, features = args[:7]
+    if len(args) == 8:
+        ffmpeg = args[7]
     else:
         import imageio_ffmpeg
         ffmpeg = imageio_ffmpeg.get_ffmpeg_exe()
-    json.dump(score(ref, dist, width, height, pix_fmt, models.split(","), ffmpeg), sys.stdout)
+    json.dump(score(ref, dist, width, height, pix_fmt, models.split(","), features, ffmpeg), sys.stdout)
 
 
 if __name__ == "__main__":

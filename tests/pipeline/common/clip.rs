@@ -17,6 +17,8 @@ pub struct Clip {
     /// Whether the chroma planes have half the columns, half the rows.
     pub halved: (bool, bool),
     pub frames: usize,
+    /// The upper half is a slow ramp, dithered in the reference and in bands in the distorted video.
+    pub banded: bool,
     /// The clip's entry in `golden.json`: `features`, `scores`, `bootstrap`, each with an item per frame.
     pub golden: Value,
 }
@@ -45,6 +47,7 @@ impl Clip {
             depth: number("depth") as u32,
             halved: (chroma != "444", chroma == "420"),
             frames: number("frames"),
+            banded: entry["banded"].as_bool().unwrap(),
             golden: entry.clone(),
         };
         for (side, distorted) in [("ref", false), ("dist", true)] {
@@ -64,6 +67,10 @@ impl Clip {
             let mut data = reference(plane as u32, t as u32, width, height);
             if distorted {
                 data = data.chunks_exact(width).flat_map(|row| distort(row, t)).collect();
+            }
+            if self.banded {
+                let ramp = ramp(plane as u32, t as u32, width, height / 2, !distorted);
+                data[..ramp.len()].copy_from_slice(&ramp);
             }
             data.iter_mut().for_each(|v| *v >>= 16 - self.depth);
             Samples { width, data }
@@ -103,6 +110,15 @@ fn reference(plane: u32, t: u32, width: usize, height: usize) -> Vec<u16> {
         let grain = noise(moved, y, 4 + plane) & 0xFFF;
         let still = noise(x, y, 7 + 3 * t + plane) & 0x1FF;
         (12288 + gradient + blocks + grain + still) as u16
+    };
+    (0..height as u32).flat_map(|y| (0..width as u32).map(move |x| sample(x, y))).collect()
+}
+
+/// Rises by a 256th of the range every 24 columns.
+fn ramp(plane: u32, t: u32, width: usize, height: usize, dithered: bool) -> Vec<u16> {
+    let sample = |x: u32, y: u32| {
+        let dither = if dithered { noise(x, y, 10 + 3 * t + plane) & 0x1FF } else { 0 };
+        (16384 + (x + y / 4 + t) / 24 * 256 + dither) as u16
     };
     (0..height as u32).flat_map(|y| (0..width as u32).map(move |x| sample(x, y))).collect()
 }
