@@ -33,5 +33,5 @@ fn models_load_or_are_refused_as_their_names_say() {
 
 #[test]
 fn lists_of_features_are_read_or_refused_as_their_names_say() {
-    check("features", |path| feature_list::parse(&std::fs::read_to_string(path).unwrap()).map(drop));
+    check("features", |path| feature_list::parse(&std::fs::read_to_string(path).unwrap(), &[]).map(drop));
 }

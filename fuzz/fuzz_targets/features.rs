@@ -7,7 +7,7 @@
 use gsthipvmaf::metrics::feature_list;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    match feature_list::parse(text) {
+    match feature_list::parse(text, &[]) {
         Ok(extractors) => {
             for extractor in extractors {
                 assert!(!extractor.features(true).is_empty());

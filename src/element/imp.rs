@@ -27,7 +27,7 @@ use crate::engine::EngineError;
 use crate::engine::plan::Plan;
 use crate::engine::session::Session;
 use crate::hip::{Device, Hip};
-use crate::model::{Model, ModelError, ScoreOptions};
+use crate::model::ScoreOptions;
 
 #[derive(Default, glib::Properties)]
 #[properties(wrapper_type = super::HipVmaf)]
@@ -55,6 +55,15 @@ pub struct HipVmaf {
         blurb = "Further metrics by libvmaf's names, with options: name[=option=value[:option=value]...] and more after semicolons, as in psnr;adm=adm_csf_mode=2")]
     #[property(name = "psnr", get, set, type = bool, member = psnr,
         mutable_ready, nick = "PSNR", blurb = "Compute PSNR of luma and chroma as well")]
+    #[property(name = "enc-width", get, set, type = u32, member = enc_width, maximum = 7680,
+        mutable_ready, nick = "Encoded width",
+        blurb = "Width that the video was encoded at, for CAMBI (0 = that of the frames; takes enc-height too)")]
+    #[property(name = "enc-height", get, set, type = u32, member = enc_height, maximum = 7680,
+        mutable_ready, nick = "Encoded height",
+        blurb = "Height that the video was encoded at, for CAMBI (0 = that of the frames; takes enc-width too)")]
+    #[property(name = "enc-bitdepth", get, set, type = u32, member = enc_bitdepth, maximum = 16,
+        mutable_ready, nick = "Encoded depth",
+        blurb = "Bits per sample that the video was encoded with, for CAMBI (0 = those of the frames)")]
     #[property(name = "pool-method", get, set, type = PoolMethod, member = pool_method,
         mutable_playing, nick = "Pool method",
         blurb = "How frame scores become the pooled score",
@@ -159,7 +168,7 @@ impl HipVmaf {
 
     /// Loads the models and decides what has to be computed for them; refuses what cannot be had.
     fn plan(settings: &Settings) -> Result<Plan, Error> {
-        let models = settings.models().map(Model::load).collect::<Result<Vec<_>, ModelError>>()?;
+        let (models, features) = settings.wanted()?;
         let setting = |property, reason: &str| Error::Setting { property, reason: reason.into() };
         let Some(first) = models.first() else {
             return Err(setting("model-filename", "no model is set; name one, such as vmaf_v0.6.1"));
@@ -175,7 +184,7 @@ impl HipVmaf {
             clip: !settings.disable_clip,
             transform: settings.enable_transform || settings.phone_model,
         };
-        Ok(Plan::new(models, &settings.features()?, options)?)
+        Ok(Plan::new(models, &features, options)?)
     }
 
     /// Asks the neighbours, and then whoever runs the pipeline, which GPU they have agreed on.

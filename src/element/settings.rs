@@ -11,6 +11,7 @@ use super::error::Error;
 use crate::hip::{self, Selection};
 use crate::metrics::feature::{Feature, Output};
 use crate::metrics::feature_list;
+use crate::model::Model;
 use crate::model::pool::Pool;
 
 /// Which scores make the pooled one.
@@ -115,6 +116,10 @@ pub struct Settings {
     pub conf_interval: bool,
     pub features: Option<String>,
     pub psnr: bool,
+    /// Size and depth of the encoded video, for CAMBI; 0: those of the frames.
+    pub enc_width: u32,
+    pub enc_height: u32,
+    pub enc_bitdepth: u32,
     pub pool_method: PoolMethod,
     pub threads: u32,
     pub subsample: u32,
@@ -196,20 +201,40 @@ impl Settings {
         self.results_filename.as_ref().map(|path| (path.into(), format))
     }
 
-    /// Names or paths of all models, the main one first.
-    pub fn models(&self) -> impl Iterator<Item = &str> {
+    /// All models, the main one first, and the features that are wanted besides those that they read.
+    pub fn wanted(&self) -> Result<(Vec<Model>, Vec<Feature>), Error> {
+        let options = self.options()?;
+        let options: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let extra = self.extra_models.as_deref().unwrap_or_default().split(';');
-        self.model_filename.as_deref().into_iter().chain(extra).map(str::trim).filter(|name| !name.is_empty())
-    }
+        let names = self.model_filename.as_deref().into_iter().chain(extra).map(str::trim);
+        let load = |name| Model::load_with(name, &options);
+        let models = names.filter(|name| !name.is_empty()).map(load).collect::<Result<_, _>>()?;
 
-    /// What is to be computed besides that which the models read.
-    pub fn features(&self) -> Result<Vec<Feature>, Error> {
-        let list = feature_list::parse(self.features.as_deref().unwrap_or_default())
+        let list = feature_list::parse(self.features.as_deref().unwrap_or_default(), &options)
             .map_err(|err| Error::Setting { property: "features", reason: err.to_string() })?;
         // Where both ask for the same, what the list says counts: it comes first.
         let switches = [(self.psnr, Output::PsnrY)];
         let switched = switches.into_iter().filter(|(on, _)| *on).map(|(_, output)| output.extractor());
-        Ok(list.into_iter().chain(switched).flat_map(|extractor| extractor.features(true)).collect())
+        let features = list.into_iter().chain(switched).flat_map(|extractor| extractor.features(true));
+        Ok((models, features.collect()))
+    }
+
+    /// Options that hold for all extractors that have them.
+    fn options(&self) -> Result<Vec<(&'static str, String)>, Error> {
+        let properties = [
+            ("enc-width", "enc_width", self.enc_width),
+            ("enc-height", "enc_height", self.enc_height),
+            ("enc-bitdepth", "enc_bitdepth", self.enc_bitdepth),
+        ];
+        let set = properties.into_iter().filter(|(.., value)| *value != 0);
+        set.map(|(property, option, value)| {
+            let value = value.to_string();
+            match Output::Cambi.extractor().set(option, &value) {
+                Ok(_) => Ok((option, value)),
+                Err(err) => Err(Error::Setting { property, reason: err.to_string() }),
+            }
+        })
+        .collect()
     }
 }
 
@@ -227,6 +252,9 @@ impl Default for Settings {
             conf_interval: false,
             features: None,
             psnr: false,
+            enc_width: 0,
+            enc_height: 0,
+            enc_bitdepth: 0,
             pool_method: PoolMethod::default(),
             threads: 0,
             subsample: 1,

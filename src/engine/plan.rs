@@ -243,7 +243,7 @@ mod tests {
     fn with_features(models: &[&str], features: &str) -> Plan {
         let models = models.iter().map(|name| Model::load(name).unwrap()).collect();
         let features: Vec<_> =
-            feature_list::parse(features).unwrap().iter().flat_map(|e| e.features(true)).collect();
+            feature_list::parse(features, &[]).unwrap().iter().flat_map(|e| e.features(true)).collect();
         Plan::new(models, &features, ScoreOptions::default()).unwrap()
     }
 

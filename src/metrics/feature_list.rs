@@ -49,12 +49,12 @@ const MISSING: [(&str, Option<&str>); 7] = [
 ];
 
 /// Reads `name[=option=value[:option=value]…]`, once or several times with semicolons between. Spaces around
-/// items and empty items do not count.
-pub fn parse(text: &str) -> Result<Vec<Extractor>, ListError> {
+/// items and empty items do not count. `defaults` are for extractors that have these options.
+pub fn parse(text: &str, defaults: &[(&str, &str)]) -> Result<Vec<Extractor>, ListError> {
     let mut extractors: Vec<Extractor> = vec![];
     for item in text.split(';').map(str::trim).filter(|item| !item.is_empty()) {
         let fail = |problem| ListError { item: item.to_string(), problem };
-        let extractor = parse_item(item).map_err(fail)?;
+        let extractor = parse_item(item, defaults).map_err(fail)?;
         if extractors.iter().any(|other| other.is_same(&extractor)) {
             return Err(fail(Problem::Twice));
         }
@@ -63,7 +63,7 @@ pub fn parse(text: &str) -> Result<Vec<Extractor>, ListError> {
     Ok(extractors)
 }
 
-fn parse_item(item: &str) -> Result<Extractor, Problem> {
+fn parse_item(item: &str, defaults: &[(&str, &str)]) -> Result<Extractor, Problem> {
     let (name, options) = item.split_once('=').map_or((item, None), |(name, rest)| (name, Some(rest)));
     let Some(mut extractor) = Extractor::named(name) else {
         let name = name.to_string();
@@ -73,6 +73,9 @@ fn parse_item(item: &str) -> Result<Extractor, Problem> {
             None => Problem::Unknown(name),
         });
     };
+    for (option, value) in defaults {
+        extractor.set(option, value)?;
+    }
     let mut seen = vec![];
     for text in options.into_iter().flat_map(|options| options.split(':')) {
         let (option, value) = text.split_once('=').ok_or_else(|| Problem::NoValue(text.to_string()))?;
@@ -96,7 +99,7 @@ mod tests {
 
     fn keys(text: &str) -> Vec<String> {
         let key = |e: &Extractor| format!("{}{}", e.name(), e.suffix());
-        parse(text).unwrap().iter().map(key).collect()
+        parse(text, &[]).unwrap().iter().map(key).collect()
     }
 
     #[test]
@@ -108,12 +111,19 @@ mod tests {
             ["adm_csf_2_nvd_5", "adm", "motion_mma"]
         );
         assert_eq!(
-            parse("adm=adm_csf_mode=2:adm_skip_aim=true;psnr=reduced_hbd_peak=true"),
+            parse("adm=adm_csf_mode=2:adm_skip_aim=true;psnr=reduced_hbd_peak=true", &[]),
             Ok(vec![
                 Extractor::Adm(AdmOptions { csf_mode: CsfMode::Blend, skip_aim: true, ..Default::default() }),
                 Extractor::Psnr(PsnrOptions { reduced_hbd_peak: true, ..Default::default() }),
             ])
         );
+    }
+
+    #[test]
+    fn defaults_are_for_those_that_have_the_option() {
+        let defaults = [("enc_width", "640"), ("topk", "0.5")];
+        let [cambi, vif] = parse("cambi=topk=0.25;vif", &defaults).unwrap()[..] else { panic!() };
+        assert_eq!((cambi.suffix().as_str(), vif.suffix().as_str()), ("_encw_640_topk_0.25", ""));
     }
 
     #[test]
@@ -156,14 +166,14 @@ mod tests {
                 "`motion=motion_fps_weight=1`: another item asks for the same features already".into(),
             ),
         ] {
-            assert_eq!(parse(list).unwrap_err().to_string(), message);
+            assert_eq!(parse(list, &[]).unwrap_err().to_string(), message);
         }
     }
 
     #[test]
     fn every_extractor_can_be_asked_for() {
         for extractor in Extractor::all() {
-            assert_eq!(parse(extractor.name()), Ok(vec![extractor]));
+            assert_eq!(parse(extractor.name(), &[]), Ok(vec![extractor]));
             assert!(!extractor.features(true).is_empty());
         }
     }
@@ -181,7 +191,7 @@ mod tests {
         #[test]
         fn any_text_is_a_list_or_an_error(pieces in proptest::collection::vec(piece(), 0..12)) {
             let text = pieces.concat();
-            match parse(&text) {
+            match parse(&text, &[]) {
                 Ok(extractors) => proptest::prop_assert!(extractors.len() <= text.split(';').count()),
                 Err(error) => proptest::prop_assert!(text.contains(&error.item)),
             }

@@ -71,6 +71,11 @@ fn settings_that_contradict_each_other_are_refused() {
         &["conf-interval", "vmaf_v0.6.1", "vmaf_b_v0.6.3"],
     );
     assert_failure(
+        fail(&[("enc-bitdepth", "5")]),
+        gst::LibraryError::Settings,
+        &["enc-bitdepth", "`5`", "an integer from 6 to 16"],
+    );
+    assert_failure(
         fail(&[("extra-models", "vmaf_v0.6.1neg;vmaf_v0.6.1neg")]),
         gst::LibraryError::Settings,
         &["vmaf_v0.6.1neg", "twice"],

@@ -127,6 +127,32 @@ fn features_by_name_are_libvmafs_on_every_clip() {
     }
 }
 
+/// They act on CAMBI alone, which names them, and an option in the list counts more.
+#[test]
+fn the_size_of_the_encoding_is_for_cambi() {
+    let clip = clip("336x322_420_8bit");
+    let properties = [
+        ("features", "cambi; cambi=enc_bitdepth=8"),
+        ("enc-width", "280"),
+        ("enc-height", "250"),
+        ("enc-bitdepth", "10"),
+    ];
+    let report = score_clip(&properties, &clip);
+    let features = |name: &str| {
+        report
+            .frames
+            .iter()
+            .map(|f| f.features.iter().find(|(n, _)| n == name).unwrap().1)
+            .collect::<Vec<_>>()
+    };
+    let all = features("cambi_encbd_10_ench_250_encw_280");
+    assert_ne!(all, features("cambi_encbd_8_ench_250_encw_280"));
+    let listed = score_clip(&[("features", "cambi=enc_width=280:enc_height=250:enc_bitdepth=10")], &clip);
+    for (frame, listed) in report.frames.iter().zip(&listed.frames) {
+        assert!(listed.features.iter().all(|feature| frame.features.contains(feature)));
+    }
+}
+
 #[test]
 fn a_model_file_scores_like_the_built_in_model() {
     let clip = clip("97x71_420_8bit");
