@@ -167,7 +167,7 @@ impl HipVmaf {
             );
             return Err(setting("conf-interval", &reason));
         }
-        let psnr = if settings.psnr { Output::PsnrY.extractor().features(false) } else { vec![] };
+        let psnr = if settings.psnr { Output::Psnr(0).extractor().features(false) } else { vec![] };
         let options = ScoreOptions {
             clip: !settings.disable_clip,
             transform: settings.enable_transform || settings.phone_model,

@@ -625,7 +625,7 @@ impl Stream {
             .and_then(|first| first.confidence_columns())
             .map(|columns| columns.map(value))
             .map(|[stddev, low, high]| Confidence { stddev, low, high });
-        let psnr_y = plan.features.iter().position(|feature| feature.output == Output::PsnrY);
+        let psnr_y = plan.features.iter().position(|feature| feature.output == Output::Psnr(0));
         Common {
             label: pad.clone(),
             pad,

@@ -6,8 +6,11 @@
 use std::ops::RangeInclusive;
 
 use super::adm::{AdmOptions, CsfMode};
+use super::ciede::CiedeOptions;
 use super::motion::MotionOptions;
 use super::psnr::PsnrOptions;
+use super::psnr_hvs::PsnrHvsOptions;
+use super::ssim::{MsSsimOptions, SsimOptions};
 use super::vif::VifOptions;
 
 /// A value that an option cannot take.
@@ -43,12 +46,12 @@ const fn bool<O>(name: &'static str, alias: Option<&'static str>, get: fn(&mut O
 
 const fn int<O>(
     name: &'static str,
-    alias: &'static str,
+    alias: Option<&'static str>,
     get: fn(&O) -> u32,
     set: fn(&mut O, u32) -> Option<()>,
     range: RangeInclusive<u32>,
 ) -> Row<O> {
-    Row { name, alias: Some(alias), field: Field::Int(get, set, range) }
+    Row { name, alias, field: Field::Int(get, set, range) }
 }
 
 const fn float<O>(
@@ -128,7 +131,7 @@ impl Options for AdmOptions {
         float("adm_csf_diag_scale", Some("scfd"), |o| &mut o.csf_diag_scale, 0.0..=50.0),
         int(
             "adm_csf_mode",
-            "csf",
+            Some("csf"),
             |o| o.csf_mode as u32,
             |o, number| CsfMode::from_number(number).map(|mode| o.csf_mode = mode),
             0..=3,
@@ -141,7 +144,7 @@ impl Options for AdmOptions {
         float("adm_norm_view_dist", Some("nvd"), |o| &mut o.norm_view_dist, 0.75..=24.0),
         int(
             "adm_ref_display_height",
-            "rdh",
+            Some("rdh"),
             |o| o.ref_display_height,
             |o, height| {
                 o.ref_display_height = height;
@@ -168,10 +171,46 @@ impl Options for MotionOptions {
 
 impl Options for PsnrOptions {
     const TABLE: &'static [Row<Self>] = &[
+        bool("enable_apsnr", None, |o| &mut o.enable_apsnr),
         bool("enable_chroma", None, |o| &mut o.enable_chroma),
+        bool("enable_mse", None, |o| &mut o.enable_mse),
         float("min_sse", None, |o| &mut o.min_sse, 0.0..=f64::MAX),
         bool("reduced_hbd_peak", None, |o| &mut o.reduced_hbd_peak),
     ];
+}
+
+impl Options for SsimOptions {
+    const TABLE: &'static [Row<Self>] = &[
+        bool("clip_db", None, |o| &mut o.clip_db),
+        bool("enable_db", None, |o| &mut o.enable_db),
+        bool("enable_lcs", None, |o| &mut o.enable_lcs),
+        int(
+            "scale",
+            None,
+            |o| o.scale,
+            |o, scale| {
+                o.scale = scale;
+                Some(())
+            },
+            0..=10,
+        ),
+    ];
+}
+
+impl Options for MsSsimOptions {
+    const TABLE: &'static [Row<Self>] = &[
+        bool("clip_db", None, |o| &mut o.clip_db),
+        bool("enable_db", None, |o| &mut o.enable_db),
+        bool("enable_lcs", None, |o| &mut o.enable_lcs),
+    ];
+}
+
+impl Options for PsnrHvsOptions {
+    const TABLE: &'static [Row<Self>] = &[];
+}
+
+impl Options for CiedeOptions {
+    const TABLE: &'static [Row<Self>] = &[];
 }
 
 impl Options for VifOptions {
@@ -257,6 +296,8 @@ mod tests {
         assert!(names::<AdmOptions>().is_sorted());
         assert!(names::<MotionOptions>().is_sorted());
         assert!(names::<PsnrOptions>().is_sorted());
+        assert!(names::<SsimOptions>().is_sorted());
+        assert!(names::<MsSsimOptions>().is_sorted());
         assert!(names::<VifOptions>().is_sorted());
     }
 

@@ -74,6 +74,8 @@ CLIPS = [
     Clip(96, 64, 12, "420", 6),
     Clip(97, 71, 12, "444", 6),
     Clip(96, 64, 16, "444", 6),
+    # Large enough for the five scales of MS-SSIM.
+    Clip(189, 177, 8, "420", 2),
 ]
 
 

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import peer
 from clips import CLIPS
 
@@ -46,7 +47,7 @@ def features(refs, clip):
     # libvmaf's chroma planes have floor(n / 2) samples: the last column or row of an odd size is cut off.
     half = [(clip.height >> (clip.chroma == "420"), clip.width >> (clip.chroma != "444"))] * 2
     sizes = [(clip.height, clip.width), *half]
-    psnr = refs.psnr_ssim.Psnr([(w, h) for h, w in sizes], clip.depth)
+    psnr = refs.psnr_ssim.Psnr([(w, h) for h, w in sizes], clip.depth, enable_mse=True, enable_apsnr=True)
     motion = refs.vif_motion.MotionStream(clip.width, clip.height, clip.depth)
     out, moved = [], []
     for index in range(clip.frames):
@@ -56,26 +57,54 @@ def features(refs, clip):
         for suffix, gain in (("", 100.0), ("_egl_1", 1.0)):
             scores = vif(ref[0], dis[0], clip.depth, gain)["score"]
             frame |= {f"integer_vif_scale{s}{suffix}": float(v) for s, v in enumerate(scores)}
-        out.append(frame | psnr.frame(ref, dis))
+        out.append(frame | psnr.frame(ref, dis) | classic(refs.psnr_ssim, clip, ref, dis))
         moved += motion.push(ref[0])
     for (_, sad, motion2, motion3), frame in zip(moved + motion.finish(), out):
         frame["VMAF_integer_feature_motion_sad_score"] = sad
         frame["integer_motion2"], frame["integer_motion3"] = motion2, motion3
-    return out
+    return out, psnr.finish()
+
+
+def classic(refs, clip, ref, dis):
+    """What is computed of each frame on its own, where the clip is of a kind that it is defined for."""
+    bits = clip.depth
+    out = refs.float_ssim(ref[0], dis[0], bits, enable_lcs=True)
+    if min(clip.width, clip.height) >= 176:
+        out |= refs.float_ms_ssim(ref[0], dis[0], bits, enable_lcs=True)
+    if bits <= 12:
+        out |= refs.psnr_hvs(ref, dis, bits)
+    return out | refs.ciede(upsampled(ref), upsampled(dis), bits)
+
+
+def upsampled(planes):
+    """Chroma for each luma sample; the last one again beyond the end. libvmaf's is undefined in 4:2:2 and odd sizes."""
+    size = planes[0].shape
+    rows, columns = ([np.minimum(np.arange(n) >> (c < n), c - 1) for n, c in zip(size, planes[1].shape)])
+    return [planes[0], *(plane[rows][:, columns] for plane in planes[1:])]
 
 
 def entry(refs, clip, models, collection):
     """Everything golden.json says about a clip."""
-    frames = features(refs, clip)
+    frames, aggregates = features(refs, clip)
     predict = refs.model.predict
     return {
         "width": clip.width, "height": clip.height, "depth": clip.depth, "chroma": clip.chroma,
         "frames": clip.frames,
         "crc32": {"ref": clip.crc32(False), "dist": clip.crc32(True)},
         "features": frames,
+        "aggregates": aggregates,
         "scores": {name: [predict(m, f) for f in frames] for name, m in models.items()},
         "bootstrap": {COLLECTION: [refs.model.predict_collection(collection, f) for f in frames]},
     }
+
+
+def extractors(clip):
+    """What to ask the peer for, beside its models."""
+    yield from ("psnr:enable_mse=true", "float_ssim:enable_lcs=true", "ciede")
+    if min(clip.width, clip.height) >= 176:
+        yield "float_ms_ssim:enable_lcs=true"
+    if clip.depth <= 12:
+        yield "psnr_hvs"
 
 
 def check(clip, ours, ffmpeg):
@@ -84,9 +113,13 @@ def check(clip, ours, ffmpeg):
         paths = [f"{folder}/ref.yuv", f"{folder}/dist.yuv"]
         for path, distorted in zip(paths, (False, True)):
             clip.write(path, distorted)
-        theirs = peer.score(*paths, clip.width, clip.height, clip.pix_fmt, MODELS, ffmpeg)
+        theirs = peer.score(*paths, clip.width, clip.height, clip.pix_fmt, MODELS, ffmpeg,
+                            features=extractors(clip))
     worst = {}
     for index, (features, metrics) in enumerate(zip(ours["features"], theirs, strict=True)):
+        # Where libvmaf's colours are undefined there is nothing to compare with.
+        ours_only = {"ciede2000"} if clip.chroma == "422" or clip.width % 2 or clip.height % 2 else set()
+        features = {key: value for key, value in features.items() if key not in ours_only}
         for key, value in (features | {m: ours["scores"][m][index] for m in MODELS}).items():
             gap = abs(value - metrics[key])
             if gap > 0.51e-6:

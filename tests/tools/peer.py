@@ -15,15 +15,16 @@ import tempfile
 from pathlib import Path
 
 
-def score(ref, dist, width, height, pix_fmt, models, ffmpeg, threads=2):
-    """One {metric name: value} per frame."""
+def score(ref, dist, width, height, pix_fmt, models, ffmpeg, threads=2, features=("psnr",)):
+    """One {metric name: value} per frame. A feature extractor may be followed by options: `psnr:enable_mse=true`."""
     raw = ["-f", "rawvideo", "-video_size", f"{width}x{height}", "-pixel_format", pix_fmt]
     # The option's value is parsed once more by the filter, hence the backslash before its own separator.
     wanted = "|".join(f"version={m}\\:name={m}" for m in models)
+    extractors = "|".join("name=" + feature.replace(":", "\\:") for feature in features)
     with tempfile.TemporaryDirectory() as folder:
         # A relative path: it needs no quoting inside the filter's options.
         graph = (f"[0:v][1:v]libvmaf=log_fmt=json:log_path=log.json:n_threads={threads}"
-                 f":feature=name=psnr:model='{wanted}'")
+                 f":feature='{extractors}':model='{wanted}'")
         inputs = [*raw, "-i", str(Path(dist).resolve()), *raw, "-i", str(Path(ref).resolve())]
         run = subprocess.run([ffmpeg, "-v", "error", *inputs, "-lavfi", graph, "-f", "null", "-"],
                              cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)

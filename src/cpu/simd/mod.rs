@@ -151,6 +151,8 @@ pub(crate) trait Lanes: Copy + 'static {
     type L: Copy;
     /// `N` doubles.
     type D: Copy;
+    /// `N` single precision numbers.
+    type F: Copy;
     /// One truth value per 32-bit lane.
     type M: Copy;
 
@@ -271,6 +273,23 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn high(a: Self::L) -> Self::I;
     /// Wrapping sum of the lanes.
     unsafe fn sum64(a: Self::L) -> i64;
+
+    unsafe fn splat_f32(x: f32) -> Self::F;
+    /// Writes `N` numbers.
+    unsafe fn store_f32(p: *mut f32, a: Self::F);
+    /// Signed integers, rounded.
+    unsafe fn to_f32(a: Self::I) -> Self::F;
+    unsafe fn add_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sub_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn mul_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn div_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sqrt_f32(a: Self::F) -> Self::F;
+    /// `a > b ? a : b`.
+    unsafe fn max_f32(a: Self::F, b: Self::F) -> Self::F;
+    /// `a > b`.
+    unsafe fn gt_f32(a: Self::F, b: Self::F) -> Self::M;
+    /// `m ? a : 0`.
+    unsafe fn keep_f32(m: Self::M, a: Self::F) -> Self::F;
 
     unsafe fn splat_f64(x: f64) -> Self::D;
     /// Signed integers as doubles (exact).
