@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::frame::{Geometry, Picture};
 use crate::hip::Device;
 use crate::metrics::cambi::CambiError;
-use crate::metrics::{FrameSums, Work};
+use crate::metrics::{FrameSums, Work, psnr_hvs, ssim};
 
 /// What can go wrong in a backend.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +20,10 @@ pub enum BackendError {
     TooSmall { metric: &'static str, min: usize, width: usize, height: usize },
     #[error(transparent)]
     Cambi(#[from] CambiError),
+    #[error("the {metric} metric needs chroma, these frames are grey")]
+    NoChroma { metric: &'static str },
+    #[error("the {metric} metric takes samples of at most {max} bits, these have {bits}")]
+    TooDeep { metric: &'static str, max: u32, bits: u32 },
     #[error("the two frames of a pair differ in size or sample type")]
     Unlike,
     #[error("no frame size was prepared")]
@@ -41,6 +45,44 @@ impl BackendError {
     pub fn is_device(&self) -> bool {
         matches!(self, Self::Device(_))
     }
+}
+
+/// Refuses frames for which SSIM, MS-SSIM, PSNR-HVS or CIEDE2000 is not defined.
+pub fn check(work: &Work, geometry: Geometry) -> Result<(), BackendError> {
+    let Geometry { width, height, depth, chroma } = geometry;
+    let too_small = |metric, min| Err(BackendError::TooSmall { metric, min, width, height });
+    if let Some(work) = &work.ssim {
+        for scale in &work.scales {
+            let factor = ssim::factor(*scale, geometry);
+            let (width, height) = ssim::decimated(width, height, factor);
+            if width.min(height) < ssim::WINDOW_SIZE {
+                return too_small("SSIM", ssim::WINDOW_SIZE * factor);
+            }
+        }
+        if work.multi_scale && width.min(height) < ssim::MULTI_SCALE_MIN_SIZE {
+            return too_small("MS-SSIM", ssim::MULTI_SCALE_MIN_SIZE);
+        }
+    }
+    for (metric, _) in [("PSNR-HVS", work.psnr_hvs), ("CIEDE2000", work.ciede)].iter().filter(|(_, on)| *on) {
+        match chroma {
+            Some((w, h)) if w.min(h) > 0 => {}
+            _ => return Err(BackendError::NoChroma { metric }),
+        }
+    }
+    if let (true, Some((w, h))) = (work.psnr_hvs, chroma) {
+        if w.min(h) < psnr_hvs::BLOCK {
+            let subsampled = w < width || h < height;
+            return too_small("PSNR-HVS", psnr_hvs::BLOCK << u32::from(subsampled));
+        }
+        if depth.bits() > psnr_hvs::MAX_BITS {
+            return Err(BackendError::TooDeep {
+                metric: "PSNR-HVS",
+                max: psnr_hvs::MAX_BITS,
+                bits: depth.bits(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Names a submitted pair until its sums are fetched.

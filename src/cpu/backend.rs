@@ -11,12 +11,14 @@ use super::adm::Adm;
 use super::cambi::Cambi;
 use super::import::Importer;
 use super::simd::Level;
+use super::ssim::Ssim;
 use super::vif::Vif;
-use crate::backend::{Backend, BackendError, Pair, Ticket};
+use crate::backend::{Backend, BackendError, Pair, Ticket, check};
 use crate::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, PlanePair, Sample};
 use crate::metrics::motion::{self, MotionSums, MotionWork};
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
-use crate::metrics::{FrameSums, Work, adm, vif};
+use crate::metrics::psnr_hvs::{self, PsnrHvsSums};
+use crate::metrics::{FrameSums, Work, adm, ciede, vif};
 
 /// Evaluates an expression for two planes of either sample type.
 macro_rules! typed {
@@ -65,6 +67,11 @@ struct Prepared {
     vif: Option<Vif>,
     adm: Option<Adm>,
     cambi: Vec<Cambi>,
+    ssim: Option<Ssim>,
+    psnr_hvs: bool,
+    /// The bias of the colour differences.
+    ciede: Option<f64>,
+    chroma: bool,
     /// Luma of the latest reference frames, as many as motion looks back, the last one first.
     earlier: VecDeque<Kept>,
     /// How many of them belong to the present run.
@@ -115,6 +122,7 @@ impl Backend for Cpu {
 
     fn prepare(&mut self, work: &Work, geometry: Geometry) -> Result<(), BackendError> {
         let Geometry { width, height, depth, .. } = geometry;
+        check(work, geometry)?;
         // Enough parts that threads finish together, and no more: filters work twice on the rows at seams.
         let bands = match self.pool.current_num_threads() {
             1 => 1,
@@ -142,6 +150,10 @@ impl Backend for Cpu {
             vif: vif.transpose()?,
             adm: adm.transpose()?,
             cambi,
+            ssim: work.ssim.as_ref().map(|work| Ssim::new(work, geometry)),
+            psnr_hvs: work.psnr_hvs,
+            ciede: work.ciede.then(|| ciede::fixed_sum(geometry).bias()),
+            chroma: work.chroma(),
             earlier: (0..lags).map(|_| Kept::default()).collect(),
             run: 0,
         });
@@ -152,7 +164,7 @@ impl Backend for Cpu {
     fn submit(&mut self, pair: Pair<'_>) -> Result<Ticket, BackendError> {
         let Self { level, pool, importers: [for_reference, for_distorted], .. } = self;
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
-        let (depth, chroma) = (prepared.depth, prepared.psnr.is_some_and(|psnr| psnr.chroma));
+        let (depth, chroma) = (prepared.depth, prepared.chroma);
         let unreadable = || BackendError::Picture("cpu");
         let frames = [
             for_reference.import(&pair.reference, depth, chroma).ok_or_else(unreadable)?,
@@ -186,9 +198,14 @@ impl Prepared {
         history_only: bool,
     ) -> Result<FrameSums, BackendError> {
         let luma = PlanePair::new(reference.luma, distorted.luma).ok_or(BackendError::Unlike)?;
-        let Self { motion, psnr, depth, vif, adm, cambi, earlier, run } = self;
+        let Self { motion, psnr, depth, vif, adm, cambi, ssim, psnr_hvs, ciede, earlier, run, .. } = self;
         let vif = vif.as_mut().filter(|_| !history_only);
         let adm = adm.as_mut().filter(|_| !history_only);
+        let ssim = ssim.as_mut().filter(|_| !history_only);
+        let colour = reference.chroma.zip(distorted.chroma).filter(|_| !history_only);
+        let colour = colour.and_then(|([cb1, cr1], [cb2, cr2])| {
+            Some([luma, PlanePair::new(cb1, cb2)?, PlanePair::new(cr1, cr2)?])
+        });
         let sad = |lag: usize| {
             let kept = earlier.get(lag - 1).filter(|_| lag <= *run)?;
             Some(typed!(kept.pair(reference.luma)?, |a, b| super::motion::sad(level, a, b, *depth)))
@@ -196,32 +213,38 @@ impl Prepared {
         let sse =
             |a, b| PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)));
         let cambi = if history_only { &mut [] } else { cambi.as_mut_slice() };
-        let ((vif, adm), (cambi, (motion, psnr))) = rayon::join(
+        let (((vif, adm), (ssim, cambi)), ((motion, psnr), (psnr_hvs, ciede))) = rayon::join(
             || {
                 rayon::join(
-                    || vif.and_then(|vif| typed!(luma, |r, d| vif.compute(level, r, d))),
-                    || adm.map(|adm| typed!(luma, |r, d| adm.compute(level, r, d))),
+                    || {
+                        rayon::join(
+                            || vif.and_then(|vif| typed!(luma, |r, d| vif.compute(level, r, d))),
+                            || adm.map(|adm| typed!(luma, |r, d| adm.compute(level, r, d))),
+                        )
+                    },
+                    || {
+                        let compute = |cambi: &mut Cambi| typed!(luma, |r, d| cambi.compute(level, r, d));
+                        rayon::join(
+                            || ssim.and_then(|ssim| typed!(luma, |r, d| ssim.compute(level, [r, d]))),
+                            || cambi.iter_mut().map(compute).collect(),
+                        )
+                    },
                 )
             },
             || {
-                rayon::join(
-                    || {
-                        let compute = |cambi: &mut Cambi| typed!(luma, |r, d| cambi.compute(level, r, d));
-                        cambi.iter_mut().map(compute).collect()
-                    },
-                    || {
-                        let motion = motion.map(|motion| MotionSums {
-                            lag1: motion.lag1.then(|| sad(1)).flatten(),
-                            lag2: motion.lag2.then(|| sad(2)).flatten(),
-                        });
-                        let psnr = psnr.and_then(|psnr| {
-                            let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
-                            let chroma = chroma.and_then(|(r, d)| Some([sse(r[0], d[0])?, sse(r[1], d[1])?]));
-                            Some(PsnrSums { y: sse(reference.luma, distorted.luma)?, chroma })
-                        });
-                        (motion, psnr)
-                    },
-                )
+                let motion = motion.map(|motion| MotionSums {
+                    lag1: motion.lag1.then(|| sad(1)).flatten(),
+                    lag2: motion.lag2.then(|| sad(2)).flatten(),
+                });
+                let psnr = psnr.and_then(|psnr| {
+                    let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
+                    let chroma = chroma.and_then(|(r, d)| Some([sse(r[0], d[0])?, sse(r[1], d[1])?]));
+                    Some(PsnrSums { y: sse(reference.luma, distorted.luma)?, chroma })
+                });
+                let psnr_hvs = colour.filter(|_| *psnr_hvs).map(|planes| hvs_errors(level, planes));
+                let ciede =
+                    ciede.zip(colour).and_then(|(bias, planes)| difference(level, planes, *depth, bias));
+                ((motion, psnr), (psnr_hvs, ciede))
             },
         );
         if let Some(mut oldest) = self.earlier.pop_back() {
@@ -229,6 +252,29 @@ impl Prepared {
             self.earlier.push_front(oldest);
             self.run += 1;
         }
-        Ok(FrameSums { vif, adm, motion, psnr, cambi })
+        Ok(FrameSums { vif, adm, motion, psnr, ssim, psnr_hvs, ciede, cambi })
+    }
+}
+
+/// PSNR-HVS of Y, Cb and Cr.
+fn hvs_errors(level: Level, planes: [PlanePair<'_>; 3]) -> PsnrHvsSums {
+    let plane = |i: usize| {
+        let tables = &psnr_hvs::TABLES[i];
+        typed!(planes[i], |a, b| super::psnr_hvs::errors(level, [a, b], tables))
+    };
+    let (y, (cb, cr)) = rayon::join(|| plane(0), || rayon::join(|| plane(1), || plane(2)));
+    [y, cb, cr]
+}
+
+/// CIEDE2000, `None` where the planes differ in sample type.
+fn difference(level: Level, planes: [PlanePair<'_>; 3], depth: BitDepth, bias: f64) -> Option<u64> {
+    match planes {
+        [PlanePair::U8(y1, y2), PlanePair::U8(u1, u2), PlanePair::U8(v1, v2)] => {
+            Some(super::ciede::difference(level, [[y1, u1, v1], [y2, u2, v2]], depth, bias))
+        }
+        [PlanePair::U16(y1, y2), PlanePair::U16(u1, u2), PlanePair::U16(v1, v2)] => {
+            Some(super::ciede::difference(level, [[y1, u1, v1], [y2, u2, v2]], depth, bias))
+        }
+        _ => None,
     }
 }

@@ -8,12 +8,15 @@
 pub mod adm;
 mod backend;
 pub mod cambi;
+pub mod ciede;
 mod filter;
 mod import;
 mod log2;
 pub mod motion;
 pub mod psnr;
+pub mod psnr_hvs;
 pub(crate) mod simd;
+pub mod ssim;
 pub mod vif;
 
 pub use backend::Cpu;

@@ -55,6 +55,10 @@ pub struct HipVmaf {
         blurb = "Further metrics by libvmaf's names, with options: name[=option=value[:option=value]...] and more after semicolons, as in psnr;adm=adm_csf_mode=2")]
     #[property(name = "psnr", get, set, type = bool, member = psnr,
         mutable_ready, nick = "PSNR", blurb = "Compute PSNR of luma and chroma as well")]
+    #[property(name = "ssim", get, set, type = bool, member = ssim,
+        mutable_ready, nick = "SSIM", blurb = "Compute SSIM of luma as well")]
+    #[property(name = "ms-ssim", get, set, type = bool, member = ms_ssim,
+        mutable_ready, nick = "MS-SSIM", blurb = "Compute MS-SSIM of luma as well")]
     #[property(name = "enc-width", get, set, type = u32, member = enc_width, maximum = 7680,
         mutable_ready, nick = "Encoded width",
         blurb = "Width that the video was encoded at, for CAMBI (0 = that of the frames; takes enc-height too)")]

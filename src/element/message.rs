@@ -54,6 +54,10 @@ pub struct Common {
     pub confidence: Option<Confidence>,
     /// Luma PSNR in dB, with `psnr`.
     pub psnr_y: Option<f64>,
+    /// Luma SSIM, with `ssim`.
+    pub ssim: Option<f64>,
+    /// Luma MS-SSIM, with `ms-ssim`.
+    pub ms_ssim: Option<f64>,
     /// Score by model name.
     pub models: Values,
     /// Feature values, named as in libvmaf's logs.
@@ -86,7 +90,7 @@ pub struct FrameMessage {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PooledMessage {
     pub common: Common,
-    /// How `score` and `psnr_y` were pooled: `min`, `max`, `mean` or `harmonic_mean`.
+    /// How `score`, `psnr_y`, `ssim` and `ms_ssim` were pooled: `min`, `max`, `mean` or `harmonic_mean`.
     pub pool_method: String,
     /// Why now: `eos`, `flush` or `caps`.
     pub reason: String,
@@ -158,6 +162,8 @@ impl Common {
             .field("model", &self.model)
             .field("section", self.section)
             .field_if_some("psnr-y", self.psnr_y)
+            .field_if_some("ssim", self.ssim)
+            .field_if_some("ms-ssim", self.ms_ssim)
             .build();
         if let Some(c) = &self.confidence {
             s.set("ci-low", c.low);
@@ -186,6 +192,8 @@ impl Common {
                 _ => None,
             },
             psnr_y: s.get("psnr-y").ok(),
+            ssim: s.get("ssim").ok(),
+            ms_ssim: s.get("ms-ssim").ok(),
             models: values_field(s, "models"),
             features: values_field(s, "features"),
         })
@@ -316,6 +324,8 @@ mod tests {
             score: 83.85628400042145,
             confidence: Some(Confidence { low: 80.5, high: 86.25, stddev: 1.5 }),
             psnr_y: Some(34.5),
+            ssim: Some(0.9375),
+            ms_ssim: Some(0.96875),
             models: vec![("vmaf_b_v0.6.3".into(), 83.85628400042145), ("vmaf_v0.6.1neg".into(), 82.0)],
             features: vec![("integer_adm2".into(), 0.9620839149029907)],
             ..Common::default()

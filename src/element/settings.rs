@@ -116,6 +116,8 @@ pub struct Settings {
     pub conf_interval: bool,
     pub features: Option<String>,
     pub psnr: bool,
+    pub ssim: bool,
+    pub ms_ssim: bool,
     /// Size and depth of the encoded video, for CAMBI; 0: those of the frames.
     pub enc_width: u32,
     pub enc_height: u32,
@@ -213,7 +215,8 @@ impl Settings {
         let list = feature_list::parse(self.features.as_deref().unwrap_or_default(), &options)
             .map_err(|err| Error::Setting { property: "features", reason: err.to_string() })?;
         // Where both ask for the same, what the list says counts: it comes first.
-        let switches = [(self.psnr, Output::PsnrY)];
+        let switches =
+            [(self.psnr, Output::Psnr(0)), (self.ssim, Output::Ssim), (self.ms_ssim, Output::MsSsim)];
         let switched = switches.into_iter().filter(|(on, _)| *on).map(|(_, output)| output.extractor());
         let features = list.into_iter().chain(switched).flat_map(|extractor| extractor.features(true));
         Ok((models, features.collect()))
@@ -252,6 +255,8 @@ impl Default for Settings {
             conf_interval: false,
             features: None,
             psnr: false,
+            ssim: false,
+            ms_ssim: false,
             enc_width: 0,
             enc_height: 0,
             enc_bitdepth: 0,

@@ -155,6 +155,8 @@ pub struct Stream {
     attach_meta: bool,
     conf_interval: bool,
     psnr: bool,
+    ssim: bool,
+    ms_ssim: bool,
     session: Session,
     /// Until a frame was computed.
     fallback: Option<Fallback>,
@@ -201,6 +203,8 @@ impl Stream {
             attach_meta: settings.attach_meta,
             conf_interval: settings.conf_interval,
             psnr: settings.psnr,
+            ssim: settings.ssim,
+            ms_ssim: settings.ms_ssim,
             section: Section::default(),
             session,
             fallback,
@@ -492,7 +496,7 @@ impl Stream {
             let (reference, distorted) = boxed();
             return Err(Error::Format { reference, distorted });
         }
-        let chroma = self.session.plan().work.psnr.is_some_and(|psnr| psnr.chroma);
+        let chroma = self.session.plan().work.chroma();
         self.reference.importer = Some(Importer::new(reference, chroma));
         self.distorted.importer = Some(Importer::new(distorted, chroma));
         match (self.session.prepare(geometry_ref), self.fallback.take()) {
@@ -625,7 +629,8 @@ impl Stream {
             .and_then(|first| first.confidence_columns())
             .map(|columns| columns.map(value))
             .map(|[stddev, low, high]| Confidence { stddev, low, high });
-        let psnr_y = plan.features.iter().position(|feature| feature.output == Output::PsnrY);
+        let metric =
+            |on: bool, output| plan.features.iter().position(|f| on && f.output == output).map(value);
         Common {
             label: pad.clone(),
             pad,
@@ -633,7 +638,9 @@ impl Stream {
             section: self.section_number,
             score: self.score_column().map_or(f64::NAN, value),
             confidence,
-            psnr_y: psnr_y.filter(|_| self.psnr).map(value),
+            psnr_y: metric(self.psnr, Output::Psnr(0)),
+            ssim: metric(self.ssim, Output::Ssim),
+            ms_ssim: metric(self.ms_ssim, Output::MsSsim),
             models: plan.models.iter().map(|m| (m.column, m.model.name())).map(named).collect(),
             // Chroma features of grey video have no value.
             features: plan

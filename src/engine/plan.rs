@@ -11,17 +11,35 @@ use crate::metrics::cambi::CambiOptions;
 use crate::metrics::feature::{Extractor, Feature, Output};
 use crate::metrics::motion::{MotionOptions, MotionWork};
 use crate::metrics::psnr::{PsnrOptions, PsnrWork};
+use crate::metrics::ssim::{MsSsimOptions, SsimOptions, SsimWork};
 use crate::metrics::vif::{VifOptions, VifWork};
 use crate::model::{Model, ScoreOptions};
 
 /// Where the features of one extractor come from in the backend's sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Source {
-    Adm { options: AdmOptions, pass: usize },
-    Cambi { options: CambiOptions, index: usize },
+    Adm {
+        options: AdmOptions,
+        pass: usize,
+    },
+    Cambi {
+        options: CambiOptions,
+        index: usize,
+    },
+    Ciede,
     Motion(MotionOptions),
+    MsSsim(MsSsimOptions),
     Psnr(PsnrOptions),
-    Vif { options: VifOptions, gain: usize },
+    PsnrHvs,
+    /// `scale`: which of the [`SsimWork::scales`].
+    Ssim {
+        options: SsimOptions,
+        scale: usize,
+    },
+    Vif {
+        options: VifOptions,
+        gain: usize,
+    },
 }
 
 /// A reported feature: which source yields it, and its name.
@@ -125,16 +143,37 @@ impl Plan {
                 });
                 Source::Cambi { options, index }
             }
+            Extractor::Ciede(_) => {
+                self.work.ciede = true;
+                Source::Ciede
+            }
             Extractor::Motion(options) => {
                 let (work, new) = (self.work.motion.get_or_insert(MotionWork::default()), options.work());
                 work.lag1 |= new.lag1;
                 work.lag2 |= new.lag2;
                 Source::Motion(options)
             }
+            Extractor::MsSsim(options) => {
+                self.work.ssim.get_or_insert_default().multi_scale = true;
+                Source::MsSsim(options)
+            }
             Extractor::Psnr(options) => {
                 let work = self.work.psnr.get_or_insert(PsnrWork { chroma: false });
                 work.chroma |= options.enable_chroma;
                 Source::Psnr(options)
+            }
+            Extractor::PsnrHvs(_) => {
+                self.work.psnr_hvs = true;
+                Source::PsnrHvs
+            }
+            Extractor::Ssim(options) => {
+                let SsimWork { scales, .. } = self.work.ssim.get_or_insert_default();
+                let same = scales.iter().position(|scale| *scale == options.scale);
+                let scale = same.unwrap_or_else(|| {
+                    scales.push(options.scale);
+                    scales.len() - 1
+                });
+                Source::Ssim { options, scale }
             }
             Extractor::Vif(options) => {
                 let work = self.work.vif.get_or_insert(VifWork { gain_limits: vec![], scale0: false });
@@ -216,7 +255,7 @@ mod tests {
 
     fn plan(models: &[&str]) -> Plan {
         let models = models.iter().map(|name| Model::load(name).unwrap()).collect();
-        let psnr = Output::PsnrY.extractor();
+        let psnr = Output::Psnr(0).extractor();
         Plan::new(models, &psnr.features(false), ScoreOptions::default()).unwrap()
     }
 

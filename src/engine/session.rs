@@ -11,11 +11,12 @@ use super::plan::{Plan, Source};
 use crate::backend::{Backend, BackendError, Completion, Pair, Ticket};
 use crate::frame::{Geometry, Picture};
 use crate::hip::Device;
-use crate::metrics::FrameSums;
 use crate::metrics::adm::AdmScorer;
 use crate::metrics::cambi::CambiScorer;
 use crate::metrics::feature::Output;
 use crate::metrics::motion::{MotionScores, MotionStream};
+use crate::metrics::psnr::PlaneError;
+use crate::metrics::{FrameSums, ciede, psnr, psnr_hvs};
 
 /// The result of one submitted pair. Results come in the order of submission, one for each pair.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,8 +50,10 @@ enum Scorer {
     Cambi(Box<CambiScorer>),
     /// With the results that no pending pair has taken yet.
     Motion(MotionStream, VecDeque<MotionScores>),
-    Psnr,
-    Vif,
+    /// With the errors of Y, Cb and Cr in all frames so far.
+    Psnr([PlaneError; 3]),
+    /// What needs no more than the sums of the frame.
+    Plain,
 }
 
 /// Scores the pairs of a stream.
@@ -130,8 +133,12 @@ impl Session {
                 Source::Motion(options) => {
                     Scorer::Motion(MotionStream::new(*options, width, height), VecDeque::new())
                 }
-                Source::Psnr(_) => Scorer::Psnr,
-                Source::Vif { .. } => Scorer::Vif,
+                Source::Psnr(_) => Scorer::Psnr(Default::default()),
+                Source::Ciede
+                | Source::MsSsim(_)
+                | Source::PsnrHvs
+                | Source::Ssim { .. }
+                | Source::Vif { .. } => Scorer::Plain,
             })
         };
         self.scorers = self.plan.sources.iter().map(scorer).collect::<Result<_, EngineError>>()?;
@@ -202,14 +209,40 @@ impl Session {
         Ok(scores)
     }
 
+    /// What is known of all pairs since the geometry was set, together: names and values.
+    pub fn aggregates(&self) -> Vec<(&'static str, f64)> {
+        let Some(geometry) = self.geometry else { return vec![] };
+        let mut aggregates = vec![];
+        for (source, scorer) in self.plan.sources.iter().zip(&self.scorers) {
+            if let (Source::Psnr(options), Scorer::Psnr(totals)) = (source, scorer)
+                && options.enable_apsnr
+            {
+                let planes = ["apsnr_y", "apsnr_cb", "apsnr_cr"].into_iter().zip(totals);
+                let compared = planes.filter(|(_, total)| total.samples > 0);
+                aggregates
+                    .extend(compared.map(|(name, total)| (name, options.aggregate(geometry.depth, *total))));
+            }
+        }
+        aggregates
+    }
+
     /// Takes the sums of the next pair.
     fn take(&mut self, sums: &FrameSums, history_only: bool) {
         let features = (!history_only).then(|| self.features(sums));
         let discont = std::mem::take(&mut self.broken);
         self.pending.push_back(Pending { discont, features });
         for scorer in &mut self.scorers {
-            if let (Scorer::Motion(stream, ready), Some(sums)) = (scorer, sums.motion) {
-                ready.extend(stream.push(&sums));
+            match (scorer, self.geometry) {
+                (Scorer::Motion(stream, ready), _) => {
+                    ready.extend(sums.motion.iter().flat_map(|sums| stream.push(sums)));
+                }
+                (Scorer::Psnr(totals), Some(geometry)) => {
+                    let planes = sums.psnr.map(|sums| sums.planes(geometry)).unwrap_or_default();
+                    for (total, plane) in totals.iter_mut().zip(planes) {
+                        *total += plane.unwrap_or_default();
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -284,20 +317,44 @@ impl Session {
                     }));
                 }
                 (Source::Psnr(options), _) => {
-                    let chroma = |i: usize| Some((sums.psnr?.chroma?[i], geometry.chroma?));
-                    values.extend(outputs.map(|output| {
-                        let plane = match output {
-                            Output::PsnrY => {
-                                sums.psnr.map(|sums| (sums.y, (geometry.width, geometry.height)))
-                            }
-                            Output::PsnrCb => chroma(0),
-                            Output::PsnrCr => chroma(1),
-                            _ => None,
-                        };
-                        plane.map_or(f64::NAN, |(sse, (width, height))| {
-                            options.psnr(geometry.depth, sse, (width * height) as u64)
-                        })
+                    let planes = sums.psnr.map(|sums| sums.planes(geometry)).unwrap_or_default();
+                    values.extend(outputs.map(|output| match output {
+                        Output::Psnr(i) => {
+                            planes[i].map_or(f64::NAN, |p| options.psnr(geometry.depth, p.sse, p.samples))
+                        }
+                        Output::Mse(i) => planes[i].map_or(f64::NAN, |p| psnr::mse(p.sse, p.samples)),
+                        _ => f64::NAN,
                     }));
+                }
+                (Source::Ssim { options, scale }, _) => {
+                    let sums = sums.ssim.as_ref().and_then(|sums| sums.scales.get(*scale));
+                    let scores = sums.map(|sums| options.scores(sums, geometry));
+                    values.extend(outputs.map(|output| match (output, scores) {
+                        (Output::Ssim, Some(s)) => s.score,
+                        (Output::SsimTerm(term), Some(s)) => s.lcs[term],
+                        _ => f64::NAN,
+                    }));
+                }
+                (Source::MsSsim(options), _) => {
+                    let sums = sums.ssim.as_ref().and_then(|sums| sums.multi_scale.as_ref());
+                    let scores = sums.map(|sums| options.scores(sums, geometry));
+                    values.extend(outputs.map(|output| match (output, scores) {
+                        (Output::MsSsim, Some(s)) => s.score,
+                        (Output::MsSsimTerm { term, scale }, Some(s)) => s.lcs[scale][term],
+                        _ => f64::NAN,
+                    }));
+                }
+                (Source::PsnrHvs, _) => {
+                    let scores = sums.psnr_hvs.map(|sums| psnr_hvs::scores(sums, geometry));
+                    values.extend(outputs.map(|output| match (output, scores) {
+                        (Output::PsnrHvs, Some(s)) => s.all,
+                        (Output::PsnrHvsPlane(i), Some(s)) => s.planes[i],
+                        _ => f64::NAN,
+                    }));
+                }
+                (Source::Ciede, _) => {
+                    let score = sums.ciede.map_or(f64::NAN, |sum| ciede::score(sum, geometry));
+                    values.extend(outputs.map(|_| score));
                 }
                 _ => values.extend(outputs.map(|_| f64::NAN)),
             }

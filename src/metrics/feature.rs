@@ -4,9 +4,12 @@
 
 use super::adm::AdmOptions;
 use super::cambi::CambiOptions;
+use super::ciede::CiedeOptions;
 use super::motion::MotionOptions;
 use super::options::{OptionError, Options};
 use super::psnr::PsnrOptions;
+use super::psnr_hvs::PsnrHvsOptions;
+use super::ssim::{MsSsimOptions, SsimOptions};
 use super::vif::VifOptions;
 
 /// A metric with its options.
@@ -14,8 +17,12 @@ use super::vif::VifOptions;
 pub enum Extractor {
     Adm(AdmOptions),
     Cambi(CambiOptions),
+    Ciede(CiedeOptions),
     Motion(MotionOptions),
+    MsSsim(MsSsimOptions),
     Psnr(PsnrOptions),
+    PsnrHvs(PsnrHvsOptions),
+    Ssim(SsimOptions),
     Vif(VifOptions),
 }
 
@@ -25,8 +32,12 @@ macro_rules! with_options {
         match $extractor {
             Extractor::Adm($options) => $value,
             Extractor::Cambi($options) => $value,
+            Extractor::Ciede($options) => $value,
             Extractor::Motion($options) => $value,
+            Extractor::MsSsim($options) => $value,
             Extractor::Psnr($options) => $value,
+            Extractor::PsnrHvs($options) => $value,
+            Extractor::Ssim($options) => $value,
             Extractor::Vif($options) => $value,
         }
     };
@@ -71,17 +82,31 @@ impl Extractor {
         with_options!(self, options => options.suffix())
     }
 
-    /// What this extractor yields: everything that its options ask for, less `aim` and `adm3` unless `aim` says
-    /// they are computed.
+    /// The option that is off and without which this extractor does not yield an output of its own.
+    fn lacks(&self, output: Output) -> Option<&'static str> {
+        let needs = |option, on: bool| (!on).then_some(option);
+        match (self, output) {
+            (Self::Cambi(options), Output::CambiSource | Output::CambiFullReference) => {
+                needs("full_ref", options.full_ref)
+            }
+            (Self::Psnr(options), Output::Psnr(1..)) => needs("enable_chroma", options.enable_chroma),
+            (Self::Psnr(options), Output::Mse(0)) => needs("enable_mse", options.enable_mse),
+            (Self::Psnr(options), Output::Mse(_)) => {
+                needs("enable_chroma", options.enable_chroma).or(needs("enable_mse", options.enable_mse))
+            }
+            (Self::Ssim(options), Output::SsimTerm(_)) => needs("enable_lcs", options.enable_lcs),
+            (Self::MsSsim(options), Output::MsSsimTerm { .. }) => needs("enable_lcs", options.enable_lcs),
+            _ => None,
+        }
+    }
+
+    /// What this extractor yields: everything that its options ask for, less `aim` and `adm3` unless `aim` says they
+    /// are computed.
     pub fn features(&self, aim: bool) -> Vec<Feature> {
         let mine =
             |output: Output| std::mem::discriminant(&output.extractor()) == std::mem::discriminant(self);
-        let full_ref = matches!(self, Self::Cambi(options) if options.full_ref);
-        let computed = |output| match output {
-            Output::Aim | Output::Adm3 => aim,
-            Output::CambiSource | Output::CambiFullReference => full_ref,
-            _ => true,
-        };
+        let computed =
+            |output| (aim || !matches!(output, Output::Aim | Output::Adm3)) && self.lacks(output).is_none();
         let feature = |&(name, output): &(&str, Output)| Feature {
             extractor: *self,
             output,
@@ -111,12 +136,26 @@ pub enum Output {
     Cambi,
     CambiSource,
     CambiFullReference,
+    Ciede2000,
     MotionSad,
     Motion2,
     Motion3,
-    PsnrY,
-    PsnrCb,
-    PsnrCr,
+    MsSsim,
+    /// The mean of the luminance, contrast or structure term (0..=2) of a scale (0..=4).
+    MsSsimTerm {
+        term: usize,
+        scale: usize,
+    },
+    /// Mean squared error of Y, Cb or Cr (0..=2).
+    Mse(usize),
+    /// Y, Cb or Cr (0..=2).
+    Psnr(usize),
+    PsnrHvs,
+    /// Y, Cb or Cr (0..=2).
+    PsnrHvsPlane(usize),
+    Ssim,
+    /// The mean of the luminance, contrast or structure term (0..=2).
+    SsimTerm(usize),
     /// Scale 0..=3.
     VifScale(usize),
 }
@@ -130,8 +169,12 @@ impl Output {
             Self::CambiSource | Self::CambiFullReference => {
                 Extractor::Cambi(CambiOptions { full_ref: true, ..Default::default() })
             }
+            Self::Ciede2000 => Extractor::Ciede(Default::default()),
             Self::MotionSad | Self::Motion2 | Self::Motion3 => Extractor::Motion(Default::default()),
-            Self::PsnrY | Self::PsnrCb | Self::PsnrCr => Extractor::Psnr(Default::default()),
+            Self::MsSsim | Self::MsSsimTerm { .. } => Extractor::MsSsim(Default::default()),
+            Self::Mse(_) | Self::Psnr(_) => Extractor::Psnr(Default::default()),
+            Self::PsnrHvs | Self::PsnrHvsPlane(_) => Extractor::PsnrHvs(Default::default()),
+            Self::Ssim | Self::SsimTerm(_) => Extractor::Ssim(Default::default()),
             Self::VifScale(_) => Extractor::Vif(Default::default()),
         }
     }
@@ -139,7 +182,7 @@ impl Output {
 
 /// Reported names without option suffix. `integer_X` is called `VMAF_integer_feature_X_score` in models, and
 /// `cambi` is [`CAMBI`].
-const NAMES: [(&str, Output); 20] = [
+const NAMES: [(&str, Output); 48] = [
     ("integer_adm2", Output::Adm2),
     ("integer_aim", Output::Aim),
     ("integer_adm3", Output::Adm3),
@@ -154,9 +197,37 @@ const NAMES: [(&str, Output); 20] = [
     ("VMAF_integer_feature_motion_sad_score", Output::MotionSad),
     ("integer_motion2", Output::Motion2),
     ("integer_motion3", Output::Motion3),
-    ("psnr_y", Output::PsnrY),
-    ("psnr_cb", Output::PsnrCb),
-    ("psnr_cr", Output::PsnrCr),
+    ("ciede2000", Output::Ciede2000),
+    ("float_ms_ssim", Output::MsSsim),
+    ("float_ms_ssim_l_scale0", Output::MsSsimTerm { term: 0, scale: 0 }),
+    ("float_ms_ssim_l_scale1", Output::MsSsimTerm { term: 0, scale: 1 }),
+    ("float_ms_ssim_l_scale2", Output::MsSsimTerm { term: 0, scale: 2 }),
+    ("float_ms_ssim_l_scale3", Output::MsSsimTerm { term: 0, scale: 3 }),
+    ("float_ms_ssim_l_scale4", Output::MsSsimTerm { term: 0, scale: 4 }),
+    ("float_ms_ssim_c_scale0", Output::MsSsimTerm { term: 1, scale: 0 }),
+    ("float_ms_ssim_c_scale1", Output::MsSsimTerm { term: 1, scale: 1 }),
+    ("float_ms_ssim_c_scale2", Output::MsSsimTerm { term: 1, scale: 2 }),
+    ("float_ms_ssim_c_scale3", Output::MsSsimTerm { term: 1, scale: 3 }),
+    ("float_ms_ssim_c_scale4", Output::MsSsimTerm { term: 1, scale: 4 }),
+    ("float_ms_ssim_s_scale0", Output::MsSsimTerm { term: 2, scale: 0 }),
+    ("float_ms_ssim_s_scale1", Output::MsSsimTerm { term: 2, scale: 1 }),
+    ("float_ms_ssim_s_scale2", Output::MsSsimTerm { term: 2, scale: 2 }),
+    ("float_ms_ssim_s_scale3", Output::MsSsimTerm { term: 2, scale: 3 }),
+    ("float_ms_ssim_s_scale4", Output::MsSsimTerm { term: 2, scale: 4 }),
+    ("psnr_y", Output::Psnr(0)),
+    ("psnr_cb", Output::Psnr(1)),
+    ("psnr_cr", Output::Psnr(2)),
+    ("mse_y", Output::Mse(0)),
+    ("mse_cb", Output::Mse(1)),
+    ("mse_cr", Output::Mse(2)),
+    ("psnr_hvs_y", Output::PsnrHvsPlane(0)),
+    ("psnr_hvs_cb", Output::PsnrHvsPlane(1)),
+    ("psnr_hvs_cr", Output::PsnrHvsPlane(2)),
+    ("psnr_hvs", Output::PsnrHvs),
+    ("float_ssim", Output::Ssim),
+    ("float_ssim_l", Output::SsimTerm(0)),
+    ("float_ssim_c", Output::SsimTerm(1)),
+    ("float_ssim_s", Output::SsimTerm(2)),
     ("integer_vif_scale0", Output::VifScale(0)),
     ("integer_vif_scale1", Output::VifScale(1)),
     ("integer_vif_scale2", Output::VifScale(2)),
@@ -178,6 +249,8 @@ pub fn names() -> String {
 pub enum FeatureError {
     #[error("the feature {0} is not supported; supported are those of {list}", list = names())]
     Unsupported(String),
+    #[error("the feature {feature} needs the option {option}")]
+    Disabled { feature: &'static str, option: &'static str },
     #[error("the option {0}")]
     Option(#[from] OptionError),
 }
@@ -211,6 +284,9 @@ impl Feature {
         let mut extractor = output.extractor();
         for (option, text) in options {
             extractor.set(option, text)?;
+        }
+        if let Some(option) = extractor.lacks(output) {
+            return Err(FeatureError::Disabled { feature: short, option });
         }
         let key = extractor.key(short, output);
         Ok(Self { extractor, output, key })
@@ -312,5 +388,28 @@ mod tests {
             error.to_string(),
             "the option adm_enhn_gain_limit is `0.5`, but must be a number from 1 to 100"
         );
+    }
+
+    #[test]
+    fn options_decide_what_an_extractor_yields() {
+        let keys = |name, options: &[(&str, &str)]| -> Vec<String> {
+            let feature = Feature::resolve(name, options.iter().copied()).unwrap();
+            feature.extractor.features(false).into_iter().map(|feature| feature.key).collect()
+        };
+        assert_eq!(keys("psnr_y", &[]), ["psnr_y", "psnr_cb", "psnr_cr"]);
+        assert_eq!(
+            keys("psnr_y", &[("enable_chroma", "false"), ("enable_mse", "true")]),
+            ["psnr_y", "mse_y"]
+        );
+        assert_eq!(keys("float_ssim", &[]), ["float_ssim"]);
+        let lcs = [("enable_lcs", "true"), ("enable_db", "true"), ("scale", "2")];
+        assert_eq!(keys("float_ssim", &lcs), ["float_ssim", "float_ssim_l", "float_ssim_c", "float_ssim_s"]);
+        assert_eq!(keys("float_ms_ssim", &[("enable_lcs", "true")]).len(), 16);
+        assert_eq!(keys("psnr_hvs", &[]), ["psnr_hvs_y", "psnr_hvs_cb", "psnr_hvs_cr", "psnr_hvs"]);
+        assert_eq!(keys("ciede2000", &[]), ["ciede2000"]);
+        for (name, option) in [("mse_y", "enable_mse"), ("float_ssim_c", "enable_lcs")] {
+            let error = Feature::resolve(name, []).unwrap_err();
+            assert_eq!(error.to_string(), format!("the feature {name} needs the option {option}"));
+        }
     }
 }

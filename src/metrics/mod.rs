@@ -5,11 +5,15 @@
 
 pub mod adm;
 pub mod cambi;
+pub mod ciede;
 pub mod feature;
 pub mod feature_list;
+pub mod fixed;
 pub mod motion;
 pub mod options;
 pub mod psnr;
+pub mod psnr_hvs;
+pub mod ssim;
 pub mod vif;
 
 use std::fmt::Debug;
@@ -18,6 +22,8 @@ use adm::{AdmSums, AdmWork};
 use cambi::{CambiSums, CambiWork};
 use motion::{MotionSums, MotionWork};
 use psnr::{PsnrSums, PsnrWork};
+use psnr_hvs::PsnrHvsSums;
+use ssim::{SsimSums, SsimWork};
 use vif::{VifSums, VifWork};
 
 /// What a backend computes for each pair: the smallest set that serves every requested feature.
@@ -27,11 +33,19 @@ pub struct Work {
     pub adm: Option<AdmWork>,
     pub motion: Option<MotionWork>,
     pub psnr: Option<PsnrWork>,
+    pub ssim: Option<SsimWork>,
+    pub psnr_hvs: bool,
+    pub ciede: bool,
     /// One for each set of options.
     pub cambi: Vec<CambiWork>,
 }
 
 impl Work {
+    /// Cb and Cr are looked at, where the frames have them.
+    pub fn chroma(&self) -> bool {
+        self.psnr.is_some_and(|psnr| psnr.chroma) || self.psnr_hvs || self.ciede
+    }
+
     /// The metrics that are computed, by name.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, &dyn Debug)> {
         fn part<T: Debug>(work: &Option<T>) -> Option<&dyn Debug> {
@@ -42,6 +56,9 @@ impl Work {
             ("adm", part(&self.adm)),
             ("motion", part(&self.motion)),
             ("psnr", part(&self.psnr)),
+            ("ssim", part(&self.ssim)),
+            ("psnr_hvs", self.psnr_hvs.then_some(&self.psnr_hvs)),
+            ("ciede", self.ciede.then_some(&self.ciede)),
         ];
         let cambi = self.cambi.iter().map(|work| ("cambi", work as &dyn Debug));
         parts.into_iter().filter_map(|(name, work)| Some((name, work?))).chain(cambi)
@@ -60,4 +77,8 @@ pub struct FrameSums {
     pub psnr: Option<PsnrSums>,
     /// For each [`Work::cambi`].
     pub cambi: Vec<CambiSums>,
+    pub ssim: Option<SsimSums>,
+    pub psnr_hvs: Option<PsnrHvsSums>,
+    /// As [`fixed::FixedSum`] adds up the colour differences.
+    pub ciede: Option<u64>,
 }

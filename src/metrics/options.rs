@@ -7,8 +7,11 @@ use std::ops::RangeInclusive;
 
 use super::adm::{AdmOptions, CsfMode};
 use super::cambi::{CambiOptions, Eotf};
+use super::ciede::CiedeOptions;
 use super::motion::MotionOptions;
 use super::psnr::PsnrOptions;
+use super::psnr_hvs::PsnrHvsOptions;
+use super::ssim::{MsSsimOptions, SsimOptions};
 use super::vif::VifOptions;
 
 /// A value that an option cannot take.
@@ -45,12 +48,12 @@ const fn bool<O>(name: &'static str, alias: Option<&'static str>, get: fn(&mut O
 
 const fn int<O>(
     name: &'static str,
-    alias: &'static str,
+    alias: Option<&'static str>,
     get: fn(&O) -> u32,
     set: fn(&mut O, u32) -> Option<()>,
     range: RangeInclusive<u32>,
 ) -> Row<O> {
-    Row { name, alias: Some(alias), field: Field::Int(get, set, range) }
+    Row { name, alias, field: Field::Int(get, set, range) }
 }
 
 const fn float<O>(
@@ -74,7 +77,7 @@ const fn name<O>(
 
 /// [`int`] of a field that takes any number in the range.
 macro_rules! number {
-    ($name:literal, $alias:literal, $field:ident, $range:expr) => {
+    ($name:literal, $alias:expr, $field:ident, $range:expr) => {
         int(
             $name,
             $alias,
@@ -185,7 +188,7 @@ impl Options for AdmOptions {
         float("adm_csf_diag_scale", Some("scfd"), |o| &mut o.csf_diag_scale, 0.0..=50.0),
         int(
             "adm_csf_mode",
-            "csf",
+            Some("csf"),
             |o| o.csf_mode as u32,
             |o, number| CsfMode::from_number(number).map(|mode| o.csf_mode = mode),
             0..=3,
@@ -196,7 +199,7 @@ impl Options for AdmOptions {
         float("adm_min_val", Some("min"), |o| &mut o.min_val, 0.0..=1.0),
         float("adm_noise_weight", Some("nw"), |o| &mut o.noise_weight, 0.0..=1500.0),
         float("adm_norm_view_dist", Some("nvd"), |o| &mut o.norm_view_dist, 0.75..=24.0),
-        number!("adm_ref_display_height", "rdh", ref_display_height, 1..=4320),
+        number!("adm_ref_display_height", Some("rdh"), ref_display_height, 1..=4320),
         bool("adm_skip_aim", None, |o| &mut o.skip_aim),
         bool("adm_skip_scale0", Some("ssz"), |o| &mut o.skip_scale0),
     ];
@@ -206,21 +209,21 @@ impl Options for CambiOptions {
     const EXTRACTOR: &'static str = "cambi";
     const TABLE: &'static [Row<Self>] = &[
         eotf!("cambi_eotf", "ceot", cambi_eotf),
-        number!("cambi_high_res_speedup", "hrs", high_res_speedup, 0..=2160),
+        number!("cambi_high_res_speedup", Some("hrs"), high_res_speedup, 0..=2160),
         float("cambi_max_val", Some("cmxv"), |o| &mut o.max_val, 0.0..=1000.0),
         float("cambi_topk", Some("ctpk"), |o| &mut o.cambi_topk, 0.0001..=1.0),
         float("cambi_vis_lum_threshold", Some("vlt"), |o| &mut o.vis_lum_threshold, 0.0..=300.0),
-        number!("enc_bitdepth", "encbd", enc_bitdepth, 6..=16),
-        number!("enc_height", "ench", enc_height, 150..=7680),
-        number!("enc_width", "encw", enc_width, 180..=7680),
+        number!("enc_bitdepth", Some("encbd"), enc_bitdepth, 6..=16),
+        number!("enc_height", Some("ench"), enc_height, 150..=7680),
+        number!("enc_width", Some("encw"), enc_width, 180..=7680),
         eotf!("eotf", "eotf", eotf),
         bool("full_ref", None, |o| &mut o.full_ref),
-        number!("max_log_contrast", "mlc", max_log_contrast, 0..=5),
-        number!("src_height", "srch", src_height, 200..=4320),
-        number!("src_width", "srcw", src_width, 320..=7680),
+        number!("max_log_contrast", Some("mlc"), max_log_contrast, 0..=5),
+        number!("src_height", Some("srch"), src_height, 200..=4320),
+        number!("src_width", Some("srcw"), src_width, 320..=7680),
         float("topk", Some("topk"), |o| &mut o.topk, 0.0001..=1.0),
         float("tvi_threshold", Some("tvit"), |o| &mut o.tvi_threshold, 0.0001..=1.0),
-        number!("window_size", "ws", window_size, 15..=127),
+        number!("window_size", Some("ws"), window_size, 15..=127),
     ];
 }
 
@@ -240,10 +243,41 @@ impl Options for MotionOptions {
 impl Options for PsnrOptions {
     const EXTRACTOR: &'static str = "psnr";
     const TABLE: &'static [Row<Self>] = &[
+        bool("enable_apsnr", None, |o| &mut o.enable_apsnr),
         bool("enable_chroma", None, |o| &mut o.enable_chroma),
+        bool("enable_mse", None, |o| &mut o.enable_mse),
         float("min_sse", None, |o| &mut o.min_sse, 0.0..=f64::MAX),
         bool("reduced_hbd_peak", None, |o| &mut o.reduced_hbd_peak),
     ];
+}
+
+impl Options for SsimOptions {
+    const EXTRACTOR: &'static str = "float_ssim";
+    const TABLE: &'static [Row<Self>] = &[
+        bool("clip_db", None, |o| &mut o.clip_db),
+        bool("enable_db", None, |o| &mut o.enable_db),
+        bool("enable_lcs", None, |o| &mut o.enable_lcs),
+        number!("scale", None, scale, 0..=10),
+    ];
+}
+
+impl Options for MsSsimOptions {
+    const EXTRACTOR: &'static str = "float_ms_ssim";
+    const TABLE: &'static [Row<Self>] = &[
+        bool("clip_db", None, |o| &mut o.clip_db),
+        bool("enable_db", None, |o| &mut o.enable_db),
+        bool("enable_lcs", None, |o| &mut o.enable_lcs),
+    ];
+}
+
+impl Options for PsnrHvsOptions {
+    const EXTRACTOR: &'static str = "psnr_hvs";
+    const TABLE: &'static [Row<Self>] = &[];
+}
+
+impl Options for CiedeOptions {
+    const EXTRACTOR: &'static str = "ciede";
+    const TABLE: &'static [Row<Self>] = &[];
 }
 
 impl Options for VifOptions {
@@ -331,6 +365,8 @@ mod tests {
         assert!(names::<CambiOptions>().is_sorted());
         assert!(names::<MotionOptions>().is_sorted());
         assert!(names::<PsnrOptions>().is_sorted());
+        assert!(names::<SsimOptions>().is_sorted());
+        assert!(names::<MsSsimOptions>().is_sorted());
         assert!(names::<VifOptions>().is_sorted());
     }
 

@@ -4,13 +4,17 @@
 //!
 //! Formulas are those of libvmaf 3.2.0's `psnr` (BSD-2-Clause-Patent).
 
-use crate::frame::BitDepth;
+use crate::frame::{BitDepth, Geometry};
 
 /// Options of libvmaf's `psnr`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PsnrOptions {
+    /// `enable_apsnr`: also, at the end of the stream, `apsnr_y` and so on from the errors of all frames.
+    pub enable_apsnr: bool,
     /// `enable_chroma`: also `psnr_cb` and `psnr_cr`.
     pub enable_chroma: bool,
+    /// `enable_mse`: also `mse_y` and so on.
+    pub enable_mse: bool,
     /// `reduced_hbd_peak`: above 8 bits the peak is 255 scaled, not the largest sample.
     pub reduced_hbd_peak: bool,
     /// `min_sse`: the sum of squared errors that limits the result, 0.0 for the usual limit.
@@ -19,7 +23,13 @@ pub struct PsnrOptions {
 
 impl Default for PsnrOptions {
     fn default() -> Self {
-        Self { enable_chroma: true, reduced_hbd_peak: false, min_sse: 0.0 }
+        Self {
+            enable_apsnr: false,
+            enable_chroma: true,
+            enable_mse: false,
+            reduced_hbd_peak: false,
+            min_sse: 0.0,
+        }
     }
 }
 
@@ -33,14 +43,29 @@ impl PsnrOptions {
             (10.0 * (peak * peak / (self.min_sse / samples as f64)).log10()).ceil()
         };
         // A plane without samples has no mean error: it scores the limit, as nothing is below NaN.
-        let mse = sse as f64 / samples as f64;
+        let mse = mse(sse, samples);
         let psnr = 10.0 * (peak * peak / if mse > 1e-16 { mse } else { 1e-16 }).log10();
+        if psnr < limit { psnr } else { limit }
+    }
+
+    /// `apsnr_y`, `apsnr_cb` or `apsnr_cr` in dB of a plane, from its errors and samples in all frames.
+    pub fn aggregate(&self, depth: BitDepth, total: PlaneError) -> f64 {
+        let peak = self.peak(depth).pow(2);
+        let PlaneError { sse, samples } = total;
+        // Limited to an error of one half in all of the stream; a product as of libvmaf, modulo 2^64.
+        let limit = (10.0 * (peak.wrapping_mul(samples).wrapping_mul(2) as f64).log10()).ceil();
+        let psnr = 10.0 * ((peak as f64).log10() + (samples as f64).log10() - (sse as f64).log10());
         if psnr < limit { psnr } else { limit }
     }
 
     fn peak(&self, depth: BitDepth) -> u64 {
         u64::from(if self.reduced_hbd_peak { 255 << (depth.bits() - 8) } else { depth.max() })
     }
+}
+
+/// `mse_y`, `mse_cb` or `mse_cr` of a plane with this sum and number of samples.
+pub fn mse(sse: u64, samples: u64) -> f64 {
+    sse as f64 / samples as f64
 }
 
 /// Planes whose squared error is needed.
@@ -56,6 +81,30 @@ pub struct PsnrSums {
     pub y: u64,
     /// Cb and Cr.
     pub chroma: Option<[u64; 2]>,
+}
+
+/// Squared error and number of samples of a plane, in one frame or many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlaneError {
+    pub sse: u64,
+    pub samples: u64,
+}
+
+impl std::ops::AddAssign for PlaneError {
+    fn add_assign(&mut self, other: Self) {
+        self.sse = self.sse.wrapping_add(other.sse);
+        self.samples += other.samples;
+    }
+}
+
+impl PsnrSums {
+    /// Of Y, Cb and Cr; `None` for planes that were not compared.
+    pub fn planes(&self, geometry: Geometry) -> [Option<PlaneError>; 3] {
+        let plane =
+            |sse, (width, height): (usize, usize)| PlaneError { sse, samples: (width * height) as u64 };
+        let chroma = |i: usize| Some(plane(self.chroma?[i], geometry.chroma?));
+        [Some(plane(self.y, (geometry.width, geometry.height))), chroma(0), chroma(1)]
+    }
 }
 
 #[cfg(test)]
@@ -86,5 +135,24 @@ mod tests {
         assert_eq!(options.psnr(depth(10), 1023 * 1023, 100), 20.0);
         assert_eq!(reduced.psnr(depth(10), 1020 * 1020, 100), 20.0);
         assert_eq!(reduced.psnr(depth(8), 65025, 100), 20.0);
+    }
+    #[test]
+    fn aggregates_are_those_of_all_errors_together() {
+        let options = PsnrOptions { enable_apsnr: true, ..Default::default() };
+        let mut total = PlaneError { sse: 0, samples: 50 };
+        // 10 log10(255^2 x 50 x 2) = 68.1
+        assert_eq!(options.aggregate(depth(8), total), 69.0);
+        total += PlaneError { sse: 65025, samples: 50 };
+        assert!((options.aggregate(depth(8), total) - 20.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn planes_without_sums_or_samples_have_no_error() {
+        let mut geometry = Geometry { width: 4, height: 2, depth: depth(8), chroma: Some((2, 1)) };
+        let sums = PsnrSums { y: 8, chroma: Some([2, 6]) };
+        let errors = |geometry| sums.planes(geometry).map(|plane| plane.map(|p| mse(p.sse, p.samples)));
+        assert_eq!(errors(geometry), [Some(1.0), Some(1.0), Some(3.0)]);
+        geometry.chroma = None;
+        assert_eq!(errors(geometry), [Some(1.0), None, None]);
     }
 }

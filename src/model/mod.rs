@@ -188,7 +188,7 @@ impl Member {
             let feature = Feature::resolve(name, own.chain(options.iter().copied())).map_err(|error| {
                 let member = match error {
                     FeatureError::Unsupported(_) => "feature_names",
-                    FeatureError::Option(_) => "feature_opts_dicts",
+                    FeatureError::Option(_) | FeatureError::Disabled { .. } => "feature_opts_dicts",
                 };
                 (format!("{member}[{i}]"), error.into())
             })?;

@@ -5,6 +5,7 @@
 mod common;
 mod element;
 mod errors;
+mod features;
 mod gpu;
 mod memory;
 mod peer;

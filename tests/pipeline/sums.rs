@@ -136,7 +136,7 @@ fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
         adm: Some(AdmWork { passes: gain_limits.iter().map(pass).collect() }),
         motion: Some(MotionWork { lag1: true, lag2 }),
         psnr: Some(PsnrWork { chroma: true }),
-        cambi: vec![],
+        ..Default::default()
     }
 }
 

@@ -70,8 +70,7 @@ class Clip:
                 f.write(self.frame_bytes(index, distorted))
 
 
-# An odd size, a size whose wavelet bands are odd too, and every depth class of the plugin. The banded ones are
-# large enough for the v1 models.
+# An odd size, a size whose wavelet bands are odd too, and every depth class of the plugin.
 CLIPS = [
     Clip(176, 144, 8, "420", 10),
     Clip(97, 71, 8, "420", 6),
@@ -80,6 +79,9 @@ CLIPS = [
     Clip(96, 64, 12, "420", 6),
     Clip(97, 71, 12, "444", 6),
     Clip(96, 64, 16, "444", 6),
+    # Large enough for the five scales of MS-SSIM.
+    Clip(189, 177, 8, "420", 2),
+    # Large enough for the v1 models.
     Clip(232, 168, 8, "444", 6, banded=True),
     Clip(324, 324, 10, "444", 3, banded=True),
     Clip(336, 322, 8, "420", 3, banded=True),

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import peer
 from clips import CLIPS
 
@@ -90,12 +91,12 @@ def features(refs, clip, sets):
     # libvmaf's chroma planes have floor(n / 2) samples: the last column or row of an odd size is cut off.
     half = [(clip.height >> (clip.chroma == "420"), clip.width >> (clip.chroma != "444"))] * 2
     sizes = [(clip.height, clip.width), *half]
-    psnr = refs.psnr_ssim.Psnr([(w, h) for h, w in sizes], clip.depth)
+    psnr = refs.psnr_ssim.Psnr([(w, h) for h, w in sizes], clip.depth, enable_mse=True, enable_apsnr=True)
     out, luma = [], []
     for index in range(clip.frames):
         ref, dis = ([p[:h, :w] for p, (h, w) in zip(clip.planes(index, d), sizes)] for d in (False, True))
         luma.append(ref[0])
-        frame = psnr.frame(ref, dis)
+        frame = psnr.frame(ref, dis) | classic(refs.psnr_ssim, clip, ref, dis)
         options = [refs.adm.Options(**o) for o in sets["adm"]]
         for o, scores in zip(sets["adm"], refs.adm.adm(ref[0], dis[0], clip.depth, options)):
             frame |= keys("adm", o, {name: scores[name] for name in ADM})
@@ -116,12 +117,30 @@ def features(refs, clip, sets):
         for (_, sad, motion2, motion3), frame in zip(moved, out, strict=True):
             frame |= keys("motion", o, {"VMAF_integer_feature_motion_sad_score": sad, "integer_motion2": motion2,
                                         "integer_motion3": motion3})
-    return out
+    return out, psnr.finish()
+
+
+def classic(refs, clip, ref, dis):
+    """What is computed of each frame on its own, where the clip is of a kind that it is defined for."""
+    bits = clip.depth
+    out = refs.float_ssim(ref[0], dis[0], bits, enable_lcs=True)
+    if min(clip.width, clip.height) >= 176:
+        out |= refs.float_ms_ssim(ref[0], dis[0], bits, enable_lcs=True)
+    if bits <= 12:
+        out |= refs.psnr_hvs(ref, dis, bits)
+    return out | refs.ciede(upsampled(ref), upsampled(dis), bits)
+
+
+def upsampled(planes):
+    """Chroma for each luma sample; the last one again beyond the end. libvmaf's is undefined in 4:2:2 and odd sizes."""
+    size = planes[0].shape
+    rows, columns = ([np.minimum(np.arange(n) >> (c < n), c - 1) for n, c in zip(size, planes[1].shape)])
+    return [planes[0], *(plane[rows][:, columns] for plane in planes[1:])]
 
 
 def entry(refs, clip, models, collection):
     """Everything golden.json says about a clip. Models that need larger frames are left out."""
-    frames = features(refs, clip, option_sets(models))
+    frames, aggregates = features(refs, clip, option_sets(models))
     predict = refs.model.predict
     parsed = [refs.model.parse_model(obj, name) for name, obj in models.items()]
     possible = [model for model in parsed if all(key in frames[0] for key in model.keys)]
@@ -130,6 +149,7 @@ def entry(refs, clip, models, collection):
         "frames": clip.frames, "banded": clip.banded,
         "crc32": {"ref": clip.crc32(False), "dist": clip.crc32(True)},
         "features": frames,
+        "aggregates": aggregates,
         "scores": {model.name: [predict(model, f) for f in frames] for model in possible},
         "bootstrap": {COLLECTION: [refs.model.predict_collection(collection, f) for f in frames]},
     }
@@ -141,17 +161,29 @@ def listed(part, options):
     return f"{part}={text}" if text else part
 
 
+def classic_extractors(clip):
+    """The extractors behind `classic` and PSNR."""
+    yield from ("psnr=enable_mse=true", "float_ssim=enable_lcs=true", "ciede")
+    if min(clip.width, clip.height) >= 176:
+        yield "float_ms_ssim=enable_lcs=true"
+    if clip.depth <= 12:
+        yield "psnr_hvs"
+
+
 def check(clip, ours, sets, ffmpeg):
     """Prints how far each number is from the peer's; True if all agree at 6 decimals."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [f"{folder}/ref.yuv", f"{folder}/dist.yuv"]
         for path, distorted in zip(paths, (False, True)):
             clip.write(path, distorted)
-        wanted = ["psnr", *(listed(part, o) for part, options in sets.items() for o in options
+        wanted = [*classic_extractors(clip), *(listed(part, o) for part, options in sets.items() for o in options
                             if large_enough(part, o, clip))]
         theirs = peer.score(*paths, clip.width, clip.height, clip.pix_fmt, list(ours["scores"]), ";".join(wanted), ffmpeg)
     worst = {}
+    # Where libvmaf's colours are undefined there is nothing to compare with.
+    ours_only = {"ciede2000"} if clip.chroma == "422" or clip.width % 2 or clip.height % 2 else set()
     for index, (features, metrics) in enumerate(zip(ours["features"], theirs, strict=True)):
+        features = {key: value for key, value in features.items() if key not in ours_only}
         for key, value in (features | {m: s[index] for m, s in ours["scores"].items()}).items():
             gap = abs(value - metrics[key])
             if gap > 0.51e-6:

@@ -301,7 +301,7 @@ unsafe fn contrasts<V: Lanes, const SPAN: usize>(
                     );
                     let sum = V::min(V::add(own, other), V::splat((MAX_WINDOW * MAX_WINDOW) as i32));
                     let product = V::mul(V::madd16(own, other), V::splat(contrast.weight));
-                    let value = V::mul_f32(product, V::gather(reciprocals, sum));
+                    let value = V::mul_bits(product, V::gather(reciprocals, sum));
                     // The bits of positive numbers are in their order.
                     best = V::max(best, V::keep(seen, value));
                 }

@@ -12,6 +12,7 @@ pub(crate) struct Avx2;
 type I = __m256i;
 type L = [__m256i; 2];
 type D = [__m256d; 2];
+type F = __m256;
 
 /// 2^52 + 2^31: a double whose low word is a signed integer plus 2^31 is that integer plus this.
 const MAGIC: f64 = 4503601774854144.0;
@@ -30,6 +31,7 @@ impl Lanes for Avx2 {
     type I = I;
     type L = L;
     type D = D;
+    type F = F;
     type M = I;
 
     #[inline(always)] unsafe fn splat(x: i32) -> I { _mm256_set1_epi32(x) }
@@ -103,7 +105,7 @@ impl Lanes for Avx2 {
         let bits = _mm256_castps_si256(_mm256_cvtepi32_ps(exact));
         _mm256_add_epi32(bits, _mm256_set1_epi32(1 << 23))
     }
-    #[inline(always)] unsafe fn mul_f32(a: I, b: I) -> I {
+    #[inline(always)] unsafe fn mul_bits(a: I, b: I) -> I {
         _mm256_castps_si256(_mm256_mul_ps(_mm256_cvtepi32_ps(a), _mm256_castsi256_ps(b)))
     }
     #[inline(always)] unsafe fn sum(a: I) -> i64 { Self::sum64(Self::widen(a)) }
@@ -149,6 +151,18 @@ impl Lanes for Avx2 {
         let two = _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256::<1>(four));
         _mm_cvtsi128_si64(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)))
     }
+
+    #[inline(always)] unsafe fn splat_f32(x: f32) -> F { _mm256_set1_ps(x) }
+    #[inline(always)] unsafe fn store_f32(p: *mut f32, a: F) { _mm256_storeu_ps(p, a) }
+    #[inline(always)] unsafe fn to_f32(a: I) -> F { _mm256_cvtepi32_ps(a) }
+    #[inline(always)] unsafe fn add_f32(a: F, b: F) -> F { _mm256_add_ps(a, b) }
+    #[inline(always)] unsafe fn sub_f32(a: F, b: F) -> F { _mm256_sub_ps(a, b) }
+    #[inline(always)] unsafe fn mul_f32(a: F, b: F) -> F { _mm256_mul_ps(a, b) }
+    #[inline(always)] unsafe fn div_f32(a: F, b: F) -> F { _mm256_div_ps(a, b) }
+    #[inline(always)] unsafe fn sqrt_f32(a: F) -> F { _mm256_sqrt_ps(a) }
+    #[inline(always)] unsafe fn max_f32(a: F, b: F) -> F { _mm256_max_ps(a, b) }
+    #[inline(always)] unsafe fn gt_f32(a: F, b: F) -> I { _mm256_castps_si256(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) }
+    #[inline(always)] unsafe fn keep_f32(m: I, a: F) -> F { _mm256_and_ps(_mm256_castsi256_ps(m), a) }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm256_set1_pd(x); 2] }
     #[inline(always)] unsafe fn to_f64(a: I) -> D {

@@ -12,6 +12,7 @@ pub(crate) struct Avx512;
 type I = __m512i;
 type L = [__m512i; 2];
 type D = [__m512d; 2];
+type F = __m512;
 type M = __mmask16;
 
 /// The odd 32-bit lanes.
@@ -26,6 +27,7 @@ impl Lanes for Avx512 {
     type I = I;
     type L = L;
     type D = D;
+    type F = F;
     type M = M;
 
     #[inline(always)] unsafe fn splat(x: i32) -> I { _mm512_set1_epi32(x) }
@@ -91,7 +93,7 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn leading_bits(a: I) -> I {
         _mm512_castps_si512(_mm512_cvt_roundepu32_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a))
     }
-    #[inline(always)] unsafe fn mul_f32(a: I, b: I) -> I {
+    #[inline(always)] unsafe fn mul_bits(a: I, b: I) -> I {
         _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(a), _mm512_castsi512_ps(b)))
     }
     #[inline(always)] unsafe fn sum(a: I) -> i64 { Self::sum64(Self::widen(a)) }
@@ -127,6 +129,18 @@ impl Lanes for Avx512 {
         _mm512_mask_blend_epi32(ODD, _mm512_srli_epi64::<32>(a[0]), a[1])
     }
     #[inline(always)] unsafe fn sum64(a: L) -> i64 { _mm512_reduce_add_epi64(_mm512_add_epi64(a[0], a[1])) }
+
+    #[inline(always)] unsafe fn splat_f32(x: f32) -> F { _mm512_set1_ps(x) }
+    #[inline(always)] unsafe fn store_f32(p: *mut f32, a: F) { _mm512_storeu_ps(p, a) }
+    #[inline(always)] unsafe fn to_f32(a: I) -> F { _mm512_cvtepi32_ps(a) }
+    #[inline(always)] unsafe fn add_f32(a: F, b: F) -> F { _mm512_add_ps(a, b) }
+    #[inline(always)] unsafe fn sub_f32(a: F, b: F) -> F { _mm512_sub_ps(a, b) }
+    #[inline(always)] unsafe fn mul_f32(a: F, b: F) -> F { _mm512_mul_ps(a, b) }
+    #[inline(always)] unsafe fn div_f32(a: F, b: F) -> F { _mm512_div_ps(a, b) }
+    #[inline(always)] unsafe fn sqrt_f32(a: F) -> F { _mm512_sqrt_ps(a) }
+    #[inline(always)] unsafe fn max_f32(a: F, b: F) -> F { _mm512_max_ps(a, b) }
+    #[inline(always)] unsafe fn gt_f32(a: F, b: F) -> M { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) }
+    #[inline(always)] unsafe fn keep_f32(m: M, a: F) -> F { _mm512_maskz_mov_ps(m, a) }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm512_set1_pd(x); 2] }
     #[inline(always)] unsafe fn to_f64(a: I) -> D {

@@ -151,6 +151,8 @@ pub(crate) trait Lanes: Copy + 'static {
     type L: Copy;
     /// `N` doubles.
     type D: Copy;
+    /// `N` single precision numbers.
+    type F: Copy;
     /// One truth value per 32-bit lane.
     type M: Copy;
 
@@ -247,7 +249,7 @@ pub(crate) trait Lanes: Copy + 'static {
     /// bits (the rest of the fraction means nothing): the 16 leading bits of `a` and where they stand.
     unsafe fn leading_bits(a: Self::I) -> Self::I;
     /// Binary32 bits of signed lanes, rounded, times the numbers with the binary32 bits `b`.
-    unsafe fn mul_f32(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn mul_bits(a: Self::I, b: Self::I) -> Self::I;
     /// Sum of the lanes seen as signed.
     unsafe fn sum(a: Self::I) -> i64;
 
@@ -275,6 +277,23 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn high(a: Self::L) -> Self::I;
     /// Wrapping sum of the lanes.
     unsafe fn sum64(a: Self::L) -> i64;
+
+    unsafe fn splat_f32(x: f32) -> Self::F;
+    /// Writes `N` numbers.
+    unsafe fn store_f32(p: *mut f32, a: Self::F);
+    /// Signed integers, rounded.
+    unsafe fn to_f32(a: Self::I) -> Self::F;
+    unsafe fn add_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sub_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn mul_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn div_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sqrt_f32(a: Self::F) -> Self::F;
+    /// `a > b ? a : b`.
+    unsafe fn max_f32(a: Self::F, b: Self::F) -> Self::F;
+    /// `a > b`.
+    unsafe fn gt_f32(a: Self::F, b: Self::F) -> Self::M;
+    /// `m ? a : 0`.
+    unsafe fn keep_f32(m: Self::M, a: Self::F) -> Self::F;
 
     unsafe fn splat_f64(x: f64) -> Self::D;
     /// Signed integers as doubles (exact).
@@ -372,10 +391,10 @@ mod tests {
                     equal(3) | equal(0x10000) << 16
                 }));
                 const THIRD: f32 = 1.0 / 3.0;
-                let m = lanewise!(level, &x, &y, |V, a, _b| V::mul_f32(a, V::splat(THIRD.to_bits() as i32)));
+                let m = lanewise!(level, &x, &y, |V, a, _b| V::mul_bits(a, V::splat(THIRD.to_bits() as i32)));
                 assert_eq!(m, each(&x, &y, |a, _| (a as f32 * THIRD).to_bits() as i32));
                 let d = lanewise!(level, &x, &y, |V, a, _b| {
-                    V::trunc(V::mul_f64(V::from_f32(V::mul_f32(a, V::splat(THIRD.to_bits() as i32))), V::splat_f64(0.5)))
+                    V::trunc(V::mul_f64(V::from_f32(V::mul_bits(a, V::splat(THIRD.to_bits() as i32))), V::splat_f64(0.5)))
                 });
                 assert_eq!(d, each(&x, &y, |a, _| (f64::from(a as f32 * THIRD) * 0.5) as i32));
             }

@@ -12,6 +12,7 @@ const N: usize = 8;
 type I = [i32; N];
 type L = [i64; N];
 type D = [f64; N];
+type F = [f32; N];
 
 /// An array whose element `$i` is `$e`.
 macro_rules! lanes {
@@ -47,6 +48,7 @@ impl Lanes for Portable {
     type I = I;
     type L = L;
     type D = D;
+    type F = F;
     type M = I;
 
     #[inline(always)] unsafe fn splat(x: i32) -> I { [x; N] }
@@ -132,7 +134,7 @@ impl Lanes for Portable {
         // Clearing the bit 17 below the highest one keeps rounding from carrying into the 16 leading bits.
         lanes!(i => { let x = a[i] as u32; ((x & !(x >> 17)) as f32).to_bits() as i32 })
     }
-    #[inline(always)] unsafe fn mul_f32(a: I, b: I) -> I {
+    #[inline(always)] unsafe fn mul_bits(a: I, b: I) -> I {
         lanes!(i => (a[i] as f32 * f32::from_bits(b[i] as u32)).to_bits() as i32)
     }
     #[inline(always)] unsafe fn sum(a: I) -> i64 { a.iter().map(|x| i64::from(*x)).sum() }
@@ -153,6 +155,18 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn low(a: L) -> I { lanes!(i => a[i] as i32) }
     #[inline(always)] unsafe fn high(a: L) -> I { lanes!(i => (a[i] >> 32) as i32) }
     #[inline(always)] unsafe fn sum64(a: L) -> i64 { a.iter().fold(0, |s, x| s.wrapping_add(*x)) }
+
+    #[inline(always)] unsafe fn splat_f32(x: f32) -> F { [x; N] }
+    #[inline(always)] unsafe fn store_f32(p: *mut f32, a: F) { p.cast::<F>().write_unaligned(a) }
+    #[inline(always)] unsafe fn to_f32(a: I) -> F { lanes!(i => a[i] as f32) }
+    #[inline(always)] unsafe fn add_f32(a: F, b: F) -> F { lanes!(i => a[i] + b[i]) }
+    #[inline(always)] unsafe fn sub_f32(a: F, b: F) -> F { lanes!(i => a[i] - b[i]) }
+    #[inline(always)] unsafe fn mul_f32(a: F, b: F) -> F { lanes!(i => a[i] * b[i]) }
+    #[inline(always)] unsafe fn div_f32(a: F, b: F) -> F { lanes!(i => a[i] / b[i]) }
+    #[inline(always)] unsafe fn sqrt_f32(a: F) -> F { lanes!(i => a[i].sqrt()) }
+    #[inline(always)] unsafe fn max_f32(a: F, b: F) -> F { lanes!(i => if a[i] > b[i] { a[i] } else { b[i] }) }
+    #[inline(always)] unsafe fn gt_f32(a: F, b: F) -> I { lanes!(i => mask(a[i] > b[i])) }
+    #[inline(always)] unsafe fn keep_f32(m: I, a: F) -> F { lanes!(i => f32::from_bits(a[i].to_bits() & m[i] as u32)) }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [x; N] }
     #[inline(always)] unsafe fn to_f64(a: I) -> D { lanes!(i => f64::from(a[i])) }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Mean colour difference after CIEDE2000.
+//!
+//! The formula is that of libvmaf 3.2.0's `ciede` (BSD-2-Clause-Patent). The score differs from libvmaf's where that
+//! is undefined, because it reads chroma outside the picture: with odd extents, where the last chroma sample is
+//! repeated here, and in 4:2:2, where each luma sample gets the chroma at its place.
+
+use super::fixed::FixedSum;
+use crate::frame::Geometry;
+
+/// `ciede` has no options.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CiedeOptions;
+
+/// Differences stay below `2^MAGNITUDE`.
+const MAGNITUDE: u32 = 10;
+
+/// How the differences of a frame are summed up.
+pub fn fixed_sum(geometry: Geometry) -> FixedSum {
+    FixedSum::new(geometry.width * geometry.height, MAGNITUDE)
+}
+
+/// The score of a frame whose differences sum up to this; infinite for like pictures.
+pub fn score(sum: u64, geometry: Geometry) -> f64 {
+    45.0 - 20.0 * fixed_sum(geometry).mean(sum).log10()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::BitDepth;
+
+    #[test]
+    fn scores_fall_by_twenty_for_ten_times_the_difference() {
+        let geometry =
+            Geometry { width: 9, height: 7, depth: BitDepth::new(8).unwrap(), chroma: Some((4, 3)) };
+        let of = |difference: f64| {
+            let bits = (difference + fixed_sum(geometry).bias()).to_bits();
+            score(bits.wrapping_mul(63), geometry)
+        };
+        assert_eq!([of(1.0), of(10.0), of(100.0)], [45.0, 25.0, 5.0]);
+        assert_eq!(of(0.0), f64::INFINITY);
+    }
+}

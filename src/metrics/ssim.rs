@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Structural similarity, on one scale and on five: options, tables, and the way from sums to scores.
+//!
+//! Formulas and constants are those of libvmaf 3.2.0's `float_ssim` and `float_ms_ssim` (BSD-2-Clause-Patent),
+//! whose filters come from the reference implementation of Wang, Simoncelli and Bovik.
+
+use super::fixed::FixedSum;
+use crate::frame::Geometry;
+
+/// Samples of the window in either direction. It is applied only where it fits.
+pub const WINDOW_SIZE: usize = 11;
+
+/// Taps of the window, the same in either direction.
+pub const WINDOW: [f32; WINDOW_SIZE] = [
+    0.001028, 0.007599, 0.036001, 0.109361, 0.213006, 0.266012, 0.213006, 0.109361, 0.036001, 0.007599,
+    0.001028,
+];
+
+/// Taps in either direction of the filter between the scales of MS-SSIM.
+pub const LOW_PASS_SIZE: usize = 9;
+
+/// The filter between the scales of MS-SSIM. Rounding has made it inseparable.
+pub const LOW_PASS: [[f32; LOW_PASS_SIZE]; LOW_PASS_SIZE] = {
+    // The upper left quarter with the middle.
+    let quarter = [
+        [0.000714, -0.000450, -0.002090, 0.007132, 0.016114],
+        [-0.000450, 0.000283, 0.001316, -0.004490, -0.010146],
+        [-0.002090, 0.001316, 0.006115, -0.020867, -0.047149],
+        [0.007132, -0.004490, -0.020867, 0.071207, 0.160885],
+        [0.016114, -0.010146, -0.047149, 0.160885, 0.363505],
+    ];
+    let mut taps = [[0.0; LOW_PASS_SIZE]; LOW_PASS_SIZE];
+    let mut i = 0;
+    while i < LOW_PASS_SIZE * LOW_PASS_SIZE {
+        let (v, u) = (i / LOW_PASS_SIZE, i % LOW_PASS_SIZE);
+        taps[v][u] = quarter[if v < 5 { v } else { 8 - v }][if u < 5 { u } else { 8 - u }];
+        i += 1;
+    }
+    taps
+};
+
+/// Keeps the luminance term finite: `(0.01 L)^2` for the range `L` = 255 that samples of any depth are scaled to.
+pub const C1: f32 = (0.01f32 * 255.0) * (0.01f32 * 255.0);
+/// Keeps the contrast term finite: `(0.03 L)^2`.
+pub const C2: f32 = (0.03f32 * 255.0) * (0.03f32 * 255.0);
+/// Keeps the structure term finite.
+pub const C3: f32 = C2 / 2.0;
+
+/// Scales of MS-SSIM.
+pub const SCALES: usize = 5;
+/// Smallest width and height for MS-SSIM: the window must fit the last scale.
+pub const MULTI_SCALE_MIN_SIZE: usize = WINDOW_SIZE << (SCALES - 1);
+/// Exponents of the luminance term.
+const LUMINANCE: [f32; SCALES] = [0.0, 0.0, 0.0, 0.0, 0.1333];
+/// Exponents of the contrast and of the structure term.
+const CONTRAST: [f32; SCALES] = [0.0448, 0.2856, 0.3001, 0.2363, 0.1333];
+
+/// Options of libvmaf's `float_ssim`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SsimOptions {
+    /// `enable_lcs`: also the means of the luminance, contrast and structure terms.
+    pub enable_lcs: bool,
+    /// `enable_db`: the score in dB.
+    pub enable_db: bool,
+    /// `clip_db`: limits the score in dB to what a picture of this size and depth can have.
+    pub clip_db: bool,
+    /// `scale`: by how much pictures are decimated first, 1..=10; 0 chooses by their size.
+    pub scale: u32,
+}
+
+/// Options of libvmaf's `float_ms_ssim`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MsSsimOptions {
+    /// `enable_lcs`: also the means of the luminance, contrast and structure terms of each scale.
+    pub enable_lcs: bool,
+    /// `enable_db`: the score in dB.
+    pub enable_db: bool,
+    /// `clip_db`: limits the score in dB to what a picture of this size and depth can have.
+    pub clip_db: bool,
+}
+
+/// A score and the means of its luminance, contrast and structure terms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SsimScores {
+    pub score: f64,
+    pub lcs: [f64; 3],
+}
+
+/// A score and the means of the luminance, contrast and structure terms of each scale.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MsSsimScores {
+    pub score: f64,
+    pub lcs: [[f64; 3]; SCALES],
+}
+
+impl SsimOptions {
+    /// The scores of a frame, from the sums of its decimated pictures.
+    pub fn scores(&self, sums: &MapSums, geometry: Geometry) -> SsimScores {
+        let size = decimated(geometry.width, geometry.height, factor(self.scale, geometry));
+        let [ssim, lcs @ ..] = means(sums, size);
+        let score = if self.enable_db { decibels(ssim, self.clip_db, geometry) } else { ssim };
+        SsimScores { score, lcs }
+    }
+}
+
+impl MsSsimOptions {
+    /// The scores of a frame, from the sums of its scales.
+    pub fn scores(&self, sums: &[MapSums; SCALES], geometry: Geometry) -> MsSsimScores {
+        let mut size = (geometry.width, geometry.height);
+        let mut score = 1.0;
+        let mut all = [[0.0; 3]; SCALES];
+        for (scale, sums) in sums.iter().enumerate() {
+            let [_, lcs @ ..] = means(sums, size);
+            let [luminance, contrast] = [LUMINANCE, CONTRAST].map(|weights| f64::from(weights[scale]));
+            score *= (lcs[0].powf(luminance) * lcs[1].powf(contrast)) * lcs[2].powf(contrast);
+            all[scale] = lcs;
+            size = decimated(size.0, size.1, 2);
+        }
+        if self.enable_db {
+            score = decibels(score, self.clip_db, geometry);
+        }
+        MsSsimScores { score, lcs: all }
+    }
+}
+
+/// `-10 log10(1 - score)`, and what is no number at the limit.
+fn decibels(score: f64, clip: bool, geometry: Geometry) -> f64 {
+    let peak = f64::from(geometry.depth.max());
+    let samples = (geometry.width * geometry.height) as f64;
+    let limit = if clip { (10.0 * (peak * peak / (0.5 / samples)).log10()).ceil() } else { f64::INFINITY };
+    let value = -10.0 * (1.0 - score).log10();
+    if value < limit { value } else { limit }
+}
+
+/// By how much the pictures are decimated for the option `scale`: unless it says so itself, to about 256 samples in
+/// the shorter direction.
+pub fn factor(scale: u32, geometry: Geometry) -> usize {
+    match scale {
+        0 => ((geometry.width.min(geometry.height) as f32 / 256.0 + 0.5) as usize).max(1),
+        scale => scale as usize,
+    }
+}
+
+/// Size of a picture after decimation. Odd extents have one sample more than they hold whole steps, even where that
+/// lies beyond the end.
+pub fn decimated(width: usize, height: usize, factor: usize) -> (usize, usize) {
+    let extent = |n: usize| if factor == 1 { n } else { n / factor + n % 2 };
+    (extent(width), extent(height))
+}
+
+/// Index of a sample beyond the first or last of `n`: the edge is mirrored, and repeated in that.
+pub fn mirror(i: isize, n: usize) -> usize {
+    let i = if i < 0 { (-1 - i) as usize } else { i as usize };
+    if i < n { i } else { (2 * n - 1).saturating_sub(i) }
+}
+
+/// How samples of a depth are brought to the range of 8 bits; exact.
+pub fn unit(geometry: Geometry) -> f32 {
+    1.0 / (1u32 << (geometry.depth.bits() - 8)) as f32
+}
+
+/// What is to be computed of each frame pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SsimWork {
+    /// Distinct values of the option `scale` of SSIM.
+    pub scales: Vec<u32>,
+    /// MS-SSIM is wanted.
+    pub multi_scale: bool,
+}
+
+/// Over all places of the window in one picture pair, the sums of SSIM and of its luminance, contrast and structure
+/// terms, as [`FixedSum`] adds them up.
+pub type MapSums = [u64; 4];
+
+/// The sums of one frame pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SsimSums {
+    /// Per scale of [`SsimWork`], in its order.
+    pub scales: Vec<MapSums>,
+    /// The five scales of MS-SSIM.
+    pub multi_scale: Option<[MapSums; SCALES]>,
+}
+
+/// Terms stay below `2^MAGNITUDE`.
+const MAGNITUDE: u32 = 1;
+
+/// How the terms of a picture pair of this size are summed up.
+pub fn fixed_sum((width, height): (usize, usize)) -> FixedSum {
+    FixedSum::new((width - (WINDOW_SIZE - 1)) * (height - (WINDOW_SIZE - 1)), MAGNITUDE)
+}
+
+/// The means of the terms of a picture pair of this size, each rounded to single precision.
+fn means(sums: &MapSums, size: (usize, usize)) -> [f64; 4] {
+    sums.map(|sum| f64::from(fixed_sum(size).mean(sum) as f32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::BitDepth;
+
+    fn geometry(width: usize, height: usize) -> Geometry {
+        Geometry { width, height, depth: BitDepth::new(8).unwrap(), chroma: None }
+    }
+
+    /// Sums of a picture pair whose terms are the same everywhere.
+    fn sums(terms: [f64; 4], (width, height): (usize, usize)) -> MapSums {
+        let (places, bias) = ((width - 10) * (height - 10), fixed_sum((width, height)).bias());
+        terms.map(|term| (places as u64).wrapping_mul((term + bias).to_bits()))
+    }
+
+    #[test]
+    fn automatic_factors_are_those_of_libvmaf() {
+        let sizes = [(11, 11), (640, 383), (640, 384), (1280, 639), (1280, 720), (1920, 1080), (3840, 2160)];
+        assert_eq!(sizes.map(|(w, h)| factor(0, geometry(w, h))), [1, 1, 2, 2, 3, 4, 8]);
+        assert_eq!(factor(7, geometry(1920, 1080)), 7);
+    }
+
+    #[test]
+    fn odd_extents_keep_their_end() {
+        assert_eq!(decimated(577, 324, 2), (289, 162));
+        assert_eq!(decimated(575, 323, 3), (192, 108));
+        assert_eq!(decimated(575, 323, 1), (575, 323));
+    }
+
+    #[test]
+    fn like_pictures_score_one_or_the_limit_in_decibels() {
+        let geometry = geometry(176, 176);
+        let like = sums([1.0; 4], (176, 176));
+        let plain = SsimOptions::default();
+        assert_eq!(plain.scores(&like, geometry), SsimScores { score: 1.0, lcs: [1.0; 3] });
+        let db = SsimOptions { enable_db: true, ..plain };
+        assert_eq!(db.scores(&like, geometry).score, f64::INFINITY);
+        // 10 log10(255^2 / (0.5 / 176^2)) = 96.05
+        assert_eq!(SsimOptions { clip_db: true, ..db }.scores(&like, geometry).score, 97.0);
+        let scale = |n: usize| sums([1.0; 4], (176 >> n, 176 >> n));
+        let scales = std::array::from_fn(scale);
+        assert_eq!(MsSsimOptions::default().scores(&scales, geometry).score, 1.0);
+    }
+
+    #[test]
+    fn scales_are_weighted() {
+        let geometry = geometry(176, 176);
+        let scales = std::array::from_fn(|n| sums([0.5, 0.5, 0.5, 0.5], (176 >> n, 176 >> n)));
+        // Exponents add up to 0.1333 + 2 x 1.0001.
+        let expected = 0.5f64.powf(0.1333 + 2.0 * 1.0001);
+        let found = MsSsimOptions::default().scores(&scales, geometry).score;
+        assert!((found - expected).abs() < 1e-7, "{found}");
+    }
+}
