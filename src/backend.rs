@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::frame::{Geometry, Picture};
 use crate::hip::Device;
+use crate::metrics::speed::Misfit;
 use crate::metrics::{FrameSums, Work};
 
 /// What can go wrong in a backend.
@@ -17,6 +18,10 @@ use crate::metrics::{FrameSums, Work};
 pub enum BackendError {
     #[error("the {metric} metric needs frames of at least {min}x{min}, these are {width}x{height}")]
     TooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    #[error("the {metric} metric needs chroma planes of at least {min}x{min}, these are {width}x{height}")]
+    ChromaTooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    #[error("the {0} metric needs chroma planes, and these frames are grey")]
+    NoChroma(&'static str),
     #[error("the two frames of a pair differ in size or sample type")]
     Unlike,
     #[error("no frame size was prepared")]
@@ -37,6 +42,16 @@ impl BackendError {
     /// The backend's device is the trouble, not what was asked of it.
     pub fn is_device(&self) -> bool {
         matches!(self, Self::Device(_))
+    }
+}
+
+impl From<Misfit> for BackendError {
+    fn from(misfit: Misfit) -> Self {
+        let metric = "SpEED chroma";
+        match misfit {
+            Misfit::NoChroma => Self::NoChroma(metric),
+            Misfit::TooSmall { width, height, min } => Self::ChromaTooSmall { metric, min, width, height },
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::adm::Adm;
 use super::import::Importer;
 use super::simd::Level;
+use super::speed::Speed;
 use super::vif::Vif;
 use crate::backend::{Backend, BackendError, Pair, Ticket};
 use crate::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, PlanePair, Sample};
@@ -60,9 +61,12 @@ impl Kept {
 struct Prepared {
     motion: Option<MotionWork>,
     psnr: Option<PsnrWork>,
+    /// Some metric looks at Cb and Cr.
+    chroma: bool,
     depth: BitDepth,
     vif: Option<Vif>,
     adm: Option<Adm>,
+    speed: Option<Speed>,
     /// Luma of the latest reference frames, as many as motion looks back, the last one first.
     earlier: VecDeque<Kept>,
     /// How many of them belong to the present run.
@@ -130,13 +134,16 @@ impl Backend for Cpu {
         if work.motion.is_some() && width.min(height) < motion::MIN_SIZE {
             return Err(too_small("motion", motion::MIN_SIZE));
         }
+        let speed = work.speed.as_ref().map(|work| Speed::new(work, geometry)).transpose()?;
         let lags = work.motion.map_or(0, |motion| motion.lags());
         self.prepared = Some(Prepared {
             motion: work.motion,
             psnr: work.psnr,
+            chroma: work.chroma(),
             depth,
             vif: vif.transpose()?,
             adm: adm.transpose()?,
+            speed,
             earlier: (0..lags).map(|_| Kept::default()).collect(),
             run: 0,
         });
@@ -147,7 +154,7 @@ impl Backend for Cpu {
     fn submit(&mut self, pair: Pair<'_>) -> Result<Ticket, BackendError> {
         let Self { level, pool, importers: [for_reference, for_distorted], .. } = self;
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
-        let (depth, chroma) = (prepared.depth, prepared.psnr.is_some_and(|psnr| psnr.chroma));
+        let (depth, chroma) = (prepared.depth, prepared.chroma);
         let unreadable = || BackendError::Picture("cpu");
         let frames = [
             for_reference.import(&pair.reference, depth, chroma).ok_or_else(unreadable)?,
@@ -181,16 +188,17 @@ impl Prepared {
         history_only: bool,
     ) -> Result<FrameSums, BackendError> {
         let luma = PlanePair::new(reference.luma, distorted.luma).ok_or(BackendError::Unlike)?;
-        let Self { motion, psnr, depth, vif, adm, earlier, run } = self;
+        let Self { motion, psnr, depth, vif, adm, speed, earlier, run, .. } = self;
         let vif = vif.as_mut().filter(|_| !history_only);
         let adm = adm.as_mut().filter(|_| !history_only);
+        let speed = speed.as_ref().filter(|_| !history_only);
         let sad = |lag: usize| {
             let kept = earlier.get(lag - 1).filter(|_| lag <= *run)?;
             Some(typed!(kept.pair(reference.luma)?, |a, b| super::motion::sad(level, a, b, *depth)))
         };
         let sse =
             |a, b| PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)));
-        let ((vif, adm), (motion, psnr)) = rayon::join(
+        let ((vif, adm), (motion, psnr, speed)) = rayon::join(
             || {
                 rayon::join(
                     || vif.and_then(|vif| typed!(luma, |r, d| vif.compute(level, r, d))),
@@ -207,7 +215,12 @@ impl Prepared {
                     let chroma = chroma.and_then(|(r, d)| Some([sse(r[0], d[0])?, sse(r[1], d[1])?]));
                     Some(PsnrSums { y: sse(reference.luma, distorted.luma)?, chroma })
                 });
-                (motion, psnr)
+                let speed = speed.and_then(|speed| {
+                    let ([u0, v0], [u1, v1]) = (reference.chroma?, distorted.chroma?);
+                    let pairs = [PlanePair::new(u0, u1)?, PlanePair::new(v0, v1)?];
+                    Some(speed.compute(level, pairs))
+                });
+                (motion, psnr, speed)
             },
         );
         if let Some(mut oldest) = self.earlier.pop_back() {
@@ -215,6 +228,6 @@ impl Prepared {
             self.earlier.push_front(oldest);
             self.run += 1;
         }
-        Ok(FrameSums { vif, adm, motion, psnr })
+        Ok(FrameSums { vif, adm, motion, psnr, speed })
     }
 }

@@ -13,6 +13,7 @@ mod log2;
 pub mod motion;
 pub mod psnr;
 pub(crate) mod simd;
+pub mod speed;
 pub mod vif;
 
 pub use backend::Cpu;

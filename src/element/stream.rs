@@ -492,7 +492,7 @@ impl Stream {
             let (reference, distorted) = boxed();
             return Err(Error::Format { reference, distorted });
         }
-        let chroma = self.session.plan().work.psnr.is_some_and(|psnr| psnr.chroma);
+        let chroma = self.session.plan().work.chroma();
         self.reference.importer = Some(Importer::new(reference, chroma));
         self.distorted.importer = Some(Importer::new(distorted, chroma));
         match (self.session.prepare(geometry_ref), self.fallback.take()) {

@@ -8,6 +8,7 @@ use crate::metrics::adm::{AdmOptions, AdmWork};
 use crate::metrics::feature::{Extractor, Feature, Output};
 use crate::metrics::motion::{MotionOptions, MotionWork};
 use crate::metrics::psnr::{PsnrOptions, PsnrWork};
+use crate::metrics::speed::{SpeedOptions, SpeedWork};
 use crate::metrics::vif::{VifOptions, VifWork};
 use crate::model::{Model, ScoreOptions};
 
@@ -17,6 +18,7 @@ pub enum Source {
     Adm { options: AdmOptions, pass: usize },
     Motion(MotionOptions),
     Psnr(PsnrOptions),
+    Speed { options: SpeedOptions, scaling: usize },
     Vif { options: VifOptions, gain: usize },
 }
 
@@ -122,6 +124,16 @@ impl Plan {
                 let work = self.work.psnr.get_or_insert(PsnrWork { chroma: false });
                 work.chroma |= options.enable_chroma;
                 Source::Psnr(options)
+            }
+            Extractor::Speed(options) => {
+                let scalings = &mut self.work.speed.get_or_insert(SpeedWork::default()).scalings;
+                let new = options.scaling()?;
+                let same = scalings.iter().position(|scaling| *scaling == new);
+                let scaling = same.unwrap_or_else(|| {
+                    scalings.push(new);
+                    scalings.len() - 1
+                });
+                Source::Speed { options, scaling }
             }
             Extractor::Vif(options) => {
                 let work = self.work.vif.get_or_insert(VifWork { gain_limits: vec![], scale0: false });

@@ -48,6 +48,7 @@ enum Scorer {
     /// With the results that no pending pair has taken yet.
     Motion(MotionStream, VecDeque<MotionScores>),
     Psnr,
+    Speed,
     Vif,
 }
 
@@ -125,6 +126,7 @@ impl Session {
                     Scorer::Motion(MotionStream::new(*options, width, height), VecDeque::new())
                 }
                 Source::Psnr(_) => Scorer::Psnr,
+                Source::Speed { .. } => Scorer::Speed,
                 Source::Vif { .. } => Scorer::Vif,
             })
         };
@@ -263,6 +265,16 @@ impl Session {
                     let scores = sums.vif.as_ref().and_then(|s| s.get(*gain)).map(|s| options.scores(s));
                     values.extend(outputs.map(|output| match (output, scores) {
                         (Output::VifScale(scale), Some(scores)) => scores[scale],
+                        _ => f64::NAN,
+                    }));
+                }
+                (Source::Speed { options, scaling }, _) => {
+                    let sums = sums.speed.as_ref().and_then(|sums| sums.get(*scaling));
+                    let scores = sums.map(|sums| options.scores(sums));
+                    values.extend(outputs.map(|output| match (output, scores) {
+                        (Output::SpeedU, Some(scores)) => scores.u,
+                        (Output::SpeedV, Some(scores)) => scores.v,
+                        (Output::SpeedUv, Some(scores)) => scores.uv,
                         _ => f64::NAN,
                     }));
                 }

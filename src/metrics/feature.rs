@@ -6,6 +6,7 @@ use super::adm::AdmOptions;
 use super::motion::MotionOptions;
 use super::options::{OptionError, Options};
 use super::psnr::PsnrOptions;
+use super::speed::SpeedOptions;
 use super::vif::VifOptions;
 
 /// A metric with its options.
@@ -14,6 +15,7 @@ pub enum Extractor {
     Adm(AdmOptions),
     Motion(MotionOptions),
     Psnr(PsnrOptions),
+    Speed(SpeedOptions),
     Vif(VifOptions),
 }
 
@@ -24,6 +26,7 @@ impl Extractor {
             Self::Adm(options) => options.set(name, text),
             Self::Motion(options) => options.set(name, text),
             Self::Psnr(options) => options.set(name, text),
+            Self::Speed(options) => options.set(name, text),
             Self::Vif(options) => options.set(name, text),
         }
     }
@@ -34,6 +37,7 @@ impl Extractor {
             Self::Adm(options) => options.suffix(),
             Self::Motion(options) => options.suffix(),
             Self::Psnr(options) => options.suffix(),
+            Self::Speed(options) => options.suffix(),
             Self::Vif(options) => options.suffix(),
         }
     }
@@ -66,6 +70,9 @@ pub enum Output {
     PsnrY,
     PsnrCb,
     PsnrCr,
+    SpeedU,
+    SpeedV,
+    SpeedUv,
     /// Scale 0..=3.
     VifScale(usize),
 }
@@ -77,13 +84,15 @@ impl Output {
             Self::Adm2 | Self::Aim | Self::Adm3 | Self::AdmScale(_) => Extractor::Adm(Default::default()),
             Self::MotionSad | Self::Motion2 | Self::Motion3 => Extractor::Motion(Default::default()),
             Self::PsnrY | Self::PsnrCb | Self::PsnrCr => Extractor::Psnr(Default::default()),
+            Self::SpeedU | Self::SpeedV | Self::SpeedUv => Extractor::Speed(Default::default()),
             Self::VifScale(_) => Extractor::Vif(Default::default()),
         }
     }
 }
 
-/// Reported names without option suffix. `integer_X` is called `VMAF_integer_feature_X_score` in models.
-const NAMES: [(&str, Output); 17] = [
+/// Reported names without option suffix. `integer_X` is called `VMAF_integer_feature_X_score` in models,
+/// and `speed_X` is `Speed_chroma_feature_speed_X_score`.
+const NAMES: [(&str, Output); 20] = [
     ("integer_adm2", Output::Adm2),
     ("integer_aim", Output::Aim),
     ("integer_adm3", Output::Adm3),
@@ -98,6 +107,9 @@ const NAMES: [(&str, Output); 17] = [
     ("psnr_y", Output::PsnrY),
     ("psnr_cb", Output::PsnrCb),
     ("psnr_cr", Output::PsnrCr),
+    ("speed_chroma_u", Output::SpeedU),
+    ("speed_chroma_v", Output::SpeedV),
+    ("speed_chroma_uv", Output::SpeedUv),
     ("integer_vif_scale0", Output::VifScale(0)),
     ("integer_vif_scale1", Output::VifScale(1)),
     ("integer_vif_scale2", Output::VifScale(2)),
@@ -107,7 +119,9 @@ const NAMES: [(&str, Output); 17] = [
 /// Why a feature cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureError {
-    #[error("the feature {0} is not supported yet; supported are those of integer ADM, motion, VIF and PSNR")]
+    #[error(
+        "the feature {0} is not supported yet; supported are those of integer ADM, motion, VIF, PSNR and SpEED chroma"
+    )]
     Unsupported(String),
     #[error("the option {0}")]
     Option(#[from] OptionError),
@@ -131,8 +145,11 @@ impl Feature {
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, FeatureError> {
         let internal = name.strip_prefix("VMAF_integer_feature_").and_then(|s| s.strip_suffix("_score"));
+        let speed = name.strip_prefix("Speed_chroma_feature_").and_then(|s| s.strip_suffix("_score"));
         let named = |short: &str| {
-            short == name || internal.is_some_and(|stem| short.strip_prefix("integer_") == Some(stem))
+            short == name
+                || internal.is_some_and(|stem| short.strip_prefix("integer_") == Some(stem))
+                || speed.is_some_and(|stem| short.starts_with("speed_chroma_") && short == stem)
         };
         let Some(&(short, output)) = NAMES.iter().find(|(short, _)| named(short)) else {
             return Err(FeatureError::Unsupported(name.to_string()));
@@ -191,6 +208,27 @@ mod tests {
                 ]
             ),
             "integer_adm3_csf_2_dlmw_0.7_egl_1_min_0.5_nw_0.02_nvd_1.5_rdh_2160"
+        );
+    }
+
+    #[test]
+    fn keys_of_speed_chroma_are_those_of_libvmaf() {
+        let v1 = [
+            ("speed_weight_var_mode", "5"),
+            ("speed_nn_floor", "0.1"),
+            ("speed_sigma_nn", "0.19"),
+            ("speed_max_val", "45"),
+            ("speed_kernelscale", "1.0"),
+        ];
+        let uv = "Speed_chroma_feature_speed_chroma_uv_score";
+        assert_eq!(key(uv, &v1), "speed_chroma_uv_mxv_45_nnf_0.1_snn_0.19_wvm_5");
+        let prescaled =
+            [&v1[..], &[("speed_prescale", "0.6"), ("speed_prescale_method", "bilinear")]].concat();
+        assert_eq!(key(uv, &prescaled), "speed_chroma_uv_mxv_45_nnf_0.1_ps_0.6_psm_bilinear_snn_0.19_wvm_5");
+        let error = Feature::resolve(uv, [("speed_prescale_method", "cubic")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the option speed_prescale_method is `cubic`, but must be one of nearest, bilinear, bicubic, lanczos4"
         );
     }
 

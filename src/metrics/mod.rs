@@ -8,11 +8,13 @@ pub mod feature;
 pub mod motion;
 pub mod options;
 pub mod psnr;
+pub mod speed;
 pub mod vif;
 
 use adm::{AdmSums, AdmWork};
 use motion::{MotionSums, MotionWork};
 use psnr::{PsnrSums, PsnrWork};
+use speed::{SpeedSums, SpeedWork};
 use vif::{VifSums, VifWork};
 
 /// What a backend computes for each pair: the smallest set that serves every requested feature.
@@ -22,6 +24,14 @@ pub struct Work {
     pub adm: Option<AdmWork>,
     pub motion: Option<MotionWork>,
     pub psnr: Option<PsnrWork>,
+    pub speed: Option<SpeedWork>,
+}
+
+impl Work {
+    /// It looks at Cb and Cr, where the frames have them.
+    pub fn chroma(&self) -> bool {
+        self.psnr.is_some_and(|psnr| psnr.chroma) || self.speed.is_some()
+    }
 }
 
 /// What a backend computed for one pair: plain numbers, no history.
@@ -34,4 +44,5 @@ pub struct FrameSums {
     pub adm: Option<AdmSums>,
     pub motion: Option<MotionSums>,
     pub psnr: Option<PsnrSums>,
+    pub speed: Option<SpeedSums>,
 }

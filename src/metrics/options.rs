@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use super::adm::{AdmOptions, CsfMode};
 use super::motion::MotionOptions;
 use super::psnr::PsnrOptions;
+use super::speed::{Method, SpeedOptions};
 use super::vif::VifOptions;
 
 /// A value that an option cannot take.
@@ -26,6 +27,8 @@ enum Field<O> {
     Bool(fn(&mut O) -> &mut bool),
     Int(fn(&O) -> u32, fn(&mut O, u32) -> Option<()>, RangeInclusive<u32>),
     Float(fn(&mut O) -> &mut f64, RangeInclusive<f64>),
+    /// One of several words, which the field knows by their places.
+    Word(fn(&O) -> usize, fn(&mut O, usize) -> Option<()>, &'static [&'static str]),
 }
 
 /// One option of an extractor.
@@ -58,6 +61,16 @@ const fn float<O>(
     range: RangeInclusive<f64>,
 ) -> Row<O> {
     Row { name, alias, field: Field::Float(get, range) }
+}
+
+const fn word<O>(
+    name: &'static str,
+    alias: &'static str,
+    get: fn(&O) -> usize,
+    set: fn(&mut O, usize) -> Option<()>,
+    words: &'static [&'static str],
+) -> Row<O> {
+    Row { name, alias: Some(alias), field: Field::Word(get, set, words) }
 }
 
 /// Options that can be set by name; the defaults are those of [`Default`].
@@ -93,6 +106,10 @@ pub trait Options: Copy + Default + 'static {
                     },
                 )
             }
+            Field::Word(_, set, words) => {
+                let place = words.iter().position(|word| *word == text);
+                (place.and_then(|place| set(self, place)), format!("one of {}", words.join(", ")))
+            }
         };
         match accepted {
             Some(()) => Ok(true),
@@ -113,6 +130,9 @@ pub trait Options: Copy + Default + 'static {
                 Field::Float(get, _) => {
                     let value = *get(&mut self);
                     (value != *get(&mut default)).then(|| format!("_{}", format_g(value)))
+                }
+                Field::Word(get, _, words) => {
+                    (get(&self) != get(&default)).then(|| format!("_{}", words[get(&self)]))
                 }
             };
             if let Some(value) = value {
@@ -171,6 +191,33 @@ impl Options for PsnrOptions {
         bool("enable_chroma", None, |o| &mut o.enable_chroma),
         float("min_sse", None, |o| &mut o.min_sse, 0.0..=f64::MAX),
         bool("reduced_hbd_peak", None, |o| &mut o.reduced_hbd_peak),
+    ];
+}
+
+impl Options for SpeedOptions {
+    const TABLE: &'static [Row<Self>] = &[
+        float("speed_kernelscale", Some("ks"), |o| &mut o.kernel_scale, 0.1..=4.0),
+        float("speed_max_val", Some("mxv"), |o| &mut o.max_val, 0.0..=1000.0),
+        float("speed_nn_floor", Some("nnf"), |o| &mut o.nn_floor, 0.0..=1.0),
+        float("speed_prescale", Some("ps"), |o| &mut o.prescale, 0.1..=4.0),
+        word(
+            "speed_prescale_method",
+            "psm",
+            |o| o.prescale_method as usize,
+            |o, place| Method::from_index(place).map(|method| o.prescale_method = method),
+            &Method::NAMES,
+        ),
+        float("speed_sigma_nn", Some("snn"), |o| &mut o.sigma_nn, 0.1..=2.0),
+        int(
+            "speed_weight_var_mode",
+            "wvm",
+            |o| o.weight_var_mode,
+            |o, mode| {
+                o.weight_var_mode = mode;
+                Some(())
+            },
+            0..=6,
+        ),
     ];
 }
 
@@ -257,6 +304,7 @@ mod tests {
         assert!(names::<AdmOptions>().is_sorted());
         assert!(names::<MotionOptions>().is_sorted());
         assert!(names::<PsnrOptions>().is_sorted());
+        assert!(names::<SpeedOptions>().is_sorted());
         assert!(names::<VifOptions>().is_sorted());
     }
 

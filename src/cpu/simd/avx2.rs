@@ -30,6 +30,7 @@ impl Lanes for Avx2 {
     type I = I;
     type L = L;
     type D = D;
+    type F = __m256;
     type M = I;
 
     #[inline(always)] unsafe fn splat(x: i32) -> I { _mm256_set1_epi32(x) }
@@ -146,7 +147,16 @@ impl Lanes for Avx2 {
         _mm_cvtsi128_si64(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)))
     }
 
+    #[inline(always)] unsafe fn splat_f32(x: f32) -> __m256 { _mm256_set1_ps(x) }
+    #[inline(always)] unsafe fn to_f32(a: I) -> __m256 { _mm256_cvtepi32_ps(a) }
+    #[inline(always)] unsafe fn store_f32(p: *mut f32, a: __m256) { _mm256_storeu_ps(p, a) }
+    #[inline(always)] unsafe fn add_f32(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
+    #[inline(always)] unsafe fn sub_f32(a: __m256, b: __m256) -> __m256 { _mm256_sub_ps(a, b) }
+    #[inline(always)] unsafe fn mul_f32(a: __m256, b: __m256) -> __m256 { _mm256_mul_ps(a, b) }
+
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm256_set1_pd(x); 2] }
+    #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] }
+    #[inline(always)] unsafe fn store_f64(p: *mut f64, a: D) { _mm256_storeu_pd(p, a[0]); _mm256_storeu_pd(p.add(4), a[1]) }
     #[inline(always)] unsafe fn to_f64(a: I) -> D {
         let biased = _mm256_xor_si256(a, _mm256_set1_epi32(i32::MIN));
         let high = _mm256_set1_epi64x(0x4330_0000_0000_0000);

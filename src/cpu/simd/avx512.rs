@@ -26,6 +26,7 @@ impl Lanes for Avx512 {
     type I = I;
     type L = L;
     type D = D;
+    type F = __m512;
     type M = M;
 
     #[inline(always)] unsafe fn splat(x: i32) -> I { _mm512_set1_epi32(x) }
@@ -124,7 +125,16 @@ impl Lanes for Avx512 {
     }
     #[inline(always)] unsafe fn sum64(a: L) -> i64 { _mm512_reduce_add_epi64(_mm512_add_epi64(a[0], a[1])) }
 
+    #[inline(always)] unsafe fn splat_f32(x: f32) -> __m512 { _mm512_set1_ps(x) }
+    #[inline(always)] unsafe fn to_f32(a: I) -> __m512 { _mm512_cvtepi32_ps(a) }
+    #[inline(always)] unsafe fn store_f32(p: *mut f32, a: __m512) { _mm512_storeu_ps(p, a) }
+    #[inline(always)] unsafe fn add_f32(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
+    #[inline(always)] unsafe fn sub_f32(a: __m512, b: __m512) -> __m512 { _mm512_sub_ps(a, b) }
+    #[inline(always)] unsafe fn mul_f32(a: __m512, b: __m512) -> __m512 { _mm512_mul_ps(a, b) }
+
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm512_set1_pd(x); 2] }
+    #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { [_mm512_loadu_pd(p), _mm512_loadu_pd(p.add(8))] }
+    #[inline(always)] unsafe fn store_f64(p: *mut f64, a: D) { _mm512_storeu_pd(p, a[0]); _mm512_storeu_pd(p.add(8), a[1]) }
     #[inline(always)] unsafe fn to_f64(a: I) -> D {
         let biased = _mm512_xor_si512(a, _mm512_set1_epi32(i32::MIN));
         let high = _mm512_set1_epi64(0x4330_0000_0000_0000);

@@ -47,6 +47,7 @@ impl Lanes for Portable {
     type I = I;
     type L = L;
     type D = D;
+    type F = [f32; N];
     type M = I;
 
     #[inline(always)] unsafe fn splat(x: i32) -> I { [x; N] }
@@ -150,7 +151,16 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn high(a: L) -> I { lanes!(i => (a[i] >> 32) as i32) }
     #[inline(always)] unsafe fn sum64(a: L) -> i64 { a.iter().fold(0, |s, x| s.wrapping_add(*x)) }
 
+    #[inline(always)] unsafe fn splat_f32(x: f32) -> [f32; N] { [x; N] }
+    #[inline(always)] unsafe fn to_f32(a: I) -> [f32; N] { lanes!(i => a[i] as f32) }
+    #[inline(always)] unsafe fn store_f32(p: *mut f32, a: [f32; N]) { p.cast::<[f32; N]>().write_unaligned(a) }
+    #[inline(always)] unsafe fn add_f32(a: [f32; N], b: [f32; N]) -> [f32; N] { lanes!(i => a[i] + b[i]) }
+    #[inline(always)] unsafe fn sub_f32(a: [f32; N], b: [f32; N]) -> [f32; N] { lanes!(i => a[i] - b[i]) }
+    #[inline(always)] unsafe fn mul_f32(a: [f32; N], b: [f32; N]) -> [f32; N] { lanes!(i => a[i] * b[i]) }
+
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [x; N] }
+    #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { p.cast::<D>().read_unaligned() }
+    #[inline(always)] unsafe fn store_f64(p: *mut f64, a: D) { p.cast::<D>().write_unaligned(a) }
     #[inline(always)] unsafe fn to_f64(a: I) -> D { lanes!(i => f64::from(a[i])) }
     #[inline(always)] unsafe fn to_f32_f64(a: L) -> D { lanes!(i => f64::from(a[i] as f32)) }
     #[inline(always)] unsafe fn trunc(a: D) -> I { lanes!(i => a[i] as i32) }
