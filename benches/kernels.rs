@@ -4,11 +4,12 @@
 //! and of everything for vmaf_v0.6.1 on one thread and on all.
 
 use gsthipvmaf::backend::{Backend, BackendError, Pair};
-use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, cambi::Cambi, motion, psnr, vif::Vif};
+use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, cambi::Cambi, motion, psnr, speed::Speed, vif::Vif};
 use gsthipvmaf::engine::plan::Plan;
-use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Plane, Sample, Samples};
+use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Plane, PlanePair, Sample, Samples};
 use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
 use gsthipvmaf::metrics::cambi::CambiOptions;
+use gsthipvmaf::metrics::speed::{SpeedOptions, SpeedWork};
 use gsthipvmaf::metrics::vif::VifWork;
 use gsthipvmaf::model::{Model, ScoreOptions};
 use std::error::Error;
@@ -44,7 +45,10 @@ fn best<R>(mut run: impl FnMut() -> R) -> f64 {
     (0..25).map(once).fold(f64::INFINITY, f64::min)
 }
 
-fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
+fn measure<T: Sample + TryFrom<u32>>(
+    bits: u32,
+    pair: for<'a> fn(Plane<'a, T>, Plane<'a, T>) -> PlanePair<'a>,
+) {
     let (Some(depth), frames) =
         (BitDepth::new(bits), [picture::<T>(bits, 0, 2), picture(bits, 0, 6), picture(bits, 2, 2)])
     else {
@@ -79,6 +83,14 @@ fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
         println!("motion {bits:2} bit {name:6} {ms:7.3} ms");
         let ms = best(|| psnr::sse(level, reference, distorted));
         println!("psnr   {bits:2} bit {name:6} {ms:7.3} ms");
+        let chroma = frames.each_ref().map(|data| Plane::new(data, WIDTH / 2, HEIGHT / 2, WIDTH));
+        let geometry =
+            Geometry { width: WIDTH, height: HEIGHT, depth, chroma: Some((WIDTH / 2, HEIGHT / 2)) };
+        let work = SpeedWork { scalings: SpeedOptions::default().scaling().into_iter().collect() };
+        if let (Ok(speed), [Some(a), Some(b), _]) = (Speed::new(&work, geometry), chroma) {
+            let ms = best(|| speed.compute(level, [pair(a, b), pair(b, a)]));
+            println!("speed  {bits:2} bit {name:6} {ms:7.3} ms");
+        }
     }
 }
 
@@ -110,8 +122,8 @@ fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(|| {
-        measure::<u8>(8);
-        measure::<u16>(10);
+        measure::<u8>(8, |a, b| PlanePair::U8(a, b));
+        measure::<u16>(10, |a, b| PlanePair::U16(a, b));
     });
     let all = std::thread::available_parallelism()?.get();
     [1, all].into_iter().try_for_each(measure_frame)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::frame::{Geometry, Picture};
 use crate::hip::Device;
 use crate::metrics::cambi::CambiError;
+use crate::metrics::speed::Misfit;
 use crate::metrics::{FrameSums, Work, psnr_hvs, ssim};
 
 /// What can go wrong in a backend.
@@ -24,6 +25,8 @@ pub enum BackendError {
     NoChroma { metric: &'static str },
     #[error("the {metric} metric takes samples of at most {max} bits, these have {bits}")]
     TooDeep { metric: &'static str, max: u32, bits: u32 },
+    #[error("the {metric} metric needs chroma planes of at least {min}x{min}, these are {width}x{height}")]
+    ChromaTooSmall { metric: &'static str, min: usize, width: usize, height: usize },
     #[error("the two frames of a pair differ in size or sample type")]
     Unlike,
     #[error("no frame size was prepared")]
@@ -83,6 +86,16 @@ pub fn check(work: &Work, geometry: Geometry) -> Result<(), BackendError> {
         }
     }
     Ok(())
+}
+
+impl From<Misfit> for BackendError {
+    fn from(misfit: Misfit) -> Self {
+        let metric = "SpEED chroma";
+        match misfit {
+            Misfit::NoChroma => Self::NoChroma { metric },
+            Misfit::TooSmall { width, height, min } => Self::ChromaTooSmall { metric, min, width, height },
+        }
+    }
 }
 
 /// Names a submitted pair until its sums are fetched.

@@ -11,6 +11,7 @@ use super::adm::Adm;
 use super::cambi::Cambi;
 use super::import::Importer;
 use super::simd::Level;
+use super::speed::Speed;
 use super::ssim::Ssim;
 use super::vif::Vif;
 use crate::backend::{Backend, BackendError, Pair, Ticket, check};
@@ -63,6 +64,8 @@ impl Kept {
 struct Prepared {
     motion: Option<MotionWork>,
     psnr: Option<PsnrWork>,
+    /// Some metric looks at Cb and Cr.
+    chroma: bool,
     depth: BitDepth,
     vif: Option<Vif>,
     adm: Option<Adm>,
@@ -71,7 +74,7 @@ struct Prepared {
     psnr_hvs: bool,
     /// The bias of the colour differences.
     ciede: Option<f64>,
-    chroma: bool,
+    speed: Option<Speed>,
     /// Luma of the latest reference frames, as many as motion looks back, the last one first.
     earlier: VecDeque<Kept>,
     /// How many of them belong to the present run.
@@ -142,10 +145,12 @@ impl Backend for Cpu {
         }
         let cambi =
             work.cambi.iter().map(|work| Cambi::new(work, geometry, bands)).collect::<Result<_, _>>()?;
+        let speed = work.speed.as_ref().map(|work| Speed::new(work, geometry)).transpose()?;
         let lags = work.motion.map_or(0, |motion| motion.lags());
         self.prepared = Some(Prepared {
             motion: work.motion,
             psnr: work.psnr,
+            chroma: work.chroma(),
             depth,
             vif: vif.transpose()?,
             adm: adm.transpose()?,
@@ -153,7 +158,7 @@ impl Backend for Cpu {
             ssim: work.ssim.as_ref().map(|work| Ssim::new(work, geometry)),
             psnr_hvs: work.psnr_hvs,
             ciede: work.ciede.then(|| ciede::fixed_sum(geometry).bias()),
-            chroma: work.chroma(),
+            speed,
             earlier: (0..lags).map(|_| Kept::default()).collect(),
             run: 0,
         });
@@ -198,9 +203,11 @@ impl Prepared {
         history_only: bool,
     ) -> Result<FrameSums, BackendError> {
         let luma = PlanePair::new(reference.luma, distorted.luma).ok_or(BackendError::Unlike)?;
-        let Self { motion, psnr, depth, vif, adm, cambi, ssim, psnr_hvs, ciede, earlier, run, .. } = self;
+        let Self { motion, psnr, depth, vif, adm, cambi, ssim, psnr_hvs, ciede, speed, earlier, run, .. } =
+            self;
         let vif = vif.as_mut().filter(|_| !history_only);
         let adm = adm.as_mut().filter(|_| !history_only);
+        let speed = speed.as_ref().filter(|_| !history_only);
         let ssim = ssim.as_mut().filter(|_| !history_only);
         let colour = reference.chroma.zip(distorted.chroma).filter(|_| !history_only);
         let colour = colour.and_then(|([cb1, cr1], [cb2, cr2])| {
@@ -213,7 +220,7 @@ impl Prepared {
         let sse =
             |a, b| PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)));
         let cambi = if history_only { &mut [] } else { cambi.as_mut_slice() };
-        let (((vif, adm), (ssim, cambi)), ((motion, psnr), (psnr_hvs, ciede))) = rayon::join(
+        let (((vif, adm), (ssim, cambi)), ((motion, psnr), (psnr_hvs, ciede, speed))) = rayon::join(
             || {
                 rayon::join(
                     || {
@@ -244,7 +251,12 @@ impl Prepared {
                 let psnr_hvs = colour.filter(|_| *psnr_hvs).map(|planes| hvs_errors(level, planes));
                 let ciede =
                     ciede.zip(colour).and_then(|(bias, planes)| difference(level, planes, *depth, bias));
-                ((motion, psnr), (psnr_hvs, ciede))
+                let speed = speed.and_then(|speed| {
+                    let ([u0, v0], [u1, v1]) = (reference.chroma?, distorted.chroma?);
+                    let pairs = [PlanePair::new(u0, u1)?, PlanePair::new(v0, v1)?];
+                    Some(speed.compute(level, pairs))
+                });
+                ((motion, psnr), (psnr_hvs, ciede, speed))
             },
         );
         if let Some(mut oldest) = self.earlier.pop_back() {
@@ -252,7 +264,7 @@ impl Prepared {
             self.earlier.push_front(oldest);
             self.run += 1;
         }
-        Ok(FrameSums { vif, adm, motion, psnr, ssim, psnr_hvs, ciede, cambi })
+        Ok(FrameSums { vif, adm, motion, psnr, ssim, psnr_hvs, ciede, speed, cambi })
     }
 }
 

@@ -16,6 +16,7 @@ pub mod motion;
 pub mod psnr;
 pub mod psnr_hvs;
 pub(crate) mod simd;
+pub mod speed;
 pub mod ssim;
 pub mod vif;
 

@@ -70,10 +70,17 @@ impl Error {
                 gst::error_msg!(gst::ResourceError::NotFound, ("{}", self))
             }
             Self::Model(_) => gst::error_msg!(gst::ResourceError::Read, ("{}", self)),
-            Self::Setting { .. } | Self::Engine(EngineError::Adm(_) | EngineError::DuplicateModel(_)) => {
+            Self::Setting { .. }
+            | Self::Engine(EngineError::Adm(_) | EngineError::Speed(_) | EngineError::DuplicateModel(_)) => {
                 gst::error_msg!(gst::LibraryError::Settings, ("{}", self))
             }
-            Self::Engine(EngineError::Backend(BackendError::TooSmall { .. } | BackendError::Cambi(_)))
+            Self::Engine(EngineError::Backend(
+                BackendError::TooSmall { .. }
+                | BackendError::ChromaTooSmall { .. }
+                | BackendError::NoChroma { .. }
+                | BackendError::TooDeep { .. }
+                | BackendError::Cambi(_),
+            ))
             | Self::Size { .. }
             | Self::Format { .. }
             | Self::NoCaps(_)

@@ -11,6 +11,7 @@ use crate::metrics::cambi::CambiOptions;
 use crate::metrics::feature::{Extractor, Feature, Output};
 use crate::metrics::motion::{MotionOptions, MotionWork};
 use crate::metrics::psnr::{PsnrOptions, PsnrWork};
+use crate::metrics::speed::{SpeedOptions, SpeedWork};
 use crate::metrics::ssim::{MsSsimOptions, SsimOptions, SsimWork};
 use crate::metrics::vif::{VifOptions, VifWork};
 use crate::model::{Model, ScoreOptions};
@@ -35,6 +36,10 @@ pub enum Source {
     Ssim {
         options: SsimOptions,
         scale: usize,
+    },
+    Speed {
+        options: SpeedOptions,
+        scaling: usize,
     },
     Vif {
         options: VifOptions,
@@ -161,6 +166,16 @@ impl Plan {
                 let work = self.work.psnr.get_or_insert(PsnrWork { chroma: false });
                 work.chroma |= options.enable_chroma;
                 Source::Psnr(options)
+            }
+            Extractor::Speed(options) => {
+                let scalings = &mut self.work.speed.get_or_insert(SpeedWork::default()).scalings;
+                let new = options.scaling()?;
+                let same = scalings.iter().position(|scaling| *scaling == new);
+                let scaling = same.unwrap_or_else(|| {
+                    scalings.push(new);
+                    scalings.len() - 1
+                });
+                Source::Speed { options, scaling }
             }
             Extractor::PsnrHvs(_) => {
                 self.work.psnr_hvs = true;

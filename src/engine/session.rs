@@ -137,6 +137,7 @@ impl Session {
                 Source::Ciede
                 | Source::MsSsim(_)
                 | Source::PsnrHvs
+                | Source::Speed { .. }
                 | Source::Ssim { .. }
                 | Source::Vif { .. } => Scorer::Plain,
             })
@@ -313,6 +314,16 @@ impl Session {
                     let scores = sums.vif.as_ref().and_then(|s| s.get(*gain)).map(|s| options.scores(s));
                     values.extend(outputs.map(|output| match (output, scores) {
                         (Output::VifScale(scale), Some(scores)) => scores[scale],
+                        _ => f64::NAN,
+                    }));
+                }
+                (Source::Speed { options, scaling }, _) => {
+                    let sums = sums.speed.as_ref().and_then(|sums| sums.get(*scaling));
+                    let scores = sums.map(|sums| options.scores(sums));
+                    values.extend(outputs.map(|output| match (output, scores) {
+                        (Output::SpeedU, Some(scores)) => scores.u,
+                        (Output::SpeedV, Some(scores)) => scores.v,
+                        (Output::SpeedUv, Some(scores)) => scores.uv,
                         _ => f64::NAN,
                     }));
                 }

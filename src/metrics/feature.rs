@@ -9,6 +9,7 @@ use super::motion::MotionOptions;
 use super::options::{OptionError, Options};
 use super::psnr::PsnrOptions;
 use super::psnr_hvs::PsnrHvsOptions;
+use super::speed::SpeedOptions;
 use super::ssim::{MsSsimOptions, SsimOptions};
 use super::vif::VifOptions;
 
@@ -22,6 +23,7 @@ pub enum Extractor {
     MsSsim(MsSsimOptions),
     Psnr(PsnrOptions),
     PsnrHvs(PsnrHvsOptions),
+    Speed(SpeedOptions),
     Ssim(SsimOptions),
     Vif(VifOptions),
 }
@@ -37,6 +39,7 @@ macro_rules! with_options {
             Extractor::MsSsim($options) => $value,
             Extractor::Psnr($options) => $value,
             Extractor::PsnrHvs($options) => $value,
+            Extractor::Speed($options) => $value,
             Extractor::Ssim($options) => $value,
             Extractor::Vif($options) => $value,
         }
@@ -153,6 +156,9 @@ pub enum Output {
     PsnrHvs,
     /// Y, Cb or Cr (0..=2).
     PsnrHvsPlane(usize),
+    SpeedU,
+    SpeedV,
+    SpeedUv,
     Ssim,
     /// The mean of the luminance, contrast or structure term (0..=2).
     SsimTerm(usize),
@@ -174,15 +180,16 @@ impl Output {
             Self::MsSsim | Self::MsSsimTerm { .. } => Extractor::MsSsim(Default::default()),
             Self::Mse(_) | Self::Psnr(_) => Extractor::Psnr(Default::default()),
             Self::PsnrHvs | Self::PsnrHvsPlane(_) => Extractor::PsnrHvs(Default::default()),
+            Self::SpeedU | Self::SpeedV | Self::SpeedUv => Extractor::Speed(Default::default()),
             Self::Ssim | Self::SsimTerm(_) => Extractor::Ssim(Default::default()),
             Self::VifScale(_) => Extractor::Vif(Default::default()),
         }
     }
 }
 
-/// Reported names without option suffix. `integer_X` is called `VMAF_integer_feature_X_score` in models, and
-/// `cambi` is [`CAMBI`].
-const NAMES: [(&str, Output); 48] = [
+/// Reported names without option suffix. `integer_X` is called `VMAF_integer_feature_X_score` in models, `cambi` is
+/// [`CAMBI`], and `speed_X` is `Speed_chroma_feature_speed_X_score`.
+const NAMES: [(&str, Output); 51] = [
     ("integer_adm2", Output::Adm2),
     ("integer_aim", Output::Aim),
     ("integer_adm3", Output::Adm3),
@@ -224,6 +231,9 @@ const NAMES: [(&str, Output); 48] = [
     ("psnr_hvs_cb", Output::PsnrHvsPlane(1)),
     ("psnr_hvs_cr", Output::PsnrHvsPlane(2)),
     ("psnr_hvs", Output::PsnrHvs),
+    ("speed_chroma_u", Output::SpeedU),
+    ("speed_chroma_v", Output::SpeedV),
+    ("speed_chroma_uv", Output::SpeedUv),
     ("float_ssim", Output::Ssim),
     ("float_ssim_l", Output::SsimTerm(0)),
     ("float_ssim_c", Output::SsimTerm(1)),
@@ -273,10 +283,12 @@ impl Feature {
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, FeatureError> {
         let internal = name.strip_prefix("VMAF_integer_feature_").and_then(|s| s.strip_suffix("_score"));
+        let speed = name.strip_prefix("Speed_chroma_feature_").and_then(|s| s.strip_suffix("_score"));
         let named = |short: &str| {
             short == name
                 || short == "cambi" && name == CAMBI
                 || internal.is_some_and(|stem| short.strip_prefix("integer_") == Some(stem))
+                || speed.is_some_and(|stem| short.starts_with("speed_chroma_") && short == stem)
         };
         let Some(&(short, output)) = NAMES.iter().find(|(short, _)| named(short)) else {
             return Err(FeatureError::Unsupported(name.to_string()));
@@ -358,6 +370,27 @@ mod tests {
         };
         assert_eq!(keys("cambi"), ["cambi"]);
         assert_eq!(keys("cambi_full_reference"), ["cambi", "cambi_source", "cambi_full_reference"]);
+    }
+
+    #[test]
+    fn keys_of_speed_chroma_are_those_of_libvmaf() {
+        let v1 = [
+            ("speed_weight_var_mode", "5"),
+            ("speed_nn_floor", "0.1"),
+            ("speed_sigma_nn", "0.19"),
+            ("speed_max_val", "45"),
+            ("speed_kernelscale", "1.0"),
+        ];
+        let uv = "Speed_chroma_feature_speed_chroma_uv_score";
+        assert_eq!(key(uv, &v1), "speed_chroma_uv_mxv_45_nnf_0.1_snn_0.19_wvm_5");
+        let prescaled =
+            [&v1[..], &[("speed_prescale", "0.6"), ("speed_prescale_method", "bilinear")]].concat();
+        assert_eq!(key(uv, &prescaled), "speed_chroma_uv_mxv_45_nnf_0.1_ps_0.6_psm_bilinear_snn_0.19_wvm_5");
+        let error = Feature::resolve(uv, [("speed_prescale_method", "cubic")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the option speed_prescale_method is `cubic`, but must be one of nearest, bilinear, bicubic, lanczos4"
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod motion;
 pub mod options;
 pub mod psnr;
 pub mod psnr_hvs;
+pub mod speed;
 pub mod ssim;
 pub mod vif;
 
@@ -23,6 +24,7 @@ use cambi::{CambiSums, CambiWork};
 use motion::{MotionSums, MotionWork};
 use psnr::{PsnrSums, PsnrWork};
 use psnr_hvs::PsnrHvsSums;
+use speed::{SpeedSums, SpeedWork};
 use ssim::{SsimSums, SsimWork};
 use vif::{VifSums, VifWork};
 
@@ -36,6 +38,7 @@ pub struct Work {
     pub ssim: Option<SsimWork>,
     pub psnr_hvs: bool,
     pub ciede: bool,
+    pub speed: Option<SpeedWork>,
     /// One for each set of options.
     pub cambi: Vec<CambiWork>,
 }
@@ -43,7 +46,7 @@ pub struct Work {
 impl Work {
     /// Cb and Cr are looked at, where the frames have them.
     pub fn chroma(&self) -> bool {
-        self.psnr.is_some_and(|psnr| psnr.chroma) || self.psnr_hvs || self.ciede
+        self.psnr.is_some_and(|psnr| psnr.chroma) || self.psnr_hvs || self.ciede || self.speed.is_some()
     }
 
     /// The metrics that are computed, by name.
@@ -56,6 +59,7 @@ impl Work {
             ("adm", part(&self.adm)),
             ("motion", part(&self.motion)),
             ("psnr", part(&self.psnr)),
+            ("speed_chroma", part(&self.speed)),
             ("ssim", part(&self.ssim)),
             ("psnr_hvs", self.psnr_hvs.then_some(&self.psnr_hvs)),
             ("ciede", self.ciede.then_some(&self.ciede)),
@@ -81,4 +85,5 @@ pub struct FrameSums {
     pub psnr_hvs: Option<PsnrHvsSums>,
     /// As [`fixed::FixedSum`] adds up the colour differences.
     pub ciede: Option<u64>,
+    pub speed: Option<SpeedSums>,
 }

@@ -11,6 +11,7 @@ use super::ciede::CiedeOptions;
 use super::motion::MotionOptions;
 use super::psnr::PsnrOptions;
 use super::psnr_hvs::PsnrHvsOptions;
+use super::speed::{Method, SpeedOptions};
 use super::ssim::{MsSsimOptions, SsimOptions};
 use super::vif::VifOptions;
 
@@ -150,7 +151,7 @@ pub trait Options: Copy + Default + 'static {
                     },
                 )
             }
-            Field::Name(_, set, names) => (set(self, text), names.join(" or ")),
+            Field::Name(_, set, names) => (set(self, text), format!("one of {}", names.join(", "))),
         };
         match accepted {
             Some(()) => Ok(true),
@@ -280,6 +281,25 @@ impl Options for CiedeOptions {
     const TABLE: &'static [Row<Self>] = &[];
 }
 
+impl Options for SpeedOptions {
+    const EXTRACTOR: &'static str = "speed_chroma";
+    const TABLE: &'static [Row<Self>] = &[
+        float("speed_kernelscale", Some("ks"), |o| &mut o.kernel_scale, 0.1..=4.0),
+        float("speed_max_val", Some("mxv"), |o| &mut o.max_val, 0.0..=1000.0),
+        float("speed_nn_floor", Some("nnf"), |o| &mut o.nn_floor, 0.0..=1.0),
+        float("speed_prescale", Some("ps"), |o| &mut o.prescale, 0.1..=4.0),
+        name(
+            "speed_prescale_method",
+            "psm",
+            |o| o.prescale_method.name(),
+            |o, name| Method::from_name(name).map(|method| o.prescale_method = method),
+            &Method::NAMES,
+        ),
+        float("speed_sigma_nn", Some("snn"), |o| &mut o.sigma_nn, 0.1..=2.0),
+        number!("speed_weight_var_mode", Some("wvm"), weight_var_mode, 0..=6),
+    ];
+}
+
 impl Options for VifOptions {
     const EXTRACTOR: &'static str = "vif";
     const TABLE: &'static [Row<Self>] = &[
@@ -367,6 +387,7 @@ mod tests {
         assert!(names::<PsnrOptions>().is_sorted());
         assert!(names::<SsimOptions>().is_sorted());
         assert!(names::<MsSsimOptions>().is_sorted());
+        assert!(names::<SpeedOptions>().is_sorted());
         assert!(names::<VifOptions>().is_sorted());
     }
 
@@ -402,7 +423,7 @@ mod tests {
             assert_eq!(error.to_string(), format!("{option} is `{value}`, but must be {expected}"));
         }
         let error = CambiOptions::default().set("eotf", "hlg").unwrap_err();
-        assert_eq!(error.to_string(), "eotf is `hlg`, but must be bt1886 or pq");
+        assert_eq!(error.to_string(), "eotf is `hlg`, but must be one of bt1886, pq");
         let error = PsnrOptions::default().set("min_sse", "-1").unwrap_err();
         assert_eq!(error.to_string(), "min_sse is `-1`, but must be a number not less than 0");
     }

@@ -165,6 +165,8 @@ impl Lanes for Avx2 {
     #[inline(always)] unsafe fn keep_f32(m: I, a: F) -> F { _mm256_and_ps(_mm256_castsi256_ps(m), a) }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm256_set1_pd(x); 2] }
+    #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { [_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))] }
+    #[inline(always)] unsafe fn store_f64(p: *mut f64, a: D) { _mm256_storeu_pd(p, a[0]); _mm256_storeu_pd(p.add(4), a[1]) }
     #[inline(always)] unsafe fn to_f64(a: I) -> D {
         let biased = _mm256_xor_si256(a, _mm256_set1_epi32(i32::MIN));
         let high = _mm256_set1_epi64x(0x4330_0000_0000_0000);

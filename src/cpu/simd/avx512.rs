@@ -143,6 +143,8 @@ impl Lanes for Avx512 {
     #[inline(always)] unsafe fn keep_f32(m: M, a: F) -> F { _mm512_maskz_mov_ps(m, a) }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [_mm512_set1_pd(x); 2] }
+    #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { [_mm512_loadu_pd(p), _mm512_loadu_pd(p.add(8))] }
+    #[inline(always)] unsafe fn store_f64(p: *mut f64, a: D) { _mm512_storeu_pd(p, a[0]); _mm512_storeu_pd(p.add(8), a[1]) }
     #[inline(always)] unsafe fn to_f64(a: I) -> D {
         let biased = _mm512_xor_si512(a, _mm512_set1_epi32(i32::MIN));
         let high = _mm512_set1_epi64(0x4330_0000_0000_0000);

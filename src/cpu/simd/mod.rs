@@ -151,7 +151,7 @@ pub(crate) trait Lanes: Copy + 'static {
     type L: Copy;
     /// `N` doubles.
     type D: Copy;
-    /// `N` single precision numbers.
+    /// `N` singles.
     type F: Copy;
     /// One truth value per 32-bit lane.
     type M: Copy;
@@ -279,9 +279,9 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn sum64(a: Self::L) -> i64;
 
     unsafe fn splat_f32(x: f32) -> Self::F;
-    /// Writes `N` numbers.
+    /// Writes `N` singles.
     unsafe fn store_f32(p: *mut f32, a: Self::F);
-    /// Signed integers, rounded.
+    /// Signed integers as singles, rounded where they have more than 24 bits.
     unsafe fn to_f32(a: Self::I) -> Self::F;
     unsafe fn add_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn sub_f32(a: Self::F, b: Self::F) -> Self::F;
@@ -296,6 +296,10 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn keep_f32(m: Self::M, a: Self::F) -> Self::F;
 
     unsafe fn splat_f64(x: f64) -> Self::D;
+    /// Reads `N` doubles, in an order of which only [`Lanes::store_f64`] knows.
+    unsafe fn load_f64(p: *const f64) -> Self::D;
+    /// Writes `N` doubles that were read by [`Lanes::load_f64`], or computed lane by lane from such.
+    unsafe fn store_f64(p: *mut f64, a: Self::D);
     /// Signed integers as doubles (exact).
     unsafe fn to_f64(a: Self::I) -> Self::D;
     /// The numbers with these binary32 bits.

@@ -169,6 +169,8 @@ impl Lanes for Portable {
     #[inline(always)] unsafe fn keep_f32(m: I, a: F) -> F { lanes!(i => f32::from_bits(a[i].to_bits() & m[i] as u32)) }
 
     #[inline(always)] unsafe fn splat_f64(x: f64) -> D { [x; N] }
+    #[inline(always)] unsafe fn load_f64(p: *const f64) -> D { p.cast::<D>().read_unaligned() }
+    #[inline(always)] unsafe fn store_f64(p: *mut f64, a: D) { p.cast::<D>().write_unaligned(a) }
     #[inline(always)] unsafe fn to_f64(a: I) -> D { lanes!(i => f64::from(a[i])) }
     #[inline(always)] unsafe fn from_f32(a: I) -> D { lanes!(i => f64::from(f32::from_bits(a[i] as u32))) }
     #[inline(always)] unsafe fn to_f32_f64(a: L) -> D { lanes!(i => f64::from(a[i] as f32)) }

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! SpEED chroma: how the spatial entropy of Cb and Cr, at a sixteenth of their size, differs between the pictures.
+//!
+//! Formulas, constants and the order of all floating point operations are those of libvmaf 3.2.0's
+//! `speed_chroma` (BSD-2-Clause-Patent) in its plain C form.
+
+mod linear;
+
+use std::f64::consts::PI;
+
+use crate::frame::Geometry;
+
+/// Samples along a side of the blocks that entropies are of.
+pub const BLOCK: usize = 5;
+/// Samples of a block.
+pub const ELEMENTS: usize = BLOCK * BLOCK;
+/// Decimation of the chroma planes, as a power of two.
+const DECIMATION: u32 = 4;
+
+/// log2(2 pi e)
+const LOG2_2PIE: f64 = 4.094191170361282;
+
+/// How a plane is resampled to the prescaled size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    #[default]
+    Nearest,
+    Bilinear,
+    Bicubic,
+    Lanczos4,
+}
+
+impl Method {
+    /// Values of `speed_prescale_method`, in the order of the variants.
+    pub const NAMES: [&str; 4] = ["nearest", "bilinear", "bicubic", "lanczos4"];
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        let all = [Self::Nearest, Self::Bilinear, Self::Bicubic, Self::Lanczos4];
+        all.into_iter().find(|method| method.name() == name)
+    }
+}
+
+/// Options of libvmaf's `speed_chroma`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpeedOptions {
+    /// `speed_kernelscale`: factor on the length of the low-pass filters, one of [`KERNEL_SCALES`].
+    pub kernel_scale: f64,
+    /// `speed_max_val`: largest result.
+    pub max_val: f64,
+    /// `speed_nn_floor`: how far above that of noise the entropy of a block has to be.
+    pub nn_floor: f64,
+    /// `speed_prescale`: factor on the size of the planes before everything else.
+    pub prescale: f64,
+    /// `speed_prescale_method`.
+    pub prescale_method: Method,
+    /// `speed_sigma_nn`: variance of the neural noise, in squared 8-bit steps.
+    pub sigma_nn: f64,
+    /// `speed_weight_var_mode`: which variances weight the entropies, 0..=6.
+    pub weight_var_mode: u32,
+}
+
+impl Default for SpeedOptions {
+    fn default() -> Self {
+        Self {
+            kernel_scale: 1.0,
+            max_val: 1000.0,
+            nn_floor: 0.0,
+            prescale: 1.0,
+            prescale_method: Method::default(),
+            sigma_nn: 0.29,
+            weight_var_mode: 0,
+        }
+    }
+}
+
+/// Values of `speed_kernelscale`.
+pub const KERNEL_SCALES: [f64; 21] = [
+    1.0,
+    1.0 / 2.0,
+    3.0 / 2.0,
+    2.0,
+    2.0 / 3.0,
+    2.4,
+    360.0 / 97.0,
+    4.0 / 3.0,
+    3.5 / 3.0,
+    3.75 / 3.0,
+    4.25 / 3.0,
+    5.0 / 3.0,
+    3.0,
+    1.0 / 2.25,
+    1.4746,
+    1.54,
+    1.6,
+    1.06667,
+    0.711111,
+    0.740740,
+    1.111111,
+];
+
+/// Why options cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SpeedError {
+    #[error("libvmaf knows no speed_kernelscale of {0}; among others it knows 0.5, 1, 1.5, 2 and 3")]
+    KernelScale(f64),
+}
+
+/// How a plane becomes a small image: everything that the statistics of the planes depend on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaling {
+    kernel_scale: f64,
+    /// Factor and method, if the planes are resampled.
+    prescale: Option<(f64, Method)>,
+}
+
+/// Statistics that are needed, one for each scaling.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpeedWork {
+    pub scalings: Vec<Scaling>,
+}
+
+impl SpeedOptions {
+    /// How the planes are scaled.
+    pub fn scaling(&self) -> Result<Scaling, SpeedError> {
+        // Libvmaf's tolerance in both cases.
+        let is = |value: f64, other: f64| (value - other).abs() < 1e-3;
+        if !KERNEL_SCALES.iter().any(|scale| is(self.kernel_scale, *scale)) {
+            return Err(SpeedError::KernelScale(self.kernel_scale));
+        }
+        let prescale = (!is(self.prescale, 1.0)).then_some((self.prescale, self.prescale_method));
+        Ok(Scaling { kernel_scale: self.kernel_scale, prescale })
+    }
+}
+
+/// Why the planes of a format have no statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    NoChroma,
+    /// Planes of that many samples are too small; each side needs `min`.
+    TooSmall {
+        width: usize,
+        height: usize,
+        min: usize,
+    },
+}
+
+impl Scaling {
+    /// Length of a low-pass filter of `taps` at kernel scale 1.
+    fn filter_size(&self, taps: u32) -> usize {
+        let size = (taps as f32 * self.kernel_scale as f32).ceil() as usize;
+        (size | 1).max(3)
+    }
+
+    /// Samples that an axis has after prescaling.
+    fn prescaled(&self, samples: usize) -> usize {
+        self.prescale.map_or(samples, |(factor, _)| (samples as f64 * factor + 0.5) as usize)
+    }
+
+    /// Where everything comes from in frames of this geometry.
+    pub fn layout(&self, geometry: Geometry) -> Result<Layout, Misfit> {
+        let (width, height) = geometry.chroma.ok_or(Misfit::NoChroma)?;
+        let enough = |samples: usize| self.prescaled(samples) >> DECIMATION >= BLOCK;
+        if !enough(width) || !enough(height) {
+            let min = (1..).find(|samples| enough(*samples)).unwrap_or(usize::MAX);
+            return Err(Misfit::TooSmall { width, height, min });
+        }
+        let size = self.filter_size(9);
+        let small = self.filter_size(2);
+        // An axis that keeps its size is resampled along with the other one.
+        let resampled = [width, height].iter().any(|samples| self.prescaled(*samples) != *samples);
+        let method = self.prescale.filter(|_| resampled).map(|(_, method)| method);
+        let [x, y] = [width, height].map(|samples| self.axis(samples, size, method));
+        let blocks = (x.size / BLOCK, y.size / BLOCK);
+        Ok(Layout {
+            blocks,
+            low_pass: gaussian(size, (2.0 * size as f64 / 5.0) as f32),
+            local_mean: gaussian(small, small as f32 / 5.0),
+            normalised: method == Some(Method::Lanczos4),
+            unit: 1.0 / (1u32 << (geometry.depth.bits() - 8)) as f32,
+            x,
+            y,
+        })
+    }
+
+    /// The sources of an axis of `samples` samples for a low-pass filter of that length.
+    fn axis(&self, samples: usize, filter: usize, method: Option<Method>) -> Axis {
+        let scaled = self.prescaled(samples);
+        let size = scaled >> DECIMATION;
+        let mut sources = vec![];
+        for i in 0..size {
+            for tap in 0..filter {
+                let at = (i << DECIMATION) as isize + tap as isize - (filter / 2) as isize;
+                resample(method, reflect(at, scaled), samples, scaled, &mut sources);
+            }
+        }
+        Axis { size, spread: sources.len() / (size * filter), sources }
+    }
+}
+
+/// A sample of a plane and what it counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub struct Source {
+    pub index: u32,
+    pub weight: f32,
+}
+
+/// Where the samples along one axis of the small image come from.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// Samples of the small image.
+    pub size: usize,
+    /// Samples of the plane that make one resampled sample, 1 if the plane is not resampled.
+    pub spread: usize,
+    /// For each sample of the small image, and each tap of the low-pass filter: [`Axis::spread`] samples.
+    pub sources: Vec<Source>,
+}
+
+/// Tables for the planes of one size.
+///
+/// A sample of the small image is the sum over the taps of the columns, in order from the left, of the sum over
+/// the taps of the rows, from above. What they multiply is a sample of the plane, times [`Layout::unit`] less
+/// 128; or else, where the plane is resampled, the sum of such samples times the product of the weights of column
+/// and row, row by row, which is divided by the sum of the weights if it is to be normalised. All of it is
+/// rounded to single precision at each step.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    pub x: Axis,
+    pub y: Axis,
+    /// Taps of the low-pass filter before decimation.
+    pub low_pass: Vec<f32>,
+    /// Taps of the filter whose result is taken off the small image.
+    pub local_mean: Vec<f32>,
+    pub normalised: bool,
+    /// Factor from a sample to 8-bit steps.
+    pub unit: f32,
+    /// Blocks beside and below each other.
+    pub blocks: (usize, usize),
+}
+
+impl Layout {
+    /// Samples along the axes of the part of the small image that makes whole blocks.
+    pub fn used(&self) -> (usize, usize) {
+        (self.blocks.0 * BLOCK, self.blocks.1 * BLOCK)
+    }
+
+    /// Samples that a covariance is of, along the axes.
+    pub fn window(&self) -> (usize, usize) {
+        let (width, height) = self.used();
+        (width + 1 - BLOCK, height + 1 - BLOCK)
+    }
+}
+
+/// Index `i` reflected about the first and the last of `n` samples.
+pub fn reflect(i: isize, n: usize) -> usize {
+    let i = i.unsigned_abs();
+    if i < n { i } else { (2 * (n - 1)).saturating_sub(i) }
+}
+
+/// The samples, of `from`, that make sample `i` of `to` resampled ones.
+fn resample(method: Option<Method>, i: usize, from: usize, to: usize, sources: &mut Vec<Source>) {
+    let ratio = from as f32 / to as f32;
+    let position = ((i as f64 + 0.5) * f64::from(ratio) - 0.5) as f32;
+    let base = position.floor();
+    let last = (from - 1) as f32;
+    let mirrored = |at: f32| match at {
+        at if at < 0.0 => -at,
+        at if at > last => 2.0 * last - at,
+        at => at,
+    };
+    let source = |at: f32, weight| Source { index: (at as u32).min(last as u32), weight };
+    let taps = |offsets: std::ops::RangeInclusive<i8>, weight: fn(f32) -> f32| {
+        let fraction = position - base;
+        offsets.map(f32::from).map(move |o| source(mirrored(base + o), weight(o - fraction)))
+    };
+    match method {
+        None => sources.push(source(i as f32, 1.0)),
+        Some(Method::Nearest) => sources.push(source(i as f32 * ratio, 1.0)),
+        Some(Method::Bilinear) => {
+            let [a, b] = [base, position.ceil()].map(mirrored);
+            let fraction = position - a;
+            sources.extend([source(a, 1.0 - fraction), source(b, fraction)]);
+        }
+        Some(Method::Bicubic) => sources.extend(taps(-1..=2, cubic)),
+        Some(Method::Lanczos4) => sources.extend(taps(-4..=4, lanczos)),
+    }
+}
+
+/// Weight of a sample at this distance from a resampled one.
+fn cubic(distance: f32) -> f32 {
+    const A: f32 = -0.75;
+    match distance.abs() {
+        t if t < 1.0 => ((A + 2.0) * t - (A + 3.0)) * t * t + 1.0,
+        t if t < 2.0 => (((t - 5.0) * t + 8.0) * t - 4.0) * A,
+        _ => 0.0,
+    }
+}
+
+/// Weight of a sample at this distance from a resampled one.
+fn lanczos(distance: f32) -> f32 {
+    match f64::from(distance) {
+        0.0 => 1.0,
+        t if t.abs() < 4.0 => (4.0 * (PI * t).sin() * (PI * t / 4.0).sin() / (PI * PI * t * t)) as f32,
+        _ => 0.0,
+    }
+}
+
+/// Taps of a Gaussian that sum to about one.
+fn gaussian(size: usize, deviation: f32) -> Vec<f32> {
+    let s = f64::from(deviation);
+    let norm = (1.0 / (s * (2.0 * PI).sqrt())) as f32;
+    let tap = |i: usize| {
+        let i = i as f64 - (size / 2) as f64;
+        (-0.5 * i / s * i / s).exp() as f32 / norm
+    };
+    let taps: Vec<f32> = (0..size).map(tap).collect();
+    let sum = taps.iter().fold(0.0, |sum, tap| sum + tap);
+    taps.iter().map(|tap| tap / sum).collect()
+}
+
+/// The covariances of the samples of blocks, over all places in a plane.
+pub type Covariance = [[f32; ELEMENTS]; ELEMENTS];
+
+/// Statistics of one plane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlaneStatistics {
+    /// Eigenvalues of the covariance in the order in which they are found.
+    pub eigenvalues: [f32; ELEMENTS],
+    /// The variance field of each block, in raster order; `None` if the covariance is singular.
+    pub variances: Option<Vec<f32>>,
+}
+
+impl PlaneStatistics {
+    /// From the covariance and the used part of the small image, less its local mean, row by row.
+    pub fn new(covariance: &Covariance, image: &[f32], blocks: (usize, usize)) -> Self {
+        let eigenvalues = linear::eigenvalues(covariance);
+        let regular = !eigenvalues.iter().any(|value| f64::from(*value) < linear::EPSILON);
+        let variances = regular.then(|| linear::variances(covariance, image, blocks)).flatten();
+        Self { eigenvalues, variances }
+    }
+
+    /// The entropy of each block that has the given variance.
+    fn entropy(&self, variance: f32, sigma: f32) -> f32 {
+        self.eigenvalues.iter().fold(0.0, |sum, value| {
+            let value = if *value < 0.0 { 0.0 } else { *value };
+            (f64::from(sum) + (f64::from(value * variance + sigma).log2() + LOG2_2PIE)) as f32
+        })
+    }
+}
+
+/// Statistics of one scaling: of Cb and Cr, in the reference and in the distorted picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChromaStatistics(pub [[PlaneStatistics; 2]; 2]);
+
+/// Statistics of a frame pair, for each [`SpeedWork::scalings`].
+pub type SpeedSums = Vec<ChromaStatistics>;
+
+/// The features of a frame pair.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpeedScores {
+    /// Cb.
+    pub u: f64,
+    /// Cr.
+    pub v: f64,
+    pub uv: f64,
+}
+
+impl SpeedOptions {
+    /// The features of a frame pair from the statistics of the scaling of these options.
+    pub fn scores(&self, sums: &ChromaStatistics) -> SpeedScores {
+        let [u, v] = sums.0.each_ref().map(|[reference, distorted]| self.plane(reference, distorted));
+        let uv = match (u, v) {
+            (Some(u), None) => u,
+            (None, Some(v)) => v,
+            _ => (f64::from(u.unwrap_or(0.0) + v.unwrap_or(0.0)) / 2.0) as f32,
+        };
+        let clipped = |score: f32| match f64::from(score) {
+            score if score < self.max_val => score,
+            _ => self.max_val,
+        };
+        SpeedScores { u: clipped(u.unwrap_or(0.0)), v: clipped(v.unwrap_or(0.0)), uv: clipped(uv) }
+    }
+
+    /// The score of a plane, `None` if a picture has too little texture there.
+    fn plane(&self, reference: &PlaneStatistics, distorted: &PlaneStatistics) -> Option<f32> {
+        let (refs, diss) = (reference.variances.as_ref()?, distorted.variances.as_ref()?);
+        let sigma = self.sigma_nn as f32;
+        let noise = (1.0 + self.nn_floor as f32) * sigma;
+        let base = (ELEMENTS as f64 * (f64::from(noise).log2() + LOG2_2PIE)) as f32;
+        let mut sum = 0f32;
+        for (r, d) in refs.iter().zip(diss) {
+            let (entropy_r, entropy_d) = (reference.entropy(*r, sigma), distorted.entropy(*d, sigma));
+            if entropy_r < base && entropy_d < base {
+                continue;
+            }
+            let [weight_r, weight_d] = self.weights(*r, *d);
+            let weighted = |entropy: f32, weight: f64| (f64::from(entropy) * weight.log2()) as f32;
+            sum += (weighted(entropy_r, weight_r) - weighted(entropy_d, weight_d)).abs();
+        }
+        Some(sum / refs.len() as f32)
+    }
+
+    /// What the entropies of a block are multiplied with the logarithms of, from the block's variances. Mixed
+    /// variances are not rounded to single precision, so that modes 4 to 6 tell equal pictures apart.
+    fn weights(&self, reference: f32, distorted: f32) -> [f64; 2] {
+        let (r, d) = (f64::from(1.0 + reference), f64::from(1.0 + distorted));
+        let mean = 1.0 + f64::from(reference + distorted) / 2.0;
+        let mixed = |a: f64, b: f64| 1.0 + (a * f64::from(reference) + b * f64::from(distorted));
+        match self.weight_var_mode {
+            0 => [r, d],
+            1 => [r, r],
+            2 => [d, d],
+            3 => [mean, mean],
+            4 => [r, mean],
+            5 => [r, mixed(0.75, 0.25)],
+            _ => [r, mixed(0.25, 0.75)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::BitDepth;
+
+    fn misfit(options: SpeedOptions, chroma: Option<(usize, usize)>) -> Option<Misfit> {
+        let depth = BitDepth::new(8).unwrap();
+        options.scaling().unwrap().layout(Geometry { width: 1, height: 1, depth, chroma }).err()
+    }
+
+    #[test]
+    fn taps_are_those_of_libvmaf() {
+        let bits = |taps: Vec<f32>| taps.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        let low_pass = [0x3d9aedc6, 0x3dcaf6b8, 0x3df6259e, 0x3e0a2cd8, 0x3e0f9c33];
+        let both = low_pass.iter().chain(low_pass[..4].iter().rev()).copied();
+        assert_eq!(bits(gaussian(9, 3.6)), both.collect::<Vec<u32>>());
+        assert_eq!(bits(gaussian(3, 0.6)), [0x3e2a5f21, 0x3f2ad06f, 0x3e2a5f21]);
+    }
+
+    #[test]
+    fn the_smallest_planes_are_named() {
+        let plain = SpeedOptions::default();
+        let too_small = |width, height, min| Some(Misfit::TooSmall { width, height, min });
+        assert_eq!(misfit(plain, None), Some(Misfit::NoChroma));
+        assert_eq!(misfit(plain, Some((80, 80))), None);
+        assert_eq!(misfit(plain, Some((79, 200))), too_small(79, 200, 80));
+        assert_eq!(misfit(plain, Some((200, 79))), too_small(200, 79, 80));
+        for (prescale, min) in [(0.5, 159), (0.6, 133), (2.0, 40)] {
+            let scaled = SpeedOptions { prescale, ..plain };
+            assert_eq!(misfit(scaled, Some((min, min))), None);
+            assert_eq!(misfit(scaled, Some((min - 1, 500))), too_small(min - 1, 500, min));
+        }
+    }
+
+    #[test]
+    fn kernel_scales_are_those_of_libvmaf() {
+        let scaling = |kernel_scale| SpeedOptions { kernel_scale, ..Default::default() }.scaling();
+        assert!(scaling(1.4746).is_ok());
+        assert!(scaling(3.7113).is_ok(), "360/97, about");
+        assert_eq!(scaling(0.9).unwrap_err(), SpeedError::KernelScale(0.9));
+    }
+
+    #[test]
+    fn scalings_differ_by_what_changes_the_planes() {
+        let plain = SpeedOptions::default();
+        let scaling = |options: SpeedOptions| options.scaling().unwrap();
+        let others = SpeedOptions { sigma_nn: 0.19, prescale_method: Method::Bilinear, ..plain };
+        assert_eq!(scaling(others), scaling(plain));
+        assert_ne!(scaling(SpeedOptions { prescale: 0.5, ..plain }), scaling(plain));
+    }
+}
