@@ -2,10 +2,14 @@
 
 //! From frame pairs to scores: what to compute ([`plan`]), the walk of each pair through a backend and
 //! the models ([`session`]), and the figures kept over many frames ([`summary`]).
+//!
+//! For streams without end: figures of the last seconds ([`window`]), and alarms that do not flap ([`alarm`]).
 
+pub mod alarm;
 pub mod plan;
 pub mod session;
 pub mod summary;
+pub mod window;
 
 use crate::backend::BackendError;
 use crate::metrics::adm::AdmError;
