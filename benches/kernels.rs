@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Milliseconds per 1080p frame of each metric's pixel work on one thread, at every level of this machine,
-//! and of everything for vmaf_v0.6.1 on one thread and on all.
+//! of a thumbnail, and of everything for vmaf_v0.6.1 on one thread and on all.
 
 use gsthipvmaf::backend::{Backend, BackendError, Pair};
 use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, motion, psnr, vif::Vif};
 use gsthipvmaf::engine::plan::Plan;
+use gsthipvmaf::engine::thumbnail::Thumbnail;
 use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Plane, Sample, Samples};
 use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
 use gsthipvmaf::metrics::vif::VifWork;
@@ -72,6 +73,15 @@ fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
     }
 }
 
+fn measure_thumbnail(bits: u32, data: &[u8]) {
+    let Some(depth) = BitDepth::new(bits) else { return };
+    let stride = data.len() / HEIGHT;
+    let samples = Samples::Host(data);
+    let luma = Component { samples, width: WIDTH, height: HEIGHT, stride, step: 1, shift: 0 };
+    let ms = best(|| Thumbnail::new(&luma, depth));
+    println!("thumbnail {bits:2} bit   {ms:7.3} ms");
+}
+
 /// All of vmaf_v0.6.1, 8 bit.
 fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
     let plan = Plan::new(vec![Model::load("vmaf_v0.6.1")?], &[], ScoreOptions::default())?;
@@ -102,6 +112,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(|| {
         measure::<u8>(8);
         measure::<u16>(10);
+        measure_thumbnail(8, &picture(8, 0, 2));
+        let words = picture::<u16>(10, 0, 2).into_iter();
+        measure_thumbnail(10, &words.flat_map(u16::to_le_bytes).collect::<Vec<_>>());
     });
     let all = std::thread::available_parallelism()?.get();
     [1, all].into_iter().try_for_each(measure_frame)

@@ -2,10 +2,17 @@
 
 //! From frame pairs to scores: what to compute ([`plan`]), the walk of each pair through a backend and
 //! the models ([`session`]), and the figures kept over many frames ([`summary`]).
+//!
+//! For streams without end: figures of the last seconds ([`window`]), alarms that do not flap ([`alarm`]), and
+//! pictures that froze or went black ([`outage`]), seen in small copies of them ([`thumbnail`]).
 
+pub mod alarm;
+pub mod outage;
 pub mod plan;
 pub mod session;
 pub mod summary;
+pub mod thumbnail;
+pub mod window;
 
 use crate::backend::BackendError;
 use crate::metrics::adm::AdmError;
