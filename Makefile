@@ -20,8 +20,8 @@ demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in
 
 test: fmt-check lint doc unit swhip-check check-kernels check-inspect meson-check interop-where-possible ## everything that a change must pass
 
-bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video
-	@$(PYTHON) scripts/bench
+bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model
+	@$(PYTHON) scripts/bench $(MODEL)
 
 plugin: bootstrap ## build the plugin into target/plugins
 	cargo build --release --locked --lib

@@ -27,7 +27,6 @@ use crate::engine::EngineError;
 use crate::engine::plan::Plan;
 use crate::engine::session::Session;
 use crate::hip::{Device, Hip};
-use crate::metrics::feature::Output;
 use crate::model::{Model, ModelError, ScoreOptions};
 
 #[derive(Default, glib::Properties)]
@@ -51,6 +50,9 @@ pub struct HipVmaf {
     #[property(name = "conf-interval", get, set, type = bool, member = conf_interval,
         mutable_ready, nick = "Confidence interval",
         blurb = "Report the 95 % confidence interval of the score; needs a bootstrap model such as vmaf_b_v0.6.3")]
+    #[property(name = "features", get, set, type = Option<String>, member = features,
+        mutable_ready, nick = "Features",
+        blurb = "Further metrics by libvmaf's names, with options: name[=option=value[:option=value]...] and more after semicolons, as in psnr;adm=adm_csf_mode=2")]
     #[property(name = "psnr", get, set, type = bool, member = psnr,
         mutable_ready, nick = "PSNR", blurb = "Compute PSNR of luma and chroma as well")]
     #[property(name = "pool-method", get, set, type = PoolMethod, member = pool_method,
@@ -169,12 +171,11 @@ impl HipVmaf {
             );
             return Err(setting("conf-interval", &reason));
         }
-        let psnr = if settings.psnr { Output::PsnrY.extractor().features(false) } else { vec![] };
         let options = ScoreOptions {
             clip: !settings.disable_clip,
             transform: settings.enable_transform || settings.phone_model,
         };
-        Ok(Plan::new(models, &psnr, options)?)
+        Ok(Plan::new(models, &settings.features()?, options)?)
     }
 
     /// Asks the neighbours, and then whoever runs the pipeline, which GPU they have agreed on.
@@ -262,7 +263,7 @@ impl HipVmaf {
     fn open(&self, settings: &Settings) -> Result<Stream, Error> {
         let plan = Self::plan(settings)?;
         let (backend, fallback) = self.backend(settings)?;
-        gst::debug!(CAT, imp = self, "plan: {:?}, columns {:?}", plan.work, plan.columns);
+        gst::debug!(CAT, imp = self, "{plan}");
         let session = Session::new(Arc::new(plan), backend, settings.subsample);
         let (reference, distorted) = self.pads().clone();
         Stream::new(settings, session, fallback, reference, distorted)

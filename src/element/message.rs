@@ -48,7 +48,7 @@ pub struct Common {
     pub model: String,
     /// Counts caps changes and flushes, from 0.
     pub section: u32,
-    /// Score of the first model, 0..=100 unless its clipping is disabled.
+    /// Score of the first model: within the model's range, mostly 0..=100, unless its clipping is disabled.
     pub score: f64,
     /// Bounds of the 95 % confidence interval and the bootstrap standard deviation, with `conf-interval`.
     pub confidence: Option<Confidence>,

@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use gst::glib::prelude::*;
 use gst::{ClockTime, glib};
 
+use super::error::Error;
 use crate::hip::{self, Selection};
+use crate::metrics::feature::{Feature, Output};
+use crate::metrics::feature_list;
 use crate::model::pool::Pool;
 
 /// Which scores make the pooled one.
@@ -110,6 +113,7 @@ pub struct Settings {
     pub enable_transform: bool,
     pub phone_model: bool,
     pub conf_interval: bool,
+    pub features: Option<String>,
     pub psnr: bool,
     pub pool_method: PoolMethod,
     pub threads: u32,
@@ -197,6 +201,16 @@ impl Settings {
         let extra = self.extra_models.as_deref().unwrap_or_default().split(';');
         self.model_filename.as_deref().into_iter().chain(extra).map(str::trim).filter(|name| !name.is_empty())
     }
+
+    /// What is to be computed besides that which the models read.
+    pub fn features(&self) -> Result<Vec<Feature>, Error> {
+        let list = feature_list::parse(self.features.as_deref().unwrap_or_default())
+            .map_err(|err| Error::Setting { property: "features", reason: err.to_string() })?;
+        // Where both ask for the same, what the list says counts: it comes first.
+        let switches = [(self.psnr, Output::PsnrY)];
+        let switched = switches.into_iter().filter(|(on, _)| *on).map(|(_, output)| output.extractor());
+        Ok(list.into_iter().chain(switched).flat_map(|extractor| extractor.features(true)).collect())
+    }
 }
 
 /// The model used unless another is set.
@@ -211,6 +225,7 @@ impl Default for Settings {
             enable_transform: false,
             phone_model: false,
             conf_interval: false,
+            features: None,
             psnr: false,
             pool_method: PoolMethod::default(),
             threads: 0,

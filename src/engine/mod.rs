@@ -22,7 +22,7 @@ use crate::metrics::adm::AdmError;
 pub enum EngineError {
     #[error(transparent)]
     Backend(#[from] BackendError),
-    #[error("the ADM options of a model cannot be used: {0}")]
+    #[error("the ADM options of a model or feature cannot be used: {0}")]
     Adm(#[from] AdmError),
     #[error("the model {0} is given twice")]
     DuplicateModel(String),

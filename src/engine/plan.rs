@@ -2,6 +2,8 @@
 
 //! The smallest set of work that serves all requested models and features.
 
+use std::fmt;
+
 use super::EngineError;
 use crate::metrics::Work;
 use crate::metrics::adm::{AdmOptions, AdmWork};
@@ -80,14 +82,14 @@ impl Plan {
             models.iter().flat_map(|model| model.features()).chain(extra).cloned().collect();
         let mut extractors: Vec<Extractor> = vec![];
         for feature in &wanted {
-            if !extractors.contains(&feature.extractor) {
+            if !extractors.iter().any(|extractor| extractor.is_same(&feature.extractor)) {
                 extractors.push(feature.extractor);
             }
         }
         for extractor in extractors {
             let aim = wanted
                 .iter()
-                .any(|f| f.extractor == extractor && matches!(f.output, Output::Aim | Output::Adm3));
+                .any(|f| f.extractor.is_same(&extractor) && matches!(f.output, Output::Aim | Output::Adm3));
             plan.add(extractor, aim)?;
         }
         plan.columns = plan.features.iter().map(|feature| feature.key.clone()).collect();
@@ -167,9 +169,38 @@ impl Plan {
     }
 }
 
+/// For the debug log: the work of each metric, the features that come of it, and the models that read them.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = |features: &mut dyn Iterator<Item = &PlannedFeature>| {
+            features.map(|feature| feature.key.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        write!(f, "plan")?;
+        for (metric, work) in self.work.parts() {
+            write!(f, "\n  work for {metric}: {work:?}")?;
+        }
+        for (i, source) in self.sources.iter().enumerate() {
+            let mine = || self.features.iter().filter(|feature| feature.source == i);
+            let extractor = mine().next().map_or("", |feature| feature.output.extractor().name());
+            let part = match source {
+                Source::Adm { pass, .. } => format!(" pass {pass}"),
+                Source::Vif { options, .. } => format!(" gain limit {}", options.enhn_gain_limit),
+                _ => String::new(),
+            };
+            write!(f, "\n  features of {extractor}{part}: {}", keys(&mut mine()))?;
+        }
+        for PlannedModel { model, inputs, .. } in &self.models {
+            let inputs = keys(&mut inputs.iter().map(|input| &self.features[*input]));
+            write!(f, "\n  model {}: {inputs}", model.name())?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::feature_list;
 
     fn plan(models: &[&str]) -> Plan {
         let models = models.iter().map(|name| Model::load(name).unwrap()).collect();
@@ -194,6 +225,74 @@ mod tests {
         for model in &all.models {
             assert_eq!(model.inputs.len(), 6);
             assert_eq!(all.columns[model.column], model.model.name());
+        }
+    }
+
+    fn with_features(models: &[&str], features: &str) -> Plan {
+        let models = models.iter().map(|name| Model::load(name).unwrap()).collect();
+        let features: Vec<_> =
+            feature_list::parse(features).unwrap().iter().flat_map(|e| e.features(true)).collect();
+        Plan::new(models, &features, ScoreOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn features_that_models_read_anyway_cost_nothing_more() {
+        let plain = plan(&["vmaf_v0.6.1", "vmaf_v0.6.1neg"]);
+        let same = with_features(
+            &["vmaf_v0.6.1", "vmaf_v0.6.1neg"],
+            "vif;vif=vif_enhn_gain_limit=1;motion;psnr=enable_chroma=true",
+        );
+        assert_eq!((&same.work, &same.sources), (&plain.work, &plain.sources));
+        assert_eq!(same.columns, plain.columns);
+        // The rest of ADM is there for the asking.
+        let adm = with_features(&["vmaf_v0.6.1"], "adm");
+        assert!(adm.work.adm.as_ref().unwrap().passes[0].aim);
+        assert_eq!(adm.sources.len(), plain.sources.len() - 3);
+        assert!(adm.columns.iter().any(|column| column == "integer_adm3"));
+    }
+
+    /// Options that no name mentions: whoever asks first decides, as in libvmaf, and no column comes twice.
+    #[test]
+    fn columns_are_unique() {
+        let plan = with_features(&["vmaf_v0.6.1"], "adm=adm_skip_aim=true;motion=motion_moving_average=true");
+        let mut columns = plan.columns.clone();
+        columns.sort();
+        columns.dedup();
+        assert_eq!(columns.len(), plan.columns.len());
+        assert_eq!(plan.work.motion, Some(MotionWork { lag1: true, lag2: false }));
+        let Source::Adm { options, .. } = plan.sources[0] else { panic!("{:?}", plan.sources) };
+        assert!(!options.skip_aim, "the model asks first");
+    }
+
+    /// Passes over the wavelets differ only in what the specification does not let them share.
+    #[test]
+    fn adm_of_both_generations_shares_passes() {
+        let v1 = |more: &str| {
+            format!("adm=adm_csf_mode=2:adm_dlm_weight=0.7:adm_enhn_gain_limit=1:adm_noise_weight=0.02{more}")
+        };
+        let near = v1(":adm_norm_view_dist=1.5:adm_ref_display_height=2160");
+        let far = v1(":adm_norm_view_dist=5");
+        let all = with_features(&["vmaf_v0.6.1", "vmaf_v0.6.1neg"], &[v1(""), near, far].join(";"));
+        let passes = &all.work.adm.as_ref().unwrap().passes;
+        let kinds: Vec<_> = passes.iter().map(|pass| (pass.gain_limit, pass.aim)).collect();
+        assert_eq!(kinds, [(100.0, false), (1.0, false), (1.0, true), (1.0, true)]);
+        let pass = |source: &Source| if let Source::Adm { pass, .. } = source { Some(*pass) } else { None };
+        assert_eq!(all.sources.iter().filter_map(pass).collect::<Vec<_>>(), [0, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn the_plan_reads_well() {
+        let text = plan(&["vmaf_v0.6.1", "vmaf_v0.6.1neg"]).to_string();
+        for line in [
+            "  work for vif: VifWork { gain_limits: [100.0, 1.0], scale0: true }",
+            "  work for motion: MotionWork { lag1: true, lag2: false }",
+            "  features of vif gain limit 1: integer_vif_scale0_egl_1, integer_vif_scale1_egl_1, \
+             integer_vif_scale2_egl_1, integer_vif_scale3_egl_1",
+            "  features of psnr: psnr_y, psnr_cb, psnr_cr",
+            "  model vmaf_v0.6.1neg: integer_adm2_egl_1, integer_motion2, integer_vif_scale0_egl_1, \
+             integer_vif_scale1_egl_1, integer_vif_scale2_egl_1, integer_vif_scale3_egl_1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");
         }
     }
 

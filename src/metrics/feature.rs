@@ -18,6 +18,44 @@ pub enum Extractor {
 }
 
 impl Extractor {
+    /// The extractor that libvmaf calls by this name, with default options.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|extractor| extractor.name() == name)
+    }
+
+    /// All extractors with default options.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let at = |i: usize| NAMES[i].1.extractor();
+        let first = move |i: &usize| !(0..*i).any(|other| at(other).name() == at(*i).name());
+        (0..NAMES.len()).filter(first).map(at)
+    }
+
+    /// Its name in libvmaf, and in the property `features`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Adm(_) => "adm",
+            Self::Motion(_) => "motion",
+            Self::Psnr(_) => "psnr",
+            Self::Vif(_) => "vif",
+        }
+    }
+
+    /// Names of its options.
+    pub fn options(&self) -> Vec<&'static str> {
+        match self {
+            Self::Adm(_) => AdmOptions::names(),
+            Self::Motion(_) => MotionOptions::names(),
+            Self::Psnr(_) => PsnrOptions::names(),
+            Self::Vif(_) => VifOptions::names(),
+        }
+    }
+
+    /// Both yield the same features under the same names. As in libvmaf, options that names do not mention
+    /// make no difference: whoever asks first decides on them.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.name() == other.name() && self.suffix() == other.suffix()
+    }
+
     /// Sets an option from text; `false` when this extractor has no option of that name.
     pub fn set(&mut self, name: &str, text: &str) -> Result<bool, OptionError> {
         match self {

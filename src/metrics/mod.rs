@@ -5,10 +5,13 @@
 
 pub mod adm;
 pub mod feature;
+pub mod feature_list;
 pub mod motion;
 pub mod options;
 pub mod psnr;
 pub mod vif;
+
+use std::fmt::Debug;
 
 use adm::{AdmSums, AdmWork};
 use motion::{MotionSums, MotionWork};
@@ -22,6 +25,22 @@ pub struct Work {
     pub adm: Option<AdmWork>,
     pub motion: Option<MotionWork>,
     pub psnr: Option<PsnrWork>,
+}
+
+impl Work {
+    /// The metrics that are computed, by name.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, &dyn Debug)> {
+        fn part<T: Debug>(work: &Option<T>) -> Option<&dyn Debug> {
+            work.as_ref().map(|work| work as &dyn Debug)
+        }
+        let parts = [
+            ("vif", part(&self.vif)),
+            ("adm", part(&self.adm)),
+            ("motion", part(&self.motion)),
+            ("psnr", part(&self.psnr)),
+        ];
+        parts.into_iter().filter_map(|(name, work)| Some((name, work?)))
+    }
 }
 
 /// What a backend computed for one pair: plain numbers, no history.

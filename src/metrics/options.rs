@@ -62,8 +62,14 @@ const fn float<O>(
 
 /// Options that can be set by name; the defaults are those of [`Default`].
 pub trait Options: Copy + Default + 'static {
-    /// All options in byte order of their names, which is the order of the suffix.
+    /// All options in byte order of their names, which is the order of the suffix. The only place where
+    /// their ranges stand.
     const TABLE: &'static [Row<Self>];
+
+    /// Names of all options.
+    fn names() -> Vec<&'static str> {
+        Self::TABLE.iter().map(|row| row.name).collect()
+    }
 
     /// Sets an option from text the way libvmaf reads it: an integer by its leading digits (`2.7` is 2),
     /// a double as a whole, a boolean as `true` or `false`. Returns whether there is such an option.

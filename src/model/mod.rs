@@ -70,14 +70,21 @@ impl Model {
     /// Loads a built-in model by its name in [`builtin::NAMES`], with or without `.json`, or else the
     /// model file at a path.
     pub fn load(name_or_path: &str) -> Result<Self, ModelError> {
+        Self::load_with(name_or_path, &[])
+    }
+
+    /// Like [`load`](Self::load), with values for options of the features, whatever the model says of them.
+    pub fn load_with(name_or_path: &str, options: &[(&str, &str)]) -> Result<Self, ModelError> {
         let name = name_or_path.strip_suffix(".json").unwrap_or(name_or_path);
         match builtin::find(name) {
-            Some(builtin) => Self::build(name, name, builtin.json.as_bytes(), builtin.options),
-            None => Self::open(name_or_path),
+            Some(builtin) => {
+                Self::build(name, name, builtin.json.as_bytes(), &[builtin.options, options].concat())
+            }
+            None => Self::open(name_or_path, options),
         }
     }
 
-    fn open(path: &str) -> Result<Self, ModelError> {
+    fn open(path: &str, options: &[(&str, &str)]) -> Result<Self, ModelError> {
         let read = || -> io::Result<Vec<u8>> {
             let mut text = Vec::new();
             File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
@@ -87,7 +94,7 @@ impl Model {
             Ok(text) if text.len() as u64 > MAX_BYTES => Err(ModelError::TooLarge { path: path.into() }),
             Ok(text) => {
                 let stem = Path::new(path).file_stem().and_then(|stem| stem.to_str());
-                Self::build(stem.unwrap_or(path), path, &text, &[])
+                Self::build(stem.unwrap_or(path), path, &text, options)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(ModelError::Unknown { name: path.into() })

@@ -78,6 +78,18 @@ fn settings_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn a_faulty_list_of_features_is_refused_with_what_is_allowed() {
+    for (features, texts) in [
+        ("psnr;vmaf", ["`vmaf`", "adm, ", "psnr"]),
+        ("psnr=peak=1", ["`psnr=peak=1`", "no option `peak`", "reduced_hbd_peak"]),
+        ("vif=vif_enhn_gain_limit=0.5", ["vif_enhn_gain_limit is `0.5`", "1 to 100", "features"]),
+        ("adm=adm_norm_view_dist=1", ["adm_norm_view_dist", "3240", "1080"]),
+    ] {
+        assert_failure(fail(&[("features", features)]), gst::LibraryError::Settings, &texts);
+    }
+}
+
+#[test]
 fn different_sizes_are_refused_with_what_to_insert() {
     let small = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
     let failure = score(&[], &Input::planar(&clip(), false), &Input::planar(&small, true)).unwrap_err();

@@ -87,6 +87,30 @@ fn the_confidence_interval_is_libvmafs() {
 }
 
 #[test]
+fn features_by_name_are_libvmafs_on_every_clip() {
+    let features =
+        "psnr; motion; vif; vif=vif_enhn_gain_limit=1; adm=adm_csf_mode=0; adm=adm_enhn_gain_limit=1";
+    for clip in clips() {
+        let report = score_clip(&[("features", features), ("model-filename", "vmaf_4k_v0.6.1")], &clip);
+        assert_report(&clip, &report);
+        for (t, frame) in report.frames.iter().enumerate() {
+            let mut names: Vec<&String> = frame.features.iter().map(|(name, _)| name).collect();
+            let golden = clip.golden["features"][t].as_object().unwrap().keys();
+            // 16 bits are scored as grey.
+            let mut golden: Vec<&String> =
+                golden.filter(|name| clip.depth < 16 || !name.starts_with("psnr_c")).collect();
+            names.sort();
+            golden.sort();
+            assert_eq!(names, golden, "{}", clip.name);
+            assert_eq!(frame.psnr_y, None, "the property psnr is off");
+        }
+        let metas = report.metas();
+        let attached = metas.iter().map(|meta| &meta.scores[0].features);
+        assert!(attached.eq(report.frames.iter().map(|frame| &frame.features)), "{}", clip.name);
+    }
+}
+
+#[test]
 fn a_model_file_scores_like_the_built_in_model() {
     let clip = clip("97x71_420_8bit");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/models/vmaf_v0.6.1neg.json");

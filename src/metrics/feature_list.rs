@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Features as users ask for them: libvmaf's names of extractors, each with options, as in
+//! `psnr;adm=adm_csf_mode=2:adm_norm_view_dist=5`.
+
+use super::feature::Extractor;
+use super::options::OptionError;
+
+/// What is wrong with an item of a list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{item}`: {problem}")]
+pub struct ListError {
+    /// The item as it was written.
+    pub item: String,
+    #[source]
+    pub problem: Problem,
+}
+
+/// What can be wrong with one item.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    #[error("there is no feature `{0}`; there are {list}", list = names())]
+    Unknown(String),
+    #[error("`{0}` is computed in fixed point only; ask for `{1}`")]
+    FixedPoint(String, &'static str),
+    #[error("`{0}` is not computed here; there are {list}", list = names())]
+    NotComputed(String),
+    #[error("`{0}` is not an option with its value, option=value")]
+    NoValue(String),
+    #[error("{extractor} has no option `{option}`; it has {list}", list = .known.join(", "))]
+    UnknownOption { extractor: &'static str, option: String, known: Vec<&'static str> },
+    #[error("the option {0} is given twice")]
+    OptionTwice(String),
+    #[error("the option {0}")]
+    Value(#[from] OptionError),
+    #[error("another item asks for the same features already")]
+    Twice,
+}
+
+/// libvmaf's extractors that this crate does not have, and the one to use instead.
+const MISSING: [(&str, Option<&str>); 7] = [
+    ("float_adm", Some("adm")),
+    ("float_ansnr", None),
+    ("float_moment", None),
+    ("float_motion", Some("motion")),
+    ("float_psnr", Some("psnr")),
+    ("float_vif", Some("vif")),
+    ("speed_temporal", None),
+];
+
+/// Names of all features that can be asked for.
+pub fn names() -> String {
+    let mut names: Vec<_> = Extractor::all().map(|extractor| extractor.name()).collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
+/// Reads `name[=option=value[:option=value]…]`, once or several times with semicolons between. Spaces around
+/// items and empty items do not count.
+pub fn parse(text: &str) -> Result<Vec<Extractor>, ListError> {
+    let mut extractors: Vec<Extractor> = vec![];
+    for item in text.split(';').map(str::trim).filter(|item| !item.is_empty()) {
+        let fail = |problem| ListError { item: item.to_string(), problem };
+        let extractor = parse_item(item).map_err(fail)?;
+        if extractors.iter().any(|other| other.is_same(&extractor)) {
+            return Err(fail(Problem::Twice));
+        }
+        extractors.push(extractor);
+    }
+    Ok(extractors)
+}
+
+fn parse_item(item: &str) -> Result<Extractor, Problem> {
+    let (name, options) = item.split_once('=').map_or((item, None), |(name, rest)| (name, Some(rest)));
+    let Some(mut extractor) = Extractor::named(name) else {
+        let name = name.to_string();
+        return Err(match MISSING.iter().find(|(missing, _)| *missing == name) {
+            Some((_, Some(instead))) => Problem::FixedPoint(name, instead),
+            Some((_, None)) => Problem::NotComputed(name),
+            None => Problem::Unknown(name),
+        });
+    };
+    let mut seen = vec![];
+    for text in options.into_iter().flat_map(|options| options.split(':')) {
+        let (option, value) = text.split_once('=').ok_or_else(|| Problem::NoValue(text.to_string()))?;
+        if seen.contains(&option) {
+            return Err(Problem::OptionTwice(option.to_string()));
+        }
+        if !extractor.set(option, value)? {
+            let (extractor, known) = (extractor.name(), extractor.options());
+            return Err(Problem::UnknownOption { extractor, option: option.to_string(), known });
+        }
+        seen.push(option);
+    }
+    Ok(extractor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::adm::{AdmOptions, CsfMode};
+    use crate::metrics::psnr::PsnrOptions;
+
+    fn keys(text: &str) -> Vec<String> {
+        let key = |e: &Extractor| format!("{}{}", e.name(), e.suffix());
+        parse(text).unwrap().iter().map(key).collect()
+    }
+
+    #[test]
+    fn names_and_options_are_those_of_libvmaf() {
+        assert_eq!(keys(""), [""; 0]);
+        assert_eq!(keys(" psnr ; ;vif;"), ["psnr", "vif"]);
+        assert_eq!(
+            keys("adm=adm_norm_view_dist=5:adm_csf_mode=2;adm;motion=motion_moving_average=true"),
+            ["adm_csf_2_nvd_5", "adm", "motion_mma"]
+        );
+        assert_eq!(
+            parse("adm=adm_csf_mode=2:adm_skip_aim=true;psnr=reduced_hbd_peak=true"),
+            Ok(vec![
+                Extractor::Adm(AdmOptions { csf_mode: CsfMode::Blend, skip_aim: true, ..Default::default() }),
+                Extractor::Psnr(PsnrOptions { reduced_hbd_peak: true, ..Default::default() }),
+            ])
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_is_allowed() {
+        let all = names();
+        assert!(all.contains("adm, ") && all.contains("motion, ") && all.contains("vif"));
+        for (list, message) in [
+            ("psnr;vmaf", format!("`vmaf`: there is no feature `vmaf`; there are {all}")),
+            ("=1", format!("`=1`: there is no feature ``; there are {all}")),
+            ("PSNR", format!("`PSNR`: there is no feature `PSNR`; there are {all}")),
+            ("float_vif", "`float_vif`: `float_vif` is computed in fixed point only; ask for `vif`".into()),
+            ("float_ansnr", format!("`float_ansnr`: `float_ansnr` is not computed here; there are {all}")),
+            ("vif=", "`vif=`: `` is not an option with its value, option=value".into()),
+            (
+                "vif=vif_skip_scale0=true:",
+                "`vif=vif_skip_scale0=true:`: `` is not an option with its value, option=value".into(),
+            ),
+            (
+                "vif=vif_skip_scale0",
+                "`vif=vif_skip_scale0`: `vif_skip_scale0` is not an option with its value, option=value".into(),
+            ),
+            (
+                "vif=egl=1",
+                "`vif=egl=1`: vif has no option `egl`; it has vif_enhn_gain_limit, vif_skip_scale0".into(),
+            ),
+            (
+                "psnr;vif=vif_enhn_gain_limit=1:vif_skip_scale0=true:vif_enhn_gain_limit=1",
+                "`vif=vif_enhn_gain_limit=1:vif_skip_scale0=true:vif_enhn_gain_limit=1`: the option \
+                 vif_enhn_gain_limit is given twice"
+                    .into(),
+            ),
+            (
+                "motion=motion_max_val=1=2",
+                "`motion=motion_max_val=1=2`: the option motion_max_val is `1=2`, but must be a number from 0 \
+                 to 10000"
+                    .into(),
+            ),
+            (
+                "motion;vif;motion=motion_fps_weight=1",
+                "`motion=motion_fps_weight=1`: another item asks for the same features already".into(),
+            ),
+        ] {
+            assert_eq!(parse(list).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn every_extractor_can_be_asked_for() {
+        for extractor in Extractor::all() {
+            assert_eq!(parse(extractor.name()), Ok(vec![extractor]));
+            assert!(!extractor.features(true).is_empty());
+        }
+    }
+
+    /// Pieces that lists are made of, and rubbish.
+    fn piece() -> impl proptest::strategy::Strategy<Value = String> {
+        use proptest::prelude::*;
+        let known = Extractor::all().flat_map(|e| e.options().into_iter().chain([e.name()]));
+        let known: Vec<_> = known.chain(["=", ":", ";", "0", "1", "2.5", "true", "-1", "é"]).collect();
+        prop_oneof![4 => proptest::sample::select(known).prop_map(String::from), 1 => ".{0,3}"]
+    }
+
+    proptest::proptest! {
+        /// Whatever the text, reading it ends in a value, and what it asks for can be asked for again.
+        #[test]
+        fn any_text_is_a_list_or_an_error(pieces in proptest::collection::vec(piece(), 0..12)) {
+            let text = pieces.concat();
+            match parse(&text) {
+                Ok(extractors) => proptest::prop_assert!(extractors.len() <= text.split(';').count()),
+                Err(error) => proptest::prop_assert!(text.contains(&error.item)),
+            }
+        }
+    }
+}
