@@ -4,11 +4,13 @@
 //! the models ([`session`]), and the figures kept over many frames ([`summary`]).
 //!
 //! For streams without end: figures of the last seconds ([`window`]), alarms that do not flap ([`alarm`]), and
-//! pictures that froze or went black ([`outage`]), seen in small copies of them ([`thumbnail`]).
+//! pictures that froze or went black ([`outage`]), seen in small copies of them ([`thumbnail`]); all of it
+//! as text for Prometheus ([`prometheus`]).
 
 pub mod alarm;
 pub mod outage;
 pub mod plan;
+pub mod prometheus;
 pub mod session;
 pub mod summary;
 pub mod thumbnail;
