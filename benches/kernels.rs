@@ -3,7 +3,7 @@
 //! Milliseconds per 1080p frame of each metric's pixel work on one thread, at every level of this machine,
 //! of a thumbnail, and of everything for vmaf_v0.6.1 on one thread and on all.
 
-use gsthipvmaf::backend::{Backend, BackendError, Pair};
+use gsthipvmaf::backend::{Backend, BackendError, Group};
 use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, motion, psnr, vif::Vif};
 use gsthipvmaf::engine::plan::Plan;
 use gsthipvmaf::engine::thumbnail::Thumbnail;
@@ -87,7 +87,7 @@ fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
     let plan = Plan::new(vec![Model::load("vmaf_v0.6.1")?], &[], ScoreOptions::default())?;
     let mut cpu = Cpu::new(threads)?;
     let depth = BitDepth::new(8).ok_or("8 is a bit depth")?;
-    cpu.prepare(&plan.work, Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None })?;
+    cpu.prepare(&plan.work, Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None }, 1)?;
     let frames = [picture::<u8>(8, 0, 2), picture(8, 0, 6), picture(8, 2, 2)];
     let [reference, distorted, next] = frames.each_ref().map(|data| {
         let samples = Samples::Host(data);
@@ -99,7 +99,7 @@ fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
         // The reference has to move: motion skips rows that did not.
         turn = !turn;
         let reference = if turn { &reference } else { &next }.clone();
-        let ticket = cpu.submit(Pair { reference, distorted: distorted.clone(), history_only: false })?;
+        let ticket = cpu.submit(Group::pair(reference, distorted.clone()))?;
         cpu.wait(ticket)
     };
     score()?;

@@ -58,6 +58,13 @@ pub struct Group<'a> {
     pub history_only: bool,
 }
 
+impl<'a> Group<'a> {
+    /// With one distorted picture, to be scored.
+    pub fn pair(reference: Picture<'a>, distorted: Picture<'a>) -> Self {
+        Self { reference, distorted: vec![distorted], history_only: false }
+    }
+}
+
 /// Computes the sums of groups of frames. Groups are submitted and fetched in stream order. What depends on the
 /// reference only is done once for a group.
 pub trait Backend: Send {

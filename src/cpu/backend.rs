@@ -155,9 +155,11 @@ impl Backend for Cpu {
             return Err(BackendError::Full);
         }
         let reference = for_reference.import(&group.reference, depth, chroma).ok_or_else(unreadable)?;
-        let distorted = group.distorted.iter().zip(for_distorted).map(|(picture, importer)| {
-            importer.import(picture, depth, chroma).ok_or_else(unreadable)
-        });
+        let distorted = group
+            .distorted
+            .iter()
+            .zip(for_distorted)
+            .map(|(picture, importer)| importer.import(picture, depth, chroma).ok_or_else(unreadable));
         let distorted = distorted.collect::<Result<Vec<_>, _>>()?;
         let sums = pool.install(|| prepared.compute(*level, &reference, &distorted, group.history_only))?;
         let ticket = Ticket(self.next);
@@ -178,6 +180,11 @@ impl Backend for Cpu {
     }
 }
 
+/// Sum of squared differences of two planes.
+fn sse(level: Level, a: AnyPlane<'_>, b: AnyPlane<'_>) -> Option<u64> {
+    PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)))
+}
+
 impl Prepared {
     /// All metrics of one group, side by side on the threads of the current pool.
     fn compute(
@@ -192,8 +199,6 @@ impl Prepared {
             let kept = earlier.get(lag - 1).filter(|_| lag <= *run)?;
             Some(typed!(kept.pair(reference.luma)?, |a, b| super::motion::sad(level, a, b, *depth)))
         };
-        let sse =
-            |a, b| PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)));
         let pair = |distorted: &Frame<'_>| {
             let luma = PlanePair::new(reference.luma, distorted.luma).ok_or(BackendError::Unlike)?;
             let vif = vif.as_mut().filter(|_| !history_only);
@@ -208,8 +213,9 @@ impl Prepared {
                 || {
                     psnr.and_then(|psnr| {
                         let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
-                        let chroma = chroma.and_then(|(r, d)| Some([sse(r[0], d[0])?, sse(r[1], d[1])?]));
-                        Some(PsnrSums { y: sse(reference.luma, distorted.luma)?, chroma })
+                        let chroma = chroma
+                            .and_then(|(r, d)| Some([sse(level, r[0], d[0])?, sse(level, r[1], d[1])?]));
+                        Some(PsnrSums { y: sse(level, reference.luma, distorted.luma)?, chroma })
                     })
                 },
             );

@@ -74,7 +74,8 @@ impl DelayLine {
     /// stream order.
     pub fn oldest_pending(&mut self, rendition: u64) -> Option<(&Stamp, &mut Outcome)> {
         self.frames.iter_mut().find_map(|Delayed { stamp, outcomes, .. }| {
-            let (_, outcome) = outcomes.iter_mut().find(|(n, outcome)| *n == rendition && outcome.is_pending())?;
+            let (_, outcome) =
+                outcomes.iter_mut().find(|(n, outcome)| *n == rendition && outcome.is_pending())?;
             Some((&*stamp, outcome))
         })
     }

@@ -162,6 +162,5 @@ impl Input {
 /// Nanoseconds since midnight of a buffer's time code.
 fn time_code(buffer: &gst::BufferRef) -> Option<i64> {
     let code = buffer.meta::<VideoTimeCodeMeta>()?.tc();
-    let code = gst_video::ValidVideoTimeCode::try_from(code).ok()?;
-    i64::try_from(code.nsec_since_daily_jam()).ok()
+    i64::try_from(code.time_since_daily_jam().nseconds()).ok()
 }

@@ -100,8 +100,20 @@ fn fate(reference: &Frame, head: &Head, rule: &Rule) -> Fate {
     let tolerance = i128::from(rule.tolerance);
     match late {
         0 => Fate::Pair,
-        late if late < 0 => if -late < tolerance { Fate::Pair } else { Fate::Drop },
-        late => if late <= tolerance { Fate::Pair } else { Fate::Unpaired },
+        late if late < 0 => {
+            if -late < tolerance {
+                Fate::Pair
+            } else {
+                Fate::Drop
+            }
+        }
+        late => {
+            if late <= tolerance {
+                Fate::Pair
+            } else {
+                Fate::Unpaired
+            }
+        }
     }
 }
 
@@ -160,8 +172,7 @@ mod tests {
 
     #[test]
     fn deadline_ends_the_wait_only_for_frames_it_has_reached() {
-        let rule =
-            Rule { tolerance: 20 * MS, period: None, deadline: Some(ClockTime::from_mseconds(80)) };
+        let rule = Rule { tolerance: 20 * MS, period: None, deadline: Some(ClockTime::from_mseconds(80)) };
         let none = Rule { deadline: None, ..rule };
         assert_eq!(step(at(80), &[Head::Empty], &rule), Step::Take(vec![false]));
         assert_eq!(step(at(81), &[Head::Empty], &rule), Step::Wait);

@@ -36,9 +36,16 @@ struct Pending {
 
 /// What was handed in and not looked at since, in order.
 enum Queued {
-    Group { ticket: Ticket, renditions: Vec<usize>, history_only: bool },
+    Group {
+        ticket: Ticket,
+        renditions: Vec<usize>,
+        history_only: bool,
+    },
     /// The end of a rendition's run of pairs; `broken` where pairs are missing.
-    End { rendition: usize, broken: bool },
+    End {
+        rendition: usize,
+        broken: bool,
+    },
 }
 
 /// The motion of a source, with the results that no pending pair has taken yet.
@@ -318,10 +325,8 @@ impl Track {
         self.pending.push_back(Pending { discont: std::mem::take(&mut self.broken), features });
         if let Some(MotionSums { lag1, lag2 }) = motion {
             // The backend compares with the reference frames before, whether or not this rendition had them.
-            let sums = MotionSums {
-                lag1: lag1.filter(|_| self.run >= 1),
-                lag2: lag2.filter(|_| self.run >= 2),
-            };
+            let sums =
+                MotionSums { lag1: lag1.filter(|_| self.run >= 1), lag2: lag2.filter(|_| self.run >= 2) };
             for motion in &mut self.motion {
                 motion.ready.extend(motion.stream.push(&sums));
             }

@@ -23,7 +23,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.unpaired += other.unpaired;
         self.skipped += other.skipped;
         self.repeated += other.repeated;

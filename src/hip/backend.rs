@@ -275,8 +275,7 @@ impl Prepared {
         }
         let mut frame = frame::Frame::default();
         let slot = &mut self.slots[n % slots];
-        let mut first =
-            Placer { device: &self.device, geometry: self.geometry, stream, desk: &mut desks[0] };
+        let mut first = Placer { device: &self.device, geometry: self.geometry, stream, desk: &mut desks[0] };
         first.await_producer(&reference)?;
         frame.reference[0] =
             first.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut slot.buffer))?;
