@@ -4,10 +4,11 @@
 //! the models ([`session`]), and the figures kept over many frames ([`summary`]).
 //!
 //! For streams without end: figures of the last seconds ([`window`]), alarms that do not flap ([`alarm`]), and
-//! pictures that froze or went black ([`outage`]), seen in small copies of them ([`thumbnail`]); all of it
-//! as text for Prometheus ([`prometheus`]).
+//! pictures that froze or went black ([`outage`]), seen in small copies of them ([`thumbnail`]), which
+//! also tell how late the distorted video is ([`align`]); all of it as text for Prometheus ([`prometheus`]).
 
 pub mod alarm;
+pub mod align;
 pub mod outage;
 pub mod plan;
 pub mod prometheus;

@@ -103,21 +103,16 @@ impl Black {
 mod tests {
     use super::*;
     use crate::engine::alarm::State;
-    use crate::engine::thumbnail::{CELLS, COLUMNS};
-    use crate::frame::BitDepth;
 
     const FRAME: u64 = 40_000_000;
     const HOLD: u64 = 25 * FRAME;
 
     /// A thumbnail of such 8-bit values, off by up to `noise`.
     fn picture(value: impl Fn(usize, usize) -> f64, noise: f64, seed: usize) -> Thumbnail {
-        let sums = std::array::from_fn(|cell| {
-            let random = ((cell + seed * CELLS) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            let noise = noise * (random as f64 / f64::from(1 << 23) - 1.0);
-            ((value(cell % COLUMNS, cell / COLUMNS) + noise) * 256.0).max(0.0) as u64
-        });
-        // One sample of 16 bits a cell.
-        Thumbnail::from_sums(&sums, 32, 18, BitDepth::new(16).unwrap())
+        Thumbnail::synthetic(|x, y| {
+            let random = ((x + y * 32 + seed * 576) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            value(x, y) + noise * (random as f64 / f64::from(1 << 23) - 1.0)
+        })
     }
 
     fn scene(position: f64) -> impl Fn(usize, usize) -> f64 {

@@ -104,6 +104,17 @@ impl Thumbnail {
     }
 }
 
+#[cfg(test)]
+impl Thumbnail {
+    /// Of a picture with these 8-bit values in its cells, by column and row.
+    pub(crate) fn synthetic(value: impl Fn(usize, usize) -> f64) -> Self {
+        let sums =
+            std::array::from_fn(|cell| (value(cell % COLUMNS, cell / COLUMNS) * 256.0).max(0.0) as u64);
+        // One sample of 16 bits a cell.
+        Self::from_sums(&sums, COLUMNS, ROWS, BitDepth::new(16).unwrap())
+    }
+}
+
 /// Adds a row of samples of `N` bytes, `step` samples apart, to the sums of the columns. `None` when the row is
 /// too short.
 fn add_row<const N: usize>(
