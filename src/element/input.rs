@@ -11,9 +11,10 @@ use gst_base::prelude::*;
 use gst_video::{VideoInfo, VideoTimeCodeMeta};
 
 use super::error::Error;
-use super::import::{ImportError, Importer, Mapped};
+use super::import::{ImportError, Importer, Mapped, geometry};
 use super::pairing::{Frame, Head};
 use super::settings::Pairing;
+use crate::engine::thumbnail::Thumbnail;
 use crate::frame::Picture;
 use crate::hip::Device;
 
@@ -151,6 +152,13 @@ impl Input {
         let Some(info) = &self.info else { return Err(Error::NoCaps(self.name())) };
         let importer = self.importer.get_or_insert_with(|| Importer::new(info, chroma));
         importer.map(buffer, gpu).map_err(|source| Error::Buffer { pad: self.pad.name().into(), source })
+    }
+
+    /// The luma of a frame in small, if the frame is in the system's memory.
+    pub fn thumbnail(&mut self, buffer: &gst::Buffer) -> Option<Thumbnail> {
+        let depth = geometry(self.info.as_ref()?)?.depth;
+        let mapped = self.map(buffer.clone(), None, false).ok()?;
+        Thumbnail::new(&self.picture(&mapped).ok()?.luma, depth)
     }
 
     pub fn picture<'a>(&self, mapped: &'a Mapped) -> Result<Picture<'a>, Error> {

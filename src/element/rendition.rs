@@ -10,16 +10,18 @@ use gst_video::VideoInfo;
 
 use super::delay::Stamp;
 use super::error::Error;
-use super::event::EventMessage;
+use super::event::{Event, EventMessage, EventState};
 use super::import::geometry;
 use super::input::Input;
 use super::message::{Common, Confidence, PooledMessage, Stats};
 use super::monitor::Monitor;
-use super::pads::HipVmafPad;
+use super::pads::{Align, HipVmafPad, PadSettings};
 use super::results::Results;
 use super::settings::{PoolMethod, ResultsFormat, Watch};
+use crate::engine::align::{Aligner, Estimate};
 use crate::engine::plan::Plan;
 use crate::engine::summary::Summary;
+use crate::engine::thumbnail::Thumbnail;
 use crate::engine::window::{self, Figures};
 use crate::metrics::feature::Output;
 use crate::model::pool::{Pool, Pooled};
@@ -72,6 +74,11 @@ pub struct Rendition {
     /// Kept where missing frames are to be repeated.
     pub shown: Option<Shown>,
     pub monitor: Monitor,
+    aligner: Option<Aligner>,
+    /// What the aligner was made for: the range in frames, and the duration of a frame in nanoseconds.
+    aligned: (u32, u64),
+    /// Nanoseconds by which `align=auto` moves the frames.
+    pub correction: i64,
     results: Option<(PathBuf, Results)>,
     /// Counts caps changes, flushes and resets.
     pub section_number: u32,
@@ -104,6 +111,9 @@ impl Rendition {
             running: false,
             shown: None,
             monitor: Monitor::new(watch),
+            aligner: None,
+            aligned: (0, 0),
+            correction: 0,
             results: results.transpose()?,
             section_number: 0,
             section: Section::default(),
@@ -126,6 +136,71 @@ impl Rendition {
             return Err(Error::Format { reference, distorted });
         }
         Ok(())
+    }
+
+    /// Nanoseconds to add to the running time of its frames.
+    pub fn offset(&self) -> i64 {
+        self.pad.settings().ts_offset.saturating_add(self.correction)
+    }
+
+    /// Gets ready to look for an offset, or stops to, as the pad is set. A reference frame lasts `frame` nanoseconds.
+    pub fn configure_alignment(&mut self, frame: u64) {
+        let PadSettings { align, align_range, .. } = self.pad.settings();
+        if align == Align::Off {
+            self.aligner = None;
+        } else if self.aligner.is_none() || self.aligned != (align_range, frame) {
+            self.aligner = Some(Aligner::new(align_range, frame));
+            self.aligned = (align_range, frame);
+        }
+        if align != Align::Auto {
+            self.correction = 0;
+        }
+    }
+
+    /// Thumbnails of its frames and of the reference's are looked at.
+    pub fn wants_thumbnails(&self) -> bool {
+        self.aligner.is_some() || self.monitor.wants_pictures()
+    }
+
+    /// Shows the next reference frame to the search for an offset. What it has found, if that is news.
+    pub fn align_reference(&mut self, at: ClockTime, thumbnail: &Thumbnail) -> Option<EventMessage> {
+        let estimate = self.aligner.as_mut()?.push_reference(at.nseconds(), thumbnail)?;
+        Some(self.found(at, estimate))
+    }
+
+    /// The same for the next distorted frame; `at` is corrected already.
+    pub fn align_distorted(&mut self, at: ClockTime, thumbnail: &Thumbnail) -> Option<EventMessage> {
+        let uncorrected = at.nseconds().saturating_add_signed(self.correction.saturating_neg());
+        let estimate = self.aligner.as_mut()?.push_distorted(uncorrected, thumbnail)?;
+        Some(self.found(at, estimate))
+    }
+
+    fn found(&mut self, at: ClockTime, estimate: Estimate) -> EventMessage {
+        if self.pad.settings().align == Align::Auto {
+            self.correction = estimate.offset.saturating_neg();
+        }
+        EventMessage {
+            event: Event::Alignment,
+            state: EventState::Info,
+            running_time: Some(at),
+            value: Some(estimate.confidence),
+            offset: Some(estimate.offset),
+            ..EventMessage::default()
+        }
+    }
+
+    /// The offset that was found, and how sure it is.
+    pub fn estimate(&self) -> Option<Estimate> {
+        self.aligner.as_ref()?.estimate()
+    }
+
+    /// Frames to come have nothing to do with those before.
+    pub fn restart(&mut self) {
+        self.input.restart();
+        self.shown = None;
+        if let Some(aligner) = &mut self.aligner {
+            aligner.restart();
+        }
     }
 
     /// Counts a reference frame of this section.
@@ -319,6 +394,8 @@ impl Rendition {
             .field("sections", u64::from(self.section_number) + u64::from(open))
             .field("alarm", self.monitor.alarms().iter().any(|(_, raised)| *raised))
             .field_if_some("score-last", self.last_score)
+            .field_if_some("offset", self.estimate().map(|estimate| estimate.offset))
+            .field_if_some("offset-confidence", self.estimate().map(|estimate| estimate.confidence))
             .build();
         let mut figures = |prefix: &str, summary: &Summary| {
             for (name, value) in stats(summary).fields() {

@@ -25,7 +25,7 @@ use super::input::Input;
 use super::message::{Common, FrameMessage};
 use super::meta::{PadScore, ScoreMeta, ScoreState};
 use super::monitor::event;
-use super::pads::HipVmafPad;
+use super::pads::{Align, HipVmafPad};
 use super::pairing::{Head, Rule, Step, step};
 use super::rendition::{Rendition, Reported, Shown, stats};
 use super::settings::{Live, MissingFrame, Overload, Pairing, PoolMethod, ResultsFormat, Settings};
@@ -97,7 +97,7 @@ pub struct Stream {
     /// Caps and segment of the reference, to be announced before its next frame.
     announce: Vec<Action>,
     /// Latency last announced.
-    latency: Option<ClockTime>,
+    latency: ClockTime,
     /// The engine is set up for the frames of this section.
     prepared: bool,
     next_index: u64,
@@ -135,7 +135,7 @@ impl Stream {
             next_number: 0,
             line: DelayLine::default(),
             announce: vec![],
-            latency: None,
+            latency: ClockTime::ZERO,
             prepared: false,
             next_index: 0,
             compute_time: Default::default(),
@@ -206,7 +206,7 @@ impl Stream {
                 self.end_section("caps", live, actions)?;
             }
             self.announce.push(Action::Caps(caps.to_owned()));
-            self.announce_latency(self.reference.frame_duration(), actions);
+            self.announce_latency(None, actions);
         } else if let Some(i) = self.rendition(pad)
             && self.renditions[i].input.set_info(info)
         {
@@ -217,13 +217,19 @@ impl Stream {
         Ok(())
     }
 
-    /// Says how long frames are held back, should that have changed.
-    fn announce_latency(&mut self, frame: Option<ClockTime>, actions: &mut Vec<Action>) {
-        let frames = u64::from(self.session.lookahead()) + 1;
-        let latency = frame.filter(|_| self.attach_meta).map(|frame| frame * frames);
-        if latency.is_some() && latency != self.latency {
+    /// Says how long frames are held back, should that have changed: until they can carry their scores, and until
+    /// distorted frames come that are late by more than their timestamps say. Where the caps do not tell the frame
+    /// rate, the longest `duration` counts.
+    fn announce_latency(&mut self, duration: Option<ClockTime>, actions: &mut Vec<Action>) {
+        let frames = if self.attach_meta { u64::from(self.session.lookahead()) + 1 } else { 0 };
+        let late = |rendition: &Rendition| rendition.offset().saturating_neg().max(0) as u64;
+        let late = self.renditions.iter().map(late).max().unwrap_or(0);
+        let frame = self.reference.frame_duration();
+        let latency = frame.or(duration).unwrap_or(ClockTime::ZERO).saturating_mul(frames);
+        let latency = latency.saturating_add(ClockTime::from_nseconds(late));
+        if latency > self.latency || (frame.is_some() && latency != self.latency) {
             self.latency = latency;
-            actions.extend(latency.map(Action::Latency));
+            actions.push(Action::Latency(latency));
         }
     }
 
@@ -238,8 +244,7 @@ impl Stream {
         self.line.drop_buffers();
         self.reference.restart();
         for rendition in &mut self.renditions {
-            rendition.input.restart();
-            rendition.shown = None;
+            rendition.restart();
         }
         self.end_section("flush", live, actions)
     }
@@ -248,8 +253,7 @@ impl Stream {
     pub fn flush_pad(&mut self, pad: &HipVmafPad) {
         if let Some(i) = self.rendition(pad.upcast_ref()) {
             self.end_run(i, true);
-            self.renditions[i].input.restart();
-            self.renditions[i].shown = None;
+            self.renditions[i].restart();
         }
     }
 
@@ -346,12 +350,12 @@ impl Stream {
         let reference = self.reference.head(self.pairing, 0)?;
         let mut heads = vec![];
         for rendition in &mut self.renditions {
-            let settings = rendition.pad.settings();
-            if !settings.enabled {
+            if !rendition.pad.settings().enabled {
                 while rendition.input.take().is_some() {}
                 continue;
             }
-            heads.push(match rendition.input.head(self.pairing, settings.ts_offset)? {
+            let offset = rendition.offset();
+            heads.push(match rendition.input.head(self.pairing, offset)? {
                 Head::Empty if self.ignore_inactive && rendition.pad.is_inactive() => Head::Eos,
                 head => head,
             });
@@ -380,8 +384,10 @@ impl Stream {
         if self.decide(live, clock)? != *decided {
             return Ok(());
         }
+        let frame = self.reference.head_duration().map_or(40_000_000, ClockTime::nseconds);
         for rendition in &mut self.renditions {
             rendition.monitor.configure(&live.watch);
+            rendition.configure_alignment(frame);
         }
         match decided {
             Step::Take(paired) => self.take(paired, live, clock, actions)?,
@@ -407,12 +413,16 @@ impl Stream {
     /// Drops the head of an active rendition.
     fn drop_head(&mut self, active: usize, actions: &mut Vec<Action>) -> Result<(), Error> {
         let Some(i) = self.active().get(active).copied() else { return Ok(()) };
-        let offset = self.renditions[i].pad.settings().ts_offset;
-        if let Head::Frame(frame) = self.renditions[i].input.head(self.pairing, offset)?
-            && !self.reference.pad.has_buffer()
-            && let Some(change) = self.reference_dropout.update(frame.at.nseconds(), false)
-        {
-            actions.push(self.reference_event(event(Event::Dropout, frame.at, change)));
+        let offset = self.renditions[i].offset();
+        if let Head::Frame(frame) = self.renditions[i].input.head(self.pairing, offset)? {
+            if !self.reference.pad.has_buffer()
+                && let Some(change) = self.reference_dropout.update(frame.at.nseconds(), false)
+            {
+                actions.push(self.reference_event(event(Event::Dropout, frame.at, change)));
+            }
+            if let Some(buffer) = self.renditions[i].input.pad.peek_buffer() {
+                self.look_at_distorted(i, frame.at, &buffer, None, actions);
+            }
         }
         self.renditions[i].drop_head();
         Ok(())
@@ -441,18 +451,22 @@ impl Stream {
         let Some(buffer) = self.reference.pad.peek_buffer() else { return Ok(()) };
         let stamp = self.stamp(&buffer)?;
         let at = stamp.running_time;
-        self.announce_latency(stamp.duration.filter(|_| self.latency.is_none()), actions);
+        self.announce_latency(stamp.duration, actions);
         if let Some(change) = self.reference_dropout.update(at.nseconds(), true) {
             actions.push(self.reference_event(event(Event::Dropout, at, change)));
         }
         let late = self.is_late(&stamp, live, clock);
         let Some(reference) = self.reference.take() else { return Ok(()) };
+        let thumbnail = self.look_at_reference(at, &reference, &active, actions);
         let since = Instant::now();
         let mut outcomes = vec![];
         let mut shown = vec![];
         for i in active {
             let found = if partners.contains(&i) { self.show(i, live)? } else { self.repeat(i, live) };
             let has_partner = found.is_some();
+            if let (Some(Shown { buffer, running_time }), true) = (&found, partners.contains(&i)) {
+                self.look_at_distorted(i, *running_time, buffer, thumbnail.as_ref(), actions);
+            }
             let rendition = &mut self.renditions[i];
             rendition.stamped(&stamp);
             for event in rendition.monitor.frame(at, partners.contains(&i)) {
@@ -484,7 +498,7 @@ impl Stream {
             }
         }
         if !shown.is_empty() {
-            self.submit(reference.clone(), shown, at, actions)?;
+            self.submit(reference.clone(), shown)?;
             self.started.push_back(since);
         }
         let announce = std::mem::take(&mut self.announce);
@@ -496,7 +510,7 @@ impl Stream {
     /// Takes the distorted frame at the head of a rendition.
     fn show(&mut self, i: usize, live: &Live) -> Result<Option<Shown>, Error> {
         let rendition = &mut self.renditions[i];
-        let offset = rendition.pad.settings().ts_offset;
+        let offset = rendition.offset();
         let Head::Frame(frame) = rendition.input.head(self.pairing, offset)? else { return Ok(None) };
         let Some(buffer) = rendition.input.take() else { return Ok(None) };
         let shown = Shown { buffer, running_time: frame.at };
@@ -504,6 +518,56 @@ impl Stream {
         rendition.shown =
             keep.then(|| Shown { buffer: shown.buffer.clone(), running_time: shown.running_time });
         Ok(Some(shown))
+    }
+
+    /// Shows a reference frame to what looks at pictures.
+    fn look_at_reference(
+        &mut self,
+        at: ClockTime,
+        buffer: &gst::Buffer,
+        active: &[usize],
+        actions: &mut Vec<Action>,
+    ) -> Option<Thumbnail> {
+        active.iter().any(|i| self.renditions[*i].wants_thumbnails()).then_some(())?;
+        let thumbnail = self.reference.thumbnail(buffer)?;
+        for i in active {
+            let event = self.renditions[*i].align_reference(at, &thumbnail);
+            self.aligned(*i, event, actions);
+        }
+        Some(thumbnail)
+    }
+
+    /// The same for a distorted frame, and for the reference frame it is paired with.
+    fn look_at_distorted(
+        &mut self,
+        i: usize,
+        at: ClockTime,
+        buffer: &gst::Buffer,
+        reference: Option<&Thumbnail>,
+        actions: &mut Vec<Action>,
+    ) {
+        let rendition = &mut self.renditions[i];
+        if !rendition.wants_thumbnails() {
+            return;
+        }
+        let Some(thumbnail) = rendition.input.thumbnail(buffer) else { return };
+        if let Some(reference) = reference {
+            for event in rendition.monitor.pictures(at, reference, &thumbnail) {
+                actions.push(Action::Post(rendition.event(event)));
+            }
+        }
+        let event = rendition.align_distorted(at, &thumbnail);
+        self.aligned(i, event, actions);
+    }
+
+    /// Reports an offset that was found. If frames are moved by it, others are paired from now on.
+    fn aligned(&mut self, i: usize, event: Option<EventMessage>, actions: &mut Vec<Action>) {
+        let Some(event) = event else { return };
+        actions.push(Action::Post(self.renditions[i].event(event)));
+        if self.renditions[i].pad.settings().align == Align::Auto {
+            self.end_run(i, true);
+            self.announce_latency(None, actions);
+        }
     }
 
     /// The last distorted frame of a rendition, if it is to stand in for one that is missing.
@@ -641,13 +705,7 @@ impl Stream {
     }
 
     /// Hands a reference frame and the distorted frames of these renditions to the engine.
-    fn submit(
-        &mut self,
-        reference: gst::Buffer,
-        distorted: Vec<(usize, gst::Buffer)>,
-        at: ClockTime,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Error> {
+    fn submit(&mut self, reference: gst::Buffer, distorted: Vec<(usize, gst::Buffer)>) -> Result<(), Error> {
         let info = self.reference.info.clone().ok_or_else(|| Error::NoCaps(self.reference.name()))?;
         let chroma = self.session.plan().work.psnr.is_some_and(|psnr| psnr.chroma);
         let gpu = self.session.gpu();
@@ -658,23 +716,10 @@ impl Stream {
             mapped.push((i, self.renditions[i].input.map(buffer, gpu, chroma)?));
         }
         let reference = self.reference.picture(&reference)?;
-        let depth = geometry(&info).map(|geometry| geometry.depth);
-        let mut thumbnail = None;
         let mut pictures = vec![];
         for (i, mapped) in &mapped {
-            let rendition = &mut self.renditions[*i];
+            let rendition = &self.renditions[*i];
             let picture = rendition.input.picture(mapped)?;
-            if rendition.monitor.wants_pictures()
-                && let Some(depth) = depth
-            {
-                let thumbnail = thumbnail.get_or_insert_with(|| Thumbnail::new(&reference.luma, depth));
-                let distorted = Thumbnail::new(&picture.luma, depth);
-                if let (Some(reference), Some(distorted)) = (&*thumbnail, &distorted) {
-                    for event in rendition.monitor.pictures(at, reference, distorted) {
-                        actions.push(Action::Post(rendition.event(event)));
-                    }
-                }
-            }
             pictures.extend(rendition.track.map(|track| (track, picture)));
         }
         Ok(self.session.submit(reference, pictures)?)
@@ -778,7 +823,7 @@ impl Stream {
                     .into_iter()
                     .map(|(event, raised)| (event.name(), raised))
                     .collect(),
-                offset: None,
+                offset: rendition.estimate().map(|estimate| estimate.offset as f64 / 1e9),
             }
         };
         let (pool, histogram) = &self.compute_time;
