@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Milliseconds per 1080p frame of each metric's pixel work on one thread, at every level of this machine,
-//! and of everything for vmaf_v0.6.1 on one thread and on all.
+//! of a thumbnail, and of everything for vmaf_v0.6.1 on one thread and on all.
 
-use gsthipvmaf::backend::{Backend, BackendError, Pair};
+use gsthipvmaf::backend::{Backend, BackendError, Group};
 use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, cambi::Cambi, motion, psnr, speed::Speed, vif::Vif};
 use gsthipvmaf::engine::plan::Plan;
+use gsthipvmaf::engine::thumbnail::Thumbnail;
 use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Plane, PlanePair, Sample, Samples};
 use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
 use gsthipvmaf::metrics::cambi::CambiOptions;
@@ -94,12 +95,21 @@ fn measure<T: Sample + TryFrom<u32>>(
     }
 }
 
+fn measure_thumbnail(bits: u32, data: &[u8]) {
+    let Some(depth) = BitDepth::new(bits) else { return };
+    let stride = data.len() / HEIGHT;
+    let samples = Samples::Host(data);
+    let luma = Component { samples, width: WIDTH, height: HEIGHT, stride, step: 1, shift: 0 };
+    let ms = best(|| Thumbnail::new(&luma, depth));
+    println!("thumbnail {bits:2} bit   {ms:7.3} ms");
+}
+
 /// All of vmaf_v0.6.1, 8 bit.
 fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
     let plan = Plan::new(vec![Model::load("vmaf_v0.6.1")?], &[], ScoreOptions::default())?;
     let mut cpu = Cpu::new(threads)?;
     let depth = BitDepth::new(8).ok_or("8 is a bit depth")?;
-    cpu.prepare(&plan.work, Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None })?;
+    cpu.prepare(&plan.work, Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None }, 1)?;
     let frames = [picture::<u8>(8, 0, 2), picture(8, 0, 6), picture(8, 2, 2)];
     let [reference, distorted, next] = frames.each_ref().map(|data| {
         let samples = Samples::Host(data);
@@ -111,7 +121,7 @@ fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
         // The reference has to move: motion skips rows that did not.
         turn = !turn;
         let reference = if turn { &reference } else { &next }.clone();
-        let ticket = cpu.submit(Pair { reference, distorted: distorted.clone(), history_only: false })?;
+        let ticket = cpu.submit(Group::pair(reference, distorted.clone()))?;
         cpu.wait(ticket)
     };
     score()?;
@@ -124,6 +134,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(|| {
         measure::<u8>(8, |a, b| PlanePair::U8(a, b));
         measure::<u16>(10, |a, b| PlanePair::U16(a, b));
+        measure_thumbnail(8, &picture(8, 0, 2));
+        let words = picture::<u16>(10, 0, 2).into_iter();
+        measure_thumbnail(10, &words.flat_map(u16::to_le_bytes).collect::<Vec<_>>());
     });
     let all = std::thread::available_parallelism()?.get();
     [1, all].into_iter().try_for_each(measure_frame)

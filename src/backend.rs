@@ -33,9 +33,9 @@ pub enum BackendError {
     NotPrepared,
     #[error("a picture is smaller than its format says, or lies in memory that the {0} backend cannot read")]
     Picture(&'static str),
-    #[error("more frame pairs were submitted than the backend can work on")]
+    #[error("more frames were submitted than the backend can work on")]
     Full,
-    #[error("no frame pair was submitted under this ticket, or its sums were fetched before")]
+    #[error("no frames were submitted under this ticket, or its sums were fetched before")]
     UnknownTicket,
     #[error("cannot start {threads} worker threads: {reason}")]
     Threads { threads: usize, reason: String },
@@ -98,24 +98,33 @@ impl From<Misfit> for BackendError {
     }
 }
 
-/// Names a submitted pair until its sums are fetched.
+/// Names a submitted group until its sums are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub u64);
 
-/// Returns when the sums of a pair are there, or when they never will be. For a thread of its own: it needs no
+/// Returns when the sums of a group are there, or when they never will be. For a thread of its own: it needs no
 /// access to the backend.
 pub type Completion = Box<dyn FnOnce() + Send>;
 
-/// One reference picture and the distorted picture to compare with it, both of the prepared geometry.
+/// One reference picture and the distorted pictures to compare with it, all of the prepared geometry.
 #[derive(Clone)]
-pub struct Pair<'a> {
+pub struct Group<'a> {
     pub reference: Picture<'a>,
-    pub distorted: Picture<'a>,
+    /// At least one, and no more than were prepared for.
+    pub distorted: Vec<Picture<'a>>,
     /// Only keep history (motion, PSNR) up to date; the frame's score is not wanted (subsampling).
     pub history_only: bool,
 }
 
-/// Computes the sums of frame pairs. Pairs are submitted and fetched in stream order.
+impl<'a> Group<'a> {
+    /// With one distorted picture, to be scored.
+    pub fn pair(reference: Picture<'a>, distorted: Picture<'a>) -> Self {
+        Self { reference, distorted: vec![distorted], history_only: false }
+    }
+}
+
+/// Computes the sums of groups of frames. Groups are submitted and fetched in stream order. What depends on the
+/// reference only is done once for a group.
 pub trait Backend: Send {
     /// Short name for users: `cpu`, `hip`.
     fn name(&self) -> &'static str;
@@ -125,33 +134,35 @@ pub trait Backend: Send {
         None
     }
 
-    /// How many submitted pairs it works on while the caller goes on; 0 if it computes them in `submit`.
+    /// How many submitted groups it works on while the caller goes on; 0 if it computes them in `submit`.
     fn depth(&self) -> usize {
         0
     }
 
-    /// Sets what to compute for frames of which size; forgets all earlier frames.
-    fn prepare(&mut self, work: &Work, geometry: Geometry) -> Result<(), BackendError>;
+    /// Sets what to compute for frames of which size, and how many distorted pictures a group can have; forgets all
+    /// earlier frames.
+    fn prepare(&mut self, work: &Work, geometry: Geometry, renditions: usize) -> Result<(), BackendError>;
 
-    /// Starts work on a pair. Pictures without a lease may be released when this returns.
-    fn submit(&mut self, pair: Pair<'_>) -> Result<Ticket, BackendError>;
+    /// Starts work on a group. Pictures without a lease may be released when this returns.
+    fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError>;
 
-    /// The sums of a submitted pair, or `None` while they are being computed. Sums can be had once.
-    fn poll(&mut self, ticket: Ticket) -> Result<Option<FrameSums>, BackendError>;
+    /// The sums of a submitted group, for each of its distorted pictures, or `None` while they are being computed.
+    /// Sums can be had once.
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError>;
 
-    /// How to wait for the sums of a submitted pair; `None` from a backend that computes them in `submit`.
+    /// How to wait for the sums of a submitted group; `None` from a backend that computes them in `submit`.
     fn completion(&self, _ticket: Ticket) -> Option<Completion> {
         None
     }
 
-    /// Waits for the sums of a submitted pair.
-    fn wait(&mut self, ticket: Ticket) -> Result<FrameSums, BackendError> {
+    /// Waits for the sums of a submitted group.
+    fn wait(&mut self, ticket: Ticket) -> Result<Vec<FrameSums>, BackendError> {
         if let Some(completion) = self.completion(ticket) {
             completion();
         }
         self.poll(ticket)?.ok_or(BackendError::UnknownTicket)
     }
 
-    /// Forgets the kept reference frames: the next pair starts a new run and has no motion.
+    /// Forgets the kept reference frames: the next group starts a new run and has no motion.
     fn reset(&mut self);
 }

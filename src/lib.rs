@@ -15,7 +15,10 @@ pub mod metrics;
 pub mod model;
 
 use element::register as plugin_init;
-pub use element::{Backend, HipVmaf, LogLevel, PoolMethod, ResultsFormat, message, meta};
+pub use element::{
+    Align, Backend, HipVmaf, HipVmafPad, LogLevel, MissingFrame, Overload, Pairing, PoolMethod,
+    ResultsFormat, Vendor, event, message, meta,
+};
 
 gst::plugin_define!(
     hipvmaf,

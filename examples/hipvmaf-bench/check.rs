@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use gsthipvmaf::backend::{Backend, BackendError, Completion, Pair, Ticket};
+use gsthipvmaf::backend::{Backend, BackendError, Completion, Group, Ticket};
 use gsthipvmaf::cpu::Cpu;
 use gsthipvmaf::engine::EngineError;
 use gsthipvmaf::engine::plan::Plan;
@@ -120,7 +120,7 @@ impl Random {
 fn next(
     backend: &mut dyn Backend,
     tickets: &mut VecDeque<Ticket>,
-) -> Result<Option<FrameSums>, BackendError> {
+) -> Result<Option<Vec<FrameSums>>, BackendError> {
     tickets.pop_front().map(|ticket| backend.wait(ticket)).transpose()
 }
 
@@ -169,21 +169,21 @@ impl Case {
         plan: &Arc<Plan>,
         clip: &Clip,
     ) -> Result<(Vec<FrameSums>, Vec<PairScore>), EngineError> {
-        backend.prepare(&plan.work, clip.geometry())?;
+        backend.prepare(&plan.work, clip.geometry(), 1)?;
         let mut tickets = VecDeque::new();
         let mut sums = vec![];
         for index in 0..clip.len() {
             if tickets.len() == backend.depth().max(1) {
-                sums.extend(next(&mut *backend, &mut tickets)?);
+                sums.extend(next(&mut *backend, &mut tickets)?.into_iter().flatten());
             }
             let history_only = !index.is_multiple_of(self.subsample as usize);
-            tickets.push_back(backend.submit(Pair { history_only, ..clip.pair(index) })?);
+            tickets.push_back(backend.submit(Group { history_only, ..clip.group(index) })?);
         }
         while let Some(fetched) = next(&mut *backend, &mut tickets)? {
-            sums.push(fetched);
+            sums.extend(fetched);
         }
         let mut session = Session::new(plan.clone(), backend, self.subsample);
-        session.prepare(clip.geometry())?;
+        session.prepare(clip.geometry(), 1)?;
         let mut scores = vec![];
         let mut completions = VecDeque::new();
         for index in 0..clip.len() {
@@ -191,12 +191,12 @@ impl Case {
                 completions.pop_front().into_iter().flatten().for_each(|complete: Completion| complete());
                 scores.extend(session.collect()?);
             }
-            let pair = clip.pair(index);
-            session.submit(pair.reference, pair.distorted)?;
+            let group = clip.group(index);
+            session.submit(group.reference, group.distorted.into_iter().enumerate().collect())?;
             completions.push_back(session.completion());
         }
         completions.into_iter().flatten().for_each(|complete| complete());
-        session.end_run(false);
+        session.end_run(0, false);
         scores.extend(session.collect()?);
         Ok((sums, scores))
     }

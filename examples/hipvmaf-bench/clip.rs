@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use gsthipvmaf::backend::Pair;
+use gsthipvmaf::backend::Group;
 use gsthipvmaf::frame::{BitDepth, Component, DeviceAddress, Geometry, Lease, Picture, Samples};
 use gsthipvmaf::hip::{self, Device, DeviceBuffer, Pinned};
 use rayon::prelude::*;
@@ -202,9 +202,9 @@ impl Clip {
     }
 
     /// A pair; after the last comes the first.
-    pub fn pair(&self, index: usize) -> Pair<'_> {
+    pub fn group(&self, index: usize) -> Group<'_> {
         let [reference, distorted] = &self.pairs[index % self.pairs.len()];
-        Pair { reference: self.picture(reference), distorted: self.picture(distorted), history_only: false }
+        Group::pair(self.picture(reference), self.picture(distorted))
     }
 
     fn picture<'a>(&self, memory: &'a Memory) -> Picture<'a> {

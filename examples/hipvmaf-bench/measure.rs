@@ -35,9 +35,9 @@ impl Stream {
         loop {
             let on = start.elapsed() < duration;
             while on && waiting.len() < in_flight {
-                let pair = self.clip.pair(self.submitted);
+                let group = self.clip.group(self.submitted);
                 let submitted = Instant::now();
-                self.session.submit(pair.reference, pair.distorted)?;
+                self.session.submit(group.reference, group.distorted.into_iter().enumerate().collect())?;
                 self.submitted += 1;
                 waiting.push_back((submitted, self.session.completion()));
             }
@@ -134,7 +134,7 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
         let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1).moved(args.memory, &device)?;
         let hip = Hip::open(&args.selection(), args.in_flight)?;
         let mut session = Session::new(plan.clone(), Box::new(hip), 1);
-        session.prepare(clip.geometry())?;
+        session.prepare(clip.geometry(), 1)?;
         Ok(Stream { session, clip, submitted: 0 })
     };
     let mut streams = (0..args.streams).map(stream).collect::<Result<Vec<_>, _>>()?;
@@ -194,13 +194,13 @@ fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Vec<(String, f32)>, 
         return Ok(vec![]);
     }
     let mut hip = Hip::open(&args.selection(), 1)?;
-    hip.prepare(&plan.work, clip.geometry())?;
+    hip.prepare(&plan.work, clip.geometry(), 1)?;
     // Motion looks back at two frames at most.
     for index in 0..2 {
-        let ticket = hip.submit(clip.pair(index))?;
+        let ticket = hip.submit(clip.group(index))?;
         hip.wait(ticket)?;
     }
-    Ok(hip.profile(clip.pair(2), args.repeat)?)
+    Ok(hip.profile(clip.group(2), args.repeat)?)
 }
 
 /// Milliseconds from a fresh process to scores: one step a line.
@@ -217,11 +217,11 @@ pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, 
     let _device = Device::open(&args.selection())?;
     step("open the GPU");
     let mut session = Session::new(plan.clone(), Box::new(Hip::open(&args.selection(), args.in_flight)?), 1);
-    session.prepare(clip.geometry())?;
+    session.prepare(clip.geometry(), 1)?;
     step("load the kernels, set up");
     for (index, name) in ["first pair", "second pair"].into_iter().enumerate() {
-        let pair = clip.pair(index);
-        session.submit(pair.reference, pair.distorted)?;
+        let group = clip.group(index);
+        session.submit(group.reference, group.distorted.into_iter().enumerate().collect())?;
         if let Some(completion) = session.completion() {
             completion();
         }

@@ -95,8 +95,8 @@ fn follow(pipeline: &gst::Pipeline, bus: &gst::Bus) -> Result<Scores, Box<dyn Er
                     scores.frames.push(frame);
                 }
                 Some(Ok(VmafMessage::Pooled(pooled))) => scores.pooled.push(pooled),
-                // A message of another element.
-                Some(Err(_)) | None => {}
+                // A window, or a message of another kind.
+                Some(Ok(VmafMessage::Window(_)) | Err(_)) | None => {}
             },
             MessageView::Warning(warning) => bar.println(format!("warning: {}", warning.error().message())),
             MessageView::Error(_) => return Err(explain(&message)),

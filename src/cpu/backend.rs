@@ -14,7 +14,7 @@ use super::simd::Level;
 use super::speed::Speed;
 use super::ssim::Ssim;
 use super::vif::Vif;
-use crate::backend::{Backend, BackendError, Pair, Ticket, check};
+use crate::backend::{Backend, BackendError, Group, Ticket, check};
 use crate::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, PlanePair, Sample};
 use crate::metrics::motion::{self, MotionSums, MotionWork};
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
@@ -86,10 +86,10 @@ pub struct Cpu {
     level: Level,
     pool: ThreadPool,
     prepared: Option<Prepared>,
-    /// For the reference and the distorted pictures.
-    importers: [Importer; 2],
+    for_reference: Importer,
+    for_distorted: Vec<Importer>,
     /// Results that were not fetched yet; at most one, as work is done when `submit` returns.
-    done: Option<(Ticket, FrameSums)>,
+    done: Option<(Ticket, Vec<FrameSums>)>,
     next: u64,
 }
 
@@ -105,7 +105,8 @@ impl Cpu {
             level: Level::detect(),
             pool,
             prepared: None,
-            importers: Default::default(),
+            for_reference: Importer::default(),
+            for_distorted: vec![],
             done: None,
             next: 0,
         })
@@ -123,7 +124,7 @@ impl Backend for Cpu {
         "cpu"
     }
 
-    fn prepare(&mut self, work: &Work, geometry: Geometry) -> Result<(), BackendError> {
+    fn prepare(&mut self, work: &Work, geometry: Geometry, renditions: usize) -> Result<(), BackendError> {
         let Geometry { width, height, depth, .. } = geometry;
         check(work, geometry)?;
         // Enough parts that threads finish together, and no more: filters work twice on the rows at seams.
@@ -162,27 +163,34 @@ impl Backend for Cpu {
             earlier: (0..lags).map(|_| Kept::default()).collect(),
             run: 0,
         });
+        self.for_distorted.resize_with(renditions, Importer::default);
         self.done = None;
         Ok(())
     }
 
-    fn submit(&mut self, pair: Pair<'_>) -> Result<Ticket, BackendError> {
-        let Self { level, pool, importers: [for_reference, for_distorted], .. } = self;
+    fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError> {
+        let Self { level, pool, for_reference, for_distorted, .. } = self;
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let (depth, chroma) = (prepared.depth, prepared.chroma);
         let unreadable = || BackendError::Picture("cpu");
-        let frames = [
-            for_reference.import(&pair.reference, depth, chroma).ok_or_else(unreadable)?,
-            for_distorted.import(&pair.distorted, depth, chroma).ok_or_else(unreadable)?,
-        ];
-        let sums = pool.install(|| prepared.compute(*level, &frames, pair.history_only))?;
+        if group.distorted.len() > for_distorted.len() {
+            return Err(BackendError::Full);
+        }
+        let reference = for_reference.import(&group.reference, depth, chroma).ok_or_else(unreadable)?;
+        let distorted = group
+            .distorted
+            .iter()
+            .zip(for_distorted)
+            .map(|(picture, importer)| importer.import(picture, depth, chroma).ok_or_else(unreadable));
+        let distorted = distorted.collect::<Result<Vec<_>, _>>()?;
+        let sums = pool.install(|| prepared.compute(*level, &reference, &distorted, group.history_only))?;
         let ticket = Ticket(self.next);
         self.next += 1;
         self.done = Some((ticket, sums));
         Ok(ticket)
     }
 
-    fn poll(&mut self, ticket: Ticket) -> Result<Option<FrameSums>, BackendError> {
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError> {
         let done = self.done.take_if(|(done, _)| *done == ticket);
         done.map(|(_, sums)| Some(sums)).ok_or(BackendError::UnknownTicket)
     }
@@ -194,69 +202,92 @@ impl Backend for Cpu {
     }
 }
 
+/// Sum of squared differences of two planes.
+fn sse(level: Level, a: AnyPlane<'_>, b: AnyPlane<'_>) -> Option<u64> {
+    PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)))
+}
+
 impl Prepared {
-    /// All metrics of one pair, side by side on the threads of the current pool.
+    /// All metrics of one group, side by side on the threads of the current pool.
     fn compute(
         &mut self,
         level: Level,
-        [reference, distorted]: &[Frame<'_>; 2],
+        reference: &Frame<'_>,
+        distorted: &[Frame<'_>],
         history_only: bool,
-    ) -> Result<FrameSums, BackendError> {
-        let luma = PlanePair::new(reference.luma, distorted.luma).ok_or(BackendError::Unlike)?;
+    ) -> Result<Vec<FrameSums>, BackendError> {
         let Self { motion, psnr, depth, vif, adm, cambi, ssim, psnr_hvs, ciede, speed, earlier, run, .. } =
             self;
-        let vif = vif.as_mut().filter(|_| !history_only);
-        let adm = adm.as_mut().filter(|_| !history_only);
-        let speed = speed.as_ref().filter(|_| !history_only);
-        let ssim = ssim.as_mut().filter(|_| !history_only);
-        let colour = reference.chroma.zip(distorted.chroma).filter(|_| !history_only);
-        let colour = colour.and_then(|([cb1, cr1], [cb2, cr2])| {
-            Some([luma, PlanePair::new(cb1, cb2)?, PlanePair::new(cr1, cr2)?])
-        });
         let sad = |lag: usize| {
             let kept = earlier.get(lag - 1).filter(|_| lag <= *run)?;
             Some(typed!(kept.pair(reference.luma)?, |a, b| super::motion::sad(level, a, b, *depth)))
         };
-        let sse =
-            |a, b| PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)));
-        let cambi = if history_only { &mut [] } else { cambi.as_mut_slice() };
-        let (((vif, adm), (ssim, cambi)), ((motion, psnr), (psnr_hvs, ciede, speed))) = rayon::join(
+        let pair = |distorted: &Frame<'_>| {
+            let luma = PlanePair::new(reference.luma, distorted.luma).ok_or(BackendError::Unlike)?;
+            let vif = vif.as_mut().filter(|_| !history_only);
+            let adm = adm.as_mut().filter(|_| !history_only);
+            let speed = speed.as_ref().filter(|_| !history_only);
+            let ssim = ssim.as_mut().filter(|_| !history_only);
+            let cambi = if history_only { &mut [] } else { cambi.as_mut_slice() };
+            let colour = reference.chroma.zip(distorted.chroma).filter(|_| !history_only);
+            let colour = colour.and_then(|([cb1, cr1], [cb2, cr2])| {
+                Some([luma, PlanePair::new(cb1, cb2)?, PlanePair::new(cr1, cr2)?])
+            });
+            let (((vif, adm), (ssim, cambi)), (psnr, (psnr_hvs, ciede, speed))) = rayon::join(
+                || {
+                    rayon::join(
+                        || {
+                            rayon::join(
+                                || vif.and_then(|vif| typed!(luma, |r, d| vif.compute(level, r, d))),
+                                || adm.map(|adm| typed!(luma, |r, d| adm.compute(level, r, d))),
+                            )
+                        },
+                        || {
+                            let compute = |cambi: &mut Cambi| typed!(luma, |r, d| cambi.compute(level, r, d));
+                            rayon::join(
+                                || ssim.and_then(|ssim| typed!(luma, |r, d| ssim.compute(level, [r, d]))),
+                                || cambi.iter_mut().map(compute).collect(),
+                            )
+                        },
+                    )
+                },
+                || {
+                    let psnr = psnr.and_then(|psnr| {
+                        let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
+                        let chroma = chroma
+                            .and_then(|(r, d)| Some([sse(level, r[0], d[0])?, sse(level, r[1], d[1])?]));
+                        Some(PsnrSums { y: sse(level, reference.luma, distorted.luma)?, chroma })
+                    });
+                    let psnr_hvs = colour.filter(|_| *psnr_hvs).map(|planes| hvs_errors(level, planes));
+                    let ciede =
+                        ciede.zip(colour).and_then(|(bias, planes)| difference(level, planes, *depth, bias));
+                    let speed = speed.and_then(|speed| {
+                        let ([u0, v0], [u1, v1]) = (reference.chroma?, distorted.chroma?);
+                        let pairs = [PlanePair::new(u0, u1)?, PlanePair::new(v0, v1)?];
+                        Some(speed.compute(level, pairs))
+                    });
+                    (psnr, (psnr_hvs, ciede, speed))
+                },
+            );
+            Ok::<_, BackendError>(FrameSums {
+                vif,
+                adm,
+                motion: None,
+                psnr,
+                ssim,
+                psnr_hvs,
+                ciede,
+                speed,
+                cambi,
+            })
+        };
+        let (sums, motion) = rayon::join(
+            || distorted.iter().map(pair).collect::<Result<Vec<_>, _>>(),
             || {
-                rayon::join(
-                    || {
-                        rayon::join(
-                            || vif.and_then(|vif| typed!(luma, |r, d| vif.compute(level, r, d))),
-                            || adm.map(|adm| typed!(luma, |r, d| adm.compute(level, r, d))),
-                        )
-                    },
-                    || {
-                        let compute = |cambi: &mut Cambi| typed!(luma, |r, d| cambi.compute(level, r, d));
-                        rayon::join(
-                            || ssim.and_then(|ssim| typed!(luma, |r, d| ssim.compute(level, [r, d]))),
-                            || cambi.iter_mut().map(compute).collect(),
-                        )
-                    },
-                )
-            },
-            || {
-                let motion = motion.map(|motion| MotionSums {
+                motion.map(|motion| MotionSums {
                     lag1: motion.lag1.then(|| sad(1)).flatten(),
                     lag2: motion.lag2.then(|| sad(2)).flatten(),
-                });
-                let psnr = psnr.and_then(|psnr| {
-                    let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
-                    let chroma = chroma.and_then(|(r, d)| Some([sse(r[0], d[0])?, sse(r[1], d[1])?]));
-                    Some(PsnrSums { y: sse(reference.luma, distorted.luma)?, chroma })
-                });
-                let psnr_hvs = colour.filter(|_| *psnr_hvs).map(|planes| hvs_errors(level, planes));
-                let ciede =
-                    ciede.zip(colour).and_then(|(bias, planes)| difference(level, planes, *depth, bias));
-                let speed = speed.and_then(|speed| {
-                    let ([u0, v0], [u1, v1]) = (reference.chroma?, distorted.chroma?);
-                    let pairs = [PlanePair::new(u0, u1)?, PlanePair::new(v0, v1)?];
-                    Some(speed.compute(level, pairs))
-                });
-                ((motion, psnr), (psnr_hvs, ciede, speed))
+                })
             },
         );
         if let Some(mut oldest) = self.earlier.pop_back() {
@@ -264,7 +295,7 @@ impl Prepared {
             self.earlier.push_front(oldest);
             self.run += 1;
         }
-        Ok(FrameSums { vif, adm, motion, psnr, ssim, psnr_hvs, ciede, speed, cambi })
+        Ok(sums?.into_iter().map(|sums| FrameSums { motion, ..sums }).collect())
     }
 }
 

@@ -20,13 +20,15 @@ pub struct Stamp {
     pub duration: Option<ClockTime>,
 }
 
-/// What became of a frame.
+/// What became of a frame and its counterpart in one rendition.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Submitted at this time, waiting for its score.
     Pending {
         since: Instant,
         dist_running_time: ClockTime,
+        /// The distorted frame was used before.
+        repeated: bool,
     },
     Unpaired,
     Skipped,
@@ -34,14 +36,27 @@ pub enum Outcome {
     Scored(Vec<f64>),
 }
 
+impl Outcome {
+    fn is_pending(&self) -> bool {
+        matches!(self, Self::Pending { .. })
+    }
+}
+
 /// A reference frame and what became of it.
 pub struct Delayed {
     pub stamp: Stamp,
-    pub outcome: Outcome,
+    /// By number of the rendition.
+    pub outcomes: Vec<(u64, Outcome)>,
     /// `None` once it has left.
     pub buffer: Option<gst::Buffer>,
     /// What to do downstream before the buffer leaves.
     pub announce: Vec<Action>,
+}
+
+impl Delayed {
+    fn is_pending(&self) -> bool {
+        self.outcomes.iter().any(|(_, outcome)| outcome.is_pending())
+    }
 }
 
 /// Reference frames in stream order.
@@ -55,30 +70,30 @@ impl DelayLine {
         self.frames.push_back(frame);
     }
 
-    /// The oldest frame that waits for its score; scores arrive in stream order.
-    pub fn oldest_pending(&mut self) -> Option<&mut Delayed> {
-        self.frames.iter_mut().find(|frame| matches!(frame.outcome, Outcome::Pending { .. }))
+    /// The stamp of the oldest frame that waits for its score of a rendition, and what is known; scores arrive in
+    /// stream order.
+    pub fn oldest_pending(&mut self, rendition: u64) -> Option<(&Stamp, &mut Outcome)> {
+        self.frames.iter_mut().find_map(|Delayed { stamp, outcomes, .. }| {
+            let (_, outcome) =
+                outcomes.iter_mut().find(|(n, outcome)| *n == rendition && outcome.is_pending())?;
+            Some((&*stamp, outcome))
+        })
     }
 
     /// Takes the next frame that can leave: its outcome is known, it is due at `deadline`, or buffers are
     /// not held back (`hold` is false). A frame that leaves while pending stays in line for its score.
     pub fn pop(&mut self, hold: bool, deadline: Option<ClockTime>) -> Option<Delayed> {
-        while self
-            .frames
-            .front()
-            .is_some_and(|f| f.buffer.is_none() && !matches!(f.outcome, Outcome::Pending { .. }))
-        {
+        while self.frames.front().is_some_and(|frame| frame.buffer.is_none() && !frame.is_pending()) {
             self.frames.pop_front();
         }
         let next = self.frames.iter_mut().find(|frame| frame.buffer.is_some())?;
-        let pending = matches!(next.outcome, Outcome::Pending { .. });
         let due = deadline.is_some_and(|deadline| next.stamp.running_time <= deadline);
-        if pending && hold && !due {
+        if next.is_pending() && hold && !due {
             return None;
         }
         Some(Delayed {
             stamp: next.stamp.clone(),
-            outcome: next.outcome.clone(),
+            outcomes: next.outcomes.clone(),
             buffer: next.buffer.take(),
             announce: std::mem::take(&mut next.announce),
         })
@@ -89,15 +104,22 @@ impl DelayLine {
         self.frames.iter().find(|frame| frame.buffer.is_some()).map(|frame| frame.stamp.running_time)
     }
 
-    /// Frames that wait for their score.
+    /// Frames that wait for a score.
     pub fn pending(&self) -> usize {
-        self.frames.iter().filter(|frame| matches!(frame.outcome, Outcome::Pending { .. })).count()
+        self.frames.iter().filter(|frame| frame.is_pending()).count()
     }
 
     /// Gives up the buffers; frames that wait for their score stay in line for it.
     pub fn drop_buffers(&mut self) {
         for frame in &mut self.frames {
             frame.buffer = None;
+        }
+    }
+
+    /// Gives up the scores of a rendition.
+    pub fn forget(&mut self, rendition: u64) {
+        for frame in &mut self.frames {
+            frame.outcomes.retain(|(n, _)| *n != rendition);
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use gst::ClockTime;
 use gst_video::VideoInfo;
 
 use super::device_memory::Kind;
@@ -40,6 +41,15 @@ pub enum Error {
         "the caps {0} are not supported; convert the video first: videoconvert ! video/x-raw,format=I420"
     )]
     Caps(gst::Caps),
+    #[error(
+        "the video on {0} is interlaced, which VMAF does not score; put deinterlace before it on both sides"
+    )]
+    Interlaced(String),
+    #[error(
+        "the reference frame at running time {at} has no counterpart on {pad}, and missing-frame=error is set; \
+         check the timestamps of both sides, or use missing-frame=skip"
+    )]
+    Missing { pad: String, at: ClockTime },
     #[error("no caps came before the first buffer on {0}; put a parser or a caps filter before it")]
     NoCaps(String),
     #[error("a buffer on {pad} {source}")]
@@ -55,6 +65,8 @@ pub enum Error {
          set a frame rate, or put videorate before it"
     )]
     Timestamp(String),
+    #[error("cannot write the metrics file {path}: {source}; check the property metrics-filename")]
+    Metrics { path: PathBuf, source: io::Error },
     #[error("cannot write the results file {path}: {source}; check the property results-filename")]
     Results { path: PathBuf, source: io::Error },
 }
@@ -85,15 +97,16 @@ impl Error {
             | Self::Format { .. }
             | Self::NoCaps(_)
             | Self::Memory { .. }
+            | Self::Interlaced(_)
             | Self::Caps(_) => gst::error_msg!(gst::StreamError::Format, ("{}", self)),
             Self::Engine(EngineError::Backend(BackendError::Device(err))) => device(err),
             Self::Engine(EngineError::Backend(_)) => {
                 gst::error_msg!(gst::ResourceError::Failed, ("{}", self))
             }
-            Self::Buffer { .. } | Self::Timestamp(_) => {
+            Self::Buffer { .. } | Self::Timestamp(_) | Self::Missing { .. } => {
                 gst::error_msg!(gst::StreamError::Failed, ("{}", self))
             }
-            Self::Results { source, .. } => match source.kind() {
+            Self::Results { source, .. } | Self::Metrics { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => gst::error_msg!(gst::ResourceError::NoSpaceLeft, ("{}", self)),
                 _ => gst::error_msg!(gst::ResourceError::OpenWrite, ("{}", self)),
             },

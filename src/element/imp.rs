@@ -2,9 +2,13 @@
 
 //! The aggregator: properties and virtual functions, thin over [`super::stream`].
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
+use gst::format::Buffers;
 use gst::glib;
+use gst::glib::subclass::Signal;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
@@ -17,14 +21,19 @@ use super::completion::{Collector, Progress};
 use super::context::Contexts;
 use super::device_memory::Kind;
 use super::error::Error;
+use super::pads::HipVmafPad;
 use super::pairing::Step;
-use super::settings::{Backend, DEFAULT_MODEL, LogLevel, PoolMethod, ResultsFormat, Settings, Vendor};
-use super::stream::{Action, Fallback, Stream};
+use super::settings::{
+    Backend, DEFAULT_MODEL, Live, LogLevel, MissingFrame, Overload, Pairing, PoolMethod, ResultsFormat,
+    Settings, Vendor, Watch,
+};
+use super::stream::{Action, Clock, Fallback, Stream};
 use super::{CAT, allocation, caps, lock};
 use crate::backend::{self, Backend as _, BackendError};
 use crate::cpu::Cpu;
 use crate::engine::EngineError;
 use crate::engine::plan::Plan;
+use crate::engine::prometheus;
 use crate::engine::session::Session;
 use crate::hip::{Device, Hip};
 use crate::model::ScoreOptions;
@@ -108,10 +117,63 @@ pub struct HipVmaf {
     #[property(name = "attach-meta", get, set, type = bool, member = attach_meta, default = true,
         mutable_ready, nick = "Attach meta",
         blurb = "Hold reference frames until they can carry their scores as HipVmafScoreMeta; else they leave at once")]
+    #[property(name = "pairing", get, set, type = Pairing, member = pairing,
+        mutable_ready, nick = "Pairing",
+        blurb = "What frames that belong together have in common",
+        builder(Pairing::default()))]
     #[property(name = "pairing-tolerance", get, set, type = u64, member = pairing_tolerance, default = u64::MAX,
         mutable_playing, nick = "Pairing tolerance",
         blurb = "Largest difference in running time, in nanoseconds, of frames that belong together (default: half a reference frame)")]
+    #[property(name = "missing-frame", get, set, type = MissingFrame, member = missing_frame,
+        mutable_playing, nick = "Missing frame",
+        blurb = "What becomes of a reference frame that has no distorted frame",
+        builder(MissingFrame::default()))]
+    #[property(name = "overload", get, set, type = Overload, member = overload,
+        mutable_playing, nick = "Overload",
+        blurb = "What to do with pairs that come faster than they can be scored",
+        builder(Overload::default()))]
+    #[property(name = "force-live", get, set, type = bool, member = force_live,
+        construct_only, nick = "Force live",
+        blurb = "Work to the clock even if no live source is upstream")]
+    #[property(name = "ignore-inactive-pads", get, set = Self::set_ignore_inactive, type = bool,
+        member = ignore_inactive_pads, mutable_playing, nick = "Ignore inactive pads",
+        blurb = "In live pipelines, do not wait for streams that have never delivered a frame")]
+    #[property(name = "metrics-filename", get, set, type = Option<String>, member = metrics_filename,
+        mutable_ready, nick = "Metrics file",
+        blurb = "File with figures for Prometheus, replaced as a whole once per window-interval")]
     settings: Mutex<Settings>,
+
+    #[property(name = "window", get, set, type = u64, member = window,
+        mutable_playing, nick = "Window",
+        blurb = "Length of the rolling window in nanoseconds, for which a VMAF message is posted once per window-interval (0 = off)")]
+    #[property(name = "window-interval", get, set, type = u64, member = window_interval,
+        minimum = 1_000_000, default = 1_000_000_000, mutable_playing, nick = "Window interval",
+        blurb = "Nanoseconds between messages of the rolling window, and between updates of the metrics file")]
+    #[property(name = "alarm-low", get, set, type = f64, member = alarm_low,
+        minimum = -1.0, maximum = 110.0, default = -1.0, mutable_playing, nick = "Alarm level",
+        blurb = "Raise an alarm when scores stay below this (-1 = off)")]
+    #[property(name = "alarm-clear", get, set, type = f64, member = alarm_clear,
+        minimum = -1.0, maximum = 110.0, default = -1.0, mutable_playing, nick = "Clear level",
+        blurb = "Clear the alarm when scores stay at this or above (-1 = alarm-low)")]
+    #[property(name = "alarm-hold", get, set, type = u64, member = alarm_hold, default = 2_000_000_000,
+        mutable_playing, nick = "Alarm hold",
+        blurb = "Nanoseconds that scores must be low before the alarm is raised")]
+    #[property(name = "clear-hold", get, set, type = u64, member = clear_hold, default = 5_000_000_000,
+        mutable_playing, nick = "Clear hold",
+        blurb = "Nanoseconds that scores must be good before the alarm is cleared")]
+    #[property(name = "freeze-time", get, set, type = u64, member = freeze_time,
+        mutable_playing, nick = "Freeze time",
+        blurb = "Report a distorted picture that stands still for so many nanoseconds while the reference moves (0 = off)")]
+    #[property(name = "freeze-level", get, set, type = f64, member = freeze_level,
+        minimum = 0.0, maximum = 255.0, default = 0.1, mutable_playing, nick = "Freeze level",
+        blurb = "Mean absolute change of luma, on the scale of 8 bits, below which a picture stands still")]
+    #[property(name = "black-time", get, set, type = u64, member = black_time,
+        mutable_playing, nick = "Black time",
+        blurb = "Report a distorted picture that is black for so many nanoseconds while the reference is not (0 = off)")]
+    #[property(name = "black-level", get, set, type = f64, member = black_level,
+        minimum = 0.0, maximum = 1.0, default = 0.07, mutable_playing, nick = "Black level",
+        blurb = "Mean luma, from 0 to 1 of the sample range, below which a picture is black")]
+    watch: Mutex<Watch>,
 
     #[property(name = "backend-name", get = Self::backend_name, type = Option<String>,
         nick = "Backend name", blurb = "The backend in use, when running")]
@@ -131,7 +193,9 @@ pub struct HipVmaf {
 
     /// Statistics of the last run, kept after the stop.
     last_stats: Mutex<Option<gst::Structure>>,
-    pads: OnceLock<(AggregatorPad, AggregatorPad)>,
+    reference: OnceLock<AggregatorPad>,
+    /// The metrics file could not be replaced the last time.
+    metrics_failed: AtomicBool,
 }
 
 impl HipVmaf {
@@ -157,17 +221,62 @@ impl HipVmaf {
             .unwrap_or_else(|| gst::Structure::new_empty("stats"))
     }
 
-    /// The sink pads of the reference and of the distorted video.
-    fn pads(&self) -> &(AggregatorPad, AggregatorPad) {
-        self.pads.get_or_init(|| {
-            let pad = |name: &str| {
-                gst::PadBuilder::<AggregatorPad>::from_template(
-                    &self.obj().pad_template(name).expect("the class has this template"),
-                )
-                .build()
-            };
-            (pad("ref_sink"), pad("dist_sink"))
+    /// The settings that may change at any time.
+    fn live(&self) -> Live {
+        lock(&self.settings).live(*lock(&self.watch))
+    }
+
+    fn set_ignore_inactive(&self, ignore: bool) {
+        lock(&self.settings).ignore_inactive_pads = ignore;
+        self.obj().set_ignore_inactive_pads(ignore);
+    }
+
+    /// Statistics of one distorted stream.
+    pub fn pad_stats(&self, pad: &HipVmafPad) -> Option<gst::Structure> {
+        lock(&self.stream).as_ref().and_then(|stream| stream.pad_stats(pad))
+    }
+
+    fn template(&self, name: &str) -> gst::PadTemplate {
+        self.obj().pad_template(name).expect("the class has this template")
+    }
+
+    /// The sink pad of the reference.
+    fn reference(&self) -> &AggregatorPad {
+        self.reference.get_or_init(|| {
+            gst::PadBuilder::<AggregatorPad>::from_template(&self.template("ref_sink")).build()
         })
+    }
+
+    /// The sink pads of distorted video.
+    fn distorted(&self) -> Vec<HipVmafPad> {
+        self.obj().sink_pads().into_iter().filter_map(|pad| pad.downcast().ok()).collect()
+    }
+
+    /// Frames that arrive here let the streaming task go on.
+    fn watch_pad(&self, pad: &impl IsA<gst::Pad>) {
+        let progress = self.progress.clone();
+        pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            progress.made();
+            gst::PadProbeReturn::Ok
+        });
+    }
+
+    /// The frames of one distorted stream were flushed.
+    pub fn flush_pad(&self, pad: &HipVmafPad) {
+        // Refused only where there is nothing to forget.
+        let _ = self.with_stream(|stream, _| {
+            stream.flush_pad(pad);
+            Ok(())
+        });
+    }
+
+    fn reset_stats(&self) {
+        let live = self.live();
+        // Likewise.
+        let _ = self.with_stream(|stream, actions| {
+            stream.reset_stats(&live, actions);
+            Ok(())
+        });
     }
 
     /// Loads the models and decides what has to be computed for them; refuses what cannot be had.
@@ -194,12 +303,10 @@ impl HipVmaf {
     /// Asks the neighbours, and then whoever runs the pipeline, which GPU they have agreed on.
     fn ask_for_context(&self) {
         let obj = self.obj();
-        let (reference, distorted) = self.pads();
         let wanted = lock(&self.contexts).wanted();
         for kind in wanted {
             let mut query = gst::query::Context::new(kind);
-            let neighbours = [obj.src_pad(), reference, distorted];
-            if neighbours.into_iter().any(|pad| pad.peer_query(&mut query))
+            if obj.pads().iter().any(|pad| pad.peer_query(&mut query))
                 && let Some(context) = query.context_owned()
             {
                 return obj.set_context(&context);
@@ -260,6 +367,7 @@ impl HipVmaf {
 
     /// Loads what the settings name, and keeps the GPU open for the start.
     fn check(&self, settings: &Settings) -> Result<(), Error> {
+        settings.check(&lock(&self.watch))?;
         Self::plan(settings)?;
         if settings.backend != Backend::Cpu {
             match self.open_gpu(settings) {
@@ -278,8 +386,14 @@ impl HipVmaf {
         let (backend, fallback) = self.backend(settings)?;
         gst::debug!(CAT, imp = self, "{plan}");
         let session = Session::new(Arc::new(plan), backend, settings.subsample);
-        let (reference, distorted) = self.pads().clone();
-        Stream::new(settings, session, fallback, reference, distorted)
+        if let Some(path) = &settings.metrics_filename {
+            let figures = prometheus::Figures::default();
+            prometheus::replace(path.as_ref(), &prometheus::render(&figures))
+                .map_err(|source| Error::Metrics { path: path.into(), source })?;
+        }
+        let mut stream = Stream::new(settings, session, fallback, self.reference().clone());
+        self.distorted().into_iter().try_for_each(|pad| stream.add(pad, &self.live()))?;
+        Ok(stream)
     }
 
     /// Runs `work` on the stream and carries out what it asks for, in order, once the lock is free.
@@ -307,6 +421,20 @@ impl HipVmaf {
                     // Refused only by a bus that is flushing, when nobody listens any more.
                     let _ = obj.post_message(message);
                 }
+                Action::Qos { stamp, late, scored, skipped } => {
+                    let late = late.map_or(0, |late| late.nseconds() as i64);
+                    let message = gst::message::Qos::builder(true)
+                        .running_time(stamp.running_time)
+                        .stream_time(stamp.stream_time)
+                        .timestamp(stamp.timestamp)
+                        .duration(stamp.duration)
+                        .values(late, 1.0, 1_000_000)
+                        .stats(Buffers::from_u64(scored), Buffers::from_u64(skipped))
+                        .src(&*obj)
+                        .build();
+                    let _ = obj.post_message(message);
+                }
+                Action::Metrics(path, figures) => self.replace_metrics(path, &figures),
                 Action::Await(completion) => {
                     if let Some(collector) = &*lock(&self.collector) {
                         collector.collect_after(completion);
@@ -323,9 +451,19 @@ impl HipVmaf {
         }
     }
 
+    /// Replaces the metrics file. Scoring goes on without it; the first failure in a row is posted.
+    fn replace_metrics(&self, path: PathBuf, figures: &prometheus::Figures) {
+        let written = prometheus::replace(&path, &prometheus::render(figures));
+        let failed = self.metrics_failed.swap(written.is_err(), Ordering::Relaxed);
+        if let (Err(source), false) = (written, failed) {
+            let err = Error::Metrics { path, source };
+            gst::element_imp_warning!(self, gst::ResourceError::Write, ["{err}"]);
+        }
+    }
+
     /// Collects results, on the collector's thread.
     fn collect(&self) {
-        let live = lock(&self.settings).live();
+        let live = self.live();
         // What goes wrong is posted, and the streaming task learns of it at its next step.
         let _ = self.with_stream(|stream, actions| stream.collect(&live, actions));
         self.progress.made();
@@ -345,13 +483,10 @@ impl HipVmaf {
         self.progress.wait_until(|| lock(&self.stream).as_ref().is_none_or(&ready));
     }
 
-    /// In live pipelines, the running time up to which frames have waited long enough.
-    fn deadline(&self, timeout: bool) -> Option<gst::ClockTime> {
+    fn clock(&self, timeout: bool) -> Clock {
         let obj = self.obj();
-        if !timeout {
-            return None;
-        }
-        Some(obj.current_running_time()?.saturating_sub(obj.latency()?))
+        let due = obj.latency().and_then(|latency| Some(obj.current_running_time()?.saturating_sub(latency)));
+        Clock { due, deadline: due.filter(|_| timeout) }
     }
 
     /// Memory that frames can lie in, beside the system's.
@@ -398,6 +533,7 @@ impl ObjectSubclass for HipVmaf {
     const NAME: &'static str = "GstHipVmaf";
     type Type = super::HipVmaf;
     type ParentType = gst_base::Aggregator;
+    type Interfaces = (gst::ChildProxy,);
 }
 
 impl ObjectImpl for HipVmaf {
@@ -425,21 +561,46 @@ impl ObjectImpl for HipVmaf {
         self.derived_set_property(id, value, pspec)
     }
 
+    fn signals() -> &'static [Signal] {
+        static SIGNALS: LazyLock<Vec<Signal>> = LazyLock::new(|| {
+            let reset = Signal::builder("reset-stats").action().class_handler(|args| {
+                if let Some(element) = args.first().and_then(|arg| arg.get::<super::HipVmaf>().ok()) {
+                    element.imp().reset_stats();
+                }
+                None
+            });
+            vec![reset.build()]
+        });
+        &SIGNALS
+    }
+
     fn constructed(&self) {
         self.parent_constructed();
-        let (reference, distorted) = self.pads();
-        for pad in [reference, distorted] {
-            let progress = self.progress.clone();
-            pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-                progress.made();
-                gst::PadProbeReturn::Ok
-            });
-            self.obj().add_pad(pad).expect("the element is new and has no pad of this name");
+        let obj = self.obj();
+        obj.set_force_live(lock(&self.settings).force_live);
+        let distorted = gst::PadBuilder::<HipVmafPad>::from_template(&self.template("dist_sink")).build();
+        for pad in [self.reference(), distorted.upcast_ref()] {
+            self.watch_pad(pad);
+            obj.add_pad(pad).expect("the element is new and has no pad of this name");
         }
     }
 }
 
 impl GstObjectImpl for HipVmaf {}
+
+impl ChildProxyImpl for HipVmaf {
+    fn child_by_name(&self, name: &str) -> Option<glib::Object> {
+        self.obj().static_pad(name).map(|pad| pad.upcast())
+    }
+
+    fn child_by_index(&self, index: u32) -> Option<glib::Object> {
+        self.obj().pads().get(index as usize).map(|pad| pad.clone().upcast())
+    }
+
+    fn children_count(&self) -> u32 {
+        u32::from(self.obj().num_pads())
+    }
+}
 
 impl ElementImpl for HipVmaf {
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
@@ -456,23 +617,47 @@ impl ElementImpl for HipVmaf {
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            let template = |name, direction| {
-                gst::PadTemplate::with_gtype(
-                    name,
-                    direction,
-                    gst::PadPresence::Always,
-                    &caps::TEMPLATE,
-                    AggregatorPad::static_type(),
-                )
-                .expect("the caps are valid")
+            let template = |name, direction, presence, gtype| {
+                gst::PadTemplate::with_gtype(name, direction, presence, &caps::TEMPLATE, gtype)
+                    .expect("the caps are valid")
             };
+            use gst::PadDirection::{Sink, Src};
+            use gst::PadPresence::{Always, Request};
             vec![
-                template("ref_sink", gst::PadDirection::Sink),
-                template("dist_sink", gst::PadDirection::Sink),
-                template("src", gst::PadDirection::Src),
+                template("ref_sink", Sink, Always, AggregatorPad::static_type()),
+                template("dist_sink", Sink, Always, HipVmafPad::static_type()),
+                template("dist_%u", Sink, Request, HipVmafPad::static_type()),
+                template("src", Src, Always, AggregatorPad::static_type()),
             ]
         });
         TEMPLATES.as_ref()
+    }
+
+    fn request_new_pad(
+        &self,
+        template: &gst::PadTemplate,
+        name: Option<&str>,
+        caps: Option<&gst::Caps>,
+    ) -> Option<gst::Pad> {
+        let pad = self.parent_request_new_pad(template, name, caps)?;
+        let distorted = pad.downcast_ref::<HipVmafPad>()?;
+        self.watch_pad(distorted);
+        let live = self.live();
+        let added = self.with_stream(|stream, _| stream.add(distorted.clone(), &live));
+        self.obj().child_added(distorted, &distorted.name());
+        // Before the start there is no stream yet, which is no error.
+        (added != Err(gst::FlowError::Error)).then_some(pad)
+    }
+
+    fn release_pad(&self, pad: &gst::Pad) {
+        if let Some(distorted) = pad.downcast_ref::<HipVmafPad>() {
+            let live = self.live();
+            self.settle();
+            // Refused only where the pad has nothing to leave behind.
+            let _ = self.with_stream(|stream, actions| stream.release(distorted, &live, actions));
+            self.obj().child_removed(distorted, &distorted.name());
+        }
+        self.parent_release_pad(pad);
     }
 
     fn set_context(&self, context: &gst::Context) {
@@ -532,12 +717,12 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let deadline = self.deadline(timeout);
-        let live = lock(&self.settings).live();
+        let live = self.live();
         loop {
-            let step = self.with_stream(|stream, _| stream.decide(&live, deadline))?;
-            if step == Step::Pair {
-                // Lets applications look at the two frames, see `peek_next_sample`.
+            let clock = self.clock(timeout);
+            let step = self.with_stream(|stream, _| stream.decide(&live, clock))?;
+            if matches!(step, Step::Take(_)) {
+                // Lets applications look at the frames, see `peek_next_sample`.
                 self.obj().selected_samples(
                     gst::ClockTime::NONE,
                     gst::ClockTime::NONE,
@@ -546,17 +731,22 @@ impl AggregatorImpl for HipVmaf {
                 );
             }
             match step {
-                Step::Pair => self.wait_until(Stream::has_room),
+                Step::Take(_) => {
+                    self.wait_until(|stream| stream.has_room() || Stream::may_skip(&live, clock));
+                    if lock(&self.stream).as_ref().is_some_and(Stream::must_settle) {
+                        self.settle();
+                    }
+                }
                 // Frames can leave with the scores to come, unless others come first.
                 Step::Wait => self.wait_until(Stream::is_busy),
                 Step::Finished => self.settle(),
-                Step::Unpaired | Step::DropDistorted => {}
+                Step::Drop(_) => {}
             }
-            self.with_stream(|stream, actions| stream.perform(step, &live, deadline, actions))?;
+            self.with_stream(|stream, actions| stream.perform(&step, &live, clock, actions))?;
             match step {
                 Step::Wait => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
                 Step::Finished => return Err(gst::FlowError::Eos),
-                Step::Pair | Step::Unpaired | Step::DropDistorted => {}
+                Step::Take(_) | Step::Drop(_) => {}
             }
         }
     }
@@ -566,7 +756,7 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn flush(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let live = lock(&self.settings).live();
+        let live = self.live();
         self.settle();
         // Nothing is pushed: the frames on their way are dropped.
         self.with_stream(|stream, actions| stream.flush(&live, actions)).map(|()| gst::FlowSuccess::Ok)
@@ -588,16 +778,15 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn sink_event(&self, pad: &AggregatorPad, event: gst::Event) -> bool {
-        let (reference, _) = self.pads();
         match event.view() {
             gst::EventView::Caps(caps) => {
-                let live = lock(&self.settings).live();
+                let live = self.live();
                 self.settle();
                 let done =
                     self.with_stream(|stream, actions| stream.set_caps(pad, caps.caps(), &live, actions));
                 return done.is_ok();
             }
-            gst::EventView::Segment(segment) if pad == reference => {
+            gst::EventView::Segment(segment) if pad == self.reference() => {
                 if let Some(stream) = lock(&self.stream).as_mut() {
                     stream.set_segment(segment.segment().clone());
                 }
@@ -611,7 +800,7 @@ impl AggregatorImpl for HipVmaf {
         if lock(&self.contexts).answer(query) {
             return true;
         }
-        let (reference, distorted) = self.pads();
+        let reference = self.reference();
         match query.view_mut() {
             gst::QueryViewMut::Caps(query) => {
                 let filter = query.filter_owned();
@@ -622,8 +811,8 @@ impl AggregatorImpl for HipVmaf {
                     Some(_) if filtered(&caps::readable(&self.memories()), filter).is_empty() => {
                         filtered(&caps::ANY, filter)
                     }
-                    _ if pad == distorted => self.distorted_caps(filter),
-                    _ => self.reference_caps(filter),
+                    _ if pad == reference => self.reference_caps(filter),
+                    _ => self.distorted_caps(filter),
                 };
                 query.set_result(&caps);
                 true
@@ -670,7 +859,7 @@ impl AggregatorImpl for HipVmaf {
         }
         match query.view_mut() {
             gst::QueryViewMut::Position(_) | gst::QueryViewMut::Duration(_) => {
-                self.pads().0.peer_query(query)
+                self.reference().peer_query(query)
             }
             _ => self.parent_src_query(query),
         }

@@ -29,6 +29,8 @@ pub type Values = Vec<(String, f64)>;
 pub enum VmafMessage {
     Frame(FrameMessage),
     Pooled(PooledMessage),
+    /// The same figures over the rolling window.
+    Window(PooledMessage),
 }
 
 /// What every message says: where it belongs in the stream, and the score of the first model.
@@ -82,17 +84,19 @@ pub struct FrameMessage {
     pub dist_running_time: Option<ClockTime>,
     /// The frame is the first or the last of an unbroken run of pairs.
     pub discont: bool,
+    /// The distorted frame stands in for a missing one (`missing-frame=repeat`).
+    pub repeated: bool,
     /// From handing the pair to the engine to having the score, which includes the wait for the next pair.
     pub compute_time: ClockTime,
 }
 
-/// Scores of a section or stream condensed into one.
+/// Scores of a section or window condensed into one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PooledMessage {
     pub common: Common,
     /// How `score`, `psnr_y`, `ssim` and `ms_ssim` were pooled: `min`, `max`, `mean` or `harmonic_mean`.
     pub pool_method: String,
-    /// Why now: `eos`, `flush` or `caps`.
+    /// Why now: `eos`, `flush`, `caps`, `reset` or `released`; of a window `interval`.
     pub reason: String,
     /// Scored frames.
     pub frames: u64,
@@ -205,6 +209,7 @@ impl FrameMessage {
         let mut s = self.common.to_structure("frame");
         s.set("index", self.index);
         s.set("discont", self.discont);
+        s.set("repeated", self.repeated);
         s.set("compute-time", self.compute_time.nseconds());
         if let Some(time) = self.dist_running_time {
             s.set("dist-running-time", time.nseconds());
@@ -244,8 +249,9 @@ impl Stats {
 }
 
 impl PooledMessage {
-    pub(super) fn to_structure(&self) -> Structure {
-        let mut s = self.common.to_structure("pooled");
+    /// `kind`: `pooled` or `window`.
+    pub(super) fn to_structure(&self, kind: &str) -> Structure {
+        let mut s = self.common.to_structure(kind);
         s.set("pool-method", &self.pool_method);
         s.set("reason", &self.reason);
         s.set("frames", self.frames);
@@ -257,20 +263,33 @@ impl PooledMessage {
         }
         s
     }
+
+    fn parse(s: &StructureRef, common: Common) -> Result<Self, ParseError> {
+        Ok(Self {
+            common,
+            pool_method: field(s, "pool-method")?,
+            reason: field(s, "reason")?,
+            frames: field(s, "frames")?,
+            unpaired: field(s, "unpaired")?,
+            skipped: field(s, "skipped")?,
+            repeated: field(s, "repeated")?,
+            stats: Stats::parse(s)?,
+        })
+    }
 }
 
 /// Why a structure is no message of this element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    #[error("the structure is named {0}, not VMAF")]
-    Name(String),
+    #[error("the structure is named {found}, not {expected}")]
+    Name { found: String, expected: &'static str },
     #[error("unknown message type {0}")]
     Type(String),
     #[error("field {name}: {reason}")]
     Field { name: &'static str, reason: String },
 }
 
-fn field<T: for<'a> gst::glib::value::FromValue<'a> + 'static>(
+pub(super) fn field<T: for<'a> gst::glib::value::FromValue<'a> + 'static>(
     s: &StructureRef,
     name: &'static str,
 ) -> Result<T, ParseError> {
@@ -282,7 +301,7 @@ impl TryFrom<&StructureRef> for VmafMessage {
 
     fn try_from(s: &StructureRef) -> Result<Self, ParseError> {
         if s.name() != NAME {
-            return Err(ParseError::Name(s.name().to_string()));
+            return Err(ParseError::Name { found: s.name().to_string(), expected: NAME });
         }
         let common = Common::parse(s)?;
         match field::<String>(s, "type")?.as_str() {
@@ -291,18 +310,11 @@ impl TryFrom<&StructureRef> for VmafMessage {
                 index: field(s, "index")?,
                 dist_running_time: s.get("dist-running-time").ok().map(ClockTime::from_nseconds),
                 discont: field(s, "discont")?,
+                repeated: field(s, "repeated")?,
                 compute_time: ClockTime::from_nseconds(field(s, "compute-time")?),
             })),
-            "pooled" => Ok(Self::Pooled(PooledMessage {
-                common,
-                pool_method: field(s, "pool-method")?,
-                reason: field(s, "reason")?,
-                frames: field(s, "frames")?,
-                unpaired: field(s, "unpaired")?,
-                skipped: field(s, "skipped")?,
-                repeated: field(s, "repeated")?,
-                stats: Stats::parse(s)?,
-            })),
+            "pooled" => PooledMessage::parse(s, common).map(Self::Pooled),
+            "window" => PooledMessage::parse(s, common).map(Self::Window),
             other => Err(ParseError::Type(other.to_string())),
         }
     }
@@ -340,6 +352,7 @@ mod tests {
             index: 7,
             dist_running_time: Some(ClockTime::from_mseconds(41)),
             discont: true,
+            repeated: true,
             compute_time: ClockTime::from_mseconds(3),
         };
         assert_eq!(VmafMessage::try_from(&*frame.to_structure()), Ok(VmafMessage::Frame(frame)));
@@ -353,7 +366,9 @@ mod tests {
             repeated: 0,
             stats: Stats { min: 1.0, max: 2.0, mean: 1.5, p50: 1.25, ..Stats::default() },
         };
-        assert_eq!(VmafMessage::try_from(&*pooled.to_structure()), Ok(VmafMessage::Pooled(pooled)));
+        let parse = |kind| VmafMessage::try_from(&*pooled.to_structure(kind));
+        assert_eq!(parse("pooled"), Ok(VmafMessage::Pooled(pooled.clone())));
+        assert_eq!(parse("window"), Ok(VmafMessage::Window(pooled.clone())));
     }
 
     #[test]
@@ -362,7 +377,7 @@ mod tests {
         let parse = |s: Structure| VmafMessage::try_from(&*s).unwrap_err().to_string();
         assert_eq!(parse(Structure::new_empty("level")), "the structure is named level, not VMAF");
         assert!(parse(Structure::new_empty(NAME)).starts_with("field pad:"));
-        let mut unknown = PooledMessage::default().to_structure();
+        let mut unknown = PooledMessage::default().to_structure("pooled");
         unknown.set("type", "sometimes");
         assert_eq!(parse(unknown), "unknown message type sometimes");
     }

@@ -88,11 +88,6 @@ pub(crate) fn register() {
 }
 
 impl PadScore {
-    /// For a pad whose label is its name, with nothing known yet.
-    pub(super) fn new(pad: String) -> Self {
-        Self { label: pad.clone(), pad, ..Self::default() }
-    }
-
     fn to_structure(&self) -> Structure {
         Structure::builder("score")
             .field("pad", &self.pad)

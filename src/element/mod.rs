@@ -15,16 +15,22 @@ mod context;
 mod delay;
 mod device_memory;
 mod error;
+pub mod event;
 mod imp;
 mod import;
+mod input;
 pub mod message;
 pub mod meta;
+mod monitor;
+mod pads;
 mod pairing;
+mod rendition;
 mod results;
 mod settings;
 mod stream;
 
-pub use settings::{Backend, LogLevel, PoolMethod, ResultsFormat};
+pub use pads::{Align, HipVmafPad};
+pub use settings::{Backend, LogLevel, MissingFrame, Overload, Pairing, PoolMethod, ResultsFormat, Vendor};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new(
@@ -46,7 +52,8 @@ glib::wrapper! {
     /// [`ScoreMeta`](meta::ScoreMeta); the video to be scored goes in at `dist_sink`. Scores are posted as
     /// [`VMAF` messages](message).
     pub struct HipVmaf(ObjectSubclass<imp::HipVmaf>)
-        @extends gst_base::Aggregator, gst::Element, gst::Object;
+        @extends gst_base::Aggregator, gst::Element, gst::Object,
+        @implements gst::ChildProxy;
 }
 
 /// Registers the element and its meta with a plugin.

@@ -105,6 +105,50 @@ pub enum Vendor {
     Nvidia = 2,
 }
 
+/// What frames that belong together have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafPairing")]
+pub enum Pairing {
+    #[default]
+    #[enum_value(name = "The running time", nick = "running-time")]
+    RunningTime = 0,
+    #[enum_value(name = "The number of the frame since the start", nick = "index")]
+    Index = 1,
+    #[enum_value(name = "The time code", nick = "timecode")]
+    Timecode = 2,
+    #[enum_value(name = "The reference timestamp", nick = "reference-timestamp")]
+    ReferenceTimestamp = 3,
+}
+
+/// What becomes of a reference frame that has no distorted frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafMissingFrame")]
+pub enum MissingFrame {
+    #[default]
+    #[enum_value(name = "It is not scored", nick = "skip")]
+    Skip = 0,
+    #[enum_value(name = "It is compared with the last distorted frame, as a viewer saw it", nick = "repeat")]
+    Repeat = 1,
+    #[enum_value(name = "An error", nick = "error")]
+    Error = 2,
+}
+
+/// What to do with pairs that come faster than they can be scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafOverload")]
+pub enum Overload {
+    #[default]
+    #[enum_value(name = "Skip them in live pipelines, else wait", nick = "auto")]
+    Auto = 0,
+    #[enum_value(name = "Wait, so that every pair is scored", nick = "wait")]
+    Wait = 1,
+    #[enum_value(name = "Leave them unscored, so that the video goes on", nick = "skip")]
+    Skip = 2,
+}
+
 /// Property values; a stream works on the copy taken when it starts.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -135,8 +179,60 @@ pub struct Settings {
     pub device_id: i32,
     pub max_in_flight: u32,
     pub attach_meta: bool,
+    pub pairing: Pairing,
     /// Nanoseconds; `u64::MAX` stands for half a reference frame.
     pub pairing_tolerance: u64,
+    pub missing_frame: MissingFrame,
+    pub overload: Overload,
+    pub force_live: bool,
+    pub ignore_inactive_pads: bool,
+    pub metrics_filename: Option<String>,
+}
+
+/// What is watched besides single scores. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watch {
+    /// Length of the rolling window; 0 for none.
+    pub window: u64,
+    pub window_interval: u64,
+    /// Scores below raise the alarm, scores of at least `alarm_clear` clear it; negative for none.
+    pub alarm_low: f64,
+    pub alarm_clear: f64,
+    pub alarm_hold: u64,
+    pub clear_hold: u64,
+    /// 0 for no alarm.
+    pub freeze_time: u64,
+    /// Mean absolute change of 8-bit luma.
+    pub freeze_level: f64,
+    /// 0 for no alarm.
+    pub black_time: u64,
+    /// Mean luma from 0 to 1.
+    pub black_level: f64,
+}
+
+impl Watch {
+    /// Level above which the score alarm is cleared.
+    pub fn clear_level(&self) -> f64 {
+        if self.alarm_clear < 0.0 { self.alarm_low } else { self.alarm_clear }
+    }
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        const SECOND: u64 = ClockTime::SECOND.nseconds();
+        Self {
+            window: 0,
+            window_interval: SECOND,
+            alarm_low: -1.0,
+            alarm_clear: -1.0,
+            alarm_hold: 2 * SECOND,
+            clear_hold: 5 * SECOND,
+            freeze_time: 0,
+            freeze_level: 0.1,
+            black_time: 0,
+            black_level: 0.07,
+        }
+    }
 }
 
 impl PoolMethod {
@@ -164,17 +260,41 @@ pub struct Live {
     pub frame_message: bool,
     /// `None` for half a reference frame.
     pub pairing_tolerance: Option<ClockTime>,
+    pub missing_frame: MissingFrame,
+    pub overload: Overload,
+    pub watch: Watch,
 }
 
 impl Settings {
     /// The settings in force right now.
-    pub fn live(&self) -> Live {
+    pub fn live(&self, watch: Watch) -> Live {
         Live {
             pool_method: self.pool_method,
             frame_message: self.frame_message,
             pairing_tolerance: (self.pairing_tolerance != u64::MAX)
                 .then(|| ClockTime::from_nseconds(self.pairing_tolerance)),
+            missing_frame: self.missing_frame,
+            overload: self.overload,
+            watch,
         }
+    }
+
+    /// Combinations that cannot be meant.
+    pub fn check(&self, watch: &Watch) -> Result<(), Error> {
+        let setting = |property, reason: String| Err(Error::Setting { property, reason });
+        let Watch { window, window_interval, alarm_low, alarm_clear, .. } = *watch;
+        if alarm_clear >= 0.0 && alarm_clear < alarm_low {
+            let reason = format!("{alarm_clear} is below alarm-low, {alarm_low}; it must be at least that");
+            return setting("alarm-clear", reason);
+        }
+        if window > 0 && window < window_interval {
+            let reason = format!("{window} ns is shorter than window-interval, {window_interval} ns");
+            return setting("window", reason);
+        }
+        if self.metrics_filename.is_some() && self.metrics_filename == self.results_filename {
+            return setting("metrics-filename", "the file is that of results-filename".into());
+        }
+        Ok(())
     }
 
     /// The GPU that is wanted.
@@ -272,7 +392,13 @@ impl Default for Settings {
             device_id: -1,
             max_in_flight: 4,
             attach_meta: true,
+            pairing: Pairing::default(),
             pairing_tolerance: u64::MAX,
+            missing_frame: MissingFrame::default(),
+            overload: Overload::default(),
+            force_live: false,
+            ignore_inactive_pads: false,
+            metrics_filename: None,
         }
     }
 }

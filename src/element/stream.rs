@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
@@ -19,21 +19,27 @@ use gst_video::VideoInfo;
 use super::delay::{DelayLine, Delayed, Outcome, Stamp};
 use super::device_memory::{Kind, gpu_of};
 use super::error::Error;
-use super::import::{ImportError, Importer, Mapped, geometry};
-use super::message::{Common, Confidence, FrameMessage, PooledMessage, Stats};
+use super::event::{Event, EventMessage};
+use super::import::{Mapped, geometry};
+use super::input::Input;
+use super::message::{Common, FrameMessage};
 use super::meta::{PadScore, ScoreMeta, ScoreState};
-use super::pairing::{Head, Step, step};
-use super::results::Results;
-use super::settings::{Live, PoolMethod, Settings};
+use super::monitor::event;
+use super::pads::{Align, HipVmafPad};
+use super::pairing::{Head, Rule, Step, step};
+use super::rendition::{Rendition, Reported, Shown, stats};
+use super::settings::{Live, MissingFrame, Overload, Pairing, PoolMethod, ResultsFormat, Settings};
 use super::{CAT, caps};
 use crate::backend::{Backend, BackendError, Completion};
 use crate::engine::EngineError;
+use crate::engine::alarm::{Dropout, Hold, Latch};
+use crate::engine::prometheus;
 use crate::engine::session::{PairScore, Session};
-use crate::engine::summary::{Histogram, Summary};
-use crate::frame::Picture;
+use crate::engine::summary::Histogram;
+use crate::engine::thumbnail::Thumbnail;
+use crate::engine::window;
 use crate::hip::{Device, Hip, Selection, devices};
-use crate::metrics::feature::Output;
-use crate::model::pool::{Pool, Pooled};
+use crate::model::pool::Pool;
 
 /// Something for the outside, to be done without holding a lock.
 pub enum Action {
@@ -42,6 +48,15 @@ pub enum Action {
     Latency(ClockTime),
     Push(gst::Buffer),
     Post(Structure),
+    /// A pair was left out; so many frames were scored and so many left out.
+    Qos {
+        stamp: Stamp,
+        late: Option<ClockTime>,
+        scored: u64,
+        skipped: u64,
+    },
+    /// Replace the metrics file.
+    Metrics(PathBuf, prometheus::Figures),
     /// Have [`Stream::collect`] called after this.
     Await(Completion),
 }
@@ -49,139 +64,52 @@ pub enum Action {
 /// Makes the backend to go on with when the first one fails before its first frame.
 pub type Fallback = Box<dyn FnOnce(&BackendError) -> Result<Box<dyn Backend>, BackendError> + Send>;
 
-/// One sink pad.
-struct Input {
-    pad: AggregatorPad,
-    info: Option<VideoInfo>,
-    /// For the format of `info`; made when the first pair of a section is compared.
-    importer: Option<Importer>,
-    /// Timestamp of the next buffer, should it have none.
-    next_pts: Option<ClockTime>,
-}
-
-impl Input {
-    fn new(pad: AggregatorPad) -> Self {
-        Self { pad, info: None, importer: None, next_pts: None }
-    }
-
-    fn name(&self) -> String {
-        self.pad.name().to_string()
-    }
-
-    /// From the frame rate in the caps.
-    fn frame_duration(&self) -> Option<ClockTime> {
-        let fps = self.info.as_ref()?.fps();
-        (fps.numer() > 0 && fps.denom() > 0)
-            .then(|| ClockTime::SECOND.mul_div_round(fps.denom() as u64, fps.numer() as u64))
-            .flatten()
-    }
-
-    /// Timestamp, running time and stream time of a buffer; no running time outside the segment.
-    fn times(
-        &self,
-        buffer: &gst::BufferRef,
-    ) -> Result<(ClockTime, Option<ClockTime>, Option<ClockTime>), Error> {
-        let missing = || Error::Timestamp(self.name());
-        let segment = self.pad.segment().downcast::<ClockTime>().map_err(|_| missing())?;
-        let pts = match (buffer.pts(), self.frame_duration()) {
-            (Some(pts), _) => pts,
-            (None, Some(_)) => self.next_pts.or(segment.start()).unwrap_or(ClockTime::ZERO),
-            (None, None) => return Err(missing()),
-        };
-        Ok((pts, segment.to_running_time(pts), segment.to_stream_time(pts)))
-    }
-
-    /// What stands at the head. Gaps and buffers outside the segment are dropped on the way.
-    fn head(&mut self) -> Result<Head, Error> {
-        while let Some(buffer) = self.pad.peek_buffer() {
-            let gap = buffer.size() == 0 && buffer.flags().contains(gst::BufferFlags::GAP);
-            if !gap && let (_, Some(running_time), _) = self.times(&buffer)? {
-                return Ok(Head::Frame(running_time));
-            }
-            self.pop();
-        }
-        Ok(if self.pad.is_eos() { Head::Eos } else { Head::Empty })
-    }
-
-    /// Running time of whatever stands at the head.
-    fn head_time(&self) -> Option<ClockTime> {
-        let buffer = self.pad.peek_buffer()?;
-        self.times(&buffer).ok()?.1
-    }
-
-    fn map(&mut self, buffer: gst::Buffer, gpu: Option<&Arc<Device>>) -> Result<Mapped, Error> {
-        let mapped = self.importer.as_mut().map(|importer| importer.map(buffer, gpu));
-        mapped.unwrap_or(Err(ImportError::Small)).map_err(|source| Error::Buffer { pad: self.name(), source })
-    }
-
-    fn picture<'a>(&self, mapped: &'a Mapped) -> Result<Picture<'a>, Error> {
-        let picture = self.importer.as_ref().and_then(|importer| importer.picture(mapped));
-        picture.ok_or_else(|| Error::Buffer { pad: self.name(), source: ImportError::Small })
-    }
-
-    fn pop(&mut self) -> Option<gst::Buffer> {
-        let buffer = self.pad.pop_buffer()?;
-        let duration = buffer.duration().or(self.frame_duration());
-        let pts = self.times(&buffer).ok().map(|(pts, ..)| pts);
-        self.next_pts = pts.zip(duration).map(|(pts, duration)| pts.saturating_add(duration));
-        Some(buffer)
-    }
-}
-
-/// What was counted over a section or since the start.
+/// What the clock says, in live pipelines.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    scored: u64,
-    unpaired: u64,
-    skipped: u64,
-    dist_unmatched: u64,
-}
-
-/// Everything that a section is condensed from.
-#[derive(Default)]
-struct Section {
-    counts: Counts,
-    /// Of the first model.
-    summary: Summary,
-    /// For each column of the plan.
-    pools: Vec<Pool>,
-    /// Duration of the scored frames, and of the last reference frame its stamp.
-    duration: ClockTime,
-    last: Option<Stamp>,
+pub struct Clock {
+    /// Running time of frames that should be leaving right now.
+    pub due: Option<ClockTime>,
+    /// The same where waiting is over: frames up to there leave, whatever has become of them.
+    pub deadline: Option<ClockTime>,
 }
 
 /// The element between start and stop.
 pub struct Stream {
     attach_meta: bool,
-    conf_interval: bool,
-    psnr: bool,
-    ssim: bool,
-    ms_ssim: bool,
+    reported: Reported,
+    pairing: Pairing,
+    ignore_inactive: bool,
+    results: Option<(PathBuf, ResultsFormat)>,
     session: Session,
     /// Until a frame was computed.
     fallback: Option<Fallback>,
     /// Until then too: the GPU can be chosen by where the frames are.
     follow: bool,
-    /// When each pair in flight was submitted.
+    /// When each group in flight was submitted.
     started: VecDeque<Instant>,
     /// An error was reported; nothing more is done.
     failed: bool,
-    results: Option<(PathBuf, Results)>,
     reference: Input,
-    distorted: Input,
+    /// In the order in which their pads were made.
+    renditions: Vec<Rendition>,
+    next_number: u64,
     line: DelayLine,
     /// Caps and segment of the reference, to be announced before its next frame.
     announce: Vec<Action>,
+    /// Latency last announced.
+    latency: ClockTime,
     /// The engine is set up for the frames of this section.
     prepared: bool,
-    section_number: u32,
-    section: Section,
     next_index: u64,
-    /// Since the start.
-    totals: Counts,
-    summary: Summary,
-    last_score: Option<f64>,
+    /// Of groups, in milliseconds.
     compute_time: (Pool, Histogram),
+    /// Distorted frames that find no reference frame.
+    reference_dropout: Dropout,
+    overload: Latch,
+    metrics: Option<PathBuf>,
+    /// Running time up to which the metrics file has been written.
+    metrics_time: Option<u64>,
+    last_score: Option<SystemTime>,
 }
 
 impl Stream {
@@ -190,40 +118,38 @@ impl Stream {
         session: Session,
         fallback: Option<Fallback>,
         reference: AggregatorPad,
-        distorted: AggregatorPad,
-    ) -> Result<Self, Error> {
-        let results = settings
-            .results()
-            .map(|(path, format)| match Results::create(&path, format) {
-                Ok(results) => Ok((path, results)),
-                Err(source) => Err(Error::Results { path, source }),
-            })
-            .transpose()?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             attach_meta: settings.attach_meta,
-            conf_interval: settings.conf_interval,
-            psnr: settings.psnr,
-            ssim: settings.ssim,
-            ms_ssim: settings.ms_ssim,
-            section: Section::default(),
+            reported: Reported {
+                confidence: settings.conf_interval,
+                psnr: settings.psnr,
+                ssim: settings.ssim,
+                ms_ssim: settings.ms_ssim,
+            },
+            pairing: settings.pairing,
+            ignore_inactive: settings.ignore_inactive_pads,
+            results: settings.results(),
             session,
             fallback,
             follow: settings.follows_input(),
             started: VecDeque::new(),
             failed: false,
-            results,
             reference: Input::new(reference),
-            distorted: Input::new(distorted),
+            renditions: vec![],
+            next_number: 0,
             line: DelayLine::default(),
             announce: vec![],
+            latency: ClockTime::ZERO,
             prepared: false,
-            section_number: 0,
             next_index: 0,
-            totals: Counts::default(),
-            summary: Summary::default(),
-            last_score: None,
             compute_time: Default::default(),
-        })
+            reference_dropout: Dropout::default(),
+            overload: Latch::new(Hold::NONE, Hold::time(ClockTime::SECOND.nseconds())),
+            metrics: settings.metrics_filename.as_ref().map(PathBuf::from),
+            metrics_time: None,
+            last_score: None,
+        }
     }
 
     pub fn backend_name(&self) -> &'static str {
@@ -232,6 +158,31 @@ impl Stream {
 
     pub fn device_name(&self) -> Option<String> {
         self.session.gpu().map(|gpu| gpu.info().name.clone())
+    }
+
+    /// A new distorted stream.
+    pub fn add(&mut self, pad: HipVmafPad, live: &Live) -> Result<(), Error> {
+        let results = self.results.as_ref().map(|(path, format)| (path.as_path(), *format));
+        self.renditions.push(Rendition::new(self.next_number, pad, &live.watch, results)?);
+        self.next_number += 1;
+        Ok(())
+    }
+
+    /// A distorted stream goes.
+    pub fn release(&mut self, pad: &HipVmafPad, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let Some(i) = self.renditions.iter().position(|rendition| rendition.pad == *pad) else {
+            return Ok(());
+        };
+        self.end_run(i, false);
+        self.collect(live, actions)?;
+        self.end_rendition(i, "released", live.pool_method, actions);
+        let mut gone = self.renditions.remove(i);
+        self.line.forget(gone.number);
+        gone.finish_results()
+    }
+
+    fn rendition(&mut self, pad: &AggregatorPad) -> Option<usize> {
+        self.renditions.iter().position(|rendition| rendition.input.pad == *pad)
     }
 
     /// New caps on a sink pad. They take effect before the next frame is looked at.
@@ -252,34 +203,72 @@ impl Stream {
                 None => Error::Caps(caps.to_owned()),
             });
         };
-        let is_reference = *pad == self.reference.pad;
-        let input = if is_reference { &mut self.reference } else { &mut self.distorted };
-        if input.info.replace(info.clone()).is_some_and(|old| old != info) {
-            self.end_section("caps", live, actions)?;
+        if info.is_interlaced() {
+            return Err(Error::Interlaced(pad.name().into()));
         }
-        if is_reference {
-            self.announce.push(Action::Caps(caps.to_owned()));
-            if self.attach_meta
-                && let Some(frame) = self.reference.frame_duration()
-            {
-                actions.push(Action::Latency(frame * (u64::from(self.session.lookahead()) + 1)));
+        if *pad == self.reference.pad {
+            if self.reference.set_info(info) {
+                self.end_section("caps", live, actions)?;
             }
+            self.announce.push(Action::Caps(caps.to_owned()));
+            self.announce_latency(None, actions);
+        } else if let Some(i) = self.rendition(pad)
+            && self.renditions[i].input.set_info(info)
+        {
+            self.end_run(i, false);
+            self.collect(live, actions)?;
+            self.end_rendition(i, "caps", live.pool_method, actions);
         }
         Ok(())
+    }
+
+    /// Says how long frames are held back, should that have changed: until they can carry their scores, and until
+    /// distorted frames come that are late by more than their timestamps say. Where the caps do not tell the frame
+    /// rate, the longest `duration` counts.
+    fn announce_latency(&mut self, duration: Option<ClockTime>, actions: &mut Vec<Action>) {
+        let frames = if self.attach_meta { u64::from(self.session.lookahead()) + 1 } else { 0 };
+        let late = |rendition: &Rendition| rendition.offset().saturating_neg().max(0) as u64;
+        let late = self.renditions.iter().map(late).max().unwrap_or(0);
+        let frame = self.reference.frame_duration();
+        let latency = frame.or(duration).unwrap_or(ClockTime::ZERO).saturating_mul(frames);
+        let latency = latency.saturating_add(ClockTime::from_nseconds(late));
+        if latency > self.latency || (frame.is_some() && latency != self.latency) {
+            self.latency = latency;
+            actions.push(Action::Latency(latency));
+        }
     }
 
     /// New segment of the reference.
     pub fn set_segment(&mut self, segment: gst::Segment) {
         self.announce.push(Action::Segment(segment));
-        self.reference.next_pts = None;
+        self.reference.restart();
     }
 
     /// Frames from after a flush are a new section; those still here will not leave.
     pub fn flush(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
         self.line.drop_buffers();
-        self.reference.next_pts = None;
-        self.distorted.next_pts = None;
+        self.reference.restart();
+        for rendition in &mut self.renditions {
+            rendition.restart();
+        }
         self.end_section("flush", live, actions)
+    }
+
+    /// The frames of a single distorted stream were flushed.
+    pub fn flush_pad(&mut self, pad: &HipVmafPad) {
+        if let Some(i) = self.rendition(pad.upcast_ref()) {
+            self.end_run(i, true);
+            self.renditions[i].restart();
+        }
+    }
+
+    /// Starts counting and pooling again.
+    pub fn reset_stats(&mut self, live: &Live, actions: &mut Vec<Action>) {
+        for i in 0..self.renditions.len() {
+            self.end_rendition(i, "reset", live.pool_method, actions);
+            self.renditions[i].reset_stats();
+        }
+        self.compute_time = Default::default();
     }
 
     /// Reference frames that can be here at once.
@@ -318,16 +307,23 @@ impl Stream {
         self.failed || self.session.room()
     }
 
-    /// Whether there is something better to do than to wait for scores.
-    pub fn is_busy(&self) -> bool {
-        let waiting = |input: &Input| input.pad.has_buffer();
-        self.failed || self.session.in_flight() == 0 || (waiting(&self.reference) && waiting(&self.distorted))
+    /// Whether everything in flight has to be collected before the next pair is submitted.
+    pub fn must_settle(&self) -> bool {
+        !self.failed && self.must_prepare() && self.session.in_flight() > 0
     }
 
-    /// Gives up: an error was reported. The results file would not be complete.
+    /// Whether there is something better to do than to wait for scores.
+    pub fn is_busy(&self) -> bool {
+        let ready = |input: &Input| input.pad.has_buffer() || input.pad.is_eos();
+        self.failed
+            || self.session.in_flight() == 0
+            || ready(&self.reference) && self.renditions.iter().all(|rendition| ready(&rendition.input))
+    }
+
+    /// Gives up: an error was reported. The results files would not be complete.
     pub fn fail(&mut self) {
         self.failed = true;
-        self.results = None;
+        self.renditions.iter_mut().for_each(Rendition::drop_results);
     }
 
     pub fn has_failed(&self) -> bool {
@@ -345,82 +341,283 @@ impl Stream {
             // All that is left is to end, which a silent distorted stream must not hold up.
             return Some(ClockTime::ZERO);
         }
-        let times = [self.line.next_time(), self.reference.head_time(), self.distorted.head_time()];
-        times.into_iter().flatten().min()
+        let heads = self.renditions.iter().map(|rendition| rendition.input.head_time());
+        heads.chain([self.line.next_time(), self.reference.head_time()]).flatten().min()
+    }
+
+    /// The renditions that take part, by their place.
+    fn active(&self) -> Vec<usize> {
+        (0..self.renditions.len()).filter(|i| self.renditions[*i].pad.settings().enabled).collect()
     }
 
     /// Decides what to do with the frames at hand.
-    pub fn decide(&mut self, live: &Live, deadline: Option<ClockTime>) -> Result<Step, Error> {
-        let (reference, distorted) = (self.reference.head()?, self.distorted.head()?);
-        let tolerance = live.pairing_tolerance.unwrap_or_else(|| {
-            let frame =
-                self.reference.frame_duration().or_else(|| self.reference.pad.peek_buffer()?.duration());
-            frame.unwrap_or(40 * ClockTime::MSECOND) / 2
-        });
-        Ok(step(reference, distorted, tolerance, deadline))
+    pub fn decide(&mut self, live: &Live, clock: Clock) -> Result<Step, Error> {
+        let reference = self.reference.head(self.pairing, 0)?;
+        let mut heads = vec![];
+        for rendition in &mut self.renditions {
+            if !rendition.pad.settings().enabled {
+                while rendition.input.take().is_some() {}
+                continue;
+            }
+            let offset = rendition.offset();
+            heads.push(match rendition.input.head(self.pairing, offset)? {
+                Head::Empty if self.ignore_inactive && rendition.pad.is_inactive() => Head::Eos,
+                head => head,
+            });
+        }
+        let half = || {
+            let frame = self.reference.head_duration().unwrap_or(40 * ClockTime::MSECOND);
+            frame.nseconds() / 2
+        };
+        let tolerance = match self.pairing {
+            Pairing::Index => 0,
+            _ => live.pairing_tolerance.map_or_else(half, ClockTime::nseconds),
+        };
+        let day = (24 * 60 * 60 * ClockTime::SECOND).nseconds() as i64;
+        let period = (self.pairing == Pairing::Timecode).then_some(day);
+        Ok(step(reference, &heads, &Rule { tolerance, period, deadline: clock.deadline }))
     }
 
-    /// Does what was decided.
+    /// Does what was decided, unless something else is to be done by now.
     pub fn perform(
         &mut self,
-        step: Step,
+        decided: &Step,
         live: &Live,
-        deadline: Option<ClockTime>,
+        clock: Clock,
         actions: &mut Vec<Action>,
     ) -> Result<(), Error> {
-        match step {
-            Step::Pair => self.pair(live, actions)?,
-            Step::DropDistorted => {
-                if self.distorted.pop().is_some() {
-                    self.section.counts.dist_unmatched += 1;
-                }
-            }
-            Step::Unpaired => self.unpaired(live, actions)?,
+        if self.decide(live, clock)? != *decided {
+            return Ok(());
+        }
+        let frame = self.reference.head_duration().map_or(40_000_000, ClockTime::nseconds);
+        for rendition in &mut self.renditions {
+            rendition.monitor.configure(&live.watch);
+            rendition.configure_alignment(frame);
+        }
+        match decided {
+            Step::Take(paired) => self.take(paired, live, clock, actions)?,
+            Step::Drop(rendition) => self.drop_head(*rendition, actions)?,
             Step::Wait => {}
             Step::Finished => {
-                while self.distorted.pop().is_some() {
-                    self.section.counts.dist_unmatched += 1;
+                for rendition in &mut self.renditions {
+                    while rendition.input.pad.has_buffer() {
+                        rendition.drop_head();
+                    }
                 }
                 self.end_section("eos", live, actions)?;
                 self.finish_results()?;
             }
         }
-        self.leave(deadline, actions);
+        self.leave(clock.deadline, actions);
+        if let Some(deadline) = clock.deadline {
+            self.advance(deadline, live, actions);
+        }
         Ok(())
     }
 
-    /// Compares the two heads.
-    fn pair(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
-        let distorted_time = match self.distorted.head()? {
-            Head::Frame(time) => time,
-            _ => return Ok(()),
-        };
+    /// Drops the head of an active rendition.
+    fn drop_head(&mut self, active: usize, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let Some(i) = self.active().get(active).copied() else { return Ok(()) };
+        let offset = self.renditions[i].offset();
+        if let Head::Frame(frame) = self.renditions[i].input.head(self.pairing, offset)? {
+            if !self.reference.pad.has_buffer()
+                && let Some(change) = self.reference_dropout.update(frame.at.nseconds(), false)
+            {
+                actions.push(self.reference_event(event(Event::Dropout, frame.at, change)));
+            }
+            if let Some(buffer) = self.renditions[i].input.pad.peek_buffer() {
+                self.look_at_distorted(i, frame.at, &buffer, None, actions);
+            }
+        }
+        self.renditions[i].drop_head();
+        Ok(())
+    }
+
+    /// Something that happened to the reference.
+    fn reference_event(&self, event: EventMessage) -> Action {
+        let name = self.reference.name();
+        Action::Post(EventMessage { pad: name.clone(), label: name, ..event }.to_structure())
+    }
+
+    /// Takes the reference head, and compares it with the heads of the active renditions that are paired with it.
+    fn take(
+        &mut self,
+        paired: &[bool],
+        live: &Live,
+        clock: Clock,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let active = self.active();
+        let partners: Vec<_> =
+            active.iter().zip(paired).filter(|(_, paired)| **paired).map(|(i, _)| *i).collect();
+        if !partners.is_empty() && self.must_prepare() {
+            self.prepare(live, actions)?;
+        }
         let Some(buffer) = self.reference.pad.peek_buffer() else { return Ok(()) };
         let stamp = self.stamp(&buffer)?;
-        let (Some(reference), Some(distorted)) = (self.reference.pop(), self.distorted.pop()) else {
-            return Ok(());
-        };
-        if std::mem::take(&mut self.follow) {
-            self.follow([&reference, &distorted])?;
+        let at = stamp.running_time;
+        self.announce_latency(stamp.duration, actions);
+        if let Some(change) = self.reference_dropout.update(at.nseconds(), true) {
+            actions.push(self.reference_event(event(Event::Dropout, at, change)));
         }
-        if !self.prepared {
-            self.prepare()?;
-        }
+        let late = self.is_late(&stamp, live, clock);
+        let Some(reference) = self.reference.take() else { return Ok(()) };
+        let thumbnail = self.look_at_reference(at, &reference, &active, actions);
         let since = Instant::now();
-        self.submit(reference.clone(), distorted)?;
-        self.started.push_back(since);
-        self.line.push(Delayed {
-            stamp,
-            outcome: Outcome::Pending { since, dist_running_time: distorted_time },
-            buffer: Some(reference),
-            announce: std::mem::take(&mut self.announce),
-        });
+        let mut outcomes = vec![];
+        let mut shown = vec![];
+        for i in active {
+            let found = if partners.contains(&i) { self.show(i, live)? } else { self.repeat(i, live) };
+            let has_partner = found.is_some();
+            if let (Some(Shown { buffer, running_time }), true) = (&found, partners.contains(&i)) {
+                self.look_at_distorted(i, *running_time, buffer, thumbnail.as_ref(), actions);
+            }
+            let rendition = &mut self.renditions[i];
+            rendition.stamped(&stamp);
+            for event in rendition.monitor.frame(at, partners.contains(&i)) {
+                actions.push(Action::Post(rendition.event(event)));
+            }
+            let counts = window::Counts {
+                unpaired: u64::from(!has_partner),
+                skipped: u64::from(has_partner && late),
+                repeated: u64::from(has_partner && !partners.contains(&i)),
+            };
+            rendition.count(at, counts);
+            let outcome = match found {
+                None if live.missing_frame == MissingFrame::Error => {
+                    return Err(Error::Missing { pad: rendition.input.name(), at });
+                }
+                None => Outcome::Unpaired,
+                Some(_) if late => Outcome::Skipped,
+                Some(Shown { buffer, running_time }) => {
+                    shown.push((i, buffer));
+                    let repeated = counts.repeated > 0;
+                    Outcome::Pending { since, dist_running_time: running_time, repeated }
+                }
+            };
+            outcomes.push((rendition.number, outcome));
+            if has_partner && !late {
+                self.renditions[i].running = true;
+            } else {
+                self.end_run(i, true);
+            }
+        }
+        if !shown.is_empty() {
+            self.submit(reference.clone(), shown)?;
+            self.started.push_back(since);
+        }
+        let announce = std::mem::take(&mut self.announce);
+        self.overloaded(&stamp, late && !partners.is_empty(), clock, actions);
+        self.line.push(Delayed { stamp, outcomes, buffer: Some(reference), announce });
         self.settle(live, actions)
     }
 
+    /// Takes the distorted frame at the head of a rendition.
+    fn show(&mut self, i: usize, live: &Live) -> Result<Option<Shown>, Error> {
+        let rendition = &mut self.renditions[i];
+        let offset = rendition.offset();
+        let Head::Frame(frame) = rendition.input.head(self.pairing, offset)? else { return Ok(None) };
+        let Some(buffer) = rendition.input.take() else { return Ok(None) };
+        let shown = Shown { buffer, running_time: frame.at };
+        let keep = live.missing_frame == MissingFrame::Repeat;
+        rendition.shown =
+            keep.then(|| Shown { buffer: shown.buffer.clone(), running_time: shown.running_time });
+        Ok(Some(shown))
+    }
+
+    /// Shows a reference frame to what looks at pictures.
+    fn look_at_reference(
+        &mut self,
+        at: ClockTime,
+        buffer: &gst::Buffer,
+        active: &[usize],
+        actions: &mut Vec<Action>,
+    ) -> Option<Thumbnail> {
+        active.iter().any(|i| self.renditions[*i].wants_thumbnails()).then_some(())?;
+        let thumbnail = self.reference.thumbnail(buffer)?;
+        for i in active {
+            let event = self.renditions[*i].align_reference(at, &thumbnail);
+            self.aligned(*i, event, actions);
+        }
+        Some(thumbnail)
+    }
+
+    /// The same for a distorted frame, and for the reference frame it is paired with.
+    fn look_at_distorted(
+        &mut self,
+        i: usize,
+        at: ClockTime,
+        buffer: &gst::Buffer,
+        reference: Option<&Thumbnail>,
+        actions: &mut Vec<Action>,
+    ) {
+        let rendition = &mut self.renditions[i];
+        if !rendition.wants_thumbnails() {
+            return;
+        }
+        let Some(thumbnail) = rendition.input.thumbnail(buffer) else { return };
+        if let Some(reference) = reference {
+            for event in rendition.monitor.pictures(at, reference, &thumbnail) {
+                actions.push(Action::Post(rendition.event(event)));
+            }
+        }
+        let event = rendition.align_distorted(at, &thumbnail);
+        self.aligned(i, event, actions);
+    }
+
+    /// Reports an offset that was found. If frames are moved by it, others are paired from now on.
+    fn aligned(&mut self, i: usize, event: Option<EventMessage>, actions: &mut Vec<Action>) {
+        let Some(event) = event else { return };
+        actions.push(Action::Post(self.renditions[i].event(event)));
+        if self.renditions[i].pad.settings().align == Align::Auto {
+            self.end_run(i, true);
+            self.announce_latency(None, actions);
+        }
+    }
+
+    /// The last distorted frame of a rendition, if it is to stand in for one that is missing.
+    fn repeat(&mut self, i: usize, live: &Live) -> Option<Shown> {
+        let shown =
+            self.renditions[i].shown.as_ref().filter(|_| live.missing_frame == MissingFrame::Repeat)?;
+        Some(Shown { buffer: shown.buffer.clone(), running_time: shown.running_time })
+    }
+
+    /// Whether scoring may be left out for the video to go on.
+    pub fn may_skip(live: &Live, clock: Clock) -> bool {
+        match live.overload {
+            Overload::Auto => clock.due.is_some(),
+            Overload::Wait => false,
+            Overload::Skip => true,
+        }
+    }
+
+    /// Whether scoring has to be left out now.
+    fn is_late(&self, stamp: &Stamp, live: &Live, clock: Clock) -> bool {
+        // The frame before has left by then, if nothing holds things up here.
+        let frame = stamp.duration.unwrap_or(ClockTime::ZERO);
+        let overdue = clock.due.is_some_and(|due| stamp.running_time + frame < due);
+        Self::may_skip(live, clock) && (overdue || !self.session.room())
+    }
+
+    /// Reports pairs that are left out.
+    fn overloaded(&mut self, stamp: &Stamp, late: bool, clock: Clock, actions: &mut Vec<Action>) {
+        if late {
+            let mut counts = (0, 0);
+            for rendition in &self.renditions {
+                let of = rendition.counts();
+                counts = (counts.0 + of.scored, counts.1 + of.frames.skipped);
+            }
+            let late = clock.due.and_then(|due| due.checked_sub(stamp.running_time));
+            actions.push(Action::Qos { stamp: stamp.clone(), late, scored: counts.0, skipped: counts.1 });
+        }
+        if let Some(change) = self.overload.update(stamp.running_time.nseconds(), late, !late) {
+            actions.push(self.reference_event(event(Event::Overload, stamp.running_time, change)));
+        }
+    }
+
     /// Goes on with the GPU that has the first frames in its memory.
-    fn follow(&mut self, buffers: [&gst::Buffer; 2]) -> Result<(), Error> {
-        let owner = buffers.into_iter().find_map(|buffer| gpu_of(buffer));
+    fn follow<'a>(&mut self, mut buffers: impl Iterator<Item = &'a gst::Buffer>) -> Result<(), Error> {
+        let owner = buffers.find_map(|buffer| gpu_of(buffer));
         let (Some(owner), Some(gpu)) = (owner, self.session.gpu()) else { return Ok(()) };
         if !std::ptr::eq(owner, gpu.info()) {
             let selection = Selection { vendor: Some(owner.vendor), ordinal: Some(owner.ordinal) };
@@ -452,124 +649,200 @@ impl Stream {
         scores.into_iter().try_for_each(|score| self.scored(score, live, actions))
     }
 
-    /// Gives up on a partner for the reference head.
-    fn unpaired(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
-        let Some(buffer) = self.reference.pad.peek_buffer() else { return Ok(()) };
-        let stamp = self.stamp(&buffer)?;
-        self.session.end_run(true);
-        self.settle(live, actions)?;
-        self.section.counts.unpaired += 1;
-        let announce = std::mem::take(&mut self.announce);
-        self.line.push(Delayed { stamp, outcome: Outcome::Unpaired, buffer: self.reference.pop(), announce });
-        Ok(())
+    /// Ends a rendition's run of unbroken pairs. `broken` says that pairs are missing.
+    fn end_run(&mut self, i: usize, broken: bool) {
+        let rendition = &mut self.renditions[i];
+        if std::mem::take(&mut rendition.running)
+            && let Some(track) = rendition.track
+        {
+            self.session.end_run(track, broken);
+        }
     }
 
     /// Numbers the reference frame that is about to be taken.
     fn stamp(&mut self, buffer: &gst::BufferRef) -> Result<Stamp, Error> {
-        let (timestamp, running_time, stream_time) = self.reference.times(buffer)?;
+        let times = self.reference.times(buffer)?;
         let stamp = Stamp {
             index: self.next_index,
-            timestamp: Some(timestamp),
-            stream_time,
-            running_time: running_time.unwrap_or(timestamp),
+            timestamp: Some(times.timestamp),
+            stream_time: times.stream_time,
+            running_time: times.running_time.unwrap_or(times.timestamp),
             duration: buffer.duration().or(self.reference.frame_duration()),
         };
         self.next_index += 1;
-        self.section.last = Some(stamp.clone());
         Ok(stamp)
     }
 
-    /// Sets the engine up for the formats on the pads.
-    fn prepare(&mut self) -> Result<(), Error> {
-        let info = |input: &Input| input.info.clone().ok_or_else(|| Error::NoCaps(input.name()));
-        let (reference, distorted) = (&info(&self.reference)?, &info(&self.distorted)?);
-        let boxed = || (Box::new(reference.clone()), Box::new(distorted.clone()));
-        let unknown =
-            |info: &VideoInfo| Error::Caps(info.to_caps().unwrap_or_else(|_| gst::Caps::new_empty()));
-        let geometry_ref = geometry(reference).ok_or_else(|| unknown(reference))?;
-        let geometry_dist = geometry(distorted).ok_or_else(|| unknown(distorted))?;
-        if (geometry_ref.width, geometry_ref.height) != (geometry_dist.width, geometry_dist.height) {
-            let (reference, distorted) = boxed();
-            return Err(Error::Size { reference, distorted });
+    /// The engine is not set up for the frames and renditions at hand.
+    fn must_prepare(&self) -> bool {
+        !self.prepared || self.renditions.iter().any(|rendition| rendition.track.is_none())
+    }
+
+    /// Sets the engine up for the format of the reference and all renditions. Nothing is in flight.
+    fn prepare(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let reference = self.reference.info.clone();
+        let reference = reference.ok_or_else(|| Error::NoCaps(self.reference.name()))?;
+        let unknown = || Error::Caps(reference.to_caps().unwrap_or_else(|_| gst::Caps::new_empty()));
+        let geometry = geometry(&reference).ok_or_else(unknown)?;
+        (0..self.renditions.len()).for_each(|i| self.end_run(i, true));
+        self.collect(live, actions)?;
+        if std::mem::take(&mut self.follow) {
+            let distorted = self.renditions.iter().map(|rendition| &rendition.input.pad);
+            let pads = std::iter::once(&self.reference.pad).chain(distorted);
+            let heads: Vec<_> = pads.filter_map(|pad| pad.peek_buffer()).collect();
+            self.follow(heads.iter())?;
         }
-        if geometry_ref != geometry_dist {
-            let (reference, distorted) = boxed();
-            return Err(Error::Format { reference, distorted });
-        }
-        let chroma = self.session.plan().work.chroma();
-        self.reference.importer = Some(Importer::new(reference, chroma));
-        self.distorted.importer = Some(Importer::new(distorted, chroma));
-        match (self.session.prepare(geometry_ref), self.fallback.take()) {
+        let count = self.renditions.len();
+        match (self.session.prepare(geometry, count), self.fallback.take()) {
             (Err(EngineError::Backend(err)), Some(fallback)) if err.is_device() => {
                 self.session.set_backend(fallback(&err).map_err(EngineError::from)?);
-                self.session.prepare(geometry_ref)?;
+                self.session.prepare(geometry, count)?;
             }
             (result, _) => result?,
         }
-        if let Some((path, results)) = &mut self.results {
-            results
-                .begin(&self.session.plan().columns, geometry_ref.width, geometry_ref.height)
-                .map_err(|source| Error::Results { path: path.clone(), source })?;
+        for (track, rendition) in self.renditions.iter_mut().enumerate() {
+            rendition.track = Some(track);
+            rendition.begin_results(self.session.plan(), geometry.width, geometry.height)?;
         }
-        gst::debug!(CAT, "section {}: {geometry_ref:?}", self.section_number);
+        gst::debug!(CAT, "{geometry:?}, renditions: {count}");
         self.prepared = true;
         Ok(())
     }
 
-    fn submit(&mut self, reference: gst::Buffer, distorted: gst::Buffer) -> Result<(), Error> {
+    /// Hands a reference frame and the distorted frames of these renditions to the engine.
+    fn submit(&mut self, reference: gst::Buffer, distorted: Vec<(usize, gst::Buffer)>) -> Result<(), Error> {
+        let info = self.reference.info.clone().ok_or_else(|| Error::NoCaps(self.reference.name()))?;
+        let chroma = self.session.plan().work.chroma();
         let gpu = self.session.gpu();
-        let (reference, distorted) =
-            (self.reference.map(reference, gpu)?, self.distorted.map(distorted, gpu)?);
-        let pictures = (self.reference.picture(&reference)?, self.distorted.picture(&distorted)?);
-        Ok(self.session.submit(pictures.0, pictures.1)?)
+        let reference = self.reference.map(reference, gpu, chroma)?;
+        let mut mapped: Vec<(usize, Mapped)> = vec![];
+        for (i, buffer) in distorted {
+            self.renditions[i].check(&info)?;
+            mapped.push((i, self.renditions[i].input.map(buffer, gpu, chroma)?));
+        }
+        let reference = self.reference.picture(&reference)?;
+        let mut pictures = vec![];
+        for (i, mapped) in &mapped {
+            let rendition = &self.renditions[*i];
+            let picture = rendition.input.picture(mapped)?;
+            pictures.extend(rendition.track.map(|track| (track, picture)));
+        }
+        Ok(self.session.submit(reference, pictures)?)
     }
 
-    /// Takes the result for the oldest pending frame.
+    /// Takes the result for the oldest pending frame of a rendition.
     fn scored(&mut self, score: PairScore, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
-        let Some(frame) = self.line.oldest_pending() else { return Ok(()) };
-        let Some(values) = score.values else {
-            frame.outcome = Outcome::Skipped;
-            self.section.counts.skipped += 1;
+        let Some(i) = self.renditions.iter().position(|r| r.track == Some(score.rendition)) else {
             return Ok(());
         };
-        let outcome = std::mem::replace(&mut frame.outcome, Outcome::Scored(values.clone()));
-        let stamp = frame.stamp.clone();
-        if let Some((path, results)) = &mut self.results {
-            results
-                .row(stamp.index, &values)
-                .map_err(|source| Error::Results { path: path.clone(), source })?;
-        }
-        self.section.counts.scored += 1;
-        let duration = stamp.duration.unwrap_or(ClockTime::ZERO);
-        self.section.duration = self.section.duration.saturating_add(duration);
-        self.section.pools.resize(values.len(), Pool::default());
-        for (pool, value) in self.section.pools.iter_mut().zip(&values) {
-            pool.push(*value);
-        }
-        if let Some(score) = self.score_column().and_then(|column| values.get(column)) {
-            self.section.summary.push(*score);
-            self.summary.push(*score);
-            self.last_score = Some(*score);
-        }
-        if let Outcome::Pending { since, dist_running_time } = outcome
+        let rendition = &mut self.renditions[i];
+        let Some((stamp, outcome)) = self.line.oldest_pending(rendition.number) else { return Ok(()) };
+        let at = stamp.running_time;
+        let Some(values) = score.values else {
+            *outcome = Outcome::Skipped;
+            rendition.count(at, window::Counts { skipped: 1, ..Default::default() });
+            return Ok(());
+        };
+        let stamp = stamp.clone();
+        let pending = std::mem::replace(outcome, Outcome::Scored(values.clone()));
+        let plan = self.session.plan();
+        let first = plan.models.first().and_then(|model| values.get(model.column)).copied();
+        rendition.scored(&stamp, &values, first)?;
+        self.last_score = Some(SystemTime::now());
+        if let Outcome::Pending { since, dist_running_time, repeated } = pending
             && live.frame_message
         {
             let message = FrameMessage {
                 common: Common {
                     timestamp: stamp.timestamp,
                     stream_time: stamp.stream_time,
-                    running_time: Some(stamp.running_time),
+                    running_time: Some(at),
                     duration: stamp.duration,
-                    ..self.common(&values)
+                    ..rendition.common(plan, &values, self.reported)
                 },
                 index: index_field(stamp.index),
                 dist_running_time: Some(dist_running_time),
                 discont: score.discont,
+                repeated,
                 compute_time: ClockTime::from_nseconds(since.elapsed().as_nanos() as u64),
             };
             actions.push(Action::Post(message.to_structure()));
         }
+        self.advance_rendition(i, at, live, actions);
+        if let Some(score) = first
+            && let Some(event) = self.renditions[i].monitor.scored(at, score)
+        {
+            actions.push(Action::Post(self.renditions[i].event(event)));
+        }
+        self.write_metrics(at, live, actions);
         Ok(())
+    }
+
+    /// No frame before `now` is waited for any more: windows end even if nothing comes.
+    fn advance(&mut self, now: ClockTime, live: &Live, actions: &mut Vec<Action>) {
+        for i in 0..self.renditions.len() {
+            let pending = self.line.oldest_pending(self.renditions[i].number);
+            let now = pending.map_or(now, |(stamp, _)| stamp.running_time.min(now));
+            self.advance_rendition(i, now, live, actions);
+        }
+        self.write_metrics(now, live, actions);
+    }
+
+    fn advance_rendition(&mut self, i: usize, now: ClockTime, live: &Live, actions: &mut Vec<Action>) {
+        for figures in self.renditions[i].monitor.advance(now) {
+            let length = live.watch.window;
+            let message = self.renditions[i].window(self.session.plan(), &figures, length, live.pool_method);
+            actions.push(Action::Post(message));
+        }
+    }
+
+    /// Has the metrics file replaced, once per interval.
+    fn write_metrics(&mut self, now: ClockTime, live: &Live, actions: &mut Vec<Action>) {
+        let Some(path) = &self.metrics else { return };
+        let interval = now.nseconds() / live.watch.window_interval.max(1);
+        if self.metrics_time.replace(interval) != Some(interval) {
+            actions.push(Action::Metrics(path.clone(), self.figures()));
+        }
+    }
+
+    /// Figures for Prometheus.
+    fn figures(&self) -> prometheus::Figures {
+        let model = self.session.plan().models.first().map(|first| first.model.name()).unwrap_or_default();
+        let pad = |rendition: &Rendition| {
+            let summary = rendition.monitor.figures().map_or(rendition.summary(), |window| &window.summary);
+            let score = |(stat, value)| prometheus::Score { model: model.into(), stat, value };
+            let counts = rendition.counts();
+            prometheus::Pad {
+                name: rendition.pad.name().into(),
+                label: rendition.pad.display_label(),
+                scores: stats(summary).fields().into_iter().map(score).collect(),
+                frames: vec![
+                    ("scored", counts.scored),
+                    ("unpaired", counts.frames.unpaired),
+                    ("skipped", counts.frames.skipped),
+                    ("repeated", counts.frames.repeated),
+                ],
+                alarms: rendition
+                    .monitor
+                    .alarms()
+                    .into_iter()
+                    .map(|(event, raised)| (event.name(), raised))
+                    .collect(),
+                offset: rendition.estimate().map(|estimate| estimate.offset as f64 / 1e9),
+            }
+        };
+        let (pool, histogram) = &self.compute_time;
+        let time = pool.pooled().map(|pooled| prometheus::ComputeTime {
+            quantiles: [0.5, 0.9, 0.99].map(|q| (q, histogram.percentile(q * 100.0) / 1e3)).into(),
+            sum: pooled.mean * pooled.count as f64 / 1e3,
+            count: pooled.count,
+        });
+        let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).ok();
+        prometheus::Figures {
+            pads: self.renditions.iter().map(pad).collect(),
+            compute_time: time,
+            last_score: self.last_score.and_then(since).map(|time| time.as_secs_f64()),
+        }
     }
 
     /// Lets frames go whose outcome is known or that are due.
@@ -578,7 +851,7 @@ impl Stream {
             actions.extend(frame.announce);
             let Some(mut buffer) = frame.buffer else { continue };
             if self.attach_meta {
-                let meta = self.meta(&frame.stamp, &frame.outcome);
+                let meta = self.meta(&frame.stamp, &frame.outcomes);
                 if let Err(err) = meta.attach(buffer.make_mut()) {
                     gst::warning!(CAT, "frame {} goes without its meta: {err}", frame.stamp.index);
                 }
@@ -587,171 +860,82 @@ impl Stream {
         }
     }
 
-    fn meta(&self, stamp: &Stamp, outcome: &Outcome) -> ScoreMeta {
-        let pad = self.distorted.name();
-        let score = match outcome {
-            Outcome::Scored(values) => {
-                let common = self.common(values);
-                PadScore {
-                    state: ScoreState::Scored,
-                    score: Some(common.score),
-                    models: common.models,
-                    features: common.features,
-                    ..PadScore::new(pad)
-                }
-            }
-            Outcome::Pending { .. } => PadScore { state: ScoreState::Late, ..PadScore::new(pad) },
-            Outcome::Skipped => PadScore { state: ScoreState::Skipped, ..PadScore::new(pad) },
-            Outcome::Unpaired => PadScore { state: ScoreState::Unpaired, ..PadScore::new(pad) },
+    fn meta(&self, stamp: &Stamp, outcomes: &[(u64, Outcome)]) -> ScoreMeta {
+        let score = |(number, outcome): &(u64, Outcome)| {
+            let rendition = self.renditions.iter().find(|rendition| rendition.number == *number)?;
+            let state = match outcome {
+                Outcome::Scored(_) => ScoreState::Scored,
+                Outcome::Pending { .. } => ScoreState::Late,
+                Outcome::Skipped => ScoreState::Skipped,
+                Outcome::Unpaired => ScoreState::Unpaired,
+            };
+            let (pad, label) = (rendition.pad.name().into(), rendition.pad.display_label());
+            let score = PadScore { pad, label, state, ..PadScore::default() };
+            let Outcome::Scored(values) = outcome else { return Some(score) };
+            let common = rendition.common(self.session.plan(), values, self.reported);
+            Some(PadScore {
+                score: Some(common.score),
+                models: common.models,
+                features: common.features,
+                ..score
+            })
         };
         ScoreMeta {
             index: index_field(stamp.index),
-            section: self.section_number,
+            section: self.renditions.first().map_or(0, |rendition| rendition.section_number),
             running_time: Some(stamp.running_time),
-            scores: vec![score],
-        }
-    }
-
-    /// Column of the first model's score.
-    fn score_column(&self) -> Option<usize> {
-        self.session.plan().models.first().map(|model| model.column)
-    }
-
-    /// The part of a message or meta that follows from column values, be they of a frame or pooled.
-    fn common(&self, values: &[f64]) -> Common {
-        let plan = self.session.plan();
-        let value = |column: usize| values.get(column).copied().unwrap_or(f64::NAN);
-        let named = |(column, name): (usize, &str)| (name.to_string(), value(column));
-        let pad = self.distorted.name();
-        let first = plan.models.first();
-        let confidence = first
-            .filter(|_| self.conf_interval)
-            .and_then(|first| first.confidence_columns())
-            .map(|columns| columns.map(value))
-            .map(|[stddev, low, high]| Confidence { stddev, low, high });
-        let metric =
-            |on: bool, output| plan.features.iter().position(|f| on && f.output == output).map(value);
-        Common {
-            label: pad.clone(),
-            pad,
-            model: first.map(|first| first.model.name().to_string()).unwrap_or_default(),
-            section: self.section_number,
-            score: self.score_column().map_or(f64::NAN, value),
-            confidence,
-            psnr_y: metric(self.psnr, Output::Psnr(0)),
-            ssim: metric(self.ssim, Output::Ssim),
-            ms_ssim: metric(self.ms_ssim, Output::MsSsim),
-            models: plan.models.iter().map(|m| (m.column, m.model.name())).map(named).collect(),
-            // Chroma features of grey video have no value.
-            features: plan
-                .features
-                .iter()
-                .enumerate()
-                .map(|(column, feature)| named((column, &feature.key)))
-                .filter(|(_, value)| !value.is_nan())
-                .collect(),
-            ..Common::default()
+            scores: outcomes.iter().filter_map(score).collect(),
         }
     }
 
     /// Completes all frames at hand, lets them leave, and posts what the section comes to.
     fn end_section(&mut self, reason: &str, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
-        self.session.end_run(false);
+        (0..self.renditions.len()).for_each(|i| self.end_run(i, false));
         self.collect(live, actions)?;
         self.leave(None, actions);
-        let section = std::mem::take(&mut self.section);
-        if section.last.is_some() {
-            actions.push(Action::Post(self.pooled(&section, reason, live.pool_method).to_structure()));
-            self.section_number += 1;
+        for i in 0..self.renditions.len() {
+            self.end_rendition(i, reason, live.pool_method, actions);
         }
-        self.totals.add(&section.counts);
         self.prepared = false;
         Ok(())
     }
 
-    fn pooled(&self, section: &Section, reason: &str, method: PoolMethod) -> PooledMessage {
-        let values: Vec<f64> = section.pools.iter().map(|pool| method.of(pool)).collect();
-        let end = |time: Option<ClockTime>, last: &Stamp| {
-            Some(time?.saturating_add(last.duration.unwrap_or(ClockTime::ZERO)))
-        };
-        let last = section.last.as_ref();
-        PooledMessage {
-            common: Common {
-                timestamp: last.and_then(|last| end(last.timestamp, last)),
-                stream_time: last.and_then(|last| end(last.stream_time, last)),
-                running_time: last.and_then(|last| end(Some(last.running_time), last)),
-                duration: Some(section.duration),
-                ..self.common(&values)
-            },
-            pool_method: method.nick(),
-            reason: reason.into(),
-            frames: section.counts.scored,
-            unpaired: section.counts.unpaired,
-            skipped: section.counts.skipped,
-            repeated: 0,
-            stats: stats(&section.summary),
+    /// Posts what the section of a rendition comes to.
+    fn end_rendition(&mut self, i: usize, reason: &str, method: PoolMethod, actions: &mut Vec<Action>) {
+        let rendition = &mut self.renditions[i];
+        if reason != "reset"
+            && let Some(event) = rendition.monitor.end_gap()
+        {
+            actions.push(Action::Post(rendition.event(event)));
         }
+        let pooled = rendition.end_section(self.session.plan(), reason, method, self.reported);
+        actions.extend(pooled.map(Action::Post));
     }
 
-    /// Gives the results file its name. Later calls do nothing.
+    /// Gives the results files their names. Later calls do nothing.
     pub fn finish_results(&mut self) -> Result<(), Error> {
-        match self.results.take() {
-            Some((path, results)) => results.finish().map_err(|source| Error::Results { path, source }),
-            None => Ok(()),
-        }
+        self.renditions.iter_mut().try_for_each(Rendition::finish_results)
     }
 
-    /// Counters and figures since the start, for the property `stats`.
+    /// Counters and figures since the start of a distorted pad, for its property `stats`.
+    pub fn pad_stats(&self, pad: &HipVmafPad) -> Option<Structure> {
+        Some(self.renditions.iter().find(|rendition| rendition.pad == *pad)?.stats())
+    }
+
+    /// Those of `dist_sink` with what concerns all, for the property `stats` of the element.
     pub fn stats(&self) -> Structure {
-        let mut counts = self.totals;
-        counts.add(&self.section.counts);
-        let open = self.section.last.is_some();
-        let mut s = Structure::builder("stats")
-            .field("frames-scored", counts.scored)
-            .field("frames-unpaired", counts.unpaired)
-            .field("frames-skipped", counts.skipped)
-            .field("frames-repeated", 0u64)
-            .field("dist-unmatched", counts.dist_unmatched)
-            .field("sections", u64::from(self.section_number) + u64::from(open))
-            .field("in-flight", self.line.pending() as u64)
-            .field_if_some("score-last", self.last_score)
-            .build();
-        if counts.scored > 0 {
-            for (name, value) in stats(&self.summary).fields() {
-                s.set(format!("score-{name}"), value);
-            }
-            let (pool, histogram) = &self.compute_time;
-            s.set("compute-time-mean", PoolMethod::Mean.of(pool));
+        let mut s = self.renditions.first().map(Rendition::stats);
+        let s = s.get_or_insert_with(|| Structure::new_empty("stats"));
+        s.set("in-flight", self.line.pending() as u64);
+        let (pool, histogram) = &self.compute_time;
+        if let Some(pooled) = pool.pooled() {
+            s.set("compute-time-mean", pooled.mean);
             s.set("compute-time-p99", histogram.percentile(99.0));
         }
-        s
-    }
-}
-
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        self.scored += other.scored;
-        self.unpaired += other.unpaired;
-        self.skipped += other.skipped;
-        self.dist_unmatched += other.dist_unmatched;
-    }
-}
-
-/// All not a number without scores.
-fn stats(summary: &Summary) -> Stats {
-    let nan = f64::NAN;
-    let none = Pooled { count: 0, min: nan, max: nan, mean: nan, harmonic_mean: nan, stddev: nan };
-    let pooled = summary.pool.pooled().unwrap_or(none);
-    Stats {
-        min: pooled.min,
-        max: pooled.max,
-        mean: pooled.mean,
-        harmonic_mean: pooled.harmonic_mean,
-        stddev: pooled.stddev,
-        p1: summary.percentile(1.0),
-        p5: summary.percentile(5.0),
-        p10: summary.percentile(10.0),
-        p50: summary.percentile(50.0),
+        if let Some(name) = self.device_name() {
+            s.set("device-name", name);
+        }
+        s.clone()
     }
 }
 

@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! From frame pairs to scores: what to compute ([`plan`]), the walk of each pair through a backend and
-//! the models ([`session`]), and the figures kept over many frames ([`summary`]).
+//! the models ([`session`]), the features in its sums ([`scorer`]), and the figures kept over many frames ([`summary`]).
+//!
+//! For streams without end: figures of the last seconds ([`window`]), alarms that do not flap ([`alarm`]), and
+//! pictures that froze or went black ([`outage`]), seen in small copies of them ([`thumbnail`]), which
+//! also tell how late the distorted video is ([`align`]); all of it as text for Prometheus ([`prometheus`]).
 
+pub mod alarm;
+pub mod align;
+pub mod outage;
 pub mod plan;
+pub mod prometheus;
+pub mod scorer;
 pub mod session;
 pub mod summary;
+pub mod thumbnail;
+pub mod window;
 
 use crate::backend::BackendError;
 use crate::metrics::adm::AdmError;

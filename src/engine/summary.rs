@@ -29,6 +29,11 @@ impl Histogram {
         self.count += 1;
     }
 
+    pub fn merge(&mut self, other: &Self) {
+        self.bins.iter_mut().zip(&other.bins).for_each(|(bin, other)| *bin += other);
+        self.count += other.count;
+    }
+
     /// The smallest value that at least `percent` of the values do not exceed, accurate to a bin.
     pub fn percentile(&self, percent: f64) -> f64 {
         let rank = ((percent / 100.0 * self.count as f64).ceil() as u64).max(1);
@@ -52,6 +57,12 @@ impl Summary {
     pub fn push(&mut self, score: f64) {
         self.pool.push(score);
         self.histogram.push(score);
+    }
+
+    /// Adds the scores that another summary took after those of this one.
+    pub fn merge(&mut self, later: &Self) {
+        self.pool.merge(&later.pool);
+        self.histogram.merge(&later.histogram);
     }
 
     /// A percentile of the scores, accurate to 0.05 and never outside their range; not a number without

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The backend: several frames in flight, each in a lane of its own.
+//! The backend: several groups of frames in flight, each in a lane of its own.
 //!
-//! A lane has a stream, a recorded graph of everything that a frame needs, and the memory for that. Only the
-//! reference's luma outlives its frame, for the motion of the next; it lies in a slot of its own.
+//! A lane has a stream and working memory, and for each distorted picture of a group a recorded graph of everything
+//! that it needs. Only the reference's luma outlives its group, for the motion of the next; it lies in a slot of its
+//! own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::psnr::Psnr;
 use super::runtime::Selection;
 use super::stream::{Event, Stream};
 use super::vif::Vif;
-use crate::backend::{Backend, BackendError, Completion, Pair, Ticket};
+use crate::backend::{Backend, BackendError, Completion, Group, Ticket};
 use crate::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
 use crate::metrics::{FrameSums, Work, adm, motion, vif};
 
@@ -51,6 +52,11 @@ pub trait Metric: Send {
         false
     }
 
+    /// It depends on the reference only: computed for the first distorted picture of a group, for all of them.
+    fn reference_only(&self) -> bool {
+        false
+    }
+
     /// Puts the work for one frame into a stream.
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error>;
 
@@ -63,7 +69,7 @@ pub struct Hip {
     device: Arc<Device>,
     depth: usize,
     prepared: Option<Prepared>,
-    /// Of the next pair.
+    /// Of the next group.
     next: u64,
 }
 
@@ -73,10 +79,10 @@ impl Hip {
         Ok(Self { device: Device::open(selection)?, depth: depth.max(1), prepared: None, next: 0 })
     }
 
-    /// Submits a pair and waits for it, only to time its kernels: the names in the order of launches, and the mean
+    /// Submits a group and waits for it, only to time the kernels for its first distorted picture: the names in the order of launches, and the mean
     /// milliseconds of `runs` in a row. Beside the kernels' own time that is the launch's, should it take longer.
-    pub fn profile(&mut self, pair: Pair<'_>, runs: u32) -> Result<Vec<(String, f32)>, BackendError> {
-        let ticket = self.submit(pair)?;
+    pub fn profile(&mut self, group: Group<'_>, runs: u32) -> Result<Vec<(String, f32)>, BackendError> {
+        let ticket = self.submit(group)?;
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let times = prepared.profile(ticket, runs);
         // The sums have piled up and mean nothing.
@@ -104,21 +110,21 @@ impl Backend for Hip {
         self.depth
     }
 
-    fn prepare(&mut self, work: &Work, geometry: Geometry) -> Result<(), BackendError> {
+    fn prepare(&mut self, work: &Work, geometry: Geometry, renditions: usize) -> Result<(), BackendError> {
         self.prepared = None;
-        self.prepared = Some(Prepared::new(&self.device, work, geometry, self.depth)?);
+        self.prepared = Some(Prepared::new(&self.device, work, geometry, self.depth, renditions)?);
         Ok(())
     }
 
-    fn submit(&mut self, pair: Pair<'_>) -> Result<Ticket, BackendError> {
+    fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError> {
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let ticket = Ticket(self.next);
-        prepared.submit(ticket, pair)?;
+        prepared.submit(ticket, group)?;
         self.next += 1;
         Ok(ticket)
     }
 
-    fn poll(&mut self, ticket: Ticket) -> Result<Option<FrameSums>, BackendError> {
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError> {
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         prepared.poll(ticket)
     }
@@ -139,32 +145,43 @@ impl Backend for Hip {
     }
 }
 
-/// A frame in flight.
+/// A group in flight.
 struct InFlight {
     ticket: Ticket,
+    /// Distorted pictures.
+    count: usize,
     history_only: bool,
     /// Frames before it in its run.
     run: usize,
-    /// Of memory that is read until the frame is done.
+    /// Of memory that is read until the group is done.
     leases: Vec<Lease>,
 }
 
-/// What one frame in flight needs.
+/// What one group in flight needs.
 struct Lane {
     stream: Stream,
     done: Arc<Event>,
     begin: Kernel,
     end: Kernel,
-    /// The structure that tells the kernels where the pictures are, and the sums; on either side.
+    /// The frame structure, the sums and the scratch of the distorted picture that the GPU is at.
+    on_device: DeviceBuffer,
+    /// For each distorted picture.
+    desks: Vec<Desk>,
+    in_flight: Option<InFlight>,
+}
+
+/// What one distorted picture of a group needs beside the lane; the reference's belongs to the first.
+struct Desk {
+    /// The structure that tells the kernels where the pictures are, and the sums; on the host's side.
     frame: Pinned,
     sums: Pinned,
-    on_device: DeviceBuffer,
     /// For scored pairs, and for those that only serve as history. `None`: not recorded.
     graphs: [Option<Graph>; 2],
-    /// Pictures on their way to the GPU, and there; made when the first one comes by this way.
+    /// Pictures on their way to the GPU, and there; made when the first one comes by this way. With the bytes taken.
     staging: Option<Pinned>,
+    staged: usize,
     pictures: Option<DeviceBuffer>,
-    in_flight: Option<InFlight>,
+    used: usize,
 }
 
 /// The luma of a reference frame.
@@ -188,9 +205,9 @@ struct Prepared {
     chroma: bool,
     lanes: Vec<Lane>,
     slots: Vec<Slot>,
-    /// Pairs submitted in the present run.
+    /// Groups submitted in the present run.
     run: usize,
-    /// The pair submitted last.
+    /// The group submitted last.
     last: Option<Ticket>,
 }
 
@@ -209,6 +226,7 @@ impl Prepared {
         work: &Work,
         geometry: Geometry,
         depth: usize,
+        renditions: usize,
     ) -> Result<Self, BackendError> {
         let Geometry { width, height, .. } = geometry;
         for (metric, wanted, min) in [
@@ -236,51 +254,42 @@ impl Prepared {
             metrics.push(Box::new(Psnr::new(device, work, geometry)?));
         }
         let lags = work.motion.map_or(0, |motion| motion.lags());
-        let lanes = (0..depth).map(|_| Lane::new(device, &metrics)).collect::<Result<_, _>>()?;
+        let lanes = (0..depth).map(|_| Lane::new(device, &metrics, renditions)).collect::<Result<_, _>>()?;
         let slots = (0..depth + lags).map(|_| Slot::new(device)).collect::<Result<_, _>>()?;
         let chroma = work.psnr.is_some_and(|psnr| psnr.chroma) && geometry.chroma.is_some();
         let device = device.clone();
         Ok(Self { device, geometry, metrics, lags, chroma, lanes, slots, run: 0, last: None })
     }
 
-    fn submit(&mut self, ticket: Ticket, pair: Pair<'_>) -> Result<(), BackendError> {
-        let Pair { reference, distorted, history_only } = pair;
+    fn submit(&mut self, ticket: Ticket, group: Group<'_>) -> Result<(), BackendError> {
+        let Group { reference, distorted, history_only } = group;
         let n = ticket.0 as usize;
         let slots = self.slots.len();
         let lane = n % self.lanes.len();
-        if self.lanes[lane].in_flight.is_some() {
+        let Lane { stream, desks, in_flight, .. } = &mut self.lanes[lane];
+        if in_flight.is_some() || distorted.len() > desks.len() {
             return Err(BackendError::Full);
         }
-        let mut placer = Placer {
-            device: &self.device,
-            geometry: self.geometry,
-            lane: &mut self.lanes[lane],
-            used: 0,
-            staged: 0,
-        };
+        for desk in &mut *desks {
+            (desk.used, desk.staged) = (0, 0);
+        }
         let mut frame = frame::Frame::default();
         let slot = &mut self.slots[n % slots];
-        placer.await_producer(&reference)?;
+        let mut first = Placer { device: &self.device, geometry: self.geometry, stream, desk: &mut desks[0] };
+        first.await_producer(&reference)?;
         frame.reference[0] =
-            placer.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut slot.buffer))?;
+            first.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut slot.buffer))?;
+        if self.chroma {
+            [frame.reference[1], frame.reference[2]] = first.place_chroma(&reference)?;
+        }
         slot.plane = frame.reference[0];
         // A copy outlives the buffer it was made of.
         let in_place = in_place(&reference.luma, reference.lease.as_ref());
         slot.lease = reference.lease.clone().filter(|_| in_place);
         slot.written = !in_place || reference.lease.as_ref().is_some_and(|lease| lease.producer.is_some());
         if slot.written {
-            slot.ready.record(&placer.lane.stream)?;
+            slot.ready.record(stream)?;
         }
-        placer.await_producer(&distorted)?;
-        frame.distorted[0] = placer.place(distorted.luma, distorted.lease.as_ref(), &mut None)?;
-        if self.chroma {
-            for (picture, planes) in [(&reference, &mut frame.reference), (&distorted, &mut frame.distorted)]
-            {
-                let chroma = picture.chroma.ok_or(BackendError::Picture("hip"))?;
-                [planes[1], planes[2]] = placer.place_chroma(chroma, picture.lease.as_ref())?;
-            }
-        }
-        let leases = [reference.lease, distorted.lease].into_iter().flatten().collect();
         for lag in 1..=self.lags.min(self.run) {
             let earlier = &self.slots[(n - lag) % slots];
             frame.earlier[lag - 1] = earlier.plane;
@@ -289,16 +298,28 @@ impl Prepared {
             }
         }
         let lane = &mut self.lanes[lane];
-        lane.frame.bytes_mut()[..frame.bytes().len()].copy_from_slice(frame.bytes());
-        lane.start(&self.metrics, history_only)?;
+        for (i, picture) in distorted.iter().enumerate() {
+            let Lane { stream, desks, .. } = lane;
+            let mut placer =
+                Placer { device: &self.device, geometry: self.geometry, stream, desk: &mut desks[i] };
+            placer.await_producer(picture)?;
+            frame.distorted[0] = placer.place(picture.luma, picture.lease.as_ref(), &mut None)?;
+            if self.chroma {
+                [frame.distorted[1], frame.distorted[2]] = placer.place_chroma(picture)?;
+            }
+            desks[i].frame.bytes_mut()[..frame.bytes().len()].copy_from_slice(frame.bytes());
+            lane.start(i, &self.metrics, history_only)?;
+        }
         lane.done.record(&lane.stream)?;
-        lane.in_flight = Some(InFlight { ticket, history_only, run: self.run, leases });
+        let count = distorted.len();
+        let leases = distorted.into_iter().chain([reference]).filter_map(|picture| picture.lease).collect();
+        lane.in_flight = Some(InFlight { ticket, count, history_only, run: self.run, leases });
         self.run += 1;
         self.last = Some(ticket);
         Ok(())
     }
 
-    fn poll(&mut self, ticket: Ticket) -> Result<Option<FrameSums>, BackendError> {
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError> {
         let n = ticket.0 as usize;
         let lanes = self.lanes.len();
         let lane = &mut self.lanes[n % lanes];
@@ -308,16 +329,21 @@ impl Prepared {
         if !lane.done.is_done()? {
             return Ok(None);
         }
-        let Some(frame) = lane.in_flight.take() else { return Err(BackendError::UnknownTicket) };
-        let mut out = FrameSums::default();
+        let Some(group) = lane.in_flight.take() else { return Err(BackendError::UnknownTicket) };
         let sum = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-        let sums: Vec<u64> = lane.sums.bytes().chunks_exact(8).map(sum).collect();
-        let mut rest = &sums[..];
+        let sums = |desk: &Desk| desk.sums.bytes().chunks_exact(8).map(sum).collect::<Vec<u64>>();
+        let sums: Vec<_> = lane.desks[..group.count].iter().map(sums).collect();
+        let mut out = vec![FrameSums::default(); group.count];
+        let mut at = 0;
         for metric in &self.metrics {
-            let (sums, others) = rest.split_at(metric.sums());
-            rest = others;
-            if !frame.history_only || metric.needs_history() {
-                metric.read(sums, frame.run, &mut out);
+            let range = at..at + metric.sums();
+            at = range.end;
+            if group.history_only && !metric.needs_history() {
+                continue;
+            }
+            for (i, out) in out.iter_mut().enumerate() {
+                let from = if metric.reference_only() { 0 } else { i };
+                metric.read(&sums[from][range.clone()], group.run, out);
             }
         }
         // Nothing compares with the luma of this frame any more.
@@ -335,7 +361,7 @@ impl Prepared {
         lane.stream.synchronize()?;
         let profiling = Stream::profiling(&self.device, Profile::new(runs))?;
         let stream = std::mem::replace(&mut lane.stream, profiling);
-        let launched = lane.launch(&self.metrics, false, &[]);
+        let launched = lane.launch(0, &self.metrics, false, &[]);
         let profiling = std::mem::replace(&mut lane.stream, stream);
         profiling.synchronize()?;
         launched?;
@@ -401,7 +427,7 @@ const FRAME_THREADS: u32 = 128;
 const FRAME_ROOM: usize = 256;
 
 impl Lane {
-    fn new(device: &Arc<Device>, metrics: &[Box<dyn Metric>]) -> Result<Self, Error> {
+    fn new(device: &Arc<Device>, metrics: &[Box<dyn Metric>], renditions: usize) -> Result<Self, Error> {
         let stream = Stream::new(device)?;
         let size =
             FRAME_ROOM + sums_room(metrics) + metrics.iter().map(|m| scratch_room(&**m)).sum::<usize>();
@@ -412,41 +438,45 @@ impl Lane {
             done: Arc::new(Event::new(device)?),
             begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
-            frame: Pinned::new(device.clone(), FRAME_ROOM)?,
-            sums: Pinned::new(device.clone(), sums_room(metrics))?,
             on_device,
-            graphs: [None, None],
-            staging: None,
-            pictures: None,
+            desks: (0..renditions).map(|_| Desk::new(device, metrics)).collect::<Result<_, _>>()?,
             in_flight: None,
         };
-        lane.graphs[0] = lane.record(metrics, false)?;
+        for desk in 0..renditions {
+            lane.desks[desk].graphs[0] = lane.record(desk, metrics, false)?;
+        }
         Ok(lane)
     }
 
-    /// Starts the work for the frame whose structure is in place.
-    fn start(&mut self, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<(), Error> {
+    /// Starts the work for the distorted picture whose structure is in place.
+    fn start(&mut self, desk: usize, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<(), Error> {
         // Only where the runtime knows graphs, which the first one shows.
-        if let (true, [Some(_), None]) = (history_only, &self.graphs) {
-            self.graphs[1] = self.record(metrics, true)?;
+        if let (true, [Some(_), None]) = (history_only, &self.desks[desk].graphs) {
+            self.desks[desk].graphs[1] = self.record(desk, metrics, true)?;
         }
-        match &self.graphs[usize::from(history_only)] {
+        match &self.desks[desk].graphs[usize::from(history_only)] {
             Some(graph) => graph.launch(&self.stream),
-            None => self.launch(metrics, history_only, &[]),
+            None => self.launch(desk, metrics, history_only, &[]),
         }
     }
 
-    /// The work for a frame as a graph, each metric in a branch of its own.
-    fn record(&self, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<Option<Graph>, Error> {
+    /// The work for a distorted picture as a graph, each metric in a branch of its own.
+    fn record(
+        &self,
+        desk: usize,
+        metrics: &[Box<dyn Metric>],
+        history_only: bool,
+    ) -> Result<Option<Graph>, Error> {
         let device = self.stream.device();
         let branches: Vec<_> =
             metrics.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
-        Graph::record(&self.stream, || self.launch(metrics, history_only, &branches))
+        Graph::record(&self.stream, || self.launch(desk, metrics, history_only, &branches))
     }
 
-    /// Puts the work for a frame into the stream, and into those of the branches as far as there are any.
+    /// Puts the work for a distorted picture into the stream, and into those of the branches as far as there are any.
     fn launch(
         &self,
+        desk: usize,
         metrics: &[Box<dyn Metric>],
         history_only: bool,
         branches: &[Branch],
@@ -455,7 +485,7 @@ impl Lane {
         let frame = self.on_device.address();
         let sums = frame + FRAME_ROOM as u64;
         let count: u32 = metrics.iter().map(|metric| metric.sums() as u32).sum();
-        let given = self.frame.address();
+        let given = self.desks[desk].frame.address();
         // SAFETY: the parameters of frame_begin.
         unsafe { self.begin.launch(stream, (1, 1), arguments![given, frame, sums, count])? };
         for branch in branches {
@@ -466,7 +496,8 @@ impl Lane {
         for (i, metric) in metrics.iter().enumerate() {
             let branch =
                 i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
-            if !history_only || metric.needs_history() {
+            let done = desk > 0 && metric.reference_only();
+            if !done && (!history_only || metric.needs_history()) {
                 metric.launch(branch, at)?;
             }
             at.scratch += scratch_room(&**metric) as u64;
@@ -476,9 +507,23 @@ impl Lane {
             branch.join.record(&branch.stream)?;
             stream.wait_for(&branch.join)?;
         }
-        let taken = self.sums.address();
+        let taken = self.desks[desk].sums.address();
         // SAFETY: the parameters of frame_end.
         unsafe { self.end.launch(stream, (1, 1), arguments![sums, taken, count]) }
+    }
+}
+
+impl Desk {
+    fn new(device: &Arc<Device>, metrics: &[Box<dyn Metric>]) -> Result<Self, Error> {
+        Ok(Self {
+            frame: Pinned::new(device.clone(), FRAME_ROOM)?,
+            sums: Pinned::new(device.clone(), sums_room(metrics))?,
+            graphs: [None, None],
+            staging: None,
+            staged: 0,
+            pictures: None,
+            used: 0,
+        })
     }
 }
 
@@ -503,14 +548,12 @@ fn sums_room(metrics: &[Box<dyn Metric>]) -> usize {
     metrics.iter().map(|metric| metric.sums() * 8).sum::<usize>().next_multiple_of(256)
 }
 
-/// Brings the pictures of one frame to where kernels can read them.
+/// Brings pictures to where kernels can read them, in the order of a stream.
 struct Placer<'a> {
     device: &'a Arc<Device>,
     geometry: Geometry,
-    lane: &'a mut Lane,
-    /// Bytes taken of the lane's room for pictures, and of its page-locked memory.
-    used: usize,
-    staged: usize,
+    stream: &'a Stream,
+    desk: &'a mut Desk,
 }
 
 /// Bytes of a row as it lies, and rows.
@@ -531,14 +574,14 @@ impl Extent {
 }
 
 impl Placer<'_> {
-    /// Has the lane wait until the picture was written.
+    /// Has the stream wait until the picture was written.
     fn await_producer(&self, picture: &Picture<'_>) -> Result<(), Error> {
         let Some(stream) = picture.lease.as_ref().and_then(|lease| lease.producer) else { return Ok(()) };
-        self.lane.stream.wait_for_stream(stream as hip_sys::hipStream_t)
+        self.stream.wait_for_stream(stream as hip_sys::hipStream_t)
     }
 
     /// Where kernels find a component, and those that follow its samples if it is interleaved. A copy goes to `to`,
-    /// or else to the lane.
+    /// or else to the desk.
     fn place(
         &mut self,
         component: Component<'_>,
@@ -571,11 +614,9 @@ impl Placer<'_> {
     }
 
     /// Where kernels find Cb and Cr; interleaved, they share a copy.
-    fn place_chroma(
-        &mut self,
-        [cb, cr]: [Component<'_>; 2],
-        lease: Option<&Lease>,
-    ) -> Result<[Plane; 2], BackendError> {
+    fn place_chroma(&mut self, picture: &Picture<'_>) -> Result<[Plane; 2], BackendError> {
+        let [cb, cr] = picture.chroma.ok_or(BackendError::Picture("hip"))?;
+        let lease = picture.lease.as_ref();
         if cb.step == 1 {
             return Ok([self.place(cb, lease, &mut None)?, self.place(cr, lease, &mut None)?]);
         }
@@ -590,18 +631,18 @@ impl Placer<'_> {
         Ok(if swapped { [second, first] } else { [first, second] })
     }
 
-    /// Room in the lane for a copy.
+    /// Room at the desk for a copy.
     fn room(&mut self, extent: Extent) -> Result<u64, Error> {
-        let buffer = match &mut self.lane.pictures {
+        let buffer = match &mut self.desk.pictures {
             Some(buffer) => buffer,
             none => none.insert(DeviceBuffer::new(self.device, "pictures", room(self.geometry))?),
         };
-        let address = buffer.address() + self.used as u64;
-        self.used += extent.size();
+        let address = buffer.address() + self.desk.used as u64;
+        self.desk.used += extent.size();
         Ok(address)
     }
 
-    /// Copies rows to device memory, in the order of the lane.
+    /// Copies rows to device memory.
     fn copy(
         &mut self,
         from: Samples<'_>,
@@ -613,7 +654,7 @@ impl Placer<'_> {
         let Extent { width, rows } = extent;
         let to = Rectangle { address: to, pitch: extent.pitch() };
         let at = |address| Rectangle { address, pitch: stride };
-        let stream = &self.lane.stream;
+        let stream = self.stream;
         match from {
             Samples::Device(address) => {
                 copy_rectangle(stream, to, at(address.get()), width, rows, hip_sys::hipMemcpyDeviceToDevice)?;
@@ -628,21 +669,21 @@ impl Placer<'_> {
                 } else {
                     let staged = self.stage(bytes, stride, extent)?;
                     let size = extent.size();
-                    copy(&self.lane.stream, to.address, staged, size, hip_sys::hipMemcpyHostToDevice)?;
+                    copy(stream, to.address, staged, size, hip_sys::hipMemcpyHostToDevice)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Copies rows into the lane's page-locked memory.
+    /// Copies rows into page-locked memory.
     fn stage(&mut self, bytes: &[u8], stride: usize, extent: Extent) -> Result<u64, Error> {
-        let staging = match &mut self.lane.staging {
+        let staging = match &mut self.desk.staging {
             Some(staging) => staging,
             none => none.insert(Pinned::new(self.device.clone(), room(self.geometry))?),
         };
-        let start = self.staged;
-        self.staged += extent.size();
+        let start = self.desk.staged;
+        self.desk.staged += extent.size();
         let rows = staging.bytes_mut()[start..start + extent.size()].chunks_mut(extent.pitch());
         for (to, from) in rows.zip(bytes.chunks(stride)) {
             to[..extent.width].copy_from_slice(&from[..extent.width]);

@@ -39,6 +39,10 @@ impl Metric for Motion {
         true
     }
 
+    fn reference_only(&self) -> bool {
+        true
+    }
+
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
         let Geometry { width, height, depth, .. } = self.geometry;
         let bits = depth.bits();

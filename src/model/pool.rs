@@ -47,6 +47,27 @@ impl Pool {
         self.squares += delta * (score - self.running_mean);
     }
 
+    /// Adds the scores that another pool took after those of this one.
+    pub fn merge(&mut self, later: &Self) {
+        if later.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = later.clone();
+            return;
+        }
+        let (own, others) = (self.count as f64, later.count as f64);
+        self.min = if later.min < self.min { later.min } else { self.min };
+        self.max = if later.max > self.max { later.max } else { self.max };
+        self.count += later.count;
+        self.sum += later.sum;
+        self.inverse_sum += later.inverse_sum;
+        // The pairwise form of Welford's recurrence (Chan, Golub and LeVeque, 1983).
+        let delta = later.running_mean - self.running_mean;
+        self.running_mean += delta * others / (own + others);
+        self.squares += later.squares + delta * delta * own * others / (own + others);
+    }
+
     /// The pooled values; `None` before the first score.
     pub fn pooled(&self) -> Option<Pooled> {
         let count = self.count as f64;
@@ -98,6 +119,22 @@ mod tests {
         let below = pooled(&[-3.0, -5.0]).unwrap();
         assert_eq!((below.min, below.max, below.mean), (-5.0, -3.0, -4.0));
         assert_eq!(pooled(&[50.0, -1.0]).unwrap().harmonic_mean, -1.0);
+    }
+
+    #[test]
+    fn merged_pools_are_one() {
+        let scores = [64.5, 66.75, 1.0, 100.0, 62.25];
+        let whole = pooled(&scores);
+        for split in 0..=scores.len() {
+            let [mut first, mut second] = [Pool::default(), Pool::default()];
+            scores[..split].iter().for_each(|score| first.push(*score));
+            scores[split..].iter().for_each(|score| second.push(*score));
+            first.merge(&second);
+            let merged = first.pooled();
+            let close = |f: fn(Pooled) -> f64| (merged.map(f).unwrap() - whole.map(f).unwrap()).abs() < 1e-9;
+            assert!(close(|p| p.count as f64) && close(|p| p.min) && close(|p| p.max), "{split}");
+            assert!(close(|p| p.mean) && close(|p| p.harmonic_mean) && close(|p| p.stddev), "{split}");
+        }
     }
 
     #[test]

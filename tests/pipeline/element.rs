@@ -7,6 +7,7 @@ use crate::common::{Bench, FRAME, Input, Report, score, score_clip};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gst::prelude::*;
+use gsthipvmaf::message::VmafMessage;
 use gsthipvmaf::meta::ScoreState;
 
 /// The 8-bit clip of ten frames.
@@ -253,11 +254,10 @@ fn a_flushing_seek_begins_anew() {
             let message = bus.timed_pop(gst::ClockTime::from_seconds(60)).expect("an end");
             match message.view() {
                 gst::MessageView::Element(element) => {
-                    match gsthipvmaf::message::VmafMessage::try_from(element.structure().unwrap()).unwrap() {
-                        gsthipvmaf::message::VmafMessage::Frame(frame) => {
-                            scores.push((frame.section, frame.score))
-                        }
-                        gsthipvmaf::message::VmafMessage::Pooled(pooled) => reasons.push(pooled.reason),
+                    match VmafMessage::try_from(element.structure().unwrap()).unwrap() {
+                        VmafMessage::Frame(frame) => scores.push((frame.section, frame.score)),
+                        VmafMessage::Pooled(pooled) => reasons.push(pooled.reason),
+                        VmafMessage::Window(_) => {}
                     }
                 }
                 gst::MessageView::Error(err) => panic!("{err:?}"),

@@ -32,7 +32,7 @@ fn features(name: &str, options: &[(&str, &str)]) -> Vec<Feature> {
 fn session(features: &[Feature], geometry: Geometry) -> Result<Session, EngineError> {
     let plan = Plan::new(vec![], features, ScoreOptions::default()).unwrap();
     let mut session = Session::new(Arc::new(plan), backend(), 1);
-    session.prepare(geometry).map(|()| session)
+    session.prepare(geometry, 1).map(|()| session)
 }
 
 fn geometry(clip: &Clip) -> Geometry {
@@ -75,7 +75,7 @@ fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>) {
             values.extend(session.collect().unwrap());
         }
         let [reference, distorted] = [false, true].map(|distorted| components(clip, t, distorted));
-        session.submit(picture(geometry, &reference), picture(geometry, &distorted)).unwrap();
+        session.submit(picture(geometry, &reference), vec![(0, picture(geometry, &distorted))]).unwrap();
     }
     while session.in_flight() > 0 {
         values.extend(session.collect().unwrap());
@@ -107,7 +107,7 @@ fn the_classic_metrics_are_libvmafs_on_every_clip() {
                 assert!((value - golden).abs() <= tolerance, "{of}");
             }
         }
-        let aggregates = session.aggregates();
+        let aggregates = session.aggregates(0);
         assert_eq!(aggregates.len(), 3);
         for (name, value) in aggregates {
             assert_eq!(Some(value), clip.golden["aggregates"][name].as_f64(), "{}: {name}", clip.name);

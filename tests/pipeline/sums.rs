@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use gsthipvmaf::backend::{Backend, Pair};
+use gsthipvmaf::backend::{Backend, Group};
 use gsthipvmaf::cpu::Cpu;
 use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Samples};
 use gsthipvmaf::hip::{Hip, Selection};
@@ -106,9 +106,10 @@ impl Clip {
     }
 }
 
-/// All sums of a clip, with a break after two thirds and every third pair not scored.
+/// All sums of a clip, with a break after two thirds and every third pair not scored. Every other frame is compared
+/// with itself as well.
 fn sums(backend: &mut dyn Backend, work: &Work, reference: &Clip, distorted: &Clip) -> Vec<FrameSums> {
-    backend.prepare(work, reference.geometry).unwrap();
+    backend.prepare(work, reference.geometry, 2).unwrap();
     let mut waiting = VecDeque::new();
     let mut sums = vec![];
     let frames = reference.frames.len();
@@ -117,12 +118,14 @@ fn sums(backend: &mut dyn Backend, work: &Work, reference: &Clip, distorted: &Cl
             backend.reset();
         }
         if waiting.len() == backend.depth().max(1) {
-            sums.push(backend.wait(waiting.pop_front().unwrap()).unwrap());
+            sums.extend(backend.wait(waiting.pop_front().unwrap()).unwrap());
         }
         let (reference, distorted) = (reference.picture(t), distorted.picture(t));
-        waiting.push_back(backend.submit(Pair { reference, distorted, history_only: t % 3 == 2 }).unwrap());
+        let itself = (t % 2 == 1).then(|| reference.clone());
+        let distorted = [distorted].into_iter().chain(itself).collect();
+        waiting.push_back(backend.submit(Group { reference, distorted, history_only: t % 3 == 2 }).unwrap());
     }
-    sums.extend(waiting.into_iter().map(|ticket| backend.wait(ticket).unwrap()));
+    sums.extend(waiting.into_iter().flat_map(|ticket| backend.wait(ticket).unwrap()));
     sums
 }
 

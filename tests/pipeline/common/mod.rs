@@ -11,6 +11,7 @@ use clip::Clip;
 use gst::prelude::*;
 use gst_video::prelude::*;
 use gst_video::{VideoFormat, VideoFrameRef, VideoInfo, VideoMeta};
+use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::{FrameMessage, PooledMessage, VmafMessage};
 use gsthipvmaf::meta::ScoreMeta;
 
@@ -154,6 +155,8 @@ fn pack(clip: &Clip, distorted: bool, t: usize, info: &VideoInfo) -> gst::Buffer
 pub struct Report {
     pub frames: Vec<FrameMessage>,
     pub pooled: Vec<PooledMessage>,
+    pub windows: Vec<PooledMessage>,
+    pub events: Vec<EventMessage>,
     pub buffers: Vec<gst::Buffer>,
     pub stats: Option<gst::Structure>,
 }
@@ -264,9 +267,15 @@ impl Bench {
         while let Some(message) = bus.timed_pop(gst::ClockTime::from_seconds(60)) {
             match message.view() {
                 gst::MessageView::Element(element) => {
-                    match VmafMessage::try_from(element.structure().unwrap()).unwrap() {
+                    let structure = element.structure().unwrap();
+                    if structure.name() == event::NAME {
+                        report.events.push(EventMessage::try_from(structure).unwrap());
+                        continue;
+                    }
+                    match VmafMessage::try_from(structure).unwrap() {
                         VmafMessage::Frame(frame) => report.frames.push(frame),
                         VmafMessage::Pooled(pooled) => report.pooled.push(pooled),
+                        VmafMessage::Window(window) => report.windows.push(window),
                     }
                 }
                 gst::MessageView::Error(error) => {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The `hipvmaf-event` element message: what happened besides scores, and a typed parser for applications.
+//!
+//! ```no_run
+//! # let bus: gst::Bus = unimplemented!();
+//! use gsthipvmaf::event::EventMessage;
+//!
+//! for message in bus.iter_timed(None) {
+//!     if let Some(Ok(event)) = message.structure().map(EventMessage::try_from) {
+//!         println!("{} {} on {}", event.event.name(), event.state.name(), event.label);
+//!     }
+//! }
+//! ```
+
+use gst::{ClockTime, Structure, StructureRef};
+
+use super::message::{ParseError, field};
+
+/// Name of the message structure.
+pub const NAME: &str = "hipvmaf-event";
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Event {
+    /// The score was below `alarm-low` for `alarm-hold`; it is above `alarm-clear` again.
+    #[default]
+    Alarm,
+    /// The distorted picture stands still while the reference moves.
+    Freeze,
+    /// The distorted picture is black while the reference is not.
+    Black,
+    /// One of the inputs does not deliver.
+    Dropout,
+    /// Reference frames had no distorted frame; posted when the gap has ended.
+    Unpaired,
+    /// The offset between reference and distorted video was found or has changed.
+    Alignment,
+    /// Pairs come faster than they can be scored and are left out.
+    Overload,
+}
+
+impl Event {
+    const NAMES: [(Self, &'static str); 7] = [
+        (Self::Alarm, "alarm"),
+        (Self::Freeze, "freeze"),
+        (Self::Black, "black"),
+        (Self::Dropout, "dropout"),
+        (Self::Unpaired, "unpaired"),
+        (Self::Alignment, "alignment"),
+        (Self::Overload, "overload"),
+    ];
+
+    /// As in the message.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(event, _)| *event == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// Whether it begins, ends, or just is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EventState {
+    #[default]
+    Raised,
+    Cleared,
+    Info,
+}
+
+impl EventState {
+    const NAMES: [(Self, &'static str); 3] =
+        [(Self::Raised, "raised"), (Self::Cleared, "cleared"), (Self::Info, "info")];
+
+    /// As in the message.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(state, _)| *state == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// Something that happened on a pad.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventMessage {
+    pub event: Event,
+    pub state: EventState,
+    /// Sink pad concerned.
+    pub pad: String,
+    /// What the user calls its stream; the pad name unless set.
+    pub label: String,
+    /// Of the reference frame with which it was noticed.
+    pub running_time: Option<ClockTime>,
+    /// Running time since when it has been so.
+    pub since: Option<ClockTime>,
+    /// The measured value: a score, a level, or the confidence of an alignment.
+    pub value: Option<f64>,
+    /// What `value` was compared with.
+    pub threshold: Option<f64>,
+    /// Frames concerned.
+    pub count: Option<u64>,
+    /// By how many nanoseconds the distorted video is late.
+    pub offset: Option<i64>,
+}
+
+impl EventMessage {
+    pub(super) fn to_structure(&self) -> Structure {
+        Structure::builder(NAME)
+            .field("event", self.event.name())
+            .field("state", self.state.name())
+            .field("pad", &self.pad)
+            .field("label", &self.label)
+            .field_if_some("running-time", self.running_time.map(ClockTime::nseconds))
+            .field_if_some("since", self.since.map(ClockTime::nseconds))
+            .field_if_some("value", self.value)
+            .field_if_some("threshold", self.threshold)
+            .field_if_some("count", self.count)
+            .field_if_some("offset", self.offset)
+            .build()
+    }
+}
+
+impl TryFrom<&StructureRef> for EventMessage {
+    type Error = ParseError;
+
+    fn try_from(s: &StructureRef) -> Result<Self, ParseError> {
+        if s.name() != NAME {
+            return Err(ParseError::Name { found: s.name().to_string(), expected: NAME });
+        }
+        let (event, state) = (field::<String>(s, "event")?, field::<String>(s, "state")?);
+        let event = Event::NAMES.iter().find(|(_, name)| *name == event).ok_or(ParseError::Type(event))?.0;
+        let state =
+            EventState::NAMES.iter().find(|(_, name)| *name == state).ok_or(ParseError::Type(state))?.0;
+        let time = |name| s.get::<u64>(name).ok().map(ClockTime::from_nseconds);
+        Ok(Self {
+            event,
+            state,
+            pad: field(s, "pad")?,
+            label: field(s, "label")?,
+            running_time: time("running-time"),
+            since: time("since"),
+            value: s.get("value").ok(),
+            threshold: s.get("threshold").ok(),
+            count: s.get("count").ok(),
+            offset: s.get("offset").ok(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_survive_the_bus() {
+        gst::init().unwrap();
+        for (event, _) in Event::NAMES {
+            for (state, _) in EventState::NAMES {
+                let message = EventMessage {
+                    event,
+                    state,
+                    pad: "dist_0".into(),
+                    label: "720p".into(),
+                    running_time: Some(ClockTime::from_seconds(7)),
+                    since: Some(ClockTime::from_seconds(5)),
+                    value: Some(66.5),
+                    threshold: Some(70.0),
+                    count: Some(50),
+                    offset: Some(-40_000_000),
+                };
+                assert_eq!(EventMessage::try_from(&*message.to_structure()), Ok(message));
+            }
+        }
+        let bare = EventMessage { pad: "ref_sink".into(), ..EventMessage::default() };
+        assert_eq!(EventMessage::try_from(&*bare.to_structure()), Ok(bare));
+    }
+
+    #[test]
+    fn foreign_structures_are_refused_with_the_reason() {
+        gst::init().unwrap();
+        let parse = |s: &Structure| EventMessage::try_from(&**s).unwrap_err().to_string();
+        assert_eq!(parse(&Structure::new_empty("level")), "the structure is named level, not hipvmaf-event");
+        let mut unknown = EventMessage::default().to_structure();
+        unknown.set("event", "earthquake");
+        assert_eq!(parse(&unknown), "unknown message type earthquake");
+    }
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Figures for Prometheus, in its text format 0.0.4.
+//!
+//! A file of it, replaced as a whole, is what the textfile collector of Prometheus' node_exporter picks up. Two
+//! elements on one host need different pad names: the collector refuses to see the same sample twice.
+
+use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// What is known of one distorted pad.
+#[derive(Clone, Debug, Default)]
+pub struct Pad {
+    pub name: String,
+    /// What the user calls it.
+    pub label: String,
+    pub scores: Vec<Score>,
+    /// Reference frames since the start by what became of them: `scored`, `unpaired`, `skipped`, `repeated`.
+    pub frames: Vec<(&'static str, u64)>,
+    /// Alarms that are watched by their kind, and whether they are raised.
+    pub alarms: Vec<(&'static str, bool)>,
+    /// By how many seconds the distorted video is late, if that is known.
+    pub offset: Option<f64>,
+}
+
+/// A figure of a model's scores over the window.
+#[derive(Clone, Debug)]
+pub struct Score {
+    pub model: String,
+    /// `mean`, `min`, `p5` and so on.
+    pub stat: &'static str,
+    pub value: f64,
+}
+
+/// How long frames took from submission to score, in seconds.
+#[derive(Clone, Debug, Default)]
+pub struct ComputeTime {
+    /// By quantiles from 0 to 1.
+    pub quantiles: Vec<(f64, f64)>,
+    /// Of all frames.
+    pub sum: f64,
+    pub count: u64,
+}
+
+/// Everything that is exported.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    pub pads: Vec<Pad>,
+    pub compute_time: Option<ComputeTime>,
+    /// When the last score was made, in seconds since 1970.
+    pub last_score: Option<f64>,
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// The figures as text.
+pub fn render(figures: &Figures) -> String {
+    let mut text = Text::default();
+    text.family("hipvmaf_score", "gauge", "Score of the last window.");
+    for pad in &figures.pads {
+        for Score { model, stat, value } in &pad.scores {
+            let labels = vec![("pad", &*pad.name), ("label", &*pad.label), ("model", model), ("stat", stat)];
+            text.sample("", labels, *value);
+        }
+    }
+    text.family("hipvmaf_frames_total", "counter", "Reference frames by what became of them.");
+    for pad in &figures.pads {
+        for (result, count) in &pad.frames {
+            text.sample("", vec![("pad", &pad.name), ("result", result)], *count as f64);
+        }
+    }
+    text.family("hipvmaf_alarm", "gauge", "Whether an alarm is raised: 0 or 1.");
+    for pad in &figures.pads {
+        for (kind, raised) in &pad.alarms {
+            text.sample("", vec![("pad", &pad.name), ("kind", kind)], f64::from(*raised));
+        }
+    }
+    text.family("hipvmaf_offset_seconds", "gauge", "Delay of the distorted video against the reference.");
+    for pad in &figures.pads {
+        if let Some(offset) = pad.offset {
+            text.sample("", vec![("pad", &pad.name)], offset);
+        }
+    }
+    text.family("hipvmaf_compute_seconds", "summary", "Time from submission of a frame to its score.");
+    if let Some(time) = &figures.compute_time {
+        for (quantile, seconds) in &time.quantiles {
+            text.sample("", vec![("quantile", &quantile.to_string())], *seconds);
+        }
+        text.sample("_sum", vec![], time.sum);
+        text.sample("_count", vec![], time.count as f64);
+    }
+    text.family("hipvmaf_last_score_timestamp_seconds", "gauge", "When the last score was made.");
+    if let Some(time) = figures.last_score {
+        text.sample("", vec![], time);
+    }
+    text.out
+}
+
+/// Puts a text in the place of a file that others read at any time: they see the old one or the new one.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new()
+        .prefix(".hipvmaf-")
+        .permissions(Permissions::from_mode(0o666)) // less the umask, like any file a program writes
+        .tempfile_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// The text so far, and the family that samples are added to.
+#[derive(Default)]
+struct Text {
+    out: String,
+    family: &'static str,
+    /// What comes before its first sample; families without samples are left out.
+    header: Option<(&'static str, &'static str)>,
+}
+
+impl Text {
+    fn family(&mut self, name: &'static str, kind: &'static str, help: &'static str) {
+        self.family = name;
+        self.header = Some((kind, help));
+    }
+
+    fn sample(&mut self, suffix: &str, labels: Labels, value: f64) {
+        let name = self.family;
+        if let Some((kind, help)) = self.header.take() {
+            self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+        }
+        let labels = labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
+        let labels = labels.collect::<Vec<_>>().join(",");
+        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+        match value {
+            f64::INFINITY => self.line(format_args!("{name}{suffix}{labels} +Inf")),
+            f64::NEG_INFINITY => self.line(format_args!("{name}{suffix}{labels} -Inf")),
+            // Rust's shortest form that reads back as the same number, and NaN.
+            value => self.line(format_args!("{name}{suffix}{labels} {value}")),
+        }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.out, "{line}");
+    }
+}
+
+/// The value of a label between its quotes.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn figures() -> Figures {
+        Figures {
+            pads: vec![Pad {
+                name: "dist_sink".into(),
+                label: "720p \"main\"".into(),
+                scores: vec![
+                    Score { model: "vmaf_v0.6.1".into(), stat: "mean", value: 93.25 },
+                    Score { model: "vmaf_v0.6.1".into(), stat: "p5", value: f64::NAN },
+                ],
+                frames: vec![("scored", 1500), ("unpaired", 2)],
+                alarms: vec![("freeze", false), ("dropout", true)],
+                offset: Some(-0.04),
+            }],
+            compute_time: Some(ComputeTime {
+                quantiles: vec![(0.5, 0.001), (0.99, 0.002)],
+                sum: 1.5,
+                count: 1500,
+            }),
+            last_score: Some(1_790_000_000.25),
+        }
+    }
+
+    #[test]
+    fn text_is_that_of_the_format() {
+        let expected = r#"# HELP hipvmaf_score Score of the last window.
+# TYPE hipvmaf_score gauge
+hipvmaf_score{pad="dist_sink",label="720p \"main\"",model="vmaf_v0.6.1",stat="mean"} 93.25
+hipvmaf_score{pad="dist_sink",label="720p \"main\"",model="vmaf_v0.6.1",stat="p5"} NaN
+# HELP hipvmaf_frames_total Reference frames by what became of them.
+# TYPE hipvmaf_frames_total counter
+hipvmaf_frames_total{pad="dist_sink",result="scored"} 1500
+hipvmaf_frames_total{pad="dist_sink",result="unpaired"} 2
+# HELP hipvmaf_alarm Whether an alarm is raised: 0 or 1.
+# TYPE hipvmaf_alarm gauge
+hipvmaf_alarm{pad="dist_sink",kind="freeze"} 0
+hipvmaf_alarm{pad="dist_sink",kind="dropout"} 1
+# HELP hipvmaf_offset_seconds Delay of the distorted video against the reference.
+# TYPE hipvmaf_offset_seconds gauge
+hipvmaf_offset_seconds{pad="dist_sink"} -0.04
+# HELP hipvmaf_compute_seconds Time from submission of a frame to its score.
+# TYPE hipvmaf_compute_seconds summary
+hipvmaf_compute_seconds{quantile="0.5"} 0.001
+hipvmaf_compute_seconds{quantile="0.99"} 0.002
+hipvmaf_compute_seconds_sum 1.5
+hipvmaf_compute_seconds_count 1500
+# HELP hipvmaf_last_score_timestamp_seconds When the last score was made.
+# TYPE hipvmaf_last_score_timestamp_seconds gauge
+hipvmaf_last_score_timestamp_seconds 1790000000.25
+"#;
+        assert_eq!(render(&figures()), expected);
+        assert_eq!(render(&Figures::default()), "");
+    }
+
+    #[test]
+    fn families_are_not_torn_apart_by_several_pads() {
+        let mut figures = figures();
+        figures.pads.push(figures.pads[0].clone());
+        let text = render(&figures);
+        assert_eq!(text.matches("# TYPE hipvmaf_score ").count(), 1);
+        assert_eq!(text.matches("hipvmaf_offset_seconds{").count(), 2);
+    }
+
+    #[test]
+    fn files_are_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hipvmaf.prom");
+        for text in ["first and longer", "second"] {
+            replace(&path, text).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "temporary file left behind");
+        assert!(replace(&folder.path().join("none/hipvmaf.prom"), "").is_err());
+    }
+
+    /// The value of a quoted label, read as Prometheus' parser does, and what follows it.
+    fn unescape(quoted: &str) -> Option<(String, &str)> {
+        let mut value = String::new();
+        let mut chars = quoted.strip_prefix('"')?.chars();
+        loop {
+            match chars.next()? {
+                '"' => return Some((value, chars.as_str())),
+                '\n' => return None,
+                '\\' => value.push(match chars.next()? {
+                    'n' => '\n',
+                    c @ ('\\' | '"') => c,
+                    _ => return None,
+                }),
+                c => value.push(c),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn labels_and_values_read_back(label: String, value: f64) {
+            let score = Score { model: "m".into(), stat: "mean", value };
+            let pad = Pad { name: "p".into(), label: label.clone(), scores: vec![score], ..Pad::default() };
+            let text = render(&Figures { pads: vec![pad], ..Figures::default() });
+            let (_, sample) = text.split_once("gauge\nhipvmaf_score{pad=\"p\",label=").unwrap();
+            let (read, rest) = unescape(sample).unwrap();
+            prop_assert_eq!(read, label);
+            let number = rest.strip_prefix(",model=\"m\",stat=\"mean\"} ").unwrap().strip_suffix('\n').unwrap();
+            let number: f64 = number.parse().unwrap();
+            prop_assert!(number == value || (number.is_nan() && value.is_nan()));
+        }
+    }
+}
