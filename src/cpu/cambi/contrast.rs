@@ -37,9 +37,10 @@ pub(super) struct Counting {
 /// Counters of one thread.
 pub(super) struct Scratch {
     histograms: Vec<Line>,
-    /// Bins around each active pixel of a row, and what it is.
-    found: Vec<Line>,
+    /// The active pixels of a row: their columns, their bins, and the counts of the bins around these.
+    columns: Vec<Line>,
     bins: Vec<Line>,
+    found: Vec<Line>,
 }
 
 impl Counting {
@@ -78,8 +79,9 @@ impl Counting {
     pub fn scratch(&self, window: usize) -> Scratch {
         Scratch {
             histograms: Line::zeroed((COLUMNS + window - 1) * self.stride()),
-            found: Line::zeroed((COLUMNS + 2) * self.span() * 2),
+            columns: Line::zeroed((COLUMNS + 16) * 4),
             bins: Line::zeroed((COLUMNS + 16) * 4),
+            found: Line::zeroed((COLUMNS + 2) * self.span() * 2),
         }
     }
 }
@@ -155,42 +157,58 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
     let histograms = scratch.histograms.as_mut_ptr().cast::<u8>();
     tile.values.clear();
     (tile.nonzero, tile.total) = (0, 0);
-    let mut counted = tile.rows.start.saturating_sub(radius)..tile.rows.start.saturating_sub(radius);
     // SAFETY: the caller vouches for the instructions. There is a histogram for each column of a tile and
     // `radius` more to either side; `codes` has no numbers above `none()`, for which there is a bin too, and
     // SPAN bytes more.
     unsafe {
         let first = histograms.add(skipped * stride);
+        let line = |y: usize| &codes.row(y)[reached.clone()];
+        // Rows of the window of a row before the tile, as far as they are in that of its first.
+        let mut next = tile.rows.start.saturating_sub(radius);
+        let top = next;
+        while next < codes.height.min(tile.rows.start + radius) {
+            count(first, stride, Some(line(next)), None);
+            next += 1;
+        }
         for y in tile.rows.clone() {
-            while counted.end < codes.height.min(y + radius + 1) {
-                count(first, stride, &codes.row(counted.end)[reached.clone()], 1);
-                counted.end += 1;
-            }
-            while counted.start + radius < y {
-                count(first, stride, &codes.row(counted.start)[reached.clone()], u8::MAX);
-                counted.start += 1;
-            }
+            let enters = (y + radius < codes.height).then(|| line(y + radius));
+            let leaves = (y > top + radius).then(|| line(y - radius - 1));
+            count(first, stride, enters, leaves);
             let row = &codes.row(y)[left..right];
-            let n =
-                gather::<V, SPAN>(counting, histograms, row, window, &mut scratch.found, &mut scratch.bins);
-            contrasts::<V, SPAN>(counting, &scratch.found, &scratch.bins, n, tile);
+            let n = gather::<V, SPAN>(counting, histograms, row, window, scratch);
+            contrasts::<V, SPAN>(counting, scratch, n, tile);
         }
         // Leaves all bins empty.
-        for y in counted {
-            count(first, stride, &codes.row(y)[reached.clone()], u8::MAX);
+        let last = tile.rows.end - 1;
+        for y in top.max(last.saturating_sub(radius))..codes.height.min(last + radius + 1) {
+            count(first, stride, None, Some(line(y)));
         }
     }
 }
 
-/// Adds to the bin of each pixel, modulo 256.
+/// Adds to the bin of each pixel of a row, and takes from that of each pixel of another, modulo 256.
 #[inline(always)]
-unsafe fn count(mut histogram: *mut u8, stride: usize, codes: &[u16], number: u8) {
-    for code in codes {
+unsafe fn count(mut histogram: *mut u8, stride: usize, enters: Option<&[u16]>, leaves: Option<&[u16]>) {
+    let add = |histogram: *mut u8, code: &u16, number: u8| {
         // SAFETY: the caller vouches for a histogram per code, and for a bin of this number in it.
         unsafe {
             let bin = histogram.add(usize::from(*code));
             *bin = (*bin).wrapping_add(number);
-            histogram = histogram.add(stride);
+        }
+    };
+    if let (Some(enters), Some(leaves)) = (enters, leaves) {
+        for (enters, leaves) in enters.iter().zip(leaves) {
+            add(histogram, enters, 1);
+            add(histogram, leaves, u8::MAX);
+            histogram = histogram.wrapping_add(stride);
+        }
+    } else {
+        for (codes, number) in [(enters, 1), (leaves, u8::MAX)] {
+            let mut histogram = histogram;
+            for code in codes.unwrap_or_default() {
+                add(histogram, code, number);
+                histogram = histogram.wrapping_add(stride);
+            }
         }
     }
 }
@@ -204,58 +222,59 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
     histograms: *const u8,
     row: &[u16],
     window: usize,
-    found: &mut [Line],
-    bins: &mut [Line],
+    scratch: &mut Scratch,
 ) -> usize {
     let stride = counting.stride();
     let [first, last] = counting.active;
     let reach = counting.reach;
     // By how much the lowest bin that is read can lie above the lowest that is kept.
     let slack = SPAN - (2 * reach + 1);
-    let (found, bins) = (found.as_mut_ptr().cast::<u16>(), bins.as_mut_ptr().cast::<i32>());
+    let found = scratch.found.as_mut_ptr().cast::<u16>();
+    let [columns, bins] = [&mut scratch.columns, &mut scratch.bins].map(|x| x.as_mut_ptr().cast::<i32>());
     let mut n = 0;
     // SAFETY: the caller vouches for the instructions and the histograms, of which `window` ones from that of
     // the pixel's number on are those of its window. Numbers of a pixel go SPAN numbers further than its
     // predecessor's, less at most `slack`; those before its own belong to what no longer matters there.
     unsafe {
-        let mut sums = [V::splat(0); WIDE / 16];
-        let (mut at, mut base) = (0, usize::MAX / 2);
         for (x, code) in row.iter().enumerate() {
             let bin = usize::from(*code);
-            if bin.wrapping_sub(first) > last - first {
-                continue;
-            }
-            let low = bin - reach;
+            *columns.add(n) = x as i32;
+            *bins.add(n) = bin as i32;
+            n += usize::from(bin.wrapping_sub(first) <= last - first);
+        }
+        let mut sums = [V::splat(0); WIDE / 16];
+        let (mut at, mut base) = (0, usize::MAX / 2);
+        for i in 0..n {
+            let (x, low) = (*columns.add(i) as usize, *bins.add(i) as usize - reach);
             if low.wrapping_sub(base) <= slack && 2 * (x - at) <= window {
-                while at < x {
-                    let leaves = histograms.add(at * stride + base);
+                let mut leaves = histograms.add(at * stride + base);
+                for _ in at..x {
                     let enters = leaves.add(window * stride);
-                    for i in 0..const { SPAN / (2 * V::N) } {
+                    for k in 0..const { SPAN / (2 * V::N) } {
                         let [old, new] =
-                            [V::load16_u8(leaves.add(2 * V::N * i)), V::load16_u8(enters.add(2 * V::N * i))];
-                        sums[i] = V::add16(sums[i], V::sub16(new, old));
+                            [V::load16_u8(leaves.add(2 * V::N * k)), V::load16_u8(enters.add(2 * V::N * k))];
+                        sums[k] = V::add16(sums[k], V::sub16(new, old));
                     }
-                    at += 1;
+                    leaves = leaves.add(stride);
                 }
             } else {
-                (at, base) = (x, low.saturating_sub(slack / 2));
-                for i in 0..const { SPAN / (2 * V::N) } {
-                    sums[i] = V::splat(0);
+                base = low.saturating_sub(slack / 2);
+                for k in 0..const { SPAN / (2 * V::N) } {
+                    sums[k] = V::splat(0);
                 }
-                let mut column = histograms.add(at * stride + base);
+                let mut column = histograms.add(x * stride + base);
                 for _ in 0..window {
-                    for i in 0..const { SPAN / (2 * V::N) } {
-                        sums[i] = V::add16(sums[i], V::load16_u8(column.add(2 * V::N * i)));
+                    for k in 0..const { SPAN / (2 * V::N) } {
+                        sums[k] = V::add16(sums[k], V::load16_u8(column.add(2 * V::N * k)));
                     }
                     column = column.add(stride);
                 }
             }
-            let to = found.add((n + 1) * SPAN).sub(low - base);
-            for i in 0..const { SPAN / (2 * V::N) } {
-                V::store16(to.add(2 * V::N * i), sums[i]);
+            at = x;
+            let to = found.add((i + 1) * SPAN).sub(low - base);
+            for k in 0..const { SPAN / (2 * V::N) } {
+                V::store16(to.add(2 * V::N * k), sums[k]);
             }
-            *bins.add(n) = bin as i32;
-            n += 1;
         }
     }
     n
@@ -265,14 +284,13 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
 #[inline(always)]
 unsafe fn contrasts<V: Lanes, const SPAN: usize>(
     counting: &Counting,
-    found: &[Line],
-    bins: &[Line],
+    scratch: &Scratch,
     n: usize,
     tile: &mut Tile,
 ) {
     const LANES: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
     let reciprocals = RECIPROCALS.as_ptr().cast::<u32>();
-    let (found, bins) = (found.as_ptr().cast::<u32>(), bins.as_ptr().cast::<i32>());
+    let (found, bins) = (scratch.found.as_ptr().cast::<u32>(), scratch.bins.as_ptr().cast::<i32>());
     tile.values.reserve(n + V::N);
     let values = tile.values.spare_capacity_mut().as_mut_ptr().cast::<i32>();
     let low = 0xffff;

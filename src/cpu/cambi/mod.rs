@@ -135,7 +135,7 @@ mod tests {
     use super::naive::naive;
     use super::*;
     use crate::cpu::tests::{Picture, noise};
-    use crate::metrics::cambi::{CambiOptions, Eotf};
+    use crate::metrics::cambi::{CambiOptions, CambiScorer, Eotf};
 
     /// Ramps with steps, flat areas, grain, and some noise.
     fn picture(seed: usize, width: usize, height: usize, bits: u32) -> Picture {
@@ -210,6 +210,38 @@ mod tests {
             for seed in 0..3 {
                 check(options, i + seed, 251, 91, [8, 10, 16][seed]);
             }
+        }
+    }
+
+    /// Scores that libvmaf 3.2.0 gives these pictures, to its six decimals.
+    #[test]
+    fn scores_are_those_of_libvmaf() {
+        let default = CambiOptions { full_ref: true, ..Default::default() };
+        let other = CambiOptions { vis_lum_threshold: 0.06, window_size: 127, topk: 0.1, ..default };
+        for (bits, options, expected) in [
+            (8, default, [2.767099, 3.120919, 0.0]),
+            (8, other, [13.053546, 14.340021, 0.0]),
+            (10, default, [14.957579, 13.606158, 1.351422]),
+            (10, other, [18.510224, 18.223338, 0.286886]),
+        ] {
+            let picture = |which: usize| {
+                Picture::new(320, 240, bits, |x, y| {
+                    let rings = (x * x / (700 + 100 * which) + y * y / 900) % 5;
+                    let dots = 2 * which * usize::from((3 * x + 5 * y) % 97 == 0);
+                    let value = (60 + x / 12 + y / 20 + rings - dots) << (bits - 8);
+                    (value + if bits > 8 { (x + y) / 90 } else { 0 }) as u32
+                })
+            };
+            let [a, b] = [picture(0), picture(1)];
+            let geometry = Geometry { width: 320, height: 240, depth: a.depth, chroma: None };
+            let mut cambi = Cambi::new(&options.work(), geometry, 1).unwrap();
+            let sums = match bits {
+                8 => cambi.compute(Level::detect(), a.bytes().plane(), b.bytes().plane()),
+                _ => cambi.compute(Level::detect(), a.words().plane(), b.words().plane()),
+            };
+            let scores = CambiScorer::new(&options, geometry).unwrap().scores(&sums);
+            let found = [Some(scores.cambi), scores.source, scores.full_reference];
+            assert_eq!(found.map(|score| (score.unwrap() * 1e6).round() / 1e6), expected);
         }
     }
 
