@@ -4,10 +4,12 @@
 //! and of everything for vmaf_v0.6.1 on one thread and on all.
 
 use gsthipvmaf::backend::{Backend, BackendError, Pair};
-use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, motion, psnr, vif::Vif};
+use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, ciede, motion, psnr, psnr_hvs, ssim::Ssim, vif::Vif};
 use gsthipvmaf::engine::plan::Plan;
 use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Plane, Sample, Samples};
 use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
+use gsthipvmaf::metrics::psnr_hvs::TABLES;
+use gsthipvmaf::metrics::ssim::SsimWork;
 use gsthipvmaf::metrics::vif::VifWork;
 use gsthipvmaf::model::{Model, ScoreOptions};
 use std::error::Error;
@@ -40,7 +42,7 @@ fn best<R>(mut run: impl FnMut() -> R) -> f64 {
         black_box(run());
         start.elapsed().as_secs_f64() * 1e3
     };
-    (0..25).map(once).fold(f64::INFINITY, f64::min)
+    (0..10).map(once).fold(f64::INFINITY, f64::min)
 }
 
 fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
@@ -69,6 +71,19 @@ fn measure<T: Sample + TryFrom<u32>>(bits: u32) {
         println!("motion {bits:2} bit {name:6} {ms:7.3} ms");
         let ms = best(|| psnr::sse(level, reference, distorted));
         println!("psnr   {bits:2} bit {name:6} {ms:7.3} ms");
+        let geometry = Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None };
+        let automatic = SsimWork { scales: vec![0], multi_scale: false };
+        let multi_scale = SsimWork { scales: vec![], multi_scale: true };
+        for (label, work) in [("ssim   ", automatic), ("ms-ssim", multi_scale)] {
+            let mut ssim = Ssim::new(&work, geometry);
+            let ms = best(|| ssim.compute(level, [reference, distorted]));
+            println!("{label}{bits:2} bit {name:6} {ms:7.3} ms");
+        }
+        let ms = best(|| psnr_hvs::errors(level, [reference, distorted], &TABLES[0]));
+        println!("hvs    {bits:2} bit {name:6} {ms:7.3} ms (luma)");
+        let pictures = [[reference, next, distorted], [distorted, reference, next]];
+        let ms = best(|| ciede::difference(level, pictures, depth, 0.0));
+        println!("ciede  {bits:2} bit {name:6} {ms:7.3} ms (4:4:4)");
     }
 }
 
