@@ -696,7 +696,9 @@ impl Stream {
     /// Gives the results file its name. Later calls do nothing.
     pub fn finish_results(&mut self) -> Result<(), Error> {
         match self.results.take() {
-            Some((path, results)) => results.finish().map_err(|source| Error::Results { path, source }),
+            Some((path, results)) => {
+                results.finish(&self.session.aggregates()).map_err(|source| Error::Results { path, source })
+            }
             None => Ok(()),
         }
     }
