@@ -110,10 +110,14 @@ fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+#[allow(
+    clippy::redundant_closure,
+    reason = "the variants alone would be functions of planes of one lifetime"
+)]
 fn main() -> Result<(), Box<dyn Error>> {
     rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(|| {
-        measure::<u8>(8, PlanePair::U8);
-        measure::<u16>(10, PlanePair::U16);
+        measure::<u8>(8, |a, b| PlanePair::U8(a, b));
+        measure::<u16>(10, |a, b| PlanePair::U16(a, b));
     });
     let all = std::thread::available_parallelism()?.get();
     [1, all].into_iter().try_for_each(measure_frame)
