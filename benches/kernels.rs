@@ -139,6 +139,10 @@ fn measure_frame(model: &str, threads: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+#[allow(
+    clippy::redundant_closure,
+    reason = "the variants alone would be functions of planes of one lifetime"
+)]
 fn main() -> Result<(), Box<dyn Error>> {
     rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(|| {
         measure::<u8>(8, |a, b| PlanePair::U8(a, b));

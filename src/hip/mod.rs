@@ -20,6 +20,7 @@ mod motion;
 mod profile;
 mod psnr;
 mod runtime;
+mod speed;
 mod stream;
 mod vif;
 

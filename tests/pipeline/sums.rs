@@ -11,6 +11,7 @@ use gsthipvmaf::hip::{Hip, Selection};
 use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
 use gsthipvmaf::metrics::motion::MotionWork;
 use gsthipvmaf::metrics::psnr::PsnrWork;
+use gsthipvmaf::metrics::speed::{Method, SpeedOptions, SpeedWork};
 use gsthipvmaf::metrics::vif::VifWork;
 use gsthipvmaf::metrics::{FrameSums, Work};
 
@@ -140,10 +141,35 @@ fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
     }
 }
 
+/// SpEED chroma alone, of planes that are scaled in these ways.
+fn speed(options: &[SpeedOptions]) -> Work {
+    let scalings = options.iter().map(|options| options.scaling().unwrap()).collect();
+    Work { speed: Some(SpeedWork { scalings }), ..Default::default() }
+}
+
+/// The sums of both backends, with one and with several frames in flight.
+fn compare(work: &Work, kind: u32, width: usize, height: usize, bits: u32) {
+    let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 5));
+    let expected = sums(&mut Cpu::new(1).unwrap(), work, &reference, &distorted);
+    for depth in [1, 3] {
+        let mut hip = Hip::open(&Selection::default(), depth).unwrap();
+        let found = sums(&mut hip, work, &reference, &distorted);
+        assert_eq!(found.len(), expected.len());
+        for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let of =
+                format!("{width}x{height} {bits} bit, kind {kind}, {depth} in flight, frame {t}, {work:?}");
+            assert_eq!(found.vif, expected.vif, "{of}");
+            assert_eq!(found.adm, expected.adm, "{of}");
+            assert_eq!(found.motion, expected.motion, "{of}");
+            assert_eq!(found.psnr, expected.psnr, "{of}");
+            assert_eq!(found.speed, expected.speed, "{of}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "started by the tests of `gpu`, on a device that they describe"]
 fn equal_the_processors() {
-    let mut cpu = Cpu::new(1).unwrap();
     let sizes = [(33, 33), (34, 47), (35, 90), (121, 33), (130, 61), (176, 144), (251, 99), (320, 37)];
     let works = [
         work(&[100.0], false, false),
@@ -153,23 +179,29 @@ fn equal_the_processors() {
     for (i, (width, height)) in sizes.into_iter().enumerate() {
         for bits in [8, 10, 12, 16] {
             let kind = (i as u32 + bits / 2) % 6;
-            let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 5));
-            let work = &works[(i + bits as usize / 2) % 3];
-            for depth in [1, 3] {
-                let mut hip = Hip::open(&Selection::default(), depth).unwrap();
-                let expected = sums(&mut cpu, work, &reference, &distorted);
-                let found = sums(&mut hip, work, &reference, &distorted);
-                assert_eq!(found.len(), expected.len());
-                for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                    let of = format!(
-                        "{width}x{height} {bits} bit, kind {kind}, {depth} in flight, frame {t}, {work:?}"
-                    );
-                    assert_eq!(found.vif, expected.vif, "{of}");
-                    assert_eq!(found.adm, expected.adm, "{of}");
-                    assert_eq!(found.motion, expected.motion, "{of}");
-                    assert_eq!(found.psnr, expected.psnr, "{of}");
-                }
-            }
+            compare(&works[(i + bits as usize / 2) % 3], kind, width, height, bits);
+        }
+    }
+}
+
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn of_speed_chroma_equal_the_processors() {
+    let plain = SpeedOptions::default();
+    let prescaled =
+        |prescale, prescale_method| SpeedOptions { prescale, prescale_method, kernel_scale: 2.0, ..plain };
+    let works = [
+        speed(&[plain]),
+        speed(&[plain, prescaled(0.8, Method::Bilinear)]),
+        speed(&[prescaled(1.5, Method::Bicubic), prescaled(0.9, Method::Nearest)]),
+        speed(&[prescaled(0.75, Method::Lanczos4)]),
+    ];
+    // Textured in most, and flat, which has no solution.
+    let kinds = [0, 1, 4, 5, 1, 2, 5, 0];
+    let sizes = [(320, 240), (483, 321), (641, 363), (1200, 322)];
+    for (i, (width, height)) in sizes.into_iter().enumerate() {
+        for (j, bits) in [8, 10, 12, 16].into_iter().enumerate() {
+            compare(&works[(i + j) % 4], kinds[(3 * i + j) % 8], width, height, bits);
         }
     }
 }

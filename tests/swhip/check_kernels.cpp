@@ -18,6 +18,7 @@ namespace {
 #include "../../kernels/frame.hip"
 #include "../../kernels/motion.h"
 #include "../../kernels/psnr.hip"
+#include "../../kernels/speed.hip"
 #include "../../kernels/vif.h"
 }  // namespace
 #pragma GCC diagnostic pop
@@ -193,6 +194,48 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes) {
   run.sums("adm_rows", {passes > 1 ? 3 * kinds : 6, 4, ADM_ROWS_THREADS}, 12 * kinds, all, rows.data());
 }
 
+std::vector<float> floats(size_t n) {
+  std::vector<float> values(n);
+  uint32_t random = 1;
+  for (float &value : values) value = (float)((random = random * 1103515245 + 12345) >> 16) / 256 - 100;
+  return values;
+}
+
+// Images that overlap more than usual, as is and resampled.
+template <class T>
+void run_speed_small(Run &run, const Frame<T> &frame) {
+  constexpr int TAPS = 9, SMALL_W = 67, SMALL_H = 3;
+  for (const int spread : {1, 2, 9}) {
+    const auto sources = [&](int size, int samples) {
+      std::vector<SpeedSource> all;
+      for (int i = 0; i < size * TAPS * spread; i++) all.push_back({(uint32_t)(i * 5 % samples), 1.0f / (float)(1 + i % 3)});
+      return all;
+    };
+    const Array<SpeedSource> x(sources(SMALL_W, frame.width(1))), y(sources(SMALL_H, frame.height(1)));
+    const Array<float> taps(floats(TAPS));
+    const SpeedScaling scaling{x.data(), y.data(), taps.data(), SMALL_W, SMALL_H, TAPS, spread, frame.bits,
+                               spread == 9, 1.0f / (float)(1 << (frame.bits - 8))};
+    const Shape shape{tiles(SMALL_W, SPEED_TILE), SPEED_PLANES * SMALL_H, SPEED_THREADS};
+    run.sums(kernel_name<T>("speed_small"), shape, SPEED_PLANES * SMALL_W * SMALL_H / 2, frame.data(), scaling);
+  }
+}
+
+// More columns than a part of a row has.
+void run_speed(Run &run) {
+  constexpr int SMALL_W = 77, SMALL_H = 12, USED_W = 75, USED_H = 10;
+  constexpr uint32_t SUMS = SPEED_PAIRS + 1 + USED_W * USED_H;
+  const Array<float> images(floats(SPEED_PLANES * SMALL_W * SMALL_H)), taps(floats(3));
+  const SpeedMean mean{taps.data(), SMALL_W, SMALL_H, {USED_W, USED_H}, 3, SUMS};
+  const Shape shape{tiles(USED_W * USED_H, SPEED_THREADS), SPEED_PLANES, SPEED_THREADS};
+  run.sums("speed_mean", shape, SPEED_PLANES * SUMS / 2, images.data(), mean);
+  const Array<float> sums(floats(SPEED_PLANES * SUMS));
+  const unsigned parts = SPEED_PAIRS / SPEED_PART;
+  run.one("speed_covariance", {parts, SPEED_PLANES, SPEED_THREADS}, USED_W, USED_H, SUMS, sums.data());
+  printf("speed_covariance");
+  for (const float sum : sums.read()) printf(" %a", (double)sum);
+  printf("\n");
+}
+
 void run_frame(Run &run) {
   constexpr uint32_t SUMS = 200;
   const Array<uint32_t> given(std::vector<uint32_t>(sizeof(HvFrame) / 4, 7)), taken(2 * SUMS);
@@ -209,6 +252,7 @@ void run_all(Run &run) {
   const Frame<T> frame;
   run_motion(run, frame);
   run_psnr(run, frame);
+  run_speed_small(run, frame);
   for (const unsigned tiles_of_block : {1u, 2u}) run_vif(run, frame, tiles_of_block);
   for (const uint32_t passes : {1u, 2u}) run_adm(run, frame, passes);
 }
@@ -218,6 +262,7 @@ void run_kernels() {
   Run run;
   run_all<uint8_t>(run);
   run_all<uint16_t>(run);
+  run_speed(run);
   run_frame(run);
   run.finish();
 }
