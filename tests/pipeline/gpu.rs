@@ -62,6 +62,13 @@ fn everything_holds_on_cdna_in_another_order() {
     everything_on(&[("SWHIP_ARCH", "gfx90a:sramecc+:xnack-"), ("SWHIP_SEED", "2")]);
 }
 
+#[test]
+fn sums_are_those_of_the_processor() {
+    for (arch, seed) in [("gfx1100", "1"), ("gfx90a:sramecc+:xnack-", "2")] {
+        assert_passes(&run(&["--ignored", "sums::"], &[("SWHIP_ARCH", arch), ("SWHIP_SEED", seed)]));
+    }
+}
+
 /// Memory that is not the system's, on two devices of different kinds.
 #[test]
 fn frames_are_read_where_they_lie() {
