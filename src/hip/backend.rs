@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::adm::Adm;
+use super::cambi::Cambi;
 use super::device::Device;
 use super::error::Error;
 use super::frame::{self, ALIGNMENT, Plane};
@@ -239,6 +240,9 @@ impl Prepared {
         if let Some(work) = &work.speed {
             metrics.push(Box::new(Speed::new(device, work, geometry)?));
         }
+        for work in &work.cambi {
+            metrics.push(Box::new(Cambi::new(device, work.plan(geometry)?, geometry)?));
+        }
         let lags = work.motion.map_or(0, |motion| motion.lags());
         let lanes = (0..depth).map(|_| Lane::new(device, &metrics)).collect::<Result<_, _>>()?;
         let slots = (0..depth + lags).map(|_| Slot::new(device)).collect::<Result<_, _>>()?;
@@ -375,6 +379,7 @@ fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<()
         (motion, work.motion.is_some()),
         ("psnr", work.psnr.is_some()),
         ("speed", work.speed.is_some()),
+        ("cambi", !work.cambi.is_empty()),
         ("frame", true),
     ];
     std::thread::scope(|scope| {

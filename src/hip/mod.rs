@@ -8,6 +8,7 @@
 
 mod adm;
 mod backend;
+mod cambi;
 mod device;
 mod error;
 mod external;
