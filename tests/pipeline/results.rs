@@ -93,8 +93,7 @@ fn the_psnr_of_the_whole_stream_is_an_aggregate() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
     let clip = clip();
-    let properties =
-        [("features", "psnr=enable_apsnr=true"), ("results-filename", path.to_str().unwrap())];
+    let properties = [("features", "psnr=enable_apsnr=true"), ("results-filename", path.to_str().unwrap())];
     score_clip(&properties, &clip);
     let json: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     for (name, value) in clip.golden["aggregates"].as_object().unwrap() {
