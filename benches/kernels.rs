@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Milliseconds per 1080p frame of each metric's pixel work on one thread, at every level of this machine,
-//! of a thumbnail, and of everything for vmaf_v0.6.1 on one thread and on all.
+//! of a thumbnail, and of everything for two models on one thread and on all.
 
 use gsthipvmaf::backend::{Backend, BackendError, Group};
-use gsthipvmaf::cpu::{Cpu, Level, adm::Adm, cambi::Cambi, motion, psnr, speed::Speed, vif::Vif};
+use gsthipvmaf::cpu::{
+    Cpu, Level, adm::Adm, cambi::Cambi, ciede, motion, psnr, psnr_hvs, speed::Speed, ssim::Ssim, vif::Vif,
+};
 use gsthipvmaf::engine::plan::Plan;
 use gsthipvmaf::engine::thumbnail::Thumbnail;
 use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Plane, PlanePair, Sample, Samples};
 use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
 use gsthipvmaf::metrics::cambi::CambiOptions;
+use gsthipvmaf::metrics::psnr_hvs::TABLES;
 use gsthipvmaf::metrics::speed::{SpeedOptions, SpeedWork};
+use gsthipvmaf::metrics::ssim::SsimWork;
 use gsthipvmaf::metrics::vif::VifWork;
 use gsthipvmaf::model::{Model, ScoreOptions};
 use std::error::Error;
@@ -43,7 +47,7 @@ fn best<R>(mut run: impl FnMut() -> R) -> f64 {
         black_box(run());
         start.elapsed().as_secs_f64() * 1e3
     };
-    (0..25).map(once).fold(f64::INFINITY, f64::min)
+    (0..10).map(once).fold(f64::INFINITY, f64::min)
 }
 
 fn measure<T: Sample + TryFrom<u32>>(
@@ -92,6 +96,19 @@ fn measure<T: Sample + TryFrom<u32>>(
             let ms = best(|| speed.compute(level, [pair(a, b), pair(b, a)]));
             println!("speed  {bits:2} bit {name:6} {ms:7.3} ms");
         }
+        let geometry = Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None };
+        let automatic = SsimWork { scales: vec![0], multi_scale: false };
+        let multi_scale = SsimWork { scales: vec![], multi_scale: true };
+        for (label, work) in [("ssim   ", automatic), ("ms-ssim", multi_scale)] {
+            let mut ssim = Ssim::new(&work, geometry);
+            let ms = best(|| ssim.compute(level, [reference, distorted]));
+            println!("{label}{bits:2} bit {name:6} {ms:7.3} ms");
+        }
+        let ms = best(|| psnr_hvs::errors(level, [reference, distorted], &TABLES[0]));
+        println!("hvs    {bits:2} bit {name:6} {ms:7.3} ms (luma)");
+        let pictures = [[reference, next, distorted], [distorted, reference, next]];
+        let ms = best(|| ciede::difference(level, pictures, depth, 0.0));
+        println!("ciede  {bits:2} bit {name:6} {ms:7.3} ms (4:4:4)");
     }
 }
 
@@ -104,17 +121,19 @@ fn measure_thumbnail(bits: u32, data: &[u8]) {
     println!("thumbnail {bits:2} bit   {ms:7.3} ms");
 }
 
-/// All of vmaf_v0.6.1, 8 bit.
-fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
-    let plan = Plan::new(vec![Model::load("vmaf_v0.6.1")?], &[], ScoreOptions::default())?;
+/// All of a model, 8 bit, 4:2:0.
+fn measure_frame(model: &str, threads: usize) -> Result<(), Box<dyn Error>> {
+    let plan = Plan::new(vec![Model::load(model)?], &[], ScoreOptions::default())?;
     let mut cpu = Cpu::new(threads)?;
     let depth = BitDepth::new(8).ok_or("8 is a bit depth")?;
-    cpu.prepare(&plan.work, Geometry { width: WIDTH, height: HEIGHT, depth, chroma: None }, 1)?;
+    let chroma = (WIDTH / 2, HEIGHT / 2);
+    cpu.prepare(&plan.work, Geometry { width: WIDTH, height: HEIGHT, depth, chroma: Some(chroma) }, 1)?;
     let frames = [picture::<u8>(8, 0, 2), picture(8, 0, 6), picture(8, 2, 2)];
     let [reference, distorted, next] = frames.each_ref().map(|data| {
         let samples = Samples::Host(data);
         let luma = Component { samples, width: WIDTH, height: HEIGHT, stride: WIDTH, step: 1, shift: 0 };
-        Picture { luma, chroma: None, lease: None }
+        let chroma = Component { width: chroma.0, height: chroma.1, ..luma };
+        Picture { luma, chroma: Some([chroma; 2]), lease: None }
     });
     let mut turn = false;
     let mut score = || -> Result<_, BackendError> {
@@ -126,10 +145,14 @@ fn measure_frame(threads: usize) -> Result<(), Box<dyn Error>> {
     };
     score()?;
     let ms = best(score);
-    println!("frame   8 bit, {threads} threads {ms:7.3} ms");
+    println!("{model} 8 bit, {threads} threads {ms:7.3} ms");
     Ok(())
 }
 
+#[allow(
+    clippy::redundant_closure,
+    reason = "the variants alone would be functions of planes of one lifetime"
+)]
 fn main() -> Result<(), Box<dyn Error>> {
     rayon::ThreadPoolBuilder::new().num_threads(1).build()?.install(|| {
         measure::<u8>(8, |a, b| PlanePair::U8(a, b));
@@ -139,5 +162,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         measure_thumbnail(10, &words.flat_map(u16::to_le_bytes).collect::<Vec<_>>());
     });
     let all = std::thread::available_parallelism()?.get();
-    [1, all].into_iter().try_for_each(measure_frame)
+    for model in ["vmaf_v0.6.1", "vmaf_v1.0.16_3d0h"] {
+        [1, all].into_iter().try_for_each(|threads| measure_frame(model, threads))?;
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@
 use super::simd::{Lanes, Level, dispatch};
 use crate::frame::{BitDepth, Plane, Sample};
 use rayon::prelude::*;
-use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, LOG2_E, PI};
+use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E, PI};
 
 /// Rows of a part.
 const BAND: usize = 8;
@@ -228,7 +228,7 @@ fn cube_root(t: f64) -> f64 {
     let mut r = guess(t, 1.0 / 3.0, 709_958_130.0);
     for _ in 0..2 {
         let cube = (r * r) * r;
-        r = r * ((cube + 2.0 * t) / (2.0 * cube + t)); // Halley's method: cubes the error
+        r *= (cube + 2.0 * t) / (2.0 * cube + t); // Halley's method: cubes the error
     }
     let cube = (r * r) * r;
     r - r * ((cube - t) / (3.0 * t)) // Newton's: its correction is small, and with it the error of its parts
@@ -241,7 +241,7 @@ fn fifth_root(t: f64) -> f64 {
     for _ in 0..2 {
         let square = r * r;
         let power = (square * square) * r;
-        r = r * ((2.0 * power + 3.0 * t) / (3.0 * power + 2.0 * t));
+        r *= (2.0 * power + 3.0 * t) / (3.0 * power + 2.0 * t);
     }
     let square = r * r;
     let power = (square * square) * r;
@@ -303,7 +303,7 @@ fn atan2(y: f64, x: f64) -> f64 {
     let near = if k == 1.0 { 0.24497866312686414 } else { 0.0 };
     let near = if k == 2.0 { 0.46364760900080615 } else { near };
     let near = if k == 3.0 { 0.6435011087932844 } else { near };
-    let near = if k == 4.0 { 0.7853981633974483 } else { near };
+    let near = if k == 4.0 { FRAC_PI_4 } else { near };
     let tangent = k * 0.25;
     let z = (low - tangent * high) / (high + tangent * low);
     let square = z * z;

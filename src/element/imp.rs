@@ -43,7 +43,7 @@ use crate::model::ScoreOptions;
 pub struct HipVmaf {
     #[property(name = "model-filename", get, set, type = Option<String>, member = model_filename,
         default = Some(DEFAULT_MODEL), mutable_ready, nick = "Model",
-        blurb = "Built-in model (vmaf_v0.6.1, vmaf_v0.6.1neg, vmaf_4k_v0.6.1, vmaf_4k_v0.6.1neg, vmaf_b_v0.6.3) or path of a libvmaf JSON model")]
+        blurb = "Built-in model (vmaf_v0.6.1, vmaf_v0.6.1neg, vmaf_4k_v0.6.1, vmaf_4k_v0.6.1neg, vmaf_b_v0.6.3, vmaf_v1.0.16_{,hfr_}{3d0h,5d0h,1d5h_2160,3d0h_2160}) or path of a libvmaf JSON model")]
     #[property(name = "extra-models", get, set, type = Option<String>, member = extra_models,
         mutable_ready, nick = "Extra models",
         blurb = "More models to score in the same pass: names or paths separated by semicolons")]

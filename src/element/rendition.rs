@@ -227,10 +227,12 @@ impl Rendition {
         begun.map_err(|source| Error::Results { path: path.clone(), source })
     }
 
-    /// Gives the results file its name. Later calls do nothing.
-    pub fn finish_results(&mut self) -> Result<(), Error> {
+    /// Gives the results file its name; `aggregates` are figures of all frames. Later calls do nothing.
+    pub fn finish_results(&mut self, aggregates: &[(&'static str, f64)]) -> Result<(), Error> {
         match self.results.take() {
-            Some((path, results)) => results.finish().map_err(|source| Error::Results { path, source }),
+            Some((path, results)) => {
+                results.finish(aggregates).map_err(|source| Error::Results { path, source })
+            }
             None => Ok(()),
         }
     }

@@ -121,8 +121,9 @@ impl Results {
         Ok(())
     }
 
-    /// Writes the pooled values and gives the file its name. Without a row there is nothing to keep.
-    pub fn finish(mut self) -> io::Result<()> {
+    /// Writes the pooled values and those of the whole stream, and gives the file its name. Without a row there is
+    /// nothing to keep.
+    pub fn finish(mut self, aggregates: &[(&str, f64)]) -> io::Result<()> {
         if self.rows == 0 {
             return Ok(());
         }
@@ -139,7 +140,12 @@ impl Results {
                     }
                     write!(out, "\n    }}")?;
                 }
-                write!(out, "\n  }},\n  \"aggregate_metrics\": {{\n  }}\n}}\n")?;
+                write!(out, "\n  }},\n  \"aggregate_metrics\": {{")?;
+                for (i, (name, value)) in aggregates.iter().enumerate() {
+                    let comma = if i > 0 { "," } else { "" };
+                    write!(out, "{comma}\n    {}: {}", json_string(name), json_number(*value))?;
+                }
+                write!(out, "\n  }}\n}}\n")?;
             }
             ResultsFormat::Xml => {
                 writeln!(out, "  </frames>\n  <pooled_metrics>")?;
@@ -150,7 +156,11 @@ impl Results {
                     }
                     writeln!(out, " />")?;
                 }
-                writeln!(out, "  </pooled_metrics>\n  <aggregate_metrics />\n</VMAF>")?;
+                write!(out, "  </pooled_metrics>\n  <aggregate_metrics")?;
+                for (name, value) in aggregates {
+                    write!(out, " {}=\"{}\"", xml_name(name), number(*value))?;
+                }
+                writeln!(out, " />\n</VMAF>")?;
             }
             ResultsFormat::Csv | ResultsFormat::None => {}
         }
@@ -221,7 +231,7 @@ mod tests {
             results.row(i as u64, row).unwrap();
             assert!(!path.exists(), "visible before it is complete");
         }
-        results.finish().unwrap();
+        results.finish(&[("apsnr_y", 34.5)]).unwrap();
         assert!(std::fs::read_dir(folder.path()).unwrap().count() <= 1, "temporary file left behind");
         std::fs::read_to_string(path).ok()
     }
@@ -238,7 +248,7 @@ mod tests {
         assert_eq!(json["pooled_metrics"]["integer_adm2"]["mean"], 0.75);
         assert_eq!(json["pooled_metrics"]["integer_adm2"]["harmonic_mean"], 0.714286);
         assert!(json["fps"].as_f64().unwrap() > 0.0);
-        assert!(json["aggregate_metrics"].is_object());
+        assert_eq!(json["aggregate_metrics"]["apsnr_y"], 34.5);
     }
 
     #[test]
@@ -257,6 +267,7 @@ mod tests {
         assert!(
             xml.contains("<frame frameNum=\"0\" integer_adm2=\"0.500000\" my___model__=\"80.250000\" />")
         );
+        assert!(xml.contains("<aggregate_metrics apsnr_y=\"34.500000\" />"));
         assert!(xml.contains("<metric name=\"my &lt;&quot;model&quot;>\" min="));
     }
 

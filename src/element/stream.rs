@@ -178,7 +178,8 @@ impl Stream {
         self.end_rendition(i, "released", live.pool_method, actions);
         let mut gone = self.renditions.remove(i);
         self.line.forget(gone.number);
-        gone.finish_results()
+        let aggregates = gone.track.map(|track| self.session.aggregates(track)).unwrap_or_default();
+        gone.finish_results(&aggregates)
     }
 
     fn rendition(&mut self, pad: &AggregatorPad) -> Option<usize> {
@@ -914,7 +915,11 @@ impl Stream {
 
     /// Gives the results files their names. Later calls do nothing.
     pub fn finish_results(&mut self) -> Result<(), Error> {
-        self.renditions.iter_mut().try_for_each(Rendition::finish_results)
+        for rendition in &mut self.renditions {
+            let aggregates = rendition.track.map(|track| self.session.aggregates(track)).unwrap_or_default();
+            rendition.finish_results(&aggregates)?;
+        }
+        Ok(())
     }
 
     /// Counters and figures since the start of a distorted pad, for its property `stats`.

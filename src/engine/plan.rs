@@ -349,6 +349,26 @@ mod tests {
         assert_eq!(all.sources.iter().filter_map(pass).collect::<Vec<_>>(), [0, 1, 2, 2, 3]);
     }
 
+    /// Everything of the v1 models in one pass: what viewing distance and frame rate change, and nothing twice.
+    #[test]
+    fn v1_models_share_what_they_have_in_common() {
+        let v1 = |name: &str| format!("vmaf_v1.0.16_{name}");
+        let near = with_features(&[&v1("3d0h"), &v1("1d5h_2160"), &v1("hfr_3d0h"), &v1("hfr_1d5h_2160")], "");
+        assert_eq!(near.work.adm.as_ref().unwrap().passes.len(), 1);
+        assert_eq!((near.work.cambi.len(), near.work.speed.as_ref().unwrap().scalings.len()), (1, 1));
+        assert_eq!(near.work.motion, Some(MotionWork { lag1: true, lag2: true }));
+        assert_eq!(near.work.vif, None);
+
+        let names = crate::model::builtin::names().collect::<Vec<_>>();
+        let all = with_features(&names, "");
+        let gains: Vec<_> =
+            all.work.adm.as_ref().unwrap().passes.iter().map(|p| (p.gain_limit, p.aim)).collect();
+        assert_eq!(gains, [(100.0, false), (1.0, false), (1.0, true), (1.0, true), (1.0, true)]);
+        assert_eq!(all.work.vif.as_ref().unwrap().gain_limits, [100.0, 1.0]);
+        assert_eq!((all.work.cambi.len(), all.work.speed.as_ref().unwrap().scalings.len()), (1, 3));
+        assert_eq!((&all.work.ssim, all.work.psnr), (&None, None));
+    }
+
     #[test]
     fn the_plan_reads_well() {
         let text = plan(&["vmaf_v0.6.1", "vmaf_v0.6.1neg"]).to_string();

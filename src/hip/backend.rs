@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::adm::Adm;
+use super::cambi::Cambi;
 use super::device::Device;
 use super::error::Error;
 use super::frame::{self, ALIGNMENT, Plane};
@@ -20,6 +21,7 @@ use super::motion::Motion;
 use super::profile::Profile;
 use super::psnr::Psnr;
 use super::runtime::Selection;
+use super::speed::Speed;
 use super::stream::{Event, Stream};
 use super::vif::Vif;
 use crate::backend::{Backend, BackendError, Completion, Group, Ticket};
@@ -253,10 +255,16 @@ impl Prepared {
         if let Some(work) = work.psnr {
             metrics.push(Box::new(Psnr::new(device, work, geometry)?));
         }
+        if let Some(work) = &work.speed {
+            metrics.push(Box::new(Speed::new(device, work, geometry)?));
+        }
+        for work in &work.cambi {
+            metrics.push(Box::new(Cambi::new(device, work.plan(geometry)?, geometry)?));
+        }
         let lags = work.motion.map_or(0, |motion| motion.lags());
         let lanes = (0..depth).map(|_| Lane::new(device, &metrics, renditions)).collect::<Result<_, _>>()?;
         let slots = (0..depth + lags).map(|_| Slot::new(device)).collect::<Result<_, _>>()?;
-        let chroma = work.psnr.is_some_and(|psnr| psnr.chroma) && geometry.chroma.is_some();
+        let chroma = work.chroma() && geometry.chroma.is_some();
         let device = device.clone();
         Ok(Self { device, geometry, metrics, lags, chroma, lanes, slots, run: 0, last: None })
     }
@@ -396,6 +404,8 @@ fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<()
         ("adm_passes", passes),
         (motion, work.motion.is_some()),
         ("psnr", work.psnr.is_some()),
+        ("speed", work.speed.is_some()),
+        ("cambi", !work.cambi.is_empty()),
         ("frame", true),
     ];
     std::thread::scope(|scope| {

@@ -8,6 +8,7 @@
 
 mod adm;
 mod backend;
+mod cambi;
 mod device;
 mod error;
 mod external;
@@ -20,6 +21,7 @@ mod motion;
 mod profile;
 mod psnr;
 mod runtime;
+mod speed;
 mod stream;
 mod vif;
 

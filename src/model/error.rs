@@ -12,7 +12,7 @@ use crate::metrics::feature::FeatureError;
 pub enum ModelError {
     #[error(
         "there is no built-in model and no file called {name}; built in are {}, and a path to a model file \
-         is also allowed", builtin::NAMES.join(", ")
+         is also allowed", builtin::names().collect::<Vec<_>>().join(", ")
     )]
     Unknown { name: String },
     #[error("cannot read the model file {path}: {source}")]

@@ -67,7 +67,7 @@ pub struct Score {
 }
 
 impl Model {
-    /// Loads a built-in model by its name in [`builtin::NAMES`], with or without `.json`, or else the
+    /// Loads a built-in model by its name in [`builtin::names`], with or without `.json`, or else the
     /// model file at a path.
     pub fn load(name_or_path: &str) -> Result<Self, ModelError> {
         Self::load_with(name_or_path, &[])

@@ -64,6 +64,14 @@ fn everything_holds_on_cdna_in_another_order() {
     everything_on(&[("SWHIP_ARCH", "gfx90a:sramecc+:xnack-"), ("SWHIP_SEED", "2")]);
 }
 
+/// On either kind of GPU, with blocks and lanes in different orders.
+#[test]
+fn sums_are_those_of_the_processor() {
+    for (arch, seed) in [("gfx1100", "0"), ("gfx90a:sramecc+:xnack-", "3")] {
+        assert_passes(&run(&["--ignored", "sums::"], &[("SWHIP_ARCH", arch), ("SWHIP_SEED", seed)]));
+    }
+}
+
 /// Memory that is not the system's, on two devices of different kinds.
 #[test]
 fn frames_are_read_where_they_lie() {

@@ -67,3 +67,23 @@ fn a_released_libvmaf_prints_the_same_numbers() {
         );
     }
 }
+
+/// Banded clips of a size, depth and chroma format each, at widths where libvmaf's vector code is right.
+#[test]
+fn a_released_libvmaf_prints_the_same_v1_scores() {
+    let models: Vec<String> = ["3d0h", "5d0h", "1d5h_2160", "3d0h_2160"]
+        .iter()
+        .flat_map(|view| ["", "hfr_"].map(|rate| format!("vmaf_v1.0.16_{rate}{view}")))
+        .collect();
+    for (width, height, depth, chroma) in [
+        (640, 360, 8, "420"),
+        (704, 480, 10, "420"),
+        (480, 360, 10, "422"),
+        (352, 288, 8, "444"),
+        (720, 576, 8, "422"),
+        (854, 480, 10, "444"),
+    ] {
+        let clip = Clip::banded(width, height, depth, chroma, 4);
+        compare(&clip, &models.join(";"), "cambi;speed_chroma;motion=motion_five_frame_window=true");
+    }
+}

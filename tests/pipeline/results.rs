@@ -89,6 +89,21 @@ fn csv_and_xml_have_a_row_per_frame() {
 }
 
 #[test]
+fn the_psnr_of_the_whole_stream_is_an_aggregate() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let clip = clip();
+    let properties = [("features", "psnr=enable_apsnr=true"), ("results-filename", path.to_str().unwrap())];
+    score_clip(&properties, &clip);
+    let json: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    for (name, value) in clip.golden["aggregates"].as_object().unwrap() {
+        let printed = format!("{:.6}", value.as_f64().unwrap()).parse::<f64>().unwrap();
+        assert_eq!(json["aggregate_metrics"][name], printed, "{name}");
+    }
+    assert_eq!(json["aggregate_metrics"].as_object().unwrap().len(), 3);
+}
+
+#[test]
 fn a_collection_has_columns_for_its_members() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");

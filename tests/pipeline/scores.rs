@@ -9,8 +9,13 @@ use crate::common::{Bench, Input, Report, score, score_clip};
 use gst_video::VideoFormat;
 use serde_json::Value;
 
-const MODELS: [&str; 5] =
-    ["vmaf_v0.6.1", "vmaf_v0.6.1neg", "vmaf_4k_v0.6.1", "vmaf_4k_v0.6.1neg", "vmaf_b_v0.6.3"];
+/// Every model that is defined for a clip, the default one first.
+fn models(clip: &Clip) -> Vec<&str> {
+    let scores = clip.golden["scores"].as_object().unwrap().keys();
+    let mut models: Vec<&str> = scores.map(String::as_str).chain(["vmaf_b_v0.6.3"]).collect();
+    models.sort_by_key(|name| *name != "vmaf_v0.6.1");
+    models
+}
 
 /// The clip of this name.
 fn clip(name: &str) -> Clip {
@@ -47,17 +52,21 @@ fn assert_report(clip: &Clip, report: &Report) {
 
 #[test]
 fn all_models_and_features_are_libvmafs_on_every_clip() {
-    let extra = MODELS[1..].join(";");
+    let mut most = 0;
     for clip in clips() {
+        let models = models(&clip);
+        let extra = models[1..].join(";");
+        most = most.max(models.len());
         for threads in ["1", "2"] {
             let properties = [("extra-models", extra.as_str()), ("psnr", "true"), ("threads", threads)];
             let report = score_clip(&properties, &clip);
             assert_report(&clip, &report);
-            assert_eq!(report.frames[0].models.len(), MODELS.len());
+            assert_eq!(report.frames[0].models.len(), models.len());
             let psnr = clip.golden["features"][0]["psnr_y"].as_f64();
             assert_eq!(report.frames[0].psnr_y, psnr);
         }
     }
+    assert_eq!(most, 13);
 }
 
 /// Runs the test above once more on each instruction set of this machine.
@@ -101,16 +110,22 @@ const FEATURES: &str = "psnr=enable_mse=true; float_ssim=enable_lcs=true; vif; v
     adm=adm_csf_mode=2:adm_dlm_weight=0.7:adm_enhn_gain_limit=1:adm_min_val=0.5:adm_noise_weight=0.02\
         :adm_ref_display_height=2160";
 
-/// And those that are not defined for all of them.
+/// Those of the clips that are large enough for the v1 models.
+const BANDED: &str =
+    "; cambi; cambi=cambi_high_res_speedup=1080:cambi_max_val=17:cambi_vis_lum_threshold=0.06;
+    speed_chroma;
+    speed_chroma=speed_nn_floor=0.1:speed_sigma_nn=0.19:speed_weight_var_mode=5:speed_max_val=45;
+    speed_chroma=speed_nn_floor=0.1:speed_sigma_nn=0.19:speed_weight_var_mode=5:speed_max_val=45\
+        :speed_prescale=0.6:speed_prescale_method=bilinear;
+    speed_chroma=speed_nn_floor=0.1:speed_sigma_nn=0.19:speed_weight_var_mode=5:speed_max_val=45\
+        :speed_prescale=0.5:speed_prescale_method=bilinear";
+
+/// All features that `golden.json` knows of a clip.
 fn features(clip: &Clip) -> String {
     let more = [
-        // 16 bits are scored as grey.
         (clip.depth < 16, "; psnr_hvs; ciede"),
         (clip.width.min(clip.height) >= 176, "; float_ms_ssim=enable_lcs=true"),
-        (
-            clip.banded,
-            "; cambi; cambi=cambi_high_res_speedup=1080:cambi_max_val=17:cambi_vis_lum_threshold=0.06",
-        ),
+        (clip.banded, BANDED),
     ];
     let more = more.into_iter().filter(|(defined, _)| *defined).map(|(_, features)| features);
     std::iter::once(FEATURES).chain(more).collect()
@@ -125,10 +140,13 @@ fn features_by_name_are_libvmafs_on_every_clip() {
         for (t, frame) in report.frames.iter().enumerate() {
             let mut names: Vec<&String> = frame.features.iter().map(|(name, _)| name).collect();
             let golden = clip.golden["features"][t].as_object().unwrap().keys();
-            let golden = golden.filter(|name| !name.starts_with("speed_chroma"));
+            // 16 bits are scored as grey.
             let colour =
                 |name: &str| ["psnr_c", "mse_c", "ciede"].iter().any(|start| name.starts_with(start));
-            let mut golden: Vec<&String> = golden.filter(|name| clip.depth < 16 || !colour(name)).collect();
+            let asked = |name: &str| {
+                (clip.depth < 16 || !colour(name)) && (clip.banded || !name.starts_with("speed_chroma"))
+            };
+            let mut golden: Vec<&String> = golden.filter(|name| asked(name)).collect();
             names.sort();
             golden.sort();
             assert_eq!(names, golden, "{}", clip.name);

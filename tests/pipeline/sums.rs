@@ -9,8 +9,10 @@ use gsthipvmaf::cpu::Cpu;
 use gsthipvmaf::frame::{BitDepth, Component, Geometry, Picture, Samples};
 use gsthipvmaf::hip::{Hip, Selection};
 use gsthipvmaf::metrics::adm::{AdmOptions, AdmWork};
+use gsthipvmaf::metrics::cambi::{CambiOptions, Eotf};
 use gsthipvmaf::metrics::motion::MotionWork;
 use gsthipvmaf::metrics::psnr::PsnrWork;
+use gsthipvmaf::metrics::speed::{Method, SpeedOptions, SpeedWork};
 use gsthipvmaf::metrics::vif::VifWork;
 use gsthipvmaf::metrics::{FrameSums, Work};
 
@@ -50,6 +52,9 @@ impl Clip {
                     (0, _) => grain >> 8,
                     (1, _) | (5, false) => (texture << (bits - 8)) + (grain >> 29 << (bits - 8)) / 2,
                     (2, _) => 100 << (bits - 8),
+                    // Steps of few codes over flat areas; dark ones with grain besides.
+                    (6, _) => ((30 + u / 19 + v / 23) as u32) << (bits - 8),
+                    (7, _) => ((16 + (u / 40 + v / 30) % 90) as u32 + (grain >> 30) / 3) << (bits - 8),
                     (3, _) => {
                         if (x / 5 + y / (3 + usize::from(distorted)) + t).is_multiple_of(2) {
                             u32::MAX
@@ -143,10 +148,36 @@ fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
     }
 }
 
+/// SpEED chroma alone, of planes that are scaled in these ways.
+fn speed(options: &[SpeedOptions]) -> Work {
+    let scalings = options.iter().map(|options| options.scaling().unwrap()).collect();
+    Work { speed: Some(SpeedWork { scalings }), ..Default::default() }
+}
+
+/// The sums of a clip on the GPU, with one and with several pairs in flight, are those of the processor.
+fn check(work: &Work, kind: u32, (width, height): (usize, usize), bits: u32, frames: usize) {
+    let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, frames));
+    let expected = sums(&mut Cpu::new(1).unwrap(), work, &reference, &distorted);
+    for depth in [1, 3] {
+        let mut hip = Hip::open(&Selection::default(), depth).unwrap();
+        let found = sums(&mut hip, work, &reference, &distorted);
+        assert_eq!(found.len(), expected.len());
+        for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let of =
+                format!("{width}x{height} {bits} bit, kind {kind}, {depth} in flight, frame {t}, {work:?}");
+            assert_eq!(found.vif, expected.vif, "{of}");
+            assert_eq!(found.adm, expected.adm, "{of}");
+            assert_eq!(found.motion, expected.motion, "{of}");
+            assert_eq!(found.psnr, expected.psnr, "{of}");
+            assert_eq!(found.cambi, expected.cambi, "{of}");
+            assert_eq!(found.speed, expected.speed, "{of}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "started by the tests of `gpu`, on a device that they describe"]
 fn equal_the_processors() {
-    let mut cpu = Cpu::new(1).unwrap();
     let sizes = [(33, 33), (34, 47), (35, 90), (121, 33), (130, 61), (176, 144), (251, 99), (320, 37)];
     let works = [
         work(&[100.0], false, false),
@@ -156,23 +187,59 @@ fn equal_the_processors() {
     for (i, (width, height)) in sizes.into_iter().enumerate() {
         for bits in [8, 10, 12, 16] {
             let kind = (i as u32 + bits / 2) % 6;
-            let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 5));
-            let work = &works[(i + bits as usize / 2) % 3];
-            for depth in [1, 3] {
-                let mut hip = Hip::open(&Selection::default(), depth).unwrap();
-                let expected = sums(&mut cpu, work, &reference, &distorted);
-                let found = sums(&mut hip, work, &reference, &distorted);
-                assert_eq!(found.len(), expected.len());
-                for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                    let of = format!(
-                        "{width}x{height} {bits} bit, kind {kind}, {depth} in flight, frame {t}, {work:?}"
-                    );
-                    assert_eq!(found.vif, expected.vif, "{of}");
-                    assert_eq!(found.adm, expected.adm, "{of}");
-                    assert_eq!(found.motion, expected.motion, "{of}");
-                    assert_eq!(found.psnr, expected.psnr, "{of}");
-                }
-            }
+            check(&works[(i + bits as usize / 2) % 3], kind, (width, height), bits, 5);
         }
     }
+}
+
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn of_speed_chroma_equal_the_processors() {
+    let plain = SpeedOptions::default();
+    let prescaled =
+        |prescale, prescale_method| SpeedOptions { prescale, prescale_method, kernel_scale: 2.0, ..plain };
+    let works = [
+        speed(&[plain]),
+        speed(&[plain, prescaled(0.8, Method::Bilinear)]),
+        speed(&[prescaled(1.5, Method::Bicubic), prescaled(0.9, Method::Nearest)]),
+        speed(&[prescaled(0.75, Method::Lanczos4)]),
+    ];
+    // Textured in most, and flat, which has no solution.
+    let kinds = [0, 1, 4, 5, 1, 2, 5, 0];
+    let sizes = [(320, 240), (483, 321), (641, 363), (1200, 322)];
+    for (i, (width, height)) in sizes.into_iter().enumerate() {
+        for (j, bits) in [8, 10, 12, 16].into_iter().enumerate() {
+            check(&works[(i + j) % 4], kinds[(3 * i + j) % 8], (width, height), bits, 5);
+        }
+    }
+}
+
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn banding_equals_the_processors() {
+    let default = CambiOptions { full_ref: true, ..Default::default() };
+    let v1 = CambiOptions { high_res_speedup: 1080, vis_lum_threshold: 0.06, ..Default::default() };
+    let work = |options: &[CambiOptions]| Work {
+        cambi: options.iter().map(|options| options.work()).collect(),
+        ..Default::default()
+    };
+    let works = [
+        work(&[default, v1]),
+        work(&[
+            CambiOptions { topk: 0.01, window_size: 127, ..default },
+            CambiOptions { max_log_contrast: 5, tvi_threshold: 0.002, cambi_topk: 0.2, ..default },
+        ]),
+        work(&[
+            CambiOptions { enc_width: 220, enc_height: 70, src_width: 217, src_height: 68, ..default },
+            CambiOptions { max_log_contrast: 0, enc_bitdepth: 8, eotf: Eotf::Pq, ..default },
+        ]),
+    ];
+    for (i, size) in [(217, 75), (256, 72), (239, 131)].into_iter().enumerate() {
+        for (j, bits) in [8, 10, 16].into_iter().enumerate() {
+            check(&works[(i + j) % 3], 6 + (i as u32 + j as u32) % 2, size, bits, 3);
+        }
+    }
+    check(&work(&[CambiOptions { window_size: 127, ..default }]), 6, (620, 460), 8, 1);
+    // Halved.
+    check(&work(&[v1]), 6, (2304, 901), 8, 1);
 }

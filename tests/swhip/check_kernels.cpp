@@ -15,9 +15,11 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 namespace {
 #include "../../kernels/adm.hip"
+#include "../../kernels/cambi.hip"
 #include "../../kernels/frame.hip"
 #include "../../kernels/motion.h"
 #include "../../kernels/psnr.hip"
+#include "../../kernels/speed.hip"
 #include "../../kernels/vif.h"
 }  // namespace
 #pragma GCC diagnostic pop
@@ -193,6 +195,87 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes) {
   run.sums("adm_rows", {passes > 1 ? 3 * kinds : 6, 4, ADM_ROWS_THREADS}, 12 * kinds, all, rows.data());
 }
 
+std::vector<float> floats(size_t n) {
+  std::vector<float> values(n);
+  uint32_t random = 1;
+  for (float &value : values) value = (float)((random = random * 1103515245 + 12345) >> 16) / 256 - 100;
+  return values;
+}
+
+// Images that overlap more than usual, as is and resampled.
+template <class T>
+void run_speed_small(Run &run, const Frame<T> &frame) {
+  constexpr int TAPS = 9, SMALL_W = 67, SMALL_H = 3;
+  for (const int spread : {1, 2, 9}) {
+    const auto sources = [&](int size, int samples) {
+      std::vector<SpeedSource> all;
+      for (int i = 0; i < size * TAPS * spread; i++) all.push_back({(uint32_t)(i * 5 % samples), 1.0f / (float)(1 + i % 3)});
+      return all;
+    };
+    const Array<SpeedSource> x(sources(SMALL_W, frame.width(1))), y(sources(SMALL_H, frame.height(1)));
+    const Array<float> taps(floats(TAPS));
+    const SpeedScaling scaling{x.data(), y.data(), taps.data(), SMALL_W, SMALL_H, TAPS, spread, frame.bits,
+                               spread == 9, 1.0f / (float)(1 << (frame.bits - 8))};
+    const Shape shape{tiles(SMALL_W, SPEED_TILE), SPEED_PLANES * SMALL_H, SPEED_THREADS};
+    run.sums(kernel_name<T>("speed_small"), shape, SPEED_PLANES * SMALL_W * SMALL_H / 2, frame.data(), scaling);
+  }
+}
+
+// More columns than a part of a row has.
+void run_speed(Run &run) {
+  constexpr int SMALL_W = 77, SMALL_H = 12, USED_W = 75, USED_H = 10;
+  constexpr uint32_t SUMS = SPEED_PAIRS + 1 + USED_W * USED_H;
+  const Array<float> images(floats(SPEED_PLANES * SMALL_W * SMALL_H)), taps(floats(3));
+  const SpeedMean mean{taps.data(), SMALL_W, SMALL_H, {USED_W, USED_H}, 3, SUMS};
+  const Shape shape{tiles(USED_W * USED_H, SPEED_THREADS), SPEED_PLANES, SPEED_THREADS};
+  run.sums("speed_mean", shape, SPEED_PLANES * SUMS / 2, images.data(), mean);
+  const Array<float> sums(floats(SPEED_PLANES * SUMS));
+  const unsigned parts = SPEED_PAIRS / SPEED_PART;
+  run.one("speed_covariance", {parts, SPEED_PLANES, SPEED_THREADS}, USED_W, USED_H, SUMS, sums.data());
+  printf("speed_covariance");
+  for (const float sum : sums.read()) printf(" %a", (double)sum);
+  printf("\n");
+}
+
+// Windows for each of the kernels, and a share of the values that leaves some out.
+template <class T>
+void run_cambi(Run &run, const Frame<T> &frame, bool halved) {
+  const std::pair<int, const char *> windows[] = {{4, "cambi_contrast5"}, {16, "cambi_contrast9"}, {20, "cambi_contrast17"}};
+  const int step = halved ? 2 : 1;
+  for (const auto &[radius, name] : windows) {
+    CambiShape shape{};
+    const int tile_w = CONTRAST_THREADS - 2 * radius;
+    shape.steps = 4, shape.last = 563, shape.radius = radius, shape.rows = 2 * radius;
+    for (int i = 0; i < shape.steps; i++) shape.step[i] = {-1, 559, i + 1};
+    for (int i = 1; i < CAMBI_RECIPROCALS; i++) shape.reciprocal[i] = 1 / (float)i;
+    uint32_t samples = 0, values = 0, blocks = 0;
+    for (int i = 0, w = tiles(WIDTH, step), h = tiles(HEIGHT, step); i < CAMBI_SCALES; i++) {
+      const uint32_t stride = tiles(w, 32) * 32, beside = tiles(w, tile_w);
+      shape.scale[i] = {w, h, stride, samples, values, (uint32_t)(w * h) / 9, blocks, beside};
+      samples += stride * (uint32_t)h, values += tiles(w * h, 4) * 4, blocks += beside * tiles(h, shape.rows);
+      w = (w + 1) / 2, h = (h + 1) / 2;
+    }
+    const Array<CambiShape> shapes(std::vector<CambiShape>{shape});
+    const Array<uint16_t> base(samples), filtered(samples);
+    const Array<uint32_t> found(std::vector<uint32_t>(values, 0));
+    const CambiFlat args{WIDTH, HEIGHT, frame.bits, 1, sizeof(T) == 1, halved, 9, shape.scale[0].stride};
+    const Shape grid{tiles(WIDTH, FLAT_W), tiles(HEIGHT, FLAT_H), FLAT_THREADS};
+    run.one(kernel_name<T>("cambi_flat"), grid, frame.data(), args, (const uint32_t *)nullptr, base.data());
+    for (int i = 0; i < CAMBI_SCALES; i++) {
+      const CambiScale &to = shape.scale[i], &from = shape.scale[i ? i - 1 : 0];
+      const uint16_t *in = i ? filtered.data() + from.samples : base.data();
+      run.one("cambi_mode", {tiles(to.w, MODE_THREADS), (unsigned)to.h, MODE_THREADS}, in, from.stride, i ? 2u : 1u,
+              to.w, to.h, filtered.data() + to.samples, to.stride);
+    }
+    run.sums(name, {blocks, 1, CONTRAST_THREADS}, 3 * CAMBI_SCALES, shapes.data(), filtered.data(), found.data());
+    const Array<uint64_t> sums(std::vector<uint64_t>(3 * CAMBI_SCALES, 1 << 30));
+    run.one("cambi_top", {CAMBI_SCALES, 1, TOP_THREADS}, shapes.data(), found.data(), sums.data());
+    printf("cambi_top");
+    for (const uint64_t sum : sums.read()) printf(" %llu", (unsigned long long)sum);
+    printf("\n");
+  }
+}
+
 void run_frame(Run &run) {
   constexpr uint32_t SUMS = 200;
   const Array<uint32_t> given(std::vector<uint32_t>(sizeof(HvFrame) / 4, 7)), taken(2 * SUMS);
@@ -209,8 +292,10 @@ void run_all(Run &run) {
   const Frame<T> frame;
   run_motion(run, frame);
   run_psnr(run, frame);
+  run_speed_small(run, frame);
   for (const unsigned tiles_of_block : {1u, 2u}) run_vif(run, frame, tiles_of_block);
   for (const uint32_t passes : {1u, 2u}) run_adm(run, frame, passes);
+  for (const bool halved : {false, true}) run_cambi(run, frame, halved);
 }
 }  // namespace
 
@@ -218,6 +303,7 @@ void run_kernels() {
   Run run;
   run_all<uint8_t>(run);
   run_all<uint16_t>(run);
+  run_speed(run);
   run_frame(run);
   run.finish();
 }

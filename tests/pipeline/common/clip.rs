@@ -37,6 +37,20 @@ pub fn clips() -> Vec<Clip> {
 }
 
 impl Clip {
+    /// A banded clip of which nothing is known.
+    pub fn banded(width: usize, height: usize, depth: u32, chroma: &str, frames: usize) -> Self {
+        Self {
+            name: format!("{width}x{height}_{chroma}_{depth}bit"),
+            width,
+            height,
+            depth,
+            halved: (chroma != "444", chroma == "420"),
+            frames,
+            banded: true,
+            golden: Value::Null,
+        }
+    }
+
     fn new(name: &str, entry: &Value) -> Self {
         let number = |key: &str| entry[key].as_u64().unwrap() as usize;
         let chroma = entry["chroma"].as_str().unwrap();

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MPL-2.0
+//
+// SpEED chroma: small images of Cb and Cr, less their local mean, and the covariances of the samples in a block.
+//
+// All floating point operations are those of the CPU in the same order, and `src/metrics/speed` has the tables.
+// Planes are numbered as they come in the sums: Cb of the reference and of the distorted picture, then Cr.
+#include "frame.h"
+
+#define SPEED_THREADS 128
+#define SPEED_PLANES 4
+#define SPEED_TILE 32      // samples of the small image in a block, all of one row
+#define SPEED_MAX_TAPS 35  // of the low-pass filter
+#define SPEED_BLOCK 5      // samples along a side of the blocks that the covariance is of
+#define SPEED_OFFSETS (SPEED_BLOCK * SPEED_BLOCK)
+#define SPEED_PAIRS (SPEED_OFFSETS * (SPEED_OFFSETS + 1) / 2)
+#define SPEED_PART 65   // of these pairs, in a block
+#define SPEED_CHUNK 64  // columns of a row at a time
+
+// A sample of a plane and what it counts; `Source` in `src/metrics/speed/mod.rs`.
+struct alignas(8) SpeedSource { uint32_t index; float weight; };
+
+// How a plane becomes a small image.
+struct SpeedScaling {
+  const SpeedSource *x, *y;     // for each sample of an axis and each tap, `spread` samples of the plane
+  const float *taps;            // of the low-pass filter
+  int32_t width, height;        // of the small image
+  int32_t count, spread;        // taps, and samples that make a resampled one
+  uint32_t bits, normalised;    // of the samples; the weights do not sum to one
+  float unit;                   // from samples to 8-bit steps
+};
+
+// How a small image becomes one without its local mean.
+struct SpeedMean {
+  const float *taps;
+  int32_t width, height;  // of the small image
+  int32_t used[2];        // width and height of the part that makes whole blocks
+  int32_t count;          // taps
+  uint32_t stride;        // floats from plane to plane in the sums
+};
+
+namespace speed {
+
+HV_DEV int reflect(int i, int n) {
+  i = hv_abs(i);
+  return i < n ? i : 2 * (n - 1) - i;
+}
+
+template <class T>
+HV_DEV float number(const HvPlane &plane, uint32_t x, uint32_t y, const SpeedScaling &scaling) {
+  const uint8_t *at = plane.data + (uint64_t)y * plane.stride + x * plane.step * sizeof(T);
+  return (float)(int)hv_sample<T>(at, plane.shift, scaling.bits) * scaling.unit - 128.0f;
+}
+
+// The sum over the taps of the rows, in a column of the plane as it is.
+template <class T>
+HV_DEV float plain(const HvPlane &plane, const SpeedSource *x, const SpeedSource *y, const SpeedScaling &scaling,
+                   int count) {
+  float sum = 0;
+  for (int k = 0; k < count; k++)
+    sum += scaling.taps[k] * number<T>(plane, x->index, y[k].index, scaling);
+  return sum;
+}
+
+// The same in a column of the resampled plane.
+template <class T>
+HV_DEV float resampled(const HvPlane &plane, const SpeedSource *x, const SpeedSource *y, const SpeedScaling &scaling) {
+  float sum = 0;
+  for (int k = 0; k < scaling.count; k++, y += scaling.spread) {
+    float value = 0, total = 0;
+    for (int j = 0; j < scaling.spread; j++)
+      for (int i = 0; i < scaling.spread; i++) {
+        const float weight = y[j].weight * x[i].weight;
+        value += number<T>(plane, x[i].index, y[j].index, scaling) * weight;
+        total += weight;
+      }
+    sum += scaling.taps[k] * (scaling.normalised ? value / total : value);
+  }
+  return sum;
+}
+
+// `line` is room for the vertical sums of a tile.
+template <class T>
+HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, float *images, float *line) {
+  const int taps = scaling.count, left = (int)blockIdx.x * SPEED_TILE, width = hv_min(SPEED_TILE, scaling.width - left);
+  const int plane = (int)blockIdx.y % SPEED_PLANES, y = (int)blockIdx.y / SPEED_PLANES;
+  const HvPlane from = plane % 2 ? frame->dis[1 + plane / 2] : frame->ref[1 + plane / 2];
+  for (int i = (int)threadIdx.x; i < width * taps; i += SPEED_THREADS) {
+    const SpeedSource *column = scaling.x + (left * taps + i) * scaling.spread;
+    const SpeedSource *rows = scaling.y + y * taps * scaling.spread;
+    if (scaling.spread > 1) line[i] = resampled<T>(from, column, rows, scaling);
+    else if (taps == 9) line[i] = plain<T>(from, column, rows, scaling, 9);  // unrolled, for the usual filter
+    else line[i] = plain<T>(from, column, rows, scaling, taps);
+  }
+  __syncthreads();
+  const int x = (int)threadIdx.x;
+  if (x >= width) return;
+  float sum = 0;
+  for (int k = 0; k < taps; k++) sum += scaling.taps[k] * line[x * taps + k];
+  images[(plane * scaling.height + y) * scaling.width + left + x] = sum;
+}
+
+}  // namespace speed
+
+// Small images of the four planes, one after another. Block 128 threads; grid (ceil(width/32), 4 height).
+#define SPEED_SMALL(name, T)                                                                                  \
+  HV_KERNEL(SPEED_THREADS, name)(const HvFrame *__restrict__ frame, SpeedScaling scaling, float *images) {    \
+    __shared__ float line[SPEED_TILE * SPEED_MAX_TAPS];                                                       \
+    speed::small<T>(frame, scaling, images, line);                                                            \
+  }                                                                                                           \
+  HV_EXPORT(name)
+
+SPEED_SMALL(speed_small_u8, uint8_t)
+SPEED_SMALL(speed_small_u16, uint16_t)
+
+// The used parts of the small images less their local mean, each to the end of its plane's sums.
+// Block 128 threads; grid (ceil(used width * used height / 128), 4).
+HV_KERNEL(SPEED_THREADS, speed_mean)(const float *__restrict__ images, SpeedMean mean, float *sums) {
+  const int i = (int)(blockIdx.x * SPEED_THREADS + threadIdx.x), plane = (int)blockIdx.y;
+  if (i >= mean.used[0] * mean.used[1]) return;
+  const int x = i % mean.used[0], y = i / mean.used[0], radius = mean.count / 2;
+  const float *image = images + plane * mean.width * mean.height;
+  float row = 0;
+  for (int l = 0; l < mean.count; l++) {
+    const int column = speed::reflect(x + l - radius, mean.width);
+    float sum = 0;
+    for (int k = 0; k < mean.count; k++)
+      sum += mean.taps[k] * image[speed::reflect(y + k - radius, mean.height) * mean.width + column];
+    row += mean.taps[l] * sum;
+  }
+  sums[plane * mean.stride + SPEED_PAIRS + 1 + i] = image[y * mean.width + x] - row;
+}
+HV_EXPORT(speed_mean)
+
+// The covariances of a block's samples over all places, each pair of offsets once, to the start of the plane's sums.
+// width, height: of the used part. Block 128 threads; grid (5, 4).
+HV_KERNEL(SPEED_THREADS, speed_covariance)(int width, int height, uint32_t stride, float *sums) {
+  __shared__ double deviations[SPEED_CHUNK][SPEED_OFFSETS];
+  __shared__ float means[SPEED_OFFSETS];
+  float *covariance = sums + blockIdx.y * stride;
+  const float *image = covariance + SPEED_PAIRS + 1;
+  const int t = (int)threadIdx.x, columns = width - SPEED_BLOCK + 1, rows = height - SPEED_BLOCK + 1;
+  if (t < SPEED_OFFSETS) {
+    float sum = 0;
+    for (int y = 0; y < rows; y++) {
+      const float *row = image + (y + t / SPEED_BLOCK) * width + t % SPEED_BLOCK;
+#pragma unroll 8
+      for (int x = 0; x < columns; x++) sum += row[x];
+    }
+    means[t] = sum / (float)(columns * rows);
+  }
+  __syncthreads();
+
+  const int pair = (int)blockIdx.x * SPEED_PART + t;
+  int a = 0;
+  while (a + 1 < SPEED_OFFSETS && (a + 1) * (a + 2) / 2 <= pair) a++;
+  const int b = pair - a * (a + 1) / 2;
+  double sum = 0;
+  for (int y = 0; y < rows; y++)
+    for (int left = 0; left < columns; left += SPEED_CHUNK) {
+      const int chunk = hv_min(SPEED_CHUNK, columns - left);
+      for (int i = t; i < SPEED_CHUNK * SPEED_OFFSETS; i += SPEED_THREADS) {
+        const int x = i % SPEED_CHUNK, e = i / SPEED_CHUNK;
+        if (x >= chunk) continue;
+        const float value = image[(y + e / SPEED_BLOCK) * width + left + x + e % SPEED_BLOCK];
+        deviations[x][e] = (double)value - (double)means[e];
+      }
+      __syncthreads();
+      if (t < SPEED_PART)
+#pragma unroll 4
+        for (int x = 0; x < chunk; x++) sum += deviations[x][a] * deviations[x][b];
+      __syncthreads();
+    }
+  if (t < SPEED_PART) covariance[pair] = (float)(sum / (double)(columns * rows));
+}
+HV_EXPORT(speed_covariance)
