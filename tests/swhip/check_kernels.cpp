@@ -237,21 +237,26 @@ void run_speed(Run &run) {
   printf("\n");
 }
 
-// Windows for each of the kernels, and a share of the values that leaves some out.
+// Windows for each of the kernels, and a share of the values that leaves some out. The picture is made of 7x7 equal
+// samples each, as it has no flat areas otherwise.
 template <class T>
 void run_cambi(Run &run, const Frame<T> &frame, bool halved) {
-  const std::pair<int, const char *> windows[] = {{4, "cambi_contrast5"}, {16, "cambi_contrast9"}, {20, "cambi_contrast17"}};
+  const std::pair<int, const char *> windows[] = {
+      {4, "cambi_contrast5"}, {16, "cambi_contrast9"}, {20, "cambi_contrast17"}};
   const int step = halved ? 2 : 1;
+  std::vector<uint32_t> nearest;
+  for (uint32_t i = 0; i < WIDTH + HEIGHT; i++) nearest.push_back(i < WIDTH ? 100 + i / 7 : 30 + (i - WIDTH) / 7);
+  const Array<uint32_t> picks(nearest);
   for (const auto &[radius, name] : windows) {
     CambiShape shape{};
     const int tile_w = CONTRAST_THREADS - 2 * radius;
-    shape.steps = 4, shape.last = 563, shape.radius = radius, shape.rows = 2 * radius;
-    for (int i = 0; i < shape.steps; i++) shape.step[i] = {-1, 559, i + 1};
+    shape.steps = CAMBI_MAX_STEPS, shape.last = 1023, shape.radius = radius, shape.rows = 2 * radius;
+    for (int i = 0; i < shape.steps; i++) shape.step[i] = {-1, 1023, i + 1};
     for (int i = 1; i < CAMBI_RECIPROCALS; i++) shape.reciprocal[i] = 1 / (float)i;
     uint32_t samples = 0, values = 0, blocks = 0;
     for (int i = 0, w = tiles(WIDTH, step), h = tiles(HEIGHT, step); i < CAMBI_SCALES; i++) {
       const uint32_t stride = tiles(w, 32) * 32, beside = tiles(w, tile_w);
-      shape.scale[i] = {w, h, stride, samples, values, (uint32_t)(w * h) / 9, blocks, beside};
+      shape.scale[i] = {w, h, stride, samples, values, (uint32_t)(w * h) / 500 + 1, blocks, beside};
       samples += stride * (uint32_t)h, values += tiles(w * h, 4) * 4, blocks += beside * tiles(h, shape.rows);
       w = (w + 1) / 2, h = (h + 1) / 2;
     }
@@ -260,17 +265,17 @@ void run_cambi(Run &run, const Frame<T> &frame, bool halved) {
     const Array<uint32_t> found(std::vector<uint32_t>(values, 0));
     const CambiFlat args{WIDTH, HEIGHT, frame.bits, 1, sizeof(T) == 1, halved, 9, shape.scale[0].stride};
     const Shape grid{tiles(WIDTH, FLAT_W), tiles(HEIGHT, FLAT_H), FLAT_THREADS};
-    run.one(kernel_name<T>("cambi_flat"), grid, frame.data(), args, (const uint32_t *)nullptr, base.data());
+    run.one(kernel_name<T>("cambi_flat"), grid, frame.data(), args, picks.data(), base.data());
     for (int i = 0; i < CAMBI_SCALES; i++) {
       const CambiScale &to = shape.scale[i], &from = shape.scale[i ? i - 1 : 0];
       const uint16_t *in = i ? filtered.data() + from.samples : base.data();
       run.one("cambi_mode", {tiles(to.w, MODE_THREADS), (unsigned)to.h, MODE_THREADS}, in, from.stride, i ? 2u : 1u,
               to.w, to.h, filtered.data() + to.samples, to.stride);
     }
-    run.sums(name, {blocks, 1, CONTRAST_THREADS}, 3 * CAMBI_SCALES, shapes.data(), filtered.data(), found.data());
-    const Array<uint64_t> sums(std::vector<uint64_t>(3 * CAMBI_SCALES, 1 << 30));
+    const Array<uint64_t> sums(std::vector<uint64_t>(3 * CAMBI_SCALES, 0));
+    run.one(name, {blocks, 1, CONTRAST_THREADS}, shapes.data(), filtered.data(), found.data(), sums.data());
     run.one("cambi_top", {CAMBI_SCALES, 1, TOP_THREADS}, shapes.data(), found.data(), sums.data());
-    printf("cambi_top");
+    printf("%s", name);
     for (const uint64_t sum : sums.read()) printf(" %llu", (unsigned long long)sum);
     printf("\n");
   }
