@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::adm::Adm;
+use super::ciede::Ciede;
 use super::device::Device;
 use super::error::Error;
 use super::frame::{self, ALIGNMENT, Plane};
@@ -18,10 +19,12 @@ use super::module::{Kernel, arguments};
 use super::motion::Motion;
 use super::profile::Profile;
 use super::psnr::Psnr;
+use super::psnr_hvs::PsnrHvs;
 use super::runtime::Selection;
+use super::ssim::Ssim;
 use super::stream::{Event, Stream};
 use super::vif::Vif;
-use crate::backend::{Backend, BackendError, Completion, Pair, Ticket};
+use crate::backend::{Backend, BackendError, Completion, Pair, Ticket, check};
 use crate::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
 use crate::metrics::{FrameSums, Work, adm, motion, vif};
 
@@ -220,6 +223,7 @@ impl Prepared {
                 return Err(BackendError::TooSmall { metric, min, width, height });
             }
         }
+        check(work, geometry)?;
         load_modules(device, work, geometry.depth)?;
         let alone = depth <= 2;
         let mut metrics: Vec<Box<dyn Metric>> = vec![];
@@ -235,10 +239,19 @@ impl Prepared {
         if let Some(work) = work.psnr {
             metrics.push(Box::new(Psnr::new(device, work, geometry)?));
         }
+        if let Some(work) = &work.ssim {
+            metrics.push(Box::new(Ssim::new(device, work, geometry, alone)?));
+        }
+        if work.psnr_hvs {
+            metrics.push(Box::new(PsnrHvs::new(device, geometry)?));
+        }
+        if work.ciede {
+            metrics.push(Box::new(Ciede::new(device, geometry)?));
+        }
         let lags = work.motion.map_or(0, |motion| motion.lags());
         let lanes = (0..depth).map(|_| Lane::new(device, &metrics)).collect::<Result<_, _>>()?;
         let slots = (0..depth + lags).map(|_| Slot::new(device)).collect::<Result<_, _>>()?;
-        let chroma = work.psnr.is_some_and(|psnr| psnr.chroma) && geometry.chroma.is_some();
+        let chroma = work.chroma() && geometry.chroma.is_some();
         let device = device.clone();
         Ok(Self { device, geometry, metrics, lags, chroma, lanes, slots, run: 0, last: None })
     }
@@ -370,6 +383,9 @@ fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<()
         ("adm_passes", passes),
         (motion, work.motion.is_some()),
         ("psnr", work.psnr.is_some()),
+        ("ssim", work.ssim.is_some()),
+        ("psnr_hvs", work.psnr_hvs),
+        ("ciede", work.ciede),
         ("frame", true),
     ];
     std::thread::scope(|scope| {

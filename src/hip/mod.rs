@@ -8,6 +8,7 @@
 
 mod adm;
 mod backend;
+mod ciede;
 mod device;
 mod error;
 mod external;
@@ -19,7 +20,9 @@ mod module;
 mod motion;
 mod profile;
 mod psnr;
+mod psnr_hvs;
 mod runtime;
+mod ssim;
 mod stream;
 mod vif;
 

@@ -62,6 +62,15 @@ fn everything_holds_on_cdna_in_another_order() {
     everything_on(&[("SWHIP_ARCH", "gfx90a:sramecc+:xnack-"), ("SWHIP_SEED", "2")]);
 }
 
+#[test]
+fn sums_are_those_of_the_processor_on_every_kind() {
+    for seed in ["0", "3"] {
+        for arch in ["gfx1100", "gfx90a:sramecc+:xnack-"] {
+            assert_passes(&run(&["--ignored", "sums::"], &[("SWHIP_ARCH", arch), ("SWHIP_SEED", seed)]));
+        }
+    }
+}
+
 /// Memory that is not the system's, on two devices of different kinds.
 #[test]
 fn frames_are_read_where_they_lie() {
