@@ -4,12 +4,12 @@
 // (BSD-2-Clause-Patent), which has them from Daala (Xiph.Org, BSD-2-Clause).
 #include "frame.h"
 
-#define HVS_THREADS 128  // a block of the picture each
+#define HVS_THREADS 64   // a block of the picture each
 #define HVS_STEP 7       // samples from one block to the next
 #define HVS_SUM_THREADS 256
 #define HVS_RUN 8  // blocks of the picture that a thread adds up in one go
 
-// Where the errors of Y, Cb and Cr are, and of how many blocks: error k of block i is first + k * blocks + i.
+// Where the errors of Y, Cb and Cr begin, and of how many blocks they are.
 struct HvsErrors {
   uint32_t first[3], blocks[3];
 };
@@ -108,38 +108,45 @@ template <class T> HV_DEV void load(const HvPlane &plane, uint32_t bits, int x, 
 
 template <class T>
 HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t component, uint32_t bits, uint32_t columns,
-                      HvsErrors where, const float *__restrict__ tables, float *errors) {
-  const uint32_t blocks = where.blocks[component], index = blockIdx.x * HVS_THREADS + threadIdx.x;
+                      uint32_t blocks, const float *__restrict__ tables, float *errors) {
+  // Each thread's own coefficients of the reference, which would not fit its registers.
+  __shared__ int32_t reference[64][HVS_THREADS];
+  const uint32_t index = blockIdx.x * HVS_THREADS + threadIdx.x;
   if (index >= blocks) return;
   const int x = (int)(index % columns) * HVS_STEP, y = (int)(index / columns) * HVS_STEP;
   const float *csf = tables + component * 128, *mask = csf + 64;
-  int32_t ref[64], dis[64];
-  load<T>(frame->ref[component], bits, x, y, ref);
-  const float ref_strength = masking(ref, mask);
-  load<T>(frame->dis[component], bits, x, y, dis);
-  const float dis_strength = masking(dis, mask), strength = hv_max(ref_strength, dis_strength);
-  float *to = errors + where.first[component] + index;
+  int32_t block[64];
+  float strength = 0;
+#pragma unroll 1
+  for (int side = 0; side < 2; side++) {
+    load<T>(side ? frame->dis[component] : frame->ref[component], bits, x, y, block);
+    strength = hv_max(strength, masking(block, mask));
+    if (side) break;
+#pragma unroll
+    for (int k = 0; k < 64; k++) reference[k][threadIdx.x] = block[k];
+  }
 #pragma unroll
   for (int k = 0; k < 64; k++) {
-    float error = (float)hv_abs(ref[k] - dis[k]);
+    float error = (float)hv_abs(reference[k][threadIdx.x] - block[k]);
     if (k) {
       const float threshold = strength / __builtin_bit_cast(float, hv_ldg((const uint32_t *)mask + k));
       error = error > threshold ? error - threshold : 0.0f;
     }
     error *= __builtin_bit_cast(float, hv_ldg((const uint32_t *)csf + k));
-    to[(uint64_t)k * blocks] = error * error;
+    errors[(uint64_t)k * blocks + index] = error * error;
   }
 }
 
 }  // namespace hvs
 
-// The errors of all blocks of one component, each 64. columns: blocks in a row. tables: for each component 64 factors
-// of errors and 64 of squared coefficients. Block 128 threads, grid ceil(blocks/128).
+// The errors of all blocks of one component, each 64: error k of block i is errors[k * blocks + i]. columns: blocks in
+// a row. tables: for each component 64 factors of errors and 64 of squared coefficients. Block 64 threads, grid
+// ceil(blocks/64).
 #define PSNR_HVS(name, T)                                                                                    \
   HV_KERNEL(HVS_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t component, uint32_t bits,         \
-                               uint32_t columns, HvsErrors where, const float *__restrict__ tables,          \
+                               uint32_t columns, uint32_t blocks, const float *__restrict__ tables,          \
                                float *errors) {                                                              \
-    hvs::errors_of<T>(frame, component, bits, columns, where, tables, errors);                               \
+    hvs::errors_of<T>(frame, component, bits, columns, blocks, tables, errors);                              \
   }                                                                                                          \
   HV_EXPORT(name)
 

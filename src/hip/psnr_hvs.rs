@@ -14,7 +14,7 @@ use crate::frame::Geometry;
 use crate::metrics::FrameSums;
 use crate::metrics::psnr_hvs::{BLOCK, TABLES, blocks};
 
-const THREADS: u32 = 128;
+const THREADS: u32 = 64;
 const SUM_THREADS: u32 = 256;
 
 /// `HvsErrors`
@@ -74,15 +74,16 @@ impl Metric for PsnrHvs {
     }
 
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        let (layout, tables, errors) = (self.layout, self.tables.address(), at.scratch);
+        let (layout, tables) = (self.layout, self.tables.address());
         for (component, columns) in (0u32..).zip(self.columns) {
-            let grid = (layout.blocks[component as usize].div_ceil(THREADS), 1);
-            let arguments = arguments![at.frame, component, self.bits, columns, layout, tables, errors];
+            let (first, blocks) = (layout.first[component as usize], layout.blocks[component as usize]);
+            let errors = at.scratch + u64::from(first) * size_of::<f32>() as u64;
+            let arguments = arguments![at.frame, component, self.bits, columns, blocks, tables, errors];
             // SAFETY: the parameters of psnr_hvs_u8 and psnr_hvs_u16.
-            unsafe { self.errors.launch(stream, grid, arguments)? };
+            unsafe { self.errors.launch(stream, (blocks.div_ceil(THREADS), 1), arguments)? };
         }
         // SAFETY: the parameters of psnr_hvs_sum.
-        unsafe { self.sum.launch(stream, (3, 1), arguments![errors, layout, at.sums]) }
+        unsafe { self.sum.launch(stream, (3, 1), arguments![at.scratch, layout, at.sums]) }
     }
 
     fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {

@@ -171,7 +171,8 @@ void run_psnr_hvs(Run &run, const Frame<T> &frame) {
   const Array<float> errors(first);
   for (const int i : {0, 1, 2})
     run.one(kernel_name<T>("psnr_hvs"), {tiles((int)where.blocks[i], HVS_THREADS), 1, HVS_THREADS}, frame.data(), (uint32_t)i,
-            frame.bits, (uint32_t)((frame.width(i) - 8) / HVS_STEP + 1), where, tables.data(), errors.data());
+            frame.bits, (uint32_t)((frame.width(i) - 8) / HVS_STEP + 1), where.blocks[i], tables.data(),
+            errors.data() + where.first[i]);
   run.sums("psnr_hvs_sum", {3, 1, HVS_SUM_THREADS}, 3, errors.data(), where);
 }
 
