@@ -16,10 +16,13 @@
 namespace {
 #include "../../kernels/adm.hip"
 #include "../../kernels/cambi.hip"
+#include "../../kernels/ciede.hip"
 #include "../../kernels/frame.hip"
 #include "../../kernels/motion.h"
 #include "../../kernels/psnr.hip"
+#include "../../kernels/psnr_hvs.hip"
 #include "../../kernels/speed.hip"
+#include "../../kernels/ssim.h"
 #include "../../kernels/vif.h"
 }  // namespace
 #pragma GCC diagnostic pop
@@ -128,6 +131,59 @@ void run_psnr(Run &run, const Frame<T> &frame) {
     const Shape shape{tiles(w, 32 * PSNR_SAMPLES(T)), tiles(h, PSNR_TILE_H), PSNR_THREADS};
     run.sums(kernel_name<T>("psnr"), shape, 1, frame.data(), (uint32_t)i, w, h, frame.bits);
   }
+}
+
+template <class T>
+void run_ssim(Run &run, const Frame<T> &frame) {
+  constexpr int ROWS = 20, FACTOR = 3;
+  const int places = SSIM_WINDOW - 1;
+  const auto map = [&](int w, int h) { return Shape{tiles(w - places, SSIM_THREADS), tiles(h - places, ROWS), SSIM_THREADS}; };
+  const Array<float> memory(4 * WIDTH * HEIGHT);
+  run.sums(kernel_name<T>("ssim_map"), map(WIDTH, HEIGHT), 4, frame.data(), frame.bits, WIDTH, HEIGHT, ROWS, 4096.0);
+  const int w = (WIDTH + 1) / 2, h = (HEIGHT + 1) / 2;
+  const SsimPlanes half{memory.data(), memory.data() + WIDTH * HEIGHT, (uint32_t)w};
+  run.one(kernel_name<T>("ssim_low_pass"), {tiles(w, SSIM_THREADS), tiles(h, 6), SSIM_THREADS}, frame.data(), frame.bits,
+          WIDTH, HEIGHT, 6, half);
+  run.sums("ssim_map", map(w, h), 4, half, w, h, ROWS, 4096.0);
+  const int w4 = (w + 1) / 2, h4 = (h + 1) / 2;
+  const SsimPlanes quarter{memory.data() + 2 * WIDTH * HEIGHT, memory.data() + 3 * WIDTH * HEIGHT, (uint32_t)w4};
+  run.one("ssim_low_pass", {tiles(w4, SSIM_THREADS), tiles(h4, 6), SSIM_THREADS}, half, w, h, 6, quarter);
+  run.sums("ssim_map", map(w4, h4), 4, quarter, w4, h4, ROWS, 4096.0);
+  const int w3 = WIDTH / FACTOR + 1, h3 = HEIGHT / FACTOR + 1;
+  const SsimPlanes third{memory.data(), memory.data() + WIDTH * HEIGHT, (uint32_t)w3};
+  run.one(kernel_name<T>("ssim_box"), {tiles(w3, 32), tiles(h3, SSIM_BOX_TILE_H), SSIM_THREADS}, frame.data(), frame.bits,
+          WIDTH, HEIGHT, FACTOR, w3, h3, third);
+  run.sums("ssim_map", map(w3, h3), 4, third, w3, h3, ROWS, 4096.0);
+}
+
+// Weights need not be those of src/metrics/psnr_hvs.rs here.
+template <class T>
+void run_psnr_hvs(Run &run, const Frame<T> &frame) {
+  std::vector<float> weights;
+  for (int i = 0; i < 3 * 128; i++) weights.push_back(1.5f / (float)(1 + i % 64 / 8 + i % 8));
+  const Array<float> tables(weights);
+  HvsErrors where{};
+  uint32_t first = 0;
+  for (const int i : {0, 1, 2}) {
+    const auto blocks = [](int extent) { return (uint32_t)((extent - 8) / HVS_STEP + 1); };
+    where.first[i] = first;
+    where.blocks[i] = blocks(frame.width(i)) * blocks(frame.height(i));
+    first += 64 * where.blocks[i];
+  }
+  const Array<float> errors(first);
+  for (const int i : {0, 1, 2})
+    run.one(kernel_name<T>("psnr_hvs"), {tiles((int)where.blocks[i], HVS_THREADS), 1, HVS_THREADS}, frame.data(), (uint32_t)i,
+            frame.bits, (uint32_t)((frame.width(i) - 8) / HVS_STEP + 1), where.blocks[i], tables.data(),
+            errors.data() + where.first[i]);
+  run.sums("psnr_hvs_sum", {3, 1, HVS_SUM_THREADS}, 3, errors.data(), where);
+}
+
+template <class T>
+void run_ciede(Run &run, const Frame<T> &frame) {
+  const double unit = 1 << (frame.bits - 8);
+  const CiedeRange range{16 * unit, 1 / (219 * unit), 128 * unit, 1 / (224 * unit)};
+  run.sums(kernel_name<T>("ciede"), {tiles(WIDTH, CIEDE_THREADS), tiles(HEIGHT, CIEDE_ROWS), CIEDE_THREADS}, 1, frame.data(),
+           frame.bits, WIDTH, HEIGHT, frame.width(1), frame.height(1), range, 65536.0);
 }
 
 // As many tiles below each other as blocks, and half as many blocks.
@@ -298,6 +354,9 @@ void run_all(Run &run) {
   run_motion(run, frame);
   run_psnr(run, frame);
   run_speed_small(run, frame);
+  run_ssim(run, frame);
+  run_psnr_hvs(run, frame);
+  run_ciede(run, frame);
   for (const unsigned tiles_of_block : {1u, 2u}) run_vif(run, frame, tiles_of_block);
   for (const uint32_t passes : {1u, 2u}) run_adm(run, frame, passes);
   for (const bool halved : {false, true}) run_cambi(run, frame, halved);
