@@ -342,7 +342,8 @@ HV_KERNEL(TOP_THREADS, cambi_top)(const CambiShape *__restrict__ shape, const ui
 #pragma unroll
       for (int k = 0; k < 4; k++) {
         const uint32_t key = quad.v[k] - TOP_LEAST;
-        if (quad.v[k] && key >> (shift + bits) == known) hv_atomic_add_u32(counts + (key >> shift & ((1u << bits) - 1)), 1);
+        const uint32_t digit = key >> shift & ((1u << bits) - 1);
+        if (quad.v[k] && key >> (shift + bits) == known) hv_atomic_add_u32(counts + digit, 1);
       }
     }
     __syncthreads();

@@ -11,6 +11,7 @@
 
 use super::simd::{Lanes, Level, dispatch};
 use crate::frame::{BitDepth, Plane, Sample};
+use crate::metrics::ciede::Range;
 use rayon::prelude::*;
 use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E, PI};
 
@@ -70,27 +71,6 @@ fn expand<T: Sample>(plane: &Plane<'_, T>, luma: Plane<'_, T>, y: usize, to: &mu
     for (x, to) in to.iter_mut().enumerate() {
         let sample: i32 = row[(x >> right).min(row.len() - 1)].into();
         *to = sample as f32;
-    }
-}
-
-/// What turns samples into fractions: limited range only.
-#[derive(Clone, Copy)]
-struct Range {
-    black: f64,
-    luma: f64,
-    grey: f64,
-    chroma: f64,
-}
-
-impl Range {
-    fn new(depth: BitDepth) -> Self {
-        let step = f64::from(1u32 << (depth.bits() - 8));
-        Self {
-            black: 16.0 * step,
-            luma: 1.0 / (219.0 * step),
-            grey: 128.0 * step,
-            chroma: 1.0 / (224.0 * step),
-        }
     }
 }
 

@@ -398,6 +398,24 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_after_the_planes_of_speed_chroma_shares_them() {
+        let feature =
+            |options: &[(&str, &str)]| Feature::resolve("speed_chroma_uv", options.iter().copied()).unwrap();
+        let wanted = [
+            feature(&[]),
+            feature(&[("speed_sigma_nn", "0.19"), ("speed_weight_var_mode", "5")]),
+            feature(&[("speed_prescale", "0.6"), ("speed_prescale_method", "bilinear")]),
+        ];
+        let plan = Plan::new(vec![], &wanted, ScoreOptions::default()).unwrap();
+        assert_eq!(plan.work.speed.as_ref().unwrap().scalings.len(), 2);
+        assert_eq!(plan.sources.len(), 3);
+        assert!(plan.work.chroma());
+        let unknown = feature(&[("speed_kernelscale", "0.9")]);
+        let error = Plan::new(vec![], &[unknown], ScoreOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("speed_kernelscale of 0.9"), "{error}");
+    }
+
+    #[test]
     fn a_model_cannot_be_given_twice() {
         let models = vec![Model::load("vmaf_v0.6.1").unwrap(), Model::load("vmaf_v0.6.1").unwrap()];
         let twice = Plan::new(models, &[], ScoreOptions::default());

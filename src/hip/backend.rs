@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::adm::Adm;
 use super::cambi::Cambi;
+use super::ciede::Ciede;
 use super::device::Device;
 use super::error::Error;
 use super::frame::{self, ALIGNMENT, Plane};
@@ -20,11 +21,13 @@ use super::module::{Kernel, arguments};
 use super::motion::Motion;
 use super::profile::Profile;
 use super::psnr::Psnr;
+use super::psnr_hvs::PsnrHvs;
 use super::runtime::Selection;
 use super::speed::Speed;
+use super::ssim::Ssim;
 use super::stream::{Event, Stream};
 use super::vif::Vif;
-use crate::backend::{Backend, BackendError, Completion, Group, Ticket};
+use crate::backend::{Backend, BackendError, Completion, Group, Ticket, check};
 use crate::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
 use crate::metrics::{FrameSums, Work, adm, motion, vif};
 
@@ -240,6 +243,7 @@ impl Prepared {
                 return Err(BackendError::TooSmall { metric, min, width, height });
             }
         }
+        check(work, geometry)?;
         load_modules(device, work, geometry.depth)?;
         let alone = depth <= 2;
         let mut metrics: Vec<Box<dyn Metric>> = vec![];
@@ -260,6 +264,15 @@ impl Prepared {
         }
         for work in &work.cambi {
             metrics.push(Box::new(Cambi::new(device, work.plan(geometry)?, geometry)?));
+        }
+        if let Some(work) = &work.ssim {
+            metrics.push(Box::new(Ssim::new(device, work, geometry, alone)?));
+        }
+        if work.psnr_hvs {
+            metrics.push(Box::new(PsnrHvs::new(device, geometry)?));
+        }
+        if work.ciede {
+            metrics.push(Box::new(Ciede::new(device, geometry)?));
         }
         let lags = work.motion.map_or(0, |motion| motion.lags());
         let lanes = (0..depth).map(|_| Lane::new(device, &metrics, renditions)).collect::<Result<_, _>>()?;
@@ -406,6 +419,9 @@ fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<()
         ("psnr", work.psnr.is_some()),
         ("speed", work.speed.is_some()),
         ("cambi", !work.cambi.is_empty()),
+        ("ssim", work.ssim.is_some()),
+        ("psnr_hvs", work.psnr_hvs),
+        ("ciede", work.ciede),
         ("frame", true),
     ];
     std::thread::scope(|scope| {

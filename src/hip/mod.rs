@@ -9,6 +9,7 @@
 mod adm;
 mod backend;
 mod cambi;
+mod ciede;
 mod device;
 mod error;
 mod external;
@@ -20,8 +21,10 @@ mod module;
 mod motion;
 mod profile;
 mod psnr;
+mod psnr_hvs;
 mod runtime;
 mod speed;
+mod ssim;
 mod stream;
 mod vif;
 

@@ -305,7 +305,7 @@ impl CambiPicture {
         halved: bool,
         topk: f64,
     ) -> Result<Self, CambiError> {
-        let mut window = window_size * (width + height) / 375 >> 4;
+        let mut window = (window_size * (width + height) / 375) >> 4;
         if halved {
             window = window.div_ceil(2);
         }

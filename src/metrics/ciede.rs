@@ -7,11 +7,35 @@
 //! repeated here, and in 4:2:2, where each luma sample gets the chroma at its place.
 
 use super::fixed::FixedSum;
-use crate::frame::Geometry;
+use crate::frame::{BitDepth, Geometry};
 
 /// `ciede` has no options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CiedeOptions;
+
+/// What turns samples into fractions; `CiedeRange` of the kernels. Samples have limited range.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Range {
+    /// Luma of black, and the reciprocal of the steps from there to white.
+    pub black: f64,
+    pub luma: f64,
+    /// Chroma of grey, and the reciprocal of the steps between its extremes.
+    pub grey: f64,
+    pub chroma: f64,
+}
+
+impl Range {
+    pub fn new(depth: BitDepth) -> Self {
+        let step = f64::from(1u32 << (depth.bits() - 8));
+        Self {
+            black: 16.0 * step,
+            luma: 1.0 / (219.0 * step),
+            grey: 128.0 * step,
+            chroma: 1.0 / (224.0 * step),
+        }
+    }
+}
 
 /// Differences stay below `2^MAGNITUDE`.
 const MAGNITUDE: u32 = 10;
@@ -29,7 +53,6 @@ pub fn score(sum: u64, geometry: Geometry) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::BitDepth;
 
     #[test]
     fn scores_fall_by_twenty_for_ten_times_the_difference() {

@@ -13,6 +13,7 @@ use gsthipvmaf::metrics::cambi::{CambiOptions, Eotf};
 use gsthipvmaf::metrics::motion::MotionWork;
 use gsthipvmaf::metrics::psnr::PsnrWork;
 use gsthipvmaf::metrics::speed::{Method, SpeedOptions, SpeedWork};
+use gsthipvmaf::metrics::ssim::SsimWork;
 use gsthipvmaf::metrics::vif::VifWork;
 use gsthipvmaf::metrics::{FrameSums, Work};
 
@@ -144,6 +145,8 @@ fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
         adm: Some(AdmWork { passes: gain_limits.iter().map(pass).collect() }),
         motion: Some(MotionWork { lag1: true, lag2 }),
         psnr: Some(PsnrWork { chroma: true }),
+        ssim: Some(SsimWork { scales: vec![0], multi_scale: false }),
+        ciede: true,
         ..Default::default()
     }
 }
@@ -171,6 +174,9 @@ fn check(work: &Work, kind: u32, (width, height): (usize, usize), bits: u32, fra
             assert_eq!(found.psnr, expected.psnr, "{of}");
             assert_eq!(found.cambi, expected.cambi, "{of}");
             assert_eq!(found.speed, expected.speed, "{of}");
+            assert_eq!(found.ssim, expected.ssim, "{of}");
+            assert_eq!(found.psnr_hvs, expected.psnr_hvs, "{of}");
+            assert_eq!(found.ciede, expected.ciede, "{of}");
         }
     }
 }
@@ -187,7 +193,9 @@ fn equal_the_processors() {
     for (i, (width, height)) in sizes.into_iter().enumerate() {
         for bits in [8, 10, 12, 16] {
             let kind = (i as u32 + bits / 2) % 6;
-            check(&works[(i + bits as usize / 2) % 3], kind, (width, height), bits, 5);
+            let mut work = works[(i + bits as usize / 2) % 3].clone();
+            work.psnr_hvs = bits <= 12;
+            check(&work, kind, (width, height), bits, 5);
         }
     }
 }
@@ -242,4 +250,25 @@ fn banding_equals_the_processors() {
     check(&work(&[CambiOptions { window_size: 127, ..default }]), 6, (620, 460), 8, 1);
     // Halved.
     check(&work(&[v1]), 6, (2304, 901), 8, 1);
+}
+/// Larger pictures: the scales of MS-SSIM and the factors of SSIM, with more than one block of each kernel.
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn similarity_equals_the_processors() {
+    let mut cpu = Cpu::new(1).unwrap();
+    let mut hip = Hip::open(&Selection::default(), 3).unwrap();
+    let ssim = SsimWork { scales: vec![0, 1, 2, 3, 10], multi_scale: true };
+    let work = Work { ssim: Some(ssim), psnr_hvs: true, ..Default::default() };
+    for (i, (width, height)) in [(177, 181), (391, 389)].into_iter().enumerate() {
+        for bits in [8, 10, 12] {
+            let kind = (i as u32 + bits) % 6;
+            let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 1));
+            let expected = sums(&mut cpu, &work, &reference, &distorted);
+            assert_eq!(
+                sums(&mut hip, &work, &reference, &distorted),
+                expected,
+                "{width}x{height} {bits} bit"
+            );
+        }
+    }
 }

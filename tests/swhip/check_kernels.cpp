@@ -16,10 +16,13 @@
 namespace {
 #include "../../kernels/adm.hip"
 #include "../../kernels/cambi.hip"
+#include "../../kernels/ciede.hip"
 #include "../../kernels/frame.hip"
 #include "../../kernels/motion.h"
 #include "../../kernels/psnr.hip"
+#include "../../kernels/psnr_hvs.hip"
 #include "../../kernels/speed.hip"
+#include "../../kernels/ssim.h"
 #include "../../kernels/vif.h"
 }  // namespace
 #pragma GCC diagnostic pop
@@ -130,6 +133,59 @@ void run_psnr(Run &run, const Frame<T> &frame) {
   }
 }
 
+template <class T>
+void run_ssim(Run &run, const Frame<T> &frame) {
+  constexpr int ROWS = 20, FACTOR = 3;
+  const int places = SSIM_WINDOW - 1;
+  const auto map = [&](int w, int h) { return Shape{tiles(w - places, SSIM_THREADS), tiles(h - places, ROWS), SSIM_THREADS}; };
+  const Array<float> memory(4 * WIDTH * HEIGHT);
+  run.sums(kernel_name<T>("ssim_map"), map(WIDTH, HEIGHT), 4, frame.data(), frame.bits, WIDTH, HEIGHT, ROWS, 4096.0);
+  const int w = (WIDTH + 1) / 2, h = (HEIGHT + 1) / 2;
+  const SsimPlanes half{memory.data(), memory.data() + WIDTH * HEIGHT, (uint32_t)w};
+  run.one(kernel_name<T>("ssim_low_pass"), {tiles(w, SSIM_THREADS), tiles(h, 6), SSIM_THREADS}, frame.data(), frame.bits,
+          WIDTH, HEIGHT, 6, half);
+  run.sums("ssim_map", map(w, h), 4, half, w, h, ROWS, 4096.0);
+  const int w4 = (w + 1) / 2, h4 = (h + 1) / 2;
+  const SsimPlanes quarter{memory.data() + 2 * WIDTH * HEIGHT, memory.data() + 3 * WIDTH * HEIGHT, (uint32_t)w4};
+  run.one("ssim_low_pass", {tiles(w4, SSIM_THREADS), tiles(h4, 6), SSIM_THREADS}, half, w, h, 6, quarter);
+  run.sums("ssim_map", map(w4, h4), 4, quarter, w4, h4, ROWS, 4096.0);
+  const int w3 = WIDTH / FACTOR + 1, h3 = HEIGHT / FACTOR + 1;
+  const SsimPlanes third{memory.data(), memory.data() + WIDTH * HEIGHT, (uint32_t)w3};
+  run.one(kernel_name<T>("ssim_box"), {tiles(w3, 32), tiles(h3, SSIM_BOX_TILE_H), SSIM_THREADS}, frame.data(), frame.bits,
+          WIDTH, HEIGHT, FACTOR, w3, h3, third);
+  run.sums("ssim_map", map(w3, h3), 4, third, w3, h3, ROWS, 4096.0);
+}
+
+// Weights need not be those of src/metrics/psnr_hvs.rs here.
+template <class T>
+void run_psnr_hvs(Run &run, const Frame<T> &frame) {
+  std::vector<float> weights;
+  for (int i = 0; i < 3 * 128; i++) weights.push_back(1.5f / (float)(1 + i % 64 / 8 + i % 8));
+  const Array<float> tables(weights);
+  HvsErrors where{};
+  uint32_t first = 0;
+  for (const int i : {0, 1, 2}) {
+    const auto blocks = [](int extent) { return (uint32_t)((extent - 8) / HVS_STEP + 1); };
+    where.first[i] = first;
+    where.blocks[i] = blocks(frame.width(i)) * blocks(frame.height(i));
+    first += 64 * where.blocks[i];
+  }
+  const Array<float> errors(first);
+  for (const int i : {0, 1, 2})
+    run.one(kernel_name<T>("psnr_hvs"), {tiles((int)where.blocks[i], HVS_THREADS), 1, HVS_THREADS}, frame.data(), (uint32_t)i,
+            frame.bits, (uint32_t)((frame.width(i) - 8) / HVS_STEP + 1), where.blocks[i], tables.data(),
+            errors.data() + where.first[i]);
+  run.sums("psnr_hvs_sum", {3, 1, HVS_SUM_THREADS}, 3, errors.data(), where);
+}
+
+template <class T>
+void run_ciede(Run &run, const Frame<T> &frame) {
+  const double unit = 1 << (frame.bits - 8);
+  const CiedeRange range{16 * unit, 1 / (219 * unit), 128 * unit, 1 / (224 * unit)};
+  run.sums(kernel_name<T>("ciede"), {tiles(WIDTH, CIEDE_THREADS), tiles(HEIGHT, CIEDE_ROWS), CIEDE_THREADS}, 1, frame.data(),
+           frame.bits, WIDTH, HEIGHT, frame.width(1), frame.height(1), range, 65536.0);
+}
+
 // As many tiles below each other as blocks, and half as many blocks.
 template <class T>
 void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block) {
@@ -237,21 +293,26 @@ void run_speed(Run &run) {
   printf("\n");
 }
 
-// Windows for each of the kernels, and a share of the values that leaves some out.
+// Windows for each of the kernels, and a share of the values that leaves some out. The picture is made of 7x7 equal
+// samples each, as it has no flat areas otherwise.
 template <class T>
 void run_cambi(Run &run, const Frame<T> &frame, bool halved) {
-  const std::pair<int, const char *> windows[] = {{4, "cambi_contrast5"}, {16, "cambi_contrast9"}, {20, "cambi_contrast17"}};
+  const std::pair<int, const char *> windows[] = {
+      {4, "cambi_contrast5"}, {16, "cambi_contrast9"}, {20, "cambi_contrast17"}};
   const int step = halved ? 2 : 1;
+  std::vector<uint32_t> nearest;
+  for (uint32_t i = 0; i < WIDTH + HEIGHT; i++) nearest.push_back(i < WIDTH ? 100 + i / 7 : 30 + (i - WIDTH) / 7);
+  const Array<uint32_t> picks(nearest);
   for (const auto &[radius, name] : windows) {
     CambiShape shape{};
     const int tile_w = CONTRAST_THREADS - 2 * radius;
-    shape.steps = 4, shape.last = 563, shape.radius = radius, shape.rows = 2 * radius;
-    for (int i = 0; i < shape.steps; i++) shape.step[i] = {-1, 559, i + 1};
+    shape.steps = CAMBI_MAX_STEPS, shape.last = 1023, shape.radius = radius, shape.rows = 2 * radius;
+    for (int i = 0; i < shape.steps; i++) shape.step[i] = {-1, 1023, i + 1};
     for (int i = 1; i < CAMBI_RECIPROCALS; i++) shape.reciprocal[i] = 1 / (float)i;
     uint32_t samples = 0, values = 0, blocks = 0;
     for (int i = 0, w = tiles(WIDTH, step), h = tiles(HEIGHT, step); i < CAMBI_SCALES; i++) {
       const uint32_t stride = tiles(w, 32) * 32, beside = tiles(w, tile_w);
-      shape.scale[i] = {w, h, stride, samples, values, (uint32_t)(w * h) / 9, blocks, beside};
+      shape.scale[i] = {w, h, stride, samples, values, (uint32_t)(w * h) / 500 + 1, blocks, beside};
       samples += stride * (uint32_t)h, values += tiles(w * h, 4) * 4, blocks += beside * tiles(h, shape.rows);
       w = (w + 1) / 2, h = (h + 1) / 2;
     }
@@ -260,17 +321,17 @@ void run_cambi(Run &run, const Frame<T> &frame, bool halved) {
     const Array<uint32_t> found(std::vector<uint32_t>(values, 0));
     const CambiFlat args{WIDTH, HEIGHT, frame.bits, 1, sizeof(T) == 1, halved, 9, shape.scale[0].stride};
     const Shape grid{tiles(WIDTH, FLAT_W), tiles(HEIGHT, FLAT_H), FLAT_THREADS};
-    run.one(kernel_name<T>("cambi_flat"), grid, frame.data(), args, (const uint32_t *)nullptr, base.data());
+    run.one(kernel_name<T>("cambi_flat"), grid, frame.data(), args, picks.data(), base.data());
     for (int i = 0; i < CAMBI_SCALES; i++) {
       const CambiScale &to = shape.scale[i], &from = shape.scale[i ? i - 1 : 0];
       const uint16_t *in = i ? filtered.data() + from.samples : base.data();
       run.one("cambi_mode", {tiles(to.w, MODE_THREADS), (unsigned)to.h, MODE_THREADS}, in, from.stride, i ? 2u : 1u,
               to.w, to.h, filtered.data() + to.samples, to.stride);
     }
-    run.sums(name, {blocks, 1, CONTRAST_THREADS}, 3 * CAMBI_SCALES, shapes.data(), filtered.data(), found.data());
-    const Array<uint64_t> sums(std::vector<uint64_t>(3 * CAMBI_SCALES, 1 << 30));
+    const Array<uint64_t> sums(std::vector<uint64_t>(3 * CAMBI_SCALES, 0));
+    run.one(name, {blocks, 1, CONTRAST_THREADS}, shapes.data(), filtered.data(), found.data(), sums.data());
     run.one("cambi_top", {CAMBI_SCALES, 1, TOP_THREADS}, shapes.data(), found.data(), sums.data());
-    printf("cambi_top");
+    printf("%s", name);
     for (const uint64_t sum : sums.read()) printf(" %llu", (unsigned long long)sum);
     printf("\n");
   }
@@ -293,6 +354,9 @@ void run_all(Run &run) {
   run_motion(run, frame);
   run_psnr(run, frame);
   run_speed_small(run, frame);
+  run_ssim(run, frame);
+  run_psnr_hvs(run, frame);
+  run_ciede(run, frame);
   for (const unsigned tiles_of_block : {1u, 2u}) run_vif(run, frame, tiles_of_block);
   for (const uint32_t passes : {1u, 2u}) run_adm(run, frame, passes);
   for (const bool halved : {false, true}) run_cambi(run, frame, halved);

@@ -170,7 +170,7 @@ unsafe fn flat_rows<V: Lanes, T: Sample>(
             while next <= y + RADIUS {
                 let old = flat.add((next + 1) % RING * row);
                 // Rows from `next - 6` to `next` count.
-                let leaves = next >= start + 2 * RADIUS + 1;
+                let leaves = next > start + 2 * RADIUS;
                 let enters = next < height;
                 if enters {
                     average::<V, T>(input, next + 1, [samples, averages], picked);

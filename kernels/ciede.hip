@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MPL-2.0
+//
+// CIEDE2000: the sum of the colour differences. `src/cpu/ciede.rs` has the same functions, operation by operation, and
+// says what they are.
+#include "frame.h"
+
+#define CIEDE_THREADS 128
+#define CIEDE_ROWS 4  // that each thread walks down
+
+// What turns samples into fractions: limited range.
+struct CiedeRange {
+  double black, luma, grey, chroma;
+};
+
+namespace ciede {
+
+constexpr double PI = 3.14159265358979323846;
+constexpr double TO_INTEGER = 6755399441055744.0;  // 1.5 x 2^52: leaves the nearest integer in the lowest bits
+
+struct Lab {
+  float l, a, b;
+};
+
+HV_DEV double root(double v) {
+#if defined(HV_HOST) || defined(HV_BARE)
+  return __builtin_sqrt(v);
+#else
+  return sqrt(v);
+#endif
+}
+HV_DEV uint64_t bits_of(double v) { return __builtin_bit_cast(uint64_t, v); }
+HV_DEV double magnitude(double v) {
+  return __builtin_bit_cast(double, bits_of(v) & 0x7fffffffffffffffull);
+}
+
+HV_DEV double seventh_power(double x) {
+  const double square = x * x;
+  return (square * square) * (square * x);
+}
+
+HV_DEV double guess(double t, float exponent, float offset) {
+  const float bits = (float)(int32_t)__builtin_bit_cast(uint32_t, (float)t);
+  return (double)__builtin_bit_cast(float, (int32_t)(bits * exponent + offset));
+}
+
+HV_DEV double cube_root(double t) {
+  double r = guess(t, 1.0f / 3.0f, 709958130.0f);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const double cube = (r * r) * r;
+    r *= (cube + 2.0 * t) / (2.0 * cube + t);
+  }
+  const double cube = (r * r) * r;
+  return r - r * ((cube - t) / (3.0 * t));
+}
+
+HV_DEV double fifth_root(double t) {
+  double r = guess(t, 0.2f, 851949756.0f);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const double square = r * r, power = (square * square) * r;
+    r *= (2.0 * power + 3.0 * t) / (3.0 * power + 2.0 * t);
+  }
+  const double square = r * r, power = (square * square) * r;
+  return r - r * ((power - t) / (5.0 * t));
+}
+
+HV_DEV double exponential(double x) {
+  constexpr double factorials[] = {479001600.0, 39916800.0, 3628800.0, 362880.0, 40320.0,
+                                   5040.0,      720.0,      120.0,     24.0,     6.0};
+  const double integer = x * 1.44269504088896340736 + TO_INTEGER, k = integer - TO_INTEGER;
+  const double r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10;
+  double sum = 1.0 / 6227020800.0;
+#pragma unroll
+  for (int i = 0; i < 10; i++) sum = sum * r + 1.0 / factorials[i];
+  sum = (sum * r + 0.5) * (r * r) + r + 1.0;
+  return sum * __builtin_bit_cast(double, (bits_of(integer) + 1023) << 52);
+}
+
+struct Turn {
+  double sin, cos;
+};
+HV_DEV Turn sin_cos(double x) {
+  constexpr double odd[] = {-1307674368000.0, 6227020800.0, -39916800.0, 362880.0, -5040.0, 120.0, -6.0};
+  constexpr double even[] = {-87178291200.0, 479001600.0, -3628800.0, 40320.0, -720.0, 24.0, -2.0};
+  const double integer = x * 0.63661977236758134308 + TO_INTEGER, k = integer - TO_INTEGER;
+  const double r = (x - k * 1.5707963267341256) - k * 6.077100506506192e-11, square = r * r;
+  double sin = 1.0 / 355687428096000.0, cos = 1.0 / 20922789888000.0;
+#pragma unroll
+  for (int i = 0; i < 7; i++) sin = sin * square + 1.0 / odd[i], cos = cos * square + 1.0 / even[i];
+  sin = r + r * (square * sin);
+  cos = 1.0 + square * cos;
+  const uint32_t quadrant = (uint32_t)bits_of(integer);
+  const double a = quadrant & 1 ? cos : sin, b = quadrant & 1 ? sin : cos;
+  return {quadrant & 2 ? -a : a, (quadrant + 1) & 2 ? -b : b};
+}
+
+HV_DEV double atan2(double y, double x) {
+  constexpr double divisors[] = {-15.0, 13.0, -11.0, 9.0, -7.0, 5.0, -3.0};
+  const double ax = magnitude(x), ay = magnitude(y);
+  const bool steep = ay > ax;
+  const double low = steep ? ax : ay, high = steep ? ay : ax;
+  const double k = ((low / high) * 4.0 + TO_INTEGER) - TO_INTEGER;
+  double near = k == 1.0 ? 0.24497866312686414 : 0.0;
+  near = k == 2.0 ? 0.46364760900080615 : near;
+  near = k == 3.0 ? 0.6435011087932844 : near;
+  near = k == 4.0 ? 0.78539816339744830962 : near;
+  const double tangent = k * 0.25, z = (low - tangent * high) / (high + tangent * low), square = z * z;
+  double sum = 1.0 / 17.0;
+#pragma unroll
+  for (int i = 0; i < 7; i++) sum = sum * square + 1.0 / divisors[i];
+  double angle = near + (z + z * (square * sum));
+  angle = steep ? PI / 2.0 - angle : angle;
+  angle = x < 0.0 ? PI - angle : angle;
+  return y < 0.0 ? -angle : angle;
+}
+
+HV_DEV double linear(double t) {
+  constexpr double limit = 10.0 / 255.0;
+  const double base = (hv_max(t, limit) + 0.055) * (1.0 / 1.055), square = base * base;
+  const double power = square * fifth_root(square);
+  return t > limit ? power : t * (1.0 / 12.92);
+}
+
+HV_DEV double lightness(double t) {
+  constexpr double limit = 216.0 / 24389.0;
+  const double root = cube_root(hv_max(t, limit));
+  return (double)(float)(t > limit ? root : ((24389.0 / 27.0) * t + 16.0) * (1.0 / 116.0));
+}
+
+HV_DEV Lab lab_of(uint32_t luma, uint32_t cb, uint32_t cr, const CiedeRange &range) {
+  const double y = ((double)luma - range.black) * range.luma;
+  const double u = ((double)cb - range.grey) * range.chroma, v = ((double)cr - range.grey) * range.chroma;
+  const double r = linear(y + 1.28033 * v), g = linear((y - 0.21482 * u) - 0.38059 * v);
+  const double b = linear(y + 2.12798 * u);
+  const double x = (r * 0.4124564390896921 + g * 0.357576077643909) + b * 0.18043748326639894;
+  const double w = (r * 0.21267285140562248 + g * 0.715152155287818) + b * 0.07217499330655958;
+  const double z = (r * 0.019333895582329317 + g * 0.119192025881303) + b * 0.9503040785363677;
+  const double fx = lightness(x * (1.0 / 0.95047)), fy = lightness(w), fz = lightness(z * (1.0 / 1.08883));
+  return {(float)(116.0 * fy - 16.0), (float)(500.0 * (fx - fy)), (float)(200.0 * (fy - fz))};
+}
+
+HV_DEV double square_of(float v) { return (double)v * (double)v; }
+HV_DEV float length(float a, float b) { return (float)root(square_of(a) + square_of(b)); }
+
+HV_DEV float hue(float b, float a) {
+  float angle = (float)atan2(b, a);
+  angle = angle < 0.0f ? (float)((double)angle + 2.0 * PI) : angle;
+  const bool grey = (a == 0.0f) & (b == 0.0f);
+  return grey ? 0.0f : angle;
+}
+
+HV_DEV float delta_e(const Lab &p, const Lab &q) {
+  constexpr double power = 6103515625.0;  // 25^7
+  const float dl = q.l - p.l, mean_l = (p.l + q.l) / 2.0f;
+  const float c1 = length(p.a, p.b), c2 = length(q.a, q.b);
+  const double p7 = seventh_power((double)((c1 + c2) / 2.0f)), k = 1.0 - root(p7 / (p7 + power));
+  const float ap1 = (float)((double)p.a + (double)(p.a / 2.0f) * k);
+  const float ap2 = (float)((double)q.a + (double)(q.a / 2.0f) * k);
+  const float cp1 = length(ap1, p.b), cp2 = length(ap2, q.b);
+  const float mean_c = (cp1 + cp2) / 2.0f, dc = cp2 - cp1;
+
+  const double l2 = square_of(mean_l - 50.0f);
+  const float sl = (float)(1.0 + (0.015 * l2) / root(20.0 + l2)), sc = (float)(1.0 + 0.045 * (double)mean_c);
+
+  const float h1 = hue(p.b, ap1), h2 = hue(q.b, ap2);
+  const bool far = magnitude((double)(h1 - h2)) > PI;
+  float angle = h2 - h1;
+  angle = far ? (float)((double)angle + (h2 <= h1 ? 2.0 * PI : -2.0 * PI)) : angle;
+  const bool grey = (c1 == 0.0f) | (c2 == 0.0f);
+  angle = grey ? 0.0f : angle;
+  const float dh = (float)((2.0 * root((double)(cp1 * cp2))) * sin_cos((double)angle / 2.0).sin);
+  const float sum = h1 + h2, mean_h = far ? (float)(((double)sum + 2.0 * PI) / 2.0) : sum / 2.0f;
+
+  const Turn turn = sin_cos((double)mean_h);
+  const double s = turn.sin, c = turn.cos;
+  const double cos2 = c * c - s * s, sin2 = 2.0 * (s * c);
+  const double cos3 = cos2 * c - sin2 * s, sin3 = sin2 * c + cos2 * s;
+  const double cos4 = cos2 * cos2 - sin2 * sin2, sin4 = 2.0 * (sin2 * cos2);
+  const double t = 1.0 - 0.17 * (c * 0.8660254037844387 + s * 0.5) + 0.24 * cos2 +
+                   0.32 * (cos3 * 0.9945218953682733 - sin3 * 0.10452846326765347) -
+                   0.20 * (cos4 * 0.45399049973954675 + sin4 * 0.8910065241883679);
+  const float sh = (float)(1.0 + (0.015 * (double)mean_c) * (double)(float)t);
+
+  const float degrees = (float)((double)mean_h * (180.0 / PI));
+  const float g = (float)(((double)degrees - 275.0) * (1.0 / 25.0));
+  const float e = (float)(60.0 * exponential(-(double)(g * g)));
+  const float radians = (float)((double)e * (PI / 180.0));
+  const float c7 = (float)seventh_power((double)mean_c), fraction = c7 / (c7 + (float)power);
+  const float rt = (float)((-2.0 * root((double)fraction)) * sin_cos((double)radians).sin);
+
+  const float li = dl / (0.65f * sl), ch = dc / sc, hu = dh / (4.0f * sh), cross = (rt * ch) * hu;
+  return (float)root(((square_of(li) + square_of(ch)) + square_of(hu)) + (double)cross);
+}
+
+template <class T> HV_DEV uint32_t sample(const HvPlane &plane, uint32_t bits, int x, int y) {
+  return hv_sample<T>(plane.data + (uint64_t)y * plane.stride + (uint32_t)x * plane.step * sizeof(T), plane.shift,
+                      bits);
+}
+
+// The colour at a luma sample; the last chroma sample again where chroma ends before.
+template <class T>
+HV_DEV Lab colour(const HvPlane *planes, uint32_t bits, int x, int y, int cx, int cy, const CiedeRange &range) {
+  return lab_of(sample<T>(planes[0], bits, x, y), sample<T>(planes[1], bits, cx, cy),
+                sample<T>(planes[2], bits, cx, cy), range);
+}
+
+template <class T>
+HV_DEV void differences(const HvFrame *__restrict__ frame, uint32_t bits, int w, int h, int cw, int ch,
+                        const CiedeRange &range, double bias, uint64_t *total) {
+  const int x = (int)(blockIdx.x * CIEDE_THREADS + threadIdx.x), cx = hv_min(x >> (cw < w), cw - 1);
+  uint64_t sum = 0;
+  for (int i = 0; i < CIEDE_ROWS; i++) {
+    const int y = (int)blockIdx.y * CIEDE_ROWS + i, cy = hv_min(y >> (ch < h), ch - 1);
+    if (x >= w || y >= h) break;
+    const Lab ref = colour<T>(frame->ref, bits, x, y, cx, cy, range);
+    const Lab dis = colour<T>(frame->dis, bits, x, y, cx, cy, range);
+    sum += bits_of((double)delta_e(ref, dis) + bias);
+  }
+  hv_block_add_u64<CIEDE_THREADS>(total, sum);
+}
+
+}  // namespace ciede
+
+// Adds to *sum the bits of the difference at each luma sample, with `bias` added; see `src/metrics/fixed.rs`. w, h:
+// luma samples; cw, ch: chroma samples, at least 1. Block 128 threads, a tile of 128 x 4 samples; grid (ceil(w/128),
+// ceil(h/4)).
+#define CIEDE(name, T)                                                                                       \
+  HV_KERNEL(CIEDE_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int w, int h, int cw,     \
+                                 int ch, CiedeRange range, double bias, uint64_t *sum) {                     \
+    ciede::differences<T>(frame, bits, w, h, cw, ch, range, bias, sum);                                      \
+  }                                                                                                          \
+  HV_EXPORT(name)
+
+CIEDE(ciede_u8, uint8_t)
+CIEDE(ciede_u16, uint16_t)
