@@ -15,7 +15,7 @@ const MOVING: f64 = 4.0;
 
 /// A change of less than this part of the reference's is none: an encoder that gets a frozen picture refines
 /// it, and each of its keyframes differs a little.
-const FLICKER: f64 = 1.0 / 32.0;
+const FLICKER: f64 = 1.0 / 16.0;
 
 /// Less luma than this in a black picture is no difference to a dark one. From 0 to 1; 2.6 steps of 8 bits.
 const DARKER: f64 = 0.01;
