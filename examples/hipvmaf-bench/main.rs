@@ -23,6 +23,7 @@ use gsthipvmaf::engine::plan::Plan;
 use gsthipvmaf::frame::BitDepth;
 use gsthipvmaf::hip::{self, Device, DeviceInfo, Selection};
 use gsthipvmaf::metrics::feature::Feature;
+use gsthipvmaf::metrics::feature_list;
 use gsthipvmaf::model::{Model, ScoreOptions};
 
 use clip::{Format, Place};
@@ -55,9 +56,9 @@ struct Args {
     /// Built-in names or JSON files of models
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',', default_value = "vmaf_v0.6.1")]
     models: Vec<String>,
-    /// PSNR of luma and chroma as well
-    #[arg(long)]
-    psnr: bool,
+    /// Further metrics, in the syntax of the element's property `features`
+    #[arg(long, value_name = "NAME[=OPTION=VALUE...];...", default_value = "")]
+    features: String,
     /// Width and height of the frames
     #[arg(long, value_name = "WxH", value_parser = size, default_value = "1920x1080")]
     size: (usize, usize),
@@ -134,10 +135,14 @@ impl Args {
         Format { width, height, depth: self.depth, align: 256, interleaved: false, high: false }
     }
 
-    /// What the models and these features need.
+    /// What the models, the features named and these features need.
     fn plan(&self, features: &[Feature]) -> Result<Arc<Plan>, Box<dyn Error>> {
-        let models = self.models.iter().map(|name| Model::load(name)).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Plan::new(models, features, ScoreOptions::default())?))
+        let models = self.models.iter().filter(|name| !name.is_empty());
+        let models = models.map(|name| Model::load(name)).collect::<Result<_, _>>()?;
+        let listed = feature_list::parse(&self.features, &[])?;
+        let listed = listed.iter().flat_map(|extractor| extractor.features(true));
+        let features: Vec<_> = listed.chain(features.iter().cloned()).collect();
+        Ok(Arc::new(Plan::new(models, &features, ScoreOptions::default())?))
     }
 }
 
@@ -163,17 +168,17 @@ fn list() -> Result<(), Box<dyn Error>> {
 }
 
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
-    let psnr = Feature::resolve("psnr_cb", [])?;
     if args.list {
         return list();
     }
     if args.check {
+        let psnr = Feature::resolve("psnr_cb", [])?;
         let lag2 = Feature::resolve("integer_motion2", [("motion_five_frame_window", "true")])?;
         let plan = args.plan(&[psnr, lag2, Feature::resolve("integer_aim", [])?])?;
         println!("{}", check::check(args, &plan)?);
         return Ok(());
     }
-    let plan = args.plan(if args.psnr { std::slice::from_ref(&psnr) } else { &[] })?;
+    let plan = args.plan(&[])?;
     if args.start {
         let steps = measure::start(args, &plan)?;
         if args.json {

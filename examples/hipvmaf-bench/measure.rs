@@ -84,7 +84,7 @@ pub struct Report {
     height: usize,
     depth: u32,
     models: Vec<String>,
-    psnr: bool,
+    features: String,
     memory: String,
     pairs: usize,
     clip_mib: f64,
@@ -102,9 +102,10 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, arch, pci, width, height, depth, memory, pairs, clip_mib, .. } = self;
         let models = self.models.join(", ");
-        let psnr = if self.psnr { ", PSNR" } else { "" };
+        let features = if self.features.is_empty() { "" } else { ", " };
+        let features = format!("{features}{}", self.features);
         writeln!(f, "{device} ({arch}, {pci})")?;
-        writeln!(f, "{width}x{height}, {depth} bit, {models}{psnr}")?;
+        writeln!(f, "{width}x{height}, {depth} bit, {models}{features}")?;
         writeln!(f, "{pairs} pairs ({clip_mib:.0} MiB of luma a stream) in {memory} memory")?;
         let Self { streams, in_flight, fps, .. } = self;
         let at = |i: usize| fps.get(i).copied().unwrap_or(f64::NAN);
@@ -175,7 +176,7 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
         height: args.size.1,
         depth: args.depth.bits(),
         models: args.models.clone(),
-        psnr: args.psnr,
+        features: args.features.clone(),
         memory: format!("{:?}", args.memory).to_lowercase(),
         pairs: clip.len(),
         clip_mib: clip.size() as f64 / 1_048_576.0,

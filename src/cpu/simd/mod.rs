@@ -245,7 +245,7 @@ pub(crate) trait Lanes: Copy + 'static {
     /// `m ? a : 0`.
     unsafe fn keep(m: Self::M, a: Self::I) -> Self::I;
 
-    /// Binary32 bits of an unsigned integer above 0, correct in the exponent and the 15 highest fraction
+    /// Binary32 bits of an unsigned integer of at least 65536, correct in the exponent and the 15 highest fraction
     /// bits (the rest of the fraction means nothing): the 16 leading bits of `a` and where they stand.
     unsafe fn leading_bits(a: Self::I) -> Self::I;
     /// Binary32 bits of signed lanes, rounded, times the numbers with the binary32 bits `b`.
@@ -375,11 +375,12 @@ mod tests {
                     let ((al, ah), (bl, bh)) = (halves(a), halves(b));
                     (al * bl).wrapping_add(ah * bh)
                 }));
-                let e = lanewise!(level, &x, &y, |V, a, b| V::xor(
+                let large = x.map(|x| x | 1 << 16);
+                let e = lanewise!(level, &large, &y, |V, a, b| V::xor(
                     V::and(V::shr::<8>(V::leading_bits(a)), b),
                     V::keep(V::ge_f64(V::to_f64(a), V::to_f64(b)), V::splat(-1))
                 ));
-                assert_eq!(e, each(&x, &y, |a, b| {
+                assert_eq!(e, each(&large, &y, |a, b| {
                     let key = (142 + 16 - a.leading_zeros()) << 15 | ((a as u32) << a.leading_zeros()) >> 16 & 0x7fff;
                     (key as i32 & b) ^ if a >= b { -1 } else { 0 }
                 }));
