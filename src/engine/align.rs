@@ -204,8 +204,11 @@ impl Aligner {
         let mut voted = false;
         for _ in 0..ROWS_PER_PUSH {
             let newest = self.reference.back()?.running_time;
-            let complete = |shot: &mut Shot| newest >= shot.running_time.saturating_add(reach);
-            let Some(shot) = self.distorted.pop_front_if(complete) else { break };
+            let complete = |shot: &Shot| newest >= shot.running_time.saturating_add(reach);
+            if !self.distorted.front().is_some_and(complete) {
+                break;
+            }
+            let Some(shot) = self.distorted.pop_front() else { break };
             self.follow_phase(&shot);
             self.compare(&shot);
             voted = true;
