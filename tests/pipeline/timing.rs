@@ -182,7 +182,7 @@ fn a_flush_of_one_distorted_pad_breaks_its_run_only() {
     };
     push(0..5);
     // All pairs are taken then, as the last but one has its scores.
-    drop(rig.wait_scores(8));
+    rig.wait_scores(8);
     rig.flush("dist_0");
     rig.begin_segment("dist_0", ClockTime::ZERO, ClockTime::ZERO);
     push(5..10);

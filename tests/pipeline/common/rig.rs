@@ -3,13 +3,12 @@
 //! The element by itself: the test plays its neighbours, its clock and its application, and so decides what
 //! happens before what.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_check::TestClock;
-use gst_check::prelude::*;
 use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::VmafMessage;
 
@@ -42,7 +41,8 @@ struct Seen {
 
 impl Seen {
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap()
+        // A test that has failed still has to clean up.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
@@ -101,6 +101,7 @@ pub struct Rig {
     pub clock: TestClock,
     seen: Arc<Seen>,
     sources: Vec<(String, Source)>,
+    sink: gst::Pad,
     live: bool,
 }
 
@@ -119,12 +120,12 @@ impl Rig {
         init();
         // Not what the machine happens to have.
         let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap_or("cpu".into());
-        let factory = gst::ElementFactory::make("hipvmaf").name("h");
-        let factory = factory.property("frame-message", true).property_from_str("backend", &backend);
-        let set = |factory: gst::element_factory::ElementBuilder<'static>, (name, value): &(&str, &str)| {
-            factory.property_from_str(leak(name), leak(value))
-        };
-        let element = properties.iter().fold(factory, set).build().unwrap();
+        let factory = gst::ElementFactory::make("hipvmaf").name("h").property("frame-message", true);
+        let mut factory = factory.property_from_str("backend", &backend);
+        for (name, value) in properties {
+            factory = factory.property_from_str(name, value);
+        }
+        let element = factory.build().unwrap();
         let seen = Arc::new(Seen::default());
         let bus = gst::Bus::new();
         let heard = seen.clone();
@@ -139,7 +140,7 @@ impl Rig {
         let sink = sink(&seen);
         element.static_pad("src").unwrap().link(&sink).unwrap();
         sink.set_active(true).unwrap();
-        let mut rig = Self { element, clock, seen, sources: vec![], live };
+        let mut rig = Self { element, clock, seen, sources: vec![], sink, live };
         rig.connect("ref_sink");
         rig.connect("dist_sink");
         rig
@@ -270,7 +271,7 @@ impl Rig {
     /// What came out once the streams have ended.
     #[track_caller]
     pub fn finish(&self) -> Result<Report, Failure> {
-        let log = self.wait(|log| log.eos || log.error.is_some());
+        let log = self.seen.wait(|log| log.eos || log.error.is_some());
         if let Some(error) = &log.error {
             let (error, text) = (error.clone(), error.message().to_string());
             drop(log);
@@ -292,20 +293,20 @@ impl Rig {
 
     /// Waits for something that has to happen.
     #[track_caller]
-    pub fn wait(&self, until: impl Fn(&Log) -> bool) -> MutexGuard<'_, Log> {
-        self.seen.wait(until)
+    pub fn wait(&self, until: impl Fn(&Log) -> bool) {
+        drop(self.seen.wait(until));
     }
 
     /// Waits until so many buffers have left in all.
     #[track_caller]
-    pub fn wait_buffers(&self, count: usize) -> MutexGuard<'_, Log> {
-        self.wait(|log| log.report.buffers.len() >= count)
+    pub fn wait_buffers(&self, count: usize) -> Report {
+        self.seen.wait(|log| log.report.buffers.len() >= count).report.clone()
     }
 
     /// Waits until so many frames have their score in all.
     #[track_caller]
-    pub fn wait_scores(&self, count: usize) -> MutexGuard<'_, Log> {
-        self.wait(|log| log.report.frames.len() >= count)
+    pub fn wait_scores(&self, count: usize) {
+        self.wait(|log| log.report.frames.len() >= count);
     }
 
     /// Downstream takes no more buffers.
@@ -362,6 +363,7 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.open();
         let _ = self.element.set_state(gst::State::Null);
+        let _ = self.sink.set_active(false);
     }
 }
 
@@ -420,9 +422,4 @@ fn sink(seen: &Arc<Seen>) -> gst::Pad {
             true
         })
         .build()
-}
-
-/// Builders want names that outlive them.
-fn leak(text: &str) -> &'static str {
-    text.to_owned().leak()
 }
