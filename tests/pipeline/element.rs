@@ -3,7 +3,7 @@
 //! The element in a pipeline: what comes out for what goes in, and what is said about bad input.
 
 use crate::common::clip::{Clip, clips};
-use crate::common::{Bench, FRAME, Input, Report, score, score_clip};
+use crate::common::{Bench, FRAME, Input, score, score_clip};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gst::prelude::*;
@@ -17,10 +17,6 @@ fn clip() -> Clip {
 
 fn sides(clip: &Clip) -> (Input, Input) {
     (Input::planar(clip, false), Input::planar(clip, true))
-}
-
-fn states(report: &Report) -> Vec<ScoreState> {
-    report.metas().iter().map(|meta| meta.scores[0].state).collect()
 }
 
 #[test]
@@ -91,7 +87,7 @@ fn a_short_distorted_stream_leaves_the_rest_unpaired() {
     assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (4, 6));
     assert_eq!(report.pooled[0].score, alone.pooled[0].score);
     assert!(report.frames[3].discont);
-    assert_eq!(states(&report), [[ScoreState::Scored; 4].as_slice(), &[ScoreState::Unpaired; 6]].concat());
+    assert_eq!(report.states(), [[ScoreState::Scored; 4].as_slice(), &[ScoreState::Unpaired; 6]].concat());
 }
 
 #[test]
@@ -126,7 +122,7 @@ fn a_lost_frame_breaks_the_run_and_shifts_nothing() {
     assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (9, 1));
     let discont: Vec<_> = report.frames.iter().filter(|f| f.discont).map(|f| f.index).collect();
     assert_eq!(discont, [3, 5]);
-    assert_eq!(states(&report)[4], ScoreState::Unpaired);
+    assert_eq!(report.states()[4], ScoreState::Unpaired);
 }
 
 #[test]

@@ -2,13 +2,18 @@
 
 //! Real video through the public element, in real pipelines.
 
+mod align;
 mod common;
 mod element;
 mod errors;
 mod features;
 mod gpu;
+mod live;
 mod memory;
 mod peer;
+mod renditions;
 mod results;
 mod scores;
 mod sums;
+mod timing;
+mod watch;

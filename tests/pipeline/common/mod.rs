@@ -4,6 +4,7 @@
 
 pub mod clip;
 pub mod device;
+pub mod rig;
 
 use std::sync::{Arc, Mutex, Once};
 
@@ -13,7 +14,7 @@ use gst_video::prelude::*;
 use gst_video::{VideoFormat, VideoFrameRef, VideoInfo, VideoMeta};
 use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::{FrameMessage, PooledMessage, VmafMessage};
-use gsthipvmaf::meta::ScoreMeta;
+use gsthipvmaf::meta::{ScoreMeta, ScoreState};
 
 /// Frames per second of all clips.
 pub const FPS: u64 = 25;
@@ -55,6 +56,28 @@ impl Input {
         Self((0..clip.frames).map(sample).collect())
     }
 
+    /// Grey video of 64x48 pixels with these samples, for as long as needed.
+    pub fn drawn(frames: usize, sample: impl Fn(usize, usize, usize) -> u8) -> Self {
+        init();
+        let info = VideoInfo::builder(VideoFormat::I420, 64, 48)
+            .fps(gst::Fraction::new(FPS as i32, 1))
+            .build()
+            .unwrap();
+        let caps = info.to_caps().unwrap();
+        let draw = |t: usize| {
+            let mut data = vec![128; info.size()];
+            for (y, row) in data.chunks_mut(64).take(48).enumerate() {
+                row.iter_mut().enumerate().for_each(|(x, pixel)| *pixel = sample(t, x, y));
+            }
+            let mut buffer = gst::Buffer::from_mut_slice(data);
+            let buffer_ref = buffer.get_mut().unwrap();
+            buffer_ref.set_pts(FRAME * t as u64);
+            buffer_ref.set_duration(FRAME);
+            gst::Sample::builder().buffer(&buffer).caps(&caps).build()
+        };
+        Self((0..frames).map(draw).collect())
+    }
+
     /// Only some of the frames, which keep their timestamps.
     pub fn keep(&self, keep: impl Fn(usize) -> bool) -> Self {
         Self(self.0.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, s)| s.clone()).collect())
@@ -83,23 +106,35 @@ impl Input {
 
     /// The frames in caps that name the format as the kernel's graphics drivers do.
     pub fn with_drm_caps(&self, format: &str) -> Self {
-        let rename = |sample: &gst::Sample| {
+        self.with_caps(|caps| {
+            caps.set("format", "DMA_DRM");
+            caps.set("drm-format", format);
+        })
+    }
+
+    /// The frames in other caps.
+    pub fn with_caps(&self, change: impl Fn(&mut gst::CapsRef)) -> Self {
+        let replace = |sample: &gst::Sample| {
             let mut caps = sample.caps_owned().unwrap();
-            caps.make_mut().set("format", "DMA_DRM");
-            caps.make_mut().set("drm-format", format);
+            change(caps.make_mut());
             gst::Sample::builder().buffer(&sample.buffer_owned().unwrap()).caps(&caps).build()
         };
-        Self(self.0.iter().map(rename).collect())
+        Self(self.0.iter().map(replace).collect())
+    }
+
+    /// The frames with something done to their buffers.
+    pub fn changed(&self, change: impl Fn(usize, &mut gst::BufferRef)) -> Self {
+        let replace = |(i, sample): (usize, &gst::Sample)| {
+            let mut buffer = sample.buffer_owned().unwrap();
+            change(i, buffer.make_mut());
+            gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build()
+        };
+        Self(self.0.iter().enumerate().map(replace).collect())
     }
 
     /// The frames with other timestamps.
     pub fn retimed(&self, pts: impl Fn(usize) -> Option<gst::ClockTime>) -> Self {
-        let retime = |(i, sample): (usize, &gst::Sample)| {
-            let mut buffer = sample.buffer_owned().unwrap();
-            buffer.make_mut().set_pts(pts(i));
-            gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build()
-        };
-        Self(self.0.iter().enumerate().map(retime).collect())
+        self.changed(|i, buffer| buffer.set_pts(pts(i)))
     }
 
     /// Another input after this one, its timestamps moved to follow.
@@ -171,6 +206,16 @@ impl Report {
 
     pub fn scores(&self) -> Vec<f64> {
         self.frames.iter().map(|frame| frame.score).collect()
+    }
+
+    /// Those of one distorted pad.
+    pub fn scores_of(&self, pad: &str) -> Vec<f64> {
+        self.frames.iter().filter(|frame| frame.pad == pad).map(|frame| frame.score).collect()
+    }
+
+    /// What became of the frames that left, on the first pad of each.
+    pub fn states(&self) -> Vec<ScoreState> {
+        self.metas().iter().map(|meta| meta.scores[0].state).collect()
     }
 }
 
@@ -307,4 +352,25 @@ pub fn score(properties: &[(&str, &str)], reference: &Input, distorted: &Input) 
 /// Plays a clip through a new element.
 pub fn score_clip(properties: &[(&str, &str)], clip: &Clip) -> Report {
     score(properties, &Input::planar(clip, false), &Input::planar(clip, true)).unwrap()
+}
+
+/// A picture that moves and never comes back, of any length.
+pub fn moving(t: usize, x: usize, y: usize) -> u8 {
+    let scene = t / 30;
+    let grain = (x * 31 + y * 17 + scene * 7) % 23;
+    let x = if scene.is_multiple_of(2) { x } else { 63 - x } as f64 + 300.0 * scene as f64;
+    let (t, y) = (t as f64, y as f64);
+    let waves = 40.0 * (x * 0.2 + t * 0.22).sin() * (y * 0.15 - t * 0.14).cos();
+    let drift = 25.0 * ((x - y) * 0.1 + 3.0 * (t * 0.09).sin()).sin();
+    (110.0 + waves + drift) as u8 + grain as u8
+}
+
+/// What is left of a sample after very bad coding.
+pub fn coarse(sample: u8) -> u8 {
+    sample / 64 * 64 + 32
+}
+
+/// So many frames of [`moving`], and the same after [`coarse`].
+pub fn sides(frames: usize) -> (Input, Input) {
+    (Input::drawn(frames, moving), Input::drawn(frames, |t, x, y| coarse(moving(t, x, y))))
 }

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The element by itself: the test plays its neighbours, its clock and its application, and so decides what
+//! happens before what.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gst::ClockTime;
+use gst::prelude::*;
+use gst_check::TestClock;
+use gsthipvmaf::event::{self, EventMessage};
+use gsthipvmaf::message::VmafMessage;
+
+use super::{Failure, Input, Report, init};
+
+/// Everything that came out of the element so far.
+#[derive(Debug, Default)]
+pub struct Log {
+    pub report: Report,
+    /// Segments and caps that went downstream, each with the number of buffers before it.
+    pub segments: Vec<(usize, gst::FormattedSegment<ClockTime>)>,
+    pub caps: Vec<(usize, gst::Caps)>,
+    pub qos: Vec<gst::Message>,
+    /// Messages that say that the latency has changed.
+    pub latency_changes: usize,
+    pub warnings: Vec<String>,
+    pub error: Option<gst::glib::Error>,
+    pub eos: bool,
+    /// Downstream takes nothing as long as this is set.
+    closed: bool,
+    /// Buffers that wait for downstream to take them.
+    pub blocked: bool,
+}
+
+#[derive(Default)]
+struct Seen {
+    log: Mutex<Log>,
+    changed: Condvar,
+}
+
+impl Seen {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        // A test that has failed still has to clean up.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
+        let result = change(&mut self.log());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits for something that has to happen.
+    #[track_caller]
+    fn wait(&self, until: impl Fn(&Log) -> bool) -> MutexGuard<'_, Log> {
+        let minute = Duration::from_secs(60);
+        let (log, timeout) = self.changed.wait_timeout_while(self.log(), minute, |log| !until(log)).unwrap();
+        if timeout.timed_out() {
+            let text = format!("nothing after a minute: {log:#?}");
+            drop(log);
+            panic!("{text}");
+        }
+        log
+    }
+}
+
+/// A neighbour upstream.
+struct Source {
+    pad: gst::Pad,
+    caps: Mutex<Option<gst::Caps>>,
+}
+
+impl Source {
+    fn end(&self) {
+        if self.caps.lock().unwrap().is_none() {
+            self.pad.push_event(gst::event::StreamStart::new(&self.pad.name()));
+        }
+        self.pad.push_event(gst::event::Eos::new());
+    }
+
+    fn push(&self, sample: &gst::Sample) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let caps = sample.caps_owned().unwrap();
+        let last = self.caps.lock().unwrap().replace(caps.clone());
+        if last.is_none() {
+            self.pad.push_event(gst::event::StreamStart::new(&self.pad.name()));
+        }
+        if last.as_ref() != Some(&caps) {
+            self.pad.push_event(gst::event::Caps::new(&caps));
+        }
+        if last.is_none() {
+            self.pad.push_event(gst::event::Segment::new(&gst::FormattedSegment::<ClockTime>::new()));
+        }
+        self.pad.push(sample.buffer_owned().unwrap())
+    }
+}
+
+/// The element and what surrounds it.
+pub struct Rig {
+    pub element: gst::Element,
+    pub clock: TestClock,
+    seen: Arc<Seen>,
+    sources: Vec<(String, Source)>,
+    sink: gst::Pad,
+    live: bool,
+}
+
+impl Rig {
+    /// In a live pipeline, whose clock stands at 0.
+    pub fn live(properties: &[(&str, &str)]) -> Self {
+        Self::new(true, properties)
+    }
+
+    /// In a pipeline that takes the time it takes.
+    pub fn offline(properties: &[(&str, &str)]) -> Self {
+        Self::new(false, properties)
+    }
+
+    fn new(live: bool, properties: &[(&str, &str)]) -> Self {
+        init();
+        // Not what the machine happens to have.
+        let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap_or("cpu".into());
+        let factory = gst::ElementFactory::make("hipvmaf").name("h").property("frame-message", true);
+        let mut factory = factory.property_from_str("backend", &backend);
+        for (name, value) in properties {
+            factory = factory.property_from_str(name, value);
+        }
+        let element = factory.build().unwrap();
+        let seen = Arc::new(Seen::default());
+        let bus = gst::Bus::new();
+        let heard = seen.clone();
+        bus.set_sync_handler(move |_, message| {
+            heard.change(|log| log.hear(message));
+            gst::BusSyncReply::Drop
+        });
+        element.set_bus(Some(&bus));
+        let clock = TestClock::new();
+        element.set_clock(Some(&clock)).unwrap();
+        element.set_base_time(ClockTime::ZERO);
+        let sink = sink(&seen);
+        element.static_pad("src").unwrap().link(&sink).unwrap();
+        sink.set_active(true).unwrap();
+        let mut rig = Self { element, clock, seen, sources: vec![], sink, live };
+        rig.connect("ref_sink");
+        rig.connect("dist_sink");
+        rig
+    }
+
+    /// With more distorted pads, of these labels.
+    pub fn with_renditions(mut self, labels: &[&str]) -> Self {
+        for label in labels {
+            let pad = self.request();
+            pad.set_property("label", label);
+        }
+        self
+    }
+
+    pub fn play(self) -> Self {
+        self.element.set_state(gst::State::Playing).unwrap();
+        self
+    }
+
+    /// Another distorted pad, with a neighbour.
+    pub fn request(&mut self) -> gst::Pad {
+        let pad = self.element.request_pad_simple("dist_%u").unwrap();
+        self.connect(&pad.name());
+        pad
+    }
+
+    pub fn release(&mut self, pad: &str) {
+        let at = self.sources.iter().position(|(name, _)| name == pad).unwrap();
+        let (_, source) = self.sources.remove(at);
+        let pad = self.pad(pad);
+        source.pad.unlink(&pad).unwrap();
+        self.element.release_request_pad(&pad);
+    }
+
+    pub fn pad(&self, name: &str) -> gst::Pad {
+        self.element.static_pad(name).unwrap()
+    }
+
+    fn connect(&mut self, name: &str) {
+        let live = self.live;
+        let pad = gst::Pad::builder(gst::PadDirection::Src)
+            .name(format!("for_{name}"))
+            .query_function(move |pad, parent, query| match query.view_mut() {
+                gst::QueryViewMut::Latency(latency) => {
+                    latency.set(live, ClockTime::ZERO, ClockTime::NONE);
+                    true
+                }
+                _ => gst::Pad::query_default(pad, parent, query),
+            })
+            .build();
+        pad.set_active(true).unwrap();
+        pad.link(&self.pad(name)).unwrap();
+        self.sources.push((name.into(), Source { pad, caps: Mutex::default() }));
+    }
+
+    fn source(&self, name: &str) -> &Source {
+        &self.sources.iter().find(|(pad, _)| pad == name).unwrap().1
+    }
+
+    /// Hands a frame to a pad, with new caps if they are.
+    #[track_caller]
+    pub fn push(&self, pad: &str, sample: &gst::Sample) {
+        self.source(pad).push(sample).unwrap();
+    }
+
+    pub fn push_event(&self, pad: &str, event: gst::Event) {
+        assert!(self.source(pad).pad.push_event(event));
+    }
+
+    /// The next frames of this pad have these running times.
+    pub fn begin_segment(&self, pad: &str, start: ClockTime, running_time: ClockTime) {
+        let mut segment = gst::FormattedSegment::<ClockTime>::new();
+        segment.set_start(start);
+        segment.set_time(start);
+        segment.set_base(running_time);
+        self.push_event(pad, gst::event::Segment::new(&segment));
+    }
+
+    pub fn flush(&self, pad: &str) {
+        self.push_event(pad, gst::event::FlushStart::new());
+        self.push_event(pad, gst::event::FlushStop::new(true));
+    }
+
+    /// A flush that concerns all pads, as a seek makes it.
+    pub fn flush_all(&self) {
+        let seqnum = gst::Seqnum::next();
+        let events = [
+            gst::event::FlushStart::builder().seqnum(seqnum).build(),
+            gst::event::FlushStop::builder(true).seqnum(seqnum).build(),
+        ];
+        for event in events {
+            for (_, source) in &self.sources {
+                assert!(source.pad.push_event(event.clone()));
+            }
+        }
+    }
+
+    /// Hands the same frames to both pads in turns, as two live sources do.
+    pub fn push_pairs(&self, reference: &[gst::Sample], distorted: &[gst::Sample]) {
+        for (reference, distorted) in reference.iter().zip(distorted) {
+            self.push("ref_sink", reference);
+            self.push("dist_sink", distorted);
+        }
+    }
+
+    pub fn end(&self) {
+        for (_, source) in &self.sources {
+            source.end();
+        }
+    }
+
+    /// Plays all inputs to the end, each as fast as its pad takes it.
+    pub fn run(&self, inputs: &[(&str, &Input)]) -> Result<Report, Failure> {
+        std::thread::scope(|scope| {
+            for (pad, input) in inputs {
+                let source = self.source(pad);
+                scope.spawn(move || {
+                    // Refused once the element has failed, or the reference has ended.
+                    if input.0.iter().all(|sample| source.push(sample).is_ok()) {
+                        source.end();
+                    }
+                });
+            }
+        });
+        self.finish()
+    }
+
+    /// What came out once the streams have ended.
+    #[track_caller]
+    pub fn finish(&self) -> Result<Report, Failure> {
+        let log = self.seen.wait(|log| log.eos || log.error.is_some());
+        if let Some(error) = &log.error {
+            let (error, text) = (error.clone(), error.message().to_string());
+            drop(log);
+            self.element.set_state(gst::State::Null).unwrap();
+            return Err(Failure { error, text });
+        }
+        let report = log.report.clone();
+        drop(log);
+        Ok(Report { stats: Some(self.stats()), ..report })
+    }
+
+    pub fn stats(&self) -> gst::Structure {
+        self.element.property("stats")
+    }
+
+    pub fn log(&self) -> MutexGuard<'_, Log> {
+        self.seen.log()
+    }
+
+    /// Waits for something that has to happen.
+    #[track_caller]
+    pub fn wait(&self, until: impl Fn(&Log) -> bool) {
+        drop(self.seen.wait(until));
+    }
+
+    /// Waits until so many buffers have left in all.
+    #[track_caller]
+    pub fn wait_buffers(&self, count: usize) -> Report {
+        self.seen.wait(|log| log.report.buffers.len() >= count).report.clone()
+    }
+
+    /// Waits until so many frames have their score in all.
+    #[track_caller]
+    pub fn wait_scores(&self, count: usize) {
+        self.wait(|log| log.report.frames.len() >= count);
+    }
+
+    /// Downstream takes no more buffers.
+    pub fn close(&self) {
+        self.seen.change(|log| log.closed = true);
+    }
+
+    /// Downstream takes buffers again.
+    pub fn open(&self) {
+        self.seen.change(|log| log.closed = false);
+    }
+
+    /// When the element, once it has nothing to do, stops waiting for more frames.
+    #[track_caller]
+    pub fn deadline(&self) -> ClockTime {
+        let (found, ids) = self.clock.timed_wait_for_multiple_pending_ids(1, 60_000);
+        assert!(found, "nobody waits for the clock, after a minute: {:#?}", self.log());
+        ids[0].time()
+    }
+
+    /// Moves the clock there, over all deadlines on the way. The element has to wait for one after the last.
+    #[track_caller]
+    pub fn advance_to(&self, time: ClockTime) {
+        loop {
+            let deadline = self.deadline();
+            if deadline > time {
+                break;
+            }
+            self.clock.set_time(deadline);
+            self.clock.process_next_clock_id();
+        }
+        self.clock.set_time(time);
+    }
+
+    /// Moves the clock to the next deadline, which is known.
+    #[track_caller]
+    pub fn expire(&self, deadline: ClockTime) {
+        assert_eq!(self.deadline(), deadline);
+        self.clock.set_time(deadline);
+        self.clock.process_next_clock_id();
+    }
+
+    /// The latency that the element answers downstream.
+    pub fn latency(&self) -> ClockTime {
+        let mut query = gst::query::Latency::new();
+        assert!(self.pad("src").query(&mut query));
+        let (live, min, _) = query.result();
+        assert_eq!(live, self.live);
+        min
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.open();
+        let _ = self.element.set_state(gst::State::Null);
+        let _ = self.sink.set_active(false);
+    }
+}
+
+impl Log {
+    fn hear(&mut self, message: &gst::Message) {
+        match message.view() {
+            gst::MessageView::Element(element) => {
+                let structure = element.structure().unwrap();
+                if structure.name() == event::NAME {
+                    return self.report.events.push(EventMessage::try_from(structure).unwrap());
+                }
+                match VmafMessage::try_from(structure).unwrap() {
+                    VmafMessage::Frame(frame) => self.report.frames.push(frame),
+                    VmafMessage::Pooled(pooled) => self.report.pooled.push(pooled),
+                    VmafMessage::Window(window) => self.report.windows.push(window),
+                }
+            }
+            gst::MessageView::Qos(_) => self.qos.push(message.copy()),
+            gst::MessageView::Latency(_) => self.latency_changes += 1,
+            gst::MessageView::Warning(warning) => self.warnings.push(warning.error().message().into()),
+            // The first is the cause of the others.
+            gst::MessageView::Error(error) => {
+                self.error.get_or_insert(error.error());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn sink(seen: &Arc<Seen>) -> gst::Pad {
+    let (taken, told) = (seen.clone(), seen.clone());
+    gst::Pad::builder(gst::PadDirection::Sink)
+        .name("sink")
+        .chain_function(move |_, _, buffer| {
+            taken.change(|log| log.blocked = log.closed);
+            let log = taken.log();
+            let mut log = taken.changed.wait_while(log, |log| log.closed).unwrap();
+            log.blocked = false;
+            log.report.buffers.push(buffer);
+            drop(log);
+            taken.changed.notify_all();
+            Ok(gst::FlowSuccess::Ok)
+        })
+        .event_function(move |_, _, event| {
+            told.change(|log| {
+                let before = log.report.buffers.len();
+                match event.view() {
+                    gst::EventView::Caps(caps) => log.caps.push((before, caps.caps_owned())),
+                    gst::EventView::Segment(segment) => {
+                        log.segments.push((before, segment.segment().clone().downcast().unwrap()));
+                    }
+                    gst::EventView::Eos(_) => log.eos = true,
+                    _ => {}
+                }
+            });
+            true
+        })
+        .build()
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Live pipelines, with a clock that the tests move: latency, deadlines, and inputs that come and go.
+
+use crate::common::rig::Rig;
+use crate::common::{FRAME, Input, score, sides};
+use gst::ClockTime;
+use gst::prelude::*;
+use gsthipvmaf::event::{Event, EventMessage, EventState};
+use gsthipvmaf::meta::ScoreState;
+
+use ScoreState::{Late, Scored, Unpaired};
+
+/// A reference frame waits for its score, which takes the next frame, and has to be in the element for that.
+const LATENCY: ClockTime = ClockTime::from_mseconds(80);
+
+fn ms(time: u64) -> ClockTime {
+    ClockTime::from_mseconds(time)
+}
+
+/// Plays frames at their time into both pads, unless they are left out.
+fn play_live(
+    rig: &Rig,
+    sides: &(Input, Input),
+    frames: std::ops::Range<usize>,
+    lost: impl Fn(&str, usize) -> bool,
+) {
+    for t in frames {
+        if t > 0 {
+            rig.advance_to(FRAME * t as u64);
+        }
+        for (pad, input) in [("ref_sink", &sides.0), ("dist_sink", &sides.1)] {
+            if !lost(pad, t) {
+                rig.push(pad, &input.0[t]);
+            }
+        }
+    }
+}
+
+fn with_fps(input: &Input, fps: i32) -> Input {
+    input.with_caps(|caps| caps.set("framerate", gst::Fraction::new(fps, 1)))
+}
+
+/// The scores of an unbroken run of some frames.
+fn scores_of_run(sides: &(Input, Input), run: std::ops::Range<usize>) -> Vec<f64> {
+    let keep = |input: &Input| input.keep(|t| run.contains(&t));
+    score(&[], &keep(&sides.0), &keep(&sides.1)).unwrap().scores()
+}
+
+fn brief(event: &EventMessage) -> (Event, EventState, &str, Option<ClockTime>, Option<ClockTime>) {
+    (event.event, event.state, &event.pad, event.since, event.running_time)
+}
+
+#[test]
+fn the_latency_is_that_of_the_lookahead_and_a_frame() {
+    let (reference, _) = sides(1);
+    for (fps, latency) in [(25, 80), (50, 40), (30, 66), (1, 2000)] {
+        let rig = Rig::live(&[]).play();
+        rig.push("ref_sink", &with_fps(&reference, fps).0[0]);
+        rig.wait(|log| log.latency_changes > 0);
+        assert_eq!(rig.latency().mseconds(), latency, "{fps} frames per second");
+        assert_eq!(rig.deadline(), rig.latency());
+    }
+}
+
+#[test]
+fn without_meta_there_is_no_latency() {
+    let (reference, _) = sides(1);
+    let rig = Rig::live(&[("attach-meta", "false")]).play();
+    rig.push("ref_sink", &reference.0[0]);
+    rig.wait_buffers(1);
+    assert_eq!((rig.latency(), rig.log().latency_changes), (ClockTime::ZERO, 0));
+}
+
+#[test]
+fn the_latency_follows_the_frame_rate() {
+    let (reference, distorted) = sides(3);
+    let rig = Rig::live(&[]).play();
+    rig.push_pairs(&reference.0[..1], &distorted.0[..1]);
+    rig.wait(|log| log.latency_changes > 0);
+    assert_eq!(rig.latency(), LATENCY);
+    rig.push("ref_sink", &with_fps(&reference, 50).0[1]);
+    rig.wait(|log| log.latency_changes > 1);
+    assert_eq!(rig.latency(), ms(40));
+    rig.push("ref_sink", &with_fps(&reference, 10).0[2]);
+    // The frame before waits for its partner.
+    rig.expire(ms(80));
+    rig.wait(|log| log.latency_changes > 2);
+    assert_eq!(rig.latency(), ms(200));
+}
+
+#[test]
+fn frames_that_vary_in_length_make_the_latency_of_the_longest() {
+    let (reference, _) = sides(3);
+    let reference = reference.with_caps(|caps| caps.set("framerate", gst::Fraction::new(0, 1)));
+    let reference = reference.changed(|i, buffer| buffer.set_duration(ms([40, 100, 20][i])));
+    let rig = Rig::live(&[]).play();
+    // Of the first, nothing is known before.
+    rig.push("ref_sink", &reference.0[0]);
+    rig.wait_buffers(1);
+    assert_eq!(rig.latency(), ms(80));
+    rig.push("ref_sink", &reference.0[1]);
+    rig.expire(ms(40 + 80));
+    rig.wait(|log| log.latency_changes > 1);
+    assert_eq!(rig.latency(), ms(200));
+    rig.push("ref_sink", &reference.0[2]);
+    rig.expire(ms(80 + 200));
+    rig.wait_buffers(3);
+    assert_eq!((rig.latency(), rig.log().latency_changes), (ms(200), 2));
+}
+
+/// Frames of a distorted stream that is late by its timestamps can only be paired if the reference waits.
+#[test]
+fn a_negative_offset_adds_to_the_latency() {
+    let both = sides(8);
+    let late = both.1.retimed(|t| Some(FRAME * t as u64 + ms(100)));
+    let rig = Rig::live(&[]);
+    rig.pad("dist_sink").set_property("ts-offset", -100_000_000i64);
+    let rig = rig.play();
+    rig.push("ref_sink", &both.0.0[0]);
+    rig.wait(|log| log.latency_changes > 0);
+    assert_eq!(rig.latency(), LATENCY + ms(100));
+    assert_eq!(rig.deadline(), LATENCY + ms(100));
+    rig.push("ref_sink", &both.0.0[1]);
+    rig.advance_to(ms(100));
+    rig.push("dist_sink", &late.0[0]);
+    rig.advance_to(ms(140));
+    rig.push("dist_sink", &late.0[1]);
+    let report = rig.wait_buffers(1);
+    assert_eq!(report.states(), [Scored]);
+    assert_eq!(report.scores(), scores_of_run(&both, 0..3)[..1]);
+}
+
+#[test]
+fn the_offset_may_change_while_playing() {
+    let (reference, distorted) = sides(2);
+    let rig = Rig::live(&[]).play();
+    rig.push_pairs(&reference.0[..1], &distorted.0[..1]);
+    rig.wait(|log| log.latency_changes > 0);
+    rig.pad("dist_sink").set_property("ts-offset", -120_000_000i64);
+    rig.push_pairs(&reference.0[1..2], &distorted.retimed(|t| Some(FRAME * (t as u64 + 3))).0[1..2]);
+    rig.wait(|log| log.latency_changes > 1);
+    assert_eq!(rig.latency(), LATENCY + ms(120));
+}
+
+#[test]
+fn the_distorted_input_may_drop_out_and_return() {
+    let both = sides(16);
+    let rig = Rig::live(&[]).play();
+    play_live(&rig, &both, 0..16, |pad, t| pad == "dist_sink" && (4..9).contains(&t));
+    rig.end();
+    let report = rig.finish().unwrap();
+    // The last before the gap had to leave before it was known that no frame follows.
+    let states = [vec![Scored; 3], vec![Late], vec![Unpaired; 5], vec![Scored; 7]].concat();
+    assert_eq!(report.states(), states);
+    assert_eq!(report.scores(), [scores_of_run(&both, 0..4), scores_of_run(&both, 9..16)].concat());
+    let events: Vec<_> = report.events.iter().map(brief).collect();
+    assert_eq!(
+        events,
+        [
+            (Event::Dropout, EventState::Raised, "dist_sink", Some(FRAME * 4), Some(FRAME * 6)),
+            (Event::Dropout, EventState::Cleared, "dist_sink", Some(FRAME * 9), Some(FRAME * 9)),
+            (Event::Unpaired, EventState::Info, "dist_sink", Some(FRAME * 4), Some(FRAME * 8)),
+        ]
+    );
+    assert_eq!(report.events[2].count, Some(5));
+    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (11, 5));
+}
+
+#[test]
+fn a_single_lost_frame_is_no_dropout() {
+    let both = sides(8);
+    let rig = Rig::live(&[]).play();
+    play_live(&rig, &both, 0..8, |pad, t| pad == "dist_sink" && t == 4);
+    rig.end();
+    let report = rig.finish().unwrap();
+    let events: Vec<_> = report.events.iter().map(brief).collect();
+    assert_eq!(events, [(Event::Unpaired, EventState::Info, "dist_sink", Some(FRAME * 4), Some(FRAME * 4))]);
+}
+
+#[test]
+fn the_reference_may_drop_out_and_return() {
+    let both = sides(14);
+    let rig = Rig::live(&[]).play();
+    play_live(&rig, &both, 0..14, |pad, t| pad == "ref_sink" && (3..8).contains(&t));
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(report.buffers.len(), 9);
+    let events: Vec<_> = report.events.iter().map(brief).collect();
+    assert_eq!(
+        events,
+        [
+            (Event::Dropout, EventState::Raised, "ref_sink", Some(FRAME * 3), Some(FRAME * 5)),
+            (Event::Dropout, EventState::Cleared, "ref_sink", Some(FRAME * 8), Some(FRAME * 8)),
+        ]
+    );
+    assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(5));
+    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (9, 0));
+}
+
+/// One frame after the other, each at its own deadline, with nothing but the clock to say so.
+#[test]
+fn without_distorted_video_each_frame_leaves_at_its_deadline() {
+    let both = sides(6);
+    let rig = Rig::live(&[]).play();
+    for t in 0..6 {
+        rig.clock.set_time(FRAME * t as u64);
+        rig.push("ref_sink", &both.0.0[t]);
+        rig.expire(FRAME * t as u64 + LATENCY);
+        let report = rig.wait_buffers(t + 1);
+        assert_eq!((report.buffers.len(), report.states()[t]), (t + 1, Unpaired));
+    }
+}
+
+#[test]
+fn force_live_works_to_the_clock_with_sources_that_are_not_live() {
+    let both = sides(2);
+    let rig = Rig::offline(&[("force-live", "true")]).play();
+    rig.push("ref_sink", &both.0.0[0]);
+    rig.expire(LATENCY);
+    assert_eq!(rig.wait_buffers(1).states(), [Unpaired]);
+}
+
+#[test]
+fn inactive_pads_may_be_ignored_until_they_deliver() {
+    let both = sides(6);
+    let rig = Rig::live(&[("ignore-inactive-pads", "true")]).play();
+    rig.push("ref_sink", &both.0.0[0]);
+    rig.expire(LATENCY);
+    rig.wait_buffers(1);
+    // From now on nobody waits for the pad, though the clock stands still.
+    rig.push("ref_sink", &both.0.0[1]);
+    rig.push("ref_sink", &both.0.0[2]);
+    assert_eq!(rig.wait_buffers(3).states(), [Unpaired; 3]);
+    // But once it has delivered, it is waited for.
+    rig.push("dist_sink", &both.1.0[3]);
+    for t in 3..6 {
+        rig.push("ref_sink", &both.0.0[t]);
+        if t > 3 {
+            rig.push("dist_sink", &both.1.0[t]);
+        }
+    }
+    assert_eq!(rig.wait_buffers(5).states()[3..], [Scored; 2]);
+}
+
+/// Downstream that takes too long, as a slow encoder would.
+fn overloaded(overload: &str) -> (Rig, (Input, Input)) {
+    let both = sides(40);
+    let properties =
+        [("attach-meta", "false"), ("latency", "200000000"), ("overload", overload), ("max-in-flight", "64")];
+    let rig = Rig::live(&properties).play();
+    rig.close();
+    rig.push_pairs(&both.0.0[..1], &both.1.0[..1]);
+    rig.wait(|log| log.blocked);
+    rig.push_pairs(&both.0.0[1..3], &both.1.0[1..3]);
+    rig.clock.set_time(ms(1000));
+    rig.open();
+    rig.wait_buffers(3);
+    (rig, both)
+}
+
+#[test]
+fn late_pairs_are_skipped_and_reported() {
+    for overload in ["auto", "skip"] {
+        let (rig, both) = overloaded(overload);
+        // What comes in time is scored again.
+        rig.push_pairs(&both.0.0[25..30], &both.1.0[25..30]);
+        rig.end();
+        let report = rig.finish().unwrap();
+        let indices: Vec<_> = report.frames.iter().map(|frame| frame.index).collect();
+        assert_eq!(indices, [0, 3, 4, 5, 6, 7]);
+        assert_eq!(report.buffers.len(), 8);
+        assert_eq!(report.scores()[1..], scores_of_run(&both, 25..30));
+        assert_eq!((report.pooled[0].frames, report.pooled[0].skipped), (6, 2));
+        assert!(report.frames[0].discont && report.frames[1].discont);
+        let log = rig.log();
+        let dropped = log.qos.iter().map(|message| match message.view() {
+            gst::MessageView::Qos(qos) => {
+                let (_, dropped) = qos.stats();
+                (qos.get().1, dropped.value())
+            }
+            _ => unreachable!(),
+        });
+        let dropped: Vec<(Option<ClockTime>, i64)> = dropped.collect();
+        assert_eq!(dropped, [(Some(FRAME), 1), (Some(FRAME * 2), 2)]);
+        let events: Vec<_> = report.events.iter().map(brief).collect();
+        assert_eq!(events, [(Event::Overload, EventState::Raised, "ref_sink", Some(FRAME), Some(FRAME))]);
+    }
+}
+
+#[test]
+fn overload_ends_when_a_second_was_in_time() {
+    let (rig, both) = overloaded("auto");
+    for t in 25..40 {
+        rig.push_pairs(&both.0.0[t..=t], &both.1.0[t..=t]);
+    }
+    let later = |input: &Input| input.retimed(|t| Some(FRAME * (40 + t as u64)));
+    let (reference, distorted) = (later(&both.0), later(&both.1));
+    rig.push_pairs(&reference.0[..20], &distorted.0[..20]);
+    rig.end();
+    let report = rig.finish().unwrap();
+    let events: Vec<_> = report.events.iter().map(brief).collect();
+    assert_eq!(
+        events[1..],
+        [(Event::Overload, EventState::Cleared, "ref_sink", Some(FRAME * 25), Some(FRAME * 50))]
+    );
+}
+
+#[test]
+fn nothing_is_skipped_where_it_is_forbidden() {
+    let (rig, both) = overloaded("wait");
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(report.scores(), scores_of_run(&both, 0..3));
+    assert_eq!((report.pooled[0].skipped, rig.log().qos.len()), (0, 0));
+}
+
+#[test]
+fn a_late_distorted_frame_is_dropped_and_does_not_shift_the_others() {
+    let both = sides(10);
+    let rig = Rig::live(&[]).play();
+    play_live(&rig, &both, 0..7, |pad, t| pad == "dist_sink" && t == 4);
+    // Its reference frame left at 240 ms.
+    rig.push("dist_sink", &both.1.0[4]);
+    play_live(&rig, &both, 7..10, |_, _| false);
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(report.pooled[0].unpaired, 1);
+    assert_eq!(report.stats.as_ref().unwrap().get::<u64>("dist-unmatched"), Ok(1));
+    assert_eq!(report.scores(), [scores_of_run(&both, 0..4), scores_of_run(&both, 5..10)].concat());
+}
+
+/// As after a seek.
+#[test]
+fn a_flush_begins_a_section_and_drops_the_frames_on_their_way() {
+    let both = sides(10);
+    let rig = Rig::live(&[]).play();
+    play_live(&rig, &both, 0..4, |_, _| false);
+    rig.wait_buffers(3);
+    rig.flush_all();
+    for pad in ["ref_sink", "dist_sink"] {
+        rig.begin_segment(pad, FRAME * 4, FRAME * 4);
+    }
+    rig.clock.set_time(FRAME * 4);
+    rig.push_pairs(&both.0.0[4..5], &both.1.0[4..5]);
+    play_live(&rig, &both, 5..10, |_, _| false);
+    rig.end();
+    let report = rig.finish().unwrap();
+    let times: Vec<_> = report.buffers.iter().filter_map(|buffer| buffer.pts()).collect();
+    assert_eq!(times, [0, 1, 2, 4, 5, 6, 7, 8, 9].map(|t| FRAME * t));
+    assert_eq!(report.scores(), [scores_of_run(&both, 0..4), scores_of_run(&both, 4..10)].concat());
+    let pooled: Vec<_> = report.pooled.iter().map(|p| (p.reason.as_str(), p.section, p.frames)).collect();
+    assert_eq!(pooled, [("flush", 0, 4), ("eos", 1, 6)]);
+}
