@@ -91,7 +91,9 @@ fn measure<T: Sample + TryFrom<u32>>(
         let chroma = frames.each_ref().map(|data| Plane::new(data, WIDTH / 2, HEIGHT / 2, WIDTH));
         let geometry =
             Geometry { width: WIDTH, height: HEIGHT, depth, chroma: Some((WIDTH / 2, HEIGHT / 2)) };
-        let work = SpeedWork { scalings: SpeedOptions::default().scaling().into_iter().collect() };
+        let options = SpeedOptions::default();
+        let work =
+            SpeedWork { scalings: options.scaling().into_iter().collect(), sigmas: vec![options.sigma()] };
         if let (Ok(speed), [Some(a), Some(b), _]) = (Speed::new(&work, geometry), chroma) {
             let ms = best(|| speed.compute(level, [pair(a, b), pair(b, a)]));
             println!("speed  {bits:2} bit {name:6} {ms:7.3} ms");

@@ -20,24 +20,30 @@ const OFFSETS: usize = ELEMENTS.next_multiple_of(16);
 /// What is set up for frames of one geometry.
 pub struct Speed {
     layouts: Vec<Layout>,
+    sigmas: Vec<f32>,
 }
 
 impl Speed {
     pub fn new(work: &SpeedWork, geometry: Geometry) -> Result<Self, Misfit> {
         let layouts = work.scalings.iter().map(|scaling| scaling.layout(geometry));
-        Ok(Self { layouts: layouts.collect::<Result<_, _>>()? })
+        Ok(Self { layouts: layouts.collect::<Result<_, _>>()?, sigmas: work.sigmas.clone() })
     }
 
     /// The statistics of Cb and of Cr, each in the reference and the distorted picture. Runs in the current rayon
     /// pool.
     pub fn compute(&self, level: Level, planes: [PlanePair<'_>; 2]) -> SpeedSums {
-        fn pair<T: Sample>(level: Level, layout: &Layout, planes: [Plane<'_, T>; 2]) -> [PlaneStatistics; 2] {
-            let [a, b] = planes;
-            rayon::join(|| statistics(level, layout, a), || statistics(level, layout, b)).into()
+        fn pair<T: Sample>(
+            level: Level,
+            layout: &Layout,
+            sigmas: &[f32],
+            [a, b]: [Plane<'_, T>; 2],
+        ) -> [PlaneStatistics; 2] {
+            let plane = |plane| statistics(level, layout, sigmas, plane);
+            rayon::join(|| plane(a), || plane(b)).into()
         }
         let component = |layout: &Layout, planes: PlanePair<'_>| match planes {
-            PlanePair::U8(a, b) => pair(level, layout, [a, b]),
-            PlanePair::U16(a, b) => pair(level, layout, [a, b]),
+            PlanePair::U8(a, b) => pair(level, layout, &self.sigmas, [a, b]),
+            PlanePair::U16(a, b) => pair(level, layout, &self.sigmas, [a, b]),
         };
         let scaling = |layout: &Layout| {
             let [u, v] = planes;
@@ -47,10 +53,15 @@ impl Speed {
     }
 }
 
-fn statistics<T: Sample>(level: Level, layout: &Layout, plane: Plane<'_, T>) -> PlaneStatistics {
+fn statistics<T: Sample>(
+    level: Level,
+    layout: &Layout,
+    sigmas: &[f32],
+    plane: Plane<'_, T>,
+) -> PlaneStatistics {
     let image = less_local_mean(layout, &downscale(level, layout, plane));
     let covariance = covariance(level, layout, &image, means(layout, &image));
-    PlaneStatistics::new(&covariance, &image, layout.blocks)
+    PlaneStatistics::new(&covariance, &image, layout.blocks, sigmas)
 }
 
 /// The small image.
@@ -277,7 +288,7 @@ mod tests {
     /// Statistics of `[Cb, Cr]`, each of the reference and the distorted picture.
     fn compute(level: Level, options: SpeedOptions, pictures: &[[Picture; 2]; 2]) -> ChromaStatistics {
         let Picture { width, height, depth, .. } = pictures[0][0];
-        let work = SpeedWork { scalings: vec![options.scaling().unwrap()] };
+        let work = SpeedWork { scalings: vec![options.scaling().unwrap()], sigmas: vec![options.sigma()] };
         let speed = Speed::new(&work, geometry(width, height, depth.bits())).unwrap();
         let samples = pictures.each_ref().map(|pair| pair.each_ref().map(|p| (p.bytes(), p.words())));
         let planes = samples.each_ref().map(|pair| {
@@ -383,7 +394,8 @@ mod tests {
         let pictures = [0, 1].map(|c| [false, true].map(|d| textured(c, d, 360, 330, 8)));
         let samples = pictures.each_ref().map(|pair| pair.each_ref().map(Picture::bytes));
         let planes = samples.each_ref().map(|[a, b]| PlanePair::U8(a.plane(), b.plane()));
-        let work = SpeedWork { scalings: vec![plain.scaling().unwrap(), half.scaling().unwrap()] };
+        let scalings = vec![plain.scaling().unwrap(), half.scaling().unwrap()];
+        let work = SpeedWork { scalings, sigmas: vec![plain.sigma()] };
         let level = Level::detect();
         let found = Speed::new(&work, geometry(360, 330, 8)).unwrap().compute(level, planes);
         assert_eq!(found, [compute(level, plain, &pictures), compute(level, half, &pictures)]);

@@ -168,7 +168,10 @@ impl Plan {
                 Source::Psnr(options)
             }
             Extractor::Speed(options) => {
-                let scalings = &mut self.work.speed.get_or_insert(SpeedWork::default()).scalings;
+                let SpeedWork { scalings, sigmas } = self.work.speed.get_or_insert_default();
+                if !sigmas.contains(&options.sigma()) {
+                    sigmas.push(options.sigma());
+                }
                 let new = options.scaling()?;
                 let same = scalings.iter().position(|scaling| *scaling == new);
                 let scaling = same.unwrap_or_else(|| {

@@ -191,7 +191,7 @@ mod tests {
                 // The last row ends the data.
                 let short = &data[..(height - 1) * stride + ((width - 1) * step + 1) * size - 1];
                 let short = Component { samples: Samples::Host(short), ..luma };
-                let last_sampled = (17 * height / 18..height).step_by(row_step(height)).last();
+                let last_sampled = (17 * height / 18..height).step_by(row_step(height)).next_back();
                 assert_eq!(Thumbnail::new(&short, depth).is_none(), last_sampled == Some(height - 1));
             }
         }

@@ -119,6 +119,7 @@ pub struct Speed {
     mean: Kernel,
     covariance: Kernel,
     scalings: Vec<Scaling>,
+    sigmas: Vec<f32>,
 }
 
 impl Speed {
@@ -129,6 +130,7 @@ impl Speed {
             work.scalings.iter().map(|scaling| Ok(Scaling::new(device, scaling.layout(geometry)?, bits)?));
         Ok(Self {
             scalings: scalings.collect::<Result<_, BackendError>>()?,
+            sigmas: work.sigmas.clone(),
             small: kernel(if bits == 8 { "speed_small_u8" } else { "speed_small_u16" })?,
             mean: kernel("speed_mean")?,
             covariance: kernel("speed_covariance")?,
@@ -172,7 +174,8 @@ impl Metric for Speed {
             let size = plane_sums(&scaling.layout);
             let (planes, rest) = sums.split_at(PLANES * size);
             sums = rest;
-            let plane = |i: usize| statistics(&scaling.layout, &planes[i * size..(i + 1) * size]);
+            let plane =
+                |i: usize| statistics(&scaling.layout, &self.sigmas, &planes[i * size..(i + 1) * size]);
             // Takes longer than the GPU does for a frame: beside each other, on the processors that there are.
             let pair = |i: usize| <[_; 2]>::from(rayon::join(|| plane(i), || plane(i + 1)));
             ChromaStatistics(rayon::join(|| pair(0), || pair(2)).into())
@@ -182,7 +185,7 @@ impl Metric for Speed {
 }
 
 /// What is left to do for a plane.
-fn statistics(layout: &Layout, sums: &[u64]) -> PlaneStatistics {
+fn statistics(layout: &Layout, sigmas: &[f32], sums: &[u64]) -> PlaneStatistics {
     let halves = |pair: &u64| [f32::from_bits(*pair as u32), f32::from_bits((*pair >> 32) as u32)];
     let numbers: Vec<f32> = sums.iter().flat_map(halves).collect();
     let mut covariance = [[0.0; ELEMENTS]; ELEMENTS];
@@ -192,5 +195,5 @@ fn statistics(layout: &Layout, sums: &[u64]) -> PlaneStatistics {
             covariance[b][a] = covariance[a][b];
         }
     }
-    PlaneStatistics::new(&covariance, &numbers[PAIRS + 1..], layout.blocks)
+    PlaneStatistics::new(&covariance, &numbers[PAIRS + 1..], layout.blocks, sigmas)
 }

@@ -154,7 +154,7 @@ fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
 /// SpEED chroma alone, of planes that are scaled in these ways.
 fn speed(options: &[SpeedOptions]) -> Work {
     let scalings = options.iter().map(|options| options.scaling().unwrap()).collect();
-    Work { speed: Some(SpeedWork { scalings }), ..Default::default() }
+    Work { speed: Some(SpeedWork { scalings, sigmas: vec![0.29, 0.1] }), ..Default::default() }
 }
 
 /// The sums of a clip on the GPU, with one and with several pairs in flight, are those of the processor.

@@ -96,7 +96,7 @@ fn windows_go_on_when_nothing_can_be_scored() {
             rig.advance_to(FRAME * t as u64);
         }
         rig.push("ref_sink", &both.0.0[t]);
-        if t < 10 || t >= 30 {
+        if !(10..30).contains(&t) {
             rig.push("dist_sink", &both.1.0[t]);
         }
     }

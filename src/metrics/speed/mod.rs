@@ -122,9 +122,16 @@ pub struct Scaling {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpeedWork {
     pub scalings: Vec<Scaling>,
+    /// Variances of the neural noise that entropies are needed for, see [`SpeedOptions::sigma`].
+    pub sigmas: Vec<f32>,
 }
 
 impl SpeedOptions {
+    /// The variance of the neural noise as entropies are computed with it.
+    pub fn sigma(&self) -> f32 {
+        self.sigma_nn as f32
+    }
+
     /// How the planes are scaled.
     pub fn scaling(&self) -> Result<Scaling, SpeedError> {
         // Libvmaf's tolerance in both cases.
@@ -333,24 +340,36 @@ pub struct PlaneStatistics {
     pub eigenvalues: [f32; ELEMENTS],
     /// The variance field of each block, in raster order; `None` if the covariance is singular.
     pub variances: Option<Vec<f32>>,
+    /// The entropies of the blocks for each of [`SpeedWork::sigmas`]: most of what a score costs, so they are left to
+    /// where there are threads.
+    pub entropies: Vec<(f32, Vec<f32>)>,
 }
 
 impl PlaneStatistics {
     /// From the covariance and the used part of the small image, less its local mean, row by row.
-    pub fn new(covariance: &Covariance, image: &[f32], blocks: (usize, usize)) -> Self {
+    pub fn new(covariance: &Covariance, image: &[f32], blocks: (usize, usize), sigmas: &[f32]) -> Self {
         let eigenvalues = linear::eigenvalues(covariance);
         let regular = !eigenvalues.iter().any(|value| f64::from(*value) < linear::EPSILON);
         let variances = regular.then(|| linear::variances(covariance, image, blocks)).flatten();
-        Self { eigenvalues, variances }
+        let blocks = variances.as_deref().unwrap_or_default();
+        let of = |sigma: f32| blocks.iter().map(|variance| entropy(&eigenvalues, *variance, sigma)).collect();
+        let entropies = sigmas.iter().map(|sigma| (*sigma, of(*sigma))).collect();
+        Self { eigenvalues, variances, entropies }
     }
 
-    /// The entropy of each block that has the given variance.
-    fn entropy(&self, variance: f32, sigma: f32) -> f32 {
-        self.eigenvalues.iter().fold(0.0, |sum, value| {
-            let value = if *value < 0.0 { 0.0 } else { *value };
-            (f64::from(sum) + (f64::from(value * variance + sigma).log2() + LOG2_2PIE)) as f32
-        })
+    /// The variances and the entropies of the blocks; `None` if there is too little texture.
+    fn blocks(&self, sigma: f32) -> Option<impl Iterator<Item = (f32, f32)>> {
+        let (_, entropies) = self.entropies.iter().find(|(of, _)| *of == sigma)?;
+        Some(self.variances.as_ref()?.iter().copied().zip(entropies.iter().copied()))
     }
+}
+
+/// The entropy of a block of the given variance.
+fn entropy(eigenvalues: &[f32; ELEMENTS], variance: f32, sigma: f32) -> f32 {
+    eigenvalues.iter().fold(0.0, |sum, value| {
+        let value = if *value < 0.0 { 0.0 } else { *value };
+        (f64::from(sum) + (f64::from(value * variance + sigma).log2() + LOG2_2PIE)) as f32
+    })
 }
 
 /// Statistics of one scaling: of Cb and Cr, in the reference and in the distorted picture.
@@ -388,21 +407,21 @@ impl SpeedOptions {
 
     /// The score of a plane, `None` if a picture has too little texture there.
     fn plane(&self, reference: &PlaneStatistics, distorted: &PlaneStatistics) -> Option<f32> {
-        let (refs, diss) = (reference.variances.as_ref()?, distorted.variances.as_ref()?);
-        let sigma = self.sigma_nn as f32;
+        let sigma = self.sigma();
+        let count = reference.variances.as_ref()?.len();
+        let blocks = reference.blocks(sigma)?.zip(distorted.blocks(sigma)?);
         let noise = (1.0 + self.nn_floor as f32) * sigma;
         let base = (ELEMENTS as f64 * (f64::from(noise).log2() + LOG2_2PIE)) as f32;
         let mut sum = 0f32;
-        for (r, d) in refs.iter().zip(diss) {
-            let (entropy_r, entropy_d) = (reference.entropy(*r, sigma), distorted.entropy(*d, sigma));
+        for ((r, entropy_r), (d, entropy_d)) in blocks {
             if entropy_r < base && entropy_d < base {
                 continue;
             }
-            let [weight_r, weight_d] = self.weights(*r, *d);
+            let [weight_r, weight_d] = self.weights(r, d);
             let weighted = |entropy: f32, weight: f64| (f64::from(entropy) * weight.log2()) as f32;
             sum += (weighted(entropy_r, weight_r) - weighted(entropy_d, weight_d)).abs();
         }
-        Some(sum / refs.len() as f32)
+        Some(sum / count as f32)
     }
 
     /// What the entropies of a block are multiplied with the logarithms of, from the block's variances. Mixed
