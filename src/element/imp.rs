@@ -228,7 +228,8 @@ impl HipVmaf {
 
     fn set_ignore_inactive(&self, ignore: bool) {
         lock(&self.settings).ignore_inactive_pads = ignore;
-        self.obj().set_ignore_inactive_pads(ignore);
+        // Not the property's setter, which calls this.
+        AggregatorExt::set_ignore_inactive_pads(self.obj().upcast_ref::<gst_base::Aggregator>(), ignore);
     }
 
     /// Statistics of one distorted stream.
@@ -577,7 +578,10 @@ impl ObjectImpl for HipVmaf {
     fn constructed(&self) {
         self.parent_constructed();
         let obj = self.obj();
-        obj.set_force_live(lock(&self.settings).force_live);
+        AggregatorExt::set_force_live(
+            obj.upcast_ref::<gst_base::Aggregator>(),
+            lock(&self.settings).force_live,
+        );
         let distorted = gst::PadBuilder::<HipVmafPad>::from_template(&self.template("dist_sink")).build();
         for pad in [self.reference(), distorted.upcast_ref()] {
             self.watch_pad(pad);
@@ -686,6 +690,25 @@ impl ElementImpl for HipVmaf {
 }
 
 impl AggregatorImpl for HipVmaf {
+    fn create_new_pad(
+        &self,
+        template: &gst::PadTemplate,
+        name: Option<&str>,
+        _caps: Option<&gst::Caps>,
+    ) -> Option<AggregatorPad> {
+        let obj = self.obj();
+        let is_free = |name: &String| obj.static_pad(name).is_none();
+        let numbered = || (0u32..).map(|number| format!("dist_{number}")).find(is_free);
+        let name = match name {
+            Some(name) if name.strip_prefix("dist_").is_some_and(|number| number.parse::<u32>().is_ok()) => {
+                Some(name.to_string()).filter(is_free)
+            }
+            _ => numbered(),
+        }?;
+        let pad = gst::PadBuilder::<HipVmafPad>::from_template(template).name(name).build();
+        Some(pad.upcast())
+    }
+
     fn start(&self) -> Result<(), gst::ErrorMessage> {
         let settings = lock(&self.settings).clone();
         let stream = self.open(&settings).map_err(|err| err.message())?;

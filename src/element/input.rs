@@ -82,30 +82,29 @@ impl Input {
         })
     }
 
-    /// What stands at the head, `offset` nanoseconds later than it says. Gaps and buffers outside the segment are
-    /// dropped on the way.
+    /// What stands at the head, `offset` nanoseconds later than it says. Buffers outside the segment are dropped on
+    /// the way.
     pub fn head(&mut self, pairing: Pairing, offset: i64) -> Result<Head, Error> {
         while let Some(buffer) = self.pad.peek_buffer() {
             let gap = buffer.size() == 0 && buffer.flags().contains(gst::BufferFlags::GAP);
-            if !gap && let Some(running_time) = self.times(&buffer)?.running_time {
-                let at = running_time.nseconds().saturating_add_signed(offset);
+            if let Some(running_time) = self.times(&buffer)?.running_time {
+                // A gap is where it ends.
+                let length = buffer.duration().or(self.frame_duration()).filter(|_| gap);
+                let time = running_time.saturating_add(length.unwrap_or(ClockTime::ZERO)).nseconds();
+                let at = time.saturating_add_signed(offset);
                 let key = match pairing {
-                    Pairing::RunningTime => Some((running_time.nseconds() as i64).saturating_add(offset)),
-                    Pairing::Index => Some(self.taken as i64),
+                    Pairing::RunningTime => Some((time as i64).saturating_add(offset)),
+                    Pairing::Index => Some(self.taken as i64 + i64::from(gap)),
                     Pairing::Timecode => time_code(&buffer).map(|time| time.saturating_add(offset)),
                     Pairing::ReferenceTimestamp => {
                         let meta = buffer.meta::<gst::ReferenceTimestampMeta>();
                         meta.map(|meta| (meta.timestamp().nseconds() as i64).saturating_add(offset))
                     }
                 };
-                return Ok(Head::Frame(Frame { at: ClockTime::from_nseconds(at), key }));
+                let frame = Frame { at: ClockTime::from_nseconds(at), key };
+                return Ok(if gap { Head::Gap(frame) } else { Head::Frame(frame) });
             }
             self.pop();
-            if !gap {
-                continue;
-            }
-            // It stands for a frame that is not there.
-            self.taken += 1;
         }
         Ok(if self.pad.is_eos() { Head::Eos } else { Head::Empty })
     }

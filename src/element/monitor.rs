@@ -2,6 +2,8 @@
 
 //! What is watched of one rendition besides single scores: the rolling window, gaps, and the alarms.
 
+use std::collections::VecDeque;
+
 use gst::ClockTime;
 
 use super::event::{Event, EventMessage, EventState};
@@ -24,6 +26,8 @@ struct Gap {
 pub struct Monitor {
     watch: Watch,
     window: Option<Window>,
+    /// What is to be counted in windows that may not have begun: scores come later than the frames.
+    counts: VecDeque<(ClockTime, Counts)>,
     /// Figures of the last window.
     figures: Option<Figures>,
     score: Option<LowAlarm>,
@@ -39,6 +43,7 @@ impl Monitor {
         Self {
             watch: *watch,
             window: (watch.window > 0).then(|| Window::new(watch.window, watch.window_interval)),
+            counts: VecDeque::new(),
             figures: None,
             score: (watch.alarm_low >= 0.0).then(|| {
                 let (raise, clear) = (hold(watch.alarm_hold), hold(watch.clear_hold));
@@ -126,19 +131,34 @@ impl Monitor {
 
     /// Takes what else became of a frame.
     pub fn count(&mut self, at: ClockTime, counts: Counts) {
-        if let Some(window) = &mut self.window {
-            window.count(at.nseconds(), counts);
+        if self.window.is_none() || counts == Counts::default() {
+            return;
         }
+        // Time that steps back does not reach those again.
+        if self.counts.back().is_some_and(|(last, _)| *last > at) {
+            self.counts.clear();
+        }
+        self.counts.push_back((at, counts));
     }
 
     /// No score of a frame before `now` is still to come. The figures of windows that have ended by then.
     pub fn advance(&mut self, now: ClockTime) -> Vec<Figures> {
         let Some(window) = &mut self.window else { return vec![] };
-        let ended: Vec<_> = std::iter::from_fn(|| window.advance(now.nseconds())).collect();
+        let mut ended = vec![];
+        while let Some((at, counts)) = self.counts.pop_front_if(|(at, _)| *at <= now) {
+            ended.extend(std::iter::from_fn(|| window.advance(at.nseconds())));
+            window.count(at.nseconds(), counts);
+        }
+        ended.extend(std::iter::from_fn(|| window.advance(now.nseconds())));
         if let Some(last) = ended.last() {
             self.figures = Some(last.clone());
         }
         ended
+    }
+
+    /// Frames have been missing for some time.
+    pub fn is_dropped_out(&self) -> bool {
+        self.dropout.is_raised()
     }
 
     /// Figures of the last window that has ended.

@@ -17,6 +17,8 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
     Frame(Frame),
+    /// There are no frames up to here.
+    Gap(Frame),
     /// Nothing has arrived yet.
     Empty,
     /// Nothing will arrive any more.
@@ -66,9 +68,9 @@ pub fn step(reference: Head, renditions: &[Head], rule: &Rule) -> Step {
     let due = |frame: &Frame| rule.deadline.is_some_and(|deadline| frame.at <= deadline);
     let reference = match reference {
         Head::Frame(frame) => frame,
-        Head::Empty => {
+        Head::Empty | Head::Gap(_) => {
             // Without its reference a frame waits no longer than the reference would.
-            let late = |head: &Head| matches!(head, Head::Frame(frame) if due(frame));
+            let late = |head: &Head| matches!(head, Head::Frame(frame) | Head::Gap(frame) if due(frame));
             return renditions.iter().position(late).map_or(Step::Wait, Step::Drop);
         }
         Head::Eos => return Step::Finished,
@@ -84,8 +86,9 @@ pub fn step(reference: Head, renditions: &[Head], rule: &Rule) -> Step {
 }
 
 fn fate(reference: &Frame, head: &Head, rule: &Rule) -> Fate {
-    let distorted = match head {
-        Head::Frame(frame) => frame,
+    let (distorted, is_gap) = match head {
+        Head::Frame(frame) => (frame, false),
+        Head::Gap(end) => (end, true),
         Head::Empty => return Fate::Wait,
         Head::Eos => return Fate::Unpaired,
     };
@@ -99,6 +102,13 @@ fn fate(reference: &Frame, head: &Head, rule: &Rule) -> Fate {
     };
     let tolerance = i128::from(rule.tolerance);
     match late {
+        late if is_gap => {
+            if late <= tolerance {
+                Fate::Drop
+            } else {
+                Fate::Unpaired
+            }
+        }
         0 => Fate::Pair,
         late if late < 0 => {
             if -late < tolerance {
@@ -190,6 +200,17 @@ mod tests {
         let due = Rule { deadline: Some(ClockTime::from_mseconds(80)), ..rule };
         assert_eq!(step(at(80), &[at(80), Head::Empty], &due), Step::Take(vec![true, false]));
         assert_eq!(step(at(80), &[], &rule), Step::Take(vec![]));
+    }
+
+    #[test]
+    fn a_gap_tells_at_once_that_frames_are_missing() {
+        let rule = Rule { tolerance: 20 * MS, period: None, deadline: None };
+        let Head::Frame(end) = at(120) else { unreachable!("it is one") };
+        let gap = [Head::Gap(end)];
+        assert_eq!(step(at(40), &gap, &rule), Step::Take(vec![false]));
+        assert_eq!(step(at(80), &gap, &rule), Step::Take(vec![false]));
+        assert_eq!(step(at(120), &gap, &rule), Step::Drop(0));
+        assert_eq!(step(Head::Empty, &gap, &rule), Step::Wait);
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub struct Rendition {
     pub track: Option<usize>,
     /// Its last frame was paired.
     pub running: bool,
+    /// It has not delivered for so long that others no longer wait for it.
+    pub absent: bool,
     /// Kept where missing frames are to be repeated.
     pub shown: Option<Shown>,
     pub monitor: Monitor,
@@ -109,6 +111,7 @@ impl Rendition {
             pad,
             track: None,
             running: false,
+            absent: false,
             shown: None,
             monitor: Monitor::new(watch),
             aligner: None,
@@ -217,6 +220,8 @@ impl Rendition {
     pub fn drop_head(&mut self) {
         if self.input.take().is_some() {
             self.section.counts.dist_unmatched += 1;
+            // It is back, if late.
+            self.absent = false;
         }
     }
 

@@ -101,6 +101,8 @@ pub struct Stream {
     /// The engine is set up for the frames of this section.
     prepared: bool,
     next_index: u64,
+    /// Running time of the last reference frame.
+    last_time: Option<ClockTime>,
     /// Of groups, in milliseconds.
     compute_time: (Pool, Histogram),
     /// Distorted frames that find no reference frame.
@@ -143,6 +145,7 @@ impl Stream {
             latency: ClockTime::ZERO,
             prepared: false,
             next_index: 0,
+            last_time: None,
             compute_time: Default::default(),
             reference_dropout: Dropout::default(),
             overload: Latch::new(Hold::NONE, Hold::time(ClockTime::SECOND.nseconds())),
@@ -353,8 +356,13 @@ impl Stream {
 
     /// Decides what to do with the frames at hand.
     pub fn decide(&mut self, live: &Live, clock: Clock) -> Result<Step, Error> {
-        let reference = self.reference.head(self.pairing, 0)?;
+        let mut reference = self.reference.head(self.pairing, 0)?;
+        while let Head::Gap(_) = reference {
+            self.reference.take();
+            reference = self.reference.head(self.pairing, 0)?;
+        }
         let mut heads = vec![];
+        let several = self.active().len() > 1;
         for rendition in &mut self.renditions {
             if !rendition.pad.settings().enabled {
                 while rendition.input.take().is_some() {}
@@ -363,6 +371,8 @@ impl Stream {
             let offset = rendition.offset();
             heads.push(match rendition.input.head(self.pairing, offset)? {
                 Head::Empty if self.ignore_inactive && rendition.pad.is_inactive() => Head::Eos,
+                // In live pipelines, others shall not be late because of it.
+                Head::Empty if rendition.absent && several && clock.due.is_some() => Head::Eos,
                 head => head,
             });
         }
@@ -410,8 +420,8 @@ impl Stream {
             }
         }
         self.leave(clock.deadline, actions);
-        if let Some(deadline) = clock.deadline {
-            self.advance(deadline, live, actions);
+        if let Some(now) = clock.deadline.or(self.last_time) {
+            self.advance(now, live, actions);
         }
         Ok(())
     }
@@ -420,7 +430,12 @@ impl Stream {
     fn drop_head(&mut self, active: usize, actions: &mut Vec<Action>) -> Result<(), Error> {
         let Some(i) = self.active().get(active).copied() else { return Ok(()) };
         let offset = self.renditions[i].offset();
-        if let Head::Frame(frame) = self.renditions[i].input.head(self.pairing, offset)? {
+        let head = self.renditions[i].input.head(self.pairing, offset)?;
+        if let Head::Gap(_) = head {
+            self.renditions[i].input.take();
+            return Ok(());
+        }
+        if let Head::Frame(frame) = head {
             if !self.reference.pad.has_buffer()
                 && let Some(change) = self.reference_dropout.update(frame.at.nseconds(), false)
             {
@@ -478,6 +493,7 @@ impl Stream {
             for event in rendition.monitor.frame(at, partners.contains(&i)) {
                 actions.push(Action::Post(rendition.event(event)));
             }
+            rendition.absent = rendition.monitor.is_dropped_out();
             let counts = window::Counts {
                 unpaired: u64::from(!has_partner),
                 skipped: u64::from(has_partner && late),
@@ -671,6 +687,7 @@ impl Stream {
             duration: buffer.duration().or(self.reference.frame_duration()),
         };
         self.next_index += 1;
+        self.last_time = Some(stamp.running_time);
         Ok(stamp)
     }
 
@@ -786,7 +803,10 @@ impl Stream {
             let now = pending.map_or(now, |(stamp, _)| stamp.running_time.min(now));
             self.advance_rendition(i, now, live, actions);
         }
-        self.write_metrics(now, live, actions);
+        // Otherwise with the scores to come.
+        if self.line.pending() == 0 {
+            self.write_metrics(now, live, actions);
+        }
     }
 
     fn advance_rendition(&mut self, i: usize, now: ClockTime, live: &Live, actions: &mut Vec<Action>) {

@@ -68,6 +68,7 @@ fn without_meta_there_is_no_latency() {
     let (reference, _) = sides(1);
     let rig = Rig::live(&[("attach-meta", "false")]).play();
     rig.push("ref_sink", &reference.0[0]);
+    rig.expire(ClockTime::ZERO);
     rig.wait_buffers(1);
     assert_eq!((rig.latency(), rig.log().latency_changes), (ClockTime::ZERO, 0));
 }
@@ -97,6 +98,7 @@ fn frames_that_vary_in_length_make_the_latency_of_the_longest() {
     let rig = Rig::live(&[]).play();
     // Of the first, nothing is known before.
     rig.push("ref_sink", &reference.0[0]);
+    rig.expire(ClockTime::ZERO);
     rig.wait_buffers(1);
     assert_eq!(rig.latency(), ms(80));
     rig.push("ref_sink", &reference.0[1]);
@@ -204,7 +206,6 @@ fn without_distorted_video_each_frame_leaves_at_its_deadline() {
     let both = sides(6);
     let rig = Rig::live(&[]).play();
     for t in 0..6 {
-        rig.clock.set_time(FRAME * t as u64);
         rig.push("ref_sink", &both.0.0[t]);
         rig.expire(FRAME * t as u64 + LATENCY);
         let report = rig.wait_buffers(t + 1);

@@ -118,7 +118,7 @@ fn there_are_no_windows_unless_asked_for() {
 }
 
 const ALARM: [(&str, &str); 4] =
-    [("alarm-low", "60"), ("alarm-clear", "80"), ("alarm-hold", "200000000"), ("clear-hold", "320000000")];
+    [("alarm-low", "65"), ("alarm-clear", "80"), ("alarm-hold", "200000000"), ("clear-hold", "320000000")];
 
 #[test]
 fn low_scores_raise_an_alarm_and_good_ones_clear_it() {
@@ -126,7 +126,7 @@ fn low_scores_raise_an_alarm_and_good_ones_clear_it() {
     let report = score(&ALARM, &both.0, &both.1).unwrap();
     let bad = |frame: &usize| (10..30).contains(frame);
     for (t, score) in report.scores().iter().enumerate() {
-        assert!(if bad(&t) { *score < 60.0 } else { *score >= 80.0 }, "frame {t}: {score}");
+        assert!(if bad(&t) { *score < 65.0 } else { *score >= 80.0 }, "frame {t}: {score}");
     }
     let events: Vec<_> = report.events.iter().map(brief).collect();
     assert_eq!(
@@ -139,7 +139,7 @@ fn low_scores_raise_an_alarm_and_good_ones_clear_it() {
     let value = |i: usize, frame: usize| (report.events[i].value, Some(report.scores()[frame]));
     assert_eq!(value(0, 15).0, value(0, 15).1);
     assert_eq!(value(1, 38).0, value(1, 38).1);
-    assert_eq!((report.events[0].threshold, report.events[1].threshold), (Some(60.0), Some(80.0)));
+    assert_eq!((report.events[0].threshold, report.events[1].threshold), (Some(65.0), Some(80.0)));
     assert_eq!(report.stats.unwrap().get::<bool>("alarm"), Ok(false));
 }
 

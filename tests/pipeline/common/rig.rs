@@ -421,5 +421,18 @@ fn sink(seen: &Arc<Seen>) -> gst::Pad {
             });
             true
         })
+        // Else what came first is all that is taken.
+        .query_function(|pad, parent, query| match query.view_mut() {
+            gst::QueryViewMut::AcceptCaps(query) => {
+                query.set_result(true);
+                true
+            }
+            gst::QueryViewMut::Caps(query) => {
+                let any = gst::Caps::new_any();
+                query.set_result(&query.filter_owned().unwrap_or(any));
+                true
+            }
+            _ => gst::Pad::query_default(pad, parent, query),
+        })
         .build()
 }
