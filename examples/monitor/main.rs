@@ -65,7 +65,7 @@ struct Args {
     #[arg(long, default_value = "off")]
     align: Align,
     /// How long to wait for renditions that come later than their sources announce
-    #[arg(long, value_name = "MS", default_value_t = 0)]
+    #[arg(long, value_name = "MS", default_value_t = 200)]
     wait: u64,
     /// Start a live source again that has not delivered for so long
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]

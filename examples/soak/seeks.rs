@@ -19,13 +19,15 @@ const LENGTH: u64 = 2500;
 
 /// Seeks so many times. What was wrong.
 pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
+    // A sink that waits for its first frame after each seek would be paused for good now and then: seeks do not wait
+    // here for the last one to be done, and that is when a pipeline can lose track of its sinks' states.
     let pipeline = gst::parse::launch(
         "videotestsrc name=source pattern=ball ! capsfilter name=size \
          caps=video/x-raw,format=I420,width=192,height=108,framerate=25/1 ! tee name=film \
          film. ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=2000000000 ! score.ref_sink \
          film. ! queue ! x264enc bitrate=600 tune=zerolatency speed-preset=veryfast threads=1 \
          ! avdec_h264 max-threads=1 ! queue ! score.dist_sink \
-         hipvmaf name=score frame-message=true psnr=true ! fakesink sync=false",
+         hipvmaf name=score frame-message=true psnr=true ! fakesink sync=false async=false",
     )?
     .downcast::<gst::Pipeline>()
     .map_err(|_| "not a pipeline")?;
