@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test bench plugin fmt fmt-check lint doc unit check-inspect update-inspect meson-check \
-	check-kernels kernel-table swhip swhip-check interop interop-where-possible clean bootstrap bootstrap-tests
+	check-kernels kernel-table swhip swhip-check interop interop-where-possible soak check-monitor clean bootstrap bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -69,6 +69,12 @@ interop: plugin swhip ## run with a newer GStreamer and its HIP elements, in a D
 
 interop-where-possible: plugin swhip
 	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then scripts/interop || [ $$? = 77 ]; fi
+
+soak: bootstrap-tests ## run live with losses, restarts and new sizes for DURATION seconds, then seek a thousand times
+	cargo run --locked --example soak -- --duration $(or $(DURATION),180)
+
+check-monitor: bootstrap-tests ## run examples/monitor and look at its page in Chromium
+	@scripts/check-monitor
 
 clean: ## remove everything that was built or fetched
 	rm -rf target

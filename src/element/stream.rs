@@ -341,8 +341,13 @@ impl Stream {
 
     /// Running time at which something has to leave or be given up.
     pub fn next_time(&self) -> Option<ClockTime> {
-        if self.reference.pad.is_eos() {
-            // All that is left is to end, which a silent distorted stream must not hold up.
+        // All that is left is to end, which a silent distorted stream must not hold up.
+        let ended = self.reference.pad.is_eos();
+        // All is here but what is not waited for.
+        let here = |rendition: &Rendition| rendition.absent || rendition.input.pad.has_buffer();
+        let absent = self.renditions.iter().any(|rendition| rendition.absent);
+        let complete = absent && self.reference.pad.has_buffer() && self.renditions.iter().all(here);
+        if ended || complete && self.renditions.len() > 1 {
             return Some(ClockTime::ZERO);
         }
         let heads = self.renditions.iter().map(|rendition| rendition.input.head_time());

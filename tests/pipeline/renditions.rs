@@ -277,7 +277,6 @@ fn a_slow_stream_does_not_hold_up_the_others() {
 }
 
 #[test]
-#[ignore = "with a stream missing, frames are paired at their deadline, and leave before the next one is"]
 fn a_dead_stream_does_not_cost_the_others_their_metas() {
     let both = sides(12);
     let rig = Rig::live(&[]).with_renditions(&["dead"]).play();

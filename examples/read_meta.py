@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MPL-2.0
+"""Reads scores in Python: from the messages on the bus, and from the buffers that leave the element.
+
+    GST_PLUGIN_PATH=target/plugins python3 examples/read_meta.py [original.mp4 encoded.mp4]
+
+Without files it scores an encoding of a test picture. It needs PyGObject (Debian: python3-gi,
+gir1.2-gstreamer-1.0).
+"""
+import sys
+import warnings
+
+import gi
+
+gi.require_version("Gst", "1.0")
+from gi.repository import GLib, Gst  # noqa: E402
+# For ValueArray, the only form that an array has without gst-python.
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+TEST = """videotestsrc num-buffers=50 pattern=ball ! video/x-raw,width=320,height=180,framerate=25/1 ! tee name=film
+  film. ! queue ! score.ref_sink
+  film. ! queue ! x264enc bitrate=60 tune=zerolatency ! avdec_h264 ! score.dist_sink"""
+FILES = """filesrc name=ref ! decodebin ! videoconvert ! score.ref_sink
+  filesrc name=dist ! decodebin ! videoconvert ! score.dist_sink"""
+
+
+def say(*words):
+    """Prints a line as a whole: messages and buffers come in two threads."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+
+
+def seconds(time):
+    return f"{time / Gst.SECOND:8.3f} s"
+
+
+def element_message(_bus, message):
+    """What the element says: scores, and events."""
+    s = message.get_structure()
+    if s.get_name() == "VMAF" and s.get_string("type") == "frame":
+        # Nested structures are structures again.
+        models = s.get_value("models")
+        scores = {models.nth_field_name(i): models.get_value(models.nth_field_name(i))
+                  for i in range(models.n_fields())}
+        say("message", seconds(s.get_value("running-time")), s.get_value("index"), scores)
+    elif s.get_name() == "VMAF":
+        say(f"{s.get_string('type')}: {s.get_string('label')}, {s.get_value('frames')} frames,"
+              f" {s.get_string('pool-method')} {s.get_value('score'):.2f}, lowest {s.get_value('min'):.2f}")
+    elif s.get_name() == "hipvmaf-event":
+        count = s.get_value("count") if s.has_field("count") else ""
+        say("event", s.get_string("label"), s.get_string("event"), s.get_string("state"), count)
+
+
+def buffer(_pad, info):
+    """What a buffer carries."""
+    meta = info.get_buffer().get_custom_meta("HipVmafScoreMeta")
+    if meta is not None:
+        s = meta.get_structure()
+        ok, scores = s.get_array("scores")
+        for i in range(scores.n_values if ok else 0):
+            pad = scores.get_nth(i)
+            say("buffer ", seconds(s.get_value("running-time")), s.get_value("index"),
+                pad.get_string("label"), pad.get_string("state"), pad.get_value("score"))
+    return Gst.PadProbeReturn.OK
+
+
+def main(files):
+    Gst.init(None)
+    inputs = FILES if files else TEST
+    pipeline = Gst.parse_launch(f"{inputs} hipvmaf name=score frame-message=true ! fakesink name=sink")
+    for name, path in zip(("ref", "dist"), files):
+        pipeline.get_by_name(name).set_property("location", path)
+    pipeline.get_by_name("sink").get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, buffer)
+    loop, failed = GLib.MainLoop(), []
+
+    def error(_bus, message):
+        failed.append(message.parse_error()[0].message)
+        loop.quit()
+
+    bus = pipeline.get_bus()
+    bus.add_signal_watch()
+    bus.connect("message::element", element_message)
+    bus.connect("message::error", error)
+    bus.connect("message::eos", lambda *_: loop.quit())
+    pipeline.set_state(Gst.State.PLAYING)
+    loop.run()
+    pipeline.set_state(Gst.State.NULL)
+    return "".join(f"error: {text}" for text in failed) or 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (1, 3):
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What is checked: memory, and what became of every frame.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+
+use gst::ClockTime;
+use gsthipvmaf::event::{Event, EventMessage};
+use gsthipvmaf::message::FrameMessage;
+
+use crate::number::LOWEST_PSNR;
+
+/// Resident memory over time, in samples that are evenly spaced.
+#[derive(Default)]
+pub struct Memory(Vec<f64>);
+
+impl Memory {
+    /// Takes a sample; in MiB.
+    pub fn sample(&mut self) {
+        let pages = fs::read_to_string("/proc/self/statm")
+            .ok()
+            .and_then(|statm| statm.split(' ').nth(1)?.parse().ok());
+        // SAFETY: sysconf only reads.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as f64;
+        self.0.extend(pages.map(|pages: f64| pages * page / 1048576.0));
+    }
+
+    /// The most in the third quarter and in the last, when everything that is kept has been allocated long since.
+    pub fn late(&self) -> (f64, f64) {
+        let most = |samples: &[f64]| samples.iter().copied().fold(0.0, f64::max);
+        let quarter = self.0.len() / 4;
+        let (before, last) = self.0.split_at(3 * quarter);
+        (most(&before[2 * quarter..]), most(last))
+    }
+
+    /// A fault, if memory still grows.
+    pub fn fault(&self, part: &str) -> Option<String> {
+        let (before, last) = self.late();
+        (last > before * 1.02).then(|| format!("{part}: memory has grown from {before:.1} to {last:.1} MiB"))
+    }
+}
+
+/// What is known of a reference frame.
+struct Frame {
+    number: u64,
+    scored: bool,
+}
+
+/// A rendition's frames that are not settled yet, by running time, and what became of the others.
+#[derive(Default)]
+pub struct Rendition {
+    pub label: String,
+    reference: BTreeMap<ClockTime, Frame>,
+    distorted: BTreeMap<ClockTime, u64>,
+    /// Frames that were lost on purpose.
+    injected: BTreeSet<ClockTime>,
+    /// Frames that were not scored, until an event says so.
+    unreported: BTreeSet<ClockTime>,
+    /// Gaps that events have told of, from the first frame to the last.
+    reported: VecDeque<(ClockTime, ClockTime)>,
+    pub faults: Vec<String>,
+    pub counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub reference: u64,
+    pub arrived: u64,
+    pub scored: u64,
+    pub injected: u64,
+    /// Frames in events about gaps.
+    pub reported: u64,
+    pub gaps: u64,
+}
+
+/// How long frames are remembered after the newest one.
+const MEMORY: ClockTime = ClockTime::from_seconds(20);
+/// Faults that are listed.
+const FAULTS: usize = 10;
+
+impl Rendition {
+    pub fn new(label: String) -> Self {
+        Self { label, ..Self::default() }
+    }
+
+    fn fault(&mut self, text: String) {
+        if self.faults.len() < FAULTS {
+            self.faults.push(format!("{}: {text}", self.label));
+        }
+    }
+
+    /// A reference frame has arrived at the element.
+    pub fn reference(&mut self, at: ClockTime, number: Option<u64>) {
+        let Some(number) = number else {
+            return self.fault(format!("the reference frame at {at} has no number"));
+        };
+        self.counts.reference += 1;
+        self.reference.insert(at, Frame { number, scored: false });
+        let horizon = at.saturating_sub(MEMORY);
+        while let Some(entry) = self.reference.first_entry()
+            && *entry.key() < horizon
+        {
+            let (at, frame) = entry.remove_entry();
+            self.settle(at, &frame);
+        }
+        self.distorted = self.distorted.split_off(&horizon);
+        self.injected = self.injected.split_off(&horizon);
+        while self.reported.front().is_some_and(|(_, last)| *last < horizon) {
+            self.reported.pop_front();
+        }
+    }
+
+    fn settle(&mut self, at: ClockTime, frame: &Frame) {
+        let reported = self.reported.iter().any(|(first, last)| (*first..=*last).contains(&at));
+        match (frame.scored, reported) {
+            (true, true) => self.fault(format!("frame {} was scored and reported as missing", frame.number)),
+            (false, false) => {
+                self.unreported.insert(at);
+            }
+            (true, false) | (false, true) => {}
+        }
+        if frame.scored && self.injected.contains(&at) {
+            self.fault(format!("frame {} was scored and never sent", frame.number));
+        }
+    }
+
+    /// A distorted frame has arrived at the element.
+    pub fn distorted(&mut self, at: ClockTime, number: Option<u64>) {
+        match number {
+            Some(number) => {
+                self.counts.arrived += 1;
+                self.distorted.insert(at, number);
+            }
+            None => self.fault(format!("the distorted frame at {at} has no number")),
+        }
+    }
+
+    /// The packets of this frame were lost.
+    pub fn lose(&mut self, at: ClockTime) {
+        if self.injected.insert(at) {
+            self.counts.injected += 1;
+        }
+    }
+
+    /// The element has posted a score.
+    pub fn scored(&mut self, message: &FrameMessage) {
+        self.counts.scored += 1;
+        let frame = message.running_time.and_then(|at| self.reference.get_mut(&at));
+        let Some(frame) = frame else { return self.fault(format!("unknown frame in {message:?}")) };
+        let twice = std::mem::replace(&mut frame.scored, true);
+        let number = frame.number;
+        if twice {
+            self.fault(format!("frame {number} was scored twice"));
+        }
+        let partner = message.dist_running_time.and_then(|at| self.distorted.get(&at)).copied();
+        if partner != Some(number) {
+            self.fault(format!("frame {number} was compared with {partner:?}"));
+        }
+        // The pictures themselves tell as well, whatever the message says.
+        if let Some(psnr) = message.psnr_y.filter(|psnr| *psnr < LOWEST_PSNR) {
+            self.fault(format!("frame {number} was compared with another, PSNR is {psnr:.1} dB"));
+        }
+    }
+
+    /// The element has posted an event.
+    pub fn event(&mut self, event: &EventMessage) {
+        if event.event != Event::Unpaired {
+            return;
+        }
+        let (Some(first), Some(last)) = (event.since, event.running_time) else { return };
+        self.counts.gaps += 1;
+        self.counts.reported += event.count.unwrap_or(0);
+        self.reported.push_back((first, last));
+        self.unreported.retain(|at| !(first..=last).contains(at));
+    }
+
+    /// Nothing more comes. `unpaired` and `unmatched` are what the element has counted.
+    pub fn end(&mut self, unpaired: u64, unmatched: u64) {
+        for (at, frame) in std::mem::take(&mut self.reference) {
+            self.settle(at, &frame);
+        }
+        let Counts { reference, arrived, scored, reported, .. } = self.counts;
+        if let Some(first) = self.unreported.first() {
+            self.fault(format!(
+                "{} frames were lost and not reported, the first at {first}",
+                self.unreported.len()
+            ));
+        }
+        if reported != unpaired || scored + unpaired != reference {
+            self.fault(format!(
+                "of {reference} frames {scored} were scored; {unpaired} were counted as missing, {reported} reported"
+            ));
+        }
+        if scored + unmatched != arrived {
+            self.fault(format!(
+                "of {arrived} distorted frames {scored} were scored, {unmatched} found no partner"
+            ));
+        }
+    }
+}

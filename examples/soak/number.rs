@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Numbers in pictures: blocks of black and white that survive an encoder.
+//!
+//! Numbers differ in two blocks at least, so that the PSNR of two frames with different numbers is low, however
+//! alike they are else: below 10 log10(255^2 P / (2 * 16^2 * 219^2)), which is 21 dB for P = 320x180 samples.
+
+use gst_video::prelude::*;
+use gst_video::{VideoFrameRef, VideoInfo};
+
+/// Samples of a block, and blocks in a row.
+const SIZE: usize = 16;
+const COLUMNS: usize = 12;
+const BITS: usize = 2 * COLUMNS;
+const BLACK: u8 = 16;
+const WHITE: u8 = 235;
+
+/// Smallest PSNR of frames that belong together, in dB. It is above that of others (see above), and below what the
+/// encoders make.
+pub const LOWEST_PSNR: f64 = 22.0;
+
+/// The number with a bit that makes the count of ones even.
+fn code(number: u64) -> u64 {
+    let number = number & ((1 << (BITS - 1)) - 1);
+    number << 1 | u64::from(number.count_ones() & 1)
+}
+
+/// First row and column of the block of a bit.
+fn block(bit: usize) -> (usize, usize) {
+    (bit / COLUMNS * SIZE, bit % COLUMNS * SIZE)
+}
+
+/// Draws a number.
+pub fn write(buffer: &mut gst::BufferRef, info: &VideoInfo, number: u64) -> Option<()> {
+    let mut frame = VideoFrameRef::from_buffer_ref_writable(buffer, info).ok()?;
+    let stride = usize::try_from(frame.plane_stride()[0]).ok()?;
+    let luma = frame.plane_data_mut(0).ok()?;
+    for bit in 0..BITS {
+        let (top, left) = block(bit);
+        let value = if code(number) >> bit & 1 == 1 { WHITE } else { BLACK };
+        for row in top..top + SIZE {
+            luma.get_mut(row * stride + left..row * stride + left + SIZE)?.fill(value);
+        }
+    }
+    Some(())
+}
+
+/// Reads a number. `None` where there is none that is intact.
+pub fn read(buffer: &gst::BufferRef, info: &VideoInfo) -> Option<u64> {
+    let frame = VideoFrameRef::from_buffer_ref_readable(buffer, info).ok()?;
+    let stride = usize::try_from(frame.plane_stride()[0]).ok()?;
+    let luma = frame.plane_data(0).ok()?;
+    let mut read = 0;
+    for bit in 0..BITS {
+        let (top, left) = block(bit);
+        let mut sum = 0;
+        for row in top + SIZE / 4..top + 3 * SIZE / 4 {
+            let samples = luma.get(row * stride + left + SIZE / 4..row * stride + left + 3 * SIZE / 4)?;
+            sum += samples.iter().map(|sample| usize::from(*sample)).sum::<usize>();
+        }
+        read |= u64::from(sum / (SIZE * SIZE / 4) > usize::from(BLACK.midpoint(WHITE))) << bit;
+    }
+    (code(read >> 1) == read).then_some(read >> 1)
+}
+
+/// The format of what goes through a pad.
+pub fn info(pad: &gst::Pad) -> Option<VideoInfo> {
+    VideoInfo::from_caps(&*pad.current_caps()?).ok()
+}
+
+/// Running time of a buffer that goes through a pad.
+pub fn running_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<gst::ClockTime> {
+    let event = pad.sticky_event::<gst::event::Segment>(0)?;
+    event.segment().downcast_ref::<gst::ClockTime>()?.to_running_time(buffer.pts()?)
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Seeks to and fro, in the midst of everything.
+
+use std::error::Error;
+
+use gst::prelude::*;
+use gst::{ClockTime, MessageView, PadProbeReturn, PadProbeType, SeekFlags};
+use gsthipvmaf::message::{FrameMessage, VmafMessage};
+
+use crate::checks::Memory;
+use crate::number::{self, LOWEST_PSNR};
+use crate::random::Random;
+use crate::watchdog::Watchdog;
+
+const FRAME: ClockTime = ClockTime::from_mseconds(40);
+/// Frames of the video.
+const LENGTH: u64 = 2500;
+
+/// Seeks so many times. What was wrong.
+pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
+    // A sink that waits for its first frame after each seek would be paused for good now and then: seeks do not wait
+    // here for the last one to be done, and that is when a pipeline can lose track of its sinks' states.
+    let pipeline = gst::parse::launch(
+        "videotestsrc name=source pattern=ball ! capsfilter name=size \
+         caps=video/x-raw,format=I420,width=192,height=108,framerate=25/1 ! tee name=film \
+         film. ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=2000000000 ! score.ref_sink \
+         film. ! queue ! x264enc bitrate=600 tune=zerolatency speed-preset=veryfast threads=1 \
+         ! avdec_h264 max-threads=1 ! queue ! score.dist_sink \
+         hipvmaf name=score frame-message=true psnr=true ! fakesink sync=false async=false",
+    )?
+    .downcast::<gst::Pipeline>()
+    .map_err(|_| "not a pipeline")?;
+    let by_name = |name| pipeline.by_name(name).ok_or_else(|| format!("no element {name} in the pipeline"));
+    let (source, size) = (by_name("source")?, by_name("size")?);
+    draw_numbers(&size.static_pad("src").ok_or("capsfilter has no source pad")?);
+    let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
+    let dog = Watchdog::new("seeks");
+    let mut random = Random(seed);
+    let mut memory = Memory::default();
+    let mut faults = vec![];
+    let mut scored = 0u64;
+    pipeline.set_state(gst::State::Playing)?;
+    for turn in 0..seeks {
+        if turn % 10 == 0 {
+            memory.sample();
+        }
+        // Some follow each other at once, others after some frames.
+        let mut frames = random.below(12);
+        while frames > 0 {
+            let Some(message) = bus.timed_pop(10 * ClockTime::SECOND) else { continue };
+            match message.view() {
+                MessageView::Error(error) => {
+                    return Err(format!("seeks: {} ({:?})", error.error().message(), error.debug()).into());
+                }
+                MessageView::Eos(_) => frames = 0,
+                _ => {}
+            }
+            if let Some(Ok(VmafMessage::Frame(frame))) = message.structure().map(VmafMessage::try_from) {
+                faults.extend(fault(&frame).filter(|_| faults.len() < 10));
+                frames -= 1;
+                scored += 1;
+                dog.feed();
+            }
+        }
+        let to = FRAME * random.below(LENGTH);
+        let flags =
+            SeekFlags::FLUSH | if random.below(2) == 0 { SeekFlags::ACCURATE } else { SeekFlags::empty() };
+        // As applications seek, or from upstream, as a source may flush on its own.
+        match random.below(3) {
+            0 => source.seek_simple(flags, to)?,
+            _ => pipeline.seek_simple(flags, to)?,
+        }
+        dog.feed();
+    }
+    // What comes after the last seek is scored as if nothing had happened.
+    let end = FRAME * 50;
+    pipeline.seek(1.0, SeekFlags::FLUSH, gst::SeekType::Set, ClockTime::ZERO, gst::SeekType::Set, end)?;
+    let mut last = None;
+    loop {
+        let Some(message) = bus.timed_pop(10 * ClockTime::SECOND) else { continue };
+        match message.view() {
+            MessageView::Error(error) => return Err(format!("seeks: {}", error.error().message()).into()),
+            MessageView::Eos(_) => break,
+            _ => {}
+        }
+        match message.structure().map(VmafMessage::try_from) {
+            Some(Ok(VmafMessage::Frame(frame))) => faults.extend(fault(&frame).filter(|_| faults.len() < 10)),
+            Some(Ok(VmafMessage::Pooled(pooled))) => last = Some((pooled.frames, pooled.unpaired)),
+            _ => {}
+        }
+    }
+    pipeline.set_state(gst::State::Null)?;
+    if last != Some((50, 0)) {
+        faults.push(format!("seeks: of 50 frames after the last seek were scored and missing: {last:?}"));
+    }
+    let (before, late) = memory.late();
+    println!(
+        "seeks: {seeks}, {scored} frames scored between, memory {before:.1} MiB, at the end {late:.1} MiB"
+    );
+    faults.extend(memory.fault("seeks").filter(|_| seeks >= 500));
+    Ok(faults)
+}
+
+/// What is wrong with a score. The way of the distorted video keeps timestamps, so they are equal.
+fn fault(frame: &FrameMessage) -> Option<String> {
+    let (reference, distorted) = (frame.running_time, frame.dist_running_time);
+    if reference != distorted {
+        return Some(format!("seeks: the frame at {reference:?} was compared with that at {distorted:?}"));
+    }
+    let psnr = frame.psnr_y.filter(|psnr| *psnr < LOWEST_PSNR)?;
+    Some(format!("seeks: the frame at {reference:?} was compared with another, PSNR is {psnr:.1} dB"))
+}
+
+/// Gives every frame the number that follows from its time.
+fn draw_numbers(pad: &gst::Pad) {
+    pad.add_probe(PadProbeType::BUFFER, move |pad, info| {
+        if let (Some(format), Some(buffer)) = (number::info(pad), info.buffer_mut()) {
+            let at = buffer.pts().unwrap_or_default();
+            // Without a number, PSNR tells less; all else holds.
+            let _ = number::write(buffer.make_mut(), &format, at / FRAME);
+        }
+        PadProbeReturn::Ok
+    });
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Ends the program when nothing happens any more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes here, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Barks unless it is fed.
+pub struct Watchdog {
+    fed: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Watchdog {
+    /// Watches over a part of the program.
+    pub fn new(part: &'static str) -> Self {
+        let dog = Self { fed: Arc::default(), ended: Arc::default() };
+        let (fed, ended) = (dog.fed.clone(), dog.ended.clone());
+        thread::spawn(move || {
+            let mut seen = (0, Instant::now());
+            while !ended.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(500));
+                let now = fed.load(Ordering::Relaxed);
+                if now != seen.0 {
+                    seen = (now, Instant::now());
+                }
+                if seen.1.elapsed() > PATIENCE {
+                    // What hangs cannot be stopped, and a debugger may want to see it: GST_DEBUG or a core tell more.
+                    eprintln!("error: {part}: nothing has happened for {} s", PATIENCE.as_secs());
+                    std::process::abort();
+                }
+            }
+        });
+        dog
+    }
+
+    pub fn feed(&self) {
+        self.fed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
