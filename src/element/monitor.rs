@@ -145,7 +145,8 @@ impl Monitor {
     pub fn advance(&mut self, now: ClockTime) -> Vec<Figures> {
         let Some(window) = &mut self.window else { return vec![] };
         let mut ended = vec![];
-        while let Some((at, counts)) = self.counts.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((at, counts)) = self.counts.front().copied().filter(|(at, _)| *at <= now) {
+            self.counts.pop_front();
             ended.extend(std::iter::from_fn(|| window.advance(at.nseconds())));
             window.count(at.nseconds(), counts);
         }

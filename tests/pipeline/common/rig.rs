@@ -335,7 +335,8 @@ impl Rig {
             if deadline > time {
                 break;
             }
-            self.clock.set_time(deadline);
+            // It may have passed already.
+            self.clock.set_time(deadline.max(self.clock.time()));
             self.clock.process_next_clock_id();
         }
         self.clock.set_time(time);
