@@ -369,11 +369,24 @@ impl Stream {
         let mut heads = vec![];
         let several = self.active().len() > 1;
         for rendition in &mut self.renditions {
+            let offset = rendition.offset();
             if !rendition.pad.settings().enabled {
-                while rendition.input.take().is_some() {}
+                // In step with the reference: the base class waits for frames on all pads.
+                loop {
+                    let drop = match (rendition.input.head(self.pairing, offset)?, reference) {
+                        (Head::Frame(frame) | Head::Gap(frame), Head::Frame(reference)) => {
+                            frame.at <= reference.at
+                        }
+                        (Head::Frame(_) | Head::Gap(_), Head::Eos) => true,
+                        _ => false,
+                    };
+                    if !drop {
+                        break;
+                    }
+                    rendition.input.take();
+                }
                 continue;
             }
-            let offset = rendition.offset();
             heads.push(match rendition.input.head(self.pairing, offset)? {
                 Head::Empty if self.ignore_inactive && rendition.pad.is_inactive() => Head::Eos,
                 // In live pipelines, others shall not be late because of it.

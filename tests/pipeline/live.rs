@@ -135,12 +135,13 @@ fn a_negative_offset_adds_to_the_latency() {
 
 #[test]
 fn the_offset_may_change_while_playing() {
-    let (reference, distorted) = sides(2);
+    let (reference, distorted) = sides(3);
     let rig = Rig::live(&[]).play();
-    rig.push_pairs(&reference.0[..1], &distorted.0[..1]);
-    rig.wait(|log| log.latency_changes > 0);
+    rig.push_pairs(&reference.0[..2], &distorted.0[..2]);
+    // Both pairs were taken.
+    rig.wait_scores(1);
     rig.pad("dist_sink").set_property("ts-offset", -120_000_000i64);
-    rig.push_pairs(&reference.0[1..2], &distorted.retimed(|t| Some(FRAME * (t as u64 + 3))).0[1..2]);
+    rig.push_pairs(&reference.0[2..], &distorted.retimed(|t| Some(FRAME * (t as u64 + 3))).0[2..]);
     rig.wait(|log| log.latency_changes > 1);
     assert_eq!(rig.latency(), LATENCY + ms(120));
 }
