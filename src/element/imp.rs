@@ -740,9 +740,8 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let live = self.live();
         loop {
-            let clock = self.clock(timeout);
+            let (live, clock) = (self.live(), self.clock(timeout));
             let step = self.with_stream(|stream, _| stream.decide(&live, clock))?;
             if matches!(step, Step::Take(_)) {
                 // Lets applications look at the frames, see `peek_next_sample`.

@@ -7,7 +7,7 @@
 //! smooth movement one change looks like the next, while means of large cells survive almost any coding. The
 //! vote against a lag is the logarithm of what it leaves unexplained over what the best lag leaves. So a still
 //! scene, which any lag explains, says nothing; a damaged frame, which no lag explains, says little; and one
-//! misleading frame (a cut, a repeated picture) counts no more than [`MOST`]. A lag is believed when the sum of
+//! misleading frame (a cut, a repeated picture) counts no more than `MOST`. A lag is believed when the sum of
 //! the votes against every other one exceeds that against it clearly, and it explains the picture.
 
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 //! Figures of the last seconds of a stream without end.
 //!
 //! Running time is cut into slices of one interval, or of several intervals where the window would have more
-//! than [`MAX_SLICES`]. Memory and time depend on the number of slices only, never on the frame rate or on how
+//! than `MAX_SLICES`. Memory and time depend on the number of slices only, never on the frame rate or on how
 //! far time jumps.
 
 use crate::engine::summary::Summary;
