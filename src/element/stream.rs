@@ -371,20 +371,6 @@ impl Stream {
         for rendition in &mut self.renditions {
             let offset = rendition.offset();
             if !rendition.pad.settings().enabled {
-                // In step with the reference: the base class waits for frames on all pads.
-                loop {
-                    let drop = match (rendition.input.head(self.pairing, offset)?, reference) {
-                        (Head::Frame(frame) | Head::Gap(frame), Head::Frame(reference)) => {
-                            frame.at <= reference.at
-                        }
-                        (Head::Frame(_) | Head::Gap(_), Head::Eos) => true,
-                        _ => false,
-                    };
-                    if !drop {
-                        break;
-                    }
-                    rendition.input.take();
-                }
                 continue;
             }
             heads.push(match rendition.input.head(self.pairing, offset)? {
@@ -496,6 +482,7 @@ impl Stream {
         }
         let late = self.is_late(&stamp, live, clock);
         let Some(reference) = self.reference.take() else { return Ok(()) };
+        self.drop_disabled(at)?;
         let thumbnail = self.look_at_reference(at, &reference, &active, actions);
         let since = Instant::now();
         let mut outcomes = vec![];
@@ -545,6 +532,20 @@ impl Stream {
         self.overloaded(&stamp, late && !partners.is_empty(), clock, actions);
         self.line.push(Delayed { stamp, outcomes, buffer: Some(reference), announce });
         self.settle(live, actions)
+    }
+
+    /// Drops the frames of disabled renditions up to there: in step with the reference, as the base class waits for
+    /// frames on all pads.
+    fn drop_disabled(&mut self, at: ClockTime) -> Result<(), Error> {
+        for rendition in self.renditions.iter_mut().filter(|rendition| !rendition.pad.settings().enabled) {
+            let offset = rendition.offset();
+            while let Head::Frame(frame) | Head::Gap(frame) = rendition.input.head(self.pairing, offset)?
+                && frame.at <= at
+            {
+                rendition.input.take();
+            }
+        }
+        Ok(())
     }
 
     /// Takes the distorted frame at the head of a rendition.
