@@ -12,7 +12,7 @@ use crate::frame::{Geometry, Picture};
 use crate::hip::Device;
 use crate::metrics::cambi::CambiError;
 use crate::metrics::speed::Misfit;
-use crate::metrics::{FrameSums, Work, psnr_hvs, ssim};
+use crate::metrics::{FrameSums, Work, adm, motion, psnr_hvs, ssim, vif};
 
 /// What can go wrong in a backend.
 #[derive(Debug, thiserror::Error)]
@@ -50,10 +50,19 @@ impl BackendError {
     }
 }
 
-/// Refuses frames for which SSIM, MS-SSIM, PSNR-HVS or CIEDE2000 is not defined.
+/// Refuses frames for which a metric is not defined; CAMBI and SpEED chroma refuse theirs when they are set up.
 pub fn check(work: &Work, geometry: Geometry) -> Result<(), BackendError> {
     let Geometry { width, height, depth, chroma } = geometry;
     let too_small = |metric, min| Err(BackendError::TooSmall { metric, min, width, height });
+    for (metric, wanted, min) in [
+        ("VIF", work.vif.is_some(), vif::MIN_SIZE),
+        ("ADM", work.adm.is_some(), adm::MIN_SIZE),
+        ("motion", work.motion.is_some(), motion::MIN_SIZE),
+    ] {
+        if wanted && width.min(height) < min {
+            return too_small(metric, min);
+        }
+    }
     if let Some(work) = &work.ssim {
         for scale in &work.scales {
             let factor = ssim::factor(*scale, geometry);

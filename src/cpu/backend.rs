@@ -16,10 +16,10 @@ use super::ssim::Ssim;
 use super::vif::Vif;
 use crate::backend::{Backend, BackendError, Group, Ticket, check};
 use crate::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, PlanePair, Sample};
-use crate::metrics::motion::{self, MotionSums, MotionWork};
+use crate::metrics::motion::{MotionSums, MotionWork};
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
 use crate::metrics::psnr_hvs::{self, PsnrHvsSums};
-use crate::metrics::{FrameSums, Work, adm, ciede, vif};
+use crate::metrics::{FrameSums, Work, ciede};
 
 /// Evaluates an expression for two planes of either sample type.
 macro_rules! typed {
@@ -132,18 +132,9 @@ impl Backend for Cpu {
             1 => 1,
             threads => 8 * threads,
         };
-        let too_small = |metric, min| BackendError::TooSmall { metric, min, width, height };
-        let vif = work
-            .vif
-            .as_ref()
-            .map(|work| Vif::new(work, width, height, depth, bands).ok_or(too_small("VIF", vif::MIN_SIZE)));
-        let adm = work
-            .adm
-            .as_ref()
-            .map(|work| Adm::new(work, width, height, depth, bands).ok_or(too_small("ADM", adm::MIN_SIZE)));
-        if work.motion.is_some() && width.min(height) < motion::MIN_SIZE {
-            return Err(too_small("motion", motion::MIN_SIZE));
-        }
+        // `check` has refused what these refuse.
+        let vif = work.vif.as_ref().and_then(|work| Vif::new(work, width, height, depth, bands));
+        let adm = work.adm.as_ref().and_then(|work| Adm::new(work, width, height, depth, bands));
         let cambi =
             work.cambi.iter().map(|work| Cambi::new(work, geometry, bands)).collect::<Result<_, _>>()?;
         let speed = work.speed.as_ref().map(|work| Speed::new(work, geometry)).transpose()?;
@@ -153,8 +144,8 @@ impl Backend for Cpu {
             psnr: work.psnr,
             chroma: work.chroma(),
             depth,
-            vif: vif.transpose()?,
-            adm: adm.transpose()?,
+            vif,
+            adm,
             cambi,
             ssim: work.ssim.as_ref().map(|work| Ssim::new(work, geometry)),
             psnr_hvs: work.psnr_hvs,

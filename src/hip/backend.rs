@@ -29,7 +29,7 @@ use super::stream::{Event, Stream};
 use super::vif::Vif;
 use crate::backend::{Backend, BackendError, Completion, Group, Ticket, check};
 use crate::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
-use crate::metrics::{FrameSums, Work, adm, motion, vif};
+use crate::metrics::{FrameSums, Work};
 
 /// Where a metric finds its data, as addresses in device memory.
 #[derive(Clone, Copy)]
@@ -233,16 +233,6 @@ impl Prepared {
         depth: usize,
         renditions: usize,
     ) -> Result<Self, BackendError> {
-        let Geometry { width, height, .. } = geometry;
-        for (metric, wanted, min) in [
-            ("VIF", work.vif.is_some(), vif::MIN_SIZE),
-            ("ADM", work.adm.is_some(), adm::MIN_SIZE),
-            ("motion", work.motion.is_some(), motion::MIN_SIZE),
-        ] {
-            if wanted && width.min(height) < min {
-                return Err(BackendError::TooSmall { metric, min, width, height });
-            }
-        }
         check(work, geometry)?;
         load_modules(device, work, geometry.depth)?;
         let alone = depth <= 2;
