@@ -3,7 +3,8 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test bench plugin fmt fmt-check lint doc unit check-inspect update-inspect meson-check \
-	check-kernels kernel-table swhip swhip-check interop interop-where-possible soak check-monitor clean bootstrap bootstrap-tests
+	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak \
+	check-monitor check-monitor-where-possible clean bootstrap bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -18,7 +19,9 @@ help: ## list these commands
 demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in target/demo
 	@scripts/demo
 
-test: fmt-check lint doc unit swhip-check check-kernels check-inspect meson-check interop-where-possible ## everything that a change must pass
+STEPS := fmt-check lint doc unit swhip-check-and-soak check-kernels check-inspect meson-check interop-where-possible \
+	check-monitor-where-possible
+test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model
 	@$(PYTHON) scripts/bench $(MODEL)
@@ -64,6 +67,11 @@ swhip: bootstrap-tests ## build the software HIP device into target/swhip
 swhip-check: bootstrap-tests ## run every kernel on it under sanitizers and a race checker
 	@tests/swhip/check
 
+# Live streams leave processors idle most of the time.
+swhip-check-and-soak: bootstrap-tests
+	@$(MAKE) --no-print-directory soak & soak=$$!; \
+	$(MAKE) --no-print-directory swhip-check; check=$$?; wait $$soak && exit $$check
+
 interop: plugin swhip ## run with a newer GStreamer and its HIP elements, in a Debian root; as root
 	@scripts/interop
 
@@ -72,6 +80,9 @@ interop-where-possible: plugin swhip
 
 soak: bootstrap-tests ## run live with losses, restarts and new sizes for DURATION seconds, then seek a thousand times
 	cargo run --locked --example soak -- --duration $(or $(DURATION),180)
+
+check-monitor-where-possible: bootstrap-tests
+	@scripts/check-monitor || [ $$? = 77 ]
 
 check-monitor: bootstrap-tests ## run examples/monitor and look at its page in Chromium
 	@scripts/check-monitor

@@ -5,13 +5,15 @@
 //! ```sh
 //! cargo run --release --example element-bench -- --format NV12 --in-flight 16
 //! cargo run --release --example element-bench -- --memory cuda --check 48
+//! cargo run --release --example element-bench -- --channels 100 --fps 50 --seconds 10
 //! ```
 //!
 //! The frames are made once, in memory that the element offers to whoever sends to it, and sent again and again
-//! under new timestamps: nothing is measured but the pipeline.
+//! under new timestamps: nothing is measured but the pipeline, or as many live ones as there are to be channels.
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
@@ -57,6 +59,15 @@ struct Args {
     /// Let frames leave without their scores
     #[arg(long)]
     no_meta: bool,
+    /// Follow so many live channels at a time, each in a pipeline of its own
+    #[arg(long, value_name = "N", conflicts_with = "check", value_parser = clap::value_parser!(u32).range(1..=10000))]
+    channels: Option<u32>,
+    /// Frames per second of a live channel
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    fps: u64,
+    /// Processor threads of each element on the CPU
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: u32,
     /// Length of a run
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -86,16 +97,29 @@ struct Side {
     info: VideoInfo,
     memory: Memory,
     pairs: u32,
+    /// Made for the first channel, and sent by all.
+    frames: Arc<Mutex<Vec<gst::Buffer>>>,
 }
 
 impl Side {
+    fn new(args: &Args, memory: Memory, pad: &'static str) -> Result<Self, Box<dyn Error>> {
+        let info = VideoInfo::builder(args.format, args.size.0, args.size.1);
+        let info = info.fps((i32::try_from(args.fps)?, 1)).build()?;
+        let distorted = pad == "dist_sink";
+        Ok(Self { pad, distorted, info, memory, pairs: args.pairs, frames: Arc::default() })
+    }
+
     /// Frames in memory of the kind that downstream offers.
-    fn frames(&self, source: &AppSrc) -> Result<Vec<gst::Buffer>, Box<dyn Error>> {
+    fn make(&self, source: &AppSrc) -> Result<Vec<gst::Buffer>, Box<dyn Error>> {
         let mut query = gst::query::Allocation::new(Some(&self.info.to_caps()?), true);
-        let pad = source.static_pad("src").ok_or("a source without a pad")?;
+        // Not through what lies between, which need not pass it on.
+        let pipeline =
+            source.parent().and_downcast::<gst::Pipeline>().ok_or("a source without a pipeline")?;
+        let element = pipeline.by_name("score").ok_or("no element in the pipeline")?;
+        let pad = element.static_pad(self.pad).ok_or("an element without a pad")?;
         let allocator = match self.memory {
             Memory::Pinned => {
-                pad.peer_query(&mut query);
+                pad.query(&mut query);
                 let offered = query.allocation_params().next().and_then(|(allocator, _)| allocator);
                 Some(offered.ok_or("no page-locked memory is offered")?)
             }
@@ -141,18 +165,25 @@ impl Side {
         let source =
             pipeline.by_name(self.pad).and_downcast::<AppSrc>().ok_or("no source in the pipeline")?;
         source.set_caps(Some(&self.info.to_caps()?));
-        let mut frames = vec![];
+        let mut frames: Vec<gst::Buffer> = vec![];
         let mut sent = 0;
+        let duration =
+            ClockTime::SECOND.mul_div_floor(self.info.fps().denom() as u64, self.info.fps().numer() as u64);
+        let duration = duration.ok_or("a frame without a duration")?;
         // Called on the source's own thread whenever it has nothing to send.
         let send = move |source: &AppSrc, _| {
             if frames.is_empty() {
-                match self.frames(source) {
-                    Ok(made) => frames = made,
-                    Err(err) => {
-                        gst::element_error!(source, gst::ResourceError::Failed, ["{err}"]);
-                        return;
+                let mut shared = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+                if shared.is_empty() {
+                    match self.make(source) {
+                        Ok(made) => *shared = made,
+                        Err(err) => {
+                            gst::element_error!(source, gst::ResourceError::Failed, ["{err}"]);
+                            return;
+                        }
                     }
                 }
+                frames.clone_from(&shared);
             }
             // Refused only while the pipeline stops.
             let _ = if enough == Some(sent) {
@@ -160,7 +191,6 @@ impl Side {
             } else {
                 // Shares the memory.
                 let mut buffer = frames[sent as usize % frames.len()].copy();
-                let duration = ClockTime::SECOND / 60;
                 buffer.make_mut().set_pts(duration * sent);
                 buffer.make_mut().set_duration(duration);
                 sent += 1;
@@ -170,6 +200,10 @@ impl Side {
         source.set_callbacks(AppSrcCallbacks::builder().need_data(send).build());
         Ok(())
     }
+}
+
+fn sides(args: &Args, memory: Memory) -> Result<[Side; 2], Box<dyn Error>> {
+    Ok([Side::new(args, memory, "ref_sink")?, Side::new(args, memory, "dist_sink")?])
 }
 
 /// A pipeline, to be stopped in any case.
@@ -183,25 +217,31 @@ impl Drop for Pipeline {
 }
 
 /// A running pipeline that scores so many frames, or frames without end.
-fn play(args: &Args, backend: &str, memory: Memory, enough: Option<u64>) -> Result<Pipeline, Box<dyn Error>> {
-    let upload = match memory {
+fn play(
+    args: &Args,
+    backend: &str,
+    sides: [Side; 2],
+    enough: Option<u64>,
+) -> Result<Pipeline, Box<dyn Error>> {
+    let pace = if args.channels.is_some() { "clocksync !" } else { "" };
+    let upload = match sides[0].memory {
         Memory::Cuda => "cudaupload ! video/x-raw(memory:CUDAMemory) !",
         Memory::Pinned | Memory::System => "",
     };
     let description = format!(
-        "appsrc name=ref_sink format=time ! {upload} score.ref_sink \
-         appsrc name=dist_sink format=time ! {upload} score.dist_sink \
-         hipvmaf name=score backend={backend} max-in-flight={} attach-meta={} frame-message={} \
-         ! fakesink sync=false",
+        "appsrc name=ref_sink format=time ! {pace} {upload} score.ref_sink \
+         appsrc name=dist_sink format=time ! {pace} {upload} score.dist_sink \
+         hipvmaf name=score backend={backend} max-in-flight={} attach-meta={} frame-message={} threads={} \
+         force-live={} ! fakesink sync=false async=false",
         args.in_flight,
         !args.no_meta,
         enough.is_some(),
+        args.threads,
+        args.channels.is_some(),
     );
     let pipeline =
         gst::parse::launch(&description)?.downcast::<gst::Pipeline>().map_err(|_| "no pipeline")?;
-    let info = VideoInfo::builder(args.format, args.size.0, args.size.1).fps((60, 1)).build()?;
-    for (pad, distorted) in [("ref_sink", false), ("dist_sink", true)] {
-        let side = Side { pad, distorted, info: info.clone(), memory, pairs: args.pairs };
+    for side in sides {
         side.feed(&pipeline, enough)?;
     }
     let pipeline = Pipeline(pipeline);
@@ -232,7 +272,7 @@ fn scores(
     memory: Memory,
     frames: u64,
 ) -> Result<Vec<FrameMessage>, Box<dyn Error>> {
-    let pipeline = play(args, backend, memory, Some(frames))?;
+    let pipeline = play(args, backend, sides(args, memory)?, Some(frames))?;
     let mut scores = vec![];
     for message in pipeline.0.bus().ok_or("no bus")?.iter_timed(None) {
         match message.view() {
@@ -271,7 +311,7 @@ fn check(args: &Args, frames: u64) -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
-    let pipeline = play(args, &args.backend, args.memory, None)?;
+    let pipeline = play(args, &args.backend, sides(args, args.memory)?, None)?;
     let element = pipeline.0.by_name("score").ok_or("no element")?;
     let scored = || -> Result<u64, Box<dyn Error>> {
         check_bus(&pipeline)?;
@@ -300,11 +340,73 @@ fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// What became of the frames of all channels so far.
+#[derive(Default)]
+struct Followed {
+    scored: u64,
+    skipped: u64,
+    unpaired: u64,
+    /// The mean time that a pair takes on the slowest channel, in milliseconds, and the 99th percentile there.
+    slowest: (f64, f64),
+}
+
+fn followed(channels: &[Pipeline]) -> Result<Followed, Box<dyn Error>> {
+    let mut sum = Followed::default();
+    for channel in channels {
+        check_bus(channel)?;
+        let stats: gst::Structure = channel.0.by_name("score").ok_or("no element")?.property("stats");
+        let count = |name| stats.get::<u64>(name).unwrap_or_default();
+        sum.scored += count("frames-scored");
+        sum.skipped += count("frames-skipped");
+        sum.unpaired += count("frames-unpaired");
+        let time = |name| stats.get::<f64>(name).unwrap_or_default();
+        sum.slowest =
+            (sum.slowest.0.max(time("compute-time-mean")), sum.slowest.1.max(time("compute-time-p99")));
+    }
+    Ok(sum)
+}
+
+/// Seconds that this process has spent on processors.
+fn processor_time() -> Result<f64, Box<dyn Error>> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // After the name, which may contain anything: user and system time are the 12th and 13th field, in 1/100 s.
+    let fields = stat.rsplit_once(')').ok_or("an unknown form of /proc/self/stat")?.1;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
+    Ok(ticks / 100.0)
+}
+
+fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
+    let sides = sides(args, args.memory)?;
+    let channel = |_| play(args, &args.backend, sides.clone(), None);
+    let channels = (0..count).map(channel).collect::<Result<Vec<_>, _>>()?;
+    // Each has to get going.
+    let second = args.fps * u64::from(count);
+    while followed(&channels)?.scored < 2 * second {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (before, start, processor) = (followed(&channels)?, Instant::now(), processor_time()?);
+    std::thread::sleep(Duration::from_secs(args.seconds));
+    let (after, taken) = (followed(&channels)?, start.elapsed().as_secs_f64());
+    let lost = after.skipped - before.skipped + after.unpaired - before.unpaired;
+    println!(
+        "{count} channels at {} fps: {:.0} frames per second, {lost} of {} not scored; {:.1} processors, slowest channel \
+         {:.2} ms a pair, 99 % {:.2}",
+        args.fps,
+        (after.scored - before.scored) as f64 / taken,
+        after.scored - before.scored + lost,
+        (processor_time()? - processor) / taken,
+        after.slowest.0,
+        after.slowest.1,
+    );
+    Ok(())
+}
+
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     gsthipvmaf::plugin_register_static()?;
-    match args.check {
-        Some(frames) => check(args, frames),
-        None => measure(args),
+    match (args.check, args.channels) {
+        (Some(frames), _) => check(args, frames),
+        (None, Some(channels)) => follow(args, channels),
+        (None, None) => measure(args),
     }
 }
 

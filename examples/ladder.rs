@@ -7,8 +7,8 @@
 //! cargo run --release --example ladder -- original.mkv --x264 2500 --x264 1280x720:1500 --x264 640x360:600
 //! ```
 //!
-//! Renditions of another size are scaled to that of the reference, as a player does. What depends on the reference
-//! alone is computed once for all of them.
+//! The element scales renditions of another size to that of the reference, as a player does. What depends on the
+//! reference alone is computed once for all of them.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -84,12 +84,13 @@ fn build(args: &Args) -> Result<gst::Pipeline, Box<dyn Error>> {
         return Err("there is nothing to score: name files or bit rates (--x264)".into());
     }
     let pad = |i: usize| if i == 0 { "dist_sink" } else { "dist_%u" };
-    let branches = descriptions.iter().enumerate().map(|(i, description)| {
-        format!("{description} ! videoconvert ! videoscale ! {WAIT} ! score.{} ", pad(i))
-    });
+    let branches = descriptions
+        .iter()
+        .enumerate()
+        .map(|(i, description)| format!("{description} ! videoconvert ! {WAIT} ! score.{} ", pad(i)));
     let pipeline = gst::parse::launch(&format!(
         "filesrc name=ref ! decodebin ! videoconvert ! tee name=film film. ! {WAIT} ! score.ref_sink {} \
-         hipvmaf name=score attach-meta=false ! fakesink",
+         hipvmaf name=score attach-meta=false scale-method=bicubic ! fakesink",
         branches.collect::<String>()
     ))?
     .downcast::<gst::Pipeline>()

@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 
-use crate::frame::{Geometry, Picture};
+use crate::frame::{Component, Geometry, Picture};
 use crate::hip::Device;
 use crate::metrics::cambi::CambiError;
 use crate::metrics::speed::Misfit;
 use crate::metrics::{FrameSums, Work, adm, motion, psnr_hvs, ssim, vif};
+use crate::scale::Scaling;
 
 /// What can go wrong in a backend.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +28,7 @@ pub enum BackendError {
     TooDeep { metric: &'static str, max: u32, bits: u32 },
     #[error("the {metric} metric needs chroma planes of at least {min}x{min}, these are {width}x{height}")]
     ChromaTooSmall { metric: &'static str, min: usize, width: usize, height: usize },
-    #[error("the two frames of a pair differ in size or sample type")]
+    #[error("a frame differs in size or sample type from what was prepared")]
     Unlike,
     #[error("no frame size was prepared")]
     NotPrepared,
@@ -47,6 +48,11 @@ impl BackendError {
     /// The backend's device is the trouble, not what was asked of it.
     pub fn is_device(&self) -> bool {
         matches!(self, Self::Device(_))
+    }
+
+    /// The device was there, and is no more.
+    pub fn is_device_lost(&self) -> bool {
+        matches!(self, Self::Device(crate::hip::Error::Lost { .. }))
     }
 }
 
@@ -97,6 +103,14 @@ pub fn check(work: &Work, geometry: Geometry) -> Result<(), BackendError> {
     Ok(())
 }
 
+/// Refuses a picture of another size than this.
+pub fn check_size(picture: &Picture<'_>, geometry: Geometry) -> Result<(), BackendError> {
+    let size = |component: &Component<'_>| (component.width, component.height);
+    let luma = size(&picture.luma) == (geometry.width, geometry.height);
+    let chroma = picture.chroma.iter().flatten().all(|component| Some(size(component)) == geometry.chroma);
+    (luma && chroma).then_some(()).ok_or(BackendError::Unlike)
+}
+
 impl From<Misfit> for BackendError {
     fn from(misfit: Misfit) -> Self {
         let metric = "SpEED chroma";
@@ -115,20 +129,20 @@ pub struct Ticket(pub u64);
 /// access to the backend.
 pub type Completion = Box<dyn FnOnce() + Send>;
 
-/// One reference picture and the distorted pictures to compare with it, all of the prepared geometry.
+/// One reference picture of the prepared geometry, and the distorted pictures to compare with it.
 #[derive(Clone)]
 pub struct Group<'a> {
     pub reference: Picture<'a>,
-    /// At least one, and no more than were prepared for.
-    pub distorted: Vec<Picture<'a>>,
+    /// At least one, each with the number of its rendition, and no more than were prepared for.
+    pub distorted: Vec<(usize, Picture<'a>)>,
     /// Only keep history (motion, PSNR) up to date; the frame's score is not wanted (subsampling).
     pub history_only: bool,
 }
 
 impl<'a> Group<'a> {
-    /// With one distorted picture, to be scored.
+    /// With one distorted picture, of the only rendition, to be scored.
     pub fn pair(reference: Picture<'a>, distorted: Picture<'a>) -> Self {
-        Self { reference, distorted: vec![distorted], history_only: false }
+        Self { reference, distorted: vec![(0, distorted)], history_only: false }
     }
 }
 
@@ -148,9 +162,14 @@ pub trait Backend: Send {
         0
     }
 
-    /// Sets what to compute for frames of which size, and how many distorted pictures a group can have; forgets all
-    /// earlier frames.
-    fn prepare(&mut self, work: &Work, geometry: Geometry, renditions: usize) -> Result<(), BackendError>;
+    /// Sets what to compute for frames of which size, and for each rendition how its pictures are brought to that
+    /// size, unless they have it; forgets all earlier frames.
+    fn prepare(
+        &mut self,
+        work: &Work,
+        geometry: Geometry,
+        renditions: &[Option<Scaling>],
+    ) -> Result<(), BackendError>;
 
     /// Starts work on a group. Pictures without a lease may be released when this returns.
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError>;

@@ -33,10 +33,21 @@ impl BitDepth {
 pub trait Sample:
     Copy + Default + Into<i32> + Into<u32> + Send + Sync + PartialEq + std::fmt::Debug + 'static
 {
+    /// The low bits of a number.
+    fn low(value: i32) -> Self;
 }
 
-impl Sample for u8 {}
-impl Sample for u16 {}
+impl Sample for u8 {
+    fn low(value: i32) -> Self {
+        value as u8
+    }
+}
+
+impl Sample for u16 {
+    fn low(value: i32) -> Self {
+        value as u16
+    }
+}
 
 /// A borrowed picture plane: `height` rows of `width` samples, `stride` samples apart.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +112,30 @@ impl<'a> PlanePair<'a> {
     }
 }
 
+/// A reference plane and planes to compare with it, all of one size and sample type.
+#[derive(Clone, Debug)]
+pub enum PlaneGroup<'a> {
+    U8(Plane<'a, u8>, Vec<Plane<'a, u8>>),
+    U16(Plane<'a, u16>, Vec<Plane<'a, u16>>),
+}
+
+impl<'a> PlaneGroup<'a> {
+    /// `None` when a plane differs from the reference in size or sample type.
+    pub fn new(reference: AnyPlane<'a>, distorted: impl IntoIterator<Item = AnyPlane<'a>>) -> Option<Self> {
+        let pairs = distorted.into_iter().map(|plane| PlanePair::new(reference, plane));
+        Some(match reference {
+            AnyPlane::U8(reference) => {
+                let byte = |pair| if let Some(PlanePair::U8(_, plane)) = pair { Some(plane) } else { None };
+                Self::U8(reference, pairs.map(byte).collect::<Option<_>>()?)
+            }
+            AnyPlane::U16(reference) => {
+                let word = |pair| if let Some(PlanePair::U16(_, plane)) = pair { Some(plane) } else { None };
+                Self::U16(reference, pairs.map(word).collect::<Option<_>>()?)
+            }
+        })
+    }
+}
+
 /// One picture: luma, and the two chroma planes where the caller has them.
 ///
 /// Chroma planes have the size libvmaf gives them: a subsampled axis of `n` luma samples has
@@ -127,6 +162,11 @@ impl Geometry {
     /// Bytes of a sample.
     pub fn sample_size(&self) -> usize {
         if self.depth.bits() == 8 { 1 } else { 2 }
+    }
+
+    /// Whether chroma has fewer columns, and fewer rows, than luma; `None` for grey formats.
+    pub fn subsampled(&self) -> Option<(bool, bool)> {
+        self.chroma.map(|(width, height)| (width < self.width, height < self.height))
     }
 }
 

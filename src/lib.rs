@@ -13,11 +13,12 @@ pub mod frame;
 pub mod hip;
 pub mod metrics;
 pub mod model;
+pub mod scale;
 
 use element::register as plugin_init;
 pub use element::{
-    Align, Backend, HipVmaf, HipVmafPad, LogLevel, MissingFrame, Overload, Pairing, PoolMethod,
-    ResultsFormat, Vendor, event, message, meta,
+    Align, Backend, HipVmaf, HipVmafPad, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod,
+    ResultsFormat, ScaleMethod, Vendor, event, message, meta,
 };
 
 gst::plugin_define!(

@@ -179,7 +179,7 @@ impl Case {
         plan: &Arc<Plan>,
         clip: &Clip,
     ) -> Result<(Vec<FrameSums>, Vec<PairScore>), EngineError> {
-        backend.prepare(&plan.work, clip.geometry(), 1)?;
+        backend.prepare(&plan.work, clip.geometry(), &[None])?;
         let mut tickets = VecDeque::new();
         let mut sums = vec![];
         for index in 0..clip.len() {
@@ -193,7 +193,7 @@ impl Case {
             sums.extend(fetched);
         }
         let mut session = Session::new(plan.clone(), backend, self.subsample);
-        session.prepare(clip.geometry(), 1)?;
+        session.prepare(clip.geometry(), &[None])?;
         let mut scores = vec![];
         let mut completions = VecDeque::new();
         for index in 0..clip.len() {
@@ -202,7 +202,7 @@ impl Case {
                 scores.extend(session.collect()?);
             }
             let group = clip.group(index);
-            session.submit(group.reference, group.distorted.into_iter().enumerate().collect())?;
+            session.submit(group.reference, group.distorted)?;
             completions.push_back(session.completion());
         }
         completions.into_iter().flatten().for_each(|complete| complete());

@@ -37,7 +37,7 @@ impl Stream {
             while on && waiting.len() < in_flight {
                 let group = self.clip.group(self.submitted);
                 let submitted = Instant::now();
-                self.session.submit(group.reference, group.distorted.into_iter().enumerate().collect())?;
+                self.session.submit(group.reference, group.distorted)?;
                 self.submitted += 1;
                 waiting.push_back((submitted, self.session.completion()));
             }
@@ -135,7 +135,7 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
         let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1).moved(args.memory, &device)?;
         let hip = Hip::open(&args.selection(), args.in_flight)?;
         let mut session = Session::new(plan.clone(), Box::new(hip), 1);
-        session.prepare(clip.geometry(), 1)?;
+        session.prepare(clip.geometry(), &[None])?;
         Ok(Stream { session, clip, submitted: 0 })
     };
     let mut streams = (0..args.streams).map(stream).collect::<Result<Vec<_>, _>>()?;
@@ -195,7 +195,7 @@ fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Vec<(String, f32)>, 
         return Ok(vec![]);
     }
     let mut hip = Hip::open(&args.selection(), 1)?;
-    hip.prepare(&plan.work, clip.geometry(), 1)?;
+    hip.prepare(&plan.work, clip.geometry(), &[None])?;
     // Motion looks back at two frames at most.
     for index in 0..2 {
         let ticket = hip.submit(clip.group(index))?;
@@ -218,11 +218,11 @@ pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, 
     let _device = Device::open(&args.selection())?;
     step("open the GPU");
     let mut session = Session::new(plan.clone(), Box::new(Hip::open(&args.selection(), args.in_flight)?), 1);
-    session.prepare(clip.geometry(), 1)?;
+    session.prepare(clip.geometry(), &[None])?;
     step("load the kernels, set up");
     for (index, name) in ["first pair", "second pair"].into_iter().enumerate() {
         let group = clip.group(index);
-        session.submit(group.reference, group.distorted.into_iter().enumerate().collect())?;
+        session.submit(group.reference, group.distorted)?;
         if let Some(completion) = session.completion() {
             completion();
         }

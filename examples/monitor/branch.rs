@@ -67,8 +67,16 @@ impl Branch {
 
     /// Puts the source in. A pipeline that runs takes it along.
     pub fn insert(&mut self, pipeline: &gst::Pipeline) -> Result<(), Box<dyn Error>> {
-        let bin = gst::parse::bin_from_description(&self.source.source.description()?, true)?;
-        let src = bin.static_pad("src").ok_or("the source has no output")?;
+        // Pads that look unlinked may be waiting for what a decoder finds, so these are named.
+        let bin = gst::parse::bin_from_description(&self.source.source.description()?, false)?;
+        let ghost = |element, pad| {
+            let target = bin.by_name(element)?.static_pad(pad)?;
+            let ghost = gst::GhostPad::builder_with_target(&target).ok()?.name(pad).build();
+            bin.add_pad(&ghost).ok()?;
+            Some(ghost)
+        };
+        let src = ghost("out", "src").ok_or("the source has no output")?.upcast::<gst::Pad>();
+        ghost("in", "sink");
         self.watch(&src, &bin);
         if !self.source.source.is_live()
             && let Some(now) = pipeline.current_running_time()

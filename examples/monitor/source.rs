@@ -66,29 +66,39 @@ impl Source {
         }
     }
 
-    /// Elements that end in raw video, for [`gst::parse`].
+    /// Elements for [`gst::parse`] that end in raw video from the one named `out`; one that takes the reference is
+    /// named `in`.
     pub fn description(&self) -> Result<String, String> {
         Ok(match self {
             Self::Test { width, height, fps } => format!(
                 "videotestsrc is-live=true pattern=zone-plate kx2=12 ky2=12 kt=2 kxt=4 \
-                 ! capsfilter caps=video/x-raw,format=I420,width={width},height={height},framerate={fps}/1"
+                 ! capsfilter name=out caps=video/x-raw,format=I420,width={width},height={height},framerate={fps}/1"
             ),
             Self::Encode(kbits) => {
-                format!("queue leaky=downstream ! {} ! avdec_h264 ! videoconvert", encoder(*kbits))
+                let encoder = encoder(*kbits);
+                format!("queue name=in leaky=downstream ! {encoder} ! avdec_h264 ! videoconvert name=out")
             }
-            // The frames of a file are sent at their time. Interlaced video is refused by the element, so both sides
-            // are deinterlaced where needed.
+            // The frames of a file are sent at their time; a live source that is held up loses packets. Interlaced
+            // video is refused by the element, so both sides are deinterlaced where needed.
             Self::Uri(uri) => {
-                let uri = gst::glib::filename_to_uri(uri, None).map_or(uri.clone(), String::from);
+                let uri = if uri.contains("://") { uri.clone() } else { file_uri(uri)? };
                 if uri.contains(['"', '\\']) {
                     return Err(format!("{uri}: a URI has no quotes or backslashes"));
                 }
+                let pace = if self.is_live() { "identity" } else { "clocksync" };
                 format!(
-                    "uridecodebin uri=\"{uri}\" ! deinterlace mode=auto ! videoconvert ! videoscale ! clocksync"
+                    "uridecodebin uri=\"{uri}\" ! deinterlace mode=auto ! videoconvert ! videoscale \
+                     ! {pace} name=out"
                 )
             }
         })
     }
+}
+
+fn file_uri(path: &str) -> Result<String, String> {
+    let path = std::path::absolute(path).map_err(|err| format!("{path}: {err}"))?;
+    let uri = gst::glib::filename_to_uri(&path, None);
+    uri.map(String::from).map_err(|err| format!("{}: {err}", path.display()))
 }
 
 /// An encoder that is there; x264 if it is.

@@ -10,23 +10,27 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::adm::Adm;
 use super::cambi::Cambi;
 use super::import::Importer;
+use super::scale::{Scaled, Scaler};
 use super::simd::Level;
 use super::speed::Speed;
 use super::ssim::Ssim;
 use super::vif::Vif;
-use crate::backend::{Backend, BackendError, Group, Ticket, check};
-use crate::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, PlanePair, Sample};
+use crate::backend::{Backend, BackendError, Group, Ticket, check, check_size};
+use crate::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, PlaneGroup, PlanePair, Sample};
+use crate::metrics::damage::DamageSums;
 use crate::metrics::motion::{MotionSums, MotionWork};
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
 use crate::metrics::psnr_hvs::{self, PsnrHvsSums};
+use crate::metrics::vif::VifSums;
 use crate::metrics::{FrameSums, Work, ciede};
+use crate::scale::Scaling;
 
-/// Evaluates an expression for two planes of either sample type.
+/// Evaluates an expression for the planes of a `PlanePair` or `PlaneGroup` of either sample type.
 macro_rules! typed {
-    ($pair:expr, |$a:ident, $b:ident| $body:expr) => {
-        match $pair {
-            PlanePair::U8($a, $b) => $body,
-            PlanePair::U16($a, $b) => $body,
+    ($kind:ident: $planes:expr, |$a:pat_param, $b:pat_param| $body:expr) => {
+        match $planes {
+            $kind::U8($a, $b) => $body,
+            $kind::U16($a, $b) => $body,
         }
     };
 }
@@ -66,8 +70,11 @@ struct Prepared {
     psnr: Option<PsnrWork>,
     /// Some metric looks at Cb and Cr.
     chroma: bool,
-    depth: BitDepth,
+    geometry: Geometry,
+    /// For each rendition, how its pictures are scaled if they are.
+    scalers: Vec<Option<(Scaling, Scaler)>>,
     vif: Option<Vif>,
+    damage: bool,
     adm: Option<Adm>,
     cambi: Vec<Cambi>,
     ssim: Option<Ssim>,
@@ -87,7 +94,7 @@ pub struct Cpu {
     pool: ThreadPool,
     prepared: Option<Prepared>,
     for_reference: Importer,
-    for_distorted: Vec<Importer>,
+    for_distorted: Vec<(Importer, Scaled)>,
     /// Results that were not fetched yet; at most one, as work is done when `submit` returns.
     done: Option<(Ticket, Vec<FrameSums>)>,
     next: u64,
@@ -124,8 +131,14 @@ impl Backend for Cpu {
         "cpu"
     }
 
-    fn prepare(&mut self, work: &Work, geometry: Geometry, renditions: usize) -> Result<(), BackendError> {
+    fn prepare(
+        &mut self,
+        work: &Work,
+        geometry: Geometry,
+        renditions: &[Option<Scaling>],
+    ) -> Result<(), BackendError> {
         let Geometry { width, height, depth, .. } = geometry;
+        let count = renditions.len();
         check(work, geometry)?;
         // Enough parts that threads finish together, and no more: filters work twice on the rows at seams.
         let bands = match self.pool.current_num_threads() {
@@ -133,8 +146,8 @@ impl Backend for Cpu {
             threads => 8 * threads,
         };
         // `check` has refused what these refuse.
-        let vif = work.vif.as_ref().and_then(|work| Vif::new(work, width, height, depth, bands));
-        let adm = work.adm.as_ref().and_then(|work| Adm::new(work, width, height, depth, bands));
+        let vif = work.vif.as_ref().and_then(|work| Vif::new(work, width, height, depth, count, bands));
+        let adm = work.adm.as_ref().and_then(|work| Adm::new(work, width, height, depth, count, bands));
         let cambi =
             work.cambi.iter().map(|work| Cambi::new(work, geometry, bands)).collect::<Result<_, _>>()?;
         let speed = work.speed.as_ref().map(|work| Speed::new(work, geometry)).transpose()?;
@@ -143,18 +156,23 @@ impl Backend for Cpu {
             motion: work.motion,
             psnr: work.psnr,
             chroma: work.chroma(),
-            depth,
+            geometry,
+            scalers: renditions
+                .iter()
+                .map(|s| s.map(|scaling| (scaling, Scaler::new(&scaling, bands))))
+                .collect(),
             vif,
+            damage: work.damage,
             adm,
             cambi,
-            ssim: work.ssim.as_ref().map(|work| Ssim::new(work, geometry)),
+            ssim: work.ssim.as_ref().map(|work| Ssim::new(work, geometry, count)),
             psnr_hvs: work.psnr_hvs,
             ciede: work.ciede.then(|| ciede::fixed_sum(geometry).bias()),
             speed,
             earlier: (0..lags).map(|_| Kept::default()).collect(),
             run: 0,
         });
-        self.for_distorted.resize_with(renditions, Importer::default);
+        self.for_distorted.resize_with(count, Default::default);
         self.done = None;
         Ok(())
     }
@@ -162,19 +180,28 @@ impl Backend for Cpu {
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError> {
         let Self { level, pool, for_reference, for_distorted, .. } = self;
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
-        let (depth, chroma) = (prepared.depth, prepared.chroma);
+        let Prepared { geometry, chroma, .. } = *prepared;
         let unreadable = || BackendError::Picture("cpu");
         if group.distorted.len() > for_distorted.len() {
             return Err(BackendError::Full);
         }
-        let reference = for_reference.import(&group.reference, depth, chroma).ok_or_else(unreadable)?;
-        let distorted = group
-            .distorted
-            .iter()
-            .zip(for_distorted)
-            .map(|(picture, importer)| importer.import(picture, depth, chroma).ok_or_else(unreadable));
-        let distorted = distorted.collect::<Result<Vec<_>, _>>()?;
-        let sums = pool.install(|| prepared.compute(*level, &reference, &distorted, group.history_only))?;
+        check_size(&group.reference, geometry)?;
+        let reference =
+            for_reference.import(&group.reference, geometry.depth, chroma).ok_or_else(unreadable)?;
+        let sums = pool.install(|| {
+            let distorted = group.distorted.iter().zip(for_distorted).map(|((rendition, picture), room)| {
+                let (importer, scaled) = room;
+                let scaler = prepared.scalers.get(*rendition).ok_or(BackendError::NotPrepared)?;
+                check_size(picture, scaler.as_ref().map_or(geometry, |(scaling, _)| scaling.source()))?;
+                let frame = importer.import(picture, geometry.depth, chroma).ok_or_else(unreadable)?;
+                match scaler {
+                    Some((_, scaler)) => scaler.scale(*level, &frame, scaled).ok_or(BackendError::Unlike),
+                    None => Ok(frame),
+                }
+            });
+            let distorted = distorted.collect::<Result<Vec<_>, _>>()?;
+            prepared.compute(*level, &reference, &distorted, group.history_only)
+        })?;
         let ticket = Ticket(self.next);
         self.next += 1;
         self.done = Some((ticket, sums));
@@ -195,7 +222,7 @@ impl Backend for Cpu {
 
 /// Sum of squared differences of two planes.
 fn sse(level: Level, a: AnyPlane<'_>, b: AnyPlane<'_>) -> Option<u64> {
-    PlanePair::new(a, b).map(|planes| typed!(planes, |a, b| super::psnr::sse(level, a, b)))
+    PlanePair::new(a, b).map(|planes| typed!(PlanePair: planes, |a, b| super::psnr::sse(level, a, b)))
 }
 
 impl Prepared {
@@ -207,78 +234,82 @@ impl Prepared {
         distorted: &[Frame<'_>],
         history_only: bool,
     ) -> Result<Vec<FrameSums>, BackendError> {
-        let Self { motion, psnr, depth, vif, adm, cambi, ssim, psnr_hvs, ciede, speed, earlier, run, .. } =
-            self;
+        let Self {
+            motion,
+            psnr,
+            geometry,
+            vif,
+            damage,
+            adm,
+            cambi,
+            ssim,
+            psnr_hvs,
+            ciede,
+            speed,
+            earlier,
+            run,
+            ..
+        } = self;
+        let depth = geometry.depth;
+        let luma = PlaneGroup::new(reference.luma, distorted.iter().map(|frame| frame.luma));
+        let luma = &luma.ok_or(BackendError::Unlike)?;
+        let chroma = |i: usize| {
+            let planes = distorted.iter().map(|frame| Some(frame.chroma?[i]));
+            PlaneGroup::new(reference.chroma?[i], planes.collect::<Option<Vec<_>>>()?)
+        };
+        let scored = !history_only;
+        let colour = || Some([luma.clone(), chroma(0)?, chroma(1)?]);
+        let colour = scored.then(colour).flatten();
+        let colour = colour.as_ref();
         let sad = |lag: usize| {
             let kept = earlier.get(lag - 1).filter(|_| lag <= *run)?;
-            Some(typed!(kept.pair(reference.luma)?, |a, b| super::motion::sad(level, a, b, *depth)))
+            let planes = kept.pair(reference.luma)?;
+            Some(typed!(PlanePair: planes, |a, b| super::motion::sad(level, a, b, depth)))
         };
-        let pair = |distorted: &Frame<'_>| {
-            let luma = PlanePair::new(reference.luma, distorted.luma).ok_or(BackendError::Unlike)?;
-            let vif = vif.as_mut().filter(|_| !history_only);
-            let adm = adm.as_mut().filter(|_| !history_only);
-            let speed = speed.as_ref().filter(|_| !history_only);
-            let ssim = ssim.as_mut().filter(|_| !history_only);
-            let cambi = if history_only { &mut [] } else { cambi.as_mut_slice() };
-            let colour = reference.chroma.zip(distorted.chroma).filter(|_| !history_only);
-            let colour = colour.and_then(|([cb1, cr1], [cb2, cr2])| {
-                Some([luma, PlanePair::new(cb1, cb2)?, PlanePair::new(cr1, cr2)?])
-            });
-            let (((vif, adm), (ssim, cambi)), (psnr, (psnr_hvs, ciede, speed))) = rayon::join(
-                || {
-                    rayon::join(
-                        || {
-                            rayon::join(
-                                || vif.and_then(|vif| typed!(luma, |r, d| vif.compute(level, r, d))),
-                                || adm.map(|adm| typed!(luma, |r, d| adm.compute(level, r, d))),
-                            )
-                        },
-                        || {
-                            let compute = |cambi: &mut Cambi| typed!(luma, |r, d| cambi.compute(level, r, d));
-                            rayon::join(
-                                || ssim.and_then(|ssim| typed!(luma, |r, d| ssim.compute(level, [r, d]))),
-                                || cambi.iter_mut().map(compute).collect(),
-                            )
-                        },
-                    )
-                },
-                || {
-                    let psnr = psnr.and_then(|psnr| {
-                        let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
-                        let chroma = chroma
-                            .and_then(|(r, d)| Some([sse(level, r[0], d[0])?, sse(level, r[1], d[1])?]));
-                        Some(PsnrSums { y: sse(level, reference.luma, distorted.luma)?, chroma })
-                    });
-                    let psnr_hvs = colour.filter(|_| *psnr_hvs).map(|planes| hvs_errors(level, planes));
-                    let ciede =
-                        ciede.zip(colour).and_then(|(bias, planes)| difference(level, planes, *depth, bias));
-                    let speed = speed.and_then(|speed| {
-                        let ([u0, v0], [u1, v1]) = (reference.chroma?, distorted.chroma?);
-                        let pairs = [PlanePair::new(u0, u1)?, PlanePair::new(v0, v1)?];
-                        Some(speed.compute(level, pairs))
-                    });
-                    (psnr, (psnr_hvs, ciede, speed))
-                },
-            );
-            Ok::<_, BackendError>(FrameSums {
-                vif,
-                adm,
-                motion: None,
-                psnr,
-                ssim,
-                psnr_hvs,
-                ciede,
-                speed,
-                cambi,
-            })
+        let sse = |distorted: &Frame<'_>| {
+            let psnr = psnr.as_ref()?;
+            let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
+            let chroma = chroma.and_then(|(r, d)| Some([sse(level, r[0], d[0])?, sse(level, r[1], d[1])?]));
+            Some(PsnrSums { y: sse(level, reference.luma, distorted.luma)?, chroma })
         };
-        let (sums, motion) = rayon::join(
-            || distorted.iter().map(pair).collect::<Result<Vec<_>, _>>(),
+        let ((((vif, damage), adm), (ssim, cambi)), ((psnr, motion), (psnr_hvs, ciede, speed))) = rayon::join(
             || {
-                motion.map(|motion| MotionSums {
+                rayon::join(
+                    || {
+                        let vif = vif.as_mut().filter(|_| scored);
+                        let adm = adm.as_mut().filter(|_| scored);
+                        rayon::join(
+                            || vif.map(|vif| information(level, vif, luma, *damage)).unwrap_or_default(),
+                            || adm.map(|adm| typed!(PlaneGroup: luma, |r, d| adm.compute(level, *r, d))),
+                        )
+                    },
+                    || {
+                        let ssim = ssim.as_mut().filter(|_| scored);
+                        let cambi = if scored { cambi.as_mut_slice() } else { &mut [] };
+                        let banding =
+                            |cambi: &mut Cambi| typed!(PlaneGroup: luma, |r, d| cambi.compute(level, *r, d));
+                        rayon::join(
+                            || {
+                                ssim.and_then(
+                                    |ssim| typed!(PlaneGroup: luma, |r, d| ssim.compute(level, *r, d)),
+                                )
+                            },
+                            || cambi.iter_mut().map(banding).collect::<Vec<_>>(),
+                        )
+                    },
+                )
+            },
+            || {
+                let psnr: Vec<_> = distorted.iter().map(sse).collect();
+                let motion = motion.map(|motion| MotionSums {
                     lag1: motion.lag1.then(|| sad(1)).flatten(),
                     lag2: motion.lag2.then(|| sad(2)).flatten(),
-                })
+                });
+                let psnr_hvs = colour.filter(|_| *psnr_hvs).map(|planes| hvs_errors(level, planes));
+                let ciede = ciede.zip(colour).map(|(bias, planes)| difference(level, planes, depth, bias));
+                let speed = speed.as_ref().zip(colour);
+                let speed = speed.map(|(speed, [_, cb, cr])| speed.compute(level, [cb.clone(), cr.clone()]));
+                ((psnr, motion), (psnr_hvs, ciede, speed))
             },
         );
         if let Some(mut oldest) = self.earlier.pop_back() {
@@ -286,29 +317,65 @@ impl Prepared {
             self.earlier.push_front(oldest);
             self.run += 1;
         }
-        Ok(sums?.into_iter().map(|sums| FrameSums { motion, ..sums }).collect())
+        let (mut vif, mut damage) = (vif.into_iter(), damage.into_iter());
+        let mut adm = adm.into_iter().flatten();
+        let mut ssim = ssim.into_iter().flatten();
+        let mut cambi: Vec<_> = cambi.into_iter().map(Vec::into_iter).collect();
+        let mut psnr_hvs = psnr_hvs.into_iter().flatten();
+        let mut ciede = ciede.into_iter().flatten();
+        let mut speed = speed.into_iter().flatten();
+        let sums = psnr.into_iter().map(|psnr| FrameSums {
+            vif: vif.next(),
+            damage: damage.next(),
+            adm: adm.next(),
+            motion,
+            psnr,
+            ssim: ssim.next(),
+            psnr_hvs: psnr_hvs.next(),
+            ciede: ciede.next(),
+            speed: speed.next(),
+            cambi: cambi.iter_mut().filter_map(Iterator::next).collect(),
+        });
+        Ok(sums.collect())
     }
 }
 
-/// PSNR-HVS of Y, Cb and Cr.
-fn hvs_errors(level: Level, planes: [PlanePair<'_>; 3]) -> PsnrHvsSums {
-    let plane = |i: usize| {
-        let tables = &psnr_hvs::TABLES[i];
-        typed!(planes[i], |a, b| super::psnr_hvs::errors(level, [a, b], tables))
-    };
-    let (y, (cb, cr)) = rayon::join(|| plane(0), || rayon::join(|| plane(1), || plane(2)));
-    [y, cb, cr]
+/// VIF of each distorted picture, and where it is damaged if that is asked for.
+fn information(
+    level: Level,
+    vif: &mut Vif,
+    luma: &PlaneGroup<'_>,
+    damage: bool,
+) -> (Vec<VifSums>, Vec<DamageSums>) {
+    let sums = typed!(PlaneGroup: luma, |r, d| vif.compute(level, *r, d)).unwrap_or_default();
+    let halves = if damage { vif.halves(sums.len()) } else { vec![] };
+    let Some((reference, distorted)) = halves.split_first() else { return (sums, vec![]) };
+    let windows = distorted.iter().map(|distorted| super::damage::windows([*reference, *distorted]));
+    (sums, windows.collect())
 }
 
-/// CIEDE2000, `None` where the planes differ in sample type.
-fn difference(level: Level, planes: [PlanePair<'_>; 3], depth: BitDepth, bias: f64) -> Option<u64> {
+/// PSNR-HVS of Y, Cb and Cr, of each distorted picture.
+fn hvs_errors(level: Level, planes: &[PlaneGroup<'_>; 3]) -> Vec<PsnrHvsSums> {
+    let plane = |i: usize| {
+        let tables = &psnr_hvs::TABLES[i];
+        typed!(PlaneGroup: &planes[i], |r, d| super::psnr_hvs::errors(level, *r, d, tables))
+    };
+    let (y, (cb, cr)) = rayon::join(|| plane(0), || rayon::join(|| plane(1), || plane(2)));
+    y.into_iter().zip(cb).zip(cr).map(|((y, cb), cr)| [y, cb, cr]).collect()
+}
+
+/// CIEDE2000 of each distorted picture, of none where the planes differ in sample type.
+fn difference(level: Level, planes: &[PlaneGroup<'_>; 3], depth: BitDepth, bias: f64) -> Vec<u64> {
+    fn pictures<T: Copy>(y: &[T], cb: &[T], cr: &[T]) -> Vec<[T; 3]> {
+        y.iter().zip(cb).zip(cr).map(|((y, cb), cr)| [*y, *cb, *cr]).collect()
+    }
     match planes {
-        [PlanePair::U8(y1, y2), PlanePair::U8(u1, u2), PlanePair::U8(v1, v2)] => {
-            Some(super::ciede::difference(level, [[y1, u1, v1], [y2, u2, v2]], depth, bias))
+        [PlaneGroup::U8(y, ys), PlaneGroup::U8(cb, cbs), PlaneGroup::U8(cr, crs)] => {
+            super::ciede::difference(level, [*y, *cb, *cr], &pictures(ys, cbs, crs), depth, bias)
         }
-        [PlanePair::U16(y1, y2), PlanePair::U16(u1, u2), PlanePair::U16(v1, v2)] => {
-            Some(super::ciede::difference(level, [[y1, u1, v1], [y2, u2, v2]], depth, bias))
+        [PlaneGroup::U16(y, ys), PlaneGroup::U16(cb, cbs), PlaneGroup::U16(cr, crs)] => {
+            super::ciede::difference(level, [*y, *cb, *cr], &pictures(ys, cbs, crs), depth, bias)
         }
-        _ => None,
+        _ => vec![],
     }
 }

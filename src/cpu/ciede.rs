@@ -21,45 +21,53 @@ const BAND: usize = 8;
 /// Y, Cb and Cr of a picture; chroma may have half the columns, half the rows.
 pub type Planes<'a, T> = [Plane<'a, T>; 3];
 
-/// The sum of the differences of two pictures of the same size and depth, each with this bias. Runs in the current
-/// rayon pool.
-pub fn difference<T: Sample>(level: Level, pictures: [Planes<T>; 2], depth: BitDepth, bias: f64) -> u64 {
-    let bands = pictures[0][0].height().div_ceil(BAND);
-    let work = |i| band::<T>(level, pictures, i * BAND, Range::new(depth), bias);
-    (0..bands).into_par_iter().with_max_len(1).map(work).reduce(|| 0, u64::wrapping_add)
+/// The sum of the differences of each distorted picture from the reference, each difference with this bias. All have
+/// the same size and depth. Runs in the current rayon pool.
+pub fn difference<T: Sample>(
+    level: Level,
+    reference: Planes<T>,
+    distorted: &[Planes<T>],
+    depth: BitDepth,
+    bias: f64,
+) -> Vec<u64> {
+    let bands = reference[0].height().div_ceil(BAND);
+    let work = |i| band::<T>(level, reference, distorted, i * BAND, Range::new(depth), bias);
+    let add = |a: Vec<u64>, b: Vec<u64>| a.into_iter().zip(b).map(|(a, b)| a.wrapping_add(b)).collect();
+    (0..bands).into_par_iter().with_max_len(1).map(work).reduce(|| vec![0; distorted.len()], add)
 }
 
-dispatch!(fn band[T: Sample](pictures: [Planes<'_, T>; 2], from: usize, range: Range, bias: f64) -> u64
-    = process[T]);
+dispatch!(fn band[T: Sample](
+    reference: Planes<'_, T>, distorted: &[Planes<'_, T>], from: usize, range: Range, bias: f64,
+) -> Vec<u64> = process[T]);
 
-/// The part of the sum from row `from`.
+/// The part of the sums from row `from`.
 #[inline(always)]
 unsafe fn process<V: Lanes, T: Sample>(
-    pictures: [Planes<'_, T>; 2],
+    reference: Planes<'_, T>,
+    distorted: &[Planes<'_, T>],
     from: usize,
     range: Range,
     bias: f64,
-) -> u64 {
-    let luma = pictures[0][0];
+) -> Vec<u64> {
+    let luma = reference[0];
     let n = luma.width();
-    let mut rows = [(); 2].map(|_| [(); 3].map(|_| vec![0.0; n]));
-    let mut sum = 0u64;
+    let [mut one, mut two] = [(); 2].map(|_| [(); 3].map(|_| vec![0.0; n]));
+    let mut sums = vec![0u64; distorted.len()];
     for y in from..luma.height().min(from + BAND) {
-        for side in 0..2 {
-            for component in 0..3 {
-                expand(&pictures[side][component], luma, y, &mut rows[side][component]);
-            }
-            colours(&mut rows[side], range);
-        }
-        let [[l1, a1, b1], [l2, a2, b2]] = &rows;
+        colours(&reference, y, range, &mut one);
+        let [l1, a1, b1] = &one;
         let [l1, a1, b1] = [&l1[..n], &a1[..n], &b1[..n]];
-        let [l2, a2, b2] = [&l2[..n], &a2[..n], &b2[..n]];
-        for x in 0..n {
-            let difference = delta_e([l1[x], a1[x], b1[x]], [l2[x], a2[x], b2[x]]);
-            sum = sum.wrapping_add((f64::from(difference) + bias).to_bits());
+        for (picture, sum) in distorted.iter().zip(&mut sums) {
+            colours(picture, y, range, &mut two);
+            let [l2, a2, b2] = &two;
+            let [l2, a2, b2] = [&l2[..n], &a2[..n], &b2[..n]];
+            for x in 0..n {
+                let difference = delta_e([l1[x], a1[x], b1[x]], [l2[x], a2[x], b2[x]]);
+                *sum = sum.wrapping_add((f64::from(difference) + bias).to_bits());
+            }
         }
     }
-    sum
+    sums
 }
 
 /// The samples of a component at each luma sample of row `y`; the last one again where the component ends before.
@@ -74,9 +82,13 @@ fn expand<T: Sample>(plane: &Plane<'_, T>, luma: Plane<'_, T>, y: usize, to: &mu
     }
 }
 
-/// A row from YCbCr (BT.709) to Lab.
+/// Row `y` of a picture from YCbCr (BT.709) to Lab.
 #[inline(always)]
-fn colours([y, u, v]: &mut [Vec<f32>; 3], range: Range) {
+fn colours<T: Sample>(picture: &Planes<'_, T>, y: usize, range: Range, to: &mut [Vec<f32>; 3]) {
+    for component in 0..3 {
+        expand(&picture[component], picture[0], y, &mut to[component]);
+    }
+    let [y, u, v] = to;
     let n = y.len();
     let (y, u, v) = (&mut y[..n], &mut u[..n], &mut v[..n]);
     for x in 0..n {
@@ -402,22 +414,27 @@ mod tests {
         let chroma = Some((cb.width, cb.height));
         let geometry = Geometry { width: luma.width, height: luma.height, depth: luma.depth, chroma };
         let bias = fixed_sum(geometry).bias();
-        let sums: Vec<u64> = Level::available()
-            .map(|level| match luma.depth.bits() {
-                8 => {
-                    let samples = pictures.each_ref().map(|p| p.each_ref().map(Picture::bytes));
-                    let planes = samples.each_ref().map(|p| p.each_ref().map(|p| p.plane()));
-                    difference(level, planes, luma.depth, bias)
-                }
-                _ => {
-                    let samples = pictures.each_ref().map(|p| p.each_ref().map(Picture::words));
-                    let planes = samples.each_ref().map(|p| p.each_ref().map(|p| p.plane()));
-                    difference(level, planes, luma.depth, bias)
-                }
-            })
-            .collect();
-        assert!(sums.iter().all(|sum| *sum == sums[0]), "{geometry:?} {sums:?}");
-        let (found, expected) = (score(sums[0], geometry), naive::score(pictures));
+        let [a, b] = pictures;
+        let sums = |level, n: usize| match luma.depth.bits() {
+            8 => {
+                let samples = [a, b, a].map(|picture| picture.each_ref().map(Picture::bytes));
+                let planes = samples.each_ref().map(|picture| picture.each_ref().map(|p| p.plane()));
+                difference(level, planes[0], &planes[1..=n], luma.depth, bias)
+            }
+            _ => {
+                let samples = [a, b, a].map(|picture| picture.each_ref().map(Picture::words));
+                let planes = samples.each_ref().map(|picture| picture.each_ref().map(|p| p.plane()));
+                difference(level, planes[0], &planes[1..=n], luma.depth, bias)
+            }
+        };
+        // Alone, and before the reference itself.
+        let sum = sums(Level::detect(), 1)[0];
+        let itself = (0..luma.width * luma.height).fold(0, |sum: u64, _| sum.wrapping_add(bias.to_bits()));
+        for level in Level::available() {
+            assert_eq!(sums(level, 1), [sum], "{level:?} {geometry:?}");
+            assert_eq!(sums(level, 2), [sum, itself], "{level:?} {geometry:?}");
+        }
+        let (found, expected) = (score(sum, geometry), naive::score(pictures));
         assert!((found - expected).abs() < 1e-9 || found == expected, "{geometry:?} {found} {expected}");
     }
 

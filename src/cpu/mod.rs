@@ -9,12 +9,14 @@ pub mod adm;
 mod backend;
 pub mod cambi;
 pub mod ciede;
+pub mod damage;
 mod filter;
 mod import;
 mod log2;
 pub mod motion;
 pub mod psnr;
 pub mod psnr_hvs;
+pub mod scale;
 pub(crate) mod simd;
 pub mod speed;
 pub mod ssim;
@@ -120,4 +122,35 @@ mod tests {
         };
         [picture(0), picture(1)]
     }
+
+    /// The reference of a pair, and to compare with it: its distorted picture, the reference itself, and the
+    /// reference upside down.
+    pub fn group([reference, distorted]: &[Picture; 2]) -> [Picture; 4] {
+        let Picture { width, height, depth, stride, ref data } = *reference;
+        let row = |y: usize| &data[y * stride..][..width];
+        let turned = Picture::new(width, height, depth.bits(), |x, y| {
+            if x < width { row(height - 1 - y)[x].into() } else { 0 }
+        });
+        [reference.clone(), distorted.clone(), reference.clone(), turned]
+    }
+
+    /// `planes!(pictures, |planes| result)`, with planes of the sample type that goes with the depth.
+    macro_rules! planes {
+        ($pictures:expr, |$planes:ident| $result:expr) => {{
+            let pictures: &[$crate::cpu::tests::Picture] = $pictures;
+            match pictures[0].depth.bits() {
+                8 => {
+                    let samples: Vec<_> = pictures.iter().map(|picture| picture.bytes()).collect();
+                    let $planes: Vec<_> = samples.iter().map(|samples| samples.plane()).collect();
+                    $result
+                }
+                _ => {
+                    let samples: Vec<_> = pictures.iter().map(|picture| picture.words()).collect();
+                    let $planes: Vec<_> = samples.iter().map(|samples| samples.plane()).collect();
+                    $result
+                }
+            }
+        }};
+    }
+    pub(super) use planes;
 }

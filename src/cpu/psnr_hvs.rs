@@ -18,65 +18,87 @@ const BAND: usize = 8;
 /// More lanes than any vector has.
 const MAX_LANES: usize = 16;
 
-/// The bits of the sum of all errors of a plane. Runs in the current rayon pool.
-pub fn errors<T: Sample>(level: Level, planes: [Plane<T>; 2], tables: &Tables) -> u32 {
-    let rows = blocks(planes[0].height());
-    let work = |i| band::<T>(level, planes, i * BAND..rows.min((i + 1) * BAND), tables);
-    let bands: Vec<Vec<f32>> = (0..rows.div_ceil(BAND)).into_par_iter().with_max_len(1).map(work).collect();
-    bands.iter().flatten().fold(0.0, |sum: f32, error| sum + error).to_bits()
+/// The bits of the sum of all errors of each distorted plane. Runs in the current rayon pool.
+pub fn errors<T: Sample>(
+    level: Level,
+    reference: Plane<T>,
+    distorted: &[Plane<T>],
+    tables: &Tables,
+) -> Vec<u32> {
+    let rows = blocks(reference.height());
+    let work = |i| band::<T>(level, reference, distorted, i * BAND..rows.min((i + 1) * BAND), tables);
+    let bands: Vec<Vec<Vec<f32>>> =
+        (0..rows.div_ceil(BAND)).into_par_iter().with_max_len(1).map(work).collect();
+    let sum = |i: usize| bands.iter().flat_map(|band| &band[i]).fold(0.0, |sum: f32, error| sum + error);
+    (0..distorted.len()).map(|i| sum(i).to_bits()).collect()
 }
 
-dispatch!(fn band[T: Sample](planes: [Plane<'_, T>; 2], rows: Range<usize>, tables: &Tables) -> Vec<f32>
-    = process[T]);
+dispatch!(fn band[T: Sample](
+    reference: Plane<'_, T>, distorted: &[Plane<'_, T>], rows: Range<usize>, tables: &Tables,
+) -> Vec<Vec<f32>> = process[T]);
 
-/// The errors of these rows of blocks, in order, without zeros.
+/// For each distorted plane the errors of these rows of blocks, in order, without zeros.
 #[inline(always)]
 unsafe fn process<V: Lanes, T: Sample>(
-    planes: [Plane<'_, T>; 2],
+    reference: Plane<'_, T>,
+    distorted: &[Plane<'_, T>],
     rows: Range<usize>,
     tables: &Tables,
-) -> Vec<f32> {
-    let columns = blocks(planes[0].width());
-    let mut found = Vec::new();
-    let mut samples = [0i32; SIZE * MAX_LANES];
+) -> Vec<Vec<f32>> {
+    let columns = blocks(reference.width());
+    let mut found = vec![Vec::new(); distorted.len()];
     let mut errors = [0f32; SIZE * MAX_LANES];
     // SAFETY: the caller vouches for the instructions; vectors have at most MAX_LANES lanes.
     unsafe {
         for y in rows {
             for x in (0..columns).step_by(V::N) {
-                let zero = V::splat(0);
-                let mut coefficients = [[zero; SIZE]; 2];
-                let mut strength = V::splat_f32(0.0);
-                for side in 0..2 {
-                    load::<T>(&planes[side], [x, y], columns, V::N, &mut samples);
-                    let mut block = [zero; SIZE];
-                    for k in 0..SIZE {
-                        block[k] = V::load(samples.as_ptr().add(k * V::N));
-                    }
-                    let ratio = activity::<V>(&block);
-                    transform::<V>(&mut block);
+                let (reference, least) = spectrum::<V, T>(&reference, [x, y], columns, tables);
+                let least = V::max_f32(least, V::splat_f32(0.0));
+                for (plane, found) in distorted.iter().zip(&mut found) {
+                    let (distorted, strength) = spectrum::<V, T>(plane, [x, y], columns, tables);
                     // The distorted picture counts only if its strength is greater.
-                    strength = V::max_f32(masking::<V>(&block, ratio, tables), strength);
-                    coefficients[side] = block;
-                }
-                let [reference, distorted] = &coefficients;
-                for k in 0..SIZE {
-                    let mut error = V::to_f32(V::abs(V::sub(reference[k], distorted[k])));
-                    if k > 0 {
-                        let threshold = V::div_f32(strength, V::splat_f32(tables.mask[k / BLOCK][k % BLOCK]));
-                        let above = V::gt_f32(error, threshold);
-                        error = V::keep_f32(above, V::sub_f32(error, threshold));
+                    let strength = V::max_f32(strength, least);
+                    for k in 0..SIZE {
+                        let mut error = V::to_f32(V::abs(V::sub(reference[k], distorted[k])));
+                        if k > 0 {
+                            let mask = V::splat_f32(tables.mask[k / BLOCK][k % BLOCK]);
+                            let threshold = V::div_f32(strength, mask);
+                            let above = V::gt_f32(error, threshold);
+                            error = V::keep_f32(above, V::sub_f32(error, threshold));
+                        }
+                        let error = V::mul_f32(error, V::splat_f32(tables.csf[k / BLOCK][k % BLOCK]));
+                        V::store_f32(errors.as_mut_ptr().add(k * V::N), V::mul_f32(error, error));
                     }
-                    let error = V::mul_f32(error, V::splat_f32(tables.csf[k / BLOCK][k % BLOCK]));
-                    V::store_f32(errors.as_mut_ptr().add(k * V::N), V::mul_f32(error, error));
-                }
-                for lane in 0..V::N.min(columns - x) {
-                    append(&mut found, &errors[lane..], V::N);
+                    for lane in 0..V::N.min(columns - x) {
+                        append(found, &errors[lane..], V::N);
+                    }
                 }
             }
         }
     }
     found
+}
+
+/// The coefficients of neighbouring blocks from block (x, y) on, and how strongly they mask errors.
+#[inline(always)]
+unsafe fn spectrum<V: Lanes, T: Sample>(
+    plane: &Plane<'_, T>,
+    from: [usize; 2],
+    columns: usize,
+    tables: &Tables,
+) -> ([V::I; SIZE], V::F) {
+    let mut samples = [0i32; SIZE * MAX_LANES];
+    // SAFETY: the caller vouches for the instructions; vectors have at most MAX_LANES lanes.
+    unsafe {
+        load::<T>(plane, from, columns, V::N, &mut samples);
+        let mut block = [V::splat(0); SIZE];
+        for k in 0..SIZE {
+            block[k] = V::load(samples.as_ptr().add(k * V::N));
+        }
+        let ratio = activity::<V>(&block);
+        transform::<V>(&mut block);
+        (block, masking::<V>(&block, ratio, tables))
+    }
 }
 
 /// Appends a block's errors that are not zero.
@@ -250,7 +272,7 @@ unsafe fn scaled<V: Lanes, const K: u32>(a: V::I, factor: i32) -> V::I {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{Picture, content};
+    use crate::cpu::tests::{Picture, content, group, planes};
     use crate::metrics::psnr_hvs::TABLES;
 
     /// The specification in plain loops.
@@ -316,9 +338,9 @@ mod tests {
             f64::from(energy * ratio).sqrt() as f32 / 32.0
         }
 
-        pub fn errors(pair: &[Picture; 2], tables: &Tables) -> u32 {
+        pub fn errors(pair: &[&Picture; 2], tables: &Tables) -> u32 {
             let (w, h) = (pair[0].width, pair[0].height);
-            let samples = pair.each_ref().map(Picture::samples);
+            let samples = pair.map(Picture::samples);
             let mut total = 0.0f32;
             for y in (0..h - 7).step_by(7) {
                 for x in (0..w - 7).step_by(7) {
@@ -345,13 +367,13 @@ mod tests {
     }
 
     fn check(pair: &[Picture; 2], tables: &Tables) {
-        let expected = naive::errors(pair, tables);
+        let pictures = group(pair);
+        let expected = [1, 2, 3].map(|i| naive::errors(&[&pictures[0], &pictures[i]], tables));
         for level in Level::available() {
-            let found = match pair[0].depth.bits() {
-                8 => errors(level, pair.each_ref().map(Picture::bytes).each_ref().map(|p| p.plane()), tables),
-                _ => errors(level, pair.each_ref().map(Picture::words).each_ref().map(|p| p.plane()), tables),
-            };
-            assert_eq!(found, expected, "{level:?} {}x{}", pair[0].width, pair[0].height);
+            for n in 1..=expected.len() {
+                let found = planes!(&pictures[..=n], |p| errors(level, p[0], &p[1..], tables));
+                assert_eq!(found, expected[..n], "{level:?} {}x{}", pair[0].width, pair[0].height);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::filter::load_samples;
 use super::simd::{Lanes, Level, dispatch};
-use crate::frame::{Geometry, Plane, PlanePair, Sample};
+use crate::frame::{Geometry, Plane, PlaneGroup, Sample};
 use crate::metrics::speed::{
     BLOCK, ChromaStatistics, Covariance, ELEMENTS, Layout, Misfit, PlaneStatistics, SpeedSums, SpeedWork,
     reflect,
@@ -29,28 +29,44 @@ impl Speed {
         Ok(Self { layouts: layouts.collect::<Result<_, _>>()?, sigmas: work.sigmas.clone() })
     }
 
-    /// The statistics of Cb and of Cr, each in the reference and the distorted picture. Runs in the current rayon
-    /// pool.
-    pub fn compute(&self, level: Level, planes: [PlanePair<'_>; 2]) -> SpeedSums {
-        fn pair<T: Sample>(
-            level: Level,
-            layout: &Layout,
-            sigmas: &[f32],
-            [a, b]: [Plane<'_, T>; 2],
-        ) -> [PlaneStatistics; 2] {
-            let plane = |plane| statistics(level, layout, sigmas, plane);
-            rayon::join(|| plane(a), || plane(b)).into()
-        }
-        let component = |layout: &Layout, planes: PlanePair<'_>| match planes {
-            PlanePair::U8(a, b) => pair(level, layout, &self.sigmas, [a, b]),
-            PlanePair::U16(a, b) => pair(level, layout, &self.sigmas, [a, b]),
+    /// The statistics of Cb and of Cr, of the reference and each distorted picture. Runs in the current rayon pool.
+    pub fn compute(&self, level: Level, planes: [PlaneGroup<'_>; 2]) -> Vec<SpeedSums> {
+        let component = |layout: &Layout, planes: &PlaneGroup<'_>| match planes {
+            PlaneGroup::U8(reference, distorted) => {
+                all(level, layout, &self.sigmas, &[&[*reference], &distorted[..]].concat())
+            }
+            PlaneGroup::U16(reference, distorted) => {
+                all(level, layout, &self.sigmas, &[&[*reference], &distorted[..]].concat())
+            }
         };
         let scaling = |layout: &Layout| {
-            let [u, v] = planes;
-            ChromaStatistics(rayon::join(|| component(layout, u), || component(layout, v)).into())
+            let [u, v] = &planes;
+            let (u, v) = rayon::join(|| component(layout, u), || component(layout, v));
+            pairs(u).zip(pairs(v)).map(|(u, v)| ChromaStatistics([u, v])).collect()
         };
-        self.layouts.par_iter().map(scaling).collect()
+        let scalings: Vec<Vec<ChromaStatistics>> = self.layouts.par_iter().map(scaling).collect();
+        let mut scalings: Vec<_> = scalings.into_iter().map(Vec::into_iter).collect();
+        // From those of each scaling to those of each picture.
+        let picture = || scalings.iter_mut().map(Iterator::next).collect();
+        std::iter::from_fn(picture).collect()
     }
+}
+
+/// The statistics of each plane.
+fn all<T: Sample>(
+    level: Level,
+    layout: &Layout,
+    sigmas: &[f32],
+    planes: &[Plane<'_, T>],
+) -> Vec<PlaneStatistics> {
+    planes.par_iter().with_max_len(1).map(|plane| statistics(level, layout, sigmas, *plane)).collect()
+}
+
+/// The first one, which is the reference's, beside each of the others.
+fn pairs(statistics: Vec<PlaneStatistics>) -> impl Iterator<Item = [PlaneStatistics; 2]> {
+    let mut statistics = statistics.into_iter();
+    let reference = statistics.next();
+    statistics.filter_map(move |distorted| Some([reference.clone()?, distorted]))
 }
 
 fn statistics<T: Sample>(
@@ -296,9 +312,13 @@ mod tests {
                 8 => AnyPlane::U8(bytes.plane()),
                 _ => AnyPlane::U16(words.plane()),
             });
-            PlanePair::new(a, b).unwrap()
+            PlaneGroup::new(a, [b, a]).unwrap()
         });
-        speed.compute(level, planes).remove(0)
+        let [found, itself] = speed.compute(level, planes).try_into().unwrap();
+        for [reference, distorted] in itself[0].0.each_ref() {
+            assert_eq!(reference, distorted);
+        }
+        found.into_iter().next().unwrap()
     }
 
     /// From the numpy reference of the specification, which libvmaf agrees with to the last bit.
@@ -393,12 +413,12 @@ mod tests {
         let half = SpeedOptions { prescale: 0.5, prescale_method: Method::Bilinear, ..plain };
         let pictures = [0, 1].map(|c| [false, true].map(|d| textured(c, d, 360, 330, 8)));
         let samples = pictures.each_ref().map(|pair| pair.each_ref().map(Picture::bytes));
-        let planes = samples.each_ref().map(|[a, b]| PlanePair::U8(a.plane(), b.plane()));
+        let planes = samples.each_ref().map(|[a, b]| PlaneGroup::U8(a.plane(), vec![b.plane()]));
         let scalings = vec![plain.scaling().unwrap(), half.scaling().unwrap()];
         let work = SpeedWork { scalings, sigmas: vec![plain.sigma()] };
         let level = Level::detect();
         let found = Speed::new(&work, geometry(360, 330, 8)).unwrap().compute(level, planes);
-        assert_eq!(found, [compute(level, plain, &pictures), compute(level, half, &pictures)]);
+        assert_eq!(found, [[compute(level, plain, &pictures), compute(level, half, &pictures)]]);
     }
 
     /// The small image of a plane that is not resampled, by the specification.

@@ -20,8 +20,6 @@ use std::ops::Range;
 const BAND: usize = 64;
 /// Rows of a part that is decimated.
 const DECIMATED_BAND: usize = 16;
-/// Pictures that go through the window: both, their squares, and their product.
-const PLANES: usize = 5;
 
 /// A picture whose rows can be had as single precision numbers in the range of 8 bits.
 trait Image: Copy + Send + Sync {
@@ -73,72 +71,86 @@ impl Image for &Decimated {
     }
 }
 
-/// SSIM of frame pairs of one size; owns the decimated pictures.
+/// SSIM of a reference and distorted pictures of one size; owns the decimated pictures, the reference's first.
 pub struct Ssim {
     geometry: Geometry,
     /// For each scale of the work: the pictures to compare; `None` for those as they are.
-    scales: Vec<Option<(usize, [Decimated; 2])>>,
+    scales: Vec<Option<(usize, Vec<Decimated>)>>,
     /// Scales 1 to 4 of MS-SSIM.
-    pyramid: Option<[[Decimated; 2]; SCALES - 1]>,
+    pyramid: Option<[Vec<Decimated>; SCALES - 1]>,
 }
 
 impl Ssim {
-    /// Work on frames for which it is defined.
-    pub fn new(work: &SsimWork, geometry: Geometry) -> Self {
+    /// Work on frames for which it is defined, up to `renditions` distorted pictures for each reference.
+    pub fn new(work: &SsimWork, geometry: Geometry, renditions: usize) -> Self {
         let Geometry { width, height, .. } = geometry;
-        let pair = |size| [0, 1].map(|_| Decimated::new(size));
+        let pictures = |size| vec![Decimated::new(size); 1 + renditions];
         let scale = |scale: &u32| {
             let factor = factor(*scale, geometry);
-            (factor > 1).then(|| (factor, pair(decimated(width, height, factor))))
+            (factor > 1).then(|| (factor, pictures(decimated(width, height, factor))))
         };
         let mut size = (width, height);
-        let pyramid = [0; SCALES - 1].map(|_| {
+        let mut next = || {
             size = decimated(size.0, size.1, 2);
-            pair(size)
-        });
+            pictures(size)
+        };
         Self {
             geometry,
             scales: work.scales.iter().map(scale).collect(),
-            pyramid: work.multi_scale.then_some(pyramid),
+            pyramid: work.multi_scale.then(|| [(); SCALES - 1].map(|_| next())),
         }
     }
 
-    /// The sums of one pair of luma planes, `None` when they are not of the size given to [`Ssim::new`]. Runs in the
-    /// current rayon pool.
-    pub fn compute<T: Sample>(&mut self, level: Level, planes: [Plane<T>; 2]) -> Option<SsimSums> {
+    /// The sums of each distorted luma plane with the reference's, no more than were given to [`Ssim::new`]; `None`
+    /// when they are not of the size given there. Runs in the current rayon pool.
+    pub fn compute<T: Sample>(
+        &mut self,
+        level: Level,
+        reference: Plane<T>,
+        distorted: &[Plane<T>],
+    ) -> Option<Vec<SsimSums>> {
         let Geometry { width, height, .. } = self.geometry;
+        let planes = [&[reference], distorted].concat();
         if planes.iter().any(|plane| (plane.width(), plane.height()) != (width, height)) {
             return None;
         }
-        let whole = planes.map(|plane| Scaled(plane, unit(self.geometry)));
+        let unit = unit(self.geometry);
+        let whole: Vec<_> = planes.into_iter().map(|plane| Scaled(plane, unit)).collect();
+        let mut sums = vec![SsimSums { scales: vec![], multi_scale: None }; distorted.len()];
         // Pictures as they are serve SSIM of factor 1 and the first scale of MS-SSIM.
         let plain = self.pyramid.is_some() || self.scales.iter().any(Option::is_none);
-        let plain = if plain { map_sums(level, whole) } else { MapSums::default() };
-        let scales = self.scales.iter_mut().map(|scale| match scale {
-            None => plain,
-            Some((factor, pictures)) => {
-                for (to, from) in pictures.iter_mut().zip(whole) {
-                    to.fill(|rows, to| box_band(level, from, *factor, rows, to));
+        let plain = if plain { map_sums(level, &whole) } else { vec![] };
+        for scale in &mut self.scales {
+            let decimated = scale.as_mut().map(|(factor, pictures)| {
+                for (to, from) in pictures.iter_mut().zip(&whole) {
+                    to.fill(|rows, to| box_band(level, *from, *factor, rows, to));
                 }
-                map_sums(level, pictures.each_ref())
+                let pictures: Vec<_> = pictures.iter().take(whole.len()).collect();
+                map_sums(level, &pictures)
+            });
+            for (sums, map) in sums.iter_mut().zip(decimated.as_ref().unwrap_or(&plain)) {
+                sums.scales.push(*map);
             }
-        });
-        let scales = scales.collect();
-        let multi_scale = self.pyramid.as_mut().map(|pyramid| {
-            let mut sums = [plain; SCALES];
+        }
+        if let Some(pyramid) = &mut self.pyramid {
+            for (sums, plain) in sums.iter_mut().zip(&plain) {
+                sums.multi_scale = Some([*plain; SCALES]);
+            }
             for scale in 1..SCALES {
                 let (above, this) = pyramid.split_at_mut(scale - 1);
-                for i in 0..2 {
-                    this[0][i].fill(|rows, to| match above.last() {
-                        None => low_pass_band(level, whole[i], rows, to),
+                for (i, (to, whole)) in this[0].iter_mut().zip(&whole).enumerate() {
+                    to.fill(|rows, to| match above.last() {
+                        None => low_pass_band(level, *whole, rows, to),
                         Some(above) => low_pass_band(level, &above[i], rows, to),
                     });
                 }
-                sums[scale] = map_sums(level, this[0].each_ref());
+                let pictures: Vec<_> = this[0].iter().take(whole.len()).collect();
+                for (sums, map) in sums.iter_mut().zip(map_sums(level, &pictures)) {
+                    sums.multi_scale.iter_mut().for_each(|scales| scales[scale] = map);
+                }
             }
-            sums
-        });
-        Some(SsimSums { scales, multi_scale })
+        }
+        Some(sums)
     }
 }
 
@@ -151,23 +163,41 @@ impl Decimated {
     }
 }
 
-/// The sums of a picture pair.
-fn map_sums<I: Image>(level: Level, pictures: [I; 2]) -> MapSums {
+/// The sums of each picture with the first one.
+fn map_sums<I: Image>(level: Level, pictures: &[I]) -> Vec<MapSums> {
     let (width, height) = pictures[0].size();
     let places = height - (WINDOW_SIZE - 1);
     let bias = fixed_sum((width, height)).bias();
+    let distorted = pictures.len() - 1;
     let work = |scratch: &mut Scratch, i: usize| {
         let rows = i * BAND..places.min((i + 1) * BAND);
         map_band(level, pictures, rows, bias, scratch)
     };
-    let add = |a: MapSums, b: MapSums| [0, 1, 2, 3].map(|i| a[i].wrapping_add(b[i]));
+    let add = |mut a: Vec<MapSums>, b: Vec<MapSums>| {
+        a.iter_mut().zip(&b).for_each(|(a, b)| accumulate_sums(a, b));
+        a
+    };
     let bands = (0..places.div_ceil(BAND)).into_par_iter().with_max_len(1);
-    bands.map_init(|| Scratch::new(width), work).reduce(MapSums::default, add)
+    let sums = bands.map_init(|| Scratch::new(width, distorted), work);
+    sums.reduce(|| vec![MapSums::default(); distorted], add)
+}
+
+fn accumulate_sums(sums: &mut MapSums, more: &MapSums) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum = sum.wrapping_add(*more);
+    }
 }
 
 /// Rows in work, for one thread.
 struct Scratch {
-    /// A row of both pictures, their squares, and their product.
+    /// The reference and its squares.
+    reference: Windowed<2>,
+    /// A distorted picture, its squares, and its products with the reference.
+    distorted: Vec<Windowed<3>>,
+}
+
+/// Rows of planes that go through the window together.
+struct Windowed<const PLANES: usize> {
     samples: [Vec<f32>; PLANES],
     /// The same after the horizontal window, of the last eleven rows, by row number modulo 11.
     ring: [[Vec<f32>; WINDOW_SIZE]; PLANES],
@@ -176,6 +206,15 @@ struct Scratch {
 }
 
 impl Scratch {
+    fn new(width: usize, distorted: usize) -> Self {
+        Self {
+            reference: Windowed::new(width),
+            distorted: (0..distorted).map(|_| Windowed::new(width)).collect(),
+        }
+    }
+}
+
+impl<const PLANES: usize> Windowed<PLANES> {
     fn new(width: usize) -> Self {
         let row = || vec![0.0; width];
         let filtered = || vec![0.0; width - (WINDOW_SIZE - 1)];
@@ -185,52 +224,71 @@ impl Scratch {
             filtered: [(); PLANES].map(|_| filtered()),
         }
     }
-}
 
-dispatch!(fn map_band[I: Image](
-    pictures: [I; 2], rows: Range<usize>, bias: f64, scratch: &mut Scratch,
-) -> MapSums = process_map[I]);
-
-/// The part of the sums of these rows of window places.
-#[inline(always)]
-unsafe fn process_map<V: Lanes, I: Image>(
-    pictures: [I; 2],
-    rows: Range<usize>,
-    bias: f64,
-    scratch: &mut Scratch,
-) -> MapSums {
-    let Scratch { samples, ring, filtered } = scratch;
-    let mut sums = [0; 4];
-    for y in rows.start..rows.end + (WINDOW_SIZE - 1) {
-        {
-            let [a, b, aa, bb, ab] = &mut *samples;
-            pictures[0].read(y, a);
-            pictures[1].read(y, b);
-            products(a, a, aa);
-            products(b, b, bb);
-            products(a, b, ab);
-        }
+    /// The horizontal window on the samples, which are those of row `y`.
+    #[inline(always)]
+    fn across(&mut self, y: usize) {
         for plane in 0..PLANES {
-            let row = &samples[plane];
+            let row = &self.samples[plane];
             let mut taps = [&row[..]; WINDOW_SIZE];
             for k in 0..WINDOW_SIZE {
                 taps[k] = &row[k..];
             }
-            window(taps, &mut ring[plane][y % WINDOW_SIZE]);
+            window(taps, &mut self.ring[plane][y % WINDOW_SIZE]);
         }
-        let Some(first) = (y + 1).checked_sub(WINDOW_SIZE).filter(|first| *first >= rows.start) else {
-            continue;
-        };
+    }
+
+    /// The vertical window on eleven rows.
+    #[inline(always)]
+    fn down(&mut self, first: usize) {
         for plane in 0..PLANES {
-            let mut taps = [&ring[plane][0][..]; WINDOW_SIZE];
+            let mut taps = [&self.ring[plane][0][..]; WINDOW_SIZE];
             for k in 0..WINDOW_SIZE {
-                taps[k] = &ring[plane][(first + k) % WINDOW_SIZE];
+                taps[k] = &self.ring[plane][(first + k) % WINDOW_SIZE];
             }
-            window(taps, &mut filtered[plane]);
+            window(taps, &mut self.filtered[plane]);
         }
-        let row = statistics(filtered, bias);
-        for i in 0..4 {
-            sums[i] = row[i].wrapping_add(sums[i]);
+    }
+}
+
+dispatch!(fn map_band[I: Image](
+    pictures: &[I], rows: Range<usize>, bias: f64, scratch: &mut Scratch,
+) -> Vec<MapSums> = process_map[I]);
+
+/// The part of the sums of these rows of window places.
+#[inline(always)]
+unsafe fn process_map<V: Lanes, I: Image>(
+    pictures: &[I],
+    rows: Range<usize>,
+    bias: f64,
+    scratch: &mut Scratch,
+) -> Vec<MapSums> {
+    let Scratch { reference, distorted } = scratch;
+    let mut sums = vec![MapSums::default(); distorted.len()];
+    for y in rows.start..rows.end + (WINDOW_SIZE - 1) {
+        // The first of these rows, once all are there.
+        let first = (y + 1).checked_sub(WINDOW_SIZE).filter(|first| *first >= rows.start);
+        {
+            let [a, aa] = &mut reference.samples;
+            pictures[0].read(y, a);
+            products(a, a, aa);
+        }
+        reference.across(y);
+        if let Some(first) = first {
+            reference.down(first);
+        }
+        for (i, distorted) in distorted.iter_mut().enumerate() {
+            {
+                let [b, bb, ab] = &mut distorted.samples;
+                pictures[1 + i].read(y, b);
+                products(b, b, bb);
+                products(&reference.samples[0], b, ab);
+            }
+            distorted.across(y);
+            if let Some(first) = first {
+                distorted.down(first);
+                accumulate_sums(&mut sums[i], &statistics(&reference.filtered, &distorted.filtered, bias));
+            }
         }
     }
     sums
@@ -262,10 +320,10 @@ fn window(rows: [&[f32]; WINDOW_SIZE], to: &mut [f32]) {
 
 /// The sums of a row of window places.
 #[inline(always)]
-fn statistics(rows: &[Vec<f32>; PLANES], bias: f64) -> MapSums {
-    let n = rows[0].len();
-    let [mean1, mean2, square1, square2, product] =
-        [&rows[0][..n], &rows[1][..n], &rows[2][..n], &rows[3][..n], &rows[4][..n]];
+fn statistics(reference: &[Vec<f32>; 2], distorted: &[Vec<f32>; 3], bias: f64) -> MapSums {
+    let n = reference[0].len();
+    let [mean1, square1] = [&reference[0][..n], &reference[1][..n]];
+    let [mean2, square2, product] = [&distorted[0][..n], &distorted[1][..n], &distorted[2][..n]];
     let mut sums = [0u64; 4];
     for x in 0..n {
         let (m1, m2) = (mean1[x], mean2[x]);
@@ -371,7 +429,7 @@ unsafe fn process_box<V: Lanes, I: Image>(picture: I, factor: usize, rows: Range
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{Picture, content};
+    use crate::cpu::tests::{Picture, content, group, planes};
     use crate::metrics::ssim::{MsSsimOptions, SsimOptions};
 
     /// The specification in plain loops.
@@ -468,13 +526,9 @@ mod tests {
     }
     use naive::Map;
 
-    fn run(level: Level, work: &SsimWork, geometry: Geometry, [a, b]: &[Picture; 2]) -> SsimSums {
-        let mut ssim = Ssim::new(work, geometry);
-        let sums = match a.depth.bits() {
-            8 => ssim.compute(level, [a.bytes().plane(), b.bytes().plane()]),
-            _ => ssim.compute(level, [a.words().plane(), b.words().plane()]),
-        };
-        sums.unwrap()
+    fn run(level: Level, work: &SsimWork, geometry: Geometry, pictures: &[Picture]) -> Vec<SsimSums> {
+        let mut ssim = Ssim::new(work, geometry, 3);
+        planes!(pictures, |p| ssim.compute(level, p[0], &p[1..]).unwrap())
     }
 
     fn geometry(picture: &Picture) -> Geometry {
@@ -484,9 +538,18 @@ mod tests {
     fn check(pair: &[Picture; 2], scales: &[u32], multi_scale: bool) {
         let geometry = geometry(&pair[0]);
         let work = SsimWork { scales: scales.to_vec(), multi_scale };
-        let mut levels = Level::available().map(|level| run(level, &work, geometry, pair));
-        let sums = levels.next().unwrap();
-        assert!(levels.all(|other| other == sums), "{geometry:?}");
+        let pictures = group(pair);
+        let single = |i: usize| {
+            run(Level::detect(), &work, geometry, &[pictures[0].clone(), pictures[i].clone()]).remove(0)
+        };
+        let expected = [1, 2, 3].map(single);
+        for level in Level::available() {
+            for n in 1..=expected.len() {
+                let found = run(level, &work, geometry, &pictures[..=n]);
+                assert_eq!(found, expected[..n], "{level:?} {geometry:?}");
+            }
+        }
+        let [sums, ..] = expected;
 
         let mut maps = pair.each_ref().map(Map::new);
         for (scale, sums) in scales.iter().zip(&sums.scales) {

@@ -3,6 +3,9 @@
 //! Visual information fidelity, streamed in bands of rows: four rows at a time go through the
 //! vertical filters, the horizontal filters, the statistics and the decimation while they are in cache.
 //!
+//! Several distorted pictures share the reference: the first one goes through all of this together with it, the others
+//! (`FIRST` is false) find its means and variances kept.
+//!
 //! Wider operands are split in 16-bit halves:
 //! `(sum(F q) + 2^(s-1)) >> s == (sum(F hi) << (16 - s)) + ((sum(F lo) + 2^(s-1)) >> s)`.
 
@@ -28,28 +31,43 @@ const FLIP: i32 = 0x8000_8000_u32 as i32;
 
 /// Rows in work, for one thread.
 struct Scratch {
-    /// [`PAIRS`] row pairs; for each block of columns the pairs of the even columns of the reference, of
-    /// its odd columns, and the same of the distorted picture.
+    /// [`PAIRS`] row pairs of the reference, and after them those of each distorted picture; for each block of
+    /// columns the pairs of the even columns, then of the odd ones.
     ring: Vec<Line>,
     /// Vertically filtered rows: [`ROWS`] times [`PLANES`], and before that the rows to decimate.
     rows: Vec<Line>,
+    /// Means and variances of the reference in [`ROWS`] rows, where more than one distorted picture needs them.
+    kept: Vec<Line>,
     /// Lanes of the numerators, one vector for each gain limit.
     numerators: Vec<Line>,
 }
 
 impl Scratch {
-    fn new(width: usize, gain_limits: usize) -> Self {
+    fn new(width: usize, gain_limits: usize, renditions: usize) -> Self {
+        let kept = if renditions > 1 { ROWS * kept_stride(width) * 4 } else { 0 };
         Self {
-            ring: Line::zeroed(PAIRS * width.next_multiple_of(BLOCK) * 8),
+            ring: Line::zeroed((1 + renditions) * PAIRS * slot(width) * 4),
             rows: Line::zeroed(ROWS * PLANES * row_stride(width) * 2),
+            kept: Line::zeroed(kept),
             numerators: Line::zeroed(gain_limits * 64),
         }
     }
 }
 
-/// Both pictures at a scale above 0.
+/// Numbers from one row pair of the ring to the next: a cache line more than the columns, as pairs of some widths
+/// would compete for the same lines of the cache.
+fn slot(width: usize) -> usize {
+    width.next_multiple_of(BLOCK) + 16
+}
+
+/// Numbers from one row of kept means and variances to the next.
+fn kept_stride(width: usize) -> usize {
+    2 * width.next_multiple_of(BLOCK)
+}
+
+/// The pictures at a scale above 0, the reference first.
 struct Octave {
-    planes: [Vec<u16>; 2],
+    planes: Vec<Vec<u16>>,
     width: usize,
     height: usize,
     stride: usize,
@@ -57,69 +75,89 @@ struct Octave {
 
 impl Octave {
     /// Half of `width` and `height`, with room for what whole vectors and an odd last row write.
-    fn below(width: usize, height: usize) -> Self {
+    fn below(width: usize, height: usize, pictures: usize) -> Self {
         let stride = width.next_multiple_of(BLOCK) / 2;
-        let plane = vec![0; stride * height.div_ceil(2)];
-        Self { planes: [plane.clone(), plane], width: width / 2, height: height / 2, stride }
+        let planes = vec![vec![0; stride * height.div_ceil(2)]; pictures];
+        Self { planes, width: width / 2, height: height / 2, stride }
     }
 
-    fn plane(&self, i: usize) -> Option<Plane<'_, u16>> {
-        Plane::new(&self.planes[i], self.width, self.height, self.stride)
+    /// The first `pictures` pictures.
+    fn planes(&self, pictures: usize) -> Vec<Plane<'_, u16>> {
+        let planes = self.planes.iter().take(pictures);
+        planes.filter_map(|plane| Plane::new(plane, self.width, self.height, self.stride)).collect()
     }
 }
 
-/// VIF of frame pairs of one size; owns the pyramid.
+/// VIF of a reference and distorted pictures of one size; owns the pyramid.
 pub struct Vif {
     work: VifWork,
     size: (usize, usize),
     depth: BitDepth,
     bands: usize,
+    renditions: usize,
     pyramid: [Octave; 3],
     /// Scratch that no thread is using.
     idle: Mutex<Vec<Scratch>>,
 }
 
 impl Vif {
-    /// Work on frames of `width` x `height` samples, both at least [`MIN_SIZE`], in about `bands` parts
-    /// that may run at the same time. `None` when the frames are too small.
-    pub fn new(work: &VifWork, width: usize, height: usize, depth: BitDepth, bands: usize) -> Option<Self> {
+    /// Work on frames of `width` x `height` samples, both at least [`MIN_SIZE`], up to `renditions` distorted pictures
+    /// for each reference, in about `bands` parts that may run at the same time. `None` when the frames are too small.
+    pub fn new(
+        work: &VifWork,
+        width: usize,
+        height: usize,
+        depth: BitDepth,
+        renditions: usize,
+        bands: usize,
+    ) -> Option<Self> {
         if width.min(height) < MIN_SIZE {
             return None;
         }
-        let one = Octave::below(width, height);
-        let two = Octave::below(one.width, one.height);
-        let three = Octave::below(two.width, two.height);
-        let idle = Mutex::new(vec![Scratch::new(width, work.gain_limits.len())]);
+        let one = Octave::below(width, height, 1 + renditions);
+        let two = Octave::below(one.width, one.height, 1 + renditions);
+        let three = Octave::below(two.width, two.height, 1 + renditions);
+        let idle = Mutex::new(vec![Scratch::new(width, work.gain_limits.len(), renditions)]);
         Some(Self {
             work: work.clone(),
             size: (width, height),
             depth,
             bands: bands.max(1),
+            renditions,
             pyramid: [one, two, three],
             idle,
         })
     }
 
-    /// The sums of one pair of luma planes of the depth given to [`Vif::new`], `None` when they are not
-    /// of the size given there. Runs in the current rayon pool.
+    /// The sums of each distorted luma plane with the reference's, of the depth given to [`Vif::new`]; `None` when they
+    /// are not of the size given there or more than that. Runs in the current rayon pool.
     pub fn compute<T: Sample>(
         &mut self,
         level: Level,
         reference: Plane<T>,
-        distorted: Plane<T>,
-    ) -> Option<VifSums> {
-        if [reference, distorted].iter().any(|plane| (plane.width(), plane.height()) != self.size) {
+        distorted: &[Plane<T>],
+    ) -> Option<Vec<VifSums>> {
+        let planes: Vec<_> = [&[reference], distorted].concat();
+        let n = planes.len();
+        if planes.iter().any(|plane| (plane.width(), plane.height()) != self.size) || n > 1 + self.renditions
+        {
             return None;
         }
-        let mut sums = vec![[VifScaleSums::default(); 4]; self.work.gain_limits.len()];
-        let (work, idle, bands, width) = (&self.work, &self.idle, self.bands, self.size.0);
-        let run = Run { level, work, idle, bands, width };
+        let mut sums = vec![vec![[VifScaleSums::default(); 4]; self.work.gain_limits.len()]; distorted.len()];
+        let (work, idle, bands, width, renditions) =
+            (&self.work, &self.idle, self.bands, self.size.0, self.renditions);
+        let run = Run { level, work, idle, bands, width, renditions };
         let [one, two, three] = &mut self.pyramid;
-        run.scale::<T, 0, 1>([Some(reference), Some(distorted)], self.depth.bits(), Some(one), &mut sums);
-        run.scale::<u16, 1, 2>([one.plane(0), one.plane(1)], 16, Some(two), &mut sums);
-        run.scale::<u16, 2, 3>([two.plane(0), two.plane(1)], 16, Some(three), &mut sums);
-        run.scale::<u16, 3, 3>([three.plane(0), three.plane(1)], 16, None, &mut sums);
+        run.scale::<T, 0, 1>(&planes, self.depth.bits(), Some(one), &mut sums);
+        run.scale::<u16, 1, 2>(&one.planes(n), 16, Some(two), &mut sums);
+        run.scale::<u16, 2, 3>(&two.planes(n), 16, Some(three), &mut sums);
+        run.scale::<u16, 3, 3>(&three.planes(n), 16, None, &mut sums);
         Some(sums)
+    }
+
+    /// The reference and the first `distorted` distorted pictures of the last group at scale 1.
+    pub fn halves(&self, distorted: usize) -> Vec<Plane<'_, u16>> {
+        self.pyramid[0].planes(1 + distorted)
     }
 }
 
@@ -130,35 +168,41 @@ struct Run<'a> {
     idle: &'a Mutex<Vec<Scratch>>,
     bands: usize,
     width: usize,
+    renditions: usize,
 }
 
 impl Run<'_> {
-    /// Adds up one scale and makes the next one. Samples have `bits` bits; those above scale 0 have 16.
+    /// Adds up one scale of these planes, the reference first, and makes the next one. Samples have `bits` bits; those
+    /// above scale 0 have 16.
     fn scale<T: Sample, const SCALE: usize, const NEXT: usize>(
         &self,
-        planes: [Option<Plane<T>>; 2],
+        planes: &[Plane<T>],
         bits: u32,
         next: Option<&mut Octave>,
-        sums: &mut VifSums,
+        sums: &mut [VifSums],
     ) {
-        let [Some(reference), Some(distorted)] = planes else { return };
-        let height = reference.height();
+        let height = planes[0].height();
         let rows = height.div_ceil(self.bands).next_multiple_of(ROWS);
         let mut parts: Vec<_> = (0..height).step_by(rows).map(|_| None).collect();
-        if let Some(Octave { planes: [a, b], stride, .. }) = next {
-            let size = *stride * rows / 2;
-            let pairs = a.chunks_mut(size).zip(b.chunks_mut(size));
-            parts = pairs.map(|(a, b)| Some(([a, b], *stride))).collect();
+        if let Some(Octave { planes: next, stride, .. }) = next {
+            for plane in next.iter_mut().take(planes.len()) {
+                for (part, rows) in parts.iter_mut().zip(plane.chunks_mut(*stride * rows / 2)) {
+                    let (planes, _) = part.get_or_insert_with(|| (vec![], *stride));
+                    planes.push(rows);
+                }
+            }
         }
         let work = |(i, next): (usize, Option<Next<'_>>)| {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
             let taken = idle.pop();
             drop(idle);
-            let mut scratch = taken.unwrap_or_else(|| Scratch::new(self.width, self.work.gain_limits.len()));
+            let mut scratch = taken
+                .unwrap_or_else(|| Scratch::new(self.width, self.work.gain_limits.len(), self.renditions));
             let sums = band::<T, SCALE, NEXT>(
                 self.level,
                 Band {
-                    planes: [reference, distorted],
+                    level: self.level,
+                    planes,
                     bits,
                     rows: i * rows..height.min((i + 1) * rows),
                     gain_limits: &self.work.gain_limits,
@@ -170,22 +214,28 @@ impl Run<'_> {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
             sums
         };
-        let bands: Vec<Vec<VifScaleSums>> =
-            parts.into_par_iter().enumerate().with_max_len(1).map(work).collect();
+        let bands: Vec<Vec<BandSums>> = parts.into_par_iter().enumerate().with_max_len(1).map(work).collect();
         for band in bands {
-            for (sum, part) in sums.iter_mut().zip(band) {
-                sum[SCALE] += part;
+            for (sums, parts) in sums.iter_mut().zip(band) {
+                for (sum, part) in sums.iter_mut().zip(parts) {
+                    sum[SCALE] += part;
+                }
             }
         }
     }
 }
 
-/// Where a part's rows of the next scale go, for both pictures, and their stride.
-type Next<'a> = ([&'a mut [u16]; 2], usize);
+/// Where a part's rows of the next scale go, for each picture, and their stride.
+type Next<'a> = (Vec<&'a mut [u16]>, usize);
+
+/// Sums of a part of a scale, for each gain limit.
+type BandSums = Vec<VifScaleSums>;
 
 /// A part of a scale for one thread.
 struct Band<'a, T> {
-    planes: [Plane<'a, T>; 2],
+    level: Level,
+    /// Of the reference and of at least one distorted picture.
+    planes: &'a [Plane<'a, T>],
     bits: u32,
     /// Begins at a multiple of [`ROWS`].
     rows: Range<usize>,
@@ -196,98 +246,145 @@ struct Band<'a, T> {
 
 dispatch!(fn band[T: Sample, const SCALE: usize, const NEXT: usize](
     band: Band<'_, T>, scratch: &mut Scratch,
-) -> Vec<VifScaleSums> = process[T, SCALE, NEXT]);
+) -> Vec<BandSums> = process[T, SCALE, NEXT]);
 
 /// Half of the range of `bits` bit samples, in both halves of a lane.
 const fn middle(bits: u32) -> i32 {
     (0x0001_0001_u32 << (bits - 1)) as i32
 }
 
-/// The sums of a band, for each gain limit.
+/// The sums of a band, for each distorted picture.
 #[inline(always)]
 unsafe fn process<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize>(
     mut band: Band<'_, T>,
     scratch: &mut Scratch,
-) -> Vec<VifScaleSums> {
-    let (width, height) = (band.planes[0].width(), band.planes[0].height());
-    let bits = band.bits;
+) -> Vec<BandSums> {
+    let planes = band.planes;
+    let (width, height) = (planes[0].width(), planes[0].height());
     let pair_count = const { FILTERS[SCALE].radius + 2 };
-    let slot = width.next_multiple_of(BLOCK) * 2;
-    let stride = row_stride(width);
+    let slot = slot(width);
     let ring = scratch.ring.as_mut_ptr().cast::<i32>();
-    let rows = scratch.rows.as_mut_ptr().cast::<u16>();
     let first = (band.rows.start as isize - const { FILTERS[SCALE].radius as isize }) / 2;
-    let mut sums = vec![VifScaleSums::default(); band.gain_limits.len()];
+    let mut sums = vec![vec![VifScaleSums::default(); band.gain_limits.len()]; planes.len() - 1];
     let mut ready = 0;
-    // SAFETY: the caller vouches for the instructions. The ring holds PAIRS slots and the rows hold ROWS
-    // * PLANES strides of the widest scale; a slot covers the width rounded up to whole vectors, a stride
-    // PAD samples more on either side. Both are only read where they have been written (or zeroed when
-    // they were made).
+    // SAFETY: the caller vouches for the instructions. The ring holds PAIRS slots of the widest scale for each picture;
+    // a slot covers the width rounded up to whole vectors. It is only read where it has been written.
     unsafe {
         for y in band.rows.clone().step_by(ROWS) {
             let group = (y - band.rows.start) / 2;
             while ready < group + pair_count {
                 let pair = 2 * (first + ready as isize);
-                let at = ring.add(ready % pair_count * slot);
-                let lines =
-                    band.planes.map(|p| [p.row(mirror(pair, height)), p.row(mirror(pair + 1, height))]);
-                interleave::<V, T>(at, lines, bits);
+                for (i, plane) in planes.iter().enumerate() {
+                    let lines = [plane.row(mirror(pair, height)), plane.row(mirror(pair + 1, height))];
+                    let at = ring.add((i * PAIRS + ready % pair_count) * slot);
+                    interleave::<V, T>(at, lines, band.bits);
+                }
                 ready += 1;
             }
-            let mut pairs = [ring.cast_const(); PAIRS];
-            for (s, pair) in pairs[..pair_count].iter_mut().enumerate() {
-                *pair = ring.add((group + s) % pair_count * slot);
-            }
-
-            if let Some(([reference, distorted], next_stride)) = &mut band.next {
-                let at = group * *next_stride;
-                let next = [&mut reference[at..], &mut distorted[at..]];
-                decimate::<V, SCALE, NEXT>(&pairs, rows, width, bits, next, *next_stride);
-            }
-            if band.statistics {
-                for x in (0..width).step_by(2 * V::N) {
-                    if size_of::<T>() == 1 {
-                        vertical8::<V>(&pairs, x, rows.add(PAD + x), stride);
-                    } else {
-                        vertical16::<V, SCALE>(&pairs, x, rows.add(PAD + x), stride, bits);
-                    }
-                }
-                for row in 0..ROWS.min(band.rows.end - y) {
-                    let from = rows.add(row * PLANES * stride + PAD);
-                    for plane in 0..PLANES {
-                        extend(from.add(plane * stride), width, FILTERS[SCALE].radius);
-                    }
-                    let numerators = scratch.numerators.as_mut_ptr().cast::<i32>();
-                    statistics::<V, SCALE>(from, stride, width, band.gain_limits, numerators, &mut sums);
+            for (i, sums) in sums.iter_mut().enumerate() {
+                if i == 0 {
+                    four_rows::<T, SCALE, NEXT, true>(band.level, &mut band, scratch, 1, y, sums);
+                } else {
+                    four_rows::<T, SCALE, NEXT, false>(band.level, &mut band, scratch, 1 + i, y, sums);
                 }
             }
+        }
+    }
+    if let Some((first, others)) = sums.split_first_mut() {
+        for (sum, first) in others.iter_mut().flat_map(|sums| sums.iter_mut().zip(&*first)) {
+            (sum.den_log, sum.flat_count) = (first.den_log, first.flat_count);
         }
     }
     sums
 }
 
-/// Writes a row pair of both pictures into the ring: for each block of columns a vector for the even and
-/// one for the odd columns, the upper row in the low halves, less half of the sample range to be signed.
+/// Row pairs of the reference, and those of a distorted picture so many numbers after them.
+#[derive(Clone, Copy)]
+struct Pairs<'a> {
+    reference: &'a [*const i32],
+    apart: usize,
+}
+
+// Not part of the function around it: compilers need far longer for one that has all of this twice.
+dispatch!(fn four_rows[T: Sample, const SCALE: usize, const NEXT: usize, const FIRST: bool](
+    band: &mut Band<'_, T>, scratch: &mut Scratch, i: usize, y: usize, sums: &mut [VifScaleSums],
+) -> () = process_four_rows[T, SCALE, NEXT, FIRST]);
+
+/// Decimates four rows from `y` on, and adds them up for distorted picture `i`, which is 1 for the first.
 #[inline(always)]
-unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [[&[T]; 2]; 2], bits: u32) {
-    let width = lines[0][0].len();
-    // SAFETY: whole vectors are read inside the rows, the rest from an array of a vector's size; the caller
-    // provides four vectors to write for each block of columns.
+unsafe fn process_four_rows<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize, const FIRST: bool>(
+    band: &mut Band<'_, T>,
+    scratch: &mut Scratch,
+    i: usize,
+    y: usize,
+    sums: &mut [VifScaleSums],
+) {
+    let (width, bits) = (band.planes[0].width(), band.bits);
+    let stride = row_stride(width);
+    let rows = scratch.rows.as_mut_ptr().cast::<u16>();
+    let kept = (band.planes.len() > 2).then(|| scratch.kept.as_mut_ptr().cast::<i32>());
+    let (pair_count, group) = (const { FILTERS[SCALE].radius + 2 }, (y - band.rows.start) / 2);
+    let slot = slot(width);
+    let ring = scratch.ring.as_ptr().cast::<i32>();
+    let mut pairs = [ring; PAIRS];
+    for (s, pair) in pairs[..pair_count].iter_mut().enumerate() {
+        *pair = ring.wrapping_add((group + s) % pair_count * slot);
+    }
+    let pairs = Pairs { reference: &pairs, apart: i * PAIRS * slot };
+    // SAFETY: the caller vouches for the instructions. The ring holds PAIRS slots for each picture, and the rows hold
+    // ROWS * PLANES strides of the widest scale; a stride covers the width rounded up to whole vectors and PAD samples
+    // more on either side. Both are only read where they have been written (or zeroed when they were made). For several
+    // distorted pictures ROWS strides are kept.
     unsafe {
-        let middle = V::splat(middle(bits));
-        for x in (0..width).step_by(2 * V::N) {
-            for (i, pair) in lines.iter().enumerate() {
-                let upper = V::sub16(load_samples::<V, T>(pair[0], x), middle);
-                let lower = V::sub16(load_samples::<V, T>(pair[1], x), middle);
-                let at = at.add(2 * x + 2 * i * V::N);
-                V::store(at, V::blend16(upper, V::shl::<16>(lower)));
-                V::store(at.add(V::N), V::blend16(V::shr::<16>(upper), lower));
+        if let Some((planes, next_stride)) = &mut band.next {
+            let at = group * *next_stride;
+            decimate::<V, SCALE, NEXT, FIRST>(pairs, rows, width, bits, (planes, i), at, *next_stride);
+        }
+        if band.statistics {
+            for x in (0..width).step_by(2 * V::N) {
+                if size_of::<T>() == 1 {
+                    vertical8::<V, FIRST>(pairs, x, rows.add(PAD + x), stride);
+                } else {
+                    vertical16::<V, SCALE, FIRST>(pairs, x, rows.add(PAD + x), stride, bits);
+                }
+            }
+            for row in 0..ROWS.min(band.rows.end - y) {
+                let from = rows.add(row * PLANES * stride + PAD);
+                for plane in 0..PLANES {
+                    extend(from.add(plane * stride), width, FILTERS[SCALE].radius);
+                }
+                let kept = kept.map(|kept| kept.wrapping_add(row * kept_stride(width)));
+                let numerators = scratch.numerators.as_mut_ptr().cast::<i32>();
+                statistics::<V, SCALE, FIRST>(from, stride, width, kept, band.gain_limits, numerators, sums);
             }
         }
     }
 }
 
-/// What the vertical filters run on: 16-bit quantities of row pairs of both pictures.
+/// Writes a row pair into the ring: for each block of columns a vector for the even and one for the odd columns, the
+/// upper row in the low halves, less half of the sample range to be signed.
+#[inline(always)]
+unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [&[T]; 2], bits: u32) {
+    // SAFETY: whole vectors are read inside the rows, the rest from an array of a vector's size; the caller
+    // provides two vectors to write for each block of columns.
+    unsafe {
+        let middle = V::splat(middle(bits));
+        for x in (0..lines[0].len()).step_by(2 * V::N) {
+            let upper = V::sub16(load_samples::<V, T>(lines[0], x), middle);
+            let lower = V::sub16(load_samples::<V, T>(lines[1], x), middle);
+            V::store(at.add(x), V::blend16(upper, V::shl::<16>(lower)));
+            V::store(at.add(x + V::N), V::blend16(V::shr::<16>(upper), lower));
+        }
+    }
+}
+
+/// The first quantity that is computed: quantity 0 is the reference's own.
+const fn own(first: bool) -> usize {
+    if first { 0 } else { 1 }
+}
+
+/// What the vertical filters run on: 16-bit quantities of row pairs of both pictures, first that of the reference
+/// alone, then that of the distorted picture alone.
 trait Quantities<V: Lanes, const Q: usize> {
     /// From samples less `middle`.
     unsafe fn of(reference: V::I, distorted: V::I, middle: V::I) -> [V::I; Q];
@@ -295,7 +392,8 @@ trait Quantities<V: Lanes, const Q: usize> {
 
 /// The samples, less `middle`.
 struct Samples;
-/// Products of 8-bit samples less 128; at most 2^14.
+/// Products of 8-bit samples less 128, which are at most 2^14; those of both pictures with the distorted picture's
+/// samples as they are, which are less than 2^15.
 struct Products8;
 /// Low halves of the products of samples, flipped.
 struct Low;
@@ -311,9 +409,9 @@ impl<V: Lanes> Quantities<V, 2> for Samples {
 
 impl<V: Lanes> Quantities<V, 3> for Products8 {
     #[inline(always)]
-    unsafe fn of(r: V::I, d: V::I, _: V::I) -> [V::I; 3] {
+    unsafe fn of(r: V::I, d: V::I, middle: V::I) -> [V::I; 3] {
         // SAFETY: the caller vouches for the instructions.
-        unsafe { [V::mul16(r, r), V::mul16(d, d), V::mul16(r, d)] }
+        unsafe { [V::mul16(r, r), V::mul16(d, d), V::mul16(r, V::add16(d, middle))] }
     }
 }
 
@@ -345,7 +443,7 @@ impl<V: Lanes> Quantities<V, 3> for High {
 
 /// Adds a row pair, the filter's `step`th, to the sums of an even row and the odd row after it.
 #[inline(always)]
-unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize>(
+unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize, const FIRST: bool>(
     sums: &mut [[V::I; Q]; ROWS],
     row: usize,
     quantities: [V::I; Q],
@@ -355,37 +453,43 @@ unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize>(
     unsafe {
         for odd in 0..2 {
             let taps = V::splat(FILTERS[TAPS].taps[step][odd]);
-            for q in 0..Q {
+            for q in own(FIRST)..Q {
                 sums[row + odd][q] = V::add(sums[row + odd][q], V::madd16(quantities[q], taps));
             }
         }
     }
 }
 
-/// Filters quantities of row pairs, `at` so many numbers into each, for four rows.
+/// Filters quantities of row pairs, `at` so many numbers into each, for four rows. Without `FIRST`, quantity 0 means
+/// nothing.
 #[inline(always)]
-unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: usize>(
-    pairs: &[*const i32],
+unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: usize, const FIRST: bool>(
+    Pairs { reference, apart }: Pairs<'_>,
     at: usize,
     middle: V::I,
-    begin: u32,
+    begin: [u32; Q],
 ) -> [[V::I; Q]; ROWS] {
     let steps = const { FILTERS[TAPS].radius + 1 };
     // SAFETY: the caller vouches for the instructions, and for a vector of each picture at `at` in every
     // pair.
     unsafe {
-        let mut sums = [[bias::<V, TAPS>(begin); Q]; ROWS];
-        let [first, last] = [pairs[0].add(at), pairs[steps].add(at)];
-        let quantities = G::of(V::load(first), V::load(first.add(2 * V::N)), middle);
-        add_pair::<V, Q, TAPS>(&mut sums, 0, quantities, 0);
-        for s in 1..steps {
-            let pair = pairs[s].add(at);
-            let quantities = G::of(V::load(pair), V::load(pair.add(2 * V::N)), middle);
-            add_pair::<V, Q, TAPS>(&mut sums, 0, quantities, s);
-            add_pair::<V, Q, TAPS>(&mut sums, 2, quantities, s - 1);
+        let mut sums = [[V::splat(0); Q]; ROWS];
+        for row in 0..ROWS {
+            for q in 0..Q {
+                sums[row][q] = bias::<V, TAPS>(begin[q]);
+            }
         }
-        let quantities = G::of(V::load(last), V::load(last.add(2 * V::N)), middle);
-        add_pair::<V, Q, TAPS>(&mut sums, 2, quantities, steps - 1);
+        let [first, last] = [reference[0].add(at), reference[steps].add(at)];
+        let quantities = G::of(V::load(first), V::load(first.add(apart)), middle);
+        add_pair::<V, Q, TAPS, FIRST>(&mut sums, 0, quantities, 0);
+        for s in 1..steps {
+            let pair = reference[s].add(at);
+            let quantities = G::of(V::load(pair), V::load(pair.add(apart)), middle);
+            add_pair::<V, Q, TAPS, FIRST>(&mut sums, 0, quantities, s);
+            add_pair::<V, Q, TAPS, FIRST>(&mut sums, 2, quantities, s - 1);
+        }
+        let quantities = G::of(V::load(last), V::load(last.add(apart)), middle);
+        add_pair::<V, Q, TAPS, FIRST>(&mut sums, 2, quantities, steps - 1);
         for q in sums.as_flattened_mut() {
             *q = whole::<V, TAPS>(*q);
         }
@@ -427,33 +531,35 @@ unsafe fn store_halves<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], apart: us
 ///
 /// With `r = r' + 128` and sums over the taps, which add up to 2^16:
 /// `sum(F r r) = sum(F r' r') + 256 sum(F r') + 2^30`, and
-/// `sum(F r d) = sum(F r' d') + 128 (sum(F r') + sum(F d')) + 2^30`.
+/// `sum(F r d) = sum(F r' d) + 128 sum(F d') + 2^30`.
 #[inline(always)]
-unsafe fn vertical8<V: Lanes>(pairs: &[*const i32], x: usize, to: *mut u16, stride: usize) {
-    // The means begin with a rounding half of 128, which the products see as 2^15.
-    const PRODUCTS: u32 = (1 << 30) - (1 << 15);
+unsafe fn vertical8<V: Lanes, const FIRST: bool>(pairs: Pairs<'_>, x: usize, to: *mut u16, stride: usize) {
+    // The means begin with a rounding half of 128, which squares see as 2^15 and products as half of that.
+    const MEANS: [u32; 2] = [128; 2];
+    const SQUARE: u32 = (1 << 30) - (1 << 15);
+    const PRODUCTS: [u32; 3] = [SQUARE, SQUARE, (1 << 30) - (1 << 14)];
     // SAFETY: the caller vouches for the instructions, the columns in the pairs and the room at `to`.
     unsafe {
-        let middle = V::splat(0);
+        let middle = V::splat(middle(8));
         let mut sums = [[[middle; 5]; 2]; ROWS];
         for side in 0..2 {
-            let at = 2 * x + side * V::N;
-            let means = vertical::<V, Samples, 2, 0>(pairs, at, middle, 128);
-            let products = vertical::<V, Products8, 3, 0>(pairs, at, middle, PRODUCTS);
+            let at = x + side * V::N;
+            let means = vertical::<V, Samples, 2, 0, FIRST>(pairs, at, middle, MEANS);
+            let products = vertical::<V, Products8, 3, 0, FIRST>(pairs, at, middle, PRODUCTS);
             for row in 0..ROWS {
                 let ([m1, m2], [xx, yy, xy]) = (means[row], products[row]);
                 let xx = V::add(xx, V::shl::<8>(m1));
                 let yy = V::add(yy, V::shl::<8>(m2));
-                let xy = V::add(xy, V::shl::<7>(V::add(m1, m2)));
+                let xy = V::add(xy, V::shl::<7>(m2));
                 sums[row][side] = [m1, m2, xx, yy, xy];
             }
         }
         for (row, [even, odd]) in sums.into_iter().enumerate() {
             let to = to.add(row * PLANES * stride);
-            for q in 0..2 {
+            for q in own(FIRST)..2 {
                 store_means::<V>(to.add(q * stride), [even[q], odd[q]], 8);
             }
-            for q in 2..5 {
+            for q in 2 + own(FIRST)..5 {
                 store_halves::<V>(to.add(q * stride), [even[q], odd[q]], 3 * stride);
             }
         }
@@ -462,8 +568,8 @@ unsafe fn vertical8<V: Lanes>(pairs: &[*const i32], x: usize, to: *mut u16, stri
 
 /// Vertically filters `2 N` columns of four rows of deeper samples into the scratch rows at `to`.
 #[inline(always)]
-unsafe fn vertical16<V: Lanes, const SCALE: usize>(
-    pairs: &[*const i32],
+unsafe fn vertical16<V: Lanes, const SCALE: usize, const FIRST: bool>(
+    pairs: Pairs<'_>,
     x: usize,
     to: *mut u16,
     stride: usize,
@@ -473,19 +579,20 @@ unsafe fn vertical16<V: Lanes, const SCALE: usize>(
     // SAFETY: the caller vouches for the instructions, the columns in the pairs and the room at `to`.
     unsafe {
         let middle = V::splat(middle(bits));
-        let at = [2 * x, 2 * x + V::N];
-        let even = vertical::<V, Samples, 2, SCALE>(pairs, at[0], middle, 1 << (bits - 1));
-        let odd = vertical::<V, Samples, 2, SCALE>(pairs, at[1], middle, 1 << (bits - 1));
+        let half = [1 << (bits - 1); 2];
+        let at = [x, x + V::N];
+        let even = vertical::<V, Samples, 2, SCALE, FIRST>(pairs, at[0], middle, half);
+        let odd = vertical::<V, Samples, 2, SCALE, FIRST>(pairs, at[1], middle, half);
         for row in 0..ROWS {
-            for q in 0..2 {
+            for q in own(FIRST)..2 {
                 let to = to.add((row * PLANES + q) * stride);
                 store_means::<V>(to, [even[row][q], odd[row][q]], bits);
             }
         }
-        let even = products16::<V, SCALE>(pairs, at[0], middle, shift);
-        let odd = products16::<V, SCALE>(pairs, at[1], middle, shift);
+        let even = products16::<V, SCALE, FIRST>(pairs, at[0], middle, shift);
+        let odd = products16::<V, SCALE, FIRST>(pairs, at[1], middle, shift);
         for row in 0..ROWS {
-            for q in 0..3 {
+            for q in own(FIRST)..3 {
                 let to = to.add((row * PLANES + 2 + q) * stride);
                 store_halves::<V>(to, [even[row][q], odd[row][q]], 3 * stride);
             }
@@ -495,16 +602,17 @@ unsafe fn vertical16<V: Lanes, const SCALE: usize>(
 
 /// Filtered products of samples, shifted down with rounding.
 #[inline(always)]
-unsafe fn products16<V: Lanes, const SCALE: usize>(
-    pairs: &[*const i32],
+unsafe fn products16<V: Lanes, const SCALE: usize, const FIRST: bool>(
+    pairs: Pairs<'_>,
     at: usize,
     middle: V::I,
     shift: u32,
 ) -> [[V::I; 3]; ROWS] {
     // SAFETY: as for the filter.
     unsafe {
-        let low = vertical::<V, Low, 3, SCALE>(pairs, at, middle, FLIPPED + ((1 << shift) >> 1));
-        let mut sums = vertical::<V, High, 3, SCALE>(pairs, at, middle, FLIPPED);
+        let half = FLIPPED + ((1 << shift) >> 1);
+        let low = vertical::<V, Low, 3, SCALE, FIRST>(pairs, at, middle, [half; 3]);
+        let mut sums = vertical::<V, High, 3, SCALE, FIRST>(pairs, at, middle, [FLIPPED; 3]);
         for row in 0..ROWS {
             for q in 0..3 {
                 let high = V::shl_by(sums[row][q], 16 - shift);
@@ -515,32 +623,39 @@ unsafe fn products16<V: Lanes, const SCALE: usize>(
     }
 }
 
-/// Makes two rows of both pictures of the next scale.
+/// Makes two rows of the next scale, from number `at` on in the planes, of picture `i` and with `FIRST` of the
+/// reference.
 #[inline(always)]
-unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize>(
-    pairs: &[*const i32],
+unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize, const FIRST: bool>(
+    pairs: Pairs<'_>,
     rows: *mut u16,
     width: usize,
     bits: u32,
-    next: [&mut [u16]; 2],
+    (planes, i): (&mut [&mut [u16]], usize),
+    at: usize,
     next_stride: usize,
 ) {
     let stride = row_stride(width);
-    let pairs = &pairs[const { (FILTERS[SCALE].radius - FILTERS[NEXT].radius) / 2 }..];
+    let reference = &pairs.reference[const { (FILTERS[SCALE].radius - FILTERS[NEXT].radius) / 2 }..];
+    let pairs = Pairs { reference, ..pairs };
     // SAFETY: the caller vouches for the instructions and the pairs; `rows` are at least four scratch
     // rows. The columns written are the width rounded up to whole blocks, halved, which is the next
     // scale's stride.
     unsafe {
         let zero = V::splat(0);
+        let half = [1 << (bits - 1); 2];
         for x in (0..width).step_by(2 * V::N) {
-            let even = vertical::<V, Samples, 2, NEXT>(pairs, 2 * x, zero, 1 << (bits - 1));
-            let odd = vertical::<V, Samples, 2, NEXT>(pairs, 2 * x + V::N, zero, 1 << (bits - 1));
-            for i in 0..4 {
-                let (row, q) = (i / 2 * 2, i % 2);
-                store_means::<V>(rows.add(i * stride + PAD + x), [even[row][q], odd[row][q]], bits);
+            let even = vertical::<V, Samples, 2, NEXT, FIRST>(pairs, x, zero, half);
+            let odd = vertical::<V, Samples, 2, NEXT, FIRST>(pairs, x + V::N, zero, half);
+            for row in [0, 2] {
+                for q in own(FIRST)..2 {
+                    let to = rows.add((row + q) * stride + PAD + x);
+                    store_means::<V>(to, [even[row][q], odd[row][q]], bits);
+                }
             }
         }
-        for (q, plane) in next.into_iter().enumerate() {
+        for q in own(FIRST)..2 {
+            let plane = &mut planes[q * i][at..];
             for (row, out) in plane.chunks_exact_mut(next_stride).take(2).enumerate() {
                 let from = rows.add((2 * row + q) * stride + PAD);
                 extend(from, width, FILTERS[NEXT].radius);
@@ -578,17 +693,20 @@ struct Tally<V: Log2> {
     numerators: *mut i32,
 }
 
-/// Horizontally filters a row of eight planes and adds its pixels up.
+/// Horizontally filters a row of eight planes and adds its pixels up. The first picture leaves the reference's means
+/// and variances in `kept`, if it is given, where the others find them; these do not add up what depends on the
+/// reference only.
 #[inline(always)]
-unsafe fn statistics<V: Log2, const SCALE: usize>(
+unsafe fn statistics<V: Log2, const SCALE: usize, const FIRST: bool>(
     from: *const u16,
     stride: usize,
     width: usize,
+    kept: Option<*mut i32>,
     gain_limits: &[f64],
     numerators: *mut i32,
     sums: &mut [VifScaleSums],
 ) {
-    // SAFETY: the caller vouches for the instructions, eight mirrored scratch rows from `from`, and a
+    // SAFETY: the caller vouches for the instructions, eight mirrored scratch rows from `from`, a kept row, and a
     // vector for each gain limit at `numerators`. A lane adds less than 2^16 for each of its pixels, so
     // 32 bits last for 2^15 of them: rows of 2^18 samples.
     unsafe {
@@ -599,16 +717,32 @@ unsafe fn statistics<V: Log2, const SCALE: usize>(
         }
         for x in (0..width).step_by(2 * V::N) {
             let from = from.add(x);
-            let m1 = horizontal::<V, SCALE>(from, FLIPPED);
+            let mut m1 = [zero; 2];
+            let mut var1 = [zero; 2];
+            if FIRST {
+                m1 = horizontal::<V, SCALE>(from, FLIPPED);
+                let xx = horizontal_wide::<V, SCALE>(from.add(2 * stride), 3 * stride);
+                var1 = sides!(i => V::sub(xx[i], square_mean::<V>(m1[i], m1[i])));
+            }
+            if let Some(kept) = kept {
+                let at = sides!(i => kept.add(2 * x + i * 2 * V::N));
+                for i in 0..2 {
+                    if FIRST {
+                        V::store(at[i], m1[i]);
+                        V::store(at[i].add(V::N), var1[i]);
+                    } else {
+                        m1[i] = V::load(at[i]);
+                        var1[i] = V::load(at[i].add(V::N));
+                    }
+                }
+            }
             let m2 = horizontal::<V, SCALE>(from.add(stride), FLIPPED);
-            let xx = horizontal_wide::<V, SCALE>(from.add(2 * stride), 3 * stride);
             let yy = horizontal_wide::<V, SCALE>(from.add(3 * stride), 3 * stride);
             let xy = horizontal_wide::<V, SCALE>(from.add(4 * stride), 3 * stride);
             let inside = sides!(i => V::first((width - x + 1 - i) / 2));
-            let var1 = sides!(i => V::sub(xx[i], square_mean::<V>(m1[i], m1[i])));
             let var2 = sides!(i => V::max(V::sub(yy[i], square_mean::<V>(m2[i], m2[i])), zero));
             let cov = sides!(i => V::sub(xy[i], square_mean::<V>(m1[i], m2[i])));
-            tally.pixels(var1, var2, cov, inside, gain_limits);
+            tally.pixels::<FIRST>(var1, var2, cov, inside, gain_limits);
         }
         let den_log = V::sum(tally.den_log);
         for (limit, sum) in sums.iter_mut().enumerate() {
@@ -630,9 +764,10 @@ unsafe fn square_mean<V: Lanes>(a: V::I, b: V::I) -> V::I {
 }
 
 impl<V: Log2> Tally<V> {
-    /// Adds the pixels `inside` with these variances and covariance, of even and odd columns.
+    /// Adds the pixels `inside` with these variances and covariance, of even and odd columns; what depends on the
+    /// reference only for the first picture.
     #[inline(always)]
-    unsafe fn pixels(
+    unsafe fn pixels<const FIRST: bool>(
         &mut self,
         var1: [V::I; 2],
         var2: [V::I; 2],
@@ -647,7 +782,9 @@ impl<V: Log2> Tally<V> {
             let flat = sides!(i => V::except(inside[i], busy[i]));
             if V::any(flat[0]) || V::any(flat[1]) {
                 for i in 0..2 {
-                    self.flat_count += V::count(flat[i]);
+                    if FIRST {
+                        self.flat_count += V::count(flat[i]);
+                    }
                     self.flat_energy = V::add64(self.flat_energy, V::widen_u(V::keep(flat[i], var2[i])));
                 }
                 if !V::any(busy[0]) && !V::any(busy[1]) {
@@ -658,9 +795,11 @@ impl<V: Log2> Tally<V> {
             let s1 = sides!(i => V::to_f64(var1[i]));
             let c = sides!(i => V::to_f64(cov[i]));
             let gain = sides!(i => V::div_f64(c[i], V::add_f64(s1[i], V::splat_f64(EPSILON))));
-            for i in 0..2 {
-                let log = V::sub(V::log2(V::add(var1[i], noise)), V::splat(LOG2_BIAS + 34816));
-                self.den_log = V::add(self.den_log, V::keep(busy[i], log));
+            if FIRST {
+                for i in 0..2 {
+                    let log = V::sub(V::log2(V::add(var1[i], noise)), V::splat(LOG2_BIAS + 34816));
+                    self.den_log = V::add(self.den_log, V::keep(busy[i], log));
+                }
             }
             // By Cauchy and Schwarz, allowing for the rounding of the means, `gain cov` and with it the
             // signal stays below 2^31 where the reference has a variance of at least NOISE.
@@ -684,7 +823,7 @@ impl<V: Log2> Tally<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{Picture, content, synthetic};
+    use crate::cpu::tests::{Picture, content, group, planes, synthetic};
     use crate::metrics::vif::{TAPS, VifOptions, log2_table};
 
     /// The specification in plain loops.
@@ -756,7 +895,7 @@ mod tests {
         }
     }
 
-    fn naive(pair: &[Picture; 2], work: &VifWork) -> VifSums {
+    fn naive(pair: [&Picture; 2], work: &VifWork) -> VifSums {
         let table = log2_table();
         let planes = [0, 1].map(|i| pair[i].samples().into_iter().map(u64::from).collect());
         let mut scale =
@@ -775,20 +914,21 @@ mod tests {
         sums
     }
 
-    fn run(level: Level, pair: &[Picture; 2], work: &VifWork, bands: usize) -> VifSums {
-        let [r, d] = pair;
-        let mut vif = Vif::new(work, r.width, r.height, r.depth, bands).unwrap();
-        match r.depth.bits() {
-            8 => vif.compute(level, r.bytes().plane(), d.bytes().plane()).unwrap(),
-            _ => vif.compute(level, r.words().plane(), d.words().plane()).unwrap(),
-        }
+    fn run(level: Level, pictures: &[Picture], work: &VifWork, bands: usize) -> Vec<VifSums> {
+        let Picture { width, height, depth, .. } = pictures[0];
+        let mut vif = Vif::new(work, width, height, depth, 3, bands).unwrap();
+        planes!(pictures, |p| vif.compute(level, p[0], &p[1..]).unwrap())
     }
 
     fn check(pair: &[Picture; 2], work: &VifWork, bands: usize) {
-        let expected = naive(pair, work);
+        let pictures = group(pair);
+        let expected = [1, 2, 3].map(|i| naive([&pictures[0], &pictures[i]], work));
         for level in Level::available() {
-            let (w, h, depth) = (pair[0].width, pair[0].height, pair[0].depth);
-            assert_eq!(run(level, pair, work, bands), expected, "{level:?} {w}x{h} {depth:?} {bands}");
+            for n in 1..=expected.len() {
+                let (w, h, depth) = (pair[0].width, pair[0].height, pair[0].depth);
+                let found = run(level, &pictures[..=n], work, bands);
+                assert_eq!(found, expected[..n], "{level:?} {w}x{h} {depth:?} {bands}");
+            }
         }
     }
 
@@ -804,7 +944,7 @@ mod tests {
         for level in Level::available() {
             for (bits, scores) in expected {
                 let sums = run(level, &synthetic(0, bits), &work, 3);
-                assert_eq!(VifOptions::default().scores(&sums[0]), scores, "{level:?} {bits}");
+                assert_eq!(VifOptions::default().scores(&sums[0][0]), scores, "{level:?} {bits}");
             }
         }
     }
@@ -832,15 +972,15 @@ mod tests {
     fn frames_of_another_size_are_refused() {
         let work = VifWork { gain_limits: vec![100.0], scale0: true };
         let [r, d] = content(0, 32, 24, 8);
-        let mut vif = Vif::new(&work, 24, 32, r.depth, 1).unwrap();
-        assert_eq!(vif.compute(Level::detect(), r.bytes().plane(), d.bytes().plane()), None);
+        let mut vif = Vif::new(&work, 24, 32, r.depth, 1, 1).unwrap();
+        assert_eq!(vif.compute(Level::detect(), r.bytes().plane(), &[d.bytes().plane()]), None);
     }
 
     #[test]
     fn too_small_frames_are_refused() {
         let work = VifWork { gain_limits: vec![100.0], scale0: true };
         let depth = BitDepth::new(8).unwrap();
-        assert!(Vif::new(&work, 16, 15, depth, 1).is_none());
-        assert!(Vif::new(&work, 15, 16, depth, 1).is_none());
+        assert!(Vif::new(&work, 16, 15, depth, 1, 1).is_none());
+        assert!(Vif::new(&work, 15, 16, depth, 1, 1).is_none());
     }
 }

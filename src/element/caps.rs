@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use gst_video::{VideoCapsBuilder, VideoFormat, VideoFormatInfo, VideoInfo};
+use gst_video::{VideoCapsBuilder, VideoChromaSite, VideoFormat, VideoFormatInfo, VideoInfo};
 
 use super::device_memory::Kind;
 
@@ -54,14 +54,21 @@ pub fn readable(kinds: &[Kind]) -> gst::Caps {
     with(&FORMATS, kinds, |builder| builder)
 }
 
-/// Caps of frames that can be compared with these.
-pub fn matching(reference: &VideoInfo, kinds: &[Kind]) -> gst::Caps {
-    let alike = |format: &VideoFormat| {
-        let (a, b) = (VideoFormatInfo::from_format(*format), reference.format_info());
-        a.depth()[0] == b.depth()[0] && a.w_sub() == b.w_sub() && a.h_sub() == b.h_sub()
-    };
+/// Frames of both formats can be compared.
+pub fn alike(a: VideoFormatInfo, b: VideoFormatInfo) -> bool {
+    a.depth()[0] == b.depth()[0] && a.w_sub() == b.w_sub() && a.h_sub() == b.h_sub()
+}
+
+/// Caps of frames that can be compared with these; `scaled`: those of other sizes too, though not by preference.
+pub fn matching(reference: &VideoInfo, kinds: &[Kind], scaled: bool) -> gst::Caps {
+    let alike = |format: &VideoFormat| alike(VideoFormatInfo::from_format(*format), reference.format_info());
     let formats: Vec<_> = FORMATS.into_iter().filter(alike).collect();
-    with(&formats, kinds, |builder| builder.width(reference.width() as i32).height(reference.height() as i32))
+    let (width, height) = (reference.width() as i32, reference.height() as i32);
+    let mut caps = with(&formats, kinds, |builder| builder.width(width).height(height));
+    if scaled {
+        caps.make_mut().append(with(&formats, kinds, |builder| builder));
+    }
+    caps
 }
 
 type Builder = VideoCapsBuilder<gst::caps::HasFeatures>;
@@ -86,6 +93,35 @@ fn with(formats: &[VideoFormat], kinds: &[Kind], more: impl Fn(Builder) -> Build
     let system = more(VideoCapsBuilder::new().features([gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY]));
     all.append(system.format_list(formats.iter().copied()).build());
     caps
+}
+
+/// The same video in the system's memory and in memory of these kinds.
+pub fn in_any_memory(caps: &gst::Caps, kinds: &[Kind]) -> gst::Caps {
+    let mut all = gst::Caps::new_empty();
+    for kind in kinds {
+        let mut moved = caps.clone();
+        moved.make_mut().set_features_simple(Some(gst::CapsFeatures::new([kind.feature()])));
+        if *kind == Kind::DmaBuf {
+            let drm = moved.iter().filter_map(as_drm);
+            let features = gst::CapsFeatures::new([kind.feature()]);
+            all.make_mut().extend(drm.map(|structure| (structure, features.clone())));
+        }
+        all.merge(moved);
+    }
+    all.merge(caps.clone());
+    all
+}
+
+/// What a structure of caps says in the names of the kernel's graphics drivers; `None` without such formats.
+fn as_drm(structure: &gst::StructureRef) -> Option<gst::Structure> {
+    let video = gst::Caps::from(structure.to_owned());
+    let can_be = |format: &VideoFormat| video.can_intersect(&VideoCapsBuilder::new().format(*format).build());
+    let names: Vec<_> =
+        DRM_FORMATS.iter().filter(|(_, format)| can_be(format)).map(|(name, _)| *name).collect();
+    let mut structure = structure.to_owned();
+    structure.set("format", "DMA_DRM");
+    structure.set("drm-format", gst::List::new(names.clone()));
+    (!names.is_empty()).then_some(structure)
 }
 
 /// The caps that a filter lets through, in the filter's order.
@@ -117,6 +153,14 @@ pub fn info(caps: &gst::CapsRef) -> Option<VideoInfo> {
     structure.set("format", format.to_str());
     structure.remove_field("drm-format");
     VideoInfo::from_caps(&caps).ok()
+}
+
+/// Whether subsampled chroma lies on columns, on rows of luma samples. On columns where the caps do not say, as in
+/// H.264; what [`VideoInfo`] has then depends on the height.
+pub fn cosited(caps: &gst::CapsRef) -> (bool, bool) {
+    let site = caps.structure(0).and_then(|structure| structure.get::<&str>("chroma-site").ok());
+    let site = site.and_then(|site| site.parse().ok()).unwrap_or(VideoChromaSite::MPEG2);
+    (site.contains(VideoChromaSite::H_COSITED), site.contains(VideoChromaSite::V_COSITED))
 }
 
 #[cfg(test)]

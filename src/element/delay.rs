@@ -6,8 +6,10 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use gst::ClockTime;
+use gst_video::VideoInfo;
 
 use super::stream::Action;
+use crate::metrics::damage::DamageSums;
 
 /// What identifies a reference frame in messages and metas.
 #[derive(Clone, Debug)]
@@ -42,6 +44,31 @@ impl Outcome {
     }
 }
 
+/// What is known of a frame's damage.
+#[derive(Debug, Default)]
+pub enum Damage {
+    /// Nothing will be.
+    #[default]
+    None,
+    /// The frame was submitted.
+    Pending,
+    Known(DamageSums),
+}
+
+impl Damage {
+    fn is_pending(&self) -> bool {
+        matches!(self, Self::Pending)
+    }
+}
+
+/// What a frame is painted with that leaves as a heat map.
+#[derive(Debug)]
+pub struct Heat {
+    /// Of the frame.
+    pub info: VideoInfo,
+    pub damage: Damage,
+}
+
 /// A reference frame and what became of it.
 pub struct Delayed {
     pub stamp: Stamp,
@@ -49,6 +76,8 @@ pub struct Delayed {
     pub outcomes: Vec<(u64, Outcome)>,
     /// `None` once it has left.
     pub buffer: Option<gst::Buffer>,
+    /// Only for heat maps, until the frame leaves.
+    pub heat: Option<Heat>,
     /// What to do downstream before the buffer leaves.
     pub announce: Vec<Action>,
 }
@@ -56,6 +85,10 @@ pub struct Delayed {
 impl Delayed {
     fn is_pending(&self) -> bool {
         self.outcomes.iter().any(|(_, outcome)| outcome.is_pending())
+    }
+
+    fn is_damage_pending(&self) -> bool {
+        self.heat.as_ref().is_some_and(|heat| heat.damage.is_pending())
     }
 }
 
@@ -80,21 +113,43 @@ impl DelayLine {
         })
     }
 
+    /// Takes what is known of the damage of the oldest frame that waits for it; maps arrive in stream order. A frame
+    /// that has left without has no use for it any more.
+    pub fn set_damage(&mut self, damage: Option<DamageSums>) {
+        let mut heats = self.frames.iter_mut().filter_map(|frame| frame.heat.as_mut());
+        if let Some(heat) = heats.find(|heat| heat.damage.is_pending()) {
+            heat.damage = damage.map_or(Damage::None, Damage::Known);
+        }
+    }
+
     /// Takes the next frame that can leave: its outcome is known, it is due at `deadline`, or buffers are
-    /// not held back (`hold` is false). A frame that leaves while pending stays in line for its score.
+    /// not held back (`hold` is false) but for what they are painted with. A frame that leaves while pending stays
+    /// in line for its score.
     pub fn pop(&mut self, hold: bool, deadline: Option<ClockTime>) -> Option<Delayed> {
-        while self.frames.front().is_some_and(|frame| frame.buffer.is_none() && !frame.is_pending()) {
+        while self
+            .frames
+            .front()
+            .is_some_and(|frame| frame.buffer.is_none() && !frame.is_pending() && !frame.is_damage_pending())
+        {
             self.frames.pop_front();
         }
         let next = self.frames.iter_mut().find(|frame| frame.buffer.is_some())?;
         let due = deadline.is_some_and(|deadline| next.stamp.running_time <= deadline);
-        if next.is_pending() && hold && !due {
+        if (hold && next.is_pending() || next.is_damage_pending()) && !due {
             return None;
         }
+        let heat = next.heat.as_mut().map(|heat| Heat {
+            info: heat.info.clone(),
+            damage: match &heat.damage {
+                Damage::Pending => Damage::None,
+                Damage::None | Damage::Known(_) => std::mem::take(&mut heat.damage),
+            },
+        });
         Some(Delayed {
             stamp: next.stamp.clone(),
             outcomes: next.outcomes.clone(),
             buffer: next.buffer.take(),
+            heat,
             announce: std::mem::take(&mut next.announce),
         })
     }

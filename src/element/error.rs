@@ -14,6 +14,7 @@ use crate::backend::BackendError;
 use crate::engine::EngineError;
 use crate::hip;
 use crate::model::ModelError;
+use crate::scale::ScalingError;
 
 /// Everything that stops the element.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +27,8 @@ pub enum Error {
     Setting { property: &'static str, reason: String },
     #[error(
         "the reference is {}x{} and the distorted video is {}x{}; scale the distorted video first: \
-         videoscale ! video/x-raw,width={},height={}",
+         videoscale ! video/x-raw,width={},height={}, or have it scaled here: set scale-method, as in \
+         scale-method=bicubic",
         .reference.width(), .reference.height(), .distorted.width(), .distorted.height(),
         .reference.width(), .reference.height()
     )]
@@ -37,6 +39,12 @@ pub enum Error {
         .reference.format(), .distorted.format(), .reference.format()
     )]
     Format { reference: Box<VideoInfo>, distorted: Box<VideoInfo> },
+    #[error(
+        "the reference is {}x{} and the distorted video is {}x{}, which scale-method cannot make up for: {source}; \
+         scale the distorted video first",
+        .reference.width(), .reference.height(), .distorted.width(), .distorted.height()
+    )]
+    Scaling { reference: Box<VideoInfo>, distorted: Box<VideoInfo>, source: ScalingError },
     #[error(
         "the caps {0} are not supported; convert the video first: videoconvert ! video/x-raw,format=I420"
     )]
@@ -65,6 +73,8 @@ pub enum Error {
          set a frame rate, or put videorate before it"
     )]
     Timestamp(String),
+    #[error("cannot paint the heat map: {0}; or do without it: output=reference")]
+    Painting(String),
     #[error("cannot write the metrics file {path}: {source}; check the property metrics-filename")]
     Metrics { path: PathBuf, source: io::Error },
     #[error("cannot write the results file {path}: {source}; check the property results-filename")]
@@ -95,6 +105,7 @@ impl Error {
             ))
             | Self::Size { .. }
             | Self::Format { .. }
+            | Self::Scaling { .. }
             | Self::NoCaps(_)
             | Self::Memory { .. }
             | Self::Interlaced(_)
@@ -103,7 +114,7 @@ impl Error {
             Self::Engine(EngineError::Backend(_)) => {
                 gst::error_msg!(gst::ResourceError::Failed, ("{}", self))
             }
-            Self::Buffer { .. } | Self::Timestamp(_) | Self::Missing { .. } => {
+            Self::Buffer { .. } | Self::Timestamp(_) | Self::Missing { .. } | Self::Painting(_) => {
                 gst::error_msg!(gst::StreamError::Failed, ("{}", self))
             }
             Self::Results { source, .. } | Self::Metrics { source, .. } => match source.kind() {

@@ -38,10 +38,12 @@ pub enum Event {
     Alignment,
     /// Pairs come faster than they can be scored and are left out.
     Overload,
+    /// The GPU is gone; the error that stops the element comes next.
+    DeviceLost,
 }
 
 impl Event {
-    const NAMES: [(Self, &'static str); 7] = [
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::Alarm, "alarm"),
         (Self::Freeze, "freeze"),
         (Self::Black, "black"),
@@ -49,6 +51,7 @@ impl Event {
         (Self::Unpaired, "unpaired"),
         (Self::Alignment, "alignment"),
         (Self::Overload, "overload"),
+        (Self::DeviceLost, "device-lost"),
     ];
 
     /// As in the message.

@@ -19,13 +19,15 @@ use super::allocator::PinnedAllocator;
 use super::caps::filtered;
 use super::completion::{Collector, Progress};
 use super::context::Contexts;
+use super::delay::Heat;
 use super::device_memory::Kind;
 use super::error::Error;
 use super::pads::HipVmafPad;
+use super::painter::Painter;
 use super::pairing::Step;
 use super::settings::{
-    Backend, DEFAULT_MODEL, Live, LogLevel, MissingFrame, Overload, Pairing, PoolMethod, ResultsFormat,
-    Settings, Vendor, Watch,
+    Backend, DEFAULT_MODEL, Live, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod,
+    ResultsFormat, ScaleMethod, Settings, Vendor, Watch,
 };
 use super::stream::{Action, Clock, Fallback, Stream};
 use super::{CAT, allocation, caps, lock};
@@ -117,6 +119,14 @@ pub struct HipVmaf {
     #[property(name = "attach-meta", get, set, type = bool, member = attach_meta, default = true,
         mutable_ready, nick = "Attach meta",
         blurb = "Hold reference frames until they can carry their scores as HipVmafScoreMeta; else they leave at once")]
+    #[property(name = "output", get, set, type = Output, member = output,
+        mutable_ready, nick = "Output",
+        blurb = "What leaves at the src pad; of several distorted streams, that of dist_sink",
+        builder(Output::default()))]
+    #[property(name = "scale-method", get, set, type = ScaleMethod, member = scale_method,
+        mutable_ready, nick = "Scale method",
+        blurb = "How distorted video of another size is scaled to that of the reference before it is scored",
+        builder(ScaleMethod::default()))]
     #[property(name = "pairing", get, set, type = Pairing, member = pairing,
         mutable_ready, nick = "Pairing",
         blurb = "What frames that belong together have in common",
@@ -188,6 +198,8 @@ pub struct HipVmaf {
     /// For page-locked memory of the GPU in use; made when somebody upstream asks.
     allocator: Mutex<Option<PinnedAllocator>>,
     contexts: Mutex<Contexts>,
+    /// Of heat maps in the format of the last one.
+    painter: Mutex<Option<Painter>>,
     /// Frames that arrived and results that came.
     progress: Arc<Progress>,
 
@@ -262,8 +274,8 @@ impl HipVmaf {
         });
     }
 
-    /// The frames of one distorted stream were flushed.
-    pub fn flush_pad(&self, pad: &HipVmafPad) {
+    /// The frames of one stream were flushed.
+    fn flush_pad(&self, pad: &AggregatorPad) {
         // Refused only where there is nothing to forget.
         let _ = self.with_stream(|stream, _| {
             stream.flush_pad(pad);
@@ -298,7 +310,11 @@ impl HipVmaf {
             clip: !settings.disable_clip,
             transform: settings.enable_transform || settings.phone_model,
         };
-        Ok(Plan::new(models, &features, options)?)
+        let mut plan = Plan::new(models, &features, options)?;
+        if settings.output == Output::Heatmap {
+            plan.add_damage();
+        }
+        Ok(plan)
     }
 
     /// Asks the neighbours, and then whoever runs the pipeline, which GPU they have agreed on.
@@ -405,7 +421,10 @@ impl HipVmaf {
         let mut actions = vec![];
         let result = match lock(&self.stream).as_mut() {
             Some(stream) if stream.has_failed() => return Err(gst::FlowError::Error),
-            Some(stream) => work(stream, &mut actions).inspect_err(|_| stream.fail()),
+            Some(stream) => {
+                let result = work(stream, &mut actions);
+                result.inspect_err(|err| actions.extend(stream.fail(err)))
+            }
             None => return Err(gst::FlowError::Flushing),
         };
         let obj = self.obj();
@@ -416,7 +435,10 @@ impl HipVmaf {
                 Action::Segment(segment) => obj.update_segment(&segment),
                 Action::Latency(latency) => obj.set_latency(latency, latency),
                 Action::Push(buffer) if flow.is_ok() => flow = obj.finish_buffer(buffer),
-                Action::Push(_) => {}
+                Action::Paint(buffer, heat) if flow.is_ok() => {
+                    flow = self.paint(buffer, &heat).and_then(|painted| obj.finish_buffer(painted));
+                }
+                Action::Push(_) | Action::Paint(..) => {}
                 Action::Post(structure) => {
                     let message = gst::message::Element::builder(structure).src(&*obj).build();
                     // Refused only by a bus that is flushing, when nobody listens any more.
@@ -450,6 +472,25 @@ impl HipVmaf {
                 Err(gst::FlowError::Error)
             }
         }
+    }
+
+    /// A reference frame as a heat map. What goes wrong is posted.
+    fn paint(&self, buffer: gst::Buffer, heat: &Heat) -> Result<gst::Buffer, gst::FlowError> {
+        let mut painter = lock(&self.painter);
+        if painter.as_ref().is_none_or(|painter| !painter.suits(&heat.info)) {
+            *painter = None;
+        }
+        let painted = match &mut *painter {
+            Some(painter) => painter.paint(buffer, &heat.damage),
+            none => Painter::new(&heat.info).and_then(|new| none.insert(new).paint(buffer, &heat.damage)),
+        };
+        painted.map_err(|err| {
+            if let Some(stream) = lock(&self.stream).as_mut() {
+                stream.fail(&err);
+            }
+            self.post_error_message(err.message());
+            gst::FlowError::Error
+        })
     }
 
     /// Replaces the metrics file. Scoring goes on without it; the first failure in a row is posted.
@@ -497,21 +538,55 @@ impl HipVmaf {
         lock(&self.stream).as_ref().map_or(unknown, Stream::memories)
     }
 
-    /// Answers what `ref_sink` takes: the reference's frames travel on, so they have to suit who gets them next.
+    /// The sink pad whose frames leave at the src pad, if they do.
+    fn leaving(&self) -> Option<gst::Pad> {
+        match self.output() {
+            Output::Reference => Some(self.reference().clone().upcast()),
+            Output::Distorted => self.obj().static_pad("dist_sink"),
+            Output::Heatmap => None,
+        }
+    }
+
+    fn output(&self) -> Output {
+        lock(&self.settings).output
+    }
+
+    /// Answers what `ref_sink` takes: where the reference's frames travel on, they have to suit who gets them next,
+    /// and so has what is painted of them.
     fn reference_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
-        let readable = caps::readable(&self.memories());
-        self.obj().src_pad().peer_query_caps(Some(&filtered(&readable, filter)))
+        let memories = self.memories();
+        let readable = caps::readable(&memories);
+        let peer = |caps: &gst::Caps| self.obj().src_pad().peer_query_caps(Some(caps));
+        match self.output() {
+            Output::Reference => peer(&filtered(&readable, filter)),
+            Output::Distorted => filtered(&readable, filter),
+            Output::Heatmap => {
+                let painted = peer(&caps::readable(&[]));
+                filtered(&caps::in_any_memory(&painted, &memories), filter)
+            }
+        }
     }
 
     /// Answers what `dist_sink` takes: the reference's size and depth once they are known, so that a
-    /// converter upstream picks them. Upstream that cannot do that is offered every size and depth, and the
-    /// mismatch is reported with a hint.
-    fn distorted_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
+    /// converter upstream picks them, and any size besides where pictures are scaled. Upstream that cannot do that is
+    /// offered every size and depth, and the mismatch is reported with a hint.
+    fn distorted_caps(&self, pad: &AggregatorPad, filter: Option<&gst::CapsRef>) -> gst::Caps {
         let memories = self.memories();
+        let scaled = lock(&self.settings).scale_method != ScaleMethod::None;
         let reference = lock(&self.stream).as_ref().and_then(|stream| stream.reference_info().cloned());
-        let matching = reference.map(|info| caps::matching(&info, &memories));
+        let matching = reference.map(|info| caps::matching(&info, &memories, scaled));
         let matching = matching.map(|caps| filtered(&caps, filter)).filter(|caps| !caps.is_empty());
-        matching.unwrap_or_else(|| filtered(&caps::readable(&memories), filter))
+        let caps = matching.unwrap_or_else(|| filtered(&caps::readable(&memories), filter));
+        match self.leaving() {
+            Some(leaving) if leaving == *pad => self.obj().src_pad().peer_query_caps(Some(&caps)),
+            _ => caps,
+        }
+    }
+
+    /// Frames of a pad that can be here at once.
+    fn held(&self, pad: &AggregatorPad) -> u32 {
+        let held = if pad == self.reference() { Stream::held } else { Stream::held_distorted };
+        lock(&self.stream).as_ref().map_or(0, held)
     }
 
     /// The allocator of page-locked memory for the GPU in use.
@@ -733,6 +808,7 @@ impl AggregatorImpl for HipVmaf {
         let collector = lock(&self.collector).take();
         drop(collector);
         lock(&self.allocator).take();
+        lock(&self.painter).take();
         let Some(mut stream) = lock(&self.stream).take() else { return Ok(()) };
         *lock(&self.last_stats) = Some(stream.stats());
         // Without an end of stream, the file still gets the frames that were scored.
@@ -774,7 +850,8 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn next_time(&self) -> Option<gst::ClockTime> {
-        lock(&self.stream).as_ref().and_then(Stream::next_time)
+        let live = self.live();
+        lock(&self.stream).as_ref().and_then(|stream| stream.next_time(&live))
     }
 
     fn flush(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
@@ -813,6 +890,7 @@ impl AggregatorImpl for HipVmaf {
                     stream.set_segment(segment.segment().clone());
                 }
             }
+            gst::EventView::FlushStop(_) => self.flush_pad(pad),
             _ => {}
         }
         self.parent_sink_event(pad, event)
@@ -834,7 +912,7 @@ impl AggregatorImpl for HipVmaf {
                         filtered(&caps::ANY, filter)
                     }
                     _ if pad == reference => self.reference_caps(filter),
-                    _ => self.distorted_caps(filter),
+                    _ => self.distorted_caps(pad, filter),
                 };
                 query.set_result(&caps);
                 true
@@ -844,11 +922,10 @@ impl AggregatorImpl for HipVmaf {
                 query.set_result(accepted);
                 true
             }
-            gst::QueryViewMut::Allocation(query) if pad == reference => {
+            gst::QueryViewMut::Allocation(query) if self.leaving().is_some_and(|leaving| leaving == *pad) => {
                 // Whether or not downstream has something to add.
                 self.obj().src_pad().peer_query(query);
-                let held = lock(&self.stream).as_ref().map_or(0, Stream::held);
-                allocation::answer(query, self.pinned().as_ref(), held);
+                allocation::answer(query, self.pinned().as_ref(), self.held(pad));
                 true
             }
             _ => self.parent_sink_query(pad, query),
@@ -857,13 +934,12 @@ impl AggregatorImpl for HipVmaf {
 
     fn propose_allocation(
         &self,
-        _pad: &AggregatorPad,
+        pad: &AggregatorPad,
         _decide_query: Option<&gst::query::Allocation>,
         query: &mut gst::query::Allocation,
     ) -> Result<(), gst::LoggableError> {
         query.add_allocation_meta::<gst_video::VideoMeta>(None);
-        let held = lock(&self.stream).as_ref().map_or(0, Stream::held_distorted);
-        allocation::answer(query, self.pinned().as_ref(), held);
+        allocation::answer(query, self.pinned().as_ref(), self.held(pad));
         Ok(())
     }
 

@@ -16,22 +16,22 @@ use crate::hip::Device;
 
 /// Where one component (luma, Cb or Cr) lies in a frame.
 #[derive(Clone, Copy)]
-struct Layout {
-    plane: u32,
+pub struct Layout {
+    pub plane: u32,
     /// Bytes before the first sample of a row.
-    offset: usize,
+    pub offset: usize,
     /// Samples from one sample to the next.
-    step: usize,
+    pub step: usize,
     /// Unused low bits.
-    shift: u32,
+    pub shift: u32,
     width: usize,
     height: usize,
     /// Bytes.
-    sample_size: usize,
+    pub sample_size: usize,
 }
 
 impl Layout {
-    fn new(info: &VideoInfo, index: usize) -> Self {
+    pub fn new(info: &VideoInfo, index: usize) -> Self {
         let format = info.format_info();
         let bytes = info.comp_depth(index as u8).div_ceil(8) as usize;
         Self {

@@ -153,7 +153,7 @@ impl Input {
         importer.map(buffer, gpu).map_err(|source| Error::Buffer { pad: self.pad.name().into(), source })
     }
 
-    /// The luma of a frame in small, if the frame is in the system's memory.
+    /// The luma of a frame in small; `None` if the processor cannot read it. Memory of a GPU is brought to it.
     pub fn thumbnail(&mut self, buffer: &gst::Buffer) -> Option<Thumbnail> {
         let depth = geometry(self.info.as_ref()?)?.depth;
         let mapped = self.map(buffer.clone(), None, false).ok()?;

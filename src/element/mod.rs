@@ -23,6 +23,7 @@ pub mod message;
 pub mod meta;
 mod monitor;
 mod pads;
+mod painter;
 mod pairing;
 mod rendition;
 mod results;
@@ -30,7 +31,10 @@ mod settings;
 mod stream;
 
 pub use pads::{Align, HipVmafPad};
-pub use settings::{Backend, LogLevel, MissingFrame, Overload, Pairing, PoolMethod, ResultsFormat, Vendor};
+pub use settings::{
+    Backend, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod,
+    Vendor,
+};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new(
@@ -48,7 +52,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 glib::wrapper! {
     /// The element `hipvmaf`: scores a distorted video stream against its reference.
     ///
-    /// Reference frames go in at `ref_sink` and leave at `src` untouched, with a
+    /// Reference frames go in at `ref_sink` and leave at `src` untouched (or as [`Output`] says), with a
     /// [`ScoreMeta`](meta::ScoreMeta); the video to be scored goes in at `dist_sink`. Scores are posted as
     /// [`VMAF` messages](message).
     pub struct HipVmaf(ObjectSubclass<imp::HipVmaf>)

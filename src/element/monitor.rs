@@ -85,6 +85,12 @@ impl Monitor {
         events
     }
 
+    /// Nothing came from either side since then.
+    pub fn silence(&mut self, since: ClockTime, now: ClockTime) -> Option<EventMessage> {
+        let change = self.dropout.silence(since.nseconds(), now.nseconds())?;
+        Some(event(Event::Dropout, now, change))
+    }
+
     /// Reports the gap that has ended, if there was one.
     pub fn end_gap(&mut self) -> Option<EventMessage> {
         let gap = self.gap.take()?;

@@ -110,14 +110,7 @@ mod imp {
     impl GstObjectImpl for HipVmafPad {}
     impl PadImpl for HipVmafPad {}
 
-    impl AggregatorPadImpl for HipVmafPad {
-        fn flush(&self, aggregator: &gst_base::Aggregator) -> Result<gst::FlowSuccess, gst::FlowError> {
-            if let Some(element) = aggregator.downcast_ref::<HipVmaf>() {
-                element.imp().flush_pad(&self.obj());
-            }
-            self.parent_flush(aggregator)
-        }
-    }
+    impl AggregatorPadImpl for HipVmafPad {}
 }
 
 glib::wrapper! {

@@ -8,6 +8,7 @@ use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_video::VideoInfo;
 
+use super::caps::alike;
 use super::delay::Stamp;
 use super::error::Error;
 use super::event::{Event, EventMessage, EventState};
@@ -25,6 +26,7 @@ use crate::engine::thumbnail::Thumbnail;
 use crate::engine::window::{self, Figures};
 use crate::metrics::feature::Output;
 use crate::model::pool::{Pool, Pooled};
+use crate::scale::{Method, Scaling};
 
 /// What was counted over a section or since the start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,8 +69,12 @@ pub struct Rendition {
     pub number: u64,
     pub pad: HipVmafPad,
     pub input: Input,
+    /// Whether chroma lies on columns, on rows of luma.
+    pub cosited: (bool, bool),
     /// Its number in the engine, once that is set up for it.
     pub track: Option<usize>,
+    /// What the engine is set up to scale its frames with.
+    pub scaling: Option<Scaling>,
     /// Its last frame was paired.
     pub running: bool,
     /// It has not delivered for so long that others no longer wait for it.
@@ -109,7 +115,9 @@ impl Rendition {
             number,
             input: Input::new(pad.clone().upcast()),
             pad,
+            cosited: (true, false),
             track: None,
+            scaling: None,
             running: false,
             absent: false,
             shown: None,
@@ -126,19 +134,32 @@ impl Rendition {
         })
     }
 
-    /// The frames of this rendition can be compared with those of the reference.
-    pub fn check(&self, reference: &VideoInfo) -> Result<(), Error> {
+    /// How its frames are brought to the size of the reference's by this method; `None` if they have it. An error if
+    /// they cannot be compared.
+    pub fn scaling(&self, reference: &VideoInfo, method: Option<Method>) -> Result<Option<Scaling>, Error> {
         let distorted = self.input.info.as_ref().ok_or_else(|| Error::NoCaps(self.input.name()))?;
         let boxed = || (Box::new(reference.clone()), Box::new(distorted.clone()));
-        if (reference.width(), reference.height()) != (distorted.width(), distorted.height()) {
+        let same_size = (reference.width(), reference.height()) == (distorted.width(), distorted.height());
+        if !same_size && method.is_none() {
             let (reference, distorted) = boxed();
             return Err(Error::Size { reference, distorted });
         }
-        if geometry(reference) != geometry(distorted) {
-            let (reference, distorted) = boxed();
-            return Err(Error::Format { reference, distorted });
+        let geometries = geometry(distorted).zip(geometry(reference));
+        let comparable = alike(reference.format_info(), distorted.format_info());
+        match (geometries.filter(|_| comparable), method.filter(|_| !same_size)) {
+            (Some((from, to)), Some(method)) => {
+                let scaling = Scaling::new(method, from, to, self.cosited);
+                scaling.map(Some).map_err(|source| {
+                    let (reference, distorted) = boxed();
+                    Error::Scaling { reference, distorted, source }
+                })
+            }
+            (Some(_), None) => Ok(None),
+            (None, _) => {
+                let (reference, distorted) = boxed();
+                Err(Error::Format { reference, distorted })
+            }
         }
-        Ok(())
     }
 
     /// Nanoseconds to add to the running time of its frames.

@@ -9,10 +9,11 @@ use gst::{ClockTime, glib};
 
 use super::error::Error;
 use crate::hip::{self, Selection};
-use crate::metrics::feature::{Feature, Output};
+use crate::metrics::feature::{self, Feature};
 use crate::metrics::feature_list;
 use crate::model::Model;
 use crate::model::pool::Pool;
+use crate::scale::Method;
 
 /// Which scores make the pooled one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
@@ -149,6 +150,48 @@ pub enum Overload {
     Skip = 2,
 }
 
+/// What leaves at the src pad.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafOutput")]
+pub enum Output {
+    #[default]
+    #[enum_value(name = "The reference frames as they came in", nick = "reference")]
+    Reference = 0,
+    #[enum_value(name = "The frames of dist_sink that they are compared with", nick = "distorted")]
+    Distorted = 1,
+    #[enum_value(name = "The reference dimmed, and in colour where dist_sink is damaged", nick = "heatmap")]
+    Heatmap = 2,
+}
+
+/// How distorted pictures of another size are brought to that of the reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafScaleMethod")]
+pub enum ScaleMethod {
+    #[default]
+    #[enum_value(name = "Not at all: another size is an error", nick = "none")]
+    None = 0,
+    #[enum_value(name = "Bilinear", nick = "bilinear")]
+    Bilinear = 1,
+    #[enum_value(name = "Bicubic (Catmull-Rom)", nick = "bicubic")]
+    Bicubic = 2,
+    #[enum_value(name = "Lanczos with three lobes", nick = "lanczos")]
+    Lanczos = 3,
+}
+
+impl ScaleMethod {
+    /// The kernel, if pictures are scaled.
+    pub fn method(self) -> Option<Method> {
+        match self {
+            Self::None => None,
+            Self::Bilinear => Some(Method::Bilinear),
+            Self::Bicubic => Some(Method::Bicubic),
+            Self::Lanczos => Some(Method::Lanczos),
+        }
+    }
+}
+
 /// Property values; a stream works on the copy taken when it starts.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -179,6 +222,8 @@ pub struct Settings {
     pub device_id: i32,
     pub max_in_flight: u32,
     pub attach_meta: bool,
+    pub output: Output,
+    pub scale_method: ScaleMethod,
     pub pairing: Pairing,
     /// Nanoseconds; `u64::MAX` stands for half a reference frame.
     pub pairing_tolerance: u64,
@@ -335,8 +380,11 @@ impl Settings {
         let list = feature_list::parse(self.features.as_deref().unwrap_or_default(), &options)
             .map_err(|err| Error::Setting { property: "features", reason: err.to_string() })?;
         // Where both ask for the same, what the list says counts: it comes first.
-        let switches =
-            [(self.psnr, Output::Psnr(0)), (self.ssim, Output::Ssim), (self.ms_ssim, Output::MsSsim)];
+        let switches = [
+            (self.psnr, feature::Output::Psnr(0)),
+            (self.ssim, feature::Output::Ssim),
+            (self.ms_ssim, feature::Output::MsSsim),
+        ];
         let switched = switches.into_iter().filter(|(on, _)| *on).map(|(_, output)| output.extractor());
         let features = list.into_iter().chain(switched).flat_map(|extractor| extractor.features(true));
         Ok((models, features.collect()))
@@ -352,7 +400,7 @@ impl Settings {
         let set = properties.into_iter().filter(|(.., value)| *value != 0);
         set.map(|(property, option, value)| {
             let value = value.to_string();
-            match Output::Cambi.extractor().set(option, &value) {
+            match feature::Output::Cambi.extractor().set(option, &value) {
                 Ok(_) => Ok((option, value)),
                 Err(err) => Err(Error::Setting { property, reason: err.to_string() }),
             }
@@ -392,6 +440,8 @@ impl Default for Settings {
             device_id: -1,
             max_in_flight: 4,
             attach_meta: true,
+            output: Output::default(),
+            scale_method: ScaleMethod::default(),
             pairing: Pairing::default(),
             pairing_tolerance: u64::MAX,
             missing_frame: MissingFrame::default(),

@@ -16,7 +16,7 @@ use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_video::VideoInfo;
 
-use super::delay::{DelayLine, Delayed, Outcome, Stamp};
+use super::delay::{Damage, DelayLine, Delayed, Heat, Outcome, Stamp};
 use super::device_memory::{Kind, gpu_of};
 use super::error::Error;
 use super::event::{Event, EventMessage};
@@ -28,8 +28,8 @@ use super::monitor::event;
 use super::pads::{Align, HipVmafPad};
 use super::pairing::{Head, Rule, Step, step};
 use super::rendition::{Rendition, Reported, Shown, stats};
-use super::settings::{Live, MissingFrame, Overload, Pairing, PoolMethod, ResultsFormat, Settings};
-use super::{CAT, caps};
+use super::settings::{Live, MissingFrame, Output, Overload, Pairing, PoolMethod, ResultsFormat, Settings};
+use super::{CAT, caps, painter};
 use crate::backend::{Backend, BackendError, Completion};
 use crate::engine::EngineError;
 use crate::engine::alarm::{Dropout, Hold, Latch};
@@ -40,6 +40,7 @@ use crate::engine::thumbnail::Thumbnail;
 use crate::engine::window;
 use crate::hip::{Device, Hip, Selection, devices};
 use crate::model::pool::Pool;
+use crate::scale::{Method, Scaling};
 
 /// Something for the outside, to be done without holding a lock.
 pub enum Action {
@@ -47,6 +48,8 @@ pub enum Action {
     Segment(gst::Segment),
     Latency(ClockTime),
     Push(gst::Buffer),
+    /// Push a heat map of this reference frame.
+    Paint(gst::Buffer, Heat),
     Post(Structure),
     /// A pair was left out; so many frames were scored and so many left out.
     Qos {
@@ -60,6 +63,9 @@ pub enum Action {
     /// Have [`Stream::collect`] called after this.
     Await(Completion),
 }
+
+/// The rendition that can be looked at downstream: that of `dist_sink`, which is always there.
+const DISPLAYED: usize = 0;
 
 /// Makes the backend to go on with when the first one fails before its first frame.
 pub type Fallback = Box<dyn FnOnce(&BackendError) -> Result<Box<dyn Backend>, BackendError> + Send>;
@@ -76,10 +82,13 @@ pub struct Clock {
 /// The element between start and stop.
 pub struct Stream {
     attach_meta: bool,
+    output: Output,
     reported: Reported,
     pairing: Pairing,
     ignore_inactive: bool,
     results: Option<(PathBuf, ResultsFormat)>,
+    /// For distorted frames of another size.
+    scale: Option<Method>,
     session: Session,
     /// Until a frame was computed.
     fallback: Option<Fallback>,
@@ -94,6 +103,9 @@ pub struct Stream {
     renditions: Vec<Rendition>,
     next_number: u64,
     line: DelayLine,
+    /// Where distorted frames leave: the last one, and the caps last announced.
+    displayed: Option<gst::Buffer>,
+    displayed_caps: Option<gst::Caps>,
     /// Caps and segment of the reference, to be announced before its next frame.
     announce: Vec<Action>,
     /// Latency last announced.
@@ -103,6 +115,11 @@ pub struct Stream {
     next_index: u64,
     /// Running time of the last reference frame.
     last_time: Option<ClockTime>,
+    /// Frames are waited for by the clock.
+    has_clock: bool,
+    /// Running time up to which frames have come, and up to which silence since then was seen to.
+    silent_since: ClockTime,
+    silent_until: ClockTime,
     /// Of groups, in milliseconds.
     compute_time: (Pool, Histogram),
     /// Distorted frames that find no reference frame.
@@ -123,6 +140,7 @@ impl Stream {
     ) -> Self {
         Self {
             attach_meta: settings.attach_meta,
+            output: settings.output,
             reported: Reported {
                 confidence: settings.conf_interval,
                 psnr: settings.psnr,
@@ -132,6 +150,7 @@ impl Stream {
             pairing: settings.pairing,
             ignore_inactive: settings.ignore_inactive_pads,
             results: settings.results(),
+            scale: settings.scale_method.method(),
             session,
             fallback,
             follow: settings.follows_input(),
@@ -141,11 +160,16 @@ impl Stream {
             renditions: vec![],
             next_number: 0,
             line: DelayLine::default(),
+            displayed: None,
+            displayed_caps: None,
             announce: vec![],
             latency: ClockTime::ZERO,
             prepared: false,
             next_index: 0,
             last_time: None,
+            has_clock: false,
+            silent_since: ClockTime::ZERO,
+            silent_until: ClockTime::ZERO,
             compute_time: Default::default(),
             reference_dropout: Dropout::default(),
             overload: Latch::new(Hold::NONE, Hold::time(ClockTime::SECOND.nseconds())),
@@ -211,26 +235,46 @@ impl Stream {
             return Err(Error::Interlaced(pad.name().into()));
         }
         if *pad == self.reference.pad {
+            let caps = match self.output {
+                Output::Reference => Some(caps.to_owned()),
+                // Comes with the first frame.
+                Output::Distorted => None,
+                Output::Heatmap => Some(painter::caps(&info)?),
+            };
             if self.reference.set_info(info) {
                 self.end_section("caps", live, actions)?;
             }
-            self.announce.push(Action::Caps(caps.to_owned()));
+            self.announce.extend(caps.map(Action::Caps));
             self.announce_latency(None, actions);
-        } else if let Some(i) = self.rendition(pad)
-            && self.renditions[i].input.set_info(info)
-        {
-            self.end_run(i, false);
-            self.collect(live, actions)?;
-            self.end_rendition(i, "caps", live.pool_method, actions);
+        } else if let Some(i) = self.rendition(pad) {
+            self.renditions[i].cosited = caps::cosited(caps);
+            if self.renditions[i].input.set_info(info) {
+                // It cannot be read as what comes now.
+                self.renditions[i].shown = None;
+                self.end_run(i, false);
+                self.collect(live, actions)?;
+                self.end_rendition(i, "caps", live.pool_method, actions);
+            }
+            self.prepared &= self.scaling(&self.renditions[i]) == self.renditions[i].scaling;
         }
         Ok(())
+    }
+
+    /// How many frames of the reference frames are held back by.
+    fn delay(&self) -> u32 {
+        match self.output {
+            _ if self.attach_meta => self.session.lookahead() + 1,
+            // A heat map only waits for its own frame.
+            Output::Heatmap => 1,
+            Output::Reference | Output::Distorted => 0,
+        }
     }
 
     /// Says how long frames are held back, should that have changed: until they can carry their scores, and until
     /// distorted frames come that are late by more than their timestamps say. Where the caps do not tell the frame
     /// rate, the longest `duration` counts.
     fn announce_latency(&mut self, duration: Option<ClockTime>, actions: &mut Vec<Action>) {
-        let frames = if self.attach_meta { u64::from(self.session.lookahead()) + 1 } else { 0 };
+        let frames = u64::from(self.delay());
         let late = |rendition: &Rendition| rendition.offset().saturating_neg().max(0) as u64;
         let late = self.renditions.iter().map(late).max().unwrap_or(0);
         let frame = self.reference.frame_duration();
@@ -251,6 +295,7 @@ impl Stream {
     /// Frames from after a flush are a new section; those still here will not leave.
     pub fn flush(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
         self.line.drop_buffers();
+        self.displayed = None;
         self.reference.restart();
         for rendition in &mut self.renditions {
             rendition.restart();
@@ -258,9 +303,12 @@ impl Stream {
         self.end_section("flush", live, actions)
     }
 
-    /// The frames of a single distorted stream were flushed.
-    pub fn flush_pad(&mut self, pad: &HipVmafPad) {
-        if let Some(i) = self.rendition(pad.upcast_ref()) {
+    /// The frames of a single stream were flushed.
+    pub fn flush_pad(&mut self, pad: &AggregatorPad) {
+        if *pad == self.reference.pad {
+            (0..self.renditions.len()).for_each(|i| self.end_run(i, true));
+            self.reference.restart();
+        } else if let Some(i) = self.rendition(pad) {
             self.end_run(i, true);
             self.renditions[i].restart();
         }
@@ -277,13 +325,14 @@ impl Stream {
 
     /// Reference frames that can be here at once.
     pub fn held(&self) -> u32 {
-        let delayed = if self.attach_meta { self.session.lookahead() + 1 } else { 0 };
-        delayed + self.session.depth() as u32
+        self.delay() + self.session.depth() as u32
     }
 
     /// Distorted frames that can be here at once, beside the one that is looked at.
     pub fn held_distorted(&self) -> u32 {
-        self.session.depth() as u32
+        // Those that leave, and the last one, which may have to leave again.
+        let displayed = if self.output == Output::Distorted { self.delay() + 1 } else { 0 };
+        displayed + self.session.depth() as u32
     }
 
     /// The GPU that scores.
@@ -324,10 +373,15 @@ impl Stream {
             || ready(&self.reference) && self.renditions.iter().all(|rendition| ready(&rendition.input))
     }
 
-    /// Gives up: an error was reported. The results files would not be complete.
-    pub fn fail(&mut self) {
+    /// Gives up because of an error, which is reported after what is to be done first. The results files would not be
+    /// complete.
+    pub fn fail(&mut self, err: &Error) -> Option<Action> {
         self.failed = true;
         self.renditions.iter_mut().for_each(Rendition::drop_results);
+        let lost = matches!(err, Error::Engine(EngineError::Backend(err)) if err.is_device_lost());
+        let event =
+            EventMessage { event: Event::DeviceLost, running_time: self.last_time, ..Default::default() };
+        lost.then(|| self.reference_event(event))
     }
 
     pub fn has_failed(&self) -> bool {
@@ -339,8 +393,13 @@ impl Stream {
         self.reference.info.as_ref()
     }
 
-    /// Running time at which something has to leave or be given up.
-    pub fn next_time(&self) -> Option<ClockTime> {
+    /// Running time at which something has to leave or be given up, or silence is to be reported.
+    pub fn next_time(&self, live: &Live) -> Option<ClockTime> {
+        self.next_frame_time().or_else(|| self.next_beat(live).filter(|_| self.has_clock))
+    }
+
+    /// The earlier of these, if there are frames.
+    fn next_frame_time(&self) -> Option<ClockTime> {
         // All that is left is to end, which a silent distorted stream must not hold up.
         let ended = self.reference.pad.is_eos();
         // All is here but what is not waited for.
@@ -352,6 +411,40 @@ impl Stream {
         }
         let heads = self.renditions.iter().map(|rendition| rendition.input.head_time());
         heads.chain([self.line.next_time(), self.reference.head_time()]).flatten().min()
+    }
+
+    /// Running time at which silence is reported: once it is a dropout, and then with each window or metrics file.
+    fn next_beat(&self, live: &Live) -> Option<ClockTime> {
+        let dropout = self.silent_since.saturating_add(ClockTime::from_nseconds(Dropout::TIME));
+        if self.silent_until < dropout {
+            return Some(dropout);
+        }
+        let interval = live.watch.window_interval.max(1);
+        let next = (self.silent_until.nseconds() / interval + 1).saturating_mul(interval);
+        let watched = live.watch.window > 0 || self.metrics.is_some();
+        watched.then(|| ClockTime::from_nseconds(next))
+    }
+
+    /// Reports that nothing has come for a while. Scores that wait for the next pair wait no longer.
+    fn silence(&mut self, now: ClockTime, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let since = self.silent_since;
+        if let Some(change) = self.reference_dropout.silence(since.nseconds(), now.nseconds()) {
+            actions.push(self.reference_event(event(Event::Dropout, now, change)));
+        }
+        for i in self.active() {
+            let rendition = &mut self.renditions[i];
+            let event = rendition.monitor.silence(since, now);
+            actions.extend(event.map(|event| Action::Post(rendition.event(event))));
+            self.end_run(i, true);
+        }
+        self.silent_until = now;
+        self.settle(live, actions)
+    }
+
+    /// A frame has come that lasts until then.
+    fn heard(&mut self, at: ClockTime, duration: Option<ClockTime>) {
+        self.silent_since = at.saturating_add(duration.unwrap_or(ClockTime::ZERO));
+        self.silent_until = self.silent_since;
     }
 
     /// The renditions that take part, by their place.
@@ -404,6 +497,7 @@ impl Stream {
         if self.decide(live, clock)? != *decided {
             return Ok(());
         }
+        self.has_clock = clock.due.is_some();
         let frame = self.reference.head_duration().map_or(40_000_000, ClockTime::nseconds);
         for rendition in &mut self.renditions {
             rendition.monitor.configure(&live.watch);
@@ -412,7 +506,14 @@ impl Stream {
         match decided {
             Step::Take(paired) => self.take(paired, live, clock, actions)?,
             Step::Drop(rendition) => self.drop_head(*rendition, actions)?,
-            Step::Wait => {}
+            Step::Wait => {
+                if let (None, Some(beat), Some(now)) =
+                    (self.next_frame_time(), self.next_beat(live), clock.deadline)
+                    && beat <= now
+                {
+                    self.silence(now, live, actions)?;
+                }
+            }
             Step::Finished => {
                 for rendition in &mut self.renditions {
                     while rendition.input.pad.has_buffer() {
@@ -440,6 +541,7 @@ impl Stream {
             return Ok(());
         }
         if let Head::Frame(frame) = head {
+            self.heard(frame.at, self.reference.frame_duration());
             if !self.reference.pad.has_buffer()
                 && let Some(change) = self.reference_dropout.update(frame.at.nseconds(), false)
             {
@@ -470,7 +572,8 @@ impl Stream {
         let active = self.active();
         let partners: Vec<_> =
             active.iter().zip(paired).filter(|(_, paired)| **paired).map(|(i, _)| *i).collect();
-        if !partners.is_empty() && self.must_prepare() {
+        let shown = |i: &usize| self.renditions[*i].shown.is_some();
+        if (!partners.is_empty() || active.iter().any(shown)) && self.must_prepare() {
             self.prepare(live, actions)?;
         }
         let Some(buffer) = self.reference.pad.peek_buffer() else { return Ok(()) };
@@ -480,6 +583,7 @@ impl Stream {
         if let Some(change) = self.reference_dropout.update(at.nseconds(), true) {
             actions.push(self.reference_event(event(Event::Dropout, at, change)));
         }
+        self.heard(at, stamp.duration);
         let late = self.is_late(&stamp, live, clock);
         let Some(reference) = self.reference.take() else { return Ok(()) };
         self.drop_disabled(at)?;
@@ -487,9 +591,13 @@ impl Stream {
         let since = Instant::now();
         let mut outcomes = vec![];
         let mut shown = vec![];
+        let mut displayed = None;
         for i in active {
             let found = if partners.contains(&i) { self.show(i, live)? } else { self.repeat(i, live) };
             let has_partner = found.is_some();
+            if i == DISPLAYED && self.output == Output::Distorted {
+                displayed = found.as_ref().map(|shown| shown.buffer.clone());
+            }
             if let (Some(Shown { buffer, running_time }), true) = (&found, partners.contains(&i)) {
                 self.look_at_distorted(i, *running_time, buffer, thumbnail.as_ref(), actions);
             }
@@ -524,14 +632,52 @@ impl Stream {
                 self.end_run(i, true);
             }
         }
+        let compared = shown.iter().any(|(i, _)| *i == DISPLAYED);
         if !shown.is_empty() {
             self.submit(reference.clone(), shown)?;
             self.started.push_back(since);
         }
-        let announce = std::mem::take(&mut self.announce);
+        let heat = self.reference.info.clone().filter(|_| self.output == Output::Heatmap);
+        let damage = if compared { Damage::Pending } else { Damage::None };
+        let heat = heat.map(|info| Heat { info, damage });
+        let buffer = match self.output {
+            Output::Distorted => self.display(displayed, &reference),
+            Output::Reference | Output::Heatmap => Some(reference),
+        };
+        // Not without a frame.
+        let announce = if buffer.is_some() { std::mem::take(&mut self.announce) } else { vec![] };
         self.overloaded(&stamp, late && !partners.is_empty(), clock, actions);
-        self.line.push(Delayed { stamp, outcomes, buffer: Some(reference), announce });
+        self.line.push(Delayed { stamp, outcomes, buffer, heat, announce });
         self.settle(live, actions)
+    }
+
+    /// The distorted frame that leaves in place of a reference frame: the one that was found, else the last one again,
+    /// as a viewer would see it. None before the first.
+    fn display(&mut self, found: Option<gst::Buffer>, reference: &gst::BufferRef) -> Option<gst::Buffer> {
+        if let Some(found) = found {
+            self.displayed = Some(found);
+            let caps = self.displayed_caps();
+            if caps != self.displayed_caps {
+                self.announce.extend(caps.clone().map(Action::Caps));
+                self.displayed_caps = caps;
+            }
+        }
+        let mut buffer = self.displayed.clone()?;
+        let to = buffer.make_mut();
+        to.set_pts(reference.pts());
+        to.set_dts(reference.dts());
+        to.set_duration(reference.duration());
+        to.set_offset(reference.offset());
+        to.set_offset_end(reference.offset_end());
+        Some(buffer)
+    }
+
+    /// Caps of distorted frames that leave, which come as often as the reference's.
+    fn displayed_caps(&self) -> Option<gst::Caps> {
+        let mut caps = self.renditions.get(DISPLAYED)?.pad.current_caps()?;
+        let reference = self.reference.info.as_ref()?;
+        caps.make_mut().set("framerate", reference.fps());
+        Some(caps)
     }
 
     /// Drops the frames of disabled renditions up to there: in step with the reference, as the base class waits for
@@ -631,7 +777,7 @@ impl Stream {
     fn is_late(&self, stamp: &Stamp, live: &Live, clock: Clock) -> bool {
         // The frame before has left by then, if nothing holds things up here.
         let frame = stamp.duration.unwrap_or(ClockTime::ZERO);
-        let overdue = clock.due.is_some_and(|due| stamp.running_time + frame < due);
+        let overdue = clock.due.is_some_and(|due| stamp.running_time.saturating_add(frame) < due);
         Self::may_skip(live, clock) && (overdue || !self.session.room())
     }
 
@@ -676,6 +822,12 @@ impl Stream {
     /// Takes the scores that are complete.
     pub fn collect(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
         let scores = self.session.collect()?;
+        let displayed = self.renditions.get(DISPLAYED).and_then(|rendition| rendition.track);
+        while let Some((track, damage)) = self.session.take_damage() {
+            if Some(track) == displayed {
+                self.line.set_damage(damage);
+            }
+        }
         while self.started.len() > self.session.in_flight() {
             let Some(since) = self.started.pop_front() else { break };
             let taken = since.elapsed().as_secs_f64() * 1e3;
@@ -715,6 +867,11 @@ impl Stream {
         !self.prepared || self.renditions.iter().any(|rendition| rendition.track.is_none())
     }
 
+    /// How the frames of a rendition are scaled. What cannot be compared is refused when it is to be.
+    fn scaling(&self, rendition: &Rendition) -> Option<Scaling> {
+        rendition.scaling(self.reference.info.as_ref()?, self.scale).ok().flatten()
+    }
+
     /// Sets the engine up for the format of the reference and all renditions. Nothing is in flight.
     fn prepare(&mut self, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
         let reference = self.reference.info.clone();
@@ -729,19 +886,19 @@ impl Stream {
             let heads: Vec<_> = pads.filter_map(|pad| pad.peek_buffer()).collect();
             self.follow(heads.iter())?;
         }
-        let count = self.renditions.len();
-        match (self.session.prepare(geometry, count), self.fallback.take()) {
+        let scalings: Vec<_> = self.renditions.iter().map(|rendition| self.scaling(rendition)).collect();
+        match (self.session.prepare(geometry, &scalings), self.fallback.take()) {
             (Err(EngineError::Backend(err)), Some(fallback)) if err.is_device() => {
                 self.session.set_backend(fallback(&err).map_err(EngineError::from)?);
-                self.session.prepare(geometry, count)?;
+                self.session.prepare(geometry, &scalings)?;
             }
             (result, _) => result?,
         }
-        for (track, rendition) in self.renditions.iter_mut().enumerate() {
-            rendition.track = Some(track);
+        for (track, (rendition, scaling)) in self.renditions.iter_mut().zip(&scalings).enumerate() {
+            (rendition.track, rendition.scaling) = (Some(track), *scaling);
             rendition.begin_results(self.session.plan(), geometry.width, geometry.height)?;
         }
-        gst::debug!(CAT, "{geometry:?}, renditions: {count}");
+        gst::debug!(CAT, "{geometry:?}, renditions: {scalings:?}");
         self.prepared = true;
         Ok(())
     }
@@ -754,7 +911,7 @@ impl Stream {
         let reference = self.reference.map(reference, gpu, chroma)?;
         let mut mapped: Vec<(usize, Mapped)> = vec![];
         for (i, buffer) in distorted {
-            self.renditions[i].check(&info)?;
+            self.renditions[i].scaling(&info, self.scale)?;
             mapped.push((i, self.renditions[i].input.map(buffer, gpu, chroma)?));
         }
         let reference = self.reference.picture(&reference)?;
@@ -896,7 +1053,10 @@ impl Stream {
                     gst::warning!(CAT, "frame {} goes without its meta: {err}", frame.stamp.index);
                 }
             }
-            actions.push(Action::Push(buffer));
+            actions.push(match frame.heat {
+                Some(heat) => Action::Paint(buffer, heat),
+                None => Action::Push(buffer),
+            });
         }
     }
 

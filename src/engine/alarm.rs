@@ -119,13 +119,16 @@ impl LowAlarm {
 pub struct Dropout(Latch);
 
 impl Default for Dropout {
-    /// Raised after 3 frames or 200 ms without a pair, cleared by the next pair.
+    /// Raised after 3 frames or [`Dropout::TIME`] without a pair, cleared by the next pair.
     fn default() -> Self {
-        Self(Latch::new(Hold { time: 200_000_000, frames: Some(3) }, Hold::NONE))
+        Self(Latch::new(Hold { time: Self::TIME, frames: Some(3) }, Hold::NONE))
     }
 }
 
 impl Dropout {
+    /// 200 ms.
+    pub const TIME: u64 = 200_000_000;
+
     pub fn is_raised(&self) -> bool {
         self.0.is_raised()
     }
@@ -133,6 +136,11 @@ impl Dropout {
     /// Takes a reference frame by its running time in ns, and whether it had a distorted frame.
     pub fn update(&mut self, running_time: u64, paired: bool) -> Option<Change> {
         self.0.update(running_time, !paired, paired)
+    }
+
+    /// Nothing at all came from `since` to `now`, running times in ns.
+    pub fn silence(&mut self, since: u64, now: u64) -> Option<Change> {
+        self.update(since, false).or_else(|| self.update(now, false))
     }
 }
 

@@ -5,10 +5,12 @@
 //!
 //! For streams without end: figures of the last seconds ([`window`]), alarms that do not flap ([`alarm`]), and
 //! pictures that froze or went black ([`outage`]), seen in small copies of them ([`thumbnail`]), which
-//! also tell how late the distorted video is ([`align`]); all of it as text for Prometheus ([`prometheus`]).
+//! also tell how late the distorted video is ([`align`]); all of it as text for Prometheus ([`prometheus`]). Damage becomes
+//! visible as colours ([`heatmap`]).
 
 pub mod alarm;
 pub mod align;
+pub mod heatmap;
 pub mod outage;
 pub mod plan;
 pub mod prometheus;

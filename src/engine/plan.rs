@@ -124,6 +124,15 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Has it computed where the picture is damaged, which is a by-product of VIF.
+    pub fn add_damage(&mut self) {
+        self.work.vif.get_or_insert(VifWork {
+            gain_limits: vec![VifOptions::default().enhn_gain_limit],
+            scale0: false,
+        });
+        self.work.damage = true;
+    }
+
     /// Adds the work of an extractor and everything it yields at no further cost.
     fn add(&mut self, extractor: Extractor, aim: bool) -> Result<(), EngineError> {
         let source = match extractor {

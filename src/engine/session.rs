@@ -13,8 +13,10 @@ use crate::backend::{Backend, Completion, Group, Ticket};
 use crate::frame::{Geometry, Picture};
 use crate::hip::Device;
 use crate::metrics::FrameSums;
+use crate::metrics::damage::DamageSums;
 use crate::metrics::feature::Output;
 use crate::metrics::motion::{MotionScores, MotionSums};
+use crate::scale::Scaling;
 
 /// The result of one submitted pair. Those of a rendition come in the order of submission, one for each pair.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +76,8 @@ pub struct Session {
     /// Groups submitted since the geometry was set, and those of them whose sums were fetched.
     submitted: u64,
     fetched: u64,
+    /// Of the groups that were fetched, and nobody took yet.
+    damage: VecDeque<(usize, Option<DamageSums>)>,
 }
 
 impl Session {
@@ -88,6 +92,7 @@ impl Session {
             queue: VecDeque::new(),
             submitted: 0,
             fetched: 0,
+            damage: VecDeque::new(),
         }
     }
 
@@ -118,11 +123,11 @@ impl Session {
         self.plan.sources.iter().map(lookahead).max().unwrap_or(0)
     }
 
-    /// Sets the size and depth of the frames to come, and the number of renditions. Earlier pairs are forgotten: end
-    /// their runs first.
-    pub fn prepare(&mut self, geometry: Geometry, renditions: usize) -> Result<(), EngineError> {
+    /// Sets the size and depth of the reference frames to come, and for each rendition how its frames are brought to
+    /// that size, unless they have it. Earlier pairs are forgotten: end their runs first.
+    pub fn prepare(&mut self, geometry: Geometry, renditions: &[Option<Scaling>]) -> Result<(), EngineError> {
         self.backend.prepare(&self.plan.work, geometry, renditions)?;
-        let track = |_| {
+        let track = |_: &_| {
             let scorers = self.plan.sources.iter().map(|source| Scorer::new(source, geometry));
             Ok(Track {
                 scorers: scorers.collect::<Result<_, _>>()?,
@@ -133,24 +138,25 @@ impl Session {
                 pending: VecDeque::new(),
             })
         };
-        self.tracks = (0..renditions).map(track).collect::<Result<_, EngineError>>()?;
+        self.tracks = renditions.iter().map(track).collect::<Result<_, EngineError>>()?;
         self.geometry = Some(geometry);
         self.queue.clear();
+        self.damage.clear();
         self.submitted = 0;
         self.fetched = 0;
         Ok(())
     }
 
     /// Takes the next reference frame with the distorted frames to compare with it, by number of their rendition.
-    /// Pictures must be of the geometry given to [`Session::prepare`], there must be at least one distorted, and
-    /// there must be [`Session::room`].
+    /// Pictures must be of the sizes given to [`Session::prepare`], there must be at least one distorted, and there
+    /// must be [`Session::room`].
     pub fn submit(
         &mut self,
         reference: Picture<'_>,
         distorted: Vec<(usize, Picture<'_>)>,
     ) -> Result<(), EngineError> {
         let history_only = !self.submitted.is_multiple_of(self.subsample);
-        let (renditions, distorted): (Vec<_>, Vec<_>) = distorted.into_iter().unzip();
+        let renditions: Vec<_> = distorted.iter().map(|(rendition, _)| *rendition).collect();
         let ticket = self.backend.submit(Group { reference, distorted, history_only })?;
         self.submitted += 1;
         for rendition in &renditions {
@@ -205,7 +211,11 @@ impl Session {
                         break;
                     };
                     self.fetched += 1;
-                    for (rendition, sums) in renditions.into_iter().zip(&sums) {
+                    for (rendition, mut sums) in renditions.into_iter().zip(sums) {
+                        if self.plan.work.damage {
+                            self.damage.push_back((rendition, sums.damage.take()));
+                        }
+                        let sums = &sums;
                         let features = (!history_only).then(|| self.features(rendition, sums));
                         if let Some(geometry) = self.geometry {
                             self.tracks[rendition].take(features, sums, geometry);
@@ -220,6 +230,12 @@ impl Session {
             }
         }
         Ok(scores)
+    }
+
+    /// Where the next pair is damaged, of those whose sums were fetched: its rendition, and `None` for pairs left out by
+    /// subsampling. Needs no later pair. One for each pair, if the plan's work is to find that.
+    pub fn take_damage(&mut self) -> Option<(usize, Option<DamageSums>)> {
+        self.damage.pop_front()
     }
 
     /// Takes the pending pairs of a rendition whose motion is known.

@@ -23,13 +23,15 @@ use super::profile::Profile;
 use super::psnr::Psnr;
 use super::psnr_hvs::PsnrHvs;
 use super::runtime::Selection;
+use super::scale::Scaler;
 use super::speed::Speed;
 use super::ssim::Ssim;
 use super::stream::{Event, Stream};
 use super::vif::Vif;
-use crate::backend::{Backend, BackendError, Completion, Group, Ticket, check};
+use crate::backend::{Backend, BackendError, Completion, Group, Ticket, check, check_size};
 use crate::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
 use crate::metrics::{FrameSums, Work};
+use crate::scale::Scaling;
 
 /// Where a metric finds its data, as addresses in device memory.
 #[derive(Clone, Copy)]
@@ -115,7 +117,12 @@ impl Backend for Hip {
         self.depth
     }
 
-    fn prepare(&mut self, work: &Work, geometry: Geometry, renditions: usize) -> Result<(), BackendError> {
+    fn prepare(
+        &mut self,
+        work: &Work,
+        geometry: Geometry,
+        renditions: &[Option<Scaling>],
+    ) -> Result<(), BackendError> {
         self.prepared = None;
         self.prepared = Some(Prepared::new(&self.device, work, geometry, self.depth, renditions)?);
         Ok(())
@@ -172,6 +179,8 @@ struct Lane {
     on_device: DeviceBuffer,
     /// For each distorted picture.
     desks: Vec<Desk>,
+    /// The scaled picture that the GPU is at, where renditions are scaled.
+    scaled: Option<DeviceBuffer>,
     in_flight: Option<InFlight>,
 }
 
@@ -208,6 +217,10 @@ struct Prepared {
     metrics: Vec<Box<dyn Metric>>,
     lags: usize,
     chroma: bool,
+    /// For each rendition, what scales its pictures if they are.
+    scalers: Vec<Option<Scaler>>,
+    /// Bytes that all pictures of a desk take.
+    room: usize,
     lanes: Vec<Lane>,
     slots: Vec<Slot>,
     /// Groups submitted in the present run.
@@ -231,14 +244,14 @@ impl Prepared {
         work: &Work,
         geometry: Geometry,
         depth: usize,
-        renditions: usize,
+        renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         check(work, geometry)?;
-        load_modules(device, work, geometry.depth)?;
+        load_modules(device, work, geometry.depth, renditions.iter().any(Option::is_some))?;
         let alone = depth <= 2;
         let mut metrics: Vec<Box<dyn Metric>> = vec![];
-        if let Some(work) = &work.vif {
-            metrics.push(Box::new(Vif::new(device, work, geometry, alone)?));
+        if let Some(vif) = &work.vif {
+            metrics.push(Box::new(Vif::new(device, vif, work.damage, geometry, alone)?));
         }
         if let Some(work) = &work.adm {
             metrics.push(Box::new(Adm::new(device, work, geometry, alone)?));
@@ -265,11 +278,17 @@ impl Prepared {
             metrics.push(Box::new(Ciede::new(device, geometry)?));
         }
         let lags = work.motion.map_or(0, |motion| motion.lags());
-        let lanes = (0..depth).map(|_| Lane::new(device, &metrics, renditions)).collect::<Result<_, _>>()?;
+        let scaler = |scaling: &Option<Scaling>| scaling.map(|s| Scaler::new(device, &s)).transpose();
+        let scalers = renditions.iter().map(scaler).collect::<Result<Vec<_>, _>>()?;
+        let scaled = scalers.iter().flatten().map(Scaler::room).max();
+        let lane = |_| Lane::new(device, &metrics, renditions.len(), scaled);
+        let lanes = (0..depth).map(lane).collect::<Result<_, _>>()?;
+        let sources = scalers.iter().flatten().map(|scaler| room(scaler.source()));
+        let room = room(geometry) + sources.max().unwrap_or(0).max(room(geometry));
         let slots = (0..depth + lags).map(|_| Slot::new(device)).collect::<Result<_, _>>()?;
         let chroma = work.chroma() && geometry.chroma.is_some();
         let device = device.clone();
-        Ok(Self { device, geometry, metrics, lags, chroma, lanes, slots, run: 0, last: None })
+        Ok(Self { device, geometry, metrics, lags, chroma, scalers, room, lanes, slots, run: 0, last: None })
     }
 
     fn submit(&mut self, ticket: Ticket, group: Group<'_>) -> Result<(), BackendError> {
@@ -281,12 +300,18 @@ impl Prepared {
         if in_flight.is_some() || distorted.len() > desks.len() {
             return Err(BackendError::Full);
         }
+        check_size(&reference, self.geometry)?;
+        for (rendition, picture) in &distorted {
+            let scaler = self.scalers.get(*rendition).ok_or(BackendError::NotPrepared)?.as_ref();
+            check_size(picture, scaler.map_or(self.geometry, Scaler::source))?;
+        }
         for desk in &mut *desks {
             (desk.used, desk.staged) = (0, 0);
         }
         let mut frame = frame::Frame::default();
         let slot = &mut self.slots[n % slots];
-        let mut first = Placer { device: &self.device, geometry: self.geometry, stream, desk: &mut desks[0] };
+        let (size, room) = (self.geometry.sample_size(), self.room);
+        let mut first = Placer { device: &self.device, size, room, stream, desk: &mut desks[0] };
         first.await_producer(&reference)?;
         frame.reference[0] =
             first.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut slot.buffer))?;
@@ -309,21 +334,26 @@ impl Prepared {
             }
         }
         let lane = &mut self.lanes[lane];
-        for (i, picture) in distorted.iter().enumerate() {
-            let Lane { stream, desks, .. } = lane;
-            let mut placer =
-                Placer { device: &self.device, geometry: self.geometry, stream, desk: &mut desks[i] };
+        for (i, (rendition, picture)) in distorted.iter().enumerate() {
+            let Lane { stream, desks, scaled, .. } = lane;
+            let mut placer = Placer { device: &self.device, size, room, stream, desk: &mut desks[i] };
             placer.await_producer(picture)?;
-            frame.distorted[0] = placer.place(picture.luma, picture.lease.as_ref(), &mut None)?;
+            let mut planes = [Plane::default(); 3];
+            planes[0] = placer.place(picture.luma, picture.lease.as_ref(), &mut None)?;
             if self.chroma {
-                [frame.distorted[1], frame.distorted[2]] = placer.place_chroma(picture)?;
+                [planes[1], planes[2]] = placer.place_chroma(picture)?;
             }
+            frame.distorted = match (&self.scalers[*rendition], scaled) {
+                (Some(scaler), Some(scaled)) => scaler.launch(stream, planes, scaled.address())?,
+                _ => planes,
+            };
             desks[i].frame.bytes_mut()[..frame.bytes().len()].copy_from_slice(frame.bytes());
             lane.start(i, &self.metrics, history_only)?;
         }
         lane.done.record(&lane.stream)?;
         let count = distorted.len();
-        let leases = distorted.into_iter().chain([reference]).filter_map(|picture| picture.lease).collect();
+        let pictures = distorted.into_iter().map(|(_, picture)| picture).chain([reference]);
+        let leases = pictures.filter_map(|picture| picture.lease).collect();
         lane.in_flight = Some(InFlight { ticket, count, history_only, run: self.run, leases });
         self.run += 1;
         self.last = Some(ticket);
@@ -393,7 +423,7 @@ impl Prepared {
 }
 
 /// Loads what the work needs side by side: a driver that compiles takes its time for each.
-fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<(), Error> {
+fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth, scale: bool) -> Result<(), Error> {
     let [vif0, adm0, motion] = match depth.bits() {
         8 => ["vif0_u8", "adm0_u8", "motion_u8"],
         _ => ["vif0_u16", "adm0_u16", "motion_u16"],
@@ -402,6 +432,7 @@ fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<()
     let needed = [
         (vif0, work.vif.is_some()),
         ("vif", work.vif.is_some()),
+        ("damage", work.damage && work.vif.is_some()),
         (adm0, work.adm.is_some() && !passes),
         ("adm", work.adm.is_some()),
         ("adm_passes", passes),
@@ -412,6 +443,7 @@ fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth) -> Result<()
         ("ssim", work.ssim.is_some()),
         ("psnr_hvs", work.psnr_hvs),
         ("ciede", work.ciede),
+        ("scale", scale),
         ("frame", true),
     ];
     std::thread::scope(|scope| {
@@ -443,7 +475,13 @@ const FRAME_THREADS: u32 = 128;
 const FRAME_ROOM: usize = 256;
 
 impl Lane {
-    fn new(device: &Arc<Device>, metrics: &[Box<dyn Metric>], renditions: usize) -> Result<Self, Error> {
+    /// `scaled`: bytes for a scaled picture, if there are any.
+    fn new(
+        device: &Arc<Device>,
+        metrics: &[Box<dyn Metric>],
+        renditions: usize,
+        scaled: Option<usize>,
+    ) -> Result<Self, Error> {
         let stream = Stream::new(device)?;
         let size =
             FRAME_ROOM + sums_room(metrics) + metrics.iter().map(|m| scratch_room(&**m)).sum::<usize>();
@@ -456,6 +494,7 @@ impl Lane {
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             on_device,
             desks: (0..renditions).map(|_| Desk::new(device, metrics)).collect::<Result<_, _>>()?,
+            scaled: scaled.map(|size| DeviceBuffer::new(device, "a scaled picture", size)).transpose()?,
             in_flight: None,
         };
         for desk in 0..renditions {
@@ -567,7 +606,10 @@ fn sums_room(metrics: &[Box<dyn Metric>]) -> usize {
 /// Brings pictures to where kernels can read them, in the order of a stream.
 struct Placer<'a> {
     device: &'a Arc<Device>,
-    geometry: Geometry,
+    /// Bytes of a sample.
+    size: usize,
+    /// Bytes that all pictures of a desk take.
+    room: usize,
     stream: &'a Stream,
     desk: &'a mut Desk,
 }
@@ -605,7 +647,7 @@ impl Placer<'_> {
         to: &mut Option<&mut Option<DeviceBuffer>>,
     ) -> Result<Plane, BackendError> {
         let Component { samples, width, height, stride, step, shift } = component;
-        let size = self.geometry.sample_size();
+        let size = self.size;
         let plane = |address: u64, stride: usize| Plane {
             address,
             stride: stride as u32,
@@ -636,7 +678,7 @@ impl Placer<'_> {
         if cb.step == 1 {
             return Ok([self.place(cb, lease, &mut None)?, self.place(cr, lease, &mut None)?]);
         }
-        let size = self.geometry.sample_size();
+        let size = self.size;
         let address = |component: &Component<'_>| match component.samples {
             Samples::Host(bytes) => bytes.as_ptr() as u64,
             Samples::Device(address) => address.get(),
@@ -651,7 +693,7 @@ impl Placer<'_> {
     fn room(&mut self, extent: Extent) -> Result<u64, Error> {
         let buffer = match &mut self.desk.pictures {
             Some(buffer) => buffer,
-            none => none.insert(DeviceBuffer::new(self.device, "pictures", room(self.geometry))?),
+            none => none.insert(DeviceBuffer::new(self.device, "pictures", self.room)?),
         };
         let address = buffer.address() + self.desk.used as u64;
         self.desk.used += extent.size();
@@ -696,7 +738,7 @@ impl Placer<'_> {
     fn stage(&mut self, bytes: &[u8], stride: usize, extent: Extent) -> Result<u64, Error> {
         let staging = match &mut self.desk.staging {
             Some(staging) => staging,
-            none => none.insert(Pinned::new(self.device.clone(), room(self.geometry))?),
+            none => none.insert(Pinned::new(self.device.clone(), self.room)?),
         };
         let start = self.desk.staged;
         self.desk.staged += extent.size();
@@ -716,12 +758,12 @@ fn in_place(component: &Component<'_>, lease: Option<&Lease>) -> bool {
     lease.is_some_and(|lease| lease.in_place) && (component.step > 1 || aligned())
 }
 
-/// Bytes that all planes of a pair take.
+/// Bytes that all planes of a picture take.
 fn room(geometry: Geometry) -> usize {
     let size = geometry.sample_size();
     let plane = |(width, rows): (usize, usize)| Extent { width: width * size, rows }.size();
     let luma = plane((geometry.width, geometry.height));
     let chroma =
         geometry.chroma.map_or(0, |(width, rows)| plane((2 * width, rows)).max(2 * plane((width, rows))));
-    2 * (luma + chroma)
+    luma + chroma
 }

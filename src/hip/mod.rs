@@ -23,6 +23,7 @@ mod profile;
 mod psnr;
 mod psnr_hvs;
 mod runtime;
+mod scale;
 mod speed;
 mod ssim;
 mod stream;

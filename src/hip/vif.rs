@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Launches `kernels/vif.hip`.
+//! Launches `kernels/vif.hip`, and on what that leaves `kernels/damage.hip`.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::module::{Kernel, arguments};
 use super::stream::Stream;
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
+use crate::metrics::damage::{Window, cells};
 use crate::metrics::vif::{LOG2_STEPS, VifScaleSums, VifWork};
 
 /// Gain limits of one launch.
@@ -87,20 +88,55 @@ impl Scale {
     }
 }
 
+/// The damage map.
+struct Damage {
+    kernel: Kernel,
+    grid: (u32, u32),
+    cells: usize,
+}
+
+impl Damage {
+    const THREADS: u32 = 64;
+    /// Sums of a cell.
+    const SUMS: usize = 2;
+
+    fn new(device: &Arc<Device>, geometry: Geometry) -> Result<Self, Error> {
+        let (columns, rows) = cells(geometry);
+        let kernel = Kernel::new(device, "damage", "damage", Self::THREADS)?;
+        let grid = ((columns as u32).div_ceil(Self::THREADS), rows as u32);
+        Ok(Self { kernel, grid, cells: columns * rows })
+    }
+
+    /// Looks at the planes of scale 1.
+    fn launch(&self, stream: &Stream, planes: Planes, scale: &Scale, sums: u64) -> Result<(), Error> {
+        let (w, h) = (scale.width as i32, scale.height as i32);
+        // SAFETY: the parameters of damage.
+        unsafe { self.kernel.launch(stream, self.grid, arguments![planes, w, h, sums]) }
+    }
+}
+
 pub struct Vif {
     scales: [Scale; 4],
+    damage: Option<Damage>,
     log2_steps: DeviceBuffer,
     work: VifWork,
     bits: u32,
 }
 
 impl Vif {
-    /// `alone`: frames hardly overlap.
-    pub fn new(device: &Arc<Device>, work: &VifWork, geometry: Geometry, alone: bool) -> Result<Self, Error> {
+    /// `damage`: the damage map is wanted too. `alone`: frames hardly overlap.
+    pub fn new(
+        device: &Arc<Device>,
+        work: &VifWork,
+        damage: bool,
+        geometry: Geometry,
+        alone: bool,
+    ) -> Result<Self, Error> {
         let scale = |scale| Scale::new(device, geometry, scale, alone);
         let steps: Vec<u8> = LOG2_STEPS.iter().flat_map(|step| (*step as u16).to_ne_bytes()).collect();
         Ok(Self {
             scales: [scale(0)?, scale(1)?, scale(2)?, scale(3)?],
+            damage: damage.then(|| Damage::new(device, geometry)).transpose()?,
             log2_steps: DeviceBuffer::holding(device, "a table", &steps)?,
             work: work.clone(),
             bits: geometry.depth.bits(),
@@ -119,7 +155,8 @@ impl Metric for Vif {
     }
 
     fn sums(&self) -> usize {
-        self.launches().len() * 4 * SUMS
+        let damage = self.damage.as_ref().map_or(0, |damage| damage.cells * Damage::SUMS);
+        self.launches().len() * 4 * SUMS + damage
     }
 
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
@@ -148,6 +185,10 @@ impl Metric for Vif {
                 // SAFETY: the parameters of vif0_u8 and vif0_u16, or of vif1 to vif3.
                 unsafe { scale.kernel.launch(stream, scale.grid, arguments)? };
                 planes = next;
+                if let (Some(damage), 0, 0) = (&self.damage, i, s) {
+                    let sums = at.sums + (self.launches().len() * 4 * SUMS * 8) as u64;
+                    damage.launch(stream, planes, &self.scales[1], sums)?;
+                }
             }
         }
         Ok(())
@@ -165,6 +206,13 @@ impl Metric for Vif {
                 }
             })
         };
+        let (sums, damage) = sums.split_at(self.launches().len() * 4 * SUMS);
+        let window = |cell: &[u64]| Window {
+            reference: cell[0] as u32,
+            distorted: (cell[0] >> 32) as u32,
+            covariance: cell[1] as i32,
+        };
+        out.damage = self.damage.as_ref().map(|_| damage.chunks_exact(Damage::SUMS).map(window).collect());
         let launches = self.launches().zip(sums.chunks(4 * SUMS));
         out.vif =
             Some(launches.flat_map(|(limits, sums)| (0..limits.len()).map(move |g| gain(sums, g))).collect());

@@ -6,6 +6,7 @@
 pub mod adm;
 pub mod cambi;
 pub mod ciede;
+pub mod damage;
 pub mod feature;
 pub mod feature_list;
 pub mod fixed;
@@ -21,6 +22,7 @@ use std::fmt::Debug;
 
 use adm::{AdmSums, AdmWork};
 use cambi::{CambiSums, CambiWork};
+use damage::DamageSums;
 use motion::{MotionSums, MotionWork};
 use psnr::{PsnrSums, PsnrWork};
 use psnr_hvs::PsnrHvsSums;
@@ -32,6 +34,8 @@ use vif::{VifSums, VifWork};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
     pub vif: Option<VifWork>,
+    /// Where the picture is damaged; only with `vif`, whose pictures it looks at.
+    pub damage: bool,
     pub adm: Option<AdmWork>,
     pub motion: Option<MotionWork>,
     pub psnr: Option<PsnrWork>,
@@ -56,6 +60,7 @@ impl Work {
         }
         let parts = [
             ("vif", part(&self.vif)),
+            ("damage", self.damage.then_some(&self.damage)),
             ("adm", part(&self.adm)),
             ("motion", part(&self.motion)),
             ("psnr", part(&self.psnr)),
@@ -76,6 +81,7 @@ impl Work {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameSums {
     pub vif: Option<VifSums>,
+    pub damage: Option<DamageSums>,
     pub adm: Option<AdmSums>,
     pub motion: Option<MotionSums>,
     pub psnr: Option<PsnrSums>,

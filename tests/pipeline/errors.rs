@@ -98,7 +98,7 @@ fn a_faulty_list_of_features_is_refused_with_what_is_allowed() {
 fn different_sizes_are_refused_with_what_to_insert() {
     let small = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
     let failure = score(&[], &Input::planar(&clip(), false), &Input::planar(&small, true)).unwrap_err();
-    let texts = ["176x144", "97x71", "videoscale ! video/x-raw,width=176,height=144"];
+    let texts = ["176x144", "97x71", "videoscale ! video/x-raw,width=176,height=144", "scale-method"];
     assert_failure(failure, gst::StreamError::Format, &texts);
 }
 

@@ -32,7 +32,7 @@ fn features(name: &str, options: &[(&str, &str)]) -> Vec<Feature> {
 fn session(features: &[Feature], geometry: Geometry) -> Result<Session, EngineError> {
     let plan = Plan::new(vec![], features, ScoreOptions::default()).unwrap();
     let mut session = Session::new(Arc::new(plan), backend(), 1);
-    session.prepare(geometry, 1).map(|()| session)
+    session.prepare(geometry, &[None]).map(|()| session)
 }
 
 fn geometry(clip: &Clip) -> Geometry {

@@ -11,6 +11,8 @@ use std::process::{Command, Output};
 
 use gst::prelude::*;
 
+use gsthipvmaf::event::Event;
+
 use crate::common::clip::clips;
 use crate::common::{Bench, Input};
 
@@ -90,6 +92,8 @@ struct Outcome {
     result: Result<f64, String>,
     /// The element goes from NULL to READY.
     ready: bool,
+    /// It was said that the GPU was lost.
+    lost: bool,
     backend: String,
     log: String,
 }
@@ -104,7 +108,8 @@ fn play(backend: &str, device: &[(&str, &str)]) -> Outcome {
     let score = said("player score ").map(|score| score.parse().unwrap());
     let result = score.ok_or_else(|| said("player error ").unwrap_or_else(|| panic!("{device:?}\n{log}")));
     let ready = said("player ready ").as_deref() == Some("true");
-    Outcome { result, ready, backend: said("player backend ").unwrap_or_default(), log }
+    let lost = said("player lost ").as_deref() == Some("1");
+    Outcome { result, ready, lost, backend: said("player backend ").unwrap_or_default(), log }
 }
 
 #[test]
@@ -120,7 +125,10 @@ fn player() {
     println!("\nplayer backend {}", name.unwrap_or_default());
     match result {
         Ok(report) => println!("player score {:?}", report.pooled[0].common.score),
-        Err(failure) => println!("player error {}", failure.text),
+        Err(failure) => {
+            let lost = failure.events.iter().filter(|event| event.event == Event::DeviceLost).count();
+            println!("player error {}\nplayer lost {lost}", failure.text);
+        }
     }
     drop(bench);
     let Ok(library) = std::env::var("HIPVMAF_HIP_LIBRARY") else { return };
@@ -236,6 +244,7 @@ fn a_device_lost_in_the_middle_is_an_error_that_says_so() {
     for at in [20, 40, 60] {
         let fault = format!("async:700@{at}");
         let outcome = play("auto", &[RDNA, ("SWHIP_FAIL", &fault)]);
+        assert!(outcome.lost);
         let text = outcome.result.unwrap_err();
         assert!(text.contains("was lost") && text.contains("700"), "{text}");
     }

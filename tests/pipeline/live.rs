@@ -354,3 +354,53 @@ fn a_flush_begins_a_section_and_drops_the_frames_on_their_way() {
     let pooled: Vec<_> = report.pooled.iter().map(|p| (p.reason.as_str(), p.section, p.frames)).collect();
     assert_eq!(pooled, [("flush", 0, 4), ("eos", 1, 6)]);
 }
+
+#[test]
+fn silence_of_both_inputs_is_reported_and_windows_go_on() {
+    let both = sides(40);
+    let rig = Rig::live(&[("window", "400000000"), ("window-interval", "400000000")]).play();
+    play_live(&rig, &both, 0..10, |_, _| false);
+    // The last frame lasts until 400 ms.
+    rig.advance_to(ms(1300));
+    rig.wait(|log| log.report.windows.len() == 3);
+    let events: Vec<_> = rig.log().report.events.clone();
+    let raised = |pad| (Event::Dropout, EventState::Raised, pad, Some(ms(400)), Some(ms(600)));
+    assert_eq!(events.iter().map(brief).collect::<Vec<_>>(), [raised("ref_sink"), raised("dist_sink")]);
+    play_live(&rig, &both, 33..40, |_, _| false);
+    rig.end();
+    let report = rig.finish().unwrap();
+    let cleared = |pad| (Event::Dropout, EventState::Cleared, pad, Some(ms(1320)), Some(ms(1320)));
+    let later: Vec<_> = report.events[2..].iter().map(brief).collect();
+    assert_eq!(later, [cleared("ref_sink"), cleared("dist_sink")]);
+    let windows: Vec<_> =
+        report.windows.iter().map(|w| (w.running_time.unwrap().mseconds(), w.frames)).collect();
+    assert_eq!(windows, [(400, 10), (800, 0), (1200, 0)]);
+    assert_eq!(report.frames.len(), 17);
+}
+
+#[test]
+fn a_second_live_run_is_like_the_first() {
+    let both = sides(8);
+    let rig = Rig::live(&[]).play();
+    play_live(&rig, &both, 0..5, |_, t| t == 2);
+    rig.wait_buffers(2);
+    let before = rig.log().report.buffers.len();
+    rig.element.set_base_time(rig.clock.time());
+    rig.restart();
+    let start = rig.clock.time();
+    for t in 0..8 {
+        if t > 0 {
+            rig.advance_to(start + FRAME * t as u64);
+        }
+        rig.push("ref_sink", &both.0.0[t]);
+        rig.push("dist_sink", &both.1.0[t]);
+    }
+    rig.end();
+    let report = rig.finish().unwrap();
+    let last = report.pooled.last().unwrap();
+    assert_eq!((last.section, last.frames, last.unpaired), (0, 8, 0));
+    let indices: Vec<_> = report.metas()[before..].iter().map(|meta| meta.index).collect();
+    assert_eq!(indices, (0..8).collect::<Vec<_>>());
+    let scores = report.scores();
+    assert_eq!(scores[scores.len() - 8..], scores_of_run(&both, 0..8));
+}

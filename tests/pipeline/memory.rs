@@ -214,6 +214,48 @@ fn one_side_can_be_in_device_memory() {
     }
 }
 
+/// Distorted frames leave where they are. A heat map takes a reference that the processor can map.
+#[test]
+#[ignore = "needs the software device"]
+fn what_leaves_can_come_from_device_memory() {
+    init();
+    let allocator = FakeAllocator::new(c"HIPMemory");
+    let [reference, distorted] = sides(&clip("176x144_420_8bit"));
+    let moved = [&reference, &distorted].map(|input| allocator.input(0, HIP, input));
+    let report = score(&[("output", "distorted")], &moved[0], &moved[1]).unwrap();
+    assert!(report.buffers.iter().all(|buffer| buffer.peek_memory(0).is_type("HIPMemory")));
+    let report = score(&[("output", "heatmap")], &reference, &moved[1]).unwrap();
+    assert!(report.buffers.iter().all(|buffer| !buffer.peek_memory(0).is_type("HIPMemory")));
+    let text = refusal(&[("output", "heatmap")], &moved[0], &moved[1]);
+    for said in ["heat map", HIP, "hipdownload"] {
+        assert!(text.contains(said), "`{said}` is not in: {text}");
+    }
+}
+
+#[test]
+#[ignore = "needs the software device"]
+fn pictures_in_device_memory_are_scaled() {
+    init();
+    let allocator = FakeAllocator::new(c"HIPMemory");
+    for (name, format) in [
+        ("97x71_420_8bit", VideoFormat::I420),
+        ("97x71_420_8bit", VideoFormat::Nv12),
+        ("176x144_420_10bit", VideoFormat::P01010le),
+    ] {
+        let small = clip(name);
+        let reference = Clip { width: 120, height: 130, ..clip(name) };
+        let [reference, distorted] =
+            [Input::new(&reference, false, format), Input::new(&small, true, format)];
+        let properties = [("psnr", "true"), ("scale-method", "bicubic")];
+        let expected = score(&properties, &reference, &distorted).unwrap();
+        let report = score(&properties, &reference, &allocator.input(0, HIP, &distorted)).unwrap();
+        for (frame, expected) in report.frames.iter().zip(&expected.frames) {
+            assert_eq!(frame.features, expected.features, "{name} {format}");
+        }
+        assert_eq!(report.frames.len(), small.frames);
+    }
+}
+
 #[test]
 #[ignore = "needs the software device"]
 fn memory_that_the_gpu_does_not_have_is_refused() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The sums of the GPU backend are those of the CPU, whatever the content, size and depth.
+//! The sums of the GPU backend are those of the CPU, and those of a group are those of its pairs, whatever the content,
+//! size and depth.
 
 use std::collections::VecDeque;
 
@@ -16,6 +17,7 @@ use gsthipvmaf::metrics::speed::{Method, SpeedOptions, SpeedWork};
 use gsthipvmaf::metrics::ssim::SsimWork;
 use gsthipvmaf::metrics::vif::VifWork;
 use gsthipvmaf::metrics::{FrameSums, Work};
+use gsthipvmaf::scale::{self, Scaling};
 
 /// White noise of 32 bits.
 fn noise(seed: u32, x: usize, y: usize) -> u32 {
@@ -112,10 +114,14 @@ impl Clip {
     }
 }
 
+/// A distorted clip, and how it is scaled.
+type Scaled = (Clip, Option<Scaling>);
+
 /// All sums of a clip, with a break after two thirds and every third pair not scored. Every other frame is compared
-/// with itself as well.
-fn sums(backend: &mut dyn Backend, work: &Work, reference: &Clip, distorted: &Clip) -> Vec<FrameSums> {
-    backend.prepare(work, reference.geometry, 2).unwrap();
+/// with itself as well, and every fourth without the first of several others.
+fn sums(backend: &mut dyn Backend, work: &Work, reference: &Clip, distorted: &[Scaled]) -> Vec<FrameSums> {
+    let scalings = distorted.iter().map(|(_, scaling)| *scaling).chain([None]);
+    backend.prepare(work, reference.geometry, &scalings.collect::<Vec<_>>()).unwrap();
     let mut waiting = VecDeque::new();
     let mut sums = vec![];
     let frames = reference.frames.len();
@@ -126,9 +132,11 @@ fn sums(backend: &mut dyn Backend, work: &Work, reference: &Clip, distorted: &Cl
         if waiting.len() == backend.depth().max(1) {
             sums.extend(backend.wait(waiting.pop_front().unwrap()).unwrap());
         }
-        let (reference, distorted) = (reference.picture(t), distorted.picture(t));
-        let itself = (t % 2 == 1).then(|| reference.clone());
-        let distorted = [distorted].into_iter().chain(itself).collect();
+        let reference = reference.picture(t);
+        let others = distorted.iter().map(|(clip, _)| clip.picture(t)).enumerate();
+        let others = others.skip(usize::from(t % 4 == 3 && distorted.len() > 1));
+        let itself = (t % 2 == 1).then(|| (distorted.len(), reference.clone()));
+        let distorted = others.chain(itself).collect();
         waiting.push_back(backend.submit(Group { reference, distorted, history_only: t % 3 == 2 }).unwrap());
     }
     sums.extend(waiting.into_iter().flat_map(|ticket| backend.wait(ticket).unwrap()));
@@ -142,6 +150,7 @@ fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
     };
     Work {
         vif: Some(VifWork { gain_limits: gain_limits.to_vec(), scale0: true }),
+        damage: aim || lag2,
         adm: Some(AdmWork { passes: gain_limits.iter().map(pass).collect() }),
         motion: Some(MotionWork { lag1: true, lag2 }),
         psnr: Some(PsnrWork { chroma: true }),
@@ -160,15 +169,23 @@ fn speed(options: &[SpeedOptions]) -> Work {
 /// The sums of a clip on the GPU, with one and with several pairs in flight, are those of the processor.
 fn check(work: &Work, kind: u32, (width, height): (usize, usize), bits: u32, frames: usize) {
     let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, frames));
-    let expected = sums(&mut Cpu::new(1).unwrap(), work, &reference, &distorted);
+    check_clips(work, kind, &reference, &[(distorted, None)]);
+}
+
+/// The same of several distorted clips.
+fn check_clips(work: &Work, kind: u32, reference: &Clip, distorted: &[Scaled]) {
+    let expected = sums(&mut Cpu::new(1).unwrap(), work, reference, distorted);
+    let Geometry { width, height, depth, .. } = reference.geometry;
+    let bits = depth.bits();
     for depth in [1, 3] {
         let mut hip = Hip::open(&Selection::default(), depth).unwrap();
-        let found = sums(&mut hip, work, &reference, &distorted);
+        let found = sums(&mut hip, work, reference, distorted);
         assert_eq!(found.len(), expected.len());
         for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {
             let of =
                 format!("{width}x{height} {bits} bit, kind {kind}, {depth} in flight, frame {t}, {work:?}");
             assert_eq!(found.vif, expected.vif, "{of}");
+            assert_eq!(found.damage, expected.damage, "{of}");
             assert_eq!(found.adm, expected.adm, "{of}");
             assert_eq!(found.motion, expected.motion, "{of}");
             assert_eq!(found.psnr, expected.psnr, "{of}");
@@ -177,6 +194,56 @@ fn check(work: &Work, kind: u32, (width, height): (usize, usize), bits: u32, fra
             assert_eq!(found.ssim, expected.ssim, "{of}");
             assert_eq!(found.psnr_hvs, expected.psnr_hvs, "{of}");
             assert_eq!(found.ciede, expected.ciede, "{of}");
+        }
+    }
+}
+
+/// Groups of two and three pictures have the sums of the pairs, in a backend that expects as many and in one that
+/// expects more.
+#[test]
+fn of_groups_are_those_of_the_pairs() {
+    let banding = CambiOptions { full_ref: true, ..Default::default() };
+    let sizes = [(33, 33), (47, 34), (121, 75), (217, 81), (320, 241), (193, 214)];
+    for (i, (width, height)) in sizes.into_iter().enumerate() {
+        for (j, bits) in [8, 10, 16].into_iter().enumerate() {
+            let kind = (2 * i + j) as u32;
+            let mut work = work(&[100.0, 1.0], i % 2 == 0, true);
+            work.psnr_hvs = bits <= 12;
+            if height > 200 && width > 300 {
+                work.speed = speed(&[SpeedOptions::default()]).speed;
+            }
+            if width > 216 {
+                work.cambi.push(banding.work());
+            }
+            if width.min(height) > 176 {
+                work.ssim = Some(SsimWork { scales: vec![0, 2], multi_scale: true });
+            }
+            let clip = |kind, distorted| Clip::new(kind % 8, distorted, width, height, bits, 3);
+            let reference = clip(kind, false);
+            let renditions = [clip(kind, true), clip(kind + 1, true), clip(kind, false)];
+            let sums = |renditions: &[Clip], expected: usize, threads| {
+                let mut cpu = Cpu::new(threads).unwrap();
+                cpu.prepare(&work, reference.geometry, &vec![None; expected]).unwrap();
+                let frame = |t| {
+                    let distorted = renditions.iter().map(|clip| clip.picture(t)).enumerate().collect();
+                    let reference = reference.picture(t);
+                    let ticket = cpu.submit(Group { reference, distorted, history_only: t == 1 }).unwrap();
+                    cpu.wait(ticket).unwrap()
+                };
+                (0..3).map(frame).collect::<Vec<_>>()
+            };
+            let pairs = renditions.each_ref().map(|clip| sums(std::slice::from_ref(clip), 1, 1));
+            for (n, expected, threads) in [(2, 2, 1), (2, 3, 3), (3, 3, 1), (3, 3, 3)] {
+                let group = sums(&renditions[..n], expected, threads);
+                for t in 0..3 {
+                    let pairs: Vec<_> = pairs[..n].iter().flat_map(|sums| &sums[t]).collect();
+                    let group: Vec<_> = group[t].iter().collect();
+                    assert_eq!(
+                        group, pairs,
+                        "{width}x{height} {bits} bit, {n} of {expected}, frame {t}, {work:?}"
+                    );
+                }
+            }
         }
     }
 }
@@ -196,6 +263,30 @@ fn equal_the_processors() {
             let mut work = works[(i + bits as usize / 2) % 3].clone();
             work.psnr_hvs = bits <= 12;
             check(&work, kind, (width, height), bits, 5);
+        }
+    }
+}
+
+/// Up and down, to odd sizes and from them, planar and interleaved, in the low bits and in the high ones.
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn of_scaled_pictures_equal_the_processors() {
+    let (width, height) = (131, 75);
+    let sizes = [[(64, 37), (200, 111)], [(131, 16), (33, 80)], [(17, 152), (262, 150)]];
+    let methods = [scale::Method::Bilinear, scale::Method::Bicubic, scale::Method::Lanczos];
+    let work = work(&[100.0], false, false);
+    for (i, sizes) in sizes.into_iter().enumerate() {
+        for (j, bits) in [8, 10, 12, 16].into_iter().enumerate() {
+            let kind = [0, 1, 3, 5][(i + j) % 4];
+            let cosited = (i % 2 == 0, j % 2 == 1);
+            let reference = Clip::new(kind, false, width, height, bits, 4);
+            let distorted = sizes.map(|(width, height)| {
+                let clip = Clip::new(kind, true, width, height, bits, 4);
+                let method = methods[(i + j) % 3];
+                let scaling = Scaling::new(method, clip.geometry, reference.geometry, cosited);
+                (clip, Some(scaling.unwrap()))
+            });
+            check_clips(&work, kind, &reference, &distorted);
         }
     }
 }
@@ -263,6 +354,7 @@ fn similarity_equals_the_processors() {
         for bits in [8, 10, 12] {
             let kind = (i as u32 + bits) % 6;
             let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 1));
+            let distorted = [(distorted, None)];
             let expected = sums(&mut cpu, &work, &reference, &distorted);
             assert_eq!(
                 sums(&mut hip, &work, &reference, &distorted),

@@ -195,6 +195,55 @@ fn a_flush_of_one_distorted_pad_breaks_its_run_only() {
 }
 
 #[test]
+fn a_flush_of_the_reference_alone_leaves_its_frames_out() {
+    let both = sides(FRAMES);
+    let rig = Rig::offline(&[]).play();
+    rig.push_pairs(&both.0.0[..5], &both.1.0[..5]);
+    rig.wait_scores(4);
+    rig.push("ref_sink", &both.0.0[5]);
+    rig.flush("ref_sink");
+    rig.begin_segment("ref_sink", ClockTime::ZERO, ClockTime::ZERO);
+    for t in 6..FRAMES {
+        rig.push("ref_sink", &both.0.0[t]);
+        if t == 6 {
+            rig.push("dist_sink", &both.1.0[5]);
+        }
+        rig.push("dist_sink", &both.1.0[t]);
+    }
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(
+        report.scores(),
+        scores_of_run(&both, 0..5).into_iter().chain(scores_of_run(&both, 6..10)).collect::<Vec<_>>()
+    );
+    assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(1));
+}
+
+#[test]
+fn the_tolerance_may_change_while_playing() {
+    let both = sides(FRAMES);
+    let late = both.1.retimed(|t| Some(FRAME * t as u64 + ms(15)));
+    let rig = Rig::offline(&[]).play();
+    rig.push_pairs(&both.0.0[..5], &late.0[..5]);
+    rig.wait_scores(4);
+    rig.element.set_property("pairing-tolerance", ms(10).nseconds());
+    rig.push_pairs(&both.0.0[5..], &late.0[5..]);
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(report.scores(), scores_of_run(&both, 0..5));
+    assert_eq!((report.pooled[0].frames, report.pooled[0].unpaired), (5, 5));
+}
+
+#[test]
+fn timestamps_may_be_missing_on_one_side() {
+    let both = sides(FRAMES);
+    let expected = score(&[], &both.0, &both.1).unwrap().scores();
+    let bare = |input: &Input| input.retimed(|_| None);
+    assert_eq!(score(&[], &bare(&both.0), &both.1).unwrap().scores(), expected);
+    assert_eq!(score(&[], &both.0, &bare(&both.1)).unwrap().scores(), expected);
+}
+
+#[test]
 fn paused_and_playing_again_goes_on() {
     let both = sides(FRAMES);
     let rig = Rig::offline(&[]).play();

@@ -17,10 +17,12 @@ namespace {
 #include "../../kernels/adm.hip"
 #include "../../kernels/cambi.hip"
 #include "../../kernels/ciede.hip"
+#include "../../kernels/damage.hip"
 #include "../../kernels/frame.hip"
 #include "../../kernels/motion.h"
 #include "../../kernels/psnr.hip"
 #include "../../kernels/psnr_hvs.hip"
+#include "../../kernels/scale.hip"
 #include "../../kernels/speed.hip"
 #include "../../kernels/ssim.h"
 #include "../../kernels/vif.h"
@@ -45,6 +47,7 @@ class Frame {
     frame = std::make_unique<Array<HvFrame>>(std::vector<HvFrame>{content});
   }
   const HvFrame *data() const { return frame->data(); }
+  HvPlane plane_of(int component) const { return frame->read()[0].dis[component]; }
   static int width(int component) { return component ? WIDTH / 2 : WIDTH; }
   static int height(int component) { return component ? HEIGHT / 2 : HEIGHT; }
 
@@ -208,6 +211,15 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block) {
     if (scale == 0) run.sums(kernel_name<T>("vif0"), shape, 32, frame.data(), args, next, log2_steps.data());
     else run.sums("vif" + std::to_string(scale), shape, 32, in, args, next, log2_steps.data());
     in = next;
+    if (scale > 0) continue;
+    const int w = WIDTH / 2, h = HEIGHT / 2;
+    const unsigned columns = tiles(w, DAMAGE_STEP), rows = tiles(h, DAMAGE_STEP);
+    const Shape cells{tiles((int)columns, DAMAGE_THREADS), rows, DAMAGE_THREADS};
+    const Array<uint64_t> windows(2 * columns * rows);
+    run.one("damage", cells, in, w, h, windows.data());
+    printf("damage");
+    for (const uint64_t window : windows.read()) printf(" %llu", (unsigned long long)window);
+    printf("\n");
   }
 }
 
@@ -274,6 +286,34 @@ void run_speed_small(Run &run, const Frame<T> &frame) {
                                spread == 9, 1.0f / (float)(1 << (frame.bits - 8))};
     const Shape shape{tiles(SMALL_W, SPEED_TILE), SPEED_PLANES * SMALL_H, SPEED_THREADS};
     run.sums(kernel_name<T>("speed_small"), shape, SPEED_PLANES * SMALL_W * SMALL_H / 2, frame.data(), scaling);
+  }
+}
+
+// Up along the rows, over the edge of a block, and down the columns. Weights need not be those of src/scale.rs here.
+template <class T>
+void run_scale(Run &run, const Frame<T> &frame) {
+  constexpr int TAPS = 4, TO_W = 300, TO_H = 29;
+  for (const int i : {0, 1, 2}) {
+    const auto tables = [&](int size, int samples) {
+      std::vector<uint32_t> all;
+      for (int k = 0; k < size; k++) all.push_back((uint32_t)(k * (samples - TAPS) / (size - 1)));
+      for (const int weight : {-1000, 9000, 9000, -616})
+        for (int k = 0; k < size; k++) all.push_back((uint32_t)(weight + k % 2));
+      return all;
+    };
+    const int h = frame.height(i);
+    const Array<uint32_t> x(tables(TO_W, frame.width(i))), y(tables(TO_H, h));
+    const ScaleAxis along{x.data(), x.data() + TO_W, TO_W, TAPS}, down{y.data(), y.data() + TO_H, TO_H, TAPS};
+    const Array<int32_t> rows((size_t)(TO_W * h));
+    const Array<T> scaled((size_t)(TO_W * TO_H));
+    const uint32_t bits = frame.bits;
+    run.one(kernel_name<T>("scale_rows"), {tiles(TO_W, SCALE_THREADS), tiles(h, SCALE_ROWS), SCALE_THREADS},
+            frame.plane_of(i), h, bits, along, bits - 2, rows.data(), (uint32_t)TO_W);
+    run.one(kernel_name<T>("scale_columns"), {tiles(TO_W, SCALE_THREADS), TO_H, SCALE_THREADS}, rows.data(), TO_W,
+            (uint32_t)TO_W, bits, down, 30 - bits, (void *)scaled.data(), (uint32_t)(TO_W * sizeof(T)));
+    printf("scale%d", i);
+    for (const T sample : scaled.read()) printf(" %u", (unsigned)sample);
+    printf("\n");
   }
 }
 
@@ -357,6 +397,7 @@ void run_all(Run &run) {
   run_ssim(run, frame);
   run_psnr_hvs(run, frame);
   run_ciede(run, frame);
+  run_scale(run, frame);
   for (const unsigned tiles_of_block : {1u, 2u}) run_vif(run, frame, tiles_of_block);
   for (const uint32_t passes : {1u, 2u}) run_adm(run, frame, passes);
   for (const bool halved : {false, true}) run_cambi(run, frame, halved);

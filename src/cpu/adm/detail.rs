@@ -84,9 +84,10 @@ impl Detail for i16 {
             let zero = V::splat(0);
             let mut largest = zero;
             let directed = gains.iter().any(|gain| *gain != 1.0);
+            let (reference_bands, distorted_bands) = (reference.bands(0), distorted.bands(0));
             for x in (0..n).step_by(2 * V::N) {
-                let o = each!(band in [0, 1, 2] => V::load16(reference.at(band, x).cast()));
-                let t = each!(band in [0, 1, 2] => V::load16(distorted.at(band, x).cast()));
+                let o = each!(band in [0, 1, 2] => V::load16(reference_bands[band].add(x).cast()));
+                let t = each!(band in [0, 1, 2] => V::load16(distorted_bands[band].add(x).cast()));
                 let same = if directed { same_direction16::<V>(o, t) } else { zero };
                 for band in 0..3 {
                     let (o, t) = (o[band], t[band]);
@@ -124,9 +125,10 @@ impl Detail for i16 {
         // SAFETY: the instructions and the size of the rows are promised.
         unsafe {
             let [hv, d] = [weights[0] as i32, weights[1] as i32];
+            let masker = masker.bands(0);
             let [whole_hv, whole_d] = each!(q in [hv, d] => V::splat(if q >= 1 << 15 { -1 } else { 0 }));
             for x in (0..n).step_by(2 * V::N) {
-                let [h, v, m] = each!(band in [0, 1, 2] => V::load16(masker.at(band, x).cast()));
+                let [h, v, m] = each!(band in [0, 1, 2] => V::load16(masker[band].add(x).cast()));
                 let [h, v] = each!(m in [h, v] => {
                     V::abs16(V::add16(V::mul_round16(m, splat16::<V>(hv & 0x7fff)), V::and(m, whole_hv)))
                 });
@@ -182,13 +184,14 @@ impl Detail for i32 {
         side: *mut i32,
         centre: *mut i32,
     ) {
+        let masker = masker.bands(0);
         for x in (0..n).step_by(V::N) {
             // SAFETY: the instructions and the size of the rows are promised.
             unsafe {
                 let mut sides = V::splat(0);
                 let mut centres = V::splat(0);
                 for band in 0..3 {
-                    let m = V::load(masker.at(band, x));
+                    let m = V::load(masker[band].add(x));
                     let c = V::abs(weighted::<V>(m, weights[band / 2]));
                     // The rounding constant of libvmaf ended up as minus one half.
                     let [side, centre] = each!(factor in [143165577, 286331153] => {
@@ -234,11 +237,12 @@ unsafe fn decouple<V: Lanes, C: Coef>(
     gains: &[f64],
     out: &mut [Split<C>],
 ) {
+    let (reference, distorted) = (reference.bands(0), distorted.bands(0));
     for x in (0..n).step_by(V::N) {
         // SAFETY: the instructions and the size of the rows are promised.
         unsafe {
-            let o = each!(band in [0, 1, 2] => C::load::<V>(reference.at(band, x)));
-            let t = each!(band in [0, 1, 2] => C::load::<V>(distorted.at(band, x)));
+            let o = each!(band in [0, 1, 2] => C::load::<V>(reference[band].add(x)));
+            let t = each!(band in [0, 1, 2] => C::load::<V>(distorted[band].add(x)));
             let zero = V::splat_f64(0.0);
             let [dot, oo, tt] = each!(pair in [(o, t), (o, o), (t, t)] => {
                 V::add64(V::mul_wide(pair.0[0], pair.1[0]), V::mul_wide(pair.0[1], pair.1[1]))
@@ -392,6 +396,7 @@ pub(super) unsafe fn signal_sums<V: Lanes, C: Detail>(
     let weights = [weights[0], weights[0], weights[1]];
     // SAFETY: the instructions and the size of the rows are promised.
     unsafe {
+        let signal = signal.bands(first);
         let mut sums = [V::splat64(0); 3];
         for x in (0..n).step_by(V::N) {
             let mut limit = V::load(threshold.centre.add(x));
@@ -401,7 +406,7 @@ pub(super) unsafe fn signal_sums<V: Lanes, C: Detail>(
                 }
             }
             for band in 0..3 {
-                let s = C::load::<V>(signal.at(band, first + x));
+                let s = C::load::<V>(signal[band].add(x));
                 let limit = V::shl_by(limit, C::THRESHOLD_SHIFT[band]);
                 let rest = V::max(V::sub(C::weigh::<V>(s, weights[band]), limit), V::splat(0));
                 let rest = V::keep(V::first(n - x), rest);

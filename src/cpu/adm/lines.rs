@@ -142,6 +142,12 @@ impl<C: Coef> Rows<C> {
         self.data.at(band * self.stride + x)
     }
 
+    /// Column `x` of each band, for loops: what they write might be this structure, for all the compiler knows.
+    #[inline(always)]
+    pub fn bands(&self, x: usize) -> [*const C; 3] {
+        [self.at(0, x), self.at(1, x), self.at(2, x)]
+    }
+
     /// Column `x` of band `band` to be written.
     #[inline(always)]
     pub fn at_mut(&mut self, band: usize, x: usize) -> *mut C {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Integer ADM: rows stream through transform, decoupling, masking and pooling; only the a bands are
-//! kept as planes.
+//! kept as planes. Each row of the reference is transformed once for all distorted pictures.
 //!
 //! A frame is cut into bands of rows, one per worker and scale, that rayon spreads over its threads.
 //! Each band transforms the two rows that its masking needs from its neighbours once more.
@@ -28,8 +28,8 @@ pub struct Adm {
     depth: BitDepth,
     /// Whether each pass has an additive numerator.
     passes: Vec<bool>,
-    /// The a bands of scales 0 to 2, of the reference and of the distorted frame.
-    approximations: [[Approximation; 2]; 3],
+    /// The a bands of scales 0 to 2, of the reference and of each distorted picture.
+    approximations: [Vec<Approximation>; 3],
     bands: Vec<Band>,
 }
 
@@ -56,18 +56,26 @@ struct Band {
     mid: [Mid; 2],
     fine: Lines<i16>,
     coarse: Lines<i32>,
-    /// Terms of the masking threshold, for each numerator.
-    terms: Vec<Terms>,
-    /// Scales 0 to 3: the denominator, then the numerators.
-    sums: [Vec<BandSums>; 4],
+    /// Terms of the masking threshold: for each distorted picture, for each numerator.
+    terms: Vec<Vec<Terms>>,
+    /// Of scales 0 to 3.
+    sums: [Sums; 4],
+}
+
+/// Sums of a band.
+struct Sums {
+    denominator: BandSums,
+    /// For each distorted picture, for each numerator.
+    numerators: Vec<Vec<BandSums>>,
 }
 
 /// Detail coefficients of a row.
 struct Lines<C> {
     reference: Rows<C>,
+    /// Of one distorted picture after the other.
     distorted: Rows<C>,
-    /// Of the current row and the one above, by row number modulo 2, for each gain limit.
-    split: [Vec<Split<C>>; 2],
+    /// For each distorted picture: of the current row and the one above, by row number modulo 2, for each gain limit.
+    splits: Vec<[Vec<Split<C>>; 2]>,
 }
 
 /// Column 0 of each row is the column before the first scored one, if there is one.
@@ -79,10 +87,11 @@ struct Terms {
 }
 
 impl<C: Detail> Lines<C> {
-    fn new(width: usize, gains: usize) -> Self {
+    fn new(width: usize, gains: usize, renditions: usize) -> Self {
         let rows = || Rows::new(width);
         let split = |_| (0..gains).map(|_| Split { restored: rows(), additive: rows() }).collect();
-        Self { reference: rows(), distorted: rows(), split: [0, 1].map(split) }
+        let splits = (0..renditions).map(|_| [0, 1].map(split)).collect();
+        Self { reference: rows(), distorted: rows(), splits }
     }
 }
 
@@ -104,9 +113,17 @@ impl Buffered for i32 {
 }
 
 impl Adm {
-    /// Work on frames of `width` x `height` samples of `depth`, both extents at least [`MIN_SIZE`], in
-    /// up to `bands` parts that may run at the same time. `None` when the frames are too small.
-    pub fn new(work: &AdmWork, width: usize, height: usize, depth: BitDepth, bands: usize) -> Option<Self> {
+    /// Work on frames of `width` x `height` samples of `depth`, both extents at least [`MIN_SIZE`], up to
+    /// `renditions` distorted pictures for each reference, in up to `bands` parts that may run at the same time. `None`
+    /// when the frames are too small.
+    pub fn new(
+        work: &AdmWork,
+        width: usize,
+        height: usize,
+        depth: BitDepth,
+        renditions: usize,
+        bands: usize,
+    ) -> Option<Self> {
         if width.min(height) < MIN_SIZE {
             return None;
         }
@@ -122,69 +139,79 @@ impl Adm {
         }
         let scales = adm::scales(width, height);
         let approximation = |scale: usize, halves| {
-            [0, 1].map(|_| Approximation::new(scales[scale].width, scales[scale].height, halves))
+            let one = |_| Approximation::new(scales[scale].width, scales[scale].height, halves);
+            (0..1 + renditions).map(one).collect()
         };
         let approximations = [approximation(0, 1), approximation(1, 2), approximation(2, 2)];
         let bands = (0..bands.max(1))
             .map(|band| Band {
                 rows: scales.each_ref().map(|scale| share(scale, band, bands.max(1))),
                 mid: [0, 1].map(|_| Mid::new(width)),
-                fine: Lines::new(scales[0].width, gains.len()),
-                coarse: Lines::new(scales[1].width, gains.len()),
-                terms: numerators.iter().map(|_| Terms::new(scales[0].width)).collect(),
-                sums: [0; 4].map(|_| vec![BandSums::default(); 1 + numerators.len()]),
+                fine: Lines::new(scales[0].width, gains.len(), renditions),
+                coarse: Lines::new(scales[1].width, gains.len(), renditions),
+                terms: (0..renditions)
+                    .map(|_| numerators.iter().map(|_| Terms::new(scales[0].width)).collect())
+                    .collect(),
+                sums: [0; 4].map(|_| Sums {
+                    denominator: BandSums::default(),
+                    numerators: vec![vec![BandSums::default(); numerators.len()]; renditions],
+                }),
             })
             .collect();
         let passes = work.passes.iter().map(|pass| pass.aim).collect();
         Some(Self { plan: Plan { scales, gains, numerators }, depth, passes, approximations, bands })
     }
 
-    /// The sums of one pair of luma planes of the size and depth given to [`Adm::new`]. Runs in the
-    /// current rayon pool.
-    pub fn compute<T: Sample>(&mut self, level: Level, reference: Plane<T>, distorted: Plane<T>) -> AdmSums {
+    /// The sums of each distorted luma plane with the reference's, all of the size and depth given to [`Adm::new`], and
+    /// no more than were given there. Runs in the current rayon pool.
+    pub fn compute<T: Sample>(
+        &mut self,
+        level: Level,
+        reference: Plane<T>,
+        distorted: &[Plane<T>],
+    ) -> Vec<AdmSums> {
+        fn rows(pictures: &mut [Approximation]) -> Vec<ApproximationRows<'_>> {
+            pictures.iter_mut().map(Approximation::rows_mut).collect()
+        }
         let bits = self.depth.bits();
-        let luma = [reference, distorted].map(|plane| Luma { plane, middle: 1 << (bits - 1) });
-        let Self { plan, approximations: [one, two, three], bands, .. } = self;
+        let planes = [&[reference], distorted].concat();
+        let n = planes.len();
+        let luma: Vec<_> = planes.into_iter().map(|plane| Luma { plane, middle: 1 << (bits - 1) }).collect();
+        let Self { plan, approximations, bands, .. } = self;
+        let [one, two, three] = approximations.each_mut().map(|pictures| {
+            let n = n.min(pictures.len());
+            &mut pictures[..n]
+        });
         let run = |scale, shifts| Run { level, plan, scale, shifts };
-        run(0, [bits, 16]).spread::<_, i16>(bands, luma, one.each_mut().map(Approximation::rows_mut));
-        run(1, [0, 15]).spread::<_, i32>(
-            bands,
-            one.each_ref().map(Coarse::<1>),
-            two.each_mut().map(Approximation::rows_mut),
-        );
-        run(2, [16, 16]).spread::<_, i32>(
-            bands,
-            two.each_ref().map(Coarse::<2>),
-            three.each_mut().map(Approximation::rows_mut),
-        );
-        run(3, [16, 15]).spread::<_, i32>(
-            bands,
-            three.each_ref().map(Coarse::<2>),
-            [0; 2].map(|_| ApproximationRows::none()),
-        );
-        self.total()
+        run(0, [bits, 16]).spread::<_, i16>(bands, &luma, rows(one));
+        let one: Vec<_> = one.iter().map(Coarse::<1>).collect();
+        run(1, [0, 15]).spread::<_, i32>(bands, &one, rows(two));
+        let two: Vec<_> = two.iter().map(Coarse::<2>).collect();
+        run(2, [16, 16]).spread::<_, i32>(bands, &two, rows(three));
+        let three: Vec<_> = three.iter().map(Coarse::<2>).collect();
+        let none = three.iter().map(|_| ApproximationRows::none()).collect();
+        run(3, [16, 15]).spread::<_, i32>(bands, &three, none);
+        (0..three.len() - 1).map(|rendition| self.total(rendition)).collect()
     }
 
     /// Adds up the sums of the bands.
-    fn total(&self) -> AdmSums {
-        let sum = |index: usize| {
+    fn total(&self, rendition: usize) -> AdmSums {
+        let sum = |of: &dyn Fn(&Sums) -> BandSums| {
             std::array::from_fn(|scale| {
-                std::array::from_fn(|band| {
-                    self.bands.iter().fold(0i64, |sum, part| sum.wrapping_add(part.sums[scale][index][band]))
-                })
+                let mut sum = BandSums::default();
+                self.bands.iter().for_each(|band| add(&mut sum, of(&band.sums[scale])));
+                sum
             })
         };
-        let mut next = 0;
-        let mut following = || {
-            next += 1;
-            sum(next)
-        };
+        let mut numerators =
+            (0..self.plan.numerators.len()).map(|i| sum(&|sums| sums.numerators[rendition][i]));
+        let mut following = || numerators.next().unwrap_or_default();
         let passes = self
             .passes
             .iter()
             .map(|aim| AdmPassSums { restored: following(), additive: aim.then(&mut following) })
             .collect();
-        AdmSums { reference: sum(0), passes }
+        AdmSums { reference: sum(&|sums| sums.denominator), passes }
     }
 }
 
@@ -207,7 +234,7 @@ fn share(scale: &AdmScale, index: usize, count: usize) -> Range<usize> {
     edge(index)..if index + 1 == count { scale.height } else { edge(index + 1) }
 }
 
-/// One scale of a frame pair.
+/// One scale of the pictures of a frame.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     level: Level,
@@ -219,22 +246,18 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Runs the bands at the same time as far as the pool has threads; `out` begins with the rows of the first.
-    fn spread<S: Source, C: Buffered>(
-        self,
-        bands: &mut [Band],
-        sources: [S; 2],
-        out: [ApproximationRows; 2],
-    ) {
+    /// The first picture is the reference.
+    fn spread<S: Source, C: Buffered>(self, bands: &mut [Band], sources: &[S], out: Vec<ApproximationRows>) {
         match bands {
             [] => {}
             [band] => process_band::<S, C>(self.level, self, band, sources, out),
             _ => {
                 let (left, right) = bands.split_at_mut(bands.len() / 2);
                 let rows = right[0].rows[self.scale].start - left[0].rows[self.scale].start;
-                let [reference, distorted] = out.map(|out| out.split_at(rows));
+                let (above, below) = out.into_iter().map(|out| out.split_at(rows)).unzip();
                 rayon::join(
-                    || self.spread::<S, C>(left, sources, [reference.0, distorted.0]),
-                    || self.spread::<S, C>(right, sources, [reference.1, distorted.1]),
+                    || self.spread::<S, C>(left, sources, above),
+                    || self.spread::<S, C>(right, sources, below),
                 );
             }
         }
@@ -242,7 +265,7 @@ impl Run<'_> {
 }
 
 dispatch!(fn process_band[S: Source, C: Buffered](
-    run: Run, band: &mut Band, sources: [S; 2], out: [ApproximationRows; 2]
+    run: Run, band: &mut Band, sources: &[S], out: Vec<ApproximationRows>
 ) -> () = process[S, C]);
 
 /// All rows of a band, from the source to its sums and to the rows of the approximation.
@@ -254,15 +277,21 @@ dispatch!(fn process_band[S: Source, C: Buffered](
 unsafe fn process<V: Lanes, S: Source, C: Buffered>(
     run: Run<'_>,
     band: &mut Band,
-    sources: [S; 2],
-    mut out: [ApproximationRows<'_>; 2],
+    sources: &[S],
+    mut out: Vec<ApproximationRows<'_>>,
 ) {
+    let (Some((reference, distorted)), Some((first_out, other_out))) =
+        (sources.split_first(), out.split_first_mut())
+    else {
+        return;
+    };
     let Plan { scales, gains, numerators } = run.plan;
     let scale = &scales[run.scale];
     let Band { rows, mid, fine, coarse, terms, sums } = band;
     let (rows, sums) = (rows[run.scale].clone(), &mut sums[run.scale]);
     let lines = C::lines(fine, coarse);
-    sums.fill(BandSums::default());
+    sums.denominator = BandSums::default();
+    sums.numerators.iter_mut().for_each(|sums| sums.fill(BandSums::default()));
 
     let scored = rows.start.max(scale.rows.start)..rows.end.min(scale.rows.end);
     let halo = match scored.is_empty() {
@@ -276,73 +305,101 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
 
     for y in all {
         let detail = halo.contains(&y).then_some(scale);
-        let targets = [&mut lines.reference, &mut lines.distorted];
-        for ((source, out), target) in sources.into_iter().zip(&mut out).zip(targets) {
-            let approximation = if rows.contains(&y) { out.row(y - rows.start) } else { None };
-            if approximation.is_none() && detail.is_none() {
+        let own = rows.contains(&y).then(|| y - rows.start);
+        let (shifts, width) = (run.shifts, scale.width);
+        // SAFETY: the instructions are promised; `y` is a row of this scale.
+        unsafe {
+            let out = own.and_then(|y| first_out.row(y));
+            transform_row::<V, S, C>(*reference, y, width, shifts, detail, mid, out, &mut lines.reference);
+        }
+        if scored.contains(&y) {
+            // SAFETY: the instructions are promised; rows are padded for `columns`, of which the scored ones are a
+            // part.
+            let row = unsafe { detail::reference_sums::<V, C>(&lines.reference, first, n, &scale.reference) };
+            add(&mut sums.denominator, row);
+        }
+        for (i, (source, out)) in distorted.iter().zip(&mut *other_out).enumerate() {
+            // SAFETY: as above.
+            unsafe {
+                let out = own.and_then(|y| out.row(y));
+                transform_row::<V, S, C>(*source, y, width, shifts, detail, mid, out, &mut lines.distorted);
+            }
+            if detail.is_none() {
                 continue;
             }
-            // SAFETY: the instructions are promised; `y` is a row of this scale.
+            let (splits, terms, sums) = (&mut lines.splits[i], &mut terms[i], &mut sums.numerators[i]);
+            // SAFETY: as above.
             unsafe {
-                transform::vertical::<V, S, C>(source, y, run.shifts[0], detail, mid);
-                if let Some(approximation) = approximation {
-                    transform::approximate::<V, C>(&mid[0], scale.width, run.shifts[1], approximation);
-                }
-                if let Some(scale) = detail {
-                    transform::details::<V, C>(mid, scale, run.shifts[1], target);
-                }
-            }
-        }
-        if detail.is_none() {
-            continue;
-        }
-        // SAFETY: the instructions are promised; rows are padded for `columns`, of which the scored
-        // ones are a part.
-        unsafe {
-            if scored.contains(&y) {
-                add(
-                    &mut sums[0],
-                    detail::reference_sums::<V, C>(&lines.reference, first, n, &scale.reference),
-                );
-            }
-            let split = &mut lines.split[y % 2];
-            C::decouple::<V>(&lines.reference, &lines.distorted, columns.len(), gains, split);
-            for (numerator, terms) in numerators.iter().zip(&mut *terms) {
-                let (_, masker) = split[numerator.gain].roles(numerator.additive);
-                let (side, centre) = (&mut terms.side[y % 3], &mut terms.centre[y % 2]);
-                C::mask::<V>(
-                    masker,
-                    numerator.weights[run.scale],
-                    columns.len(),
-                    side.at_mut(LEAD),
-                    centre.at_mut(LEAD),
-                );
-                // Masking mirrors at the ends of a band like the transform.
-                if columns.start == 0 {
-                    side[LEAD - 1] = side[LEAD + 1];
-                }
-                if columns.end == scale.width {
-                    side[LEAD + columns.len()] = side[LEAD + columns.len() - 1];
-                }
-            }
-            // The row above now has all its neighbours; so has this one at the bottom of the frame.
-            let ready = y.saturating_sub(1)..if y + 1 == scale.height { y + 1 } else { y };
-            for y in ready.filter(|y| scored.contains(y)) {
-                let neighbours = [y.abs_diff(1), y, (y + 1).min(scale.height - 1)];
-                let split = &lines.split[y % 2];
-                for ((numerator, terms), sum) in numerators.iter().zip(&*terms).zip(&mut sums[1..]) {
-                    let (signal, _) = split[numerator.gain].roles(numerator.additive);
-                    let threshold = Threshold {
-                        sides: neighbours.map(|y| terms.side[y % 3].at(LEAD - 1 + first)),
-                        centre: terms.centre[y % 2].at(LEAD + first),
-                    };
-                    let weights = numerator.weights[run.scale];
-                    add(
-                        sum,
-                        detail::signal_sums::<V, C>(signal, &threshold, weights, first, n, &scale.numerator),
+                let split = &mut splits[y % 2];
+                C::decouple::<V>(&lines.reference, &lines.distorted, columns.len(), gains, split);
+                for (numerator, terms) in numerators.iter().zip(&mut *terms) {
+                    let (_, masker) = split[numerator.gain].roles(numerator.additive);
+                    let (side, centre) = (&mut terms.side[y % 3], &mut terms.centre[y % 2]);
+                    C::mask::<V>(
+                        masker,
+                        numerator.weights[run.scale],
+                        columns.len(),
+                        side.at_mut(LEAD),
+                        centre.at_mut(LEAD),
                     );
+                    // Masking mirrors at the ends of a band like the transform.
+                    if columns.start == 0 {
+                        side[LEAD - 1] = side[LEAD + 1];
+                    }
+                    if columns.end == scale.width {
+                        side[LEAD + columns.len()] = side[LEAD + columns.len() - 1];
+                    }
+                }
+                // The row above now has all its neighbours; so has this one at the bottom of the frame.
+                let ready = y.saturating_sub(1)..if y + 1 == scale.height { y + 1 } else { y };
+                for y in ready.filter(|y| scored.contains(y)) {
+                    let neighbours = [y.abs_diff(1), y, (y + 1).min(scale.height - 1)];
+                    let split = &splits[y % 2];
+                    for ((numerator, terms), sum) in numerators.iter().zip(&*terms).zip(&mut *sums) {
+                        let (signal, _) = split[numerator.gain].roles(numerator.additive);
+                        let threshold = Threshold {
+                            sides: neighbours.map(|y| terms.side[y % 3].at(LEAD - 1 + first)),
+                            centre: terms.centre[y % 2].at(LEAD + first),
+                        };
+                        let weights = numerator.weights[run.scale];
+                        let shifts = &scale.numerator;
+                        let row = detail::signal_sums::<V, C>(signal, &threshold, weights, first, n, shifts);
+                        add(sum, row);
+                    }
                 }
             }
+        }
+    }
+}
+
+/// Transforms row `y` of a picture: its part of the approximation to `out`, where it is wanted, and its details.
+///
+/// # Safety
+///
+/// Needs the instructions of `V`, and `y` a row of the scale.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn transform_row<V: Lanes, S: Source, C: Detail>(
+    source: S,
+    y: usize,
+    width: usize,
+    shifts: [u32; 2],
+    detail: Option<&AdmScale>,
+    mid: &mut [Mid; 2],
+    out: Option<[&mut [i16]; 2]>,
+    details: &mut Rows<C>,
+) {
+    if out.is_none() && detail.is_none() {
+        return;
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        transform::vertical::<V, S, C>(source, y, shifts[0], detail, mid);
+        if let Some(out) = out {
+            transform::approximate::<V, C>(&mid[0], width, shifts[1], out);
+        }
+        if let Some(scale) = detail {
+            transform::details::<V, C>(mid, scale, shifts[1], details);
         }
     }
 }
@@ -359,7 +416,7 @@ mod naive;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::tests::{Picture, content, noise};
+    use crate::cpu::tests::{Picture, content, group, noise, planes};
     use crate::metrics::adm::{AdmOptions, AdmScorer, CsfMode};
 
     const V1: AdmOptions = AdmOptions {
@@ -387,21 +444,22 @@ mod tests {
         work(&[(AdmOptions::default(), true), (neg, false), (V1, true), (odd, true)])
     }
 
-    fn run(level: Level, pair: &[Picture; 2], work: &AdmWork, bands: usize) -> AdmSums {
-        let [r, d] = pair;
-        let mut adm = Adm::new(work, r.width, r.height, r.depth, bands).unwrap();
-        match r.depth.bits() {
-            8 => adm.compute(level, r.bytes().plane(), d.bytes().plane()),
-            _ => adm.compute(level, r.words().plane(), d.words().plane()),
-        }
+    fn run(level: Level, pictures: &[Picture], work: &AdmWork, bands: usize) -> Vec<AdmSums> {
+        let Picture { width, height, depth, .. } = pictures[0];
+        let mut adm = Adm::new(work, width, height, depth, 3, bands).unwrap();
+        planes!(pictures, |p| adm.compute(level, p[0], &p[1..]))
     }
 
     fn check(pair: &[Picture; 2], work: &AdmWork, bands: usize) {
-        let [r, d] = pair;
-        let expected = naive::sums(work, &r.samples(), &d.samples(), r.width, r.depth.bits());
+        let pictures = group(pair);
+        let samples = pictures.each_ref().map(Picture::samples);
+        let (size, bits) = ((pair[0].width, pair[0].height, pair[0].depth), pair[0].depth.bits());
+        let expected = [1, 2, 3].map(|i| naive::sums(work, &samples[0], &samples[i], size.0, bits));
         for level in Level::available() {
-            let size = (r.width, r.height, r.depth);
-            assert_eq!(run(level, pair, work, bands), expected, "{level:?} {size:?} {bands}");
+            for n in 1..=expected.len() {
+                let found = run(level, &pictures[..=n], work, bands);
+                assert_eq!(found, expected[..n], "{level:?} {size:?} {bands}");
+            }
         }
     }
 
@@ -464,10 +522,10 @@ mod tests {
     #[test]
     fn threads_do_not_change_the_sums() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-        let (pair, work) = (content(6, 120, 90, 8), several());
+        let (pictures, work) = (group(&content(6, 120, 90, 8)), several());
         for level in Level::available() {
-            let spread = pool.install(|| run(level, &pair, &work, 7));
-            assert_eq!(spread, run(level, &pair, &work, 1));
+            let spread = pool.install(|| run(level, &pictures, &work, 7));
+            assert_eq!(spread, run(level, &pictures, &work, 1));
         }
     }
 
@@ -476,9 +534,9 @@ mod tests {
         let work = several();
         let [first, second] = [content(3, 64, 48, 8), content(6, 64, 48, 8)];
         for level in Level::available() {
-            let mut adm = Adm::new(&work, 64, 48, first[0].depth, 2).unwrap();
-            adm.compute(level, first[0].bytes().plane(), first[1].bytes().plane());
-            let again = adm.compute(level, second[0].bytes().plane(), second[1].bytes().plane());
+            let mut adm = Adm::new(&work, 64, 48, first[0].depth, 2, 2).unwrap();
+            planes!(&group(&first)[..3], |p| adm.compute(level, p[0], &p[1..]));
+            let again = planes!(&second, |p| adm.compute(level, p[0], &p[1..]));
             assert_eq!(again, run(level, &second, &work, 2));
         }
     }
@@ -514,7 +572,8 @@ mod tests {
         ];
         for level in Level::available() {
             for ((width, height, bits), scores) in expected {
-                let sums = run(level, &synthetic(width, height, bits), &work(&sets.map(|o| (o, true))), 2);
+                let work = work(&sets.map(|o| (o, true)));
+                let sums = run(level, &synthetic(width, height, bits), &work, 2).remove(0);
                 for ((options, pass), expected) in sets.into_iter().zip(&sums.passes).zip(scores) {
                     let scorer = AdmScorer::new(options, width, height).unwrap();
                     let got = scorer.scores(&sums.reference, pass);
@@ -529,7 +588,7 @@ mod tests {
     #[test]
     fn too_small_frames_are_refused() {
         let depth = BitDepth::new(8).unwrap();
-        assert!(Adm::new(&several(), 33, 32, depth, 1).is_none());
-        assert!(Adm::new(&several(), 32, 33, depth, 1).is_none());
+        assert!(Adm::new(&several(), 33, 32, depth, 1, 1).is_none());
+        assert!(Adm::new(&several(), 32, 33, depth, 1, 1).is_none());
     }
 }

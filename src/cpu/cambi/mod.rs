@@ -41,22 +41,23 @@ impl Cambi {
         })
     }
 
-    /// The sums of one pair of luma planes of the geometry. Runs in the current rayon pool.
+    /// The sums of each distorted luma plane beside the reference's, all of the geometry. Runs in the current rayon
+    /// pool.
     pub fn compute<T: Sample>(
         &mut self,
         level: Level,
         reference: Plane<'_, T>,
-        distorted: Plane<'_, T>,
-    ) -> CambiSums {
+        distorted: &[Plane<'_, T>],
+    ) -> Vec<CambiSums> {
         let Self { bits, plan, counting, distorted: side, source } = self;
         let of = |side: &mut Side, picture: &CambiPicture, plane| {
             side.compute(level, plan, picture, counting, *bits, plane)
         };
         let (distorted, source) = rayon::join(
-            || of(side, &plan.distorted, distorted),
+            || distorted.iter().map(|plane| of(side, &plan.distorted, *plane)).collect::<Vec<_>>(),
             || source.as_mut().zip(plan.source.as_ref()).map(|(side, picture)| of(side, picture, reference)),
         );
-        CambiSums { distorted, source }
+        distorted.into_iter().map(|distorted| CambiSums { distorted, source }).collect()
     }
 }
 
@@ -134,7 +135,7 @@ mod naive;
 mod tests {
     use super::naive::naive;
     use super::*;
-    use crate::cpu::tests::{Picture, noise};
+    use crate::cpu::tests::{Picture, noise, planes};
     use crate::metrics::cambi::{CambiOptions, CambiScorer, Eotf};
 
     /// Ramps with steps, flat areas, grain, and some noise.
@@ -164,12 +165,10 @@ mod tests {
         for level in Level::available() {
             for bands in [1, 5] {
                 let mut cambi = Cambi::new(&work, geometry, bands).unwrap();
-                // Nothing may be left of an earlier frame.
-                for _ in 0..2 {
-                    let found = match bits {
-                        8 => cambi.compute(level, a.bytes().plane(), b.bytes().plane()),
-                        _ => cambi.compute(level, a.words().plane(), b.words().plane()),
-                    };
+                // Nothing may be left of an earlier frame or picture.
+                for pictures in [&[a.clone(), b.clone()][..], &[a.clone(), b.clone(), b.clone()]] {
+                    let found = planes!(pictures, |p| cambi.compute(level, p[0], &p[1..]));
+                    let expected = vec![expected; pictures.len() - 1];
                     assert_eq!(found, expected, "{level:?} {seed} {width}x{height} {bits} {options:?}");
                 }
             }
@@ -235,11 +234,8 @@ mod tests {
             let [a, b] = [picture(0), picture(1)];
             let geometry = Geometry { width: 320, height: 240, depth: a.depth, chroma: None };
             let mut cambi = Cambi::new(&options.work(), geometry, 1).unwrap();
-            let sums = match bits {
-                8 => cambi.compute(Level::detect(), a.bytes().plane(), b.bytes().plane()),
-                _ => cambi.compute(Level::detect(), a.words().plane(), b.words().plane()),
-            };
-            let scores = CambiScorer::new(&options, geometry).unwrap().scores(&sums);
+            let sums = planes!(&[a, b], |p| cambi.compute(Level::detect(), p[0], &p[1..]));
+            let scores = CambiScorer::new(&options, geometry).unwrap().scores(&sums[0]);
             let found = [Some(scores.cambi), scores.source, scores.full_reference];
             assert_eq!(found.map(|score| (score.unwrap() * 1e6).round() / 1e6), expected);
         }

@@ -8,7 +8,7 @@ pub mod rig;
 
 use std::sync::{Arc, Mutex, Once};
 
-use clip::Clip;
+use clip::{Clip, Samples};
 use gst::prelude::*;
 use gst_video::prelude::*;
 use gst_video::{VideoFormat, VideoFrameRef, VideoInfo, VideoMeta};
@@ -40,20 +40,30 @@ impl Input {
 
     /// One side of a clip, packed into any format of its depth.
     pub fn new(clip: &Clip, distorted: bool, format: VideoFormat) -> Self {
+        let pictures = (0..clip.frames).map(|t| clip.planes(t, distorted));
+        Self::pictures(format, (clip.width, clip.height), pictures)
+    }
+
+    /// Y, Cb and Cr of each frame in any format of their depth.
+    pub fn pictures(
+        format: VideoFormat,
+        (width, height): (usize, usize),
+        pictures: impl Iterator<Item = [Samples; 3]>,
+    ) -> Self {
         init();
-        let info = VideoInfo::builder(format, clip.width as u32, clip.height as u32)
+        let info = VideoInfo::builder(format, width as u32, height as u32)
             .fps(gst::Fraction::new(FPS as i32, 1))
             .build()
             .unwrap();
         let caps = info.to_caps().unwrap();
-        let sample = |t| {
-            let mut buffer = pack(clip, distorted, t, &info);
+        let sample = |(t, planes): (usize, [Samples; 3])| {
+            let mut buffer = pack(&planes, &info);
             let buffer_ref = buffer.get_mut().unwrap();
             buffer_ref.set_pts(FRAME * t as u64);
             buffer_ref.set_duration(FRAME);
             gst::Sample::builder().buffer(&buffer).caps(&caps).build()
         };
-        Self((0..clip.frames).map(sample).collect())
+        Self(pictures.enumerate().map(sample).collect())
     }
 
     /// Grey video of 64x48 pixels with these samples, for as long as needed.
@@ -161,15 +171,14 @@ pub fn planar_format(clip: &Clip) -> VideoFormat {
     }
 }
 
-fn pack(clip: &Clip, distorted: bool, t: usize, info: &VideoInfo) -> gst::Buffer {
+fn pack(planes: &[Samples; 3], info: &VideoInfo) -> gst::Buffer {
     let mut buffer = gst::Buffer::with_size(info.size()).unwrap();
     let mut frame = VideoFrameRef::from_buffer_ref_writable(buffer.get_mut().unwrap(), info).unwrap();
     let format = info.format_info();
-    let planes = clip.planes(t, distorted);
     for (component, samples) in planes.iter().enumerate().take(format.n_components() as usize) {
         let plane = format.plane()[component];
         let stride = frame.plane_stride()[plane as usize] as usize;
-        let size = if clip.depth > 8 { 2 } else { 1 };
+        let size = if info.comp_depth(0) > 8 { 2 } else { 1 };
         let second = format.poffset()[component] > 0;
         let (offset, step) = (if second { size } else { 0 }, format.pixel_stride()[component] as usize);
         let data = frame.plane_data_mut(plane).unwrap();
@@ -224,6 +233,8 @@ impl Report {
 pub struct Failure {
     pub error: gst::glib::Error,
     pub text: String,
+    /// Said before.
+    pub events: Vec<EventMessage>,
 }
 
 /// Two sources, the element and a sink.
@@ -325,7 +336,8 @@ impl Bench {
                 }
                 gst::MessageView::Error(error) => {
                     let _ = self.pipeline.set_state(gst::State::Null);
-                    return Err(Failure { error: error.error(), text: error.error().message().to_string() });
+                    let text = error.error().message().to_string();
+                    return Err(Failure { error: error.error(), text, events: report.events });
                 }
                 gst::MessageView::Eos(_) => {
                     report.buffers = self.buffers.lock().unwrap().clone();

@@ -160,6 +160,15 @@ impl Rig {
         self
     }
 
+    /// Stops and plays again: neighbours introduce their streams anew.
+    pub fn restart(&self) {
+        self.element.set_state(gst::State::Ready).unwrap();
+        for (_, source) in &self.sources {
+            source.caps.lock().unwrap().take();
+        }
+        self.element.set_state(gst::State::Playing).unwrap();
+    }
+
     /// Another distorted pad, with a neighbour.
     pub fn request(&mut self) -> gst::Pad {
         let pad = self.element.request_pad_simple("dist_%u").unwrap();
@@ -274,9 +283,10 @@ impl Rig {
         let log = self.seen.wait(|log| log.eos || log.error.is_some());
         if let Some(error) = &log.error {
             let (error, text) = (error.clone(), error.message().to_string());
+            let failure = Failure { error, text, events: log.report.events.clone() };
             drop(log);
             self.element.set_state(gst::State::Null).unwrap();
-            return Err(Failure { error, text });
+            return Err(failure);
         }
         let report = log.report.clone();
         drop(log);

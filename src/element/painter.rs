@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Heat maps: the reference picture, dimmed, with what is damaged in colour, in a frame of its own in the system's
+//! memory.
+
+use std::ops::ControlFlow;
+
+use gst::meta::{MetaTransformCopy, tags};
+use gst::prelude::*;
+use gst_video::prelude::*;
+use gst_video::video_frame::{Readable, Writable};
+use gst_video::{VideoBufferPool, VideoColorRange, VideoFrame, VideoInfo};
+
+use super::delay::Damage;
+use super::device_memory::Kind;
+use super::error::Error;
+use super::import::{Layout, geometry};
+use crate::engine::heatmap::{Encoding, Heatmap, Paint};
+use crate::metrics::damage::cells;
+
+/// Paints frames of one format.
+pub struct Painter {
+    /// Of the frames to be painted.
+    info: VideoInfo,
+    /// The same in the system's memory.
+    painted: VideoInfo,
+    pool: VideoBufferPool,
+    /// Columns of cells.
+    columns: usize,
+    paints: [Paint; 3],
+}
+
+impl Drop for Painter {
+    fn drop(&mut self) {
+        // Its frames may still be on their way; the last one ends the pool.
+        let _ = self.pool.set_active(false);
+    }
+}
+
+/// Caps of painted frames.
+pub fn caps(info: &VideoInfo) -> Result<gst::Caps, Error> {
+    info.to_caps().map_err(|err| Error::Painting(err.to_string()))
+}
+
+impl Painter {
+    /// For frames of this format.
+    pub fn new(info: &VideoInfo) -> Result<Self, Error> {
+        let failed = |err: gst::glib::BoolError| Error::Painting(err.to_string());
+        let caps = caps(info)?;
+        let painted = VideoInfo::from_caps(&caps).map_err(failed)?;
+        let pool = VideoBufferPool::new();
+        let mut config = pool.config();
+        config.set_params(Some(&caps), painted.size() as u32, 0, 0);
+        pool.set_config(config).and_then(|()| pool.set_active(true)).map_err(failed)?;
+        let columns = geometry(&painted).map_or(0, |geometry| cells(geometry).0);
+        let paints = Paint::new(&encoding(&painted));
+        Ok(Self { info: info.clone(), painted, pool, columns, paints })
+    }
+
+    /// Frames have the format that it was made for.
+    pub fn suits(&self, info: &VideoInfo) -> bool {
+        self.info == *info
+    }
+
+    /// A reference frame as a heat map, with everything that the frame carries.
+    pub fn paint(&self, buffer: gst::Buffer, damage: &Damage) -> Result<gst::Buffer, Error> {
+        let kind = Kind::of(&buffer);
+        let from = VideoFrame::from_buffer_readable(buffer, &self.info).map_err(|_| {
+            Error::Painting(match kind {
+                Some(kind) => format!(
+                    "the reference lies in {}, which the processor cannot read; bring it to system memory before: {}",
+                    kind.feature(),
+                    kind.download()
+                ),
+                None => "a buffer on ref_sink is smaller than its caps say".into(),
+            })
+        })?;
+        let new = self.pool.acquire_buffer(None).map_err(|err| Error::Painting(err.to_string()))?;
+        let mut to = VideoFrame::from_buffer_writable(new, &self.painted)
+            .map_err(|_| Error::Painting("a new frame cannot be written".into()))?;
+        let windows = if let Damage::Known(windows) = damage { windows.as_slice() } else { &[] };
+        let heatmap = Heatmap::new(self.columns, windows);
+        let components = self.painted.n_components() as usize;
+        for (component, paint) in self.paints.iter().enumerate().take(components) {
+            self.paint_component(component, paint, &heatmap, &from, &mut to);
+        }
+        let mut new = to.into_buffer();
+        let frame = from.buffer();
+        if let Some(new) = new.get_mut() {
+            let what = gst::BufferCopyFlags::FLAGS | gst::BufferCopyFlags::TIMESTAMPS;
+            frame.copy_into(new, what, ..).map_err(|err| Error::Painting(err.to_string()))?;
+            frame.foreach_meta(|meta| {
+                if !meta.has_tag::<tags::Memory>() && !meta.has_tag::<tags::MemoryReference>() {
+                    // Some metas cannot be copied, which is no reason to stop.
+                    let _ = meta.transform(new, &MetaTransformCopy::new(..));
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        Ok(new)
+    }
+
+    /// All of Y, Cb or Cr, the last sample of an odd size included. `None` where a plane has fewer rows than its format
+    /// says, which mapped frames never have.
+    fn paint_component(
+        &self,
+        component: usize,
+        paint: &Paint,
+        heatmap: &Heatmap,
+        from: &VideoFrame<Readable>,
+        to: &mut VideoFrame<Writable>,
+    ) -> Option<()> {
+        let format = self.painted.format_info();
+        let Layout { plane, offset, step, shift, sample_size, .. } = Layout::new(&self.painted, component);
+        let width = format.scale_width(component as u8, self.painted.width()) as usize;
+        let height = format.scale_height(component as u8, self.painted.height()) as usize;
+        let (w_sub, h_sub) = (format.w_sub()[component], format.h_sub()[component]);
+        let stride = |strides: &[i32]| usize::try_from(*strides.get(plane as usize)?).ok();
+        let (from_stride, to_stride) = (stride(from.plane_stride())?, stride(to.plane_stride())?);
+        let from = from.plane_data(plane).ok()?;
+        let to = to.plane_data_mut(plane).ok()?;
+        let mut levels = vec![0; width];
+        for y in 0..height {
+            heatmap.row(y << h_sub, 1 << w_sub, &mut levels);
+            let from = from.get(y * from_stride + offset..)?;
+            let to = to.get_mut(y * to_stride + offset..)?;
+            if sample_size == 1 {
+                let samples = to.iter_mut().step_by(step).zip(from.iter().step_by(step)).zip(&levels);
+                samples.for_each(|((to, from), level)| *to = paint.apply((*from).into(), *level) as u8);
+            } else {
+                let samples = to.chunks_mut(2 * step).zip(from.chunks(2 * step)).zip(&levels);
+                for ((to, from), level) in samples {
+                    if let (Some(to), Some(from)) = (to.first_chunk_mut(), from.first_chunk()) {
+                        let painted = paint.apply(u16::from_le_bytes(*from) >> shift, *level);
+                        *to = (painted << shift).to_le_bytes();
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+/// How the samples of a format hold colours.
+fn encoding(info: &VideoInfo) -> Encoding {
+    let colorimetry = info.colorimetry();
+    let range = match colorimetry.range() {
+        VideoColorRange::Range0_255 => VideoColorRange::Range0_255,
+        _ => VideoColorRange::Range16_235,
+    };
+    let ([y, cb, cr, _], [of_y, of_cb, of_cr, _]) = info.format_info().range_offsets(range);
+    // Grey video has no matrix; its brightness is that of BT.709.
+    let (red, blue) = colorimetry.matrix().kr_kb().unwrap_or((0.2126, 0.0722));
+    let max = (1 << info.comp_depth(0)) - 1;
+    Encoding { red, blue, offset: [y, cb, cr], scale: [of_y, of_cb, of_cr], max }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Where a picture is damaged: what VIF's formula says of small parts of the pictures at VIF's scale 1.
+//!
+//! For each cell of [`CELL`] x [`CELL`] luma samples a backend takes the variances and the covariance of a window
+//! around it, which is wider than the cell so that the edges of coding blocks are inside some window.
+
+use std::ops::Range;
+
+use super::vif::NOISE;
+use crate::frame::Geometry;
+
+/// Luma samples of a cell, in width and in height.
+pub const CELL: usize = 2 * STEP;
+/// Samples of a cell at scale 1.
+pub const STEP: usize = 8;
+/// Samples at scale 1 by which a window is wider than its cell, on each side.
+pub const MARGIN: usize = 4;
+
+/// Bits per sample that are added to what a window has, so that little lost of almost nothing is not much.
+const LITTLE: f64 = 2.0;
+
+/// Columns and rows of cells.
+pub fn cells(geometry: Geometry) -> (usize, usize) {
+    ((geometry.width / 2).div_ceil(STEP), (geometry.height / 2).div_ceil(STEP))
+}
+
+/// Columns or rows, of `length` at scale 1, that belong to the window of a cell.
+pub fn window(cell: usize, length: usize) -> Range<usize> {
+    (cell * STEP).saturating_sub(MARGIN)..length.min((cell + 1) * STEP + MARGIN)
+}
+
+/// What the two pictures have in one window; in 1/65536 of a squared 8-bit step, rounded towards zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Variance of the reference.
+    pub reference: u32,
+    /// Variance of the distorted picture.
+    pub distorted: u32,
+    pub covariance: i32,
+}
+
+/// The windows of all cells, row by row.
+pub type DamageSums = Vec<Window>;
+
+impl Window {
+    /// From `n` pairs of samples (at least 1): the sums of each, of their squares and of their products.
+    pub fn new(n: u64, [r, d]: [u64; 2], [rr, dd, rd]: [u64; 3]) -> Self {
+        let variance = |squares: u64, sum: u64| ((n * squares - sum * sum) / (n * n)) as u32;
+        let covariance = ((n * rd) as i64 - (r * d) as i64) / (n * n) as i64;
+        Self { reference: variance(rr, r), distorted: variance(dd, d), covariance: covariance as i32 }
+    }
+
+    /// Share of the information that is lost, 0 to 1: 1 - num/den in VIF's terms, except that structure where the
+    /// reference has none is damage too, and more contrast makes up for nothing.
+    pub fn loss(&self) -> f64 {
+        let noise = f64::from(NOISE);
+        let [r, d, c] = [self.reference.into(), self.distorted.into(), f64::from(self.covariance)];
+        let explained = if c > 0.0 && r > 0.0 { (c * c / r).min(d) } else { 0.0 };
+        let added = ((d - explained) / noise + 1.0).log2();
+        let faded = ((r + noise) / (d + noise)).log2().max(0.0);
+        let available = (r / noise + 1.0).log2();
+        ((added + faded) / (available + LITTLE)).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(reference: u32, distorted: u32, covariance: i32) -> f64 {
+        const UNIT: u32 = 65536;
+        let window = Window {
+            reference: reference * UNIT,
+            distorted: distorted * UNIT,
+            covariance: covariance * UNIT as i32,
+        };
+        window.loss()
+    }
+
+    #[test]
+    fn what_is_alike_is_not_damaged() {
+        for variance in [0, 1, 2, 100, 10_000] {
+            assert!(loss(variance, variance, variance as i32) < 1e-6, "{variance}");
+        }
+        assert!(loss(100, 400, 200) < 1e-6, "more contrast");
+    }
+
+    #[test]
+    fn damage_grows_with_what_is_lost_or_added() {
+        let blurred = [100, 81, 49, 16, 1].map(|v: u32| loss(100, v, (f64::from(v) * 100.0).sqrt() as i32));
+        assert!(blurred.is_sorted() && blurred[4] > 0.5, "{blurred:?}");
+        let noisy = [0, 1, 10, 100, 1000].map(|noise| loss(100, 100 + noise, 100));
+        assert!(noisy.is_sorted() && noisy[4] > 0.5, "{noisy:?}");
+        let artefacts = [0, 1, 4, 100].map(|v| loss(0, v, 0));
+        assert!(artefacts.is_sorted() && artefacts[3] == 1.0, "{artefacts:?}");
+        assert!(loss(100, 100, -100) > 0.5, "inverted");
+    }
+
+    #[test]
+    fn faint_texture_that_goes_is_little_damage() {
+        assert!(loss(1, 0, 0) < 0.3 && loss(100, 0, 0) > 0.7);
+    }
+}
