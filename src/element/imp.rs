@@ -836,7 +836,13 @@ impl AggregatorImpl for HipVmaf {
                     }
                 }
                 // Frames can leave with the scores to come, unless others come first.
-                Step::Wait => self.wait_until(Stream::is_busy),
+                Step::Wait => {
+                    self.wait_until(Stream::is_busy);
+                    if lock(&self.stream).as_ref().is_some_and(|stream| stream.silent(&live, clock).is_some())
+                    {
+                        self.settle();
+                    }
+                }
                 Step::Finished => self.settle(),
                 Step::Drop(_) => {}
             }

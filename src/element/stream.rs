@@ -425,7 +425,14 @@ impl Stream {
         watched.then(|| ClockTime::from_nseconds(next))
     }
 
-    /// Reports that nothing has come for a while. Scores that wait for the next pair wait no longer.
+    /// The time, if nothing is left and silence is to be reported.
+    pub fn silent(&self, live: &Live, clock: Clock) -> Option<ClockTime> {
+        let now = clock.deadline.filter(|_| self.next_frame_time().is_none())?;
+        self.next_beat(live).is_some_and(|beat| beat <= now).then_some(now)
+    }
+
+    /// Reports that nothing has come for a while. Scores that wait for the next pair wait no longer; nothing may be in
+    /// flight, so that windows have them in time.
     fn silence(&mut self, now: ClockTime, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
         let since = self.silent_since;
         if let Some(change) = self.reference_dropout.silence(since.nseconds(), now.nseconds()) {
@@ -438,7 +445,7 @@ impl Stream {
             self.end_run(i, true);
         }
         self.silent_until = now;
-        self.settle(live, actions)
+        self.collect(live, actions)
     }
 
     /// A frame has come that lasts until then.
@@ -507,10 +514,7 @@ impl Stream {
             Step::Take(paired) => self.take(paired, live, clock, actions)?,
             Step::Drop(rendition) => self.drop_head(*rendition, actions)?,
             Step::Wait => {
-                if let (None, Some(beat), Some(now)) =
-                    (self.next_frame_time(), self.next_beat(live), clock.deadline)
-                    && beat <= now
-                {
+                if let Some(now) = self.silent(live, clock) {
                     self.silence(now, live, actions)?;
                 }
             }
