@@ -4,11 +4,12 @@
 
 use super::Lanes;
 
-/// Eight lanes in arrays; needs no instruction set.
+/// Four lanes in arrays; needs no instruction set. As many as a register of 128 bits has: more would take compilers much
+/// longer.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
-const N: usize = 8;
+const N: usize = 4;
 type I = [i32; N];
 type L = [i64; N];
 type D = [f64; N];
