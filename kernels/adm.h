@@ -12,6 +12,7 @@
 #define ADM_STRIP_W 60  // coefficients that a strip owns: two for each of 30 lanes
 #define ADM_TILE_W (ADM_THREADS / 32 * ADM_STRIP_W)
 #define ADM_PASSES 4
+#define ADM_KEEP_WORDS(scale) ((scale) == 0 ? 3 : 6)  // for a row and lane
 #define ADM_SLOTS 4  // triples of sums that are added up together
 
 // Shape of one scale. `src/metrics/adm.rs` has the meaning of extents, scored parts and shifts.
@@ -233,6 +234,29 @@ template <int scale> HV_DEV void store(void *plane, uint32_t stride, int row, in
     ((uint32_t *)plane)[at / 2] = (uint32_t)(low[0] & 0xffff) | (uint32_t)low[1] << 16;
   else ((HvU32x2 *)plane)[at / 2] = {{(uint32_t)low[0], (uint32_t)low[1]}};
 }
+
+// The detail of the reference, on its way from the first picture of a group to the others: for each tile the rows that
+// it looks at.
+template <int scale> struct Keep {
+  static constexpr int WORDS = ADM_KEEP_WORDS(scale);
+  uint32_t *at;  // of the first row, for this lane
+
+  HV_MEMBER void save(int row, const int32_t detail[3][2]) const {
+    uint32_t *to = at + row * WORDS * ADM_THREADS;
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+      to[i * ADM_THREADS] = scale == 0 ? (uint32_t)(detail[i][0] & 0xffff) | (uint32_t)detail[i][1] << 16
+                                       : (uint32_t)detail[i / 2][i % 2];
+  }
+  HV_MEMBER void load(int row, int32_t detail[3][2]) const {
+    const uint32_t *from = at + row * WORDS * ADM_THREADS;
+#pragma unroll
+    for (int i = 0; i < 6; i++) {
+      const uint32_t word = from[(scale == 0 ? i / 2 : i) * ADM_THREADS];
+      detail[i / 2][i % 2] = scale > 0 ? (int32_t)word : i % 2 ? (int32_t)word >> 16 : (int16_t)word;
+    }
+  }
+};
 
 // ---- decoupling ---------------------------------------------------------------------------
 
@@ -500,18 +524,21 @@ HV_DEV void advance(Chain &chain, const int32_t masker[3][2], const int32_t sign
 
 // ---- one tile -----------------------------------------------------------------------------
 
-template <int scale, class T, bool many> struct Tile {
+template <int scale, class T, bool many, bool group> struct Tile {
   Input<T> ref, dis;
   AdmPlanes out;
   const AdmScale &shape;
   const AdmPasses &passes;
+  Keep<scale> keep;
+  bool later;      // the reference was looked at with another picture of the group
   int first, end;  // rows of the tile
   bool edge;
   Lane at;
 
+  HV_MEMBER bool fresh() const { return !group || !later; }
   HV_MEMBER void put(int row, const Bands &o, const Bands &t) const {
     if ((scale == 2 && !out.ref) || !at.own || (uint32_t)at.x >= (uint32_t)shape.w) return;
-    store<scale>(out.ref, out.stride, row, at.x, o.low);
+    if (fresh()) store<scale>(out.ref, out.stride, row, at.x, o.low);
     store<scale>(out.dis, out.stride, row, at.x, t.low);
   }
   HV_MEMBER Pair<T> pair(const Input<T> &in, int y) const {
@@ -523,9 +550,9 @@ template <int scale, class T, bool many> struct Tile {
     Transform<scale, T, false> o{}, t{};
     Pair<T> p{}, q{};  // not left undefined: ptxas then takes the later pair for the earlier
     for (int y = first - 2; y < end; y++) {  // the first two times only fill the pipeline
-      const Pair<T> pp = pair(ref, y + 1), qq = pair(dis, y + 1);
+      const Pair<T> pp = fresh() ? pair(ref, y + 1) : p, qq = pair(dis, y + 1);
       if (y >= first) {
-        const Bands a = o.next(ref, p, shape, at), b = t.next(dis, q, shape, at);
+        const Bands a = fresh() ? o.next(ref, p, shape, at) : Bands{}, b = t.next(dis, q, shape, at);
         put(y, a, b);
       } else if (y == first - 1) o.begin(ref, p), t.begin(dis, q);
       p = pp, q = qq;
@@ -543,20 +570,25 @@ template <int scale, class T, bool many> struct Tile {
     Pair<T> p{}, q{};
     const int begin = hv_max(first - 1, 0);
     for (int y = begin - 2; y <= end; y++) {  // as above
-      const Pair<T> pp = pair(ref, y + 1), qq = pair(dis, y + 1);
+      const Pair<T> pp = fresh() ? pair(ref, y + 1) : p, qq = pair(dis, y + 1);
       if (y < begin) {
         if (y == begin - 1) o.begin(ref, p), t.begin(dis, q);
         p = pp, q = qq;
         continue;
       }
-      const Bands a = o.next(ref, p, shape, at), b = t.next(dis, q, shape, at);
+      Bands a = fresh() ? o.next(ref, p, shape, at) : Bands{};
+      if constexpr (group) {
+        if (later) keep.load(y - begin, a.detail);
+        else keep.save(y - begin, a.detail);
+      }
+      const Bands b = t.next(dis, q, shape, at);
       p = pp, q = qq;
       const bool inside = y >= first && y < end, counted = inside && y >= shape.top && y < shape.bottom;
       const bool scored = y > first && y > shape.top && y <= shape.bottom;  // the row before
       if (inside) put(y, a, b);
       uint64_t v[3];
-      if (always || counted) reference_cubes<scale>(a.detail, shape, at, v);
-      if (counted) sums.push(v, (uint32_t)y);
+      if (fresh() && (always || counted)) reference_cubes<scale>(a.detail, shape, at, v);
+      if (fresh() && counted) sums.push(v, (uint32_t)y);
       bool same[2];
 #pragma unroll
       for (int i = 0; i < 2; i++)
@@ -584,9 +616,9 @@ template <int scale, class T, bool many> struct Tile {
   }
 };
 
-template <int scale, class T, bool many>
+template <int scale, class T, bool many, bool group>
 HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out, const AdmScale &shape,
-                 const AdmPasses &passes, uint64_t *rows) {
+                 const AdmPasses &passes, uint64_t *rows, uint32_t *kept_words, bool later) {
   __shared__ uint64_t lanes[ADM_THREADS / 32][3 * ADM_SLOTS][33];
   __shared__ int32_t kept[many ? 2 * ADM_PASSES : 1][10][ADM_THREADS];
   const int lane = threadIdx.x % 32, strip = threadIdx.x / 32;
@@ -599,7 +631,12 @@ HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out,
                  own && x + 1 >= shape.left && x + 1 < shape.right}};
   const int first = hv_max(top, 0), end = hv_min(top + shape.tile_h, shape.h);
   const bool edge = 2 * right + 4 > shape.in_w;
-  const Tile<scale, T, many> tile{ref, dis, out, shape, passes, first, end, edge, at};
+  Keep<scale> keep{};
+  if constexpr (group) {
+    const uint32_t block = blockIdx.y * gridDim.x + blockIdx.x, rows_kept = (uint32_t)shape.tile_h + 2;
+    keep.at = kept_words + (uint64_t)block * rows_kept * keep.WORDS * ADM_THREADS + threadIdx.x;
+  }
+  const Tile<scale, T, many, group> tile{ref, dis, out, shape, passes, keep, later, first, end, edge, at};
   if (left < shape.right && right > shape.left && first < shape.bottom && end > shape.top)
     tile.all({lanes[strip], rows, (uint32_t)shape.h, lane, 0, 0}, kept);
   else tile.low_band();
@@ -615,25 +652,46 @@ HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out,
 // from (x0, y0) on; grid (ceil((w - x0) / tile_w), ceil((h - y0) / tile_h)). Tiles begin where the scored
 // part does: x0 is the largest number up to 0 that differs from left - left mod 2 by a multiple of tile_w,
 // y0 likewise from top by one of tile_h. Good heights are 14, 6, 3, 2 at the four scales.
+//
+// With the suffix `_group` for the pictures that are compared with one reference, one launch each: `keep` has room for
+// ADM_KEEP_WORDS words for each thread and row of each tile, and two rows more. They are written by the first picture, and
+// read by those which are `later`; these do not write the reference's low band, nor its sums.
+#define ADM0_TILE(T, many, group, keep, later)                                                               \
+  const HvPlane ref = frame->ref[0], dis = frame->dis[0];                                                    \
+  adm::tile<0, T, many, group>({ref.data, ref.stride, ref.shift, bits, shape.in_w, shape.in_h},              \
+                               {dis.data, dis.stride, dis.shift, bits, shape.in_w, shape.in_h}, out, shape,  \
+                               passes, rows, keep, later);
 #define ADM0(name, T, many)                                                                                  \
   HV_KERNEL(ADM_THREADS, name)(const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape,             \
                                uint32_t bits, AdmPasses passes, uint64_t *rows) {                            \
-    const HvPlane ref = frame->ref[0], dis = frame->dis[0];                                                  \
-    adm::tile<0, T, many>({ref.data, ref.stride, ref.shift, bits, shape.in_w, shape.in_h},                   \
-                          {dis.data, dis.stride, dis.shift, bits, shape.in_w, shape.in_h}, out, shape,       \
-                          passes, rows);                                                                     \
+    ADM0_TILE(T, many, false, nullptr, false)                                                                \
+  }                                                                                                          \
+  HV_EXPORT(name)
+#define ADM0_GROUP(name, T, many)                                                                            \
+  HV_KERNEL(ADM_THREADS, name)(const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape,             \
+                               uint32_t bits, AdmPasses passes, uint64_t *rows, uint32_t *keep,              \
+                               uint32_t later) {                                                             \
+    ADM0_TILE(T, many, true, keep, later)                                                                    \
   }                                                                                                          \
   HV_EXPORT(name)
 
 // Scales 1 to 3, the latter two with one kernel: the same from the low bands of the scale before. Without
 // `out.ref` no low band is written.
+#define ADM_TILE(scale, many, group, keep, later)                                                            \
+  using T = adm::Kind<scale>::In;                                                                            \
+  const uint32_t stride = in.stride * (uint32_t)sizeof(T);                                                   \
+  adm::tile<scale, T, many, group>({(const uint8_t *)in.ref, stride, 0, 0, shape.in_w, shape.in_h},          \
+                                   {(const uint8_t *)in.dis, stride, 0, 0, shape.in_w, shape.in_h}, out,     \
+                                   shape, passes, rows, keep, later);
 #define ADM(name, scale, many)                                                                               \
   HV_KERNEL(ADM_THREADS, name)(AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes,                \
                                uint64_t *rows) {                                                             \
-    using T = adm::Kind<scale>::In;                                                                          \
-    const uint32_t stride = in.stride * (uint32_t)sizeof(T);                                                 \
-    adm::tile<scale, T, many>({(const uint8_t *)in.ref, stride, 0, 0, shape.in_w, shape.in_h},               \
-                              {(const uint8_t *)in.dis, stride, 0, 0, shape.in_w, shape.in_h}, out, shape,   \
-                              passes, rows);                                                                 \
+    ADM_TILE(scale, many, false, nullptr, false)                                                             \
+  }                                                                                                          \
+  HV_EXPORT(name)
+#define ADM_GROUP(name, scale, many)                                                                         \
+  HV_KERNEL(ADM_THREADS, name)(AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes,                \
+                               uint64_t *rows, uint32_t *keep, uint32_t later) {                             \
+    ADM_TILE(scale, many, true, keep, later)                                                                 \
   }                                                                                                          \
   HV_EXPORT(name)

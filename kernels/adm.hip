@@ -18,9 +18,14 @@ struct AdmRows {
 
 // Adds the rounded row sums of every scale to `sums` and zeroes them for the next frame: 12 of the reference,
 // [scale][band], and for each pass 12 of the restored and 12 of the additive part. Block 128 threads; grid
-// (3 + 6 n, 4) for n passes, or (6, 4) for one pass without the additive part.
-HV_KERNEL(ADM_ROWS_THREADS, adm_rows)(AdmRows shape, uint64_t *rows, uint64_t *sums) {
+// (3 + 6 n, 4) for n passes, or (6, 4) for one pass without the additive part. Later pictures of a group take the sums
+// of the reference from `first`.
+HV_KERNEL(ADM_ROWS_THREADS, adm_rows)(AdmRows shape, uint64_t *rows, const uint64_t *first, uint64_t *sums) {
   const int scale = blockIdx.y, kind = blockIdx.x / 3, band = blockIdx.x % 3;
+  if (first && kind == 0) {
+    if (threadIdx.x == 0) sums[3 * scale + band] = first[3 * scale + band];
+    return;
+  }
   uint64_t *from = rows + shape.first[scale] + (uint64_t)blockIdx.x * (uint32_t)shape.h[scale];
   const uint32_t shift = kind == 0 ? shape.ref_shift[scale] : shape.shift[scale];
   const int64_t half = (int64_t)((1ull << shift) >> 1);

@@ -8,6 +8,8 @@
 // n up to ceil(h / VIF_TILE_H(scale)): a block walks down every nth tile, at most 64 tiles. With several
 // frames at a time two tiles a block are best, four at scales 2 and 3. w and h are of the kernel's own scale:
 // those of the picture, halved and rounded down once for each scale. Other tiles with HV_MMA: see there.
+//
+// The kernels whose names end in `_group` compare the reference with several distorted pictures, and filter it once.
 #pragma once
 #include "frame.h"
 
@@ -34,9 +36,11 @@ struct VifArgs {
   uint32_t bits;                // of scale 0 samples: 8 to 16
   uint32_t n_gains;             // 1 to 4; 0 for no sums, only the planes of the next scale
   double gains[VIF_MAX_GAINS];  // limits of the enhancement gain, 1.0 to 100.0
+  uint32_t pictures, pitch;     // distorted pictures, and from the sums of one to those of the next, for `_group`
 };
 
-// The planes of scale 1, 2 or 3, 16-byte aligned. Whole rows may be written.
+// The planes of scale 1, 2 or 3, 16-byte aligned. Whole rows may be written. Those of further distorted pictures follow
+// the first.
 struct VifPlanes {
   uint16_t *ref, *dis;
   uint32_t stride;  // samples from row to row, a multiple of 8
@@ -192,28 +196,31 @@ template <int THREADS> HV_DEV void vif_load_log2_steps(const uint16_t *from, uin
 
 // ---- sums ----------------------------------------------------------------------------------
 struct VifSums {
-  uint32_t den_log, flat_count;
+  uint32_t den_log, flat_count;  // of the reference alone
   uint64_t flat_energy;
   uint32_t num_log[VIF_MAX_GAINS];
+
+  HV_MEMBER void next_picture() {
+    flat_energy = 0;
+#pragma unroll
+    for (int k = 0; k < VIF_MAX_GAINS; k++) num_log[k] = 0;
+  }
 };
 
-// Variances and covariances from means with 16 fraction bits and mean products.
+// Variances or covariances from means with 16 fraction bits and the mean products.
 template <int N>
-HV_DEV void vif_variances(const uint32_t (&m1)[N], const uint32_t (&m2)[N], const uint32_t (&xx)[N],
-                          const uint32_t (&yy)[N], const uint32_t (&xy)[N], int32_t (&var1)[N],
-                          int32_t (&var2)[N], int32_t (&cov)[N]) {
+HV_DEV void vif_variances(const uint32_t (&mx)[N], const uint32_t (&my)[N], const uint32_t (&xy)[N],
+                          int32_t (&cov)[N]) {
 #pragma unroll
-  for (int i = 0; i < N; i++) {
-    var1[i] = (int32_t)(xx[i] - (uint32_t)(((uint64_t)m1[i] * m1[i] + (1u << 31)) >> 32));
-    var2[i] = (int32_t)(yy[i] - (uint32_t)(((uint64_t)m2[i] * m2[i] + (1u << 31)) >> 32));
-    cov[i] = (int32_t)(xy[i] - (uint32_t)(((uint64_t)m1[i] * m2[i] + (1u << 31)) >> 32));
-  }
+  for (int i = 0; i < N; i++)
+    cov[i] = (int32_t)(xy[i] - (uint32_t)(((uint64_t)mx[i] * my[i] + (1u << 31)) >> 32));
 }
 
-// Adds the pixels with these variances and covariances that are in the picture.
+// Adds the pixels with these variances and covariances that are in the picture; what is of the reference alone only if
+// `first`.
 template <int N>
 HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], const int32_t (&cov)[N],
-                           const bool (&inside)[N], const VifArgs &args, const uint16_t *steps,
+                           const bool (&inside)[N], const VifArgs &args, const uint16_t *steps, bool first,
                            VifSums &sums) {
   double gain[N], v1[N];
   uint32_t den = 0, noise_log = 0;
@@ -224,9 +231,11 @@ HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], c
     const bool flat = inside[i] && var1[i] < VIF_NOISE, busy = inside[i] && var1[i] >= VIF_NOISE;
     const uint32_t x = busy ? (uint32_t)var1[i] : 0, y = (uint32_t)hv_max(var2[i], 0);
     const uint32_t xy = busy && hv_min(var2[i], cov[i]) > 0 ? (uint32_t)cov[i] : 0;
-    sums.flat_count += flat;
+    if (first) {
+      sums.flat_count += flat;
+      den += vif_log2(steps, x + VIF_NOISE);
+    }
     sums.flat_energy += flat ? y : 0;
-    den += vif_log2(steps, x + VIF_NOISE);
     double v12 = vif_f64_slow(xy);
     v1[i] = vif_f64_slow(x);
     gain[i] = vif_divide(v12, v1[i] + VIF_EPSILON);
@@ -234,7 +243,7 @@ HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], c
     noise[i] = vif_noise(vif_f64_slow(y) - explained);
     noise_log += vif_log2(steps, noise[i]);
   }
-  sums.den_log += den - N * VIF_LOG2_NOISE;
+  if (first) sums.den_log += den - N * VIF_LOG2_NOISE;
   uint32_t num = 0;
 #pragma unroll
   for (int i = 0; i < N; i++) {
@@ -325,6 +334,28 @@ template <int F, int ROWS> HV_DEV uint32_t vif_mean_u16(const uint32_t (&v)[ROWS
   return sum >> bits;
 }
 
+// Filters one column for the means of this scale and, every second row, of the next.
+template <int S, class T, class Store, class Next>
+HV_DEV void vif_vertical_means(const uint32_t (&v)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)], uint32_t bits, Store store,
+                               Next next) {
+  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
+  if constexpr (sizeof(T) == 1) {
+    uint32_t words[ROWS / 4];
+    vif_pack(v, words);
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++) store(j, vif_mean_u8<S, ROWS>(words, R + j));
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j += 2) next(j / 2, vif_mean_u8<S + 1, ROWS>(words, R + j));
+  } else {
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++) store(j, vif_mean_u16<S>(v, R + j, bits));
+    if constexpr (S < 3) {
+#pragma unroll
+      for (int j = 0; j < VIF_TILE_H(S); j += 2) next(j / 2, vif_mean_u16<S + 1>(v, R + j, bits));
+    }
+  }
+}
+
 // Filters one product of all rows, given by `product(row)`, and rounds to 16 fraction bits of an 8-bit step.
 template <int S, class T, class Product, class Store>
 HV_DEV void vif_products(Product product, uint32_t bits, Store store) {
@@ -376,35 +407,25 @@ HV_DEV void vif_products(Product product, uint32_t bits, Store store) {
   }
 }
 
-// Filters one column of the tile from its samples, `VIF_RADIUS(S)` rows more than the tile at either end.
+// Filters one column of a tile of the reference from its samples, `VIF_RADIUS(S)` rows more than the tile at either end.
 template <int S, class T>
-HV_DEV void vif_vertical(VifShared<S> &shared, const uint32_t (&r)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)],
-                         const uint32_t (&d)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)], uint32_t bits) {
-  constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
+HV_DEV void vif_vertical_reference(VifShared<S> &shared, const uint32_t (&r)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)],
+                                   uint32_t bits) {
   const uint32_t x = threadIdx.x;
-  if constexpr (sizeof(T) == 1) {
-    uint32_t rw[ROWS / 4], dw[ROWS / 4];
-    vif_pack(r, rw);
-    vif_pack(d, dw);
-#pragma unroll
-    for (int j = 0; j < VIF_TILE_H(S); j++)
-      shared.moments[j][x].means = vif_mean_u8<S, ROWS>(rw, R + j) | vif_mean_u8<S, ROWS>(dw, R + j) << 16;
-#pragma unroll
-    for (int j = 0; j < VIF_TILE_H(S); j += 2)
-      shared.next[j / 2][x] = vif_mean_u8<S + 1, ROWS>(rw, R + j) | vif_mean_u8<S + 1, ROWS>(dw, R + j) << 16;
-  } else {
-#pragma unroll
-    for (int j = 0; j < VIF_TILE_H(S); j++)
-      shared.moments[j][x].means = vif_mean_u16<S>(r, R + j, bits) | vif_mean_u16<S>(d, R + j, bits) << 16;
-    if constexpr (S < 3) {
-#pragma unroll
-      for (int j = 0; j < VIF_TILE_H(S); j += 2)
-        shared.next[j / 2][x] =
-            vif_mean_u16<S + 1>(r, R + j, bits) | vif_mean_u16<S + 1>(d, R + j, bits) << 16;
-    }
-  }
+  vif_vertical_means<S, T>(r, bits, [&](int j, uint32_t v) { shared.moments[j][x].means = v; },
+                           [&](int j, uint32_t v) { shared.next[j][x] = v; });
   vif_products<S, T>([&](int k) { return r[k] * r[k]; }, bits,
                      [&](int j, uint32_t v) { shared.moments[j][x].xx = v; });
+}
+
+// The same for a distorted picture, once the reference's is done.
+template <int S, class T>
+HV_DEV void vif_vertical_distorted(VifShared<S> &shared, const uint32_t (&r)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)],
+                                   const uint32_t (&d)[VIF_TILE_H(S) + 2 * VIF_RADIUS(S)], uint32_t bits) {
+  const uint32_t x = threadIdx.x;
+  const auto put = [](uint32_t &means, uint32_t v) { means = (means & 0xffff) | v << 16; };
+  vif_vertical_means<S, T>(d, bits, [&](int j, uint32_t v) { put(shared.moments[j][x].means, v); },
+                           [&](int j, uint32_t v) { put(shared.next[j][x], v); });
   vif_products<S, T>([&](int k) { return d[k] * d[k]; }, bits,
                      [&](int j, uint32_t v) { shared.moments[j][x].yy = v; });
   vif_products<S, T>([&](int k) { return r[k] * d[k]; }, bits,
@@ -412,12 +433,19 @@ HV_DEV void vif_vertical(VifShared<S> &shared, const uint32_t (&r)[VIF_TILE_H(S)
 }
 
 // ---- horizontal pass -----------------------------------------------------------------------
+// What is filtered of a row: of the reference its means and variances, and of a distorted picture its variances and the
+// covariances, which takes the reference's means.
+enum VifPart { VIF_BOTH, VIF_REFERENCE, VIF_DISTORTED };
+
 // Variances and covariances of `VIF_RUN` pixels from their vertically filtered neighbourhood.
-template <int S>
-HV_DEV void vif_horizontal(const VifMoments *row, int32_t (&var1)[VIF_RUN(S)], int32_t (&var2)[VIF_RUN(S)],
-                           int32_t (&cov)[VIF_RUN(S)]) {
+template <int S, VifPart PART>
+HV_DEV void vif_horizontal(const VifMoments *row, uint32_t (&m1)[VIF_RUN(S)], int32_t (&var1)[VIF_RUN(S)],
+                           int32_t (&var2)[VIF_RUN(S)], int32_t (&cov)[VIF_RUN(S)]) {
   constexpr int R = VIF_RADIUS(S);
-  uint32_t m1[VIF_RUN(S)] = {}, m2[VIF_RUN(S)] = {};
+  constexpr bool REF = PART != VIF_DISTORTED, DIS = PART != VIF_REFERENCE;
+  uint32_t m2[VIF_RUN(S)] = {};
+#pragma unroll
+  for (int j = 0; REF && j < VIF_RUN(S); j++) m1[j] = 0;
 #if HV_F64_FAST
   double xx[VIF_RUN(S)], yy[VIF_RUN(S)], xy[VIF_RUN(S)];
 #pragma unroll
@@ -439,19 +467,19 @@ HV_DEV void vif_horizontal(const VifMoments *row, int32_t (&var1)[VIF_RUN(S)], i
     for (int j = 0; j < VIF_RUN(S); j++) {
       const uint32_t tap = vif_tap(S, k - j - R);
       if (!tap) continue;
-      m1[j] += tap * v1;
-      m2[j] += tap * v2;
+      if constexpr (REF) m1[j] += tap * v1;
+      if constexpr (DIS) m2[j] += tap * v2;
 #if HV_F64_FAST
-      xx[j] = vif_exact_fma(tap * 0x1p-16, vxx, xx[j]);
-      yy[j] = vif_exact_fma(tap * 0x1p-16, vyy, yy[j]);
-      xy[j] = vif_exact_fma(tap * 0x1p-16, vxy, xy[j]);
+      if constexpr (REF) xx[j] = vif_exact_fma(tap * 0x1p-16, vxx, xx[j]);
+      if constexpr (DIS) yy[j] = vif_exact_fma(tap * 0x1p-16, vyy, yy[j]);
+      if constexpr (DIS) xy[j] = vif_exact_fma(tap * 0x1p-16, vxy, xy[j]);
 #else
-      xx[j] += tap * (v.xx >> 16);
-      yy[j] += tap * (v.yy >> 16);
-      xy[j] += tap * (v.xy >> 16);
-      xx_lo[j] += tap * (v.xx & 0xffff);
-      yy_lo[j] += tap * (v.yy & 0xffff);
-      xy_lo[j] += tap * (v.xy & 0xffff);
+      if constexpr (REF) xx[j] += tap * (v.xx >> 16);
+      if constexpr (DIS) yy[j] += tap * (v.yy >> 16);
+      if constexpr (DIS) xy[j] += tap * (v.xy >> 16);
+      if constexpr (REF) xx_lo[j] += tap * (v.xx & 0xffff);
+      if constexpr (DIS) yy_lo[j] += tap * (v.yy & 0xffff);
+      if constexpr (DIS) xy_lo[j] += tap * (v.xy & 0xffff);
 #endif
     }
   }
@@ -466,17 +494,22 @@ HV_DEV void vif_horizontal(const VifMoments *row, int32_t (&var1)[VIF_RUN(S)], i
     xy_mean[j] = xy[j] + (xy_lo[j] >> 16);
 #endif
   }
-  vif_variances(m1, m2, xx_mean, yy_mean, xy_mean, var1, var2, cov);
+  if constexpr (REF) vif_variances(m1, m1, xx_mean, var1);
+  if constexpr (DIS) {
+    vif_variances(m2, m2, yy_mean, var2);
+    vif_variances(m1, m2, xy_mean, cov);
+  }
 }
 
-// The next scale's samples of the tile at x0, y0: two neighbours for each thread.
+// The next scale's samples of the tile at x0, y0: two neighbours for each thread. `p`: which distorted picture; the
+// reference's come with the first.
 template <int S>
 HV_DEV void vif_next_scale(const VifShared<S> &shared, int32_t x0, int32_t y0, const VifArgs &args,
-                           const VifPlanes &next) {
+                           const VifPlanes &next, uint32_t p) {
   constexpr int R = VIF_RADIUS(S + 1);
   const uint32_t pair = threadIdx.x / (VIF_TILE_H(S) / 2), row = threadIdx.x % (VIF_TILE_H(S) / 2);
-  const uint32_t x = (uint32_t)x0 / 2 + 2 * pair, y = (uint32_t)y0 / 2 + row;
-  if (pair >= VIF_TILE_W(S) / 4 || x >= (uint32_t)args.w / 2 || y >= (uint32_t)args.h / 2) return;
+  const uint32_t x = (uint32_t)x0 / 2 + 2 * pair, y = (uint32_t)y0 / 2 + row, h = (uint32_t)args.h / 2;
+  if (pair >= VIF_TILE_W(S) / 4 || x >= (uint32_t)args.w / 2 || y >= h) return;
   const uint32_t *v = &shared.next[row][4 * pair + VIF_RADIUS(S) - R];
   uint32_t r[2] = {1 << 15, 1 << 15}, d[2] = {1 << 15, 1 << 15};
 #pragma unroll
@@ -489,16 +522,14 @@ HV_DEV void vif_next_scale(const VifShared<S> &shared, int32_t x0, int32_t y0, c
     }
   }
   const uint64_t at = (uint64_t)y * next.stride + x;
-  *(uint32_t *)(next.ref + at) = r[0] >> 16 | (r[1] & 0xffff0000);
-  *(uint32_t *)(next.dis + at) = d[0] >> 16 | (d[1] & 0xffff0000);
+  if (p == 0) *(uint32_t *)(next.ref + at) = r[0] >> 16 | (r[1] & 0xffff0000);
+  *(uint32_t *)(next.dis + (uint64_t)p * next.stride * h + at) = d[0] >> 16 | (d[1] & 0xffff0000);
 }
 
-// ---- scale 0 of 8-bit samples on tensor cores -----------------------------------------------
-
 // ---- a scale -------------------------------------------------------------------------------
-template <int S, class T>
-HV_DEV void vif_scale(VifShared<S> &shared, const uint8_t *ref, uint32_t ref_stride, uint32_t ref_shift,
-                      const uint8_t *dis, uint32_t dis_stride, uint32_t dis_shift, uint32_t bits,
+// `distorted(p)` is the plane of a distorted picture: of the only one, or of those of a group.
+template <int S, class T, bool GROUP, class Distorted>
+HV_DEV void vif_scale(VifShared<S> &shared, const HvPlane &ref, Distorted distorted, uint32_t bits,
                       const VifArgs &args, const VifPlanes &next, const uint16_t *log2_steps, uint64_t *out) {
   constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
   vif_load_log2_steps<VIF_THREADS(S)>(log2_steps, shared.log2_steps);
@@ -506,44 +537,74 @@ HV_DEV void vif_scale(VifShared<S> &shared, const uint8_t *ref, uint32_t ref_str
   const int32_t x0 = (int32_t)blockIdx.x * VIF_TILE_W(S);
   const uint32_t column = (uint32_t)vif_mirror(x0 - R + (int32_t)threadIdx.x, args.w) * (uint32_t)sizeof(T);
   const uint32_t tile_row = threadIdx.x % VIF_TILE_H(S), run = threadIdx.x / VIF_TILE_H(S) * VIF_RUN(S);
+  const uint32_t pictures = GROUP ? args.pictures : 1;
   VifSums sums = {};
   for (int32_t tile = (int32_t)blockIdx.y; tile * VIF_TILE_H(S) < args.h; tile += (int32_t)gridDim.y) {
     const int32_t y0 = tile * VIF_TILE_H(S);
-    if (threadIdx.x < 2 * ROWS) {
-      const uint32_t k = threadIdx.x % ROWS, picture = threadIdx.x / ROWS;
-      const uint32_t row = (uint32_t)vif_mirror(y0 - R + (int32_t)k, args.h);
-      shared.rows[picture][k] = row * (picture ? dis_stride : ref_stride);
-    }
-    __syncthreads();
-    uint32_t r[ROWS], d[ROWS];
-    vif_column<T>(ref + column, shared.rows[0], ref_shift, bits, r);
-    vif_column<T>(dis + column, shared.rows[1], dis_shift, bits, d);
-    vif_vertical<S, T>(shared, r, d, bits);
-    __syncthreads();
-    if (args.n_gains && run < VIF_TILE_W(S)) {
-      int32_t var1[VIF_RUN(S)], var2[VIF_RUN(S)], cov[VIF_RUN(S)];
-      vif_horizontal<S>(&shared.moments[tile_row][run], var1, var2, cov);
-      bool inside[VIF_RUN(S)];
+    uint32_t m1[VIF_RUN(S)];
+    int32_t var1[VIF_RUN(S)];
+    if constexpr (GROUP) sums = {};
+    for (uint32_t p = 0; p < pictures; p++) {
+      const bool first = !GROUP || p == 0;
+      const HvPlane dis = distorted(p);
+      if (threadIdx.x < 2 * ROWS) {
+        const uint32_t k = threadIdx.x % ROWS, picture = threadIdx.x / ROWS;
+        const uint32_t row = (uint32_t)vif_mirror(y0 - R + (int32_t)k, args.h);
+        shared.rows[picture][k] = row * (picture ? dis.stride : ref.stride);
+      }
+      __syncthreads();
+      uint32_t r[ROWS], d[ROWS];
+      vif_column<T>(ref.data + column, shared.rows[0], ref.shift, bits, r);
+      vif_column<T>(dis.data + column, shared.rows[1], dis.shift, bits, d);
+      if (first) vif_vertical_reference<S, T>(shared, r, bits);
+      vif_vertical_distorted<S, T>(shared, r, d, bits);
+      __syncthreads();
+      if (args.n_gains && run < VIF_TILE_W(S)) {
+        int32_t var2[VIF_RUN(S)], cov[VIF_RUN(S)];
+        const VifMoments *row = &shared.moments[tile_row][run];
+        if constexpr (GROUP) {
+          if (first) vif_horizontal<S, VIF_REFERENCE>(row, m1, var1, var2, cov);
+          vif_horizontal<S, VIF_DISTORTED>(row, m1, var1, var2, cov);
+        } else vif_horizontal<S, VIF_BOTH>(row, m1, var1, var2, cov);
+        bool inside[VIF_RUN(S)];
 #pragma unroll
-      for (int i = 0; i < VIF_RUN(S); i++)
-        inside[i] = y0 + (int32_t)tile_row < args.h && x0 + (int32_t)run + i < args.w;
-      vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, sums);
+        for (int i = 0; i < VIF_RUN(S); i++)
+          inside[i] = y0 + (int32_t)tile_row < args.h && x0 + (int32_t)run + i < args.w;
+        vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, first, sums);
+      }
+      if constexpr (S < 3) vif_next_scale<S>(shared, x0, y0, args, next, p);
+      if constexpr (GROUP) {
+        if (args.n_gains) vif_add_sums<S>(sums, args.n_gains, out + p * args.pitch);
+        sums.next_picture();
+      }
     }
-    if constexpr (S < 3) vif_next_scale<S>(shared, x0, y0, args, next);
   }
-  if (args.n_gains) vif_add_sums<S>(sums, args.n_gains, out);
+  if (!GROUP && args.n_gains) vif_add_sums<S>(sums, args.n_gains, out);
 }
 
 // Scale 0 from the luma of a frame, 8-bit samples and wider ones. Writes the planes of scale 1 to `next` and
 // adds to `out`: 8 u64 for each scale, zeroed before the frame: den_log, flat_count, flat_energy, unused,
 // then num_log of each gain limit. `log2_steps`: `LOG2_STEPS` of src/metrics/vif.rs as
-// 4096 u16, 16-byte aligned.
-#define VIF_SCALE_0(name, T, BITS)                                                                          \
+// 4096 u16, 16-byte aligned. A group has a frame for each distorted picture.
+#define VIF_SCALE_0(name, T, BITS, GROUP)                                                                   \
   HV_KERNEL(VIF_BOUNDS(0), name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,           \
                                   const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {    \
     __shared__ VifShared<0> shared;                                                                         \
-    const HvPlane ref = frame->ref[0], dis = frame->dis[0];                                                 \
-    vif_scale<0, T>(shared, ref.data, ref.stride, ref.shift, dis.data, dis.stride, dis.shift, BITS, args,   \
-                    next, log2_steps, out);                                                                 \
+    vif_scale<0, T, GROUP>(shared, frame->ref[0], [=](uint32_t p) { return frame[p].dis[0]; }, BITS, args,  \
+                           next, log2_steps, out);                                                          \
+  }                                                                                                         \
+  HV_EXPORT(name)
+
+// Scales 1 to 3 from the planes that the scale before has written. Scale 3 has no `next`.
+#define VIF_SCALE(name, S, GROUP)                                                                           \
+  HV_KERNEL(VIF_BOUNDS(S), name)(VifPlanes in, VifArgs args, VifPlanes next,                                \
+                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {    \
+    __shared__ VifShared<S> shared;                                                                         \
+    const auto plane = [=](const uint16_t *data) {                                                          \
+      return HvPlane{(const uint8_t *)data, in.stride * 2, 0, 1};                                           \
+    };                                                                                                      \
+    const uint64_t size = (uint64_t)in.stride * (uint32_t)args.h;                                           \
+    const auto distorted = [=](uint32_t p) { return plane(in.dis + p * size); };                            \
+    vif_scale<S, uint16_t, GROUP>(shared, plane(in.ref), distorted, 16, args, next, log2_steps, out);       \
   }                                                                                                         \
   HV_EXPORT(name)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Launches `kernels/adm.hip`.
+//! Launches the kernels of `kernels/adm.h`.
 
 use std::sync::Arc;
 
-use super::backend::{Addresses, Metric};
+use super::backend::{Addresses, Metric, Pairs};
 use super::device::Device;
 use super::error::Error;
 use super::frame::Planes;
@@ -24,6 +24,8 @@ const TILE_HEIGHT: [[usize; 4]; 2] = [[14, 6, 3, 2], [10, 4, 2, 1]];
 const HORIZONTAL: [u32; 4] = [16, 15, 16, 15];
 /// Passes of one launch.
 const MAX_PASSES: usize = 4;
+/// `ADM_KEEP_WORDS`
+const KEEP_WORDS: [usize; 4] = [3, 6, 6, 6];
 /// Sums of all scales for one numerator or the denominator.
 const SUMS: usize = 12;
 
@@ -75,6 +77,8 @@ struct Rows {
 
 struct Scale {
     kernel: Kernel,
+    /// For groups, with the bytes that one picture keeps for the next.
+    group: Option<(Kernel, usize)>,
     shape: Shape,
     grid: (u32, u32),
     /// In coefficients.
@@ -102,6 +106,7 @@ impl Scale {
     /// `input`: extent of what is transformed. `coefficient`: bytes of one in the low band, 0 if nobody reads it.
     fn new(
         kernel: Kernel,
+        group: Option<Kernel>,
         index: usize,
         input: (usize, usize),
         scale: &AdmScale,
@@ -115,7 +120,10 @@ impl Scale {
             (extent + origin.unsigned_abs() as usize).div_ceil(tile) as u32
         };
         let stride = width.next_multiple_of(64);
+        let grid = (tiles(width, origin[0], tile.0), tiles(height, origin[1], tile.1));
+        let words = (grid.0 * grid.1 * kernel.threads()) as usize * (tile_height + 2) * KEEP_WORDS[index];
         Self {
+            group: group.map(|group| (group, (4 * words).next_multiple_of(16))),
             kernel,
             shape: Shape {
                 input: [input.0 as i32, input.1 as i32],
@@ -128,16 +136,27 @@ impl Scale {
                 reference_cube: reference.cube[0],
                 horizontal: HORIZONTAL[index],
             },
-            grid: (tiles(width, origin[0], tile.0), tiles(height, origin[1], tile.1)),
+            grid,
             stride,
             low_band: (stride * height * coefficient).next_multiple_of(16),
         }
     }
+
+    /// Bytes that one picture of a group keeps for the next.
+    fn kept(&self) -> usize {
+        self.group.as_ref().map_or(0, |(_, kept)| *kept)
+    }
 }
 
 impl Adm {
-    /// `alone`: frames hardly overlap.
-    pub fn new(device: &Arc<Device>, work: &AdmWork, geometry: Geometry, alone: bool) -> Result<Self, Error> {
+    /// `alone`: frames hardly overlap. `several`: groups have more than one pair.
+    pub fn new(
+        device: &Arc<Device>,
+        work: &AdmWork,
+        geometry: Geometry,
+        alone: bool,
+        several: bool,
+    ) -> Result<Self, Error> {
         let tile_heights = TILE_HEIGHT[usize::from(alone)];
         let Geometry { width, height, depth, .. } = geometry;
         let many = Self::needs_passes(work);
@@ -145,12 +164,15 @@ impl Adm {
         let wave = wave(&device.info().arch);
         let scale = |s: usize, name: &'static str, coefficient| {
             let input = if s == 0 { (width, height) } else { (shapes[s - 1].width, shapes[s - 1].height) };
-            let kernel = match (many, s) {
-                (true, _) => Kernel::new(device, "adm_passes", &format!("{name}_passes"), wave)?,
-                (false, 0) => Kernel::new(device, name, name, wave)?,
-                (false, _) => Kernel::new(device, "adm", name, wave)?,
+            let (image, group, name) = match (many, s) {
+                (true, _) => ("adm_passes", "adm_passes_group", format!("{name}_passes")),
+                (false, 0) => (name, "adm_group", name.into()),
+                (false, _) => ("adm", "adm_group", name.into()),
             };
-            Ok::<_, Error>(Scale::new(kernel, s, input, &shapes[s], coefficient, tile_heights[s]))
+            let kernel = Kernel::new(device, image, &name, wave)?;
+            let group = || Kernel::new(device, group, &format!("{name}_group"), wave);
+            let group = several.then(group).transpose()?;
+            Ok::<_, Error>(Scale::new(kernel, group, s, input, &shapes[s], coefficient, tile_heights[s]))
         };
         let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };
         let scales = [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm2", 0)?];
@@ -200,7 +222,7 @@ fn kinds(passes: &[AdmPass]) -> usize {
 impl Metric for Adm {
     fn scratch(&self) -> usize {
         (self.row_sums * 8).next_multiple_of(16)
-            + self.scales.iter().map(|scale| 2 * scale.low_band).sum::<usize>()
+            + self.scales.iter().map(|scale| 2 * scale.low_band + scale.kept()).sum::<usize>()
     }
 
     fn sums(&self) -> usize {
@@ -208,36 +230,50 @@ impl Metric for Adm {
     }
 
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        let (rows, mut sums) = (at.scratch, at.sums);
+        self.launch_all(stream, Pairs { first: at, count: 1, pitch: 0 })
+    }
+
+    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        let mut at = 0;
         for passes in self.launches() {
-            let mut room = rows + (self.row_sums * 8).next_multiple_of(16) as u64;
-            let mut planes = Planes::default();
-            for (s, scale) in self.scales.iter().enumerate() {
-                let next = Planes::take(&mut room, scale.low_band, scale.stride);
-                let mut these = Passes { passes: Default::default(), count: passes.len() as u32 };
-                for (to, pass) in these.passes.iter_mut().zip(passes) {
-                    *to = Pass {
-                        gain_limit: pass.gain_limit,
-                        weights: pass.weights[s],
-                        aim: pass.aim.into(),
-                        unused: 0,
+            for i in 0..pairs.count {
+                let Addresses { frame, scratch: rows, sums } = pairs.pair(i);
+                let mut room = rows + (self.row_sums * 8).next_multiple_of(16) as u64;
+                let mut planes = Planes::default();
+                for (s, scale) in self.scales.iter().enumerate() {
+                    let next = Planes::take(&mut room, scale.low_band, scale.stride, 1);
+                    let keep = room;
+                    room += scale.kept() as u64;
+                    let mut these = Passes { passes: Default::default(), count: passes.len() as u32 };
+                    for (to, pass) in these.passes.iter_mut().zip(passes) {
+                        *to = Pass {
+                            gain_limit: pass.gain_limit,
+                            weights: pass.weights[s],
+                            aim: pass.aim.into(),
+                            unused: 0,
+                        };
+                    }
+                    let row_sums = rows + u64::from(self.rows_shape.first[s]) * 8;
+                    let (shape, bits, later) = (scale.shape, self.bits, u32::from(i > 0));
+                    let group = scale.group.as_ref().filter(|_| pairs.count > 1);
+                    let kernel = group.map_or(&scale.kernel, |(group, _)| group);
+                    let arguments: &mut [_] = match s {
+                        0 => arguments![frame, next, shape, bits, these, row_sums, keep, later],
+                        _ => arguments![planes, next, shape, these, row_sums, keep, later],
                     };
+                    // SAFETY: the parameters of the kernels of scale 0, or of the other scales; those without `_group`
+                    // do not have the last two.
+                    unsafe { kernel.launch(stream, scale.grid, arguments)? };
+                    planes = next;
                 }
-                let row_sums = rows + u64::from(self.rows_shape.first[s]) * 8;
-                let (shape, bits) = (scale.shape, self.bits);
-                let arguments: &mut [_] = match s {
-                    0 => arguments![at.frame, next, shape, bits, these, row_sums],
-                    _ => arguments![planes, next, shape, these, row_sums],
-                };
-                // SAFETY: the parameters of the kernels of scale 0, or of the other scales.
-                unsafe { scale.kernel.launch(stream, scale.grid, arguments)? };
-                planes = next;
+                let columns = if Self::needs_passes(&self.work) { 3 * kinds(passes) as u32 } else { 6 };
+                let shape = self.rows_shape;
+                let sums = sums + at;
+                let first = if i > 0 { pairs.first.sums + at } else { 0 };
+                // SAFETY: the parameters of adm_rows.
+                unsafe { self.rows.launch(stream, (columns, 4), arguments![shape, rows, first, sums])? };
             }
-            let columns = if Self::needs_passes(&self.work) { 3 * kinds(passes) as u32 } else { 6 };
-            let shape = self.rows_shape;
-            // SAFETY: the parameters of adm_rows.
-            unsafe { self.rows.launch(stream, (columns, 4), arguments![shape, rows, sums])? };
-            sums += (SUMS * kinds(passes) * 8) as u64;
+            at += (SUMS * kinds(passes) * 8) as u64;
         }
         Ok(())
     }

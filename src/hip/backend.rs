@@ -2,9 +2,8 @@
 
 //! The backend: several groups of frames in flight, each in a lane of its own.
 //!
-//! A lane has a stream and working memory, and for each distorted picture of a group a recorded graph of everything
-//! that it needs. Only the reference's luma outlives its group, for the motion of the next; it lies in a slot of its
-//! own.
+//! A lane has a stream and working memory, and recorded graphs of everything that groups of some size need. Only the
+//! reference's luma outlives its group, for the motion of the next; it lies in a slot of its own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,9 +43,32 @@ pub struct Addresses {
     pub sums: u64,
 }
 
+/// The pairs of a reference picture and one or more distorted ones.
+#[derive(Clone, Copy)]
+pub struct Pairs {
+    pub first: Addresses,
+    /// At least 1. Their frames lie in a row.
+    pub count: usize,
+    /// From the sums of a pair to those of the next.
+    pub pitch: u64,
+}
+
+impl Pairs {
+    /// One of them.
+    pub fn pair(&self, i: usize) -> Addresses {
+        let Addresses { frame, scratch, sums } = self.first;
+        let i = i as u64;
+        Addresses {
+            frame: frame + i * size_of::<frame::Frame>() as u64,
+            scratch,
+            sums: sums + i * self.pitch,
+        }
+    }
+}
+
 /// The work for one metric on frames of one geometry.
 pub trait Metric: Send {
-    /// Bytes of scratch.
+    /// Bytes of scratch, for all pairs of a group together.
     fn scratch(&self) -> usize {
         0
     }
@@ -64,8 +86,14 @@ pub trait Metric: Send {
         false
     }
 
-    /// Puts the work for one frame into a stream.
+    /// Puts the work for one pair into a stream.
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error>;
+
+    /// Puts the work for the pairs of a group into a stream.
+    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        let count = if self.reference_only() { 1 } else { pairs.count };
+        (0..count).try_for_each(|i| self.launch(stream, pairs.pair(i)))
+    }
 
     /// Takes the sums of a frame that had `run` frames before it.
     fn read(&self, sums: &[u64], run: usize, out: &mut FrameSums);
@@ -86,7 +114,7 @@ impl Hip {
         Ok(Self { device: Device::open(selection)?, depth: depth.max(1), prepared: None, next: 0 })
     }
 
-    /// Submits a group and waits for it, only to time the kernels for its first distorted picture: the names in the order of launches, and the mean
+    /// Submits a group and waits for it, only to time its kernels: the names in the order of launches, and the mean
     /// milliseconds of `runs` in a row. Beside the kernels' own time that is the launch's, should it take longer.
     pub fn profile(&mut self, group: Group<'_>, runs: u32) -> Result<Vec<(String, f32)>, BackendError> {
         let ticket = self.submit(group)?;
@@ -175,27 +203,31 @@ struct Lane {
     done: Arc<Event>,
     begin: Kernel,
     end: Kernel,
-    /// The frame structure, the sums and the scratch of the distorted picture that the GPU is at.
+    /// The structures that tell the kernels where the pictures of each pair are, and the sums; on the host's side.
+    frames: Pinned,
+    sums: Pinned,
+    /// The same, and the scratch.
     on_device: DeviceBuffer,
+    /// For each size of a group, from 1: for scored pairs, and for those that only serve as history. `None`: not
+    /// recorded.
+    graphs: Vec<[Option<Graph>; 2]>,
+    /// The runtime knows graphs.
+    records: bool,
     /// For each distorted picture.
     desks: Vec<Desk>,
-    /// The scaled picture that the GPU is at, where renditions are scaled.
-    scaled: Option<DeviceBuffer>,
     in_flight: Option<InFlight>,
 }
 
-/// What one distorted picture of a group needs beside the lane; the reference's belongs to the first.
+/// Room for one distorted picture of a group; the reference's belongs to the first.
+#[derive(Default)]
 struct Desk {
-    /// The structure that tells the kernels where the pictures are, and the sums; on the host's side.
-    frame: Pinned,
-    sums: Pinned,
-    /// For scored pairs, and for those that only serve as history. `None`: not recorded.
-    graphs: [Option<Graph>; 2],
     /// Pictures on their way to the GPU, and there; made when the first one comes by this way. With the bytes taken.
     staging: Option<Pinned>,
     staged: usize,
     pictures: Option<DeviceBuffer>,
     used: usize,
+    /// The scaled picture, made with the first one.
+    scaled: Option<DeviceBuffer>,
 }
 
 /// The luma of a reference frame.
@@ -219,8 +251,9 @@ struct Prepared {
     chroma: bool,
     /// For each rendition, what scales its pictures if they are.
     scalers: Vec<Option<Scaler>>,
-    /// Bytes that all pictures of a desk take.
+    /// Bytes that all pictures of a desk take, and the scaled one.
     room: usize,
+    scaled: usize,
     lanes: Vec<Lane>,
     slots: Vec<Slot>,
     /// Groups submitted in the present run.
@@ -247,14 +280,14 @@ impl Prepared {
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         check(work, geometry)?;
-        load_modules(device, work, geometry.depth, renditions.iter().any(Option::is_some))?;
-        let alone = depth <= 2;
+        load_modules(device, work, geometry.depth, renditions)?;
+        let (alone, several) = (depth <= 2, renditions.len() > 1);
         let mut metrics: Vec<Box<dyn Metric>> = vec![];
         if let Some(vif) = &work.vif {
-            metrics.push(Box::new(Vif::new(device, vif, work.damage, geometry, alone)?));
+            metrics.push(Box::new(Vif::new(device, vif, work.damage, geometry, alone, renditions.len())?));
         }
         if let Some(work) = &work.adm {
-            metrics.push(Box::new(Adm::new(device, work, geometry, alone)?));
+            metrics.push(Box::new(Adm::new(device, work, geometry, alone, several)?));
         }
         if let Some(work) = work.motion {
             metrics.push(Box::new(Motion::new(device, work, geometry)?));
@@ -280,15 +313,16 @@ impl Prepared {
         let lags = work.motion.map_or(0, |motion| motion.lags());
         let scaler = |scaling: &Option<Scaling>| scaling.map(|s| Scaler::new(device, &s)).transpose();
         let scalers = renditions.iter().map(scaler).collect::<Result<Vec<_>, _>>()?;
-        let scaled = scalers.iter().flatten().map(Scaler::room).max();
-        let lane = |_| Lane::new(device, &metrics, renditions.len(), scaled);
+        let scaled = scalers.iter().flatten().map(Scaler::room).max().unwrap_or(0);
+        let lane = |_| Lane::new(device, &metrics, renditions.len());
         let lanes = (0..depth).map(lane).collect::<Result<_, _>>()?;
         let sources = scalers.iter().flatten().map(|scaler| room(scaler.source()));
         let room = room(geometry) + sources.max().unwrap_or(0).max(room(geometry));
         let slots = (0..depth + lags).map(|_| Slot::new(device)).collect::<Result<_, _>>()?;
         let chroma = work.chroma() && geometry.chroma.is_some();
         let device = device.clone();
-        Ok(Self { device, geometry, metrics, lags, chroma, scalers, room, lanes, slots, run: 0, last: None })
+        let (run, last) = (0, None);
+        Ok(Self { device, geometry, metrics, lags, chroma, scalers, room, scaled, lanes, slots, run, last })
     }
 
     fn submit(&mut self, ticket: Ticket, group: Group<'_>) -> Result<(), BackendError> {
@@ -297,7 +331,7 @@ impl Prepared {
         let slots = self.slots.len();
         let lane = n % self.lanes.len();
         let Lane { stream, desks, in_flight, .. } = &mut self.lanes[lane];
-        if in_flight.is_some() || distorted.len() > desks.len() {
+        if in_flight.is_some() || !(1..=desks.len()).contains(&distorted.len()) {
             return Err(BackendError::Full);
         }
         check_size(&reference, self.geometry)?;
@@ -335,7 +369,7 @@ impl Prepared {
         }
         let lane = &mut self.lanes[lane];
         for (i, (rendition, picture)) in distorted.iter().enumerate() {
-            let Lane { stream, desks, scaled, .. } = lane;
+            let Lane { stream, desks, frames, .. } = &mut *lane;
             let mut placer = Placer { device: &self.device, size, room, stream, desk: &mut desks[i] };
             placer.await_producer(picture)?;
             let mut planes = [Plane::default(); 3];
@@ -343,15 +377,16 @@ impl Prepared {
             if self.chroma {
                 [planes[1], planes[2]] = placer.place_chroma(picture)?;
             }
-            frame.distorted = match (&self.scalers[*rendition], scaled) {
-                (Some(scaler), Some(scaled)) => scaler.launch(stream, planes, scaled.address())?,
-                _ => planes,
+            frame.distorted = match &self.scalers[*rendition] {
+                Some(scaler) => scaler.launch(stream, planes, placer.scaled(self.scaled)?)?,
+                None => planes,
             };
-            desks[i].frame.bytes_mut()[..frame.bytes().len()].copy_from_slice(frame.bytes());
-            lane.start(i, &self.metrics, history_only)?;
+            let bytes = frame.bytes();
+            frames.bytes_mut()[i * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
         }
-        lane.done.record(&lane.stream)?;
         let count = distorted.len();
+        lane.start(count, &self.metrics, history_only)?;
+        lane.done.record(&lane.stream)?;
         let pictures = distorted.into_iter().map(|(_, picture)| picture).chain([reference]);
         let leases = pictures.filter_map(|picture| picture.lease).collect();
         lane.in_flight = Some(InFlight { ticket, count, history_only, run: self.run, leases });
@@ -372,8 +407,8 @@ impl Prepared {
         }
         let Some(group) = lane.in_flight.take() else { return Err(BackendError::UnknownTicket) };
         let sum = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-        let sums = |desk: &Desk| desk.sums.bytes().chunks_exact(8).map(sum).collect::<Vec<u64>>();
-        let sums: Vec<_> = lane.desks[..group.count].iter().map(sums).collect();
+        let room = sums_room(&self.metrics);
+        let sums = lane.sums.bytes()[..group.count * room].chunks_exact(8).map(sum).collect::<Vec<u64>>();
         let mut out = vec![FrameSums::default(); group.count];
         let mut at = 0;
         for metric in &self.metrics {
@@ -384,7 +419,7 @@ impl Prepared {
             }
             for (i, out) in out.iter_mut().enumerate() {
                 let from = if metric.reference_only() { 0 } else { i };
-                metric.read(&sums[from][range.clone()], group.run, out);
+                metric.read(&sums[from * room / 8..][range.clone()], group.run, out);
             }
         }
         // Nothing compares with the luma of this frame any more.
@@ -402,7 +437,8 @@ impl Prepared {
         lane.stream.synchronize()?;
         let profiling = Stream::profiling(&self.device, Profile::new(runs))?;
         let stream = std::mem::replace(&mut lane.stream, profiling);
-        let launched = lane.launch(0, &self.metrics, false, &[]);
+        let count = lane.in_flight.as_ref().map_or(1, |group| group.count);
+        let launched = lane.launch(count, &self.metrics, false, &[]);
         let profiling = std::mem::replace(&mut lane.stream, stream);
         profiling.synchronize()?;
         launched?;
@@ -423,19 +459,28 @@ impl Prepared {
 }
 
 /// Loads what the work needs side by side: a driver that compiles takes its time for each.
-fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth, scale: bool) -> Result<(), Error> {
+fn load_modules(
+    device: &Arc<Device>,
+    work: &Work,
+    depth: BitDepth,
+    renditions: &[Option<Scaling>],
+) -> Result<(), Error> {
     let [vif0, adm0, motion] = match depth.bits() {
         8 => ["vif0_u8", "adm0_u8", "motion_u8"],
         _ => ["vif0_u16", "adm0_u16", "motion_u16"],
     };
     let passes = work.adm.as_ref().is_some_and(Adm::needs_passes);
+    let several = renditions.len() > 1;
     let needed = [
         (vif0, work.vif.is_some()),
         ("vif", work.vif.is_some()),
+        ("vif_group", work.vif.is_some() && several),
         ("damage", work.damage && work.vif.is_some()),
         (adm0, work.adm.is_some() && !passes),
         ("adm", work.adm.is_some()),
         ("adm_passes", passes),
+        ("adm_group", work.adm.is_some() && !passes && several),
+        ("adm_passes_group", passes && several),
         (motion, work.motion.is_some()),
         ("psnr", work.psnr.is_some()),
         ("speed", work.speed.is_some()),
@@ -443,7 +488,7 @@ fn load_modules(device: &Arc<Device>, work: &Work, depth: BitDepth, scale: bool)
         ("ssim", work.ssim.is_some()),
         ("psnr_hvs", work.psnr_hvs),
         ("ciede", work.ciede),
-        ("scale", scale),
+        ("scale", renditions.iter().any(Option::is_some)),
         ("frame", true),
     ];
     std::thread::scope(|scope| {
@@ -471,20 +516,12 @@ impl Slot {
 
 /// Threads of the kernels of `kernels/frame.hip`.
 const FRAME_THREADS: u32 = 128;
-/// Bytes of the frame structure, and of whatever follows it, in the device memory of a lane.
-const FRAME_ROOM: usize = 256;
 
 impl Lane {
-    /// `scaled`: bytes for a scaled picture, if there are any.
-    fn new(
-        device: &Arc<Device>,
-        metrics: &[Box<dyn Metric>],
-        renditions: usize,
-        scaled: Option<usize>,
-    ) -> Result<Self, Error> {
+    fn new(device: &Arc<Device>, metrics: &[Box<dyn Metric>], renditions: usize) -> Result<Self, Error> {
         let stream = Stream::new(device)?;
-        let size =
-            FRAME_ROOM + sums_room(metrics) + metrics.iter().map(|m| scratch_room(&**m)).sum::<usize>();
+        let sums = renditions * sums_room(metrics);
+        let size = frames_room(renditions) + sums + metrics.iter().map(|m| scratch_room(&**m)).sum::<usize>();
         let on_device = DeviceBuffer::new(device, "working memory", size)?;
         zero(&stream, on_device.address(), size)?;
         let mut lane = Self {
@@ -492,93 +529,82 @@ impl Lane {
             done: Arc::new(Event::new(device)?),
             begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
+            frames: Pinned::new(device.clone(), frames_room(renditions))?,
+            sums: Pinned::new(device.clone(), sums)?,
             on_device,
-            desks: (0..renditions).map(|_| Desk::new(device, metrics)).collect::<Result<_, _>>()?,
-            scaled: scaled.map(|size| DeviceBuffer::new(device, "a scaled picture", size)).transpose()?,
+            graphs: (0..renditions).map(|_| [None, None]).collect(),
+            records: true,
+            desks: (0..renditions).map(|_| Desk::default()).collect(),
             in_flight: None,
         };
-        for desk in 0..renditions {
-            lane.desks[desk].graphs[0] = lane.record(desk, metrics, false)?;
-        }
+        // Others when they are needed.
+        lane.record(renditions, metrics, false)?;
         Ok(lane)
     }
 
-    /// Starts the work for the distorted picture whose structure is in place.
-    fn start(&mut self, desk: usize, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<(), Error> {
-        // Only where the runtime knows graphs, which the first one shows.
-        if let (true, [Some(_), None]) = (history_only, &self.desks[desk].graphs) {
-            self.desks[desk].graphs[1] = self.record(desk, metrics, true)?;
+    /// Starts the work for the pairs whose structures are in place.
+    fn start(&mut self, count: usize, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<(), Error> {
+        let which = usize::from(history_only);
+        if self.graphs[count - 1][which].is_none() {
+            self.record(count, metrics, history_only)?;
         }
-        match &self.desks[desk].graphs[usize::from(history_only)] {
+        match &self.graphs[count - 1][which] {
             Some(graph) => graph.launch(&self.stream),
-            None => self.launch(desk, metrics, history_only, &[]),
+            None => self.launch(count, metrics, history_only, &[]),
         }
     }
 
-    /// The work for a distorted picture as a graph, each metric in a branch of its own.
-    fn record(
-        &self,
-        desk: usize,
-        metrics: &[Box<dyn Metric>],
-        history_only: bool,
-    ) -> Result<Option<Graph>, Error> {
-        let device = self.stream.device();
-        let branches: Vec<_> =
-            metrics.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
-        Graph::record(&self.stream, || self.launch(desk, metrics, history_only, &branches))
+    /// Makes a graph of the work for so many pairs, each metric in a branch of its own.
+    fn record(&mut self, count: usize, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<(), Error> {
+        if self.records {
+            let device = self.stream.device();
+            let branches: Vec<_> =
+                metrics.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
+            let graph = Graph::record(&self.stream, || self.launch(count, metrics, history_only, &branches))?;
+            self.records = graph.is_some();
+            self.graphs[count - 1][usize::from(history_only)] = graph;
+        }
+        Ok(())
     }
 
-    /// Puts the work for a distorted picture into the stream, and into those of the branches as far as there are any.
+    /// Puts the work for so many pairs into the stream, and into those of the branches as far as there are any.
     fn launch(
         &self,
-        desk: usize,
+        count: usize,
         metrics: &[Box<dyn Metric>],
         history_only: bool,
         branches: &[Branch],
     ) -> Result<(), Error> {
         let stream = &self.stream;
         let frame = self.on_device.address();
-        let sums = frame + FRAME_ROOM as u64;
-        let count: u32 = metrics.iter().map(|metric| metric.sums() as u32).sum();
-        let given = self.desks[desk].frame.address();
+        let sums = frame + frames_room(self.desks.len()) as u64;
+        let used: u32 = metrics.iter().map(|metric| metric.sums() as u32).sum();
+        let (given, room) = (self.frames.address(), sums_room(metrics));
+        let (grid, pitch) = ((count as u32, 1), room as u32 / 8);
         // SAFETY: the parameters of frame_begin.
-        unsafe { self.begin.launch(stream, (1, 1), arguments![given, frame, sums, count])? };
+        unsafe { self.begin.launch(stream, grid, arguments![given, frame, sums, used, pitch])? };
         for branch in branches {
             branch.fork.record(stream)?;
             branch.stream.wait_for(&branch.fork)?;
         }
-        let mut at = Addresses { frame, scratch: sums + sums_room(metrics) as u64, sums };
+        let scratch = sums + (self.desks.len() * room) as u64;
+        let mut pairs = Pairs { first: Addresses { frame, scratch, sums }, count, pitch: room as u64 };
         for (i, metric) in metrics.iter().enumerate() {
             let branch =
                 i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
-            let done = desk > 0 && metric.reference_only();
-            if !done && (!history_only || metric.needs_history()) {
-                metric.launch(branch, at)?;
+            if !history_only || metric.needs_history() {
+                metric.launch_all(branch, pairs)?;
             }
-            at.scratch += scratch_room(&**metric) as u64;
-            at.sums += metric.sums() as u64 * 8;
+            pairs.first.scratch += scratch_room(&**metric) as u64;
+            pairs.first.sums += metric.sums() as u64 * 8;
         }
         for branch in branches {
             branch.join.record(&branch.stream)?;
             stream.wait_for(&branch.join)?;
         }
-        let taken = self.desks[desk].sums.address();
+        let taken = self.sums.address();
         // SAFETY: the parameters of frame_end.
-        unsafe { self.end.launch(stream, (1, 1), arguments![sums, taken, count]) }
-    }
-}
-
-impl Desk {
-    fn new(device: &Arc<Device>, metrics: &[Box<dyn Metric>]) -> Result<Self, Error> {
-        Ok(Self {
-            frame: Pinned::new(device.clone(), FRAME_ROOM)?,
-            sums: Pinned::new(device.clone(), sums_room(metrics))?,
-            graphs: [None, None],
-            staging: None,
-            staged: 0,
-            pictures: None,
-            used: 0,
-        })
+        unsafe { self.end.launch(stream, grid, arguments![sums, taken, used, pitch]) }
     }
 }
 
@@ -595,10 +621,16 @@ impl Branch {
     }
 }
 
+/// Bytes of the structures of so many pairs.
+fn frames_room(count: usize) -> usize {
+    (count * size_of::<frame::Frame>()).next_multiple_of(256)
+}
+
 fn scratch_room(metric: &dyn Metric) -> usize {
     metric.scratch().next_multiple_of(256)
 }
 
+/// Bytes of the sums of one pair.
 fn sums_room(metrics: &[Box<dyn Metric>]) -> usize {
     metrics.iter().map(|metric| metric.sums() * 8).sum::<usize>().next_multiple_of(256)
 }
@@ -698,6 +730,15 @@ impl Placer<'_> {
         let address = buffer.address() + self.desk.used as u64;
         self.desk.used += extent.size();
         Ok(address)
+    }
+
+    /// Room of so many bytes for the desk's scaled picture.
+    fn scaled(&mut self, size: usize) -> Result<u64, Error> {
+        let buffer = match &mut self.desk.scaled {
+            Some(buffer) => buffer,
+            none => none.insert(DeviceBuffer::new(self.device, "a scaled picture", size)?),
+        };
+        Ok(buffer.address())
     }
 
     /// Copies rows to device memory.

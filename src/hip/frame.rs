@@ -38,8 +38,8 @@ impl Frame {
     }
 }
 
-/// What one kernel hands to the next: a plane of the reference and one of the distorted picture; `VifPlanes` and
-/// `AdmPlanes`.
+/// What one kernel hands to the next: a plane of the reference and one of the distorted picture, or of several in a row;
+/// `VifPlanes` and `AdmPlanes`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Planes {
@@ -50,14 +50,20 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// Takes room for two planes of `size` bytes; no planes where that is 0.
-    pub fn take(room: &mut u64, size: usize, stride: usize) -> Self {
+    /// Takes room for planes of `size` bytes of the reference and `pictures` distorted pictures; no planes where that is
+    /// 0.
+    pub fn take(room: &mut u64, size: usize, stride: usize, pictures: usize) -> Self {
         if size == 0 {
             return Self::default();
         }
         let reference = *room;
-        *room += 2 * size as u64;
+        *room += ((1 + pictures) * size) as u64;
         Self { reference, distorted: reference + size as u64, stride: stride as u32 }
+    }
+
+    /// The same for the distorted pictures from one on.
+    pub fn at(self, picture: usize, size: usize) -> Self {
+        Self { distorted: self.distorted + (picture * size) as u64, ..self }
     }
 }
 

@@ -164,7 +164,8 @@ impl Metric for Ssim {
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
         let sums = |slot: usize| at.sums + (slot * size_of::<MapSums>()) as u64;
         let mut room = at.scratch;
-        let mut take = |size| Pictures { planes: Some(Planes::take(&mut room, bytes(size), size.0)), size };
+        let mut take =
+            |size| Pictures { planes: Some(Planes::take(&mut room, bytes(size), size.0, 1)), size };
         let Geometry { width, height, .. } = self.geometry;
         let whole = Pictures { planes: None, size: (width, height) };
         if self.plain() {

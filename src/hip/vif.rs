@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Launches `kernels/vif.hip`, and on what that leaves `kernels/damage.hip`.
+//! Launches the kernels of `kernels/vif.h`, and on what that leaves `kernels/damage.hip`.
 
 use std::sync::Arc;
 
-use super::backend::{Addresses, Metric};
+use super::backend::{Addresses, Metric, Pairs};
 use super::device::Device;
 use super::error::Error;
 use super::frame::Planes;
@@ -21,20 +21,27 @@ const MAX_GAINS: usize = 4;
 /// Sums of one scale.
 const SUMS: usize = 8;
 
-/// How a kernel divides a picture: threads of a block, pixels of a tile, and tiles that a block walks down.
+/// How a kernel divides a picture: threads of a block, pixels of a tile, and tiles that a block walks down. And how many
+/// distorted pictures it takes at most.
 struct Shape {
     threads: u32,
     tile: (usize, usize),
     tiles: usize,
+    most: usize,
 }
 
 impl Shape {
     /// As `kernels/vif.h` has it; `target` is one of `build.rs`. Alone, a frame is done sooner in more blocks.
     fn new(scale: usize, bits: u32, target: &str, alone: bool) -> Self {
         let nvidia = target.starts_with("sm_");
-        let shape = |threads, tile, tiles| Self { threads, tile, tiles: if alone { 1 } else { tiles } };
+        let shape = |threads, tile, tiles| Self {
+            threads,
+            tile,
+            tiles: if alone { 1 } else { tiles },
+            most: usize::MAX,
+        };
         match scale {
-            0 if bits == 8 && target.starts_with("sm_80") => shape(128, (128, 64), 1),
+            0 if bits == 8 && target.starts_with("sm_80") => Self { most: 2, ..shape(128, (128, 64), 1) },
             0 if nvidia => shape(256, (240, 8), 4),
             0 => shape(128, (112, 8), 2),
             1 => shape(128, (120, 8), 2),
@@ -52,17 +59,27 @@ struct Args {
     bits: u32,
     gains: u32,
     gain_limits: [f64; MAX_GAINS],
+    pictures: u32,
+    pitch: u32,
 }
 
 struct Scale {
+    /// For one distorted picture, and for several at a time, at most so many.
     kernel: Kernel,
+    group: Option<(Kernel, usize)>,
     grid: (u32, u32),
     width: usize,
     height: usize,
 }
 
 impl Scale {
-    fn new(device: &Arc<Device>, geometry: Geometry, scale: usize, alone: bool) -> Result<Self, Error> {
+    fn new(
+        device: &Arc<Device>,
+        geometry: Geometry,
+        scale: usize,
+        alone: bool,
+        several: bool,
+    ) -> Result<Self, Error> {
         let (width, height) = (geometry.width >> scale, geometry.height >> scale);
         let bits = geometry.depth.bits();
         let (image, name) = match scale {
@@ -72,9 +89,22 @@ impl Scale {
             2 => ("vif", "vif2"),
             _ => ("vif", "vif3"),
         };
-        let Shape { threads, tile, tiles } = Shape::new(scale, bits, device.module(image)?.target(), alone);
+        let shape = Shape::new(scale, bits, device.module(image)?.target(), alone);
+        let Shape { threads, tile, tiles, most } = shape;
         let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
-        Ok(Self { kernel: Kernel::new(device, image, name, threads)?, grid, width, height })
+        let kernel = Kernel::new(device, image, name, threads)?;
+        let group =
+            || Ok::<_, Error>((Kernel::new(device, "vif_group", &format!("{name}_group"), threads)?, most));
+        let group = several.then(group).transpose()?;
+        Ok(Self { kernel, group, grid, width, height })
+    }
+
+    /// What takes as many as possible of so many distorted pictures at a time, and how many.
+    fn kernel(&self, pictures: usize) -> (&Kernel, usize) {
+        match &self.group {
+            Some((group, most)) if pictures > 1 => (group, pictures.min(*most)),
+            _ => (&self.kernel, 1),
+        }
     }
 
     /// Samples from row to row of the planes of this scale.
@@ -121,18 +151,20 @@ pub struct Vif {
     log2_steps: DeviceBuffer,
     work: VifWork,
     bits: u32,
+    renditions: usize,
 }
 
 impl Vif {
-    /// `damage`: the damage map is wanted too. `alone`: frames hardly overlap.
+    /// `damage`: the damage map is wanted too. `alone`: frames hardly overlap. `renditions`: how many pairs a group has.
     pub fn new(
         device: &Arc<Device>,
         work: &VifWork,
         damage: bool,
         geometry: Geometry,
         alone: bool,
+        renditions: usize,
     ) -> Result<Self, Error> {
-        let scale = |scale| Scale::new(device, geometry, scale, alone);
+        let scale = |scale| Scale::new(device, geometry, scale, alone, renditions > 1);
         let steps: Vec<u8> = LOG2_STEPS.iter().flat_map(|step| (*step as u16).to_ne_bytes()).collect();
         Ok(Self {
             scales: [scale(0)?, scale(1)?, scale(2)?, scale(3)?],
@@ -140,6 +172,7 @@ impl Vif {
             log2_steps: DeviceBuffer::holding(device, "a table", &steps)?,
             work: work.clone(),
             bits: geometry.depth.bits(),
+            renditions,
         })
     }
 
@@ -151,7 +184,7 @@ impl Vif {
 
 impl Metric for Vif {
     fn scratch(&self) -> usize {
-        self.scales[1..].iter().map(|scale| 2 * scale.size()).sum()
+        self.scales[1..].iter().map(|scale| (1 + self.renditions) * scale.size()).sum()
     }
 
     fn sums(&self) -> usize {
@@ -160,14 +193,17 @@ impl Metric for Vif {
     }
 
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
+        self.launch_all(stream, Pairs { first: at, count: 1, pitch: 0 })
+    }
+
+    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let log2_steps = self.log2_steps.address();
         for (i, limits) in self.launches().enumerate() {
-            let sums = at.sums + (i * 4 * SUMS * 8) as u64;
             let mut planes = Planes::default();
-            let mut room = at.scratch;
+            let mut room = pairs.first.scratch;
             for (s, scale) in self.scales.iter().enumerate() {
                 let next = self.scales.get(s + 1);
-                let next = next.map(|next| Planes::take(&mut room, next.size(), next.stride()));
+                let next = next.map(|next| Planes::take(&mut room, next.size(), next.stride(), pairs.count));
                 let next = next.unwrap_or_default();
                 let wanted = s > 0 || self.work.scale0;
                 let mut args = Args {
@@ -176,18 +212,33 @@ impl Metric for Vif {
                     bits: self.bits,
                     gains: if wanted { limits.len() as u32 } else { 0 },
                     gain_limits: [0.0; MAX_GAINS],
+                    pictures: 0,
+                    pitch: (pairs.pitch / 8) as u32,
                 };
                 args.gain_limits[..limits.len()].copy_from_slice(limits);
-                let arguments: &mut [_] = match s {
-                    0 => arguments![at.frame, args, next, log2_steps, sums],
-                    _ => arguments![planes, args, next, log2_steps, sums],
-                };
-                // SAFETY: the parameters of vif0_u8 and vif0_u16, or of vif1 to vif3.
-                unsafe { scale.kernel.launch(stream, scale.grid, arguments)? };
+                let mut first = 0;
+                while first < pairs.count {
+                    let (kernel, count) = scale.kernel(pairs.count - first);
+                    let Addresses { frame, sums, .. } = pairs.pair(first);
+                    let sums = sums + (i * 4 * SUMS * 8) as u64;
+                    let planes = planes.at(first, scale.size());
+                    let next = self.scales.get(s + 1).map_or(next, |scale| next.at(first, scale.size()));
+                    args.pictures = count as u32;
+                    let arguments: &mut [_] = match s {
+                        0 => arguments![frame, args, next, log2_steps, sums],
+                        _ => arguments![planes, args, next, log2_steps, sums],
+                    };
+                    // SAFETY: the parameters of vif0_u8 and vif0_u16, or of vif1 to vif3, and of their groups.
+                    unsafe { kernel.launch(stream, scale.grid, arguments)? };
+                    first += count;
+                }
                 planes = next;
                 if let (Some(damage), 0, 0) = (&self.damage, i, s) {
-                    let sums = at.sums + (self.launches().len() * 4 * SUMS * 8) as u64;
-                    damage.launch(stream, planes, &self.scales[1], sums)?;
+                    for pair in 0..pairs.count {
+                        let sums = pairs.pair(pair).sums + (self.launches().len() * 4 * SUMS * 8) as u64;
+                        let scale = &self.scales[1];
+                        damage.launch(stream, planes.at(pair, scale.size()), scale, sums)?;
+                    }
                 }
             }
         }

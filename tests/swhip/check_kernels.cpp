@@ -44,8 +44,11 @@ class Frame {
     HvFrame content{};
     for (int i = 0; i < 3; i++) content.ref[i] = plane(i), content.dis[i] = plane(i);
     for (HvPlane &earlier : content.earlier) earlier = plane(0);
-    frame = std::make_unique<Array<HvFrame>>(std::vector<HvFrame>{content});
+    HvFrame other = content;
+    for (int i = 0; i < 3; i++) other.dis[i] = plane(i);
+    frame = std::make_unique<Array<HvFrame>>(std::vector<HvFrame>{content, other});
   }
+  // Of a group of two distorted pictures.
   const HvFrame *data() const { return frame->data(); }
   HvPlane plane_of(int component) const { return frame->read()[0].dis[component]; }
   static int width(int component) { return component ? WIDTH / 2 : WIDTH; }
@@ -189,29 +192,32 @@ void run_ciede(Run &run, const Frame<T> &frame) {
            frame.bits, WIDTH, HEIGHT, frame.width(1), frame.height(1), range, 65536.0);
 }
 
-// As many tiles below each other as blocks, and half as many blocks.
+// As many tiles below each other as blocks, and half as many blocks; one distorted picture, or a group.
 template <class T>
-void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block) {
+void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block, uint32_t pictures) {
+  const std::string suffix = pictures > 1 ? "_group" : "";
   std::vector<uint16_t> steps;
   for (int i = 0; i < 4096; i++) steps.push_back((uint16_t)(std::log2(1 + i / 4096.0) * 2048 * 16 + 9));
   const Array<uint16_t> log2_steps(steps);
   const uint32_t stride = (WIDTH + 127) / 128 * 128;
   std::vector<std::unique_ptr<Array<uint16_t>>> memory;
   const auto planes = [&] {
-    for (int i = 0; i < 2; i++) memory.push_back(std::make_unique<Array<uint16_t>>(stride * HEIGHT));
+    for (const uint32_t size : {1u, pictures}) memory.push_back(std::make_unique<Array<uint16_t>>(size * stride * HEIGHT));
     return VifPlanes{memory.rbegin()[1]->data(), memory.back()->data(), stride};
   };
   VifPlanes in{};
   for (int scale = 0; scale < 4; scale++) {
-    const VifArgs args{WIDTH >> scale, HEIGHT >> scale, frame.bits, 2, {100, 1}};
+    const VifArgs args{WIDTH >> scale, HEIGHT >> scale, frame.bits, 2, {100, 1}, pictures, 32};
     const int threads = VIF_THREADS(scale), tile = VIF_TILE_W(scale);
     const unsigned blocks = (tiles(args.h, VIF_TILE_H(scale)) + tiles_of_block - 1) / tiles_of_block;
     const Shape shape{tiles(args.w, tile), blocks, (unsigned)threads};
     const VifPlanes next = scale < 3 ? planes() : VifPlanes{};
-    if (scale == 0) run.sums(kernel_name<T>("vif0"), shape, 32, frame.data(), args, next, log2_steps.data());
-    else run.sums("vif" + std::to_string(scale), shape, 32, in, args, next, log2_steps.data());
+    const size_t sums = 32 * pictures;
+    if (scale == 0)
+      run.sums(kernel_name<T>("vif0") + suffix, shape, sums, frame.data(), args, next, log2_steps.data());
+    else run.sums("vif" + std::to_string(scale) + suffix, shape, sums, in, args, next, log2_steps.data());
     in = next;
-    if (scale > 0) continue;
+    if (scale > 0 || pictures > 1) continue;
     const int w = WIDTH / 2, h = HEIGHT / 2;
     const unsigned columns = tiles(w, DAMAGE_STEP), rows = tiles(h, DAMAGE_STEP);
     const Shape cells{tiles((int)columns, DAMAGE_THREADS), rows, DAMAGE_THREADS};
@@ -225,42 +231,57 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block) {
 
 // Typical shifts and weights: those of src/metrics/adm.rs need not be exact here.
 template <class T>
-void run_adm(Run &run, const Frame<T> &frame, uint32_t passes) {
+void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures) {
   constexpr int TILE_H = 16;
   const int tile_w = (int)wave() / 32 * ADM_STRIP_W;
-  const std::string suffix = passes > 1 ? "_passes" : "";
+  const std::string suffix = std::string(passes > 1 ? "_passes" : "") + (pictures > 1 ? "_group" : "");
   const uint32_t kinds = 1 + 2 * passes;
+  std::vector<std::unique_ptr<Array<uint32_t>>> kept;
+  const Array<uint64_t> reference(std::vector<uint64_t>(12, 7));
   const Array<uint64_t> rows(std::vector<uint64_t>(3 * kinds * 2 * HEIGHT, 0));
   std::vector<std::unique_ptr<Array<int32_t>>> memory;
-  AdmPlanes in{};
-  AdmRows all{};
-  uint32_t first = 0;
-  for (int scale = 0, w = WIDTH, h = HEIGHT; scale < 4; scale++) {
-    AdmScale shape{w, h, (w + 1) / 2, (h + 1) / 2, 0, 0, 0, 0, 0, 0, TILE_H, {7, 7}, 31, 7, scale % 2 ? 15u : 16u};
-    w = shape.w, h = shape.h;
-    shape.left = (w - 5) / 10, shape.right = w - shape.left;
-    shape.top = std::max(h - 5, 0) / 10, shape.bottom = h - shape.top;
-    shape.x0 = shape.left / 2 * 2 - (shape.left > 1) * tile_w;
-    shape.y0 = shape.top - (shape.top > 0) * TILE_H;
-    AdmPasses these{{}, passes};
-    for (uint32_t p = 0; p < passes; p++)
-      these.pass[p] = {
-          p ? 1.0 : 100.0, {scale ? 137000000u : 36453u, scale ? 66000000u : 49417u}, p ? 1u : 0u};
-    const uint32_t stride = ((uint32_t)w + 63) / 64 * 64;
-    for (int i = 0; i < 2; i++) memory.push_back(std::make_unique<Array<int32_t>>(stride * (uint32_t)h));
-    const AdmPlanes out{memory.rbegin()[1]->data(), memory.back()->data(), stride};
-    const Shape grid{tiles(w - shape.x0, tile_w), tiles(h - shape.y0, TILE_H), wave()};
-    uint64_t *to = rows.data() + first;
-    if (scale == 0)
-      run.one(kernel_name<T>("adm0") + suffix, grid, frame.data(), out, shape, frame.bits, these, to);
-    else run.one("adm" + std::to_string(std::min(scale, 2)) + suffix, grid, in, scale < 3 ? out : AdmPlanes{}, shape, these, to);
-    all.first[scale] = first;
-    all.h[scale] = h, all.top[scale] = shape.top, all.bottom[scale] = shape.bottom;
-    all.shift[scale] = all.ref_shift[scale] = 5;
-    first += 3 * kinds * (uint32_t)h;
-    in = out;
+  for (uint32_t picture = 0; picture < pictures; picture++) {
+    AdmPlanes in{};
+    AdmRows all{};
+    uint32_t first = 0;
+    for (int scale = 0, w = WIDTH, h = HEIGHT; scale < 4; scale++) {
+      AdmScale shape{w, h, (w + 1) / 2, (h + 1) / 2, 0, 0, 0, 0, 0, 0, TILE_H, {7, 7}, 31, 7, scale % 2 ? 15u : 16u};
+      w = shape.w, h = shape.h;
+      shape.left = (w - 5) / 10, shape.right = w - shape.left;
+      shape.top = std::max(h - 5, 0) / 10, shape.bottom = h - shape.top;
+      shape.x0 = shape.left / 2 * 2 - (shape.left > 1) * tile_w;
+      shape.y0 = shape.top - (shape.top > 0) * TILE_H;
+      AdmPasses these{{}, passes};
+      for (uint32_t p = 0; p < passes; p++)
+        these.pass[p] = {
+            p ? 1.0 : 100.0, {scale ? 137000000u : 36453u, scale ? 66000000u : 49417u}, p ? 1u : 0u};
+      const uint32_t stride = ((uint32_t)w + 63) / 64 * 64;
+      const Shape grid{tiles(w - shape.x0, tile_w), tiles(h - shape.y0, TILE_H), wave()};
+      if (picture == 0) {
+        for (int i = 0; i < 2; i++) memory.push_back(std::make_unique<Array<int32_t>>(stride * (uint32_t)h));
+        const uint32_t words = grid.grid_x * grid.grid_y * (TILE_H + 2) * ADM_KEEP_WORDS(scale) * wave();
+        kept.push_back(std::make_unique<Array<uint32_t>>(words));
+      }
+      const size_t at = 2 * (size_t)scale;
+      const AdmPlanes out{memory[at]->data(), memory[at + 1]->data(), stride}, next = scale < 3 ? out : AdmPlanes{};
+      uint64_t *to = rows.data() + first;
+      uint32_t *keep = kept[(size_t)scale]->data();
+      const std::string name = scale ? "adm" + std::to_string(std::min(scale, 2)) : kernel_name<T>("adm0");
+      const HvFrame *pair = frame.data() + picture;
+      if (scale == 0 && pictures > 1)
+        run.one(name + suffix, grid, pair, next, shape, frame.bits, these, to, keep, picture);
+      else if (scale == 0) run.one(name + suffix, grid, pair, next, shape, frame.bits, these, to);
+      else if (pictures > 1) run.one(name + suffix, grid, in, next, shape, these, to, keep, picture);
+      else run.one(name + suffix, grid, in, next, shape, these, to);
+      all.first[scale] = first;
+      all.h[scale] = h, all.top[scale] = shape.top, all.bottom[scale] = shape.bottom;
+      all.shift[scale] = all.ref_shift[scale] = 5;
+      first += 3 * kinds * (uint32_t)h;
+      in = out;
+    }
+    const Shape columns{passes > 1 ? 3 * kinds : 6, 4, ADM_ROWS_THREADS};
+    run.sums("adm_rows", columns, 12 * kinds, all, rows.data(), picture ? reference.data() : nullptr);
   }
-  run.sums("adm_rows", {passes > 1 ? 3 * kinds : 6, 4, ADM_ROWS_THREADS}, 12 * kinds, all, rows.data());
 }
 
 std::vector<float> floats(size_t n) {
@@ -378,14 +399,14 @@ void run_cambi(Run &run, const Frame<T> &frame, bool halved) {
 }
 
 void run_frame(Run &run) {
-  constexpr uint32_t SUMS = 200;
-  const Array<uint32_t> given(std::vector<uint32_t>(sizeof(HvFrame) / 4, 7)), taken(2 * SUMS);
-  const Array<HvFrame> frame(1);
-  run.one("frame_begin", {1, 1, FRAME_THREADS}, given.data(), frame.data(), (uint64_t *)taken.data(), SUMS);
-  const Array<uint64_t> sums(std::vector<uint64_t>(SUMS, 1ull << 40));
-  run.one("frame_end", {1, 1, FRAME_THREADS}, sums.data(), taken.data(), SUMS);
-  EXPECT((frame.read()[0].earlier[1].stride == 7));
-  EXPECT((taken.read()[2 * SUMS - 1] == 256));
+  constexpr uint32_t PAIRS = 2, SUMS = 200, PITCH = 224;
+  const Array<uint32_t> given(std::vector<uint32_t>(PAIRS * sizeof(HvFrame) / 4, 7)), taken(2 * PAIRS * PITCH);
+  const Array<HvFrame> frame(PAIRS);
+  run.one("frame_begin", {PAIRS, 1, FRAME_THREADS}, given.data(), frame.data(), (uint64_t *)taken.data(), SUMS, PITCH);
+  const Array<uint64_t> sums(std::vector<uint64_t>(PAIRS * PITCH, 1ull << 40));
+  run.one("frame_end", {PAIRS, 1, FRAME_THREADS}, sums.data(), taken.data(), SUMS, PITCH);
+  EXPECT((frame.read()[1].earlier[1].stride == 7));
+  EXPECT((taken.read()[2 * (PITCH + SUMS) - 1] == 256));
 }
 
 template <class T>
@@ -398,8 +419,10 @@ void run_all(Run &run) {
   run_psnr_hvs(run, frame);
   run_ciede(run, frame);
   run_scale(run, frame);
-  for (const unsigned tiles_of_block : {1u, 2u}) run_vif(run, frame, tiles_of_block);
-  for (const uint32_t passes : {1u, 2u}) run_adm(run, frame, passes);
+  for (const unsigned tiles_of_block : {1u, 2u})
+    for (const uint32_t pictures : {1u, 2u}) run_vif(run, frame, tiles_of_block, pictures);
+  for (const uint32_t passes : {1u, 2u})
+    for (const uint32_t pictures : {1u, 2u}) run_adm(run, frame, passes, pictures);
   for (const bool halved : {false, true}) run_cambi(run, frame, halved);
 }
 }  // namespace
