@@ -13,6 +13,12 @@ PACKAGES := target/python/ready
 # Compiled once for all profiles.
 export HIPVMAF_KERNEL_DIR := $(CURDIR)/target/kernels
 
+# What the tests look at from outside is the plugin that they are built with themselves, in a folder of its own.
+PROFILE := release
+export PLUGINS := target/plugins
+test: PROFILE := debug
+test: PLUGINS := target/test-plugins
+
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
@@ -27,8 +33,8 @@ bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 108
 	@$(PYTHON) scripts/bench $(MODEL)
 
 plugin: bootstrap ## build the plugin into target/plugins
-	cargo build --release --locked --lib
-	install -D -t target/plugins target/release/libgsthipvmaf.so
+	cargo build $(if $(filter release,$(PROFILE)),--release) --locked --lib
+	install -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
 
 fmt: ## format the code
 	cargo fmt
@@ -52,7 +58,7 @@ update-inspect: plugin ## write that page
 	@scripts/inspect update
 
 meson-check: bootstrap ## build and install with meson, as packagers do
-	scripts/meson-check
+	scripts/meson-check $(PROFILE)
 
 check-kernels: plugin bootstrap-tests ## check the code for AMD GPUs, and that hipcc takes the sources
 	@scripts/kernel-report check
