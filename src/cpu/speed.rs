@@ -222,10 +222,14 @@ unsafe fn covariances<V: Lanes>(layout: &Layout, image: &[f32], means: [f32; ELE
             // SAFETY: the caller vouches for the instructions. Rows and columns beyond the last offset are zero.
             x += unsafe {
                 match x / V::N {
-                    0 => products::<V, 4, 1>(&deviations, x, &mut sums),
-                    1 => products::<V, 2, 2>(&deviations, x, &mut sums),
-                    2 => products::<V, 1, 3>(&deviations, x, &mut sums),
-                    _ => products::<V, 1, 4>(&deviations, x, &mut sums),
+                    0 => products::<V, 4, 1>(&deviations, x, 0, &mut sums),
+                    1 => products::<V, 2, 2>(&deviations, x, 0, &mut sums),
+                    2 => products::<V, 1, 3>(&deviations, x, 0, &mut sums),
+                    3 => products::<V, 1, 4>(&deviations, x, 0, &mut sums),
+                    _ => {
+                        products::<V, 1, 4>(&deviations, x, 0, &mut sums);
+                        products::<V, 1, 3>(&deviations, x, 4 * V::N, &mut sums)
+                    }
                 }
             };
         }
@@ -241,12 +245,13 @@ unsafe fn covariances<V: Lanes>(layout: &Layout, image: &[f32], means: [f32; ELE
     covariance
 }
 
-/// Adds a row of places to the sums of `ROWS` offsets from `x` on with the first offsets in `VECTORS` vectors, and
+/// Adds a row of places to the sums of `ROWS` offsets from `x` on with the offsets from `y` on in `VECTORS` vectors, and
 /// returns `ROWS`.
 #[inline(always)]
 unsafe fn products<V: Lanes, const ROWS: usize, const VECTORS: usize>(
     deviations: &[[f64; OFFSETS]],
     x: usize,
+    y: usize,
     sums: &mut Products,
 ) -> usize {
     // SAFETY: the caller vouches for the instructions, and that there are so many vectors.
@@ -254,21 +259,21 @@ unsafe fn products<V: Lanes, const ROWS: usize, const VECTORS: usize>(
         let mut rows = [[V::splat_f64(0.0); VECTORS]; ROWS];
         for i in 0..ROWS {
             for j in 0..VECTORS {
-                rows[i][j] = V::load_f64(sums[x + i][j * V::N..].as_ptr());
+                rows[i][j] = V::load_f64(sums[x + i][y + j * V::N..].as_ptr());
             }
         }
         for deviations in deviations {
             for i in 0..ROWS {
                 let one = V::splat_f64(deviations[x + i]);
                 for j in 0..VECTORS {
-                    let other = V::load_f64(deviations[j * V::N..].as_ptr());
+                    let other = V::load_f64(deviations[y + j * V::N..].as_ptr());
                     rows[i][j] = V::add_f64(rows[i][j], V::mul_f64(one, other));
                 }
             }
         }
         for i in 0..ROWS {
             for j in 0..VECTORS {
-                V::store_f64(sums[x + i][j * V::N..].as_mut_ptr(), rows[i][j]);
+                V::store_f64(sums[x + i][y + j * V::N..].as_mut_ptr(), rows[i][j]);
             }
         }
     }

@@ -242,7 +242,8 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
             *bins.add(n) = bin as i32;
             n += usize::from(bin.wrapping_sub(first) <= last - first);
         }
-        let mut sums = [V::splat(0); WIDE / 16];
+        // Of the narrowest vectors.
+        let mut sums = [V::splat(0); WIDE / 8];
         let (mut at, mut base) = (0, usize::MAX / 2);
         for i in 0..n {
             let (x, low) = (*columns.add(i) as usize, *bins.add(i) as usize - reach);
