@@ -94,16 +94,20 @@ impl Axis {
                 if distance >= radius * unit {
                     break;
                 }
-                exact[(j.clamp(0, last) - first) as usize] += method.at(distance as f64 / unit as f64);
+                // Whole numbers, whose sums do not depend on the order.
+                let weight = (method.at(distance as f64 / unit as f64) * (1u64 << 40) as f64).round();
+                exact[(j.clamp(0, last) - first) as usize] += weight;
             }
             axis.first.push(first as u32);
-            axis.push_weights(&exact);
+            // Twice the distance of each sample from the middle of the picture.
+            let distance = |i: &usize| (2 * (first + *i as i64) - last).abs();
+            axis.push_weights(&exact, distance);
         }
         axis
     }
 
     /// Rounds the weights of one output sample.
-    fn push_weights(&mut self, exact: &[f64]) {
+    fn push_weights(&mut self, exact: &[f64], distance: impl Fn(&usize) -> i64) {
         let sum: f64 = exact.iter().sum();
         let start = self.weights.len();
         self.weights.extend(exact.iter().map(|weight| (weight / sum * f64::from(ONE)).round() as i16));
@@ -111,8 +115,9 @@ impl Axis {
         let left = ONE - weights.iter().map(|weight| i32::from(*weight)).sum::<i32>();
         // As they were before: a mirrored picture has to get mirrored weights.
         let largest = exact.iter().copied().fold(f64::MIN, f64::max);
-        let largest: Vec<_> = (0..weights.len()).filter(|i| exact[*i] == largest).collect();
+        let mut largest: Vec<_> = (0..weights.len()).filter(|i| exact[*i] == largest).collect();
         // In turns, where two are equally large.
+        largest.sort_by_key(distance);
         for i in largest.iter().cycle().take(left.unsigned_abs() as usize) {
             weights[*i] += left.signum() as i16;
         }
