@@ -67,6 +67,9 @@ pub enum Action {
 /// The rendition that can be looked at downstream: that of `dist_sink`, which is always there.
 const DISPLAYED: usize = 0;
 
+/// How long sources may take for their first frame before that is a dropout.
+const START: ClockTime = ClockTime::from_seconds(5);
+
 /// Makes the backend to go on with when the first one fails before its first frame.
 pub type Fallback = Box<dyn FnOnce(&BackendError) -> Result<Box<dyn Backend>, BackendError> + Send>;
 
@@ -115,8 +118,8 @@ pub struct Stream {
     next_index: u64,
     /// Running time of the last reference frame.
     last_time: Option<ClockTime>,
-    /// Frames are waited for by the clock.
-    has_clock: bool,
+    /// A frame has come.
+    heard: bool,
     /// Running time up to which frames have come, and up to which silence since then was seen to.
     silent_since: ClockTime,
     silent_until: ClockTime,
@@ -167,7 +170,7 @@ impl Stream {
             prepared: false,
             next_index: 0,
             last_time: None,
-            has_clock: false,
+            heard: false,
             silent_since: ClockTime::ZERO,
             silent_until: ClockTime::ZERO,
             compute_time: Default::default(),
@@ -395,7 +398,7 @@ impl Stream {
 
     /// Running time at which something has to leave or be given up, or silence is to be reported.
     pub fn next_time(&self, live: &Live) -> Option<ClockTime> {
-        self.next_frame_time().or_else(|| self.next_beat(live).filter(|_| self.has_clock))
+        self.next_frame_time().or_else(|| self.next_beat(live))
     }
 
     /// The earlier of these, if there are frames.
@@ -415,7 +418,8 @@ impl Stream {
 
     /// Running time at which silence is reported: once it is a dropout, and then with each window or metrics file.
     fn next_beat(&self, live: &Live) -> Option<ClockTime> {
-        let dropout = self.silent_since.saturating_add(ClockTime::from_nseconds(Dropout::TIME));
+        let patience = if self.heard { ClockTime::from_nseconds(Dropout::TIME) } else { START };
+        let dropout = self.silent_since.saturating_add(patience);
         if self.silent_until < dropout {
             return Some(dropout);
         }
@@ -450,6 +454,7 @@ impl Stream {
 
     /// A frame has come that lasts until then.
     fn heard(&mut self, at: ClockTime, duration: Option<ClockTime>) {
+        self.heard = true;
         self.silent_since = at.saturating_add(duration.unwrap_or(ClockTime::ZERO));
         self.silent_until = self.silent_since;
     }
@@ -504,7 +509,6 @@ impl Stream {
         if self.decide(live, clock)? != *decided {
             return Ok(());
         }
-        self.has_clock = clock.due.is_some();
         let frame = self.reference.head_duration().map_or(40_000_000, ClockTime::nseconds);
         for rendition in &mut self.renditions {
             rendition.monitor.configure(&live.watch);

@@ -379,6 +379,38 @@ fn silence_of_both_inputs_is_reported_and_windows_go_on() {
 }
 
 #[test]
+fn inputs_that_never_come_are_reported() {
+    let both = sides(10);
+    let rig = Rig::live(&[("window", "1000000000"), ("overload", "wait")]).play();
+    // Sources take their time to connect.
+    rig.expire(ms(5000));
+    rig.wait(|log| log.report.events.len() == 2);
+    let raised = |pad| (Event::Dropout, EventState::Raised, pad, Some(ms(0)), Some(ms(5000)));
+    let events = rig.log().report.events.clone();
+    assert_eq!(events.iter().map(brief).collect::<Vec<_>>(), [raised("ref_sink"), raised("dist_sink")]);
+    rig.expire(ms(6000));
+    rig.wait(|log| log.report.windows.last().is_some_and(|w| w.running_time == Some(ms(6000))));
+    let late = both.0.0.iter().zip(&both.1.0).map(|(reference, distorted)| {
+        [reference, distorted].map(|sample| {
+            let mut buffer = sample.buffer_owned().unwrap();
+            let pts = buffer.pts().unwrap() + ms(6000);
+            buffer.make_mut().set_pts(pts);
+            gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build()
+        })
+    });
+    for [reference, distorted] in late {
+        rig.push("ref_sink", &reference);
+        rig.push("dist_sink", &distorted);
+    }
+    rig.end();
+    let report = rig.finish().unwrap();
+    let cleared = |pad| (Event::Dropout, EventState::Cleared, pad, Some(ms(6000)), Some(ms(6000)));
+    let later: Vec<_> = report.events[2..].iter().map(brief).collect();
+    assert_eq!(later, [cleared("ref_sink"), cleared("dist_sink")]);
+    assert_eq!(report.frames.len(), 10);
+}
+
+#[test]
 fn a_second_live_run_is_like_the_first() {
     let both = sides(8);
     let rig = Rig::live(&[]).play();

@@ -176,20 +176,22 @@ void run_psnr_hvs(Run &run, const Frame<T> &frame) {
     where.blocks[i] = blocks(frame.width(i)) * blocks(frame.height(i));
     first += 64 * where.blocks[i];
   }
-  const Array<float> errors(first);
+  const Array<float> errors(2 * first);
   for (const int i : {0, 1, 2})
     run.one(kernel_name<T>("psnr_hvs"), {tiles((int)where.blocks[i], HVS_THREADS), 1, HVS_THREADS}, frame.data(), (uint32_t)i,
             frame.bits, (uint32_t)((frame.width(i) - 8) / HVS_STEP + 1), where.blocks[i], tables.data(),
-            errors.data() + where.first[i]);
-  run.sums("psnr_hvs_sum", {3, 1, HVS_SUM_THREADS}, 3, errors.data(), where);
+            2u, first, errors.data() + where.first[i]);
+  run.sums("psnr_hvs_sum", {3, 2, HVS_SUM_THREADS}, 6, errors.data(), where, first, 3u);
 }
 
 template <class T>
 void run_ciede(Run &run, const Frame<T> &frame) {
   const double unit = 1 << (frame.bits - 8);
   const CiedeRange range{16 * unit, 1 / (219 * unit), 128 * unit, 1 / (224 * unit)};
-  run.sums(kernel_name<T>("ciede"), {tiles(WIDTH, CIEDE_THREADS), tiles(HEIGHT, CIEDE_ROWS), CIEDE_THREADS}, 1, frame.data(),
-           frame.bits, WIDTH, HEIGHT, frame.width(1), frame.height(1), range, 65536.0);
+  for (const uint32_t pictures : {1u, 2u})
+    run.sums(kernel_name<T>("ciede") + (pictures > 1 ? "_group" : ""),
+             {tiles(WIDTH, CIEDE_THREADS), tiles(HEIGHT, CIEDE_ROWS), CIEDE_THREADS}, pictures, frame.data(), frame.bits, WIDTH,
+             HEIGHT, frame.width(1), frame.height(1), range, 65536.0, pictures, 1u);
 }
 
 // As many tiles below each other as blocks, and half as many blocks; one distorted picture, or a group.
@@ -305,8 +307,10 @@ void run_speed_small(Run &run, const Frame<T> &frame) {
     const Array<float> taps(floats(TAPS));
     const SpeedScaling scaling{x.data(), y.data(), taps.data(), SMALL_W, SMALL_H, TAPS, spread, frame.bits,
                                spread == 9, 1.0f / (float)(1 << (frame.bits - 8))};
-    const Shape shape{tiles(SMALL_W, SPEED_TILE), SPEED_PLANES * SMALL_H, SPEED_THREADS};
-    run.sums(kernel_name<T>("speed_small"), shape, SPEED_PLANES * SMALL_W * SMALL_H / 2, frame.data(), scaling);
+    for (const unsigned planes : {SPEED_PLANES, SPEED_PLANES / 2}) {
+      const Shape shape{tiles(SMALL_W, SPEED_TILE), planes * SMALL_H, SPEED_THREADS};
+      run.sums(kernel_name<T>("speed_small"), shape, SPEED_PLANES * SMALL_W * SMALL_H / 2, frame.data(), scaling, planes);
+    }
   }
 }
 
@@ -345,10 +349,11 @@ void run_speed(Run &run) {
   const Array<float> images(floats(SPEED_PLANES * SMALL_W * SMALL_H)), taps(floats(3));
   const SpeedMean mean{taps.data(), SMALL_W, SMALL_H, {USED_W, USED_H}, 3, SUMS};
   const Shape shape{tiles(USED_W * USED_H, SPEED_THREADS), SPEED_PLANES, SPEED_THREADS};
-  run.sums("speed_mean", shape, SPEED_PLANES * SUMS / 2, images.data(), mean);
+  run.sums("speed_mean", shape, SPEED_PLANES * SUMS / 2, images.data(), mean, (uint32_t)SPEED_PLANES);
   const Array<float> sums(floats(SPEED_PLANES * SUMS));
   const unsigned parts = SPEED_PAIRS / SPEED_PART;
-  run.one("speed_covariance", {parts, SPEED_PLANES, SPEED_THREADS}, USED_W, USED_H, SUMS, sums.data());
+  run.one("speed_covariance", {parts, SPEED_PLANES, SPEED_THREADS}, USED_W, USED_H, SUMS, (uint32_t)SPEED_PLANES,
+          sums.data());
   printf("speed_covariance");
   for (const float sum : sums.read()) printf(" %a", (double)sum);
   printf("\n");
