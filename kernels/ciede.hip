@@ -205,32 +205,46 @@ HV_DEV Lab colour(const HvPlane *planes, uint32_t bits, int x, int y, int cx, in
                 sample<T>(planes[2], bits, cx, cy), range);
 }
 
-template <class T>
+template <class T, bool GROUP>
 HV_DEV void differences(const HvFrame *__restrict__ frame, uint32_t bits, int w, int h, int cw, int ch,
-                        const CiedeRange &range, double bias, uint64_t *total) {
+                        const CiedeRange &range, double bias, uint32_t pictures, uint32_t pitch, uint64_t *total) {
   const int x = (int)(blockIdx.x * CIEDE_THREADS + threadIdx.x), cx = hv_min(x >> (cw < w), cw - 1);
   uint64_t sum = 0;
   for (int i = 0; i < CIEDE_ROWS; i++) {
     const int y = (int)blockIdx.y * CIEDE_ROWS + i, cy = hv_min(y >> (ch < h), ch - 1);
-    if (x >= w || y >= h) break;
-    const Lab ref = colour<T>(frame->ref, bits, x, y, cx, cy, range);
-    const Lab dis = colour<T>(frame->dis, bits, x, y, cx, cy, range);
-    sum += bits_of((double)delta_e(ref, dis) + bias);
+    const bool inside = x < w && y < h;
+    if (!GROUP && !inside) break;
+    const Lab ref = inside ? colour<T>(frame->ref, bits, x, y, cx, cy, range) : Lab{};
+    for (uint32_t p = 0; p < (GROUP ? pictures : 1); p++) {
+      if (inside) {
+        const Lab dis = colour<T>(frame[p].dis, bits, x, y, cx, cy, range);
+        sum += bits_of((double)delta_e(ref, dis) + bias);
+      }
+      if constexpr (GROUP) {
+        __syncthreads();  // the sum before is read
+        hv_block_add_u64<CIEDE_THREADS>(total + p * pitch, sum);
+        sum = 0;
+      }
+    }
   }
-  hv_block_add_u64<CIEDE_THREADS>(total, sum);
+  if constexpr (!GROUP) hv_block_add_u64<CIEDE_THREADS>(total, sum);
 }
 
 }  // namespace ciede
 
 // Adds to *sum the bits of the difference at each luma sample, with `bias` added; see `src/metrics/fixed.rs`. w, h:
 // luma samples; cw, ch: chroma samples, at least 1. Block 128 threads, a tile of 128 x 4 samples; grid (ceil(w/128),
-// ceil(h/4)).
-#define CIEDE(name, T)                                                                                       \
+// ceil(h/4)). With the suffix `_group` for several distorted pictures, each with a frame and a sum, `pitch` from sum to
+// sum.
+#define CIEDE(name, T, GROUP)                                                                                \
   HV_KERNEL(CIEDE_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int w, int h, int cw,     \
-                                 int ch, CiedeRange range, double bias, uint64_t *sum) {                     \
-    ciede::differences<T>(frame, bits, w, h, cw, ch, range, bias, sum);                                      \
+                                 int ch, CiedeRange range, double bias, uint32_t pictures, uint32_t pitch,   \
+                                 uint64_t *sum) {                                                            \
+    ciede::differences<T, GROUP>(frame, bits, w, h, cw, ch, range, bias, pictures, pitch, sum);              \
   }                                                                                                          \
   HV_EXPORT(name)
 
-CIEDE(ciede_u8, uint8_t)
-CIEDE(ciede_u16, uint16_t)
+CIEDE(ciede_u8, uint8_t, false)
+CIEDE(ciede_u16, uint16_t, false)
+CIEDE(ciede_u8_group, uint8_t, true)
+CIEDE(ciede_u16_group, uint16_t, true)

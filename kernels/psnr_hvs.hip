@@ -108,7 +108,8 @@ template <class T> HV_DEV void load(const HvPlane &plane, uint32_t bits, int x, 
 
 template <class T>
 HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t component, uint32_t bits, uint32_t columns,
-                      uint32_t blocks, const float *__restrict__ tables, float *errors) {
+                      uint32_t blocks, const float *__restrict__ tables, uint32_t pictures, uint32_t pitch,
+                      float *errors) {
   // Each thread's own coefficients of the reference, which would not fit its registers.
   __shared__ int32_t reference[64][HVS_THREADS];
   const uint32_t index = blockIdx.x * HVS_THREADS + threadIdx.x;
@@ -116,37 +117,42 @@ HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t component, uin
   const int x = (int)(index % columns) * HVS_STEP, y = (int)(index / columns) * HVS_STEP;
   const float *csf = tables + component * 128, *mask = csf + 64;
   int32_t block[64];
-  float strength = 0;
+  float of_reference = 0;
 #pragma unroll 1
-  for (int side = 0; side < 2; side++) {
-    load<T>(side ? frame->dis[component] : frame->ref[component], bits, x, y, block);
-    strength = hv_max(strength, masking(block, mask));
-    if (side) break;
+  for (uint32_t side = 0; side <= pictures; side++) {
+    load<T>(side ? frame[side - 1].dis[component] : frame->ref[component], bits, x, y, block);
+    const float own = masking(block, mask);
+    if (side == 0) {
+      of_reference = own;
 #pragma unroll
-    for (int k = 0; k < 64; k++) reference[k][threadIdx.x] = block[k];
-  }
-#pragma unroll
-  for (int k = 0; k < 64; k++) {
-    float error = (float)hv_abs(reference[k][threadIdx.x] - block[k]);
-    if (k) {
-      const float threshold = strength / __builtin_bit_cast(float, hv_ldg((const uint32_t *)mask + k));
-      error = error > threshold ? error - threshold : 0.0f;
+      for (int k = 0; k < 64; k++) reference[k][threadIdx.x] = block[k];
+      continue;
     }
-    error *= __builtin_bit_cast(float, hv_ldg((const uint32_t *)csf + k));
-    errors[(uint64_t)k * blocks + index] = error * error;
+    const float strength = hv_max(of_reference, own);
+#pragma unroll
+    for (int k = 0; k < 64; k++) {
+      float error = (float)hv_abs(reference[k][threadIdx.x] - block[k]);
+      if (k) {
+        const float threshold = strength / __builtin_bit_cast(float, hv_ldg((const uint32_t *)mask + k));
+        error = error > threshold ? error - threshold : 0.0f;
+      }
+      error *= __builtin_bit_cast(float, hv_ldg((const uint32_t *)csf + k));
+      errors[(uint64_t)k * blocks + index] = error * error;
+    }
+    errors += pitch;
   }
 }
 
 }  // namespace hvs
 
-// The errors of all blocks of one component, each 64: error k of block i is errors[k * blocks + i]. columns: blocks in
-// a row. tables: for each component 64 factors of errors and 64 of squared coefficients. Block 64 threads, grid
-// ceil(blocks/64).
+// The errors of all blocks of one component, each 64: error k of block i is errors[k * blocks + i], those of the next
+// distorted picture are `pitch` on. columns: blocks in a row. tables: for each component 64 factors of errors and 64 of
+// squared coefficients. Block 64 threads, grid ceil(blocks/64).
 #define PSNR_HVS(name, T)                                                                                    \
   HV_KERNEL(HVS_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t component, uint32_t bits,         \
                                uint32_t columns, uint32_t blocks, const float *__restrict__ tables,          \
-                               float *errors) {                                                              \
-    hvs::errors_of<T>(frame, component, bits, columns, blocks, tables, errors);                              \
+                               uint32_t pictures, uint32_t pitch, float *errors) {                           \
+    hvs::errors_of<T>(frame, component, bits, columns, blocks, tables, pictures, pitch, errors);             \
   }                                                                                                          \
   HV_EXPORT(name)
 
@@ -157,12 +163,13 @@ PSNR_HVS(psnr_hvs_u16, uint16_t)
 // blocks, yet by many threads. As long as a sum stays below the next power of two, what a run of errors adds to its
 // bits depends only on whether these are even: on that alone the rounding of halves depends. So each thread finds out
 // for its run what it adds in both cases, and one thread strings the runs together; a run that takes the sum across a
-// power of two is added up for itself. Block 256 threads, grid 3.
-HV_KERNEL(HVS_SUM_THREADS, psnr_hvs_sum)(const float *errors, HvsErrors where, uint64_t *sums) {
+// power of two is added up for itself. Block 256 threads, grid (3, pictures); pitches as above, of errors and of sums.
+HV_KERNEL(HVS_SUM_THREADS, psnr_hvs_sum)(const float *errors, HvsErrors where, uint32_t pitch, uint32_t sums_pitch,
+                                         uint64_t *sums) {
   __shared__ HvU32x2 added[HVS_SUM_THREADS];
   __shared__ uint32_t state[2];
   const uint32_t blocks = where.blocks[blockIdx.x];
-  errors += where.first[blockIdx.x];
+  errors += where.first[blockIdx.x] + (uint64_t)blockIdx.y * pitch;
   uint32_t total = 0;  // the bits of the sum of all blocks before `next`
   for (uint32_t next = 0; next < blocks; next = state[1], total = state[0]) {
     const uint32_t power = total & 0x7f800000u, first = next + threadIdx.x * HVS_RUN;
@@ -203,6 +210,6 @@ HV_KERNEL(HVS_SUM_THREADS, psnr_hvs_sum)(const float *errors, HvsErrors where, u
     }
     __syncthreads();
   }
-  if (threadIdx.x == 0) sums[blockIdx.x] = total;
+  if (threadIdx.x == 0) sums[blockIdx.y * sums_pitch + blockIdx.x] = total;
 }
 HV_EXPORT(psnr_hvs_sum)

@@ -3,7 +3,8 @@
 // SpEED chroma: small images of Cb and Cr, less their local mean, and the covariances of the samples in a block.
 //
 // All floating point operations are those of the CPU in the same order, and `src/metrics/speed` has the tables.
-// Planes are numbered as they come in the sums: Cb of the reference and of the distorted picture, then Cr.
+// Planes are numbered as they come in the sums: Cb of the reference and of the distorted picture, then Cr. Kernels take
+// all 4 of them, or the 2 of the distorted picture.
 #include "frame.h"
 
 #define SPEED_THREADS 128
@@ -39,6 +40,8 @@ struct SpeedMean {
 };
 
 namespace speed {
+
+HV_DEV int plane_of(uint32_t i, uint32_t planes) { return (int)(planes == SPEED_PLANES ? i : 2 * i + 1); }
 
 HV_DEV int reflect(int i, int n) {
   i = hv_abs(i);
@@ -80,9 +83,9 @@ HV_DEV float resampled(const HvPlane &plane, const SpeedSource *x, const SpeedSo
 
 // `line` is room for the vertical sums of a tile.
 template <class T>
-HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, float *images, float *line) {
+HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, uint32_t planes, float *images, float *line) {
   const int taps = scaling.count, left = (int)blockIdx.x * SPEED_TILE, width = hv_min(SPEED_TILE, scaling.width - left);
-  const int plane = (int)blockIdx.y % SPEED_PLANES, y = (int)blockIdx.y / SPEED_PLANES;
+  const int plane = plane_of(blockIdx.y % planes, planes), y = (int)(blockIdx.y / planes);
   const HvPlane from = plane % 2 ? frame->dis[1 + plane / 2] : frame->ref[1 + plane / 2];
   for (int i = (int)threadIdx.x; i < width * taps; i += SPEED_THREADS) {
     const SpeedSource *column = scaling.x + (left * taps + i) * scaling.spread;
@@ -101,11 +104,12 @@ HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, float *imag
 
 }  // namespace speed
 
-// Small images of the four planes, one after another. Block 128 threads; grid (ceil(width/32), 4 height).
+// Small images of the planes, one after another. Block 128 threads; grid (ceil(width/32), planes x height).
 #define SPEED_SMALL(name, T)                                                                                  \
-  HV_KERNEL(SPEED_THREADS, name)(const HvFrame *__restrict__ frame, SpeedScaling scaling, float *images) {    \
+  HV_KERNEL(SPEED_THREADS, name)(const HvFrame *__restrict__ frame, SpeedScaling scaling, uint32_t planes,    \
+                                 float *images) {                                                             \
     __shared__ float line[SPEED_TILE * SPEED_MAX_TAPS];                                                       \
-    speed::small<T>(frame, scaling, images, line);                                                            \
+    speed::small<T>(frame, scaling, planes, images, line);                                                    \
   }                                                                                                           \
   HV_EXPORT(name)
 
@@ -113,9 +117,10 @@ SPEED_SMALL(speed_small_u8, uint8_t)
 SPEED_SMALL(speed_small_u16, uint16_t)
 
 // The used parts of the small images less their local mean, each to the end of its plane's sums.
-// Block 128 threads; grid (ceil(used width * used height / 128), 4).
-HV_KERNEL(SPEED_THREADS, speed_mean)(const float *__restrict__ images, SpeedMean mean, float *sums) {
-  const int i = (int)(blockIdx.x * SPEED_THREADS + threadIdx.x), plane = (int)blockIdx.y;
+// Block 128 threads; grid (ceil(used width * used height / 128), planes).
+HV_KERNEL(SPEED_THREADS, speed_mean)(const float *__restrict__ images, SpeedMean mean, uint32_t planes,
+                                     float *sums) {
+  const int i = (int)(blockIdx.x * SPEED_THREADS + threadIdx.x), plane = speed::plane_of(blockIdx.y, planes);
   if (i >= mean.used[0] * mean.used[1]) return;
   const int x = i % mean.used[0], y = i / mean.used[0], radius = mean.count / 2;
   const float *image = images + plane * mean.width * mean.height;
@@ -132,11 +137,11 @@ HV_KERNEL(SPEED_THREADS, speed_mean)(const float *__restrict__ images, SpeedMean
 HV_EXPORT(speed_mean)
 
 // The covariances of a block's samples over all places, each pair of offsets once, to the start of the plane's sums.
-// width, height: of the used part. Block 128 threads; grid (5, 4).
-HV_KERNEL(SPEED_THREADS, speed_covariance)(int width, int height, uint32_t stride, float *sums) {
+// width, height: of the used part. Block 128 threads; grid (5, planes).
+HV_KERNEL(SPEED_THREADS, speed_covariance)(int width, int height, uint32_t stride, uint32_t planes, float *sums) {
   __shared__ double deviations[SPEED_CHUNK][SPEED_OFFSETS];
   __shared__ float means[SPEED_OFFSETS];
-  float *covariance = sums + blockIdx.y * stride;
+  float *covariance = sums + (uint32_t)speed::plane_of(blockIdx.y, planes) * stride;
   const float *image = covariance + SPEED_PAIRS + 1;
   const int t = (int)threadIdx.x, columns = width - SPEED_BLOCK + 1, rows = height - SPEED_BLOCK + 1;
   if (t < SPEED_OFFSETS) {

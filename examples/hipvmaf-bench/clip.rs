@@ -203,8 +203,14 @@ impl Clip {
 
     /// A pair; after the last comes the first.
     pub fn group(&self, index: usize) -> Group<'_> {
-        let [reference, distorted] = &self.pairs[index % self.pairs.len()];
-        Group::pair(self.picture(reference), self.picture(distorted))
+        self.group_of(index, 1)
+    }
+
+    /// A reference picture and so many distorted ones: its own and those of the pairs that follow.
+    pub fn group_of(&self, index: usize, renditions: usize) -> Group<'_> {
+        let pair = |i: usize| &self.pairs[(index + i) % self.pairs.len()];
+        let distorted = (0..renditions).map(|i| (i, self.picture(&pair(i)[1])));
+        Group { reference: self.picture(&pair(0)[0]), distorted: distorted.collect(), history_only: false }
     }
 
     fn picture<'a>(&self, memory: &'a Memory) -> Picture<'a> {

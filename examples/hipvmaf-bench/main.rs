@@ -77,6 +77,9 @@ struct Args {
     /// Independent sessions, each with a thread and frames of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     streams: usize,
+    /// Distorted pictures that are compared with each reference picture
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
+    renditions: usize,
     /// Length of a run
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,

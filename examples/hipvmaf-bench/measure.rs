@@ -27,15 +27,20 @@ struct Stream {
 }
 
 impl Stream {
-    /// Scores pairs for a while with so many in flight; the milliseconds from handing in each to its sums.
-    fn run(&mut self, duration: Duration, in_flight: usize) -> Result<Vec<f64>, EngineError> {
+    /// Scores groups for a while with so many in flight; the milliseconds from handing in each to its sums.
+    fn run(
+        &mut self,
+        duration: Duration,
+        in_flight: usize,
+        renditions: usize,
+    ) -> Result<Vec<f64>, EngineError> {
         let mut waiting = VecDeque::new();
         let mut latencies = vec![];
         let start = Instant::now();
         loop {
             let on = start.elapsed() < duration;
             while on && waiting.len() < in_flight {
-                let group = self.clip.group(self.submitted);
+                let group = self.clip.group_of(self.submitted, renditions);
                 let submitted = Instant::now();
                 self.session.submit(group.reference, group.distorted)?;
                 self.submitted += 1;
@@ -90,6 +95,7 @@ pub struct Report {
     clip_mib: f64,
     in_flight: usize,
     streams: usize,
+    renditions: usize,
     /// Pairs per second of each run, all streams together, in increasing order.
     fps: Vec<f64>,
     latency: Latency,
@@ -107,7 +113,10 @@ impl fmt::Display for Report {
         writeln!(f, "{device} ({arch}, {pci})")?;
         writeln!(f, "{width}x{height}, {depth} bit, {models}{features}")?;
         writeln!(f, "{pairs} pairs ({clip_mib:.0} MiB of luma a stream) in {memory} memory")?;
-        let Self { streams, in_flight, fps, .. } = self;
+        let Self { streams, in_flight, renditions, fps, .. } = self;
+        if *renditions > 1 {
+            writeln!(f, "{renditions} distorted pictures for each reference picture, a pair each")?;
+        }
         let at = |i: usize| fps.get(i).copied().unwrap_or(f64::NAN);
         let (least, median, most) = (at(0), at(fps.len() / 2), at(fps.len().saturating_sub(1)));
         let runs = fps.len();
@@ -135,7 +144,7 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
         let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1).moved(args.memory, &device)?;
         let hip = Hip::open(&args.selection(), args.in_flight)?;
         let mut session = Session::new(plan.clone(), Box::new(hip), 1);
-        session.prepare(clip.geometry(), &[None])?;
+        session.prepare(clip.geometry(), &vec![None; args.renditions])?;
         Ok(Stream { session, clip, submitted: 0 })
     };
     let mut streams = (0..args.streams).map(stream).collect::<Result<Vec<_>, _>>()?;
@@ -144,7 +153,9 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
         let duration = Duration::from_secs_f64(seconds);
         let start = Instant::now();
         let runs: Vec<_> = std::thread::scope(|scope| {
-            let runs = streams.iter_mut().map(|stream| scope.spawn(|| stream.run(duration, args.in_flight)));
+            let runs = streams
+                .iter_mut()
+                .map(|stream| scope.spawn(|| stream.run(duration, args.in_flight, args.renditions)));
             let runs: Vec<_> = runs.collect();
             runs.into_iter().map(|run| run.join()).collect()
         });
@@ -152,7 +163,7 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
         for run in runs {
             latencies.extend(run.map_err(|_| "the thread of a stream died")??);
         }
-        Ok((latencies.len() as f64 / start.elapsed().as_secs_f64(), latencies))
+        Ok(((latencies.len() * args.renditions) as f64 / start.elapsed().as_secs_f64(), latencies))
     };
     // Until caches are filled and clocks are up.
     run_all(args.seconds.min(0.5))?;
@@ -165,7 +176,7 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
     }
     fps.sort_by(f64::total_cmp);
     let stream = streams.first_mut().ok_or("no stream to measure")?;
-    let alone = stream.run(Duration::from_secs_f64(args.seconds), 1)?;
+    let alone = stream.run(Duration::from_secs_f64(args.seconds), 1, args.renditions)?;
     let clip = &stream.clip;
     let info = device.info();
     Ok(Report {
@@ -182,6 +193,7 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
         clip_mib: clip.size() as f64 / 1_048_576.0,
         in_flight: args.in_flight,
         streams: args.streams,
+        renditions: args.renditions,
         fps,
         latency: Latency::new(latencies),
         alone: Latency::new(alone),
@@ -195,13 +207,13 @@ fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Vec<(String, f32)>, 
         return Ok(vec![]);
     }
     let mut hip = Hip::open(&args.selection(), 1)?;
-    hip.prepare(&plan.work, clip.geometry(), &[None])?;
+    hip.prepare(&plan.work, clip.geometry(), &vec![None; args.renditions])?;
     // Motion looks back at two frames at most.
     for index in 0..2 {
-        let ticket = hip.submit(clip.group(index))?;
+        let ticket = hip.submit(clip.group_of(index, args.renditions))?;
         hip.wait(ticket)?;
     }
-    Ok(hip.profile(clip.group(2), args.repeat)?)
+    Ok(hip.profile(clip.group_of(2, args.renditions), args.repeat)?)
 }
 
 /// Milliseconds from a fresh process to scores: one step a line.

@@ -81,22 +81,21 @@ pub trait Metric: Send {
         false
     }
 
-    /// It depends on the reference only: computed for the first distorted picture of a group, for all of them.
-    fn reference_only(&self) -> bool {
-        false
-    }
-
     /// Puts the work for one pair into a stream.
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error>;
 
-    /// Puts the work for the pairs of a group into a stream.
+    /// Puts the work for the pairs of a group into a stream. What depends on the reference only need not be repeated.
     fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        let count = if self.reference_only() { 1 } else { pairs.count };
-        (0..count).try_for_each(|i| self.launch(stream, pairs.pair(i)))
+        (0..pairs.count).try_for_each(|i| self.launch(stream, pairs.pair(i)))
     }
 
     /// Takes the sums of a frame that had `run` frames before it.
     fn read(&self, sums: &[u64], run: usize, out: &mut FrameSums);
+
+    /// Takes the sums of all pairs of a group.
+    fn read_all(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {
+        sums.iter().zip(out).for_each(|(sums, out)| self.read(sums, run, out));
+    }
 }
 
 /// Computes on a GPU.
@@ -305,7 +304,7 @@ impl Prepared {
             metrics.push(Box::new(Ssim::new(device, work, geometry, alone)?));
         }
         if work.psnr_hvs {
-            metrics.push(Box::new(PsnrHvs::new(device, geometry)?));
+            metrics.push(Box::new(PsnrHvs::new(device, geometry, renditions.len())?));
         }
         if work.ciede {
             metrics.push(Box::new(Ciede::new(device, geometry)?));
@@ -417,10 +416,9 @@ impl Prepared {
             if group.history_only && !metric.needs_history() {
                 continue;
             }
-            for (i, out) in out.iter_mut().enumerate() {
-                let from = if metric.reference_only() { 0 } else { i };
-                metric.read(&sums[from * room / 8..][range.clone()], group.run, out);
-            }
+            let of_pair = |i: usize| &sums[i * room / 8..][range.clone()];
+            let pairs: Vec<_> = (0..group.count).map(of_pair).collect();
+            metric.read_all(&pairs, group.run, &mut out);
         }
         // Nothing compares with the luma of this frame any more.
         if let Some(oldest) = n.checked_sub(self.lags) {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::backend::{Addresses, Metric};
+use super::backend::{Addresses, Metric, Pairs};
 use super::device::Device;
 use super::error::Error;
 use super::memory::DeviceBuffer;
@@ -184,6 +184,17 @@ impl Cambi {
         let source = plan.source.as_ref().map(|source| Side::new(device, &plan, source, geometry, false));
         Ok(Self { sides: std::iter::once(Ok(distorted)).chain(source).collect::<Result<_, _>>()? })
     }
+
+    /// For some of the sides, from the first.
+    fn launch_sides(&self, stream: &Stream, at: Addresses, sides: &[Side]) -> Result<(), Error> {
+        let Addresses { frame, mut scratch, mut sums } = at;
+        for side in sides {
+            side.launch(stream, frame, scratch, sums)?;
+            scratch += side.room().iter().sum::<usize>() as u64;
+            sums += (SCALES * SUMS * 8) as u64;
+        }
+        Ok(())
+    }
 }
 
 impl Metric for Cambi {
@@ -196,13 +207,18 @@ impl Metric for Cambi {
     }
 
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        let Addresses { frame, mut scratch, mut sums } = at;
-        for side in &self.sides {
-            side.launch(stream, frame, scratch, sums)?;
-            scratch += side.room().iter().sum::<usize>() as u64;
-            sums += (SCALES * SUMS * 8) as u64;
+        self.launch_sides(stream, at, &self.sides)
+    }
+
+    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        self.launch(stream, pairs.first)?;
+        (1..pairs.count).try_for_each(|i| self.launch_sides(stream, pairs.pair(i), &self.sides[..1]))
+    }
+
+    fn read_all(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {
+        for (own, out) in sums.iter().zip(out) {
+            self.read(&[&own[..SCALES * SUMS], &sums[0][SCALES * SUMS..]].concat(), run, out);
         }
-        Ok(())
     }
 
     fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {

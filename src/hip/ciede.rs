@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::backend::{Addresses, Metric};
+use super::backend::{Addresses, Metric, Pairs};
 use super::device::Device;
 use super::error::Error;
 use super::module::{Kernel, arguments};
@@ -19,6 +19,8 @@ const TILE: (usize, usize) = (128, 4);
 
 pub struct Ciede {
     kernel: Kernel,
+    /// For several distorted pictures.
+    group: Kernel,
     geometry: Geometry,
     chroma: (usize, usize),
 }
@@ -27,8 +29,9 @@ impl Ciede {
     /// For frames with chroma.
     pub fn new(device: &Arc<Device>, geometry: Geometry) -> Result<Self, Error> {
         let name = if geometry.depth.bits() == 8 { "ciede_u8" } else { "ciede_u16" };
-        let kernel = Kernel::new(device, "ciede", name, THREADS)?;
-        Ok(Self { kernel, geometry, chroma: geometry.chroma.unwrap_or_default() })
+        let kernel = |name: &str| Kernel::new(device, "ciede", name, THREADS);
+        let (kernel, group) = (kernel(name)?, kernel(&format!("{name}_group"))?);
+        Ok(Self { kernel, group, geometry, chroma: geometry.chroma.unwrap_or_default() })
     }
 }
 
@@ -38,13 +41,20 @@ impl Metric for Ciede {
     }
 
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
+        self.launch_all(stream, Pairs { first: at, count: 1, pitch: 0 })
+    }
+
+    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        let Addresses { frame, sums, .. } = pairs.first;
+        let (count, pitch) = (pairs.count as u32, (pairs.pitch / 8) as u32);
+        let kernel = if count > 1 { &self.group } else { &self.kernel };
         let Geometry { width, height, depth, .. } = self.geometry;
         let (range, bias, bits) = (Range::new(depth), fixed_sum(self.geometry).bias(), depth.bits());
         let [w, h, cw, ch] = [width, height, self.chroma.0, self.chroma.1].map(|extent| extent as i32);
         let grid = (width.div_ceil(TILE.0) as u32, height.div_ceil(TILE.1) as u32);
-        let arguments = arguments![at.frame, bits, w, h, cw, ch, range, bias, at.sums];
-        // SAFETY: the parameters of ciede_u8 and ciede_u16.
-        unsafe { self.kernel.launch(stream, grid, arguments) }
+        let arguments = arguments![frame, bits, w, h, cw, ch, range, bias, count, pitch, sums];
+        // SAFETY: the parameters of the kernels.
+        unsafe { kernel.launch(stream, grid, arguments) }
     }
 
     fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {

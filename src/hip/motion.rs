@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::backend::{Addresses, Metric};
+use super::backend::{Addresses, Metric, Pairs};
 use super::device::Device;
 use super::error::Error;
 use super::module::{Kernel, arguments};
@@ -39,10 +39,6 @@ impl Metric for Motion {
         true
     }
 
-    fn reference_only(&self) -> bool {
-        true
-    }
-
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
         let Geometry { width, height, depth, .. } = self.geometry;
         let bits = depth.bits();
@@ -57,6 +53,15 @@ impl Metric for Motion {
             }
         }
         Ok(())
+    }
+
+    /// It depends on the reference only.
+    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        self.launch(stream, pairs.first)
+    }
+
+    fn read_all(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {
+        out.iter_mut().for_each(|out| self.read(sums[0], run, out));
     }
 
     fn read(&self, sums: &[u64], run: usize, out: &mut FrameSums) {

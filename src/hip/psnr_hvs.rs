@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::backend::{Addresses, Metric};
+use super::backend::{Addresses, Metric, Pairs};
 use super::device::Device;
 use super::error::Error;
 use super::memory::DeviceBuffer;
@@ -33,11 +33,12 @@ pub struct PsnrHvs {
     columns: [u32; 3],
     layout: Errors,
     bits: u32,
+    renditions: usize,
 }
 
 impl PsnrHvs {
-    /// For frames with chroma.
-    pub fn new(device: &Arc<Device>, geometry: Geometry) -> Result<Self, Error> {
+    /// For frames with chroma. `renditions`: how many pairs a group has.
+    pub fn new(device: &Arc<Device>, geometry: Geometry, renditions: usize) -> Result<Self, Error> {
         let Geometry { width, height, depth, chroma } = geometry;
         let chroma = chroma.unwrap_or_default();
         let sizes = [(width, height), chroma, chroma];
@@ -59,14 +60,20 @@ impl PsnrHvs {
             columns: sizes.map(|(width, _)| blocks(width) as u32),
             layout,
             bits: depth.bits(),
+            renditions,
         })
+    }
+
+    /// Errors of a pair.
+    fn errors(&self) -> usize {
+        let blocks: usize = self.layout.blocks.iter().map(|blocks| *blocks as usize).sum();
+        blocks * BLOCK * BLOCK
     }
 }
 
 impl Metric for PsnrHvs {
     fn scratch(&self) -> usize {
-        let blocks: usize = self.layout.blocks.iter().map(|blocks| *blocks as usize).sum();
-        blocks * BLOCK * BLOCK * size_of::<f32>()
+        self.renditions * self.errors() * size_of::<f32>()
     }
 
     fn sums(&self) -> usize {
@@ -74,16 +81,23 @@ impl Metric for PsnrHvs {
     }
 
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
+        self.launch_all(stream, Pairs { first: at, count: 1, pitch: 0 })
+    }
+
+    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        let Addresses { frame, scratch, sums } = pairs.first;
         let (layout, tables) = (self.layout, self.tables.address());
+        let (count, pitch, sums_pitch) = (pairs.count as u32, self.errors() as u32, (pairs.pitch / 8) as u32);
         for (component, columns) in (0u32..).zip(self.columns) {
             let (first, blocks) = (layout.first[component as usize], layout.blocks[component as usize]);
-            let errors = at.scratch + u64::from(first) * size_of::<f32>() as u64;
-            let arguments = arguments![at.frame, component, self.bits, columns, blocks, tables, errors];
+            let errors = scratch + u64::from(first) * size_of::<f32>() as u64;
+            let arguments =
+                arguments![frame, component, self.bits, columns, blocks, tables, count, pitch, errors];
             // SAFETY: the parameters of psnr_hvs_u8 and psnr_hvs_u16.
             unsafe { self.errors.launch(stream, (blocks.div_ceil(THREADS), 1), arguments)? };
         }
         // SAFETY: the parameters of psnr_hvs_sum.
-        unsafe { self.sum.launch(stream, (3, 1), arguments![at.scratch, layout, at.sums]) }
+        unsafe { self.sum.launch(stream, (3, count), arguments![scratch, layout, pitch, sums_pitch, sums]) }
     }
 
     fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {

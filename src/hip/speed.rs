@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::backend::{Addresses, Metric};
+use super::backend::{Addresses, Metric, Pairs};
 use super::device::Device;
 use super::error::Error;
 use super::memory::DeviceBuffer;
@@ -136,6 +136,29 @@ impl Speed {
             covariance: kernel("speed_covariance")?,
         })
     }
+
+    /// Of `planes` planes: all, or half of them for those of the distorted picture.
+    fn launch_planes(&self, stream: &Stream, at: Addresses, planes: usize) -> Result<(), Error> {
+        let (mut images, mut sums) = (at.scratch, at.sums);
+        let planes = planes as u32;
+        for scaling in &self.scalings {
+            let (layout, mean) = (&scaling.layout, scaling.mean);
+            let tiles = layout.x.size.div_ceil(TILE) as u32;
+            let [width, height] = mean.used;
+            // SAFETY: the parameters of speed_small_u8 and speed_small_u16, speed_mean, and speed_covariance.
+            unsafe {
+                let grid = (tiles, planes * layout.y.size as u32);
+                self.small.launch(stream, grid, arguments![at.frame, scaling.scaling, planes, images])?;
+                let grid = ((width * height) as u32).div_ceil(THREADS);
+                self.mean.launch(stream, (grid, planes), arguments![images, mean, planes, sums])?;
+                let grid = (PAIRS.div_ceil(PART) as u32, planes);
+                self.covariance.launch(stream, grid, arguments![width, height, mean.stride, planes, sums])?;
+            }
+            images += scaling.size() as u64;
+            sums += (PLANES * plane_sums(layout) * 8) as u64;
+        }
+        Ok(())
+    }
 }
 
 impl Metric for Speed {
@@ -148,39 +171,44 @@ impl Metric for Speed {
     }
 
     fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        let (mut images, mut sums) = (at.scratch, at.sums);
-        for scaling in &self.scalings {
-            let (layout, mean) = (&scaling.layout, scaling.mean);
-            let tiles = layout.x.size.div_ceil(TILE) as u32;
-            let [width, height] = mean.used;
-            let planes = PLANES as u32;
-            // SAFETY: the parameters of speed_small_u8 and speed_small_u16, speed_mean, and speed_covariance.
-            unsafe {
-                let grid = (tiles, planes * layout.y.size as u32);
-                self.small.launch(stream, grid, arguments![at.frame, scaling.scaling, images])?;
-                let grid = ((width * height) as u32).div_ceil(THREADS);
-                self.mean.launch(stream, (grid, planes), arguments![images, mean, sums])?;
-                let grid = (PAIRS.div_ceil(PART) as u32, planes);
-                self.covariance.launch(stream, grid, arguments![width, height, mean.stride, sums])?;
-            }
-            images += scaling.size() as u64;
-            sums += (PLANES * plane_sums(layout) * 8) as u64;
-        }
-        Ok(())
+        self.launch_planes(stream, at, PLANES)
     }
 
-    fn read(&self, mut sums: &[u64], _run: usize, out: &mut FrameSums) {
-        let scaling = |scaling: &Scaling| {
-            let size = plane_sums(&scaling.layout);
-            let (planes, rest) = sums.split_at(PLANES * size);
-            sums = rest;
-            let plane =
-                |i: usize| statistics(&scaling.layout, &self.sigmas, &planes[i * size..(i + 1) * size]);
-            // Takes longer than the GPU does for a frame: beside each other, on the processors that there are.
-            let pair = |i: usize| <[_; 2]>::from(rayon::join(|| plane(i), || plane(i + 1)));
-            ChromaStatistics(rayon::join(|| pair(0), || pair(2)).into())
-        };
-        out.speed = Some(self.scalings.iter().map(scaling).collect());
+    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        self.launch(stream, pairs.first)?;
+        (1..pairs.count).try_for_each(|i| self.launch_planes(stream, pairs.pair(i), PLANES / 2))
+    }
+
+    fn read_all(&self, sums: &[&[u64]], _run: usize, out: &mut [FrameSums]) {
+        let mut of_reference = vec![];
+        for (sums, out) in sums.iter().zip(out) {
+            let mut at = 0;
+            let mut scalings = vec![];
+            for (i, scaling) in self.scalings.iter().enumerate() {
+                let size = plane_sums(&scaling.layout);
+                let plane = |i: usize| {
+                    statistics(&scaling.layout, &self.sigmas, &sums[at + i * size..at + (i + 1) * size])
+                };
+                // Takes longer than the GPU does for a frame: beside each other, on the processors that there are.
+                let pair = |i: usize, j: usize| <[_; 2]>::from(rayon::join(|| plane(i), || plane(j)));
+                let distorted = if i < of_reference.len() {
+                    pair(1, 3)
+                } else {
+                    let (reference, distorted) = rayon::join(|| pair(0, 2), || pair(1, 3));
+                    of_reference.push(reference);
+                    distorted
+                };
+                let [cb, cr] = distorted;
+                let [of_cb, of_cr] = of_reference[i].clone();
+                scalings.push(ChromaStatistics([[of_cb, cb], [of_cr, cr]]));
+                at += PLANES * size;
+            }
+            out.speed = Some(scalings);
+        }
+    }
+
+    fn read(&self, sums: &[u64], run: usize, out: &mut FrameSums) {
+        self.read_all(&[sums], run, std::slice::from_mut(out));
     }
 }
 

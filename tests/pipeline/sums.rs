@@ -198,13 +198,24 @@ fn check_clips(work: &Work, kind: u32, reference: &Clip, distorted: &[Scaled]) {
     }
 }
 
-/// Groups of two and three pictures have the sums of the pairs, in a backend that expects as many and in one that
-/// expects more.
 #[test]
 fn of_groups_are_those_of_the_pairs() {
-    let banding = CambiOptions { full_ref: true, ..Default::default() };
     let sizes = [(33, 33), (47, 34), (121, 75), (217, 81), (320, 241), (193, 214)];
-    for (i, (width, height)) in sizes.into_iter().enumerate() {
+    groups_are_pairs(&sizes, |threads| Cpu::new(threads).unwrap());
+}
+
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn of_groups_equal_the_processors() {
+    let sizes = [(33, 33), (121, 75), (320, 241)];
+    groups_are_pairs(&sizes, |depth| Hip::open(&Selection::default(), depth).unwrap());
+}
+
+/// Groups of two and three pictures have the sums that the processor finds for the pairs, in a backend that expects as
+/// many and in one that expects more.
+fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -> B) {
+    let banding = CambiOptions { full_ref: true, ..Default::default() };
+    for (i, (width, height)) in sizes.iter().copied().enumerate() {
         for (j, bits) in [8, 10, 16].into_iter().enumerate() {
             let kind = (2 * i + j) as u32;
             let mut work = work(&[100.0, 1.0], i % 2 == 0, true);
@@ -221,20 +232,21 @@ fn of_groups_are_those_of_the_pairs() {
             let clip = |kind, distorted| Clip::new(kind % 8, distorted, width, height, bits, 3);
             let reference = clip(kind, false);
             let renditions = [clip(kind, true), clip(kind + 1, true), clip(kind, false)];
-            let sums = |renditions: &[Clip], expected: usize, threads| {
-                let mut cpu = Cpu::new(threads).unwrap();
-                cpu.prepare(&work, reference.geometry, &vec![None; expected]).unwrap();
+            let sums = |backend: &mut dyn Backend, renditions: &[Clip], expected: usize| {
+                backend.prepare(&work, reference.geometry, &vec![None; expected]).unwrap();
                 let frame = |t| {
                     let distorted = renditions.iter().map(|clip| clip.picture(t)).enumerate().collect();
                     let reference = reference.picture(t);
-                    let ticket = cpu.submit(Group { reference, distorted, history_only: t == 1 }).unwrap();
-                    cpu.wait(ticket).unwrap()
+                    let ticket =
+                        backend.submit(Group { reference, distorted, history_only: t == 1 }).unwrap();
+                    backend.wait(ticket).unwrap()
                 };
                 (0..3).map(frame).collect::<Vec<_>>()
             };
-            let pairs = renditions.each_ref().map(|clip| sums(std::slice::from_ref(clip), 1, 1));
+            let mut cpu = Cpu::new(1).unwrap();
+            let pairs = renditions.each_ref().map(|clip| sums(&mut cpu, std::slice::from_ref(clip), 1));
             for (n, expected, threads) in [(2, 2, 1), (2, 3, 3), (3, 3, 1), (3, 3, 3)] {
-                let group = sums(&renditions[..n], expected, threads);
+                let group = sums(&mut open(threads), &renditions[..n], expected);
                 for t in 0..3 {
                     let pairs: Vec<_> = pairs[..n].iter().flat_map(|sums| &sums[t]).collect();
                     let group: Vec<_> = group[t].iter().collect();
