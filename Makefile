@@ -13,7 +13,7 @@ PACKAGES := target/python/ready
 # Compiled once for all profiles.
 export HIPVMAF_KERNEL_DIR := $(CURDIR)/target/kernels
 
-# What the tests look at from outside is the plugin that they are built with themselves, in a folder of its own.
+# What the tests look at from outside is built with their profile, which takes less time, into a folder of its own.
 PROFILE := release
 export PLUGINS := target/plugins
 test: PROFILE := debug

@@ -232,7 +232,7 @@ HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, const 
 #pragma unroll
   for (uint32_t i = 0; i < 2; i++) {
     const uint32_t v = (((a.c[i] >> 8) + a.c[2 + i] + b.c[i]) >> 8) + b.c[2 + i] - 128;
-    if (x < w && y + i < h) to[(uint64_t)(y + i) * stride + x] = (uint16_t)v;
+    if ((x < w) & (y + i < h)) to[(uint64_t)(y + i) * stride + x] = (uint16_t)v;
   }
 }
 
@@ -307,11 +307,17 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
         const uint32_t nx = (uint32_t)(x - 8) / 2 + g, ny = (uint32_t)y0 / 2 + 2 * q;
         const uint32_t nw = (uint32_t)w / 2, nh = (uint32_t)h / 2;
         vif_mma_next(matrix, half, before, planes, nx, ny, nw, nh, next.ref, next.stride);
-        uint32_t m1[8];
-        int32_t var1[8];
-        bool inside[8];
+        VifMmaPlanes<2> dis_before[PICTURES];
+#pragma unroll
+        for (int p = 0; p < PICTURES; p++) {
+          dis_before[p] = vif_mma_restore<2>(shared.distorted[warp][p]);
+          uint16_t *to = next.dis + (uint64_t)p * next.stride * nh;
+          vif_mma_next(matrix, half, dis_before[p], dis_planes[p], nx, ny, nw, nh, to, next.stride);
+        }
         if (args.n_gains) {
-          uint32_t xx[8];
+          uint32_t m1[8], xx[8];
+          int32_t var1[8];
+          bool inside[8];
 #pragma unroll
           for (int i = 0; i < 8; i += 4) {
             const int at = i / 4 * planes.HALF;
@@ -322,26 +328,22 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
 #pragma unroll
           for (int i = 0; i < 8; i++)
             inside[i] = x - 8 + (int32_t)g + i / 2 % 2 * 8 < w && y0 + i / 4 * 8 + 2 * (int32_t)q + i % 2 < h;
-        }
 #pragma unroll
-        for (int p = 0; p < PICTURES; p++) {
-          const VifMmaPlanes<2> before = vif_mma_restore<2>(shared.distorted[warp][p]);
-          const VifMmaPlanes<2> &planes = dis_planes[p];
-          uint16_t *to = next.dis + (uint64_t)p * next.stride * nh;
-          vif_mma_next(matrix, half, before, planes, nx, ny, nw, nh, to, next.stride);
-          if (!args.n_gains) continue;
-          uint32_t m2[8], yy[8], xy[8];
-          int32_t var2[8], cov[8];
+          for (int p = 0; p < PICTURES; p++) {
+            const VifMmaPlanes<2> &before = dis_before[p], &planes = dis_planes[p];
+            uint32_t m2[8], yy[8], xy[8];
+            int32_t var2[8], cov[8];
 #pragma unroll
-          for (int i = 0; i < 8; i += 4) {
-            const int at = i / 4 * planes.HALF;
-            vif_mma_mean_row(matrix, before.v + at, planes.v + at, m2 + i);
-            vif_mma_product_row(matrix, half, before.v + at + 2, planes.v + at + 2, yy + i);
-            vif_mma_product_row(matrix, half, before.v + at + 6, planes.v + at + 6, xy + i);
+            for (int i = 0; i < 8; i += 4) {
+              const int at = i / 4 * planes.HALF;
+              vif_mma_mean_row(matrix, before.v + at, planes.v + at, m2 + i);
+              vif_mma_product_row(matrix, half, before.v + at + 2, planes.v + at + 2, yy + i);
+              vif_mma_product_row(matrix, half, before.v + at + 6, planes.v + at + 6, xy + i);
+            }
+            vif_variances(m2, m2, yy, var2);
+            vif_variances(m1, m2, xy, cov);
+            vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, p == 0, sums[p]);
           }
-          vif_variances(m2, m2, yy, var2);
-          vif_variances(m1, m2, xy, cov);
-          vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, p == 0, sums[p]);
         }
       }
       vif_mma_keep(planes, shared.reference[warp]);
