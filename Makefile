@@ -13,7 +13,8 @@ PACKAGES := target/python/ready
 # Compiled once for all profiles.
 export HIPVMAF_KERNEL_DIR := $(CURDIR)/target/kernels
 
-# What the tests look at from outside is built with their profile, which takes less time, into a folder of its own.
+# What the tests look at from outside is built with their profile and, as an example is built beside it, with their
+# features of the dependencies: it is there already. It goes into a folder of its own.
 PROFILE := release
 export PLUGINS := target/plugins
 test: PROFILE := debug
@@ -33,7 +34,7 @@ bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 108
 	@$(PYTHON) scripts/bench $(MODEL)
 
 plugin: bootstrap ## build the plugin into target/plugins
-	cargo build $(if $(filter release,$(PROFILE)),--release) --locked --lib
+	cargo build --locked --lib $(if $(filter release,$(PROFILE)),--release,--example soak)
 	install -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
 
 fmt: ## format the code
