@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// The first and the last kernel of a group of frame pairs, between the host's page-locked memory and the others: copy engines and
-// fills take longer to start than these take to run.
+// The first and the last kernel of a group of frame pairs, between the host's page-locked memory and the others: copy
+// engines and fills take longer to start than these take to run.
 #include "frame.h"
 
 #define FRAME_THREADS 128
