@@ -45,10 +45,10 @@ pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
         if turn % 10 == 0 {
             memory.sample();
         }
-        // Some follow each other at once, others after some frames.
+        // Some follow each other at once, others after some frames. What has come beyond them is taken, too: the bus
+        // keeps what nobody takes, and the next turn is to wait for frames of its own.
         let mut frames = random.below(12);
-        while frames > 0 {
-            let Some(message) = bus.timed_pop(10 * ClockTime::SECOND) else { continue };
+        while let Some(message) = bus.timed_pop((frames == 0).then_some(ClockTime::ZERO)) {
             match message.view() {
                 MessageView::Error(error) => {
                     return Err(format!("seeks: {} ({:?})", error.error().message(), error.debug()).into());
@@ -58,7 +58,7 @@ pub fn run(seeks: u32, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
             }
             if let Some(Ok(VmafMessage::Frame(frame))) = message.structure().map(VmafMessage::try_from) {
                 faults.extend(fault(&frame).filter(|_| faults.len() < 10));
-                frames -= 1;
+                frames = frames.saturating_sub(1);
                 scored += 1;
                 dog.feed();
             }

@@ -817,6 +817,10 @@ impl AggregatorImpl for HipVmaf {
 
     fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
         loop {
+            // A seek or a stop waits for this thread, and inputs may go on for as long as they find room.
+            if self.obj().src_pad().pad_flags().contains(gst::PadFlags::FLUSHING) {
+                return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA);
+            }
             let (live, clock) = (self.live(), self.clock(timeout));
             let step = self.with_stream(|stream, _| stream.decide(&live, clock))?;
             if matches!(step, Step::Take(_)) {

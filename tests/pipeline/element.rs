@@ -3,6 +3,7 @@
 //! The element in a pipeline: what comes out for what goes in, and what is said about bad input.
 
 use crate::common::clip::{Clip, clips};
+use crate::common::rig::Rig;
 use crate::common::{Bench, FRAME, Input, score, score_clip};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -297,6 +298,46 @@ fn a_flushing_seek_begins_anew() {
         again.iter().filter(|(section, _)| *section == last).map(|(_, score)| *score).collect();
     assert_eq!(again, scores);
     pipeline.set_state(gst::State::Null).unwrap();
+}
+
+/// With 100 pairs in the element, of which the first is on its way downstream.
+fn full() -> Rig {
+    let (reference, distorted) = crate::common::sides(100);
+    let rig = Rig::offline(&[("latency", "10000000000")]).play();
+    rig.close();
+    rig.push_pairs(&reference.0, &distorted.0);
+    rig.wait(|log| log.blocked);
+    rig
+}
+
+#[test]
+fn a_seek_does_not_wait_for_the_frames_before_it() {
+    let rig = full();
+    let seek = gst::event::Seek::new(
+        1.0,
+        gst::SeekFlags::FLUSH,
+        gst::SeekType::Set,
+        gst::ClockTime::ZERO,
+        gst::SeekType::None,
+        gst::ClockTime::NONE,
+    );
+    rig.pad("src").send_event(seek);
+    let scored = rig.log().report.frames.len();
+    assert!(scored < 50, "{scored} frames were scored first");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_the_frames_before_it() {
+    let rig = full();
+    std::thread::scope(|scope| {
+        scope.spawn(|| rig.element.set_state(gst::State::Ready).unwrap());
+        while !rig.pad("src").pad_flags().contains(gst::PadFlags::FLUSHING) {
+            std::thread::yield_now();
+        }
+        rig.open();
+    });
+    let scored = rig.log().report.frames.len();
+    assert!(scored < 50, "{scored} frames were scored first");
 }
 
 #[test]

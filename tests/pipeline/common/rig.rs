@@ -319,7 +319,7 @@ impl Rig {
         self.wait(|log| log.report.frames.len() >= count);
     }
 
-    /// Downstream takes no more buffers.
+    /// Downstream takes no more buffers, until it flushes.
     pub fn close(&self) {
         self.seen.change(|log| log.closed = true);
     }
@@ -427,6 +427,7 @@ fn sink(seen: &Arc<Seen>) -> gst::Pad {
                         log.segments.push((before, segment.segment().clone().downcast().unwrap()));
                     }
                     gst::EventView::Eos(_) => log.eos = true,
+                    gst::EventView::FlushStart(_) => log.closed = false,
                     _ => {}
                 }
             });
