@@ -118,10 +118,8 @@ pub struct Stream {
     next_index: u64,
     /// Running time of the last reference frame.
     last_time: Option<ClockTime>,
-    /// A frame has come.
-    heard: bool,
-    /// Running time up to which frames have come, and up to which silence since then was seen to.
-    silent_since: ClockTime,
+    /// Running time up to which frames have come, if any has, and up to which silence since then was seen to.
+    silent_since: Option<ClockTime>,
     silent_until: ClockTime,
     /// Of groups, in milliseconds.
     compute_time: (Pool, Histogram),
@@ -170,8 +168,7 @@ impl Stream {
             prepared: false,
             next_index: 0,
             last_time: None,
-            heard: false,
-            silent_since: ClockTime::ZERO,
+            silent_since: None,
             silent_until: ClockTime::ZERO,
             compute_time: Default::default(),
             reference_dropout: Dropout::default(),
@@ -418,8 +415,8 @@ impl Stream {
 
     /// Running time at which silence is reported: once it is a dropout, and then with each window or metrics file.
     fn next_beat(&self, live: &Live) -> Option<ClockTime> {
-        let patience = if self.heard { ClockTime::from_nseconds(Dropout::TIME) } else { START };
-        let dropout = self.silent_since.saturating_add(patience);
+        let patience = ClockTime::from_nseconds(Dropout::TIME);
+        let dropout = self.silent_since.map_or(START, |since| since.saturating_add(patience));
         if self.silent_until < dropout {
             return Some(dropout);
         }
@@ -438,7 +435,7 @@ impl Stream {
     /// Reports that nothing has come for a while. Scores that wait for the next pair wait no longer; nothing may be in
     /// flight, so that windows have them in time.
     fn silence(&mut self, now: ClockTime, live: &Live, actions: &mut Vec<Action>) -> Result<(), Error> {
-        let since = self.silent_since;
+        let since = self.silent_since.unwrap_or(ClockTime::ZERO);
         if let Some(change) = self.reference_dropout.silence(since.nseconds(), now.nseconds()) {
             actions.push(self.reference_event(event(Event::Dropout, now, change)));
         }
@@ -454,9 +451,9 @@ impl Stream {
 
     /// A frame has come that lasts until then.
     fn heard(&mut self, at: ClockTime, duration: Option<ClockTime>) {
-        self.heard = true;
-        self.silent_since = at.saturating_add(duration.unwrap_or(ClockTime::ZERO));
-        self.silent_until = self.silent_since;
+        let until = at.saturating_add(duration.unwrap_or(ClockTime::ZERO));
+        self.silent_since = Some(until);
+        self.silent_until = until;
     }
 
     /// The renditions that take part, by their place.
