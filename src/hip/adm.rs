@@ -229,11 +229,7 @@ impl Metric for Adm {
         self.launches().map(|passes| SUMS * kinds(passes)).sum()
     }
 
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        self.launch_all(stream, Pairs { first: at, count: 1, pitch: 0 })
-    }
-
-    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let mut at = 0;
         for passes in self.launches() {
             for i in 0..pairs.count {

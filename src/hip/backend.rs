@@ -81,13 +81,8 @@ pub trait Metric: Send {
         false
     }
 
-    /// Puts the work for one pair into a stream.
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error>;
-
     /// Puts the work for the pairs of a group into a stream. What depends on the reference only need not be repeated.
-    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        (0..pairs.count).try_for_each(|i| self.launch(stream, pairs.pair(i)))
-    }
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
 
     /// Takes the sums of a frame that had `run` frames before it.
     fn read(&self, sums: &[u64], run: usize, out: &mut FrameSums);
@@ -208,10 +203,8 @@ struct Lane {
     /// The same, and the scratch.
     on_device: DeviceBuffer,
     /// For each size of a group, from 1: for scored pairs, and for those that only serve as history. `None`: not
-    /// recorded.
+    /// recorded, or not known to the runtime.
     graphs: Vec<[Option<Graph>; 2]>,
-    /// The runtime knows graphs.
-    records: bool,
     /// For each distorted picture.
     desks: Vec<Desk>,
     in_flight: Option<InFlight>,
@@ -301,7 +294,7 @@ impl Prepared {
             metrics.push(Box::new(Cambi::new(device, work.plan(geometry)?, geometry)?));
         }
         if let Some(work) = &work.ssim {
-            metrics.push(Box::new(Ssim::new(device, work, geometry, alone)?));
+            metrics.push(Box::new(Ssim::new(device, work, geometry, alone, several)?));
         }
         if work.psnr_hvs {
             metrics.push(Box::new(PsnrHvs::new(device, geometry, renditions.len())?));
@@ -531,7 +524,6 @@ impl Lane {
             sums: Pinned::new(device.clone(), sums)?,
             on_device,
             graphs: (0..renditions).map(|_| [None, None]).collect(),
-            records: true,
             desks: (0..renditions).map(|_| Desk::default()).collect(),
             in_flight: None,
         };
@@ -543,7 +535,9 @@ impl Lane {
     /// Starts the work for the pairs whose structures are in place.
     fn start(&mut self, count: usize, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<(), Error> {
         let which = usize::from(history_only);
-        if self.graphs[count - 1][which].is_none() {
+        // The first was recorded if the runtime knows graphs.
+        let records = self.graphs.last().is_some_and(|[first, _]| first.is_some());
+        if records && self.graphs[count - 1][which].is_none() {
             self.record(count, metrics, history_only)?;
         }
         match &self.graphs[count - 1][which] {
@@ -554,14 +548,11 @@ impl Lane {
 
     /// Makes a graph of the work for so many pairs, each metric in a branch of its own.
     fn record(&mut self, count: usize, metrics: &[Box<dyn Metric>], history_only: bool) -> Result<(), Error> {
-        if self.records {
-            let device = self.stream.device();
-            let branches: Vec<_> =
-                metrics.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
-            let graph = Graph::record(&self.stream, || self.launch(count, metrics, history_only, &branches))?;
-            self.records = graph.is_some();
-            self.graphs[count - 1][usize::from(history_only)] = graph;
-        }
+        let device = self.stream.device();
+        let branches: Vec<_> =
+            metrics.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
+        let graph = Graph::record(&self.stream, || self.launch(count, metrics, history_only, &branches))?;
+        self.graphs[count - 1][usize::from(history_only)] = graph;
         Ok(())
     }
 
@@ -591,7 +582,7 @@ impl Lane {
             let branch =
                 i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
             if !history_only || metric.needs_history() {
-                metric.launch_all(branch, pairs)?;
+                metric.launch(branch, pairs)?;
             }
             pairs.first.scratch += scratch_room(&**metric) as u64;
             pairs.first.sums += metric.sums() as u64 * 8;

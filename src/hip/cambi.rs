@@ -206,12 +206,8 @@ impl Metric for Cambi {
         self.sides.len() * SCALES * SUMS
     }
 
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        self.launch_sides(stream, at, &self.sides)
-    }
-
-    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        self.launch(stream, pairs.first)?;
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        self.launch_sides(stream, pairs.first, &self.sides)?;
         (1..pairs.count).try_for_each(|i| self.launch_sides(stream, pairs.pair(i), &self.sides[..1]))
     }
 

@@ -40,11 +40,7 @@ impl Metric for Ciede {
         1
     }
 
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        self.launch_all(stream, Pairs { first: at, count: 1, pitch: 0 })
-    }
-
-    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let Addresses { frame, sums, .. } = pairs.first;
         let (count, pitch) = (pairs.count as u32, (pairs.pitch / 8) as u32);
         let kernel = if count > 1 { &self.group } else { &self.kernel };

@@ -39,25 +39,22 @@ impl Metric for Motion {
         true
     }
 
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
+    /// It depends on the reference only.
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        let Addresses { frame, sums, .. } = pairs.first;
         let Geometry { width, height, depth, .. } = self.geometry;
         let bits = depth.bits();
         let grid = (width.div_ceil(TILE.0) as u32, height.div_ceil(TILE.1) as u32);
         for (lag, wanted) in [(1u32, self.work.lag1), (2, self.work.lag2)] {
             if wanted {
-                let (w, h, sum) = (width as i32, height as i32, at.sums + u64::from(lag - 1) * 8);
+                let (w, h, sum) = (width as i32, height as i32, sums + u64::from(lag - 1) * 8);
                 // SAFETY: the parameters of motion_u8 and motion_u16.
                 unsafe {
-                    self.kernel.launch(stream, grid, arguments![at.frame, lag, w, h, bits, sum])?;
+                    self.kernel.launch(stream, grid, arguments![frame, lag, w, h, bits, sum])?;
                 }
             }
         }
         Ok(())
-    }
-
-    /// It depends on the reference only.
-    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        self.launch(stream, pairs.first)
     }
 
     fn read_all(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::backend::{Addresses, Metric};
+use super::backend::{Addresses, Metric, Pairs};
 use super::device::Device;
 use super::error::Error;
 use super::module::{Kernel, arguments};
@@ -42,7 +42,7 @@ impl Metric for Psnr {
         true
     }
 
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let bits = self.geometry.depth.bits();
         for (component, (width, height)) in (0u32..).zip(&self.planes) {
             let columns = width * self.geometry.sample_size();
@@ -50,9 +50,12 @@ impl Metric for Psnr {
             if grid.0 * grid.1 == 0 {
                 continue;
             }
-            let (w, h, sum) = (*width as i32, *height as i32, at.sums + u64::from(component) * 8);
-            // SAFETY: the parameters of psnr_u8 and psnr_u16.
-            unsafe { self.kernel.launch(stream, grid, arguments![at.frame, component, w, h, bits, sum])? };
+            for i in 0..pairs.count {
+                let Addresses { frame, sums, .. } = pairs.pair(i);
+                let (w, h, sum) = (*width as i32, *height as i32, sums + u64::from(component) * 8);
+                // SAFETY: the parameters of psnr_u8 and psnr_u16.
+                unsafe { self.kernel.launch(stream, grid, arguments![frame, component, w, h, bits, sum])? };
+            }
         }
         Ok(())
     }

@@ -80,11 +80,7 @@ impl Metric for PsnrHvs {
         3
     }
 
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        self.launch_all(stream, Pairs { first: at, count: 1, pitch: 0 })
-    }
-
-    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let Addresses { frame, scratch, sums } = pairs.first;
         let (layout, tables) = (self.layout, self.tables.address());
         let (count, pitch, sums_pitch) = (pairs.count as u32, self.errors() as u32, (pairs.pitch / 8) as u32);

@@ -170,12 +170,8 @@ impl Metric for Speed {
         self.scalings.iter().map(|scaling| PLANES * plane_sums(&scaling.layout)).sum()
     }
 
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        self.launch_planes(stream, at, PLANES)
-    }
-
-    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        self.launch(stream, pairs.first)?;
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        self.launch_planes(stream, pairs.first, PLANES)?;
         (1..pairs.count).try_for_each(|i| self.launch_planes(stream, pairs.pair(i), PLANES / 2))
     }
 

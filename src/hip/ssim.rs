@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::backend::{Addresses, Metric};
+use super::backend::{Addresses, Metric, Pairs};
 use super::device::Device;
 use super::error::Error;
 use super::frame::Planes;
@@ -21,6 +21,9 @@ const BOX_TILE: (usize, usize) = (32, 4);
 const MAP_ROWS: [usize; 2] = [54, 22];
 const LOW_PASS_ROWS: [usize; 2] = [28, 12];
 
+/// Bytes of what a place of the window keeps of the reference: `SsimMoments`.
+const MOMENTS: usize = 8;
+
 /// One of the kernels, for luma and for decimated pictures.
 struct Kernels {
     luma: Kernel,
@@ -31,8 +34,7 @@ struct Kernels {
 
 impl Kernels {
     fn new(device: &Arc<Device>, name: &str, geometry: Geometry, rows: usize) -> Result<Self, Error> {
-        let kernel = |name: &str| Kernel::new(device, "ssim", name, THREADS);
-        Ok(Self { luma: kernel(&of_luma(name, geometry))?, decimated: kernel(name)?, rows })
+        Ok(Self { luma: luma(device, name, geometry)?, decimated: kernel(device, name)?, rows })
     }
 
     fn grid(&self, width: usize, height: usize) -> (u32, u32) {
@@ -40,9 +42,13 @@ impl Kernels {
     }
 }
 
-/// The name of a kernel for luma samples.
-fn of_luma(name: &str, geometry: Geometry) -> String {
-    format!("{name}_{}", if geometry.depth.bits() == 8 { "u8" } else { "u16" })
+fn kernel(device: &Arc<Device>, name: &str) -> Result<Kernel, Error> {
+    Kernel::new(device, "ssim", name, THREADS)
+}
+
+/// A kernel for luma samples.
+fn luma(device: &Arc<Device>, name: &str, geometry: Geometry) -> Result<Kernel, Error> {
+    kernel(device, &format!("{name}_{}", if geometry.depth.bits() == 8 { "u8" } else { "u16" }))
 }
 
 /// A picture pair: that of the frame, or a decimated one.
@@ -50,32 +56,97 @@ fn of_luma(name: &str, geometry: Geometry) -> String {
 struct Pictures {
     planes: Option<Planes>,
     size: (usize, usize),
+    /// Room for what windows keep of the reference, 0 if nobody reads it.
+    kept: u64,
 }
 
-pub struct Ssim {
+/// The kernels for a pair of a group.
+struct Filters {
     map: Kernels,
     low_pass: Kernels,
     means: Kernel,
+    geometry: Geometry,
+}
+
+pub struct Ssim {
+    first: Filters,
+    /// For the pairs after the first, if there are any.
+    later: Option<Filters>,
     work: SsimWork,
     geometry: Geometry,
 }
 
+impl Filters {
+    fn new(device: &Arc<Device>, suffix: &str, geometry: Geometry, alone: bool) -> Result<Self, Error> {
+        let name = |name: &str| format!("{name}{suffix}");
+        let alone = usize::from(alone);
+        Ok(Self {
+            map: Kernels::new(device, &name("ssim_map"), geometry, MAP_ROWS[alone])?,
+            low_pass: Kernels::new(device, &name("ssim_low_pass"), geometry, LOW_PASS_ROWS[alone])?,
+            means: luma(device, &name("ssim_box"), geometry)?,
+            geometry,
+        })
+    }
+
+    fn map(&self, stream: &Stream, at: Addresses, from: Pictures, sums: u64) -> Result<(), Error> {
+        let Pictures { planes, size, kept } = from;
+        let grid = self.map.grid(size.0 - (WINDOW_SIZE - 1), size.1 - (WINDOW_SIZE - 1));
+        let (bits, w, h, rows) =
+            (self.geometry.depth.bits(), size.0 as i32, size.1 as i32, self.map.rows as i32);
+        let bias = fixed_sum(size).bias();
+        match planes {
+            // SAFETY: the parameters of ssim_map_u8, ssim_map_u16, and those of later pairs.
+            None => unsafe {
+                self.map.luma.launch(stream, grid, arguments![at.frame, bits, w, h, rows, bias, kept, sums])
+            },
+            // SAFETY: the parameters of ssim_map and ssim_map_later.
+            Some(planes) => unsafe {
+                self.map.decimated.launch(stream, grid, arguments![planes, w, h, rows, bias, kept, sums])
+            },
+        }
+    }
+
+    fn low_pass(&self, stream: &Stream, at: Addresses, from: Pictures, to: Planes) -> Result<(), Error> {
+        let Pictures { planes, size, .. } = from;
+        let (width, height) = decimated(size.0, size.1, 2);
+        let grid = self.low_pass.grid(width, height);
+        let (bits, w, h, rows) =
+            (self.geometry.depth.bits(), size.0 as i32, size.1 as i32, self.low_pass.rows as i32);
+        match planes {
+            // SAFETY: the parameters of ssim_low_pass_u8, ssim_low_pass_u16, and those of later pairs.
+            None => unsafe {
+                self.low_pass.luma.launch(stream, grid, arguments![at.frame, bits, w, h, rows, to])
+            },
+            // SAFETY: the parameters of ssim_low_pass and ssim_low_pass_later.
+            Some(planes) => unsafe {
+                self.low_pass.decimated.launch(stream, grid, arguments![planes, w, h, rows, to])
+            },
+        }
+    }
+
+    fn means(&self, stream: &Stream, at: Addresses, factor: usize, to: Pictures) -> Result<(), Error> {
+        let Geometry { width, height, depth, .. } = self.geometry;
+        let grid = (to.size.0.div_ceil(BOX_TILE.0) as u32, to.size.1.div_ceil(BOX_TILE.1) as u32);
+        let planes = to.planes.unwrap_or_default();
+        let (bits, factor) = (depth.bits(), factor as i32);
+        let [w, h, w2, h2] = [width, height, to.size.0, to.size.1].map(|extent| extent as i32);
+        // SAFETY: the parameters of ssim_box_u8, ssim_box_u16, and those of later pairs.
+        unsafe { self.means.launch(stream, grid, arguments![at.frame, bits, w, h, factor, w2, h2, planes]) }
+    }
+}
+
 impl Ssim {
-    /// `alone`: frames hardly overlap.
+    /// `alone`: frames hardly overlap. `several`: groups have more than one pair.
     pub fn new(
         device: &Arc<Device>,
         work: &SsimWork,
         geometry: Geometry,
         alone: bool,
+        several: bool,
     ) -> Result<Self, Error> {
-        let alone = usize::from(alone);
-        Ok(Self {
-            map: Kernels::new(device, "ssim_map", geometry, MAP_ROWS[alone])?,
-            low_pass: Kernels::new(device, "ssim_low_pass", geometry, LOW_PASS_ROWS[alone])?,
-            means: Kernel::new(device, "ssim", &of_luma("ssim_box", geometry), THREADS)?,
-            work: work.clone(),
-            geometry,
-        })
+        let filters = |suffix| Filters::new(device, suffix, geometry, alone);
+        let later = several.then(|| filters("_later")).transpose()?;
+        Ok(Self { first: filters("")?, later, work: work.clone(), geometry })
     }
 
     /// Whether pictures are compared as they are: by SSIM of factor 1, or by the first scale of MS-SSIM.
@@ -93,56 +164,10 @@ impl Ssim {
         scales.chain(pyramid.filter(|_| self.work.multi_scale)).collect()
     }
 
-    fn launch_map(&self, stream: &Stream, at: Addresses, from: Pictures, sums: u64) -> Result<(), Error> {
-        let Pictures { planes, size } = from;
-        let grid = self.map.grid(size.0 - (WINDOW_SIZE - 1), size.1 - (WINDOW_SIZE - 1));
-        let (bits, w, h, rows) =
-            (self.geometry.depth.bits(), size.0 as i32, size.1 as i32, self.map.rows as i32);
-        let bias = fixed_sum(size).bias();
-        match planes {
-            // SAFETY: the parameters of ssim_map_u8 and ssim_map_u16.
-            None => unsafe {
-                self.map.luma.launch(stream, grid, arguments![at.frame, bits, w, h, rows, bias, sums])
-            },
-            // SAFETY: the parameters of ssim_map.
-            Some(planes) => unsafe {
-                self.map.decimated.launch(stream, grid, arguments![planes, w, h, rows, bias, sums])
-            },
-        }
-    }
-
-    fn launch_low_pass(
-        &self,
-        stream: &Stream,
-        at: Addresses,
-        from: Pictures,
-        to: Planes,
-    ) -> Result<(), Error> {
-        let Pictures { planes, size } = from;
-        let (width, height) = decimated(size.0, size.1, 2);
-        let grid = self.low_pass.grid(width, height);
-        let (bits, w, h, rows) =
-            (self.geometry.depth.bits(), size.0 as i32, size.1 as i32, self.low_pass.rows as i32);
-        match planes {
-            // SAFETY: the parameters of ssim_low_pass_u8 and ssim_low_pass_u16.
-            None => unsafe {
-                self.low_pass.luma.launch(stream, grid, arguments![at.frame, bits, w, h, rows, to])
-            },
-            // SAFETY: the parameters of ssim_low_pass.
-            Some(planes) => unsafe {
-                self.low_pass.decimated.launch(stream, grid, arguments![planes, w, h, rows, to])
-            },
-        }
-    }
-
-    fn launch_means(&self, stream: &Stream, at: Addresses, factor: usize, to: Pictures) -> Result<(), Error> {
-        let Geometry { width, height, depth, .. } = self.geometry;
-        let grid = (to.size.0.div_ceil(BOX_TILE.0) as u32, to.size.1.div_ceil(BOX_TILE.1) as u32);
-        let planes = to.planes.unwrap_or_default();
-        let (bits, factor) = (depth.bits(), factor as i32);
-        let [w, h, w2, h2] = [width, height, to.size.0, to.size.1].map(|extent| extent as i32);
-        // SAFETY: the parameters of ssim_box_u8 and ssim_box_u16.
-        unsafe { self.means.launch(stream, grid, arguments![at.frame, bits, w, h, factor, w2, h2, planes]) }
+    /// Bytes of what the windows of a picture keep of the reference for later pairs.
+    fn kept(&self, (width, height): (usize, usize)) -> usize {
+        let places = (width - (WINDOW_SIZE - 1)) * (height - (WINDOW_SIZE - 1));
+        self.later.as_ref().map_or(0, |_| places * MOMENTS)
     }
 }
 
@@ -153,7 +178,8 @@ fn bytes((width, height): (usize, usize)) -> usize {
 
 impl Metric for Ssim {
     fn scratch(&self) -> usize {
-        self.decimated().into_iter().map(|size| 2 * bytes(size)).sum()
+        let decimated = self.decimated().into_iter().map(|size| 2 * bytes(size) + self.kept(size));
+        decimated.sum::<usize>() + self.kept((self.geometry.width, self.geometry.height))
     }
 
     /// Those of pictures as they are, of each scale of the work, and of the other scales of MS-SSIM.
@@ -161,30 +187,38 @@ impl Metric for Ssim {
         (1 + self.work.scales.len() + SCALES - 1) * size_of::<MapSums>() / 8
     }
 
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        let sums = |slot: usize| at.sums + (slot * size_of::<MapSums>()) as u64;
-        let mut room = at.scratch;
-        let mut take =
-            |size| Pictures { planes: Some(Planes::take(&mut room, bytes(size), size.0, 1)), size };
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let Geometry { width, height, .. } = self.geometry;
-        let whole = Pictures { planes: None, size: (width, height) };
-        if self.plain() {
-            self.launch_map(stream, at, whole, sums(0))?;
-        }
-        for (i, scale) in self.work.scales.iter().enumerate() {
-            let factor = factor(*scale, self.geometry);
-            if factor > 1 {
-                let small = take(decimated(width, height, factor));
-                self.launch_means(stream, at, factor, small)?;
-                self.launch_map(stream, at, small, sums(1 + i))?;
+        for i in 0..pairs.count {
+            let filters = self.later.as_ref().filter(|_| i > 0).unwrap_or(&self.first);
+            let at = pairs.pair(i);
+            let sums = |slot: usize| at.sums + (slot * size_of::<MapSums>()) as u64;
+            let mut room = at.scratch;
+            let mut take = |size, decimated: bool| {
+                let planes = decimated.then(|| Planes::take(&mut room, bytes(size), size.0, 1));
+                let kept = if pairs.count > 1 { room } else { 0 };
+                room += self.kept(size) as u64;
+                Pictures { planes, size, kept }
+            };
+            let whole = take((width, height), false);
+            if self.plain() {
+                filters.map(stream, at, whole, sums(0))?;
             }
-        }
-        let mut above = whole;
-        for scale in (1..SCALES).filter(|_| self.work.multi_scale) {
-            let this = take(decimated(above.size.0, above.size.1, 2));
-            self.launch_low_pass(stream, at, above, this.planes.unwrap_or_default())?;
-            self.launch_map(stream, at, this, sums(self.work.scales.len() + scale))?;
-            above = this;
+            for (i, scale) in self.work.scales.iter().enumerate() {
+                let factor = factor(*scale, self.geometry);
+                if factor > 1 {
+                    let small = take(decimated(width, height, factor), true);
+                    filters.means(stream, at, factor, small)?;
+                    filters.map(stream, at, small, sums(1 + i))?;
+                }
+            }
+            let mut above = whole;
+            for scale in (1..SCALES).filter(|_| self.work.multi_scale) {
+                let this = take(decimated(above.size.0, above.size.1, 2), true);
+                filters.low_pass(stream, at, above, this.planes.unwrap_or_default())?;
+                filters.map(stream, at, this, sums(self.work.scales.len() + scale))?;
+                above = this;
+            }
         }
         Ok(())
     }

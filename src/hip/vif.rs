@@ -192,19 +192,15 @@ impl Metric for Vif {
         self.launches().len() * 4 * SUMS + damage
     }
 
-    fn launch(&self, stream: &Stream, at: Addresses) -> Result<(), Error> {
-        self.launch_all(stream, Pairs { first: at, count: 1, pitch: 0 })
-    }
-
-    fn launch_all(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let log2_steps = self.log2_steps.address();
         for (i, limits) in self.launches().enumerate() {
             let mut planes = Planes::default();
             let mut room = pairs.first.scratch;
             for (s, scale) in self.scales.iter().enumerate() {
-                let next = self.scales.get(s + 1);
-                let next = next.map(|next| Planes::take(&mut room, next.size(), next.stride(), pairs.count));
-                let next = next.unwrap_or_default();
+                let below = self.scales.get(s + 1);
+                let take = |scale: &Scale| Planes::take(&mut room, scale.size(), scale.stride(), pairs.count);
+                let next = below.map_or_else(Planes::default, take);
                 let wanted = s > 0 || self.work.scale0;
                 let mut args = Args {
                     width: scale.width as i32,
@@ -222,7 +218,7 @@ impl Metric for Vif {
                     let Addresses { frame, sums, .. } = pairs.pair(first);
                     let sums = sums + (i * 4 * SUMS * 8) as u64;
                     let planes = planes.at(first, scale.size());
-                    let next = self.scales.get(s + 1).map_or(next, |scale| next.at(first, scale.size()));
+                    let next = below.map_or(next, |scale| next.at(first, scale.size()));
                     args.pictures = count as u32;
                     let arguments: &mut [_] = match s {
                         0 => arguments![frame, args, next, log2_steps, sums],

@@ -141,25 +141,35 @@ void run_psnr(Run &run, const Frame<T> &frame) {
 
 template <class T>
 void run_ssim(Run &run, const Frame<T> &frame) {
-  constexpr int ROWS = 20, FACTOR = 3;
+  constexpr int ROWS = 20, LOW_PASS_ROWS = 6, FACTOR = 3;
+  constexpr double BIAS = 4096.0;
   const int places = SSIM_WINDOW - 1;
   const auto map = [&](int w, int h) { return Shape{tiles(w - places, SSIM_THREADS), tiles(h - places, ROWS), SSIM_THREADS}; };
-  const Array<float> memory(4 * WIDTH * HEIGHT);
-  run.sums(kernel_name<T>("ssim_map"), map(WIDTH, HEIGHT), 4, frame.data(), frame.bits, WIDTH, HEIGHT, ROWS, 4096.0);
-  const int w = (WIDTH + 1) / 2, h = (HEIGHT + 1) / 2;
-  const SsimPlanes half{memory.data(), memory.data() + WIDTH * HEIGHT, (uint32_t)w};
-  run.one(kernel_name<T>("ssim_low_pass"), {tiles(w, SSIM_THREADS), tiles(h, 6), SSIM_THREADS}, frame.data(), frame.bits,
-          WIDTH, HEIGHT, 6, half);
-  run.sums("ssim_map", map(w, h), 4, half, w, h, ROWS, 4096.0);
-  const int w4 = (w + 1) / 2, h4 = (h + 1) / 2;
-  const SsimPlanes quarter{memory.data() + 2 * WIDTH * HEIGHT, memory.data() + 3 * WIDTH * HEIGHT, (uint32_t)w4};
-  run.one("ssim_low_pass", {tiles(w4, SSIM_THREADS), tiles(h4, 6), SSIM_THREADS}, half, w, h, 6, quarter);
-  run.sums("ssim_map", map(w4, h4), 4, quarter, w4, h4, ROWS, 4096.0);
+  const auto low_pass = [](int w, int h) { return Shape{tiles(w, SSIM_THREADS), tiles(h, LOW_PASS_ROWS), SSIM_THREADS}; };
+  const Array<float> memory(6 * WIDTH * HEIGHT);
+  std::vector<std::unique_ptr<Array<SsimMoments>>> kept;
+  for (int i = 0; i < 4; i++) kept.push_back(std::make_unique<Array<SsimMoments>>(WIDTH * HEIGHT));
+  const int w2 = (WIDTH + 1) / 2, h2 = (HEIGHT + 1) / 2, w4 = (w2 + 1) / 2, h4 = (h2 + 1) / 2;
   const int w3 = WIDTH / FACTOR + 1, h3 = HEIGHT / FACTOR + 1;
-  const SsimPlanes third{memory.data(), memory.data() + WIDTH * HEIGHT, (uint32_t)w3};
-  run.one(kernel_name<T>("ssim_box"), {tiles(w3, 32), tiles(h3, SSIM_BOX_TILE_H), SSIM_THREADS}, frame.data(), frame.bits,
-          WIDTH, HEIGHT, FACTOR, w3, h3, third);
-  run.sums("ssim_map", map(w3, h3), 4, third, w3, h3, ROWS, 4096.0);
+  const auto planes = [&](int i, int w) {
+    float *at = memory.data() + 2 * i * WIDTH * HEIGHT;
+    return SsimPlanes{at, at + WIDTH * HEIGHT, (uint32_t)w};
+  };
+  const SsimPlanes half = planes(0, w2), quarter = planes(1, w4), third = planes(2, w3);
+  // The pairs of a group.
+  for (const int picture : {0, 1}) {
+    const HvFrame *pair = frame.data() + picture;
+    const std::string later = picture ? "_later" : "";
+    const auto luma = [&](const char *name) { return kernel_name<T>((name + later).c_str()); };
+    run.sums(luma("ssim_map"), map(WIDTH, HEIGHT), 4, pair, frame.bits, WIDTH, HEIGHT, ROWS, BIAS, kept[0]->data());
+    run.one(luma("ssim_low_pass"), low_pass(w2, h2), pair, frame.bits, WIDTH, HEIGHT, LOW_PASS_ROWS, half);
+    run.sums("ssim_map" + later, map(w2, h2), 4, half, w2, h2, ROWS, BIAS, kept[1]->data());
+    run.one("ssim_low_pass" + later, low_pass(w4, h4), half, w2, h2, LOW_PASS_ROWS, quarter);
+    run.sums("ssim_map" + later, map(w4, h4), 4, quarter, w4, h4, ROWS, BIAS, kept[2]->data());
+    run.one(luma("ssim_box"), {tiles(w3, 32), tiles(h3, SSIM_BOX_TILE_H), SSIM_THREADS}, pair, frame.bits, WIDTH, HEIGHT,
+            FACTOR, w3, h3, third);
+    run.sums("ssim_map" + later, map(w3, h3), 4, third, w3, h3, ROWS, BIAS, kept[3]->data());
+  }
 }
 
 // Weights need not be those of src/metrics/psnr_hvs.rs here.
@@ -270,11 +280,9 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures
       uint32_t *keep = kept[(size_t)scale]->data();
       const std::string name = scale ? "adm" + std::to_string(std::min(scale, 2)) : kernel_name<T>("adm0");
       const HvFrame *pair = frame.data() + picture;
-      if (scale == 0 && pictures > 1)
-        run.one(name + suffix, grid, pair, next, shape, frame.bits, these, to, keep, picture);
-      else if (scale == 0) run.one(name + suffix, grid, pair, next, shape, frame.bits, these, to);
-      else if (pictures > 1) run.one(name + suffix, grid, in, next, shape, these, to, keep, picture);
-      else run.one(name + suffix, grid, in, next, shape, these, to);
+      // The kernels without `_group` do not have the last two.
+      if (scale == 0) run.one(name + suffix, grid, pair, next, shape, frame.bits, these, to, keep, picture);
+      else run.one(name + suffix, grid, in, next, shape, these, to, keep, picture);
       all.first[scale] = first;
       all.h[scale] = h, all.top[scale] = shape.top, all.bottom[scale] = shape.bottom;
       all.shift[scale] = all.ref_shift[scale] = 5;
