@@ -275,6 +275,8 @@ void faults() {
   hipStream_t stream;
   hipError_t status = hipSuccess;
   OK(hipStreamCreate(&stream));
+  // What is still on its way would count.
+  OK(hipStreamSynchronize(nullptr));
   swhip_fail("async:700@2");
   OK(hipMemsetAsync(first, 0, N, stream));
   OK(hipMemsetAsync(first, 0, N, stream));
