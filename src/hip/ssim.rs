@@ -73,7 +73,6 @@ pub struct Ssim {
     /// For the pairs after the first, if there are any.
     later: Option<Filters>,
     work: SsimWork,
-    geometry: Geometry,
 }
 
 impl Filters {
@@ -146,18 +145,18 @@ impl Ssim {
     ) -> Result<Self, Error> {
         let filters = |suffix| Filters::new(device, suffix, geometry, alone);
         let later = several.then(|| filters("_later")).transpose()?;
-        Ok(Self { first: filters("")?, later, work: work.clone(), geometry })
+        Ok(Self { first: filters("")?, later, work: work.clone() })
     }
 
     /// Whether pictures are compared as they are: by SSIM of factor 1, or by the first scale of MS-SSIM.
     fn plain(&self) -> bool {
-        self.work.multi_scale || self.work.scales.iter().any(|scale| factor(*scale, self.geometry) == 1)
+        self.work.multi_scale || self.work.scales.iter().any(|scale| factor(*scale, self.first.geometry) == 1)
     }
 
     /// Sizes of all decimated pictures, in the order in which they take room: of SSIM, then of MS-SSIM.
     fn decimated(&self) -> Vec<(usize, usize)> {
-        let Geometry { width, height, .. } = self.geometry;
-        let factors = self.work.scales.iter().map(|scale| factor(*scale, self.geometry));
+        let Geometry { width, height, .. } = self.first.geometry;
+        let factors = self.work.scales.iter().map(|scale| factor(*scale, self.first.geometry));
         let scales = factors.filter(|factor| *factor > 1).map(|factor| decimated(width, height, factor));
         let next = |size: &(usize, usize)| Some(decimated(size.0, size.1, 2));
         let pyramid = std::iter::successors(Some((width, height)), next).skip(1).take(SCALES - 1);
@@ -178,8 +177,10 @@ fn bytes((width, height): (usize, usize)) -> usize {
 
 impl Metric for Ssim {
     fn scratch(&self) -> usize {
+        let Geometry { width, height, .. } = self.first.geometry;
+        let whole = if self.plain() { self.kept((width, height)) } else { 0 };
         let decimated = self.decimated().into_iter().map(|size| 2 * bytes(size) + self.kept(size));
-        decimated.sum::<usize>() + self.kept((self.geometry.width, self.geometry.height))
+        whole + decimated.sum::<usize>()
     }
 
     /// Those of pictures as they are, of each scale of the work, and of the other scales of MS-SSIM.
@@ -188,33 +189,38 @@ impl Metric for Ssim {
     }
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        let Geometry { width, height, .. } = self.geometry;
+        let geometry = self.first.geometry;
+        let Geometry { width, height, .. } = geometry;
         for i in 0..pairs.count {
             let filters = self.later.as_ref().filter(|_| i > 0).unwrap_or(&self.first);
             let at = pairs.pair(i);
             let sums = |slot: usize| at.sums + (slot * size_of::<MapSums>()) as u64;
             let mut room = at.scratch;
-            let mut take = |size, decimated: bool| {
-                let planes = decimated.then(|| Planes::take(&mut room, bytes(size), size.0, 1));
-                let kept = if pairs.count > 1 { room } else { 0 };
-                room += self.kept(size) as u64;
-                Pictures { planes, size, kept }
+            let keep = |room: &mut u64, size| {
+                let kept = if pairs.count > 1 { *room } else { 0 };
+                *room += self.kept(size) as u64;
+                kept
             };
-            let whole = take((width, height), false);
+            let take = |room: &mut u64, size| {
+                let planes = Some(Planes::take(room, bytes(size), size.0, 1));
+                Pictures { planes, size, kept: keep(room, size) }
+            };
+            let mut whole = Pictures { planes: None, size: (width, height), kept: 0 };
             if self.plain() {
+                whole.kept = keep(&mut room, whole.size);
                 filters.map(stream, at, whole, sums(0))?;
             }
             for (i, scale) in self.work.scales.iter().enumerate() {
-                let factor = factor(*scale, self.geometry);
+                let factor = factor(*scale, geometry);
                 if factor > 1 {
-                    let small = take(decimated(width, height, factor), true);
+                    let small = take(&mut room, decimated(width, height, factor));
                     filters.means(stream, at, factor, small)?;
                     filters.map(stream, at, small, sums(1 + i))?;
                 }
             }
             let mut above = whole;
             for scale in (1..SCALES).filter(|_| self.work.multi_scale) {
-                let this = take(decimated(above.size.0, above.size.1, 2), true);
+                let this = take(&mut room, decimated(above.size.0, above.size.1, 2));
                 filters.low_pass(stream, at, above, this.planes.unwrap_or_default())?;
                 filters.map(stream, at, this, sums(self.work.scales.len() + scale))?;
                 above = this;
@@ -225,8 +231,9 @@ impl Metric for Ssim {
 
     fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
         let slot = |i: usize| -> MapSums { std::array::from_fn(|k| sums[4 * i + k]) };
-        let scale =
-            |(i, scale): (usize, &u32)| slot(if factor(*scale, self.geometry) == 1 { 0 } else { 1 + i });
+        let scale = |(i, scale): (usize, &u32)| {
+            slot(if factor(*scale, self.first.geometry) == 1 { 0 } else { 1 + i })
+        };
         let scales = self.work.scales.iter().enumerate().map(scale).collect();
         let pyramid = |scale: usize| slot(if scale == 0 { 0 } else { self.work.scales.len() + scale });
         out.ssim = Some(SsimSums {
