@@ -13,10 +13,11 @@ PACKAGES := target/python/ready
 # Compiled once for all profiles.
 export HIPVMAF_KERNEL_DIR := $(CURDIR)/target/kernels
 
-# What the tests look at from outside is built with their profile and, as an example is built beside it, with their
-# features of the dependencies: it is there already. It goes into a folder of its own.
+# What the tests look at from outside is built with their profile and, as all crates and an example are built beside
+# it, with their features of the dependencies: it is there already. It goes into a folder of its own.
 PROFILE := release
 export PLUGINS := target/plugins
+export AS_TESTED := --workspace --example score
 test: PROFILE := debug
 test: PLUGINS := target/test-plugins
 
@@ -34,14 +35,14 @@ bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 108
 	@$(PYTHON) scripts/bench $(MODEL)
 
 plugin: bootstrap ## build the plugin into target/plugins
-	cargo build --locked --lib $(if $(filter release,$(PROFILE)),--release,--example soak)
+	cargo build --locked --lib $(if $(filter release,$(PROFILE)),--release,$(AS_TESTED))
 	install -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
 
 fmt: ## format the code
-	cargo fmt
+	cargo fmt --all
 
 fmt-check: bootstrap
-	cargo fmt --check
+	cargo fmt --all --check
 
 lint: bootstrap ## warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
@@ -86,7 +87,8 @@ interop-where-possible: plugin swhip
 	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then scripts/interop || [ $$? = 77 ]; fi
 
 soak: bootstrap-tests ## run live with losses, restarts and new sizes for DURATION seconds, then seek a thousand times
-	cargo run --locked --example soak -- --duration $(or $(DURATION),180)
+	cargo build --locked $(AS_TESTED) --bin soak
+	target/debug/soak --duration $(or $(DURATION),180)
 
 check-monitor-where-possible: bootstrap-tests
 	@scripts/check-monitor || [ $$? = 77 ]

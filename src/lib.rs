@@ -5,15 +5,7 @@
 //! The plugin brings the element `hipvmaf`. Applications that link this crate register it with
 //! [`plugin_register_static`] and read its results through [`message`] and [`meta`].
 
-pub mod backend;
-pub mod cpu;
 mod element;
-pub mod engine;
-pub mod frame;
-pub mod hip;
-pub mod metrics;
-pub mod model;
-pub mod scale;
 
 use element::register as plugin_init;
 pub use element::{

@@ -236,7 +236,7 @@ fn metrics_file(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("hipvmaf.prom")
 }
 
-fn holding_queue() -> Result<gst::Element, gst::glib::BoolError> {
+fn holding_queue() -> Result<gst::Element, glib::BoolError> {
     gst::ElementFactory::make("queue")
         .property("max-size-buffers", 0u32)
         .property("max-size-bytes", 0u32)

@@ -97,7 +97,7 @@ impl Source {
 
 fn file_uri(path: &str) -> Result<String, String> {
     let path = std::path::absolute(path).map_err(|err| format!("{path}: {err}"))?;
-    let uri = gst::glib::filename_to_uri(&path, None);
+    let uri = glib::filename_to_uri(&path, None);
     uri.map(String::from).map_err(|err| format!("{}: {err}", path.display()))
 }
 

@@ -4,26 +4,23 @@
 
 use std::sync::Arc;
 
-use gst::glib;
-use gst::glib::subclass::prelude::*;
+use glib::subclass::prelude::*;
+use gpu::Device;
 use gst::prelude::*;
-
-use crate::hip::Device;
 
 mod imp {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use glib::ffi::gpointer;
+    use glib::translate::*;
+    use gpu::Pinned;
     use gst::ffi::{self, GstMemory};
-    use gst::glib::ffi::gpointer;
-    use gst::glib::prelude::*;
-    use gst::glib::translate::*;
     use gst::subclass::prelude::*;
-    use gst::{AllocationParams, Allocator, MemoryFlags, glib};
+    use gst::{AllocationParams, Allocator, MemoryFlags};
 
     use super::super::CAT;
     use super::*;
-    use crate::hip::Pinned;
 
     /// 40 frames of 4K with 10 bits. The kernel cannot swap locked memory out, so there has to be an end.
     const DEFAULT_MAX_SIZE: u64 = 1 << 30;

@@ -8,8 +8,9 @@ use std::sync::mpsc::{self, Sender, SyncSender};
 use std::sync::{Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
 
+use engine::backend::Completion;
+
 use super::lock;
-use crate::backend::Completion;
 
 /// Counts whatever may let somebody go on: frames that arrive, results.
 #[derive(Default)]

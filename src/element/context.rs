@@ -3,9 +3,8 @@
 //! The GPU that neighbours in the pipeline have agreed on. What they share is read by name, so that none of their
 //! libraries is needed.
 
-use gst::glib;
-
-use crate::hip::{Selection, Vendor, devices};
+use engine::backend::hip;
+use gpu::{Selection, Vendor, devices};
 
 const HIP: &str = "gst.hip.device";
 const CUDA: &str = "gst.cuda.context";
@@ -43,7 +42,7 @@ impl Contexts {
     pub fn complete(&self, selection: Selection) -> Selection {
         let candidates = self.0.iter().rev().filter(|_| selection.ordinal.is_none()).filter_map(gpu);
         let usable = |candidate: &Selection| {
-            devices().iter().any(|info| info.is_supported() && selection.takes(info) && candidate.takes(info))
+            devices().iter().any(|info| hip::supports(info) && selection.takes(info) && candidate.takes(info))
         };
         candidates.into_iter().find(usable).unwrap_or(selection)
     }

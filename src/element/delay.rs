@@ -5,11 +5,11 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use engine::metrics::damage::DamageSums;
 use gst::ClockTime;
 use gst_video::VideoInfo;
 
 use super::stream::Action;
-use crate::metrics::damage::DamageSums;
 
 /// What identifies a reference frame in messages and metas.
 #[derive(Clone, Debug)]

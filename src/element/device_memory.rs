@@ -10,12 +10,11 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use engine::frame::DeviceAddress;
+use gpu::{Device, DeviceInfo, External, Inode, Vendor, owner};
 use gst::ffi::{GST_MAP_FLAG_LAST, GST_MAP_READ, GstMapInfo, GstMemory};
 use gst_allocators::DmaBufMemory;
 use gst_video::{VideoInfo, VideoMeta};
-
-use crate::frame::DeviceAddress;
-use crate::hip::{self, Device, DeviceInfo, External, Inode, Vendor, owner};
 
 /// Maps the device's side of HIP and CUDA memory: the first flag of an allocator's own. System memory ignores it
 /// and is mapped for the processor, so it proves nothing.
@@ -86,7 +85,7 @@ pub enum DeviceMemoryError {
     #[error("whose producer does not finish")]
     Fence,
     #[error("which cannot be imported: {0}")]
-    Import(#[from] hip::Error),
+    Import(#[from] gpu::Error),
 }
 
 /// A memory that is mapped for the GPU, or imported.
@@ -110,7 +109,7 @@ impl Hold {
         // SAFETY: the memory is live, and the information is filled if it could be mapped.
         let mapped =
             unsafe { gst::ffi::gst_memory_map(memory.as_mut_ptr(), info.as_mut_ptr(), MAP_READ_DEVICE) };
-        if mapped == gst::glib::ffi::GFALSE {
+        if mapped == glib::ffi::GFALSE {
             return Err(DeviceMemoryError::Map);
         }
         // SAFETY: filled, as it could be mapped.
@@ -299,7 +298,7 @@ fn await_producer(
     memory: *mut GstMemory,
     address: u64,
     gpu: &Device,
-) -> Result<Option<usize>, hip::Error> {
+) -> Result<Option<usize>, gpu::Error> {
     let producer = Producer::of(kind);
     if let (Some(memory_stream), Some(stream_handle)) = (producer.memory_stream, producer.stream_handle) {
         // SAFETY: memory of the library's own type.
@@ -342,7 +341,7 @@ impl ImportCache {
     /// More than pools have; imports beyond that are forgotten.
     const MAX: usize = 64;
 
-    fn import(&mut self, gpu: &Arc<Device>, fd: RawFd, size: usize) -> Result<Arc<External>, hip::Error> {
+    fn import(&mut self, gpu: &Arc<Device>, fd: RawFd, size: usize) -> Result<Arc<External>, gpu::Error> {
         let inode = Inode::of(fd)?;
         let known = |entry: &&(Inode, usize, Arc<External>)| {
             (entry.0, entry.1) == (inode, size) && entry.2.is_on(gpu)

@@ -5,16 +5,15 @@
 use std::io;
 use std::path::PathBuf;
 
+use engine::EngineError;
+use engine::backend::BackendError;
+use engine::model::ModelError;
+use engine::scale::ScalingError;
 use gst::ClockTime;
 use gst_video::VideoInfo;
 
 use super::device_memory::Kind;
 use super::import::ImportError;
-use crate::backend::BackendError;
-use crate::engine::EngineError;
-use crate::hip;
-use crate::model::ModelError;
-use crate::scale::ScalingError;
 
 /// Everything that stops the element.
 #[derive(Debug, thiserror::Error)]
@@ -126,8 +125,8 @@ impl Error {
 }
 
 /// What is wrong with the GPU, and what can be done.
-fn device(err: &hip::Error) -> gst::ErrorMessage {
-    use hip::Error::*;
+fn device(err: &gpu::Error) -> gst::ErrorMessage {
+    use gpu::Error::*;
     let cpu = "use backend=auto or backend=cpu to score on the processor";
     match err {
         NoKernels(_) | NoDevice(_) => gst::error_msg!(gst::ResourceError::NotFound, ("{}; {}", err, cpu)),

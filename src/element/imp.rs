@@ -6,14 +6,22 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
+use engine::EngineError;
+use engine::backend::cpu::Cpu;
+use engine::backend::hip::Hip;
+use engine::backend::{self, Backend as _, BackendError};
+use engine::model::ScoreOptions;
+use engine::plan::Plan;
+use engine::session::Session;
+use glib::subclass::Signal;
+use gpu::Device;
 use gst::format::Buffers;
-use gst::glib;
-use gst::glib::subclass::Signal;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
+use watch::prometheus;
 
 use super::allocator::PinnedAllocator;
 use super::caps::filtered;
@@ -31,14 +39,6 @@ use super::settings::{
 };
 use super::stream::{Action, Clock, Fallback, Stream};
 use super::{CAT, allocation, caps, lock};
-use crate::backend::{self, Backend as _, BackendError};
-use crate::cpu::Cpu;
-use crate::engine::EngineError;
-use crate::engine::plan::Plan;
-use crate::engine::prometheus;
-use crate::engine::session::Session;
-use crate::hip::{Device, Hip};
-use crate::model::ScoreOptions;
 
 #[derive(Default, glib::Properties)]
 #[properties(wrapper_type = super::HipVmaf)]

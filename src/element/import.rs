@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! From GStreamer buffers to the pictures of [`crate::frame`]. Nothing is copied or converted here.
+//! From GStreamer buffers to the pictures of [`engine::frame`]. Nothing is copied or converted here.
 
 use std::sync::Arc;
 
+use engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
+use gpu::Device;
 use gst_video::prelude::*;
 use gst_video::video_frame::Readable;
 use gst_video::{VideoFrame, VideoInfo};
@@ -11,8 +13,6 @@ use gst_video::{VideoFrame, VideoInfo};
 use super::CAT;
 use super::allocator::PinnedAllocator;
 use super::device_memory::{DeviceFrame, DeviceMemoryError, DevicePlane, ImportCache, Kind};
-use crate::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
-use crate::hip::Device;
 
 /// Where one component (luma, Cb or Cr) lies in a frame.
 #[derive(Clone, Copy)]

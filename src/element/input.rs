@@ -4,19 +4,19 @@
 
 use std::sync::Arc;
 
+use engine::frame::Picture;
+use gpu::Device;
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_video::{VideoInfo, VideoTimeCodeMeta};
+use watch::thumbnail::Thumbnail;
 
 use super::error::Error;
 use super::import::{ImportError, Importer, Mapped, geometry};
 use super::pairing::{Frame, Head};
 use super::settings::Pairing;
-use crate::engine::thumbnail::Thumbnail;
-use crate::frame::Picture;
-use crate::hip::Device;
 
 /// A sink pad.
 pub struct Input {

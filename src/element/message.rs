@@ -289,7 +289,7 @@ pub enum ParseError {
     Field { name: &'static str, reason: String },
 }
 
-pub(super) fn field<T: for<'a> gst::glib::value::FromValue<'a> + 'static>(
+pub(super) fn field<T: for<'a> glib::value::FromValue<'a> + 'static>(
     s: &StructureRef,
     name: &'static str,
 ) -> Result<T, ParseError> {

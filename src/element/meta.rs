@@ -125,7 +125,7 @@ impl ScoreMeta {
         })
     }
 
-    pub(super) fn attach(&self, buffer: &mut BufferRef) -> Result<(), gst::glib::BoolError> {
+    pub(super) fn attach(&self, buffer: &mut BufferRef) -> Result<(), glib::BoolError> {
         let mut meta = CustomMeta::add(buffer, NAME)?;
         let s = meta.mut_structure();
         s.set("index", self.index);

@@ -4,7 +4,6 @@
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use gst::glib;
 use gst::prelude::*;
 
 mod allocation;

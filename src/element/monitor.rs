@@ -5,13 +5,13 @@
 use std::collections::VecDeque;
 
 use gst::ClockTime;
+use watch::alarm::{Change, Dropout, Hold, LowAlarm, State};
+use watch::outage::{Black, Freeze};
+use watch::thumbnail::Thumbnail;
+use watch::window::{Counts, Figures, Window};
 
 use super::event::{Event, EventMessage, EventState};
 use super::settings::Watch;
-use crate::engine::alarm::{Change, Dropout, Hold, LowAlarm, State};
-use crate::engine::outage::{Black, Freeze};
-use crate::engine::thumbnail::Thumbnail;
-use crate::engine::window::{Counts, Figures, Window};
 
 /// Reference frames without a distorted frame, since when.
 #[derive(Clone, Copy, Debug)]

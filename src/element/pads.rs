@@ -4,7 +4,6 @@
 
 use std::sync::{LazyLock, Mutex};
 
-use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::subclass::prelude::*;

@@ -5,6 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use engine::heatmap::{Encoding, Heatmap, Paint};
+use engine::metrics::damage::cells;
 use gst::meta::{MetaTransformCopy, tags};
 use gst::prelude::*;
 use gst_video::prelude::*;
@@ -15,8 +17,6 @@ use super::delay::Damage;
 use super::device_memory::Kind;
 use super::error::Error;
 use super::import::{Layout, geometry};
-use crate::engine::heatmap::{Encoding, Heatmap, Paint};
-use crate::metrics::damage::cells;
 
 /// Paints frames of one format.
 pub struct Painter {
@@ -45,7 +45,7 @@ pub fn caps(info: &VideoInfo) -> Result<gst::Caps, Error> {
 impl Painter {
     /// For frames of this format.
     pub fn new(info: &VideoInfo) -> Result<Self, Error> {
-        let failed = |err: gst::glib::BoolError| Error::Painting(err.to_string());
+        let failed = |err: glib::BoolError| Error::Painting(err.to_string());
         let caps = caps(info)?;
         let painted = VideoInfo::from_caps(&caps).map_err(failed)?;
         let pool = VideoBufferPool::new();

@@ -4,9 +4,17 @@
 
 use std::path::{Path, PathBuf};
 
+use engine::metrics::feature::Output;
+use engine::model::pool::{Pool, Pooled};
+use engine::plan::Plan;
+use engine::scale::{Method, Scaling};
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_video::VideoInfo;
+use watch::align::{Aligner, Estimate};
+use watch::summary::Summary;
+use watch::thumbnail::Thumbnail;
+use watch::window::{self, Figures};
 
 use super::caps::alike;
 use super::delay::Stamp;
@@ -19,14 +27,6 @@ use super::monitor::Monitor;
 use super::pads::{Align, HipVmafPad, PadSettings};
 use super::results::Results;
 use super::settings::{PoolMethod, ResultsFormat, Watch};
-use crate::engine::align::{Aligner, Estimate};
-use crate::engine::plan::Plan;
-use crate::engine::summary::Summary;
-use crate::engine::thumbnail::Thumbnail;
-use crate::engine::window::{self, Figures};
-use crate::metrics::feature::Output;
-use crate::model::pool::{Pool, Pooled};
-use crate::scale::{Method, Scaling};
 
 /// What was counted over a section or since the start.
 #[derive(Clone, Copy, Debug, Default)]

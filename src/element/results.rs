@@ -11,10 +11,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use engine::model::pool::{Pool, Pooled};
 use tempfile::NamedTempFile;
 
 use super::settings::ResultsFormat;
-use crate::model::pool::{Pool, Pooled};
 
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
 

@@ -4,16 +4,16 @@
 
 use std::path::PathBuf;
 
-use gst::glib::prelude::*;
-use gst::{ClockTime, glib};
+use engine::metrics::feature::{self, Feature};
+use engine::metrics::feature_list;
+use engine::model::Model;
+use engine::model::pool::Pool;
+use engine::scale::Method;
+use glib::prelude::*;
+use gpu::Selection;
+use gst::ClockTime;
 
 use super::error::Error;
-use crate::hip::{self, Selection};
-use crate::metrics::feature::{self, Feature};
-use crate::metrics::feature_list;
-use crate::model::Model;
-use crate::model::pool::Pool;
-use crate::scale::Method;
 
 /// Which scores make the pooled one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
@@ -347,8 +347,8 @@ impl Settings {
         Selection {
             vendor: match self.vendor {
                 Vendor::Unknown => None,
-                Vendor::Amd => Some(hip::Vendor::Amd),
-                Vendor::Nvidia => Some(hip::Vendor::Nvidia),
+                Vendor::Amd => Some(gpu::Vendor::Amd),
+                Vendor::Nvidia => Some(gpu::Vendor::Nvidia),
             },
             ordinal: (self.device_id >= 0).then_some(self.device_id),
         }

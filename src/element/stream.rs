@@ -10,11 +10,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use engine::EngineError;
+use engine::backend::hip::{self, Hip};
+use engine::backend::{Backend, BackendError, Completion};
+use engine::model::pool::Pool;
+use engine::scale::{Method, Scaling};
+use engine::session::{PairScore, Session};
+use gpu::{Device, Selection, devices};
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_video::VideoInfo;
+use watch::alarm::{Dropout, Hold, Latch};
+use watch::prometheus;
+use watch::summary::Histogram;
+use watch::thumbnail::Thumbnail;
+use watch::window;
 
 use super::delay::{Damage, DelayLine, Delayed, Heat, Outcome, Stamp};
 use super::device_memory::{Kind, gpu_of};
@@ -30,17 +42,6 @@ use super::pairing::{Head, Rule, Step, step};
 use super::rendition::{Rendition, Reported, Shown, stats};
 use super::settings::{Live, MissingFrame, Output, Overload, Pairing, PoolMethod, ResultsFormat, Settings};
 use super::{CAT, caps, painter};
-use crate::backend::{Backend, BackendError, Completion};
-use crate::engine::EngineError;
-use crate::engine::alarm::{Dropout, Hold, Latch};
-use crate::engine::prometheus;
-use crate::engine::session::{PairScore, Session};
-use crate::engine::summary::Histogram;
-use crate::engine::thumbnail::Thumbnail;
-use crate::engine::window;
-use crate::hip::{Device, Hip, Selection, devices};
-use crate::model::pool::Pool;
-use crate::scale::{Method, Scaling};
 
 /// Something for the outside, to be done without holding a lock.
 pub enum Action {
@@ -345,7 +346,7 @@ impl Stream {
         let Some(gpu) = self.session.gpu() else { return vec![] };
         let suits = |kind: &Kind| {
             kind.suits(gpu.info())
-                || self.follow && devices().iter().any(|info| info.is_supported() && kind.suits(info))
+                || self.follow && devices().iter().any(|info| hip::supports(info) && kind.suits(info))
         };
         Kind::ALL.into_iter().filter(suits).collect()
     }

@@ -4,7 +4,7 @@
 
 use crate::common::clip::{Clip, clips};
 use crate::common::{Failure, Input, score};
-use gst::glib::error::ErrorDomain;
+use glib::error::ErrorDomain;
 use gst_video::VideoFormat;
 
 fn clip() -> Clip {

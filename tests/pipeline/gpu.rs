@@ -66,18 +66,10 @@ fn everything_holds_on_rdna() {
 
 #[test]
 fn whatever_kernels_compute_holds_on_cdna_in_another_order() {
-    // All sums are compared on it below, so the longest tests need not be run twice.
+    // The engine's tests compare all sums on it, so the longest tests need not be run twice.
     let but = ["every_instruction_set", "scores::all_models", "scores::features_by_name"];
-    let modules = ["scores::", "features::", "scale::", "output::", "renditions::", "sums::"];
+    let modules = ["scores::", "scale::", "output::", "renditions::"];
     holds_on(&[("SWHIP_ARCH", "gfx90a:sramecc+:xnack-"), ("SWHIP_SEED", "2")], &modules, &but);
-}
-
-/// On either kind of GPU, with blocks and lanes in different orders. `tests/swhip/check` has each kernel in each order.
-#[test]
-fn sums_are_those_of_the_processor_on_every_kind() {
-    for (arch, seed) in [("gfx1100", "0"), ("gfx90a:sramecc+:xnack-", "3")] {
-        assert_passes(&run(&["--ignored", "sums::"], &[("SWHIP_ARCH", arch), ("SWHIP_SEED", seed)]));
-    }
 }
 
 /// Memory that is not the system's, on two devices of different kinds.
@@ -255,36 +247,4 @@ fn a_device_lost_in_the_middle_is_an_error_that_says_so() {
 fn too_little_memory_is_said_with_what_it_was_for() {
     let text = play("hip", &[RDNA, ("SWHIP_MEM", "100000")]).result.unwrap_err();
     assert!(text.contains("no memory") && text.contains("max-in-flight"), "{text}");
-}
-
-#[test]
-fn a_forked_process_is_told_to_open_the_gpu_itself() {
-    let run = run(&["--exact", "gpu::forker", "--ignored", "--test-threads=1"], &[RDNA]);
-    assert_passes(&run);
-}
-
-#[test]
-#[ignore = "started by others, on a device that they describe"]
-fn forker() {
-    use gsthipvmaf::backend::BackendError;
-    use gsthipvmaf::hip::{Error, Hip, Selection};
-    let open = || Hip::open(&Selection::default(), 1);
-    let parents = open().unwrap();
-    // SAFETY: the child calls nothing that other threads of the parent could hold a lock of, and ends at once.
-    match unsafe { libc::fork() } {
-        0 => {
-            let refused = matches!(open(), Err(BackendError::Device(Error::Forked)));
-            // What the parent has is not given back twice.
-            drop(parents);
-            // SAFETY: ends the process without running what belongs to the parent.
-            unsafe { libc::_exit(i32::from(!refused)) }
-        }
-        child => {
-            let mut status = -1;
-            // SAFETY: the address is valid for a write.
-            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert_eq!(status, 0);
-        }
-    }
-    drop(parents);
 }

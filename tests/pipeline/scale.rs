@@ -2,10 +2,10 @@
 
 //! Distorted video of another size: scaled as the definition says, scored like video that was scaled before.
 
+use engine::frame::{BitDepth, Geometry};
+use engine::scale::{Axis, Method, Scaling, shifts};
 use gst::prelude::*;
 use gst_video::VideoFormat;
-use gsthipvmaf::frame::{BitDepth, Geometry};
-use gsthipvmaf::scale::{Axis, Method, Scaling, shifts};
 
 use crate::common::clip::{Clip, Samples, clips};
 use crate::common::rig::Rig;

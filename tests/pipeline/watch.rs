@@ -406,7 +406,7 @@ fn settings_that_contradict_each_other_are_refused() {
 #[test]
 fn values_out_of_range_are_refused() {
     let rig = Rig::offline(&[]);
-    let values: [(&str, gst::glib::Value); 11] = [
+    let values: [(&str, glib::Value); 11] = [
         ("alarm-low", 110.5.to_value()),
         ("alarm-low", (-1.5).to_value()),
         ("alarm-clear", 111.0.to_value()),

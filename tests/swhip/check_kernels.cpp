@@ -172,7 +172,7 @@ void run_ssim(Run &run, const Frame<T> &frame) {
   }
 }
 
-// Weights need not be those of src/metrics/psnr_hvs.rs here.
+// Weights need not be those of crates/engine/src/metrics/psnr_hvs.rs here.
 template <class T>
 void run_psnr_hvs(Run &run, const Frame<T> &frame) {
   std::vector<float> weights;
@@ -241,7 +241,7 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block, uint32_t 
   }
 }
 
-// Typical shifts and weights: those of src/metrics/adm.rs need not be exact here.
+// Typical shifts and weights: those of crates/engine/src/metrics/adm.rs need not be exact here.
 template <class T>
 void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures) {
   constexpr int TILE_H = 16;
@@ -322,7 +322,7 @@ void run_speed_small(Run &run, const Frame<T> &frame) {
   }
 }
 
-// Up along the rows, over the edge of a block, and down the columns. Weights need not be those of src/scale.rs here.
+// Up along the rows, over the edge of a block, and down the columns. Weights need not be those of crates/engine/src/scale.rs here.
 template <class T>
 void run_scale(Run &run, const Frame<T> &frame) {
   constexpr int TAPS = 4, TO_W = 300, TO_H = 29;

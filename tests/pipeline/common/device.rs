@@ -6,7 +6,6 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::LazyLock;
 
-use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 

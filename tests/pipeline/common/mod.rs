@@ -231,7 +231,7 @@ impl Report {
 /// What the element says when something is wrong.
 #[derive(Debug)]
 pub struct Failure {
-    pub error: gst::glib::Error,
+    pub error: glib::Error,
     pub text: String,
     /// Said before.
     pub events: Vec<EventMessage>,

@@ -25,7 +25,7 @@ pub struct Log {
     /// Messages that say that the latency has changed.
     pub latency_changes: usize,
     pub warnings: Vec<String>,
-    pub error: Option<gst::glib::Error>,
+    pub error: Option<glib::Error>,
     pub eos: bool,
     /// Downstream takes nothing as long as this is set.
     closed: bool,

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! CAMBI: flat areas are found on the 10-bit picture, five scales of it are filtered, and pixels with nearly
+//! the same value are counted around every flat pixel of each.
+
+mod contrast;
+mod picture;
+
+use crate::backend::cpu::Level;
+use crate::frame::{Geometry, Plane, Sample};
+use crate::metrics::cambi::{
+    CambiError, CambiPicture, CambiPlan, CambiSums, CambiWork, SCALES, ScaleSums, nearest,
+};
+use contrast::{Counting, Tile};
+use picture::{Codes, Input, Pyramid};
+use rayon::prelude::*;
+
+/// Rows that a thread filters at a time.
+const BAND: usize = 128;
+
+/// CAMBI of frames of one geometry, with all its memory.
+pub struct Cambi {
+    bits: u32,
+    plan: CambiPlan,
+    counting: Counting,
+    distorted: Side,
+    source: Option<Side>,
+}
+
+impl Cambi {
+    /// `bands`: how many parts the rows of a large picture are cut into.
+    pub fn new(work: &CambiWork, geometry: Geometry, bands: usize) -> Result<Self, CambiError> {
+        let plan = work.plan(geometry)?;
+        let side = |picture: &CambiPicture| Side::new(picture, geometry, bands);
+        Ok(Self {
+            bits: geometry.depth.bits(),
+            counting: Counting::new(&plan),
+            distorted: side(&plan.distorted),
+            source: plan.source.as_ref().map(side),
+            plan,
+        })
+    }
+
+    /// The sums of each distorted luma plane beside the reference's, all of the geometry. Runs in the current rayon
+    /// pool.
+    pub fn compute<T: Sample>(
+        &mut self,
+        level: Level,
+        reference: Plane<'_, T>,
+        distorted: &[Plane<'_, T>],
+    ) -> Vec<CambiSums> {
+        let Self { bits, plan, counting, distorted: side, source } = self;
+        let of = |side: &mut Side, picture: &CambiPicture, plane| {
+            side.compute(level, plan, picture, counting, *bits, plane)
+        };
+        let (distorted, source) = rayon::join(
+            || distorted.iter().map(|plane| of(side, &plan.distorted, *plane)).collect::<Vec<_>>(),
+            || source.as_mut().zip(plan.source.as_ref()).map(|(side, picture)| of(side, picture, reference)),
+        );
+        distorted.into_iter().map(|distorted| CambiSums { distorted, source }).collect()
+    }
+}
+
+/// The analysis of one picture.
+struct Side {
+    /// Columns and rows of the samples that make up the picture, where it is not of its own size.
+    picks: Option<[Vec<u32>; 2]>,
+    pyramid: Pyramid,
+    tiles: Vec<Tile>,
+    /// Contrast values of a scale of which not all count.
+    values: Vec<i32>,
+}
+
+impl Side {
+    fn new(picture: &CambiPicture, geometry: Geometry, bands: usize) -> Self {
+        let Geometry { width, height, .. } = geometry;
+        let resized = (picture.width, picture.height) != (width, height);
+        Self {
+            picks: resized.then(|| [nearest(width, picture.width), nearest(height, picture.height)]),
+            pyramid: Pyramid::new(&picture.scales),
+            tiles: Tile::cut(picture, bands),
+            values: vec![],
+        }
+    }
+
+    fn compute<T: Sample>(
+        &mut self,
+        level: Level,
+        plan: &CambiPlan,
+        picture: &CambiPicture,
+        counting: &Counting,
+        bits: u32,
+        plane: Plane<'_, T>,
+    ) -> ScaleSums {
+        let Self { picks, pyramid, tiles, values } = self;
+        let input = Input {
+            plane,
+            bits,
+            picks: picks.as_ref(),
+            width: picture.width,
+            height: picture.height,
+            anti_dither: plan.anti_dither,
+            halved: plan.halved,
+            flat_limit: picture.flat_limit,
+        };
+        let codes = Codes { lowest: counting.lowest, none: counting.none() };
+        pyramid.fill(level, &input, codes, BAND);
+        tiles.par_iter_mut().with_max_len(1).for_each_init(
+            || counting.scratch(picture.window),
+            |scratch, tile| {
+                let level_codes = &pyramid.codes[tile.scale];
+                tile.compute(level, counting, level_codes, picture.window, scratch);
+            },
+        );
+        let mut sums = [0; SCALES];
+        for (scale, sum) in sums.iter_mut().enumerate() {
+            let tiles = || tiles.iter().filter(move |tile| tile.scale == scale);
+            let top = picture.scales[scale].top;
+            if tiles().map(|tile| tile.nonzero).sum::<usize>() <= top {
+                *sum = tiles().map(|tile| tile.total).sum();
+            } else {
+                values.clear();
+                tiles().for_each(|tile| values.extend_from_slice(&tile.values));
+                *sum = contrast::largest(values, top);
+            }
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod naive;
+
+#[cfg(test)]
+mod tests {
+    use super::naive::naive;
+    use super::*;
+    use crate::backend::cpu::tests::{Picture, noise, planes};
+    use crate::metrics::cambi::{CambiOptions, CambiScorer, Eotf};
+
+    /// Ramps with steps, flat areas, grain, and some noise.
+    fn picture(seed: usize, width: usize, height: usize, bits: u32) -> Picture {
+        Picture::new(width, height, bits, |x, y| {
+            let (x, y) = (x + 13 * seed, y + 7 * seed);
+            let value = match seed % 5 {
+                0 => 100 + 4 * (x / 17) as u32 + (y / 40) as u32,
+                1 => 40 * 4 + (x * x / 900 + y * y / 1100) as u32 % 600,
+                2 => 300 + (noise(seed, x / 9, y / 11) >> 29) + (noise(seed, x, y) >> 31 << 2),
+                3 => noise(seed, x, y) >> 22,
+                _ => 70 + (x / 9 + y / 5) as u32 % 40 * 4,
+            };
+            if bits >= 10 { value << (bits - 10) | noise(seed + 1, x, y) >> 30 } else { value >> (10 - bits) }
+        })
+    }
+
+    fn check(options: CambiOptions, seed: usize, width: usize, height: usize, bits: u32) {
+        let [a, b] = [picture(seed, width, height, bits), picture(seed + 1, width, height, bits)];
+        let geometry = Geometry { width, height, depth: a.depth, chroma: None };
+        let work = options.work();
+        let plan = work.plan(geometry).unwrap();
+        let expected = CambiSums {
+            distorted: naive(&plan, &plan.distorted, &b),
+            source: plan.source.as_ref().map(|source| naive(&plan, source, &a)),
+        };
+        for level in Level::available() {
+            for bands in [1, 5] {
+                let mut cambi = Cambi::new(&work, geometry, bands).unwrap();
+                // Nothing may be left of an earlier frame or picture.
+                for pictures in [&[a.clone(), b.clone()][..], &[a.clone(), b.clone(), b.clone()]] {
+                    let found = planes!(pictures, |p| cambi.compute(level, p[0], &p[1..]));
+                    let expected = vec![expected; pictures.len() - 1];
+                    assert_eq!(found, expected, "{level:?} {seed} {width}x{height} {bits} {options:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equals_the_specification_at_every_size_and_depth() {
+        let default = CambiOptions { full_ref: true, ..Default::default() };
+        let v1 = CambiOptions { vis_lum_threshold: 0.06, ..default };
+        for (i, width) in (216..=249).enumerate() {
+            let bits = [8, 10, 9, 12, 16][i % 5];
+            check(if i % 2 == 0 { default } else { v1 }, i, width, 23 + i % 9, bits);
+        }
+        for (i, (width, height)) in [(33, 217), (219, 33), (257, 130), (300, 66)].into_iter().enumerate() {
+            check(default, i, width, height, 8);
+        }
+    }
+
+    #[test]
+    fn equals_the_specification_with_every_option() {
+        let default = CambiOptions { full_ref: true, ..Default::default() };
+        let options = [
+            CambiOptions { enc_bitdepth: 8, ..default },
+            CambiOptions { enc_width: 230, enc_height: 90, src_width: 220, src_height: 80, ..default },
+            CambiOptions { src_width: 320, src_height: 200, ..default },
+            CambiOptions { window_size: 127, ..default },
+            CambiOptions { topk: 0.01, ..default },
+            CambiOptions { cambi_topk: 0.0001, tvi_threshold: 0.002, ..default },
+            CambiOptions { max_log_contrast: 0, ..default },
+            CambiOptions { max_log_contrast: 1, vis_lum_threshold: 2.0, ..default },
+            CambiOptions { max_log_contrast: 3, ..default },
+            CambiOptions { max_log_contrast: 4, vis_lum_threshold: 0.06, ..default },
+            CambiOptions { max_log_contrast: 5, ..default },
+            CambiOptions { eotf: Eotf::Pq, ..default },
+        ];
+        for (i, options) in options.into_iter().enumerate() {
+            for seed in 0..3 {
+                check(options, i + seed, 251, 91, [8, 10, 16][seed]);
+            }
+        }
+    }
+
+    /// Scores that libvmaf 3.2.0 gives these pictures, to its six decimals.
+    #[test]
+    fn scores_are_those_of_libvmaf() {
+        let default = CambiOptions { full_ref: true, ..Default::default() };
+        let other = CambiOptions { vis_lum_threshold: 0.06, window_size: 127, topk: 0.1, ..default };
+        for (bits, options, expected) in [
+            (8, default, [2.767099, 3.120919, 0.0]),
+            (8, other, [13.053546, 14.340021, 0.0]),
+            (10, default, [14.957579, 13.606158, 1.351422]),
+            (10, other, [18.510224, 18.223338, 0.286886]),
+        ] {
+            let picture = |which: usize| {
+                Picture::new(320, 240, bits, |x, y| {
+                    let rings = (x * x / (700 + 100 * which) + y * y / 900) % 5;
+                    let dots = 2 * which * usize::from((3 * x + 5 * y) % 97 == 0);
+                    let value = (60 + x / 12 + y / 20 + rings - dots) << (bits - 8);
+                    (value + if bits > 8 { (x + y) / 90 } else { 0 }) as u32
+                })
+            };
+            let [a, b] = [picture(0), picture(1)];
+            let geometry = Geometry { width: 320, height: 240, depth: a.depth, chroma: None };
+            let mut cambi = Cambi::new(&options.work(), geometry, 1).unwrap();
+            let sums = planes!(&[a, b], |p| cambi.compute(Level::detect(), p[0], &p[1..]));
+            let scores = CambiScorer::new(&options, geometry).unwrap().scores(&sums[0]);
+            let found = [Some(scores.cambi), scores.source, scores.full_reference];
+            assert_eq!(found.map(|score| (score.unwrap() * 1e6).round() / 1e6), expected);
+        }
+    }
+
+    #[test]
+    fn high_resolutions_are_halved() {
+        let v1 = CambiOptions { high_res_speedup: 1080, vis_lum_threshold: 0.06, ..Default::default() };
+        check(v1, 0, 1921, 1081, 8);
+        check(v1, 4, 2048, 1020, 10);
+    }
+}

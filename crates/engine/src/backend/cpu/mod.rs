@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The backend on the CPU: the same algorithms generic over a vector type, compiled for several
+//! instruction sets and chosen once at run time.
+
+#![allow(clippy::needless_range_loop, reason = "kernels index several small arrays by one constant range")]
+
+pub mod adm;
+mod backend;
+pub mod cambi;
+pub mod ciede;
+pub mod damage;
+mod filter;
+mod import;
+mod log2;
+pub mod motion;
+pub mod psnr;
+pub mod psnr_hvs;
+pub mod scale;
+pub(crate) mod simd;
+pub mod speed;
+pub mod ssim;
+pub mod vif;
+
+pub use backend::Cpu;
+pub use simd::Level;
+
+#[cfg(test)]
+mod tests {
+    //! Pictures for the tests of the metrics.
+
+    use crate::frame::{BitDepth, Plane, Sample};
+
+    /// A picture with room between its rows.
+    #[derive(Clone, Debug)]
+    pub struct Picture {
+        pub width: usize,
+        pub height: usize,
+        pub depth: BitDepth,
+        stride: usize,
+        data: Vec<u16>,
+    }
+
+    /// A picture in its own sample type.
+    pub struct Samples<T>(Vec<T>, usize, usize, usize);
+
+    impl<T: Sample> Samples<T> {
+        pub fn plane(&self) -> Plane<'_, T> {
+            Plane::new(&self.0, self.1, self.2, self.3).unwrap()
+        }
+    }
+
+    impl Picture {
+        /// Samples from a function of column and row, wrapped into the depth; the stride depends on the
+        /// size.
+        pub fn new(width: usize, height: usize, bits: u32, sample: impl Fn(usize, usize) -> u32) -> Self {
+            let depth = BitDepth::new(bits).unwrap();
+            let stride = width + height % 3 * 5;
+            let at = |i: usize| (sample(i % stride, i / stride) & depth.max()) as u16;
+            Self { width, height, depth, stride, data: (0..stride * height).map(at).collect() }
+        }
+
+        pub fn samples(&self) -> Vec<u16> {
+            self.data.chunks(self.stride).flat_map(|row| row[..self.width].to_vec()).collect()
+        }
+
+        pub fn bytes(&self) -> Samples<u8> {
+            let data = self.data.iter().map(|x| *x as u8).collect();
+            Samples(data, self.width, self.height, self.stride)
+        }
+
+        pub fn words(&self) -> Samples<u16> {
+            Samples(self.data.clone(), self.width, self.height, self.stride)
+        }
+    }
+
+    /// The frames of index `t` that the specification gives check values for.
+    pub fn synthetic(t: usize, bits: u32) -> [Picture; 2] {
+        let reference = move |x: usize, y: usize| {
+            let x = x + 5 * t;
+            (((3 * x * x + 5 * y + 7 * x * y) / 16) % (1 << bits)) as u32
+        };
+        let distorted = move |x: usize, y: usize| {
+            let noise = ((31 * (x + 5 * t) + 17 * y) % 23) << (bits - 8);
+            (reference(x, y) + noise as u32).min((1 << bits) - 1)
+        };
+        [Picture::new(48, 32, bits, reference), Picture::new(48, 32, bits, distorted)]
+    }
+
+    /// White noise of 32 bits.
+    pub fn noise(seed: usize, x: usize, y: usize) -> u32 {
+        let mut h = (seed as u32).wrapping_mul(0x9e37_79b9) ^ (x as u32) << 16 ^ y as u32;
+        for _ in 0..2 {
+            h = (h ^ h >> 16).wrapping_mul(0x7feb_352d);
+        }
+        h ^ h >> 15
+    }
+
+    /// A pair of pictures; which kind of content depends on the seed.
+    pub fn content(seed: usize, width: usize, height: usize, bits: u32) -> [Picture; 2] {
+        let max = (1u32 << bits) - 1;
+        let picture = |which: usize| {
+            Picture::new(width, height, bits, |x, y| {
+                let white = noise(2 * seed + which, x, y);
+                let faint = white >> 30 << (bits - 8);
+                let smooth = ((x * 3 + y * 5) as u32) << (bits - 8);
+                match (seed % 8, which) {
+                    (0, _) => white,
+                    (1, 0) => smooth.min(max),
+                    (1, _) => (smooth + faint).min(max),
+                    (2, _) => max * ((x / (3 + which) + y / 5) % 2) as u32,
+                    (3, _) => max * (white >> 31),
+                    (4, 0) => max / 2,
+                    (4, _) => white,
+                    (5, 0) => white,
+                    (5, _) => max / 3,
+                    (6, 0) => smooth / 4 + faint,
+                    (6, _) => (smooth + 4 * faint).min(max),
+                    _ => max * which as u32,
+                }
+            })
+        };
+        [picture(0), picture(1)]
+    }
+
+    /// The reference of a pair, and to compare with it: its distorted picture, the reference itself, and the
+    /// reference upside down.
+    pub fn group([reference, distorted]: &[Picture; 2]) -> [Picture; 4] {
+        let Picture { width, height, depth, stride, ref data } = *reference;
+        let row = |y: usize| &data[y * stride..][..width];
+        let turned = Picture::new(width, height, depth.bits(), |x, y| {
+            if x < width { row(height - 1 - y)[x].into() } else { 0 }
+        });
+        [reference.clone(), distorted.clone(), reference.clone(), turned]
+    }
+
+    /// `planes!(pictures, |planes| result)`, with planes of the sample type that goes with the depth.
+    macro_rules! planes {
+        ($pictures:expr, |$planes:ident| $result:expr) => {{
+            let pictures: &[$crate::backend::cpu::tests::Picture] = $pictures;
+            match pictures[0].depth.bits() {
+                8 => {
+                    let samples: Vec<_> = pictures.iter().map(|picture| picture.bytes()).collect();
+                    let $planes: Vec<_> = samples.iter().map(|samples| samples.plane()).collect();
+                    $result
+                }
+                _ => {
+                    let samples: Vec<_> = pictures.iter().map(|picture| picture.words()).collect();
+                    let $planes: Vec<_> = samples.iter().map(|samples| samples.plane()).collect();
+                    $result
+                }
+            }
+        }};
+    }
+    pub(super) use planes;
+}

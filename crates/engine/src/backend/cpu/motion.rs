@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Motion: the sum of absolute blurred differences of two frames, two rows at a time.
+//!
+//! A number `e` of 17 bits is filtered in two parts, `e = 2 h + b`:
+//! `(sum(F e) + 2^(s-1)) >> s == (sum(F h) + ((sum(F b) + 2^(s-1)) >> 1)) >> (s-1)`.
+
+use super::filter::{BLOCK, FILTERS, Line, PAD, extend, horizontal, load_samples, mirror, row_stride};
+use super::simd::{Lanes, Level, dispatch};
+use crate::frame::{BitDepth, Plane, Sample};
+use rayon::prelude::*;
+
+/// The blur is that of VIF's scale 2: five taps.
+const BLUR: usize = 2;
+/// Row pairs that two output rows read.
+const PAIRS: usize = FILTERS[BLUR].radius + 1;
+/// Rows of a part; even.
+const BAND: usize = 64;
+
+/// Sum of the absolute values of the blurred difference of two luma planes of the same size (at least
+/// [`MIN_SIZE`](crate::metrics::motion::MIN_SIZE)) and depth, in 1/256 of an 8-bit step. Runs in the current rayon pool.
+pub fn sad<T: Sample>(level: Level, earlier: Plane<T>, later: Plane<T>, depth: BitDepth) -> u64 {
+    let bands = earlier.height().div_ceil(BAND);
+    let scratch = || Scratch::new(earlier.width());
+    let work = |scratch: &mut Scratch, i| band::<T>(level, [earlier, later], i * BAND, depth.bits(), scratch);
+    (0..bands).into_par_iter().map_init(scratch, work).sum()
+}
+
+/// Rows in work, for one thread.
+struct Scratch {
+    /// [`PAIRS`] row pairs; for each block of columns the vectors that [`difference`] writes.
+    ring: Vec<Line>,
+    /// Two vertically blurred rows, each as halves of its numbers and their lowest bits.
+    rows: Vec<Line>,
+}
+
+impl Scratch {
+    fn new(width: usize) -> Self {
+        let ring = Line::zeroed(PAIRS * width.next_multiple_of(BLOCK) * 8);
+        Self { ring, rows: Line::zeroed(4 * row_stride(width) * 2) }
+    }
+}
+
+dispatch!(fn band[T: Sample](planes: [Plane<'_, T>; 2], from: usize, bits: u32, scratch: &mut Scratch) -> u64
+    = process[T]);
+
+/// The part of the sum from row `from`.
+#[inline(always)]
+unsafe fn process<V: Lanes, T: Sample>(
+    planes: [Plane<'_, T>; 2],
+    from: usize,
+    bits: u32,
+    scratch: &mut Scratch,
+) -> u64 {
+    let (width, height) = (planes[0].width(), planes[0].height());
+    let slot = width.next_multiple_of(BLOCK) * 2;
+    let stride = row_stride(width);
+    let ring = scratch.ring.as_mut_ptr().cast::<i32>();
+    let rows = scratch.rows.as_mut_ptr().cast::<u16>();
+    let end = height.min(from + BAND);
+    let mut total = 0;
+    let mut ready = 0;
+    // SAFETY: the caller vouches for the instructions and for scratch of this width; the ring holds PAIRS
+    // slots of four vectors for each block of columns, the rows are the two halves of two rows, with PAD
+    // samples on either side.
+    unsafe {
+        for y in (from..end).step_by(2) {
+            let group = (y - from) / 2;
+            while ready < group + PAIRS {
+                let row = from as isize - FILTERS[BLUR].radius as isize + 2 * ready as isize;
+                let [upper, lower] = [mirror(row, height), mirror(row + 1, height)];
+                let lines =
+                    [planes[0].row(upper), planes[1].row(upper), planes[0].row(lower), planes[1].row(lower)];
+                difference::<V, T>(ring.add(ready % PAIRS * slot), lines);
+                ready += 1;
+            }
+            for x in (0..width).step_by(2 * V::N) {
+                let zero = V::splat(0);
+                let mut sums = [[[zero; 2]; 2]; 2];
+                for s in 0..PAIRS {
+                    let pair = ring.add((group + s) % PAIRS * slot + 2 * x).cast_const();
+                    for side in 0..2 {
+                        for half in 0..halves::<T>() {
+                            let values = V::load(pair.add((2 * half + side) * V::N));
+                            for row in 0..2 {
+                                let taps = V::splat(FILTERS[BLUR].taps[s][row]);
+                                let sum = &mut sums[row][side][half];
+                                *sum = V::add(*sum, V::madd16(values, taps));
+                            }
+                        }
+                    }
+                }
+                for (row, [even, odd]) in sums.into_iter().enumerate() {
+                    let [even, odd] = [blurred::<V, T>(even, bits), blurred::<V, T>(odd, bits)];
+                    let to = rows.add(2 * row * stride + PAD + x);
+                    V::store16(to, V::blend16(V::sra::<1>(even), V::shl::<15>(odd)));
+                    let bit = V::splat(0x0001_0001);
+                    V::store16(to.add(stride), V::and(V::blend16(even, V::shl::<16>(odd)), bit));
+                }
+            }
+            for row in 0..2.min(end - y) {
+                let from = rows.add(2 * row * stride + PAD);
+                extend(from, width, FILTERS[BLUR].radius);
+                extend(from.add(stride), width, FILTERS[BLUR].radius);
+                total += row_sum::<V>(from, stride, width);
+            }
+        }
+    }
+    total
+}
+
+/// Parts in which differences are filtered: those of 8-bit samples fit 16 bits as they are.
+const fn halves<T>() -> usize {
+    size_of::<T>()
+}
+
+/// Differences of a row pair of the earlier and the later frame: for each block of columns the even
+/// columns, the odd ones, and the same of the lowest bit where that is apart; the upper row in the low
+/// halves.
+#[inline(always)]
+unsafe fn difference<V: Lanes, T: Sample>(at: *mut i32, lines: [&[T]; 4]) {
+    // SAFETY: the caller vouches for the instructions and four vectors for each block of columns at `at`.
+    unsafe {
+        for x in (0..lines[0].len()).step_by(2 * V::N) {
+            let (a0, b0) = (load_samples::<V, T>(lines[0], x), load_samples::<V, T>(lines[1], x));
+            let (a1, b1) = (load_samples::<V, T>(lines[2], x), load_samples::<V, T>(lines[3], x));
+            let at = at.add(2 * x);
+            if halves::<T>() == 1 {
+                store_pair::<V>(at, V::sub16(a0, b0), V::sub16(a1, b1));
+            } else {
+                let bit = V::splat(0x0001_0001);
+                store_pair::<V>(at, half_difference::<V>(a0, b0), half_difference::<V>(a1, b1));
+                store_pair::<V>(at.add(2 * V::N), V::and(V::xor(a0, b0), bit), V::and(V::xor(a1, b1), bit));
+            }
+        }
+    }
+}
+
+/// `(a - b) >> 1` of unsigned 16-bit lanes.
+#[inline(always)]
+unsafe fn half_difference<V: Lanes>(a: V::I, b: V::I) -> V::I {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe {
+        let low = V::splat(0x7fff_7fff);
+        let (a2, b2) = (V::and(V::shr::<1>(a), low), V::and(V::shr::<1>(b), low));
+        // One less where an odd number is taken from an even one.
+        let borrow = V::and(V::and(V::xor(a, b), b), V::splat(0x0001_0001));
+        V::sub16(V::sub16(a2, b2), borrow)
+    }
+}
+
+/// Stores two rows interleaved: even columns, then odd ones.
+#[inline(always)]
+unsafe fn store_pair<V: Lanes>(at: *mut i32, upper: V::I, lower: V::I) {
+    // SAFETY: the caller vouches for the instructions and the room.
+    unsafe {
+        V::store(at, V::blend16(upper, V::shl::<16>(lower)));
+        V::store(at.add(V::N), V::blend16(V::shr::<16>(upper), lower));
+    }
+}
+
+/// The rounded vertical blur from the sums of both parts.
+#[inline(always)]
+unsafe fn blurred<V: Lanes, T>([high, low]: [V::I; 2], bits: u32) -> V::I {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe {
+        let half = V::splat(1 << (bits - 1));
+        if halves::<T>() == 1 {
+            V::sra_by(V::add(high, half), bits)
+        } else {
+            V::sra_by(V::add(high, V::shr::<1>(V::add(low, half))), bits - 1)
+        }
+    }
+}
+
+/// Blurs a row horizontally and adds up its absolute values.
+#[inline(always)]
+unsafe fn row_sum<V: Lanes>(from: *const u16, stride: usize, width: usize) -> u64 {
+    // SAFETY: the caller vouches for the instructions and two mirrored scratch rows. A lane adds at most
+    // 2^16 for each of its pixels, so 31 bits last for rows of 2^18 samples.
+    unsafe {
+        let mut sum = V::splat(0);
+        for x in (0..width).step_by(2 * V::N) {
+            let high = horizontal::<V, BLUR>(from.add(x), 0);
+            let low = horizontal::<V, BLUR>(from.add(stride + x), 1 << 15);
+            for side in 0..2 {
+                let blurred = V::sra::<15>(V::add(high[side], V::shr::<1>(low[side])));
+                let inside = V::first((width - x + 1 - side) / 2);
+                sum = V::add(sum, V::keep(inside, V::abs(blurred)));
+            }
+        }
+        V::sum(sum) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::tests::{Picture, content, synthetic};
+    use crate::metrics::vif::TAPS;
+
+    /// The specification in plain loops.
+    fn naive(a: &Picture, b: &Picture) -> u64 {
+        let (w, h) = (a.width as isize, a.height as isize);
+        let (a, b, bits) = (a.samples(), b.samples(), a.depth.bits());
+        let reflect = |i: isize, n: isize| if i.abs() < n { i.abs() } else { 2 * (n - 1) - i };
+        let at = |x: isize, y: isize| (reflect(y, h) * w + reflect(x, w)) as usize;
+        let taps = || TAPS[2].iter().enumerate().map(|(k, tap)| (k as isize - 2, i64::from(*tap)));
+        let all = || (0..h).flat_map(|y| (0..w).map(move |x| (x, y)));
+        let e: Vec<i64> = a.iter().zip(&b).map(|(a, b)| i64::from(*a) - i64::from(*b)).collect();
+        let column = |(x, y)| taps().map(|(k, tap)| tap * e[at(x, y + k)]).sum::<i64>();
+        let v: Vec<i64> = all().map(column).map(|sum| (sum + (1 << (bits - 1))) >> bits).collect();
+        let row = |(x, y)| taps().map(|(k, tap)| tap * v[at(x + k, y)]).sum::<i64>();
+        all().map(row).map(|sum| ((sum + 32768) >> 16).unsigned_abs()).sum()
+    }
+
+    fn run(level: Level, a: &Picture, b: &Picture) -> u64 {
+        match a.depth.bits() {
+            8 => sad(level, a.bytes().plane(), b.bytes().plane(), a.depth),
+            _ => sad(level, a.words().plane(), b.words().plane(), a.depth),
+        }
+    }
+
+    #[test]
+    fn known_sums_of_synthetic_frames() {
+        let expected = [
+            (8, [27815245, 29110955, 29885617, 26052228, 23352541]),
+            (10, [9211093, 11147059, 12873315, 18940336, 21743180]),
+            (12, [2031373, 2261774, 2492121, 4293142, 4753909]),
+            (16, [126971, 141366, 155767, 268315, 297117]),
+        ];
+        for level in Level::available() {
+            for (bits, sums) in expected {
+                for ((from, to), sum) in [(0, 1), (1, 2), (2, 3), (0, 2), (1, 3)].into_iter().zip(sums) {
+                    let [[a, _], [b, _]] = [synthetic(from, bits), synthetic(to, bits)];
+                    assert_eq!(run(level, &a, &b), sum, "{level:?} {bits} {from} {to}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equals_the_specification_at_every_size_and_depth() {
+        let sizes = (3..=71).flat_map(|n| [(n, 3 + n % 7), (3 + n % 5, n), (n, 64 + n % 3)]);
+        for (i, (width, height)) in sizes.enumerate() {
+            for bits in [8, 9 + i as u32 % 8, 16] {
+                let [a, b] = content(i, width, height, bits);
+                let expected = [naive(&a, &b), naive(&b, &a)];
+                for level in Level::available() {
+                    let found = [run(level, &a, &b), run(level, &b, &a)];
+                    assert_eq!(found, expected, "{level:?} {width}x{height} {bits}");
+                }
+            }
+        }
+    }
+}

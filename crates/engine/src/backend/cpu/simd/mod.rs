@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The vector layer: algorithms are written once over [`Lanes`] and compiled for every instruction
+//! set by [`dispatch!`], as memchr does it.
+//!
+//! A vector `I` holds `N` lanes of 32 bits. Operations ending in `16` see it as `2 N` lanes of 16
+//! bits, the low half of each 32-bit lane first. Vectors of 64-bit integers and doubles are pairs:
+//! the even lanes of the `I` they belong to, then its odd lanes, so widening never crosses lanes.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Avx512;
+pub(crate) use portable::Portable;
+
+use std::sync::OnceLock;
+
+/// An instruction set that this machine has: the proof that its functions may be called.
+///
+/// Values come from [`Level::detect`] and [`Level::available`] only. Ordered from plain to wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Level(Isa);
+
+/// The instruction sets that algorithms are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Isa {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Level {
+    /// The level to use: the widest of this machine, or a lower one named by the environment
+    /// variable `HIPVMAF_CPU_LEVEL` (`scalar`, `avx2` or `avx512`). Read once per process.
+    pub fn detect() -> Self {
+        static LEVEL: OnceLock<Level> = OnceLock::new();
+        *LEVEL.get_or_init(|| {
+            let wanted = std::env::var("HIPVMAF_CPU_LEVEL").ok();
+            Self::available()
+                .find(|level| wanted.as_deref() == Some(level.name()))
+                .or(Self::available().last())
+                .unwrap_or(Self(Isa::Scalar))
+        })
+    }
+
+    /// Every level of this machine, the plain one first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        let levels: &[(Isa, bool)] = &[
+            (Isa::Scalar, true),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, is_x86_feature_detected!("avx2")),
+            #[cfg(target_arch = "x86_64")]
+            (
+                Isa::Avx512,
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl"),
+            ),
+        ];
+        levels.iter().filter(|(_, here)| *here).map(|(isa, _)| Self(*isa)).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The name that `HIPVMAF_CPU_LEVEL` accepts.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Isa::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => "avx512",
+        }
+    }
+
+    pub(crate) fn isa(self) -> Isa {
+        self.0
+    }
+}
+
+/// `dispatch!(fn entry[T: Sample](a: A, b: B) -> R = algorithm[T])` defines the safe
+/// `fn entry<T: Sample>(level: Level, a: A, b: B) -> R`, which runs `algorithm::<V, T>(a, b)` with the
+/// lanes of the level. The algorithm is an `#[inline(always)] unsafe fn` whose only demand on its
+/// caller is that the instructions of `V` exist.
+macro_rules! dispatch {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident[$($generics:tt)*]($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty
+        = $algorithm:ident[$($params:tt)*]) => {
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name<$($generics)*>(level: $crate::backend::cpu::simd::Level, $($arg: $ty),*) -> $ret {
+            use $crate::backend::cpu::simd::{Isa, Portable};
+            match level.isa() {
+                // SAFETY: portable lanes need no instruction set.
+                Isa::Scalar => unsafe { $algorithm::<Portable, $($params)*>($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => {
+                    #[target_feature(enable = "avx2")]
+                    #[allow(clippy::too_many_arguments)]
+                    fn avx2<$($generics)*>($($arg: $ty),*) -> $ret {
+                        // SAFETY: this function is compiled for the instructions of these lanes.
+                        unsafe { $algorithm::<$crate::backend::cpu::simd::Avx2, $($params)*>($($arg),*) }
+                    }
+                    // SAFETY: the level exists, so the machine has the instructions.
+                    unsafe { avx2::<$($params)*>($($arg),*) }
+                }
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => {
+                    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+                    #[allow(clippy::too_many_arguments)]
+                    fn avx512<$($generics)*>($($arg: $ty),*) -> $ret {
+                        // SAFETY: this function is compiled for the instructions of these lanes.
+                        unsafe { $algorithm::<$crate::backend::cpu::simd::Avx512, $($params)*>($($arg),*) }
+                    }
+                    // SAFETY: the level exists, so the machine has the instructions.
+                    unsafe { avx512::<$($params)*>($($arg),*) }
+                }
+            }
+        }
+    };
+}
+pub(crate) use dispatch;
+
+/// `each!(x in [a, b] => f(x))` is `[f(a), f(b)]`. The closure of `[a, b].map` would be compiled without the
+/// instruction set of the function around it.
+macro_rules! each {
+    ($x:ident in [$($value:expr),+ $(,)?] => $result:expr) => {
+        [$({ let $x = $value; $result }),+]
+    };
+}
+pub(crate) use each;
+
+/// One instruction set: registers and the operations on them.
+///
+/// # Safety
+///
+/// Every function may only run on a machine with the instruction set. Functions that take pointers
+/// read or write whole vectors there; pointers need the alignment of their element only.
+pub(crate) trait Lanes: Copy + 'static {
+    /// 32-bit lanes of a vector.
+    const N: usize;
+    /// `N` integers of 32 bits; signed or unsigned is up to the operation.
+    type I: Copy;
+    /// `N` integers of 64 bits.
+    type L: Copy;
+    /// `N` doubles.
+    type D: Copy;
+    /// `N` singles.
+    type F: Copy;
+    /// One truth value per 32-bit lane.
+    type M: Copy;
+
+    /// All lanes equal.
+    unsafe fn splat(x: i32) -> Self::I;
+    /// `N` lanes of 32 bits.
+    unsafe fn load(p: *const i32) -> Self::I;
+    /// Reads `2 N` lanes of 16 bits.
+    unsafe fn load16(p: *const u16) -> Self::I;
+    /// Reads `2 N` bytes, widened to 16 bits.
+    unsafe fn load16_u8(p: *const u8) -> Self::I;
+    /// Reads `N` signed 16-bit values, widened to 32 bits.
+    unsafe fn load_i16(p: *const i16) -> Self::I;
+    /// Writes `N` lanes of 32 bits.
+    unsafe fn store(p: *mut i32, a: Self::I);
+    /// Writes `2 N` lanes of 16 bits.
+    unsafe fn store16(p: *mut u16, a: Self::I);
+    /// Writes the low 16 bits of each of the `N` lanes.
+    unsafe fn store_low16(p: *mut u16, a: Self::I);
+    /// `table[index[i]]` for each lane; every index lies inside the table.
+    unsafe fn gather(table: *const u32, index: Self::I) -> Self::I;
+
+    unsafe fn add(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn sub(a: Self::I, b: Self::I) -> Self::I;
+    /// Low 32 bits of the product.
+    unsafe fn mul(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn and(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn or(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn xor(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn shl<const K: u32>(a: Self::I) -> Self::I;
+    /// Logical shift right.
+    unsafe fn shr<const K: u32>(a: Self::I) -> Self::I;
+    /// Arithmetic shift right.
+    unsafe fn sra<const K: u32>(a: Self::I) -> Self::I;
+    /// Shift left by a count below 32 that is not a constant.
+    unsafe fn shl_by(a: Self::I, k: u32) -> Self::I;
+    /// Logical shift right by a count below 32 that is not a constant.
+    unsafe fn shr_by(a: Self::I, k: u32) -> Self::I;
+    /// Arithmetic shift right by a count below 32 that is not a constant.
+    unsafe fn sra_by(a: Self::I, k: u32) -> Self::I;
+    /// Signed minimum.
+    unsafe fn min(a: Self::I, b: Self::I) -> Self::I;
+    /// Signed maximum.
+    unsafe fn max(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn abs(a: Self::I) -> Self::I;
+
+    /// `lo(a) lo(b) + hi(a) hi(b)` of the signed 16-bit halves of each lane.
+    unsafe fn madd16(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn add16(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn sub16(a: Self::I, b: Self::I) -> Self::I;
+    /// Low halves of the 16-bit products.
+    unsafe fn mul16(a: Self::I, b: Self::I) -> Self::I;
+    /// High halves of the unsigned 16-bit products.
+    unsafe fn mulhi_u16(a: Self::I, b: Self::I) -> Self::I;
+    /// High halves of the signed 16-bit products.
+    unsafe fn mulhi16(a: Self::I, b: Self::I) -> Self::I;
+    /// `(a b + 2^14) >> 15` of signed 16-bit lanes, not both -2^15.
+    unsafe fn mul_round16(a: Self::I, b: Self::I) -> Self::I;
+    /// Signed minimum of 16-bit lanes.
+    unsafe fn min16(a: Self::I, b: Self::I) -> Self::I;
+    /// Signed maximum of 16-bit lanes.
+    unsafe fn max16(a: Self::I, b: Self::I) -> Self::I;
+    unsafe fn abs16(a: Self::I) -> Self::I;
+    /// All bits of the 16-bit lanes that are equal, none of the others.
+    unsafe fn eq16(a: Self::I, b: Self::I) -> Self::I;
+    /// 32-bit lanes with a 16-bit lane of `a` in the low and that of `b` in the high half, in an order
+    /// that [`Lanes::unzip16`] restores.
+    unsafe fn zip16(a: Self::I, b: Self::I) -> [Self::I; 2];
+    /// 16-bit lanes from the 32-bit lanes at the places of [`Lanes::zip16`], saturated.
+    unsafe fn unzip16(a: [Self::I; 2]) -> Self::I;
+    /// Sign extension of the 16-bit lanes, in their order.
+    unsafe fn widen16(a: Self::I) -> [Self::I; 2];
+    /// Zero extension of the 16-bit lanes, in their order.
+    unsafe fn widen_u16(a: Self::I) -> [Self::I; 2];
+    /// The low half of each lane of `a` beside the high half of the same lane of `b`.
+    unsafe fn blend16(a: Self::I, b: Self::I) -> Self::I;
+
+    /// `a > b`, signed.
+    unsafe fn gt(a: Self::I, b: Self::I) -> Self::M;
+    /// The lanes below `n`.
+    unsafe fn first(n: usize) -> Self::M;
+    unsafe fn both(a: Self::M, b: Self::M) -> Self::M;
+    /// The lanes of `a` that are not in `b`.
+    unsafe fn except(a: Self::M, b: Self::M) -> Self::M;
+    unsafe fn any(m: Self::M) -> bool;
+    /// Number of lanes in the mask.
+    unsafe fn count(m: Self::M) -> u32;
+    /// `m ? a : b`.
+    unsafe fn select(m: Self::M, a: Self::I, b: Self::I) -> Self::I;
+    /// `m ? a : 0`.
+    unsafe fn keep(m: Self::M, a: Self::I) -> Self::I;
+
+    /// Binary32 bits of an unsigned integer of at least 65536, correct in the exponent and the 15 highest fraction
+    /// bits (the rest of the fraction means nothing): the 16 leading bits of `a` and where they stand.
+    unsafe fn leading_bits(a: Self::I) -> Self::I;
+    /// Binary32 bits of signed lanes, rounded, times the numbers with the binary32 bits `b`.
+    unsafe fn mul_bits(a: Self::I, b: Self::I) -> Self::I;
+    /// Sum of the lanes seen as signed.
+    unsafe fn sum(a: Self::I) -> i64;
+
+    /// Full products of signed lanes.
+    unsafe fn mul_wide(a: Self::I, b: Self::I) -> Self::L;
+    /// Full products of unsigned lanes.
+    unsafe fn mul_wide_u(a: Self::I, b: Self::I) -> Self::L;
+    /// Full products of the low 32 bits of each lane of `a`, signed, with the lanes of `b`.
+    unsafe fn mul_low(a: Self::L, b: Self::I) -> Self::L;
+    /// Sign extension.
+    unsafe fn widen(a: Self::I) -> Self::L;
+    /// Zero extension.
+    unsafe fn widen_u(a: Self::I) -> Self::L;
+    unsafe fn splat64(x: i64) -> Self::L;
+    unsafe fn add64(a: Self::L, b: Self::L) -> Self::L;
+    unsafe fn sub64(a: Self::L, b: Self::L) -> Self::L;
+    unsafe fn and64(a: Self::L, b: Self::L) -> Self::L;
+    /// Logical shift right.
+    unsafe fn shr64<const K: u32>(a: Self::L) -> Self::L;
+    /// Arithmetic shift right by a count below 64 that is not a constant.
+    unsafe fn sra64_by(a: Self::L, k: u32) -> Self::L;
+    /// Low 32 bits of each lane.
+    unsafe fn low(a: Self::L) -> Self::I;
+    /// High 32 bits of each lane.
+    unsafe fn high(a: Self::L) -> Self::I;
+    /// Wrapping sum of the lanes.
+    unsafe fn sum64(a: Self::L) -> i64;
+
+    unsafe fn splat_f32(x: f32) -> Self::F;
+    /// Writes `N` singles.
+    unsafe fn store_f32(p: *mut f32, a: Self::F);
+    /// Signed integers as singles, rounded where they have more than 24 bits.
+    unsafe fn to_f32(a: Self::I) -> Self::F;
+    unsafe fn add_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sub_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn mul_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn div_f32(a: Self::F, b: Self::F) -> Self::F;
+    unsafe fn sqrt_f32(a: Self::F) -> Self::F;
+    /// `a > b ? a : b`.
+    unsafe fn max_f32(a: Self::F, b: Self::F) -> Self::F;
+    /// `a > b`.
+    unsafe fn gt_f32(a: Self::F, b: Self::F) -> Self::M;
+    /// `m ? a : 0`.
+    unsafe fn keep_f32(m: Self::M, a: Self::F) -> Self::F;
+
+    unsafe fn splat_f64(x: f64) -> Self::D;
+    /// Reads `N` doubles, in an order of which only [`Lanes::store_f64`] knows.
+    unsafe fn load_f64(p: *const f64) -> Self::D;
+    /// Writes `N` doubles that were read by [`Lanes::load_f64`], or computed lane by lane from such.
+    unsafe fn store_f64(p: *mut f64, a: Self::D);
+    /// Signed integers as doubles (exact).
+    unsafe fn to_f64(a: Self::I) -> Self::D;
+    /// The numbers with these binary32 bits.
+    unsafe fn from_f32(a: Self::I) -> Self::D;
+    /// 64-bit integers rounded once to binary32, then widened.
+    unsafe fn to_f32_f64(a: Self::L) -> Self::D;
+    /// Truncation to signed 32 bits; values below -2^31 give -2^31, larger ones must stay below 2^31.
+    unsafe fn trunc(a: Self::D) -> Self::I;
+    unsafe fn add_f64(a: Self::D, b: Self::D) -> Self::D;
+    unsafe fn sub_f64(a: Self::D, b: Self::D) -> Self::D;
+    unsafe fn mul_f64(a: Self::D, b: Self::D) -> Self::D;
+    unsafe fn div_f64(a: Self::D, b: Self::D) -> Self::D;
+    unsafe fn min_f64(a: Self::D, b: Self::D) -> Self::D;
+    unsafe fn max_f64(a: Self::D, b: Self::D) -> Self::D;
+    unsafe fn floor_f64(a: Self::D) -> Self::D;
+    /// The bits of binary64.
+    unsafe fn to_bits(a: Self::D) -> Self::L;
+    unsafe fn from_bits(a: Self::L) -> Self::D;
+    /// `a >= b`.
+    unsafe fn ge_f64(a: Self::D, b: Self::D) -> Self::M;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_ordered_and_begin_with_the_plain_one() {
+        let levels: Vec<Level> = Level::available().collect();
+        assert_eq!(levels[0].name(), "scalar");
+        assert!(levels.is_sorted());
+        assert!(levels.contains(&Level::detect()));
+    }
+
+    /// Runs an operation of two vectors on 16 numbers, in as many vectors as that takes.
+    macro_rules! lanewise {
+        ($level:expr, $x:expr, $y:expr, |$v:ident, $a:ident, $b:ident| $op:expr) => {{
+            #[inline(always)]
+            unsafe fn algorithm<$v: Lanes>(x: &[i32; 16], y: &[i32; 16]) -> [i32; 16] {
+                let mut out = [0; 16];
+                for i in (0..16).step_by($v::N) {
+                    // SAFETY: 16 numbers hold a whole number of vectors.
+                    unsafe {
+                        let ($a, $b) = ($v::load(x[i..].as_ptr()), $v::load(y[i..].as_ptr()));
+                        $v::store(out[i..].as_mut_ptr(), $op);
+                    }
+                }
+                out
+            }
+            dispatch!(fn run[](x: &[i32; 16], y: &[i32; 16]) -> [i32; 16] = algorithm[]);
+            run($level, $x, $y)
+        }};
+    }
+
+    fn each(x: &[i32; 16], y: &[i32; 16], f: impl Fn(i32, i32) -> i32) -> [i32; 16] {
+        std::array::from_fn(|i| f(x[i], y[i]))
+    }
+
+    proptest::proptest! {
+        /// Operations that an instruction set lacks and has to build from others.
+        #[test]
+        fn emulated_operations_agree_with_plain_arithmetic(x: [i32; 16], y: [i32; 16]) {
+            for level in Level::available() {
+                let l = lanewise!(level, &x, &y, |V, a, b| V::low(V::sra64_by(V::mul_wide(a, b), 17)));
+                assert_eq!(l, each(&x, &y, |a, b| ((i64::from(a) * i64::from(b)) >> 17) as i32));
+                let h = lanewise!(level, &x, &y, |V, a, b| V::high(V::mul_wide_u(a, b)));
+                assert_eq!(h, each(&x, &y, |a, b| ((u64::from(a as u32) * u64::from(b as u32)) >> 32) as i32));
+                let t = lanewise!(level, &x, &y, |V, a, b| V::trunc(V::div_f64(V::to_f64(a), V::to_f64(b))));
+                assert_eq!(t, each(&x, &y, |a, b| (f64::from(a) / f64::from(b)) as i32));
+                let m = lanewise!(level, &x, &y, |V, a, b| V::madd16(a, b));
+                let halves = |a: i32| (i32::from(a as i16), a >> 16);
+                assert_eq!(m, each(&x, &y, |a, b| {
+                    let ((al, ah), (bl, bh)) = (halves(a), halves(b));
+                    (al * bl).wrapping_add(ah * bh)
+                }));
+                let large = x.map(|x| x | 1 << 16);
+                let e = lanewise!(level, &large, &y, |V, a, b| V::xor(
+                    V::and(V::shr::<8>(V::leading_bits(a)), b),
+                    V::keep(V::ge_f64(V::to_f64(a), V::to_f64(b)), V::splat(-1))
+                ));
+                assert_eq!(e, each(&large, &y, |a, b| {
+                    let key = (142 + 16 - a.leading_zeros()) << 15 | ((a as u32) << a.leading_zeros()) >> 16 & 0x7fff;
+                    (key as i32 & b) ^ if a >= b { -1 } else { 0 }
+                }));
+            }
+        }
+
+        #[test]
+        fn sixteen_bits_compare_and_singles_multiply(x: [i32; 16], y: [i32; 16]) {
+            for level in Level::available() {
+                let e = lanewise!(level, &x, &y, |V, a, b| V::eq16(V::and(a, V::splat(0x0001_0003)), V::and(b, V::splat(0x0001_0003))));
+                assert_eq!(e, each(&x, &y, |a, b| {
+                    let equal = |mask: i32| if (a ^ b) & mask == 0 { 0xffff } else { 0 };
+                    equal(3) | equal(0x10000) << 16
+                }));
+                const THIRD: f32 = 1.0 / 3.0;
+                let m = lanewise!(level, &x, &y, |V, a, _b| V::mul_bits(a, V::splat(THIRD.to_bits() as i32)));
+                assert_eq!(m, each(&x, &y, |a, _| (a as f32 * THIRD).to_bits() as i32));
+                let d = lanewise!(level, &x, &y, |V, a, _b| {
+                    V::trunc(V::mul_f64(V::from_f32(V::mul_bits(a, V::splat(THIRD.to_bits() as i32))), V::splat_f64(0.5)))
+                });
+                assert_eq!(d, each(&x, &y, |a, _| (f64::from(a as f32 * THIRD) * 0.5) as i32));
+            }
+        }
+
+        #[test]
+        fn wide_integers_round_to_single_precision_once(x: [i32; 16], y: [i32; 16]) {
+            for level in Level::available() {
+                let scaled = lanewise!(level, &x, &y, |V, a, b| {
+                    let wide = V::to_f32_f64(V::mul_wide(a, b));
+                    V::trunc(V::div_f64(wide, V::splat_f64(8589934592.0)))
+                });
+                let expect = |a, b| (f64::from((i64::from(a) * i64::from(b)) as f32) / 8589934592.0) as i32;
+                assert_eq!(scaled, each(&x, &y, expect));
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Launches the kernels of `kernels/adm.h`.
+
+use std::sync::Arc;
+
+use gpu::{Device, Error, Kernel, Stream, arguments};
+
+use super::backend::{Addresses, Metric, Pairs};
+use super::frame::Planes;
+use crate::frame::Geometry;
+use crate::metrics::FrameSums;
+use crate::metrics::adm::{AdmPass, AdmPassSums, AdmScale, AdmSums, AdmWork, BandSums, scales};
+
+const ROWS_THREADS: u32 = 128;
+/// Coefficients that 32 threads cover. Blocks are waves.
+const STRIP: usize = 60;
+/// Rows of a tile, for each scale, when frames overlap and when they do not: more rows save work, more tiles fill
+/// the GPU.
+const TILE_HEIGHT: [[usize; 4]; 2] = [[14, 6, 3, 2], [10, 4, 2, 1]];
+/// Shift of the horizontal transform, for each scale.
+const HORIZONTAL: [u32; 4] = [16, 15, 16, 15];
+/// Passes of one launch.
+const MAX_PASSES: usize = 4;
+/// `ADM_KEEP_WORDS`
+const KEEP_WORDS: [usize; 4] = [3, 6, 6, 6];
+/// Sums of all scales for one numerator or the denominator.
+const SUMS: usize = 12;
+
+/// `AdmScale`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Shape {
+    input: [i32; 2],
+    extent: [i32; 2],
+    /// Scored part: left, right, top, bottom.
+    scored: [i32; 4],
+    origin: [i32; 2],
+    tile_height: i32,
+    cube: [u32; 2],
+    reference_square: u32,
+    reference_cube: u32,
+    horizontal: u32,
+}
+
+/// `AdmPass`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Pass {
+    gain_limit: f64,
+    weights: [u32; 2],
+    aim: u32,
+    unused: u32,
+}
+
+/// `AdmPasses`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Passes {
+    passes: [Pass; MAX_PASSES],
+    count: u32,
+}
+
+/// `AdmRows`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Rows {
+    first: [u32; 4],
+    height: [i32; 4],
+    top: [i32; 4],
+    bottom: [i32; 4],
+    shift: [u32; 4],
+    reference_shift: [u32; 4],
+}
+
+struct Scale {
+    kernel: Kernel,
+    /// For groups, with the bytes that one picture keeps for the next.
+    group: Option<(Kernel, usize)>,
+    shape: Shape,
+    grid: (u32, u32),
+    /// In coefficients.
+    stride: usize,
+    /// Bytes of one low band; 0 where nobody reads it.
+    low_band: usize,
+}
+
+pub struct Adm {
+    scales: [Scale; 4],
+    rows: Kernel,
+    rows_shape: Rows,
+    /// Row sums of a launch.
+    row_sums: usize,
+    work: AdmWork,
+    bits: u32,
+}
+
+/// The largest number up to 0 from which tiles of this size begin at `start` as well.
+fn origin(start: usize, tile: usize) -> i32 {
+    start as i32 - (start.div_ceil(tile) * tile) as i32
+}
+
+impl Scale {
+    /// `input`: extent of what is transformed. `coefficient`: bytes of one in the low band, 0 if nobody reads it.
+    fn new(
+        kernel: Kernel,
+        group: Option<Kernel>,
+        index: usize,
+        input: (usize, usize),
+        scale: &AdmScale,
+        coefficient: usize,
+        tile_height: usize,
+    ) -> Self {
+        let AdmScale { width, height, ref rows, ref columns, numerator, reference } = *scale;
+        let tile = (kernel.threads() as usize / 32 * STRIP, tile_height);
+        let origin = [origin(columns.start / 2 * 2, tile.0), origin(rows.start, tile.1)];
+        let tiles = |extent: usize, origin: i32, tile: usize| {
+            (extent + origin.unsigned_abs() as usize).div_ceil(tile) as u32
+        };
+        let stride = width.next_multiple_of(64);
+        let grid = (tiles(width, origin[0], tile.0), tiles(height, origin[1], tile.1));
+        let words = (grid.0 * grid.1 * kernel.threads()) as usize * (tile_height + 2) * KEEP_WORDS[index];
+        Self {
+            group: group.map(|group| (group, (4 * words).next_multiple_of(16))),
+            kernel,
+            shape: Shape {
+                input: [input.0 as i32, input.1 as i32],
+                extent: [width as i32, height as i32],
+                scored: [columns.start, columns.end, rows.start, rows.end].map(|at| at as i32),
+                origin,
+                tile_height: tile.1 as i32,
+                cube: [numerator.cube[0], numerator.cube[2]],
+                reference_square: reference.square[0],
+                reference_cube: reference.cube[0],
+                horizontal: HORIZONTAL[index],
+            },
+            grid,
+            stride,
+            low_band: (stride * height * coefficient).next_multiple_of(16),
+        }
+    }
+
+    /// Bytes that one picture of a group keeps for the next.
+    fn kept(&self) -> usize {
+        self.group.as_ref().map_or(0, |(_, kept)| *kept)
+    }
+}
+
+impl Adm {
+    /// `alone`: frames hardly overlap. `several`: groups have more than one pair.
+    pub fn new(
+        device: &Arc<Device>,
+        work: &AdmWork,
+        geometry: Geometry,
+        alone: bool,
+        several: bool,
+    ) -> Result<Self, Error> {
+        let tile_heights = TILE_HEIGHT[usize::from(alone)];
+        let Geometry { width, height, depth, .. } = geometry;
+        let many = Self::needs_passes(work);
+        let shapes = scales(width, height);
+        let wave = wave(&device.info().arch);
+        let scale = |s: usize, name: &'static str, coefficient| {
+            let input = if s == 0 { (width, height) } else { (shapes[s - 1].width, shapes[s - 1].height) };
+            let (image, group, name) = match (many, s) {
+                (true, _) => ("adm_passes", "adm_passes_group", format!("{name}_passes")),
+                (false, 0) => (name, "adm_group", name.into()),
+                (false, _) => ("adm", "adm_group", name.into()),
+            };
+            let kernel = Kernel::new(device, image, &name, wave)?;
+            let group = || Kernel::new(device, group, &format!("{name}_group"), wave);
+            let group = several.then(group).transpose()?;
+            Ok::<_, Error>(Scale::new(kernel, group, s, input, &shapes[s], coefficient, tile_heights[s]))
+        };
+        let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };
+        let scales = [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm2", 0)?];
+        let mut rows_shape = Rows::default();
+        let kinds = kinds(&work.passes[..work.passes.len().min(MAX_PASSES)]);
+        let mut first = 0;
+        for (s, shape) in shapes.iter().enumerate() {
+            rows_shape.first[s] = first;
+            rows_shape.height[s] = shape.height as i32;
+            rows_shape.top[s] = shape.rows.start as i32;
+            rows_shape.bottom[s] = shape.rows.end as i32;
+            rows_shape.shift[s] = shape.numerator.row;
+            rows_shape.reference_shift[s] = shape.reference.row;
+            first += (3 * kinds * shape.height) as u32;
+        }
+        Ok(Self {
+            scales,
+            rows: Kernel::new(device, "adm", "adm_rows", ROWS_THREADS)?,
+            rows_shape,
+            row_sums: first as usize,
+            work: work.clone(),
+            bits: depth.bits(),
+        })
+    }
+
+    /// Whether it takes the kernels for several passes and the additive part.
+    pub fn needs_passes(work: &AdmWork) -> bool {
+        work.passes.len() > 1 || work.passes.iter().any(|pass| pass.aim)
+    }
+
+    /// The passes, as many as a launch takes at a time.
+    fn launches(&self) -> std::slice::Chunks<'_, AdmPass> {
+        self.work.passes.chunks(MAX_PASSES)
+    }
+}
+
+/// Threads of a wave, which the kernels take as their block.
+fn wave(arch: &str) -> u32 {
+    if arch.starts_with("gfx9") { 64 } else { 32 }
+}
+
+/// The denominator, and the numerators of some passes: restored and additive.
+fn kinds(passes: &[AdmPass]) -> usize {
+    1 + 2 * passes.len()
+}
+
+impl Metric for Adm {
+    fn scratch(&self) -> usize {
+        (self.row_sums * 8).next_multiple_of(16)
+            + self.scales.iter().map(|scale| 2 * scale.low_band + scale.kept()).sum::<usize>()
+    }
+
+    fn sums(&self) -> usize {
+        self.launches().map(|passes| SUMS * kinds(passes)).sum()
+    }
+
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        let mut at = 0;
+        for passes in self.launches() {
+            for i in 0..pairs.count {
+                let Addresses { frame, scratch: rows, sums } = pairs.pair(i);
+                let mut room = rows + (self.row_sums * 8).next_multiple_of(16) as u64;
+                let mut planes = Planes::default();
+                for (s, scale) in self.scales.iter().enumerate() {
+                    let next = Planes::take(&mut room, scale.low_band, scale.stride, 1);
+                    let keep = room;
+                    room += scale.kept() as u64;
+                    let mut these = Passes { passes: Default::default(), count: passes.len() as u32 };
+                    for (to, pass) in these.passes.iter_mut().zip(passes) {
+                        *to = Pass {
+                            gain_limit: pass.gain_limit,
+                            weights: pass.weights[s],
+                            aim: pass.aim.into(),
+                            unused: 0,
+                        };
+                    }
+                    let row_sums = rows + u64::from(self.rows_shape.first[s]) * 8;
+                    let (shape, bits, later) = (scale.shape, self.bits, u32::from(i > 0));
+                    let group = scale.group.as_ref().filter(|_| pairs.count > 1);
+                    let kernel = group.map_or(&scale.kernel, |(group, _)| group);
+                    let arguments: &mut [_] = match s {
+                        0 => arguments![frame, next, shape, bits, these, row_sums, keep, later],
+                        _ => arguments![planes, next, shape, these, row_sums, keep, later],
+                    };
+                    // SAFETY: the parameters of the kernels of scale 0, or of the other scales; those without `_group`
+                    // do not have the last two.
+                    unsafe { kernel.launch(stream, scale.grid, arguments)? };
+                    planes = next;
+                }
+                let columns = if Self::needs_passes(&self.work) { 3 * kinds(passes) as u32 } else { 6 };
+                let shape = self.rows_shape;
+                let sums = sums + at;
+                let first = if i > 0 { pairs.first.sums + at } else { 0 };
+                // SAFETY: the parameters of adm_rows.
+                unsafe { self.rows.launch(stream, (columns, 4), arguments![shape, rows, first, sums])? };
+            }
+            at += (SUMS * kinds(passes) * 8) as u64;
+        }
+        Ok(())
+    }
+
+    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+        let bands = |sums: &[u64]| -> [BandSums; 4] {
+            std::array::from_fn(|scale| std::array::from_fn(|band| sums[3 * scale + band] as i64))
+        };
+        let mut result = AdmSums { reference: bands(sums), passes: vec![] };
+        let mut rest = sums;
+        for passes in self.launches() {
+            let (these, others) = rest.split_at(SUMS * kinds(passes));
+            rest = others;
+            // Every launch has the denominator again.
+            for (pass, sums) in passes.iter().zip(these[SUMS..].chunks(2 * SUMS)) {
+                result.passes.push(AdmPassSums {
+                    restored: bands(sums),
+                    additive: pass.aim.then(|| bands(&sums[SUMS..])),
+                });
+            }
+        }
+        out.adm = Some(result);
+    }
+}

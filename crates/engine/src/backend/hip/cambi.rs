@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Launches `kernels/cambi.hip`.
+
+use std::sync::Arc;
+
+use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
+
+use super::backend::{Addresses, Metric, Pairs};
+use crate::frame::Geometry;
+use crate::metrics::FrameSums;
+use crate::metrics::cambi::{
+    CambiPicture, CambiPlan, CambiScale, CambiSums, RECIPROCALS, SCALES, ScaleSums, nearest,
+};
+
+const FLAT_THREADS: u32 = 256;
+/// Samples that a block covers.
+const FLAT_TILE: (usize, usize) = (128, 16);
+const MODE_THREADS: u32 = 128;
+/// Threads of a block, and columns that it counts in.
+const CONTRAST_THREADS: u32 = 128;
+/// Largest windows of the kernels for contrast values.
+const CONTRAST: [(usize, &str); 3] =
+    [(17, "cambi_contrast5"), (33, "cambi_contrast9"), (65, "cambi_contrast17")];
+/// Rows of a tile for each row of a window: more rows save work, more tiles fill the GPU.
+const WINDOWS: usize = 2;
+const TOP_THREADS: u32 = 1024;
+/// Room for steps in the shape.
+const MAX_STEPS: usize = 32;
+/// Sums of a scale: of the contrast values, how many are not 0, and of the largest.
+const SUMS: usize = 3;
+
+/// `CambiFlat`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Flat {
+    width: i32,
+    height: i32,
+    bits: u32,
+    distorted: u32,
+    anti_dither: u32,
+    halved: u32,
+    limit: u32,
+    stride: u32,
+}
+
+/// Samples from row to row of the pictures of a scale.
+fn stride(scale: &CambiScale) -> usize {
+    scale.width.next_multiple_of(128)
+}
+
+/// The work for one picture of a pair.
+struct Side {
+    flat: Kernel,
+    mode: Kernel,
+    contrast: Kernel,
+    top: Kernel,
+    args: Flat,
+    scales: [CambiScale; SCALES],
+    /// Blocks of the kernel for contrast values.
+    tiles: u32,
+    /// `CambiShape`
+    shape: DeviceBuffer,
+    /// Columns and rows of the samples that make up the picture, where it is not of its own size.
+    picks: Option<DeviceBuffer>,
+}
+
+impl Side {
+    fn new(
+        device: &Arc<Device>,
+        plan: &CambiPlan,
+        picture: &CambiPicture,
+        geometry: Geometry,
+        distorted: bool,
+    ) -> Result<Self, Error> {
+        let CambiPicture { width, height, window, ref scales, flat_limit } = *picture;
+        let kernel = |name, threads| Kernel::new(device, "cambi", name, threads);
+        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+
+        let rows = WINDOWS * window;
+        let across = CONTRAST_THREADS as usize - (window - 1);
+        let mut shape = vec![];
+        let (mut samples, mut values, mut tiles) = (0, 0, 0);
+        for scale in scales {
+            let CambiScale { width, height, top } = *scale;
+            let beside = width.div_ceil(across);
+            shape.extend([width, height, stride(scale), samples, values, top, tiles, beside]);
+            samples += stride(scale) * height;
+            values += (width * height).next_multiple_of(4);
+            tiles += beside * height.div_ceil(rows);
+        }
+        let mut shape: Vec<u32> = shape.into_iter().map(|number| number as u32).collect();
+        let steps: Vec<_> =
+            plan.contrasts.iter().flat_map(|step| [step.above, step.up_to, step.weight]).collect();
+        let (above, last) = plan.active();
+        let padding = std::iter::repeat_n(0, 3 * MAX_STEPS - steps.len());
+        let numbers = [plan.contrasts.len() as i32, above + 1, last, (window / 2) as i32, rows as i32];
+        shape.extend(steps.into_iter().chain(padding).chain(numbers).map(|number| number as u32));
+        shape.extend(RECIPROCALS.iter().map(|reciprocal| reciprocal.to_bits()));
+
+        let resized = (width, height) != (geometry.width, geometry.height);
+        let picks =
+            resized.then(|| [nearest(geometry.width, width), nearest(geometry.height, height)].concat());
+        let picks = picks.map(|picks| DeviceBuffer::holding(device, "a table", &bytes(&picks)));
+        let bits = geometry.depth.bits();
+        let (_, contrast) = CONTRAST.iter().find(|(largest, _)| window <= *largest).unwrap_or(&CONTRAST[2]);
+        Ok(Self {
+            flat: kernel(if bits == 8 { "cambi_flat_u8" } else { "cambi_flat_u16" }, FLAT_THREADS)?,
+            mode: kernel("cambi_mode", MODE_THREADS)?,
+            contrast: kernel(contrast, CONTRAST_THREADS)?,
+            top: kernel("cambi_top", TOP_THREADS)?,
+            args: Flat {
+                width: width as i32,
+                height: height as i32,
+                bits,
+                distorted: distorted.into(),
+                anti_dither: plan.anti_dither.into(),
+                halved: plan.halved.into(),
+                limit: flat_limit,
+                stride: stride(&scales[0]) as u32,
+            },
+            scales: *scales,
+            tiles: tiles as u32,
+            shape: DeviceBuffer::holding(device, "a table", &bytes(&shape))?,
+            picks: picks.transpose()?,
+        })
+    }
+
+    /// Bytes of the unfiltered first scale, of the filtered scales, and of the contrast values.
+    fn room(&self) -> [usize; 3] {
+        let samples = |scale: &CambiScale| stride(scale) * scale.height * 2;
+        let values = |scale: &CambiScale| (scale.width * scale.height).next_multiple_of(4) * 4;
+        let all = |size: fn(&CambiScale) -> usize| self.scales.iter().map(size).sum::<usize>();
+        [samples(&self.scales[0]), all(samples), all(values)].map(|size| size.next_multiple_of(256))
+    }
+
+    fn launch(&self, stream: &Stream, frame: u64, scratch: u64, sums: u64) -> Result<(), Error> {
+        let [base, filtered, _] = self.room();
+        let samples = scratch + base as u64;
+        let values = samples + filtered as u64;
+        let (args, shape) = (self.args, self.shape.address());
+        let picks = self.picks.as_ref().map_or(0, DeviceBuffer::address);
+        let (width, height) = (args.width as usize, args.height as usize);
+        let grid = (width.div_ceil(FLAT_TILE.0) as u32, height.div_ceil(FLAT_TILE.1) as u32);
+        // SAFETY: the parameters of cambi_flat_u8 and cambi_flat_u16.
+        unsafe { self.flat.launch(stream, grid, arguments![frame, args, picks, scratch])? };
+        let (mut from, mut from_stride, mut step, mut to) = (scratch, args.stride, 1u32, samples);
+        for scale in &self.scales {
+            let (w, h, stride) = (scale.width as i32, scale.height as i32, stride(scale) as u32);
+            let grid = (scale.width.div_ceil(MODE_THREADS as usize) as u32, scale.height as u32);
+            // SAFETY: the parameters of cambi_mode.
+            unsafe {
+                self.mode.launch(stream, grid, arguments![from, from_stride, step, w, h, to, stride])?;
+            }
+            (from, from_stride, step) = (to, stride, 2);
+            to += u64::from(stride) * scale.height as u64 * 2;
+        }
+        // SAFETY: the parameters of the kernels for contrast values, and of cambi_top.
+        unsafe {
+            self.contrast.launch(stream, (self.tiles, 1), arguments![shape, samples, values, sums])?;
+            self.top.launch(stream, (SCALES as u32, 1), arguments![shape, values, sums])
+        }
+    }
+
+    fn read(&self, sums: &[u64]) -> ScaleSums {
+        std::array::from_fn(|s| {
+            let [total, nonzero, largest] = [0, 1, 2].map(|i| sums[s * SUMS + i]);
+            if nonzero <= self.scales[s].top as u64 { total } else { largest }
+        })
+    }
+}
+
+pub struct Cambi {
+    /// The distorted picture, and the reference where it is wanted.
+    sides: Vec<Side>,
+}
+
+impl Cambi {
+    pub fn new(device: &Arc<Device>, plan: CambiPlan, geometry: Geometry) -> Result<Self, Error> {
+        let distorted = Side::new(device, &plan, &plan.distorted, geometry, true)?;
+        let source = plan.source.as_ref().map(|source| Side::new(device, &plan, source, geometry, false));
+        Ok(Self { sides: std::iter::once(Ok(distorted)).chain(source).collect::<Result<_, _>>()? })
+    }
+
+    /// For some of the sides, from the first.
+    fn launch_sides(&self, stream: &Stream, at: Addresses, sides: &[Side]) -> Result<(), Error> {
+        let Addresses { frame, mut scratch, mut sums } = at;
+        for side in sides {
+            side.launch(stream, frame, scratch, sums)?;
+            scratch += side.room().iter().sum::<usize>() as u64;
+            sums += (SCALES * SUMS * 8) as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Metric for Cambi {
+    fn scratch(&self) -> usize {
+        self.sides.iter().flat_map(|side| side.room()).sum()
+    }
+
+    fn sums(&self) -> usize {
+        self.sides.len() * SCALES * SUMS
+    }
+
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        self.launch_sides(stream, pairs.first, &self.sides)?;
+        (1..pairs.count).try_for_each(|i| self.launch_sides(stream, pairs.pair(i), &self.sides[..1]))
+    }
+
+    fn read_all(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {
+        for (own, out) in sums.iter().zip(out) {
+            self.read(&[&own[..SCALES * SUMS], &sums[0][SCALES * SUMS..]].concat(), run, out);
+        }
+    }
+
+    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+        let mut sides = self.sides.iter().zip(sums.chunks(SCALES * SUMS)).map(|(side, sums)| side.read(sums));
+        out.cambi.push(CambiSums { distorted: sides.next().unwrap_or_default(), source: sides.next() });
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Launches `kernels/ciede.hip`.
+
+use std::sync::Arc;
+
+use gpu::{Device, Error, Kernel, Stream, arguments};
+
+use super::backend::{Addresses, Metric, Pairs};
+use crate::frame::Geometry;
+use crate::metrics::FrameSums;
+use crate::metrics::ciede::{Range, fixed_sum};
+
+const THREADS: u32 = 128;
+/// Luma samples that a block covers.
+const TILE: (usize, usize) = (128, 4);
+
+pub struct Ciede {
+    kernel: Kernel,
+    /// For several distorted pictures.
+    group: Kernel,
+    geometry: Geometry,
+    chroma: (usize, usize),
+}
+
+impl Ciede {
+    /// For frames with chroma.
+    pub fn new(device: &Arc<Device>, geometry: Geometry) -> Result<Self, Error> {
+        let name = if geometry.depth.bits() == 8 { "ciede_u8" } else { "ciede_u16" };
+        let kernel = |name: &str| Kernel::new(device, "ciede", name, THREADS);
+        let (kernel, group) = (kernel(name)?, kernel(&format!("{name}_group"))?);
+        Ok(Self { kernel, group, geometry, chroma: geometry.chroma.unwrap_or_default() })
+    }
+}
+
+impl Metric for Ciede {
+    fn sums(&self) -> usize {
+        1
+    }
+
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        let Addresses { frame, sums, .. } = pairs.first;
+        let (count, pitch) = (pairs.count as u32, (pairs.pitch / 8) as u32);
+        let kernel = if count > 1 { &self.group } else { &self.kernel };
+        let Geometry { width, height, depth, .. } = self.geometry;
+        let (range, bias, bits) = (Range::new(depth), fixed_sum(self.geometry).bias(), depth.bits());
+        let [w, h, cw, ch] = [width, height, self.chroma.0, self.chroma.1].map(|extent| extent as i32);
+        let grid = (width.div_ceil(TILE.0) as u32, height.div_ceil(TILE.1) as u32);
+        let arguments = arguments![frame, bits, w, h, cw, ch, range, bias, count, pitch, sums];
+        // SAFETY: the parameters of the kernels.
+        unsafe { kernel.launch(stream, grid, arguments) }
+    }
+
+    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+        out.ciede = Some(sums[0]);
+    }
+}

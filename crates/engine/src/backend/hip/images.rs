@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The compiled kernels that this crate carries: one image for each metric and processor, all in one
+//! compressed stream that `build.rs` makes.
+
+use std::io::Read;
+use std::sync::{Arc, OnceLock};
+
+use gpu::{Code, Device, DeviceInfo, Error, Selection};
+use lzma_rust2::LzmaReader;
+
+mod built {
+    include!(concat!(env!("OUT_DIR"), "/images.rs"));
+}
+
+/// Why this crate was built without kernels; `None` if it has them.
+pub const MISSING: Option<&str> = built::MISSING;
+
+/// Whether there are kernels for a GPU.
+pub fn supports(info: &DeviceInfo) -> bool {
+    covers(&info.arch)
+}
+
+/// Opens the GPU that is wanted for the kernels of this crate, or shares it if it is open already.
+pub fn open(selection: &Selection) -> Result<Arc<Device>, Error> {
+    Device::open(selection, &Kernels)
+}
+
+/// The kernels of this crate.
+struct Kernels;
+
+impl Code for Kernels {
+    fn missing(&self) -> Option<&'static str> {
+        MISSING
+    }
+
+    fn covers(&self, arch: &str) -> bool {
+        covers(arch)
+    }
+
+    fn images(&self, module: &str, arch: &str) -> Vec<gpu::Image> {
+        // SAFETY: a code object or PTX that the build script has from a compiler, with a zero behind the PTX.
+        candidates(module, arch).map(|(target, image)| unsafe { gpu::Image::new(target, image) }).collect()
+    }
+}
+
+/// A code object for AMD, PTX with a zero at its end for NVIDIA. It stays where it is, as runtimes ask.
+type Image = &'static [u8];
+
+/// The image of a metric (`vif`) for a target (`gfx1100`).
+fn image(metric: &str, target: &str) -> Option<Image> {
+    let (_, _, start, size) = built::INDEX.iter().find(|entry| (entry.0, entry.1) == (metric, target))?;
+    stream().get(*start..)?.get(..*size)
+}
+
+/// Whether there are images for a processor.
+fn covers(arch: &str) -> bool {
+    targets(arch).into_iter().any(|target| built::INDEX.iter().any(|entry| entry.1 == target))
+}
+
+/// The images of a metric that a processor may take, best first, each with its target. `$HIPVMAF_GPU_CODE` leaves
+/// only the target that it names.
+fn candidates(metric: &str, arch: &str) -> impl Iterator<Item = (&'static str, Image)> {
+    let entry = |target: &str| built::INDEX.iter().find(|entry| (entry.0, entry.1) == (metric, target));
+    let only = std::env::var("HIPVMAF_GPU_CODE").ok().filter(|name| !name.is_empty());
+    let wanted = |target: &&str| only.as_ref().is_none_or(|only| only == target);
+    let found: Vec<_> = targets(arch).into_iter().filter(wanted).filter_map(entry).collect();
+    found.into_iter().filter_map(|(metric, target, ..)| Some((*target, image(metric, target)?)))
+}
+
+/// The targets whose images a processor may take, best first, by its name in [`DeviceInfo::arch`]:
+/// `gfx90a:sramecc+:xnack-` or `sm_90`.
+fn targets(arch: &str) -> Vec<&str> {
+    // Images without a suffix run with any setting of the features that the suffixes name.
+    let processor = arch.split(':').next().unwrap_or_default();
+    if let Some(capability) = processor.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok()) {
+        // Where 64-bit floating point runs at half the rate of 32 bits.
+        let fast_f64 = matches!(capability, 60 | 70 | 80 | 90 | 100);
+        return match (capability, fast_f64) {
+            (80.., true) => vec!["sm_80-f64", "sm_70-f64"],
+            (80.., false) => vec!["sm_80", "sm_70"],
+            (70.., true) => vec!["sm_70-f64"],
+            (70.., false) => vec!["sm_70"],
+            _ => vec![],
+        };
+    }
+    let generic = match processor {
+        "gfx900" | "gfx902" | "gfx904" | "gfx906" | "gfx909" | "gfx90c" => Some("gfx9-generic"),
+        _ if processor.starts_with("gfx103") => Some("gfx10-3-generic"),
+        _ if processor.starts_with("gfx11") => Some("gfx11-generic"),
+        _ if processor.starts_with("gfx12") => Some("gfx12-generic"),
+        _ => None,
+    };
+    std::iter::once(processor).filter(|processor| processor.starts_with("gfx")).chain(generic).collect()
+}
+
+/// All images, decompressed when the first is asked for. Empty if that fails, which takes a damaged program.
+fn stream() -> Image {
+    static STREAM: OnceLock<Image> = OnceLock::new();
+    STREAM.get_or_init(|| decompress().unwrap_or_default())
+}
+
+fn decompress() -> std::io::Result<Image> {
+    let memory = vec![0; built::SIZE + built::ALIGN].leak();
+    let start = memory.as_ptr().align_offset(built::ALIGN);
+    let images = memory.get_mut(start..).and_then(|memory| memory.get_mut(..built::SIZE)).unwrap_or_default();
+    LzmaReader::new_mem_limit(built::STREAM, u32::MAX, None)?.read_exact(images)?;
+    Ok(images)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARCHES: &[&str] = &[
+        "gfx906:sramecc+:xnack-",
+        "gfx908",
+        "gfx90a:sramecc+:xnack-",
+        "gfx942",
+        "gfx1030",
+        "gfx1031",
+        "gfx1032",
+        "gfx1033",
+        "gfx1034",
+        "gfx1035",
+        "gfx1036",
+        "gfx1100",
+        "gfx1101",
+        "gfx1102",
+        "gfx1103",
+        "gfx1150",
+        "gfx1151",
+        "gfx1200",
+        "gfx1201",
+        "sm_70",
+        "sm_75",
+        "sm_80",
+        "sm_86",
+        "sm_90",
+        "sm_120",
+    ];
+
+    fn metrics() -> Vec<&'static str> {
+        let mut metrics: Vec<_> = built::INDEX.iter().map(|entry| entry.0).collect();
+        metrics.sort();
+        metrics.dedup();
+        metrics
+    }
+
+    #[test]
+    fn every_metric_has_an_image_for_every_processor() {
+        assert_eq!(metrics().is_empty(), MISSING.is_some());
+        if built::LIMITED {
+            eprintln!("built for some targets only");
+            return;
+        }
+        for metric in metrics() {
+            for arch in ARCHES {
+                let target = targets(arch)[0];
+                let image = image(metric, target).unwrap_or_else(|| panic!("{metric} lacks {target}"));
+                assert_eq!(image.as_ptr().addr() % built::ALIGN, 0);
+                match target.strip_prefix("sm_") {
+                    None => assert!(
+                        image.starts_with(b"\x7fELF") && contains(image, &format!("amdhsa--{target}"))
+                    ),
+                    Some(number) => {
+                        assert_eq!(
+                            image.iter().position(|byte| *byte == 0),
+                            Some(image.len() - 1),
+                            "{target}"
+                        );
+                        assert!(contains(image, &format!(".target sm_{}\n", &number[..2])), "{target}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn contains(image: Image, text: &str) -> bool {
+        image.windows(text.len()).any(|part| part == text.as_bytes())
+    }
+
+    #[test]
+    fn every_image_is_for_some_processor() {
+        let others = ["gfx900", "gfx1037", "gfx1152", "gfx1299"];
+        let all: Vec<_> = ARCHES.iter().chain(&others).flat_map(|arch| targets(arch)).collect();
+        for (metric, target, ..) in built::INDEX {
+            assert!(all.contains(target), "{metric} for {target}");
+        }
+    }
+
+    #[test]
+    fn candidates_of_processors() {
+        assert_eq!(targets("gfx90a:sramecc+:xnack-"), ["gfx90a"]);
+        assert_eq!(targets("gfx1103"), ["gfx1103", "gfx11-generic"]);
+        assert_eq!(targets("gfx1035"), ["gfx1035", "gfx10-3-generic"]);
+        assert_eq!(targets("gfx1010"), ["gfx1010"]);
+        assert_eq!(targets("sm_75"), ["sm_70"]);
+        assert_eq!(targets("sm_86"), ["sm_80", "sm_70"]);
+        assert_eq!(targets("sm_90"), ["sm_80-f64", "sm_70-f64"]);
+        assert_eq!(targets("sm_103"), ["sm_80", "sm_70"]);
+        for other in ["", "sm_61", "sm_", "sm_x", "spirv", ":gfx906"] {
+            assert!(targets(other).is_empty(), "{other}");
+        }
+        assert_eq!(image("vif", "gfx000"), None);
+        assert_eq!(image("none", "gfx906"), None);
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Launches `kernels/psnr_hvs.hip`.
+
+use std::sync::Arc;
+
+use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
+
+use super::backend::{Addresses, Metric, Pairs};
+use crate::frame::Geometry;
+use crate::metrics::FrameSums;
+use crate::metrics::psnr_hvs::{BLOCK, TABLES, blocks};
+
+const THREADS: u32 = 64;
+const SUM_THREADS: u32 = 256;
+
+/// `HvsErrors`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Errors {
+    first: [u32; 3],
+    blocks: [u32; 3],
+}
+
+pub struct PsnrHvs {
+    errors: Kernel,
+    sum: Kernel,
+    tables: DeviceBuffer,
+    /// Blocks in a row of Y, Cb and Cr.
+    columns: [u32; 3],
+    layout: Errors,
+    bits: u32,
+    renditions: usize,
+}
+
+impl PsnrHvs {
+    /// For frames with chroma. `renditions`: how many pairs a group has.
+    pub fn new(device: &Arc<Device>, geometry: Geometry, renditions: usize) -> Result<Self, Error> {
+        let Geometry { width, height, depth, chroma } = geometry;
+        let chroma = chroma.unwrap_or_default();
+        let sizes = [(width, height), chroma, chroma];
+        let mut layout = Errors::default();
+        let mut first = 0;
+        for (i, (width, height)) in sizes.into_iter().enumerate() {
+            layout.first[i] = first;
+            layout.blocks[i] = (blocks(width) * blocks(height)) as u32;
+            first += layout.blocks[i] * (BLOCK * BLOCK) as u32;
+        }
+        let weights = TABLES.iter().flat_map(|tables| [tables.csf, tables.mask]);
+        let tables: Vec<u8> =
+            weights.flat_map(|table| table.into_iter().flatten().flat_map(f32::to_ne_bytes)).collect();
+        let name = if depth.bits() == 8 { "psnr_hvs_u8" } else { "psnr_hvs_u16" };
+        Ok(Self {
+            errors: Kernel::new(device, "psnr_hvs", name, THREADS)?,
+            sum: Kernel::new(device, "psnr_hvs", "psnr_hvs_sum", SUM_THREADS)?,
+            tables: DeviceBuffer::holding(device, "a table", &tables)?,
+            columns: sizes.map(|(width, _)| blocks(width) as u32),
+            layout,
+            bits: depth.bits(),
+            renditions,
+        })
+    }
+
+    /// Errors of a pair.
+    fn errors(&self) -> usize {
+        let blocks: usize = self.layout.blocks.iter().map(|blocks| *blocks as usize).sum();
+        blocks * BLOCK * BLOCK
+    }
+}
+
+impl Metric for PsnrHvs {
+    fn scratch(&self) -> usize {
+        self.renditions * self.errors() * size_of::<f32>()
+    }
+
+    fn sums(&self) -> usize {
+        3
+    }
+
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        let Addresses { frame, scratch, sums } = pairs.first;
+        let (layout, tables) = (self.layout, self.tables.address());
+        let (count, pitch, sums_pitch) = (pairs.count as u32, self.errors() as u32, (pairs.pitch / 8) as u32);
+        for (component, columns) in (0u32..).zip(self.columns) {
+            let (first, blocks) = (layout.first[component as usize], layout.blocks[component as usize]);
+            let errors = scratch + u64::from(first) * size_of::<f32>() as u64;
+            let arguments =
+                arguments![frame, component, self.bits, columns, blocks, tables, count, pitch, errors];
+            // SAFETY: the parameters of psnr_hvs_u8 and psnr_hvs_u16.
+            unsafe { self.errors.launch(stream, (blocks.div_ceil(THREADS), 1), arguments)? };
+        }
+        // SAFETY: the parameters of psnr_hvs_sum.
+        unsafe { self.sum.launch(stream, (3, count), arguments![scratch, layout, pitch, sums_pitch, sums]) }
+    }
+
+    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+        out.psnr_hvs = Some([sums[0] as u32, sums[1] as u32, sums[2] as u32]);
+    }
+}

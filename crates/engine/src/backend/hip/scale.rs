@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Launches `kernels/scale.hip`.
+
+use std::sync::Arc;
+
+use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
+
+use super::frame::{ALIGNMENT, Plane};
+use crate::frame::Geometry;
+use crate::scale::{self, Scaling, shifts};
+
+/// Output columns of a block.
+const THREADS: u32 = 256;
+/// Rows of a block of the first kernel.
+const ROWS: usize = 4;
+
+/// The output samples of one axis; `ScaleAxis`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Axis {
+    first: u64,
+    weights: u64,
+    size: i32,
+    taps: i32,
+}
+
+impl Axis {
+    /// Appends an axis to what is to be uploaded; addresses count from its beginning.
+    fn new(axis: &scale::Axis, tables: &mut Vec<u8>) -> Self {
+        let mut put = |word: u32| tables.extend(word.to_ne_bytes());
+        (0..axis.len()).for_each(|i| put(axis.first(i) as u32));
+        for k in 0..axis.taps() {
+            (0..axis.len()).for_each(|i| put(i32::from(axis.weights(i)[k]) as u32));
+        }
+        let (size, taps) = (axis.len(), axis.taps());
+        let first = (tables.len() - 4 * size * (1 + taps)) as u64;
+        Self { first, weights: first + 4 * size as u64, size: size as i32, taps: taps as i32 }
+    }
+
+    fn at(self, tables: u64) -> Self {
+        Self { first: self.first + tables, weights: self.weights + tables, ..self }
+    }
+}
+
+/// What planes of one size are scaled with.
+struct Tables {
+    source_rows: usize,
+    columns: Axis,
+    rows: Axis,
+}
+
+impl Tables {
+    fn new(source_rows: usize, [columns, rows]: [scale::Axis; 2], tables: &mut Vec<u8>) -> Self {
+        Self { source_rows, columns: Axis::new(&columns, tables), rows: Axis::new(&rows, tables) }
+    }
+
+    /// Bytes of a row of the output.
+    fn stride(&self, sample_size: usize) -> usize {
+        (self.columns.size as usize * sample_size).next_multiple_of(ALIGNMENT as usize)
+    }
+
+    /// Bytes of the output.
+    fn size(&self, sample_size: usize) -> usize {
+        (self.stride(sample_size) * self.rows.size as usize).next_multiple_of(256)
+    }
+}
+
+/// Scales the pictures of one rendition.
+pub struct Scaler {
+    source: Geometry,
+    along: Kernel,
+    down: Kernel,
+    luma: Tables,
+    chroma: Option<Tables>,
+    tables: DeviceBuffer,
+}
+
+impl Scaler {
+    pub fn new(device: &Arc<Device>, scaling: &Scaling) -> Result<Self, Error> {
+        let source = scaling.source();
+        let [along, down] = match source.sample_size() {
+            1 => ["scale_rows_u8", "scale_columns_u8"],
+            _ => ["scale_rows_u16", "scale_columns_u16"],
+        };
+        let mut tables = vec![];
+        let luma = Tables::new(source.height, scaling.luma(), &mut tables);
+        let chroma = source.chroma.zip(scaling.chroma());
+        let chroma = chroma.map(|((_, height), axes)| Tables::new(height, axes, &mut tables));
+        Ok(Self {
+            source,
+            along: Kernel::new(device, "scale", along, THREADS)?,
+            down: Kernel::new(device, "scale", down, THREADS)?,
+            luma,
+            chroma,
+            tables: DeviceBuffer::holding(device, "tables", &tables)?,
+        })
+    }
+
+    /// Size of the pictures as they come.
+    pub fn source(&self) -> Geometry {
+        self.source
+    }
+
+    /// Bytes of device memory for a scaled picture and what comes before it.
+    pub fn room(&self) -> usize {
+        let size = self.source.sample_size();
+        let chroma = self.chroma.as_ref().map_or(0, |chroma| 2 * chroma.size(size));
+        self.luma.size(size) + chroma + 4 * self.luma.columns.size as usize * self.luma.source_rows
+    }
+
+    /// Puts the work for one picture into a stream: Y, and Cb and Cr where there are such planes. Where the scaled
+    /// planes will be, of which `room` begins with; all of it must be left alone until they were read.
+    pub fn launch(&self, stream: &Stream, planes: [Plane; 3], room: u64) -> Result<[Plane; 3], Error> {
+        let size = self.source.sample_size();
+        let bits = self.source.depth.bits();
+        let shifts = shifts(self.source.depth);
+        let tables = self.chroma.as_ref();
+        let sizes =
+            [Some(&self.luma), tables, tables].map(|tables| tables.map_or(0, |t| t.size(size)) as u64);
+        let between = room + sizes.iter().sum::<u64>();
+        let mut out = [Plane::default(); 3];
+        let mut address = room;
+        for (i, plane) in planes.into_iter().enumerate().filter(|(_, plane)| plane.address != 0) {
+            let Some(tables) = (if i == 0 { Some(&self.luma) } else { self.chroma.as_ref() }) else {
+                continue;
+            };
+            let [columns, rows] = [tables.columns, tables.rows].map(|axis| axis.at(self.tables.address()));
+            let (width, blocks) = (columns.size, (columns.size as u32).div_ceil(THREADS));
+            let (source_rows, stride) = (tables.source_rows as i32, tables.stride(size) as u32);
+            let grid = (blocks, tables.source_rows.div_ceil(ROWS) as u32);
+            let along = arguments![plane, source_rows, bits, columns, shifts[0], between, width];
+            // SAFETY: the parameters of scale_rows_u8 and scale_rows_u16.
+            unsafe { self.along.launch(stream, grid, along)? };
+            let down = arguments![between, width, width, bits, rows, shifts[1], address, stride];
+            // SAFETY: the parameters of scale_columns_u8 and scale_columns_u16.
+            unsafe { self.down.launch(stream, (blocks, rows.size as u32), down)? };
+            out[i] = Plane { address, stride, shift: 0, step: 1 };
+            address += sizes[i];
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Launches `kernels/speed.hip`.
+
+use std::sync::Arc;
+
+use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
+
+use super::backend::{Addresses, Metric, Pairs};
+use crate::backend::BackendError;
+use crate::frame::Geometry;
+use crate::metrics::FrameSums;
+use crate::metrics::speed::{ChromaStatistics, ELEMENTS, Layout, PlaneStatistics, SpeedWork};
+
+const THREADS: u32 = 128;
+const PLANES: usize = 4;
+/// Samples of the small image in a block.
+const TILE: usize = 32;
+/// Covariances of a plane, and how many of them a block computes.
+const PAIRS: usize = ELEMENTS * (ELEMENTS + 1) / 2;
+const PART: usize = 65;
+
+/// `SpeedScaling`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct ScalingArgs {
+    x: u64,
+    y: u64,
+    taps: u64,
+    width: i32,
+    height: i32,
+    count: i32,
+    spread: i32,
+    bits: u32,
+    normalised: u32,
+    unit: f32,
+}
+
+/// `SpeedMean`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct MeanArgs {
+    taps: u64,
+    width: i32,
+    height: i32,
+    used: [i32; 2],
+    count: i32,
+    stride: u32,
+}
+
+/// One way of scaling the planes.
+struct Scaling {
+    layout: Layout,
+    /// What `scaling` and `mean` point to.
+    _tables: DeviceBuffer,
+    scaling: ScalingArgs,
+    mean: MeanArgs,
+}
+
+impl Scaling {
+    fn new(device: &Arc<Device>, layout: Layout, bits: u32) -> Result<Self, Error> {
+        let mut tables = vec![];
+        let mut at = vec![];
+        for axis in [&layout.x, &layout.y] {
+            at.push(tables.len() as u64);
+            for source in &axis.sources {
+                tables.extend(source.index.to_ne_bytes());
+                tables.extend(source.weight.to_ne_bytes());
+            }
+        }
+        for taps in [&layout.low_pass, &layout.local_mean] {
+            at.push(tables.len() as u64);
+            tables.extend(taps.iter().flat_map(|tap| tap.to_ne_bytes()));
+        }
+        let tables = DeviceBuffer::holding(device, "tables", &tables)?;
+        let address = |i: usize| tables.address() + at[i];
+        let (width, height) = (layout.x.size as i32, layout.y.size as i32);
+        let used = layout.used();
+        let scaling = ScalingArgs {
+            x: address(0),
+            y: address(1),
+            taps: address(2),
+            width,
+            height,
+            count: layout.low_pass.len() as i32,
+            spread: layout.x.spread as i32,
+            bits,
+            normalised: layout.normalised.into(),
+            unit: layout.unit,
+        };
+        let mean = MeanArgs {
+            taps: address(3),
+            width,
+            height,
+            used: [used.0 as i32, used.1 as i32],
+            count: layout.local_mean.len() as i32,
+            stride: 2 * plane_sums(&layout) as u32,
+        };
+        Ok(Self { scaling, mean, _tables: tables, layout })
+    }
+
+    /// Bytes of the small images.
+    fn size(&self) -> usize {
+        PLANES * self.layout.x.size * self.layout.y.size * size_of::<f32>()
+    }
+}
+
+/// Sums of a plane: two singles in each, the covariances, one that is not used, and the image.
+fn plane_sums(layout: &Layout) -> usize {
+    let (width, height) = layout.used();
+    (PAIRS + 1 + width * height).div_ceil(2)
+}
+
+pub struct Speed {
+    small: Kernel,
+    mean: Kernel,
+    covariance: Kernel,
+    scalings: Vec<Scaling>,
+    sigmas: Vec<f32>,
+}
+
+impl Speed {
+    pub fn new(device: &Arc<Device>, work: &SpeedWork, geometry: Geometry) -> Result<Self, BackendError> {
+        let bits = geometry.depth.bits();
+        let kernel = |name| Kernel::new(device, "speed", name, THREADS);
+        let scalings =
+            work.scalings.iter().map(|scaling| Ok(Scaling::new(device, scaling.layout(geometry)?, bits)?));
+        Ok(Self {
+            scalings: scalings.collect::<Result<_, BackendError>>()?,
+            sigmas: work.sigmas.clone(),
+            small: kernel(if bits == 8 { "speed_small_u8" } else { "speed_small_u16" })?,
+            mean: kernel("speed_mean")?,
+            covariance: kernel("speed_covariance")?,
+        })
+    }
+
+    /// Of `planes` planes: all, or half of them for those of the distorted picture.
+    fn launch_planes(&self, stream: &Stream, at: Addresses, planes: usize) -> Result<(), Error> {
+        let (mut images, mut sums) = (at.scratch, at.sums);
+        let planes = planes as u32;
+        for scaling in &self.scalings {
+            let (layout, mean) = (&scaling.layout, scaling.mean);
+            let tiles = layout.x.size.div_ceil(TILE) as u32;
+            let [width, height] = mean.used;
+            // SAFETY: the parameters of speed_small_u8 and speed_small_u16, speed_mean, and speed_covariance.
+            unsafe {
+                let grid = (tiles, planes * layout.y.size as u32);
+                self.small.launch(stream, grid, arguments![at.frame, scaling.scaling, planes, images])?;
+                let grid = ((width * height) as u32).div_ceil(THREADS);
+                self.mean.launch(stream, (grid, planes), arguments![images, mean, planes, sums])?;
+                let grid = (PAIRS.div_ceil(PART) as u32, planes);
+                self.covariance.launch(stream, grid, arguments![width, height, mean.stride, planes, sums])?;
+            }
+            images += scaling.size() as u64;
+            sums += (PLANES * plane_sums(layout) * 8) as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Metric for Speed {
+    fn scratch(&self) -> usize {
+        self.scalings.iter().map(Scaling::size).sum()
+    }
+
+    fn sums(&self) -> usize {
+        self.scalings.iter().map(|scaling| PLANES * plane_sums(&scaling.layout)).sum()
+    }
+
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        self.launch_planes(stream, pairs.first, PLANES)?;
+        (1..pairs.count).try_for_each(|i| self.launch_planes(stream, pairs.pair(i), PLANES / 2))
+    }
+
+    fn read_all(&self, sums: &[&[u64]], _run: usize, out: &mut [FrameSums]) {
+        let mut of_reference = vec![];
+        for (sums, out) in sums.iter().zip(out) {
+            let mut at = 0;
+            let mut scalings = vec![];
+            for (i, scaling) in self.scalings.iter().enumerate() {
+                let size = plane_sums(&scaling.layout);
+                let plane = |i: usize| {
+                    statistics(&scaling.layout, &self.sigmas, &sums[at + i * size..at + (i + 1) * size])
+                };
+                // Takes longer than the GPU does for a frame: beside each other, on the processors that there are.
+                let pair = |i: usize, j: usize| <[_; 2]>::from(rayon::join(|| plane(i), || plane(j)));
+                let distorted = if i < of_reference.len() {
+                    pair(1, 3)
+                } else {
+                    let (reference, distorted) = rayon::join(|| pair(0, 2), || pair(1, 3));
+                    of_reference.push(reference);
+                    distorted
+                };
+                let [cb, cr] = distorted;
+                let [of_cb, of_cr] = of_reference[i].clone();
+                scalings.push(ChromaStatistics([[of_cb, cb], [of_cr, cr]]));
+                at += PLANES * size;
+            }
+            out.speed = Some(scalings);
+        }
+    }
+
+    fn read(&self, sums: &[u64], run: usize, out: &mut FrameSums) {
+        self.read_all(&[sums], run, std::slice::from_mut(out));
+    }
+}
+
+/// What is left to do for a plane.
+fn statistics(layout: &Layout, sigmas: &[f32], sums: &[u64]) -> PlaneStatistics {
+    let halves = |pair: &u64| [f32::from_bits(*pair as u32), f32::from_bits((*pair >> 32) as u32)];
+    let numbers: Vec<f32> = sums.iter().flat_map(halves).collect();
+    let mut covariance = [[0.0; ELEMENTS]; ELEMENTS];
+    for a in 0..ELEMENTS {
+        for b in 0..=a {
+            covariance[a][b] = numbers[a * (a + 1) / 2 + b];
+            covariance[b][a] = covariance[a][b];
+        }
+    }
+    PlaneStatistics::new(&covariance, &numbers[PAIRS + 1..], layout.blocks, sigmas)
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Launches the kernels of `kernels/vif.h`, and on what that leaves `kernels/damage.hip`.
+
+use std::sync::Arc;
+
+use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
+
+use super::backend::{Addresses, Metric, Pairs};
+use super::frame::Planes;
+use crate::frame::Geometry;
+use crate::metrics::FrameSums;
+use crate::metrics::damage::{Window, cells};
+use crate::metrics::vif::{LOG2_STEPS, VifScaleSums, VifWork};
+
+/// Gain limits of one launch.
+const MAX_GAINS: usize = 4;
+/// Sums of one scale.
+const SUMS: usize = 8;
+
+/// How a kernel divides a picture: threads of a block, pixels of a tile, and tiles that a block walks down. And how many
+/// distorted pictures it takes at most.
+struct Shape {
+    threads: u32,
+    tile: (usize, usize),
+    tiles: usize,
+    most: usize,
+}
+
+impl Shape {
+    /// As `kernels/vif.h` has it; `target` is one of `build.rs`. Alone, a frame is done sooner in more blocks.
+    fn new(scale: usize, bits: u32, target: &str, alone: bool) -> Self {
+        let nvidia = target.starts_with("sm_");
+        let shape = |threads, tile, tiles| Self {
+            threads,
+            tile,
+            tiles: if alone { 1 } else { tiles },
+            most: usize::MAX,
+        };
+        match scale {
+            0 if bits == 8 && target.starts_with("sm_80") => Self { most: 2, ..shape(128, (128, 64), 1) },
+            0 if nvidia => shape(256, (240, 8), 4),
+            0 => shape(128, (112, 8), 2),
+            1 => shape(128, (120, 8), 2),
+            _ => shape(128, (124, 4), 4),
+        }
+    }
+}
+
+/// `VifArgs`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Args {
+    width: i32,
+    height: i32,
+    bits: u32,
+    gains: u32,
+    gain_limits: [f64; MAX_GAINS],
+    pictures: u32,
+    pitch: u32,
+}
+
+struct Scale {
+    /// For one distorted picture, and for several at a time, at most so many.
+    kernel: Kernel,
+    group: Option<(Kernel, usize)>,
+    grid: (u32, u32),
+    width: usize,
+    height: usize,
+}
+
+impl Scale {
+    fn new(
+        device: &Arc<Device>,
+        geometry: Geometry,
+        scale: usize,
+        alone: bool,
+        several: bool,
+    ) -> Result<Self, Error> {
+        let (width, height) = (geometry.width >> scale, geometry.height >> scale);
+        let bits = geometry.depth.bits();
+        let (image, name) = match scale {
+            0 if bits == 8 => ("vif0_u8", "vif0_u8"),
+            0 => ("vif0_u16", "vif0_u16"),
+            1 => ("vif", "vif1"),
+            2 => ("vif", "vif2"),
+            _ => ("vif", "vif3"),
+        };
+        let shape = Shape::new(scale, bits, device.module(image)?.target(), alone);
+        let Shape { threads, tile, tiles, most } = shape;
+        let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
+        let kernel = Kernel::new(device, image, name, threads)?;
+        let group =
+            || Ok::<_, Error>((Kernel::new(device, "vif_group", &format!("{name}_group"), threads)?, most));
+        let group = several.then(group).transpose()?;
+        Ok(Self { kernel, group, grid, width, height })
+    }
+
+    /// What takes as many as possible of so many distorted pictures at a time, and how many.
+    fn kernel(&self, pictures: usize) -> (&Kernel, usize) {
+        match &self.group {
+            Some((group, most)) if pictures > 1 => (group, pictures.min(*most)),
+            _ => (&self.kernel, 1),
+        }
+    }
+
+    /// Samples from row to row of the planes of this scale.
+    fn stride(&self) -> usize {
+        self.width.next_multiple_of(128)
+    }
+
+    /// Bytes of one plane.
+    fn size(&self) -> usize {
+        self.stride() * self.height * 2
+    }
+}
+
+/// The damage map.
+struct Damage {
+    kernel: Kernel,
+    grid: (u32, u32),
+    cells: usize,
+}
+
+impl Damage {
+    const THREADS: u32 = 64;
+    /// Sums of a cell.
+    const SUMS: usize = 2;
+
+    fn new(device: &Arc<Device>, geometry: Geometry) -> Result<Self, Error> {
+        let (columns, rows) = cells(geometry);
+        let kernel = Kernel::new(device, "damage", "damage", Self::THREADS)?;
+        let grid = ((columns as u32).div_ceil(Self::THREADS), rows as u32);
+        Ok(Self { kernel, grid, cells: columns * rows })
+    }
+
+    /// Looks at the planes of scale 1.
+    fn launch(&self, stream: &Stream, planes: Planes, scale: &Scale, sums: u64) -> Result<(), Error> {
+        let (w, h) = (scale.width as i32, scale.height as i32);
+        // SAFETY: the parameters of damage.
+        unsafe { self.kernel.launch(stream, self.grid, arguments![planes, w, h, sums]) }
+    }
+}
+
+pub struct Vif {
+    scales: [Scale; 4],
+    damage: Option<Damage>,
+    log2_steps: DeviceBuffer,
+    work: VifWork,
+    bits: u32,
+    renditions: usize,
+}
+
+impl Vif {
+    /// `damage`: the damage map is wanted too. `alone`: frames hardly overlap. `renditions`: how many pairs a group has.
+    pub fn new(
+        device: &Arc<Device>,
+        work: &VifWork,
+        damage: bool,
+        geometry: Geometry,
+        alone: bool,
+        renditions: usize,
+    ) -> Result<Self, Error> {
+        let scale = |scale| Scale::new(device, geometry, scale, alone, renditions > 1);
+        let steps: Vec<u8> = LOG2_STEPS.iter().flat_map(|step| (*step as u16).to_ne_bytes()).collect();
+        Ok(Self {
+            scales: [scale(0)?, scale(1)?, scale(2)?, scale(3)?],
+            damage: damage.then(|| Damage::new(device, geometry)).transpose()?,
+            log2_steps: DeviceBuffer::holding(device, "a table", &steps)?,
+            work: work.clone(),
+            bits: geometry.depth.bits(),
+            renditions,
+        })
+    }
+
+    /// The gain limits, as many as a launch takes at a time.
+    fn launches(&self) -> std::slice::Chunks<'_, f64> {
+        self.work.gain_limits.chunks(MAX_GAINS)
+    }
+}
+
+impl Metric for Vif {
+    fn scratch(&self) -> usize {
+        self.scales[1..].iter().map(|scale| (1 + self.renditions) * scale.size()).sum()
+    }
+
+    fn sums(&self) -> usize {
+        let damage = self.damage.as_ref().map_or(0, |damage| damage.cells * Damage::SUMS);
+        self.launches().len() * 4 * SUMS + damage
+    }
+
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        let log2_steps = self.log2_steps.address();
+        for (i, limits) in self.launches().enumerate() {
+            let mut planes = Planes::default();
+            let mut room = pairs.first.scratch;
+            for (s, scale) in self.scales.iter().enumerate() {
+                let below = self.scales.get(s + 1);
+                let take = |scale: &Scale| Planes::take(&mut room, scale.size(), scale.stride(), pairs.count);
+                let next = below.map_or_else(Planes::default, take);
+                let wanted = s > 0 || self.work.scale0;
+                let mut args = Args {
+                    width: scale.width as i32,
+                    height: scale.height as i32,
+                    bits: self.bits,
+                    gains: if wanted { limits.len() as u32 } else { 0 },
+                    gain_limits: [0.0; MAX_GAINS],
+                    pictures: 0,
+                    pitch: (pairs.pitch / 8) as u32,
+                };
+                args.gain_limits[..limits.len()].copy_from_slice(limits);
+                let mut first = 0;
+                while first < pairs.count {
+                    let (kernel, count) = scale.kernel(pairs.count - first);
+                    let Addresses { frame, sums, .. } = pairs.pair(first);
+                    let sums = sums + (i * 4 * SUMS * 8) as u64;
+                    let planes = planes.at(first, scale.size());
+                    let next = below.map_or(next, |scale| next.at(first, scale.size()));
+                    args.pictures = count as u32;
+                    let arguments: &mut [_] = match s {
+                        0 => arguments![frame, args, next, log2_steps, sums],
+                        _ => arguments![planes, args, next, log2_steps, sums],
+                    };
+                    // SAFETY: the parameters of vif0_u8 and vif0_u16, or of vif1 to vif3, and of their groups.
+                    unsafe { kernel.launch(stream, scale.grid, arguments)? };
+                    first += count;
+                }
+                planes = next;
+                if let (Some(damage), 0, 0) = (&self.damage, i, s) {
+                    for pair in 0..pairs.count {
+                        let sums = pairs.pair(pair).sums + (self.launches().len() * 4 * SUMS * 8) as u64;
+                        let scale = &self.scales[1];
+                        damage.launch(stream, planes.at(pair, scale.size()), scale, sums)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+        let gain = |sums: &[u64], gain: usize| {
+            std::array::from_fn(|s| {
+                let sum = |i: usize| sums[s * SUMS + i] as i64;
+                VifScaleSums {
+                    den_log: sum(0),
+                    flat_count: sum(1),
+                    flat_energy: sum(2),
+                    num_log: sum(4 + gain),
+                }
+            })
+        };
+        let (sums, damage) = sums.split_at(self.launches().len() * 4 * SUMS);
+        let window = |cell: &[u64]| Window {
+            reference: cell[0] as u32,
+            distorted: (cell[0] >> 32) as u32,
+            covariance: cell[1] as i32,
+        };
+        out.damage = self.damage.as_ref().map(|_| damage.chunks_exact(Damage::SUMS).map(window).collect());
+        let launches = self.launches().zip(sums.chunks(4 * SUMS));
+        out.vif =
+            Some(launches.flat_map(|(limits, sums)| (0..limits.len()).map(move |g| gain(sums, g))).collect());
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The models that come with the plugin. Trained by Netflix, BSD-2-Clause-Patent: see `models/README.md`.
+
+/// A model file, and options to merge into those of all its features.
+pub(super) struct Builtin {
+    name: &'static str,
+    pub json: &'static str,
+    pub options: &'static [(&'static str, &'static str)],
+}
+
+const fn builtin(
+    name: &'static str,
+    json: &'static str,
+    options: &'static [(&'static str, &'static str)],
+) -> Builtin {
+    Builtin { name, json, options }
+}
+
+macro_rules! file {
+    ($name:literal) => {
+        include_str!(concat!("../../../../models/", $name, ".json"))
+    };
+}
+
+/// What the `neg` models set: enhancement earns nothing.
+const NO_GAIN: &[(&str, &str)] = &[("adm_enhn_gain_limit", "1"), ("vif_enhn_gain_limit", "1")];
+/// What the `hfr` models set: motion as at half the frame rate.
+const HIGH_FRAME_RATE: &[(&str, &str)] =
+    &[("motion_five_frame_window", "true"), ("motion_moving_average", "true")];
+
+/// All built-in models. Names are those of libvmaf.
+static ALL: [Builtin; 13] = [
+    builtin("vmaf_v0.6.1", file!("vmaf_v0.6.1"), &[]),
+    builtin("vmaf_v0.6.1neg", file!("vmaf_v0.6.1neg"), &[]),
+    builtin("vmaf_4k_v0.6.1", file!("vmaf_4k_v0.6.1"), &[]),
+    builtin("vmaf_4k_v0.6.1neg", file!("vmaf_4k_v0.6.1"), NO_GAIN),
+    builtin("vmaf_b_v0.6.3", file!("vmaf_b_v0.6.3"), &[]),
+    builtin("vmaf_v1.0.16_3d0h", file!("vmaf_v1.0.16_3d0h"), &[]),
+    builtin("vmaf_v1.0.16_5d0h", file!("vmaf_v1.0.16_5d0h"), &[]),
+    builtin("vmaf_v1.0.16_1d5h_2160", file!("vmaf_v1.0.16_1d5h_2160"), &[]),
+    builtin("vmaf_v1.0.16_3d0h_2160", file!("vmaf_v1.0.16_3d0h_2160"), &[]),
+    builtin("vmaf_v1.0.16_hfr_3d0h", file!("vmaf_v1.0.16_3d0h"), HIGH_FRAME_RATE),
+    builtin("vmaf_v1.0.16_hfr_5d0h", file!("vmaf_v1.0.16_5d0h"), HIGH_FRAME_RATE),
+    builtin("vmaf_v1.0.16_hfr_1d5h_2160", file!("vmaf_v1.0.16_1d5h_2160"), HIGH_FRAME_RATE),
+    builtin("vmaf_v1.0.16_hfr_3d0h_2160", file!("vmaf_v1.0.16_3d0h_2160"), HIGH_FRAME_RATE),
+];
+
+/// Names of the built-in models.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|builtin| builtin.name)
+}
+
+/// The built-in model of this name.
+pub(super) fn find(name: &str) -> Option<&'static Builtin> {
+    ALL.iter().find(|builtin| builtin.name == name)
+}

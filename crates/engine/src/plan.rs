@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The smallest set of work that serves all requested models and features.
+
+use std::fmt;
+
+use crate::error::EngineError;
+use crate::metrics::Work;
+use crate::metrics::adm::{AdmOptions, AdmWork};
+use crate::metrics::cambi::CambiOptions;
+use crate::metrics::feature::{Extractor, Feature, Output};
+use crate::metrics::motion::{MotionOptions, MotionWork};
+use crate::metrics::psnr::{PsnrOptions, PsnrWork};
+use crate::metrics::speed::{SpeedOptions, SpeedWork};
+use crate::metrics::ssim::{MsSsimOptions, SsimOptions, SsimWork};
+use crate::metrics::vif::{VifOptions, VifWork};
+use crate::model::{Model, ScoreOptions};
+
+/// Where the features of one extractor come from in the backend's sums.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source {
+    Adm {
+        options: AdmOptions,
+        pass: usize,
+    },
+    Cambi {
+        options: CambiOptions,
+        index: usize,
+    },
+    Ciede,
+    Motion(MotionOptions),
+    MsSsim(MsSsimOptions),
+    Psnr(PsnrOptions),
+    PsnrHvs,
+    /// `scale`: which of the [`SsimWork::scales`].
+    Ssim {
+        options: SsimOptions,
+        scale: usize,
+    },
+    Speed {
+        options: SpeedOptions,
+        scaling: usize,
+    },
+    Vif {
+        options: VifOptions,
+        gain: usize,
+    },
+}
+
+/// A reported feature: which source yields it, and its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedFeature {
+    pub source: usize,
+    pub output: Output,
+    pub key: String,
+}
+
+/// A model and the features it reads.
+#[derive(Debug)]
+pub struct PlannedModel {
+    pub model: Model,
+    /// Indices into [`Plan::features`], in the model's order.
+    pub inputs: Vec<usize>,
+    /// Column of its score; its bootstrap columns follow.
+    pub column: usize,
+}
+
+/// What to compute and where each reported number comes from. Plain data.
+#[derive(Debug)]
+pub struct Plan {
+    pub work: Work,
+    pub sources: Vec<Source>,
+    pub features: Vec<PlannedFeature>,
+    pub models: Vec<PlannedModel>,
+    pub score_options: ScoreOptions,
+    /// Names of all reported numbers: the features, then each model with its bootstrap results.
+    pub columns: Vec<String>,
+}
+
+/// Suffixes of the columns that follow a collection's members, in libvmaf's naming.
+const BOOTSTRAP_COLUMNS: [&str; 4] = ["bagging", "stddev", "ci_p95_lo", "ci_p95_hi"];
+
+impl PlannedModel {
+    /// Columns of a collection's standard deviation and of the ends of its confidence interval, low and high.
+    pub fn confidence_columns(&self) -> Option<[usize; 3]> {
+        let bagging = self.column + 1 + self.model.bootstrap_members()?;
+        Some([bagging + 1, bagging + 2, bagging + 3])
+    }
+}
+
+impl Plan {
+    /// `extra` are features wanted besides those that the models read.
+    pub fn new(
+        models: Vec<Model>,
+        extra: &[Feature],
+        score_options: ScoreOptions,
+    ) -> Result<Self, EngineError> {
+        let mut plan = Self {
+            work: Work::default(),
+            sources: vec![],
+            features: vec![],
+            models: vec![],
+            score_options,
+            columns: vec![],
+        };
+        let wanted: Vec<Feature> =
+            models.iter().flat_map(|model| model.features()).chain(extra).cloned().collect();
+        let mut extractors: Vec<Extractor> = vec![];
+        for feature in &wanted {
+            if !extractors.iter().any(|extractor| extractor.is_same(&feature.extractor)) {
+                extractors.push(feature.extractor);
+            }
+        }
+        for extractor in extractors {
+            let aim = wanted
+                .iter()
+                .any(|f| f.extractor.is_same(&extractor) && matches!(f.output, Output::Aim | Output::Adm3));
+            plan.add(extractor, aim)?;
+        }
+        plan.columns = plan.features.iter().map(|feature| feature.key.clone()).collect();
+        for model in models {
+            plan.add_model(model)?;
+        }
+        Ok(plan)
+    }
+
+    /// Has it computed where the picture is damaged, which is a by-product of VIF.
+    pub fn add_damage(&mut self) {
+        self.work.vif.get_or_insert(VifWork {
+            gain_limits: vec![VifOptions::default().enhn_gain_limit],
+            scale0: false,
+        });
+        self.work.damage = true;
+    }
+
+    /// Adds the work of an extractor and everything it yields at no further cost.
+    fn add(&mut self, extractor: Extractor, aim: bool) -> Result<(), EngineError> {
+        let source = match extractor {
+            Extractor::Adm(options) => {
+                let passes = &mut self.work.adm.get_or_insert(AdmWork { passes: vec![] }).passes;
+                let new = options.pass(aim)?;
+                let same =
+                    passes.iter().position(|p| p.gain_limit == new.gain_limit && p.weights == new.weights);
+                let pass = same.unwrap_or(passes.len());
+                match passes.get_mut(pass) {
+                    Some(pass) => pass.aim |= aim,
+                    None => passes.push(new),
+                }
+                Source::Adm { options, pass }
+            }
+            Extractor::Cambi(options) => {
+                let (all, new) = (&mut self.work.cambi, options.work());
+                let same = all.iter().position(|work| *work == new);
+                let index = same.unwrap_or_else(|| {
+                    all.push(new);
+                    all.len() - 1
+                });
+                Source::Cambi { options, index }
+            }
+            Extractor::Ciede(_) => {
+                self.work.ciede = true;
+                Source::Ciede
+            }
+            Extractor::Motion(options) => {
+                let (work, new) = (self.work.motion.get_or_insert(MotionWork::default()), options.work());
+                work.lag1 |= new.lag1;
+                work.lag2 |= new.lag2;
+                Source::Motion(options)
+            }
+            Extractor::MsSsim(options) => {
+                self.work.ssim.get_or_insert_default().multi_scale = true;
+                Source::MsSsim(options)
+            }
+            Extractor::Psnr(options) => {
+                let work = self.work.psnr.get_or_insert(PsnrWork { chroma: false });
+                work.chroma |= options.enable_chroma;
+                Source::Psnr(options)
+            }
+            Extractor::Speed(options) => {
+                let SpeedWork { scalings, sigmas } = self.work.speed.get_or_insert_default();
+                if !sigmas.contains(&options.sigma()) {
+                    sigmas.push(options.sigma());
+                }
+                let new = options.scaling()?;
+                let same = scalings.iter().position(|scaling| *scaling == new);
+                let scaling = same.unwrap_or_else(|| {
+                    scalings.push(new);
+                    scalings.len() - 1
+                });
+                Source::Speed { options, scaling }
+            }
+            Extractor::PsnrHvs(_) => {
+                self.work.psnr_hvs = true;
+                Source::PsnrHvs
+            }
+            Extractor::Ssim(options) => {
+                let SsimWork { scales, .. } = self.work.ssim.get_or_insert_default();
+                let same = scales.iter().position(|scale| *scale == options.scale);
+                let scale = same.unwrap_or_else(|| {
+                    scales.push(options.scale);
+                    scales.len() - 1
+                });
+                Source::Ssim { options, scale }
+            }
+            Extractor::Vif(options) => {
+                let work = self.work.vif.get_or_insert(VifWork { gain_limits: vec![], scale0: false });
+                work.scale0 |= !options.skip_scale0;
+                let limit = options.enhn_gain_limit;
+                let same = work.gain_limits.iter().position(|gain| *gain == limit);
+                let gain = same.unwrap_or_else(|| {
+                    work.gain_limits.push(limit);
+                    work.gain_limits.len() - 1
+                });
+                Source::Vif { options, gain }
+            }
+        };
+        let index = self.sources.len();
+        self.sources.push(source);
+        for Feature { output, key, .. } in extractor.features(aim) {
+            // A few names do not mention options.
+            if !self.features.iter().any(|planned| planned.key == key) {
+                self.features.push(PlannedFeature { source: index, output, key });
+            }
+        }
+        Ok(())
+    }
+
+    fn add_model(&mut self, model: Model) -> Result<(), EngineError> {
+        if self.models.iter().any(|other| other.model.name() == model.name()) {
+            return Err(EngineError::DuplicateModel(model.name().to_string()));
+        }
+        // Every feature a model reads was planned above, so each is found.
+        let inputs = model
+            .features()
+            .iter()
+            .filter_map(|feature| self.features.iter().position(|planned| planned.key == feature.key))
+            .collect();
+        let column = self.columns.len();
+        let name = model.name();
+        self.columns.push(name.to_string());
+        if let Some(members) = model.bootstrap_members() {
+            self.columns.extend((1..=members).map(|i| format!("{name}_{i:04}")));
+            self.columns.extend(BOOTSTRAP_COLUMNS.iter().map(|suffix| format!("{name}_{suffix}")));
+        }
+        self.models.push(PlannedModel { model, inputs, column });
+        Ok(())
+    }
+}
+
+/// For the debug log: the work of each metric, the features that come of it, and the models that read them.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = |features: &mut dyn Iterator<Item = &PlannedFeature>| {
+            features.map(|feature| feature.key.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        write!(f, "plan")?;
+        for (metric, work) in self.work.parts() {
+            write!(f, "\n  work for {metric}: {work:?}")?;
+        }
+        for (i, source) in self.sources.iter().enumerate() {
+            let mine = || self.features.iter().filter(|feature| feature.source == i);
+            let extractor = mine().next().map_or("", |feature| feature.output.extractor().name());
+            let part = match source {
+                Source::Adm { pass, .. } => format!(" pass {pass}"),
+                Source::Vif { options, .. } => format!(" gain limit {}", options.enhn_gain_limit),
+                _ => String::new(),
+            };
+            write!(f, "\n  features of {extractor}{part}: {}", keys(&mut mine()))?;
+        }
+        for PlannedModel { model, inputs, .. } in &self.models {
+            let inputs = keys(&mut inputs.iter().map(|input| &self.features[*input]));
+            write!(f, "\n  model {}: {inputs}", model.name())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::feature_list;
+
+    fn plan(models: &[&str]) -> Plan {
+        let models = models.iter().map(|name| Model::load(name).unwrap()).collect();
+        let psnr = Output::Psnr(0).extractor();
+        Plan::new(models, &psnr.features(false), ScoreOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn models_share_what_they_have_in_common() {
+        let one = plan(&["vmaf_v0.6.1"]);
+        assert_eq!(one.work.adm.as_ref().unwrap().passes.len(), 1);
+        assert!(!one.work.adm.as_ref().unwrap().passes[0].aim, "no v0 model reads aim");
+        assert_eq!(one.work.vif.as_ref().unwrap().gain_limits, [100.0]);
+
+        // 4k and the bootstrap model read the same features; neg needs other gain limits.
+        let all =
+            plan(&["vmaf_v0.6.1", "vmaf_4k_v0.6.1", "vmaf_b_v0.6.3", "vmaf_v0.6.1neg", "vmaf_4k_v0.6.1neg"]);
+        assert_eq!(all.work.adm.as_ref().unwrap().passes.len(), 2);
+        assert_eq!(all.work.vif.as_ref().unwrap().gain_limits, [100.0, 1.0]);
+        assert_eq!(all.work.motion, Some(MotionWork { lag1: true, lag2: false }));
+        assert_eq!(all.sources.len(), 6, "adm, vif twice, motion and psnr once");
+        for model in &all.models {
+            assert_eq!(model.inputs.len(), 6);
+            assert_eq!(all.columns[model.column], model.model.name());
+        }
+    }
+
+    fn with_features(models: &[&str], features: &str) -> Plan {
+        let models = models.iter().map(|name| Model::load(name).unwrap()).collect();
+        let features: Vec<_> =
+            feature_list::parse(features, &[]).unwrap().iter().flat_map(|e| e.features(true)).collect();
+        Plan::new(models, &features, ScoreOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn features_that_models_read_anyway_cost_nothing_more() {
+        let plain = plan(&["vmaf_v0.6.1", "vmaf_v0.6.1neg"]);
+        let same = with_features(
+            &["vmaf_v0.6.1", "vmaf_v0.6.1neg"],
+            "vif;vif=vif_enhn_gain_limit=1;motion;psnr=enable_chroma=true",
+        );
+        assert_eq!((&same.work, &same.sources), (&plain.work, &plain.sources));
+        assert_eq!(same.columns, plain.columns);
+        // The rest of ADM is there for the asking.
+        let adm = with_features(&["vmaf_v0.6.1"], "adm");
+        assert!(adm.work.adm.as_ref().unwrap().passes[0].aim);
+        assert_eq!(adm.sources.len(), plain.sources.len() - 3);
+        assert!(adm.columns.iter().any(|column| column == "integer_adm3"));
+    }
+
+    /// Options that no name mentions: whoever asks first decides, as in libvmaf, and no column comes twice.
+    #[test]
+    fn columns_are_unique() {
+        let plan = with_features(
+            &["vmaf_v0.6.1"],
+            "adm=adm_skip_aim=true;motion=motion_moving_average=true;cambi=full_ref=true;cambi=full_ref=true:topk=0.5",
+        );
+        let mut columns = plan.columns.clone();
+        columns.sort();
+        columns.dedup();
+        assert_eq!(columns.len(), plan.columns.len());
+        assert_eq!(plan.work.motion, Some(MotionWork { lag1: true, lag2: false }));
+        let Source::Adm { options, .. } = plan.sources[0] else { panic!("{:?}", plan.sources) };
+        assert!(!options.skip_aim, "the model asks first");
+    }
+
+    /// Passes over the wavelets differ only in what the specification does not let them share.
+    #[test]
+    fn adm_of_both_generations_shares_passes() {
+        let v1 = |more: &str| {
+            format!("adm=adm_csf_mode=2:adm_dlm_weight=0.7:adm_enhn_gain_limit=1:adm_noise_weight=0.02{more}")
+        };
+        let near = v1(":adm_norm_view_dist=1.5:adm_ref_display_height=2160");
+        let far = v1(":adm_norm_view_dist=5");
+        let all = with_features(&["vmaf_v0.6.1", "vmaf_v0.6.1neg"], &[v1(""), near, far].join(";"));
+        let passes = &all.work.adm.as_ref().unwrap().passes;
+        let kinds: Vec<_> = passes.iter().map(|pass| (pass.gain_limit, pass.aim)).collect();
+        assert_eq!(kinds, [(100.0, false), (1.0, false), (1.0, true), (1.0, true)]);
+        let pass = |source: &Source| if let Source::Adm { pass, .. } = source { Some(*pass) } else { None };
+        assert_eq!(all.sources.iter().filter_map(pass).collect::<Vec<_>>(), [0, 1, 2, 2, 3]);
+    }
+
+    /// Everything of the v1 models in one pass: what viewing distance and frame rate change, and nothing twice.
+    #[test]
+    fn v1_models_share_what_they_have_in_common() {
+        let v1 = |name: &str| format!("vmaf_v1.0.16_{name}");
+        let near = with_features(&[&v1("3d0h"), &v1("1d5h_2160"), &v1("hfr_3d0h"), &v1("hfr_1d5h_2160")], "");
+        assert_eq!(near.work.adm.as_ref().unwrap().passes.len(), 1);
+        assert_eq!((near.work.cambi.len(), near.work.speed.as_ref().unwrap().scalings.len()), (1, 1));
+        assert_eq!(near.work.motion, Some(MotionWork { lag1: true, lag2: true }));
+        assert_eq!(near.work.vif, None);
+
+        let names = crate::model::builtin::names().collect::<Vec<_>>();
+        let all = with_features(&names, "");
+        let gains: Vec<_> =
+            all.work.adm.as_ref().unwrap().passes.iter().map(|p| (p.gain_limit, p.aim)).collect();
+        assert_eq!(gains, [(100.0, false), (1.0, false), (1.0, true), (1.0, true), (1.0, true)]);
+        assert_eq!(all.work.vif.as_ref().unwrap().gain_limits, [100.0, 1.0]);
+        assert_eq!((all.work.cambi.len(), all.work.speed.as_ref().unwrap().scalings.len()), (1, 3));
+        assert_eq!((&all.work.ssim, all.work.psnr), (&None, None));
+    }
+
+    #[test]
+    fn the_plan_reads_well() {
+        let text = plan(&["vmaf_v0.6.1", "vmaf_v0.6.1neg"]).to_string();
+        for line in [
+            "  work for vif: VifWork { gain_limits: [100.0, 1.0], scale0: true }",
+            "  work for motion: MotionWork { lag1: true, lag2: false }",
+            "  features of vif gain limit 1: integer_vif_scale0_egl_1, integer_vif_scale1_egl_1, \
+             integer_vif_scale2_egl_1, integer_vif_scale3_egl_1",
+            "  features of psnr: psnr_y, psnr_cb, psnr_cr",
+            "  model vmaf_v0.6.1neg: integer_adm2_egl_1, integer_motion2, integer_vif_scale0_egl_1, \
+             integer_vif_scale1_egl_1, integer_vif_scale2_egl_1, integer_vif_scale3_egl_1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn limits_of_cambi_share_its_pixel_work() {
+        let cambi = |options: &[(&'static str, &'static str)]| {
+            Feature::resolve("cambi", options.iter().copied()).unwrap()
+        };
+        let wanted =
+            [cambi(&[]), cambi(&[("cambi_max_val", "17")]), cambi(&[("cambi_high_res_speedup", "1080")])];
+        let plan = Plan::new(vec![], &wanted, ScoreOptions::default()).unwrap();
+        assert_eq!(plan.work.cambi.len(), 2);
+        assert_eq!(plan.columns, ["cambi", "cambi_cmxv_17", "cambi_hrs_1080"]);
+    }
+
+    #[test]
+    fn what_comes_after_the_planes_of_speed_chroma_shares_them() {
+        let feature =
+            |options: &[(&str, &str)]| Feature::resolve("speed_chroma_uv", options.iter().copied()).unwrap();
+        let wanted = [
+            feature(&[]),
+            feature(&[("speed_sigma_nn", "0.19"), ("speed_weight_var_mode", "5")]),
+            feature(&[("speed_prescale", "0.6"), ("speed_prescale_method", "bilinear")]),
+        ];
+        let plan = Plan::new(vec![], &wanted, ScoreOptions::default()).unwrap();
+        assert_eq!(plan.work.speed.as_ref().unwrap().scalings.len(), 2);
+        assert_eq!(plan.sources.len(), 3);
+        assert!(plan.work.chroma());
+        let unknown = feature(&[("speed_kernelscale", "0.9")]);
+        let error = Plan::new(vec![], &[unknown], ScoreOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("speed_kernelscale of 0.9"), "{error}");
+    }
+
+    #[test]
+    fn a_model_cannot_be_given_twice() {
+        let models = vec![Model::load("vmaf_v0.6.1").unwrap(), Model::load("vmaf_v0.6.1").unwrap()];
+        let twice = Plan::new(models, &[], ScoreOptions::default());
+        assert_eq!(twice.unwrap_err().to_string(), "the model vmaf_v0.6.1 is given twice");
+    }
+}

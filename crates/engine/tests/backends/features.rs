@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The metrics that no model reads: through the engine, they are those of libvmaf to the last bit.
+
+use std::sync::Arc;
+
+use gpu::Selection;
+use hipvmaf_engine::EngineError;
+use hipvmaf_engine::backend::cpu::Cpu;
+use hipvmaf_engine::backend::hip::Hip;
+use hipvmaf_engine::backend::{Backend, BackendError};
+use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Picture, Samples};
+use hipvmaf_engine::metrics::feature::Feature;
+use hipvmaf_engine::model::ScoreOptions;
+use hipvmaf_engine::plan::Plan;
+use hipvmaf_engine::session::Session;
+
+use crate::clip::{Clip, clips};
+
+/// What the test was started for.
+fn backend() -> Box<dyn Backend> {
+    match std::env::var("HIPVMAF_TEST_BACKEND").as_deref() {
+        Ok("hip") => Box::new(Hip::open(&Selection::default(), 2).unwrap()),
+        _ => Box::new(Cpu::new(2).unwrap()),
+    }
+}
+
+/// Everything that the extractor of a feature yields under these options.
+fn features(name: &str, options: &[(&str, &str)]) -> Vec<Feature> {
+    Feature::resolve(name, options.iter().copied()).unwrap().extractor.features(false)
+}
+
+fn session(features: &[Feature], geometry: Geometry) -> Result<Session, EngineError> {
+    let plan = Plan::new(vec![], features, ScoreOptions::default()).unwrap();
+    let mut session = Session::new(Arc::new(plan), backend(), 1);
+    session.prepare(geometry, &[None]).map(|()| session)
+}
+
+fn geometry(clip: &Clip) -> Geometry {
+    let (half_w, half_h) = clip.halved;
+    let chroma = Some((clip.width >> u32::from(half_w), clip.height >> u32::from(half_h)));
+    let depth = BitDepth::new(clip.depth).unwrap();
+    Geometry { width: clip.width, height: clip.height, depth, chroma }
+}
+
+/// The components of a frame in memory, each with its stride.
+fn components(clip: &Clip, t: usize, distorted: bool) -> [(Vec<u8>, usize); 3] {
+    let size = geometry(clip).sample_size();
+    clip.planes(t, distorted).map(|plane| {
+        let bytes = plane.data.iter().flat_map(|v| v.to_le_bytes().into_iter().take(size));
+        (bytes.collect(), plane.width * size)
+    })
+}
+
+fn picture<'a>(geometry: Geometry, components: &'a [(Vec<u8>, usize); 3]) -> Picture<'a> {
+    let (w, h) = geometry.chroma.unwrap();
+    let component = |i: usize, width, height| Component {
+        samples: Samples::Host(&components[i].0),
+        width,
+        height,
+        stride: components[i].1,
+        step: 1,
+        shift: 0,
+    };
+    let chroma = Some([component(1, w, h), component(2, w, h)]);
+    Picture { luma: component(0, geometry.width, geometry.height), chroma, lease: None }
+}
+
+/// All values of a clip, frame by frame, and the session that they came from.
+fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>) {
+    let geometry = geometry(clip);
+    let mut session = session(features, geometry).unwrap();
+    let mut values = vec![];
+    for t in 0..clip.frames {
+        while !session.room() {
+            values.extend(session.collect().unwrap());
+        }
+        let [reference, distorted] = [false, true].map(|distorted| components(clip, t, distorted));
+        session.submit(picture(geometry, &reference), vec![(0, picture(geometry, &distorted))]).unwrap();
+    }
+    while session.in_flight() > 0 {
+        values.extend(session.collect().unwrap());
+    }
+    let values = values.into_iter().map(|pair| pair.values.unwrap()).collect();
+    (session, values)
+}
+
+#[test]
+fn the_classic_metrics_are_libvmafs_on_every_clip() {
+    for clip in clips() {
+        let mut wanted = features("psnr_y", &[("enable_mse", "true"), ("enable_apsnr", "true")]);
+        wanted.extend(features("float_ssim", &[("enable_lcs", "true")]));
+        wanted.extend(features("ciede2000", &[]));
+        if clip.width.min(clip.height) >= 176 {
+            wanted.extend(features("float_ms_ssim", &[("enable_lcs", "true")]));
+        }
+        if clip.depth <= 12 {
+            wanted.extend(features("psnr_hvs", &[]));
+        }
+        let (session, values) = run(&clip, &wanted);
+        assert_eq!(session.plan().columns.len(), wanted.len());
+        for (t, values) in values.iter().enumerate() {
+            for (name, value) in session.plan().columns.iter().zip(values) {
+                let golden = clip.golden["features"][t][name].as_f64().unwrap();
+                // libvmaf adds colour differences up in doubles; here their sum is more exact.
+                let tolerance = if name == "ciede2000" { 1e-11 } else { 0.0 };
+                let of = format!("{}, frame {t}: {name} is {value}, not {golden}", clip.name);
+                assert!((value - golden).abs() <= tolerance, "{of}");
+            }
+        }
+        let aggregates = session.aggregates(0);
+        assert_eq!(aggregates.len(), 3);
+        for (name, value) in aggregates {
+            assert_eq!(Some(value), clip.golden["aggregates"][name].as_f64(), "{}: {name}", clip.name);
+        }
+    }
+}
+
+/// Both metrics look at the picture as it is, and do so once.
+#[test]
+fn ssim_and_ms_ssim_share_what_they_have_in_common() {
+    let clip = clips().into_iter().find(|clip| clip.width.min(clip.height) >= 176).unwrap();
+    let lcs = [("enable_lcs", "true")];
+    let (alone, together) = (features("float_ms_ssim", &lcs), {
+        let mut both = features("float_ssim", &lcs);
+        both.extend(features("float_ms_ssim", &lcs));
+        both
+    });
+    let ((_, alone), (_, together)) = (run(&clip, &alone), run(&clip, &together));
+    for (alone, together) in alone.iter().zip(&together) {
+        assert_eq!(together[4..], alone[..]);
+        assert_eq!(together[1], alone[1], "luminance of the first scale");
+    }
+}
+
+#[test]
+fn frames_that_a_metric_is_not_defined_for_are_refused() {
+    let depth = |bits| BitDepth::new(bits).unwrap();
+    let plain = Geometry { width: 175, height: 300, depth: depth(8), chroma: Some((87, 150)) };
+    let cases = [
+        ("float_ms_ssim", &[][..], plain, "the MS-SSIM metric needs frames of at least 176x176"),
+        ("float_ssim", &[("scale", "10")], Geometry { width: 100, ..plain }, "at least 110x110"),
+        (
+            "float_ssim",
+            &[],
+            Geometry { width: 10, ..plain },
+            "the SSIM metric needs frames of at least 11x11",
+        ),
+        ("psnr_hvs", &[], Geometry { chroma: None, ..plain }, "the PSNR-HVS metric needs chroma"),
+        ("ciede2000", &[], Geometry { chroma: None, ..plain }, "the CIEDE2000 metric needs chroma"),
+        ("psnr_hvs", &[], Geometry { width: 15, chroma: Some((7, 150)), ..plain }, "at least 16x16"),
+        ("psnr_hvs", &[], Geometry { width: 7, chroma: Some((7, 300)), ..plain }, "at least 8x8"),
+        ("psnr_hvs", &[], Geometry { depth: depth(16), ..plain }, "at most 12 bits, these have 16"),
+    ];
+    for (name, options, geometry, reason) in cases {
+        let Err(EngineError::Backend(error)) = session(&features(name, options), geometry) else {
+            panic!("{name} {geometry:?}")
+        };
+        assert!(!matches!(error, BackendError::Device(_)));
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}

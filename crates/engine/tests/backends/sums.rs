@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The sums of the GPU backend are those of the CPU, and those of a group are those of its pairs, whatever the content,
+//! size and depth.
+
+use std::collections::VecDeque;
+
+use gpu::Selection;
+use hipvmaf_engine::backend::cpu::Cpu;
+use hipvmaf_engine::backend::hip::Hip;
+use hipvmaf_engine::backend::{Backend, Group};
+use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Picture, Samples};
+use hipvmaf_engine::metrics::adm::{AdmOptions, AdmWork};
+use hipvmaf_engine::metrics::cambi::{CambiOptions, Eotf};
+use hipvmaf_engine::metrics::motion::MotionWork;
+use hipvmaf_engine::metrics::psnr::PsnrWork;
+use hipvmaf_engine::metrics::speed::{Method, SpeedOptions, SpeedWork};
+use hipvmaf_engine::metrics::ssim::SsimWork;
+use hipvmaf_engine::metrics::vif::VifWork;
+use hipvmaf_engine::metrics::{FrameSums, Work};
+use hipvmaf_engine::scale::{self, Scaling};
+
+/// White noise of 32 bits.
+fn noise(seed: u32, x: usize, y: usize) -> u32 {
+    let mut h = seed.wrapping_mul(0x9e37_79b9) ^ (x as u32) << 16 ^ y as u32;
+    for _ in 0..2 {
+        h = (h ^ h >> 16).wrapping_mul(0x7feb_352d);
+    }
+    h ^ h >> 15
+}
+
+/// Frames of one size, one after another in memory, each with Y, Cb and Cr.
+struct Clip {
+    geometry: Geometry,
+    /// Unused low bits of the samples.
+    shift: u32,
+    /// Cb and Cr share their rows.
+    interleaved: bool,
+    frames: Vec<Vec<u8>>,
+}
+
+impl Clip {
+    /// Content of one kind: noise, texture, a flat or a black and white picture, or the very same pictures.
+    fn new(kind: u32, distorted: bool, width: usize, height: usize, bits: u32, frames: usize) -> Self {
+        let depth = BitDepth::new(bits).unwrap();
+        let geometry = Geometry { width, height, depth, chroma: Some((width / 2, height / 2)) };
+        let (shift, interleaved) =
+            if kind % 2 == 1 && (bits == 10 || bits == 12) { (16 - bits, true) } else { (0, kind % 2 == 1) };
+        let mut clip = Self { geometry, shift, interleaved, frames: vec![] };
+        for t in 0..frames {
+            let sample = |plane: usize, x: usize, y: usize| {
+                let grain = noise(t as u32 * 7 + plane as u32 + 100 * u32::from(distorted), x, y);
+                let (u, v) = (x + 3 * t, y + t);
+                let texture = (u * u / 9 + v * 7 + u * v / 16) as u32 % 200;
+                let value = match (kind, distorted) {
+                    (0, _) => grain >> 8,
+                    (1, _) | (5, false) => (texture << (bits - 8)) + (grain >> 29 << (bits - 8)) / 2,
+                    (2, _) => 100 << (bits - 8),
+                    // Steps of few codes over flat areas; dark ones with grain besides.
+                    (6, _) => ((30 + u / 19 + v / 23) as u32) << (bits - 8),
+                    (7, _) => ((16 + (u / 40 + v / 30) % 90) as u32 + (grain >> 30) / 3) << (bits - 8),
+                    (3, _) => {
+                        if (x / 5 + y / (3 + usize::from(distorted)) + t).is_multiple_of(2) {
+                            u32::MAX
+                        } else {
+                            0
+                        }
+                    }
+                    _ => texture << (bits - 8),
+                };
+                value & depth.max()
+            };
+            let mut data = vec![];
+            let mut put = |value: u32| match bits {
+                8 => data.push(value as u8),
+                _ => data.extend(((value << shift) as u16).to_le_bytes()),
+            };
+            (0..height).for_each(|y| (0..width).for_each(|x| put(sample(0, x, y))));
+            for plane in 1..3 {
+                for (x, y) in (0..height / 2).flat_map(|y| (0..width / 2).map(move |x| (x, y))) {
+                    if interleaved {
+                        if plane == 1 {
+                            put(sample(1, x, y));
+                            put(sample(2, x, y));
+                        }
+                    } else {
+                        put(sample(plane, x, y));
+                    }
+                }
+            }
+            clip.frames.push(data);
+        }
+        clip
+    }
+
+    fn picture(&self, frame: usize) -> Picture<'_> {
+        let Geometry { width, height, .. } = self.geometry;
+        let size = self.geometry.sample_size();
+        let data = &self.frames[frame];
+        let component = |start: usize, width: usize, height: usize, step: usize| Component {
+            samples: Samples::Host(&data[start * size..]),
+            width,
+            height,
+            stride: width * step * size,
+            step,
+            shift: self.shift,
+        };
+        let (w, h) = (width / 2, height / 2);
+        let start = width * height;
+        let chroma = match self.interleaved {
+            true => [component(start, w, h, 2), component(start + 1, w, h, 2)],
+            false => [component(start, w, h, 1), component(start + w * h, w, h, 1)],
+        };
+        Picture { luma: component(0, width, height, 1), chroma: Some(chroma), lease: None }
+    }
+}
+
+/// A distorted clip, and how it is scaled.
+type Scaled = (Clip, Option<Scaling>);
+
+/// All sums of a clip, with a break after two thirds and every third pair not scored. Every other frame is compared
+/// with itself as well, and every fourth without the first of several others.
+fn sums(backend: &mut dyn Backend, work: &Work, reference: &Clip, distorted: &[Scaled]) -> Vec<FrameSums> {
+    let scalings = distorted.iter().map(|(_, scaling)| *scaling).chain([None]);
+    backend.prepare(work, reference.geometry, &scalings.collect::<Vec<_>>()).unwrap();
+    let mut waiting = VecDeque::new();
+    let mut sums = vec![];
+    let frames = reference.frames.len();
+    for t in 0..frames {
+        if t == frames * 2 / 3 {
+            backend.reset();
+        }
+        if waiting.len() == backend.depth().max(1) {
+            sums.extend(backend.wait(waiting.pop_front().unwrap()).unwrap());
+        }
+        let reference = reference.picture(t);
+        let others = distorted.iter().map(|(clip, _)| clip.picture(t)).enumerate();
+        let others = others.skip(usize::from(t % 4 == 3 && distorted.len() > 1));
+        let itself = (t % 2 == 1).then(|| (distorted.len(), reference.clone()));
+        let distorted = others.chain(itself).collect();
+        waiting.push_back(backend.submit(Group { reference, distorted, history_only: t % 3 == 2 }).unwrap());
+    }
+    sums.extend(waiting.into_iter().flat_map(|ticket| backend.wait(ticket).unwrap()));
+    sums
+}
+
+fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
+    let pass = |gain: &f64| {
+        let options = AdmOptions { enhn_gain_limit: *gain, ..Default::default() };
+        options.pass(aim).unwrap()
+    };
+    Work {
+        vif: Some(VifWork { gain_limits: gain_limits.to_vec(), scale0: true }),
+        damage: aim || lag2,
+        adm: Some(AdmWork { passes: gain_limits.iter().map(pass).collect() }),
+        motion: Some(MotionWork { lag1: true, lag2 }),
+        psnr: Some(PsnrWork { chroma: true }),
+        ssim: Some(SsimWork { scales: vec![0], multi_scale: false }),
+        ciede: true,
+        ..Default::default()
+    }
+}
+
+/// SpEED chroma alone, of planes that are scaled in these ways.
+fn speed(options: &[SpeedOptions]) -> Work {
+    let scalings = options.iter().map(|options| options.scaling().unwrap()).collect();
+    Work { speed: Some(SpeedWork { scalings, sigmas: vec![0.29, 0.1] }), ..Default::default() }
+}
+
+/// The sums of a clip on the GPU, with one and with several pairs in flight, are those of the processor.
+fn check(work: &Work, kind: u32, (width, height): (usize, usize), bits: u32, frames: usize) {
+    let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, frames));
+    check_clips(work, kind, &reference, &[(distorted, None)]);
+}
+
+/// The same of several distorted clips.
+fn check_clips(work: &Work, kind: u32, reference: &Clip, distorted: &[Scaled]) {
+    let expected = sums(&mut Cpu::new(1).unwrap(), work, reference, distorted);
+    let Geometry { width, height, depth, .. } = reference.geometry;
+    let bits = depth.bits();
+    for depth in [1, 3] {
+        let mut hip = Hip::open(&Selection::default(), depth).unwrap();
+        let found = sums(&mut hip, work, reference, distorted);
+        assert_eq!(found.len(), expected.len());
+        for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let of =
+                format!("{width}x{height} {bits} bit, kind {kind}, {depth} in flight, frame {t}, {work:?}");
+            assert_eq!(found.vif, expected.vif, "{of}");
+            assert_eq!(found.damage, expected.damage, "{of}");
+            assert_eq!(found.adm, expected.adm, "{of}");
+            assert_eq!(found.motion, expected.motion, "{of}");
+            assert_eq!(found.psnr, expected.psnr, "{of}");
+            assert_eq!(found.cambi, expected.cambi, "{of}");
+            assert_eq!(found.speed, expected.speed, "{of}");
+            assert_eq!(found.ssim, expected.ssim, "{of}");
+            assert_eq!(found.psnr_hvs, expected.psnr_hvs, "{of}");
+            assert_eq!(found.ciede, expected.ciede, "{of}");
+        }
+    }
+}
+
+#[test]
+fn of_groups_are_those_of_the_pairs() {
+    let sizes = [(33, 33), (47, 34), (121, 75), (217, 81), (320, 241), (193, 214)];
+    groups_are_pairs(&sizes, |threads| Cpu::new(threads).unwrap());
+}
+
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn of_groups_equal_the_processors() {
+    let sizes = [(33, 33), (121, 75), (320, 241)];
+    groups_are_pairs(&sizes, |depth| Hip::open(&Selection::default(), depth).unwrap());
+}
+
+/// Groups of two and three pictures have the sums that the processor finds for the pairs, in a backend that expects as
+/// many and in one that expects more.
+fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -> B) {
+    let banding = CambiOptions { full_ref: true, ..Default::default() };
+    for (i, (width, height)) in sizes.iter().copied().enumerate() {
+        for (j, bits) in [8, 10, 16].into_iter().enumerate() {
+            let kind = (2 * i + j) as u32;
+            let mut work = work(&[100.0, 1.0], i % 2 == 0, true);
+            work.psnr_hvs = bits <= 12;
+            if height > 200 && width > 300 {
+                work.speed = speed(&[SpeedOptions::default()]).speed;
+            }
+            if width > 216 {
+                work.cambi.push(banding.work());
+            }
+            if width.min(height) > 176 {
+                work.ssim = Some(SsimWork { scales: vec![0, 2], multi_scale: true });
+            }
+            let clip = |kind, distorted| Clip::new(kind % 8, distorted, width, height, bits, 3);
+            let reference = clip(kind, false);
+            let renditions = [clip(kind, true), clip(kind + 1, true), clip(kind, false)];
+            let sums = |backend: &mut dyn Backend, renditions: &[Clip], expected: usize| {
+                backend.prepare(&work, reference.geometry, &vec![None; expected]).unwrap();
+                let frame = |t| {
+                    let distorted = renditions.iter().map(|clip| clip.picture(t)).enumerate().collect();
+                    let reference = reference.picture(t);
+                    let ticket =
+                        backend.submit(Group { reference, distorted, history_only: t == 1 }).unwrap();
+                    backend.wait(ticket).unwrap()
+                };
+                (0..3).map(frame).collect::<Vec<_>>()
+            };
+            let mut cpu = Cpu::new(1).unwrap();
+            let pairs = renditions.each_ref().map(|clip| sums(&mut cpu, std::slice::from_ref(clip), 1));
+            for (n, expected, threads) in [(2, 2, 1), (2, 3, 3), (3, 3, 1), (3, 3, 3)] {
+                let group = sums(&mut open(threads), &renditions[..n], expected);
+                for t in 0..3 {
+                    let pairs: Vec<_> = pairs[..n].iter().flat_map(|sums| &sums[t]).collect();
+                    let group: Vec<_> = group[t].iter().collect();
+                    assert_eq!(
+                        group, pairs,
+                        "{width}x{height} {bits} bit, {n} of {expected}, frame {t}, {work:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn equal_the_processors() {
+    let sizes = [(33, 33), (34, 47), (35, 90), (121, 33), (130, 61), (176, 144), (251, 99), (320, 37)];
+    let works = [
+        work(&[100.0], false, false),
+        work(&[100.0, 1.0], false, true),
+        work(&[1.0, 100.0, 1.5, 2.0, 7.0], true, false),
+    ];
+    for (i, (width, height)) in sizes.into_iter().enumerate() {
+        for bits in [8, 10, 12, 16] {
+            let kind = (i as u32 + bits / 2) % 6;
+            let mut work = works[(i + bits as usize / 2) % 3].clone();
+            work.psnr_hvs = bits <= 12;
+            check(&work, kind, (width, height), bits, 5);
+        }
+    }
+}
+
+/// Up and down, to odd sizes and from them, planar and interleaved, in the low bits and in the high ones.
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn of_scaled_pictures_equal_the_processors() {
+    let (width, height) = (131, 75);
+    let sizes = [[(64, 37), (200, 111)], [(131, 16), (33, 80)], [(17, 152), (262, 150)]];
+    let methods = [scale::Method::Bilinear, scale::Method::Bicubic, scale::Method::Lanczos];
+    let work = work(&[100.0], false, false);
+    for (i, sizes) in sizes.into_iter().enumerate() {
+        for (j, bits) in [8, 10, 12, 16].into_iter().enumerate() {
+            let kind = [0, 1, 3, 5][(i + j) % 4];
+            let cosited = (i % 2 == 0, j % 2 == 1);
+            let reference = Clip::new(kind, false, width, height, bits, 4);
+            let distorted = sizes.map(|(width, height)| {
+                let clip = Clip::new(kind, true, width, height, bits, 4);
+                let method = methods[(i + j) % 3];
+                let scaling = Scaling::new(method, clip.geometry, reference.geometry, cosited);
+                (clip, Some(scaling.unwrap()))
+            });
+            check_clips(&work, kind, &reference, &distorted);
+        }
+    }
+}
+
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn of_speed_chroma_equal_the_processors() {
+    let plain = SpeedOptions::default();
+    let prescaled =
+        |prescale, prescale_method| SpeedOptions { prescale, prescale_method, kernel_scale: 2.0, ..plain };
+    let works = [
+        speed(&[plain]),
+        speed(&[plain, prescaled(0.8, Method::Bilinear)]),
+        speed(&[prescaled(1.5, Method::Bicubic), prescaled(0.9, Method::Nearest)]),
+        speed(&[prescaled(0.75, Method::Lanczos4)]),
+    ];
+    // Textured in most, and flat, which has no solution.
+    let kinds = [0, 1, 4, 5, 1, 2, 5, 0];
+    let sizes = [(320, 240), (483, 321), (641, 363), (1200, 322)];
+    for (i, (width, height)) in sizes.into_iter().enumerate() {
+        for (j, bits) in [8, 10, 12, 16].into_iter().enumerate() {
+            check(&works[(i + j) % 4], kinds[(3 * i + j) % 8], (width, height), bits, 5);
+        }
+    }
+}
+
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn banding_equals_the_processors() {
+    let default = CambiOptions { full_ref: true, ..Default::default() };
+    let v1 = CambiOptions { high_res_speedup: 1080, vis_lum_threshold: 0.06, ..Default::default() };
+    let work = |options: &[CambiOptions]| Work {
+        cambi: options.iter().map(|options| options.work()).collect(),
+        ..Default::default()
+    };
+    let works = [
+        work(&[default, v1]),
+        work(&[
+            CambiOptions { topk: 0.01, window_size: 127, ..default },
+            CambiOptions { max_log_contrast: 5, tvi_threshold: 0.002, cambi_topk: 0.2, ..default },
+        ]),
+        work(&[
+            CambiOptions { enc_width: 220, enc_height: 70, src_width: 217, src_height: 68, ..default },
+            CambiOptions { max_log_contrast: 0, enc_bitdepth: 8, eotf: Eotf::Pq, ..default },
+        ]),
+    ];
+    for (i, size) in [(217, 75), (256, 72), (239, 131)].into_iter().enumerate() {
+        for (j, bits) in [8, 10, 16].into_iter().enumerate() {
+            check(&works[(i + j) % 3], 6 + (i as u32 + j as u32) % 2, size, bits, 3);
+        }
+    }
+    check(&work(&[CambiOptions { window_size: 127, ..default }]), 6, (620, 460), 8, 1);
+    // Halved.
+    check(&work(&[v1]), 6, (2304, 901), 8, 1);
+}
+/// Larger pictures: the scales of MS-SSIM and the factors of SSIM, with more than one block of each kernel.
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn similarity_equals_the_processors() {
+    let mut cpu = Cpu::new(1).unwrap();
+    let mut hip = Hip::open(&Selection::default(), 3).unwrap();
+    let ssim = SsimWork { scales: vec![0, 1, 2, 3, 10], multi_scale: true };
+    let work = Work { ssim: Some(ssim), psnr_hvs: true, ..Default::default() };
+    for (i, (width, height)) in [(177, 181), (391, 389)].into_iter().enumerate() {
+        for bits in [8, 10, 12] {
+            let kind = (i as u32 + bits) % 6;
+            let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 1));
+            let distorted = [(distorted, None)];
+            let expected = sums(&mut cpu, &work, &reference, &distorted);
+            assert_eq!(
+                sums(&mut hip, &work, &reference, &distorted),
+                expected,
+                "{width}x{height} {bits} bit"
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! An open GPU, shared by everything in the process that uses it.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use hip_sys::{Api, HipError};
+
+use crate::error::Error;
+use crate::memory::Pool;
+use crate::module::{Code, Module};
+use crate::runtime::{self, DeviceInfo, Selection};
+
+/// A GPU with the modules and the memory pools that its users share. Closed when the last user drops it.
+pub struct Device {
+    info: &'static DeviceInfo,
+    code: &'static dyn Code,
+    pub(crate) pool: Mutex<Pool>,
+    modules: Mutex<HashMap<&'static str, Arc<Module>>>,
+}
+
+impl Device {
+    /// Opens the first GPU of those wanted that there is code for, or shares it if it is open for this code already.
+    pub fn open(selection: &Selection, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
+        static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(vec![]);
+        let info = runtime::select(selection, code)?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|device| device.strong_count() > 0);
+        let same =
+            |device: &Arc<Self>| std::ptr::eq(device.info, info) && std::ptr::addr_eq(device.code, code);
+        if let Some(device) = open.iter().filter_map(Weak::upgrade).find(same) {
+            return Ok(device);
+        }
+        let device = Arc::new(Self { info, code, pool: Mutex::default(), modules: Mutex::default() });
+        device.enter()?;
+        open.push(Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    /// What is known of it.
+    pub fn info(&self) -> &'static DeviceInfo {
+        self.info
+    }
+
+    /// Free and total bytes of device memory.
+    pub fn memory(&self) -> Result<(usize, usize), Error> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both addresses are valid for writes.
+        let status = unsafe { (self.enter()?.hipMemGetInfo)(&mut free, &mut total) };
+        self.check("hipMemGetInfo", status)?;
+        Ok((free, total))
+    }
+
+    /// Waits on the CPU for whatever may still write to memory of this GPU, in any context.
+    pub fn synchronize_owner(&self, address: u64) -> Result<(), Error> {
+        let status = hip_sys::synchronize_owner(self.enter()?, address as *const c_void);
+        self.check("waiting for the GPU", status.err().unwrap_or(HipError::SUCCESS))
+    }
+
+    /// The functions, with this device set for the calling thread: a thread may be new to the runtime.
+    pub(crate) fn enter(&self) -> Result<&'static Api, Error> {
+        let api = self.info.api()?;
+        // SAFETY: a number below the device count.
+        self.check("hipSetDevice", unsafe { (api.hipSetDevice)(self.info.ordinal) })?;
+        Ok(api)
+    }
+
+    /// The functions to give things back with: a lost device takes them too. None in a child process, which has
+    /// nothing to give back.
+    pub(crate) fn release(&self) -> Option<&'static Api> {
+        let api = self.info.api().ok()?;
+        // SAFETY: a number below the device count. On a lost device there is nothing to do about the error.
+        let _ = unsafe { (api.hipSetDevice)(self.info.ordinal) };
+        Some(api)
+    }
+
+    /// A status as an error of ours.
+    pub(crate) fn check(&self, call: &'static str, status: HipError) -> Result<(), Error> {
+        let Err(error) = status.ok() else { return Ok(()) };
+        let device = self.info.name.clone();
+        Err(if error.is_device_lost() {
+            Error::Lost { device, call, error }
+        } else {
+            Error::Call { device, call, error }
+        })
+    }
+
+    /// A module of the code, loaded at the first call.
+    pub fn module(&self, name: &'static str) -> Result<Arc<Module>, Error> {
+        let loaded = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = loaded().get(name) {
+            return Ok(module.clone());
+        }
+        // Not under the lock: the driver may compile for a while, for several modules at once.
+        let module = Arc::new(Module::load(self, &self.code.images(name, &self.info.arch))?);
+        Ok(loaded().entry(name).or_insert(module).clone())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let Some(api) = self.release() else { return };
+        let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Before the pool: nothing can run any more.
+        for (_, module) in modules.drain() {
+            module.unload(api);
+        }
+        self.pool.get_mut().unwrap_or_else(PoisonError::into_inner).clear(api);
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Memory of others that comes as a file descriptor, such as the kernel's DMA buffers.
+
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use hip_sys::{ExternalMemoryBufferDesc, ExternalMemoryHandleDesc, hipExternalMemory_t};
+
+use crate::device::Device;
+use crate::error::Error;
+
+/// Memory behind a file descriptor, where a GPU reads it.
+pub struct External {
+    device: Arc<Device>,
+    memory: hipExternalMemory_t,
+    address: *mut c_void,
+}
+
+// SAFETY: a handle and an address, which any thread may use that has set the device.
+unsafe impl Send for External {}
+// SAFETY: as above.
+unsafe impl Sync for External {}
+
+impl External {
+    /// The first `size` bytes. The descriptor stays the caller's.
+    pub fn import(device: &Arc<Device>, fd: BorrowedFd<'_>, size: usize) -> Result<Self, Error> {
+        let api = device.enter()?;
+        let (Some(import), Some(map)) = (api.hipImportExternalMemory, api.hipExternalMemoryGetMappedBuffer)
+        else {
+            return Err(Error::Unsupported(format!("{} cannot import memory", api.library)));
+        };
+        let failed = |err| Error::Unsupported(format!("cannot duplicate a file descriptor: {err}"));
+        let fd = fd.try_clone_to_owned().map_err(failed)?;
+        let inode = Inode::of(fd.as_raw_fd())?;
+        let fd = fd.into_raw_fd();
+        let description = ExternalMemoryHandleDesc::opaque_fd(fd, size as u64);
+        let mut memory = std::ptr::null_mut();
+        // SAFETY: the address is valid for a write, and the descriptor is open.
+        let status = unsafe { import(&mut memory, description.as_ptr()) };
+        // An import takes over the descriptor, as HIP's manual has it; AMD's runtime leaves it open all the same.
+        if Inode::of(fd).ok() == Some(inode) {
+            // SAFETY: it is open and nobody's: the duplicate from above.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        device.check("hipImportExternalMemory", status)?;
+        let mut external = Self { device: device.clone(), memory, address: std::ptr::null_mut() };
+        let part = ExternalMemoryBufferDesc::new(0, size as u64);
+        // SAFETY: the address is valid for a write, and the memory was imported above.
+        let status = unsafe { map(&mut external.address, memory, part.as_ptr()) };
+        device.check("hipExternalMemoryGetMappedBuffer", status)?;
+        Ok(external)
+    }
+
+    /// Whether it was imported for this GPU.
+    pub fn is_on(&self, device: &Arc<Device>) -> bool {
+        Arc::ptr_eq(&self.device, device)
+    }
+
+    pub fn address(&self) -> u64 {
+        self.address as u64
+    }
+}
+
+impl Drop for External {
+    fn drop(&mut self) {
+        let Some(api) = self.device.release() else { return };
+        let Some(destroy) = api.hipDestroyExternalMemory else { return };
+        // SAFETY: both are live, and nobody reads there any more.
+        let _ = unsafe {
+            if !self.address.is_null() {
+                let _ = (api.hipFree)(self.address.cast());
+            }
+            destroy(self.memory)
+        };
+    }
+}
+
+/// What a file descriptor stands for: duplicates of it have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Inode(u64, u64);
+
+impl Inode {
+    pub fn of(fd: RawFd) -> Result<Self, Error> {
+        let failed = |err| Error::Unsupported(format!("cannot look at a file descriptor: {err}"));
+        let metadata = std::fs::metadata(format!("/proc/self/fd/{fd}")).map_err(failed)?;
+        Ok(Self(metadata.dev(), metadata.ino()))
+    }
+}

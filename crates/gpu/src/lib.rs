@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Safe owners of what a GPU's runtime hands out, through HIP: AMD's runtime, or the same calls on NVIDIA's driver.
+//!
+//! No runtime is linked: those that are there are opened when [`devices`] or [`Device::open`] first asks for one. A
+//! [`Device`] is shared by everything in the process that uses it; [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`],
+//! [`Graph`], [`Kernel`] and [`External`] give back what they own when they are dropped. What runs on the GPU is not this
+//! crate's: it loads the code objects that the [`Code`] of its user has for a processor.
+
+mod device;
+mod error;
+mod external;
+mod graph;
+mod memory;
+mod module;
+mod profile;
+mod runtime;
+mod stream;
+
+pub use device::Device;
+pub use error::Error;
+pub use external::{External, Inode};
+pub use graph::Graph;
+pub use memory::{DeviceBuffer, Direction, Pinned, Rectangle, copy, copy_rectangle, zero};
+pub use module::{Code, Image, Kernel, Module};
+pub use profile::Profile;
+pub use runtime::{DeviceInfo, Selection, Vendor, devices, owner};
+pub use stream::{Event, Stream};

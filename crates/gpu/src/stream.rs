@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Streams, in which the GPU works in order, and events, the points in them.
+
+use std::ffi::c_uint;
+use std::sync::Arc;
+
+use hip_sys::{HipError, hipEvent_t, hipStream_t};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::profile::Profile;
+
+/// A stream that runs beside all others.
+pub struct Stream {
+    device: Arc<Device>,
+    handle: hipStream_t,
+    profile: Option<Profile>,
+}
+
+// SAFETY: handles may be used by any thread that has set the device, which every use does.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the address is valid for a write.
+        let status =
+            unsafe { (device.enter()?.hipStreamCreateWithFlags)(&mut handle, hip_sys::hipStreamNonBlocking) };
+        device.check("hipStreamCreateWithFlags", status)?;
+        Ok(Self { device: device.clone(), handle, profile: None })
+    }
+
+    /// A stream whose kernels are timed.
+    pub fn profiling(device: &Arc<Device>, profile: Profile) -> Result<Self, Error> {
+        let mut stream = Self::new(device)?;
+        stream.profile = Some(profile);
+        Ok(stream)
+    }
+
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
+    }
+
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    pub(crate) fn handle(&self) -> hipStream_t {
+        self.handle
+    }
+
+    /// Has what comes next in this stream wait for the event.
+    pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
+        // SAFETY: both handles are live.
+        let status = unsafe { (self.device.enter()?.hipStreamWaitEvent)(self.handle, event.handle, 0) };
+        self.device.check("hipStreamWaitEvent", status)
+    }
+
+    /// Has what comes next in this stream wait for what is now in a stream of somebody else, which must be live.
+    pub fn wait_for_stream(&self, producer: usize) -> Result<(), Error> {
+        let api = self.device.enter()?;
+        let producer = producer as hipStream_t;
+        // SAFETY: both streams are live.
+        let status = unsafe { hip_sys::wait_for_stream(api, self.handle, producer) };
+        self.device.check("waiting for a stream", status.err().unwrap_or(HipError::SUCCESS))
+    }
+
+    /// Waits on the CPU until everything in the stream is done.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        // SAFETY: the handle is live.
+        let status = unsafe { (self.device.enter()?.hipStreamSynchronize)(self.handle) };
+        self.device.check("hipStreamSynchronize", status)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(api) = self.device.release() {
+            // SAFETY: the handle is live and not used any more. What the stream still has to do is done.
+            let _ = unsafe { (api.hipStreamDestroy)(self.handle) };
+        }
+    }
+}
+
+/// A point in a stream. A thread that waits for it sleeps.
+pub struct Event {
+    device: Arc<Device>,
+    handle: hipEvent_t,
+}
+
+// SAFETY: handles may be used by any thread that has set the device, which every use does.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
+        Self::with_flags(device, hip_sys::hipEventBlockingSync | hip_sys::hipEventDisableTiming)
+    }
+
+    /// An event that knows when it was reached.
+    pub fn timed(device: &Arc<Device>) -> Result<Self, Error> {
+        Self::with_flags(device, hip_sys::hipEventBlockingSync)
+    }
+
+    fn with_flags(device: &Arc<Device>, flags: c_uint) -> Result<Self, Error> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the address is valid for a write.
+        let status = unsafe { (device.enter()?.hipEventCreateWithFlags)(&mut handle, flags) };
+        device.check("hipEventCreateWithFlags", status)?;
+        Ok(Self { device: device.clone(), handle })
+    }
+
+    /// Marks the work now in the stream.
+    pub fn record(&self, stream: &Stream) -> Result<(), Error> {
+        // SAFETY: both handles are live.
+        let status = unsafe { (self.device.enter()?.hipEventRecord)(self.handle, stream.handle) };
+        self.device.check("hipEventRecord", status)
+    }
+
+    /// Whether the marked work is done.
+    pub fn is_done(&self) -> Result<bool, Error> {
+        // SAFETY: the handle is live.
+        match unsafe { (self.device.enter()?.hipEventQuery)(self.handle) } {
+            HipError::NOT_READY => Ok(false),
+            status => self.device.check("hipEventQuery", status).map(|()| true),
+        }
+    }
+
+    /// Milliseconds from an earlier event to this one; both are timed and were reached.
+    pub fn since(&self, earlier: &Event) -> Result<f32, Error> {
+        let mut time = 0.0;
+        // SAFETY: the address is valid for a write, both handles are live.
+        let status =
+            unsafe { (self.device.enter()?.hipEventElapsedTime)(&mut time, earlier.handle, self.handle) };
+        self.device.check("hipEventElapsedTime", status).map(|()| time)
+    }
+
+    /// Waits on the CPU until the marked work is done.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        // SAFETY: the handle is live.
+        let status = unsafe { (self.device.enter()?.hipEventSynchronize)(self.handle) };
+        self.device.check("hipEventSynchronize", status)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let Some(api) = self.device.release() {
+            // SAFETY: the handle is live and not used any more.
+            let _ = unsafe { (api.hipEventDestroy)(self.handle) };
+        }
+    }
+}

@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! How late the distorted video is, found by its content.
+//!
+//! Each distorted thumbnail is compared with the reference thumbnails of all lags in range, and votes. What is
+//! compared is the picture itself, without its mean and at the contrast that fits best; not its change: in
+//! smooth movement one change looks like the next, while means of large cells survive almost any coding. The
+//! vote against a lag is the logarithm of what it leaves unexplained over what the best lag leaves. So a still
+//! scene, which any lag explains, says nothing; a damaged frame, which no lag explains, says little; and one
+//! misleading frame (a cut, a repeated picture) counts no more than `MOST`. A lag is believed when the sum of
+//! the votes against every other one exceeds that against it clearly, and it explains the picture.
+
+use std::collections::VecDeque;
+
+use crate::thumbnail::{CELLS, Thumbnail};
+
+/// Longest range in frames.
+pub const MAX_RANGE: u32 = 250;
+
+/// What cannot be told from nothing: a mean square error of the cells, in 8-bit steps.
+const NOISE: f32 = 0.01;
+
+/// The most that one frame says against a lag.
+const MOST: f32 = 4.0;
+
+/// Votes are forgotten by so many frames that change.
+const MEMORY: f32 = 64.0;
+
+/// How well a lag explains the picture is judged by so many frames that change.
+const RECENT: f32 = 8.0;
+
+/// The most that all votes say against a lag; so that one which was wrong for hours can soon be right.
+const LIMIT: f32 = 20.0;
+
+/// So many frames that change must have voted for a claim.
+const ENOUGH: f32 = 16.0;
+
+/// Lead of the votes that makes an estimate almost certain (63 %, then 86 % at twice this, and so on).
+const LEAD: f32 = 2.0;
+
+/// The runner-up must leave a tenth more unexplained in the usual frame, or its votes do not count as a lead. A
+/// coder that saves bits shows movements late, and many frames with the same small error prove nothing.
+const CLEAR: f32 = 0.1;
+
+/// The confidence at which a lag is claimed. On the clips of docs/alignment.md no wrong lag comes near it.
+const SURE: f64 = 0.75;
+
+/// Lags looked at beyond the range on both sides: the best of a range that does not hold the true lag is at its
+/// end, and must not be taken for it.
+const MARGIN: usize = 2;
+
+/// Frames compared by one push at most; it is one where frames come in step.
+const ROWS_PER_PUSH: usize = 2;
+
+/// How late the distorted video is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Running time of a distorted frame less that of the reference frame with the same content, in ns. Adding
+    /// `-offset` to the distorted running time aligns the two.
+    pub offset: i64,
+    /// The same in whole frames.
+    pub frames: i32,
+    /// From 0 (not at all) to 1 (certain).
+    pub confidence: f64,
+}
+
+/// A thumbnail without its mean.
+struct Shot {
+    running_time: u64,
+    cells: Box<[f32; CELLS]>,
+    /// Sum of the squared cells.
+    energy: f32,
+    /// Of the vote, from 0 to 1.
+    weight: f32,
+}
+
+/// What was heard about a lag. Older votes fade.
+#[derive(Clone, Copy, Debug)]
+struct Lag {
+    /// Sum of the votes against it.
+    against: f32,
+    /// Sum of their weights.
+    weight: f32,
+    /// Part of the variance of the last pictures that it does not explain.
+    unexplained: f32,
+}
+
+impl Default for Lag {
+    fn default() -> Self {
+        Self { against: 0.0, weight: 0.0, unexplained: 1.0 }
+    }
+}
+
+/// Takes the thumbnails of both sides and says how late the distorted one is, once that is sure.
+///
+/// Frames are to come about in step: a frame votes when the reference is its range ahead, and references are
+/// kept for one and a half times all lags. Memory is 4.6 kB, and time one comparison of 576 cells, for each lag.
+pub struct Aligner {
+    range: usize,
+    frame: i64,
+    reference: VecDeque<Shot>,
+    /// Frames that wait for the reference to pass their range, the oldest first.
+    distorted: VecDeque<Shot>,
+    /// The newest distorted frame: its running time, and its cells.
+    previous: Option<(u64, Box<[f32; CELLS]>)>,
+    /// Of the distorted picture from frame to frame, as a root mean square.
+    usual_change: f32,
+    /// Lags from `-range - MARGIN` to `range + MARGIN`.
+    lags: Vec<Lag>,
+    /// What each lag leaves unexplained of the frame that votes; not a number where there is no reference.
+    row: Vec<f32>,
+    /// By how much the distorted clock is off the reference's frames, in ns; within half a frame.
+    phase: i64,
+    /// What was yielded last.
+    claimed: Option<Estimate>,
+}
+
+impl Aligner {
+    /// Looks for offsets of up to `range` frames, 250 at most, in both directions. A frame lasts so many ns.
+    pub fn new(range: u32, frame: u64) -> Self {
+        let range = range.min(MAX_RANGE) as usize;
+        let lags = 2 * (range + MARGIN) + 1;
+        Self {
+            range,
+            // So that the times of all lags fit.
+            frame: frame.clamp(1, i64::MAX as u64 / 1024) as i64,
+            reference: VecDeque::new(),
+            distorted: VecDeque::new(),
+            previous: None,
+            usual_change: 0.0,
+            lags: vec![Lag::default(); lags],
+            row: vec![f32::NAN; lags],
+            phase: 0,
+            claimed: None,
+        }
+    }
+
+    /// Takes the next reference frame by its running time in ns. Yields the estimate when it becomes sure, and
+    /// when it changes.
+    pub fn push_reference(&mut self, running_time: u64, thumbnail: &Thumbnail) -> Option<Estimate> {
+        self.follow_time(self.reference.back().map(|last| last.running_time), running_time);
+        if self.reference.len() == 3 * self.lags.len() / 2 {
+            self.reference.pop_front();
+        }
+        self.reference.push_back(Shot::new(running_time, thumbnail));
+        self.vote()
+    }
+
+    /// Takes the next distorted frame by its running time in ns, before any correction by an estimate.
+    pub fn push_distorted(&mut self, running_time: u64, thumbnail: &Thumbnail) -> Option<Estimate> {
+        self.follow_time(self.previous.as_ref().map(|last| last.0), running_time);
+        if self.distorted.len() == self.lags.len() {
+            self.distorted.pop_front();
+        }
+        let mut shot = Shot::new(running_time, thumbnail);
+        shot.weight = self.weight(&shot);
+        self.previous = Some((running_time, shot.cells.clone()));
+        self.distorted.push_back(shot);
+        self.vote()
+    }
+
+    /// Forgets everything: the next frames have nothing to do with those before. Time that steps back does it
+    /// too.
+    pub fn restart(&mut self) {
+        *self = Self::new(self.range as u32, self.frame as u64);
+    }
+
+    fn follow_time(&mut self, last: Option<u64>, next: u64) {
+        if last.is_some_and(|last| next < last) {
+            self.restart();
+        }
+    }
+
+    /// What was yielded last, with the confidence of now: 0 when another lag is likelier by now.
+    pub fn estimate(&self) -> Option<Estimate> {
+        let Estimate { frames, .. } = self.claimed?;
+        let confidence = self.best().filter(|best| best.0 == frames).map_or(0.0, |best| best.1);
+        Some(self.estimated(frames, confidence))
+    }
+
+    /// The likeliest lag at present, sure or not. Its confidence stays low where the content does not tell,
+    /// where the true lag is out of range, and where the two sides have nothing to do with each other.
+    pub fn guess(&self) -> Option<Estimate> {
+        self.best().map(|(frames, confidence)| self.estimated(frames, confidence))
+    }
+
+    fn estimated(&self, frames: i32, confidence: f64) -> Estimate {
+        Estimate { offset: i64::from(frames) * self.frame + self.phase, frames, confidence }
+    }
+
+    /// Repeated pictures would vote for the wrong lag, so a frame counts by how much it differs from the one
+    /// before, compared with what is usual.
+    fn weight(&mut self, shot: &Shot) -> f32 {
+        let Some((_, previous)) = &self.previous else { return 0.0 };
+        let squares = shot.cells.iter().zip(previous.iter()).map(|(a, b)| (a - b) * (a - b));
+        let change = squares.sum::<f32>() / CELLS as f32;
+        self.usual_change += (change.sqrt() - self.usual_change) / 16.0;
+        change / (change + 0.25 * self.usual_change * self.usual_change + NOISE)
+    }
+
+    /// Lets frames vote whose range the reference has passed.
+    fn vote(&mut self) -> Option<Estimate> {
+        let reach = (self.range + MARGIN + 1) as u64 * self.frame as u64;
+        let mut voted = false;
+        for _ in 0..ROWS_PER_PUSH {
+            let newest = self.reference.back()?.running_time;
+            let complete = |shot: &Shot| newest >= shot.running_time.saturating_add(reach);
+            if !self.distorted.front().is_some_and(complete) {
+                break;
+            }
+            let Some(shot) = self.distorted.pop_front() else { break };
+            self.follow_phase(&shot);
+            self.compare(&shot);
+            voted = true;
+        }
+        let (frames, confidence) = self.best().filter(|best| voted && best.1 >= SURE)?;
+        let estimate = self.estimated(frames, confidence);
+        let told =
+            self.claimed.is_some_and(|last| last.offset.abs_diff(estimate.offset) <= self.frame as u64 / 2);
+        if told {
+            return None;
+        }
+        self.claimed = Some(estimate);
+        Some(estimate)
+    }
+
+    /// Keeps the middle of each lag where the frames are, though the two clocks may be any part of a frame
+    /// apart and drift.
+    fn follow_phase(&mut self, shot: &Shot) {
+        let deltas = self.reference.iter().map(|reference| delta(shot, reference));
+        let Some(nearest) = deltas.min_by_key(|delta| delta.abs()) else { return };
+        let half = self.frame / 2;
+        let off = (nearest - self.phase + half).rem_euclid(self.frame) - half;
+        let first = self.lags.iter().all(|lag| lag.weight == 0.0);
+        self.phase += if first { off } else { off / 16 };
+        let turns = (self.phase + half).div_euclid(self.frame);
+        if turns != 0 {
+            // Half a frame further on, the same offset has another number.
+            self.phase -= turns * self.frame;
+            let (rotate, gone): (fn(&mut [Lag]), _) = if turns > 0 {
+                (|lags| lags.rotate_right(1), 0)
+            } else {
+                (|lags| lags.rotate_left(1), self.lags.len() - 1)
+            };
+            rotate(&mut self.lags);
+            self.lags[gone] = Lag::default();
+            if let Some(claimed) = &mut self.claimed {
+                claimed.frames += turns as i32;
+            }
+        }
+    }
+
+    /// Compares a frame with the reference at all lags.
+    fn compare(&mut self, shot: &Shot) {
+        self.row.fill(f32::NAN);
+        let end = (self.range + MARGIN) as i64;
+        for reference in &self.reference {
+            let lag = (delta(shot, reference) - self.phase + self.frame / 2).div_euclid(self.frame);
+            if let Some(row) = usize::try_from(lag + end).ok().and_then(|lag| self.row.get_mut(lag)) {
+                *row = row.min(shot.unexplained(reference));
+            }
+        }
+        let least = self.row.iter().fold(f32::INFINITY, |least, row| least.min(*row));
+        let variance = (shot.energy / CELLS as f32).max(NOISE);
+        let keep = 1.0 - shot.weight / MEMORY;
+        for (lag, row) in self.lags.iter_mut().zip(&self.row).filter(|(_, row)| !row.is_nan()) {
+            let vote = ((row + NOISE) / (least + NOISE)).ln().min(MOST);
+            lag.against = lag.against * keep + shot.weight * vote;
+            lag.unexplained += ((row / variance).min(1.0) - lag.unexplained) * shot.weight / RECENT;
+            lag.weight = lag.weight * keep + shot.weight;
+        }
+        let fewest = self.lags.iter().fold(f32::INFINITY, |fewest, lag| fewest.min(lag.against));
+        for lag in &mut self.lags {
+            lag.against = lag.against.min(fewest + LIMIT);
+        }
+    }
+
+    /// The lag within range that the fewest votes are against, and how sure it is.
+    fn best(&self) -> Option<(i32, f64)> {
+        let heard = self.lags.iter().fold(ENOUGH, |most, lag| most.max(lag.weight / 2.0));
+        let lags = self.lags.iter().enumerate().filter(|(_, lag)| lag.weight >= heard);
+        let [mut best, mut second] = [(0, f32::INFINITY); 2];
+        for (index, lag) in lags {
+            let against = lag.against / lag.weight;
+            if against < best.1 {
+                (best, second) = ((index, against), best);
+            } else if against < second.1 {
+                second = (index, against);
+            }
+        }
+        let (index, against) = best;
+        let end = self.lags.len() - MARGIN;
+        if !(MARGIN..end).contains(&index) || second.1.is_infinite() {
+            return None;
+        }
+        let lag = &self.lags[index];
+        let lead = (second.1 - against - CLEAR).max(0.0) * lag.weight;
+        let explained = 1.0 - lag.unexplained;
+        let frames = index as i32 - (self.range + MARGIN) as i32;
+        Some((frames, f64::from(explained * (1.0 - (-lead / LEAD).exp()))))
+    }
+}
+
+impl Shot {
+    fn new(running_time: u64, thumbnail: &Thumbnail) -> Self {
+        let mut cells = Box::new(thumbnail.cells().map(|cell| f32::from(cell) / 256.0));
+        let mean = cells.iter().sum::<f32>() / CELLS as f32;
+        cells.iter_mut().for_each(|cell| *cell -= mean);
+        let energy = product(&cells, &cells);
+        Self { running_time, cells, energy, weight: 0.0 }
+    }
+
+    /// Mean square of what remains of this picture when the reference is taken off, at the contrast that fits
+    /// best.
+    fn unexplained(&self, reference: &Self) -> f32 {
+        let product = product(&self.cells, &reference.cells).max(0.0);
+        // A flat picture explains nothing.
+        let explained = product * product / reference.energy.max(NOISE);
+        (self.energy - explained).max(0.0) / CELLS as f32
+    }
+}
+
+/// How much later the distorted frame is, in ns.
+fn delta(distorted: &Shot, reference: &Shot) -> i64 {
+    let delta = i128::from(distorted.running_time) - i128::from(reference.running_time);
+    // Far more than any range.
+    const FAR: i128 = i64::MAX as i128 / 4;
+    delta.clamp(-FAR, FAR) as i64
+}
+
+/// Sum of the products of cells, in an order that vectors can keep.
+fn product(a: &[f32; CELLS], b: &[f32; CELLS]) -> f32 {
+    let mut sums = [0.0; 16];
+    for (a, b) in a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FRAME: u64 = 40_000_000;
+    const RANGE: u32 = 12;
+
+    fn random(seed: usize) -> f64 {
+        ((seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / f64::from(1 << 24)
+    }
+
+    /// A scene at frame `n`: shapes that drift and never come back the same way.
+    fn moving(n: usize) -> impl Fn(usize, usize) -> f64 {
+        let t = n as f64;
+        move |x, y| {
+            let (x, y) = (x as f64, y as f64);
+            110.0
+                + 40.0 * (x * 0.4 + t * 0.11).sin() * (y * 0.3 - t * 0.07).cos()
+                + 25.0 * ((x - y) * 0.2 + 3.0 * (t * 0.045).sin()).sin()
+        }
+    }
+
+    /// A different scene every 30 frames.
+    fn programme(n: usize) -> impl Fn(usize, usize) -> f64 {
+        let (scene, picture) = (n / 30, moving(n + 1000 * (n / 30)));
+        move |x, y| {
+            let turned = if scene.is_multiple_of(2) { picture(x, y) } else { picture(31 - x, y) };
+            turned + 30.0 * random(scene) - 15.0
+        }
+    }
+
+    /// With noise of so many steps, new in every frame.
+    fn noisy(picture: impl Fn(usize, usize) -> f64, noise: f64, seed: usize) -> impl Fn(usize, usize) -> f64 {
+        move |x, y| picture(x, y) + noise * (2.0 * random(x + 32 * y + 576 * seed) - 1.0)
+    }
+
+    /// What is yielded for so many frames of both sides; a side may leave out a frame.
+    fn run(
+        aligner: &mut Aligner,
+        frames: usize,
+        reference: impl Fn(usize) -> Option<Thumbnail>,
+        distorted: impl Fn(usize) -> Option<Thumbnail>,
+    ) -> Vec<Estimate> {
+        let mut estimates = vec![];
+        for i in 0..frames {
+            let time = (1000 + i as u64) * FRAME;
+            estimates.extend(reference(i).and_then(|picture| aligner.push_reference(time, &picture)));
+            estimates.extend(distorted(i).and_then(|picture| aligner.push_distorted(time, &picture)));
+        }
+        estimates
+    }
+
+    fn frames(estimates: &[Estimate]) -> Vec<i32> {
+        estimates.iter().map(|estimate| estimate.frames).collect()
+    }
+
+    fn programme_at(n: usize) -> Option<Thumbnail> {
+        Some(Thumbnail::synthetic(programme(n)))
+    }
+
+    #[test]
+    fn every_offset_is_found() {
+        for offset in (-12..=12i32).step_by(4) {
+            let mut aligner = Aligner::new(RANGE, FRAME);
+            let late = |n: usize| n.checked_add_signed(-offset as isize);
+            let found = run(&mut aligner, 120, programme_at, |n| programme_at(late(n)?));
+            assert_eq!(frames(&found), [offset]);
+            assert_eq!(found[0].offset, i64::from(offset) * FRAME as i64);
+            assert!(aligner.estimate().unwrap().confidence > 0.95, "{:?}", aligner.estimate());
+        }
+    }
+
+    #[test]
+    fn damage_does_not_mislead() {
+        // Darker, flatter, noisy, one frame in seven lost and one in five a repetition.
+        let distorted = |n: usize| {
+            let shown = if n.is_multiple_of(5) { n - 1 } else { n } - 7;
+            let picture = programme(shown);
+            let picture = noisy(move |x, y| 10.0 + 0.5 * picture(x, y), 0.5, n);
+            (!n.is_multiple_of(7)).then(|| Thumbnail::synthetic(picture))
+        };
+        let mut aligner = Aligner::new(RANGE, FRAME);
+        let found = run(&mut aligner, 200, programme_at, |n| if n < 10 { None } else { distorted(n) });
+        assert_eq!(frames(&found), [7]);
+    }
+
+    #[test]
+    fn no_claim_where_the_content_does_not_tell() {
+        type Side = fn(usize) -> Option<Thumbnail>;
+        let cases: [(&str, Side, Side); 5] = [
+            (
+                "still",
+                |n| Some(Thumbnail::synthetic(noisy(moving(0), 0.05, 2 * n))),
+                |n| Some(Thumbnail::synthetic(noisy(moving(0), 0.05, 2 * n + 1))),
+            ),
+            (
+                "grey",
+                |_| Some(Thumbnail::synthetic(|_, _| 16.0)),
+                |_| Some(Thumbnail::synthetic(|_, _| 16.0)),
+            ),
+            ("unrelated", programme_at, |n| Some(Thumbnail::synthetic(programme(n + 100_000)))),
+            ("out of range", programme_at, |n| programme_at(n.checked_sub(17)?)),
+            (
+                "periodic",
+                |n| Some(Thumbnail::synthetic(moving(n % 8))),
+                |n| Some(Thumbnail::synthetic(moving(n % 8))),
+            ),
+        ];
+        for (name, reference, distorted) in cases {
+            let mut aligner = Aligner::new(RANGE, FRAME);
+            assert_eq!(run(&mut aligner, 400, reference, distorted), [], "{name}");
+            assert!(aligner.guess().is_none_or(|guess| guess.confidence < 0.5), "{name}");
+        }
+    }
+
+    #[test]
+    fn changes_are_followed() {
+        let mut aligner = Aligner::new(RANGE, FRAME);
+        let late = |n: usize| if n < 300 { n - 3 } else { n - 8 };
+        let found = run(&mut aligner, 400, programme_at, |n| (n >= 3).then(|| programme_at(late(n)))?);
+        assert_eq!(frames(&found), [3, 8]);
+    }
+
+    #[test]
+    fn drifting_clocks_are_followed() {
+        // The distorted clock gains a frame in 200, and shows what it should show by its own time.
+        let mut aligner = Aligner::new(RANGE, FRAME);
+        let mut found = vec![];
+        for i in 0..1200u64 {
+            let (time, picture) = ((1000 + i) * FRAME, Thumbnail::synthetic(programme(i as usize)));
+            let drift = i * FRAME / 200;
+            let estimates =
+                [aligner.push_reference(time, &picture), aligner.push_distorted(time + drift, &picture)];
+            for estimate in estimates.into_iter().flatten() {
+                assert!((estimate.offset - drift as i64).unsigned_abs() < FRAME / 2, "{estimate:?} at {i}");
+                found.push(estimate);
+            }
+        }
+        // Told at every half frame.
+        assert!((11..=13).contains(&found.len()), "{found:?}");
+        assert_eq!(found.last().map(|estimate| estimate.frames), Some(6));
+    }
+
+    #[test]
+    fn half_the_frame_rate_is_no_obstacle() {
+        let mut aligner = Aligner::new(RANGE, FRAME);
+        let distorted = |n: usize| programme_at((n & !1).checked_sub(4)?);
+        assert_eq!(frames(&run(&mut aligner, 200, programme_at, distorted)), [4]);
+    }
+
+    #[test]
+    fn time_that_steps_back_starts_afresh() {
+        let mut aligner = Aligner::new(RANGE, FRAME);
+        let late = |by: usize| move |n: usize| programme_at(n.checked_sub(by)?);
+        assert_eq!(frames(&run(&mut aligner, 100, programme_at, late(2))), [2]);
+        assert_eq!(frames(&run(&mut aligner, 100, programme_at, late(5))), [5]);
+        aligner.restart();
+        assert_eq!(aligner.estimate(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_times_are_taken_in_bounded_memory(
+            pushes in proptest::collection::vec((any::<bool>(), any::<u64>(), 0usize..40), 0..100),
+            steps: bool,
+            range in 0u32..20,
+            frame: u64,
+        ) {
+            let mut aligner = Aligner::new(range, frame);
+            let (mut now, lags) = (0u64, aligner.lags.len());
+            for (reference, time, content) in pushes {
+                // Wild times, or steps of up to four frames.
+                now = if steps { now.saturating_add(time % frame.saturating_mul(4).max(1)) } else { time };
+                let picture = Thumbnail::synthetic(moving(content));
+                let push = if reference { Aligner::push_reference } else { Aligner::push_distorted };
+                if let Some(estimate) = push(&mut aligner, now, &picture) {
+                    prop_assert!(estimate.frames.unsigned_abs() <= range);
+                    prop_assert!((SURE..=1.0).contains(&estimate.confidence));
+                }
+                prop_assert!(aligner.reference.len() <= 3 * lags / 2 && aligner.distorted.len() <= lags);
+            }
+        }
+    }
+}

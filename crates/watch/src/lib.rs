@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Watching scores of streams without end: pure state machines, which know neither files nor clocks of the system.
+//!
+//! Figures are kept over many frames ([`summary`]) and over the last seconds ([`window`]). Alarms do not flap
+//! ([`alarm`]). Pictures that froze or went black ([`outage`]) are seen in small copies of them ([`thumbnail`]), which
+//! also tell how late the distorted video is ([`align`]). All of it becomes text for Prometheus ([`prometheus`]).
+
+pub mod alarm;
+pub mod align;
+pub mod outage;
+pub mod prometheus;
+pub mod summary;
+pub mod thumbnail;
+pub mod window;

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Figures of the last seconds of a stream without end.
+//!
+//! Running time is cut into slices of one interval, or of several intervals where the window would have more
+//! than `MAX_SLICES`. Memory and time depend on the number of slices only, never on the frame rate or on how
+//! far time jumps.
+
+use crate::summary::Summary;
+
+/// Most slices of a window; each takes about 18 kB.
+const MAX_SLICES: u64 = 60;
+
+/// What became of a reference frame, and was counted besides its score.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// It had no distorted frame.
+    pub unpaired: u64,
+    /// It was left out on purpose (`subsample`, overload).
+    pub skipped: u64,
+    /// It was scored with a distorted frame used before.
+    pub repeated: u64,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: &Self) {
+        self.unpaired += other.unpaired;
+        self.skipped += other.skipped;
+        self.repeated += other.repeated;
+    }
+}
+
+/// A window that has just ended.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Running time of its end in ns, a whole multiple of the interval.
+    pub end: u64,
+    /// Of the scores of its frames.
+    pub summary: Summary,
+    pub counts: Counts,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slice {
+    /// Which slice of running time this is; a place in the ring holds one after the other.
+    number: u64,
+    summary: Summary,
+    counts: Counts,
+}
+
+/// Takes scores and counts, and yields their figures once per interval.
+#[derive(Debug)]
+pub struct Window {
+    interval: u64,
+    /// Intervals of a slice.
+    intervals: u64,
+    slices: Box<[Slice]>,
+    /// The interval whose end is waited for.
+    current: Option<u64>,
+}
+
+impl Window {
+    /// A window of `length` that moves on by `interval`, both in ns. The length is rounded up to whole intervals,
+    /// and beyond 60 of them is kept to a slice, that is to 1/30.
+    pub fn new(length: u64, interval: u64) -> Self {
+        let interval = interval.max(1);
+        let needed = length.div_ceil(interval).max(1);
+        let intervals = needed.div_ceil(MAX_SLICES);
+        let slices = needed.div_ceil(intervals) as usize;
+        Self { interval, intervals, slices: vec![Slice::default(); slices].into(), current: None }
+    }
+
+    /// The score of the frame with this running time in ns. Call [`Self::advance`] with that time before.
+    pub fn push(&mut self, running_time: u64, score: f64) {
+        if let Some(slice) = self.slice(running_time) {
+            slice.summary.push(score);
+        }
+    }
+
+    /// What else became of the frame with this running time. Call [`Self::advance`] with that time before.
+    pub fn count(&mut self, running_time: u64, counts: Counts) {
+        if let Some(slice) = self.slice(running_time) {
+            slice.counts.add(&counts);
+        }
+    }
+
+    /// Says that no frame before `now`, a running time in ns, is still to come. Yields the figures of the
+    /// interval that has thereby ended; to be called until it yields nothing. Where time leapt over several
+    /// intervals, only the first and the last of them are reported. Time that steps back by more than the
+    /// window starts it afresh.
+    pub fn advance(&mut self, now: u64) -> Option<Figures> {
+        let ended = now / self.interval;
+        let current = *self.current.get_or_insert(ended);
+        if ended < current {
+            if current - ended > self.slices.len() as u64 * self.intervals {
+                self.slices.fill(Slice::default());
+                self.current = Some(ended);
+            }
+            return None;
+        }
+        if ended == current {
+            return None;
+        }
+        // After the figures of `current` those of `ended - 1`, the last that is over.
+        self.current = Some((ended - 1).max(current + 1));
+        Some(self.figures(current))
+    }
+
+    /// Figures of the window that ends with this interval.
+    fn figures(&self, interval: u64) -> Figures {
+        let newest = interval / self.intervals;
+        let oldest = (newest + 1).saturating_sub(self.slices.len() as u64);
+        let mut figures = Figures { end: (interval + 1).saturating_mul(self.interval), ..Figures::default() };
+        // In the order of time: the ring begins after the place of the newest slice.
+        let (later, earlier) = self.slices.split_at(self.place(newest) + 1);
+        for slice in earlier.iter().chain(later).filter(|s| (oldest..=newest).contains(&s.number)) {
+            figures.summary.merge(&slice.summary);
+            figures.counts.add(&slice.counts);
+        }
+        figures
+    }
+
+    fn place(&self, number: u64) -> usize {
+        (number % self.slices.len() as u64) as usize
+    }
+
+    /// The slice of this time, `None` when a later one has taken its place.
+    fn slice(&mut self, running_time: u64) -> Option<&mut Slice> {
+        let number = running_time / self.interval / self.intervals;
+        let place = self.place(number);
+        let slice = &mut self.slices[place];
+        if slice.number < number {
+            *slice = Slice { number, ..Slice::default() };
+        }
+        (slice.number == number).then_some(slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn ends(window: &mut Window, now: u64) -> Vec<(u64, u64)> {
+        let figures = std::iter::from_fn(|| window.advance(now));
+        figures.map(|f| (f.end / SECOND, f.summary.pool.pooled().map_or(0, |p| p.count))).collect()
+    }
+
+    #[test]
+    fn figures_cover_the_last_seconds() {
+        let mut window = Window::new(3 * SECOND, SECOND);
+        let mut all = vec![];
+        for i in 0..=250 {
+            let time = i * SECOND / 50;
+            all.extend(ends(&mut window, time));
+            window.push(time, i as f64 / 10.0);
+        }
+        assert_eq!(all, [(1, 50), (2, 100), (3, 150), (4, 150), (5, 150)]);
+        let figures = window.advance(6 * SECOND).unwrap();
+        let pooled = figures.summary.pool.pooled().unwrap();
+        assert_eq!((pooled.count, pooled.min, pooled.max), (101, 15.0, 25.0));
+        assert!((figures.summary.percentile(50.0) - 20.0).abs() <= 0.05);
+    }
+
+    #[test]
+    fn silence_is_reported() {
+        let mut window = Window::new(2 * SECOND, SECOND);
+        assert!(window.advance(0).is_none());
+        window.push(0, 50.0);
+        window.count(1, Counts { unpaired: 2, skipped: 3, repeated: 4 });
+        let figures = window.advance(SECOND).unwrap();
+        assert_eq!(figures.counts, Counts { unpaired: 2, skipped: 3, repeated: 4 });
+        assert_eq!(ends(&mut window, 2 * SECOND), [(2, 1)]);
+        assert_eq!(ends(&mut window, 3 * SECOND), [(3, 0)]);
+        assert_eq!(ends(&mut window, 4 * SECOND), [(4, 0)]);
+    }
+
+    #[test]
+    fn leaps_are_reported_at_both_ends() {
+        let mut window = Window::new(2 * SECOND, SECOND);
+        assert_eq!(ends(&mut window, 7 * SECOND), []);
+        window.push(7 * SECOND, 50.0);
+        let hours = 10_000 * SECOND;
+        assert_eq!(ends(&mut window, hours), [(8, 1), (10_000, 0)]);
+        window.push(hours, 50.0);
+        // A little back is late, a lot is a new beginning.
+        assert_eq!(ends(&mut window, hours - SECOND), []);
+        window.push(hours - SECOND, 50.0);
+        assert_eq!(ends(&mut window, hours + SECOND), [(10_001, 2)]);
+        assert_eq!(ends(&mut window, 0), []);
+        window.push(0, 50.0);
+        assert_eq!(ends(&mut window, SECOND), [(1, 1)]);
+    }
+
+    #[test]
+    fn long_windows_of_short_intervals_stay_small() {
+        let mut window = Window::new(3600 * SECOND, SECOND / 10);
+        assert!(window.slices.len() as u64 <= MAX_SLICES);
+        let mut last = 0;
+        for time in (0..2 * 3600).map(|s| s * SECOND) {
+            while let Some(figures) = window.advance(time) {
+                last = figures.summary.pool.pooled().unwrap().count;
+            }
+            window.push(time, 50.0);
+        }
+        assert!((3600 - 60..=3600 + 60).contains(&last), "{last}");
+    }
+
+    proptest! {
+        /// Every window of up to 60 intervals holds exactly the frames of its time.
+        #[test]
+        fn figures_equal_those_of_a_list(
+            steps in proptest::collection::vec((0u64..50, 0.0..100.0f64), 1..200),
+            length in 1u64..100,
+            interval in 2u64..30,
+        ) {
+            let mut window = Window::new(length, interval);
+            let length = length.div_ceil(interval) * interval;
+            let mut frames = vec![];
+            let mut now = 0;
+            for (step, score) in steps {
+                now += step;
+                while let Some(figures) = window.advance(now) {
+                    let within = |time: &u64| *time < figures.end && time + length >= figures.end;
+                    let mut expected = Summary::default();
+                    frames.iter().filter(|(t, _)| within(t)).for_each(|(_, score)| expected.push(*score));
+                    let (got, expected) = (figures.summary.pool.pooled(), expected.pool.pooled());
+                    prop_assert_eq!(got.map(|p| (p.count, p.min, p.max)), expected.map(|p| (p.count, p.min, p.max)));
+                    prop_assert_eq!(figures.end % interval, 0);
+                }
+                window.push(now, score);
+                frames.push((now, score));
+            }
+        }
+
+        #[test]
+        fn any_times_are_taken(
+            times in proptest::collection::vec((any::<u64>(), any::<f64>()), 1..50),
+            length: u64,
+            interval: u64,
+        ) {
+            let mut window = Window::new(length, interval);
+            for (time, score) in times {
+                let figures = std::iter::from_fn(|| window.advance(time)).take(3).count();
+                prop_assert!(figures <= 2);
+                window.push(time, score);
+                window.count(time, Counts { unpaired: 1, ..Counts::default() });
+            }
+        }
+    }
+}

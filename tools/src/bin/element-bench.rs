@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Measures and checks the element in a pipeline, with prepared 8-bit frames:
+//!
+//! ```sh
+//! cargo run --release -p hipvmaf-tools --bin element-bench -- --format NV12 --in-flight 16
+//! cargo run --release -p hipvmaf-tools --bin element-bench -- --memory cuda --check 48
+//! cargo run --release -p hipvmaf-tools --bin element-bench -- --channels 100 --fps 50 --seconds 10
+//! ```
+//!
+//! The frames are made once, in memory that the element offers to whoever sends to it, and sent again and again
+//! under new timestamps: nothing is measured but the pipeline, or as many live ones as there are to be channels.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use gst::prelude::*;
+use gst::{ClockTime, MessageView};
+use gst_app::{AppSrc, AppSrcCallbacks};
+use gst_video::{VideoFormat, VideoFrameExt, VideoFrameRef, VideoInfo};
+use gsthipvmaf::message::{FrameMessage, VmafMessage};
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Memory {
+    /// What the element offers for its GPU: page-locked memory
+    Pinned,
+    /// Ordinary memory
+    System,
+    /// Ordinary memory, from where `cudaupload` copies it into the GPU's
+    Cuda,
+}
+
+/// Measure how fast the element scores, or check that it scores as the CPU does
+#[derive(Parser)]
+struct Args {
+    /// Compare the scores of so many frames with those of backend=cpu, bit for bit
+    #[arg(long, value_name = "FRAMES")]
+    check: Option<u64>,
+    #[arg(long, default_value = "hip")]
+    backend: String,
+    /// Where the frames lie
+    #[arg(long, default_value = "pinned")]
+    memory: Memory,
+    /// Width and height of the frames
+    #[arg(long, value_name = "WxH", value_parser = size, default_value = "1920x1080")]
+    size: (u32, u32),
+    /// Any with 8 bits
+    #[arg(long, value_parser = format, default_value = "I420")]
+    format: VideoFormat,
+    /// Pairs of frames that take turns
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pairs: u32,
+    /// Pairs that the GPU works on at a time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    in_flight: u32,
+    /// Let frames leave without their scores
+    #[arg(long)]
+    no_meta: bool,
+    /// Follow so many live channels at a time, each in a pipeline of its own
+    #[arg(long, value_name = "N", conflicts_with = "check", value_parser = clap::value_parser!(u32).range(1..=10000))]
+    channels: Option<u32>,
+    /// Frames per second of a live channel
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    fps: u64,
+    /// Processor threads of each element on the CPU
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: u32,
+    /// Length of a run
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Runs, for the median
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+}
+
+fn size(text: &str) -> Result<(u32, u32), String> {
+    let sides = text.split_once('x').and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
+    sides
+        .filter(|(w, h)| (1..=16384).contains(w) && (1..=16384).contains(h))
+        .ok_or("not like 1920x1080".into())
+}
+
+fn format(text: &str) -> Result<VideoFormat, String> {
+    let format = VideoFormat::from_string(text);
+    let info = gst_video::VideoFormatInfo::from_format(format);
+    (info.is_yuv() && info.depth()[0] == 8).then_some(format).ok_or("not a format with 8 bits".into())
+}
+
+/// One side of the comparison: where it goes in, and what it shows.
+#[derive(Clone)]
+struct Side {
+    pad: &'static str,
+    distorted: bool,
+    info: VideoInfo,
+    memory: Memory,
+    pairs: u32,
+    /// Made for the first channel, and sent by all.
+    frames: Arc<Mutex<Vec<gst::Buffer>>>,
+}
+
+impl Side {
+    fn new(args: &Args, memory: Memory, pad: &'static str) -> Result<Self, Box<dyn Error>> {
+        let info = VideoInfo::builder(args.format, args.size.0, args.size.1);
+        let info = info.fps((i32::try_from(args.fps)?, 1)).build()?;
+        let distorted = pad == "dist_sink";
+        Ok(Self { pad, distorted, info, memory, pairs: args.pairs, frames: Arc::default() })
+    }
+
+    /// Frames in memory of the kind that downstream offers.
+    fn make(&self, source: &AppSrc) -> Result<Vec<gst::Buffer>, Box<dyn Error>> {
+        let mut query = gst::query::Allocation::new(Some(&self.info.to_caps()?), true);
+        // Not through what lies between, which need not pass it on.
+        let pipeline =
+            source.parent().and_downcast::<gst::Pipeline>().ok_or("a source without a pipeline")?;
+        let element = pipeline.by_name("score").ok_or("no element in the pipeline")?;
+        let pad = element.static_pad(self.pad).ok_or("an element without a pad")?;
+        let allocator = match self.memory {
+            Memory::Pinned => {
+                pad.query(&mut query);
+                let offered = query.allocation_params().next().and_then(|(allocator, _)| allocator);
+                Some(offered.ok_or("no page-locked memory is offered")?)
+            }
+            Memory::System | Memory::Cuda => None,
+        };
+        let frame = |index| {
+            let memory = match &allocator {
+                Some(allocator) => allocator.alloc(self.info.size(), None)?,
+                None => gst::Memory::with_size(self.info.size()),
+            };
+            if self.memory == Memory::Pinned && !memory.is_type("HipVmafPinnedMemory") {
+                return Err("no page-locked memory is left".into());
+            }
+            let mut buffer = gst::Buffer::new();
+            buffer.make_mut().append_memory(memory);
+            self.draw(buffer.make_mut(), index)?;
+            Ok(buffer)
+        };
+        (0..self.pairs).map(frame).collect()
+    }
+
+    /// A moving texture with grain; the distorted one has fewer shades.
+    fn draw(&self, buffer: &mut gst::BufferRef, time: u32) -> Result<(), Box<dyn Error>> {
+        let mut frame = VideoFrameRef::from_buffer_ref_writable(buffer, &self.info)?;
+        let wave = |v: u32, period: u32| (v % period).abs_diff(period / 2) * 120 / period;
+        for plane in 0..frame.n_planes() {
+            let stride = frame.plane_stride()[plane as usize] as usize;
+            for (y, row) in (0..).zip(frame.plane_data_mut(plane)?.chunks_mut(stride)) {
+                for (x, sample) in (0..).zip(row) {
+                    let grain =
+                        ((x * 7919) ^ (y * 104_729) ^ (time * 1_299_709)).wrapping_mul(0x9e37_79b9) >> 28;
+                    let shade =
+                        30 + wave(x + 3 * time, 62) + wave(y + 2 * time, 46) + wave(x + y, 9) / 2 + grain;
+                    *sample = if self.distorted { shade / 12 * 12 } else { shade } as u8;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the frames sent, until there were enough of them.
+    fn feed(self, pipeline: &gst::Pipeline, enough: Option<u64>) -> Result<(), Box<dyn Error>> {
+        let source =
+            pipeline.by_name(self.pad).and_downcast::<AppSrc>().ok_or("no source in the pipeline")?;
+        source.set_caps(Some(&self.info.to_caps()?));
+        let mut frames: Vec<gst::Buffer> = vec![];
+        let mut sent = 0;
+        let duration =
+            ClockTime::SECOND.mul_div_floor(self.info.fps().denom() as u64, self.info.fps().numer() as u64);
+        let duration = duration.ok_or("a frame without a duration")?;
+        // Called on the source's own thread whenever it has nothing to send.
+        let send = move |source: &AppSrc, _| {
+            if frames.is_empty() {
+                let mut shared = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+                if shared.is_empty() {
+                    match self.make(source) {
+                        Ok(made) => *shared = made,
+                        Err(err) => {
+                            gst::element_error!(source, gst::ResourceError::Failed, ["{err}"]);
+                            return;
+                        }
+                    }
+                }
+                frames.clone_from(&shared);
+            }
+            // Refused only while the pipeline stops.
+            let _ = if enough == Some(sent) {
+                source.end_of_stream()
+            } else {
+                // Shares the memory.
+                let mut buffer = frames[sent as usize % frames.len()].copy();
+                buffer.make_mut().set_pts(duration * sent);
+                buffer.make_mut().set_duration(duration);
+                sent += 1;
+                source.push_buffer(buffer)
+            };
+        };
+        source.set_callbacks(AppSrcCallbacks::builder().need_data(send).build());
+        Ok(())
+    }
+}
+
+fn sides(args: &Args, memory: Memory) -> Result<[Side; 2], Box<dyn Error>> {
+    Ok([Side::new(args, memory, "ref_sink")?, Side::new(args, memory, "dist_sink")?])
+}
+
+/// A pipeline, to be stopped in any case.
+struct Pipeline(gst::Pipeline);
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        // Elements do not refuse to stop.
+        let _ = self.0.set_state(gst::State::Null);
+    }
+}
+
+/// A running pipeline that scores so many frames, or frames without end.
+fn play(
+    args: &Args,
+    backend: &str,
+    sides: [Side; 2],
+    enough: Option<u64>,
+) -> Result<Pipeline, Box<dyn Error>> {
+    let pace = if args.channels.is_some() { "clocksync !" } else { "" };
+    let upload = match sides[0].memory {
+        Memory::Cuda => "cudaupload ! video/x-raw(memory:CUDAMemory) !",
+        Memory::Pinned | Memory::System => "",
+    };
+    let description = format!(
+        "appsrc name=ref_sink format=time ! {pace} {upload} score.ref_sink \
+         appsrc name=dist_sink format=time ! {pace} {upload} score.dist_sink \
+         hipvmaf name=score backend={backend} max-in-flight={} attach-meta={} frame-message={} threads={} \
+         force-live={} ! fakesink sync=false async=false",
+        args.in_flight,
+        !args.no_meta,
+        enough.is_some(),
+        args.threads,
+        args.channels.is_some(),
+    );
+    let pipeline =
+        gst::parse::launch(&description)?.downcast::<gst::Pipeline>().map_err(|_| "no pipeline")?;
+    for side in sides {
+        side.feed(&pipeline, enough)?;
+    }
+    let pipeline = Pipeline(pipeline);
+    // The element that refuses says why on the bus.
+    let started = pipeline.0.set_state(gst::State::Playing);
+    check_bus(&pipeline)?;
+    started?;
+    Ok(pipeline)
+}
+
+fn explain(error: &gst::message::Error) -> Box<dyn Error> {
+    format!("{}\n{}", error.error(), error.debug().unwrap_or_default()).into()
+}
+
+/// Fails with the error that an element has posted.
+fn check_bus(pipeline: &Pipeline) -> Result<(), Box<dyn Error>> {
+    let error = pipeline.0.bus().and_then(|bus| bus.pop_filtered(&[gst::MessageType::Error]));
+    match error.as_ref().map(|message| message.view()) {
+        Some(MessageView::Error(error)) => Err(explain(error)),
+        _ => Ok(()),
+    }
+}
+
+/// What the element says of each frame.
+fn scores(
+    args: &Args,
+    backend: &str,
+    memory: Memory,
+    frames: u64,
+) -> Result<Vec<FrameMessage>, Box<dyn Error>> {
+    let pipeline = play(args, backend, sides(args, memory)?, Some(frames))?;
+    let mut scores = vec![];
+    for message in pipeline.0.bus().ok_or("no bus")?.iter_timed(None) {
+        match message.view() {
+            MessageView::Element(element) => {
+                if let Some(Ok(VmafMessage::Frame(frame))) = element.structure().map(VmafMessage::try_from) {
+                    scores.push(frame);
+                }
+            }
+            MessageView::Error(error) => return Err(explain(error)),
+            MessageView::Eos(_) => break,
+            _ => {}
+        }
+    }
+    Ok(scores)
+}
+
+fn check(args: &Args, frames: u64) -> Result<(), Box<dyn Error>> {
+    let on_gpu = scores(args, &args.backend, args.memory, frames)?;
+    let on_cpu = scores(args, "cpu", Memory::System, frames)?;
+    let bits = |frame: &FrameMessage| -> Vec<_> {
+        let named = frame.models.iter().chain(&frame.features);
+        named.map(|(name, value)| (name.clone(), value.to_bits())).collect()
+    };
+    let same = |(a, b): &(&FrameMessage, &FrameMessage)| {
+        (a.index, a.running_time, a.discont) == (b.index, b.running_time, b.discont) && bits(a) == bits(b)
+    };
+    let differing = on_gpu.iter().zip(&on_cpu).filter(|pair| !same(pair)).count();
+    let counts = [on_gpu.len() as u64, on_cpu.len() as u64];
+    if differing > 0 || counts != [frames; 2] {
+        return Err(format!("{differing} of {frames} frames differ, there are {counts:?} scores").into());
+    }
+    let (least, most) =
+        on_cpu.iter().fold((f64::MAX, f64::MIN), |(a, b), f| (a.min(f.score), b.max(f.score)));
+    println!("{frames} frames, scores from {least:.3} to {most:.3}, equal to those of the CPU");
+    Ok(())
+}
+
+fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
+    let pipeline = play(args, &args.backend, sides(args, args.memory)?, None)?;
+    let element = pipeline.0.by_name("score").ok_or("no element")?;
+    let scored = || -> Result<u64, Box<dyn Error>> {
+        check_bus(&pipeline)?;
+        Ok(element.property::<gst::Structure>("stats").get("frames-scored").unwrap_or_default())
+    };
+    // Frames have to be made, and kernels to be loaded.
+    while scored()? < 100 {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let mut rates = vec![];
+    for _ in 0..args.runs {
+        let (before, start) = (scored()?, Instant::now());
+        std::thread::sleep(Duration::from_secs(args.seconds));
+        rates.push((scored()? - before) as f64 / start.elapsed().as_secs_f64());
+    }
+    rates.sort_by(f64::total_cmp);
+    let device: Option<String> = element.property("device-name");
+    let stats: gst::Structure = element.property("stats");
+    let [least, median, most] = [0, rates.len() / 2, rates.len() - 1].map(|i| rates[i]);
+    println!("{median:.0} fps, {} runs {least:.0} to {most:.0}", rates.len());
+    println!(
+        "{}; a pair takes {:.3} ms",
+        device.unwrap_or("CPU".into()),
+        stats.get::<f64>("compute-time-mean")?
+    );
+    Ok(())
+}
+
+/// What became of the frames of all channels so far.
+#[derive(Default)]
+struct Followed {
+    scored: u64,
+    skipped: u64,
+    unpaired: u64,
+    /// The mean time that a pair takes on the slowest channel, in milliseconds, and the 99th percentile there.
+    slowest: (f64, f64),
+}
+
+fn followed(channels: &[Pipeline]) -> Result<Followed, Box<dyn Error>> {
+    let mut sum = Followed::default();
+    for channel in channels {
+        check_bus(channel)?;
+        let stats: gst::Structure = channel.0.by_name("score").ok_or("no element")?.property("stats");
+        let count = |name| stats.get::<u64>(name).unwrap_or_default();
+        sum.scored += count("frames-scored");
+        sum.skipped += count("frames-skipped");
+        sum.unpaired += count("frames-unpaired");
+        let time = |name| stats.get::<f64>(name).unwrap_or_default();
+        sum.slowest =
+            (sum.slowest.0.max(time("compute-time-mean")), sum.slowest.1.max(time("compute-time-p99")));
+    }
+    Ok(sum)
+}
+
+/// Seconds that this process has spent on processors.
+fn processor_time() -> Result<f64, Box<dyn Error>> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // After the name, which may contain anything: user and system time are the 12th and 13th field, in 1/100 s.
+    let fields = stat.rsplit_once(')').ok_or("an unknown form of /proc/self/stat")?.1;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
+    Ok(ticks / 100.0)
+}
+
+fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
+    let sides = sides(args, args.memory)?;
+    let channel = |_| play(args, &args.backend, sides.clone(), None);
+    let channels = (0..count).map(channel).collect::<Result<Vec<_>, _>>()?;
+    // Each has to get going.
+    let second = args.fps * u64::from(count);
+    while followed(&channels)?.scored < 2 * second {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (before, start, processor) = (followed(&channels)?, Instant::now(), processor_time()?);
+    std::thread::sleep(Duration::from_secs(args.seconds));
+    let (after, taken) = (followed(&channels)?, start.elapsed().as_secs_f64());
+    let lost = after.skipped - before.skipped + after.unpaired - before.unpaired;
+    println!(
+        "{count} channels at {} fps: {:.0} frames per second, {lost} of {} not scored; {:.1} processors, slowest channel \
+         {:.2} ms a pair, 99 % {:.2}",
+        args.fps,
+        (after.scored - before.scored) as f64 / taken,
+        after.scored - before.scored + lost,
+        (processor_time()? - processor) / taken,
+        after.slowest.0,
+        after.slowest.1,
+    );
+    Ok(())
+}
+
+fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    gsthipvmaf::plugin_register_static()?;
+    match (args.check, args.channels) {
+        (Some(frames), _) => check(args, frames),
+        (None, Some(channels)) => follow(args, channels),
+        (None, None) => measure(args),
+    }
+}
+
+fn main() -> ExitCode {
+    // The arguments name formats, which GStreamer knows.
+    match gst::init().map_err(Into::into).and_then(|()| run(&Args::parse())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) => {
+            eprintln!("error: {err}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The GPU against the CPU: sums and scores, bit for bit.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use engine::EngineError;
+use engine::backend::cpu::Cpu;
+use engine::backend::hip::{self, Hip};
+use engine::backend::{Backend, BackendError, Completion, Group, Ticket};
+use engine::frame::BitDepth;
+use engine::metrics::{FrameSums, adm};
+use engine::plan::Plan;
+use engine::session::{PairScore, Session};
+use gpu::Device;
+
+use crate::Args;
+use crate::clip::{Clip, Content, Format, Place, noise};
+
+const CONTENTS: [Content; 4] = [Content::Natural, Content::Noise, Content::Extremes, Content::Flat];
+const PLACES: [Place; 3] = [Place::Device, Place::Pinned, Place::Host];
+/// Bits of a sample that are tried.
+const DEPTHS: [u32; 3] = [8, 10, 12];
+/// Pairs of each clip: enough for motion over two frames and for lanes to come round again.
+const PAIRS: usize = 5;
+
+/// One comparison.
+struct Case {
+    format: Format,
+    content: Content,
+    place: Place,
+    in_flight: usize,
+    /// Every n-th pair is scored.
+    subsample: u32,
+    seed: u32,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { format, content, place, in_flight, subsample, .. } = self;
+        let Format { width, height, depth, align, interleaved, high } = format;
+        let bits = depth.bits();
+        write!(f, "{width}x{height}, {bits} bit, {content:?}, {place:?} memory, {in_flight} in flight, ")?;
+        write!(f, "subsample {subsample}, align {align}, interleaved {interleaved}, high {high}")
+    }
+}
+
+/// Compares all that the arguments ask for. The error says how much differs, stderr has what.
+pub fn check(args: &Args, plan: &Arc<Plan>) -> Result<String, Box<dyn Error>> {
+    let device = hip::open(&args.selection())?;
+    let sizes = args.check_sizes.iter().flat_map(|size| {
+        DEPTHS.into_iter().flat_map(move |depth| CONTENTS.map(|content| (*size, depth, content)))
+    });
+    let mut random = Random(0);
+    let clips: Vec<_> = sizes.chain((0..args.check_random).map(|_| random.clip())).collect();
+    let mut differing = 0;
+    for (seed, (size, depth, content)) in clips.iter().enumerate() {
+        let case = random.case(*size, *depth, *content, seed as u32)?;
+        let differences = case.compare(args, plan, &device).map_err(|err| format!("{case}: {err}"))?;
+        if !differences.is_empty() {
+            differing += 1;
+            eprintln!("{case}: {}", differences.join(", "));
+        }
+    }
+    match (clips.len(), differing) {
+        (0, _) => Err("there is nothing to check".into()),
+        (cases, 0) => Ok(format!("{}: {cases} clips, sums and scores equal those of the CPU", device.info())),
+        (cases, _) => {
+            Err(format!("{}: {differing} of {cases} clips differ from the CPU", device.info()).into())
+        }
+    }
+}
+
+/// Numbers at random, the same every time.
+struct Random(u32);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 += 1;
+        noise(self.0, 0, 0) as usize % limit
+    }
+
+    fn of<T: Copy, const N: usize>(&mut self, choices: [T; N]) -> T {
+        choices[self.below(N)]
+    }
+
+    /// A size, which may be the smallest, and what to put there.
+    fn clip(&mut self) -> ((usize, usize), u32, Content) {
+        let mut side = || {
+            let most = self.of([8, 100, 700]);
+            adm::MIN_SIZE + self.below(most)
+        };
+        ((side(), side()), self.of(DEPTHS), self.of(CONTENTS))
+    }
+
+    fn case(
+        &mut self,
+        (width, height): (usize, usize),
+        depth: u32,
+        content: Content,
+        seed: u32,
+    ) -> Result<Case, Box<dyn Error>> {
+        let depth = BitDepth::new(depth).ok_or("no such depth")?;
+        let align = self.of([2, 16, 256]);
+        let (interleaved, high) = (self.below(2) == 0, self.below(2) == 0);
+        Ok(Case {
+            format: Format { width, height, depth, align, interleaved, high },
+            content,
+            place: self.of(PLACES),
+            in_flight: 1 + self.below(PAIRS),
+            subsample: self.of([1, 1, 1, 2]),
+            seed,
+        })
+    }
+}
+
+/// Fetches the oldest sums.
+fn next(
+    backend: &mut dyn Backend,
+    tickets: &mut VecDeque<Ticket>,
+) -> Result<Option<Vec<FrameSums>>, BackendError> {
+    tickets.pop_front().map(|ticket| backend.wait(ticket)).transpose()
+}
+
+impl Case {
+    /// What differs.
+    fn compare(
+        &self,
+        args: &Args,
+        plan: &Arc<Plan>,
+        device: &Arc<Device>,
+    ) -> Result<Vec<String>, Box<dyn Error>> {
+        let clip = Clip::new(self.format, self.content, PAIRS, self.seed);
+        let on_cpu = self.run(Box::new(Cpu::new(0)?), plan, &clip);
+        let clip = clip.moved(self.place, device)?;
+        let on_gpu = self.run(Box::new(Hip::open(&args.selection(), self.in_flight)?), plan, &clip);
+        let (on_cpu, on_gpu) = match (on_cpu, on_gpu) {
+            // Too small for one of the metrics, for instance.
+            (Err(cpu), Err(gpu)) if cpu.to_string() == gpu.to_string() => return Ok(vec![]),
+            (cpu, gpu) => (cpu?, gpu?),
+        };
+        let mut differences = vec![];
+        for (index, (cpu, gpu)) in on_cpu.0.iter().zip(&on_gpu.0).enumerate() {
+            for (metric, differs) in [
+                ("VIF", cpu.vif != gpu.vif),
+                ("ADM", cpu.adm != gpu.adm),
+                ("motion", cpu.motion != gpu.motion),
+                ("PSNR", cpu.psnr != gpu.psnr),
+                ("CAMBI", cpu.cambi != gpu.cambi),
+                ("SpEED", cpu.speed != gpu.speed),
+                ("SSIM", cpu.ssim != gpu.ssim),
+                ("PSNR-HVS", cpu.psnr_hvs != gpu.psnr_hvs),
+                ("CIEDE2000", cpu.ciede != gpu.ciede),
+            ] {
+                if differs {
+                    differences.push(format!("{metric} of pair {index}"));
+                }
+            }
+        }
+        if on_cpu.0.len() != PAIRS || on_gpu.0.len() != PAIRS {
+            differences.push("number of sums".into());
+        }
+        let scores = |scores: &[PairScore]| -> Vec<_> {
+            let bits = |values: &Vec<f64>| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            scores.iter().map(|score| (score.discont, score.values.as_ref().map(bits))).collect()
+        };
+        if on_cpu.1.len() != PAIRS || scores(&on_cpu.1) != scores(&on_gpu.1) {
+            differences.push("scores".into());
+        }
+        Ok(differences)
+    }
+
+    /// The sums and the scores of a backend.
+    fn run(
+        &self,
+        mut backend: Box<dyn Backend>,
+        plan: &Arc<Plan>,
+        clip: &Clip,
+    ) -> Result<(Vec<FrameSums>, Vec<PairScore>), EngineError> {
+        backend.prepare(&plan.work, clip.geometry(), &[None])?;
+        let mut tickets = VecDeque::new();
+        let mut sums = vec![];
+        for index in 0..clip.len() {
+            if tickets.len() == backend.depth().max(1) {
+                sums.extend(next(&mut *backend, &mut tickets)?.into_iter().flatten());
+            }
+            let history_only = !index.is_multiple_of(self.subsample as usize);
+            tickets.push_back(backend.submit(Group { history_only, ..clip.group(index) })?);
+        }
+        while let Some(fetched) = next(&mut *backend, &mut tickets)? {
+            sums.extend(fetched);
+        }
+        let mut session = Session::new(plan.clone(), backend, self.subsample);
+        session.prepare(clip.geometry(), &[None])?;
+        let mut scores = vec![];
+        let mut completions = VecDeque::new();
+        for index in 0..clip.len() {
+            while !session.room() {
+                completions.pop_front().into_iter().flatten().for_each(|complete: Completion| complete());
+                scores.extend(session.collect()?);
+            }
+            let group = clip.group(index);
+            session.submit(group.reference, group.distorted)?;
+            completions.push_back(session.completion());
+        }
+        completions.into_iter().flatten().for_each(|complete| complete());
+        session.end_run(0, false);
+        scores.extend(session.collect()?);
+        Ok((sums, scores))
+    }
+}

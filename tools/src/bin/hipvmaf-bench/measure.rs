@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! How fast pairs are scored, and how long one takes.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::EngineError;
+use engine::backend::Backend;
+use engine::backend::hip::{self, Hip};
+use engine::plan::Plan;
+use engine::session::Session;
+use serde::Serialize;
+
+use crate::Args;
+use crate::clip::{Clip, Content};
+
+/// One session with pictures of its own.
+struct Stream {
+    session: Session,
+    clip: Clip,
+    /// Pairs submitted so far.
+    submitted: usize,
+}
+
+impl Stream {
+    /// Scores groups for a while with so many in flight; the milliseconds from handing in each to its sums.
+    fn run(
+        &mut self,
+        duration: Duration,
+        in_flight: usize,
+        renditions: usize,
+    ) -> Result<Vec<f64>, EngineError> {
+        let mut waiting = VecDeque::new();
+        let mut latencies = vec![];
+        let start = Instant::now();
+        loop {
+            let on = start.elapsed() < duration;
+            while on && waiting.len() < in_flight {
+                let group = self.clip.group_of(self.submitted, renditions);
+                let submitted = Instant::now();
+                self.session.submit(group.reference, group.distorted)?;
+                self.submitted += 1;
+                waiting.push_back((submitted, self.session.completion()));
+            }
+            let Some((submitted, completion)) = waiting.pop_front() else { return Ok(latencies) };
+            if let Some(completion) = completion {
+                completion();
+            }
+            latencies.push(submitted.elapsed().as_secs_f64() * 1e3);
+            self.session.collect()?;
+        }
+    }
+}
+
+/// Milliseconds that this share of the pairs did not exceed.
+#[derive(Serialize)]
+struct Latency {
+    p50: f64,
+    p95: f64,
+    p99: f64,
+}
+
+impl Latency {
+    fn new(mut latencies: Vec<f64>) -> Self {
+        latencies.sort_by(f64::total_cmp);
+        let rank = |percent: usize| (latencies.len() * percent).div_ceil(100).saturating_sub(1);
+        let at = |percent| latencies.get(rank(percent)).copied().unwrap_or(f64::NAN);
+        Self { p50: at(50), p95: at(95), p99: at(99) }
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p50 {:.3}  p95 {:.3}  p99 {:.3} ms", self.p50, self.p95, self.p99)
+    }
+}
+
+/// What was measured.
+#[derive(Serialize)]
+pub struct Report {
+    device: String,
+    arch: String,
+    pci: String,
+    width: usize,
+    height: usize,
+    depth: u32,
+    models: Vec<String>,
+    features: String,
+    memory: String,
+    pairs: usize,
+    clip_mib: f64,
+    in_flight: usize,
+    streams: usize,
+    renditions: usize,
+    /// Pairs per second of each run, all streams together, in increasing order.
+    fps: Vec<f64>,
+    latency: Latency,
+    alone: Latency,
+    /// Milliseconds of each launch, in order.
+    kernels: Vec<(String, f32)>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, arch, pci, width, height, depth, memory, pairs, clip_mib, .. } = self;
+        let models = self.models.join(", ");
+        let features = if self.features.is_empty() { "" } else { ", " };
+        let features = format!("{features}{}", self.features);
+        writeln!(f, "{device} ({arch}, {pci})")?;
+        writeln!(f, "{width}x{height}, {depth} bit, {models}{features}")?;
+        writeln!(f, "{pairs} pairs ({clip_mib:.0} MiB of luma a stream) in {memory} memory")?;
+        let Self { streams, in_flight, renditions, fps, .. } = self;
+        if *renditions > 1 {
+            writeln!(f, "{renditions} distorted pictures for each reference picture, a pair each")?;
+        }
+        let at = |i: usize| fps.get(i).copied().unwrap_or(f64::NAN);
+        let (least, median, most) = (at(0), at(fps.len() / 2), at(fps.len().saturating_sub(1)));
+        let runs = fps.len();
+        writeln!(
+            f,
+            "streams {streams}, in flight {in_flight}: {median:.1} fps, {runs} runs {least:.1} to {most:.1}"
+        )?;
+        writeln!(f, "latency    {}", self.latency)?;
+        writeln!(f, "alone      {}", self.alone)?;
+        let total: f32 = self.kernels.iter().map(|(_, ms)| ms).sum();
+        for (kernel, ms) in &self.kernels {
+            writeln!(f, "{:9.2} us  {kernel}", ms * 1e3)?;
+        }
+        if !self.kernels.is_empty() {
+            writeln!(f, "{:9.2} us  all kernels, one after another", total * 1e3)?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures what the arguments say.
+pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> {
+    let device = hip::open(&args.selection())?;
+    let stream = |_| -> Result<_, Box<dyn Error>> {
+        let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1).moved(args.memory, &device)?;
+        let hip = Hip::open(&args.selection(), args.in_flight)?;
+        let mut session = Session::new(plan.clone(), Box::new(hip), 1);
+        session.prepare(clip.geometry(), &vec![None; args.renditions])?;
+        Ok(Stream { session, clip, submitted: 0 })
+    };
+    let mut streams = (0..args.streams).map(stream).collect::<Result<Vec<_>, _>>()?;
+    // Pairs per second, and the latencies.
+    let mut run_all = |seconds: f64| -> Result<(f64, Vec<f64>), Box<dyn Error>> {
+        let duration = Duration::from_secs_f64(seconds);
+        let start = Instant::now();
+        let runs: Vec<_> = std::thread::scope(|scope| {
+            let runs = streams
+                .iter_mut()
+                .map(|stream| scope.spawn(|| stream.run(duration, args.in_flight, args.renditions)));
+            let runs: Vec<_> = runs.collect();
+            runs.into_iter().map(|run| run.join()).collect()
+        });
+        let mut latencies = vec![];
+        for run in runs {
+            latencies.extend(run.map_err(|_| "the thread of a stream died")??);
+        }
+        Ok(((latencies.len() * args.renditions) as f64 / start.elapsed().as_secs_f64(), latencies))
+    };
+    // Until caches are filled and clocks are up.
+    run_all(args.seconds.min(0.5))?;
+    let mut fps = vec![];
+    let mut latencies = vec![];
+    for _ in 0..args.runs {
+        let (rate, run) = run_all(args.seconds)?;
+        fps.push(rate);
+        latencies.extend(run);
+    }
+    fps.sort_by(f64::total_cmp);
+    let stream = streams.first_mut().ok_or("no stream to measure")?;
+    let alone = stream.run(Duration::from_secs_f64(args.seconds), 1, args.renditions)?;
+    let clip = &stream.clip;
+    let info = device.info();
+    Ok(Report {
+        device: info.name.clone(),
+        arch: info.arch.clone(),
+        pci: info.pci.clone(),
+        width: args.size.0,
+        height: args.size.1,
+        depth: args.depth.bits(),
+        models: args.models.clone(),
+        features: args.features.clone(),
+        memory: format!("{:?}", args.memory).to_lowercase(),
+        pairs: clip.len(),
+        clip_mib: clip.size() as f64 / 1_048_576.0,
+        in_flight: args.in_flight,
+        streams: args.streams,
+        renditions: args.renditions,
+        fps,
+        latency: Latency::new(latencies),
+        alone: Latency::new(alone),
+        kernels: kernels(args, plan, clip)?,
+    })
+}
+
+/// What each kernel takes.
+fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Vec<(String, f32)>, Box<dyn Error>> {
+    if args.repeat == 0 {
+        return Ok(vec![]);
+    }
+    let mut hip = Hip::open(&args.selection(), 1)?;
+    hip.prepare(&plan.work, clip.geometry(), &vec![None; args.renditions])?;
+    // Motion looks back at two frames at most.
+    for index in 0..2 {
+        let ticket = hip.submit(clip.group_of(index, args.renditions))?;
+        hip.wait(ticket)?;
+    }
+    Ok(hip.profile(clip.group_of(2, args.renditions), args.repeat)?)
+}
+
+/// Milliseconds from a fresh process to scores: one step a line.
+pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, Box<dyn Error>> {
+    let clip = Clip::new(args.format(), Content::Natural, 2, 1);
+    let mut steps = vec![];
+    let mut last = Instant::now();
+    let mut step = |name| {
+        steps.push((name, last.elapsed().as_secs_f64() * 1e3));
+        last = Instant::now();
+    };
+    gpu::devices();
+    step("load the runtime, find GPUs");
+    let _device = hip::open(&args.selection())?;
+    step("open the GPU");
+    let mut session = Session::new(plan.clone(), Box::new(Hip::open(&args.selection(), args.in_flight)?), 1);
+    session.prepare(clip.geometry(), &[None])?;
+    step("load the kernels, set up");
+    for (index, name) in ["first pair", "second pair"].into_iter().enumerate() {
+        let group = clip.group(index);
+        session.submit(group.reference, group.distorted)?;
+        if let Some(completion) = session.completion() {
+            completion();
+        }
+        session.collect()?;
+        step(name);
+    }
+    Ok(steps)
+}
