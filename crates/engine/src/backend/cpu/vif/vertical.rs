@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The vertical filters of VIF: from row pairs of the ring to four filtered rows, or to two rows of the next scale.
+//!
+//! What is filtered are 16-bit quantities ([`Quantities`]) of two pictures. Wider operands are split in 16-bit halves:
+//! `(sum(F q) + 2^(s-1)) >> s == (sum(F hi) << (16 - s)) + ((sum(F lo) + 2^(s-1)) >> s)`.
+
+use super::{PLANES, ROWS};
+use crate::backend::cpu::filter::{FILTERS, FLIPPED, PAD, bias, extend, horizontal, load_samples, row_stride, whole};
+use crate::backend::cpu::simd::Lanes;
+use crate::frame::Sample;
+
+/// The highest bits of both halves.
+const FLIP: i32 = 0x8000_8000_u32 as i32;
+
+/// Half of the range of `bits` bit samples, in both halves of a lane.
+pub(super) const fn middle(bits: u32) -> i32 {
+    (0x0001_0001_u32 << (bits - 1)) as i32
+}
+
+/// Row pairs of the reference, and those of a distorted picture so many numbers after them.
+#[derive(Clone, Copy)]
+pub(super) struct Pairs<'a> {
+    pub reference: &'a [*const i32],
+    pub apart: usize,
+}
+
+/// Writes a row pair into the ring: for each block of columns a vector for the even and one for the odd columns, the
+/// upper row in the low halves, less half of the sample range to be signed.
+#[inline(always)]
+pub(super) unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [&[T]; 2], bits: u32) {
+    // SAFETY: whole vectors are read inside the rows, the rest from an array of a vector's size; the caller
+    // provides two vectors to write for each block of columns.
+    unsafe {
+        let middle = V::splat(middle(bits));
+        for x in (0..lines[0].len()).step_by(2 * V::N) {
+            let upper = V::sub16(load_samples::<V, T>(lines[0], x), middle);
+            let lower = V::sub16(load_samples::<V, T>(lines[1], x), middle);
+            V::store(at.add(x), V::blend16(upper, V::shl::<16>(lower)));
+            V::store(at.add(x + V::N), V::blend16(V::shr::<16>(upper), lower));
+        }
+    }
+}
+
+/// The first quantity that is computed: quantity 0 is the reference's own.
+const fn own(first: bool) -> usize {
+    if first { 0 } else { 1 }
+}
+
+/// What the vertical filters run on: 16-bit quantities of row pairs of both pictures, first that of the reference
+/// alone, then that of the distorted picture alone.
+trait Quantities<V: Lanes, const Q: usize> {
+    /// From samples less `middle`.
+    unsafe fn of(reference: V::I, distorted: V::I, middle: V::I) -> [V::I; Q];
+}
+
+/// The samples, less `middle`.
+struct Samples;
+/// Products of 8-bit samples less 128, which are at most 2^14; those of both pictures with the distorted picture's
+/// samples as they are, which are less than 2^15.
+struct Products8;
+/// Low halves of the products of samples, flipped.
+struct Low;
+/// High halves of the products of samples, flipped.
+struct High;
+
+impl<V: Lanes> Quantities<V, 2> for Samples {
+    #[inline(always)]
+    unsafe fn of(r: V::I, d: V::I, _: V::I) -> [V::I; 2] {
+        [r, d]
+    }
+}
+
+impl<V: Lanes> Quantities<V, 3> for Products8 {
+    #[inline(always)]
+    unsafe fn of(r: V::I, d: V::I, middle: V::I) -> [V::I; 3] {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe { [V::mul16(r, r), V::mul16(d, d), V::mul16(r, V::add16(d, middle))] }
+    }
+}
+
+impl<V: Lanes> Quantities<V, 3> for Low {
+    #[inline(always)]
+    unsafe fn of(r: V::I, d: V::I, middle: V::I) -> [V::I; 3] {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe {
+            let (r, d, flip) = (V::add16(r, middle), V::add16(d, middle), V::splat(FLIP));
+            [V::xor(V::mul16(r, r), flip), V::xor(V::mul16(d, d), flip), V::xor(V::mul16(r, d), flip)]
+        }
+    }
+}
+
+impl<V: Lanes> Quantities<V, 3> for High {
+    #[inline(always)]
+    unsafe fn of(r: V::I, d: V::I, middle: V::I) -> [V::I; 3] {
+        // SAFETY: the caller vouches for the instructions.
+        unsafe {
+            let (r, d, flip) = (V::add16(r, middle), V::add16(d, middle), V::splat(FLIP));
+            [
+                V::xor(V::mulhi_u16(r, r), flip),
+                V::xor(V::mulhi_u16(d, d), flip),
+                V::xor(V::mulhi_u16(r, d), flip),
+            ]
+        }
+    }
+}
+
+/// Adds a row pair, the filter's `step`th, to the sums of an even row and the odd row after it.
+#[inline(always)]
+unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize, const FIRST: bool>(
+    sums: &mut [[V::I; Q]; ROWS],
+    row: usize,
+    quantities: [V::I; Q],
+    step: usize,
+) {
+    // SAFETY: the caller vouches for the instructions.
+    unsafe {
+        for odd in 0..2 {
+            let taps = V::splat(FILTERS[TAPS].taps[step][odd]);
+            for q in own(FIRST)..Q {
+                sums[row + odd][q] = V::add(sums[row + odd][q], V::madd16(quantities[q], taps));
+            }
+        }
+    }
+}
+
+/// Filters quantities of row pairs, `at` so many numbers into each, for four rows. Without `FIRST`, quantity 0 means
+/// nothing.
+#[inline(always)]
+unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: usize, const FIRST: bool>(
+    Pairs { reference, apart }: Pairs<'_>,
+    at: usize,
+    middle: V::I,
+    begin: [u32; Q],
+) -> [[V::I; Q]; ROWS] {
+    let steps = const { FILTERS[TAPS].radius + 1 };
+    // SAFETY: the caller vouches for the instructions, and for a vector of each picture at `at` in every
+    // pair.
+    unsafe {
+        let mut sums = [[V::splat(0); Q]; ROWS];
+        for row in 0..ROWS {
+            for q in 0..Q {
+                sums[row][q] = bias::<V, TAPS>(begin[q]);
+            }
+        }
+        let [first, last] = [reference[0].add(at), reference[steps].add(at)];
+        let quantities = G::of(V::load(first), V::load(first.add(apart)), middle);
+        add_pair::<V, Q, TAPS, FIRST>(&mut sums, 0, quantities, 0);
+        for s in 1..steps {
+            let pair = reference[s].add(at);
+            let quantities = G::of(V::load(pair), V::load(pair.add(apart)), middle);
+            add_pair::<V, Q, TAPS, FIRST>(&mut sums, 0, quantities, s);
+            add_pair::<V, Q, TAPS, FIRST>(&mut sums, 2, quantities, s - 1);
+        }
+        let quantities = G::of(V::load(last), V::load(last.add(apart)), middle);
+        add_pair::<V, Q, TAPS, FIRST>(&mut sums, 2, quantities, steps - 1);
+        for q in sums.as_flattened_mut() {
+            *q = whole::<V, TAPS>(*q);
+        }
+        sums
+    }
+}
+
+/// Stores `16 + bits` bit sums of samples, rounded to 16 bits, of even and odd columns side by side.
+#[inline(always)]
+unsafe fn store_means<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], bits: u32) {
+    // SAFETY: the caller vouches for the instructions and for 2 N numbers at `to`.
+    unsafe { V::store16(to, V::blend16(V::shr_by(even, bits), V::shl_by(odd, 16 - bits))) }
+}
+
+/// Stores the flipped high and low halves of even and odd columns, the low ones `apart` numbers later.
+#[inline(always)]
+unsafe fn store_halves<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], apart: usize) {
+    // SAFETY: the caller vouches for the instructions and for 2 N numbers at `to` and `apart` numbers
+    // later.
+    unsafe {
+        let flip = V::splat(FLIP);
+        V::store16(to, V::xor(V::blend16(V::shr::<16>(even), odd), flip));
+        V::store16(to.add(apart), V::xor(V::blend16(even, V::shl::<16>(odd)), flip));
+    }
+}
+
+/// Vertically filters `2 N` columns of four rows of 8-bit video into the scratch rows at `to`.
+///
+/// With `r = r' + 128` and sums over the taps, which add up to 2^16:
+/// `sum(F r r) = sum(F r' r') + 256 sum(F r') + 2^30`, and
+/// `sum(F r d) = sum(F r' d) + 128 sum(F d') + 2^30`.
+#[inline(always)]
+pub(super) unsafe fn vertical8<V: Lanes, const FIRST: bool>(
+    pairs: Pairs<'_>,
+    x: usize,
+    to: *mut u16,
+    stride: usize,
+) {
+    // The means begin with a rounding half of 128, which squares see as 2^15 and products as half of that.
+    const MEANS: [u32; 2] = [128; 2];
+    const SQUARE: u32 = (1 << 30) - (1 << 15);
+    const PRODUCTS: [u32; 3] = [SQUARE, SQUARE, (1 << 30) - (1 << 14)];
+    // SAFETY: the caller vouches for the instructions, the columns in the pairs and the room at `to`.
+    unsafe {
+        let middle = V::splat(middle(8));
+        let mut sums = [[[middle; 5]; 2]; ROWS];
+        for side in 0..2 {
+            let at = x + side * V::N;
+            let means = vertical::<V, Samples, 2, 0, FIRST>(pairs, at, middle, MEANS);
+            let products = vertical::<V, Products8, 3, 0, FIRST>(pairs, at, middle, PRODUCTS);
+            for row in 0..ROWS {
+                let ([m1, m2], [xx, yy, xy]) = (means[row], products[row]);
+                let xx = V::add(xx, V::shl::<8>(m1));
+                let yy = V::add(yy, V::shl::<8>(m2));
+                let xy = V::add(xy, V::shl::<7>(m2));
+                sums[row][side] = [m1, m2, xx, yy, xy];
+            }
+        }
+        for (row, [even, odd]) in sums.into_iter().enumerate() {
+            let to = to.add(row * PLANES * stride);
+            for q in own(FIRST)..2 {
+                store_means::<V>(to.add(q * stride), [even[q], odd[q]], 8);
+            }
+            for q in 2 + own(FIRST)..5 {
+                store_halves::<V>(to.add(q * stride), [even[q], odd[q]], 3 * stride);
+            }
+        }
+    }
+}
+
+/// Vertically filters `2 N` columns of four rows of deeper samples into the scratch rows at `to`.
+#[inline(always)]
+pub(super) unsafe fn vertical16<V: Lanes, const SCALE: usize, const FIRST: bool>(
+    pairs: Pairs<'_>,
+    x: usize,
+    to: *mut u16,
+    stride: usize,
+    bits: u32,
+) {
+    let shift = 2 * (bits - 8);
+    // SAFETY: the caller vouches for the instructions, the columns in the pairs and the room at `to`.
+    unsafe {
+        let middle = V::splat(middle(bits));
+        let half = [1 << (bits - 1); 2];
+        let at = [x, x + V::N];
+        let even = vertical::<V, Samples, 2, SCALE, FIRST>(pairs, at[0], middle, half);
+        let odd = vertical::<V, Samples, 2, SCALE, FIRST>(pairs, at[1], middle, half);
+        for row in 0..ROWS {
+            for q in own(FIRST)..2 {
+                let to = to.add((row * PLANES + q) * stride);
+                store_means::<V>(to, [even[row][q], odd[row][q]], bits);
+            }
+        }
+        let even = products16::<V, SCALE, FIRST>(pairs, at[0], middle, shift);
+        let odd = products16::<V, SCALE, FIRST>(pairs, at[1], middle, shift);
+        for row in 0..ROWS {
+            for q in own(FIRST)..3 {
+                let to = to.add((row * PLANES + 2 + q) * stride);
+                store_halves::<V>(to, [even[row][q], odd[row][q]], 3 * stride);
+            }
+        }
+    }
+}
+
+/// Filtered products of samples, shifted down with rounding.
+#[inline(always)]
+unsafe fn products16<V: Lanes, const SCALE: usize, const FIRST: bool>(
+    pairs: Pairs<'_>,
+    at: usize,
+    middle: V::I,
+    shift: u32,
+) -> [[V::I; 3]; ROWS] {
+    // SAFETY: as for the filter.
+    unsafe {
+        let half = FLIPPED + ((1 << shift) >> 1);
+        let low = vertical::<V, Low, 3, SCALE, FIRST>(pairs, at, middle, [half; 3]);
+        let mut sums = vertical::<V, High, 3, SCALE, FIRST>(pairs, at, middle, [FLIPPED; 3]);
+        for row in 0..ROWS {
+            for q in 0..3 {
+                let high = V::shl_by(sums[row][q], 16 - shift);
+                sums[row][q] = V::add(high, V::shr_by(low[row][q], shift));
+            }
+        }
+        sums
+    }
+}
+
+/// Makes two rows of the next scale, from number `at` on in the planes, of picture `i` and with `FIRST` of the
+/// reference.
+#[inline(always)]
+pub(super) unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize, const FIRST: bool>(
+    pairs: Pairs<'_>,
+    rows: *mut u16,
+    width: usize,
+    bits: u32,
+    (planes, i): (&mut [&mut [u16]], usize),
+    at: usize,
+    next_stride: usize,
+) {
+    let stride = row_stride(width);
+    let reference = &pairs.reference[const { (FILTERS[SCALE].radius - FILTERS[NEXT].radius) / 2 }..];
+    let pairs = Pairs { reference, ..pairs };
+    // SAFETY: the caller vouches for the instructions and the pairs; `rows` are at least four scratch
+    // rows. The columns written are the width rounded up to whole blocks, halved, which is the next
+    // scale's stride.
+    unsafe {
+        let zero = V::splat(0);
+        let half = [1 << (bits - 1); 2];
+        for x in (0..width).step_by(2 * V::N) {
+            let even = vertical::<V, Samples, 2, NEXT, FIRST>(pairs, x, zero, half);
+            let odd = vertical::<V, Samples, 2, NEXT, FIRST>(pairs, x + V::N, zero, half);
+            for row in [0, 2] {
+                for q in own(FIRST)..2 {
+                    let to = rows.add((row + q) * stride + PAD + x);
+                    store_means::<V>(to, [even[row][q], odd[row][q]], bits);
+                }
+            }
+        }
+        for q in own(FIRST)..2 {
+            let plane = &mut planes[q * i][at..];
+            for (row, out) in plane.chunks_exact_mut(next_stride).take(2).enumerate() {
+                let from = rows.add((2 * row + q) * stride + PAD);
+                extend(from, width, FILTERS[NEXT].radius);
+                for x in (0..width).step_by(2 * V::N) {
+                    let [even, _] = horizontal::<V, NEXT>(from.add(x), FLIPPED + (1 << 15));
+                    V::store_low16(out.as_mut_ptr().add(x / 2), V::shr::<16>(even));
+                }
+            }
+        }
+    }
+}
