@@ -35,7 +35,7 @@ template <int scale> struct Keep {
 };
 
 template <int scale, class T, bool many, bool group> struct Tile {
-  Input<T> ref, dis;
+  Input<T> reference, distorted;
   AdmPlanes out;
   const AdmScale &shape;
   const AdmPasses &passes;
@@ -47,9 +47,9 @@ template <int scale, class T, bool many, bool group> struct Tile {
 
   HV_MEMBER bool fresh() const { return !group || !later; }
   HV_MEMBER void put(int row, const Bands &o, const Bands &t) const {
-    if ((scale == 2 && !out.ref) || !at.own || (uint32_t)at.x >= (uint32_t)shape.w) return;
-    if (fresh()) store<scale>(out.ref, out.stride, row, at.x, o.low);
-    store<scale>(out.dis, out.stride, row, at.x, t.low);
+    if ((scale == 2 && !out.reference) || !at.own || (uint32_t)at.x >= (uint32_t)shape.width) return;
+    if (fresh()) store<scale>(out.reference, out.stride, row, at.x, o.low);
+    store<scale>(out.distorted, out.stride, row, at.x, t.low);
   }
   HV_MEMBER Pair<T> pair(const Input<T> &in, int y) const {
     return {{in.load(2 * y + 1, 2 * at.x, edge), in.load(2 * y + 2, 2 * at.x, edge)}};
@@ -60,11 +60,11 @@ template <int scale, class T, bool many, bool group> struct Tile {
     Transform<scale, T, false> o{}, t{};
     Pair<T> p{}, q{};  // not left undefined: ptxas then takes the later pair for the earlier
     for (int y = first - 2; y < end; y++) {  // the first two times only fill the pipeline
-      const Pair<T> pp = fresh() ? pair(ref, y + 1) : p, qq = pair(dis, y + 1);
+      const Pair<T> pp = fresh() ? pair(reference, y + 1) : p, qq = pair(distorted, y + 1);
       if (y >= first) {
-        const Bands a = fresh() ? o.next(ref, p, shape, at) : Bands{}, b = t.next(dis, q, shape, at);
+        const Bands a = fresh() ? o.next(reference, p, shape, at) : Bands{}, b = t.next(distorted, q, shape, at);
         put(y, a, b);
-      } else if (y == first - 1) o.begin(ref, p), t.begin(dis, q);
+      } else if (y == first - 1) o.begin(reference, p), t.begin(distorted, q);
       p = pp, q = qq;
     }
   }
@@ -73,25 +73,25 @@ template <int scale, class T, bool many, bool group> struct Tile {
     Transform<scale, T, true> o{}, t{};
     // A branch would cost more than the cubes of the two rows that need none, unless tiles are low.
     const bool always = scale == 0;
-    const uint32_t h = (uint32_t)shape.h;
+    const uint32_t height = (uint32_t)shape.height;
     Chain chain{};
     if (many)
       for (int i = 0; i < 2 * ADM_PASSES; i++) chain.save(kept[i]);
     Pair<T> p{}, q{};
     const int begin = hv_max(first - 1, 0);
     for (int y = begin - 2; y <= end; y++) {  // as above
-      const Pair<T> pp = fresh() ? pair(ref, y + 1) : p, qq = pair(dis, y + 1);
+      const Pair<T> pp = fresh() ? pair(reference, y + 1) : p, qq = pair(distorted, y + 1);
       if (y < begin) {
-        if (y == begin - 1) o.begin(ref, p), t.begin(dis, q);
+        if (y == begin - 1) o.begin(reference, p), t.begin(distorted, q);
         p = pp, q = qq;
         continue;
       }
-      Bands a = fresh() ? o.next(ref, p, shape, at) : Bands{};
+      Bands a = fresh() ? o.next(reference, p, shape, at) : Bands{};
       if constexpr (group) {
         if (later) keep.load(y - begin, a.detail);
         else keep.save(y - begin, a.detail);
       }
-      const Bands b = t.next(dis, q, shape, at);
+      const Bands b = t.next(distorted, q, shape, at);
       p = pp, q = qq;
       const bool inside = y >= first && y < end, counted = inside && y >= shape.top && y < shape.bottom;
       const bool scored = y > first && y > shape.top && y <= shape.bottom;  // the row before
@@ -104,11 +104,11 @@ template <int scale, class T, bool many, bool group> struct Tile {
       for (int i = 0; i < 2; i++)
         same[i] = same_direction(a.detail[0][i], a.detail[1][i], b.detail[0][i], b.detail[1][i]);
       int32_t restored[3][2];
-      for (uint32_t n = 0; n < (many ? 2 * passes.n : 1); n++) {
-        const AdmPass &pass = passes.pass[n / 2];
+      for (uint32_t n = 0; n < (many ? 2 * passes.count : 1); n++) {
+        const AdmPass &pass = passes.passes[n / 2];
         const bool aim = many && n % 2;
         if (aim && !pass.aim) continue;
-        if (!aim) decouple<scale>(a, b, same, Gain(pass.gain), restored);
+        if (!aim) decouple<scale>(a, b, same, Gain(pass.gain_limit), restored);
         int32_t masker[3][2], signal[3][2];
 #pragma unroll
         for (int i = 0; i < 6; i++) {
@@ -117,9 +117,9 @@ template <int scale, class T, bool many, bool group> struct Tile {
           signal[i / 2][i % 2] = aim ? rest : r;
         }
         if (many) chain.load(kept[n]);
-        advance<scale>(chain, masker, signal, shape, pass.weight, at, y, always || scored, v);
+        advance<scale>(chain, masker, signal, shape, pass.weights, at, y, always || scored, v);
         if (many) chain.save(kept[n]);
-        if (scored) sums.push(v, (3 + 3 * n) * h + (uint32_t)y - 1);
+        if (scored) sums.push(v, (3 + 3 * n) * height + (uint32_t)y - 1);
         if (sums.used > ADM_SLOTS - 2 || y == end) sums.flush();
       }
     }
@@ -127,28 +127,28 @@ template <int scale, class T, bool many, bool group> struct Tile {
 };
 
 template <int scale, class T, bool many, bool group>
-HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out, const AdmScale &shape,
+HV_DEV void tile(const Input<T> &reference, const Input<T> &distorted, const AdmPlanes &out, const AdmScale &shape,
                  const AdmPasses &passes, uint64_t *rows, uint32_t *kept_words, bool later) {
   __shared__ uint64_t lanes[ADM_THREADS / 32][3 * ADM_SLOTS][33];
   __shared__ int32_t kept[many ? 2 * ADM_PASSES : 1][10][ADM_THREADS];
   const int lane = threadIdx.x % 32, strip = threadIdx.x / 32;
   const int left = shape.x0 + (int)blockIdx.x * ADM_TILE_W, right = left + ADM_TILE_W;
-  const int top = shape.y0 + (int)blockIdx.y * shape.tile_h;
+  const int top = shape.y0 + (int)blockIdx.y * shape.tile_height;
   const int x = left + strip * ADM_STRIP_W + 2 * (lane - 1);
   const bool own = lane != 0 && lane != 31;
   const Lane at{x, threadIdx.x - 1, threadIdx.x + 1, own,
                 {own && x >= shape.left && x < shape.right,
                  own && x + 1 >= shape.left && x + 1 < shape.right}};
-  const int first = hv_max(top, 0), end = hv_min(top + shape.tile_h, shape.h);
-  const bool edge = 2 * right + 4 > shape.in_w;
+  const int first = hv_max(top, 0), end = hv_min(top + shape.tile_height, shape.height);
+  const bool edge = 2 * right + 4 > shape.in_width;
   Keep<scale> keep{};
   if constexpr (group) {
-    const uint32_t block = blockIdx.y * gridDim.x + blockIdx.x, rows_kept = (uint32_t)shape.tile_h + 2;
+    const uint32_t block = blockIdx.y * gridDim.x + blockIdx.x, rows_kept = (uint32_t)shape.tile_height + 2;
     keep.at = kept_words + (uint64_t)block * rows_kept * keep.WORDS * ADM_THREADS + threadIdx.x;
   }
-  const Tile<scale, T, many, group> tile{ref, dis, out, shape, passes, keep, later, first, end, edge, at};
+  const Tile<scale, T, many, group> tile{reference, distorted, out, shape, passes, keep, later, first, end, edge, at};
   if (left < shape.right && right > shape.left && first < shape.bottom && end > shape.top)
-    tile.all({lanes[strip], rows, (uint32_t)shape.h, lane, 0, 0}, kept);
+    tile.all({lanes[strip], rows, (uint32_t)shape.height, lane, 0, 0}, kept);
   else tile.low_band();
 }
 
@@ -158,18 +158,18 @@ HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out,
 // cubes of each scored row: rows[(3 k + band) h + row], band h, v, d, k 0 for the reference, 1 + 2 p for the
 // restored part of pass p and 2 + 2 p for its additive part. Pictures have at least 33 rows and columns.
 // Without suffix for one pass without the additive part, `_passes` for 1 to 4 passes.
-// Block of one wave, 32 or 64 threads, a tile of tile_w = 60 or 120 columns by tile_h rows of coefficients
-// from (x0, y0) on; grid (ceil((w - x0) / tile_w), ceil((h - y0) / tile_h)). Tiles begin where the scored
-// part does: x0 is the largest number up to 0 that differs from left - left mod 2 by a multiple of tile_w,
-// y0 likewise from top by one of tile_h. Good heights are 14, 6, 3, 2 at the four scales.
+// Block of one wave, 32 or 64 threads, a tile of tile_width = 60 or 120 columns by tile_height rows of coefficients
+// from (x0, y0) on; grid (ceil((w - x0) / tile_width), ceil((h - y0) / tile_height)). Tiles begin where the scored
+// part does: x0 is the largest number up to 0 that differs from left - left mod 2 by a multiple of tile_width,
+// y0 likewise from top by one of tile_height. Good heights are 14, 6, 3, 2 at the four scales.
 //
 // With the suffix `_group` for the pictures that are compared with one reference, one launch each: `keep` has room for
-// ADM_KEEP_WORDS words for each thread and row of each tile, and two rows more. They are written by the first picture, and
-// read by those which are `later`; these do not write the reference's low band, nor its sums.
-#define ADM0_TILE(T, many, group, keep, later)                                                               \
-  const HvPlane ref = frame->ref[0], dis = frame->dis[0];                                                    \
-  adm::tile<0, T, many, group>({ref.data, ref.stride, ref.shift, bits, shape.in_w, shape.in_h},              \
-                               {dis.data, dis.stride, dis.shift, bits, shape.in_w, shape.in_h}, out, shape,  \
+// ADM_KEEP_WORDS words for each thread and row of each tile, and two rows more. They are written by the first picture,
+// and read by those which are `later`; these do not write the reference's low band, nor its sums.
+#define ADM0_TILE(T, many, group, keep, later)                                                                 \
+  const HvPlane r = frame->reference[0], d = frame->distorted[0];                                              \
+  adm::tile<0, T, many, group>({r.data, r.stride, r.shift, bits, shape.in_width, shape.in_height},             \
+                               {d.data, d.stride, d.shift, bits, shape.in_width, shape.in_height}, out, shape, \
                                passes, rows, keep, later);
 #define ADM0(name, T, many)                                                                                  \
   HV_KERNEL(ADM_THREADS, name)(const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape,             \
@@ -186,12 +186,12 @@ HV_DEV void tile(const Input<T> &ref, const Input<T> &dis, const AdmPlanes &out,
   HV_EXPORT(name)
 
 // Scales 1 to 3, the latter two with one kernel: the same from the low bands of the scale before. Without
-// `out.ref` no low band is written.
-#define ADM_TILE(scale, many, group, keep, later)                                                            \
-  using T = adm::Kind<scale>::In;                                                                            \
-  const uint32_t stride = in.stride * (uint32_t)sizeof(T);                                                   \
-  adm::tile<scale, T, many, group>({(const uint8_t *)in.ref, stride, 0, 0, shape.in_w, shape.in_h},          \
-                                   {(const uint8_t *)in.dis, stride, 0, 0, shape.in_w, shape.in_h}, out,     \
+// `out.reference` no low band is written.
+#define ADM_TILE(scale, many, group, keep, later)                                                                       \
+  using T = adm::Kind<scale>::In;                                                                                       \
+  const uint32_t stride = in.stride * (uint32_t)sizeof(T);                                                              \
+  adm::tile<scale, T, many, group>({(const uint8_t *)in.reference, stride, 0, 0, shape.in_width, shape.in_height},      \
+                                   {(const uint8_t *)in.distorted, stride, 0, 0, shape.in_width, shape.in_height}, out, \
                                    shape, passes, rows, keep, later);
 #define ADM(name, scale, many)                                                                               \
   HV_KERNEL(ADM_THREADS, name)(AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes,                \

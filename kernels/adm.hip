@@ -8,14 +8,6 @@ ADM(adm2, 2, false)
 
 #define ADM_ROWS_THREADS 128
 
-// The row sums of all scales.
-struct AdmRows {
-  uint32_t first[4];   // where the sums of a scale begin
-  int32_t h[4], top[4], bottom[4];
-  uint32_t shift[4];   // of row sums of the numerators
-  uint32_t ref_shift[4];
-};
-
 // Adds the rounded row sums of every scale to `sums` and zeroes them for the next frame: 12 of the reference,
 // [scale][band], and for each pass 12 of the restored and 12 of the additive part. Block 128 threads; grid
 // (3 + 6 n, 4) for n passes, or (6, 4) for one pass without the additive part. Later pictures of a group take the sums
@@ -26,8 +18,8 @@ HV_KERNEL(ADM_ROWS_THREADS, adm_rows)(AdmRows shape, uint64_t *rows, const uint6
     if (threadIdx.x == 0) sums[3 * scale + band] = first[3 * scale + band];
     return;
   }
-  uint64_t *from = rows + shape.first[scale] + (uint64_t)blockIdx.x * (uint32_t)shape.h[scale];
-  const uint32_t shift = kind == 0 ? shape.ref_shift[scale] : shape.shift[scale];
+  uint64_t *from = rows + shape.first[scale] + (uint64_t)blockIdx.x * (uint32_t)shape.height[scale];
+  const uint32_t shift = kind == 0 ? shape.reference_shift[scale] : shape.shift[scale];
   const int64_t half = (int64_t)((1ull << shift) >> 1);
   uint64_t sum = 0;
   for (int row = shape.top[scale] + (int)threadIdx.x; row < shape.bottom[scale]; row += ADM_ROWS_THREADS) {

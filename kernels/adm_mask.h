@@ -130,9 +130,9 @@ HV_DEV void reference_cubes(const int32_t detail[3][2], const AdmScale &shape, c
         sums[band] = hv_mad_u64(square, u, sums[band]);
       } else {
         // The rounding constant of libvmaf is a full unit here.
-        const uint32_t shift = shape.ref_square;
+        const uint32_t shift = shape.reference_square;
         const uint32_t square = (uint32_t)(hv_mad_u64(u, u, 1u << shift) >> shift);
-        sums[band] += hv_mad_u64(square, u, (1ull << shape.ref_cube) >> 1) >> shape.ref_cube;
+        sums[band] += hv_mad_u64(square, u, (1ull << shape.reference_cube) >> 1) >> shape.reference_cube;
       }
     }
   }
@@ -149,16 +149,16 @@ HV_DEV void advance(Chain &chain, const int32_t masker[3][2], const int32_t sign
     const int32_t m[3] = {masker[0][i], masker[1][i], masker[2][i]};
     mask<scale>(m, weight, side[i], centre[i]);
   }
-  if (at.x == shape.w - 1) side[1] = side[0];
+  if (at.x == shape.width - 1) side[1] = side[0];
   int32_t before = (int32_t)hv_shfl_u32((uint32_t)side[1], at.left);
   int32_t after = (int32_t)hv_shfl_u32((uint32_t)side[0], at.right);
   if (at.x == 0) before = side[1];
-  if (at.x == shape.w - 2) after = side[1];
+  if (at.x == shape.width - 2) after = side[1];
   box[0] = before + side[0] + side[1];
   box[1] = side[0] + side[1] + after;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    if (y == shape.h) box[i] = chain.box[i];  // the row below the last is the last
+    if (y == shape.height) box[i] = chain.box[i];  // the row below the last is the last
     threshold[i] = chain.partial[i] + box[i];
     if (y == 1) threshold[i] += box[i];  // the one above the first is the second
   }

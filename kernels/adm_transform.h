@@ -35,18 +35,18 @@ template <class T> struct Run { uint32_t words[sizeof(T)]; };
 template <class T> struct Input {
   const uint8_t *data;
   uint32_t stride, shift, bits;
-  int w, h;
+  int width, height;
 
   // The samples from column x on, a multiple of four. The row is mirrored at both ends, and the columns at
   // the right one if they may lie beyond it, which `edge` says; what is left of the picture is arbitrary.
   HV_MEMBER Run<T> load(int row, int x, bool edge) const {
-    row = hv_max(mirror(row, h), 0);
+    row = hv_max(mirror(row, height), 0);
     const uint8_t *at = data + (uint64_t)(uint32_t)row * stride;
     Run<T> run{};
     if (edge) {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const uint8_t *sample = at + (uint32_t)hv_max(mirror(hv_max(x + i, 0), w), 0) * sizeof(T);
+        const uint8_t *sample = at + (uint32_t)hv_max(mirror(hv_max(x + i, 0), width), 0) * sizeof(T);
         const int word = i * (int)sizeof(T) / 4, bit = i * (int)sizeof(T) % 4 * 8;
         if constexpr (sizeof(T) == 1) run.words[word] |= (uint32_t)hv_ldg(sample) << bit;
         else if constexpr (sizeof(T) == 2)

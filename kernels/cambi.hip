@@ -14,18 +14,31 @@
 #define CAMBI_UNEVEN 0x4000u
 
 struct CambiScale {
-  int32_t w, h;
+  int32_t width, height;
   uint32_t stride;   // samples from row to row
   uint32_t samples;  // first sample
-  uint32_t values;   // first contrast value: a multiple of 4; w * h follow without gaps
+  uint32_t values;   // first contrast value: a multiple of 4; width * height follow without gaps
   uint32_t top;      // how many of the largest values count
   uint32_t block;    // first block of cambi_contrast
   uint32_t tiles;    // tiles beside each other
 };
+HV_SIZE(CambiScale, 32);
+HV_OFFSET(CambiScale, width, 0);
+HV_OFFSET(CambiScale, height, 4);
+HV_OFFSET(CambiScale, stride, 8);
+HV_OFFSET(CambiScale, samples, 12);
+HV_OFFSET(CambiScale, values, 16);
+HV_OFFSET(CambiScale, top, 20);
+HV_OFFSET(CambiScale, block, 24);
+HV_OFFSET(CambiScale, tiles, 28);
 struct CambiStep {
   int32_t above, up_to;  // codes for which it counts: above the first, up to the second
   int32_t weight;
 };
+HV_SIZE(CambiStep, 12);
+HV_OFFSET(CambiStep, above, 0);
+HV_OFFSET(CambiStep, up_to, 4);
+HV_OFFSET(CambiStep, weight, 8);
 // The shape of the work for one picture; lies in device memory.
 struct CambiShape {
   CambiScale scale[CAMBI_SCALES];
@@ -36,6 +49,15 @@ struct CambiShape {
   int32_t rows;         // of a tile
   float reciprocal[CAMBI_RECIPROCALS];
 };
+HV_SIZE(CambiShape, 17468);
+HV_OFFSET(CambiShape, scale, 0);
+HV_OFFSET(CambiShape, step, 160);
+HV_OFFSET(CambiShape, steps, 544);
+HV_OFFSET(CambiShape, first, 548);
+HV_OFFSET(CambiShape, last, 552);
+HV_OFFSET(CambiShape, radius, 556);
+HV_OFFSET(CambiShape, rows, 560);
+HV_OFFSET(CambiShape, reciprocal, 564);
 
 // ---- flat areas ----------------------------------------------------------------------------
 #define FLAT_THREADS 256
@@ -44,7 +66,7 @@ struct CambiShape {
 #define FLAT_WORDS (FLAT_W / 4 + 2)  // of flat pixels, from 4 columns to the left to 4 to the right
 
 struct CambiFlat {
-  int32_t w, h;     // of the picture
+  int32_t width, height;     // of the picture
   uint32_t bits;
   uint32_t distorted;    // 0: the reference
   uint32_t anti_dither;  // take the mean of four samples
@@ -52,14 +74,23 @@ struct CambiFlat {
   uint32_t limit;        // more flat pixels in 7x7 make a flat area
   uint32_t stride;       // of the output
 };
+HV_SIZE(CambiFlat, 32);
+HV_OFFSET(CambiFlat, width, 0);
+HV_OFFSET(CambiFlat, height, 4);
+HV_OFFSET(CambiFlat, bits, 8);
+HV_OFFSET(CambiFlat, distorted, 12);
+HV_OFFSET(CambiFlat, anti_dither, 16);
+HV_OFFSET(CambiFlat, halved, 20);
+HV_OFFSET(CambiFlat, limit, 24);
+HV_OFFSET(CambiFlat, stride, 28);
 
 namespace cambi {
 
-// The luma sample (x, y), or the nearest inside, with 10 bits. `picks`: w columns and h rows to take, or null.
+// The luma sample (x, y), or the nearest inside, with 10 bits. `picks`: width columns and height rows to take, or null.
 template <class T>
 HV_DEV uint32_t ten_bits(const HvPlane &luma, const CambiFlat &args, const uint32_t *picks, int x, int y) {
-  x = hv_min(hv_max(x, 0), args.w - 1), y = hv_min(hv_max(y, 0), args.h - 1);
-  if (picks) x = (int)hv_ldg(picks + x), y = (int)hv_ldg(picks + args.w + y);
+  x = hv_min(hv_max(x, 0), args.width - 1), y = hv_min(hv_max(y, 0), args.height - 1);
+  if (picks) x = (int)hv_ldg(picks + x), y = (int)hv_ldg(picks + args.width + y);
   const uint8_t *row = luma.data + (uint64_t)y * luma.stride;
   const uint32_t sample = hv_sample<T>(row + (uint32_t)x * luma.step * sizeof(T), luma.shift, args.bits);
   return args.bits <= 10 ? sample << (10 - args.bits) : (sample + (1u << (args.bits - 11))) >> (args.bits - 10);
@@ -72,7 +103,7 @@ HV_DEV void flat(const HvFrame *__restrict__ frame, CambiFlat args, const uint32
   const int W = FLAT_W + 10, H = FLAT_H + 8;
   __shared__ uint16_t samples[H * W], means[(H - 1) * W];
   __shared__ uint32_t flats[(FLAT_H + 6) * FLAT_WORDS], columns[FLAT_H * FLAT_WORDS];
-  const HvPlane luma = args.distorted ? frame->dis[0] : frame->ref[0];
+  const HvPlane luma = args.distorted ? frame->distorted[0] : frame->reference[0];
   const int x0 = (int)blockIdx.x * FLAT_W, y0 = (int)blockIdx.y * FLAT_H, tid = (int)threadIdx.x;
   for (int i = tid; i < H * W; i += FLAT_THREADS)
     samples[i] = (uint16_t)ten_bits<T>(luma, args, picks, x0 - 4 + i % W, y0 - 3 + i / W);
@@ -89,7 +120,7 @@ HV_DEV void flat(const HvFrame *__restrict__ frame, CambiFlat args, const uint32
     uint32_t word = 0;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-      const bool inside = x + k >= 0 && x + k < args.w && y >= 0 && y < args.h;
+      const bool inside = x + k >= 0 && x + k < args.width && y >= 0 && y < args.height;
       word |= inside && at[k] == at[k + 1] && at[k] == at[k + W] ? 1u << 8 * k : 0;
     }
     flats[i] = word;
@@ -105,7 +136,7 @@ HV_DEV void flat(const HvFrame *__restrict__ frame, CambiFlat args, const uint32
   const int step = args.halved ? 2 : 1, across = FLAT_W / step;
   for (int i = tid; i < across * (FLAT_H / step); i += FLAT_THREADS) {
     const int dx = i % across * step, dy = i / across * step;
-    if (x0 + dx >= args.w || y0 + dy >= args.h) continue;
+    if (x0 + dx >= args.width || y0 + dy >= args.height) continue;
     // Columns dx - 3 to dx + 3 are bytes dx + 1 to dx + 7 of the row.
     const uint8_t *row = (const uint8_t *)(columns + dy * FLAT_WORDS) + dx + 1;
     uint32_t count = 0;
@@ -143,14 +174,14 @@ HV_DEV void contrast(const CambiShape *__restrict__ shape, const uint16_t *__res
   while (s + 1 < CAMBI_SCALES && blockIdx.x >= shape->scale[s + 1].block) s++;
   const CambiScale scale = shape->scale[s];
   const int radius = shape->radius, steps = shape->steps, first = shape->first, last = shape->last;
-  const int tid = (int)threadIdx.x, tile_w = CONTRAST_THREADS - 2 * radius;
-  const int tile = (int)(blockIdx.x - scale.block), x0 = tile % (int)scale.tiles * tile_w;
-  const int y0 = tile / (int)scale.tiles * shape->rows, y1 = hv_min(y0 + shape->rows, scale.h);
+  const int tid = (int)threadIdx.x, tile_width = CONTRAST_THREADS - 2 * radius;
+  const int tile = (int)(blockIdx.x - scale.block), x0 = tile % (int)scale.tiles * tile_width;
+  const int y0 = tile / (int)scale.tiles * shape->rows, y1 = hv_min(y0 + shape->rows, scale.height);
   const int column = x0 - radius + tid, x = x0 + tid;
-  const bool counts = column >= 0 && column < scale.w, mine = tid < tile_w && x < scale.w;
+  const bool counts = column >= 0 && column < scale.width, mine = tid < tile_width && x < scale.width;
   samples += scale.samples, values += scale.values;
   const auto sample = [&](bool wanted, int x, int y) {
-    wanted = wanted && y >= 0 && y < scale.h;
+    wanted = wanted && y >= 0 && y < scale.height;
     return wanted ? (int)hv_ldg(samples + (uint64_t)(uint32_t)y * scale.stride + (uint32_t)x) : (int)CAMBI_UNEVEN;
   };
 
@@ -170,7 +201,7 @@ HV_DEV void contrast(const CambiShape *__restrict__ shape, const uint16_t *__res
 
   if (high < 0) {
     for (int y = y0; y < y1; y++)
-      if (mine) values[(uint32_t)y * (uint32_t)scale.w + (uint32_t)x] = 0;
+      if (mine) values[(uint32_t)y * (uint32_t)scale.width + (uint32_t)x] = 0;
     return;
   }
 
@@ -230,7 +261,7 @@ HV_DEV void contrast(const CambiShape *__restrict__ shape, const uint16_t *__res
       }
       uint32_t bits;
       __builtin_memcpy(&bits, &best, 4);
-      if (now || (mine && base == low)) values[(uint32_t)y * (uint32_t)scale.w + (uint32_t)x] = bits;
+      if (now || (mine && base == low)) values[(uint32_t)y * (uint32_t)scale.width + (uint32_t)x] = bits;
       if (bits) total += fixed(bits), nonzero++;
       __syncthreads();
     }
@@ -273,12 +304,12 @@ HV_DEV uint32_t digit_of(uint32_t *counts, uint32_t *above, uint32_t *found, uin
 }  // namespace cambi
 
 // The 10-bit samples of a picture at its size, or of every second column and row, and whether they are in flat
-// areas. Block 256 threads, a tile of 128 x 16 samples; grid (ceil(w/128), ceil(h/16)).
-#define CAMBI_FLAT(name, T)                                                                               \
-  HV_KERNEL(FLAT_THREADS, name)(const HvFrame *__restrict__ frame, CambiFlat args,                        \
-                                const uint32_t *__restrict__ picks, uint16_t *__restrict__ out) {         \
-    cambi::flat<T>(frame, args, picks, out);                                                              \
-  }                                                                                                       \
+// areas. Block 256 threads, a tile of 128 x 16 samples; grid (ceil(width/128), ceil(height/16)).
+#define CAMBI_FLAT(name, T)                                                                                  \
+  HV_KERNEL(FLAT_THREADS, name)(const HvFrame *__restrict__ frame, CambiFlat args,                           \
+                                const uint32_t *__restrict__ picks, uint16_t *__restrict__ out) {            \
+    cambi::flat<T>(frame, args, picks, out);                                                                 \
+  }                                                                                                          \
   HV_EXPORT(name)
 
 CAMBI_FLAT(cambi_flat_u8, uint8_t)
@@ -286,22 +317,22 @@ CAMBI_FLAT(cambi_flat_u16, uint16_t)
 
 #define MODE_THREADS 128
 
-// The mode filter on w x h samples of `in`, every `step`-th column and row of it: first across, then down; not at
-// all in the first and last row, only down in the outer columns. Block 128 threads; grid (ceil(w/128), h).
-HV_KERNEL(MODE_THREADS, cambi_mode)(const uint16_t *__restrict__ in, uint32_t in_stride, uint32_t step, int w, int h,
-                                    uint16_t *__restrict__ out, uint32_t stride) {
+// The mode filter on width x height samples of `in`, every `step`-th column and row of it: first across, then down;
+// not at all in the first and last row, only down in the outer columns. Block 128 threads; grid (ceil(width/128), height).
+HV_KERNEL(MODE_THREADS, cambi_mode)(const uint16_t *__restrict__ in, uint32_t in_stride, uint32_t step, int width,
+                                    int height, uint16_t *__restrict__ out, uint32_t stride) {
   const int x = (int)(blockIdx.x * MODE_THREADS + threadIdx.x), y = (int)blockIdx.y;
-  if (x >= w) return;
+  if (x >= width) return;
   const auto sample = [&](int x, int y) -> uint32_t {
     return hv_ldg(in + (uint64_t)((uint32_t)y * step) * in_stride + (uint32_t)x * step);
   };
   const auto across = [&](int y) {
     const uint32_t here = sample(x, y) & ~CAMBI_UNEVEN;
-    if (x == 0 || x == w - 1) return here;
+    if (x == 0 || x == width - 1) return here;
     return cambi::mode(sample(x - 1, y) & ~CAMBI_UNEVEN, here, sample(x + 1, y) & ~CAMBI_UNEVEN);
   };
   uint32_t result = sample(x, y);
-  if (y > 0 && y < h - 1) result = (result & CAMBI_UNEVEN) | cambi::mode(across(y - 1), across(y), across(y + 1));
+  if (y > 0 && y < height - 1) result = (result & CAMBI_UNEVEN) | cambi::mode(across(y - 1), across(y), across(y + 1));
   out[(uint64_t)(uint32_t)y * stride + (uint32_t)x] = (uint16_t)result;
 }
 HV_EXPORT(cambi_mode)
@@ -309,11 +340,11 @@ HV_EXPORT(cambi_mode)
 // The contrast values of all scales, as binary32. Adds to each scale's three sums that of its values, in units of
 // 2^-24, and how many are not 0. Block 128 threads, a tile of 128 - 2 * radius columns; grid: one block for each tile
 // of all scales. The number is that of words that a window reaches: (2 * radius + 4) / 4 + 1 at least.
-#define CAMBI_CONTRAST(name, WORDS)                                                                           \
+#define CAMBI_CONTRAST(name, WORDS)                                                                             \
   HV_KERNEL(CONTRAST_THREADS, name)(const CambiShape *__restrict__ shape, const uint16_t *__restrict__ samples, \
-                                    uint32_t *__restrict__ values, uint64_t *sums) {                          \
-    cambi::contrast<WORDS>(shape, samples, values, sums);                                                     \
-  }                                                                                                           \
+                                    uint32_t *__restrict__ values, uint64_t *sums) {                            \
+    cambi::contrast<WORDS>(shape, samples, values, sums);                                                       \
+  }                                                                                                             \
   HV_EXPORT(name)
 
 CAMBI_CONTRAST(cambi_contrast5, 5)
@@ -330,7 +361,7 @@ HV_KERNEL(TOP_THREADS, cambi_top)(const CambiShape *__restrict__ shape, const ui
   uint32_t rank = scale.top;
   if (sum[1] <= rank) return;
   const HvU32x4 *all = (const HvU32x4 *)(values + scale.values);
-  const uint32_t quads = ((uint32_t)scale.w * (uint32_t)scale.h + 3) / 4;  // what follows the last value is 0
+  const uint32_t quads = ((uint32_t)scale.width * (uint32_t)scale.height + 3) / 4;  // what follows the last value is 0
   uint32_t known = 0;
 #pragma unroll
   for (int shift = 16; shift >= 0; shift -= 8) {  // 11 bits, then twice 8

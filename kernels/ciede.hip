@@ -11,6 +11,11 @@
 struct CiedeRange {
   double black, luma, grey, chroma;
 };
+HV_SIZE(CiedeRange, 32);
+HV_OFFSET(CiedeRange, black, 0);
+HV_OFFSET(CiedeRange, luma, 8);
+HV_OFFSET(CiedeRange, grey, 16);
+HV_OFFSET(CiedeRange, chroma, 24);
 
 namespace ciede {
 
@@ -134,9 +139,9 @@ HV_DEV Lab lab_of(uint32_t luma, uint32_t cb, uint32_t cr, const CiedeRange &ran
   const double r = linear(y + 1.28033 * v), g = linear((y - 0.21482 * u) - 0.38059 * v);
   const double b = linear(y + 2.12798 * u);
   const double x = (r * 0.4124564390896921 + g * 0.357576077643909) + b * 0.18043748326639894;
-  const double w = (r * 0.21267285140562248 + g * 0.715152155287818) + b * 0.07217499330655958;
+  const double width = (r * 0.21267285140562248 + g * 0.715152155287818) + b * 0.07217499330655958;
   const double z = (r * 0.019333895582329317 + g * 0.119192025881303) + b * 0.9503040785363677;
-  const double fx = lightness(x * (1.0 / 0.95047)), fy = lightness(w), fz = lightness(z * (1.0 / 1.08883));
+  const double fx = lightness(x * (1.0 / 0.95047)), fy = lightness(width), fz = lightness(z * (1.0 / 1.08883));
   return {(float)(116.0 * fy - 16.0), (float)(500.0 * (fx - fy)), (float)(200.0 * (fy - fz))};
 }
 
@@ -206,19 +211,21 @@ HV_DEV Lab colour(const HvPlane *planes, uint32_t bits, int x, int y, int cx, in
 }
 
 template <class T, bool GROUP>
-HV_DEV void differences(const HvFrame *__restrict__ frame, uint32_t bits, int w, int h, int cw, int ch,
-                        const CiedeRange &range, double bias, uint32_t pictures, uint32_t pitch, uint64_t *total) {
-  const int x = (int)(blockIdx.x * CIEDE_THREADS + threadIdx.x), cx = hv_min(x >> (cw < w), cw - 1);
+HV_DEV void differences(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, int chroma_width,
+                        int chroma_height, const CiedeRange &range, double bias, uint32_t pictures, uint32_t pitch,
+                        uint64_t *total) {
+  const int x = (int)(blockIdx.x * CIEDE_THREADS + threadIdx.x);
+  const int cx = hv_min(x >> (chroma_width < width), chroma_width - 1);
   uint64_t sum = 0;
   for (int i = 0; i < CIEDE_ROWS; i++) {
-    const int y = (int)blockIdx.y * CIEDE_ROWS + i, cy = hv_min(y >> (ch < h), ch - 1);
-    const bool inside = x < w && y < h;
+    const int y = (int)blockIdx.y * CIEDE_ROWS + i, cy = hv_min(y >> (chroma_height < height), chroma_height - 1);
+    const bool inside = x < width && y < height;
     if (!GROUP && !inside) break;
-    const Lab ref = inside ? colour<T>(frame->ref, bits, x, y, cx, cy, range) : Lab{};
+    const Lab reference = inside ? colour<T>(frame->reference, bits, x, y, cx, cy, range) : Lab{};
     for (uint32_t p = 0; p < (GROUP ? pictures : 1); p++) {
       if (inside) {
-        const Lab dis = colour<T>(frame[p].dis, bits, x, y, cx, cy, range);
-        sum += bits_of((double)delta_e(ref, dis) + bias);
+        const Lab distorted = colour<T>(frame[p].distorted, bits, x, y, cx, cy, range);
+        sum += bits_of((double)delta_e(reference, distorted) + bias);
       }
       if constexpr (GROUP) {
         __syncthreads();  // the sum before is read
@@ -232,16 +239,17 @@ HV_DEV void differences(const HvFrame *__restrict__ frame, uint32_t bits, int w,
 
 }  // namespace ciede
 
-// Adds to *sum the bits of the difference at each luma sample, with `bias` added; see `src/metrics/fixed.rs`. w, h:
-// luma samples; cw, ch: chroma samples, at least 1. Block 128 threads, a tile of 128 x 4 samples; grid (ceil(w/128),
-// ceil(h/4)). With the suffix `_group` for several distorted pictures, each with a frame and a sum, `pitch` from sum to
-// sum.
-#define CIEDE(name, T, GROUP)                                                                                \
-  HV_KERNEL(CIEDE_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int w, int h, int cw,     \
-                                 int ch, CiedeRange range, double bias, uint32_t pictures, uint32_t pitch,   \
-                                 uint64_t *sum) {                                                            \
-    ciede::differences<T, GROUP>(frame, bits, w, h, cw, ch, range, bias, pictures, pitch, sum);              \
-  }                                                                                                          \
+// Adds to *sum the bits of the difference at each luma sample, with `bias` added; see `metrics/fixed.rs`. width, height:
+// luma samples; chroma_width, chroma_height: chroma samples, at least 1. Block 128 threads, a tile of 128 x 4 samples;
+// grid (ceil(width/128), ceil(height/4)). With the suffix `_group` for several distorted pictures, each with a frame and a
+// sum, `pitch` from sum to sum.
+#define CIEDE(name, T, GROUP)                                                                                               \
+  HV_KERNEL(CIEDE_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, int chroma_width, \
+                                 int chroma_height, CiedeRange range, double bias, uint32_t pictures, uint32_t pitch,       \
+                                 uint64_t *sum) {                                                                           \
+    ciede::differences<T, GROUP>(frame, bits, width, height, chroma_width, chroma_height, range, bias, pictures,            \
+                                 pitch, sum);                                                                               \
+  }                                                                                                                         \
   HV_EXPORT(name)
 
 CIEDE(ciede_u8, uint8_t, false)

@@ -8,20 +8,21 @@
 #define DAMAGE_MARGIN 4
 
 // Writes two u64 for each cell, row by row: the variance of the reference below that of the distorted picture, and
-// the covariance. w, h: samples of the pictures. Block 64 threads, grid (ceil(w/8/64), ceil(h/8)).
-HV_KERNEL(DAMAGE_THREADS, damage)(VifPlanes in, int32_t w, int32_t h, uint64_t *out) {
-  const int32_t columns = (w + DAMAGE_STEP - 1) / DAMAGE_STEP, row = (int32_t)blockIdx.y;
+// the covariance. width, height: samples of the pictures. Block 64 threads, grid (ceil(width/8/64), ceil(height/8)).
+HV_KERNEL(DAMAGE_THREADS, damage)(VifPlanes in, int32_t width, int32_t height, uint64_t *out) {
+  const int32_t columns = (width + DAMAGE_STEP - 1) / DAMAGE_STEP, row = (int32_t)blockIdx.y;
   const int32_t column = (int32_t)(blockIdx.x * DAMAGE_THREADS + threadIdx.x);
   if (column >= columns) return;
   const int32_t x0 = hv_max(column * DAMAGE_STEP - DAMAGE_MARGIN, 0), y0 = hv_max(row * DAMAGE_STEP - DAMAGE_MARGIN, 0);
-  const int32_t x1 = hv_min((column + 1) * DAMAGE_STEP + DAMAGE_MARGIN, w);
-  const int32_t y1 = hv_min((row + 1) * DAMAGE_STEP + DAMAGE_MARGIN, h);
+  const int32_t x1 = hv_min((column + 1) * DAMAGE_STEP + DAMAGE_MARGIN, width);
+  const int32_t y1 = hv_min((row + 1) * DAMAGE_STEP + DAMAGE_MARGIN, height);
   uint32_t r = 0, d = 0;
   uint64_t rr = 0, dd = 0, rd = 0;
   for (int32_t y = y0; y < y1; y++) {
-    const uint16_t *ref = in.ref + (uint64_t)y * in.stride, *dis = in.dis + (uint64_t)y * in.stride;
+    const uint16_t *reference = in.reference + (uint64_t)y * in.stride;
+    const uint16_t *distorted = in.distorted + (uint64_t)y * in.stride;
     for (int32_t x = x0; x < x1; x++) {
-      const uint32_t a = hv_ldg(ref + x), b = hv_ldg(dis + x);
+      const uint32_t a = hv_ldg(reference + x), b = hv_ldg(distorted + x);
       r += a, d += b;
       rr = hv_mad_u64(a, a, rr), dd = hv_mad_u64(b, b, dd), rd = hv_mad_u64(a, b, rd);
     }

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// What kernels know of the pictures of one frame pair. `src/hip/frame.rs` has the same structures.
+// What kernels know of the pictures of one frame pair, and how structures are checked that the host fills in.
 #pragma once
 #include "prelude.h"
+
+// Structures that the host fills in are declared once here and once in Rust, under the same names. Beside each stands its
+// layout, which the compiler checks on this side; the Rust side (`shared!`) checks its own, and that these lines say the
+// same. So a change on one side alone does not compile.
+#define HV_SIZE(type, size) static_assert(sizeof(type) == size, #type)
+#define HV_OFFSET(type, field, offset) static_assert(__builtin_offsetof(type, field) == offset, #type "." #field)
 
 // One component of one picture in device memory.
 struct HvPlane {
@@ -11,13 +17,33 @@ struct HvPlane {
   uint16_t shift;       // unused low bits of a 16-bit sample (6 for P010)
   uint16_t step;        // samples from one sample to the next: 1, or 2 in interleaved chroma
 };
+HV_SIZE(HvPlane, 16);
+HV_OFFSET(HvPlane, data, 0);
+HV_OFFSET(HvPlane, stride, 8);
+HV_OFFSET(HvPlane, shift, 12);
+HV_OFFSET(HvPlane, step, 14);
 
 // The pictures of one frame pair. Lies in device memory: the kernels of a graph keep their arguments from
 // frame to frame, so what changes is here.
 struct HvFrame {
-  HvPlane ref[3], dis[3];  // Y, Cb, Cr
+  HvPlane reference[3], distorted[3];  // Y, Cb, Cr
   HvPlane earlier[2];      // luma of the reference one and two frames ago, null at the start of a run
 };
+HV_SIZE(HvFrame, 128);
+HV_OFFSET(HvFrame, reference, 0);
+HV_OFFSET(HvFrame, distorted, 48);
+HV_OFFSET(HvFrame, earlier, 96);
+
+// What one kernel hands to the next: a plane of the reference and one of the distorted picture, or of several in a row.
+template <class T> struct HvPlanesOf {
+  T *reference, *distorted;
+  uint32_t stride;  // elements from row to row
+};
+using HvPlanes = HvPlanesOf<void>;
+HV_SIZE(HvPlanes, 24);
+HV_OFFSET(HvPlanes, reference, 0);
+HV_OFFSET(HvPlanes, distorted, 8);
+HV_OFFSET(HvPlanes, stride, 16);
 
 // A stored sample of `T` (uint8_t or uint16_t) as a number in 0 .. 2^bits - 1.
 template <class T> HV_DEV uint32_t hv_number(uint32_t stored, uint32_t shift, uint32_t bits) {

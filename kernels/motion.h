@@ -31,20 +31,20 @@ HV_DEV int32_t blur(int32_t a, int32_t b, int32_t c, int32_t d, int32_t e, uint3
 }
 
 template <class T>
-HV_DEV void motion(const HvFrame *__restrict__ frame, uint32_t lag, int w, int h, uint32_t bits,
+HV_DEV void motion(const HvFrame *__restrict__ frame, uint32_t lag, int width, int height, uint32_t bits,
                    uint64_t *total) {
-  const HvPlane a = frame->earlier[lag - 1], b = frame->ref[0];
+  const HvPlane a = frame->earlier[lag - 1], b = frame->reference[0];
   if (!a.data) return;
   const int lane = threadIdx.x % 32, strip = blockIdx.y * (MOTION_THREADS / 32) + threadIdx.x / 32;
   const int x = (int)blockIdx.x * MOTION_TILE_W + (lane - 1) * MOTION_COLUMNS, y0 = strip * MOTION_ROWS;
-  const int inside = w - x;  // columns from x on
-  const uint32_t first = hv_min(hv_max(x, 0), (w - 1) / MOTION_COLUMNS * MOTION_COLUMNS) * sizeof(T);
+  const int inside = width - x;  // columns from x on
+  const uint32_t first = hv_min(hv_max(x, 0), (width - 1) / MOTION_COLUMNS * MOTION_COLUMNS) * sizeof(T);
   const uint32_t left = hv_lane() - 1, right = hv_lane() + 1;
 
   // Differences of five rows, the row y in e[(y - y0) mod 5].
   int32_t e[5][MOTION_COLUMNS];
   auto load = [&](int32_t to[MOTION_COLUMNS], int y) {
-    const uint64_t row = hv_max(mirror(y, h), 0);  // far below the picture any row will do
+    const uint64_t row = hv_max(mirror(y, height), 0);  // far below the picture any row will do
     using Words = typename Run<T>::Words;
     const Words p = hv_ldg((const Words *)(a.data + row * a.stride + first));
     const Words q = hv_ldg((const Words *)(b.data + row * b.stride + first));
@@ -70,7 +70,7 @@ HV_DEV void motion(const HvFrame *__restrict__ frame, uint32_t lag, int w, int h
       v[i] = (int32_t)hv_shfl_u32((uint32_t)v[i + MOTION_COLUMNS], left);
       v[i + MOTION_COLUMNS + 2] = (int32_t)hv_shfl_u32((uint32_t)v[i + 2], right);
     }
-    if (y0 + k >= h) continue;
+    if (y0 + k >= height) continue;
     if (x == 0) v[0] = v[4], v[1] = v[3];
     if (inside < MOTION_COLUMNS + 2) {
 #pragma unroll
@@ -92,10 +92,11 @@ HV_DEV void motion(const HvFrame *__restrict__ frame, uint32_t lag, int w, int h
 
 // Adds to *sum the sum over all pixels of |blur(earlier - later)|, where later is the reference's luma and
 // earlier the one `lag` (1 or 2) frames ago, in 1/256 of an 8-bit step. Does nothing where that is null.
-// w, h: pixels, at least 3. Block 128 threads, a tile of 240 x 20 pixels; grid (ceil(w/240), ceil(h/20)).
+// width, height: pixels, at least 3. Block 128 threads, a tile of 240 x 20 pixels; grid (ceil(width/240),
+// ceil(height/20)).
 #define MOTION(name, T)                                                                                      \
-  HV_KERNEL(MOTION_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t lag, int w, int h,             \
+  HV_KERNEL(MOTION_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t lag, int width, int height,    \
                                   uint32_t bits, uint64_t *sum) {                                            \
-    motion::motion<T>(frame, lag, w, h, bits, sum);                                                          \
+    motion::motion<T>(frame, lag, width, height, bits, sum);                                                 \
   }                                                                                                          \
   HV_EXPORT(name)

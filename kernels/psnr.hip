@@ -37,24 +37,24 @@ HV_DEV uint64_t squares(const HvU32x4 &a, uint32_t a_shift, const HvU32x4 &b, ui
 }
 
 template <class T>
-HV_DEV void psnr(const HvFrame *__restrict__ frame, uint32_t component, int w, int h, uint32_t bits,
+HV_DEV void psnr(const HvFrame *__restrict__ frame, uint32_t component, int width, int height, uint32_t bits,
                  uint64_t *total) {
-  const HvPlane a = frame->ref[component], b = frame->dis[component];
+  const HvPlane a = frame->reference[component], b = frame->distorted[component];
   const int lane = threadIdx.x % 32, left = (int)blockIdx.x * 32 * PSNR_SAMPLES(T);
   uint64_t sum = 0;
 #pragma unroll
   for (int i = 0; i < PSNR_ROWS; i++) {
     const int y = (int)blockIdx.y * PSNR_TILE_H + i * (PSNR_THREADS / 32) + (int)threadIdx.x / 32;
-    if (y >= h) continue;
+    if (y >= height) continue;
     const uint8_t *p = a.data + (uint64_t)y * a.stride, *q = b.data + (uint64_t)y * b.stride;
     if (a.step == 1 && b.step == 1) {
       const int x = left + lane * PSNR_SAMPLES(T);
-      if (x >= w) continue;
-      const HvU32x4 ref = hv_ldg((const HvU32x4 *)(p + x * sizeof(T)));
-      const HvU32x4 dis = hv_ldg((const HvU32x4 *)(q + x * sizeof(T)));
-      sum += squares<T>(ref, a.shift, dis, b.shift, bits, w - x);
+      if (x >= width) continue;
+      const HvU32x4 reference = hv_ldg((const HvU32x4 *)(p + x * sizeof(T)));
+      const HvU32x4 distorted = hv_ldg((const HvU32x4 *)(q + x * sizeof(T)));
+      sum += squares<T>(reference, a.shift, distorted, b.shift, bits, width - x);
     } else {
-      for (int x = left + lane; x < hv_min(w, left + 32 * PSNR_SAMPLES(T)); x += 32) {
+      for (int x = left + lane; x < hv_min(width, left + 32 * PSNR_SAMPLES(T)); x += 32) {
         const uint32_t e = hv_sample<T>(p + (uint32_t)x * a.step * sizeof(T), a.shift, bits) -
                            hv_sample<T>(q + (uint32_t)x * b.step * sizeof(T), b.shift, bits);
         sum += e * e;
@@ -66,14 +66,14 @@ HV_DEV void psnr(const HvFrame *__restrict__ frame, uint32_t component, int w, i
 
 }  // namespace psnr
 
-// Adds to *sum the squared differences of component 0, 1 or 2 of the pair. w, h: samples of the component.
-// Block 256 threads, a tile of 512 x 16 (u8) or 256 x 16 (u16) samples; grid (ceil(w/512), ceil(h/16)) or
-// (ceil(w/256), ceil(h/16)).
-#define PSNR(name, T)                                                                                        \
-  HV_KERNEL(PSNR_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t component, int w, int h,         \
-                                uint32_t bits, uint64_t *sum) {                                              \
-    psnr::psnr<T>(frame, component, w, h, bits, sum);                                                        \
-  }                                                                                                          \
+// Adds to *sum the squared differences of component 0, 1 or 2 of the pair. width, height: samples of the component.
+// Block 256 threads, a tile of 512 x 16 (u8) or 256 x 16 (u16) samples; grid (ceil(width/512), ceil(height/16)) or
+// (ceil(width/256), ceil(height/16)).
+#define PSNR(name, T)                                                                                         \
+  HV_KERNEL(PSNR_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t component, int width, int height, \
+                                uint32_t bits, uint64_t *sum) {                                               \
+    psnr::psnr<T>(frame, component, width, height, bits, sum);                                                \
+  }                                                                                                           \
   HV_EXPORT(name)
 
 PSNR(psnr_u8, uint8_t)

@@ -13,6 +13,9 @@
 struct HvsErrors {
   uint32_t first[3], blocks[3];
 };
+HV_SIZE(HvsErrors, 24);
+HV_OFFSET(HvsErrors, first, 0);
+HV_OFFSET(HvsErrors, blocks, 12);
 
 namespace hvs {
 
@@ -120,7 +123,7 @@ HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t component, uin
   float of_reference = 0;
 #pragma unroll 1
   for (uint32_t side = 0; side <= pictures; side++) {
-    load<T>(side ? frame[side - 1].dis[component] : frame->ref[component], bits, x, y, block);
+    load<T>(side ? frame[side - 1].distorted[component] : frame->reference[component], bits, x, y, block);
     const float own = masking(block, mask);
     if (side == 0) {
       of_reference = own;

@@ -12,13 +12,18 @@ struct ScaleAxis {
   const uint32_t *first, *weights;
   int32_t size, taps;
 };
+HV_SIZE(ScaleAxis, 24);
+HV_OFFSET(ScaleAxis, first, 0);
+HV_OFFSET(ScaleAxis, weights, 8);
+HV_OFFSET(ScaleAxis, size, 16);
+HV_OFFSET(ScaleAxis, taps, 20);
 
 namespace scale {
 
 HV_DEV int32_t rounded(int32_t sum, uint32_t shift) { return (sum + (1 << (shift - 1))) >> shift; }
 
 template <class T>
-HV_DEV void rows(const HvPlane &in, int h, uint32_t bits, const ScaleAxis &axis, uint32_t shift, int32_t *out,
+HV_DEV void rows(const HvPlane &in, int height, uint32_t bits, const ScaleAxis &axis, uint32_t shift, int32_t *out,
                  uint32_t stride) {
   const int x = (int)(blockIdx.x * SCALE_THREADS + threadIdx.x), top = (int)blockIdx.y * SCALE_ROWS;
   if (x >= axis.size) return;
@@ -28,19 +33,19 @@ HV_DEV void rows(const HvPlane &in, int h, uint32_t bits, const ScaleAxis &axis,
     const int32_t weight = (int32_t)hv_ldg(axis.weights + k * axis.size + x);
 #pragma unroll
     for (int i = 0; i < SCALE_ROWS; i++)
-      if (top + i < h)
+      if (top + i < height)
         sum[i] = hv_mad_i24(weight, (int32_t)hv_sample<T>(at + (uint64_t)i * in.stride, in.shift, bits), sum[i]);
   }
 #pragma unroll
   for (int i = 0; i < SCALE_ROWS; i++)
-    if (top + i < h) out[(uint64_t)(top + i) * stride + x] = rounded(sum[i], shift);
+    if (top + i < height) out[(uint64_t)(top + i) * stride + x] = rounded(sum[i], shift);
 }
 
 template <class T>
-HV_DEV void columns(const int32_t *__restrict__ in, int w, uint32_t in_stride, uint32_t bits, const ScaleAxis &axis,
+HV_DEV void columns(const int32_t *__restrict__ in, int width, uint32_t in_stride, uint32_t bits, const ScaleAxis &axis,
                     uint32_t shift, void *__restrict__ out, uint32_t out_stride) {
   const int x = (int)(blockIdx.x * SCALE_THREADS + threadIdx.x), y = (int)blockIdx.y;
-  if (x >= w) return;
+  if (x >= width) return;
   const int32_t *at = in + (uint64_t)hv_ldg(axis.first + y) * in_stride + x;
   int32_t sum = 0;
   for (int k = 0; k < axis.taps; k++, at += in_stride)
@@ -51,21 +56,21 @@ HV_DEV void columns(const int32_t *__restrict__ in, int w, uint32_t in_stride, u
 
 }  // namespace scale
 
-// scale_rows_*: h rows of a component, with the columns of the output; out_stride in numbers.
-// Block 256 threads, a tile of 256 x 4; grid (ceil(w/256), ceil(h/4)).
-// scale_columns_*: of these rows, w columns, the output; out_stride in bytes.
-// Block 256 threads, 256 columns of a row; grid (ceil(w/256), rows).
-#define SCALE(T, u)                                                                                          \
-  HV_KERNEL(SCALE_THREADS, scale_rows_##u)(HvPlane in, int h, uint32_t bits, ScaleAxis axis, uint32_t shift, \
-                                           int32_t *out, uint32_t out_stride) {                              \
-    scale::rows<T>(in, h, bits, axis, shift, out, out_stride);                                               \
-  }                                                                                                          \
-  HV_EXPORT(scale_rows_##u)                                                                                  \
-  HV_KERNEL(SCALE_THREADS, scale_columns_##u)(const int32_t *__restrict__ in, int w, uint32_t in_stride,     \
-                                              uint32_t bits, ScaleAxis axis, uint32_t shift,                 \
-                                              void *__restrict__ out, uint32_t out_stride) {                 \
-    scale::columns<T>(in, w, in_stride, bits, axis, shift, out, out_stride);                                 \
-  }                                                                                                          \
+// scale_rows_*: height rows of a component, with the columns of the output; out_stride in numbers.
+// Block 256 threads, a tile of 256 x 4; grid (ceil(width/256), ceil(height/4)).
+// scale_columns_*: of these rows, width columns, the output; out_stride in bytes.
+// Block 256 threads, 256 columns of a row; grid (ceil(width/256), rows).
+#define SCALE(T, u)                                                                                               \
+  HV_KERNEL(SCALE_THREADS, scale_rows_##u)(HvPlane in, int height, uint32_t bits, ScaleAxis axis, uint32_t shift, \
+                                           int32_t *out, uint32_t out_stride) {                                   \
+    scale::rows<T>(in, height, bits, axis, shift, out, out_stride);                                               \
+  }                                                                                                               \
+  HV_EXPORT(scale_rows_##u)                                                                                       \
+  HV_KERNEL(SCALE_THREADS, scale_columns_##u)(const int32_t *__restrict__ in, int width, uint32_t in_stride,      \
+                                              uint32_t bits, ScaleAxis axis, uint32_t shift,                      \
+                                              void *__restrict__ out, uint32_t out_stride) {                      \
+    scale::columns<T>(in, width, in_stride, bits, axis, shift, out, out_stride);                                  \
+  }                                                                                                               \
   HV_EXPORT(scale_columns_##u)
 
 SCALE(uint8_t, u8)

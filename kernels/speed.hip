@@ -19,6 +19,9 @@
 
 // A sample of a plane and what it counts; `Source` in `src/metrics/speed/mod.rs`.
 struct alignas(8) SpeedSource { uint32_t index; float weight; };
+HV_SIZE(SpeedSource, 8);
+HV_OFFSET(SpeedSource, index, 0);
+HV_OFFSET(SpeedSource, weight, 4);
 
 // How a plane becomes a small image.
 struct SpeedScaling {
@@ -29,6 +32,17 @@ struct SpeedScaling {
   uint32_t bits, normalised;    // of the samples; the weights do not sum to one
   float unit;                   // from samples to 8-bit steps
 };
+HV_SIZE(SpeedScaling, 56);
+HV_OFFSET(SpeedScaling, x, 0);
+HV_OFFSET(SpeedScaling, y, 8);
+HV_OFFSET(SpeedScaling, taps, 16);
+HV_OFFSET(SpeedScaling, width, 24);
+HV_OFFSET(SpeedScaling, height, 28);
+HV_OFFSET(SpeedScaling, count, 32);
+HV_OFFSET(SpeedScaling, spread, 36);
+HV_OFFSET(SpeedScaling, bits, 40);
+HV_OFFSET(SpeedScaling, normalised, 44);
+HV_OFFSET(SpeedScaling, unit, 48);
 
 // How a small image becomes one without its local mean.
 struct SpeedMean {
@@ -38,6 +52,13 @@ struct SpeedMean {
   int32_t count;          // taps
   uint32_t stride;        // floats from plane to plane in the sums
 };
+HV_SIZE(SpeedMean, 32);
+HV_OFFSET(SpeedMean, taps, 0);
+HV_OFFSET(SpeedMean, width, 8);
+HV_OFFSET(SpeedMean, height, 12);
+HV_OFFSET(SpeedMean, used, 16);
+HV_OFFSET(SpeedMean, count, 24);
+HV_OFFSET(SpeedMean, stride, 28);
 
 namespace speed {
 
@@ -86,7 +107,7 @@ template <class T>
 HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, uint32_t planes, float *images, float *line) {
   const int taps = scaling.count, left = (int)blockIdx.x * SPEED_TILE, width = hv_min(SPEED_TILE, scaling.width - left);
   const int plane = plane_of(blockIdx.y % planes, planes), y = (int)(blockIdx.y / planes);
-  const HvPlane from = plane % 2 ? frame->dis[1 + plane / 2] : frame->ref[1 + plane / 2];
+  const HvPlane from = plane % 2 ? frame->distorted[1 + plane / 2] : frame->reference[1 + plane / 2];
   for (int i = (int)threadIdx.x; i < width * taps; i += SPEED_THREADS) {
     const SpeedSource *column = scaling.x + (left * taps + i) * scaling.spread;
     const SpeedSource *rows = scaling.y + y * taps * scaling.spread;
@@ -105,12 +126,12 @@ HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, uint32_t pl
 }  // namespace speed
 
 // Small images of the planes, one after another. Block 128 threads; grid (ceil(width/32), planes x height).
-#define SPEED_SMALL(name, T)                                                                                  \
-  HV_KERNEL(SPEED_THREADS, name)(const HvFrame *__restrict__ frame, SpeedScaling scaling, uint32_t planes,    \
-                                 float *images) {                                                             \
-    __shared__ float line[SPEED_TILE * SPEED_MAX_TAPS];                                                       \
-    speed::small<T>(frame, scaling, planes, images, line);                                                    \
-  }                                                                                                           \
+#define SPEED_SMALL(name, T)                                                                                 \
+  HV_KERNEL(SPEED_THREADS, name)(const HvFrame *__restrict__ frame, SpeedScaling scaling, uint32_t planes,   \
+                                 float *images) {                                                            \
+    __shared__ float line[SPEED_TILE * SPEED_MAX_TAPS];                                                      \
+    speed::small<T>(frame, scaling, planes, images, line);                                                   \
+  }                                                                                                          \
   HV_EXPORT(name)
 
 SPEED_SMALL(speed_small_u8, uint8_t)

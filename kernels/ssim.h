@@ -23,8 +23,8 @@
   #define SSIM_BOUNDS2 SSIM_THREADS
 #endif
 
-#define SSIM_DIS 0
-#define SSIM_REF 1
+#define SSIM_DISTORTED 0
+#define SSIM_REFERENCE 1
 
 // A sample of the distorted picture, and of the reference, in the range of 8 bits.
 template <int SIDES> struct alignas(4 * SIDES) SsimSample {
@@ -35,30 +35,33 @@ template <int SIDES> struct alignas(4 * SIDES) SsimSample {
 struct alignas(8) SsimMoments {
   float mean, square;
 };
+HV_SIZE(SsimMoments, 8);
+HV_OFFSET(SsimMoments, mean, 0);
+HV_OFFSET(SsimMoments, square, 4);
 
 // Decimated pictures.
-struct SsimPlanes {
-  float *ref, *dis;
-  uint32_t stride;  // samples from row to row
-};
+using SsimPlanes = HvPlanesOf<float>;
 
 namespace ssim {
 
 // Luma of the frame pair.
 template <class T> struct Samples {
-  HvPlane ref, dis;
+  HvPlane reference, distorted;
   uint32_t bits;
   float unit;
   HV_MEMBER Samples(const HvFrame *frame, uint32_t bits)
-      : ref(frame->ref[0]), dis(frame->dis[0]), bits(bits), unit(1.0f / (float)(1u << (bits - 8))) {}
+      : reference(frame->reference[0]),
+        distorted(frame->distorted[0]),
+        bits(bits),
+        unit(1.0f / (float)(1u << (bits - 8))) {}
   HV_MEMBER float sample(const HvPlane &plane, int x, int y) const {
     const uint8_t *at = plane.data + (uint64_t)y * plane.stride + (uint32_t)x * sizeof(T);
     return (float)hv_sample<T>(at, plane.shift, bits) * unit;
   }
   template <int SIDES> HV_MEMBER SsimSample<SIDES> read(int x, int y) const {
     SsimSample<SIDES> s;
-    s.of[SSIM_DIS] = sample(dis, x, y);
-    if constexpr (SIDES == 2) s.of[SSIM_REF] = sample(ref, x, y);
+    s.of[SSIM_DISTORTED] = sample(distorted, x, y);
+    if constexpr (SIDES == 2) s.of[SSIM_REFERENCE] = sample(reference, x, y);
     return s;
   }
 };
@@ -69,16 +72,16 @@ template <> struct Samples<float> {
   template <int SIDES> HV_MEMBER SsimSample<SIDES> read(int x, int y) const {
     const uint64_t at = (uint64_t)y * planes.stride + (uint32_t)x;
     SsimSample<SIDES> s;
-    s.of[SSIM_DIS] = planes.dis[at];
-    if constexpr (SIDES == 2) s.of[SSIM_REF] = planes.ref[at];
+    s.of[SSIM_DISTORTED] = planes.distorted[at];
+    if constexpr (SIDES == 2) s.of[SSIM_REFERENCE] = planes.reference[at];
     return s;
   }
 };
 
 template <int SIDES> HV_DEV void write(const SsimPlanes &to, int x, int y, const double v[SIDES]) {
   const uint64_t at = (uint64_t)y * to.stride + (uint32_t)x;
-  to.dis[at] = (float)v[SSIM_DIS];
-  if constexpr (SIDES == 2) to.ref[at] = (float)v[SSIM_REF];
+  to.distorted[at] = (float)v[SSIM_DISTORTED];
+  if constexpr (SIDES == 2) to.reference[at] = (float)v[SSIM_REFERENCE];
 }
 
 HV_DEV int mirror(int i, int n) {
@@ -117,8 +120,8 @@ template <int N> HV_DEV void window_row(const SsimSample<2> *at, const float tap
   double sums[N] = {};
 #pragma unroll
   for (int k = 0; k < SSIM_WINDOW; k++) {
-    const float dis = at[k].of[SSIM_DIS], ref = at[k].of[SSIM_REF];
-    const float values[] = {dis, dis * dis, ref * dis, ref, ref * ref};
+    const float distorted = at[k].of[SSIM_DISTORTED], reference = at[k].of[SSIM_REFERENCE];
+    const float values[] = {distorted, distorted * distorted, reference * distorted, reference, reference * reference};
 #pragma unroll
     for (int i = 0; i < N; i++) sums[i] += (double)(values[i] * taps[k < 6 ? k : 10 - k]);
   }
@@ -145,14 +148,14 @@ HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, doub
 
 // The moments of the reference are kept for the later pairs, if there are any: `kept` may be null.
 template <int SIDES, class S>
-HV_DEV void map(const S source, int w, int h, int rows, double bias, SsimMoments *kept, uint64_t *totals) {
+HV_DEV void map(const S source, int width, int height, int rows, double bias, SsimMoments *kept, uint64_t *totals) {
   constexpr float taps[] = {0.001028f, 0.007599f, 0.036001f, 0.109361f, 0.213006f, 0.266012f};
   constexpr int columns = SSIM_THREADS + SSIM_WINDOW - 1, n = 1 + 2 * SIDES;
   // Double buffered: one barrier for each stage.
   __shared__ SsimSample<2> staged[2][SSIM_STAGE][columns];
   const int x0 = (int)blockIdx.x * SSIM_THREADS, y0 = (int)blockIdx.y * rows;
-  const int needed = hv_min(rows, h - (SSIM_WINDOW - 1) - y0) + SSIM_WINDOW - 1;
-  const int places = w - (SSIM_WINDOW - 1);
+  const int needed = hv_min(rows, height - (SSIM_WINDOW - 1) - y0) + SSIM_WINDOW - 1;
+  const int places = width - (SSIM_WINDOW - 1);
   const bool inside = x0 + (int)threadIdx.x < places;
 
   // The windows that the rows so far belong to, by how many rows each still lacks.
@@ -161,7 +164,7 @@ HV_DEV void map(const S source, int w, int h, int rows, double bias, SsimMoments
   for (int first = 0, turn = 0; first < needed; first += SSIM_STAGE, turn ^= 1) {
     for (int i = (int)threadIdx.x; i < SSIM_STAGE * columns; i += SSIM_THREADS)
       staged[turn][i / columns][i % columns] =
-          source.template read<2>(hv_min(x0 + i % columns, w - 1), hv_min(y0 + first + i / columns, h - 1));
+          source.template read<2>(hv_min(x0 + i % columns, width - 1), hv_min(y0 + first + i / columns, height - 1));
     __syncthreads();
     for (int r = 0; r < SSIM_STAGE && first + r < needed; r++) {
       float row[n], filtered[n];
@@ -197,7 +200,7 @@ HV_DEV void map(const S source, int w, int h, int rows, double bias, SsimMoments
 
 // The low pass at every other sample, with `rows` of the result for a block.
 template <int SIDES, class S>
-HV_DEV void low_pass(const S source, int w, int h, int rows, const SsimPlanes out) {
+HV_DEV void low_pass(const S source, int width, int height, int rows, const SsimPlanes out) {
   // Columns 0-8 of rows 0-4; rows 5-8 are 3-0.
   constexpr float taps[5][9] = {
       {0.000714f, -0.000450f, -0.002090f, 0.007132f, 0.016114f, 0.007132f, -0.002090f, -0.000450f, 0.000714f},
@@ -208,9 +211,9 @@ HV_DEV void low_pass(const S source, int w, int h, int rows, const SsimPlanes ou
   constexpr int columns = SSIM_THREADS + 4;
   // Even and odd columns from -4 on apart, so that neighbours read neighbours.
   __shared__ SsimSample<SIDES> staged[2][SSIM_STAGE][2][columns];
-  const int w2 = (w + 1) / 2, h2 = (h + 1) / 2;
+  const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
   const int x = (int)blockIdx.x * SSIM_THREADS + (int)threadIdx.x, y0 = (int)blockIdx.y * rows;
-  const int needed = 2 * hv_min(rows, h2 - y0) + 7;
+  const int needed = 2 * hv_min(rows, to_height - y0) + 7;
 
   // The results that the rows so far belong to: those that have had two rows, four, six and eight.
   double begun[SIDES][4] = {};
@@ -218,7 +221,7 @@ HV_DEV void low_pass(const S source, int w, int h, int rows, const SsimPlanes ou
     for (int i = (int)threadIdx.x; i < SSIM_STAGE * 2 * columns; i += SSIM_THREADS) {
       const int column = i % (2 * columns), row = i / (2 * columns);
       const int left = 2 * (int)blockIdx.x * SSIM_THREADS - 4 + column, top = 2 * y0 - 4 + first + row;
-      staged[turn][row][column % 2][column / 2] = source.template read<SIDES>(mirror(left, w), mirror(top, h));
+      staged[turn][row][column % 2][column / 2] = source.template read<SIDES>(mirror(left, width), mirror(top, height));
     }
     __syncthreads();
 #pragma unroll 2
@@ -251,23 +254,23 @@ HV_DEV void low_pass(const S source, int w, int h, int rows, const SsimPlanes ou
 #pragma unroll
         for (int k = 0; k < 4; k++) begun[side][k] = next[side][k];
       const int row = first + r - 8;
-      if (r % 2 == 0 && row >= 0 && first + r < needed && x < w2) write<SIDES>(out, x, y0 + row / 2, done);
+      if (r % 2 == 0 && row >= 0 && first + r < needed && x < to_width) write<SIDES>(out, x, y0 + row / 2, done);
     }
   }
 }
 
 // Means of `factor` x `factor` samples. Doubles hold their sums exactly.
 template <int SIDES, class S>
-HV_DEV void box(const S source, int w, int h, int factor, int w2, int h2, const SsimPlanes out) {
+HV_DEV void box(const S source, int width, int height, int factor, int to_width, int to_height, const SsimPlanes out) {
   const int x = (int)(blockIdx.x * 32 + threadIdx.x % 32);
   const int y = (int)(blockIdx.y * SSIM_BOX_TILE_H + threadIdx.x / 32);
-  if (x >= w2 || y >= h2) return;
+  if (x >= to_width || y >= to_height) return;
   const float weight = 1.0f / (float)(factor * factor);
   double sums[SIDES] = {};
   for (int v = 0; v < factor; v++)
     for (int u = 0; u < factor; u++) {
-      const SsimSample<SIDES> s = source.template read<SIDES>(mirror(x * factor + u - factor / 2, w),
-                                                              mirror(y * factor + v - factor / 2, h));
+      const SsimSample<SIDES> s = source.template read<SIDES>(mirror(x * factor + u - factor / 2, width),
+                                                              mirror(y * factor + v - factor / 2, height));
 #pragma unroll
       for (int side = 0; side < SIDES; side++) sums[side] += (double)(s.of[side] * weight);
     }

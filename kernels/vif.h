@@ -4,9 +4,9 @@
 // the same rows, the reference and distorted planes of the next one. Formulas and constants are those of
 // libvmaf 3.2.0's integer VIF (BSD-2-Clause-Patent).
 //
-// Launch of every kernel: block (VIF_THREADS(scale), 1, 1), grid (ceil(w / VIF_TILE_W(scale)), n, 1) with any
-// n up to ceil(h / VIF_TILE_H(scale)): a block walks down every nth tile, at most 64 tiles. With several
-// frames at a time two tiles a block are best, four at scales 2 and 3. w and h are of the kernel's own scale:
+// Launch of every kernel: block (VIF_THREADS(scale), 1, 1), grid (ceil(width / VIF_TILE_W(scale)), n, 1) with any
+// n up to ceil(height / VIF_TILE_H(scale)): a block walks down every nth tile, at most 64 tiles. With several
+// frames at a time two tiles a block are best, four at scales 2 and 3. width and height are of the kernel's own scale:
 // those of the picture, halved and rounded down once for each scale. Other tiles with HV_MMA: see there.
 //
 // The kernels whose names end in `_group` compare the reference with several distorted pictures, and filter it once.
@@ -32,19 +32,24 @@
 
 // What a kernel needs to know besides the pictures.
 struct VifArgs {
-  int32_t w, h;                 // of this scale
+  int32_t width, height;                 // of this scale
   uint32_t bits;                // of scale 0 samples: 8 to 16
-  uint32_t n_gains;             // 1 to 4; 0 for no sums, only the planes of the next scale
-  double gains[VIF_MAX_GAINS];  // limits of the enhancement gain, 1.0 to 100.0
+  uint32_t gains;             // 1 to 4; 0 for no sums, only the planes of the next scale
+  double gain_limits[VIF_MAX_GAINS];  // limits of the enhancement gain, 1.0 to 100.0
   uint32_t pictures, pitch;     // distorted pictures, and from the sums of one to those of the next, for `_group`
 };
+HV_SIZE(VifArgs, 56);
+HV_OFFSET(VifArgs, width, 0);
+HV_OFFSET(VifArgs, height, 4);
+HV_OFFSET(VifArgs, bits, 8);
+HV_OFFSET(VifArgs, gains, 12);
+HV_OFFSET(VifArgs, gain_limits, 16);
+HV_OFFSET(VifArgs, pictures, 48);
+HV_OFFSET(VifArgs, pitch, 52);
 
-// The planes of scale 1, 2 or 3, 16-byte aligned. Whole rows may be written. Those of further distorted pictures follow
+// The planes of scale 1, 2 or 3, 16-byte aligned: strides are multiples of 8 samples. Whole rows may be written. Those of further distorted pictures follow
 // the first.
-struct VifPlanes {
-  uint16_t *ref, *dis;
-  uint32_t stride;  // samples from row to row, a multiple of 8
-};
+using VifPlanes = HvPlanesOf<uint16_t>;
 
 // Vertically filtered samples at one place: means (reference low), squares and product.
 struct alignas(16) VifMoments {
@@ -247,13 +252,13 @@ HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], c
   uint32_t num = 0;
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    double g = gain[i] < args.gains[0] ? gain[i] : args.gains[0];
+    double g = gain[i] < args.gain_limits[0] ? gain[i] : args.gain_limits[0];
     num += vif_log2(steps, vif_trunc(g * g * v1[i]) + noise[i]);
   }
   sums.num_log[0] += num - noise_log;
 #pragma unroll 1
-  for (uint32_t k = 1; k < args.n_gains; k++) {
-    double limit = k == 1 ? args.gains[1] : k == 2 ? args.gains[2] : args.gains[3];
+  for (uint32_t k = 1; k < args.gains; k++) {
+    double limit = k == 1 ? args.gain_limits[1] : k == 2 ? args.gain_limits[2] : args.gain_limits[3];
     num = 0;
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -273,7 +278,7 @@ HV_DEV uint32_t vif_wave_sum(uint32_t v) {
 }
 
 // Adds the sums of a wave's threads to `out`. Its logarithms fit 32 bits: they are less than 2^15 each.
-template <int S> HV_DEV void vif_add_sums(const VifSums &sums, uint32_t n_gains, uint64_t *out) {
+template <int S> HV_DEV void vif_add_sums(const VifSums &sums, uint32_t gains, uint64_t *out) {
   const uint32_t den_log = vif_wave_sum(sums.den_log), flat_count = vif_wave_sum(sums.flat_count);
   const uint64_t flat_energy = hv_wave_sum_u64(sums.flat_energy);
   out += 8 * S;
@@ -284,7 +289,7 @@ template <int S> HV_DEV void vif_add_sums(const VifSums &sums, uint32_t n_gains,
   }
 #pragma unroll
   for (uint32_t k = 0; k < VIF_MAX_GAINS; k++)
-    if (k < n_gains) {
+    if (k < gains) {
       const uint32_t num_log = vif_wave_sum(sums.num_log[k]);
       if (hv_lane() == 0) hv_atomic_add_u64(out + 4 + k, num_log);
     }
@@ -508,8 +513,8 @@ HV_DEV void vif_next_scale(const VifShared<S> &shared, int32_t x0, int32_t y0, c
                            const VifPlanes &next, uint32_t p) {
   constexpr int R = VIF_RADIUS(S + 1);
   const uint32_t pair = threadIdx.x / (VIF_TILE_H(S) / 2), row = threadIdx.x % (VIF_TILE_H(S) / 2);
-  const uint32_t x = (uint32_t)x0 / 2 + 2 * pair, y = (uint32_t)y0 / 2 + row, h = (uint32_t)args.h / 2;
-  if (pair >= VIF_TILE_W(S) / 4 || x >= (uint32_t)args.w / 2 || y >= h) return;
+  const uint32_t x = (uint32_t)x0 / 2 + 2 * pair, y = (uint32_t)y0 / 2 + row, height = (uint32_t)args.height / 2;
+  if (pair >= VIF_TILE_W(S) / 4 || x >= (uint32_t)args.width / 2 || y >= height) return;
   const uint32_t *v = &shared.next[row][4 * pair + VIF_RADIUS(S) - R];
   uint32_t r[2] = {1 << 15, 1 << 15}, d[2] = {1 << 15, 1 << 15};
 #pragma unroll
@@ -522,44 +527,44 @@ HV_DEV void vif_next_scale(const VifShared<S> &shared, int32_t x0, int32_t y0, c
     }
   }
   const uint64_t at = (uint64_t)y * next.stride + x;
-  if (p == 0) *(uint32_t *)(next.ref + at) = r[0] >> 16 | (r[1] & 0xffff0000);
-  *(uint32_t *)(next.dis + (uint64_t)p * next.stride * h + at) = d[0] >> 16 | (d[1] & 0xffff0000);
+  if (p == 0) *(uint32_t *)(next.reference + at) = r[0] >> 16 | (r[1] & 0xffff0000);
+  *(uint32_t *)(next.distorted + (uint64_t)p * next.stride * height + at) = d[0] >> 16 | (d[1] & 0xffff0000);
 }
 
 // ---- a scale -------------------------------------------------------------------------------
-// `distorted(p)` is the plane of a distorted picture: of the only one, or of those of a group.
-template <int S, class T, bool GROUP, class Distorted>
-HV_DEV void vif_scale(VifShared<S> &shared, const HvPlane &ref, Distorted distorted, uint32_t bits,
+// `plane_of(p)` is the plane of a distorted picture: of the only one, or of those of a group.
+template <int S, class T, bool GROUP, class PlaneOf>
+HV_DEV void vif_scale(VifShared<S> &shared, const HvPlane &reference, PlaneOf plane_of, uint32_t bits,
                       const VifArgs &args, const VifPlanes &next, const uint16_t *log2_steps, uint64_t *out) {
   constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
   vif_load_log2_steps<VIF_THREADS(S)>(log2_steps, shared.log2_steps);
 
   const int32_t x0 = (int32_t)blockIdx.x * VIF_TILE_W(S);
-  const uint32_t column = (uint32_t)vif_mirror(x0 - R + (int32_t)threadIdx.x, args.w) * (uint32_t)sizeof(T);
+  const uint32_t column = (uint32_t)vif_mirror(x0 - R + (int32_t)threadIdx.x, args.width) * (uint32_t)sizeof(T);
   const uint32_t tile_row = threadIdx.x % VIF_TILE_H(S), run = threadIdx.x / VIF_TILE_H(S) * VIF_RUN(S);
   const uint32_t pictures = GROUP ? args.pictures : 1;
   VifSums sums = {};
-  for (int32_t tile = (int32_t)blockIdx.y; tile * VIF_TILE_H(S) < args.h; tile += (int32_t)gridDim.y) {
+  for (int32_t tile = (int32_t)blockIdx.y; tile * VIF_TILE_H(S) < args.height; tile += (int32_t)gridDim.y) {
     const int32_t y0 = tile * VIF_TILE_H(S);
     uint32_t m1[VIF_RUN(S)];
     int32_t var1[VIF_RUN(S)];
     if constexpr (GROUP) sums = {};
     for (uint32_t p = 0; p < pictures; p++) {
       const bool first = !GROUP || p == 0;
-      const HvPlane dis = distorted(p);
+      const HvPlane distorted = plane_of(p);
       if (threadIdx.x < 2 * ROWS) {
         const uint32_t k = threadIdx.x % ROWS, picture = threadIdx.x / ROWS;
-        const uint32_t row = (uint32_t)vif_mirror(y0 - R + (int32_t)k, args.h);
-        shared.rows[picture][k] = row * (picture ? dis.stride : ref.stride);
+        const uint32_t row = (uint32_t)vif_mirror(y0 - R + (int32_t)k, args.height);
+        shared.rows[picture][k] = row * (picture ? distorted.stride : reference.stride);
       }
       __syncthreads();
       uint32_t r[ROWS], d[ROWS];
-      vif_column<T>(ref.data + column, shared.rows[0], ref.shift, bits, r);
-      vif_column<T>(dis.data + column, shared.rows[1], dis.shift, bits, d);
+      vif_column<T>(reference.data + column, shared.rows[0], reference.shift, bits, r);
+      vif_column<T>(distorted.data + column, shared.rows[1], distorted.shift, bits, d);
       if (first) vif_vertical_reference<S, T>(shared, r, bits);
       vif_vertical_distorted<S, T>(shared, r, d, bits);
       __syncthreads();
-      if (args.n_gains && run < VIF_TILE_W(S)) {
+      if (args.gains && run < VIF_TILE_W(S)) {
         int32_t var2[VIF_RUN(S)], cov[VIF_RUN(S)];
         const VifMoments *row = &shared.moments[tile_row][run];
         if constexpr (GROUP) {
@@ -569,42 +574,42 @@ HV_DEV void vif_scale(VifShared<S> &shared, const HvPlane &ref, Distorted distor
         bool inside[VIF_RUN(S)];
 #pragma unroll
         for (int i = 0; i < VIF_RUN(S); i++)
-          inside[i] = y0 + (int32_t)tile_row < args.h && x0 + (int32_t)run + i < args.w;
+          inside[i] = y0 + (int32_t)tile_row < args.height && x0 + (int32_t)run + i < args.width;
         vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, first, sums);
       }
       if constexpr (S < 3) vif_next_scale<S>(shared, x0, y0, args, next, p);
       if constexpr (GROUP) {
-        if (args.n_gains) vif_add_sums<S>(sums, args.n_gains, out + p * args.pitch);
+        if (args.gains) vif_add_sums<S>(sums, args.gains, out + p * args.pitch);
         sums.next_picture();
       }
     }
   }
-  if (!GROUP && args.n_gains) vif_add_sums<S>(sums, args.n_gains, out);
+  if (!GROUP && args.gains) vif_add_sums<S>(sums, args.gains, out);
 }
 
 // Scale 0 from the luma of a frame, 8-bit samples and wider ones. Writes the planes of scale 1 to `next` and
 // adds to `out`: 8 u64 for each scale, zeroed before the frame: den_log, flat_count, flat_energy, unused,
 // then num_log of each gain limit. `log2_steps`: `LOG2_STEPS` of src/metrics/vif.rs as
 // 4096 u16, 16-byte aligned. A group has a frame for each distorted picture.
-#define VIF_SCALE_0(name, T, BITS, GROUP)                                                                   \
-  HV_KERNEL(VIF_BOUNDS(0), name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,           \
-                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {    \
-    __shared__ VifShared<0> shared;                                                                         \
-    vif_scale<0, T, GROUP>(shared, frame->ref[0], [=](uint32_t p) { return frame[p].dis[0]; }, BITS, args,  \
-                           next, log2_steps, out);                                                          \
-  }                                                                                                         \
+#define VIF_SCALE_0(name, T, BITS, GROUP)                                                                              \
+  HV_KERNEL(VIF_BOUNDS(0), name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,                      \
+                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {               \
+    __shared__ VifShared<0> shared;                                                                                    \
+    vif_scale<0, T, GROUP>(shared, frame->reference[0], [=](uint32_t p) { return frame[p].distorted[0]; }, BITS, args, \
+                           next, log2_steps, out);                                                                     \
+  }                                                                                                                    \
   HV_EXPORT(name)
 
 // Scales 1 to 3 from the planes that the scale before has written. Scale 3 has no `next`.
-#define VIF_SCALE(name, S, GROUP)                                                                           \
-  HV_KERNEL(VIF_BOUNDS(S), name)(VifPlanes in, VifArgs args, VifPlanes next,                                \
-                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {    \
-    __shared__ VifShared<S> shared;                                                                         \
-    const auto plane = [=](const uint16_t *data) {                                                          \
-      return HvPlane{(const uint8_t *)data, in.stride * 2, 0, 1};                                           \
-    };                                                                                                      \
-    const uint64_t size = (uint64_t)in.stride * (uint32_t)args.h;                                           \
-    const auto distorted = [=](uint32_t p) { return plane(in.dis + p * size); };                            \
-    vif_scale<S, uint16_t, GROUP>(shared, plane(in.ref), distorted, 16, args, next, log2_steps, out);       \
-  }                                                                                                         \
+#define VIF_SCALE(name, S, GROUP)                                                                            \
+  HV_KERNEL(VIF_BOUNDS(S), name)(VifPlanes in, VifArgs args, VifPlanes next,                                 \
+                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {     \
+    __shared__ VifShared<S> shared;                                                                          \
+    const auto plane = [=](const uint16_t *data) {                                                           \
+      return HvPlane{(const uint8_t *)data, in.stride * 2, 0, 1};                                            \
+    };                                                                                                       \
+    const uint64_t size = (uint64_t)in.stride * (uint32_t)args.height;                                       \
+    const auto plane_of = [=](uint32_t p) { return plane(in.distorted + p * size); };                        \
+    vif_scale<S, uint16_t, GROUP>(shared, plane(in.reference), plane_of, 16, args, next, log2_steps, out);   \
+  }                                                                                                          \
   HV_EXPORT(name)

@@ -96,10 +96,10 @@ HV_DEV void vif_mma_means(const VifMatrix (&m)[3], const VifProduct &half, const
   }
   uint32_t v[4];
 #pragma unroll
-  for (int h = 0; h < 2; h++) {
+  for (int height = 0; height < 2; height++) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) v[i] = hi[i % 2].c[2 * h + i / 2] + (lo[i % 2].c[2 * h + i / 2] >> 8);
-    vif_planes_u16(v, planes.v + h * planes.HALF);
+    for (int i = 0; i < 4; i++) v[i] = hi[i % 2].c[2 * height + i / 2] + (lo[i % 2].c[2 * height + i / 2] >> 8);
+    vif_planes_u16(v, planes.v + height * planes.HALF);
   }
 #pragma unroll
   for (int i = 0; i < 4; i++) v[i] = next[i % 2].c[2 + i / 2] - 128 + (next[i % 2].c[i / 2] >> 8);
@@ -190,16 +190,16 @@ template <int N> HV_DEV void vif_mma_keep(const VifMmaPlanes<N> &planes, uint32_
 struct VifSamples {
   uint32_t v[4];
 };
-HV_DEV VifSamples vif_mma_load(const uint8_t *row, int32_t x, int32_t w) {
+HV_DEV VifSamples vif_mma_load(const uint8_t *row, int32_t x, int32_t width) {
   VifSamples s;
-  if (x >= 0 && x + 16 <= w) {
+  if (x >= 0 && x + 16 <= width) {
     const HvU32x2 lo = hv_ldg((const HvU32x2 *)(row + x)), hi = hv_ldg((const HvU32x2 *)(row + x + 8));
     s = {{lo.v[0], lo.v[1], hi.v[0], hi.v[1]}};
   } else {
     s = {};
 #pragma unroll 1
     for (int k = 15; k >= 0; k--) {
-      const uint32_t v = hv_ldg(row + vif_mirror(x + k, w));
+      const uint32_t v = hv_ldg(row + vif_mirror(x + k, width));
       s.v[3] = s.v[3] << 8 | s.v[2] >> 24;
       s.v[2] = s.v[2] << 8 | s.v[1] >> 24;
       s.v[1] = s.v[1] << 8 | s.v[0] >> 24;
@@ -225,7 +225,7 @@ HV_DEV void vif_mma_inputs(const uint32_t (*rows)[4], uint32_t (&b)[2][2]) {
 // One picture's samples of the next scale from one column and two rows, at x, y of that scale.
 template <int N>
 HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, const VifMmaPlanes<N> &before,
-                         const VifMmaPlanes<N> &planes, uint32_t x, uint32_t y, uint32_t w, uint32_t h, uint16_t *to,
+                         const VifMmaPlanes<N> &planes, uint32_t x, uint32_t y, uint32_t width, uint32_t height, uint16_t *to,
                          uint32_t stride) {
   const VifProduct a = vif_mma(m[2], before.v[planes.NEXT], planes.v[planes.NEXT], {});
   const VifProduct b = vif_mma(m[2], before.v[planes.NEXT + 1], planes.v[planes.NEXT + 1], half);
@@ -233,12 +233,12 @@ HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, const 
   for (uint32_t i = 0; i < 2; i++) {
     const uint32_t v = (((a.c[i] >> 8) + a.c[2 + i] + b.c[i]) >> 8) + b.c[2 + i] - 128;
     // With `&`, predicates are packed into registers and unpacked again: 8 % slower.
-    if (x < w && y + i < h) to[(uint64_t)(y + i) * stride + x] = (uint16_t)v;
+    if (x < width && y + i < height) to[(uint64_t)(y + i) * stride + x] = (uint16_t)v;
   }
 }
 
 // Scale 0 of 8-bit samples: the arguments and results are those of `VIF_SCALE_0`, but the block is (128, 1, 1) and tiles
-// are any multiple of 16 x 64 pixels: grid (ceil(w / 128), ceil(h / 64), 1) is best. `PICTURES` distorted ones.
+// are any multiple of 16 x 64 pixels: grid (ceil(width / 128), ceil(height / 64), 1) is best. `PICTURES` distorted ones.
 template <int PICTURES>
 HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, const VifArgs &args,
                           const VifPlanes &next, const uint16_t *log2_steps, uint64_t *out) {
@@ -249,13 +249,13 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
   // Of a row: `ldmatrix` gives a lane the places 2 q, 2 q + 1, 2 q + 8, 2 q + 9: those are to be the rows 4 q
   // to 4 q + 3.
   const uint32_t place = (lane & 17) | (lane & 2) << 2 | (lane & 12) >> 1;
-  const int32_t w = args.w, h = args.h;
-  const int32_t steps = ((w + 15) / 16 + (int32_t)gridDim.x - 1) / (int32_t)gridDim.x;
+  const int32_t width = args.width, height = args.height;
+  const int32_t steps = ((width + 15) / 16 + (int32_t)gridDim.x - 1) / (int32_t)gridDim.x;
   const int32_t x0 = (int32_t)blockIdx.x * steps * 16;
-  const HvPlane ref = frame->ref[0];
-  HvPlane dis[PICTURES];
+  const HvPlane reference = frame->reference[0];
+  HvPlane distorted[PICTURES];
 #pragma unroll
-  for (int p = 0; p < PICTURES; p++) dis[p] = frame[p].dis[0];
+  for (int p = 0; p < PICTURES; p++) distorted[p] = frame[p].distorted[0];
   const VifMatrix matrix[3] = {vif_matrix(0), vif_matrix(1), vif_matrix(2)};
   // What rounds when a sum is cut by 8 bits. Without the assembler the compiler would make it anew each time.
   VifProduct half;
@@ -263,26 +263,26 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
   for (int i = 0; i < 4; i++) asm volatile("mov.b32 %0, 128;" : "=r"(half.c[i]));
   // Those of the reference are in the first.
   VifSums sums[PICTURES] = {};
-  for (int32_t y0 = 16 * (int32_t)(blockIdx.y * VIF_MMA_WARPS + warp); y0 < h;
+  for (int32_t y0 = 16 * (int32_t)(blockIdx.y * VIF_MMA_WARPS + warp); y0 < height;
        y0 += 16 * VIF_MMA_WARPS * (int32_t)gridDim.y) {
-    const uint32_t y = (uint32_t)vif_mirror(y0 - 8 + (int32_t)lane, h);
-    const uint8_t *ref_row = ref.data + (uint64_t)y * ref.stride;
-    const uint8_t *dis_row[PICTURES];
-    VifSamples r = vif_mma_load(ref_row, x0 - 8, w), d[PICTURES];
+    const uint32_t y = (uint32_t)vif_mirror(y0 - 8 + (int32_t)lane, height);
+    const uint8_t *reference_row = reference.data + (uint64_t)y * reference.stride;
+    const uint8_t *distorted_row[PICTURES];
+    VifSamples r = vif_mma_load(reference_row, x0 - 8, width), d[PICTURES];
 #pragma unroll
     for (int p = 0; p < PICTURES; p++) {
-      dis_row[p] = dis[p].data + (uint64_t)y * dis[p].stride;
-      d[p] = vif_mma_load(dis_row[p], x0 - 8, w);
+      distorted_row[p] = distorted[p].data + (uint64_t)y * distorted[p].stride;
+      d[p] = vif_mma_load(distorted_row[p], x0 - 8, width);
     }
     for (int32_t t = 0; t <= steps; t++) {
       const int32_t x = x0 - 8 + 16 * t;  // of these columns; results are for 8 columns less
-      if (x - 8 >= w) break;
+      if (x - 8 >= width) break;
       *(VifSamples *)shared.samples[warp][0][place] = r;
 #pragma unroll
       for (int p = 0; p < PICTURES; p++) *(VifSamples *)shared.samples[warp][1 + p][place] = d[p];
       vif_sync_warp();
       VifMmaPlanes<1> planes;
-      VifMmaPlanes<2> dis_planes[PICTURES];
+      VifMmaPlanes<2> distorted_planes[PICTURES];
       {
         uint32_t rb[2][2], db[PICTURES][2][2];
         vif_mma_inputs(shared.samples[warp][0], rb);
@@ -290,37 +290,37 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
         for (int p = 0; p < PICTURES; p++) vif_mma_inputs(shared.samples[warp][1 + p], db[p]);
         vif_sync_warp();
         if (t < steps) {
-          r = vif_mma_load(ref_row, x + 16, w);
+          r = vif_mma_load(reference_row, x + 16, width);
 #pragma unroll
-          for (int p = 0; p < PICTURES; p++) d[p] = vif_mma_load(dis_row[p], x + 16, w);
+          for (int p = 0; p < PICTURES; p++) d[p] = vif_mma_load(distorted_row[p], x + 16, width);
         }
         vif_mma_means(matrix, half, rb, planes);
         vif_mma_products(matrix, rb, rb, 0, planes);
 #pragma unroll
         for (int p = 0; p < PICTURES; p++) {
-          vif_mma_means(matrix, half, db[p], dis_planes[p]);
-          vif_mma_products(matrix, db[p], db[p], 0, dis_planes[p]);
-          vif_mma_products(matrix, rb, db[p], 1, dis_planes[p]);
+          vif_mma_means(matrix, half, db[p], distorted_planes[p]);
+          vif_mma_products(matrix, db[p], db[p], 0, distorted_planes[p]);
+          vif_mma_products(matrix, rb, db[p], 1, distorted_planes[p]);
         }
       }
       if (t > 0) {
         const VifMmaPlanes<1> before = vif_mma_restore<1>(shared.reference[warp]);
         const uint32_t nx = (uint32_t)(x - 8) / 2 + g, ny = (uint32_t)y0 / 2 + 2 * q;
-        const uint32_t nw = (uint32_t)w / 2, nh = (uint32_t)h / 2;
-        vif_mma_next(matrix, half, before, planes, nx, ny, nw, nh, next.ref, next.stride);
-        VifMmaPlanes<2> dis_before[PICTURES];
+        const uint32_t nw = (uint32_t)width / 2, nh = (uint32_t)height / 2;
+        vif_mma_next(matrix, half, before, planes, nx, ny, nw, nh, next.reference, next.stride);
+        VifMmaPlanes<2> distorted_before[PICTURES];
 #pragma unroll
         for (int p = 0; p < PICTURES; p++) {
-          dis_before[p] = vif_mma_restore<2>(shared.distorted[warp][p]);
-          uint16_t *to = next.dis + (uint64_t)p * next.stride * nh;
-          vif_mma_next(matrix, half, dis_before[p], dis_planes[p], nx, ny, nw, nh, to, next.stride);
+          distorted_before[p] = vif_mma_restore<2>(shared.distorted[warp][p]);
+          uint16_t *to = next.distorted + (uint64_t)p * next.stride * nh;
+          vif_mma_next(matrix, half, distorted_before[p], distorted_planes[p], nx, ny, nw, nh, to, next.stride);
         }
-        if (args.n_gains) {
+        if (args.gains) {
           uint32_t m1[8], xx[8], m2[8], yy[8], xy[8];
           int32_t var1[8], var2[8], cov[8];
           bool inside[8];
-          const auto distorted = [&](int p, int i) {
-            const VifMmaPlanes<2> &before = dis_before[p], &planes = dis_planes[p];
+          const auto filter = [&](int p, int i) {
+            const VifMmaPlanes<2> &before = distorted_before[p], &planes = distorted_planes[p];
             const int at = i / 4 * planes.HALF;
             vif_mma_mean_row(matrix, before.v + at, planes.v + at, m2 + i);
             vif_mma_product_row(matrix, half, before.v + at + 2, planes.v + at + 2, yy + i);
@@ -332,15 +332,15 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
             vif_mma_mean_row(matrix, before.v + at, planes.v + at, m1 + i);
             vif_mma_product_row(matrix, half, before.v + at + 2, planes.v + at + 2, xx + i);
             // Beside the reference's it is faster; for several pictures there are no registers for that.
-            if (PICTURES == 1) distorted(0, i);
+            if (PICTURES == 1) filter(0, i);
           }
           vif_variances(m1, m1, xx, var1);
 #pragma unroll
           for (int i = 0; i < 8; i++)
-            inside[i] = x - 8 + (int32_t)g + i / 2 % 2 * 8 < w && y0 + i / 4 * 8 + 2 * (int32_t)q + i % 2 < h;
+            inside[i] = x - 8 + (int32_t)g + i / 2 % 2 * 8 < width && y0 + i / 4 * 8 + 2 * (int32_t)q + i % 2 < height;
 #pragma unroll
           for (int p = 0; p < PICTURES; p++) {
-            if (PICTURES > 1) distorted(p, 0), distorted(p, 4);
+            if (PICTURES > 1) filter(p, 0), filter(p, 4);
             vif_variances(m2, m2, yy, var2);
             vif_variances(m1, m2, xy, cov);
             vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, p == 0, sums[p]);
@@ -349,20 +349,20 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
       }
       vif_mma_keep(planes, shared.reference[warp]);
 #pragma unroll
-      for (int p = 0; p < PICTURES; p++) vif_mma_keep(dis_planes[p], shared.distorted[warp][p]);
+      for (int p = 0; p < PICTURES; p++) vif_mma_keep(distorted_planes[p], shared.distorted[warp][p]);
     }
   }
 #pragma unroll
   for (int p = 0; p < PICTURES; p++) {
     sums[p].den_log = sums[0].den_log, sums[p].flat_count = sums[0].flat_count;
-    if (args.n_gains) vif_add_sums<0>(sums[p], args.n_gains, out + p * args.pitch);
+    if (args.gains) vif_add_sums<0>(sums[p], args.gains, out + p * args.pitch);
   }
 }
 
-#define VIF_MMA_SCALE(name, PICTURES)                                                                       \
-  HV_KERNEL(VIF_MMA_BOUNDS, name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,          \
-                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {    \
-    __shared__ VifMmaShared<PICTURES> shared;                                                               \
-    vif_mma_scale<PICTURES>(shared, frame, args, next, log2_steps, out);                                    \
-  }                                                                                                         \
+#define VIF_MMA_SCALE(name, PICTURES)                                                                        \
+  HV_KERNEL(VIF_MMA_BOUNDS, name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,           \
+                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {     \
+    __shared__ VifMmaShared<PICTURES> shared;                                                                \
+    vif_mma_scale<PICTURES>(shared, frame, args, next, log2_steps, out);                                     \
+  }                                                                                                          \
   HV_EXPORT(name)

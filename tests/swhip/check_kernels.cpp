@@ -42,15 +42,15 @@ class Frame {
 
   Frame() {
     HvFrame content{};
-    for (int i = 0; i < 3; i++) content.ref[i] = plane(i), content.dis[i] = plane(i);
+    for (int i = 0; i < 3; i++) content.reference[i] = plane(i), content.distorted[i] = plane(i);
     for (HvPlane &earlier : content.earlier) earlier = plane(0);
     HvFrame other = content;
-    for (int i = 0; i < 3; i++) other.dis[i] = plane(i);
+    for (int i = 0; i < 3; i++) other.distorted[i] = plane(i);
     frame = std::make_unique<Array<HvFrame>>(std::vector<HvFrame>{content, other});
   }
   // Of a group of two distorted pictures.
   const HvFrame *data() const { return frame->data(); }
-  HvPlane plane_of(int component) const { return frame->read()[0].dis[component]; }
+  HvPlane plane_of(int component) const { return frame->read()[0].distorted[component]; }
   static int width(int component) { return component ? WIDTH / 2 : WIDTH; }
   static int height(int component) { return component ? HEIGHT / 2 : HEIGHT; }
 
@@ -221,8 +221,8 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block, uint32_t 
   for (int scale = 0; scale < 4; scale++) {
     const VifArgs args{WIDTH >> scale, HEIGHT >> scale, frame.bits, 2, {100, 1}, pictures, 32};
     const int threads = VIF_THREADS(scale), tile = VIF_TILE_W(scale);
-    const unsigned blocks = (tiles(args.h, VIF_TILE_H(scale)) + tiles_of_block - 1) / tiles_of_block;
-    const Shape shape{tiles(args.w, tile), blocks, (unsigned)threads};
+    const unsigned blocks = (tiles(args.height, VIF_TILE_H(scale)) + tiles_of_block - 1) / tiles_of_block;
+    const Shape shape{tiles(args.width, tile), blocks, (unsigned)threads};
     const VifPlanes next = scale < 3 ? planes() : VifPlanes{};
     const size_t sums = 32 * pictures;
     if (scale == 0)
@@ -258,14 +258,14 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures
     uint32_t first = 0;
     for (int scale = 0, w = WIDTH, h = HEIGHT; scale < 4; scale++) {
       AdmScale shape{w, h, (w + 1) / 2, (h + 1) / 2, 0, 0, 0, 0, 0, 0, TILE_H, {7, 7}, 31, 7, scale % 2 ? 15u : 16u};
-      w = shape.w, h = shape.h;
+      w = shape.width, h = shape.height;
       shape.left = (w - 5) / 10, shape.right = w - shape.left;
       shape.top = std::max(h - 5, 0) / 10, shape.bottom = h - shape.top;
       shape.x0 = shape.left / 2 * 2 - (shape.left > 1) * tile_w;
       shape.y0 = shape.top - (shape.top > 0) * TILE_H;
       AdmPasses these{{}, passes};
       for (uint32_t p = 0; p < passes; p++)
-        these.pass[p] = {
+        these.passes[p] = {
             p ? 1.0 : 100.0, {scale ? 137000000u : 36453u, scale ? 66000000u : 49417u}, p ? 1u : 0u};
       const uint32_t stride = ((uint32_t)w + 63) / 64 * 64;
       const Shape grid{tiles(w - shape.x0, tile_w), tiles(h - shape.y0, TILE_H), wave()};
@@ -284,8 +284,8 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures
       if (scale == 0) run.one(name + suffix, grid, pair, next, shape, frame.bits, these, to, keep, picture);
       else run.one(name + suffix, grid, in, next, shape, these, to, keep, picture);
       all.first[scale] = first;
-      all.h[scale] = h, all.top[scale] = shape.top, all.bottom[scale] = shape.bottom;
-      all.shift[scale] = all.ref_shift[scale] = 5;
+      all.height[scale] = h, all.top[scale] = shape.top, all.bottom[scale] = shape.bottom;
+      all.shift[scale] = all.reference_shift[scale] = 5;
       first += 3 * kinds * (uint32_t)h;
       in = out;
     }
@@ -399,8 +399,8 @@ void run_cambi(Run &run, const Frame<T> &frame, bool halved) {
     for (int i = 0; i < CAMBI_SCALES; i++) {
       const CambiScale &to = shape.scale[i], &from = shape.scale[i ? i - 1 : 0];
       const uint16_t *in = i ? filtered.data() + from.samples : base.data();
-      run.one("cambi_mode", {tiles(to.w, MODE_THREADS), (unsigned)to.h, MODE_THREADS}, in, from.stride, i ? 2u : 1u,
-              to.w, to.h, filtered.data() + to.samples, to.stride);
+      run.one("cambi_mode", {tiles(to.width, MODE_THREADS), (unsigned)to.height, MODE_THREADS}, in, from.stride, i ? 2u : 1u,
+              to.width, to.height, filtered.data() + to.samples, to.stride);
     }
     const Array<uint64_t> sums(std::vector<uint64_t>(3 * CAMBI_SCALES, 0));
     run.one(name, {blocks, 1, CONTRAST_THREADS}, shapes.data(), filtered.data(), found.data(), sums.data());

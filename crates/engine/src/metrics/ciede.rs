@@ -13,9 +13,8 @@ use crate::frame::{BitDepth, Geometry};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CiedeOptions;
 
-/// What turns samples into fractions; `CiedeRange` of the kernels. Samples have limited range.
+/// What turns samples into fractions. Samples have limited range.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
 pub struct Range {
     /// Luma of black, and the reciprocal of the steps from there to white.
     pub black: f64,

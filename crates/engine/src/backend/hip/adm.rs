@@ -7,10 +7,11 @@ use std::sync::Arc;
 use gpu::{Device, Error, Kernel, Stream, arguments};
 
 use super::backend::{Addresses, Metric, Pairs};
-use super::frame::Planes;
+use super::frame::HvPlanes;
+use super::shared::shared;
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
-use crate::metrics::adm::{AdmPass, AdmPassSums, AdmScale, AdmSums, AdmWork, BandSums, scales};
+use crate::metrics::adm::{self, AdmPassSums, AdmSums, AdmWork, BandSums, scales};
 
 const ROWS_THREADS: u32 = 128;
 /// Coefficients that 32 threads cover. Blocks are waves.
@@ -27,57 +28,67 @@ const KEEP_WORDS: [usize; 4] = [3, 6, 6, 6];
 /// Sums of all scales for one numerator or the denominator.
 const SUMS: usize = 12;
 
-/// `AdmScale`
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Shape {
-    input: [i32; 2],
-    extent: [i32; 2],
-    /// Scored part: left, right, top, bottom.
-    scored: [i32; 4],
-    origin: [i32; 2],
-    tile_height: i32,
-    cube: [u32; 2],
-    reference_square: u32,
-    reference_cube: u32,
-    horizontal: u32,
+shared! {
+    "adm_args.h"
+    /// The shape of one scale; what extents, scored part and shifts mean is said in [`crate::metrics::adm`].
+    struct AdmScale: 64 {
+        [0] in_width: i32,
+        [4] in_height: i32,
+        [8] width: i32,
+        [12] height: i32,
+        [16] left: i32,
+        [20] right: i32,
+        [24] top: i32,
+        [28] bottom: i32,
+        [32] x0: i32,
+        [36] y0: i32,
+        [40] tile_height: i32,
+        [44] cube: [u32; 2],
+        [52] reference_square: u32,
+        [56] reference_cube: u32,
+        [60] horizontal: u32,
+    }
 }
 
-/// `AdmPass`
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct Pass {
-    gain_limit: f64,
-    weights: [u32; 2],
-    aim: u32,
-    unused: u32,
+shared! {
+    "adm_args.h"
+    /// One way of weighting and masking.
+    #[derive(Default)]
+    struct AdmPass: 24 {
+        [0] gain_limit: f64,
+        [8] weights: [u32; 2],
+        [16] aim: u32,
+    }
 }
 
-/// `AdmPasses`
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Passes {
-    passes: [Pass; MAX_PASSES],
-    count: u32,
+shared! {
+    "adm_args.h"
+    #[derive(Default)]
+    struct AdmPasses: 104 {
+        [0] passes: [AdmPass; MAX_PASSES],
+        [96] count: u32,
+    }
 }
 
-/// `AdmRows`
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct Rows {
-    first: [u32; 4],
-    height: [i32; 4],
-    top: [i32; 4],
-    bottom: [i32; 4],
-    shift: [u32; 4],
-    reference_shift: [u32; 4],
+shared! {
+    "adm_args.h"
+    /// The row sums of all scales.
+    #[derive(Default)]
+    struct AdmRows: 96 {
+        [0] first: [u32; 4],
+        [16] height: [i32; 4],
+        [32] top: [i32; 4],
+        [48] bottom: [i32; 4],
+        [64] shift: [u32; 4],
+        [80] reference_shift: [u32; 4],
+    }
 }
 
 struct Scale {
     kernel: Kernel,
     /// For groups, with the bytes that one picture keeps for the next.
     group: Option<(Kernel, usize)>,
-    shape: Shape,
+    shape: AdmScale,
     grid: (u32, u32),
     /// In coefficients.
     stride: usize,
@@ -88,7 +99,7 @@ struct Scale {
 pub struct Adm {
     scales: [Scale; 4],
     rows: Kernel,
-    rows_shape: Rows,
+    rows_shape: AdmRows,
     /// Row sums of a launch.
     row_sums: usize,
     work: AdmWork,
@@ -107,11 +118,11 @@ impl Scale {
         group: Option<Kernel>,
         index: usize,
         input: (usize, usize),
-        scale: &AdmScale,
+        scale: &adm::AdmScale,
         coefficient: usize,
         tile_height: usize,
     ) -> Self {
-        let AdmScale { width, height, ref rows, ref columns, numerator, reference } = *scale;
+        let adm::AdmScale { width, height, ref rows, ref columns, numerator, reference } = *scale;
         let tile = (kernel.threads() as usize / 32 * STRIP, tile_height);
         let origin = [origin(columns.start / 2 * 2, tile.0), origin(rows.start, tile.1)];
         let tiles = |extent: usize, origin: i32, tile: usize| {
@@ -123,11 +134,17 @@ impl Scale {
         Self {
             group: group.map(|group| (group, (4 * words).next_multiple_of(16))),
             kernel,
-            shape: Shape {
-                input: [input.0 as i32, input.1 as i32],
-                extent: [width as i32, height as i32],
-                scored: [columns.start, columns.end, rows.start, rows.end].map(|at| at as i32),
-                origin,
+            shape: AdmScale {
+                in_width: input.0 as i32,
+                in_height: input.1 as i32,
+                width: width as i32,
+                height: height as i32,
+                left: columns.start as i32,
+                right: columns.end as i32,
+                top: rows.start as i32,
+                bottom: rows.end as i32,
+                x0: origin[0],
+                y0: origin[1],
                 tile_height: tile.1 as i32,
                 cube: [numerator.cube[0], numerator.cube[2]],
                 reference_square: reference.square[0],
@@ -174,7 +191,7 @@ impl Adm {
         };
         let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };
         let scales = [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm2", 0)?];
-        let mut rows_shape = Rows::default();
+        let mut rows_shape = AdmRows::default();
         let kinds = kinds(&work.passes[..work.passes.len().min(MAX_PASSES)]);
         let mut first = 0;
         for (s, shape) in shapes.iter().enumerate() {
@@ -202,7 +219,7 @@ impl Adm {
     }
 
     /// The passes, as many as a launch takes at a time.
-    fn launches(&self) -> std::slice::Chunks<'_, AdmPass> {
+    fn launches(&self) -> std::slice::Chunks<'_, adm::AdmPass> {
         self.work.passes.chunks(MAX_PASSES)
     }
 }
@@ -213,7 +230,7 @@ fn wave(arch: &str) -> u32 {
 }
 
 /// The denominator, and the numerators of some passes: restored and additive.
-fn kinds(passes: &[AdmPass]) -> usize {
+fn kinds(passes: &[adm::AdmPass]) -> usize {
     1 + 2 * passes.len()
 }
 
@@ -233,19 +250,15 @@ impl Metric for Adm {
             for i in 0..pairs.count {
                 let Addresses { frame, scratch: rows, sums } = pairs.pair(i);
                 let mut room = rows + (self.row_sums * 8).next_multiple_of(16) as u64;
-                let mut planes = Planes::default();
+                let mut planes = HvPlanes::default();
                 for (s, scale) in self.scales.iter().enumerate() {
-                    let next = Planes::take(&mut room, scale.low_band, scale.stride, 1);
+                    let next = HvPlanes::take(&mut room, scale.low_band, scale.stride, 1);
                     let keep = room;
                     room += scale.kept() as u64;
-                    let mut these = Passes { passes: Default::default(), count: passes.len() as u32 };
+                    let mut these = AdmPasses { count: passes.len() as u32, ..Default::default() };
                     for (to, pass) in these.passes.iter_mut().zip(passes) {
-                        *to = Pass {
-                            gain_limit: pass.gain_limit,
-                            weights: pass.weights[s],
-                            aim: pass.aim.into(),
-                            unused: 0,
-                        };
+                        let adm::AdmPass { gain_limit, weights, aim } = *pass;
+                        *to = AdmPass { gain_limit, weights: weights[s], aim: aim.into() };
                     }
                     let row_sums = rows + u64::from(self.rows_shape.first[s]) * 8;
                     let (shape, bits, later) = (scale.shape, self.bits, u32::from(i > 0));

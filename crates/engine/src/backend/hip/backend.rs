@@ -16,12 +16,13 @@ use gpu::{
 use super::adm::Adm;
 use super::cambi::Cambi;
 use super::ciede::Ciede;
-use super::frame::{self, ALIGNMENT, Plane};
+use super::frame::{ALIGNMENT, HvFrame, HvPlane};
 use super::images;
 use super::motion::Motion;
 use super::psnr::Psnr;
 use super::psnr_hvs::PsnrHvs;
 use super::scale::Scaler;
+use super::shared::bytes_of;
 use super::speed::Speed;
 use super::ssim::Ssim;
 use super::vif::Vif;
@@ -33,7 +34,7 @@ use crate::scale::Scaling;
 /// Where a metric finds its data, as addresses in device memory.
 #[derive(Clone, Copy)]
 pub struct Addresses {
-    /// The [`frame::Frame`] of the pair.
+    /// The [`HvFrame`] of the pair.
     pub frame: u64,
     /// Room for what is handed from kernel to kernel; zeroed once, before the first frame.
     pub scratch: u64,
@@ -56,11 +57,7 @@ impl Pairs {
     pub fn pair(&self, i: usize) -> Addresses {
         let Addresses { frame, scratch, sums } = self.first;
         let i = i as u64;
-        Addresses {
-            frame: frame + i * size_of::<frame::Frame>() as u64,
-            scratch,
-            sums: sums + i * self.pitch,
-        }
+        Addresses { frame: frame + i * size_of::<HvFrame>() as u64, scratch, sums: sums + i * self.pitch }
     }
 }
 
@@ -224,7 +221,7 @@ struct Desk {
 struct Slot {
     /// Made when the first one is copied.
     buffer: Option<DeviceBuffer>,
-    plane: Plane,
+    plane: HvPlane,
     /// The luma was put there by the GPU, which is done at `ready`.
     written: bool,
     ready: Event,
@@ -332,7 +329,7 @@ impl Prepared {
         for desk in &mut *desks {
             (desk.used, desk.staged) = (0, 0);
         }
-        let mut frame = frame::Frame::default();
+        let mut frame = HvFrame::default();
         let slot = &mut self.slots[n % slots];
         let (size, room) = (self.geometry.sample_size(), self.room);
         let mut first = Placer { device: &self.device, size, room, stream, desk: &mut desks[0] };
@@ -362,7 +359,7 @@ impl Prepared {
             let Lane { stream, desks, frames, .. } = &mut *lane;
             let mut placer = Placer { device: &self.device, size, room, stream, desk: &mut desks[i] };
             placer.await_producer(picture)?;
-            let mut planes = [Plane::default(); 3];
+            let mut planes = [HvPlane::default(); 3];
             planes[0] = placer.place(picture.luma, picture.lease.as_ref(), &mut None)?;
             if self.chroma {
                 [planes[1], planes[2]] = placer.place_chroma(picture)?;
@@ -371,7 +368,7 @@ impl Prepared {
                 Some(scaler) => scaler.launch(stream, planes, placer.scaled(self.scaled)?)?,
                 None => planes,
             };
-            let bytes = frame.bytes();
+            let bytes = bytes_of(std::slice::from_ref(&frame));
             frames.bytes_mut()[i * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
         }
         let count = distorted.len();
@@ -495,7 +492,7 @@ impl Slot {
     fn new(device: &Arc<Device>) -> Result<Self, Error> {
         Ok(Self {
             buffer: None,
-            plane: Plane::default(),
+            plane: HvPlane::default(),
             written: false,
             ready: Event::new(device)?,
             lease: None,
@@ -610,7 +607,7 @@ impl Branch {
 
 /// Bytes of the structures of so many pairs.
 fn frames_room(count: usize) -> usize {
-    (count * size_of::<frame::Frame>()).next_multiple_of(256)
+    (count * size_of::<HvFrame>()).next_multiple_of(256)
 }
 
 fn scratch_room(metric: &dyn Metric) -> usize {
@@ -664,11 +661,11 @@ impl Placer<'_> {
         component: Component<'_>,
         lease: Option<&Lease>,
         to: &mut Option<&mut Option<DeviceBuffer>>,
-    ) -> Result<Plane, BackendError> {
+    ) -> Result<HvPlane, BackendError> {
         let Component { samples, width, height, stride, step, shift } = component;
         let size = self.size;
-        let plane = |address: u64, stride: usize| Plane {
-            address,
+        let plane = |data: u64, stride: usize| HvPlane {
+            data,
             stride: stride as u32,
             shift: shift as u16,
             step: step as u16,
@@ -691,7 +688,7 @@ impl Placer<'_> {
     }
 
     /// Where kernels find Cb and Cr; interleaved, they share a copy.
-    fn place_chroma(&mut self, picture: &Picture<'_>) -> Result<[Plane; 2], BackendError> {
+    fn place_chroma(&mut self, picture: &Picture<'_>) -> Result<[HvPlane; 2], BackendError> {
         let [cb, cr] = picture.chroma.ok_or(BackendError::Picture("hip"))?;
         let lease = picture.lease.as_ref();
         if cb.step == 1 {
@@ -704,7 +701,7 @@ impl Placer<'_> {
         };
         let swapped = address(&cr) < address(&cb);
         let first = self.place(if swapped { cr } else { cb }, lease, &mut None)?;
-        let second = Plane { address: first.address + size as u64, ..first };
+        let second = HvPlane { data: first.data + size as u64, ..first };
         Ok(if swapped { [second, first] } else { [first, second] })
     }
 

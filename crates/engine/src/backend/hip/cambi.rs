@@ -7,10 +7,11 @@ use std::sync::Arc;
 use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
 
 use super::backend::{Addresses, Metric, Pairs};
+use super::shared::{bytes_of, shared};
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
 use crate::metrics::cambi::{
-    CambiPicture, CambiPlan, CambiScale, CambiSums, RECIPROCALS, SCALES, ScaleSums, nearest,
+    self, CambiPicture, CambiPlan, CambiSums, Contrast, MAX_WINDOW, RECIPROCALS, SCALES, ScaleSums, nearest,
 };
 
 const FLAT_THREADS: u32 = 256;
@@ -30,22 +31,62 @@ const MAX_STEPS: usize = 32;
 /// Sums of a scale: of the contrast values, how many are not 0, and of the largest.
 const SUMS: usize = 3;
 
-/// `CambiFlat`
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Flat {
-    width: i32,
-    height: i32,
-    bits: u32,
-    distorted: u32,
-    anti_dither: u32,
-    halved: u32,
-    limit: u32,
-    stride: u32,
+shared! {
+    "cambi.hip"
+    /// What finds the flat areas of a picture.
+    struct CambiFlat: 32 {
+        [0] width: i32,
+        [4] height: i32,
+        [8] bits: u32,
+        [12] distorted: u32,
+        [16] anti_dither: u32,
+        [20] halved: u32,
+        [24] limit: u32,
+        [28] stride: u32,
+    }
+}
+
+shared! {
+    "cambi.hip"
+    struct CambiScale: 32 {
+        [0] width: i32,
+        [4] height: i32,
+        [8] stride: u32,
+        [12] samples: u32,
+        [16] values: u32,
+        [20] top: u32,
+        [24] block: u32,
+        [28] tiles: u32,
+    }
+}
+
+shared! {
+    "cambi.hip"
+    #[derive(Default)]
+    struct CambiStep: 12 {
+        [0] above: i32,
+        [4] up_to: i32,
+        [8] weight: i32,
+    }
+}
+
+shared! {
+    "cambi.hip"
+    /// The shape of the work for one picture.
+    struct CambiShape: 17468 {
+        [0] scale: [CambiScale; SCALES],
+        [160] step: [CambiStep; MAX_STEPS],
+        [544] steps: i32,
+        [548] first: i32,
+        [552] last: i32,
+        [556] radius: i32,
+        [560] rows: i32,
+        [564] reciprocal: [f32; MAX_WINDOW * MAX_WINDOW + 1],
+    }
 }
 
 /// Samples from row to row of the pictures of a scale.
-fn stride(scale: &CambiScale) -> usize {
+fn stride(scale: &cambi::CambiScale) -> usize {
     scale.width.next_multiple_of(128)
 }
 
@@ -55,11 +96,11 @@ struct Side {
     mode: Kernel,
     contrast: Kernel,
     top: Kernel,
-    args: Flat,
-    scales: [CambiScale; SCALES],
+    args: CambiFlat,
+    scales: [cambi::CambiScale; SCALES],
     /// Blocks of the kernel for contrast values.
     tiles: u32,
-    /// `CambiShape`
+    /// A [`CambiShape`].
     shape: DeviceBuffer,
     /// Columns and rows of the samples that make up the picture, where it is not of its own size.
     picks: Option<DeviceBuffer>,
@@ -75,33 +116,47 @@ impl Side {
     ) -> Result<Self, Error> {
         let CambiPicture { width, height, window, ref scales, flat_limit } = *picture;
         let kernel = |name, threads| Kernel::new(device, "cambi", name, threads);
-        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
-
         let rows = WINDOWS * window;
         let across = CONTRAST_THREADS as usize - (window - 1);
-        let mut shape = vec![];
         let (mut samples, mut values, mut tiles) = (0, 0, 0);
-        for scale in scales {
-            let CambiScale { width, height, top } = *scale;
+        let scale = scales.map(|scale| {
+            let cambi::CambiScale { width, height, top } = scale;
             let beside = width.div_ceil(across);
-            shape.extend([width, height, stride(scale), samples, values, top, tiles, beside]);
-            samples += stride(scale) * height;
+            let shape = CambiScale {
+                width: width as i32,
+                height: height as i32,
+                stride: stride(&scale) as u32,
+                samples: samples as u32,
+                values: values as u32,
+                top: top as u32,
+                block: tiles as u32,
+                tiles: beside as u32,
+            };
+            samples += stride(&scale) * height;
             values += (width * height).next_multiple_of(4);
             tiles += beside * height.div_ceil(rows);
+            shape
+        });
+        let mut step = [CambiStep::default(); MAX_STEPS];
+        for (step, Contrast { above, up_to, weight }) in step.iter_mut().zip(&plan.contrasts) {
+            *step = CambiStep { above: *above, up_to: *up_to, weight: *weight };
         }
-        let mut shape: Vec<u32> = shape.into_iter().map(|number| number as u32).collect();
-        let steps: Vec<_> =
-            plan.contrasts.iter().flat_map(|step| [step.above, step.up_to, step.weight]).collect();
         let (above, last) = plan.active();
-        let padding = std::iter::repeat_n(0, 3 * MAX_STEPS - steps.len());
-        let numbers = [plan.contrasts.len() as i32, above + 1, last, (window / 2) as i32, rows as i32];
-        shape.extend(steps.into_iter().chain(padding).chain(numbers).map(|number| number as u32));
-        shape.extend(RECIPROCALS.iter().map(|reciprocal| reciprocal.to_bits()));
+        let shape = CambiShape {
+            scale,
+            step,
+            steps: plan.contrasts.len() as i32,
+            first: above + 1,
+            last,
+            radius: (window / 2) as i32,
+            rows: rows as i32,
+            reciprocal: *RECIPROCALS,
+        };
 
         let resized = (width, height) != (geometry.width, geometry.height);
         let picks =
             resized.then(|| [nearest(geometry.width, width), nearest(geometry.height, height)].concat());
-        let picks = picks.map(|picks| DeviceBuffer::holding(device, "a table", &bytes(&picks)));
+        let picks = picks.map(|picks| DeviceBuffer::holding(device, "a table", bytes_of(&picks)));
         let bits = geometry.depth.bits();
         let (_, contrast) = CONTRAST.iter().find(|(largest, _)| window <= *largest).unwrap_or(&CONTRAST[2]);
         Ok(Self {
@@ -109,7 +164,7 @@ impl Side {
             mode: kernel("cambi_mode", MODE_THREADS)?,
             contrast: kernel(contrast, CONTRAST_THREADS)?,
             top: kernel("cambi_top", TOP_THREADS)?,
-            args: Flat {
+            args: CambiFlat {
                 width: width as i32,
                 height: height as i32,
                 bits,
@@ -121,16 +176,16 @@ impl Side {
             },
             scales: *scales,
             tiles: tiles as u32,
-            shape: DeviceBuffer::holding(device, "a table", &bytes(&shape))?,
+            shape: DeviceBuffer::holding(device, "a table", bytes_of(&[shape]))?,
             picks: picks.transpose()?,
         })
     }
 
     /// Bytes of the unfiltered first scale, of the filtered scales, and of the contrast values.
     fn room(&self) -> [usize; 3] {
-        let samples = |scale: &CambiScale| stride(scale) * scale.height * 2;
-        let values = |scale: &CambiScale| (scale.width * scale.height).next_multiple_of(4) * 4;
-        let all = |size: fn(&CambiScale) -> usize| self.scales.iter().map(size).sum::<usize>();
+        let samples = |scale: &cambi::CambiScale| stride(scale) * scale.height * 2;
+        let values = |scale: &cambi::CambiScale| (scale.width * scale.height).next_multiple_of(4) * 4;
+        let all = |size: fn(&cambi::CambiScale) -> usize| self.scales.iter().map(size).sum::<usize>();
         [samples(&self.scales[0]), all(samples), all(values)].map(|size| size.next_multiple_of(256))
     }
 
@@ -146,11 +201,15 @@ impl Side {
         unsafe { self.flat.launch(stream, grid, arguments![frame, args, picks, scratch])? };
         let (mut from, mut from_stride, mut step, mut to) = (scratch, args.stride, 1u32, samples);
         for scale in &self.scales {
-            let (w, h, stride) = (scale.width as i32, scale.height as i32, stride(scale) as u32);
+            let (width, height, stride) = (scale.width as i32, scale.height as i32, stride(scale) as u32);
             let grid = (scale.width.div_ceil(MODE_THREADS as usize) as u32, scale.height as u32);
             // SAFETY: the parameters of cambi_mode.
             unsafe {
-                self.mode.launch(stream, grid, arguments![from, from_stride, step, w, h, to, stride])?;
+                self.mode.launch(
+                    stream,
+                    grid,
+                    arguments![from, from_stride, step, width, height, to, stride],
+                )?;
             }
             (from, from_stride, step) = (to, stride, 2);
             to += u64::from(stride) * scale.height as u64 * 2;

@@ -7,9 +7,27 @@ use std::sync::Arc;
 use gpu::{Device, Error, Kernel, Stream, arguments};
 
 use super::backend::{Addresses, Metric, Pairs};
+use super::shared::shared;
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
 use crate::metrics::ciede::{Range, fixed_sum};
+
+shared! {
+    "ciede.hip"
+    /// What turns samples into fractions.
+    struct CiedeRange: 32 {
+        [0] black: f64,
+        [8] luma: f64,
+        [16] grey: f64,
+        [24] chroma: f64,
+    }
+}
+
+impl From<Range> for CiedeRange {
+    fn from(Range { black, luma, grey, chroma }: Range) -> Self {
+        Self { black, luma, grey, chroma }
+    }
+}
 
 const THREADS: u32 = 128;
 /// Luma samples that a block covers.
@@ -43,10 +61,13 @@ impl Metric for Ciede {
         let (count, pitch) = (pairs.count as u32, (pairs.pitch / 8) as u32);
         let kernel = if count > 1 { &self.group } else { &self.kernel };
         let Geometry { width, height, depth, .. } = self.geometry;
-        let (range, bias, bits) = (Range::new(depth), fixed_sum(self.geometry).bias(), depth.bits());
-        let [w, h, cw, ch] = [width, height, self.chroma.0, self.chroma.1].map(|extent| extent as i32);
+        let (range, bias, bits) =
+            (CiedeRange::from(Range::new(depth)), fixed_sum(self.geometry).bias(), depth.bits());
+        let extents = [width, height, self.chroma.0, self.chroma.1].map(|extent| extent as i32);
+        let [w, h, chroma_width, chroma_height] = extents;
         let grid = (width.div_ceil(TILE.0) as u32, height.div_ceil(TILE.1) as u32);
-        let arguments = arguments![frame, bits, w, h, cw, ch, range, bias, count, pitch, sums];
+        let arguments =
+            arguments![frame, bits, w, h, chroma_width, chroma_height, range, bias, count, pitch, sums];
         // SAFETY: the parameters of the kernels.
         unsafe { kernel.launch(stream, grid, arguments) }
     }

@@ -15,6 +15,7 @@ mod motion;
 mod psnr;
 mod psnr_hvs;
 mod scale;
+mod shared;
 mod speed;
 mod ssim;
 mod vif;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
 
 use super::backend::{Addresses, Metric, Pairs};
+use super::shared::shared;
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
 use crate::metrics::psnr_hvs::{BLOCK, TABLES, blocks};
@@ -14,12 +15,14 @@ use crate::metrics::psnr_hvs::{BLOCK, TABLES, blocks};
 const THREADS: u32 = 64;
 const SUM_THREADS: u32 = 256;
 
-/// `HvsErrors`
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct Errors {
-    first: [u32; 3],
-    blocks: [u32; 3],
+shared! {
+    "psnr_hvs.hip"
+    /// Where the errors of Y, Cb and Cr begin, and how many blocks they are of.
+    #[derive(Default)]
+    struct HvsErrors: 24 {
+        [0] first: [u32; 3],
+        [12] blocks: [u32; 3],
+    }
 }
 
 pub struct PsnrHvs {
@@ -28,7 +31,7 @@ pub struct PsnrHvs {
     tables: DeviceBuffer,
     /// Blocks in a row of Y, Cb and Cr.
     columns: [u32; 3],
-    layout: Errors,
+    layout: HvsErrors,
     bits: u32,
     renditions: usize,
 }
@@ -39,7 +42,7 @@ impl PsnrHvs {
         let Geometry { width, height, depth, chroma } = geometry;
         let chroma = chroma.unwrap_or_default();
         let sizes = [(width, height), chroma, chroma];
-        let mut layout = Errors::default();
+        let mut layout = HvsErrors::default();
         let mut first = 0;
         for (i, (width, height)) in sizes.into_iter().enumerate() {
             layout.first[i] = first;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
 
-use super::frame::{ALIGNMENT, Plane};
+use super::frame::{ALIGNMENT, HvPlane};
+use super::shared::shared;
 use crate::frame::Geometry;
 use crate::scale::{self, Scaling, shifts};
 
@@ -15,17 +16,18 @@ const THREADS: u32 = 256;
 /// Rows of a block of the first kernel.
 const ROWS: usize = 4;
 
-/// The output samples of one axis; `ScaleAxis`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Axis {
-    first: u64,
-    weights: u64,
-    size: i32,
-    taps: i32,
+shared! {
+    "scale.hip"
+    /// The output samples of one axis.
+    struct ScaleAxis: 24 {
+        [0] first: u64,
+        [8] weights: u64,
+        [16] size: i32,
+        [20] taps: i32,
+    }
 }
 
-impl Axis {
+impl ScaleAxis {
     /// Appends an axis to what is to be uploaded; addresses count from its beginning.
     fn new(axis: &scale::Axis, tables: &mut Vec<u8>) -> Self {
         let mut put = |word: u32| tables.extend(word.to_ne_bytes());
@@ -46,13 +48,13 @@ impl Axis {
 /// What planes of one size are scaled with.
 struct Tables {
     source_rows: usize,
-    columns: Axis,
-    rows: Axis,
+    columns: ScaleAxis,
+    rows: ScaleAxis,
 }
 
 impl Tables {
     fn new(source_rows: usize, [columns, rows]: [scale::Axis; 2], tables: &mut Vec<u8>) -> Self {
-        Self { source_rows, columns: Axis::new(&columns, tables), rows: Axis::new(&rows, tables) }
+        Self { source_rows, columns: ScaleAxis::new(&columns, tables), rows: ScaleAxis::new(&rows, tables) }
     }
 
     /// Bytes of a row of the output.
@@ -111,7 +113,7 @@ impl Scaler {
 
     /// Puts the work for one picture into a stream: Y, and Cb and Cr where there are such planes. Where the scaled
     /// planes will be, of which `room` begins with; all of it must be left alone until they were read.
-    pub fn launch(&self, stream: &Stream, planes: [Plane; 3], room: u64) -> Result<[Plane; 3], Error> {
+    pub fn launch(&self, stream: &Stream, planes: [HvPlane; 3], room: u64) -> Result<[HvPlane; 3], Error> {
         let size = self.source.sample_size();
         let bits = self.source.depth.bits();
         let shifts = shifts(self.source.depth);
@@ -119,9 +121,9 @@ impl Scaler {
         let sizes =
             [Some(&self.luma), tables, tables].map(|tables| tables.map_or(0, |t| t.size(size)) as u64);
         let between = room + sizes.iter().sum::<u64>();
-        let mut out = [Plane::default(); 3];
+        let mut out = [HvPlane::default(); 3];
         let mut address = room;
-        for (i, plane) in planes.into_iter().enumerate().filter(|(_, plane)| plane.address != 0) {
+        for (i, plane) in planes.into_iter().enumerate().filter(|(_, plane)| plane.data != 0) {
             let Some(tables) = (if i == 0 { Some(&self.luma) } else { self.chroma.as_ref() }) else {
                 continue;
             };
@@ -135,7 +137,7 @@ impl Scaler {
             let down = arguments![between, width, width, bits, rows, shifts[1], address, stride];
             // SAFETY: the parameters of scale_columns_u8 and scale_columns_u16.
             unsafe { self.down.launch(stream, (blocks, rows.size as u32), down)? };
-            out[i] = Plane { address, stride, shift: 0, step: 1 };
+            out[i] = HvPlane { data: address, stride, shift: 0, step: 1 };
             address += sizes[i];
         }
         Ok(out)

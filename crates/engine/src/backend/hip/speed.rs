@@ -7,10 +7,11 @@ use std::sync::Arc;
 use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
 
 use super::backend::{Addresses, Metric, Pairs};
+use super::shared::{bytes_of, shared};
 use crate::backend::BackendError;
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
-use crate::metrics::speed::{ChromaStatistics, ELEMENTS, Layout, PlaneStatistics, SpeedWork};
+use crate::metrics::speed::{ChromaStatistics, ELEMENTS, Layout, PlaneStatistics, Source, SpeedWork};
 
 const THREADS: u32 = 128;
 const PLANES: usize = 4;
@@ -20,32 +21,43 @@ const TILE: usize = 32;
 const PAIRS: usize = ELEMENTS * (ELEMENTS + 1) / 2;
 const PART: usize = 65;
 
-/// `SpeedScaling`
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct ScalingArgs {
-    x: u64,
-    y: u64,
-    taps: u64,
-    width: i32,
-    height: i32,
-    count: i32,
-    spread: i32,
-    bits: u32,
-    normalised: u32,
-    unit: f32,
+shared! {
+    "speed.hip"
+    /// A sample of a plane and what it counts.
+    struct SpeedSource: 8 {
+        [0] index: u32,
+        [4] weight: f32,
+    }
 }
 
-/// `SpeedMean`
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct MeanArgs {
-    taps: u64,
-    width: i32,
-    height: i32,
-    used: [i32; 2],
-    count: i32,
-    stride: u32,
+shared! {
+    "speed.hip"
+    /// How a plane becomes a small image.
+    struct SpeedScaling: 56 {
+        [0] x: u64,
+        [8] y: u64,
+        [16] taps: u64,
+        [24] width: i32,
+        [28] height: i32,
+        [32] count: i32,
+        [36] spread: i32,
+        [40] bits: u32,
+        [44] normalised: u32,
+        [48] unit: f32,
+    }
+}
+
+shared! {
+    "speed.hip"
+    /// How a small image becomes one without its local mean.
+    struct SpeedMean: 32 {
+        [0] taps: u64,
+        [8] width: i32,
+        [12] height: i32,
+        [16] used: [i32; 2],
+        [24] count: i32,
+        [28] stride: u32,
+    }
 }
 
 /// One way of scaling the planes.
@@ -53,8 +65,8 @@ struct Scaling {
     layout: Layout,
     /// What `scaling` and `mean` point to.
     _tables: DeviceBuffer,
-    scaling: ScalingArgs,
-    mean: MeanArgs,
+    scaling: SpeedScaling,
+    mean: SpeedMean,
 }
 
 impl Scaling {
@@ -63,20 +75,18 @@ impl Scaling {
         let mut at = vec![];
         for axis in [&layout.x, &layout.y] {
             at.push(tables.len() as u64);
-            for source in &axis.sources {
-                tables.extend(source.index.to_ne_bytes());
-                tables.extend(source.weight.to_ne_bytes());
-            }
+            let source = |source: &Source| SpeedSource { index: source.index, weight: source.weight };
+            tables.extend(bytes_of(&axis.sources.iter().map(source).collect::<Vec<_>>()));
         }
         for taps in [&layout.low_pass, &layout.local_mean] {
             at.push(tables.len() as u64);
-            tables.extend(taps.iter().flat_map(|tap| tap.to_ne_bytes()));
+            tables.extend(bytes_of(taps));
         }
         let tables = DeviceBuffer::holding(device, "tables", &tables)?;
         let address = |i: usize| tables.address() + at[i];
         let (width, height) = (layout.x.size as i32, layout.y.size as i32);
         let used = layout.used();
-        let scaling = ScalingArgs {
+        let scaling = SpeedScaling {
             x: address(0),
             y: address(1),
             taps: address(2),
@@ -88,7 +98,7 @@ impl Scaling {
             normalised: layout.normalised.into(),
             unit: layout.unit,
         };
-        let mean = MeanArgs {
+        let mean = SpeedMean {
             taps: address(3),
             width,
             height,

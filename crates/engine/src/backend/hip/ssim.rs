@@ -7,7 +7,8 @@ use std::sync::Arc;
 use gpu::{Device, Error, Kernel, Stream, arguments};
 
 use super::backend::{Addresses, Metric, Pairs};
-use super::frame::Planes;
+use super::frame::HvPlanes;
+use super::shared::shared;
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
 use crate::metrics::ssim::{MapSums, SCALES, SsimSums, SsimWork, WINDOW_SIZE, decimated, factor, fixed_sum};
@@ -19,8 +20,14 @@ const BOX_TILE: (usize, usize) = (32, 4);
 const MAP_ROWS: [usize; 2] = [54, 22];
 const LOW_PASS_ROWS: [usize; 2] = [28, 12];
 
-/// Bytes of what a place of the window keeps of the reference: `SsimMoments`.
-const MOMENTS: usize = 8;
+shared! {
+    "ssim.h"
+    /// What a place of the window keeps of the reference.
+    struct SsimMoments: 8 {
+        [0] mean: f32,
+        [4] square: f32,
+    }
+}
 
 /// One of the kernels, for luma and for decimated pictures.
 struct Kernels {
@@ -52,7 +59,7 @@ fn luma(device: &Arc<Device>, name: &str, geometry: Geometry) -> Result<Kernel, 
 /// A picture pair: that of the frame, or a decimated one.
 #[derive(Clone, Copy)]
 struct Pictures {
-    planes: Option<Planes>,
+    planes: Option<HvPlanes>,
     size: (usize, usize),
     /// Room for what windows keep of the reference, 0 if nobody reads it.
     kept: u64,
@@ -103,7 +110,7 @@ impl Filters {
         }
     }
 
-    fn low_pass(&self, stream: &Stream, at: Addresses, from: Pictures, to: Planes) -> Result<(), Error> {
+    fn low_pass(&self, stream: &Stream, at: Addresses, from: Pictures, to: HvPlanes) -> Result<(), Error> {
         let Pictures { planes, size, .. } = from;
         let (width, height) = decimated(size.0, size.1, 2);
         let grid = self.low_pass.grid(width, height);
@@ -164,7 +171,7 @@ impl Ssim {
     /// Bytes of what the windows of a picture keep of the reference for later pairs.
     fn kept(&self, (width, height): (usize, usize)) -> usize {
         let places = (width - (WINDOW_SIZE - 1)) * (height - (WINDOW_SIZE - 1));
-        self.later.as_ref().map_or(0, |_| places * MOMENTS)
+        self.later.as_ref().map_or(0, |_| places * size_of::<SsimMoments>())
     }
 }
 
@@ -200,7 +207,7 @@ impl Metric for Ssim {
                 kept
             };
             let take = |room: &mut u64, size| {
-                let planes = Some(Planes::take(room, bytes(size), size.0, 1));
+                let planes = Some(HvPlanes::take(room, bytes(size), size.0, 1));
                 Pictures { planes, size, kept: keep(room, size) }
             };
             let mut whole = Pictures { planes: None, size: (width, height), kept: 0 };

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
 
 use super::backend::{Addresses, Metric, Pairs};
-use super::frame::Planes;
+use super::frame::HvPlanes;
+use super::shared::shared;
 use crate::frame::Geometry;
 use crate::metrics::FrameSums;
 use crate::metrics::damage::{Window, cells};
@@ -47,17 +48,18 @@ impl Shape {
     }
 }
 
-/// `VifArgs`
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Args {
-    width: i32,
-    height: i32,
-    bits: u32,
-    gains: u32,
-    gain_limits: [f64; MAX_GAINS],
-    pictures: u32,
-    pitch: u32,
+shared! {
+    "vif.h"
+    /// What a kernel needs to know besides the pictures.
+    struct VifArgs: 56 {
+        [0] width: i32,
+        [4] height: i32,
+        [8] bits: u32,
+        [12] gains: u32,
+        [16] gain_limits: [f64; MAX_GAINS],
+        [48] pictures: u32,
+        [52] pitch: u32,
+    }
 }
 
 struct Scale {
@@ -135,10 +137,10 @@ impl Damage {
     }
 
     /// Looks at the planes of scale 1.
-    fn launch(&self, stream: &Stream, planes: Planes, scale: &Scale, sums: u64) -> Result<(), Error> {
-        let (w, h) = (scale.width as i32, scale.height as i32);
+    fn launch(&self, stream: &Stream, planes: HvPlanes, scale: &Scale, sums: u64) -> Result<(), Error> {
+        let (width, height) = (scale.width as i32, scale.height as i32);
         // SAFETY: the parameters of damage.
-        unsafe { self.kernel.launch(stream, self.grid, arguments![planes, w, h, sums]) }
+        unsafe { self.kernel.launch(stream, self.grid, arguments![planes, width, height, sums]) }
     }
 }
 
@@ -192,14 +194,15 @@ impl Metric for Vif {
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let log2_steps = self.log2_steps.address();
         for (i, limits) in self.launches().enumerate() {
-            let mut planes = Planes::default();
+            let mut planes = HvPlanes::default();
             let mut room = pairs.first.scratch;
             for (s, scale) in self.scales.iter().enumerate() {
                 let below = self.scales.get(s + 1);
-                let take = |scale: &Scale| Planes::take(&mut room, scale.size(), scale.stride(), pairs.count);
-                let next = below.map_or_else(Planes::default, take);
+                let take =
+                    |scale: &Scale| HvPlanes::take(&mut room, scale.size(), scale.stride(), pairs.count);
+                let next = below.map_or_else(HvPlanes::default, take);
                 let wanted = s > 0 || self.work.scale0;
-                let mut args = Args {
+                let mut args = VifArgs {
                     width: scale.width as i32,
                     height: scale.height as i32,
                     bits: self.bits,

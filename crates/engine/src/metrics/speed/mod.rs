@@ -211,7 +211,6 @@ impl Scaling {
 
 /// A sample of a plane and what it counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[repr(C)]
 pub struct Source {
     pub index: u32,
     pub weight: f32,

@@ -6,7 +6,9 @@
 //! `(sum(F q) + 2^(s-1)) >> s == (sum(F hi) << (16 - s)) + ((sum(F lo) + 2^(s-1)) >> s)`.
 
 use super::{PLANES, ROWS};
-use crate::backend::cpu::filter::{FILTERS, FLIPPED, PAD, bias, extend, horizontal, load_samples, row_stride, whole};
+use crate::backend::cpu::filter::{
+    FILTERS, FLIPPED, PAD, bias, extend, horizontal, load_samples, row_stride, whole,
+};
 use crate::backend::cpu::simd::Lanes;
 use crate::frame::Sample;
 
