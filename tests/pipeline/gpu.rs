@@ -248,3 +248,24 @@ fn too_little_memory_is_said_with_what_it_was_for() {
     let text = play("hip", &[RDNA, ("SWHIP_MEM", "100000")]).result.unwrap_err();
     assert!(text.contains("no memory") && text.contains("max-in-flight"), "{text}");
 }
+
+/// Drivers are loaded while a service runs.
+#[test]
+fn a_runtime_that_comes_later_is_found_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("libamdhip64.so.6");
+    let device = [RDNA, ("HIPVMAF_HIP_LIBRARY", path.to_str().unwrap())];
+    assert_passes(&run(&["--exact", "gpu::latecomer", "--ignored", "--test-threads=1"], &device));
+}
+
+#[test]
+#[ignore = "started by others, on a device that they describe"]
+fn latecomer() {
+    let bench = Bench::new(&[("backend", "hip")]);
+    let element = &bench.element;
+    assert!(element.set_state(gst::State::Ready).is_err());
+    element.set_state(gst::State::Null).unwrap();
+    std::os::unix::fs::symlink(library(), std::env::var_os("HIPVMAF_HIP_LIBRARY").unwrap()).unwrap();
+    assert!(element.set_state(gst::State::Ready).is_ok());
+    element.set_state(gst::State::Null).unwrap();
+}

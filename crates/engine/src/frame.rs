@@ -246,3 +246,45 @@ pub struct Picture<'a> {
     /// Without it, the samples are in host memory and only borrowed.
     pub lease: Option<Lease>,
 }
+
+impl<'a> Picture<'a> {
+    /// A picture in the host's memory, its planes one after another without gaps, as files of raw video have them. `None`
+    /// if there are not that many bytes.
+    pub fn packed(bytes: &'a [u8], geometry: Geometry) -> Option<Self> {
+        let size = geometry.sample_size();
+        let mut rest = bytes;
+        let mut component = |width: usize, height: usize| {
+            let (plane, others) = rest.split_at_checked(width.checked_mul(height)?.checked_mul(size)?)?;
+            rest = others;
+            let samples = Samples::Host(plane);
+            Some(Component { samples, width, height, stride: width * size, step: 1, shift: 0 })
+        };
+        let luma = component(geometry.width, geometry.height)?;
+        let chroma = match geometry.chroma {
+            Some((width, height)) => Some([component(width, height)?, component(width, height)?]),
+            None => None,
+        };
+        Some(Self { luma, chroma, lease: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_planes_follow_each_other() {
+        let depth = BitDepth::new(10).unwrap();
+        let geometry = Geometry { width: 5, height: 3, depth, chroma: Some((2, 1)) };
+        let bytes: Vec<u8> = (0..30 + 4 + 4).collect();
+        let picture = Picture::packed(&bytes, geometry).unwrap();
+        let [cb, cr] = picture.chroma.unwrap();
+        for (component, from, to) in [(picture.luma, 0, 30), (cb, 30, 34), (cr, 34, 38)] {
+            let Samples::Host(samples) = component.samples else { panic!("not in the host's memory") };
+            assert_eq!(samples, &bytes[from..to]);
+            assert_eq!((component.stride, component.step, component.shift), (component.width * 2, 1, 0));
+        }
+        assert!(Picture::packed(&bytes[1..], geometry).is_none());
+        assert!(Picture::packed(&bytes, Geometry { width: usize::MAX, ..geometry }).is_none());
+    }
+}

@@ -69,11 +69,13 @@ fn colour(heat: f64) -> [f64; 3] {
 /// How samples hold colours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Encoding {
-    /// Weights of red and blue in luma.
+    /// Weight of red in luma.
     pub red: f64,
+    /// Weight of blue in luma.
     pub blue: f64,
-    /// Of Y, Cb and Cr: the sample for 0, and by how much samples differ for a range of 1.
+    /// Of Y, Cb and Cr, the sample for 0.
     pub offset: [i32; 3],
+    /// Of Y, Cb and Cr, by how much samples differ for a range of 1.
     pub scale: [i32; 3],
     /// The largest sample.
     pub max: i32,

@@ -2,8 +2,44 @@
 
 //! Perceptual video quality of pictures in memory: VMAF and the classic metrics, on CPUs and GPUs.
 //!
-//! From frame pairs to scores: what to compute ([`plan`]), the walk of each pair through a backend and
-//! the models ([`session`]), the features in its sums ([`scorer`]). Damage becomes visible as colours ([`heatmap`]).
+//! A [`Plan`](plan::Plan) says what to compute for some [models](model::Model) and features. A
+//! [`Session`](session::Session) takes the pairs of a video one after another, has a [backend] do the work for each of
+//! their pixels, on the CPU or on a GPU, and yields their scores, which are those of libvmaf to the last bit:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use hipvmaf_engine::backend::cpu::Cpu;
+//! use hipvmaf_engine::frame::{BitDepth, Geometry, Picture};
+//! use hipvmaf_engine::model::{Model, ScoreOptions};
+//! use hipvmaf_engine::plan::Plan;
+//! use hipvmaf_engine::session::Session;
+//!
+//! let depth = BitDepth::new(8).ok_or("8 to 16 bits")?;
+//! let geometry = Geometry { width: 64, height: 48, depth, chroma: None };
+//! let original: Vec<u8> = (0..64 * 48).map(|i| (i % 64 * 3 + i / 64 % 5 * 10) as u8).collect();
+//! let coded: Vec<u8> = original.iter().map(|sample| sample & 0xf0).collect();
+//!
+//! let plan = Arc::new(Plan::new(vec![Model::load("vmaf_v0.6.1")?], &[], ScoreOptions::default())?);
+//! let mut session = Session::new(plan.clone(), Box::new(Cpu::new(1)?), 1);
+//! session.prepare(geometry, &[None])?;
+//! let picture = |bytes| Picture::packed(bytes, geometry).ok_or("too few bytes");
+//! session.submit(picture(&original)?, vec![(0, picture(&coded)?)])?;
+//! session.end_run(0, false);
+//! if let Some(completion) = session.completion() {
+//!     completion(); // Waits; a thread of its own may do so as well.
+//! }
+//! for pair in session.collect()? {
+//!     let values = pair.values.ok_or("only some pairs were to be scored")?;
+//!     println!("VMAF {}", values[plan.models[0].column]);
+//!     # assert!(values[plan.models[0].column] > 20.0 && values[plan.models[0].column] < 95.0);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Pictures are borrowed as they lie in somebody's memory ([`frame`]), scaled to the reference's size if need be
+//! ([`scale`]), and never copied where a backend can do without. Where one differs visibly from its reference can be shown
+//! in colours ([`heatmap`]).
 
 pub mod backend;
 mod error;

@@ -152,10 +152,13 @@ impl Axis {
 /// Why pictures cannot be scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScalingError {
+    /// Less than [`MIN_SIZE`].
     #[error("pictures to be scaled have at least {MIN_SIZE}x{MIN_SIZE} samples")]
     TooSmall,
+    /// More than [`MAX_RATIO`].
     #[error("width and height can become at most {MAX_RATIO} times as large or as small")]
     Ratio,
+    /// Scaling changes sizes only.
     #[error("bit depth and chroma subsampling stay as they are")]
     Unlike,
 }

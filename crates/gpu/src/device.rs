@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hip_sys::{Api, HipError};
 
+use crate::code::Code;
 use crate::error::Error;
-use crate::memory::Pool;
-use crate::module::{Code, Module};
+use crate::module::Module;
+use crate::pool::Pool;
 use crate::runtime::{self, DeviceInfo, Selection};
 
 /// A GPU with the modules and the memory pools that its users share. Closed when the last user drops it.
@@ -25,7 +26,7 @@ impl Device {
     /// Opens the first GPU of those wanted that there is code for, or shares it if it is open for this code already.
     pub fn open(selection: &Selection, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
         static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(vec![]);
-        let info = runtime::select(selection, code)?;
+        let info = select(selection, code)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|device| device.strong_count() > 0);
         let same =
@@ -48,22 +49,22 @@ impl Device {
     pub fn memory(&self) -> Result<(usize, usize), Error> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both addresses are valid for writes.
-        let status = unsafe { (self.enter()?.hipMemGetInfo)(&mut free, &mut total) };
+        let status = unsafe { self.enter()?.hipMemGetInfo(&mut free, &mut total) };
         self.check("hipMemGetInfo", status)?;
         Ok((free, total))
     }
 
     /// Waits on the CPU for whatever may still write to memory of this GPU, in any context.
     pub fn synchronize_owner(&self, address: u64) -> Result<(), Error> {
-        let status = hip_sys::synchronize_owner(self.enter()?, address as *const c_void);
+        let status = self.enter()?.synchronize_owner(address as *const c_void);
         self.check("waiting for the GPU", status.err().unwrap_or(HipError::SUCCESS))
     }
 
     /// The functions, with this device set for the calling thread: a thread may be new to the runtime.
     pub(crate) fn enter(&self) -> Result<&'static Api, Error> {
         let api = self.info.api()?;
-        // SAFETY: a number below the device count.
-        self.check("hipSetDevice", unsafe { (api.hipSetDevice)(self.info.ordinal) })?;
+        // SAFETY: takes a number, which the runtime gave.
+        self.check("hipSetDevice", unsafe { api.hipSetDevice(self.info.ordinal) })?;
         Ok(api)
     }
 
@@ -71,8 +72,8 @@ impl Device {
     /// nothing to give back.
     pub(crate) fn release(&self) -> Option<&'static Api> {
         let api = self.info.api().ok()?;
-        // SAFETY: a number below the device count. On a lost device there is nothing to do about the error.
-        let _ = unsafe { (api.hipSetDevice)(self.info.ordinal) };
+        // SAFETY: takes a number, which the runtime gave. On a lost device there is nothing to do about the error.
+        let _ = unsafe { api.hipSetDevice(self.info.ordinal) };
         Some(api)
     }
 
@@ -94,9 +95,34 @@ impl Device {
             return Ok(module.clone());
         }
         // Not under the lock: the driver may compile for a while, for several modules at once.
-        let module = Arc::new(Module::load(self, &self.code.images(name, &self.info.arch))?);
+        let images = self.code.images(name, &self.info.arch);
+        let module = Module::load(self.enter()?, &images);
+        let module = module.or_else(|status| self.check("hipModuleLoadData", status).map(|()| None))?;
+        let no_code = || Error::NoCode { device: self.info.name.clone(), arch: self.info.arch.clone() };
+        let module = Arc::new(module.ok_or_else(no_code)?);
         Ok(loaded().entry(name).or_insert(module).clone())
     }
+}
+
+/// The first GPU of those wanted that there is code for.
+fn select(selection: &Selection, code: &dyn Code) -> Result<&'static DeviceInfo, Error> {
+    if let Some(reason) = code.missing() {
+        return Err(Error::NoKernels(reason));
+    }
+    let (devices, problems) = runtime::survey()?;
+    let wanted = || devices.iter().copied().filter(|info| selection.takes(info));
+    if let Some(usable) = wanted().find(|info| code.covers(&info.arch)) {
+        return Ok(usable);
+    }
+    Err(match wanted().next() {
+        Some(info) => Error::NoCode { device: info.name.clone(), arch: info.arch.clone() },
+        None if devices.is_empty() => Error::NoDevice(problems.join("; ")),
+        None => {
+            let present: Vec<_> =
+                devices.iter().map(|i| format!("{} {}: {i}", i.vendor, i.ordinal)).collect();
+            Error::NoSuchDevice(selection.to_string(), format!("there is {}", present.join(", ")))
+        }
+    })
 }
 
 impl Drop for Device {
@@ -105,7 +131,8 @@ impl Drop for Device {
         let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Before the pool: nothing can run any more.
         for (_, module) in modules.drain() {
-            module.unload(api);
+            // SAFETY: kernels keep the device open, so there are none any more.
+            unsafe { module.unload(api) };
         }
         self.pool.get_mut().unwrap_or_else(PoisonError::into_inner).clear(api);
     }

@@ -7,22 +7,57 @@ use hip_sys::HipError;
 /// Why the GPU cannot be used, now or any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("this build of the plugin has no GPU code: {0}")]
+    /// The program has no code for any GPU, for this reason.
+    #[error("this build has no GPU code: {0}")]
     NoKernels(&'static str),
+    /// No runtime has a device, for these reasons.
     #[error("there is no usable GPU: {0}")]
     NoDevice(String),
+    /// There is not the GPU that is wanted; what there is instead.
     #[error("there is no {0}; {1}")]
     NoSuchDevice(String, String),
-    #[error("{device} is a {arch}, for which this build of the plugin has no code that its runtime takes")]
-    NoCode { device: String, arch: String },
+    /// The program has no code for this GPU.
+    #[error("{device} is a {arch}, for which this build has no code that its runtime takes")]
+    NoCode {
+        /// Its name.
+        device: String,
+        /// Its processor.
+        arch: String,
+    },
+    /// The memory of the GPU, or what may be page-locked of the host's, is used up.
     #[error("{device} has no memory left for {bytes} bytes of {what}")]
-    OutOfMemory { device: String, what: &'static str, bytes: usize },
+    OutOfMemory {
+        /// The name of the GPU.
+        device: String,
+        /// What the memory was for.
+        what: &'static str,
+        /// How much it was.
+        bytes: usize,
+    },
+    /// The GPU was there, and is no more.
     #[error("{device} was lost: {call} returned {error}; the process has to be started again to use it")]
-    Lost { device: String, call: &'static str, error: HipError },
+    Lost {
+        /// The name of the GPU.
+        device: String,
+        /// What was being done.
+        call: &'static str,
+        /// What the runtime says.
+        error: HipError,
+    },
+    /// The runtime refused.
     #[error("{device}: {call} returned {error}")]
-    Call { device: String, call: &'static str, error: HipError },
+    Call {
+        /// The name of the GPU.
+        device: String,
+        /// What was being done.
+        call: &'static str,
+        /// What the runtime says.
+        error: HipError,
+    },
+    /// A runtime that a parent process opened is of no use in its children.
     #[error("the process was forked after the GPU was opened; open it in the child process only")]
     Forked,
+    /// The runtime or the system cannot do that.
     #[error("{0}")]
     Unsupported(String),
 }

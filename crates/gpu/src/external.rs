@@ -21,17 +21,16 @@ pub struct External {
 
 // SAFETY: a handle and an address, which any thread may use that has set the device.
 unsafe impl Send for External {}
-// SAFETY: as above.
+// SAFETY: nothing is changed through a shared reference.
 unsafe impl Sync for External {}
 
 impl External {
     /// The first `size` bytes. The descriptor stays the caller's.
     pub fn import(device: &Arc<Device>, fd: BorrowedFd<'_>, size: usize) -> Result<Self, Error> {
         let api = device.enter()?;
-        let (Some(import), Some(map)) = (api.hipImportExternalMemory, api.hipExternalMemoryGetMappedBuffer)
-        else {
-            return Err(Error::Unsupported(format!("{} cannot import memory", api.library)));
-        };
+        if !api.external_memory() {
+            return Err(Error::Unsupported(format!("{} cannot import memory", api.library())));
+        }
         let failed = |err| Error::Unsupported(format!("cannot duplicate a file descriptor: {err}"));
         let fd = fd.try_clone_to_owned().map_err(failed)?;
         let inode = Inode::of(fd.as_raw_fd())?;
@@ -39,7 +38,7 @@ impl External {
         let description = ExternalMemoryHandleDesc::opaque_fd(fd, size as u64);
         let mut memory = std::ptr::null_mut();
         // SAFETY: the address is valid for a write, and the descriptor is open.
-        let status = unsafe { import(&mut memory, description.as_ptr()) };
+        let status = unsafe { api.hipImportExternalMemory(&mut memory, description.as_ptr()) };
         // An import takes over the descriptor, as HIP's manual has it; AMD's runtime leaves it open all the same.
         if Inode::of(fd).ok() == Some(inode) {
             // SAFETY: it is open and nobody's: the duplicate from above.
@@ -49,7 +48,8 @@ impl External {
         let mut external = Self { device: device.clone(), memory, address: std::ptr::null_mut() };
         let part = ExternalMemoryBufferDesc::new(0, size as u64);
         // SAFETY: the address is valid for a write, and the memory was imported above.
-        let status = unsafe { map(&mut external.address, memory, part.as_ptr()) };
+        let status =
+            unsafe { api.hipExternalMemoryGetMappedBuffer(&mut external.address, memory, part.as_ptr()) };
         device.check("hipExternalMemoryGetMappedBuffer", status)?;
         Ok(external)
     }
@@ -59,6 +59,7 @@ impl External {
         Arc::ptr_eq(&self.device, device)
     }
 
+    /// Where it begins, for the GPU.
     pub fn address(&self) -> u64 {
         self.address as u64
     }
@@ -67,13 +68,12 @@ impl External {
 impl Drop for External {
     fn drop(&mut self) {
         let Some(api) = self.device.release() else { return };
-        let Some(destroy) = api.hipDestroyExternalMemory else { return };
         // SAFETY: both are live, and nobody reads there any more.
         let _ = unsafe {
             if !self.address.is_null() {
-                let _ = (api.hipFree)(self.address.cast());
+                let _ = api.hipFree(self.address.cast());
             }
-            destroy(self.memory)
+            api.hipDestroyExternalMemory(self.memory)
         };
     }
 }
@@ -83,6 +83,7 @@ impl Drop for External {
 pub struct Inode(u64, u64);
 
 impl Inode {
+    /// Of an open file descriptor.
     pub fn of(fd: RawFd) -> Result<Self, Error> {
         let failed = |err| Error::Unsupported(format!("cannot look at a file descriptor: {err}"));
         let metadata = std::fs::metadata(format!("/proc/self/fd/{fd}")).map_err(failed)?;

@@ -16,7 +16,7 @@ pub struct Graph {
     handle: hipGraphExec_t,
 }
 
-// SAFETY: handles may be used by any thread that has set the device, which every use does.
+// SAFETY: a handle that any thread may use that has set the device, which every use does.
 unsafe impl Send for Graph {}
 
 impl Graph {
@@ -25,52 +25,50 @@ impl Graph {
     pub fn record(stream: &Stream, work: impl FnOnce() -> Result<(), Error>) -> Result<Option<Self>, Error> {
         let device = stream.device();
         let api = device.enter()?;
-        let (Some(begin), Some(end), Some(instantiate), Some(destroy), true) = (
-            api.hipStreamBeginCapture,
-            api.hipStreamEndCapture,
-            api.hipGraphInstantiate,
-            api.hipGraphDestroy,
-            api.graphs(),
-        ) else {
+        if !api.graphs() {
             return Ok(None);
-        };
+        }
         let null = std::ptr::null_mut;
         // SAFETY: the stream is live.
         device.check("hipStreamBeginCapture", unsafe {
-            begin(stream.handle(), hipStreamCaptureModeThreadLocal)
+            api.hipStreamBeginCapture(stream.handle(), hipStreamCaptureModeThreadLocal)
         })?;
         let recorded = work();
         let mut graph = null();
-        // SAFETY: the address is valid for a write.
-        let ended = device.check("hipStreamEndCapture", unsafe { end(stream.handle(), &mut graph) });
+        // SAFETY: the address is valid for a write, and the stream is live.
+        let ended = device
+            .check("hipStreamEndCapture", unsafe { api.hipStreamEndCapture(stream.handle(), &mut graph) });
         let mut handle = null();
         let result = recorded.and(ended).and_then(|()| {
             // SAFETY: the address is valid for a write, the graph was recorded just now.
-            let status = unsafe { instantiate(&mut handle, graph, null().cast(), null().cast(), 0) };
+            let status =
+                unsafe { api.hipGraphInstantiate(&mut handle, graph, null().cast(), null().cast(), 0) };
             device.check("hipGraphInstantiate", status)
         });
         if !graph.is_null() {
-            // SAFETY: the instance does not need the recording.
-            let _ = unsafe { destroy(graph) };
+            // SAFETY: the recording is live and nobody's else; the instance does not need it.
+            let _ = unsafe { api.hipGraphDestroy(graph) };
         }
         result.map(|()| Some(Self { device: device.clone(), handle }))
     }
 
     /// Does the work in the order of the stream.
-    pub fn launch(&self, stream: &Stream) -> Result<(), Error> {
-        let Some(launch) = self.device.enter()?.hipGraphLaunch else { return Ok(()) };
-        // SAFETY: both handles are live.
-        self.device.check("hipGraphLaunch", unsafe { launch(self.handle, stream.handle()) })
+    ///
+    /// # Safety
+    ///
+    /// What the recorded work reads and writes must be valid, and the GPU's to use until the stream has got there.
+    pub unsafe fn launch(&self, stream: &Stream) -> Result<(), Error> {
+        let api = self.device.enter()?;
+        // SAFETY: both handles are live, and the caller has promised that the work's memory is the GPU's to use.
+        self.device.check("hipGraphLaunch", unsafe { api.hipGraphLaunch(self.handle, stream.handle()) })
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        if let Some(api) = self.device.release()
-            && let Some(destroy) = api.hipGraphExecDestroy
-        {
+        if let Some(api) = self.device.release() {
             // SAFETY: the handle is live and not used any more.
-            let _ = unsafe { destroy(self.handle) };
+            let _ = unsafe { api.hipGraphExecDestroy(self.handle) };
         }
     }
 }

@@ -7,22 +7,26 @@
 //! [`Graph`], [`Kernel`] and [`External`] give back what they own when they are dropped. What runs on the GPU is not this
 //! crate's: it loads the code objects that the [`Code`] of its user has for a processor.
 
+mod code;
 mod device;
 mod error;
 mod external;
 mod graph;
+mod kernel;
 mod memory;
 mod module;
-mod profile;
+mod pool;
 mod runtime;
 mod stream;
 
+pub use code::{Code, Image};
 pub use device::Device;
 pub use error::Error;
 pub use external::{External, Inode};
 pub use graph::Graph;
+pub use hip_sys::{HipError, Vendor};
+pub use kernel::Kernel;
 pub use memory::{DeviceBuffer, Direction, Pinned, Rectangle, copy, copy_rectangle, zero};
-pub use module::{Code, Image, Kernel, Module};
-pub use profile::Profile;
-pub use runtime::{DeviceInfo, Selection, Vendor, devices, owner};
-pub use stream::{Event, Stream};
+pub use module::Module;
+pub use runtime::{DeviceInfo, Selection, devices, owner};
+pub use stream::{Event, Profile, Stream};

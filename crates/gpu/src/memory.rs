@@ -1,77 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Device memory and page-locked host memory, out of pools: the runtimes wait for all streams of the process
-//! when memory is freed, so nothing is freed while anybody streams.
+//! Device memory and page-locked host memory, out of the device's pool, and copies between them.
 
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-use hip_sys::{Api, HipError};
+use hip_sys::HipError;
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::pool::Kind;
 use crate::stream::Stream;
-
-/// Where memory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
-    Device,
-    Host,
-}
-
-impl Kind {
-    fn allocate(self, api: &Api, size: usize) -> (&'static str, HipError, *mut c_void) {
-        let mut address = std::ptr::null_mut();
-        // SAFETY: the address is valid for a write.
-        let (call, status) = unsafe {
-            match self {
-                Self::Device => ("hipMalloc", (api.hipMalloc)(&mut address, size)),
-                Self::Host => {
-                    ("hipHostMalloc", (api.hipHostMalloc)(&mut address, size, hip_sys::hipHostMallocPortable))
-                }
-            }
-        };
-        if self == Self::Host && !address.is_null() {
-            // SAFETY: new, and that long. What the processor reads has to be filled once.
-            unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, size) };
-        }
-        (call, status, address)
-    }
-
-    /// The address must be one that `allocate` returned, and nobody may use it any more.
-    unsafe fn free(self, api: &Api, address: NonNull<c_void>) {
-        // SAFETY: the caller vouches for the address. There is nothing to do about an error.
-        let _ = unsafe {
-            match self {
-                Self::Device => (api.hipFree)(address.as_ptr()),
-                Self::Host => (api.hipHostFree)(address.as_ptr()),
-            }
-        };
-    }
-}
-
-/// Blocks that are free for now, by size.
-#[derive(Default)]
-pub struct Pool {
-    free: HashMap<(Kind, usize), Vec<NonNull<c_void>>>,
-}
-
-// SAFETY: addresses of memory that belongs to the pool alone.
-unsafe impl Send for Pool {}
-
-impl Pool {
-    /// Frees everything.
-    pub fn clear(&mut self, api: &Api) {
-        for ((kind, _), blocks) in self.free.drain() {
-            for block in blocks {
-                // SAFETY: blocks of the pool are nobody's else.
-                unsafe { kind.free(api, block) };
-            }
-        }
-    }
-}
 
 /// A block of either memory; goes back to the pool when dropped.
 struct Block {
@@ -81,7 +21,7 @@ struct Block {
     size: usize,
 }
 
-// SAFETY: the block is its owner's alone.
+// SAFETY: the memory is the block's alone, and any thread may use it.
 unsafe impl Send for Block {}
 // SAFETY: nothing is changed through a shared reference.
 unsafe impl Sync for Block {}
@@ -92,7 +32,7 @@ impl Block {
         let size = size.max(1).next_multiple_of(4096);
         let block = |address| Self { device: device.clone(), kind, address, size };
         let mut pool = device.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(address) = pool.free.get_mut(&(kind, size)).and_then(Vec::pop) {
+        if let Some(address) = pool.take(kind, size) {
             return Ok(block(address));
         }
         let api = device.enter()?;
@@ -119,7 +59,9 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let mut pool = self.device.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        pool.free.entry((self.kind, self.size)).or_default().push(self.address);
+        // SAFETY: the block was allocated as this kind with this size, and its only owner is gone. Whoever handed its
+        // address to the GPU has promised to keep it until the GPU is done.
+        unsafe { pool.put(self.kind, self.size, self.address) };
     }
 }
 
@@ -138,12 +80,14 @@ impl DeviceBuffer {
         let mut staging = Pinned::new(device.clone(), bytes.len())?;
         staging.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         let stream = Stream::new(device)?;
-        copy(&stream, buffer.address(), staging.address(), bytes.len(), Direction::HostToDevice)?;
+        // SAFETY: both blocks are that long, and they are left alone until the stream is done: a stream that cannot be
+        // waited for is on a lost device, which copies nothing.
+        unsafe { copy(&stream, buffer.address(), staging.address(), bytes.len(), Direction::HostToDevice)? };
         stream.synchronize()?;
         Ok(buffer)
     }
 
-    /// At least 256-byte aligned.
+    /// Where it begins: a multiple of 256.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64
     }
@@ -158,17 +102,22 @@ impl Pinned {
         Block::new(&device, Kind::Host, "page-locked host memory", size).map(Self)
     }
 
+    /// Where it begins, for the CPU and for the GPU.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64
     }
 
+    /// What is in it.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the block is ours, that long, and was filled when it was allocated.
+        // SAFETY: the block is ours, that long, and was filled when it was allocated. Whoever has the GPU write there has
+        // promised to leave it alone until the GPU is done.
         unsafe { std::slice::from_raw_parts(self.0.address.as_ptr().cast(), self.0.size) }
     }
 
+    /// What is in it, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed by nobody else.
+        // SAFETY: the block is ours, that long, was filled when it was allocated, and nobody else borrows it. Whoever has
+        // the GPU read or write there has promised to leave it alone until the GPU is done.
         unsafe { std::slice::from_raw_parts_mut(self.0.address.as_ptr().cast(), self.0.size) }
     }
 }
@@ -183,31 +132,41 @@ pub enum Direction {
     DeviceToDevice = hip_sys::hipMemcpyDeviceToDevice,
 }
 
-/// Copies in the order of the stream. Both ranges must stay as they are until then.
-pub fn copy(stream: &Stream, to: u64, from: u64, size: usize, direction: Direction) -> Result<(), Error> {
+/// Copies in the order of the stream.
+///
+/// # Safety
+///
+/// Both ranges must be valid memory of the kinds that `direction` says, and left alone until the stream has got there.
+pub unsafe fn copy(
+    stream: &Stream,
+    to: u64,
+    from: u64,
+    size: usize,
+    direction: Direction,
+) -> Result<(), Error> {
     let api = stream.device().enter()?;
-    // SAFETY: the callers own both ranges until the stream has got there.
+    // SAFETY: the caller has promised that both ranges are valid and left alone; the stream is live.
     let status = unsafe {
-        (api.hipMemcpyAsync)(
-            to as *mut c_void,
-            from as *const c_void,
-            size,
-            direction as i32,
-            stream.handle(),
-        )
+        api.hipMemcpyAsync(to as *mut c_void, from as *const c_void, size, direction as i32, stream.handle())
     };
     stream.device().check("hipMemcpyAsync", status)
 }
 
-/// A rectangle of bytes.
-#[derive(Clone, Copy)]
+/// Where the rows of a picture are.
+#[derive(Clone, Copy, Debug)]
 pub struct Rectangle {
+    /// Of the first row.
     pub address: u64,
+    /// Bytes from row to row.
     pub pitch: usize,
 }
 
 /// Copies `rows` rows of `width` bytes in the order of the stream.
-pub fn copy_rectangle(
+///
+/// # Safety
+///
+/// All rows must be valid memory of the kinds that `direction` says, and left alone until the stream has got there.
+pub unsafe fn copy_rectangle(
     stream: &Stream,
     to: Rectangle,
     from: Rectangle,
@@ -217,9 +176,9 @@ pub fn copy_rectangle(
 ) -> Result<(), Error> {
     let api = stream.device().enter()?;
     let (to_address, from_address) = (to.address as *mut c_void, from.address as *const c_void);
-    // SAFETY: the callers own both ranges until the stream has got there.
+    // SAFETY: the caller has promised that all rows are valid and left alone; the stream is live.
     let status = unsafe {
-        (api.hipMemcpy2DAsync)(
+        api.hipMemcpy2DAsync(
             to_address,
             to.pitch,
             from_address,
@@ -233,10 +192,14 @@ pub fn copy_rectangle(
     stream.device().check("hipMemcpy2DAsync", status)
 }
 
-/// Zeroes `size` bytes in the order of the stream.
-pub fn zero(stream: &Stream, address: u64, size: usize) -> Result<(), Error> {
+/// Zeroes `size` bytes of device memory in the order of the stream.
+///
+/// # Safety
+///
+/// The range must be valid device memory, and left alone until the stream has got there.
+pub unsafe fn zero(stream: &Stream, address: u64, size: usize) -> Result<(), Error> {
     let api = stream.device().enter()?;
-    // SAFETY: the callers own the range until the stream has got there.
-    let status = unsafe { (api.hipMemsetAsync)(address as *mut c_void, 0, size, stream.handle()) };
+    // SAFETY: the caller has promised that the range is valid and left alone; the stream is live.
+    let status = unsafe { api.hipMemsetAsync(address as *mut c_void, 0, size, stream.handle()) };
     stream.device().check("hipMemsetAsync", status)
 }

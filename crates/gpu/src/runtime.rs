@@ -10,39 +10,23 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::sync::Once;
 
-use hip_sys::{Api, HipError};
+use hip_sys::{Api, HipError, LoadError, Vendor};
 use once_cell::sync::OnceCell;
 
 use crate::error::Error;
-use crate::module::Code;
-
-/// Who made a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vendor {
-    Amd,
-    Nvidia,
-}
-
-impl fmt::Display for Vendor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Amd => "AMD",
-            Self::Nvidia => "NVIDIA",
-        })
-    }
-}
 
 /// A GPU that a runtime reports.
 pub struct DeviceInfo {
     library: &'static Library,
     /// The runtime's number, after `HIP_VISIBLE_DEVICES` and its like.
     pub ordinal: i32,
+    /// Who made it.
     pub vendor: Vendor,
     /// As marketed.
     pub name: String,
     /// `gfx90a:sramecc+:xnack-`, or `sm_90` on NVIDIA.
     pub arch: String,
-    /// `0000:03:00.0`
+    /// Where it is: `0000:03:00.0`.
     pub pci: String,
 }
 
@@ -61,7 +45,7 @@ impl DeviceInfo {
 
     /// Whether an address is in its memory.
     pub fn owns(&self, address: u64) -> bool {
-        hip_sys::device_of(&self.library.api, address as *const c_void) == Ok(Some(self.ordinal))
+        self.library.api.device_of(address as *const c_void) == Ok(Some(self.ordinal))
     }
 
     /// The library that drives it, with the versions that it reports of its driver and of itself.
@@ -69,10 +53,10 @@ impl DeviceInfo {
         let (mut driver, mut runtime) = (0, 0);
         // SAFETY: both addresses are valid for writes. Where a call fails there is a zero.
         unsafe {
-            let _ = (self.library.api.hipDriverGetVersion)(&mut driver);
-            let _ = (self.library.api.hipRuntimeGetVersion)(&mut runtime);
+            let _ = self.library.api.hipDriverGetVersion(&mut driver);
+            let _ = self.library.api.hipRuntimeGetVersion(&mut runtime);
         }
-        format!("{} {driver} {runtime}", self.library.api.library)
+        format!("{} {driver} {runtime}", self.library.api.library())
     }
 
     /// The functions that drive it.
@@ -85,6 +69,7 @@ impl DeviceInfo {
 /// Which GPU is wanted; by default the first that can be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
+    /// Only one of this vendor.
     pub vendor: Option<Vendor>,
     /// The runtime's number of the device.
     pub ordinal: Option<i32>,
@@ -125,28 +110,24 @@ impl Library {
 /// What is known of a vendor's runtime. Both are kept once they are there: a library stays open as long as the process.
 struct Runtime {
     vendor: Vendor,
-    load: fn() -> Result<Api, hip_sys::LoadError>,
     library: OnceCell<Library>,
     devices: OnceCell<Vec<DeviceInfo>>,
 }
 
-static RUNTIMES: [Runtime; 2] =
-    [Runtime::new(Vendor::Amd, hip_sys::load_amd), Runtime::new(Vendor::Nvidia, hip_sys::load_nvidia)];
+static RUNTIMES: [Runtime; 2] = [Runtime::new(Vendor::Amd), Runtime::new(Vendor::Nvidia)];
 
 impl Runtime {
-    const fn new(vendor: Vendor, load: fn() -> Result<Api, hip_sys::LoadError>) -> Self {
-        Self { vendor, load, library: OnceCell::new(), devices: OnceCell::new() }
+    const fn new(vendor: Vendor) -> Self {
+        Self { vendor, library: OnceCell::new(), devices: OnceCell::new() }
     }
 
     /// Its devices, at least one.
     fn devices(&'static self) -> Result<&'static [DeviceInfo], Error> {
         let problem = Error::NoDevice;
         let devices = self.devices.get_or_try_init(|| {
-            let open = || Ok(Library { api: (self.load)()?, process: std::process::id() });
-            let library = self
-                .library
-                .get_or_try_init(open)
-                .map_err(|err: hip_sys::LoadError| problem(err.to_string()))?;
+            let open = || Ok(Library { api: load(self.vendor)?, process: std::process::id() });
+            let library =
+                self.library.get_or_try_init(open).map_err(|err: LoadError| problem(err.to_string()))?;
             library.check_process()?;
             find(library, self.vendor).map_err(problem)
         })?;
@@ -159,24 +140,35 @@ impl Runtime {
     }
 }
 
+/// Opens the library that `$HIPVMAF_HIP_LIBRARY` or `$HIPVMAF_CUDA_LIBRARY` names, else the vendor's usual one.
+fn load(vendor: Vendor) -> Result<Api, LoadError> {
+    let variable = match vendor {
+        Vendor::Amd => "HIPVMAF_HIP_LIBRARY",
+        Vendor::Nvidia => "HIPVMAF_CUDA_LIBRARY",
+    };
+    match std::env::var_os(variable).filter(|path| !path.is_empty()) {
+        Some(path) => Api::load_from(vendor, path),
+        None => Api::load(vendor),
+    }
+}
+
 /// The devices of one runtime.
 fn find(library: &'static Library, vendor: Vendor) -> Result<Vec<DeviceInfo>, String> {
     let api = &library.api;
-    let problem = |call: &str, error: HipError| format!("{}: {call} returned {error}", api.library);
+    let problem = |call: &str, error: HipError| format!("{}: {call} returned {error}", api.library());
     let mut count: c_int = 0;
     // SAFETY: the address is valid for a write.
-    match unsafe { (api.hipInit)(0).ok().and_then(|()| (api.hipGetDeviceCount)(&mut count).ok()) } {
+    match unsafe { api.hipInit(0).ok().and_then(|()| api.hipGetDeviceCount(&mut count).ok()) } {
         Ok(()) if count > 0 => {}
         Ok(()) | Err(HipError::NO_DEVICE | HipError::INVALID_DEVICE) => {
-            return Err(format!("{} finds no device", api.library));
+            return Err(format!("{} finds no device", api.library()));
         }
         Err(error) => return Err(problem("hipGetDeviceCount", error)),
     }
-    let text = |call: &str, get: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> HipError, ordinal| {
+    let text = |call: &str, get: &dyn Fn(*mut c_char, c_int) -> HipError| {
         let mut text = [0; 256];
-        // SAFETY: the text is written within the size given; the last byte stays zero.
-        unsafe { get(text.as_mut_ptr(), text.len() as c_int - 1, ordinal).ok() }
-            .map_err(|error| problem(call, error))?;
+        // The last byte stays zero.
+        get(text.as_mut_ptr(), text.len() as c_int - 1).ok().map_err(|error| problem(call, error))?;
         // SAFETY: ends with a zero at the latest in the last byte.
         Ok::<_, String>(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     };
@@ -186,10 +178,17 @@ fn find(library: &'static Library, vendor: Vendor) -> Result<Vec<DeviceInfo>, St
                 library,
                 ordinal,
                 vendor,
-                name: text("hipDeviceGetName", api.hipDeviceGetName, ordinal)?,
-                arch: hip_sys::arch_name(api, ordinal)
+                // SAFETY: the text is valid for writes of the size given.
+                name: text("hipDeviceGetName", &|text, size| unsafe {
+                    api.hipDeviceGetName(text, size, ordinal)
+                })?,
+                arch: api
+                    .arch_name(ordinal)
                     .map_err(|error| problem("reading the processor's name", error))?,
-                pci: text("hipDeviceGetPCIBusId", api.hipDeviceGetPCIBusId, ordinal)?,
+                // SAFETY: the text is valid for writes of the size given.
+                pci: text("hipDeviceGetPCIBusId", &|text, size| unsafe {
+                    api.hipDeviceGetPCIBusId(text, size, ordinal)
+                })?,
             })
         })
         .collect()
@@ -208,12 +207,9 @@ pub fn owner(address: u64) -> Option<&'static DeviceInfo> {
     RUNTIMES.iter().flat_map(Runtime::known).find(|info| info.owns(address))
 }
 
-/// The device to use.
-pub(crate) fn select(selection: &Selection, code: &dyn Code) -> Result<&'static DeviceInfo, Error> {
-    if let Some(reason) = code.missing() {
-        return Err(Error::NoKernels(reason));
-    }
-    let (mut devices, mut problems) = (vec![], vec![]);
+/// All GPUs, and why runtimes have none to offer. An error in a child process, whose parent opened a runtime.
+pub(crate) fn survey() -> Result<(Vec<&'static DeviceInfo>, Vec<String>), Error> {
+    let (mut devices, mut problems): (Vec<&DeviceInfo>, _) = (vec![], vec![]);
     for runtime in &RUNTIMES {
         match runtime.devices() {
             Ok(found) => devices.extend(found),
@@ -222,18 +218,5 @@ pub(crate) fn select(selection: &Selection, code: &dyn Code) -> Result<&'static 
         }
     }
     devices.iter().try_for_each(|info| info.library.check_process())?;
-    let mut candidates = devices.iter().filter(|info| selection.takes(info)).peekable();
-    let first = candidates.peek().copied();
-    if let Some(usable) = candidates.find(|info| code.covers(&info.arch)) {
-        return Ok(usable);
-    }
-    Err(match first {
-        Some(info) => Error::NoCode { device: info.name.clone(), arch: info.arch.clone() },
-        None if devices.is_empty() => Error::NoDevice(problems.join("; ")),
-        None => {
-            let present: Vec<_> =
-                devices.iter().map(|i| format!("{} {}: {i}", i.vendor, i.ordinal)).collect();
-            Error::NoSuchDevice(selection.to_string(), format!("there is {}", present.join(", ")))
-        }
-    })
+    Ok((devices, problems))
 }

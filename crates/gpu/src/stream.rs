@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Streams, in which the GPU works in order, and events, the points in them.
+//! Streams, in which the GPU works in order; events, the points in them; and how long kernels take between these.
 
 use std::ffi::c_uint;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hip_sys::{HipError, hipEvent_t, hipStream_t};
 
 use crate::device::Device;
 use crate::error::Error;
-use crate::profile::Profile;
 
 /// A stream that runs beside all others.
 pub struct Stream {
@@ -18,17 +17,18 @@ pub struct Stream {
     profile: Option<Profile>,
 }
 
-// SAFETY: handles may be used by any thread that has set the device, which every use does.
+// SAFETY: a handle that any thread may use that has set the device, which every use does.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: nothing is changed through a shared reference, and HIP's functions may be called side by side.
 unsafe impl Sync for Stream {}
 
 impl Stream {
+    /// A new stream of a device.
     pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address is valid for a write.
         let status =
-            unsafe { (device.enter()?.hipStreamCreateWithFlags)(&mut handle, hip_sys::hipStreamNonBlocking) };
+            unsafe { device.enter()?.hipStreamCreateWithFlags(&mut handle, hip_sys::hipStreamNonBlocking) };
         device.check("hipStreamCreateWithFlags", status)?;
         Ok(Self { device: device.clone(), handle, profile: None })
     }
@@ -40,10 +40,12 @@ impl Stream {
         Ok(stream)
     }
 
+    /// What its kernels took, if they are timed.
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref()
     }
 
+    /// The device that it is of.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -55,23 +57,26 @@ impl Stream {
     /// Has what comes next in this stream wait for the event.
     pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
         // SAFETY: both handles are live.
-        let status = unsafe { (self.device.enter()?.hipStreamWaitEvent)(self.handle, event.handle, 0) };
+        let status = unsafe { self.device.enter()?.hipStreamWaitEvent(self.handle, event.handle, 0) };
         self.device.check("hipStreamWaitEvent", status)
     }
 
-    /// Has what comes next in this stream wait for what is now in a stream of somebody else, which must be live.
-    pub fn wait_for_stream(&self, producer: usize) -> Result<(), Error> {
+    /// Has what comes next in this stream wait for what is now in a stream of somebody else.
+    ///
+    /// # Safety
+    ///
+    /// `producer` must be the handle of a live stream of the same device, of HIP on AMD and of CUDA on NVIDIA.
+    pub unsafe fn wait_for_stream(&self, producer: usize) -> Result<(), Error> {
         let api = self.device.enter()?;
-        let producer = producer as hipStream_t;
-        // SAFETY: both streams are live.
-        let status = unsafe { hip_sys::wait_for_stream(api, self.handle, producer) };
+        // SAFETY: the caller has promised that the producer's stream is live, and so is this one.
+        let status = unsafe { api.wait_for_stream(self.handle, producer as hipStream_t) };
         self.device.check("waiting for a stream", status.err().unwrap_or(HipError::SUCCESS))
     }
 
     /// Waits on the CPU until everything in the stream is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         // SAFETY: the handle is live.
-        let status = unsafe { (self.device.enter()?.hipStreamSynchronize)(self.handle) };
+        let status = unsafe { self.device.enter()?.hipStreamSynchronize(self.handle) };
         self.device.check("hipStreamSynchronize", status)
     }
 }
@@ -80,7 +85,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         if let Some(api) = self.device.release() {
             // SAFETY: the handle is live and not used any more. What the stream still has to do is done.
-            let _ = unsafe { (api.hipStreamDestroy)(self.handle) };
+            let _ = unsafe { api.hipStreamDestroy(self.handle) };
         }
     }
 }
@@ -91,12 +96,13 @@ pub struct Event {
     handle: hipEvent_t,
 }
 
-// SAFETY: handles may be used by any thread that has set the device, which every use does.
+// SAFETY: a handle that any thread may use that has set the device, which every use does.
 unsafe impl Send for Event {}
-// SAFETY: as above.
+// SAFETY: nothing is changed through a shared reference, and HIP's functions may be called side by side.
 unsafe impl Sync for Event {}
 
 impl Event {
+    /// An event that only tells whether it was reached.
     pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
         Self::with_flags(device, hip_sys::hipEventBlockingSync | hip_sys::hipEventDisableTiming)
     }
@@ -109,7 +115,7 @@ impl Event {
     fn with_flags(device: &Arc<Device>, flags: c_uint) -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address is valid for a write.
-        let status = unsafe { (device.enter()?.hipEventCreateWithFlags)(&mut handle, flags) };
+        let status = unsafe { device.enter()?.hipEventCreateWithFlags(&mut handle, flags) };
         device.check("hipEventCreateWithFlags", status)?;
         Ok(Self { device: device.clone(), handle })
     }
@@ -117,14 +123,14 @@ impl Event {
     /// Marks the work now in the stream.
     pub fn record(&self, stream: &Stream) -> Result<(), Error> {
         // SAFETY: both handles are live.
-        let status = unsafe { (self.device.enter()?.hipEventRecord)(self.handle, stream.handle) };
+        let status = unsafe { self.device.enter()?.hipEventRecord(self.handle, stream.handle) };
         self.device.check("hipEventRecord", status)
     }
 
     /// Whether the marked work is done.
     pub fn is_done(&self) -> Result<bool, Error> {
         // SAFETY: the handle is live.
-        match unsafe { (self.device.enter()?.hipEventQuery)(self.handle) } {
+        match unsafe { self.device.enter()?.hipEventQuery(self.handle) } {
             HipError::NOT_READY => Ok(false),
             status => self.device.check("hipEventQuery", status).map(|()| true),
         }
@@ -135,14 +141,14 @@ impl Event {
         let mut time = 0.0;
         // SAFETY: the address is valid for a write, both handles are live.
         let status =
-            unsafe { (self.device.enter()?.hipEventElapsedTime)(&mut time, earlier.handle, self.handle) };
+            unsafe { self.device.enter()?.hipEventElapsedTime(&mut time, earlier.handle, self.handle) };
         self.device.check("hipEventElapsedTime", status).map(|()| time)
     }
 
     /// Waits on the CPU until the marked work is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         // SAFETY: the handle is live.
-        let status = unsafe { (self.device.enter()?.hipEventSynchronize)(self.handle) };
+        let status = unsafe { self.device.enter()?.hipEventSynchronize(self.handle) };
         self.device.check("hipEventSynchronize", status)
     }
 }
@@ -151,7 +157,45 @@ impl Drop for Event {
     fn drop(&mut self) {
         if let Some(api) = self.device.release() {
             // SAFETY: the handle is live and not used any more.
-            let _ = unsafe { (api.hipEventDestroy)(self.handle) };
+            let _ = unsafe { api.hipEventDestroy(self.handle) };
         }
+    }
+}
+
+/// The kernels launched into a stream, each several times in a row between two events.
+pub struct Profile {
+    runs: u32,
+    launches: Mutex<Vec<(String, [Event; 2])>>,
+}
+
+impl Profile {
+    /// Has every kernel run `runs` times (at least once).
+    pub fn new(runs: u32) -> Self {
+        Self { runs: runs.max(1), launches: Mutex::default() }
+    }
+
+    /// Repeats the launch of a kernel.
+    pub(crate) fn launch(
+        &self,
+        stream: &Stream,
+        kernel: &str,
+        launch: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let [from, to] = [Event::timed(stream.device())?, Event::timed(stream.device())?];
+        from.record(stream)?;
+        (0..self.runs).try_for_each(|_| launch())?;
+        to.record(stream)?;
+        let mut launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
+        launches.push((kernel.to_owned(), [from, to]));
+        Ok(())
+    }
+
+    /// The mean milliseconds of each launch, in order. The stream must be done.
+    pub fn times(&self) -> Result<Vec<(String, f32)>, Error> {
+        let launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mean = |(kernel, [from, to]): &(String, [Event; 2])| {
+            Ok((kernel.clone(), to.since(from)? / self.runs as f32))
+        };
+        launches.iter().map(mean).collect()
     }
 }

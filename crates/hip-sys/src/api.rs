@@ -1,77 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The table of functions, the numbers they take, and how AMD's library is found.
+//! The runtime as its users see it: HIP's functions, whoever's library is behind them.
 
 use std::ffi::{OsString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 
-use crate::library::{Library, explicit};
+use crate::constants::*;
+use crate::cuda::Cuda;
+use crate::library::Library;
+use crate::structs::{ARCH_OFFSET, ARCH_OFFSET_R0600, PROPERTIES_SIZE, PointerAttributes, arch_in};
+use crate::structs::{MEMORY_TYPE_DEVICE, MEMORY_TYPE_DEVICE_5};
 use crate::{HipError, LoadError};
 
-/// A stream, in which work is done in order.
-pub type hipStream_t = *mut c_void;
-/// An event: a point in a stream.
-pub type hipEvent_t = *mut c_void;
-/// A loaded code object.
-pub type hipModule_t = *mut c_void;
-/// A kernel of a module.
-pub type hipFunction_t = *mut c_void;
-/// Recorded work.
-pub type hipGraph_t = *mut c_void;
-/// Recorded work, ready to launch.
-pub type hipGraphExec_t = *mut c_void;
-/// Memory of another API.
-pub type hipExternalMemory_t = *mut c_void;
-/// Called when the work before it in a stream is done.
-pub type hipStreamCallback_t = unsafe extern "C" fn(hipStream_t, HipError, *mut c_void);
-
-/// Makes a struct of function pointers and fills it from a library. `required` functions are plain
-/// fields, `optional` ones `Option`s; further fields are given to `resolve`.
-macro_rules! table {
-    ($(#[$table_meta:meta])* $vis:vis struct $table:ident {
-        fields { $($(#[$field_meta:meta])* $field:ident: $field_type:ty,)* }
-        required { $($(#[$required_meta:meta])* fn $required:ident($($required_arg:ty),*);)* }
-        optional { $($(#[$optional_meta:meta])* fn $optional:ident($($optional_arg:ty),*);)* }
-    }) => {
-        $(#[$table_meta])*
-        #[allow(missing_docs)]
-        $vis struct $table {
-            $($(#[$field_meta])* $vis $field: $field_type,)*
-            $($(#[$required_meta])* $vis $required: unsafe extern "C" fn($($required_arg),*) -> HipError,)*
-            $($(#[$optional_meta])* $vis $optional: Option<unsafe extern "C" fn($($optional_arg),*) -> HipError>,)*
-        }
-
-        impl $table {
-            /// # Safety
-            ///
-            /// The functions of the library must have the types of the table.
-            unsafe fn resolve(library: &Library, $($field: $field_type),*) -> Result<Self, LoadError> {
-                // SAFETY: passed on to the caller.
-                unsafe {
-                    Ok(Self {
-                        $($field,)*
-                        $($required: library.required(stringify!($required))?,)*
-                        $($optional: library.optional(stringify!($optional)),)*
-                    })
-                }
-            }
-
-            /// The functions with the types of their arguments.
-            #[cfg(test)]
-            #[allow(dead_code)]
-            pub(crate) const REQUIRED: &[(&str, &[&str])] =
-                &[$((stringify!($required), &[$(stringify!($required_arg)),*]),)*];
-            #[cfg(test)]
-            #[allow(dead_code)]
-            pub(crate) const OPTIONAL: &[(&str, &[&str])] =
-                &[$((stringify!($optional), &[$(stringify!($optional_arg)),*]),)*];
-        }
-    };
-}
-pub(crate) use table;
-
-/// Whose library is behind a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whose library it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vendor {
     /// AMD's HIP runtime.
     Amd,
@@ -79,215 +21,395 @@ pub enum Vendor {
     Nvidia,
 }
 
-table! {
-    /// The HIP functions. Every one returns its status; use that rather than `hipGetLastError`.
-    ///
-    /// On NVIDIA a thread has no device until it has called `hipSetDevice`, which costs little: call it
-    /// first whenever a thread may be a new one.
-    pub struct Api {
-        fields {
-            /// The library as it was opened, for messages.
-            library: String,
-            /// Whose it is.
-            vendor: Vendor,
-        }
-
-        required {
-            fn hipInit(c_uint);
-            fn hipDriverGetVersion(*mut c_int);
-            fn hipRuntimeGetVersion(*mut c_int);
-            /// Without a device this is `NO_DEVICE`.
-            fn hipGetDeviceCount(*mut c_int);
-            fn hipSetDevice(c_int);
-            /// (value, attribute, device)
-            fn hipDeviceGetAttribute(*mut c_int, c_int, c_int);
-            /// (text, its size, device)
-            fn hipDeviceGetName(*mut c_char, c_int, c_int);
-            /// (text, its size, device): "0000:03:00.0"
-            fn hipDeviceGetPCIBusId(*mut c_char, c_int, c_int);
-            /// (free, total), of the device that is set
-            fn hipMemGetInfo(*mut usize, *mut usize);
-
-            fn hipMalloc(*mut *mut c_void, usize);
-            fn hipFree(*mut c_void);
-            /// (address, size, flags): pinned memory
-            fn hipHostMalloc(*mut *mut c_void, usize, c_uint);
-            fn hipHostFree(*mut c_void);
-            /// (destination, source, size, kind, stream)
-            fn hipMemcpyAsync(*mut c_void, *const c_void, usize, c_int, hipStream_t);
-            /// (destination, its pitch, source, its pitch, width in bytes, height, kind, stream)
-            fn hipMemcpy2DAsync(*mut c_void, usize, *const c_void, usize, usize, usize, c_int, hipStream_t);
-            /// (destination, byte, size, stream)
-            fn hipMemsetAsync(*mut c_void, c_int, usize, hipStream_t);
-
-            fn hipStreamCreateWithFlags(*mut hipStream_t, c_uint);
-            fn hipStreamDestroy(hipStream_t);
-            fn hipStreamSynchronize(hipStream_t);
-            fn hipStreamQuery(hipStream_t);
-            /// (stream, event, 0)
-            fn hipStreamWaitEvent(hipStream_t, hipEvent_t, c_uint);
-            fn hipEventCreateWithFlags(*mut hipEvent_t, c_uint);
-            fn hipEventDestroy(hipEvent_t);
-            fn hipEventRecord(hipEvent_t, hipStream_t);
-            fn hipEventSynchronize(hipEvent_t);
-            fn hipEventQuery(hipEvent_t);
-            /// (milliseconds, from, to)
-            fn hipEventElapsedTime(*mut f32, hipEvent_t, hipEvent_t);
-
-            /// (module, image): the image must stay where it is until the module is unloaded.
-            fn hipModuleLoadData(*mut hipModule_t, *const c_void);
-            fn hipModuleUnload(hipModule_t);
-            fn hipModuleGetFunction(*mut hipFunction_t, hipModule_t, *const c_char);
-            /// (kernel, grid in blocks, block in threads, dynamic shared memory, stream, arguments, null)
-            fn hipModuleLaunchKernel(
-                hipFunction_t, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, hipStream_t,
-                *mut *mut c_void, *mut *mut c_void
-            );
-            /// Takes away the last error that the runtime remembers for this thread.
-            fn hipGetLastError();
-        }
-
-        optional {
-            /// The properties in ROCm 6's layout; see [`arch_name`](crate::arch_name).
-            fn hipGetDevicePropertiesR0600(*mut c_void, c_int);
-            /// The properties in ROCm 5's layout, in newer runtimes too.
-            fn hipGetDeviceProperties(*mut c_void, c_int);
-            fn hipDeviceSynchronize();
-            /// (destination, its device, source, its device, size, stream)
-            fn hipMemcpyPeerAsync(*mut c_void, c_int, *const c_void, c_int, usize, hipStream_t);
-            /// (address, size, flags): pins memory that is there already
-            fn hipHostRegister(*mut c_void, usize, c_uint);
-            fn hipHostUnregister(*mut c_void);
-            /// (attributes, address); see [`device_of`](crate::device_of).
-            fn hipPointerGetAttributes(*mut c_void, *const c_void);
-            /// (stream, function, its argument, 0): the function must not call HIP.
-            fn hipStreamAddCallback(hipStream_t, hipStreamCallback_t, *mut c_void, c_uint);
-
-            /// (stream, mode). The graph functions are there all or not at all: [`Api::graphs`].
-            fn hipStreamBeginCapture(hipStream_t, c_int);
-            fn hipStreamEndCapture(hipStream_t, *mut hipGraph_t);
-            /// (executable graph, graph, null, null, 0)
-            fn hipGraphInstantiate(*mut hipGraphExec_t, hipGraph_t, *mut *mut c_void, *mut c_char, usize);
-            fn hipGraphLaunch(hipGraphExec_t, hipStream_t);
-            fn hipGraphExecDestroy(hipGraphExec_t);
-            fn hipGraphDestroy(hipGraph_t);
-
-            /// (memory, [`ExternalMemoryHandleDesc`](crate::ExternalMemoryHandleDesc)). The functions for
-            /// external memory are there all or not at all: [`Api::external_memory`].
-            fn hipImportExternalMemory(*mut hipExternalMemory_t, *const c_void);
-            /// (address, memory, [`ExternalMemoryBufferDesc`](crate::ExternalMemoryBufferDesc))
-            fn hipExternalMemoryGetMappedBuffer(*mut *mut c_void, hipExternalMemory_t, *const c_void);
-            fn hipDestroyExternalMemory(hipExternalMemory_t);
-        }
+impl std::fmt::Display for Vendor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Amd => "AMD",
+            Self::Nvidia => "NVIDIA",
+        })
     }
 }
 
-impl Api {
-    /// Whether all functions of graphs are there.
-    pub fn graphs(&self) -> bool {
-        self.hipStreamBeginCapture.is_some()
-            && self.hipStreamEndCapture.is_some()
-            && self.hipGraphInstantiate.is_some()
-            && self.hipGraphLaunch.is_some()
-            && self.hipGraphExecDestroy.is_some()
-            && self.hipGraphDestroy.is_some()
-    }
+/// Makes the table of AMD's functions, and methods of [`Api`] that call them or what stands for them on NVIDIA.
+macro_rules! functions {
+    (
+        required { $($(#[$required_meta:meta])* fn $required:ident($($required_arg:ident: $required_type:ty),*);)* }
+        optional { $($(#[$optional_meta:meta])* fn $optional:ident($($optional_arg:ident: $optional_type:ty),*);)* }
+    ) => {
+        /// The functions of AMD's library, as far as its release has them.
+        struct Hip {
+            $($required: unsafe extern "C" fn($($required_type),*) -> HipError,)*
+            $($optional: Option<unsafe extern "C" fn($($optional_type),*) -> HipError>,)*
+        }
 
-    /// Whether all functions for external memory are there.
-    pub fn external_memory(&self) -> bool {
-        self.hipImportExternalMemory.is_some()
-            && self.hipExternalMemoryGetMappedBuffer.is_some()
-            && self.hipDestroyExternalMemory.is_some()
-    }
-}
+        impl Hip {
+            fn resolve(library: &Library) -> Result<Self, LoadError> {
+                // SAFETY: the types are those of HIP's headers, which a test compares with an installed copy. They do
+                // not change from release to release: what does change comes under a new name.
+                unsafe {
+                    Ok(Self {
+                        $($required: library.required(stringify!($required))?,)*
+                        $($optional: library.optional(stringify!($optional)),)*
+                    })
+                }
+            }
+        }
 
-macro_rules! constants {
-    ($($type:ty { $($(#[$meta:meta])* $name:ident = $value:literal;)* })*) => {
-        $($($(#[$meta])* #[doc = concat!("`", stringify!($name), "`")] pub const $name: $type = $value;)*)*
+        /// HIP's functions under their own names, each returning its status; use that rather than `hipGetLastError`.
+        /// What a library lacks returns [`HipError::NOT_SUPPORTED`].
+        ///
+        /// On NVIDIA a thread has no device until it has called [`hipSetDevice`](Self::hipSetDevice), which costs
+        /// little: call it first whenever a thread may be a new one.
+        #[allow(clippy::too_many_arguments, reason = "that many has HIP")]
+        impl Api {
+            $(
+                $(#[$required_meta])*
+                ///
+                /// # Safety
+                ///
+                /// What pointers point to must be valid for what the function reads and writes there, until the stream
+                /// has got there where it takes one; handles must be live.
+                pub unsafe fn $required(&self, $($required_arg: $required_type),*) -> HipError {
+                    match &self.functions {
+                        // SAFETY: the caller has promised what HIP asks of its own callers.
+                        Functions::Hip(hip) => unsafe { (hip.$required)($($required_arg),*) },
+                        // SAFETY: the caller's promise is all that the driver's side asks for.
+                        Functions::Cuda(cuda) => unsafe { cuda.$required($($required_arg),*) },
+                    }
+                }
+            )*
+            $(
+                $(#[$optional_meta])*
+                ///
+                /// # Safety
+                ///
+                /// What pointers point to must be valid for what the function reads and writes there, until the stream
+                /// has got there where it takes one; handles must be live.
+                pub unsafe fn $optional(&self, $($optional_arg: $optional_type),*) -> HipError {
+                    match &self.functions {
+                        Functions::Hip(hip) => match hip.$optional {
+                            // SAFETY: the caller has promised what HIP asks of its own callers.
+                            Some(function) => unsafe { function($($optional_arg),*) },
+                            None => HipError::NOT_SUPPORTED,
+                        },
+                        // SAFETY: the caller's promise is all that the driver's side asks for.
+                        Functions::Cuda(cuda) => unsafe { cuda.$optional($($optional_arg),*) },
+                    }
+                }
+            )*
+        }
 
+        /// The functions with the types of their arguments.
         #[cfg(test)]
-        pub(crate) const CONSTANTS: &[(&str, i64)] = &[$($((stringify!($name), $value),)*)*];
+        pub(crate) const REQUIRED: &[(&str, &[&str])] =
+            &[$((stringify!($required), &[$(stringify!($required_type)),*]),)*];
+        #[cfg(test)]
+        pub(crate) const OPTIONAL: &[(&str, &[&str])] =
+            &[$((stringify!($optional), &[$(stringify!($optional_type)),*]),)*];
     };
 }
 
-constants! {
-    c_int {
-        hipMemcpyHostToHost = 0;
-        hipMemcpyHostToDevice = 1;
-        hipMemcpyDeviceToHost = 2;
-        hipMemcpyDeviceToDevice = 3;
-        hipMemcpyDefault = 4;
+functions! {
+    required {
+        /// Initialises the runtime; `flags` is 0.
+        fn hipInit(flags: c_uint);
+        /// The version of the driver.
+        fn hipDriverGetVersion(version: *mut c_int);
+        /// The version of the runtime.
+        fn hipRuntimeGetVersion(version: *mut c_int);
+        /// How many devices there are; without one, the status is [`HipError::NO_DEVICE`].
+        fn hipGetDeviceCount(count: *mut c_int);
+        /// Makes a device the calling thread's.
+        fn hipSetDevice(device: c_int);
+        /// A number about a device: one of `hipDeviceAttribute…`.
+        fn hipDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
+        /// The name of a device as marketed.
+        fn hipDeviceGetName(name: *mut c_char, size: c_int, device: c_int);
+        /// Where a device is: `0000:03:00.0`.
+        fn hipDeviceGetPCIBusId(id: *mut c_char, size: c_int, device: c_int);
+        /// Free and total bytes of the thread's device.
+        fn hipMemGetInfo(free: *mut usize, total: *mut usize);
 
-        hipStreamCaptureModeGlobal = 0;
-        hipStreamCaptureModeThreadLocal = 1;
-        hipStreamCaptureModeRelaxed = 2;
+        /// Allocates device memory.
+        fn hipMalloc(address: *mut *mut c_void, size: usize);
+        /// Frees device memory.
+        fn hipFree(address: *mut c_void);
+        /// Allocates page-locked host memory; `flags` are `hipHostMalloc…`.
+        fn hipHostMalloc(address: *mut *mut c_void, size: usize, flags: c_uint);
+        /// Frees page-locked host memory.
+        fn hipHostFree(address: *mut c_void);
+        /// Copies in the order of a stream; `kind` is one of `hipMemcpy…`.
+        fn hipMemcpyAsync(to: *mut c_void, from: *const c_void, size: usize, kind: c_int, stream: hipStream_t);
+        /// Copies `height` rows of `width` bytes in the order of a stream.
+        fn hipMemcpy2DAsync(
+            to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, width: usize, height: usize,
+            kind: c_int, stream: hipStream_t
+        );
+        /// Fills memory with the lowest byte of `value` in the order of a stream.
+        fn hipMemsetAsync(address: *mut c_void, value: c_int, size: usize, stream: hipStream_t);
 
-        hipExternalMemoryHandleTypeOpaqueFd = 1;
+        /// Makes a stream; `flags` are `hipStream…`.
+        fn hipStreamCreateWithFlags(stream: *mut hipStream_t, flags: c_uint);
+        /// Destroys a stream once its work is done.
+        fn hipStreamDestroy(stream: hipStream_t);
+        /// Waits for all work in a stream.
+        fn hipStreamSynchronize(stream: hipStream_t);
+        /// Whether a stream's work is done; if not, the status is [`HipError::NOT_READY`].
+        fn hipStreamQuery(stream: hipStream_t);
+        /// Has later work of a stream wait for an event; `flags` is 0.
+        fn hipStreamWaitEvent(stream: hipStream_t, event: hipEvent_t, flags: c_uint);
+        /// Makes an event; `flags` are `hipEvent…`.
+        fn hipEventCreateWithFlags(event: *mut hipEvent_t, flags: c_uint);
+        /// Destroys an event; waiting streams are not disturbed.
+        fn hipEventDestroy(event: hipEvent_t);
+        /// Marks the present end of a stream's work.
+        fn hipEventRecord(event: hipEvent_t, stream: hipStream_t);
+        /// Waits for what an event marks.
+        fn hipEventSynchronize(event: hipEvent_t);
+        /// Whether what an event marks is done; if not, the status is [`HipError::NOT_READY`].
+        fn hipEventQuery(event: hipEvent_t);
+        /// Milliseconds between two events that were reached.
+        fn hipEventElapsedTime(milliseconds: *mut f32, from: hipEvent_t, to: hipEvent_t);
 
-        hipDeviceAttributeIntegrated = 16;
-        hipDeviceAttributeComputeCapabilityMajor = 23;
-        hipDeviceAttributeMaxThreadsPerBlock = 56;
-        hipDeviceAttributeComputeCapabilityMinor = 61;
-        hipDeviceAttributeMultiprocessorCount = 63;
-        hipDeviceAttributePciBusId = 67;
-        hipDeviceAttributePciDeviceId = 68;
-        hipDeviceAttributePciDomainID = 69;
-        hipDeviceAttributeMaxSharedMemoryPerBlock = 74;
-        hipDeviceAttributeWarpSize = 87;
-        hipDeviceAttributeMemoryPoolsSupported = 88;
+        /// Loads a code object. The image must stay where it is until the module is unloaded.
+        fn hipModuleLoadData(module: *mut hipModule_t, image: *const c_void);
+        /// Unloads a module.
+        fn hipModuleUnload(module: hipModule_t);
+        /// The kernel of this name.
+        fn hipModuleGetFunction(function: *mut hipFunction_t, module: hipModule_t, name: *const c_char);
+        /// Launches a kernel: the grid in blocks, the block in threads, bytes of dynamic shared memory. `arguments` are
+        /// addresses of values of the kernel's parameter types, `extra` is null.
+        fn hipModuleLaunchKernel(
+            function: hipFunction_t, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+            block_z: c_uint, shared: c_uint, stream: hipStream_t, arguments: *mut *mut c_void, extra: *mut *mut c_void
+        );
+        /// Takes away the last error that the runtime remembers for this thread.
+        fn hipGetLastError();
     }
-    c_uint {
-        hipStreamDefault = 0;
-        hipStreamNonBlocking = 1;
 
-        hipEventDefault = 0;
-        hipEventBlockingSync = 1;
-        hipEventDisableTiming = 2;
+    optional {
+        /// The properties in ROCm 6's layout; see [`arch_name`](Api::arch_name).
+        fn hipGetDevicePropertiesR0600(properties: *mut c_void, device: c_int);
+        /// The properties in ROCm 5's layout, in newer runtimes too.
+        fn hipGetDeviceProperties(properties: *mut c_void, device: c_int);
+        /// Waits for all work of the thread's device.
+        fn hipDeviceSynchronize();
+        /// Copies from one device to another.
+        fn hipMemcpyPeerAsync(
+            to: *mut c_void, to_device: c_int, from: *const c_void, from_device: c_int, size: usize,
+            stream: hipStream_t
+        );
+        /// Pins memory that is there already; `flags` are `hipHostRegister…`.
+        fn hipHostRegister(address: *mut c_void, size: usize, flags: c_uint);
+        /// Unpins it.
+        fn hipHostUnregister(address: *mut c_void);
+        /// What is known of an address; see [`device_of`](Api::device_of).
+        fn hipPointerGetAttributes(attributes: *mut c_void, address: *const c_void);
+        /// Has a function called when a stream gets there; it must not call HIP. `flags` is 0.
+        fn hipStreamAddCallback(
+            stream: hipStream_t, callback: hipStreamCallback_t, argument: *mut c_void, flags: c_uint
+        );
 
-        hipHostMallocDefault = 0;
-        hipHostMallocPortable = 1;
-        hipHostMallocMapped = 2;
-        hipHostMallocWriteCombined = 4;
+        /// Begins to record what is put into a stream; `mode` is one of `hipStreamCaptureMode…`. The functions of graphs
+        /// are there all or not at all: [`Api::graphs`].
+        fn hipStreamBeginCapture(stream: hipStream_t, mode: c_int);
+        /// Ends the recording.
+        fn hipStreamEndCapture(stream: hipStream_t, graph: *mut hipGraph_t);
+        /// Makes a graph ready to launch; the last three are null, null and 0.
+        fn hipGraphInstantiate(
+            exec: *mut hipGraphExec_t, graph: hipGraph_t, error_node: *mut *mut c_void, log: *mut c_char,
+            log_size: usize
+        );
+        /// Does a graph's work in the order of a stream.
+        fn hipGraphLaunch(exec: hipGraphExec_t, stream: hipStream_t);
+        /// Destroys what is ready to launch.
+        fn hipGraphExecDestroy(exec: hipGraphExec_t);
+        /// Destroys a recording.
+        fn hipGraphDestroy(graph: hipGraph_t);
 
-        hipHostRegisterDefault = 0;
-        hipHostRegisterPortable = 1;
-        hipHostRegisterMapped = 2;
+        /// Imports memory, by an [`ExternalMemoryHandleDesc`](crate::ExternalMemoryHandleDesc). The functions for
+        /// external memory are there all or not at all: [`Api::external_memory`].
+        fn hipImportExternalMemory(memory: *mut hipExternalMemory_t, description: *const c_void);
+        /// The address of a part of it, by an [`ExternalMemoryBufferDesc`](crate::ExternalMemoryBufferDesc).
+        fn hipExternalMemoryGetMappedBuffer(
+            address: *mut *mut c_void, memory: hipExternalMemory_t, description: *const c_void
+        );
+        /// Gives imported memory back.
+        fn hipDestroyExternalMemory(memory: hipExternalMemory_t);
     }
+}
+
+/// A vendor's library, opened.
+pub struct Api {
+    library: String,
+    functions: Functions,
+}
+
+enum Functions {
+    Hip(Box<Hip>),
+    Cuda(Box<Cuda>),
 }
 
 /// The names of AMD's library, newest first: two majors in one process do not go together, so the first
 /// that can be opened is the one.
 const NAMES: [&str; 4] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 
-/// Where to look for AMD's library: only in the explicit place if there is one, else by the dynamic
-/// loader's own search, then in ROCm's folders.
-pub(crate) fn amd_candidates(explicit: Option<OsString>, folders: &[OsString]) -> Vec<OsString> {
-    if let Some(path) = explicit {
-        return vec![path];
-    }
+/// Where to look for AMD's library: by the dynamic loader's own search, then in ROCm's folders.
+pub(crate) fn amd_candidates(folders: &[OsString]) -> Vec<OsString> {
     let in_folders = folders.iter().flat_map(|folder| {
         NAMES.iter().map(|name| Path::new(folder).join("lib").join(name).into_os_string())
     });
     NAMES.iter().map(OsString::from).chain(in_folders).collect()
 }
 
-/// Opens AMD's HIP runtime: `$HIPVMAF_HIP_LIBRARY` and nothing else if that is set, else `libamdhip64.so.7`
-/// to `.5`, also under `$ROCM_PATH/lib`, `$HIP_PATH/lib` and `/opt/rocm/lib`.
-///
-/// This runs the library's initialisers, and HIP's first call opens the GPU: not for code that only
-/// looks at what is installed.
-pub fn load_amd() -> Result<Api, LoadError> {
-    let folders: Vec<_> = ["ROCM_PATH", "HIP_PATH"]
-        .into_iter()
-        .filter_map(self::explicit)
-        .chain([OsString::from("/opt/rocm")])
-        .collect();
-    amd_from(&amd_candidates(explicit("HIPVMAF_HIP_LIBRARY"), &folders))
-}
+impl Api {
+    /// Opens a vendor's library where it usually is. AMD's HIP runtime is `libamdhip64.so.7` to `.5`, also under
+    /// `$ROCM_PATH/lib`, `$HIP_PATH/lib` and `/opt/rocm/lib`; NVIDIA's driver is `libcuda.so.1`.
+    ///
+    /// This runs the library's initialisers, and its first call opens the GPU: not for code that only looks at what is
+    /// installed. The library stays open as long as the process.
+    pub fn load(vendor: Vendor) -> Result<Self, LoadError> {
+        match vendor {
+            Vendor::Amd => {
+                let variables = ["ROCM_PATH", "HIP_PATH"].into_iter().filter_map(std::env::var_os);
+                let folders: Vec<_> =
+                    variables.filter(|path| !path.is_empty()).chain(["/opt/rocm".into()]).collect();
+                Self::first(vendor, &amd_candidates(&folders))
+            }
+            Vendor::Nvidia => Self::first(vendor, &["libcuda.so.1".into()]),
+        }
+    }
 
-/// The table of the first of these libraries that can be opened.
-pub(crate) fn amd_from(candidates: &[OsString]) -> Result<Api, LoadError> {
-    let library = Library::open(candidates)?;
-    // SAFETY: the types are those of HIP's headers, which a test compares with an installed copy.
-    unsafe { Api::resolve(&library, library.name.clone(), Vendor::Amd) }
+    /// Opens this library, which is the vendor's or behaves like it.
+    pub fn load_from(vendor: Vendor, library: impl Into<OsString>) -> Result<Self, LoadError> {
+        Self::first(vendor, &[library.into()])
+    }
+
+    /// Opens the first of these libraries that the dynamic loader accepts.
+    pub(crate) fn first(vendor: Vendor, candidates: &[OsString]) -> Result<Self, LoadError> {
+        let library = Library::open(candidates)?;
+        let functions = match vendor {
+            Vendor::Amd => Functions::Hip(Box::new(Hip::resolve(&library)?)),
+            Vendor::Nvidia => Functions::Cuda(Box::new(Cuda::resolve(&library)?)),
+        };
+        Ok(Self { library: library.name, functions })
+    }
+
+    /// The library as it was opened, for messages.
+    pub fn library(&self) -> &str {
+        &self.library
+    }
+
+    /// Whose it is.
+    pub fn vendor(&self) -> Vendor {
+        match self.functions {
+            Functions::Hip(_) => Vendor::Amd,
+            Functions::Cuda(_) => Vendor::Nvidia,
+        }
+    }
+
+    /// Whether all functions of graphs are there.
+    pub fn graphs(&self) -> bool {
+        match &self.functions {
+            Functions::Hip(hip) => {
+                hip.hipStreamBeginCapture.is_some()
+                    && hip.hipStreamEndCapture.is_some()
+                    && hip.hipGraphInstantiate.is_some()
+                    && hip.hipGraphLaunch.is_some()
+                    && hip.hipGraphExecDestroy.is_some()
+                    && hip.hipGraphDestroy.is_some()
+            }
+            Functions::Cuda(cuda) => cuda.graphs(),
+        }
+    }
+
+    /// Whether all functions for external memory are there.
+    pub fn external_memory(&self) -> bool {
+        match &self.functions {
+            Functions::Hip(hip) => {
+                hip.hipImportExternalMemory.is_some()
+                    && hip.hipExternalMemoryGetMappedBuffer.is_some()
+                    && hip.hipDestroyExternalMemory.is_some()
+            }
+            Functions::Cuda(cuda) => cuda.external_memory(),
+        }
+    }
+
+    /// The processor of a device: `gfx90a:sramecc+:xnack-`, or `sm_90` on NVIDIA.
+    pub fn arch_name(&self, device: c_int) -> Result<String, HipError> {
+        let Functions::Hip(hip) = &self.functions else {
+            let number = |attribute| {
+                let mut value = 0;
+                // SAFETY: the pointer is valid for a write.
+                unsafe { self.hipDeviceGetAttribute(&mut value, attribute, device) }.ok().map(|()| value)
+            };
+            let major = number(hipDeviceAttributeComputeCapabilityMajor)?;
+            return Ok(format!("sm_{major}{}", number(hipDeviceAttributeComputeCapabilityMinor)?));
+        };
+        // A 64-bit type, as the structure has pointers.
+        let mut properties = vec![0u64; PROPERTIES_SIZE / 8];
+        let (get, offset) = match (hip.hipGetDevicePropertiesR0600, hip.hipGetDeviceProperties) {
+            (Some(get), _) => (get, ARCH_OFFSET_R0600),
+            (None, Some(get)) => (get, ARCH_OFFSET),
+            (None, None) => return Err(HipError::NOT_SUPPORTED),
+        };
+        // SAFETY: the buffer is valid for writes and larger than the structure of any release.
+        unsafe { get(properties.as_mut_ptr().cast(), device) }.ok()?;
+        let bytes: Vec<u8> = properties.into_iter().flat_map(u64::to_ne_bytes).collect();
+        arch_in(&bytes, offset).ok_or(HipError::NOT_FOUND)
+    }
+
+    /// The device in whose memory an address is; `None` for host memory.
+    #[expect(
+        clippy::not_unsafe_ptr_arg_deref,
+        reason = "the runtime looks the address up and reads nothing there"
+    )]
+    pub fn device_of(&self, address: *const c_void) -> Result<Option<c_int>, HipError> {
+        let mut attributes = PointerAttributes::new(0, 0);
+        // SAFETY: the buffer is valid for writes and larger than the structure of any release; nothing is read at the
+        // address.
+        match unsafe { self.hipPointerGetAttributes((&raw mut attributes).cast(), address) } {
+            HipError::SUCCESS => {}
+            // Memory that the runtime has never seen.
+            HipError::INVALID_VALUE => return Ok(None),
+            error => return Err(error),
+        }
+        // The numbers changed in ROCm 6, which is when the R0600 properties came.
+        let rocm_5 =
+            matches!(&self.functions, Functions::Hip(hip) if hip.hipGetDevicePropertiesR0600.is_none());
+        let device_memory = if rocm_5 { MEMORY_TYPE_DEVICE_5 } else { MEMORY_TYPE_DEVICE };
+        Ok((attributes.kind == device_memory).then_some(attributes.device))
+    }
+
+    /// Waits for all work that may still write to memory of the device that is set, whoever's it is. On NVIDIA,
+    /// another context may be current after this: set the device again.
+    pub fn synchronize_owner(&self, address: *const c_void) -> Result<(), HipError> {
+        match &self.functions {
+            // SAFETY: takes nothing.
+            Functions::Hip(_) => unsafe { self.hipDeviceSynchronize() }.ok(),
+            Functions::Cuda(cuda) => cuda.synchronize_owner(address),
+        }
+    }
+
+    /// Has `stream` wait for the work that is in `producer` now, a stream of the same device. On NVIDIA it may be of
+    /// another context, which is current after this: set the device again.
+    ///
+    /// # Safety
+    ///
+    /// Both streams must be live.
+    pub unsafe fn wait_for_stream(&self, stream: hipStream_t, producer: hipStream_t) -> Result<(), HipError> {
+        if let Functions::Cuda(cuda) = &self.functions {
+            // SAFETY: the caller's stream is live.
+            unsafe { cuda.enter_stream(producer)? };
+        }
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the address is valid for a write, the caller's streams are live, and the event is from the first call
+        // until the last. It may be destroyed while a stream waits for it.
+        unsafe {
+            self.hipEventCreateWithFlags(&mut event, hipEventDisableTiming).ok()?;
+            let recorded = self.hipEventRecord(event, producer).ok();
+            let waited = recorded.and_then(|()| self.hipStreamWaitEvent(stream, event, 0).ok());
+            waited.and(self.hipEventDestroy(event).ok())
+        }
+    }
 }

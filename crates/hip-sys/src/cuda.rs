@@ -1,29 +1,57 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The same table on top of NVIDIA's CUDA driver.
+//! HIP's functions on top of NVIDIA's CUDA driver.
 //!
-//! Error numbers, flags and most signatures agree, so most fields are the driver's own functions. The
+//! The numbers of errors and flags and most signatures agree, so most of HIP's functions are the driver's own. The
 //! others are small functions here. Handles and device addresses are pointers, as in HIP; the driver's
 //! `CUdeviceptr` is an integer of the same size and is passed in the same way.
+//!
+//! Every function here asks of its caller what HIP's function of that name does, which is what the driver asks: valid
+//! pointers, live handles, and memory that is left alone until a stream has got there.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsString, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use crate::api::table;
-use crate::library::{Library, explicit};
-use crate::structs::PointerAttributes;
-use crate::*;
+use crate::constants::*;
+use crate::library::Library;
+use crate::{HipError, LoadError};
 
 type CUdevice = c_int;
 type CUcontext = *mut c_void;
 type CUlibrary = *mut c_void;
 
+/// Makes a table of the driver's functions.
+macro_rules! table {
+    ($(#[$table_meta:meta])* struct $table:ident {
+        required { $($(#[$required_meta:meta])* fn $required:ident($($required_arg:ty),*);)* }
+        optional { $($(#[$optional_meta:meta])* fn $optional:ident($($optional_arg:ty),*);)* }
+    }) => {
+        $(#[$table_meta])*
+        struct $table {
+            $($(#[$required_meta])* $required: unsafe extern "C" fn($($required_arg),*) -> HipError,)*
+            $($(#[$optional_meta])* $optional: Option<unsafe extern "C" fn($($optional_arg),*) -> HipError>,)*
+        }
+
+        impl $table {
+            fn resolve(library: &Library) -> Result<Self, LoadError> {
+                // SAFETY: the types are those of the driver's documentation; its functions keep their types, as a
+                // change of type comes with a new name (_v2).
+                unsafe {
+                    Ok(Self {
+                        $($required: library.required(stringify!($required))?,)*
+                        $($optional: library.optional(stringify!($optional)),)*
+                    })
+                }
+            }
+        }
+    };
+}
+
 table! {
     /// The driver's functions that do not fit HIP's signatures.
     struct Driver {
-        fields {}
         required {
             fn cuInit(c_uint);
             fn cuDeviceGetCount(*mut c_int);
@@ -42,6 +70,8 @@ table! {
             fn cuMemsetD8Async(*mut c_void, u8, usize, hipStream_t);
             fn cuEventCreate(*mut hipEvent_t, c_uint);
             fn cuPointerGetAttribute(*mut c_void, c_int, *const c_void);
+            fn cuModuleLoadData(*mut hipModule_t, *const c_void);
+            fn cuModuleUnload(hipModule_t);
             fn cuModuleGetFunction(*mut hipFunction_t, hipModule_t, *const c_char);
         }
         optional {
@@ -54,6 +84,94 @@ table! {
             fn cuLibraryUnload(CUlibrary);
             fn cuGraphInstantiateWithFlags(*mut hipGraphExec_t, hipGraph_t, u64);
         }
+    }
+}
+
+/// Makes a table of the driver's functions that do as HIP's do, and methods of [`Cuda`] under HIP's names.
+macro_rules! forwarded {
+    (
+        required { $($hip:ident = $driver:literal($($arg:ident: $type:ty),*);)* }
+        optional { $($hip_optional:ident = $driver_optional:literal($($optional_arg:ident: $optional_type:ty),*);)* }
+    ) => {
+        /// The driver's functions that fit HIP's signatures, under HIP's names.
+        struct Forwarded {
+            $($hip: unsafe extern "C" fn($($type),*) -> HipError,)*
+            $($hip_optional: Option<unsafe extern "C" fn($($optional_type),*) -> HipError>,)*
+        }
+
+        impl Forwarded {
+            fn resolve(library: &Library) -> Result<Self, LoadError> {
+                // SAFETY: the types are those of the driver's documentation; its functions keep their types, as a
+                // change of type comes with a new name (_v2).
+                unsafe {
+                    Ok(Self {
+                        $($hip: library.required($driver)?,)*
+                        $($hip_optional: library.optional($driver_optional),)*
+                    })
+                }
+            }
+        }
+
+        #[allow(clippy::too_many_arguments, reason = "that many has HIP")]
+        impl Cuda {
+            $(pub(crate) unsafe fn $hip(&self, $($arg: $type),*) -> HipError {
+                // SAFETY: the driver's function asks what HIP's does, which the caller has promised.
+                unsafe { (self.forwarded.$hip)($($arg),*) }
+            })*
+            $(pub(crate) unsafe fn $hip_optional(&self, $($optional_arg: $optional_type),*) -> HipError {
+                match self.forwarded.$hip_optional {
+                    // SAFETY: the driver's function asks what HIP's does, which the caller has promised.
+                    Some(function) => unsafe { function($($optional_arg),*) },
+                    None => HipError::NOT_SUPPORTED,
+                }
+            })*
+        }
+    };
+}
+
+forwarded! {
+    required {
+        hipInit = "cuInit"(flags: c_uint);
+        hipDriverGetVersion = "cuDriverGetVersion"(version: *mut c_int);
+        hipRuntimeGetVersion = "cuDriverGetVersion"(version: *mut c_int);
+        hipMemGetInfo = "cuMemGetInfo_v2"(free: *mut usize, total: *mut usize);
+        hipMalloc = "cuMemAlloc_v2"(address: *mut *mut c_void, size: usize);
+        hipFree = "cuMemFree_v2"(address: *mut c_void);
+        hipHostFree = "cuMemFreeHost"(address: *mut c_void);
+        hipStreamCreateWithFlags = "cuStreamCreate"(stream: *mut hipStream_t, flags: c_uint);
+        hipStreamDestroy = "cuStreamDestroy_v2"(stream: hipStream_t);
+        hipStreamSynchronize = "cuStreamSynchronize"(stream: hipStream_t);
+        hipStreamQuery = "cuStreamQuery"(stream: hipStream_t);
+        hipStreamWaitEvent = "cuStreamWaitEvent"(stream: hipStream_t, event: hipEvent_t, flags: c_uint);
+        hipEventDestroy = "cuEventDestroy_v2"(event: hipEvent_t);
+        hipEventRecord = "cuEventRecord"(event: hipEvent_t, stream: hipStream_t);
+        hipEventSynchronize = "cuEventSynchronize"(event: hipEvent_t);
+        hipEventQuery = "cuEventQuery"(event: hipEvent_t);
+        hipEventElapsedTime = "cuEventElapsedTime"(milliseconds: *mut f32, from: hipEvent_t, to: hipEvent_t);
+        hipModuleLaunchKernel = "cuLaunchKernel"(
+            function: hipFunction_t, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+            block_z: c_uint, shared: c_uint, stream: hipStream_t, arguments: *mut *mut c_void, extra: *mut *mut c_void
+        );
+    }
+    optional {
+        hipDeviceSynchronize = "cuCtxSynchronize"();
+        hipHostRegister = "cuMemHostRegister_v2"(address: *mut c_void, size: usize, flags: c_uint);
+        hipHostUnregister = "cuMemHostUnregister"(address: *mut c_void);
+        hipStreamAddCallback = "cuStreamAddCallback"(
+            stream: hipStream_t, callback: hipStreamCallback_t, argument: *mut c_void, flags: c_uint
+        );
+        hipStreamBeginCapture = "cuStreamBeginCapture_v2"(stream: hipStream_t, mode: c_int);
+        hipStreamEndCapture = "cuStreamEndCapture"(stream: hipStream_t, graph: *mut hipGraph_t);
+        hipGraphLaunch = "cuGraphLaunch"(exec: hipGraphExec_t, stream: hipStream_t);
+        hipGraphExecDestroy = "cuGraphExecDestroy"(exec: hipGraphExec_t);
+        hipGraphDestroy = "cuGraphDestroy"(graph: hipGraph_t);
+        hipImportExternalMemory = "cuImportExternalMemory"(
+            memory: *mut hipExternalMemory_t, description: *const c_void
+        );
+        hipExternalMemoryGetMappedBuffer = "cuExternalMemoryGetMappedBuffer"(
+            address: *mut *mut c_void, memory: hipExternalMemory_t, description: *const c_void
+        );
+        hipDestroyExternalMemory = "cuDestroyExternalMemory"(memory: hipExternalMemory_t);
     }
 }
 
@@ -105,128 +223,17 @@ const ATTRIBUTES: [(c_int, c_int); 11] = [
     (hipDeviceAttributeMemoryPoolsSupported, 115),
 ];
 
-/// Opens NVIDIA's CUDA driver: `$HIPVMAF_CUDA_LIBRARY` and nothing else if that is set, else
-/// `libcuda.so.1`. One driver serves a process: the functions go to the one that was opened first.
-pub fn load_nvidia() -> Result<Api, LoadError> {
-    nvidia_from(&[explicit("HIPVMAF_CUDA_LIBRARY").unwrap_or_else(|| "libcuda.so.1".into())])
-}
-
-static DRIVER: OnceLock<Driver> = OnceLock::new();
-
-pub(crate) fn nvidia_from(candidates: &[OsString]) -> Result<Api, LoadError> {
-    let library = Library::open(candidates)?;
-    // SAFETY: the types are those of the driver's documentation; its functions keep their types, as a
-    // change of type comes with a new name (_v2).
-    unsafe {
-        let driver = Driver::resolve(&library)?;
-        let instantiate = driver.cuGraphInstantiateWithFlags.is_some();
-        let libraries = driver.libraries().is_some();
-        let api = Api {
-            library: library.name.clone(),
-            vendor: Vendor::Nvidia,
-
-            hipInit: driver.cuInit,
-            hipDriverGetVersion: library.required("cuDriverGetVersion")?,
-            hipRuntimeGetVersion: library.required("cuDriverGetVersion")?,
-            hipGetDeviceCount: get_device_count,
-            hipSetDevice: set_device,
-            hipDeviceGetAttribute: device_get_attribute,
-            hipDeviceGetName: device_get_name,
-            hipDeviceGetPCIBusId: device_get_pci_bus_id,
-            hipMemGetInfo: library.required("cuMemGetInfo_v2")?,
-
-            hipMalloc: library.required("cuMemAlloc_v2")?,
-            hipFree: library.required("cuMemFree_v2")?,
-            hipHostMalloc: host_malloc,
-            hipHostFree: library.required("cuMemFreeHost")?,
-            hipMemcpyAsync: memcpy_async,
-            hipMemcpy2DAsync: memcpy_2d_async,
-            hipMemsetAsync: memset_async,
-
-            hipStreamCreateWithFlags: library.required("cuStreamCreate")?,
-            hipStreamDestroy: library.required("cuStreamDestroy_v2")?,
-            hipStreamSynchronize: library.required("cuStreamSynchronize")?,
-            hipStreamQuery: library.required("cuStreamQuery")?,
-            hipStreamWaitEvent: library.required("cuStreamWaitEvent")?,
-            hipEventCreateWithFlags: event_create_with_flags,
-            hipEventDestroy: library.required("cuEventDestroy_v2")?,
-            hipEventRecord: library.required("cuEventRecord")?,
-            hipEventSynchronize: library.required("cuEventSynchronize")?,
-            hipEventQuery: library.required("cuEventQuery")?,
-            hipEventElapsedTime: library.required("cuEventElapsedTime")?,
-
-            hipModuleLoadData: if libraries {
-                library_load_data
-            } else {
-                library.required("cuModuleLoadData")?
-            },
-            hipModuleUnload: if libraries { library_unload } else { library.required("cuModuleUnload")? },
-            hipModuleGetFunction: if libraries { library_get_function } else { driver.cuModuleGetFunction },
-            hipModuleLaunchKernel: library.required("cuLaunchKernel")?,
-            hipGetLastError: get_last_error,
-
-            hipGetDevicePropertiesR0600: None,
-            hipGetDeviceProperties: None,
-            hipDeviceSynchronize: library.optional("cuCtxSynchronize"),
-            hipMemcpyPeerAsync: Some(memcpy_peer_async),
-            hipHostRegister: library.optional("cuMemHostRegister_v2"),
-            hipHostUnregister: library.optional("cuMemHostUnregister"),
-            hipPointerGetAttributes: Some(pointer_get_attributes),
-            hipStreamAddCallback: library.optional("cuStreamAddCallback"),
-
-            hipStreamBeginCapture: library.optional("cuStreamBeginCapture_v2"),
-            hipStreamEndCapture: library.optional("cuStreamEndCapture"),
-            hipGraphInstantiate: if instantiate { Some(graph_instantiate) } else { None },
-            hipGraphLaunch: library.optional("cuGraphLaunch"),
-            hipGraphExecDestroy: library.optional("cuGraphExecDestroy"),
-            hipGraphDestroy: library.optional("cuGraphDestroy"),
-
-            hipImportExternalMemory: library.optional("cuImportExternalMemory"),
-            hipExternalMemoryGetMappedBuffer: library.optional("cuExternalMemoryGetMappedBuffer"),
-            hipDestroyExternalMemory: library.optional("cuDestroyExternalMemory"),
-        };
-        DRIVER.get_or_init(|| driver);
-        Ok(api)
-    }
-}
-
-fn driver() -> Result<&'static Driver, HipError> {
-    DRIVER.get().ok_or(HipError::NOT_INITIALIZED)
-}
-
 /// The status of a function that stops at the first error.
 fn status(result: Result<(), HipError>) -> HipError {
     result.err().unwrap_or(HipError::SUCCESS)
 }
 
-/// The driver's handle of a device.
-fn device(driver: &Driver, ordinal: c_int) -> Result<CUdevice, HipError> {
-    let mut device = 0;
-    // SAFETY: the pointer is valid for a write.
-    unsafe { (driver.cuDeviceGet)(&mut device, ordinal) }.ok()?;
-    Ok(device)
-}
-
 struct Context(CUcontext);
-// SAFETY: a context is a handle that any thread may use.
+// SAFETY: a context is a handle that any thread may use, and it is never destroyed.
 unsafe impl Send for Context {}
 
-/// The device's primary context, retained when it is first asked for and then kept.
-fn context(driver: &Driver, ordinal: c_int) -> Result<CUcontext, HipError> {
-    static RETAINED: Mutex<BTreeMap<c_int, Context>> = Mutex::new(BTreeMap::new());
-    let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(context) = retained.get(&ordinal) {
-        return Ok(context.0);
-    }
-    let mut context = std::ptr::null_mut();
-    // SAFETY: the pointer is valid for a write.
-    unsafe {
-        (driver.cuInit)(0).ok()?;
-        (driver.cuDevicePrimaryCtxRetain)(&mut context, device(driver, ordinal)?).ok()?;
-    }
-    retained.insert(ordinal, Context(context));
-    Ok(context)
-}
+/// The flags that both know; HIP's further ones are about caches that NVIDIA keeps coherent.
+const COMMON_FLAGS: c_uint = 7;
 
 /// What loads and unloads a library, and gives its module in the current context.
 type Libraries = (
@@ -244,237 +251,341 @@ type Libraries = (
     unsafe extern "C" fn(CUlibrary) -> HipError,
 );
 
-impl Driver {
+/// An open driver.
+pub(crate) struct Cuda {
+    driver: Driver,
+    forwarded: Forwarded,
+    /// The devices' primary contexts, each retained when it is first asked for and then kept.
+    contexts: Mutex<BTreeMap<c_int, Context>>,
+}
+
+impl Cuda {
+    pub(crate) fn resolve(library: &Library) -> Result<Self, LoadError> {
+        Ok(Self {
+            driver: Driver::resolve(library)?,
+            forwarded: Forwarded::resolve(library)?,
+            contexts: Mutex::default(),
+        })
+    }
+
+    /// Whether all functions of graphs are there.
+    pub(crate) fn graphs(&self) -> bool {
+        let Forwarded { hipStreamBeginCapture: begin, hipStreamEndCapture: end, .. } = self.forwarded;
+        let Forwarded { hipGraphLaunch: launch, hipGraphExecDestroy: destroy, .. } = self.forwarded;
+        let instantiate = self.driver.cuGraphInstantiateWithFlags.is_some();
+        let all = begin.is_some() && end.is_some() && launch.is_some() && destroy.is_some();
+        all && instantiate && self.forwarded.hipGraphDestroy.is_some()
+    }
+
+    /// Whether all functions for external memory are there.
+    pub(crate) fn external_memory(&self) -> bool {
+        self.forwarded.hipImportExternalMemory.is_some()
+            && self.forwarded.hipExternalMemoryGetMappedBuffer.is_some()
+            && self.forwarded.hipDestroyExternalMemory.is_some()
+    }
+
     /// Libraries stand in for modules where the driver has them (CUDA 12): it compiles several of them at a time,
     /// but modules one after another.
     fn libraries(&self) -> Option<Libraries> {
-        Some((self.cuLibraryLoadData?, self.cuLibraryGetModule?, self.cuLibraryUnload?))
+        let driver = &self.driver;
+        Some((driver.cuLibraryLoadData?, driver.cuLibraryGetModule?, driver.cuLibraryUnload?))
     }
-}
 
-/// Makes the context of a stream the current one, as events can only be recorded in a stream of their own context.
-pub(crate) fn enter_stream(stream: hipStream_t) -> Result<(), HipError> {
-    let driver = driver()?;
-    let mut context = std::ptr::null_mut();
-    // SAFETY: the caller's stream is live, and the address valid for a write.
-    unsafe {
-        (driver.cuStreamGetCtx)(stream, &mut context).ok()?;
-        (driver.cuCtxSetCurrent)(context).ok()
+    /// The driver's handle of a device.
+    fn device(&self, ordinal: c_int) -> Result<CUdevice, HipError> {
+        let mut device = 0;
+        // SAFETY: the pointer is valid for a write; the driver refuses numbers that it does not know.
+        unsafe { (self.driver.cuDeviceGet)(&mut device, ordinal) }.ok()?;
+        Ok(device)
     }
-}
 
-/// Waits for everything in the context that an address belongs to, and leaves that context current.
-pub(crate) fn synchronize_owner(address: *const c_void) -> Result<(), HipError> {
-    let driver = driver()?;
-    let mut context: CUcontext = std::ptr::null_mut();
-    // SAFETY: the driver looks the address up and reads nothing there; the result is a context.
-    unsafe {
-        (driver.cuPointerGetAttribute)((&raw mut context).cast(), CU_POINTER_ATTRIBUTE_CONTEXT, address)
-            .ok()?;
-        (driver.cuCtxSetCurrent)(context).ok()?;
-        (driver.cuCtxSynchronize)().ok()
-    }
-}
-
-// The functions of the table. SAFETY, for all of them: pointers are passed on, and the caller of the
-// table promises what HIP asks of them, which is what the driver asks.
-
-unsafe extern "C" fn get_device_count(count: *mut c_int) -> HipError {
-    status((|| {
-        let driver = driver()?;
-        unsafe {
-            (driver.cuInit)(0).ok()?;
-            (driver.cuDeviceGetCount)(count).ok()
+    /// The device's primary context.
+    fn context(&self, ordinal: c_int) -> Result<CUcontext, HipError> {
+        let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = contexts.get(&ordinal) {
+            return Ok(context.0);
         }
-    })())
-}
-
-unsafe extern "C" fn set_device(ordinal: c_int) -> HipError {
-    status((|| {
-        let driver = driver()?;
-        let context = context(driver, ordinal)?;
-        unsafe { (driver.cuCtxSetCurrent)(context) }.ok()
-    })())
-}
-
-unsafe extern "C" fn device_get_attribute(value: *mut c_int, attribute: c_int, ordinal: c_int) -> HipError {
-    status((|| {
-        let driver = driver()?;
-        let (_, number) =
-            ATTRIBUTES.iter().find(|(hip, _)| *hip == attribute).ok_or(HipError::INVALID_VALUE)?;
-        unsafe { (driver.cuDeviceGetAttribute)(value, *number, device(driver, ordinal)?) }.ok()
-    })())
-}
-
-unsafe extern "C" fn device_get_name(name: *mut c_char, size: c_int, ordinal: c_int) -> HipError {
-    status((|| {
-        let driver = driver()?;
-        unsafe { (driver.cuDeviceGetName)(name, size, device(driver, ordinal)?) }.ok()
-    })())
-}
-
-unsafe extern "C" fn device_get_pci_bus_id(id: *mut c_char, size: c_int, ordinal: c_int) -> HipError {
-    status((|| {
-        let driver = driver()?;
-        unsafe { (driver.cuDeviceGetPCIBusId)(id, size, device(driver, ordinal)?) }.ok()
-    })())
-}
-
-/// The flags that both know; HIP's further ones are about caches that NVIDIA keeps coherent.
-const COMMON_FLAGS: c_uint = 7;
-
-unsafe extern "C" fn host_malloc(address: *mut *mut c_void, size: usize, flags: c_uint) -> HipError {
-    status(
-        driver()
-            .and_then(|driver| unsafe { (driver.cuMemHostAlloc)(address, size, flags & COMMON_FLAGS).ok() }),
-    )
-}
-
-unsafe extern "C" fn event_create_with_flags(event: *mut hipEvent_t, flags: c_uint) -> HipError {
-    status(driver().and_then(|driver| unsafe { (driver.cuEventCreate)(event, flags & COMMON_FLAGS).ok() }))
-}
-
-unsafe extern "C" fn memcpy_async(
-    destination: *mut c_void,
-    source: *const c_void,
-    size: usize,
-    _kind: c_int,
-    stream: hipStream_t,
-) -> HipError {
-    // The driver sees from the addresses where they are.
-    status(
-        driver().and_then(|driver| unsafe { (driver.cuMemcpyAsync)(destination, source, size, stream).ok() }),
-    )
-}
-
-unsafe extern "C" fn memcpy_2d_async(
-    destination: *mut c_void,
-    destination_pitch: usize,
-    source: *const c_void,
-    source_pitch: usize,
-    width_in_bytes: usize,
-    height: usize,
-    kind: c_int,
-    stream: hipStream_t,
-) -> HipError {
-    let (from, to) = match kind {
-        hipMemcpyHostToHost => (CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_HOST),
-        hipMemcpyHostToDevice => (CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE),
-        hipMemcpyDeviceToHost => (CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST),
-        hipMemcpyDeviceToDevice => (CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_DEVICE),
-        hipMemcpyDefault => (CU_MEMORYTYPE_UNIFIED, CU_MEMORYTYPE_UNIFIED),
-        _ => return HipError::INVALID_MEMCPY_DIRECTION,
-    };
-    let copy = CUDA_MEMCPY2D {
-        source: Side::new(from, source, source_pitch),
-        destination: Side::new(to, destination, destination_pitch),
-        width_in_bytes,
-        height,
-    };
-    status(driver().and_then(|driver| unsafe { (driver.cuMemcpy2DAsync_v2)(&copy, stream).ok() }))
-}
-
-unsafe extern "C" fn memcpy_peer_async(
-    destination: *mut c_void,
-    destination_device: c_int,
-    source: *const c_void,
-    source_device: c_int,
-    size: usize,
-    stream: hipStream_t,
-) -> HipError {
-    status((|| {
-        let driver = driver()?;
-        let (to, from) = (context(driver, destination_device)?, context(driver, source_device)?);
-        unsafe { (driver.cuMemcpyPeerAsync)(destination, to, source, from, size, stream) }.ok()
-    })())
-}
-
-unsafe extern "C" fn memset_async(
-    address: *mut c_void,
-    value: c_int,
-    size: usize,
-    stream: hipStream_t,
-) -> HipError {
-    // HIP takes the lowest byte too.
-    status(
-        driver()
-            .and_then(|driver| unsafe { (driver.cuMemsetD8Async)(address, value as u8, size, stream).ok() }),
-    )
-}
-
-unsafe extern "C" fn library_load_data(library: *mut hipModule_t, image: *const c_void) -> HipError {
-    status((|| {
-        let (load, get_module, unload) = driver()?.libraries().ok_or(HipError::NOT_SUPPORTED)?;
-        let null: *mut c_void = std::ptr::null_mut();
-        let (mut loaded, mut module) = (null, null);
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the pointer is valid for a write, and the device is one that the driver has named.
         unsafe {
+            (self.driver.cuInit)(0).ok()?;
+            (self.driver.cuDevicePrimaryCtxRetain)(&mut context, self.device(ordinal)?).ok()?;
+        }
+        contexts.insert(ordinal, Context(context));
+        Ok(context)
+    }
+
+    /// Makes the context of a stream the current one, as events can only be recorded in a stream of their own context.
+    ///
+    /// # Safety
+    ///
+    /// The stream must be live.
+    pub(crate) unsafe fn enter_stream(&self, stream: hipStream_t) -> Result<(), HipError> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the caller's stream is live, the address is valid for a write, and a live stream's context is live.
+        unsafe {
+            (self.driver.cuStreamGetCtx)(stream, &mut context).ok()?;
+            (self.driver.cuCtxSetCurrent)(context).ok()
+        }
+    }
+
+    /// Waits for everything in the context that an address belongs to, and leaves that context current.
+    pub(crate) fn synchronize_owner(&self, address: *const c_void) -> Result<(), HipError> {
+        let mut context: CUcontext = std::ptr::null_mut();
+        // SAFETY: the driver looks the address up and reads nothing there; what it writes is a context, and those with
+        // memory are live.
+        unsafe {
+            (self.driver.cuPointerGetAttribute)(
+                (&raw mut context).cast(),
+                CU_POINTER_ATTRIBUTE_CONTEXT,
+                address,
+            )
+            .ok()?;
+            (self.driver.cuCtxSetCurrent)(context).ok()?;
+            (self.driver.cuCtxSynchronize)().ok()
+        }
+    }
+}
+
+/// HIP's functions that the driver's do not fit.
+impl Cuda {
+    pub(crate) unsafe fn hipGetDeviceCount(&self, count: *mut c_int) -> HipError {
+        // SAFETY: the caller's pointer is valid for a write; initialising takes flags only.
+        let count = || unsafe {
+            (self.driver.cuInit)(0).ok()?;
+            (self.driver.cuDeviceGetCount)(count).ok()
+        };
+        status(count())
+    }
+
+    pub(crate) unsafe fn hipSetDevice(&self, ordinal: c_int) -> HipError {
+        // SAFETY: contexts that are retained here stay live.
+        status(
+            self.context(ordinal).and_then(|context| unsafe { (self.driver.cuCtxSetCurrent)(context) }.ok()),
+        )
+    }
+
+    pub(crate) unsafe fn hipDeviceGetAttribute(
+        &self,
+        value: *mut c_int,
+        attribute: c_int,
+        ordinal: c_int,
+    ) -> HipError {
+        let Some((_, number)) = ATTRIBUTES.iter().find(|(hip, _)| *hip == attribute) else {
+            return HipError::INVALID_VALUE;
+        };
+        // SAFETY: the caller's pointer is valid for a write, and the device is one that the driver has named.
+        let get = |device| unsafe { (self.driver.cuDeviceGetAttribute)(value, *number, device) }.ok();
+        status(self.device(ordinal).and_then(get))
+    }
+
+    pub(crate) unsafe fn hipDeviceGetName(&self, name: *mut c_char, size: c_int, ordinal: c_int) -> HipError {
+        // SAFETY: the caller has so many bytes for the name, and the device is one that the driver has named.
+        let get = |device| unsafe { (self.driver.cuDeviceGetName)(name, size, device) }.ok();
+        status(self.device(ordinal).and_then(get))
+    }
+
+    pub(crate) unsafe fn hipDeviceGetPCIBusId(
+        &self,
+        id: *mut c_char,
+        size: c_int,
+        ordinal: c_int,
+    ) -> HipError {
+        // SAFETY: the caller has so many bytes for the text, and the device is one that the driver has named.
+        let get = |device| unsafe { (self.driver.cuDeviceGetPCIBusId)(id, size, device) }.ok();
+        status(self.device(ordinal).and_then(get))
+    }
+
+    pub(crate) unsafe fn hipHostMalloc(
+        &self,
+        address: *mut *mut c_void,
+        size: usize,
+        flags: c_uint,
+    ) -> HipError {
+        // SAFETY: the caller's pointer is valid for a write.
+        unsafe { (self.driver.cuMemHostAlloc)(address, size, flags & COMMON_FLAGS) }
+    }
+
+    pub(crate) unsafe fn hipEventCreateWithFlags(&self, event: *mut hipEvent_t, flags: c_uint) -> HipError {
+        // SAFETY: the caller's pointer is valid for a write.
+        unsafe { (self.driver.cuEventCreate)(event, flags & COMMON_FLAGS) }
+    }
+
+    /// The driver sees from the addresses where they are.
+    pub(crate) unsafe fn hipMemcpyAsync(
+        &self,
+        to: *mut c_void,
+        from: *const c_void,
+        size: usize,
+        _kind: c_int,
+        stream: hipStream_t,
+    ) -> HipError {
+        // SAFETY: the caller leaves both ranges alone until the live stream has got there.
+        unsafe { (self.driver.cuMemcpyAsync)(to, from, size, stream) }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "that many has HIP")]
+    pub(crate) unsafe fn hipMemcpy2DAsync(
+        &self,
+        to: *mut c_void,
+        to_pitch: usize,
+        from: *const c_void,
+        from_pitch: usize,
+        width_in_bytes: usize,
+        height: usize,
+        kind: c_int,
+        stream: hipStream_t,
+    ) -> HipError {
+        let (source, destination) = match kind {
+            hipMemcpyHostToHost => (CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_HOST),
+            hipMemcpyHostToDevice => (CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE),
+            hipMemcpyDeviceToHost => (CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST),
+            hipMemcpyDeviceToDevice => (CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_DEVICE),
+            hipMemcpyDefault => (CU_MEMORYTYPE_UNIFIED, CU_MEMORYTYPE_UNIFIED),
+            _ => return HipError::INVALID_MEMCPY_DIRECTION,
+        };
+        let copy = CUDA_MEMCPY2D {
+            source: Side::new(source, from, from_pitch),
+            destination: Side::new(destination, to, to_pitch),
+            width_in_bytes,
+            height,
+        };
+        // SAFETY: the caller leaves both rectangles alone until the live stream has got there; the description is read
+        // before the call returns.
+        unsafe { (self.driver.cuMemcpy2DAsync_v2)(&copy, stream) }
+    }
+
+    pub(crate) unsafe fn hipMemcpyPeerAsync(
+        &self,
+        to: *mut c_void,
+        to_device: c_int,
+        from: *const c_void,
+        from_device: c_int,
+        size: usize,
+        stream: hipStream_t,
+    ) -> HipError {
+        let contexts = self.context(to_device).and_then(|to| Ok((to, self.context(from_device)?)));
+        status(contexts.and_then(|(to_context, from_context)| {
+            // SAFETY: the caller leaves both ranges alone until the live stream has got there; contexts that are retained
+            // here stay live.
+            unsafe { (self.driver.cuMemcpyPeerAsync)(to, to_context, from, from_context, size, stream) }.ok()
+        }))
+    }
+
+    /// HIP takes the lowest byte too.
+    pub(crate) unsafe fn hipMemsetAsync(
+        &self,
+        address: *mut c_void,
+        value: c_int,
+        size: usize,
+        stream: hipStream_t,
+    ) -> HipError {
+        // SAFETY: the caller leaves the range alone until the live stream has got there.
+        unsafe { (self.driver.cuMemsetD8Async)(address, value as u8, size, stream) }
+    }
+
+    pub(crate) unsafe fn hipModuleLoadData(
+        &self,
+        module: *mut hipModule_t,
+        image: *const c_void,
+    ) -> HipError {
+        let Some((load, get_module, unload)) = self.libraries() else {
+            // SAFETY: the caller's pointer is valid for a write, and the image is whole.
+            return unsafe { (self.driver.cuModuleLoadData)(module, image) };
+        };
+        let null: *mut c_void = std::ptr::null_mut();
+        let (mut loaded, mut compiled) = (null, null);
+        // SAFETY: the caller's pointer is valid for a write, and the image is whole and stays where it is. Without
+        // options, the driver reads no others. A library that could not be compiled is nobody's else.
+        let mut load = || unsafe {
             load(&mut loaded, image, null.cast(), null.cast(), 0, null.cast(), null.cast(), 0).ok()?;
             // Compiles now, not when a kernel is launched.
-            if let Err(error) = get_module(&mut module, loaded).ok() {
+            if let Err(error) = get_module(&mut compiled, loaded).ok() {
                 let _ = unload(loaded);
                 return Err(error);
             }
-            library.write(loaded);
+            module.write(loaded);
+            Ok(())
+        };
+        status(load())
+    }
+
+    pub(crate) unsafe fn hipModuleUnload(&self, module: hipModule_t) -> HipError {
+        match self.libraries() {
+            // SAFETY: what the caller has from `hipModuleLoadData` is a library, and nobody uses it any more.
+            Some((_, _, unload)) => unsafe { unload(module) },
+            // SAFETY: what the caller has from `hipModuleLoadData` is a module, and nobody uses it any more.
+            None => unsafe { (self.driver.cuModuleUnload)(module) },
         }
-        Ok(())
-    })())
-}
+    }
 
-unsafe extern "C" fn library_get_function(
-    function: *mut hipFunction_t,
-    library: hipModule_t,
-    name: *const c_char,
-) -> HipError {
-    status((|| {
-        let driver = driver()?;
-        let (_, get_module, _) = driver.libraries().ok_or(HipError::NOT_SUPPORTED)?;
-        let mut module = std::ptr::null_mut();
-        unsafe {
-            get_module(&mut module, library).ok()?;
-            (driver.cuModuleGetFunction)(function, module, name).ok()
+    pub(crate) unsafe fn hipModuleGetFunction(
+        &self,
+        function: *mut hipFunction_t,
+        module: hipModule_t,
+        name: *const c_char,
+    ) -> HipError {
+        let mut inner = module;
+        if let Some((_, get_module, _)) = self.libraries() {
+            // SAFETY: what the caller has from `hipModuleLoadData` is a live library.
+            if let Err(error) = unsafe { get_module(&mut inner, module) }.ok() {
+                return error;
+            }
         }
-    })())
-}
+        // SAFETY: the caller's pointer is valid for a write, the name ends with a zero, and the module is live.
+        unsafe { (self.driver.cuModuleGetFunction)(function, inner, name) }
+    }
 
-unsafe extern "C" fn library_unload(library: hipModule_t) -> HipError {
-    status((|| {
-        let (_, _, unload) = driver()?.libraries().ok_or(HipError::NOT_SUPPORTED)?;
-        unsafe { unload(library) }.ok()
-    })())
-}
+    pub(crate) unsafe fn hipGraphInstantiate(
+        &self,
+        exec: *mut hipGraphExec_t,
+        graph: hipGraph_t,
+        _error_node: *mut *mut c_void,
+        _log: *mut c_char,
+        _log_size: usize,
+    ) -> HipError {
+        match self.driver.cuGraphInstantiateWithFlags {
+            // SAFETY: the caller's pointer is valid for a write, and the graph is live.
+            Some(instantiate) => unsafe { instantiate(exec, graph, 0) },
+            None => HipError::NOT_SUPPORTED,
+        }
+    }
 
-unsafe extern "C" fn graph_instantiate(
-    exec: *mut hipGraphExec_t,
-    graph: hipGraph_t,
-    _error_node: *mut *mut c_void,
-    _log: *mut c_char,
-    _log_size: usize,
-) -> HipError {
-    status((|| {
-        let instantiate = driver()?.cuGraphInstantiateWithFlags.ok_or(HipError::NOT_SUPPORTED)?;
-        unsafe { instantiate(exec, graph, 0) }.ok()
-    })())
-}
-
-unsafe extern "C" fn pointer_get_attributes(attributes: *mut c_void, address: *const c_void) -> HipError {
-    status((|| {
-        let driver = driver()?;
+    pub(crate) unsafe fn hipPointerGetAttributes(
+        &self,
+        attributes: *mut c_void,
+        address: *const c_void,
+    ) -> HipError {
         let ask = |number| {
             let mut value = MaybeUninit::<c_int>::zeroed();
+            // SAFETY: both attributes are numbers of 32 bits; the driver looks the address up and reads nothing there.
+            // Zeroed memory is a number even if nothing is written.
             unsafe {
-                (driver.cuPointerGetAttribute)(value.as_mut_ptr().cast(), number, address).ok()?;
+                (self.driver.cuPointerGetAttribute)(value.as_mut_ptr().cast(), number, address).ok()?;
                 Ok(value.assume_init())
             }
         };
         // The driver numbers host and device memory like ROCm 6.
-        let kind = ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)?;
-        let device = ask(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)?;
-        unsafe { attributes.cast::<PointerAttributes>().write(PointerAttributes::new(kind, device)) };
-        Ok(())
-    })())
-}
+        let both = ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+            .and_then(|kind| Ok((kind, ask(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)?)));
+        status(both.map(|(kind, device)| {
+            // SAFETY: the caller's pointer is valid for HIP's structure, which begins with these two.
+            unsafe { attributes.cast::<[c_int; 2]>().write([kind, device]) }
+        }))
+    }
 
-/// The driver keeps no error per thread.
-unsafe extern "C" fn get_last_error() -> HipError {
-    HipError::SUCCESS
+    /// The driver keeps no error per thread.
+    pub(crate) unsafe fn hipGetLastError(&self) -> HipError {
+        HipError::SUCCESS
+    }
+
+    /// What [`arch_name`](crate::Api::arch_name) needs, the driver has as attributes.
+    pub(crate) unsafe fn hipGetDevicePropertiesR0600(&self, _: *mut c_void, _: c_int) -> HipError {
+        HipError::NOT_SUPPORTED
+    }
+
+    /// What [`arch_name`](crate::Api::arch_name) needs, the driver has as attributes.
+    pub(crate) unsafe fn hipGetDeviceProperties(&self, _: *mut c_void, _: c_int) -> HipError {
+        HipError::NOT_SUPPORTED
+    }
 }

@@ -10,7 +10,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use]
 #[repr(transparent)]
-pub struct HipError(pub c_int);
+pub struct HipError(c_int);
 
 macro_rules! errors {
     ($($constant:ident $name:ident $value:literal;)*) => {
@@ -89,6 +89,16 @@ errors! {
 }
 
 impl HipError {
+    /// A value that a runtime returned, also one that no constant stands for.
+    pub const fn from_code(code: c_int) -> Self {
+        Self(code)
+    }
+
+    /// The number as HIP has it.
+    pub const fn code(self) -> c_int {
+        self.0
+    }
+
     /// The value as a result, to use with `?`.
     pub fn ok(self) -> Result<(), Self> {
         if self == Self::SUCCESS { Ok(()) } else { Err(self) }

@@ -2,13 +2,14 @@
 
 //! Opening a library and taking functions out of it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 
 use libloading::os::unix::{self, RTLD_LOCAL, RTLD_NOW};
 
 /// Why there is no function table.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LoadError {
     /// None of the libraries could be opened.
     Library {
@@ -80,7 +81,7 @@ impl Library {
     ///
     /// `F` must be the function's type.
     pub(crate) unsafe fn required<F: Copy>(&self, symbol: &str) -> Result<F, LoadError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has promised that `F` is the function's type.
         unsafe { self.optional(symbol) }
             .ok_or_else(|| LoadError::Symbol { library: self.name.clone(), symbol: symbol.to_owned() })
     }
@@ -91,7 +92,8 @@ impl Library {
     ///
     /// `F` must be the function's type.
     pub(crate) unsafe fn optional<F: Copy>(&self, symbol: &str) -> Option<F> {
-        // SAFETY: the caller vouches for the type; the library is never closed.
+        // SAFETY: the caller has promised that `F` is the function's type, and the copy of it may outlive the borrow
+        // because the library is never closed.
         unsafe { self.handle.get::<F>(symbol.as_bytes()) }.ok().map(|function| *function)
     }
 }
@@ -100,9 +102,4 @@ impl Library {
 fn source_text(error: &libloading::Error) -> String {
     use std::error::Error;
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
-}
-
-/// The library that an environment variable names; set to nothing it counts as not set.
-pub(crate) fn explicit(variable: &str) -> Option<OsString> {
-    std::env::var_os(variable).filter(|path| path != OsStr::new(""))
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr::null_mut;
 
-use crate::api::{CONSTANTS, amd_candidates, amd_from};
-use crate::cuda::nvidia_from;
+use crate::api::{OPTIONAL, REQUIRED, amd_candidates};
+use crate::constants::CONSTANTS;
 use crate::error::ERRORS;
 use crate::structs::*;
 use crate::*;
@@ -31,7 +31,7 @@ fn library(folder: &Path, name: &str, source: &Path) -> PathBuf {
 /// A HIP runtime whose required functions do nothing, with the optional functions of `source`.
 fn fake_hip(folder: &Path, name: &str, source: &str) -> PathBuf {
     let mut text = source.to_owned() + "\n";
-    for (function, _) in Api::REQUIRED {
+    for (function, _) in REQUIRED {
         writeln!(text, "int {function}(void) {{ return 801; }}").unwrap();
     }
     let path = folder.join(format!("{name}.c"));
@@ -44,9 +44,8 @@ fn paths(paths: &[&Path]) -> Vec<OsString> {
 }
 
 #[test]
-fn searches_only_the_explicit_place_or_all_others_newest_first() {
-    assert_eq!(amd_candidates(Some("/a/b.so".into()), &["/opt/rocm".into()]), ["/a/b.so"]);
-    let all = amd_candidates(None, &["/r".into(), "/opt/rocm".into()]);
+fn searches_all_usual_places_newest_first() {
+    let all = amd_candidates(&["/r".into(), "/opt/rocm".into()]);
     assert_eq!(all[..4], ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"]);
     assert_eq!(all[4], "/r/lib/libamdhip64.so.7");
     assert_eq!(all[11], "/opt/rocm/lib/libamdhip64.so");
@@ -55,9 +54,9 @@ fn searches_only_the_explicit_place_or_all_others_newest_first() {
 
 #[test]
 fn missing_library_is_named() {
-    for load in [amd_from, nvidia_from] {
+    for vendor in [Vendor::Amd, Vendor::Nvidia] {
         let Err(LoadError::Library { tried, reason }) =
-            load(&["libamdhip64.so.99".into(), "/no/such.so".into()])
+            Api::first(vendor, &["libamdhip64.so.99".into(), "/no/such.so".into()])
         else {
             panic!("there is no such library")
         };
@@ -72,7 +71,8 @@ fn broken_library_is_the_reason_even_if_others_are_absent() {
     let text = folder.path().join("text.so");
     std::fs::write(&text, "not a library").unwrap();
     let absent = Path::new("/no/such.so");
-    let error = amd_from(&paths(&[absent, &text, absent])).err().expect("not a library").to_string();
+    let error =
+        Api::first(Vendor::Amd, &paths(&[absent, &text, absent])).err().expect("not a library").to_string();
     assert!(error.contains(&format!("{}: ", text.display())), "{error}");
 }
 
@@ -80,14 +80,16 @@ fn broken_library_is_the_reason_even_if_others_are_absent() {
 fn first_library_that_opens_is_the_one() {
     let folder = tempfile::tempdir().unwrap();
     let hip = fake_hip(folder.path(), "whole.so", "");
-    let Err(LoadError::Symbol { library, symbol }) = amd_from(&paths(&[Path::new("libm.so.6"), &hip])) else {
+    let Err(LoadError::Symbol { library, symbol }) =
+        Api::first(Vendor::Amd, &paths(&[Path::new("libm.so.6"), &hip]))
+    else {
         panic!("libm is no HIP runtime")
     };
     assert_eq!((library.as_str(), symbol.as_str()), ("libm.so.6", "hipInit"));
 
-    let api = amd_from(&paths(&[Path::new("/no/such.so"), &hip])).unwrap();
-    assert_eq!(api.library, hip.display().to_string());
-    assert_eq!(api.vendor, Vendor::Amd);
+    let api = Api::first(Vendor::Amd, &paths(&[Path::new("/no/such.so"), &hip])).unwrap();
+    assert_eq!(api.library(), hip.display().to_string());
+    assert_eq!(api.vendor(), Vendor::Amd);
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn missing_function_is_named() {
     let source = folder.path().join("part.c");
     std::fs::write(&source, "int hipInit(unsigned flags) { return (int)flags; }").unwrap();
     let part = library(folder.path(), "part.so", &source);
-    let error = amd_from(&paths(&[&part])).err().expect("most functions are missing");
+    let error = Api::first(Vendor::Amd, &paths(&[&part])).err().expect("most functions are missing");
     assert_eq!(error.to_string(), format!("{} has no function hipDriverGetVersion", part.display()));
 }
 
@@ -104,18 +106,20 @@ fn missing_function_is_named() {
 fn optional_functions_may_be_missing() {
     let folder = tempfile::tempdir().unwrap();
     let hip = fake_hip(folder.path(), "none.so", "");
-    let api = amd_from(&paths(&[&hip])).unwrap();
-    assert!(!api.graphs() && !api.external_memory() && api.hipHostRegister.is_none());
-    assert_eq!(arch_name(&api, 0), Err(HipError::NOT_SUPPORTED));
-    assert_eq!(device_of(&api, null_mut()), Err(HipError::NOT_SUPPORTED));
+    let api = Api::first(Vendor::Amd, &paths(&[&hip])).unwrap();
+    assert!(!api.graphs() && !api.external_memory());
+    // SAFETY: there is no such function.
+    assert_eq!(unsafe { api.hipHostRegister(null_mut(), 0, 0) }, HipError::NOT_SUPPORTED);
+    assert_eq!(api.arch_name(0), Err(HipError::NOT_SUPPORTED));
+    assert_eq!(api.device_of(null_mut()), Err(HipError::NOT_SUPPORTED));
 
     let most = "int hipStreamBeginCapture(void) { return 0; } int hipStreamEndCapture(void) { return 0; }
         int hipGraphInstantiate(void) { return 0; } int hipGraphLaunch(void) { return 0; }
         int hipGraphExecDestroy(void) { return 0; }";
-    let api = amd_from(&paths(&[&fake_hip(folder.path(), "most.so", most)])).unwrap();
-    assert!(api.hipGraphLaunch.is_some() && !api.graphs());
+    let api = Api::first(Vendor::Amd, &paths(&[&fake_hip(folder.path(), "most.so", most)])).unwrap();
+    assert!(!api.graphs());
     let all = format!("{most} int hipGraphDestroy(void) {{ return 0; }}");
-    assert!(amd_from(&paths(&[&fake_hip(folder.path(), "all.so", &all)])).unwrap().graphs());
+    assert!(Api::first(Vendor::Amd, &paths(&[&fake_hip(folder.path(), "all.so", &all)])).unwrap().graphs());
 }
 
 /// A runtime of ROCm 6 has the properties in both layouts, and other numbers of memory types.
@@ -146,10 +150,10 @@ fn layouts_of_rocm_5_and_6() {
     let old = fake_hip(folder.path(), "5.so", &format!("{}{rocm_5}", types[0]));
     let new = fake_hip(folder.path(), "6.so", &format!("{}{rocm_5}{rocm_6}", types[1]));
     for (library, arch) in [(old, "gfx90a:sramecc+:xnack-"), (new, "gfx1100")] {
-        let api = amd_from(&paths(&[&library])).unwrap();
-        assert_eq!(arch_name(&api, 0).as_deref(), Ok(arch));
-        assert_eq!(arch_name(&api, 1), Err(HipError::INVALID_DEVICE));
-        let of = |address| device_of(&api, std::ptr::without_provenance(address));
+        let api = Api::first(Vendor::Amd, &paths(&[&library])).unwrap();
+        assert_eq!(api.arch_name(0).as_deref(), Ok(arch));
+        assert_eq!(api.arch_name(1), Err(HipError::INVALID_DEVICE));
+        let of = |address| api.device_of(std::ptr::without_provenance(address));
         assert_eq!((of(1), of(2), of(9)), (Ok(Some(3)), Ok(None), Ok(None)), "{arch}");
     }
 }
@@ -172,26 +176,26 @@ fn installed_runtime_reports_no_device() {
     if Path::new("/dev/kfd").exists() {
         return;
     }
-    let Ok(api) = amd_from(&amd_candidates(None, &["/opt/rocm".into()])) else { return };
+    let Ok(api) = Api::first(Vendor::Amd, &amd_candidates(&["/opt/rocm".into()])) else { return };
     let mut count = 7;
     // SAFETY: the pointer is valid for a write.
-    let status = unsafe { (api.hipGetDeviceCount)(&mut count) };
-    assert_eq!((status, count), (HipError::NO_DEVICE, 0), "{}", api.library);
-    assert!(api.graphs() && api.external_memory(), "{}", api.library);
-    assert_eq!(arch_name(&api, 0).err().map(|error| error.0 / 10), Some(10), "100 or 101");
+    let status = unsafe { api.hipGetDeviceCount(&mut count) };
+    assert_eq!((status, count), (HipError::NO_DEVICE, 0), "{}", api.library());
+    assert!(api.graphs() && api.external_memory(), "{}", api.library());
+    assert_eq!(api.arch_name(0).err().map(|error| error.code() / 10), Some(10), "100 or 101");
 }
 
 #[test]
 fn errors_have_names_and_lost_devices_are_told_apart() {
     assert_eq!(HipError::NO_DEVICE.to_string(), "hipErrorNoDevice (100)");
-    assert_eq!(HipError(12345).to_string(), "unknown error (12345)");
+    assert_eq!(HipError::from_code(12345).to_string(), "unknown error (12345)");
     assert_eq!(HipError::SUCCESS.ok(), Ok(()));
-    assert_eq!(HipError(2).ok(), Err(HipError::OUT_OF_MEMORY));
+    assert_eq!(HipError::from_code(2).ok(), Err(HipError::OUT_OF_MEMORY));
     for lost in [700, 702, 709, 710, 714, 719, 999] {
-        assert!(HipError(lost).is_device_lost(), "{lost}");
+        assert!(HipError::from_code(lost).is_device_lost(), "{lost}");
     }
     for usable in [0, 1, 2, 100, 200, 209, 600, 701, 712, 713, 720, 801, 908] {
-        assert!(!HipError(usable).is_device_lost(), "{usable}");
+        assert!(!HipError::from_code(usable).is_device_lost(), "{usable}");
     }
 }
 
@@ -201,8 +205,8 @@ fn cuda_driver_behind_the_table() {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_cuda.c");
     let cuda = library(folder.path(), "libcuda.so.1", &source);
-    let api = nvidia_from(&paths(&[&cuda])).unwrap();
-    assert_eq!((api.library.as_str(), api.vendor), (cuda.to_str().unwrap(), Vendor::Nvidia));
+    let api = Api::load_from(Vendor::Nvidia, &cuda).unwrap();
+    assert_eq!((api.library(), api.vendor()), (cuda.to_str().unwrap(), Vendor::Nvidia));
     assert!(api.graphs() && api.external_memory());
 
     // SAFETY: the library is open already, and the type is that of the source.
@@ -217,19 +221,16 @@ fn cuda_driver_behind_the_table() {
         }
     };
     let p = |address: usize| std::ptr::without_provenance_mut::<c_void>(address);
-    // check!(function(arguments), status, calls); a `?` marks an optional function.
+    // check!(function(arguments), status, calls)
     macro_rules! check {
-        ($function:ident($($argument:expr),*), $($expected:tt)*) => {
-            check!(@ api.$function, ($($argument),*), $($expected)*)
-        };
-        (? $function:ident($($argument:expr),*), $($expected:tt)*) => {
-            check!(@ api.$function.unwrap(), ($($argument),*), $($expected)*)
-        };
-        (@ $function:expr, $arguments:tt, $status:expr, $calls:expr) => {{
-            let function = $function;
+        ($function:ident($($argument:expr),*), $status:expr, $calls:expr) => {{
             // SAFETY: the arguments are what the fake driver expects.
-            let status = unsafe { function $arguments };
-            assert_eq!((status, calls().as_str()), (HipError($status), $calls.as_ref()), stringify!($function));
+            let status = unsafe { api.$function($($argument),*) };
+            assert_eq!(
+                (status, calls().as_str()),
+                (HipError::from_code($status), $calls.as_ref()),
+                stringify!($function)
+            );
         }};
     }
 
@@ -250,7 +251,7 @@ fn cuda_driver_behind_the_table() {
         );
     }
     check!(hipDeviceGetAttribute(&mut number, 9999, 1), 1, "");
-    assert_eq!(arch_name(&api, 0).as_deref(), Ok("sm_90"));
+    assert_eq!(api.arch_name(0).as_deref(), Ok("sm_90"));
     assert_eq!(calls(), "cuDeviceGetAttribute 75 40\ncuDeviceGetAttribute 76 40\n");
     let mut text = [0u8; 16];
     check!(hipDeviceGetName(text.as_mut_ptr().cast(), 16, 1), 0, "");
@@ -265,11 +266,11 @@ fn cuda_driver_behind_the_table() {
     check!(hipFree(handle), 0, "cuMemFree_v2 7010\n");
     check!(hipHostMalloc(&mut handle, 64, 0x8000_0003), 2, "cuMemHostAlloc 64 3\n");
     check!(hipHostFree(p(0x20)), 0, "cuMemFreeHost 20\n");
-    check!(?hipHostRegister(p(0x20), 3, 1), 0, "cuMemHostRegister_v2 20 3 1\n");
-    check!(?hipHostUnregister(p(0x20)), 0, "cuMemHostUnregister 20\n");
+    check!(hipHostRegister(p(0x20), 3, 1), 0, "cuMemHostRegister_v2 20 3 1\n");
+    check!(hipHostUnregister(p(0x20)), 0, "cuMemHostUnregister 20\n");
     check!(hipMemcpyAsync(p(1), p(2), 3, hipMemcpyHostToDevice, p(4)), 0, "cuMemcpyAsync 1 2 3 4\n");
     check!(
-        ?hipMemcpyPeerAsync(p(1), 0, p(2), 1, 3, p(4)),
+        hipMemcpyPeerAsync(p(1), 0, p(2), 1, 3, p(4)),
         0,
         "cuInit 0\ncuDevicePrimaryCtxRetain 40\ncuMemcpyPeerAsync 1 1040 2 1041 3 4\n"
     );
@@ -282,17 +283,17 @@ fn cuda_driver_behind_the_table() {
         );
     }
     check!(hipMemcpy2DAsync(p(1), 5, p(1), 5, 4, 1, 5, p(5)), 21, "");
-    let of = |address| device_of(&api, p(address));
+    let of = |address| api.device_of(p(address));
     assert_eq!((of(0xde), of(0x1), of(0xbad)), (Ok(Some(1)), Ok(None), Ok(None)));
 
     // Memory and streams of somebody else's context, 77 in the fake.
     assert_eq!(
-        (synchronize_owner(&api, p(0xde)), calls().as_str()),
+        (api.synchronize_owner(p(0xde)), calls().as_str()),
         (Ok(()), "cuCtxSetCurrent 77\ncuCtxSynchronize\n")
     );
-    assert_eq!((synchronize_owner(&api, p(0xbad)), calls().as_str()), (Err(HipError::INVALID_VALUE), ""));
+    assert_eq!((api.synchronize_owner(p(0xbad)), calls().as_str()), (Err(HipError::INVALID_VALUE), ""));
     // SAFETY: the fake looks at no stream.
-    assert_eq!(unsafe { wait_for_stream(&api, p(0x51), p(0x99)) }, Ok(()));
+    assert_eq!(unsafe { api.wait_for_stream(p(0x51), p(0x99)) }, Ok(()));
     assert_eq!(
         calls(),
         "cuStreamGetCtx 99\ncuCtxSetCurrent 77\ncuEventCreate 2\ncuEventRecord e 99\ncuStreamWaitEvent 51 e 0\n\
@@ -305,14 +306,14 @@ fn cuda_driver_behind_the_table() {
     check!(hipStreamSynchronize(handle), 0, "cuStreamSynchronize 51\n");
     unsafe extern "C" fn callback(stream: hipStream_t, status: HipError, argument: *mut c_void) {
         // SAFETY: the argument is a number below.
-        unsafe { *argument.cast::<usize>() = stream.addr() + status.0 as usize };
+        unsafe { *argument.cast::<usize>() = stream.addr() + status.code() as usize };
     }
     let mut seen = 0usize;
     let argument = (&raw mut seen).cast();
-    check!(?hipStreamAddCallback(handle, callback, argument, 0), 0, "cuStreamAddCallback 51 0\n");
+    check!(hipStreamAddCallback(handle, callback, argument, 0), 0, "cuStreamAddCallback 51 0\n");
     assert_eq!(seen, 0x51);
     check!(hipStreamDestroy(handle), 0, "cuStreamDestroy_v2 51\n");
-    check!(?hipDeviceSynchronize(), 0, "cuCtxSynchronize\n");
+    check!(hipDeviceSynchronize(), 0, "cuCtxSynchronize\n");
 
     check!(hipEventCreateWithFlags(&mut handle, 0x4000_0003), 0, "cuEventCreate 3\n");
     check!(hipEventRecord(handle, p(0x51)), 0, "cuEventRecord e 51\n");
@@ -346,35 +347,53 @@ fn cuda_driver_behind_the_table() {
     check!(hipGetLastError(), 0, "");
 
     let (mut graph, mut exec) = (null_mut(), null_mut());
+    check!(hipStreamBeginCapture(p(5), hipStreamCaptureModeThreadLocal), 0, "cuStreamBeginCapture_v2 5 1\n");
+    check!(hipStreamEndCapture(p(5), &mut graph), 0, "cuStreamEndCapture 5\n");
     check!(
-        ?hipStreamBeginCapture(p(5), hipStreamCaptureModeThreadLocal),
-        0,
-        "cuStreamBeginCapture_v2 5 1\n"
-    );
-    check!(?hipStreamEndCapture(p(5), &mut graph), 0, "cuStreamEndCapture 5\n");
-    check!(
-        ?hipGraphInstantiate(&mut exec, graph, null_mut(), null_mut(), 0),
+        hipGraphInstantiate(&mut exec, graph, null_mut(), null_mut(), 0),
         0,
         "cuGraphInstantiateWithFlags 60 0\n"
     );
-    check!(?hipGraphLaunch(exec, p(5)), 0, "cuGraphLaunch 61 5\n");
-    check!(?hipGraphExecDestroy(exec), 0, "cuGraphExecDestroy 61\n");
-    check!(?hipGraphDestroy(graph), 0, "cuGraphDestroy 60\n");
+    check!(hipGraphLaunch(exec, p(5)), 0, "cuGraphLaunch 61 5\n");
+    check!(hipGraphExecDestroy(exec), 0, "cuGraphExecDestroy 61\n");
+    check!(hipGraphDestroy(graph), 0, "cuGraphDestroy 60\n");
 
     let memory = ExternalMemoryHandleDesc::opaque_fd(12, 1 << 40);
     check!(
-        ?hipImportExternalMemory(&mut handle, memory.as_ptr()),
+        hipImportExternalMemory(&mut handle, memory.as_ptr()),
         0,
         "cuImportExternalMemory 1 12 1099511627776 0 0\n"
     );
     let part = ExternalMemoryBufferDesc::new(4096, 8192);
     check!(
-        ?hipExternalMemoryGetMappedBuffer(&mut function, handle, part.as_ptr()),
+        hipExternalMemoryGetMappedBuffer(&mut function, handle, part.as_ptr()),
         0,
         "cuExternalMemoryGetMappedBuffer 3e 4096 8192 0 0\n"
     );
     assert_eq!(function, p(0x9000));
-    check!(?hipDestroyExternalMemory(handle), 0, "cuDestroyExternalMemory 3e\n");
+    check!(hipDestroyExternalMemory(handle), 0, "cuDestroyExternalMemory 3e\n");
+}
+
+/// Each has its own driver: what one is told, the other does not hear.
+#[test]
+fn two_drivers_may_be_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_cuda.c");
+    let open = |name| {
+        let path = library(folder.path(), name, &source);
+        (Api::load_from(Vendor::Nvidia, &path).unwrap(), path)
+    };
+    let [(first, _), (second, path)] = ["first.so", "second.so"].map(open);
+    let (mut count, mut text) = (0, vec![0u8; 4096]);
+    // SAFETY: the library is open already, the type is that of the source, and all addresses are valid for writes.
+    unsafe {
+        assert_eq!(first.hipSetDevice(1), HipError::SUCCESS);
+        assert_eq!(second.hipGetDeviceCount(&mut count), HipError::SUCCESS);
+        let library = libloading::Library::new(&path).unwrap();
+        let get = library.get::<unsafe extern "C" fn(*mut c_char, usize)>("fake_calls").unwrap();
+        get(text.as_mut_ptr().cast(), text.len());
+    }
+    assert_eq!(CStr::from_bytes_until_nul(&text).unwrap(), c"cuInit 0\n");
 }
 
 /// A letter for how an argument is passed, and after a `*` for what a pointer points to.
@@ -403,7 +422,7 @@ fn agrees_with_the_headers_of_hip() {
     for (name, value) in CONSTANTS.iter().copied().chain(errors) {
         line(format!("CONSTANT({name}, {value})"));
     }
-    for (name, arguments) in Api::REQUIRED.iter().chain(Api::OPTIONAL) {
+    for (name, arguments) in REQUIRED.iter().chain(OPTIONAL) {
         let codes: String = arguments.iter().map(|argument| format!(", \"{}\"", code(argument))).collect();
         match *name {
             "hipGetDevicePropertiesR0600" => line(format!("SINCE_6(FUNCTION({name}{codes}))")),

@@ -22,15 +22,19 @@ impl Hold {
     }
 }
 
+/// Whether there is an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
+    /// There is one from now on.
     Raised,
+    /// It is over.
     Cleared,
 }
 
 /// An alarm was raised or cleared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
+    /// Which of both it was.
     pub state: State,
     /// Running time in ns since when it has been so: that of the first frame of the hold.
     pub since: u64,
@@ -53,10 +57,12 @@ pub struct Latch {
 }
 
 impl Latch {
+    /// An alarm that is raised and cleared when its conditions have held for so long.
     pub fn new(raise: Hold, clear: Hold) -> Self {
         Self { raise, clear, raised: false, row: None }
     }
 
+    /// Whether there is an alarm.
     pub fn is_raised(&self) -> bool {
         self.raised
     }
@@ -96,6 +102,7 @@ impl LowAlarm {
         Self { low, clear: clear.max(low), latch: Latch::new(raise_hold, clear_hold) }
     }
 
+    /// Whether there is an alarm.
     pub fn is_raised(&self) -> bool {
         self.latch.is_raised()
     }
@@ -129,6 +136,7 @@ impl Dropout {
     /// 200 ms.
     pub const TIME: u64 = 200_000_000;
 
+    /// Whether there is an alarm.
     pub fn is_raised(&self) -> bool {
         self.0.is_raised()
     }

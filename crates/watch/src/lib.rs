@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Watching scores of streams without end: pure state machines, which know neither files nor clocks of the system.
+//! Watching scores of streams without end: pure state machines, which are told the time.
 //!
 //! Figures are kept over many frames ([`summary`]) and over the last seconds ([`window`]). Alarms do not flap
 //! ([`alarm`]). Pictures that froze or went black ([`outage`]) are seen in small copies of them ([`thumbnail`]), which

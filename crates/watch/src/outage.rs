@@ -43,6 +43,7 @@ impl Freeze {
         Self { level, latch: Latch::new(Hold::time(hold), RECOVERY), anchor: None }
     }
 
+    /// Whether there is an alarm.
     pub fn is_raised(&self) -> bool {
         self.latch.is_raised()
     }
@@ -81,6 +82,7 @@ impl Black {
         Self { level, latch: Latch::new(Hold::time(hold), RECOVERY) }
     }
 
+    /// Whether there is an alarm.
     pub fn is_raised(&self) -> bool {
         self.latch.is_raised()
     }

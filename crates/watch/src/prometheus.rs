@@ -14,9 +14,11 @@ use std::path::Path;
 /// What is known of one distorted pad.
 #[derive(Clone, Debug, Default)]
 pub struct Pad {
+    /// Its name in the element.
     pub name: String,
     /// What the user calls it.
     pub label: String,
+    /// The last window of each model.
     pub scores: Vec<Score>,
     /// Reference frames since the start by what became of them: `scored`, `unpaired`, `skipped`, `repeated`.
     pub frames: Vec<(&'static str, u64)>,
@@ -29,9 +31,11 @@ pub struct Pad {
 /// A figure of a model's scores over the window.
 #[derive(Clone, Debug)]
 pub struct Score {
+    /// The name of the model.
     pub model: String,
     /// `mean`, `min`, `p5` and so on.
     pub stat: &'static str,
+    /// The figure.
     pub value: f64,
 }
 
@@ -42,13 +46,16 @@ pub struct ComputeTime {
     pub quantiles: Vec<(f64, f64)>,
     /// Of all frames.
     pub sum: f64,
+    /// How many frames.
     pub count: u64,
 }
 
 /// Everything that is exported.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
+    /// One for each rendition.
     pub pads: Vec<Pad>,
+    /// Where a backend has computed something.
     pub compute_time: Option<ComputeTime>,
     /// When the last score was made, in seconds since 1970.
     pub last_score: Option<f64>,

@@ -23,12 +23,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// Counts a value.
     pub fn push(&mut self, value: f64) {
         // A float to integer cast saturates: negative values and NaN count at 0.
         self.bins[((value / STEP) as usize).min(BINS - 1)] += 1;
         self.count += 1;
     }
 
+    /// Counts what another has counted too.
     pub fn merge(&mut self, other: &Self) {
         self.bins.iter_mut().zip(&other.bins).for_each(|(bin, other)| *bin += other);
         self.count += other.count;
@@ -49,11 +51,13 @@ impl Histogram {
 /// Scores of a model over a section or stream.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
+    /// Their means, extremes and deviation.
     pub pool: Pool,
     histogram: Histogram,
 }
 
 impl Summary {
+    /// Takes the score of the next frame.
     pub fn push(&mut self, score: f64) {
         self.pool.push(score);
         self.histogram.push(score);

@@ -23,6 +23,7 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Adds what another has counted.
     pub fn add(&mut self, other: &Self) {
         self.unpaired += other.unpaired;
         self.skipped += other.skipped;
@@ -37,6 +38,7 @@ pub struct Figures {
     pub end: u64,
     /// Of the scores of its frames.
     pub summary: Summary,
+    /// Of its other frames.
     pub counts: Counts,
 }
 

@@ -10,21 +10,37 @@ use crate::metrics::feature::FeatureError;
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
+    /// Neither built in nor a file.
     #[error(
         "there is no built-in model and no file called {name}; built in are {}, and a path to a model file \
          is also allowed", builtin::names().collect::<Vec<_>>().join(", ")
     )]
-    Unknown { name: String },
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// The file is there and cannot be read.
     #[error("cannot read the model file {path}: {source}")]
-    Read { path: String, source: io::Error },
+    Read {
+        /// Path of the file.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Larger than any model.
     #[error("the model file {path} is larger than {MAX_BYTES} bytes")]
-    TooLarge { path: String },
-    /// `member` is the place in the file, as in `2.model_dict.slopes[1]`; `.` is the whole file.
+    TooLarge {
+        /// Path of the file.
+        path: String,
+    },
+    /// The file is not a model.
     #[error("model {origin}, at {member}: {problem}")]
     Content {
         /// Path of the file, or the name the model was given.
         origin: String,
+        /// The place in the file, as in `2.model_dict.slopes[1]`; `.` is the whole file.
         member: String,
+        /// What is wrong there.
         #[source]
         problem: Problem,
     },
@@ -36,11 +52,18 @@ pub enum Problem {
     /// Malformed JSON or a value of the wrong type; the text ends in line and column.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+    /// A value that makes no sense.
     #[error("expected {0}")]
     Expected(String),
-    /// `line` counts from 1 within the text of the regressor.
+    /// The text of the regressor is not one.
     #[error("line {line} of the regressor: {reason}")]
-    Regressor { line: usize, reason: String },
+    Regressor {
+        /// From 1 within the text of the regressor.
+        line: usize,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// A feature that there is not, or with options that it does not have.
     #[error(transparent)]
     Feature(#[from] FeatureError),
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::error::Problem;
+use super::present::present;
 use super::transform::Transform;
 use crate::metrics::options::number_text;
 
@@ -69,11 +70,6 @@ impl<'de> Deserialize<'de> for OptionText {
             Value::Text(text) => text,
         }))
     }
-}
-
-/// Reads an optional member that, where it stands, must not be `null`.
-pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(d).map(Some)
 }
 
 /// A model file: one model, or a collection of the main model and its bootstrap members.

@@ -8,6 +8,7 @@ mod error;
 mod json;
 pub mod pool;
 mod predict;
+mod present;
 mod svm;
 mod transform;
 

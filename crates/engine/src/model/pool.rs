@@ -21,8 +21,11 @@ pub struct Pool {
 pub struct Pooled {
     /// Number of scores.
     pub count: u64,
+    /// Lowest score.
     pub min: f64,
+    /// Highest score.
     pub max: f64,
+    /// Arithmetic mean.
     pub mean: f64,
     /// Harmonic mean of the scores plus one, less one: 0 is a valid score.
     pub harmonic_mean: f64,

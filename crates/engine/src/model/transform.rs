@@ -4,7 +4,7 @@
 
 use serde::de::{Deserialize, Deserializer};
 
-use super::json::present;
+use super::present::present;
 
 /// The member `score_transform` of a model.
 #[derive(Clone, Debug, Default, serde::Deserialize)]

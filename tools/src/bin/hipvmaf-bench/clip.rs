@@ -216,8 +216,8 @@ impl Clip {
     fn picture<'a>(&self, memory: &'a Memory) -> Picture<'a> {
         let component = |part: Part| {
             let samples = match memory {
-                // SAFETY: the buffer is as long as the parts, and the lease below keeps it.
                 Memory::Device(buffer) => {
+                    // SAFETY: the buffer is as long as the parts, and the lease below keeps it.
                     Samples::Device(unsafe { DeviceAddress::new(buffer.address() + part.start as u64) })
                 }
                 Memory::Pinned(pinned) => Samples::Host(&pinned.bytes()[part.start..]),

@@ -509,7 +509,8 @@ impl Lane {
         let sums = renditions * sums_room(metrics);
         let size = frames_room(renditions) + sums + metrics.iter().map(|m| scratch_room(&**m)).sum::<usize>();
         let on_device = DeviceBuffer::new(device, "working memory", size)?;
-        zero(&stream, on_device.address(), size)?;
+        // SAFETY: the buffer is that long and belongs to this lane, whose work comes later in the stream.
+        unsafe { zero(&stream, on_device.address(), size)? };
         let mut lane = Self {
             stream,
             done: Arc::new(Event::new(device)?),
@@ -536,7 +537,8 @@ impl Lane {
             self.record(count, metrics, history_only)?;
         }
         match &self.graphs[count - 1][which] {
-            Some(graph) => graph.launch(&self.stream),
+            // SAFETY: it works on the lane's memory, and on pictures that wait until the group is done.
+            Some(graph) => unsafe { graph.launch(&self.stream) },
             None => self.launch(count, metrics, history_only, &[]),
         }
     }
@@ -651,7 +653,8 @@ impl Placer<'_> {
     /// Has the stream wait until the picture was written.
     fn await_producer(&self, picture: &Picture<'_>) -> Result<(), Error> {
         let Some(stream) = picture.lease.as_ref().and_then(|lease| lease.producer) else { return Ok(()) };
-        self.stream.wait_for_stream(stream)
+        // SAFETY: whoever made the lease has promised that its producer lives as long.
+        unsafe { self.stream.wait_for_stream(stream) }
     }
 
     /// Where kernels find a component, and those that follow its samples if it is interleaved. A copy goes to `to`,
@@ -740,7 +743,9 @@ impl Placer<'_> {
         let stream = self.stream;
         match from {
             Samples::Device(address) => {
-                copy_rectangle(stream, to, at(address.get()), width, rows, Direction::DeviceToDevice)?;
+                let from = at(address.get());
+                // SAFETY: pictures in device memory have leases, which are kept until the group is done, as is the copy.
+                unsafe { copy_rectangle(stream, to, from, width, rows, Direction::DeviceToDevice)? };
             }
             Samples::Host(bytes) => {
                 if rows > 0 && bytes.len() < (rows - 1) * stride + width {
@@ -748,11 +753,14 @@ impl Placer<'_> {
                 }
                 if lease.is_some() {
                     let from = at(bytes.as_ptr() as u64);
-                    copy_rectangle(stream, to, from, width, rows, Direction::HostToDevice)?;
+                    // SAFETY: all rows are there, as was checked above, and the lease is kept until the group is done, as is
+                    // the copy.
+                    unsafe { copy_rectangle(stream, to, from, width, rows, Direction::HostToDevice)? };
                 } else {
                     let staged = self.stage(bytes, stride, extent)?;
                     let size = extent.size();
-                    copy(stream, to.address, staged, size, Direction::HostToDevice)?;
+                    // SAFETY: the picture buffers have room for that much, and wait for the next group of this lane.
+                    unsafe { copy(stream, to.address, staged, size, Direction::HostToDevice)? };
                 }
             }
         }

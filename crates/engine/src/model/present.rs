@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Optional members of JSON objects.
+
+use serde::de::{Deserialize, Deserializer};
+
+/// Reads an optional member that, where it stands, must not be `null`.
+pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(d).map(Some)
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What a program brings along to run on GPUs.
+
+/// A code object for AMD, or PTX for NVIDIA, that a runtime may load.
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    pub(crate) target: &'static str,
+    pub(crate) code: &'static [u8],
+}
+
+impl Image {
+    /// Code that was compiled for `target`, such as `gfx1100` or `sm_80`.
+    ///
+    /// # Safety
+    ///
+    /// The runtime trusts what it loads: `code` must be a whole code object of AMD's format, or PTX with a zero at
+    /// its end.
+    pub const unsafe fn new(target: &'static str, code: &'static [u8]) -> Self {
+        Self { target, code }
+    }
+}
+
+/// What a program runs on GPUs: modules of kernels, compiled for several processors.
+pub trait Code: Sync {
+    /// Why there is no code for any processor; `None` if there is some.
+    fn missing(&self) -> Option<&'static str>;
+
+    /// Whether there is code for a processor, by its name in [`DeviceInfo::arch`](crate::DeviceInfo::arch).
+    fn covers(&self, arch: &str) -> bool;
+
+    /// The images of a module that a processor may take, best first.
+    fn images(&self, module: &str, arch: &str) -> Vec<Image>;
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Variables that are set to nothing. One test, as the environment is one for the whole process.
+
+use hipvmaf_gpu::{Code, Device, Image, Selection, devices};
+
+/// Code for no processor.
+struct Nothing;
+
+impl Code for Nothing {
+    fn missing(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn covers(&self, _: &str) -> bool {
+        false
+    }
+
+    fn images(&self, _: &str, _: &str) -> Vec<Image> {
+        vec![]
+    }
+}
+
+/// An empty name would be this program itself.
+#[test]
+fn set_to_nothing_is_not_set() {
+    for variable in ["HIPVMAF_HIP_LIBRARY", "HIPVMAF_CUDA_LIBRARY"] {
+        // SAFETY: this process has no other test, so no other thread reads the environment.
+        unsafe { std::env::set_var(variable, "") };
+    }
+    let error = Device::open(&Selection::default(), &Nothing).err().unwrap().to_string();
+    assert!(
+        !devices().is_empty() || error.contains("libamdhip64.so") && error.contains("libcuda.so.1"),
+        "{error}"
+    );
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! A runtime that comes after it was first asked for. One test, as the environment and the runtimes are those of the
+//! whole process.
+
+use std::path::Path;
+use std::process::Command;
+
+use hipvmaf_gpu::{Code, Device, Error, Image, Selection, Vendor, devices, owner};
+
+/// Code for every processor, which nothing here loads.
+struct Anything;
+
+impl Code for Anything {
+    fn missing(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn covers(&self, _: &str) -> bool {
+        true
+    }
+
+    fn images(&self, _: &str, _: &str) -> Vec<Image> {
+        vec![]
+    }
+}
+
+#[test]
+fn a_driver_that_was_missing_is_found_later_and_then_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = folder.path().join("libcuda.so.1");
+    // SAFETY: this process has no other test, so no other thread reads the environment.
+    unsafe {
+        std::env::set_var("HIPVMAF_HIP_LIBRARY", "libm.so.6");
+        std::env::set_var("HIPVMAF_CUDA_LIBRARY", &driver);
+    }
+    assert!(devices().is_empty());
+    let refused = Device::open(&Selection::default(), &Anything).err();
+    let Some(Error::NoDevice(reason)) = refused else { panic!("{refused:?}") };
+    assert!(
+        reason.contains(driver.to_str().unwrap()) && reason.contains("libm.so.6 has no function"),
+        "{reason}"
+    );
+
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hip-sys/tests/fake_cuda.c");
+    let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let compiled = Command::new(cc).args(["-shared", "-fPIC", "-o"]).args([&driver, &source]).status();
+    assert!(compiled.expect("a C compiler is needed").success());
+
+    let found = devices();
+    let names: Vec<_> =
+        found.iter().map(|info| (info.vendor, info.name.as_str(), info.arch.as_str())).collect();
+    assert_eq!(names, [(Vendor::Nvidia, "Fake 40", "sm_90"), (Vendor::Nvidia, "Fake 41", "sm_90")]);
+    assert_eq!(owner(0xde).map(|info| info.ordinal), Some(1));
+
+    let selection = Selection { vendor: None, ordinal: Some(1) };
+    let device = Device::open(&selection, &Anything).unwrap();
+    std::fs::remove_file(&driver).unwrap();
+    assert!(std::ptr::eq(devices()[1], found[1]));
+    assert!(std::sync::Arc::ptr_eq(&device, &Device::open(&selection, &Anything).unwrap()));
+}
