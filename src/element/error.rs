@@ -92,16 +92,10 @@ impl Error {
             }
             Self::Model(_) => gst::error_msg!(gst::ResourceError::Read, ("{}", self)),
             Self::Setting { .. }
-            | Self::Engine(EngineError::Adm(_) | EngineError::Speed(_) | EngineError::DuplicateModel(_)) => {
+            | Self::Engine(EngineError::Options(_) | EngineError::DuplicateModel(_)) => {
                 gst::error_msg!(gst::LibraryError::Settings, ("{}", self))
             }
-            Self::Engine(EngineError::Backend(
-                BackendError::TooSmall { .. }
-                | BackendError::ChromaTooSmall { .. }
-                | BackendError::NoChroma { .. }
-                | BackendError::TooDeep { .. }
-                | BackendError::Cambi(_),
-            ))
+            Self::Engine(EngineError::Backend(BackendError::Misfit(_)))
             | Self::Size { .. }
             | Self::Format { .. }
             | Self::Scaling { .. }

@@ -150,12 +150,19 @@ impl Importer {
         let lease = match mapped {
             Mapped::Host(_) => None,
             // SAFETY: the frame is page-locked, and nobody writes to it while it is mapped and its buffer shared.
-            Mapped::Pinned(frame) => Some(unsafe { Lease::new(frame.clone(), None, false) }),
+            Mapped::Pinned(frame) => Some(unsafe { Lease::new(frame.clone()).pinned() }),
             Mapped::Device(frame) => {
                 let mut layouts = [self.luma].into_iter().chain(self.chroma.into_iter().flatten());
                 let in_place = frame.in_place && layouts.all(|layout| layout.has_whole_rows(frame));
                 // SAFETY: as above; the frame's memory keeps the stream.
-                Some(unsafe { Lease::new(frame.clone(), frame.producer, in_place) })
+                let lease = unsafe {
+                    let lease = Lease::new(frame.clone());
+                    match frame.producer {
+                        Some(stream) => lease.produced_on(stream),
+                        None => lease,
+                    }
+                };
+                Some(if in_place { lease.in_place() } else { lease })
             }
         };
         Some(Picture { luma: self.luma.component(mapped)?, chroma, lease })

@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::metrics::feature::Output;
+use engine::frame::Geometry;
 use engine::model::pool::{Pool, Pooled};
 use engine::plan::Plan;
 use engine::scale::{Method, Scaling};
+use engine::session::Totals;
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_video::VideoInfo;
@@ -88,6 +89,8 @@ pub struct Rendition {
     /// Nanoseconds by which `align=auto` moves the frames.
     pub correction: i64,
     results: Option<(PathBuf, Results)>,
+    /// What all pairs of the results file add up to.
+    pub results_totals: Totals,
     /// Counts caps changes, flushes and resets.
     pub section_number: u32,
     section: Section,
@@ -130,6 +133,7 @@ impl Rendition {
             section: Section::default(),
             totals: Counts::default(),
             summary: Summary::default(),
+            results_totals: Totals::default(),
             last_score: None,
         })
     }
@@ -253,11 +257,13 @@ impl Rendition {
         begun.map_err(|source| Error::Results { path: path.clone(), source })
     }
 
-    /// Gives the results file its name; `aggregates` are figures of all frames. Later calls do nothing.
-    pub fn finish_results(&mut self, aggregates: &[(&'static str, f64)]) -> Result<(), Error> {
+    /// Gives the results file its name. Later calls do nothing.
+    pub fn finish_results(&mut self, plan: &Plan, geometry: Option<Geometry>) -> Result<(), Error> {
+        let totals = std::mem::take(&mut self.results_totals);
         match self.results.take() {
             Some((path, results)) => {
-                results.finish(aggregates).map_err(|source| Error::Results { path, source })
+                let aggregates = geometry.map(|geometry| totals.aggregates(plan, geometry));
+                results.finish(&aggregates.unwrap_or_default()).map_err(|source| Error::Results { path, source })
             }
             None => Ok(()),
         }
@@ -301,7 +307,7 @@ impl Rendition {
             .map(|columns| columns.map(value))
             .map(|[stddev, low, high]| Confidence { stddev, low, high });
         let metric =
-            |on: bool, output| plan.features.iter().position(|f| on && f.output == output).map(value);
+            |on: bool, key: &str| plan.features.iter().position(|f| on && f.key == key).map(value);
         Common {
             pad: self.pad.name().into(),
             label: self.pad.display_label(),
@@ -309,9 +315,9 @@ impl Rendition {
             section: self.section_number,
             score: first.map_or(f64::NAN, |first| value(first.column)),
             confidence,
-            psnr_y: metric(options.psnr, Output::Psnr(0)),
-            ssim: metric(options.ssim, Output::Ssim),
-            ms_ssim: metric(options.ms_ssim, Output::MsSsim),
+            psnr_y: metric(options.psnr, "psnr_y"),
+            ssim: metric(options.ssim, "float_ssim"),
+            ms_ssim: metric(options.ms_ssim, "float_ms_ssim"),
             models: plan.models.iter().map(|m| (m.column, m.model.name())).map(named).collect(),
             // Chroma features of grey video have no value.
             features: plan

@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use engine::metrics::feature::{self, Feature};
+use engine::metrics::Extractor;
+use engine::metrics::feature::Feature;
 use engine::metrics::feature_list;
 use engine::model::Model;
 use engine::model::pool::Pool;
@@ -380,12 +381,8 @@ impl Settings {
         let list = feature_list::parse(self.features.as_deref().unwrap_or_default(), &options)
             .map_err(|err| Error::Setting { property: "features", reason: err.to_string() })?;
         // Where both ask for the same, what the list says counts: it comes first.
-        let switches = [
-            (self.psnr, feature::Output::Psnr(0)),
-            (self.ssim, feature::Output::Ssim),
-            (self.ms_ssim, feature::Output::MsSsim),
-        ];
-        let switched = switches.into_iter().filter(|(on, _)| *on).map(|(_, output)| output.extractor());
+        let switches = [(self.psnr, "psnr"), (self.ssim, "float_ssim"), (self.ms_ssim, "float_ms_ssim")];
+        let switched = switches.into_iter().filter(|(on, _)| *on).filter_map(|(_, name)| Extractor::named(name));
         let features = list.into_iter().chain(switched).flat_map(|extractor| extractor.features(true));
         Ok((models, features.collect()))
     }
@@ -400,7 +397,8 @@ impl Settings {
         let set = properties.into_iter().filter(|(.., value)| *value != 0);
         set.map(|(property, option, value)| {
             let value = value.to_string();
-            match feature::Output::Cambi.extractor().set(option, &value) {
+            let checked = Extractor::named("cambi").map_or(Ok(false), |mut cambi| cambi.set(option, &value));
+            match checked {
                 Ok(_) => Ok((option, value)),
                 Err(err) => Err(Error::Setting { property, reason: err.to_string() }),
             }

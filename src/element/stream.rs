@@ -206,8 +206,7 @@ impl Stream {
         self.end_rendition(i, "released", live.pool_method, actions);
         let mut gone = self.renditions.remove(i);
         self.line.forget(gone.number);
-        let aggregates = gone.track.map(|track| self.session.aggregates(track)).unwrap_or_default();
-        gone.finish_results(&aggregates)
+        gone.finish_results(self.session.plan(), self.session.geometry())
     }
 
     fn rendition(&mut self, pad: &AggregatorPad) -> Option<usize> {
@@ -326,14 +325,19 @@ impl Stream {
 
     /// Reference frames that can be here at once.
     pub fn held(&self) -> u32 {
-        self.delay() + self.session.depth() as u32
+        self.delay() + self.in_flight()
     }
 
     /// Distorted frames that can be here at once, beside the one that is looked at.
     pub fn held_distorted(&self) -> u32 {
         // Those that leave, and the last one, which may have to leave again.
         let displayed = if self.output == Output::Distorted { self.delay() + 1 } else { 0 };
-        displayed + self.session.depth() as u32
+        displayed + self.in_flight()
+    }
+
+    /// Pairs that the backend works on while the element goes on.
+    fn in_flight(&self) -> u32 {
+        self.session.gpu().map_or(0, |_| self.session.depth() as u32)
     }
 
     /// The GPU that scores.
@@ -353,7 +357,7 @@ impl Stream {
 
     /// The backend works on pairs while the element goes on.
     pub fn is_asynchronous(&self) -> bool {
-        self.session.depth() > 0
+        self.in_flight() > 0
     }
 
     /// Whether the next pair can be submitted.
@@ -936,6 +940,7 @@ impl Stream {
             return Ok(());
         };
         let rendition = &mut self.renditions[i];
+        rendition.results_totals += &score.totals;
         let Some((stamp, outcome)) = self.line.oldest_pending(rendition.number) else { return Ok(()) };
         let at = stamp.running_time;
         let Some(values) = score.values else {
@@ -1121,8 +1126,7 @@ impl Stream {
     /// Gives the results files their names. Later calls do nothing.
     pub fn finish_results(&mut self) -> Result<(), Error> {
         for rendition in &mut self.renditions {
-            let aggregates = rendition.track.map(|track| self.session.aggregates(track)).unwrap_or_default();
-            rendition.finish_results(&aggregates)?;
+            rendition.finish_results(self.session.plan(), self.session.geometry())?;
         }
         Ok(())
     }

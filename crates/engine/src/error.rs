@@ -3,18 +3,16 @@
 //! What can go wrong between a pair and its score.
 
 use crate::backend::BackendError;
-use crate::metrics::adm::AdmError;
-use crate::metrics::speed::SpeedError;
+use crate::metrics::OptionsError;
 
 /// What can go wrong between a pair and its score.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(transparent)]
     Backend(#[from] BackendError),
-    #[error("the ADM options of a model or feature cannot be used: {0}")]
-    Adm(#[from] AdmError),
+    /// Options of a model or feature that cannot be used.
     #[error(transparent)]
-    Speed(#[from] SpeedError),
+    Options(OptionsError),
     #[error("the model {0} is given twice")]
     DuplicateModel(String),
 }

@@ -220,20 +220,58 @@ pub struct Component<'a> {
 #[derive(Clone)]
 pub struct Lease {
     _keep: Arc<dyn Any + Send + Sync>,
-    /// A stream of the GPU's runtime on which the picture was written, if that may not have ended yet.
-    pub producer: Option<usize>,
-    /// Kernels can read device memory where it is; memory of another context they have to copy first.
-    pub in_place: bool,
+    pinned: bool,
+    producer: Option<usize>,
+    in_place: bool,
 }
 
 impl Lease {
+    /// For memory of which nothing else is known.
+    ///
     /// # Safety
     ///
-    /// As long as `keep` lives, the samples of the picture must stay where they are, unchanged; if they lie in
-    /// host memory it must be page-locked, as a GPU copies from it on its own. `producer` must be a stream that
-    /// lives as long.
-    pub unsafe fn new(keep: Arc<dyn Any + Send + Sync>, producer: Option<usize>, in_place: bool) -> Self {
-        Self { _keep: keep, producer, in_place }
+    /// As long as `keep` lives, the samples of every picture that carries this lease, or a clone of it, must stay where
+    /// they are, unchanged, and readable for all threads.
+    pub unsafe fn new(keep: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { _keep: keep, pinned: false, producer: None, in_place: false }
+    }
+
+    /// For host memory that is page-locked, so that a GPU can copy from it on its own.
+    ///
+    /// # Safety
+    ///
+    /// It must be, for as long as the lease keeps it.
+    pub unsafe fn pinned(self) -> Self {
+        Self { pinned: true, ..self }
+    }
+
+    /// For a picture that is being written on this stream of the GPU's runtime, which may not have ended yet.
+    ///
+    /// # Safety
+    ///
+    /// The stream must live for as long as the lease keeps the memory.
+    pub unsafe fn produced_on(self, stream: usize) -> Self {
+        Self { producer: Some(stream), ..self }
+    }
+
+    /// For device memory that kernels can read where it is; memory of another context they have to copy first.
+    pub fn in_place(self) -> Self {
+        Self { in_place: true, ..self }
+    }
+
+    /// A GPU can copy from the memory on its own.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned
+    }
+
+    /// The stream on which the picture is being written.
+    pub fn producer(&self) -> Option<usize> {
+        self.producer
+    }
+
+    /// Kernels can read the memory where it is.
+    pub fn is_in_place(&self) -> bool {
+        self.in_place
     }
 }
 
@@ -265,6 +303,35 @@ impl<'a> Picture<'a> {
             None => None,
         };
         Some(Self { luma, chroma, lease: None })
+    }
+}
+
+/// A picture that stays as it is for as long as this lives.
+pub(crate) struct Leased(Picture<'static>);
+
+impl Leased {
+    /// `None` where the picture has no lease.
+    pub fn new(picture: &Picture<'_>) -> Option<Self> {
+        let lease = picture.lease.clone()?;
+        let component = |component: Component<'_>| {
+            let samples = match component.samples {
+                // SAFETY: whoever made the lease promised that the samples stay there, unchanged, while it is held. It
+                // is held beside them, and they are lent for as long as that only.
+                Samples::Host(bytes) => {
+                    Samples::Host(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) })
+                }
+                Samples::Device(address) => Samples::Device(address),
+            };
+            let Component { width, height, stride, step, shift, .. } = component;
+            Component { samples, width, height, stride, step, shift }
+        };
+        let chroma = picture.chroma.map(|chroma| chroma.map(component));
+        Some(Self(Picture { luma: component(picture.luma), chroma, lease: Some(lease) }))
+    }
+
+    /// The picture, not for longer than this.
+    pub fn picture(&self) -> &Picture<'_> {
+        &self.0
     }
 }
 

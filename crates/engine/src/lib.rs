@@ -49,7 +49,6 @@ pub mod metrics;
 pub mod model;
 pub mod plan;
 pub mod scale;
-pub mod scorer;
 pub mod session;
 
 pub use error::EngineError;

@@ -4,54 +4,24 @@
 
 use std::fmt;
 
-use crate::error::EngineError;
-use crate::metrics::Work;
-use crate::metrics::adm::{AdmOptions, AdmWork};
-use crate::metrics::cambi::CambiOptions;
-use crate::metrics::feature::{Extractor, Feature, Output};
-use crate::metrics::motion::{MotionOptions, MotionWork};
-use crate::metrics::psnr::{PsnrOptions, PsnrWork};
-use crate::metrics::speed::{SpeedOptions, SpeedWork};
-use crate::metrics::ssim::{MsSsimOptions, SsimOptions, SsimWork};
-use crate::metrics::vif::{VifOptions, VifWork};
+use crate::EngineError;
+use crate::metrics::damage::Damage;
+use crate::metrics::feature::Feature;
+use crate::metrics::{Extractor, Source, Work};
 use crate::model::{Model, ScoreOptions};
 
-/// Where the features of one extractor come from in the backend's sums.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Source {
-    Adm {
-        options: AdmOptions,
-        pass: usize,
-    },
-    Cambi {
-        options: CambiOptions,
-        index: usize,
-    },
-    Ciede,
-    Motion(MotionOptions),
-    MsSsim(MsSsimOptions),
-    Psnr(PsnrOptions),
-    PsnrHvs,
-    /// `scale`: which of the [`SsimWork::scales`].
-    Ssim {
-        options: SsimOptions,
-        scale: usize,
-    },
-    Speed {
-        options: SpeedOptions,
-        scaling: usize,
-    },
-    Vif {
-        options: VifOptions,
-        gain: usize,
-    },
+/// An extractor, and where its features come from in the backend's sums.
+#[derive(Debug)]
+pub struct PlannedSource {
+    pub extractor: Extractor,
+    pub source: Box<dyn Source>,
 }
 
-/// A reported feature: which source yields it, and its name.
+/// A reported feature: which source yields it, which of its values it is, and its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedFeature {
     pub source: usize,
-    pub output: Output,
+    pub output: usize,
     pub key: String,
 }
 
@@ -69,7 +39,7 @@ pub struct PlannedModel {
 #[derive(Debug)]
 pub struct Plan {
     pub work: Work,
-    pub sources: Vec<Source>,
+    pub sources: Vec<PlannedSource>,
     pub features: Vec<PlannedFeature>,
     pub models: Vec<PlannedModel>,
     pub score_options: ScoreOptions,
@@ -108,14 +78,15 @@ impl Plan {
         let mut extractors: Vec<Extractor> = vec![];
         for feature in &wanted {
             if !extractors.iter().any(|extractor| extractor.is_same(&feature.extractor)) {
-                extractors.push(feature.extractor);
+                extractors.push(feature.extractor.clone());
             }
         }
         for extractor in extractors {
-            let aim = wanted
-                .iter()
-                .any(|f| f.extractor.is_same(&extractor) && matches!(f.output, Output::Aim | Output::Adm3));
-            plan.add(extractor, aim)?;
+            let costly = |feature: &Feature| {
+                feature.extractor.is_same(&extractor) && extractor.is_costly(feature.output)
+            };
+            let costly = wanted.iter().any(costly);
+            plan.add(extractor, costly)?;
         }
         plan.columns = plan.features.iter().map(|feature| feature.key.clone()).collect();
         for model in models {
@@ -124,104 +95,22 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Has it computed where the picture is damaged, which is a by-product of VIF.
+    /// Has it computed where the picture is damaged.
     pub fn add_damage(&mut self) {
-        self.work.vif.get_or_insert(VifWork {
-            gain_limits: vec![VifOptions::default().enhn_gain_limit],
-            scale0: false,
-        });
-        self.work.damage = true;
+        Damage::plan(&mut self.work);
     }
 
-    /// Adds the work of an extractor and everything it yields at no further cost.
-    fn add(&mut self, extractor: Extractor, aim: bool) -> Result<(), EngineError> {
-        let source = match extractor {
-            Extractor::Adm(options) => {
-                let passes = &mut self.work.adm.get_or_insert(AdmWork { passes: vec![] }).passes;
-                let new = options.pass(aim)?;
-                let same =
-                    passes.iter().position(|p| p.gain_limit == new.gain_limit && p.weights == new.weights);
-                let pass = same.unwrap_or(passes.len());
-                match passes.get_mut(pass) {
-                    Some(pass) => pass.aim |= aim,
-                    None => passes.push(new),
-                }
-                Source::Adm { options, pass }
-            }
-            Extractor::Cambi(options) => {
-                let (all, new) = (&mut self.work.cambi, options.work());
-                let same = all.iter().position(|work| *work == new);
-                let index = same.unwrap_or_else(|| {
-                    all.push(new);
-                    all.len() - 1
-                });
-                Source::Cambi { options, index }
-            }
-            Extractor::Ciede(_) => {
-                self.work.ciede = true;
-                Source::Ciede
-            }
-            Extractor::Motion(options) => {
-                let (work, new) = (self.work.motion.get_or_insert(MotionWork::default()), options.work());
-                work.lag1 |= new.lag1;
-                work.lag2 |= new.lag2;
-                Source::Motion(options)
-            }
-            Extractor::MsSsim(options) => {
-                self.work.ssim.get_or_insert_default().multi_scale = true;
-                Source::MsSsim(options)
-            }
-            Extractor::Psnr(options) => {
-                let work = self.work.psnr.get_or_insert(PsnrWork { chroma: false });
-                work.chroma |= options.enable_chroma;
-                Source::Psnr(options)
-            }
-            Extractor::Speed(options) => {
-                let SpeedWork { scalings, sigmas } = self.work.speed.get_or_insert_default();
-                if !sigmas.contains(&options.sigma()) {
-                    sigmas.push(options.sigma());
-                }
-                let new = options.scaling()?;
-                let same = scalings.iter().position(|scaling| *scaling == new);
-                let scaling = same.unwrap_or_else(|| {
-                    scalings.push(new);
-                    scalings.len() - 1
-                });
-                Source::Speed { options, scaling }
-            }
-            Extractor::PsnrHvs(_) => {
-                self.work.psnr_hvs = true;
-                Source::PsnrHvs
-            }
-            Extractor::Ssim(options) => {
-                let SsimWork { scales, .. } = self.work.ssim.get_or_insert_default();
-                let same = scales.iter().position(|scale| *scale == options.scale);
-                let scale = same.unwrap_or_else(|| {
-                    scales.push(options.scale);
-                    scales.len() - 1
-                });
-                Source::Ssim { options, scale }
-            }
-            Extractor::Vif(options) => {
-                let work = self.work.vif.get_or_insert(VifWork { gain_limits: vec![], scale0: false });
-                work.scale0 |= !options.skip_scale0;
-                let limit = options.enhn_gain_limit;
-                let same = work.gain_limits.iter().position(|gain| *gain == limit);
-                let gain = same.unwrap_or_else(|| {
-                    work.gain_limits.push(limit);
-                    work.gain_limits.len() - 1
-                });
-                Source::Vif { options, gain }
-            }
-        };
+    /// Adds the work of an extractor and everything it yields at no further cost; what costs more if `costly`.
+    fn add(&mut self, extractor: Extractor, costly: bool) -> Result<(), EngineError> {
+        let source = extractor.plan(costly, &mut self.work).map_err(EngineError::Options)?;
         let index = self.sources.len();
-        self.sources.push(source);
-        for Feature { output, key, .. } in extractor.features(aim) {
+        for Feature { output, key, .. } in extractor.features(costly) {
             // A few names do not mention options.
             if !self.features.iter().any(|planned| planned.key == key) {
                 self.features.push(PlannedFeature { source: index, output, key });
             }
         }
+        self.sources.push(PlannedSource { extractor, source });
         Ok(())
     }
 
@@ -258,14 +147,9 @@ impl fmt::Display for Plan {
             write!(f, "\n  work for {metric}: {work:?}")?;
         }
         for (i, source) in self.sources.iter().enumerate() {
-            let mine = || self.features.iter().filter(|feature| feature.source == i);
-            let extractor = mine().next().map_or("", |feature| feature.output.extractor().name());
-            let part = match source {
-                Source::Adm { pass, .. } => format!(" pass {pass}"),
-                Source::Vif { options, .. } => format!(" gain limit {}", options.enhn_gain_limit),
-                _ => String::new(),
-            };
-            write!(f, "\n  features of {extractor}{part}: {}", keys(&mut mine()))?;
+            let mut mine = self.features.iter().filter(|feature| feature.source == i);
+            let (extractor, part) = (source.extractor.name(), source.source.part());
+            write!(f, "\n  features of {extractor}{part}: {}", keys(&mut mine))?;
         }
         for PlannedModel { model, inputs, .. } in &self.models {
             let inputs = keys(&mut inputs.iter().map(|input| &self.features[*input]));
@@ -278,27 +162,34 @@ impl fmt::Display for Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::adm::Adm;
+    use crate::metrics::cambi::Cambi;
     use crate::metrics::feature_list;
+    use crate::metrics::motion::{Motion, MotionWork};
+    use crate::metrics::psnr::Psnr;
+    use crate::metrics::speed::Speed;
+    use crate::metrics::ssim::Ssim;
+    use crate::metrics::vif::Vif;
 
     fn plan(models: &[&str]) -> Plan {
         let models = models.iter().map(|name| Model::load(name).unwrap()).collect();
-        let psnr = Output::Psnr(0).extractor();
+        let psnr = Extractor::named("psnr").unwrap();
         Plan::new(models, &psnr.features(false), ScoreOptions::default()).unwrap()
     }
 
     #[test]
     fn models_share_what_they_have_in_common() {
         let one = plan(&["vmaf_v0.6.1"]);
-        assert_eq!(one.work.adm.as_ref().unwrap().passes.len(), 1);
-        assert!(!one.work.adm.as_ref().unwrap().passes[0].aim, "no v0 model reads aim");
-        assert_eq!(one.work.vif.as_ref().unwrap().gain_limits, [100.0]);
+        assert_eq!(one.work.get::<Adm>().unwrap().passes.len(), 1);
+        assert!(!one.work.get::<Adm>().unwrap().passes[0].aim, "no v0 model reads aim");
+        assert_eq!(one.work.get::<Vif>().unwrap().gain_limits, [100.0]);
 
         // 4k and the bootstrap model read the same features; neg needs other gain limits.
         let all =
             plan(&["vmaf_v0.6.1", "vmaf_4k_v0.6.1", "vmaf_b_v0.6.3", "vmaf_v0.6.1neg", "vmaf_4k_v0.6.1neg"]);
-        assert_eq!(all.work.adm.as_ref().unwrap().passes.len(), 2);
-        assert_eq!(all.work.vif.as_ref().unwrap().gain_limits, [100.0, 1.0]);
-        assert_eq!(all.work.motion, Some(MotionWork { lag1: true, lag2: false }));
+        assert_eq!(all.work.get::<Adm>().unwrap().passes.len(), 2);
+        assert_eq!(all.work.get::<Vif>().unwrap().gain_limits, [100.0, 1.0]);
+        assert_eq!(all.work.get::<Motion>(), Some(&MotionWork { lag1: true, lag2: false }));
         assert_eq!(all.sources.len(), 6, "adm, vif twice, motion and psnr once");
         for model in &all.models {
             assert_eq!(model.inputs.len(), 6);
@@ -320,11 +211,12 @@ mod tests {
             &["vmaf_v0.6.1", "vmaf_v0.6.1neg"],
             "vif;vif=vif_enhn_gain_limit=1;motion;psnr=enable_chroma=true",
         );
-        assert_eq!((&same.work, &same.sources), (&plain.work, &plain.sources));
+        let sources = |plan: &Plan| format!("{:?}", plan.sources);
+        assert_eq!((&same.work, sources(&same)), (&plain.work, sources(&plain)));
         assert_eq!(same.columns, plain.columns);
         // The rest of ADM is there for the asking.
         let adm = with_features(&["vmaf_v0.6.1"], "adm");
-        assert!(adm.work.adm.as_ref().unwrap().passes[0].aim);
+        assert!(adm.work.get::<Adm>().unwrap().passes[0].aim);
         assert_eq!(adm.sources.len(), plain.sources.len() - 3);
         assert!(adm.columns.iter().any(|column| column == "integer_adm3"));
     }
@@ -340,9 +232,9 @@ mod tests {
         columns.sort();
         columns.dedup();
         assert_eq!(columns.len(), plan.columns.len());
-        assert_eq!(plan.work.motion, Some(MotionWork { lag1: true, lag2: false }));
-        let Source::Adm { options, .. } = plan.sources[0] else { panic!("{:?}", plan.sources) };
-        assert!(!options.skip_aim, "the model asks first");
+        assert_eq!(plan.work.get::<Motion>(), Some(&MotionWork { lag1: true, lag2: false }));
+        let first = format!("{:?}", plan.sources[0].source);
+        assert!(first.contains("skip_aim: false"), "the model asks first: {first}");
     }
 
     /// Passes over the wavelets differ only in what the specification does not let them share.
@@ -354,11 +246,12 @@ mod tests {
         let near = v1(":adm_norm_view_dist=1.5:adm_ref_display_height=2160");
         let far = v1(":adm_norm_view_dist=5");
         let all = with_features(&["vmaf_v0.6.1", "vmaf_v0.6.1neg"], &[v1(""), near, far].join(";"));
-        let passes = &all.work.adm.as_ref().unwrap().passes;
+        let passes = &all.work.get::<Adm>().unwrap().passes;
         let kinds: Vec<_> = passes.iter().map(|pass| (pass.gain_limit, pass.aim)).collect();
         assert_eq!(kinds, [(100.0, false), (1.0, false), (1.0, true), (1.0, true)]);
-        let pass = |source: &Source| if let Source::Adm { pass, .. } = source { Some(*pass) } else { None };
-        assert_eq!(all.sources.iter().filter_map(pass).collect::<Vec<_>>(), [0, 1, 2, 2, 3]);
+        let adm = all.sources.iter().filter(|source| source.extractor.name() == "adm");
+        let parts: Vec<_> = adm.map(|adm| adm.source.part()).collect();
+        assert_eq!(parts, [" pass 0", " pass 1", " pass 2", " pass 2", " pass 3"]);
     }
 
     /// Everything of the v1 models in one pass: what viewing distance and frame rate change, and nothing twice.
@@ -366,19 +259,31 @@ mod tests {
     fn v1_models_share_what_they_have_in_common() {
         let v1 = |name: &str| format!("vmaf_v1.0.16_{name}");
         let near = with_features(&[&v1("3d0h"), &v1("1d5h_2160"), &v1("hfr_3d0h"), &v1("hfr_1d5h_2160")], "");
-        assert_eq!(near.work.adm.as_ref().unwrap().passes.len(), 1);
-        assert_eq!((near.work.cambi.len(), near.work.speed.as_ref().unwrap().scalings.len()), (1, 1));
-        assert_eq!(near.work.motion, Some(MotionWork { lag1: true, lag2: true }));
-        assert_eq!(near.work.vif, None);
+        assert_eq!(near.work.get::<Adm>().unwrap().passes.len(), 1);
+        assert_eq!(
+            (
+                near.work.get::<Cambi>().unwrap().analyses.len(),
+                near.work.get::<Speed>().unwrap().scalings.len()
+            ),
+            (1, 1)
+        );
+        assert_eq!(near.work.get::<Motion>(), Some(&MotionWork { lag1: true, lag2: true }));
+        assert_eq!(near.work.get::<Vif>(), None);
 
         let names = crate::model::builtin::names().collect::<Vec<_>>();
         let all = with_features(&names, "");
         let gains: Vec<_> =
-            all.work.adm.as_ref().unwrap().passes.iter().map(|p| (p.gain_limit, p.aim)).collect();
+            all.work.get::<Adm>().unwrap().passes.iter().map(|p| (p.gain_limit, p.aim)).collect();
         assert_eq!(gains, [(100.0, false), (1.0, false), (1.0, true), (1.0, true), (1.0, true)]);
-        assert_eq!(all.work.vif.as_ref().unwrap().gain_limits, [100.0, 1.0]);
-        assert_eq!((all.work.cambi.len(), all.work.speed.as_ref().unwrap().scalings.len()), (1, 3));
-        assert_eq!((&all.work.ssim, all.work.psnr), (&None, None));
+        assert_eq!(all.work.get::<Vif>().unwrap().gain_limits, [100.0, 1.0]);
+        assert_eq!(
+            (
+                all.work.get::<Cambi>().unwrap().analyses.len(),
+                all.work.get::<Speed>().unwrap().scalings.len()
+            ),
+            (1, 3)
+        );
+        assert_eq!((all.work.get::<Ssim>(), all.work.get::<Psnr>()), (None, None));
     }
 
     #[test]
@@ -405,7 +310,7 @@ mod tests {
         let wanted =
             [cambi(&[]), cambi(&[("cambi_max_val", "17")]), cambi(&[("cambi_high_res_speedup", "1080")])];
         let plan = Plan::new(vec![], &wanted, ScoreOptions::default()).unwrap();
-        assert_eq!(plan.work.cambi.len(), 2);
+        assert_eq!(plan.work.get::<Cambi>().unwrap().analyses.len(), 2);
         assert_eq!(plan.columns, ["cambi", "cambi_cmxv_17", "cambi_hrs_1080"]);
     }
 
@@ -419,7 +324,7 @@ mod tests {
             feature(&[("speed_prescale", "0.6"), ("speed_prescale_method", "bilinear")]),
         ];
         let plan = Plan::new(vec![], &wanted, ScoreOptions::default()).unwrap();
-        assert_eq!(plan.work.speed.as_ref().unwrap().scalings.len(), 2);
+        assert_eq!(plan.work.get::<Speed>().unwrap().scalings.len(), 2);
         assert_eq!(plan.sources.len(), 3);
         assert!(plan.work.chroma());
         let unknown = feature(&[("speed_kernelscale", "0.9")]);

@@ -4,19 +4,18 @@
 //! that some features need.
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
-use super::plan::{Plan, Source};
-use super::scorer::Scorer;
-use crate::backend::{Backend, Completion, Group, Ticket};
-use crate::error::EngineError;
-use crate::frame::{Geometry, Picture};
-use crate::metrics::FrameSums;
-use crate::metrics::damage::DamageSums;
-use crate::metrics::feature::Output;
-use crate::metrics::motion::{MotionScores, MotionSums};
-use crate::scale::Scaling;
 use gpu::Device;
+
+use crate::EngineError;
+use crate::backend::{Backend, Completion, Group, Ticket};
+use crate::frame::{Geometry, Picture};
+use crate::metrics::damage::{Damage, DamageSums};
+use crate::metrics::{FrameSums, Scorer, Values};
+use crate::plan::{Plan, PlannedSource};
+use crate::scale::Scaling;
 
 /// The result of one submitted pair. Those of a rendition come in the order of submission, one for each pair.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,13 +26,60 @@ pub struct PairScore {
     pub discont: bool,
     /// A value for each of [`Plan::columns`]; `None` for pairs left out by subsampling.
     pub values: Option<Vec<f64>>,
+    /// What it adds to the figures of all pairs together; pairs left out by subsampling count there too.
+    pub totals: Totals,
 }
 
-/// A pair whose sums are known and whose motion is not.
+/// What pairs add up to, for figures of all of them together. They belong to whoever keeps the results of many pairs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// The numbers of one source after those of another, in the order of [`Plan::sources`].
+    numbers: Vec<u64>,
+}
+
+impl AddAssign<&Self> for Totals {
+    fn add_assign(&mut self, other: &Self) {
+        self.numbers.resize(self.numbers.len().max(other.numbers.len()), 0);
+        for (sum, number) in self.numbers.iter_mut().zip(&other.numbers) {
+            *sum = sum.wrapping_add(*number);
+        }
+    }
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        *self += &other;
+    }
+}
+
+impl Totals {
+    /// What a pair adds.
+    fn of(plan: &Plan, sums: &FrameSums, geometry: Geometry) -> Self {
+        let sources = plan.sources.iter();
+        Self { numbers: sources.flat_map(|source| source.source.totals(sums, geometry)).collect() }
+    }
+
+    /// The figures of all pairs together: names and values. The pairs are those of sessions with this plan, and of
+    /// frames of this geometry.
+    pub fn aggregates(&self, plan: &Plan, geometry: Geometry) -> Vec<(&'static str, f64)> {
+        let mut numbers = &self.numbers[..];
+        let mut aggregates = vec![];
+        for planned in &plan.sources {
+            let count = planned.source.totals(&FrameSums::default(), geometry).len();
+            let (own, others) = numbers.split_at(count.min(numbers.len()));
+            aggregates.extend(planned.source.aggregates(own, geometry));
+            numbers = others;
+        }
+        aggregates
+    }
+}
+
+/// A pair whose sums are known, and some of whose values may not be.
 struct Pending {
     discont: bool,
-    /// Feature values, motion still missing; `None` when the pair is left out.
-    features: Option<Vec<f64>>,
+    /// The pair is left out.
+    left_out: bool,
+    totals: Totals,
 }
 
 /// What was handed in and not looked at since, in order.
@@ -52,8 +98,8 @@ enum Queued {
 
 /// What one rendition has beside the others.
 struct Track {
-    /// For each of [`Plan::sources`].
-    scorers: Vec<Scorer>,
+    /// For each of [`Plan::sources`], with the values that no pending pair has taken yet.
+    scorers: Vec<(Box<dyn Scorer>, VecDeque<Values>)>,
     /// Pairs in the present run, of those whose sums were fetched.
     run: usize,
     /// Pairs whose sums were fetched.
@@ -78,6 +124,8 @@ pub struct Session {
     fetched: u64,
     /// Of the groups that were fetched, and nobody took yet.
     damage: VecDeque<(usize, Option<DamageSums>)>,
+    /// Met after scores had become complete in the same call.
+    error: Option<EngineError>,
 }
 
 impl Session {
@@ -93,13 +141,21 @@ impl Session {
             submitted: 0,
             fetched: 0,
             damage: VecDeque::new(),
+            error: None,
         }
     }
 
+    /// What is computed.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
+    /// What the reference frames are prepared to be.
+    pub fn geometry(&self) -> Option<Geometry> {
+        self.geometry
+    }
+
+    /// Short name of the backend for users: `cpu`, `hip`.
     pub fn backend_name(&self) -> &'static str {
         self.backend.name()
     }
@@ -116,11 +172,7 @@ impl Session {
 
     /// How many later pairs a score waits for, at most.
     pub fn lookahead(&self) -> u32 {
-        let lookahead = |source: &Source| match source {
-            Source::Motion(options) => options.lookahead() as u32,
-            _ => 0,
-        };
-        self.plan.sources.iter().map(lookahead).max().unwrap_or(0)
+        self.plan.sources.iter().map(|source| source.source.lookahead() as u32).max().unwrap_or(0)
     }
 
     /// Sets the size and depth of the reference frames to come, and for each rendition how its frames are brought to
@@ -128,9 +180,10 @@ impl Session {
     pub fn prepare(&mut self, geometry: Geometry, renditions: &[Option<Scaling>]) -> Result<(), EngineError> {
         self.backend.prepare(&self.plan.work, geometry, renditions)?;
         let track = |_: &_| {
-            let scorers = self.plan.sources.iter().map(|source| Scorer::new(source, geometry));
+            let scorer = |source: &PlannedSource| Ok((source.source.scorer(geometry)?, VecDeque::new()));
+            let scorers = self.plan.sources.iter().map(scorer).collect::<Result<_, _>>();
             Ok(Track {
-                scorers: scorers.collect::<Result<_, _>>()?,
+                scorers: scorers.map_err(EngineError::Options)?,
                 run: 0,
                 fetched: 0,
                 fresh: true,
@@ -142,6 +195,7 @@ impl Session {
         self.geometry = Some(geometry);
         self.queue.clear();
         self.damage.clear();
+        self.error = None;
         self.submitted = 0;
         self.fetched = 0;
         Ok(())
@@ -184,26 +238,42 @@ impl Session {
 
     /// Another group can be submitted before results are collected.
     pub fn room(&self) -> bool {
-        self.in_flight() < self.backend.depth().max(1)
+        self.in_flight() < self.depth()
     }
 
-    /// Groups that can be in flight when [`Session::submit`] returns; 0 if none.
+    /// Groups that can be in flight, at least 1.
     pub fn depth(&self) -> usize {
-        self.backend.depth()
+        self.backend.depth().max(1)
     }
 
-    /// How to wait for the group submitted last; `None` from a backend that computes while it is submitted.
+    /// How to wait for the group submitted last; `None` if its sums were fetched.
     pub fn completion(&self) -> Option<Completion> {
-        match self.queue.back()? {
+        self.queue.iter().rev().find_map(|queued| match queued {
             Queued::Group { ticket, .. } => self.backend.completion(*ticket),
             Queued::End { .. } => None,
+        })
+    }
+
+    /// The scores that have become complete. An error that is met after some of them comes with the next call;
+    /// after an error, [`Session::prepare`] comes next.
+    pub fn collect(&mut self) -> Result<Vec<PairScore>, EngineError> {
+        let mut scores = vec![];
+        let result = match self.error.take() {
+            Some(error) => Err(error),
+            None => self.fetch(&mut scores),
+        };
+        match result {
+            Err(error) if scores.is_empty() => Err(error),
+            result => {
+                self.error = result.err();
+                Ok(scores)
+            }
         }
     }
 
-    /// The scores that have become complete.
-    pub fn collect(&mut self) -> Result<Vec<PairScore>, EngineError> {
-        let mut scores = vec![];
-        while let Some(next) = self.queue.pop_front() {
+    /// Fetches the sums that are there, up to the first that are not.
+    fn fetch(&mut self, scores: &mut Vec<PairScore>) -> Result<(), EngineError> {
+        while let (Some(next), Some(geometry)) = (self.queue.pop_front(), self.geometry) {
             match next {
                 Queued::Group { ticket, renditions, history_only } => {
                     let Some(sums) = self.backend.poll(ticket)? else {
@@ -212,24 +282,21 @@ impl Session {
                     };
                     self.fetched += 1;
                     for (rendition, mut sums) in renditions.into_iter().zip(sums) {
-                        if self.plan.work.damage {
-                            self.damage.push_back((rendition, sums.damage.take()));
+                        if self.plan.work.get::<Damage>().is_some() {
+                            self.damage.push_back((rendition, sums.take::<Damage>()));
                         }
-                        let sums = &sums;
-                        let features = (!history_only).then(|| self.features(rendition, sums));
-                        if let Some(geometry) = self.geometry {
-                            self.tracks[rendition].take(features, sums, geometry);
-                        }
-                        self.complete(rendition, &mut scores);
+                        let totals = Totals::of(&self.plan, &sums, geometry);
+                        self.tracks[rendition].take(&sums, history_only, totals);
+                        self.complete(rendition, scores);
                     }
                 }
                 Queued::End { rendition, broken } => {
                     self.tracks[rendition].finish(broken);
-                    self.complete(rendition, &mut scores);
+                    self.complete(rendition, scores);
                 }
             }
         }
-        Ok(scores)
+        Ok(())
     }
 
     /// Where the next pair is damaged, of those whose sums were fetched: its rendition, and `None` for pairs left out by
@@ -238,56 +305,19 @@ impl Session {
         self.damage.pop_front()
     }
 
-    /// Takes the pending pairs of a rendition whose motion is known.
+    /// Takes the pending pairs of a rendition whose values are all known.
     fn complete(&mut self, rendition: usize, scores: &mut Vec<PairScore>) {
-        while let Some((pending, motion)) = self.tracks[rendition].pop() {
-            let values = pending.features.map(|features| self.values(features, &motion));
-            scores.push(PairScore { rendition, discont: pending.discont, values });
+        while let Some((pending, sources)) = self.tracks[rendition].pop() {
+            let Pending { discont, left_out, totals } = pending;
+            let values = (!left_out).then(|| self.values(&sources));
+            scores.push(PairScore { rendition, discont, values, totals });
         }
     }
 
-    /// What is known of all pairs of a rendition since the geometry was set, together: names and values.
-    pub fn aggregates(&self, rendition: usize) -> Vec<(&'static str, f64)> {
-        let (Some(geometry), Some(track)) = (self.geometry, self.tracks.get(rendition)) else {
-            return vec![];
-        };
-        let mut aggregates = vec![];
-        for (source, scorer) in self.plan.sources.iter().zip(&track.scorers) {
-            if let (Source::Psnr(options), Scorer::Psnr(totals)) = (source, scorer)
-                && options.enable_apsnr
-            {
-                let planes = ["apsnr_y", "apsnr_cb", "apsnr_cr"].into_iter().zip(totals);
-                let compared = planes.filter(|(_, total)| total.samples > 0);
-                aggregates
-                    .extend(compared.map(|(name, total)| (name, options.aggregate(geometry.depth, *total))));
-            }
-        }
-        aggregates
-    }
-
-    /// Feature values of one pair, motion not known yet.
-    fn features(&self, rendition: usize, sums: &FrameSums) -> Vec<f64> {
-        let Some(geometry) = self.geometry else { return vec![] };
+    /// All columns of one pair, from the values of each source.
+    fn values(&self, sources: &[Values]) -> Vec<f64> {
         let mut values = Vec::with_capacity(self.plan.columns.len());
-        let scorers = &self.tracks[rendition].scorers;
-        for (index, (source, scorer)) in self.plan.sources.iter().zip(scorers).enumerate() {
-            let outputs = self.plan.features.iter().filter(|f| f.source == index).map(|f| f.output);
-            scorer.features(source, sums, geometry, outputs, &mut values);
-        }
-        values
-    }
-
-    /// All columns of one pair.
-    fn values(&self, mut values: Vec<f64>, motion: &[Option<MotionScores>]) -> Vec<f64> {
-        for (value, feature) in values.iter_mut().zip(&self.plan.features) {
-            if let Some(Some(motion)) = motion.get(feature.source) {
-                *value = match feature.output {
-                    Output::Motion2 => motion.motion2,
-                    Output::Motion3 => motion.motion3,
-                    _ => motion.sad,
-                };
-            }
-        }
+        values.extend(self.plan.features.iter().map(|feature| sources[feature.source][feature.output]));
         for planned in &self.plan.models {
             let inputs: Vec<f64> = planned.inputs.iter().map(|i| values[*i]).collect();
             let score = planned.model.score(&inputs, self.plan.score_options);
@@ -302,16 +332,11 @@ impl Session {
 }
 
 impl Track {
-    /// Takes what is known of the next pair.
-    fn take(&mut self, features: Option<Vec<f64>>, sums: &FrameSums, geometry: Geometry) {
-        self.pending.push_back(Pending { discont: std::mem::take(&mut self.broken), features });
-        // The backend compares with the reference frames before, whether or not this rendition had them.
-        let motion = sums.motion.map(|MotionSums { lag1, lag2 }| MotionSums {
-            lag1: lag1.filter(|_| self.run >= 1),
-            lag2: lag2.filter(|_| self.run >= 2),
-        });
-        for scorer in &mut self.scorers {
-            scorer.push(sums, motion.as_ref(), geometry);
+    /// Takes the sums of the next pair.
+    fn take(&mut self, sums: &FrameSums, left_out: bool, totals: Totals) {
+        self.pending.push_back(Pending { discont: std::mem::take(&mut self.broken), left_out, totals });
+        for (scorer, ready) in &mut self.scorers {
+            scorer.push(sums, self.run, ready);
         }
         self.run += 1;
         self.fetched += 1;
@@ -319,7 +344,7 @@ impl Track {
 
     /// Completes the pairs that wait for a later one.
     fn finish(&mut self, broken: bool) {
-        self.scorers.iter_mut().for_each(Scorer::finish);
+        self.scorers.iter_mut().for_each(|(scorer, ready)| scorer.finish(ready));
         self.run = 0;
         if broken {
             self.broken = self.fetched > 0;
@@ -329,12 +354,12 @@ impl Track {
         }
     }
 
-    /// The oldest pending pair with its motion by source, once that is known.
-    fn pop(&mut self) -> Option<(Pending, Vec<Option<MotionScores>>)> {
-        if !self.scorers.iter().all(Scorer::is_ready) {
+    /// The oldest pending pair with the values of each source, once all of them are known.
+    fn pop(&mut self) -> Option<(Pending, Vec<Values>)> {
+        if self.scorers.iter().any(|(_, ready)| ready.is_empty()) {
             return None;
         }
         let pending = self.pending.pop_front()?;
-        Some((pending, self.scorers.iter_mut().map(Scorer::take_motion).collect()))
+        Some((pending, self.scorers.iter_mut().filter_map(|(_, ready)| ready.pop_front()).collect()))
     }
 }

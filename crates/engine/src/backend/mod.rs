@@ -8,30 +8,24 @@
 
 pub mod cpu;
 pub mod hip;
+mod warm_up;
 
 use std::sync::Arc;
 
 use gpu::Device;
 
 use crate::frame::{Component, Geometry, Picture};
-use crate::metrics::cambi::CambiError;
-use crate::metrics::speed::Misfit;
-use crate::metrics::{FrameSums, Work, adm, motion, psnr_hvs, ssim, vif};
+use crate::metrics::{FrameSums, Misfit, Work};
 use crate::scale::Scaling;
 
 /// What can go wrong in a backend.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    #[error("the {metric} metric needs frames of at least {min}x{min}, these are {width}x{height}")]
-    TooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    /// Frames for which a metric is not defined.
     #[error(transparent)]
-    Cambi(#[from] CambiError),
-    #[error("the {metric} metric needs chroma, these frames are grey")]
-    NoChroma { metric: &'static str },
-    #[error("the {metric} metric takes samples of at most {max} bits, these have {bits}")]
-    TooDeep { metric: &'static str, max: u32, bits: u32 },
-    #[error("the {metric} metric needs chroma planes of at least {min}x{min}, these are {width}x{height}")]
-    ChromaTooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    Misfit(#[from] Misfit),
+    #[error("the work for {metric} needs that of another metric, which is not there")]
+    Incomplete { metric: &'static str },
     #[error("a frame differs in size or sample type from what was prepared")]
     Unlike,
     #[error("no frame size was prepared")]
@@ -44,6 +38,8 @@ pub enum BackendError {
     UnknownTicket,
     #[error("cannot start {threads} worker threads: {reason}")]
     Threads { threads: usize, reason: String },
+    #[error("a worker thread panicked, see standard error")]
+    Panicked,
     #[error(transparent)]
     Device(#[from] gpu::Error),
 }
@@ -60,53 +56,6 @@ impl BackendError {
     }
 }
 
-/// Refuses frames for which a metric is not defined; CAMBI and SpEED chroma refuse theirs when they are set up.
-pub fn check(work: &Work, geometry: Geometry) -> Result<(), BackendError> {
-    let Geometry { width, height, depth, chroma } = geometry;
-    let too_small = |metric, min| Err(BackendError::TooSmall { metric, min, width, height });
-    for (metric, wanted, min) in [
-        ("VIF", work.vif.is_some(), vif::MIN_SIZE),
-        ("ADM", work.adm.is_some(), adm::MIN_SIZE),
-        ("motion", work.motion.is_some(), motion::MIN_SIZE),
-    ] {
-        if wanted && width.min(height) < min {
-            return too_small(metric, min);
-        }
-    }
-    if let Some(work) = &work.ssim {
-        for scale in &work.scales {
-            let factor = ssim::factor(*scale, geometry);
-            let (width, height) = ssim::decimated(width, height, factor);
-            if width.min(height) < ssim::WINDOW_SIZE {
-                return too_small("SSIM", ssim::WINDOW_SIZE * factor);
-            }
-        }
-        if work.multi_scale && width.min(height) < ssim::MULTI_SCALE_MIN_SIZE {
-            return too_small("MS-SSIM", ssim::MULTI_SCALE_MIN_SIZE);
-        }
-    }
-    for (metric, _) in [("PSNR-HVS", work.psnr_hvs), ("CIEDE2000", work.ciede)].iter().filter(|(_, on)| *on) {
-        match chroma {
-            Some((w, h)) if w.min(h) > 0 => {}
-            _ => return Err(BackendError::NoChroma { metric }),
-        }
-    }
-    if let (true, Some((w, h))) = (work.psnr_hvs, chroma) {
-        if w.min(h) < psnr_hvs::BLOCK {
-            let subsampled = w < width || h < height;
-            return too_small("PSNR-HVS", psnr_hvs::BLOCK << u32::from(subsampled));
-        }
-        if depth.bits() > psnr_hvs::MAX_BITS {
-            return Err(BackendError::TooDeep {
-                metric: "PSNR-HVS",
-                max: psnr_hvs::MAX_BITS,
-                bits: depth.bits(),
-            });
-        }
-    }
-    Ok(())
-}
-
 /// Refuses a picture of another size than this.
 pub fn check_size(picture: &Picture<'_>, geometry: Geometry) -> Result<(), BackendError> {
     let size = |component: &Component<'_>| (component.width, component.height);
@@ -115,18 +64,8 @@ pub fn check_size(picture: &Picture<'_>, geometry: Geometry) -> Result<(), Backe
     (luma && chroma).then_some(()).ok_or(BackendError::Unlike)
 }
 
-impl From<Misfit> for BackendError {
-    fn from(misfit: Misfit) -> Self {
-        let metric = "SpEED chroma";
-        match misfit {
-            Misfit::NoChroma => Self::NoChroma { metric },
-            Misfit::TooSmall { width, height, min } => Self::ChromaTooSmall { metric, min, width, height },
-        }
-    }
-}
-
 /// Names a submitted group until its sums are fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
 /// Returns when the sums of a group are there, or when they never will be. For a thread of its own: it needs no
@@ -150,6 +89,16 @@ impl<'a> Group<'a> {
     }
 }
 
+/// What a metric has to do with the pictures at half their size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Halves {
+    Ignored,
+    /// It makes them on the way.
+    Made,
+    /// It looks at those that another metric has made.
+    Needed,
+}
+
 /// Computes the sums of groups of frames. Groups are submitted and fetched in stream order. What depends on the
 /// reference only is done once for a group.
 pub trait Backend: Send {
@@ -161,13 +110,12 @@ pub trait Backend: Send {
         None
     }
 
-    /// How many submitted groups it works on while the caller goes on; 0 if it computes them in `submit`.
-    fn depth(&self) -> usize {
-        0
-    }
+    /// How many groups may be submitted before sums are fetched, at least 1.
+    fn depth(&self) -> usize;
 
     /// Sets what to compute for frames of which size, and for each rendition how its pictures are brought to that
-    /// size, unless they have it; forgets all earlier frames.
+    /// size, unless they have it. Waits for the groups in flight and forgets all earlier frames. When it returns, all
+    /// is warm: memory was touched, threads and graphs were used, so that the first group takes no longer than others.
     fn prepare(
         &mut self,
         work: &Work,
@@ -175,17 +123,16 @@ pub trait Backend: Send {
         renditions: &[Option<Scaling>],
     ) -> Result<(), BackendError>;
 
-    /// Starts work on a group. Pictures without a lease may be released when this returns.
+    /// Starts work on a group. Pictures without a lease may be released when this returns, so a backend may have to
+    /// compute before that; with leases for all pictures it returns at once.
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError>;
 
     /// The sums of a submitted group, for each of its distorted pictures, or `None` while they are being computed.
-    /// Sums can be had once.
+    /// Sums can be had once. Neither computes nor waits.
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError>;
 
-    /// How to wait for the sums of a submitted group; `None` from a backend that computes them in `submit`.
-    fn completion(&self, _ticket: Ticket) -> Option<Completion> {
-        None
-    }
+    /// How to wait for the sums of a submitted group; `None` where no frame size was prepared.
+    fn completion(&self, ticket: Ticket) -> Option<Completion>;
 
     /// Waits for the sums of a submitted group.
     fn wait(&mut self, ticket: Ticket) -> Result<Vec<FrameSums>, BackendError> {

@@ -9,6 +9,13 @@
 use std::f64::consts::{PI, SQRT_2};
 use std::ops::Range;
 
+use super::extractor::{About, Extract, Extractor};
+use super::metric::{Metric, Misfit};
+use super::options::{Options, Row, bool, float, int, number};
+use super::score::{OptionsError, Scorer, Source, plain};
+use super::work::Work;
+use crate::frame::Geometry;
+
 /// Low-pass taps of the db2 wavelet in units of 2^-15.
 pub const LOW_PASS: [i16; 4] = [15826, 27411, 7345, -4240];
 /// High-pass taps of the db2 wavelet in units of 2^-15.
@@ -515,6 +522,138 @@ fn root(x: f32) -> f32 {
     let n = n as i32;
     let power = EXP_TABLE[n.rem_euclid(32) as usize] * exp2(n.div_euclid(32));
     (((EXP[0] * d + EXP[1]) * (d * d) + (EXP[2] * d + 1.0)) * power) as f32
+}
+
+/// The additive detail measure.
+pub struct Adm;
+
+impl Metric for Adm {
+    const NAME: &'static str = "adm";
+    type Work = AdmWork;
+    type Sums = AdmSums;
+    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<AdmOptions>];
+
+    fn check(_work: &AdmWork, geometry: Geometry) -> Result<(), Misfit> {
+        Misfit::at_least("ADM", MIN_SIZE, geometry)
+    }
+}
+
+impl Options for AdmOptions {
+    const EXTRACTOR: &'static str = "adm";
+    const TABLE: &'static [Row<Self>] = &[
+        float("adm_csf_diag_scale", Some("scfd"), |o| &mut o.csf_diag_scale, 0.0..=50.0),
+        int(
+            "adm_csf_mode",
+            Some("csf"),
+            |o| o.csf_mode as u32,
+            |o, number| CsfMode::from_number(number).map(|mode| o.csf_mode = mode),
+            0..=3,
+        ),
+        float("adm_csf_scale", Some("scf"), |o| &mut o.csf_scale, 0.0..=50.0),
+        float("adm_dlm_weight", Some("dlmw"), |o| &mut o.dlm_weight, 0.0..=1.0),
+        float("adm_enhn_gain_limit", Some("egl"), |o| &mut o.enhn_gain_limit, 1.0..=100.0),
+        float("adm_min_val", Some("min"), |o| &mut o.min_val, 0.0..=1.0),
+        float("adm_noise_weight", Some("nw"), |o| &mut o.noise_weight, 0.0..=1500.0),
+        float("adm_norm_view_dist", Some("nvd"), |o| &mut o.norm_view_dist, 0.75..=24.0),
+        number!("adm_ref_display_height", Some("rdh"), ref_display_height, 1..=4320),
+        bool("adm_skip_aim", None, |o| &mut o.skip_aim),
+        bool("adm_skip_scale0", Some("ssz"), |o| &mut o.skip_scale0),
+    ];
+}
+
+/// What tells the features of [`AdmOptions`] apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmOutput {
+    Adm2,
+    Aim,
+    Adm3,
+    /// Scale 0..=3.
+    Scale(usize),
+}
+
+impl Extract for AdmOptions {
+    type Output = AdmOutput;
+    const FEATURES: &'static [(&'static str, AdmOutput)] = &[
+        ("integer_adm2", AdmOutput::Adm2),
+        ("integer_aim", AdmOutput::Aim),
+        ("integer_adm3", AdmOutput::Adm3),
+        ("integer_adm_scale0", AdmOutput::Scale(0)),
+        ("integer_adm_scale1", AdmOutput::Scale(1)),
+        ("integer_adm_scale2", AdmOutput::Scale(2)),
+        ("integer_adm_scale3", AdmOutput::Scale(3)),
+    ];
+    const ABOUT: &'static [About] = &[
+        About {
+            reported: "`integer_adm2`, `integer_adm_scale0` to `3`",
+            tells: "detail that survived, weighted by what the eye can see",
+            range: "0 to about 1",
+            equal: "about 1",
+            source: "S. Li et al., IEEE Trans. Multimedia 2011",
+        },
+        About {
+            reported: "`integer_aim`",
+            tells: "what was added (noise, blocks) relative to the detail",
+            range: "0 up",
+            equal: "0",
+            source: "",
+        },
+        About {
+            reported: "`integer_adm3`",
+            tells: "both in one number",
+            range: "`adm_min_val` to about 1",
+            equal: "about 1",
+            source: "",
+        },
+    ];
+
+    fn is_costly(output: AdmOutput) -> bool {
+        matches!(output, AdmOutput::Aim | AdmOutput::Adm3)
+    }
+
+    fn plan(&self, costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        let new = self
+            .pass(costly)
+            .map_err(|error| format!("the ADM options of a model or feature cannot be used: {error}"))?;
+        let pass = work.extend::<Adm, _>(AdmWork { passes: vec![] }, |AdmWork { passes }| {
+            let same = |pass: &AdmPass| pass.gain_limit == new.gain_limit && pass.weights == new.weights;
+            let pass = passes.iter().position(same).unwrap_or(passes.len());
+            match passes.get_mut(pass) {
+                Some(pass) => pass.aim |= costly,
+                None => passes.push(new),
+            }
+            pass
+        });
+        Ok(Box::new(AdmSource { options: *self, pass }))
+    }
+}
+
+/// `pass`: which of the [`AdmWork::passes`].
+#[derive(Clone, Copy, Debug)]
+struct AdmSource {
+    options: AdmOptions,
+    pass: usize,
+}
+
+impl Source for AdmSource {
+    fn part(&self) -> String {
+        format!(" pass {}", self.pass)
+    }
+
+    fn scorer(&self, Geometry { width, height, .. }: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        let Self { options, pass } = *self;
+        let scorer = AdmScorer::new(options, width, height)?;
+        Ok(plain(move |sums| {
+            let sums = sums.get::<Adm>().and_then(|sums| Some((&sums.reference, sums.passes.get(pass)?)));
+            let scores = sums.map(|(reference, pass)| scorer.scores(reference, pass));
+            let value = |scores: &AdmScores, output| match output {
+                AdmOutput::Adm2 => Some(scores.adm2),
+                AdmOutput::Aim => scores.aim,
+                AdmOutput::Adm3 => scores.adm3,
+                AdmOutput::Scale(scale) => Some(scores.scale[scale]),
+            };
+            AdmOptions::values(|output| scores.as_ref().and_then(|s| value(s, output)).unwrap_or(f64::NAN))
+        }))
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,11 @@
 
 use std::sync::LazyLock;
 
+use super::extractor::{About, Extract, Extractor};
+use super::metric::{Metric, Misfit};
+use super::options::{Options, Row, bool, float, number};
+use super::score::{OptionsError, Scorer, Source, plain};
+use super::work::{Work, place};
 use crate::frame::Geometry;
 
 /// Scales of the analysis, each half the size of the one before.
@@ -165,8 +170,8 @@ impl Default for CambiOptions {
 
 impl CambiOptions {
     /// The pixel work that these options need: all but the limit of the scores matters to it.
-    pub fn work(&self) -> CambiWork {
-        CambiWork(Self { max_val: Self::default().max_val, ..*self })
+    pub fn analysis(&self) -> CambiAnalysis {
+        CambiAnalysis(Self { max_val: Self::default().max_val, ..*self })
     }
 }
 
@@ -187,7 +192,7 @@ pub enum CambiError {
 
 /// The pixel work of one set of options.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CambiWork(CambiOptions);
+pub struct CambiAnalysis(CambiOptions);
 
 /// How a step of some codes counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +225,7 @@ pub struct CambiPicture {
     pub scales: [CambiScale; SCALES],
 }
 
-/// [`CambiWork`] for frames of one geometry.
+/// [`CambiAnalysis`] for frames of one geometry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CambiPlan {
     pub distorted: CambiPicture,
@@ -243,7 +248,7 @@ impl CambiPlan {
     }
 }
 
-impl CambiWork {
+impl CambiAnalysis {
     /// What to compute for frames of a geometry.
     pub fn plan(&self, geometry: Geometry) -> Result<CambiPlan, CambiError> {
         let options = &self.0;
@@ -346,7 +351,7 @@ pub fn nearest(from: usize, to: usize) -> Vec<u32> {
 /// The sum of the largest contrast values of each scale, [`CambiScale::top`] of them, in units of 2^-24.
 pub type ScaleSums = [u64; SCALES];
 
-/// What a backend computes for one pair.
+/// What a backend computes for one pair in one analysis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CambiSums {
     pub distorted: ScaleSums,
@@ -371,7 +376,7 @@ pub struct CambiScorer {
 
 impl CambiScorer {
     pub fn new(options: &CambiOptions, geometry: Geometry) -> Result<Self, CambiError> {
-        Ok(Self { max_val: options.max_val, plan: options.work().plan(geometry)? })
+        Ok(Self { max_val: options.max_val, plan: options.analysis().plan(geometry)? })
     }
 
     pub fn scores(&self, sums: &CambiSums) -> CambiScores {
@@ -395,6 +400,138 @@ impl CambiPicture {
     }
 }
 
+/// Banding.
+pub struct Cambi;
+
+/// The pixel work: one analysis for each set of options.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CambiWork {
+    pub analyses: Vec<CambiAnalysis>,
+}
+
+impl Metric for Cambi {
+    const NAME: &'static str = "cambi";
+    type Work = CambiWork;
+    /// For each analysis.
+    type Sums = Vec<CambiSums>;
+    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<CambiOptions>];
+
+    fn check(work: &CambiWork, geometry: Geometry) -> Result<(), Misfit> {
+        work.analyses.iter().try_for_each(|analysis| Ok(analysis.plan(geometry).map(|_| ())?))
+    }
+}
+
+impl From<CambiError> for Misfit {
+    fn from(error: CambiError) -> Self {
+        Self::Other(Box::new(error))
+    }
+}
+
+/// [`name`] of a field that is an [`Eotf`].
+macro_rules! eotf {
+    ($name:literal, $alias:literal, $field:ident) => {
+        $crate::metrics::options::name(
+            $name,
+            $alias,
+            |o| o.$field.name(),
+            |o, name| Eotf::from_name(name).map(|eotf| o.$field = eotf),
+            &Eotf::NAMES,
+        )
+    };
+}
+
+impl Options for CambiOptions {
+    const EXTRACTOR: &'static str = "cambi";
+    const TABLE: &'static [Row<Self>] = &[
+        eotf!("cambi_eotf", "ceot", cambi_eotf),
+        number!("cambi_high_res_speedup", Some("hrs"), high_res_speedup, 0..=2160),
+        float("cambi_max_val", Some("cmxv"), |o| &mut o.max_val, 0.0..=1000.0),
+        float("cambi_topk", Some("ctpk"), |o| &mut o.cambi_topk, 0.0001..=1.0),
+        float("cambi_vis_lum_threshold", Some("vlt"), |o| &mut o.vis_lum_threshold, 0.0..=300.0),
+        number!("enc_bitdepth", Some("encbd"), enc_bitdepth, 6..=16),
+        number!("enc_height", Some("ench"), enc_height, 150..=7680),
+        number!("enc_width", Some("encw"), enc_width, 180..=7680),
+        eotf!("eotf", "eotf", eotf),
+        bool("full_ref", None, |o| &mut o.full_ref),
+        number!("max_log_contrast", Some("mlc"), max_log_contrast, 0..=5),
+        number!("src_height", Some("srch"), src_height, 200..=4320),
+        number!("src_width", Some("srcw"), src_width, 320..=7680),
+        float("topk", Some("topk"), |o| &mut o.topk, 0.0001..=1.0),
+        float("tvi_threshold", Some("tvit"), |o| &mut o.tvi_threshold, 0.0001..=1.0),
+        number!("window_size", Some("ws"), window_size, 15..=127),
+    ];
+}
+
+/// What tells the features of [`CambiOptions`] apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CambiOutput {
+    Distorted,
+    Source,
+    FullReference,
+}
+
+impl Extract for CambiOptions {
+    type Output = CambiOutput;
+    const FEATURES: &'static [(&'static str, CambiOutput)] = &[
+        ("cambi", CambiOutput::Distorted),
+        ("cambi_source", CambiOutput::Source),
+        ("cambi_full_reference", CambiOutput::FullReference),
+    ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`cambi`; with `full_ref=true` also `cambi_source`, `cambi_full_reference`",
+        tells: "visible bands in the distorted video",
+        range: "0 to about 24; from 5 on it annoys",
+        equal: "not 0 if the reference has bands",
+        source: "P. Tandon et al., PCS 2021",
+    }];
+
+    fn lacks(&self, output: CambiOutput) -> Option<&'static str> {
+        (output != CambiOutput::Distorted && !self.full_ref).then_some("full_ref")
+    }
+
+    fn yielding(output: CambiOutput) -> Self {
+        Self { full_ref: output != CambiOutput::Distorted, ..Self::default() }
+    }
+
+    /// libvmaf never mentions options in the others.
+    fn has_suffix(output: CambiOutput) -> bool {
+        output == CambiOutput::Distorted
+    }
+
+    fn in_models(name: &str) -> Option<String> {
+        (name == "cambi").then(|| "Cambi_feature_cambi_score".into())
+    }
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        let new = self.analysis();
+        let index = work.extend::<Cambi, _>(CambiWork::default(), |work| place(&mut work.analyses, new));
+        Ok(Box::new(CambiSource { options: *self, index }))
+    }
+}
+
+/// `index`: which of the [`CambiWork::analyses`].
+#[derive(Clone, Copy, Debug)]
+struct CambiSource {
+    options: CambiOptions,
+    index: usize,
+}
+
+impl Source for CambiSource {
+    fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        let scorer = CambiScorer::new(&self.options, geometry)?;
+        let index = self.index;
+        Ok(plain(move |sums| {
+            let scores = sums.get::<Cambi>().and_then(|sums| sums.get(index)).map(|sums| scorer.scores(sums));
+            let value = |output| match output {
+                CambiOutput::Distorted => scores.map(|scores| scores.cambi),
+                CambiOutput::Source => scores?.source,
+                CambiOutput::FullReference => scores?.full_reference,
+            };
+            CambiOptions::values(|output| value(output).unwrap_or(f64::NAN))
+        }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,7 +539,7 @@ mod tests {
 
     fn plan(options: CambiOptions, width: usize, height: usize) -> Result<CambiPlan, CambiError> {
         let depth = BitDepth::new(8).unwrap();
-        options.work().plan(Geometry { width, height, depth, chroma: None })
+        options.analysis().plan(Geometry { width, height, depth, chroma: None })
     }
 
     /// Options of the models of version 1.
@@ -487,7 +624,7 @@ mod tests {
         let geometry = Geometry { width: 640, height: 360, depth, chroma: None };
         let scorer = CambiScorer::new(&options, geometry).unwrap();
         // Every counted pixel of all scales has the contrast of the window: 16 + 8 + 4 + 2 + 1.
-        let plan = options.work().plan(geometry).unwrap();
+        let plan = options.analysis().plan(geometry).unwrap();
         let sums = |n: u64| plan.distorted.scales.map(|scale| ((scale.top as u64) << 24) * 121 * n / 31);
         let score = |distorted, source| {
             scorer.scores(&CambiSums { distorted: sums(distorted), source: Some(sums(source)) })

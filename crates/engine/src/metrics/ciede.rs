@@ -6,7 +6,12 @@
 //! is undefined, because it reads chroma outside the picture: with odd extents, where the last chroma sample is
 //! repeated here, and in 4:2:2, where each luma sample gets the chroma at its place.
 
+use super::extractor::{About, Extract, Extractor};
 use super::fixed::FixedSum;
+use super::metric::{Metric, Misfit};
+use super::options::{Options, Row};
+use super::score::{OptionsError, Scorer, Source, plain};
+use super::work::Work;
 use crate::frame::{BitDepth, Geometry};
 
 /// `ciede` has no options.
@@ -47,6 +52,63 @@ pub fn fixed_sum(geometry: Geometry) -> FixedSum {
 /// The score of a frame whose differences sum up to this; infinite for like pictures.
 pub fn score(sum: u64, geometry: Geometry) -> f64 {
     45.0 - 20.0 * fixed_sum(geometry).mean(sum).log10()
+}
+
+/// CIEDE2000.
+pub struct Ciede;
+
+/// There is nothing to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CiedeWork;
+
+impl Metric for Ciede {
+    const NAME: &'static str = "ciede";
+    type Work = CiedeWork;
+    /// As [`FixedSum`] adds up the colour differences.
+    type Sums = u64;
+    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<CiedeOptions>];
+
+    fn chroma(_work: &CiedeWork) -> bool {
+        true
+    }
+
+    fn check(_work: &CiedeWork, geometry: Geometry) -> Result<(), Misfit> {
+        match geometry.chroma {
+            Some((width, height)) if width.min(height) > 0 => Ok(()),
+            _ => Err(Misfit::NoChroma { metric: "CIEDE2000" }),
+        }
+    }
+}
+
+impl Options for CiedeOptions {
+    const EXTRACTOR: &'static str = "ciede";
+    const TABLE: &'static [Row<Self>] = &[];
+}
+
+impl Extract for CiedeOptions {
+    type Output = ();
+    const FEATURES: &'static [(&'static str, ())] = &[("ciede2000", ())];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`ciede2000`",
+        tells: "difference in colour as 45 - 20 log10 of the mean CIEDE2000",
+        range: "dB-like, larger is better",
+        equal: "infinite",
+        source: "G. Sharma et al., Color Research & Application 2005",
+    }];
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        work.set::<Ciede>(CiedeWork);
+        Ok(Box::new(CiedeSource))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CiedeSource;
+
+impl Source for CiedeSource {
+    fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        Ok(plain(move |sums| vec![sums.get::<Ciede>().map_or(f64::NAN, |sum| score(*sum, geometry))]))
+    }
 }
 
 #[cfg(test)]

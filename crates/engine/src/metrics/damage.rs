@@ -7,7 +7,9 @@
 
 use std::ops::Range;
 
-use super::vif::NOISE;
+use super::metric::Metric;
+use super::vif::{NOISE, Vif, VifOptions, VifWork};
+use super::work::Work;
 use crate::frame::Geometry;
 
 /// Luma samples of a cell, in width and in height.
@@ -61,6 +63,29 @@ impl Window {
         let faded = ((r + noise) / (d + noise)).log2().max(0.0);
         let available = (r / noise + 1.0).log2();
         ((added + faded) / (available + LITTLE)).min(1.0)
+    }
+}
+
+/// The map of damage. It has no extractor: whoever wants it asks for its work, and for that of VIF, whose pictures it
+/// looks at.
+pub struct Damage;
+
+/// There is nothing to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamageWork;
+
+impl Metric for Damage {
+    const NAME: &'static str = "damage";
+    type Work = DamageWork;
+    type Sums = DamageSums;
+}
+
+impl Damage {
+    /// Adds the map to the work of others.
+    pub fn plan(work: &mut Work) {
+        let alone = VifWork { gain_limits: vec![VifOptions::default().enhn_gain_limit], scale0: false };
+        work.extend::<Vif, _>(alone, |_| ());
+        work.set::<Self>(DamageWork);
     }
 }
 

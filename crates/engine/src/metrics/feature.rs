@@ -1,251 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Features by name: which extractor yields them under which options, and the key they are reported under.
+//! Features by name: which extractor yields them under which options, and the key that they are reported under.
 
-use super::adm::AdmOptions;
-use super::cambi::CambiOptions;
-use super::ciede::CiedeOptions;
-use super::motion::MotionOptions;
-use super::options::{OptionError, Options};
-use super::psnr::PsnrOptions;
-use super::psnr_hvs::PsnrHvsOptions;
-use super::speed::SpeedOptions;
-use super::ssim::{MsSsimOptions, SsimOptions};
-use super::vif::VifOptions;
-
-/// A metric with its options.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Extractor {
-    Adm(AdmOptions),
-    Cambi(CambiOptions),
-    Ciede(CiedeOptions),
-    Motion(MotionOptions),
-    MsSsim(MsSsimOptions),
-    Psnr(PsnrOptions),
-    PsnrHvs(PsnrHvsOptions),
-    Speed(SpeedOptions),
-    Ssim(SsimOptions),
-    Vif(VifOptions),
-}
-
-/// The same for the options of every extractor.
-macro_rules! with_options {
-    ($extractor:expr, $options:ident => $value:expr) => {
-        match $extractor {
-            Extractor::Adm($options) => $value,
-            Extractor::Cambi($options) => $value,
-            Extractor::Ciede($options) => $value,
-            Extractor::Motion($options) => $value,
-            Extractor::MsSsim($options) => $value,
-            Extractor::Psnr($options) => $value,
-            Extractor::PsnrHvs($options) => $value,
-            Extractor::Speed($options) => $value,
-            Extractor::Ssim($options) => $value,
-            Extractor::Vif($options) => $value,
-        }
-    };
-}
-
-impl Extractor {
-    /// The extractor that libvmaf calls by this name, with default options.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::all().find(|extractor| extractor.name() == name)
-    }
-
-    /// All extractors with default options.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let at = |i: usize| NAMES[i].1.extractor();
-        let first = move |i: &usize| !(0..*i).any(|other| at(other).name() == at(*i).name());
-        (0..NAMES.len()).filter(first).map(at)
-    }
-
-    /// Its name in libvmaf, and in the property `features`.
-    pub fn name(&self) -> &'static str {
-        with_options!(self, options => options.extractor())
-    }
-
-    /// Names of its options.
-    pub fn options(&self) -> Vec<&'static str> {
-        with_options!(self, options => options.names())
-    }
-
-    /// Both yield the same features under the same names. As in libvmaf, options that names do not mention
-    /// make no difference: whoever asks first decides on them.
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.name() == other.name() && self.suffix() == other.suffix()
-    }
-
-    /// Sets an option from text; `false` when this extractor has no option of that name.
-    pub fn set(&mut self, name: &str, text: &str) -> Result<bool, OptionError> {
-        with_options!(self, options => options.set(name, text))
-    }
-
-    /// What libvmaf appends to the names of all features of this extractor, see [`Options::suffix`].
-    pub fn suffix(&self) -> String {
-        with_options!(self, options => options.suffix())
-    }
-
-    /// The option that is off and without which this extractor does not yield an output of its own.
-    fn lacks(&self, output: Output) -> Option<&'static str> {
-        let needs = |option, on: bool| (!on).then_some(option);
-        match (self, output) {
-            (Self::Cambi(options), Output::CambiSource | Output::CambiFullReference) => {
-                needs("full_ref", options.full_ref)
-            }
-            (Self::Psnr(options), Output::Psnr(1..)) => needs("enable_chroma", options.enable_chroma),
-            (Self::Psnr(options), Output::Mse(0)) => needs("enable_mse", options.enable_mse),
-            (Self::Psnr(options), Output::Mse(_)) => {
-                needs("enable_chroma", options.enable_chroma).or(needs("enable_mse", options.enable_mse))
-            }
-            (Self::Ssim(options), Output::SsimTerm(_)) => needs("enable_lcs", options.enable_lcs),
-            (Self::MsSsim(options), Output::MsSsimTerm { .. }) => needs("enable_lcs", options.enable_lcs),
-            _ => None,
-        }
-    }
-
-    /// What this extractor yields: everything that its options ask for, less `aim` and `adm3` unless `aim` says they
-    /// are computed.
-    pub fn features(&self, aim: bool) -> Vec<Feature> {
-        let mine =
-            |output: Output| std::mem::discriminant(&output.extractor()) == std::mem::discriminant(self);
-        let computed =
-            |output| (aim || !matches!(output, Output::Aim | Output::Adm3)) && self.lacks(output).is_none();
-        let feature = |&(name, output): &(&str, Output)| Feature {
-            extractor: *self,
-            output,
-            key: self.key(name, output),
-        };
-        NAMES.iter().filter(|(_, output)| mine(*output) && computed(*output)).map(feature).collect()
-    }
-
-    /// The key of a feature of this extractor, from its name in [`NAMES`].
-    fn key(&self, name: &str, output: Output) -> String {
-        match output {
-            // libvmaf never mentions options here.
-            Output::CambiSource | Output::CambiFullReference => name.to_string(),
-            _ => format!("{name}{}", self.suffix()),
-        }
-    }
-}
-
-/// One of the numbers that an extractor yields for a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    Adm2,
-    Aim,
-    Adm3,
-    /// Scale 0..=3.
-    AdmScale(usize),
-    Cambi,
-    CambiSource,
-    CambiFullReference,
-    Ciede2000,
-    MotionSad,
-    Motion2,
-    Motion3,
-    MsSsim,
-    /// The mean of the luminance, contrast or structure term (0..=2) of a scale (0..=4).
-    MsSsimTerm {
-        term: usize,
-        scale: usize,
-    },
-    /// Mean squared error of Y, Cb or Cr (0..=2).
-    Mse(usize),
-    /// Y, Cb or Cr (0..=2).
-    Psnr(usize),
-    PsnrHvs,
-    /// Y, Cb or Cr (0..=2).
-    PsnrHvsPlane(usize),
-    SpeedU,
-    SpeedV,
-    SpeedUv,
-    Ssim,
-    /// The mean of the luminance, contrast or structure term (0..=2).
-    SsimTerm(usize),
-    /// Scale 0..=3.
-    VifScale(usize),
-}
-
-impl Output {
-    /// The extractor that yields this output, with default options as far as these do.
-    pub fn extractor(self) -> Extractor {
-        match self {
-            Self::Adm2 | Self::Aim | Self::Adm3 | Self::AdmScale(_) => Extractor::Adm(Default::default()),
-            Self::Cambi => Extractor::Cambi(Default::default()),
-            Self::CambiSource | Self::CambiFullReference => {
-                Extractor::Cambi(CambiOptions { full_ref: true, ..Default::default() })
-            }
-            Self::Ciede2000 => Extractor::Ciede(Default::default()),
-            Self::MotionSad | Self::Motion2 | Self::Motion3 => Extractor::Motion(Default::default()),
-            Self::MsSsim | Self::MsSsimTerm { .. } => Extractor::MsSsim(Default::default()),
-            Self::Mse(_) | Self::Psnr(_) => Extractor::Psnr(Default::default()),
-            Self::PsnrHvs | Self::PsnrHvsPlane(_) => Extractor::PsnrHvs(Default::default()),
-            Self::SpeedU | Self::SpeedV | Self::SpeedUv => Extractor::Speed(Default::default()),
-            Self::Ssim | Self::SsimTerm(_) => Extractor::Ssim(Default::default()),
-            Self::VifScale(_) => Extractor::Vif(Default::default()),
-        }
-    }
-}
-
-/// Reported names without option suffix. `integer_X` is called `VMAF_integer_feature_X_score` in models, `cambi` is
-/// [`CAMBI`], and `speed_X` is `Speed_chroma_feature_speed_X_score`.
-const NAMES: [(&str, Output); 51] = [
-    ("integer_adm2", Output::Adm2),
-    ("integer_aim", Output::Aim),
-    ("integer_adm3", Output::Adm3),
-    ("integer_adm_scale0", Output::AdmScale(0)),
-    ("integer_adm_scale1", Output::AdmScale(1)),
-    ("integer_adm_scale2", Output::AdmScale(2)),
-    ("integer_adm_scale3", Output::AdmScale(3)),
-    ("cambi", Output::Cambi),
-    ("cambi_source", Output::CambiSource),
-    ("cambi_full_reference", Output::CambiFullReference),
-    // The one long name for which libvmaf has no short form.
-    ("VMAF_integer_feature_motion_sad_score", Output::MotionSad),
-    ("integer_motion2", Output::Motion2),
-    ("integer_motion3", Output::Motion3),
-    ("ciede2000", Output::Ciede2000),
-    ("float_ms_ssim", Output::MsSsim),
-    ("float_ms_ssim_l_scale0", Output::MsSsimTerm { term: 0, scale: 0 }),
-    ("float_ms_ssim_l_scale1", Output::MsSsimTerm { term: 0, scale: 1 }),
-    ("float_ms_ssim_l_scale2", Output::MsSsimTerm { term: 0, scale: 2 }),
-    ("float_ms_ssim_l_scale3", Output::MsSsimTerm { term: 0, scale: 3 }),
-    ("float_ms_ssim_l_scale4", Output::MsSsimTerm { term: 0, scale: 4 }),
-    ("float_ms_ssim_c_scale0", Output::MsSsimTerm { term: 1, scale: 0 }),
-    ("float_ms_ssim_c_scale1", Output::MsSsimTerm { term: 1, scale: 1 }),
-    ("float_ms_ssim_c_scale2", Output::MsSsimTerm { term: 1, scale: 2 }),
-    ("float_ms_ssim_c_scale3", Output::MsSsimTerm { term: 1, scale: 3 }),
-    ("float_ms_ssim_c_scale4", Output::MsSsimTerm { term: 1, scale: 4 }),
-    ("float_ms_ssim_s_scale0", Output::MsSsimTerm { term: 2, scale: 0 }),
-    ("float_ms_ssim_s_scale1", Output::MsSsimTerm { term: 2, scale: 1 }),
-    ("float_ms_ssim_s_scale2", Output::MsSsimTerm { term: 2, scale: 2 }),
-    ("float_ms_ssim_s_scale3", Output::MsSsimTerm { term: 2, scale: 3 }),
-    ("float_ms_ssim_s_scale4", Output::MsSsimTerm { term: 2, scale: 4 }),
-    ("psnr_y", Output::Psnr(0)),
-    ("psnr_cb", Output::Psnr(1)),
-    ("psnr_cr", Output::Psnr(2)),
-    ("mse_y", Output::Mse(0)),
-    ("mse_cb", Output::Mse(1)),
-    ("mse_cr", Output::Mse(2)),
-    ("psnr_hvs_y", Output::PsnrHvsPlane(0)),
-    ("psnr_hvs_cb", Output::PsnrHvsPlane(1)),
-    ("psnr_hvs_cr", Output::PsnrHvsPlane(2)),
-    ("psnr_hvs", Output::PsnrHvs),
-    ("speed_chroma_u", Output::SpeedU),
-    ("speed_chroma_v", Output::SpeedV),
-    ("speed_chroma_uv", Output::SpeedUv),
-    ("float_ssim", Output::Ssim),
-    ("float_ssim_l", Output::SsimTerm(0)),
-    ("float_ssim_c", Output::SsimTerm(1)),
-    ("float_ssim_s", Output::SsimTerm(2)),
-    ("integer_vif_scale0", Output::VifScale(0)),
-    ("integer_vif_scale1", Output::VifScale(1)),
-    ("integer_vif_scale2", Output::VifScale(2)),
-    ("integer_vif_scale3", Output::VifScale(3)),
-];
-
-/// What models call `cambi`.
-const CAMBI: &str = "Cambi_feature_cambi_score";
+use super::extractor::Extractor;
+use super::options::OptionError;
 
 /// Names of all extractors.
 pub fn names() -> String {
@@ -269,7 +27,8 @@ pub enum FeatureError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feature {
     pub extractor: Extractor,
-    pub output: Output,
+    /// Its number among all features of the extractor.
+    pub output: usize,
     /// Name in libvmaf's logs: the short feature name and the options that differ from their defaults,
     /// as in `integer_vif_scale0_egl_1`. Features with equal keys are the same feature.
     pub key: String,
@@ -282,25 +41,16 @@ impl Feature {
         name: &str,
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, FeatureError> {
-        let internal = name.strip_prefix("VMAF_integer_feature_").and_then(|s| s.strip_suffix("_score"));
-        let speed = name.strip_prefix("Speed_chroma_feature_").and_then(|s| s.strip_suffix("_score"));
-        let named = |short: &str| {
-            short == name
-                || short == "cambi" && name == CAMBI
-                || internal.is_some_and(|stem| short.strip_prefix("integer_") == Some(stem))
-                || speed.is_some_and(|stem| short.starts_with("speed_chroma_") && short == stem)
-        };
-        let Some(&(short, output)) = NAMES.iter().find(|(short, _)| named(short)) else {
+        let Some((mut extractor, output)) = Extractor::yielding(name) else {
             return Err(FeatureError::Unsupported(name.to_string()));
         };
-        let mut extractor = output.extractor();
         for (option, text) in options {
             extractor.set(option, text)?;
         }
         if let Some(option) = extractor.lacks(output) {
-            return Err(FeatureError::Disabled { feature: short, option });
+            return Err(FeatureError::Disabled { feature: extractor.feature(output), option });
         }
-        let key = extractor.key(short, output);
+        let key = extractor.key(output);
         Ok(Self { extractor, output, key })
     }
 }
@@ -308,6 +58,7 @@ impl Feature {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::vif::VifOptions;
 
     fn key(name: &str, options: &[(&str, &str)]) -> String {
         Feature::resolve(name, options.iter().copied()).unwrap().key
@@ -403,11 +154,9 @@ mod tests {
     #[test]
     fn options_reach_the_extractor() {
         let feature = Feature::resolve("integer_vif_scale3", [("vif_enhn_gain_limit", "1.5")]).unwrap();
-        assert_eq!(feature.output, Output::VifScale(3));
-        assert_eq!(
-            feature.extractor,
-            Extractor::Vif(VifOptions { enhn_gain_limit: 1.5, ..Default::default() })
-        );
+        assert_eq!(feature.output, 3);
+        let options = VifOptions { enhn_gain_limit: 1.5, ..Default::default() };
+        assert_eq!(feature.extractor, Extractor::with(options));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Features as users ask for them: libvmaf's names of extractors, each with options, as in
 //! `psnr;adm=adm_csf_mode=2:adm_norm_view_dist=5`.
 
-use super::feature::{Extractor, names};
+use super::extractor::Extractor;
+use super::feature::names;
 use super::options::OptionError;
 
 /// What is wrong with an item of a list.
@@ -113,8 +114,12 @@ mod tests {
         assert_eq!(
             parse("adm=adm_csf_mode=2:adm_skip_aim=true;psnr=reduced_hbd_peak=true", &[]),
             Ok(vec![
-                Extractor::Adm(AdmOptions { csf_mode: CsfMode::Blend, skip_aim: true, ..Default::default() }),
-                Extractor::Psnr(PsnrOptions { reduced_hbd_peak: true, ..Default::default() }),
+                Extractor::with(AdmOptions {
+                    csf_mode: CsfMode::Blend,
+                    skip_aim: true,
+                    ..Default::default()
+                }),
+                Extractor::with(PsnrOptions { reduced_hbd_peak: true, ..Default::default() }),
             ])
         );
     }
@@ -122,7 +127,7 @@ mod tests {
     #[test]
     fn defaults_are_for_those_that_have_the_option() {
         let defaults = [("enc_width", "640"), ("topk", "0.5")];
-        let [cambi, vif] = parse("cambi=topk=0.25;vif", &defaults).unwrap()[..] else { panic!() };
+        let [cambi, vif] = &parse("cambi=topk=0.25;vif", &defaults).unwrap()[..] else { panic!() };
         assert_eq!((cambi.suffix().as_str(), vif.suffix().as_str()), ("_encw_640_topk_0.25", ""));
     }
 
@@ -173,7 +178,7 @@ mod tests {
     #[test]
     fn every_extractor_can_be_asked_for() {
         for extractor in Extractor::all() {
-            assert_eq!(parse(extractor.name(), &[]), Ok(vec![extractor]));
+            assert_eq!(parse(extractor.name(), &[]), Ok(vec![extractor.clone()]));
             assert!(!extractor.features(true).is_empty());
         }
     }

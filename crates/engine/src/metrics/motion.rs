@@ -4,6 +4,15 @@
 //!
 //! Formulas are those of libvmaf 3.2.0's integer motion (BSD-2-Clause-Patent).
 
+use std::collections::VecDeque;
+
+use super::extractor::{About, Extract, Extractor};
+use super::metric::{Metric, Misfit};
+use super::options::{Options, Row, bool, float};
+use super::score::{OptionsError, Scorer, Source, Values};
+use super::work::{FrameSums, Work};
+use crate::frame::Geometry;
+
 /// Smallest width and height whose blur is defined.
 pub const MIN_SIZE: usize = 3;
 
@@ -181,6 +190,107 @@ impl MotionStream {
         self.previous = current;
         self.done += 1;
         scores
+    }
+}
+
+/// Motion of the reference.
+pub struct Motion;
+
+impl Metric for Motion {
+    const NAME: &'static str = "motion";
+    type Work = MotionWork;
+    type Sums = MotionSums;
+    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<MotionOptions>];
+
+    fn lags(work: &MotionWork) -> usize {
+        work.lags()
+    }
+
+    fn check(_work: &MotionWork, geometry: Geometry) -> Result<(), Misfit> {
+        Misfit::at_least("motion", MIN_SIZE, geometry)
+    }
+}
+
+impl Options for MotionOptions {
+    const EXTRACTOR: &'static str = "motion";
+    const TABLE: &'static [Row<Self>] = &[
+        float("motion_blend_factor", Some("mbf"), |o| &mut o.blend_factor, 0.0..=1.0),
+        float("motion_blend_offset", Some("mbo"), |o| &mut o.blend_offset, 0.0..=1000.0),
+        bool("motion_five_frame_window", Some("mffw"), |o| &mut o.five_frame_window),
+        bool("motion_force_zero", Some("force_0"), |o| &mut o.force_zero),
+        float("motion_fps_weight", Some("mfw"), |o| &mut o.fps_weight, 0.0..=5.0),
+        float("motion_max_val", Some("mmxv"), |o| &mut o.max_val, 0.0..=10000.0),
+        bool("motion_moving_average", Some("mma"), |o| &mut o.moving_average),
+    ];
+}
+
+/// What tells the features of [`MotionOptions`] apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MotionOutput {
+    Sad,
+    Motion2,
+    Motion3,
+}
+
+impl Extract for MotionOptions {
+    type Output = MotionOutput;
+    const FEATURES: &'static [(&'static str, MotionOutput)] = &[
+        // The one long name for which libvmaf has no short form.
+        ("VMAF_integer_feature_motion_sad_score", MotionOutput::Sad),
+        ("integer_motion2", MotionOutput::Motion2),
+        ("integer_motion3", MotionOutput::Motion3),
+    ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`integer_motion2`, `integer_motion3`, `VMAF_integer_feature_motion_sad_score`",
+        tells: "how much the **reference** moves: no measure of quality, but what hides faults",
+        range: "0 up, 8-bit steps",
+        equal: "0 when still",
+        source: "",
+    }];
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        let new = self.work();
+        work.extend::<Motion, _>(MotionWork::default(), |work| {
+            work.lag1 |= new.lag1;
+            work.lag2 |= new.lag2;
+        });
+        Ok(Box::new(MotionSource(*self)))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MotionSource(MotionOptions);
+
+impl Source for MotionSource {
+    fn lookahead(&self) -> usize {
+        self.0.lookahead()
+    }
+
+    fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        Ok(Box::new(MotionStream::new(self.0, geometry.width, geometry.height)))
+    }
+}
+
+impl MotionScores {
+    fn values(self) -> Values {
+        MotionOptions::values(|output| match output {
+            MotionOutput::Sad => self.sad,
+            MotionOutput::Motion2 => self.motion2,
+            MotionOutput::Motion3 => self.motion3,
+        })
+    }
+}
+
+impl Scorer for MotionStream {
+    fn push(&mut self, sums: &FrameSums, run: usize, ready: &mut VecDeque<Values>) {
+        // Backends compare with the reference pictures before, whether or not this rendition had them.
+        let sums = sums.get::<Motion>().copied().unwrap_or_default();
+        let sums = MotionSums { lag1: sums.lag1.filter(|_| run >= 1), lag2: sums.lag2.filter(|_| run >= 2) };
+        ready.extend(MotionStream::push(self, &sums).into_iter().map(MotionScores::values));
+    }
+
+    fn finish(&mut self, ready: &mut VecDeque<Values>) {
+        ready.extend(MotionStream::finish(self).into_iter().map(MotionScores::values));
     }
 }
 

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Options of the extractors as users and model files write them: one table per extractor, one
+//! Options of the extractors as users and model files write them: rows of a table that each extractor has, one
 //! parser, one writer of the key suffix. Names, keys, defaults and ranges are those of libvmaf 3.2.0.
 
 use std::ops::RangeInclusive;
-
-use super::adm::{AdmOptions, CsfMode};
-use super::cambi::{CambiOptions, Eotf};
-use super::ciede::CiedeOptions;
-use super::motion::MotionOptions;
-use super::psnr::PsnrOptions;
-use super::psnr_hvs::PsnrHvsOptions;
-use super::speed::{Method, SpeedOptions};
-use super::ssim::{MsSsimOptions, SsimOptions};
-use super::vif::VifOptions;
 
 /// A value that an option cannot take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,11 +33,15 @@ pub struct Row<O> {
     field: Field<O>,
 }
 
-const fn bool<O>(name: &'static str, alias: Option<&'static str>, get: fn(&mut O) -> &mut bool) -> Row<O> {
+pub(super) const fn bool<O>(
+    name: &'static str,
+    alias: Option<&'static str>,
+    get: fn(&mut O) -> &mut bool,
+) -> Row<O> {
     Row { name, alias, field: Field::Bool(get) }
 }
 
-const fn int<O>(
+pub(super) const fn int<O>(
     name: &'static str,
     alias: Option<&'static str>,
     get: fn(&O) -> u32,
@@ -57,7 +51,7 @@ const fn int<O>(
     Row { name, alias, field: Field::Int(get, set, range) }
 }
 
-const fn float<O>(
+pub(super) const fn float<O>(
     name: &'static str,
     alias: Option<&'static str>,
     get: fn(&mut O) -> &mut f64,
@@ -66,7 +60,7 @@ const fn float<O>(
     Row { name, alias, field: Field::Float(get, range) }
 }
 
-const fn name<O>(
+pub(super) const fn name<O>(
     name: &'static str,
     alias: &'static str,
     get: fn(&O) -> &'static str,
@@ -79,7 +73,7 @@ const fn name<O>(
 /// [`int`] of a field that takes any number in the range.
 macro_rules! number {
     ($name:literal, $alias:expr, $field:ident, $range:expr) => {
-        int(
+        $crate::metrics::options::int(
             $name,
             $alias,
             |o| o.$field,
@@ -92,18 +86,7 @@ macro_rules! number {
     };
 }
 
-/// [`name`] of a field that is an [`Eotf`].
-macro_rules! eotf {
-    ($name:literal, $alias:literal, $field:ident) => {
-        name(
-            $name,
-            $alias,
-            |o| o.$field.name(),
-            |o, name| Eotf::from_name(name).map(|eotf| o.$field = eotf),
-            &Eotf::NAMES,
-        )
-    };
-}
+pub(super) use number;
 
 /// Options that can be set by name; the defaults are those of [`Default`].
 pub trait Options: Copy + Default + 'static {
@@ -112,11 +95,6 @@ pub trait Options: Copy + Default + 'static {
     /// All options in byte order of their names, which is the order of the suffix. The only place where
     /// their ranges stand.
     const TABLE: &'static [Row<Self>];
-
-    /// libvmaf's name of the extractor.
-    fn extractor(&self) -> &'static str {
-        Self::EXTRACTOR
-    }
 
     /// Names of all options.
     fn names(&self) -> Vec<&'static str> {
@@ -183,131 +161,6 @@ pub trait Options: Copy + Default + 'static {
     }
 }
 
-impl Options for AdmOptions {
-    const EXTRACTOR: &'static str = "adm";
-    const TABLE: &'static [Row<Self>] = &[
-        float("adm_csf_diag_scale", Some("scfd"), |o| &mut o.csf_diag_scale, 0.0..=50.0),
-        int(
-            "adm_csf_mode",
-            Some("csf"),
-            |o| o.csf_mode as u32,
-            |o, number| CsfMode::from_number(number).map(|mode| o.csf_mode = mode),
-            0..=3,
-        ),
-        float("adm_csf_scale", Some("scf"), |o| &mut o.csf_scale, 0.0..=50.0),
-        float("adm_dlm_weight", Some("dlmw"), |o| &mut o.dlm_weight, 0.0..=1.0),
-        float("adm_enhn_gain_limit", Some("egl"), |o| &mut o.enhn_gain_limit, 1.0..=100.0),
-        float("adm_min_val", Some("min"), |o| &mut o.min_val, 0.0..=1.0),
-        float("adm_noise_weight", Some("nw"), |o| &mut o.noise_weight, 0.0..=1500.0),
-        float("adm_norm_view_dist", Some("nvd"), |o| &mut o.norm_view_dist, 0.75..=24.0),
-        number!("adm_ref_display_height", Some("rdh"), ref_display_height, 1..=4320),
-        bool("adm_skip_aim", None, |o| &mut o.skip_aim),
-        bool("adm_skip_scale0", Some("ssz"), |o| &mut o.skip_scale0),
-    ];
-}
-
-impl Options for CambiOptions {
-    const EXTRACTOR: &'static str = "cambi";
-    const TABLE: &'static [Row<Self>] = &[
-        eotf!("cambi_eotf", "ceot", cambi_eotf),
-        number!("cambi_high_res_speedup", Some("hrs"), high_res_speedup, 0..=2160),
-        float("cambi_max_val", Some("cmxv"), |o| &mut o.max_val, 0.0..=1000.0),
-        float("cambi_topk", Some("ctpk"), |o| &mut o.cambi_topk, 0.0001..=1.0),
-        float("cambi_vis_lum_threshold", Some("vlt"), |o| &mut o.vis_lum_threshold, 0.0..=300.0),
-        number!("enc_bitdepth", Some("encbd"), enc_bitdepth, 6..=16),
-        number!("enc_height", Some("ench"), enc_height, 150..=7680),
-        number!("enc_width", Some("encw"), enc_width, 180..=7680),
-        eotf!("eotf", "eotf", eotf),
-        bool("full_ref", None, |o| &mut o.full_ref),
-        number!("max_log_contrast", Some("mlc"), max_log_contrast, 0..=5),
-        number!("src_height", Some("srch"), src_height, 200..=4320),
-        number!("src_width", Some("srcw"), src_width, 320..=7680),
-        float("topk", Some("topk"), |o| &mut o.topk, 0.0001..=1.0),
-        float("tvi_threshold", Some("tvit"), |o| &mut o.tvi_threshold, 0.0001..=1.0),
-        number!("window_size", Some("ws"), window_size, 15..=127),
-    ];
-}
-
-impl Options for MotionOptions {
-    const EXTRACTOR: &'static str = "motion";
-    const TABLE: &'static [Row<Self>] = &[
-        float("motion_blend_factor", Some("mbf"), |o| &mut o.blend_factor, 0.0..=1.0),
-        float("motion_blend_offset", Some("mbo"), |o| &mut o.blend_offset, 0.0..=1000.0),
-        bool("motion_five_frame_window", Some("mffw"), |o| &mut o.five_frame_window),
-        bool("motion_force_zero", Some("force_0"), |o| &mut o.force_zero),
-        float("motion_fps_weight", Some("mfw"), |o| &mut o.fps_weight, 0.0..=5.0),
-        float("motion_max_val", Some("mmxv"), |o| &mut o.max_val, 0.0..=10000.0),
-        bool("motion_moving_average", Some("mma"), |o| &mut o.moving_average),
-    ];
-}
-
-impl Options for PsnrOptions {
-    const EXTRACTOR: &'static str = "psnr";
-    const TABLE: &'static [Row<Self>] = &[
-        bool("enable_apsnr", None, |o| &mut o.enable_apsnr),
-        bool("enable_chroma", None, |o| &mut o.enable_chroma),
-        bool("enable_mse", None, |o| &mut o.enable_mse),
-        float("min_sse", None, |o| &mut o.min_sse, 0.0..=f64::MAX),
-        bool("reduced_hbd_peak", None, |o| &mut o.reduced_hbd_peak),
-    ];
-}
-
-impl Options for SsimOptions {
-    const EXTRACTOR: &'static str = "float_ssim";
-    const TABLE: &'static [Row<Self>] = &[
-        bool("clip_db", None, |o| &mut o.clip_db),
-        bool("enable_db", None, |o| &mut o.enable_db),
-        bool("enable_lcs", None, |o| &mut o.enable_lcs),
-        number!("scale", None, scale, 0..=10),
-    ];
-}
-
-impl Options for MsSsimOptions {
-    const EXTRACTOR: &'static str = "float_ms_ssim";
-    const TABLE: &'static [Row<Self>] = &[
-        bool("clip_db", None, |o| &mut o.clip_db),
-        bool("enable_db", None, |o| &mut o.enable_db),
-        bool("enable_lcs", None, |o| &mut o.enable_lcs),
-    ];
-}
-
-impl Options for PsnrHvsOptions {
-    const EXTRACTOR: &'static str = "psnr_hvs";
-    const TABLE: &'static [Row<Self>] = &[];
-}
-
-impl Options for CiedeOptions {
-    const EXTRACTOR: &'static str = "ciede";
-    const TABLE: &'static [Row<Self>] = &[];
-}
-
-impl Options for SpeedOptions {
-    const EXTRACTOR: &'static str = "speed_chroma";
-    const TABLE: &'static [Row<Self>] = &[
-        float("speed_kernelscale", Some("ks"), |o| &mut o.kernel_scale, 0.1..=4.0),
-        float("speed_max_val", Some("mxv"), |o| &mut o.max_val, 0.0..=1000.0),
-        float("speed_nn_floor", Some("nnf"), |o| &mut o.nn_floor, 0.0..=1.0),
-        float("speed_prescale", Some("ps"), |o| &mut o.prescale, 0.1..=4.0),
-        name(
-            "speed_prescale_method",
-            "psm",
-            |o| o.prescale_method.name(),
-            |o, name| Method::from_name(name).map(|method| o.prescale_method = method),
-            &Method::NAMES,
-        ),
-        float("speed_sigma_nn", Some("snn"), |o| &mut o.sigma_nn, 0.1..=2.0),
-        number!("speed_weight_var_mode", Some("wvm"), weight_var_mode, 0..=6),
-    ];
-}
-
-impl Options for VifOptions {
-    const EXTRACTOR: &'static str = "vif";
-    const TABLE: &'static [Row<Self>] = &[
-        float("vif_enhn_gain_limit", Some("egl"), |o| &mut o.enhn_gain_limit, 1.0..=100.0),
-        bool("vif_skip_scale0", Some("ssclz"), |o| &mut o.skip_scale0),
-    ];
-}
-
 /// The text libvmaf makes of a number in a model file: rounded to single precision, then `%g`.
 pub fn number_text(value: f64) -> String {
     format_g(f64::from(value as f32))
@@ -336,7 +189,11 @@ pub fn format_g(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::METRICS;
     use super::*;
+    use crate::metrics::adm::{AdmOptions, CsfMode};
+    use crate::metrics::cambi::CambiOptions;
+    use crate::metrics::psnr::PsnrOptions;
 
     #[test]
     fn format_g_is_that_of_c() {
@@ -378,17 +235,9 @@ mod tests {
 
     #[test]
     fn tables_are_in_the_order_of_the_suffix() {
-        fn names<O: Options>() -> impl Iterator<Item = &'static str> {
-            O::TABLE.iter().map(|row| row.name)
+        for extractor in METRICS.iter().flat_map(|metric| metric.extractors) {
+            assert!(extractor().options().is_sorted(), "{}", extractor().name());
         }
-        assert!(names::<AdmOptions>().is_sorted());
-        assert!(names::<CambiOptions>().is_sorted());
-        assert!(names::<MotionOptions>().is_sorted());
-        assert!(names::<PsnrOptions>().is_sorted());
-        assert!(names::<SsimOptions>().is_sorted());
-        assert!(names::<MsSsimOptions>().is_sorted());
-        assert!(names::<SpeedOptions>().is_sorted());
-        assert!(names::<VifOptions>().is_sorted());
     }
 
     #[test]

@@ -4,6 +4,11 @@
 //!
 //! Formulas are those of libvmaf 3.2.0's `psnr` (BSD-2-Clause-Patent).
 
+use super::extractor::{About, Extract, Extractor};
+use super::metric::Metric;
+use super::options::{Options, Row, bool, float};
+use super::score::{OptionsError, Scorer, Source, plain};
+use super::work::{FrameSums, Work};
 use crate::frame::{BitDepth, Geometry};
 
 /// Options of libvmaf's `psnr`.
@@ -90,13 +95,6 @@ pub struct PlaneError {
     pub samples: u64,
 }
 
-impl std::ops::AddAssign for PlaneError {
-    fn add_assign(&mut self, other: Self) {
-        self.sse = self.sse.wrapping_add(other.sse);
-        self.samples += other.samples;
-    }
-}
-
 impl PsnrSums {
     /// Of Y, Cb and Cr; `None` for planes that were not compared.
     pub fn planes(&self, geometry: Geometry) -> [Option<PlaneError>; 3] {
@@ -104,6 +102,106 @@ impl PsnrSums {
             |sse, (width, height): (usize, usize)| PlaneError { sse, samples: (width * height) as u64 };
         let chroma = |i: usize| Some(plane(self.chroma?[i], geometry.chroma?));
         [Some(plane(self.y, (geometry.width, geometry.height))), chroma(0), chroma(1)]
+    }
+}
+
+/// Peak signal-to-noise ratio.
+pub struct Psnr;
+
+impl Metric for Psnr {
+    const NAME: &'static str = "psnr";
+    type Work = PsnrWork;
+    type Sums = PsnrSums;
+    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<PsnrOptions>];
+
+    fn chroma(work: &PsnrWork) -> bool {
+        work.chroma
+    }
+}
+
+impl Options for PsnrOptions {
+    const EXTRACTOR: &'static str = "psnr";
+    const TABLE: &'static [Row<Self>] = &[
+        bool("enable_apsnr", None, |o| &mut o.enable_apsnr),
+        bool("enable_chroma", None, |o| &mut o.enable_chroma),
+        bool("enable_mse", None, |o| &mut o.enable_mse),
+        float("min_sse", None, |o| &mut o.min_sse, 0.0..=f64::MAX),
+        bool("reduced_hbd_peak", None, |o| &mut o.reduced_hbd_peak),
+    ];
+}
+
+/// What tells the features of [`PsnrOptions`] apart: of Y, Cb or Cr (0..=2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PsnrOutput {
+    Psnr(usize),
+    Mse(usize),
+}
+
+impl Extract for PsnrOptions {
+    type Output = PsnrOutput;
+    const FEATURES: &'static [(&'static str, PsnrOutput)] = &[
+        ("psnr_y", PsnrOutput::Psnr(0)),
+        ("psnr_cb", PsnrOutput::Psnr(1)),
+        ("psnr_cr", PsnrOutput::Psnr(2)),
+        ("mse_y", PsnrOutput::Mse(0)),
+        ("mse_cb", PsnrOutput::Mse(1)),
+        ("mse_cr", PsnrOutput::Mse(2)),
+    ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`psnr_y`, `psnr_cb`, `psnr_cr`; with `enable_mse=true` also `mse_y`, …",
+        tells: "mean squared error",
+        range: "dB, up to 6 times the bits plus 12",
+        equal: "60 (8 bits), 72 (10 bits)",
+        source: "",
+    }];
+
+    fn lacks(&self, output: PsnrOutput) -> Option<&'static str> {
+        let (PsnrOutput::Psnr(plane) | PsnrOutput::Mse(plane)) = output;
+        let needs = |option, on: bool| (!on).then_some(option);
+        let chroma = needs("enable_chroma", plane == 0 || self.enable_chroma);
+        let mse = needs("enable_mse", matches!(output, PsnrOutput::Psnr(_)) || self.enable_mse);
+        chroma.or(mse)
+    }
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        work.extend::<Psnr, _>(PsnrWork { chroma: false }, |work| work.chroma |= self.enable_chroma);
+        Ok(Box::new(PsnrSource(*self)))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PsnrSource(PsnrOptions);
+
+impl Source for PsnrSource {
+    fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        let Self(options) = *self;
+        Ok(plain(move |sums| {
+            let planes = sums.get::<Psnr>().map(|sums| sums.planes(geometry)).unwrap_or_default();
+            let value = |output| match output {
+                PsnrOutput::Psnr(i) => planes[i].map(|p| options.psnr(geometry.depth, p.sse, p.samples)),
+                PsnrOutput::Mse(i) => planes[i].map(|p| mse(p.sse, p.samples)),
+            };
+            PsnrOptions::values(|output| value(output).unwrap_or(f64::NAN))
+        }))
+    }
+
+    /// The errors and the samples of Y, Cb and Cr.
+    fn totals(&self, sums: &FrameSums, geometry: Geometry) -> Vec<u64> {
+        if !self.0.enable_apsnr {
+            return vec![];
+        }
+        let planes = sums.get::<Psnr>().map(|sums| sums.planes(geometry)).unwrap_or_default();
+        planes
+            .into_iter()
+            .flat_map(|plane| plane.map_or([0; 2], |plane| [plane.sse, plane.samples]))
+            .collect()
+    }
+
+    fn aggregates(&self, totals: &[u64], geometry: Geometry) -> Vec<(&'static str, f64)> {
+        let planes = totals.chunks_exact(2).map(|total| PlaneError { sse: total[0], samples: total[1] });
+        let compared = ["apsnr_y", "apsnr_cb", "apsnr_cr"].into_iter().zip(planes);
+        let compared = compared.filter(|(_, total)| total.samples > 0);
+        compared.map(|(name, total)| (name, self.0.aggregate(geometry.depth, total))).collect()
     }
 }
 
@@ -139,10 +237,10 @@ mod tests {
     #[test]
     fn aggregates_are_those_of_all_errors_together() {
         let options = PsnrOptions { enable_apsnr: true, ..Default::default() };
-        let mut total = PlaneError { sse: 0, samples: 50 };
+        let total = PlaneError { sse: 0, samples: 50 };
         // 10 log10(255^2 x 50 x 2) = 68.1
         assert_eq!(options.aggregate(depth(8), total), 69.0);
-        total += PlaneError { sse: 65025, samples: 50 };
+        let total = PlaneError { sse: 65025, samples: 100 };
         assert!((options.aggregate(depth(8), total) - 20.0).abs() < 1e-12);
     }
 

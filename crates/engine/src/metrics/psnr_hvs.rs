@@ -5,6 +5,11 @@
 //! Formulas and tables are those of libvmaf 3.2.0's `psnr_hvs` (BSD-2-Clause-Patent), which has them from Daala
 //! (Xiph.Org, BSD-2-Clause).
 
+use super::extractor::{About, Extract, Extractor};
+use super::metric::{Metric, Misfit};
+use super::options::{Options, Row};
+use super::score::{OptionsError, Scorer, Source, plain};
+use super::work::Work;
 use crate::frame::Geometry;
 
 /// Samples of a block in either direction.
@@ -114,6 +119,76 @@ pub fn scores(sums: PsnrHvsSums, geometry: Geometry) -> PsnrHvsScores {
     let decibels = |mean: f64| 10.0 * -mean.log10();
     let [y, cb, cr] = means;
     PsnrHvsScores { all: decibels(y * 0.8 + 0.1 * (cb + cr)), planes: means.map(decibels) }
+}
+
+/// PSNR-HVS-M.
+pub struct PsnrHvs;
+
+/// There is nothing to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PsnrHvsWork;
+
+impl Metric for PsnrHvs {
+    const NAME: &'static str = "psnr_hvs";
+    type Work = PsnrHvsWork;
+    type Sums = PsnrHvsSums;
+    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<PsnrHvsOptions>];
+
+    fn chroma(_work: &PsnrHvsWork) -> bool {
+        true
+    }
+
+    fn check(_work: &PsnrHvsWork, geometry: Geometry) -> Result<(), Misfit> {
+        let metric = "PSNR-HVS";
+        let chroma = geometry.chroma.filter(|(width, height)| width.min(height) > &0);
+        let (width, height) = chroma.ok_or(Misfit::NoChroma { metric })?;
+        let subsampled = width < geometry.width || height < geometry.height;
+        Misfit::too_small(width.min(height) < BLOCK, metric, BLOCK << u32::from(subsampled), geometry)?;
+        match geometry.depth.bits() {
+            bits if bits > MAX_BITS => Err(Misfit::TooDeep { metric, max: MAX_BITS, bits }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Options for PsnrHvsOptions {
+    const EXTRACTOR: &'static str = "psnr_hvs";
+    const TABLE: &'static [Row<Self>] = &[];
+}
+
+impl Extract for PsnrHvsOptions {
+    /// Y, Cb or Cr, or else all of them.
+    type Output = Option<usize>;
+    const FEATURES: &'static [(&'static str, Option<usize>)] =
+        &[("psnr_hvs_y", Some(0)), ("psnr_hvs_cb", Some(1)), ("psnr_hvs_cr", Some(2)), ("psnr_hvs", None)];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`psnr_hvs_y`, `_cb`, `_cr`, `psnr_hvs`",
+        tells: "error of 8x8 cosine transforms, weighted and masked as the eye does; up to 12 bits",
+        range: "dB",
+        equal: "infinite",
+        source: "N. Ponomarenko et al., VPQM 2007",
+    }];
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        work.set::<PsnrHvs>(PsnrHvsWork);
+        Ok(Box::new(PsnrHvsSource))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PsnrHvsSource;
+
+impl Source for PsnrHvsSource {
+    fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        Ok(plain(move |sums| {
+            let scores = sums.get::<PsnrHvs>().map(|sums| scores(*sums, geometry));
+            let value = |scores: PsnrHvsScores, plane: Option<usize>| match plane {
+                Some(plane) => scores.planes[plane],
+                None => scores.all,
+            };
+            PsnrHvsOptions::values(|plane| scores.map_or(f64::NAN, |scores| value(scores, plane)))
+        }))
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,12 @@
 //! Formulas and constants are those of libvmaf 3.2.0's `float_ssim` and `float_ms_ssim` (BSD-2-Clause-Patent),
 //! whose filters come from the reference implementation of Wang, Simoncelli and Bovik.
 
+use super::extractor::{About, Extract, Extractor};
 use super::fixed::FixedSum;
+use super::metric::{Metric, Misfit};
+use super::options::{Options, Row, bool, number};
+use super::score::{OptionsError, Scorer, Source, plain};
+use super::work::{Work, place};
 use crate::frame::Geometry;
 
 /// Samples of the window in either direction. It is applied only where it fits.
@@ -193,6 +198,158 @@ pub fn fixed_sum((width, height): (usize, usize)) -> FixedSum {
 /// The means of the terms of a picture pair of this size, each rounded to single precision.
 fn means(sums: &MapSums, size: (usize, usize)) -> [f64; 4] {
     sums.map(|sum| f64::from(fixed_sum(size).mean(sum) as f32))
+}
+
+/// Structural similarity, on one scale and on five: what both look at is computed once.
+pub struct Ssim;
+
+impl Metric for Ssim {
+    const NAME: &'static str = "ssim";
+    type Work = SsimWork;
+    type Sums = SsimSums;
+    const EXTRACTORS: &'static [fn() -> Extractor] =
+        &[Extractor::of::<SsimOptions>, Extractor::of::<MsSsimOptions>];
+
+    fn check(work: &SsimWork, geometry: Geometry) -> Result<(), Misfit> {
+        for scale in &work.scales {
+            let factor = factor(*scale, geometry);
+            let (width, height) = decimated(geometry.width, geometry.height, factor);
+            Misfit::too_small(width.min(height) < WINDOW_SIZE, "SSIM", WINDOW_SIZE * factor, geometry)?;
+        }
+        if work.multi_scale { Misfit::at_least("MS-SSIM", MULTI_SCALE_MIN_SIZE, geometry) } else { Ok(()) }
+    }
+}
+
+impl Options for SsimOptions {
+    const EXTRACTOR: &'static str = "float_ssim";
+    const TABLE: &'static [Row<Self>] = &[
+        bool("clip_db", None, |o| &mut o.clip_db),
+        bool("enable_db", None, |o| &mut o.enable_db),
+        bool("enable_lcs", None, |o| &mut o.enable_lcs),
+        number!("scale", None, scale, 0..=10),
+    ];
+}
+
+impl Extract for SsimOptions {
+    /// The luminance, contrast or structure term (0..=2), or else the score.
+    type Output = Option<usize>;
+    const FEATURES: &'static [(&'static str, Option<usize>)] = &[
+        ("float_ssim", None),
+        ("float_ssim_l", Some(0)),
+        ("float_ssim_c", Some(1)),
+        ("float_ssim_s", Some(2)),
+    ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`float_ssim`; with `enable_lcs=true` its three terms",
+        tells: "luminance, contrast and structure of luma, at about 256 lines",
+        range: "-1 to 1",
+        equal: "1",
+        source: "Z. Wang et al., IEEE Trans. Image Processing 2004",
+    }];
+
+    fn lacks(&self, term: Option<usize>) -> Option<&'static str> {
+        (term.is_some() && !self.enable_lcs).then_some("enable_lcs")
+    }
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        let scale = work.extend::<Ssim, _>(SsimWork::default(), |work| place(&mut work.scales, self.scale));
+        Ok(Box::new(SsimSource { options: *self, scale }))
+    }
+}
+
+/// `scale`: which of the [`SsimWork::scales`].
+#[derive(Clone, Copy, Debug)]
+struct SsimSource {
+    options: SsimOptions,
+    scale: usize,
+}
+
+impl Source for SsimSource {
+    fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        let Self { options, scale } = *self;
+        Ok(plain(move |sums| {
+            let sums = sums.get::<Ssim>().and_then(|sums| sums.scales.get(scale));
+            let scores = sums.map(|sums| options.scores(sums, geometry));
+            let value = |scores: SsimScores, term| match term {
+                Some(term) => scores.lcs[term],
+                None => scores.score,
+            };
+            SsimOptions::values(|term: Option<usize>| scores.map_or(f64::NAN, |scores| value(scores, term)))
+        }))
+    }
+}
+
+impl Options for MsSsimOptions {
+    const EXTRACTOR: &'static str = "float_ms_ssim";
+    const TABLE: &'static [Row<Self>] = &[
+        bool("clip_db", None, |o| &mut o.clip_db),
+        bool("enable_db", None, |o| &mut o.enable_db),
+        bool("enable_lcs", None, |o| &mut o.enable_lcs),
+    ];
+}
+
+/// What tells the features of [`MsSsimOptions`] apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MsSsimOutput {
+    Score,
+    /// The mean of the luminance, contrast or structure term (0..=2) of a scale (0..=4).
+    Term(usize, usize),
+}
+
+impl Extract for MsSsimOptions {
+    type Output = MsSsimOutput;
+    const FEATURES: &'static [(&'static str, MsSsimOutput)] = &[
+        ("float_ms_ssim", MsSsimOutput::Score),
+        ("float_ms_ssim_l_scale0", MsSsimOutput::Term(0, 0)),
+        ("float_ms_ssim_l_scale1", MsSsimOutput::Term(0, 1)),
+        ("float_ms_ssim_l_scale2", MsSsimOutput::Term(0, 2)),
+        ("float_ms_ssim_l_scale3", MsSsimOutput::Term(0, 3)),
+        ("float_ms_ssim_l_scale4", MsSsimOutput::Term(0, 4)),
+        ("float_ms_ssim_c_scale0", MsSsimOutput::Term(1, 0)),
+        ("float_ms_ssim_c_scale1", MsSsimOutput::Term(1, 1)),
+        ("float_ms_ssim_c_scale2", MsSsimOutput::Term(1, 2)),
+        ("float_ms_ssim_c_scale3", MsSsimOutput::Term(1, 3)),
+        ("float_ms_ssim_c_scale4", MsSsimOutput::Term(1, 4)),
+        ("float_ms_ssim_s_scale0", MsSsimOutput::Term(2, 0)),
+        ("float_ms_ssim_s_scale1", MsSsimOutput::Term(2, 1)),
+        ("float_ms_ssim_s_scale2", MsSsimOutput::Term(2, 2)),
+        ("float_ms_ssim_s_scale3", MsSsimOutput::Term(2, 3)),
+        ("float_ms_ssim_s_scale4", MsSsimOutput::Term(2, 4)),
+    ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`float_ms_ssim` and terms",
+        tells: "the same over five scales; frames of at least 176x176",
+        range: "0 to 1",
+        equal: "1",
+        source: "Z. Wang et al., Asilomar 2003",
+    }];
+
+    fn lacks(&self, output: MsSsimOutput) -> Option<&'static str> {
+        (output != MsSsimOutput::Score && !self.enable_lcs).then_some("enable_lcs")
+    }
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        work.extend::<Ssim, _>(SsimWork::default(), |work| work.multi_scale = true);
+        Ok(Box::new(MsSsimSource(*self)))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MsSsimSource(MsSsimOptions);
+
+impl Source for MsSsimSource {
+    fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        let Self(options) = *self;
+        Ok(plain(move |sums| {
+            let sums = sums.get::<Ssim>().and_then(|sums| sums.multi_scale.as_ref());
+            let scores = sums.map(|sums| options.scores(sums, geometry));
+            let value = |scores: MsSsimScores, output| match output {
+                MsSsimOutput::Score => scores.score,
+                MsSsimOutput::Term(term, scale) => scores.lcs[scale][term],
+            };
+            MsSsimOptions::values(|output| scores.map_or(f64::NAN, |scores| value(scores, output)))
+        }))
+    }
 }
 
 #[cfg(test)]

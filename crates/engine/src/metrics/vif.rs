@@ -6,6 +6,13 @@
 
 use std::sync::LazyLock;
 
+use super::extractor::{About, Extract, Extractor};
+use super::metric::{Metric, Misfit};
+use super::options::{Options, Row, bool, float};
+use super::score::{OptionsError, Scorer, Source, plain};
+use super::work::{Work, place};
+use crate::frame::Geometry;
+
 /// Smallest width and height for which all four scales are defined.
 pub const MIN_SIZE: usize = 16;
 
@@ -159,6 +166,76 @@ impl std::ops::AddAssign for VifScaleSums {
 
 /// Per gain limit of [`VifWork`], in its order: the sums of scales 0 to 3.
 pub type VifSums = Vec<[VifScaleSums; 4]>;
+
+/// Visual information fidelity.
+pub struct Vif;
+
+impl Metric for Vif {
+    const NAME: &'static str = "vif";
+    type Work = VifWork;
+    type Sums = VifSums;
+    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<VifOptions>];
+
+    fn check(_work: &VifWork, geometry: Geometry) -> Result<(), Misfit> {
+        Misfit::at_least("VIF", MIN_SIZE, geometry)
+    }
+}
+
+impl Options for VifOptions {
+    const EXTRACTOR: &'static str = "vif";
+    const TABLE: &'static [Row<Self>] = &[
+        float("vif_enhn_gain_limit", Some("egl"), |o| &mut o.enhn_gain_limit, 1.0..=100.0),
+        bool("vif_skip_scale0", Some("ssclz"), |o| &mut o.skip_scale0),
+    ];
+}
+
+impl Extract for VifOptions {
+    /// The scale.
+    type Output = usize;
+    const FEATURES: &'static [(&'static str, usize)] = &[
+        ("integer_vif_scale0", 0),
+        ("integer_vif_scale1", 1),
+        ("integer_vif_scale2", 2),
+        ("integer_vif_scale3", 3),
+    ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`integer_vif_scale0` to `3`",
+        tells: "information that survived, from fine to coarse",
+        range: "0 to 1; above 1 where contrast was enhanced",
+        equal: "just below 1",
+        source: "H. Sheikh, A. Bovik, IEEE Trans. Image Processing 2006",
+    }];
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        let none = VifWork { gain_limits: vec![], scale0: false };
+        let gain = work.extend::<Vif, _>(none, |work| {
+            work.scale0 |= !self.skip_scale0;
+            place(&mut work.gain_limits, self.enhn_gain_limit)
+        });
+        Ok(Box::new(VifSource { options: *self, gain }))
+    }
+}
+
+/// `gain`: which of the [`VifWork::gain_limits`].
+#[derive(Clone, Copy, Debug)]
+struct VifSource {
+    options: VifOptions,
+    gain: usize,
+}
+
+impl Source for VifSource {
+    fn part(&self) -> String {
+        format!(" gain limit {}", self.options.enhn_gain_limit)
+    }
+
+    fn scorer(&self, _geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        let Self { options, gain } = *self;
+        Ok(plain(move |sums| {
+            let scores = sums.get::<Vif>().and_then(|sums| sums.get(gain)).map(|sums| options.scores(sums));
+            VifOptions::values(|scale| scores.map_or(f64::NAN, |scores| scores[scale]))
+        }))
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Picture, Samples};
 use hipvmaf_engine::metrics::feature::Feature;
 use hipvmaf_engine::model::ScoreOptions;
 use hipvmaf_engine::plan::Plan;
-use hipvmaf_engine::session::Session;
+use hipvmaf_engine::session::{Session, Totals};
 
 use crate::clip::{Clip, clips};
 
@@ -66,8 +66,8 @@ fn picture<'a>(geometry: Geometry, components: &'a [(Vec<u8>, usize); 3]) -> Pic
     Picture { luma: component(0, geometry.width, geometry.height), chroma, lease: None }
 }
 
-/// All values of a clip, frame by frame, and the session that they came from.
-fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>) {
+/// All values of a clip, frame by frame, what they add up to, and the session that they came from.
+fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>, Totals) {
     let geometry = geometry(clip);
     let mut session = session(features, geometry).unwrap();
     let mut values = vec![];
@@ -81,8 +81,10 @@ fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>) {
     while session.in_flight() > 0 {
         values.extend(session.collect().unwrap());
     }
+    let mut totals = Totals::default();
+    values.iter().for_each(|pair| totals += &pair.totals);
     let values = values.into_iter().map(|pair| pair.values.unwrap()).collect();
-    (session, values)
+    (session, values, totals)
 }
 
 #[test]
@@ -97,7 +99,7 @@ fn the_classic_metrics_are_libvmafs_on_every_clip() {
         if clip.depth <= 12 {
             wanted.extend(features("psnr_hvs", &[]));
         }
-        let (session, values) = run(&clip, &wanted);
+        let (session, values, totals) = run(&clip, &wanted);
         assert_eq!(session.plan().columns.len(), wanted.len());
         for (t, values) in values.iter().enumerate() {
             for (name, value) in session.plan().columns.iter().zip(values) {
@@ -108,7 +110,7 @@ fn the_classic_metrics_are_libvmafs_on_every_clip() {
                 assert!((value - golden).abs() <= tolerance, "{of}");
             }
         }
-        let aggregates = session.aggregates(0);
+        let aggregates = totals.aggregates(session.plan(), geometry(&clip));
         assert_eq!(aggregates.len(), 3);
         for (name, value) in aggregates {
             assert_eq!(Some(value), clip.golden["aggregates"][name].as_f64(), "{}: {name}", clip.name);
@@ -126,7 +128,7 @@ fn ssim_and_ms_ssim_share_what_they_have_in_common() {
         both.extend(features("float_ms_ssim", &lcs));
         both
     });
-    let ((_, alone), (_, together)) = (run(&clip, &alone), run(&clip, &together));
+    let ((_, alone, _), (_, together, _)) = (run(&clip, &alone), run(&clip, &together));
     for (alone, together) in alone.iter().zip(&together) {
         assert_eq!(together[4..], alone[..]);
         assert_eq!(together[1], alone[1], "luminance of the first scale");

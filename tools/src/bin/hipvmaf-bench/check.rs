@@ -144,21 +144,8 @@ impl Case {
         };
         let mut differences = vec![];
         for (index, (cpu, gpu)) in on_cpu.0.iter().zip(&on_gpu.0).enumerate() {
-            for (metric, differs) in [
-                ("VIF", cpu.vif != gpu.vif),
-                ("ADM", cpu.adm != gpu.adm),
-                ("motion", cpu.motion != gpu.motion),
-                ("PSNR", cpu.psnr != gpu.psnr),
-                ("CAMBI", cpu.cambi != gpu.cambi),
-                ("SpEED", cpu.speed != gpu.speed),
-                ("SSIM", cpu.ssim != gpu.ssim),
-                ("PSNR-HVS", cpu.psnr_hvs != gpu.psnr_hvs),
-                ("CIEDE2000", cpu.ciede != gpu.ciede),
-            ] {
-                if differs {
-                    differences.push(format!("{metric} of pair {index}"));
-                }
-            }
+            let metrics = cpu.differences(gpu).into_iter();
+            differences.extend(metrics.map(|metric| format!("{metric} of pair {index}")));
         }
         if on_cpu.0.len() != PAIRS || on_gpu.0.len() != PAIRS {
             differences.push("number of sums".into());
@@ -184,7 +171,7 @@ impl Case {
         let mut tickets = VecDeque::new();
         let mut sums = vec![];
         for index in 0..clip.len() {
-            if tickets.len() == backend.depth().max(1) {
+            if tickets.len() == backend.depth() {
                 sums.extend(next(&mut *backend, &mut tickets)?.into_iter().flatten());
             }
             let history_only = !index.is_multiple_of(self.subsample as usize);

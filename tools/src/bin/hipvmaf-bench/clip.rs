@@ -74,7 +74,7 @@ struct Part {
 enum Memory {
     Device(Arc<DeviceBuffer>),
     Pinned(Arc<Pinned>),
-    Host(Vec<u8>),
+    Host(Arc<Vec<u8>>),
 }
 
 /// Pairs of pictures.
@@ -162,7 +162,7 @@ impl Clip {
                     }
                 }
             }
-            Memory::Host(bytes)
+            Memory::Host(Arc::new(bytes))
         };
         let pairs = (0..pairs).into_par_iter().map(|time| [picture(time, 0), picture(time, 1)]).collect();
         Self { format, parts, pairs }
@@ -226,15 +226,16 @@ impl Clip {
             let Part { width, height, stride, step, .. } = part;
             Component { samples, width, height, stride, step, shift: self.format.shift() }
         };
-        // SAFETY: nothing changes a clip, page-locked memory is, and nobody writes in a stream.
-        let lease = |keep| unsafe { Lease::new(keep, None, true) };
         Picture {
             luma: component(self.parts[0]),
             chroma: Some([component(self.parts[1]), component(self.parts[2])]),
             lease: match memory {
-                Memory::Device(buffer) => Some(lease(buffer.clone())),
-                Memory::Pinned(pinned) => Some(lease(pinned.clone())),
-                Memory::Host(_) => None,
+                // SAFETY: nothing changes a clip.
+                Memory::Device(buffer) => Some(unsafe { Lease::new(buffer.clone()) }.in_place()),
+                // SAFETY: nothing changes a clip, and the memory is page-locked.
+                Memory::Pinned(pinned) => Some(unsafe { Lease::new(pinned.clone()).pinned() }),
+                // SAFETY: nothing changes a clip.
+                Memory::Host(bytes) => Some(unsafe { Lease::new(bytes.clone()) }),
             },
         }
     }

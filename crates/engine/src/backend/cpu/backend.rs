@@ -1,122 +1,165 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The backend: prepared scratch, the threads, and the metrics side by side.
+//! The backend: groups on their way through the threads, several at a time.
+//!
+//! A group whose pictures stay where they are is queued, and computed as soon as there is an in-flight slot for it; its
+//! parts run on whichever threads are idle. One whose pictures are only borrowed is computed while it is submitted.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::adm::Adm;
-use super::cambi::Cambi;
-use super::import::Importer;
-use super::scale::{Scaled, Scaler};
+use super::import::{as_it_lies, is_readable};
+use super::luma::{Luma, Spare};
+use super::metric::Setup;
 use super::simd::Level;
-use super::speed::Speed;
-use super::ssim::Ssim;
-use super::vif::Vif;
-use crate::backend::{Backend, BackendError, Group, Ticket, check, check_size};
-use crate::frame::{AnyPlane, BitDepth, Frame, Geometry, Plane, PlaneGroup, PlanePair, Sample};
-use crate::metrics::damage::DamageSums;
-use crate::metrics::motion::{MotionSums, MotionWork};
-use crate::metrics::psnr::{PsnrSums, PsnrWork};
-use crate::metrics::psnr_hvs::{self, PsnrHvsSums};
-use crate::metrics::vif::VifSums;
-use crate::metrics::{FrameSums, Work, ciede};
+use super::slot::{self, Plan, Slot};
+use crate::backend::warm_up::WarmUp;
+use crate::backend::{Backend, BackendError, Completion, Group, Ticket, check_size};
+use crate::frame::{Geometry, Leased, Picture};
+use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
 
-/// Evaluates an expression for the planes of a `PlanePair` or `PlaneGroup` of either sample type.
-macro_rules! typed {
-    ($kind:ident: $planes:expr, |$a:pat_param, $b:pat_param| $body:expr) => {
-        match $planes {
-            $kind::U8($a, $b) => $body,
-            $kind::U16($a, $b) => $body,
-        }
-    };
+/// Most in-flight slots: more would only take more memory.
+const MAX_SLOTS: usize = 4;
+
+/// The sums of a group, or why there are none.
+type Outcome = Result<Vec<FrameSums>, BackendError>;
+
+/// A group that waits for a slot.
+struct Job {
+    ticket: Ticket,
+    luma: Arc<Luma>,
+    /// Each with the number of its rendition.
+    distorted: Vec<(usize, Leased)>,
+    earlier: Vec<Arc<Luma>>,
+    history_only: bool,
 }
 
-/// The samples of a plane, kept beyond the frame it came from.
-#[derive(Debug, Default)]
-struct Kept {
-    bytes: Vec<u8>,
-    words: Vec<u16>,
+impl Job {
+    fn compute(&self, plan: &Plan, slot: &mut Slot) -> Outcome {
+        let unreadable = BackendError::Picture("cpu");
+        let (Some(reference), Some(luma)) = (self.luma.picture(), self.luma.plane()) else {
+            return Err(unreadable);
+        };
+        let distorted = self.distorted.iter().map(|(rendition, leased)| (*rendition, leased.picture()));
+        let (distorted, earlier) = (distorted.collect(), &self.earlier[..]);
+        let luma = Some(luma);
+        slot.compute(
+            plan,
+            &slot::Group { reference, luma, distorted, earlier, history_only: self.history_only },
+        )
+    }
 }
 
-impl Kept {
-    fn copy(&mut self, plane: AnyPlane<'_>) {
-        fn rows<T: Sample>(plane: Plane<'_, T>, samples: &mut Vec<T>) {
-            samples.clear();
-            (0..plane.height()).for_each(|y| samples.extend_from_slice(plane.row(y)));
-        }
-        match plane {
-            AnyPlane::U8(plane) => rows(plane, &mut self.bytes),
-            AnyPlane::U16(plane) => rows(plane, &mut self.words),
-        }
+/// What changes while groups are computed.
+struct State {
+    /// Groups in the order of submission.
+    waiting: VecDeque<Job>,
+    /// Slots without a group.
+    idle: Vec<Slot>,
+    /// Of all groups whose sums were not fetched: `None` until they are there.
+    outcomes: HashMap<Ticket, Option<Outcome>>,
+}
+
+/// What the threads share.
+struct Shared {
+    plan: Plan,
+    spare: Arc<Spare>,
+    slots: usize,
+    state: Mutex<State>,
+    /// A group was finished.
+    finished: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Beside the plane of a later frame of the same geometry.
-    fn pair<'a>(&'a self, later: AnyPlane<'a>) -> Option<PlanePair<'a>> {
-        let kept = match later {
-            AnyPlane::U8(p) => AnyPlane::U8(Plane::new(&self.bytes, p.width(), p.height(), p.width())?),
-            AnyPlane::U16(p) => AnyPlane::U16(Plane::new(&self.words, p.width(), p.height(), p.width())?),
-        };
-        PlanePair::new(kept, later)
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.finished.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes back a slot whose group was computed, and the outcome; says whether another group waits.
+    fn finish(&self, ticket: Ticket, slot: Slot, outcome: Outcome) -> bool {
+        let mut state = self.state();
+        state.idle.push(slot);
+        state.outcomes.insert(ticket, Some(outcome));
+        self.finished.notify_all();
+        !state.waiting.is_empty()
+    }
+}
+
+/// Runs what computes a group. A slot that was left in the middle is as good as any: groups overwrite all of it.
+fn guarded(compute: impl FnOnce() -> Outcome) -> Outcome {
+    catch_unwind(AssertUnwindSafe(compute)).unwrap_or(Err(BackendError::Panicked))
+}
+
+/// Computes the next group that waits, if there is a slot for it. Whoever has no slot leaves it to the thread that
+/// finishes next.
+fn compute_next(shared: Arc<Shared>) {
+    let mut state = shared.state();
+    let State { waiting, idle, .. } = &mut *state;
+    let Some(mut slot) = (!waiting.is_empty()).then(|| idle.pop()).flatten() else { return };
+    let Some(job) = waiting.pop_front() else { return idle.push(slot) };
+    drop(state);
+    let outcome = guarded(|| job.compute(&shared.plan, &mut slot));
+    let ticket = job.ticket;
+    // Whoever fetches the sums finds the pictures released.
+    drop(job);
+    if shared.finish(ticket, slot, outcome) {
+        rayon::spawn(move || compute_next(shared));
     }
 }
 
 /// What is set up for the frames of one geometry.
 struct Prepared {
-    motion: Option<MotionWork>,
-    psnr: Option<PsnrWork>,
-    /// Some metric looks at Cb and Cr.
-    chroma: bool,
-    geometry: Geometry,
-    /// For each rendition, how its pictures are scaled if they are.
-    scalers: Vec<Option<(Scaling, Scaler)>>,
-    vif: Option<Vif>,
-    damage: bool,
-    adm: Option<Adm>,
-    cambi: Vec<Cambi>,
-    ssim: Option<Ssim>,
-    psnr_hvs: bool,
-    /// The bias of the colour differences.
-    ciede: Option<f64>,
-    speed: Option<Speed>,
-    /// Luma of the latest reference frames, as many as motion looks back, the last one first.
-    earlier: VecDeque<Kept>,
-    /// How many of them belong to the present run.
-    run: usize,
+    shared: Arc<Shared>,
+    /// Luma of the latest reference pictures of the present run, as many as some metric looks back, the last one first.
+    history: VecDeque<Arc<Luma>>,
 }
 
-/// Computes on the processor.
+impl Drop for Prepared {
+    /// Groups that have a slot are computed to their end.
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.waiting.clear();
+        while state.idle.len() < self.shared.slots {
+            state = self.shared.wait(state);
+        }
+        state.outcomes.clear();
+        self.shared.finished.notify_all();
+    }
+}
+
+/// Computes on the CPU.
 pub struct Cpu {
     level: Level,
-    pool: ThreadPool,
+    /// Dropped before the threads.
     prepared: Option<Prepared>,
-    for_reference: Importer,
-    for_distorted: Vec<(Importer, Scaled)>,
-    /// Results that were not fetched yet; at most one, as work is done when `submit` returns.
-    done: Option<(Ticket, Vec<FrameSums>)>,
+    pool: ThreadPool,
     next: u64,
 }
 
 impl Cpu {
-    /// `threads`: how many to compute with; 0 for one per processor.
+    /// `threads`: how many to compute with; 0 for as many as there are CPUs.
     pub fn new(threads: usize) -> Result<Self, BackendError> {
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("hipvmaf-{i}"))
             .build()
             .map_err(|err| BackendError::Threads { threads, reason: err.to_string() })?;
-        Ok(Self {
-            level: Level::detect(),
-            pool,
-            prepared: None,
-            for_reference: Importer::default(),
-            for_distorted: vec![],
-            done: None,
-            next: 0,
-        })
+        Ok(Self { level: Level::detect(), prepared: None, pool, next: 0 })
+    }
+
+    /// In-flight slots.
+    fn slots(&self) -> usize {
+        self.pool.current_num_threads().min(MAX_SLOTS)
     }
 }
 
@@ -131,251 +174,152 @@ impl Backend for Cpu {
         "cpu"
     }
 
+    /// One group waits while all slots are taken.
+    fn depth(&self) -> usize {
+        self.slots() + 1
+    }
+
     fn prepare(
         &mut self,
         work: &Work,
         geometry: Geometry,
         renditions: &[Option<Scaling>],
     ) -> Result<(), BackendError> {
-        let Geometry { width, height, depth, .. } = geometry;
-        let count = renditions.len();
-        check(work, geometry)?;
+        self.prepared = None;
+        work.check(geometry)?;
         // Enough parts that threads finish together, and no more: filters work twice on the rows at seams.
         let bands = match self.pool.current_num_threads() {
             1 => 1,
-            threads => 8 * threads,
+            threads => BANDS * threads,
         };
-        // `check` has refused what these refuse.
-        let vif = work.vif.as_ref().and_then(|work| Vif::new(work, width, height, depth, count, bands));
-        let adm = work.adm.as_ref().and_then(|work| Adm::new(work, width, height, depth, count, bands));
-        let cambi =
-            work.cambi.iter().map(|work| Cambi::new(work, geometry, bands)).collect::<Result<_, _>>()?;
-        let speed = work.speed.as_ref().map(|work| Speed::new(work, geometry)).transpose()?;
-        let lags = work.motion.map_or(0, |motion| motion.lags());
-        self.prepared = Some(Prepared {
-            motion: work.motion,
-            psnr: work.psnr,
-            chroma: work.chroma(),
-            geometry,
-            scalers: renditions
-                .iter()
-                .map(|s| s.map(|scaling| (scaling, Scaler::new(&scaling, bands))))
-                .collect(),
-            vif,
-            damage: work.damage,
-            adm,
-            cambi,
-            ssim: work.ssim.as_ref().map(|work| Ssim::new(work, geometry, count)),
-            psnr_hvs: work.psnr_hvs,
-            ciede: work.ciede.then(|| ciede::fixed_sum(geometry).bias()),
-            speed,
-            earlier: (0..lags).map(|_| Kept::default()).collect(),
-            run: 0,
-        });
-        self.for_distorted.resize_with(count, Default::default);
-        self.done = None;
+        let setup = Setup { geometry, renditions: renditions.len(), bands };
+        let plan = Plan::new(self.level, work, &setup, renditions);
+        let slots = (0..self.slots()).map(|_| Slot::new(work, &setup));
+        let mut idle = slots.collect::<Result<Vec<_>, _>>()?;
+        if !renditions.is_empty() {
+            let warm_up = WarmUp::new(geometry, renditions);
+            let group = warm_up.group();
+            let distorted = group.distorted.iter().map(|(rendition, picture)| (*rendition, picture));
+            let group = slot::Group {
+                reference: &group.reference,
+                luma: None,
+                distorted: distorted.collect(),
+                earlier: &[],
+                history_only: false,
+            };
+            let warm = |slot: &mut Slot| guarded(|| slot.compute(&plan, &group)).map(|_| ());
+            self.pool.install(|| idle.par_iter_mut().with_max_len(1).try_for_each(warm))?;
+        }
+        let state = State { waiting: VecDeque::new(), idle, outcomes: HashMap::new() };
+        let shared = Shared {
+            plan,
+            spare: Arc::default(),
+            slots: self.slots(),
+            state: Mutex::new(state),
+            finished: Condvar::new(),
+        };
+        self.prepared = Some(Prepared { shared: Arc::new(shared), history: VecDeque::new() });
         Ok(())
     }
 
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError> {
-        let Self { level, pool, for_reference, for_distorted, .. } = self;
-        let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
-        let Prepared { geometry, chroma, .. } = *prepared;
-        let unreadable = || BackendError::Picture("cpu");
-        if group.distorted.len() > for_distorted.len() {
+        let depth = self.depth();
+        let Prepared { shared, history } = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
+        let plan = &shared.plan;
+        let Group { reference, distorted, history_only } = group;
+        if !(1..=plan.scalers.len()).contains(&distorted.len()) || shared.state().outcomes.len() >= depth {
             return Err(BackendError::Full);
         }
-        check_size(&group.reference, geometry)?;
-        let reference =
-            for_reference.import(&group.reference, geometry.depth, chroma).ok_or_else(unreadable)?;
-        let sums = pool.install(|| {
-            let distorted = group.distorted.iter().zip(for_distorted).map(|((rendition, picture), room)| {
-                let (importer, scaled) = room;
-                let scaler = prepared.scalers.get(*rendition).ok_or(BackendError::NotPrepared)?;
-                check_size(picture, scaler.as_ref().map_or(geometry, |(scaling, _)| scaling.source()))?;
-                let frame = importer.import(picture, geometry.depth, chroma).ok_or_else(unreadable)?;
-                match scaler {
-                    Some((_, scaler)) => scaler.scale(*level, &frame, scaled).ok_or(BackendError::Unlike),
-                    None => Ok(frame),
-                }
-            });
-            let distorted = distorted.collect::<Result<Vec<_>, _>>()?;
-            prepared.compute(*level, &reference, &distorted, group.history_only)
-        })?;
+        check(&reference, plan.geometry, plan.chroma)?;
+        for (rendition, picture) in &distorted {
+            check(picture, plan.source(*rendition)?, plan.chroma)?;
+        }
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.done = Some((ticket, sums));
+        let earlier: Vec<_> = history.iter().cloned().collect();
+        let leased = |(rendition, picture): &(usize, _)| Some((*rendition, Leased::new(picture)?));
+        let leased = Leased::new(&reference).zip(distorted.iter().map(leased).collect::<Option<Vec<_>>>());
+        let depth = plan.geometry.depth;
+        let luma = if let Some((leased, distorted)) = leased {
+            let luma = Arc::new(Luma::leased(leased, depth, &shared.spare));
+            let job = Job { ticket, luma: luma.clone(), distorted, earlier, history_only };
+            let mut state = shared.state();
+            state.outcomes.insert(ticket, None);
+            state.waiting.push_back(job);
+            drop(state);
+            let shared = shared.clone();
+            self.pool.spawn(move || compute_next(shared));
+            Some(luma)
+        } else {
+            // Motion compares with it later, which is after the picture was released.
+            let keep = plan.lags > 0 || as_it_lies(&reference.luma, depth).is_none();
+            let luma = keep.then(|| Arc::new(Luma::copied(&reference.luma, depth, &shared.spare)));
+            let mut state = shared.state();
+            let mut slot = loop {
+                match state.idle.pop() {
+                    Some(slot) => break slot,
+                    None => state = shared.wait(state),
+                }
+            };
+            drop(state);
+            let outcome = guarded(|| {
+                let group = slot::Group {
+                    reference: &reference,
+                    luma: luma.as_ref().and_then(|luma| luma.plane()),
+                    distorted: distorted.iter().map(|(rendition, picture)| (*rendition, picture)).collect(),
+                    earlier: &earlier,
+                    history_only,
+                };
+                self.pool.install(|| slot.compute(plan, &group))
+            });
+            if shared.finish(ticket, slot, outcome) {
+                let shared = shared.clone();
+                self.pool.spawn(move || compute_next(shared));
+            }
+            luma
+        };
+        history.extend(luma);
+        history.rotate_right(1.min(history.len()));
+        history.truncate(plan.lags);
         Ok(ticket)
     }
 
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError> {
-        let done = self.done.take_if(|(done, _)| *done == ticket);
-        done.map(|(_, sums)| Some(sums)).ok_or(BackendError::UnknownTicket)
+        let Prepared { shared, .. } = self.prepared.as_ref().ok_or(BackendError::NotPrepared)?;
+        let mut state = shared.state();
+        match state.outcomes.remove(&ticket).ok_or(BackendError::UnknownTicket)? {
+            Some(outcome) => outcome.map(Some),
+            None => {
+                state.outcomes.insert(ticket, None);
+                Ok(None)
+            }
+        }
+    }
+
+    fn completion(&self, ticket: Ticket) -> Option<Completion> {
+        let shared = self.prepared.as_ref()?.shared.clone();
+        Some(Box::new(move || {
+            let mut state = shared.state();
+            while let Some(None) = state.outcomes.get(&ticket) {
+                state = shared.wait(state);
+            }
+        }))
     }
 
     fn reset(&mut self) {
         if let Some(prepared) = &mut self.prepared {
-            prepared.run = 0;
+            prepared.history.clear();
         }
     }
 }
 
-/// Sum of squared differences of two planes.
-fn sse(level: Level, a: AnyPlane<'_>, b: AnyPlane<'_>) -> Option<u64> {
-    PlanePair::new(a, b).map(|planes| typed!(PlanePair: planes, |a, b| super::psnr::sse(level, a, b)))
-}
+/// Parts of a picture for each thread.
+const BANDS: usize = 4;
 
-impl Prepared {
-    /// All metrics of one group, side by side on the threads of the current pool.
-    fn compute(
-        &mut self,
-        level: Level,
-        reference: &Frame<'_>,
-        distorted: &[Frame<'_>],
-        history_only: bool,
-    ) -> Result<Vec<FrameSums>, BackendError> {
-        let Self {
-            motion,
-            psnr,
-            geometry,
-            vif,
-            damage,
-            adm,
-            cambi,
-            ssim,
-            psnr_hvs,
-            ciede,
-            speed,
-            earlier,
-            run,
-            ..
-        } = self;
-        let depth = geometry.depth;
-        let luma = PlaneGroup::new(reference.luma, distorted.iter().map(|frame| frame.luma));
-        let luma = &luma.ok_or(BackendError::Unlike)?;
-        let chroma = |i: usize| {
-            let planes = distorted.iter().map(|frame| Some(frame.chroma?[i]));
-            PlaneGroup::new(reference.chroma?[i], planes.collect::<Option<Vec<_>>>()?)
-        };
-        let scored = !history_only;
-        let colour = || Some([luma.clone(), chroma(0)?, chroma(1)?]);
-        let colour = scored.then(colour).flatten();
-        let colour = colour.as_ref();
-        let sad = |lag: usize| {
-            let kept = earlier.get(lag - 1).filter(|_| lag <= *run)?;
-            let planes = kept.pair(reference.luma)?;
-            Some(typed!(PlanePair: planes, |a, b| super::motion::sad(level, a, b, depth)))
-        };
-        let sse = |distorted: &Frame<'_>| {
-            let psnr = psnr.as_ref()?;
-            let chroma = reference.chroma.zip(distorted.chroma).filter(|_| psnr.chroma);
-            let chroma = chroma.and_then(|(r, d)| Some([sse(level, r[0], d[0])?, sse(level, r[1], d[1])?]));
-            Some(PsnrSums { y: sse(level, reference.luma, distorted.luma)?, chroma })
-        };
-        let ((((vif, damage), adm), (ssim, cambi)), ((psnr, motion), (psnr_hvs, ciede, speed))) = rayon::join(
-            || {
-                rayon::join(
-                    || {
-                        let vif = vif.as_mut().filter(|_| scored);
-                        let adm = adm.as_mut().filter(|_| scored);
-                        rayon::join(
-                            || vif.map(|vif| information(level, vif, luma, *damage)).unwrap_or_default(),
-                            || adm.map(|adm| typed!(PlaneGroup: luma, |r, d| adm.compute(level, *r, d))),
-                        )
-                    },
-                    || {
-                        let ssim = ssim.as_mut().filter(|_| scored);
-                        let cambi = if scored { cambi.as_mut_slice() } else { &mut [] };
-                        let banding =
-                            |cambi: &mut Cambi| typed!(PlaneGroup: luma, |r, d| cambi.compute(level, *r, d));
-                        rayon::join(
-                            || {
-                                ssim.and_then(
-                                    |ssim| typed!(PlaneGroup: luma, |r, d| ssim.compute(level, *r, d)),
-                                )
-                            },
-                            || cambi.iter_mut().map(banding).collect::<Vec<_>>(),
-                        )
-                    },
-                )
-            },
-            || {
-                let psnr: Vec<_> = distorted.iter().map(sse).collect();
-                let motion = motion.map(|motion| MotionSums {
-                    lag1: motion.lag1.then(|| sad(1)).flatten(),
-                    lag2: motion.lag2.then(|| sad(2)).flatten(),
-                });
-                let psnr_hvs = colour.filter(|_| *psnr_hvs).map(|planes| hvs_errors(level, planes));
-                let ciede = ciede.zip(colour).map(|(bias, planes)| difference(level, planes, depth, bias));
-                let speed = speed.as_ref().zip(colour);
-                let speed = speed.map(|(speed, [_, cb, cr])| speed.compute(level, [cb.clone(), cr.clone()]));
-                ((psnr, motion), (psnr_hvs, ciede, speed))
-            },
-        );
-        if let Some(mut oldest) = self.earlier.pop_back() {
-            oldest.copy(reference.luma);
-            self.earlier.push_front(oldest);
-            self.run += 1;
-        }
-        let (mut vif, mut damage) = (vif.into_iter(), damage.into_iter());
-        let mut adm = adm.into_iter().flatten();
-        let mut ssim = ssim.into_iter().flatten();
-        let mut cambi: Vec<_> = cambi.into_iter().map(Vec::into_iter).collect();
-        let mut psnr_hvs = psnr_hvs.into_iter().flatten();
-        let mut ciede = ciede.into_iter().flatten();
-        let mut speed = speed.into_iter().flatten();
-        let sums = psnr.into_iter().map(|psnr| FrameSums {
-            vif: vif.next(),
-            damage: damage.next(),
-            adm: adm.next(),
-            motion,
-            psnr,
-            ssim: ssim.next(),
-            psnr_hvs: psnr_hvs.next(),
-            ciede: ciede.next(),
-            speed: speed.next(),
-            cambi: cambi.iter_mut().filter_map(Iterator::next).collect(),
-        });
-        Ok(sums.collect())
-    }
-}
-
-/// VIF of each distorted picture, and where it is damaged if that is asked for.
-fn information(
-    level: Level,
-    vif: &mut Vif,
-    luma: &PlaneGroup<'_>,
-    damage: bool,
-) -> (Vec<VifSums>, Vec<DamageSums>) {
-    let sums = typed!(PlaneGroup: luma, |r, d| vif.compute(level, *r, d)).unwrap_or_default();
-    let halves = if damage { vif.halves(sums.len()) } else { vec![] };
-    let Some((reference, distorted)) = halves.split_first() else { return (sums, vec![]) };
-    let windows = distorted.iter().map(|distorted| super::damage::windows([*reference, *distorted]));
-    (sums, windows.collect())
-}
-
-/// PSNR-HVS of Y, Cb and Cr, of each distorted picture.
-fn hvs_errors(level: Level, planes: &[PlaneGroup<'_>; 3]) -> Vec<PsnrHvsSums> {
-    let plane = |i: usize| {
-        let tables = &psnr_hvs::TABLES[i];
-        typed!(PlaneGroup: &planes[i], |r, d| super::psnr_hvs::errors(level, *r, d, tables))
-    };
-    let (y, (cb, cr)) = rayon::join(|| plane(0), || rayon::join(|| plane(1), || plane(2)));
-    y.into_iter().zip(cb).zip(cr).map(|((y, cb), cr)| [y, cb, cr]).collect()
-}
-
-/// CIEDE2000 of each distorted picture, of none where the planes differ in sample type.
-fn difference(level: Level, planes: &[PlaneGroup<'_>; 3], depth: BitDepth, bias: f64) -> Vec<u64> {
-    fn pictures<T: Copy>(y: &[T], cb: &[T], cr: &[T]) -> Vec<[T; 3]> {
-        y.iter().zip(cb).zip(cr).map(|((y, cb), cr)| [*y, *cb, *cr]).collect()
-    }
-    match planes {
-        [PlaneGroup::U8(y, ys), PlaneGroup::U8(cb, cbs), PlaneGroup::U8(cr, crs)] => {
-            super::ciede::difference(level, [*y, *cb, *cr], &pictures(ys, cbs, crs), depth, bias)
-        }
-        [PlaneGroup::U16(y, ys), PlaneGroup::U16(cb, cbs), PlaneGroup::U16(cr, crs)] => {
-            super::ciede::difference(level, [*y, *cb, *cr], &pictures(ys, cbs, crs), depth, bias)
-        }
-        _ => vec![],
-    }
+/// Refuses a picture of another size, and one that cannot be read.
+fn check(picture: &Picture<'_>, geometry: Geometry, chroma: bool) -> Result<(), BackendError> {
+    check_size(picture, geometry)?;
+    let components = picture.chroma.iter().flatten().filter(|_| chroma).chain([&picture.luma]);
+    let readable = components.into_iter().all(|component| is_readable(component, geometry.depth));
+    readable.then_some(()).ok_or(BackendError::Picture("cpu"))
 }

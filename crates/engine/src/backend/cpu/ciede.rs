@@ -9,9 +9,12 @@
 //!
 //! Nothing here branches on a sample: the compiler makes vectors of the loops over the columns of a row.
 
+use super::metric::{Metric, Pictures, Setup};
 use super::simd::{Lanes, Level, dispatch};
-use crate::frame::{BitDepth, Plane, Sample};
-use crate::metrics::ciede::Range;
+use crate::backend::BackendError;
+use crate::frame::{BitDepth, Plane, PlaneGroup, Sample};
+use crate::metrics;
+use crate::metrics::ciede::{CiedeWork, Range, fixed_sum};
 use rayon::prelude::*;
 use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E, PI};
 
@@ -307,6 +310,36 @@ fn atan2(y: f64, x: f64) -> f64 {
     let angle = if steep { FRAC_PI_2 - angle } else { angle };
     let angle = if x < 0.0 { PI - angle } else { angle };
     if y < 0.0 { -angle } else { angle }
+}
+
+/// CIEDE2000, with the bias of its sums.
+pub struct Ciede {
+    bias: f64,
+}
+
+impl Metric for Ciede {
+    type Of = metrics::ciede::Ciede;
+
+    fn prepare(_work: &CiedeWork, setup: &Setup) -> Result<Self, BackendError> {
+        Ok(Self { bias: fixed_sum(setup.geometry).bias() })
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<u64>> {
+        fn planes<T: Copy>(y: &[T], cb: &[T], cr: &[T]) -> Vec<[T; 3]> {
+            y.iter().zip(cb).zip(cr).map(|((y, cb), cr)| [*y, *cb, *cr]).collect()
+        }
+        let Pictures { level, depth, .. } = *pictures;
+        let [cb, cr] = pictures.chroma.as_ref()?;
+        match (&pictures.luma, cb, cr) {
+            (PlaneGroup::U8(y, ys), PlaneGroup::U8(cb, cbs), PlaneGroup::U8(cr, crs)) => {
+                Some(difference(level, [*y, *cb, *cr], &planes(ys, cbs, crs), depth, self.bias))
+            }
+            (PlaneGroup::U16(y, ys), PlaneGroup::U16(cb, cbs), PlaneGroup::U16(cr, crs)) => {
+                Some(difference(level, [*y, *cb, *cr], &planes(ys, cbs, crs), depth, self.bias))
+            }
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

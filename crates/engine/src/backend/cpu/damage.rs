@@ -4,8 +4,11 @@
 
 use rayon::prelude::*;
 
+use super::metric::{Metric, Pictures, Setup};
+use crate::backend::{BackendError, Halves};
 use crate::frame::Plane;
-use crate::metrics::damage::{DamageSums, MARGIN, STEP, Window, window};
+use crate::metrics;
+use crate::metrics::damage::{DamageSums, DamageWork, MARGIN, STEP, Window, window};
 
 /// Samples whose sums windows share: the largest part that each window has a whole number of.
 const PART: usize = MARGIN;
@@ -45,6 +48,23 @@ fn row_of_windows([reference, distorted]: [Plane<'_, u16>; 2], row: usize) -> Ve
 fn add(to: &mut Sums, from: &Sums) {
     (0..2).for_each(|i| to.0[i] += from.0[i]);
     (0..3).for_each(|i| to.1[i] += from.1[i]);
+}
+
+/// The map of damage, from the pictures at half their size that VIF makes.
+pub struct Damage;
+
+impl Metric for Damage {
+    type Of = metrics::damage::Damage;
+    const HALVES: Halves = Halves::Needed;
+
+    fn prepare(_work: &DamageWork, _setup: &Setup) -> Result<Self, BackendError> {
+        Ok(Self)
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<DamageSums>> {
+        let (reference, distorted) = pictures.halves.split_first()?;
+        Some(distorted.iter().map(|distorted| windows([*reference, *distorted])).collect())
+    }
 }
 
 #[cfg(test)]

@@ -7,49 +7,89 @@
 
 use crate::frame::{AnyPlane, BitDepth, Component, Frame, Picture, Plane, Samples};
 
+/// Whether all samples of a component can be read.
+pub fn is_readable(component: &Component<'_>, depth: BitDepth) -> bool {
+    let Component { samples: Samples::Host(data), width, height, stride, step, .. } = *component else {
+        return false;
+    };
+    let size = if depth.bits() == 8 { 1 } else { 2 };
+    let row = (width.saturating_sub(1) * step + 1) * size;
+    let all = height.checked_sub(1).and_then(|rows| stride.checked_mul(rows)?.checked_add(row));
+    stride >= row && all.is_some_and(|all| all <= data.len())
+}
+
+/// The plane of a component whose samples need not be unpacked.
+pub fn as_it_lies<'a>(component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
+    match *component {
+        Component { samples: Samples::Host(data), width, height, stride, step: 1, .. }
+            if depth.bits() == 8 =>
+        {
+            Plane::new(data, width, height, stride).map(AnyPlane::U8)
+        }
+        _ => None,
+    }
+}
+
 /// Unpacked samples of one component.
 #[derive(Default)]
-struct Scratch {
+pub struct Unpacked {
+    width: usize,
+    height: usize,
+    samples: Unpacking,
+}
+
+/// In which of the two the samples are depends on the depth.
+#[derive(Default)]
+struct Unpacking {
+    wide: bool,
     bytes: Vec<u8>,
     words: Vec<u16>,
 }
 
-impl Scratch {
-    /// `None` when the samples do not fill the component, or are not in host memory.
-    fn import<'a>(&'a mut self, component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
-        let Component { samples: Samples::Host(data), width, height, stride, step, shift } = *component
-        else {
-            return None;
-        };
-        if depth.bits() == 8 && step == 1 {
-            return Plane::new(data, width, height, stride).map(AnyPlane::U8);
-        }
-        let row = |y: usize| data.get(y * stride..);
-        if depth.bits() == 8 {
-            self.bytes.clear();
-            for y in 0..height {
-                self.bytes.extend(row(y)?.iter().step_by(step).take(width));
+impl Unpacked {
+    /// Copies the samples of a component, as far as they can be read.
+    pub fn copy(&mut self, component: &Component<'_>, depth: BitDepth) {
+        let Component { samples, width, height, stride, step, shift } = *component;
+        (self.width, self.height) = (width, height);
+        let Unpacking { wide, bytes, words } = &mut self.samples;
+        *wide = depth.bits() > 8;
+        bytes.clear();
+        words.clear();
+        let Samples::Host(data) = samples else { return };
+        for row in (0..height).map_while(|y| data.get(y * stride..)) {
+            if !*wide && step == 1 {
+                bytes.extend_from_slice(&row[..width.min(row.len())]);
+            } else if !*wide {
+                bytes.extend(row.iter().step_by(step).take(width));
+            } else {
+                let max = depth.max() as u16;
+                let samples = row.chunks(2 * step).take(width).filter_map(|sample| sample.first_chunk());
+                words.extend(samples.map(|sample| (u16::from_le_bytes(*sample) >> shift).min(max)));
             }
-            Plane::new(&self.bytes, width, height, width).map(AnyPlane::U8)
-        } else {
-            let max = depth.max() as u16;
-            self.words.clear();
-            for y in 0..height {
-                let samples = row(y)?.chunks(2 * step).take(width);
-                self.words.extend(
-                    samples
-                        .filter_map(|sample| sample.first_chunk())
-                        .map(|sample| (u16::from_le_bytes(*sample) >> shift).min(max)),
-                );
-            }
-            Plane::new(&self.words, width, height, width).map(AnyPlane::U16)
         }
+    }
+
+    /// The plane; `None` where samples are missing.
+    pub fn plane(&self) -> Option<AnyPlane<'_>> {
+        let Self { width, height, samples: Unpacking { wide, bytes, words } } = self;
+        match wide {
+            true => Plane::new(words, *width, *height, *width).map(AnyPlane::U16),
+            false => Plane::new(bytes, *width, *height, *width).map(AnyPlane::U8),
+        }
+    }
+
+    /// The plane of a component, where it lies or unpacked here; `None` where samples are missing.
+    pub fn import<'a>(&'a mut self, component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
+        as_it_lies(component, depth).or_else(|| {
+            self.copy(component, depth);
+            self.plane()
+        })
     }
 }
 
 /// Turns pictures into planes, and keeps the room for that.
 #[derive(Default)]
-pub struct Importer([Scratch; 3]);
+pub struct Importer([Unpacked; 3]);
 
 impl Importer {
     /// The picture's planes, with Cb and Cr if asked for; `None` when the picture is smaller than it says or not

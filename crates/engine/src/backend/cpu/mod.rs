@@ -2,6 +2,8 @@
 
 //! The backend on the CPU: the same algorithms generic over a vector type, compiled for several
 //! instruction sets and chosen once at run time.
+//!
+//! Each metric has a file here and is registered in [`METRICS`].
 
 #![allow(clippy::needless_range_loop, reason = "kernels index several small arrays by one constant range")]
 
@@ -13,17 +15,37 @@ pub mod damage;
 mod filter;
 mod import;
 mod log2;
+mod luma;
+mod metric;
 pub mod motion;
 pub mod psnr;
 pub mod psnr_hvs;
 pub mod scale;
 pub(crate) mod simd;
+mod slot;
 pub mod speed;
 pub mod ssim;
 pub mod vif;
 
 pub use backend::Cpu;
 pub use simd::Level;
+
+use crate::metrics;
+use metric::Registration;
+
+/// All metrics, those first that take longest. One that is missing does not compile.
+static METRICS: [Registration; metrics::METRICS.len()] = [
+    Registration::of::<vif::Vif>(),
+    Registration::of::<damage::Damage>(),
+    Registration::of::<adm::Adm>(),
+    Registration::of::<cambi::Cambi>(),
+    Registration::of::<ssim::Ssim>(),
+    Registration::of::<ciede::Ciede>(),
+    Registration::of::<psnr_hvs::PsnrHvs>(),
+    Registration::of::<speed::Speed>(),
+    Registration::of::<motion::Motion>(),
+    Registration::of::<psnr::Psnr>(),
+];
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,12 @@
 //! `(sum(F e) + 2^(s-1)) >> s == (sum(F h) + ((sum(F b) + 2^(s-1)) >> 1)) >> (s-1)`.
 
 use super::filter::{BLOCK, FILTERS, Line, PAD, extend, horizontal, load_samples, mirror, row_stride};
+use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
+use crate::backend::BackendError;
 use crate::frame::{BitDepth, Plane, Sample};
+use crate::metrics;
+use crate::metrics::motion::{MotionSums, MotionWork};
 use rayon::prelude::*;
 
 /// The blur is that of VIF's scale 2: five taps.
@@ -190,6 +194,29 @@ unsafe fn row_sum<V: Lanes>(from: *const u16, stride: usize, width: usize) -> u6
             }
         }
         V::sum(sum) as u64
+    }
+}
+
+/// Motion of the reference, which all distorted pictures of a group share.
+pub struct Motion(MotionWork);
+
+impl Metric for Motion {
+    type Of = metrics::motion::Motion;
+    const HISTORY: bool = true;
+
+    fn prepare(work: &MotionWork, _setup: &Setup) -> Result<Self, BackendError> {
+        Ok(Self(*work))
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<MotionSums>> {
+        let Pictures { level, depth, .. } = *pictures;
+        let sum = |lag: usize| {
+            let pair = pictures.earlier.get(lag - 1)?;
+            Some(typed!(PlanePair: *pair, |earlier, later| sad(level, earlier, later, depth)))
+        };
+        let Self(MotionWork { lag1, lag2 }) = *self;
+        let sums = MotionSums { lag1: lag1.then(|| sum(1)).flatten(), lag2: lag2.then(|| sum(2)).flatten() };
+        Some(vec![sums; pictures.distorted()])
     }
 }
 

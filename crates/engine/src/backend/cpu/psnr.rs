@@ -3,8 +3,12 @@
 //! Sums of squared errors.
 
 use super::filter::load_samples;
+use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
-use crate::frame::{Plane, Sample};
+use crate::backend::BackendError;
+use crate::frame::{Plane, PlaneGroup, Sample};
+use crate::metrics;
+use crate::metrics::psnr::{PsnrSums, PsnrWork};
 use rayon::prelude::*;
 
 /// Rows of a part.
@@ -59,6 +63,30 @@ unsafe fn words<V: Lanes, T: Sample>(a: &[T], b: &[T]) -> u64 {
             sum = V::add64(sum, V::add64(V::mul_wide(even, even), V::mul_wide(odd, odd)));
         }
         V::sum64(sum) as u64
+    }
+}
+
+/// PSNR of Y, and of Cb and Cr where they are wanted and there.
+pub struct Psnr(PsnrWork);
+
+impl Metric for Psnr {
+    type Of = metrics::psnr::Psnr;
+    const HISTORY: bool = true;
+
+    fn prepare(work: &PsnrWork, _setup: &Setup) -> Result<Self, BackendError> {
+        Ok(Self(*work))
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<PsnrSums>> {
+        fn all<T: Sample>(level: Level, reference: Plane<'_, T>, distorted: &[Plane<'_, T>]) -> Vec<u64> {
+            distorted.iter().map(|distorted| sse(level, reference, *distorted)).collect()
+        }
+        let sums = |planes: &PlaneGroup<'_>| typed!(PlaneGroup: planes, |r, d| all(pictures.level, *r, d));
+        let y = sums(&pictures.luma);
+        let chroma = pictures.chroma.as_ref().filter(|_| self.0.chroma);
+        let chroma = chroma.map(|[cb, cr]| [sums(cb), sums(cr)]);
+        let of = |i: usize| PsnrSums { y: y[i], chroma: chroma.as_ref().map(|[cb, cr]| [cb[i], cr[i]]) };
+        Some((0..y.len()).map(of).collect())
     }
 }
 

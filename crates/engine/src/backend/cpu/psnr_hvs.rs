@@ -5,9 +5,12 @@
 //! The errors of a plane have to be added up in single precision one after the other. Only that is left to one thread
 //! for each plane; it adds what the others have found, without the zeros.
 
+use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
-use crate::frame::{Plane, Sample};
-use crate::metrics::psnr_hvs::{BLOCK, STEP, Tables, blocks};
+use crate::backend::BackendError;
+use crate::frame::{Plane, PlaneGroup, Sample};
+use crate::metrics;
+use crate::metrics::psnr_hvs::{BLOCK, PsnrHvsSums, PsnrHvsWork, STEP, TABLES, Tables, blocks};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -267,6 +270,25 @@ unsafe fn half<V: Lanes>(a: V::I) -> V::I {
 unsafe fn scaled<V: Lanes, const K: u32>(a: V::I, factor: i32) -> V::I {
     // SAFETY: the caller vouches for the instructions.
     unsafe { V::sra::<K>(V::add(V::mul(a, V::splat(factor)), V::splat(1 << (K - 1)))) }
+}
+
+/// PSNR-HVS of Y, Cb and Cr. Its blocks need no working memory.
+pub struct PsnrHvs;
+
+impl Metric for PsnrHvs {
+    type Of = metrics::psnr_hvs::PsnrHvs;
+
+    fn prepare(_work: &PsnrHvsWork, _setup: &Setup) -> Result<Self, BackendError> {
+        Ok(Self)
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<PsnrHvsSums>> {
+        let [cb, cr] = pictures.chroma.as_ref()?;
+        let components = [&pictures.luma, cb, cr];
+        let sums = |(planes, tables): (&PlaneGroup<'_>, _)| typed!(PlaneGroup: planes, |r, d| errors(pictures.level, *r, d, tables));
+        let sums: Vec<_> = components.into_par_iter().zip(&TABLES).with_max_len(1).map(sums).collect();
+        Some((0..pictures.distorted()).map(|i| [sums[0][i], sums[1][i], sums[2][i]]).collect())
+    }
 }
 
 #[cfg(test)]

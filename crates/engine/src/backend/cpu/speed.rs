@@ -5,8 +5,11 @@
 use rayon::prelude::*;
 
 use super::filter::load_samples;
+use super::metric::{Metric, Pictures, Setup};
 use super::simd::{Lanes, Level, dispatch};
+use crate::backend::BackendError;
 use crate::frame::{Geometry, Plane, PlaneGroup, Sample};
+use crate::metrics;
 use crate::metrics::speed::{
     BLOCK, ChromaStatistics, Covariance, ELEMENTS, Layout, Misfit, PlaneStatistics, SpeedSums, SpeedWork,
     reflect,
@@ -278,6 +281,18 @@ unsafe fn products<V: Lanes, const ROWS: usize, const VECTORS: usize>(
         }
     }
     ROWS
+}
+
+impl Metric for Speed {
+    type Of = metrics::speed::Speed;
+
+    fn prepare(work: &SpeedWork, setup: &Setup) -> Result<Self, BackendError> {
+        Ok(Self::new(work, setup.geometry).map_err(metrics::Misfit::from)?)
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<SpeedSums>> {
+        Some(Speed::compute(self, pictures.level, pictures.chroma.clone()?))
+    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,11 @@
 //! the columns of a row are plain: neighbours do not depend on each other, and the compiler makes vectors of them for
 //! each level.
 
+use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
+use crate::backend::BackendError;
 use crate::frame::{Geometry, Plane, Sample};
+use crate::metrics;
 use crate::metrics::ssim::{
     C1, C2, C3, LOW_PASS, LOW_PASS_SIZE, MapSums, SCALES, SsimSums, SsimWork, WINDOW, WINDOW_SIZE, decimated,
     factor, fixed_sum, mirror, unit,
@@ -423,6 +426,18 @@ unsafe fn process_box<V: Lanes, I: Image>(picture: I, factor: usize, rows: Range
             }
             *to = sum as f32;
         }
+    }
+}
+
+impl Metric for Ssim {
+    type Of = metrics::ssim::Ssim;
+
+    fn prepare(work: &SsimWork, setup: &Setup) -> Result<Self, BackendError> {
+        Ok(Self::new(work, setup.geometry, setup.renditions))
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<SsimSums>> {
+        typed!(PlaneGroup: &pictures.luma, |r, d| Ssim::compute(self, pictures.level, *r, d))
     }
 }
 

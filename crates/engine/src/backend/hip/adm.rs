@@ -2,15 +2,14 @@
 
 //! Launches the kernels of `kernels/adm.h`.
 
-use std::sync::Arc;
+use gpu::{Error, Kernel, Stream, arguments};
 
-use gpu::{Device, Error, Kernel, Stream, arguments};
-
-use super::backend::{Addresses, Metric, Pairs};
 use super::frame::HvPlanes;
+use super::metric::{Addresses, Metric, Pairs, Setup};
 use super::shared::shared;
+use crate::backend::BackendError;
 use crate::frame::Geometry;
-use crate::metrics::FrameSums;
+use crate::metrics;
 use crate::metrics::adm::{self, AdmPassSums, AdmSums, AdmWork, BandSums, scales};
 
 const ROWS_THREADS: u32 = 128;
@@ -164,16 +163,42 @@ impl Scale {
 }
 
 impl Adm {
-    /// `alone`: frames hardly overlap. `several`: groups have more than one pair.
-    pub fn new(
-        device: &Arc<Device>,
-        work: &AdmWork,
-        geometry: Geometry,
-        alone: bool,
-        several: bool,
-    ) -> Result<Self, Error> {
-        let tile_heights = TILE_HEIGHT[usize::from(alone)];
-        let Geometry { width, height, depth, .. } = geometry;
+    /// Whether it takes the kernels for several passes and the additive part.
+    fn needs_passes(work: &AdmWork) -> bool {
+        work.passes.len() > 1 || work.passes.iter().any(|pass| pass.aim)
+    }
+
+    /// The passes, as many as a launch takes at a time.
+    fn launches(&self) -> std::slice::Chunks<'_, adm::AdmPass> {
+        self.work.passes.chunks(MAX_PASSES)
+    }
+}
+
+/// Threads of a wave, which the kernels take as their block.
+fn wave(arch: &str) -> u32 {
+    if arch.starts_with("gfx9") { 64 } else { 32 }
+}
+
+/// The denominator, and the numerators of some passes: restored and additive.
+fn kinds(passes: &[adm::AdmPass]) -> usize {
+    1 + 2 * passes.len()
+}
+
+impl Metric for Adm {
+    type Of = metrics::adm::Adm;
+
+    fn modules(work: &AdmWork, setup: &Setup<'_>) -> Vec<&'static str> {
+        let (first, group) = match Self::needs_passes(work) {
+            true => ("adm_passes", "adm_passes_group"),
+            false => (setup.by_sample("adm0_u8", "adm0_u16"), "adm_group"),
+        };
+        ["adm", first].into_iter().chain(setup.several().then_some(group)).collect()
+    }
+
+    fn prepare(work: &AdmWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+        let device = setup.device;
+        let tile_heights = TILE_HEIGHT[usize::from(setup.alone)];
+        let Geometry { width, height, depth, .. } = setup.geometry;
         let many = Self::needs_passes(work);
         let shapes = scales(width, height);
         let wave = wave(&device.info().arch);
@@ -186,10 +211,10 @@ impl Adm {
             };
             let kernel = Kernel::new(device, image, &name, wave)?;
             let group = || Kernel::new(device, group, &format!("{name}_group"), wave);
-            let group = several.then(group).transpose()?;
+            let group = setup.several().then(group).transpose()?;
             Ok::<_, Error>(Scale::new(kernel, group, s, input, &shapes[s], coefficient, tile_heights[s]))
         };
-        let first = if depth.bits() == 8 { "adm0_u8" } else { "adm0_u16" };
+        let first = setup.by_sample("adm0_u8", "adm0_u16");
         let scales = [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm2", 0)?];
         let mut rows_shape = AdmRows::default();
         let kinds = kinds(&work.passes[..work.passes.len().min(MAX_PASSES)]);
@@ -213,28 +238,6 @@ impl Adm {
         })
     }
 
-    /// Whether it takes the kernels for several passes and the additive part.
-    pub fn needs_passes(work: &AdmWork) -> bool {
-        work.passes.len() > 1 || work.passes.iter().any(|pass| pass.aim)
-    }
-
-    /// The passes, as many as a launch takes at a time.
-    fn launches(&self) -> std::slice::Chunks<'_, adm::AdmPass> {
-        self.work.passes.chunks(MAX_PASSES)
-    }
-}
-
-/// Threads of a wave, which the kernels take as their block.
-fn wave(arch: &str) -> u32 {
-    if arch.starts_with("gfx9") { 64 } else { 32 }
-}
-
-/// The denominator, and the numerators of some passes: restored and additive.
-fn kinds(passes: &[adm::AdmPass]) -> usize {
-    1 + 2 * passes.len()
-}
-
-impl Metric for Adm {
     fn scratch(&self) -> usize {
         (self.row_sums * 8).next_multiple_of(16)
             + self.scales.iter().map(|scale| 2 * scale.low_band + scale.kept()).sum::<usize>()
@@ -285,7 +288,14 @@ impl Metric for Adm {
         Ok(())
     }
 
-    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+    fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<AdmSums> {
+        sums.iter().map(|sums| self.pair(sums)).collect()
+    }
+}
+
+impl Adm {
+    /// Reads the sums of a pair.
+    fn pair(&self, sums: &[u64]) -> AdmSums {
         let bands = |sums: &[u64]| -> [BandSums; 4] {
             std::array::from_fn(|scale| std::array::from_fn(|band| sums[3 * scale + band] as i64))
         };
@@ -302,6 +312,6 @@ impl Metric for Adm {
                 });
             }
         }
-        out.adm = Some(result);
+        result
     }
 }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
 
-use super::backend::{Addresses, Metric, Pairs};
+use super::metric::{Addresses, Metric, Pairs, Setup};
 use super::shared::{bytes_of, shared};
+use crate::backend::BackendError;
 use crate::frame::Geometry;
-use crate::metrics::FrameSums;
+use crate::metrics;
 use crate::metrics::cambi::{
-    self, CambiPicture, CambiPlan, CambiSums, Contrast, MAX_WINDOW, RECIPROCALS, SCALES, ScaleSums, nearest,
+    self, CambiAnalysis, CambiPicture, CambiPlan, CambiSums, CambiWork, Contrast, MAX_WINDOW, RECIPROCALS,
+    SCALES, ScaleSums, nearest,
 };
 
 const FLAT_THREADS: u32 = 256;
@@ -229,13 +231,13 @@ impl Side {
     }
 }
 
-pub struct Cambi {
+struct Analysis {
     /// The distorted picture, and the reference where it is wanted.
     sides: Vec<Side>,
 }
 
-impl Cambi {
-    pub fn new(device: &Arc<Device>, plan: CambiPlan, geometry: Geometry) -> Result<Self, Error> {
+impl Analysis {
+    fn new(device: &Arc<Device>, plan: CambiPlan, geometry: Geometry) -> Result<Self, Error> {
         let distorted = Side::new(device, &plan, &plan.distorted, geometry, true)?;
         let source = plan.source.as_ref().map(|source| Side::new(device, &plan, source, geometry, false));
         Ok(Self { sides: std::iter::once(Ok(distorted)).chain(source).collect::<Result<_, _>>()? })
@@ -251,11 +253,9 @@ impl Cambi {
         }
         Ok(())
     }
-}
 
-impl Metric for Cambi {
     fn scratch(&self) -> usize {
-        self.sides.iter().flat_map(|side| side.room()).sum()
+        self.sides.iter().flat_map(|side| side.room()).sum::<usize>().next_multiple_of(256)
     }
 
     fn sums(&self) -> usize {
@@ -267,14 +267,59 @@ impl Metric for Cambi {
         (1..pairs.count).try_for_each(|i| self.launch_sides(stream, pairs.pair(i), &self.sides[..1]))
     }
 
-    fn read_all(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {
-        for (own, out) in sums.iter().zip(out) {
-            self.read(&[&own[..SCALES * SUMS], &sums[0][SCALES * SUMS..]].concat(), run, out);
-        }
+    /// Reads the sums of a pair; those of the reference are with the first pair.
+    fn read(&self, own: &[u64], first: &[u64]) -> CambiSums {
+        let distorted = self.sides[0].read(&own[..SCALES * SUMS]);
+        let source = self.sides.get(1).map(|source| source.read(&first[SCALES * SUMS..]));
+        CambiSums { distorted, source }
+    }
+}
+
+/// One analysis after another.
+pub struct Cambi(Vec<Analysis>);
+
+impl Metric for Cambi {
+    type Of = metrics::cambi::Cambi;
+
+    fn modules(_work: &CambiWork, _setup: &Setup<'_>) -> Vec<&'static str> {
+        vec!["cambi"]
     }
 
-    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
-        let mut sides = self.sides.iter().zip(sums.chunks(SCALES * SUMS)).map(|(side, sums)| side.read(sums));
-        out.cambi.push(CambiSums { distorted: sides.next().unwrap_or_default(), source: sides.next() });
+    fn prepare(work: &CambiWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+        let analysis = |analysis: &CambiAnalysis| -> Result<_, BackendError> {
+            let plan = analysis.plan(setup.geometry).map_err(metrics::Misfit::from)?;
+            Ok(Analysis::new(setup.device, plan, setup.geometry)?)
+        };
+        Ok(Self(work.analyses.iter().map(analysis).collect::<Result<_, _>>()?))
+    }
+
+    fn scratch(&self) -> usize {
+        self.0.iter().map(Analysis::scratch).sum()
+    }
+
+    fn sums(&self) -> usize {
+        self.0.iter().map(Analysis::sums).sum()
+    }
+
+    fn launch(&self, stream: &Stream, mut pairs: Pairs) -> Result<(), Error> {
+        for analysis in &self.0 {
+            analysis.launch(stream, pairs)?;
+            pairs.first.scratch += analysis.scratch() as u64;
+            pairs.first.sums += analysis.sums() as u64 * 8;
+        }
+        Ok(())
+    }
+
+    fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<Vec<CambiSums>> {
+        let mut pairs = vec![vec![]; sums.len()];
+        let mut at = 0;
+        for analysis in &self.0 {
+            let range = at..at + analysis.sums();
+            at = range.end;
+            for (pair, own) in pairs.iter_mut().zip(sums) {
+                pair.push(analysis.read(&own[range.clone()], &sums[0][range.clone()]));
+            }
+        }
+        pairs
     }
 }

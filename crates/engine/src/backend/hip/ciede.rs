@@ -2,15 +2,14 @@
 
 //! Launches `kernels/ciede.hip`.
 
-use std::sync::Arc;
+use gpu::{Error, Kernel, Stream, arguments};
 
-use gpu::{Device, Error, Kernel, Stream, arguments};
-
-use super::backend::{Addresses, Metric, Pairs};
+use super::metric::{Addresses, Metric, Pairs, Setup};
 use super::shared::shared;
+use crate::backend::BackendError;
 use crate::frame::Geometry;
-use crate::metrics::FrameSums;
-use crate::metrics::ciede::{Range, fixed_sum};
+use crate::metrics;
+use crate::metrics::ciede::{CiedeWork, Range, fixed_sum};
 
 shared! {
     "ciede.hip"
@@ -41,17 +40,21 @@ pub struct Ciede {
     chroma: (usize, usize),
 }
 
-impl Ciede {
-    /// For frames with chroma.
-    pub fn new(device: &Arc<Device>, geometry: Geometry) -> Result<Self, Error> {
-        let name = if geometry.depth.bits() == 8 { "ciede_u8" } else { "ciede_u16" };
-        let kernel = |name: &str| Kernel::new(device, "ciede", name, THREADS);
+impl Metric for Ciede {
+    type Of = metrics::ciede::Ciede;
+
+    fn modules(_work: &CiedeWork, _setup: &Setup<'_>) -> Vec<&'static str> {
+        vec!["ciede"]
+    }
+
+    fn prepare(_work: &CiedeWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+        let geometry = setup.geometry;
+        let name = setup.by_sample("ciede_u8", "ciede_u16");
+        let kernel = |name: &str| Kernel::new(setup.device, "ciede", name, THREADS);
         let (kernel, group) = (kernel(name)?, kernel(&format!("{name}_group"))?);
         Ok(Self { kernel, group, geometry, chroma: geometry.chroma.unwrap_or_default() })
     }
-}
 
-impl Metric for Ciede {
     fn sums(&self) -> usize {
         1
     }
@@ -72,7 +75,7 @@ impl Metric for Ciede {
         unsafe { kernel.launch(stream, grid, arguments) }
     }
 
-    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
-        out.ciede = Some(sums[0]);
+    fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<u64> {
+        sums.iter().map(|sums| sums[0]).collect()
     }
 }

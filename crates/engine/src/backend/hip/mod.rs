@@ -2,23 +2,44 @@
 
 //! The backend on the GPU.
 //!
-//! `backend.rs` puts a frame pair through the kernels of `kernels/`, which the other files launch, one file for each
-//! metric; `images.rs` has the code of these kernels.
+//! `backend.rs` puts groups of pictures through the kernels of `kernels/`; `images.rs` has their code. Each metric has a file
+//! here that launches its kernels, and is registered in [`METRICS`].
 
 mod adm;
 mod backend;
 mod cambi;
 mod ciede;
+mod damage;
 mod frame;
 mod images;
+mod metric;
 mod motion;
+mod pictures;
 mod psnr;
 mod psnr_hvs;
 mod scale;
 mod shared;
+mod slot;
 mod speed;
 mod ssim;
 mod vif;
 
 pub use backend::Hip;
 pub use images::{MISSING, open, supports};
+
+use crate::metrics;
+use metric::Registration;
+
+/// All metrics, in the order of their launches. One that is missing does not compile.
+static METRICS: [Registration; metrics::METRICS.len()] = [
+    Registration::of::<vif::Vif>(),
+    Registration::of::<damage::Damage>(),
+    Registration::of::<adm::Adm>(),
+    Registration::of::<motion::Motion>(),
+    Registration::of::<psnr::Psnr>(),
+    Registration::of::<speed::Speed>(),
+    Registration::of::<cambi::Cambi>(),
+    Registration::of::<ssim::Ssim>(),
+    Registration::of::<psnr_hvs::PsnrHvs>(),
+    Registration::of::<ciede::Ciede>(),
+];

@@ -2,13 +2,12 @@
 
 //! Launches `kernels/motion.h`.
 
-use std::sync::Arc;
+use gpu::{Error, Kernel, Stream, arguments};
 
-use gpu::{Device, Error, Kernel, Stream, arguments};
-
-use super::backend::{Addresses, Metric, Pairs};
+use super::metric::{Addresses, Metric, Pairs, Setup};
+use crate::backend::BackendError;
 use crate::frame::Geometry;
-use crate::metrics::FrameSums;
+use crate::metrics;
 use crate::metrics::motion::{MotionSums, MotionWork};
 
 const THREADS: u32 = 128;
@@ -21,20 +20,22 @@ pub struct Motion {
     geometry: Geometry,
 }
 
-impl Motion {
-    pub fn new(device: &Arc<Device>, work: MotionWork, geometry: Geometry) -> Result<Self, Error> {
-        let name = if geometry.depth.bits() == 8 { "motion_u8" } else { "motion_u16" };
-        Ok(Self { kernel: Kernel::new(device, name, name, THREADS)?, work, geometry })
-    }
-}
-
 impl Metric for Motion {
+    type Of = metrics::motion::Motion;
+    const HISTORY: bool = true;
+
+    fn modules(_work: &MotionWork, setup: &Setup<'_>) -> Vec<&'static str> {
+        vec![setup.by_sample("motion_u8", "motion_u16")]
+    }
+
+    fn prepare(work: &MotionWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+        let name = setup.by_sample("motion_u8", "motion_u16");
+        let kernel = Kernel::new(setup.device, name, name, THREADS)?;
+        Ok(Self { kernel, work: *work, geometry: setup.geometry })
+    }
+
     fn sums(&self) -> usize {
         2
-    }
-
-    fn needs_history(&self) -> bool {
-        true
     }
 
     /// It depends on the reference only.
@@ -45,22 +46,18 @@ impl Metric for Motion {
         let grid = (width.div_ceil(TILE.0) as u32, height.div_ceil(TILE.1) as u32);
         for (lag, wanted) in [(1u32, self.work.lag1), (2, self.work.lag2)] {
             if wanted {
-                let (w, h, sum) = (width as i32, height as i32, sums + u64::from(lag - 1) * 8);
+                let (width, height, sum) = (width as i32, height as i32, sums + u64::from(lag - 1) * 8);
                 // SAFETY: the parameters of motion_u8 and motion_u16.
                 unsafe {
-                    self.kernel.launch(stream, grid, arguments![frame, lag, w, h, bits, sum])?;
+                    self.kernel.launch(stream, grid, arguments![frame, lag, width, height, bits, sum])?;
                 }
             }
         }
         Ok(())
     }
 
-    fn read_all(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {
-        out.iter_mut().for_each(|out| self.read(sums[0], run, out));
-    }
-
-    fn read(&self, sums: &[u64], run: usize, out: &mut FrameSums) {
-        let sum = |lag: usize, wanted| (wanted && lag <= run).then(|| sums[lag - 1]);
-        out.motion = Some(MotionSums { lag1: sum(1, self.work.lag1), lag2: sum(2, self.work.lag2) });
+    fn read(&self, sums: &[&[u64]], run: usize) -> Vec<MotionSums> {
+        let sum = |lag: usize, wanted| (wanted && lag <= run).then(|| sums[0][lag - 1]);
+        vec![MotionSums { lag1: sum(1, self.work.lag1), lag2: sum(2, self.work.lag2) }; sums.len()]
     }
 }

@@ -2,13 +2,12 @@
 
 //! Launches `kernels/psnr.hip`.
 
-use std::sync::Arc;
+use gpu::{Error, Kernel, Stream, arguments};
 
-use gpu::{Device, Error, Kernel, Stream, arguments};
-
-use super::backend::{Addresses, Metric, Pairs};
+use super::metric::{Addresses, Metric, Pairs, Setup};
+use crate::backend::BackendError;
 use crate::frame::Geometry;
-use crate::metrics::FrameSums;
+use crate::metrics;
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
 
 const THREADS: u32 = 256;
@@ -22,22 +21,24 @@ pub struct Psnr {
     planes: Vec<(usize, usize)>,
 }
 
-impl Psnr {
-    pub fn new(device: &Arc<Device>, work: PsnrWork, geometry: Geometry) -> Result<Self, Error> {
-        let name = if geometry.depth.bits() == 8 { "psnr_u8" } else { "psnr_u16" };
+impl Metric for Psnr {
+    type Of = metrics::psnr::Psnr;
+    const HISTORY: bool = true;
+
+    fn modules(_work: &PsnrWork, _setup: &Setup<'_>) -> Vec<&'static str> {
+        vec!["psnr"]
+    }
+
+    fn prepare(work: &PsnrWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+        let geometry = setup.geometry;
+        let name = setup.by_sample("psnr_u8", "psnr_u16");
         let chroma = geometry.chroma.filter(|_| work.chroma);
         let planes = std::iter::once((geometry.width, geometry.height)).chain(chroma).chain(chroma).collect();
-        Ok(Self { kernel: Kernel::new(device, "psnr", name, THREADS)?, geometry, planes })
+        Ok(Self { kernel: Kernel::new(setup.device, "psnr", name, THREADS)?, geometry, planes })
     }
-}
 
-impl Metric for Psnr {
     fn sums(&self) -> usize {
         3
-    }
-
-    fn needs_history(&self) -> bool {
-        true
     }
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
@@ -58,8 +59,9 @@ impl Metric for Psnr {
         Ok(())
     }
 
-    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
-        out.psnr =
-            Some(PsnrSums { y: sums[0], chroma: (self.planes.len() == 3).then_some([sums[1], sums[2]]) });
+    fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<PsnrSums> {
+        let chroma = self.planes.len() == 3;
+        let pair = |sums: &&[u64]| PsnrSums { y: sums[0], chroma: chroma.then_some([sums[1], sums[2]]) };
+        sums.iter().map(pair).collect()
     }
 }

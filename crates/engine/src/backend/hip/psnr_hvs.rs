@@ -2,15 +2,14 @@
 
 //! Launches `kernels/psnr_hvs.hip`.
 
-use std::sync::Arc;
+use gpu::{DeviceBuffer, Error, Kernel, Stream, arguments};
 
-use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
-
-use super::backend::{Addresses, Metric, Pairs};
+use super::metric::{Addresses, Metric, Pairs, Setup};
 use super::shared::shared;
+use crate::backend::BackendError;
 use crate::frame::Geometry;
-use crate::metrics::FrameSums;
-use crate::metrics::psnr_hvs::{BLOCK, TABLES, blocks};
+use crate::metrics;
+use crate::metrics::psnr_hvs::{BLOCK, PsnrHvsSums, PsnrHvsWork, TABLES, blocks};
 
 const THREADS: u32 = 64;
 const SUM_THREADS: u32 = 256;
@@ -37,9 +36,23 @@ pub struct PsnrHvs {
 }
 
 impl PsnrHvs {
-    /// For frames with chroma. `renditions`: how many pairs a group has.
-    pub fn new(device: &Arc<Device>, geometry: Geometry, renditions: usize) -> Result<Self, Error> {
-        let Geometry { width, height, depth, chroma } = geometry;
+    /// Errors of a pair.
+    fn errors(&self) -> usize {
+        let blocks: usize = self.layout.blocks.iter().map(|blocks| *blocks as usize).sum();
+        blocks * BLOCK * BLOCK
+    }
+}
+
+impl Metric for PsnrHvs {
+    type Of = metrics::psnr_hvs::PsnrHvs;
+
+    fn modules(_work: &PsnrHvsWork, _setup: &Setup<'_>) -> Vec<&'static str> {
+        vec!["psnr_hvs"]
+    }
+
+    fn prepare(_work: &PsnrHvsWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+        let Geometry { width, height, depth, chroma } = setup.geometry;
+        let device = setup.device;
         let chroma = chroma.unwrap_or_default();
         let sizes = [(width, height), chroma, chroma];
         let mut layout = HvsErrors::default();
@@ -52,7 +65,7 @@ impl PsnrHvs {
         let weights = TABLES.iter().flat_map(|tables| [tables.csf, tables.mask]);
         let tables: Vec<u8> =
             weights.flat_map(|table| table.into_iter().flatten().flat_map(f32::to_ne_bytes)).collect();
-        let name = if depth.bits() == 8 { "psnr_hvs_u8" } else { "psnr_hvs_u16" };
+        let name = setup.by_sample("psnr_hvs_u8", "psnr_hvs_u16");
         Ok(Self {
             errors: Kernel::new(device, "psnr_hvs", name, THREADS)?,
             sum: Kernel::new(device, "psnr_hvs", "psnr_hvs_sum", SUM_THREADS)?,
@@ -60,18 +73,10 @@ impl PsnrHvs {
             columns: sizes.map(|(width, _)| blocks(width) as u32),
             layout,
             bits: depth.bits(),
-            renditions,
+            renditions: setup.renditions,
         })
     }
 
-    /// Errors of a pair.
-    fn errors(&self) -> usize {
-        let blocks: usize = self.layout.blocks.iter().map(|blocks| *blocks as usize).sum();
-        blocks * BLOCK * BLOCK
-    }
-}
-
-impl Metric for PsnrHvs {
     fn scratch(&self) -> usize {
         self.renditions * self.errors() * size_of::<f32>()
     }
@@ -96,7 +101,7 @@ impl Metric for PsnrHvs {
         unsafe { self.sum.launch(stream, (3, count), arguments![scratch, layout, pitch, sums_pitch, sums]) }
     }
 
-    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
-        out.psnr_hvs = Some([sums[0] as u32, sums[1] as u32, sums[2] as u32]);
+    fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<PsnrHvsSums> {
+        sums.iter().map(|sums| [0, 1, 2].map(|i| sums[i] as u32)).collect()
     }
 }

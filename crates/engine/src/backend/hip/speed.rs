@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
 
-use super::backend::{Addresses, Metric, Pairs};
+use super::metric::{Addresses, Metric, Pairs, Setup};
 use super::shared::{bytes_of, shared};
 use crate::backend::BackendError;
-use crate::frame::Geometry;
-use crate::metrics::FrameSums;
-use crate::metrics::speed::{ChromaStatistics, ELEMENTS, Layout, PlaneStatistics, Source, SpeedWork};
+use crate::metrics;
+use crate::metrics::speed::{
+    self, ChromaStatistics, ELEMENTS, Layout, PlaneStatistics, Sample, SpeedSums, SpeedWork,
+};
 
 const THREADS: u32 = 128;
 const PLANES: usize = 4;
@@ -75,7 +76,7 @@ impl Scaling {
         let mut at = vec![];
         for axis in [&layout.x, &layout.y] {
             at.push(tables.len() as u64);
-            let source = |source: &Source| SpeedSource { index: source.index, weight: source.weight };
+            let source = |source: &Sample| SpeedSource { index: source.index, weight: source.weight };
             tables.extend(bytes_of(&axis.sources.iter().map(source).collect::<Vec<_>>()));
         }
         for taps in [&layout.low_pass, &layout.local_mean] {
@@ -130,20 +131,6 @@ pub struct Speed {
 }
 
 impl Speed {
-    pub fn new(device: &Arc<Device>, work: &SpeedWork, geometry: Geometry) -> Result<Self, BackendError> {
-        let bits = geometry.depth.bits();
-        let kernel = |name| Kernel::new(device, "speed", name, THREADS);
-        let scalings =
-            work.scalings.iter().map(|scaling| Ok(Scaling::new(device, scaling.layout(geometry)?, bits)?));
-        Ok(Self {
-            scalings: scalings.collect::<Result<_, BackendError>>()?,
-            sigmas: work.sigmas.clone(),
-            small: kernel(if bits == 8 { "speed_small_u8" } else { "speed_small_u16" })?,
-            mean: kernel("speed_mean")?,
-            covariance: kernel("speed_covariance")?,
-        })
-    }
-
     /// Of `planes` planes: all, or half of them for those of the distorted picture.
     fn launch_planes(&self, stream: &Stream, at: Addresses, planes: usize) -> Result<(), Error> {
         let (mut images, mut sums) = (at.scratch, at.sums);
@@ -169,6 +156,28 @@ impl Speed {
 }
 
 impl Metric for Speed {
+    type Of = metrics::speed::Speed;
+
+    fn modules(_work: &SpeedWork, _setup: &Setup<'_>) -> Vec<&'static str> {
+        vec!["speed"]
+    }
+
+    fn prepare(work: &SpeedWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+        let Setup { device, geometry, .. } = *setup;
+        let kernel = |name| Kernel::new(device, "speed", name, THREADS);
+        let scaling = |scaling: &speed::Scaling| {
+            let layout = scaling.layout(geometry).map_err(metrics::Misfit::from)?;
+            Ok::<_, BackendError>(Scaling::new(device, layout, geometry.depth.bits())?)
+        };
+        Ok(Self {
+            scalings: work.scalings.iter().map(scaling).collect::<Result<_, _>>()?,
+            sigmas: work.sigmas.clone(),
+            small: kernel(setup.by_sample("speed_small_u8", "speed_small_u16"))?,
+            mean: kernel("speed_mean")?,
+            covariance: kernel("speed_covariance")?,
+        })
+    }
+
     fn scratch(&self) -> usize {
         self.scalings.iter().map(Scaling::size).sum()
     }
@@ -182,9 +191,10 @@ impl Metric for Speed {
         (1..pairs.count).try_for_each(|i| self.launch_planes(stream, pairs.pair(i), PLANES / 2))
     }
 
-    fn read_all(&self, sums: &[&[u64]], _run: usize, out: &mut [FrameSums]) {
+    fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<SpeedSums> {
         let mut of_reference = vec![];
-        for (sums, out) in sums.iter().zip(out) {
+        let mut pairs = vec![];
+        for sums in sums {
             let mut at = 0;
             let mut scalings = vec![];
             for (i, scaling) in self.scalings.iter().enumerate() {
@@ -192,7 +202,7 @@ impl Metric for Speed {
                 let plane = |i: usize| {
                     statistics(&scaling.layout, &self.sigmas, &sums[at + i * size..at + (i + 1) * size])
                 };
-                // Takes longer than the GPU does for a frame: beside each other, on the processors that there are.
+                // Takes longer than the GPU does for a frame: beside each other, on the CPUs that there are.
                 let pair = |i: usize, j: usize| <[_; 2]>::from(rayon::join(|| plane(i), || plane(j)));
                 let distorted = if i < of_reference.len() {
                     pair(1, 3)
@@ -206,12 +216,9 @@ impl Metric for Speed {
                 scalings.push(ChromaStatistics([[of_cb, cb], [of_cr, cr]]));
                 at += PLANES * size;
             }
-            out.speed = Some(scalings);
+            pairs.push(scalings);
         }
-    }
-
-    fn read(&self, sums: &[u64], run: usize, out: &mut FrameSums) {
-        self.read_all(&[sums], run, std::slice::from_mut(out));
+        pairs
     }
 }
 

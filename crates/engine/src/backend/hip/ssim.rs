@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use gpu::{Device, Error, Kernel, Stream, arguments};
 
-use super::backend::{Addresses, Metric, Pairs};
 use super::frame::HvPlanes;
+use super::metric::{Addresses, Metric, Pairs, Setup};
 use super::shared::shared;
+use crate::backend::BackendError;
 use crate::frame::Geometry;
-use crate::metrics::FrameSums;
+use crate::metrics;
 use crate::metrics::ssim::{MapSums, SCALES, SsimSums, SsimWork, WINDOW_SIZE, decimated, factor, fixed_sum};
 
 const THREADS: u32 = 128;
@@ -140,19 +141,6 @@ impl Filters {
 }
 
 impl Ssim {
-    /// `alone`: frames hardly overlap. `several`: groups have more than one pair.
-    pub fn new(
-        device: &Arc<Device>,
-        work: &SsimWork,
-        geometry: Geometry,
-        alone: bool,
-        several: bool,
-    ) -> Result<Self, Error> {
-        let filters = |suffix| Filters::new(device, suffix, geometry, alone);
-        let later = several.then(|| filters("_later")).transpose()?;
-        Ok(Self { first: filters("")?, later, work: work.clone() })
-    }
-
     /// Whether pictures are compared as they are: by SSIM of factor 1, or by the first scale of MS-SSIM.
     fn plain(&self) -> bool {
         self.work.multi_scale || self.work.scales.iter().any(|scale| factor(*scale, self.first.geometry) == 1)
@@ -181,6 +169,18 @@ fn bytes((width, height): (usize, usize)) -> usize {
 }
 
 impl Metric for Ssim {
+    type Of = metrics::ssim::Ssim;
+
+    fn modules(_work: &SsimWork, _setup: &Setup<'_>) -> Vec<&'static str> {
+        vec!["ssim"]
+    }
+
+    fn prepare(work: &SsimWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+        let filters = |suffix| Filters::new(setup.device, suffix, setup.geometry, setup.alone);
+        let later = setup.several().then(|| filters("_later")).transpose()?;
+        Ok(Self { first: filters("")?, later, work: work.clone() })
+    }
+
     fn scratch(&self) -> usize {
         let Geometry { width, height, .. } = self.first.geometry;
         let whole = if self.plain() { self.kept((width, height)) } else { 0 };
@@ -234,16 +234,20 @@ impl Metric for Ssim {
         Ok(())
     }
 
-    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+    fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<SsimSums> {
+        sums.iter().map(|sums| self.pair(sums)).collect()
+    }
+}
+
+impl Ssim {
+    /// Reads the sums of a pair.
+    fn pair(&self, sums: &[u64]) -> SsimSums {
         let slot = |i: usize| -> MapSums { std::array::from_fn(|k| sums[4 * i + k]) };
         let scale = |(i, scale): (usize, &u32)| {
             slot(if factor(*scale, self.first.geometry) == 1 { 0 } else { 1 + i })
         };
         let scales = self.work.scales.iter().enumerate().map(scale).collect();
         let pyramid = |scale: usize| slot(if scale == 0 { 0 } else { self.work.scales.len() + scale });
-        out.ssim = Some(SsimSums {
-            scales,
-            multi_scale: self.work.multi_scale.then(|| std::array::from_fn(pyramid)),
-        });
+        SsimSums { scales, multi_scale: self.work.multi_scale.then(|| std::array::from_fn(pyramid)) }
     }
 }

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Launches the kernels of `kernels/vif.h`, and on what that leaves `kernels/damage.hip`.
+//! Launches the kernels of `kernels/vif.h`.
 
-use std::sync::Arc;
+use gpu::{DeviceBuffer, Error, Kernel, Stream, arguments};
 
-use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
-
-use super::backend::{Addresses, Metric, Pairs};
 use super::frame::HvPlanes;
-use super::shared::shared;
-use crate::frame::Geometry;
-use crate::metrics::FrameSums;
-use crate::metrics::damage::{Window, cells};
-use crate::metrics::vif::{LOG2_STEPS, VifScaleSums, VifWork};
+use super::metric::{Addresses, HalfPictures, Metric, Pairs, Setup};
+use super::shared::{bytes_of, shared};
+use crate::backend::{BackendError, Halves};
+use crate::metrics;
+use crate::metrics::vif::{LOG2_STEPS, VifScaleSums, VifSums, VifWork};
 
 /// Gain limits of one launch.
 const MAX_GAINS: usize = 4;
@@ -72,13 +69,8 @@ struct Scale {
 }
 
 impl Scale {
-    fn new(
-        device: &Arc<Device>,
-        geometry: Geometry,
-        scale: usize,
-        alone: bool,
-        several: bool,
-    ) -> Result<Self, Error> {
+    fn new(setup: &Setup<'_>, scale: usize) -> Result<Self, Error> {
+        let Setup { device, geometry, alone, .. } = *setup;
         let (width, height) = (geometry.width >> scale, geometry.height >> scale);
         let bits = geometry.depth.bits();
         let (image, name) = match scale {
@@ -94,7 +86,7 @@ impl Scale {
         let kernel = Kernel::new(device, image, name, threads)?;
         let group =
             || Ok::<_, Error>((Kernel::new(device, "vif_group", &format!("{name}_group"), threads)?, most));
-        let group = several.then(group).transpose()?;
+        let group = setup.several().then(group).transpose()?;
         Ok(Self { kernel, group, grid, width, height })
     }
 
@@ -117,36 +109,8 @@ impl Scale {
     }
 }
 
-/// The damage map.
-struct Damage {
-    kernel: Kernel,
-    grid: (u32, u32),
-    cells: usize,
-}
-
-impl Damage {
-    const THREADS: u32 = 64;
-    /// Sums of a cell.
-    const SUMS: usize = 2;
-
-    fn new(device: &Arc<Device>, geometry: Geometry) -> Result<Self, Error> {
-        let (columns, rows) = cells(geometry);
-        let kernel = Kernel::new(device, "damage", "damage", Self::THREADS)?;
-        let grid = ((columns as u32).div_ceil(Self::THREADS), rows as u32);
-        Ok(Self { kernel, grid, cells: columns * rows })
-    }
-
-    /// Looks at the planes of scale 1.
-    fn launch(&self, stream: &Stream, planes: HvPlanes, scale: &Scale, sums: u64) -> Result<(), Error> {
-        let (width, height) = (scale.width as i32, scale.height as i32);
-        // SAFETY: the parameters of damage.
-        unsafe { self.kernel.launch(stream, self.grid, arguments![planes, width, height, sums]) }
-    }
-}
-
 pub struct Vif {
     scales: [Scale; 4],
-    damage: Option<Damage>,
     log2_steps: DeviceBuffer,
     work: VifWork,
     bits: u32,
@@ -154,27 +118,6 @@ pub struct Vif {
 }
 
 impl Vif {
-    /// `damage`: the damage map is wanted too. `alone`: frames hardly overlap. `renditions`: how many pairs a group has.
-    pub fn new(
-        device: &Arc<Device>,
-        work: &VifWork,
-        damage: bool,
-        geometry: Geometry,
-        alone: bool,
-        renditions: usize,
-    ) -> Result<Self, Error> {
-        let scale = |scale| Scale::new(device, geometry, scale, alone, renditions > 1);
-        let steps: Vec<u8> = LOG2_STEPS.iter().flat_map(|step| (*step as u16).to_ne_bytes()).collect();
-        Ok(Self {
-            scales: [scale(0)?, scale(1)?, scale(2)?, scale(3)?],
-            damage: damage.then(|| Damage::new(device, geometry)).transpose()?,
-            log2_steps: DeviceBuffer::holding(device, "a table", &steps)?,
-            work: work.clone(),
-            bits: geometry.depth.bits(),
-            renditions,
-        })
-    }
-
     /// The gain limits, as many as a launch takes at a time.
     fn launches(&self) -> std::slice::Chunks<'_, f64> {
         self.work.gain_limits.chunks(MAX_GAINS)
@@ -182,13 +125,32 @@ impl Vif {
 }
 
 impl Metric for Vif {
+    type Of = metrics::vif::Vif;
+    const HALVES: Halves = Halves::Made;
+
+    fn modules(_work: &VifWork, setup: &Setup<'_>) -> Vec<&'static str> {
+        let first = setup.by_sample("vif0_u8", "vif0_u16");
+        [first, "vif"].into_iter().chain(setup.several().then_some("vif_group")).collect()
+    }
+
+    fn prepare(work: &VifWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
+        let scale = |scale| Scale::new(setup, scale);
+        let steps: Vec<u16> = LOG2_STEPS.iter().map(|step| *step as u16).collect();
+        Ok(Self {
+            scales: [scale(0)?, scale(1)?, scale(2)?, scale(3)?],
+            log2_steps: DeviceBuffer::holding(setup.device, "a table", bytes_of(&steps))?,
+            work: work.clone(),
+            bits: setup.geometry.depth.bits(),
+            renditions: setup.renditions,
+        })
+    }
+
     fn scratch(&self) -> usize {
         self.scales[1..].iter().map(|scale| (1 + self.renditions) * scale.size()).sum()
     }
 
     fn sums(&self) -> usize {
-        let damage = self.damage.as_ref().map_or(0, |damage| damage.cells * Damage::SUMS);
-        self.launches().len() * 4 * SUMS + damage
+        self.launches().len() * 4 * SUMS
     }
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
@@ -229,19 +191,26 @@ impl Metric for Vif {
                     first += count;
                 }
                 planes = next;
-                if let (Some(damage), 0, 0) = (&self.damage, i, s) {
-                    for pair in 0..pairs.count {
-                        let sums = pairs.pair(pair).sums + (self.launches().len() * 4 * SUMS * 8) as u64;
-                        let scale = &self.scales[1];
-                        damage.launch(stream, planes.at(pair, scale.size()), scale, sums)?;
-                    }
-                }
             }
         }
         Ok(())
     }
 
-    fn read(&self, sums: &[u64], _run: usize, out: &mut FrameSums) {
+    /// The planes of scale 1.
+    fn halves(&self, pairs: Pairs) -> Option<HalfPictures> {
+        let half = &self.scales[1];
+        let planes = HvPlanes::take(&mut { pairs.first.scratch }, half.size(), half.stride(), pairs.count);
+        Some(HalfPictures { planes, width: half.width, height: half.height, size: half.size() })
+    }
+
+    fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<VifSums> {
+        sums.iter().map(|sums| self.pair(sums)).collect()
+    }
+}
+
+impl Vif {
+    /// Reads the sums of a pair.
+    fn pair(&self, sums: &[u64]) -> VifSums {
         let gain = |sums: &[u64], gain: usize| {
             std::array::from_fn(|s| {
                 let sum = |i: usize| sums[s * SUMS + i] as i64;
@@ -253,15 +222,7 @@ impl Metric for Vif {
                 }
             })
         };
-        let (sums, damage) = sums.split_at(self.launches().len() * 4 * SUMS);
-        let window = |cell: &[u64]| Window {
-            reference: cell[0] as u32,
-            distorted: (cell[0] >> 32) as u32,
-            covariance: cell[1] as i32,
-        };
-        out.damage = self.damage.as_ref().map(|_| damage.chunks_exact(Damage::SUMS).map(window).collect());
         let launches = self.launches().zip(sums.chunks(4 * SUMS));
-        out.vif =
-            Some(launches.flat_map(|(limits, sums)| (0..limits.len()).map(move |g| gain(sums, g))).collect());
+        launches.flat_map(|(limits, sums)| (0..limits.len()).map(move |g| gain(sums, g))).collect()
     }
 }

@@ -9,6 +9,11 @@ mod linear;
 
 use std::f64::consts::PI;
 
+use super::extractor::{About, Extract, Extractor};
+use super::metric::{self, Metric};
+use super::options::{Options, Row, float, name, number};
+use super::score::{OptionsError, Scorer, Source, plain};
+use super::work::{Work, place};
 use crate::frame::Geometry;
 
 /// Samples along a side of the blocks that entropies are of.
@@ -168,14 +173,20 @@ impl Scaling {
         self.prescale.map_or(samples, |(factor, _)| (samples as f64 * factor + 0.5) as usize)
     }
 
-    /// Where everything comes from in frames of this geometry.
-    pub fn layout(&self, geometry: Geometry) -> Result<Layout, Misfit> {
+    /// The size of the planes of this geometry, if they have statistics.
+    fn fits(&self, geometry: Geometry) -> Result<(usize, usize), Misfit> {
         let (width, height) = geometry.chroma.ok_or(Misfit::NoChroma)?;
         let enough = |samples: usize| self.prescaled(samples) >> DECIMATION >= BLOCK;
-        if !enough(width) || !enough(height) {
-            let min = (1..).find(|samples| enough(*samples)).unwrap_or(usize::MAX);
-            return Err(Misfit::TooSmall { width, height, min });
+        if enough(width) && enough(height) {
+            return Ok((width, height));
         }
+        let min = (1..).find(|samples| enough(*samples)).unwrap_or(usize::MAX);
+        Err(Misfit::TooSmall { width, height, min })
+    }
+
+    /// Where everything comes from in frames of this geometry.
+    pub fn layout(&self, geometry: Geometry) -> Result<Layout, Misfit> {
+        let (width, height) = self.fits(geometry)?;
         let size = self.filter_size(9);
         let small = self.filter_size(2);
         // An axis that keeps its size is resampled along with the other one.
@@ -211,7 +222,7 @@ impl Scaling {
 
 /// A sample of a plane and what it counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Source {
+pub struct Sample {
     pub index: u32,
     pub weight: f32,
 }
@@ -224,7 +235,7 @@ pub struct Axis {
     /// Samples of the plane that make one resampled sample, 1 if the plane is not resampled.
     pub spread: usize,
     /// For each sample of the small image, and each tap of the low-pass filter: [`Axis::spread`] samples.
-    pub sources: Vec<Source>,
+    pub sources: Vec<Sample>,
 }
 
 /// Tables for the planes of one size.
@@ -269,7 +280,7 @@ pub fn reflect(i: isize, n: usize) -> usize {
 }
 
 /// The samples, of `from`, that make sample `i` of `to` resampled ones.
-fn resample(method: Option<Method>, i: usize, from: usize, to: usize, sources: &mut Vec<Source>) {
+fn resample(method: Option<Method>, i: usize, from: usize, to: usize, sources: &mut Vec<Sample>) {
     let ratio = from as f32 / to as f32;
     let position = ((i as f64 + 0.5) * f64::from(ratio) - 0.5) as f32;
     let base = position.floor();
@@ -279,7 +290,7 @@ fn resample(method: Option<Method>, i: usize, from: usize, to: usize, sources: &
         at if at > last => 2.0 * last - at,
         at => at,
     };
-    let source = |at: f32, weight| Source { index: (at as u32).min(last as u32), weight };
+    let source = |at: f32, weight| Sample { index: (at as u32).min(last as u32), weight };
     let taps = |offsets: std::ops::RangeInclusive<i8>, weight: fn(f32) -> f32| {
         let fraction = position - base;
         offsets.map(f32::from).map(move |o| source(mirrored(base + o), weight(o - fraction)))
@@ -438,6 +449,103 @@ impl SpeedOptions {
             5 => [r, mixed(0.75, 0.25)],
             _ => [r, mixed(0.25, 0.75)],
         }
+    }
+}
+
+/// SpEED of the chroma planes.
+pub struct Speed;
+
+impl Metric for Speed {
+    const NAME: &'static str = "speed_chroma";
+    type Work = SpeedWork;
+    type Sums = SpeedSums;
+    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<SpeedOptions>];
+
+    fn chroma(_work: &SpeedWork) -> bool {
+        true
+    }
+
+    fn check(work: &SpeedWork, geometry: Geometry) -> Result<(), metric::Misfit> {
+        work.scalings.iter().try_for_each(|scaling| Ok(scaling.fits(geometry).map(|_| ())?))
+    }
+}
+
+impl From<Misfit> for metric::Misfit {
+    fn from(misfit: Misfit) -> Self {
+        let metric = "SpEED chroma";
+        match misfit {
+            Misfit::NoChroma => Self::NoChroma { metric },
+            Misfit::TooSmall { width, height, min } => Self::ChromaTooSmall { metric, min, width, height },
+        }
+    }
+}
+
+impl Options for SpeedOptions {
+    const EXTRACTOR: &'static str = "speed_chroma";
+    const TABLE: &'static [Row<Self>] = &[
+        float("speed_kernelscale", Some("ks"), |o| &mut o.kernel_scale, 0.1..=4.0),
+        float("speed_max_val", Some("mxv"), |o| &mut o.max_val, 0.0..=1000.0),
+        float("speed_nn_floor", Some("nnf"), |o| &mut o.nn_floor, 0.0..=1.0),
+        float("speed_prescale", Some("ps"), |o| &mut o.prescale, 0.1..=4.0),
+        name(
+            "speed_prescale_method",
+            "psm",
+            |o| o.prescale_method.name(),
+            |o, name| Method::from_name(name).map(|method| o.prescale_method = method),
+            &Method::NAMES,
+        ),
+        float("speed_sigma_nn", Some("snn"), |o| &mut o.sigma_nn, 0.1..=2.0),
+        number!("speed_weight_var_mode", Some("wvm"), weight_var_mode, 0..=6),
+    ];
+}
+
+impl Extract for SpeedOptions {
+    /// Cb or Cr (0 and 1), or else both.
+    type Output = Option<usize>;
+    const FEATURES: &'static [(&'static str, Option<usize>)] =
+        &[("speed_chroma_u", Some(0)), ("speed_chroma_v", Some(1)), ("speed_chroma_uv", None)];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`speed_chroma_u`, `_v`, `_uv`",
+        tells: "difference in local entropy of the chroma planes, at a sixteenth of their size",
+        range: "0 up",
+        equal: "0, or up to some 1e-5",
+        source: "C. Bampis et al., IEEE Signal Processing Letters 2017",
+    }];
+
+    fn in_models(name: &str) -> Option<String> {
+        Some(format!("Speed_chroma_feature_{name}_score"))
+    }
+
+    fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
+        let new = self.scaling()?;
+        let scaling = work.extend::<Speed, _>(SpeedWork::default(), |work| {
+            place(&mut work.sigmas, self.sigma());
+            place(&mut work.scalings, new)
+        });
+        Ok(Box::new(SpeedSource { options: *self, scaling }))
+    }
+}
+
+/// `scaling`: which of the [`SpeedWork::scalings`].
+#[derive(Clone, Copy, Debug)]
+struct SpeedSource {
+    options: SpeedOptions,
+    scaling: usize,
+}
+
+impl Source for SpeedSource {
+    fn scorer(&self, _geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
+        let Self { options, scaling } = *self;
+        Ok(plain(move |sums| {
+            let sums = sums.get::<Speed>().and_then(|sums| sums.get(scaling));
+            let scores = sums.map(|sums| options.scores(sums));
+            let value = |scores: SpeedScores, plane| match plane {
+                Some(0) => scores.u,
+                Some(_) => scores.v,
+                None => scores.uv,
+            };
+            SpeedOptions::values(|plane: Option<usize>| scores.map_or(f64::NAN, |s| value(s, plane)))
+        }))
     }
 }
 

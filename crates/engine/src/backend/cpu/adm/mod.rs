@@ -10,9 +10,12 @@ mod detail;
 mod lines;
 mod transform;
 
+use crate::backend::BackendError;
 use crate::backend::cpu::Level;
+use crate::backend::cpu::metric::{Metric, Pictures, Setup, typed};
 use crate::backend::cpu::simd::{Lanes, dispatch};
-use crate::frame::{BitDepth, Plane, Sample};
+use crate::frame::{BitDepth, Geometry, Plane, Sample};
+use crate::metrics;
 use crate::metrics::adm::{self, AdmPassSums, AdmScale, AdmSums, AdmWork, BandSums, MIN_SIZE};
 use detail::{Detail, Split, Threshold};
 use lines::{Aligned, Approximation, ApproximationRows, LEAD, Mid, Rows, row32};
@@ -212,6 +215,20 @@ impl Adm {
             .map(|aim| AdmPassSums { restored: following(), additive: aim.then(&mut following) })
             .collect();
         AdmSums { reference: sum(&|sums| sums.denominator), passes }
+    }
+}
+
+impl Metric for Adm {
+    type Of = metrics::adm::Adm;
+
+    fn prepare(work: &AdmWork, setup: &Setup) -> Result<Self, BackendError> {
+        let Geometry { width, height, depth, .. } = setup.geometry;
+        let adm = Self::new(work, width, height, depth, setup.renditions, setup.bands);
+        adm.ok_or(BackendError::NotPrepared)
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<AdmSums>> {
+        Some(typed!(PlaneGroup: &pictures.luma, |r, d| Adm::compute(self, pictures.level, *r, d)))
     }
 }
 

@@ -6,11 +6,14 @@
 mod contrast;
 mod picture;
 
+use crate::backend::BackendError;
 use crate::backend::cpu::Level;
+use crate::backend::cpu::metric::{Metric, Pictures, Setup, typed};
 use crate::frame::{Geometry, Plane, Sample};
 use crate::metrics::cambi::{
-    CambiError, CambiPicture, CambiPlan, CambiSums, CambiWork, SCALES, ScaleSums, nearest,
+    CambiAnalysis, CambiError, CambiPicture, CambiPlan, CambiSums, CambiWork, SCALES, ScaleSums, nearest,
 };
+use crate::metrics::{self, Misfit};
 use contrast::{Counting, Tile};
 use picture::{Codes, Input, Pyramid};
 use rayon::prelude::*;
@@ -19,7 +22,7 @@ use rayon::prelude::*;
 const BAND: usize = 128;
 
 /// CAMBI of frames of one geometry, with all its memory.
-pub struct Cambi {
+pub struct Analysis {
     bits: u32,
     plan: CambiPlan,
     counting: Counting,
@@ -27,10 +30,10 @@ pub struct Cambi {
     source: Option<Side>,
 }
 
-impl Cambi {
+impl Analysis {
     /// `bands`: how many parts the rows of a large picture are cut into.
-    pub fn new(work: &CambiWork, geometry: Geometry, bands: usize) -> Result<Self, CambiError> {
-        let plan = work.plan(geometry)?;
+    pub fn new(analysis: &CambiAnalysis, geometry: Geometry, bands: usize) -> Result<Self, CambiError> {
+        let plan = analysis.plan(geometry)?;
         let side = |picture: &CambiPicture| Side::new(picture, geometry, bands);
         Ok(Self {
             bits: geometry.depth.bits(),
@@ -128,6 +131,27 @@ impl Side {
     }
 }
 
+/// One analysis after another: they share nothing but the pictures.
+pub struct Cambi(Vec<Analysis>);
+
+impl Metric for Cambi {
+    type Of = metrics::cambi::Cambi;
+
+    fn prepare(work: &CambiWork, setup: &Setup) -> Result<Self, BackendError> {
+        let analysis = |analysis| Analysis::new(analysis, setup.geometry, setup.bands).map_err(Misfit::from);
+        Ok(Self(work.analyses.iter().map(analysis).collect::<Result<_, _>>()?))
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<Vec<CambiSums>>> {
+        let mut sums = vec![vec![]; pictures.distorted()];
+        for analysis in &mut self.0 {
+            let found = typed!(PlaneGroup: &pictures.luma, |r, d| analysis.compute(pictures.level, *r, d));
+            sums.iter_mut().zip(found).for_each(|(sums, found)| sums.push(found));
+        }
+        Some(sums)
+    }
+}
+
 #[cfg(test)]
 mod naive;
 
@@ -156,15 +180,15 @@ mod tests {
     fn check(options: CambiOptions, seed: usize, width: usize, height: usize, bits: u32) {
         let [a, b] = [picture(seed, width, height, bits), picture(seed + 1, width, height, bits)];
         let geometry = Geometry { width, height, depth: a.depth, chroma: None };
-        let work = options.work();
-        let plan = work.plan(geometry).unwrap();
+        let analysis = options.analysis();
+        let plan = analysis.plan(geometry).unwrap();
         let expected = CambiSums {
             distorted: naive(&plan, &plan.distorted, &b),
             source: plan.source.as_ref().map(|source| naive(&plan, source, &a)),
         };
         for level in Level::available() {
             for bands in [1, 5] {
-                let mut cambi = Cambi::new(&work, geometry, bands).unwrap();
+                let mut cambi = Analysis::new(&analysis, geometry, bands).unwrap();
                 // Nothing may be left of an earlier frame or picture.
                 for pictures in [&[a.clone(), b.clone()][..], &[a.clone(), b.clone(), b.clone()]] {
                     let found = planes!(pictures, |p| cambi.compute(level, p[0], &p[1..]));
@@ -233,7 +257,7 @@ mod tests {
             };
             let [a, b] = [picture(0), picture(1)];
             let geometry = Geometry { width: 320, height: 240, depth: a.depth, chroma: None };
-            let mut cambi = Cambi::new(&options.work(), geometry, 1).unwrap();
+            let mut cambi = Analysis::new(&options.analysis(), geometry, 1).unwrap();
             let sums = planes!(&[a, b], |p| cambi.compute(Level::detect(), p[0], &p[1..]));
             let scores = CambiScorer::new(&options, geometry).unwrap().scores(&sums[0]);
             let found = [Some(scores.cambi), scores.source, scores.full_reference];

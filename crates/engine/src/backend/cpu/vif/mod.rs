@@ -15,8 +15,11 @@ use self::statistics::statistics;
 use self::vertical::{Pairs, decimate, interleave, vertical8, vertical16};
 use super::filter::{BLOCK, FILTERS, Line, PAD, extend, mirror, row_stride};
 use super::log2::Log2;
+use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Level, dispatch};
-use crate::frame::{BitDepth, Plane, Sample};
+use crate::backend::{BackendError, Halves};
+use crate::frame::{BitDepth, Geometry, Plane, Sample};
+use crate::metrics;
 use crate::metrics::vif::{MIN_SIZE, VifScaleSums, VifSums, VifWork};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -154,10 +157,24 @@ impl Vif {
         run.scale::<u16, 3, 3>(&three.planes(n), 16, None, &mut sums);
         Some(sums)
     }
+}
 
-    /// The reference and the first `distorted` distorted pictures of the last group at scale 1.
-    pub fn halves(&self, distorted: usize) -> Vec<Plane<'_, u16>> {
-        self.pyramid[0].planes(1 + distorted)
+impl Metric for Vif {
+    type Of = metrics::vif::Vif;
+    const HALVES: Halves = Halves::Made;
+
+    fn prepare(work: &VifWork, setup: &Setup) -> Result<Self, BackendError> {
+        let Geometry { width, height, depth, .. } = setup.geometry;
+        let vif = Self::new(work, width, height, depth, setup.renditions, setup.bands);
+        vif.ok_or(BackendError::NotPrepared)
+    }
+
+    fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<VifSums>> {
+        typed!(PlaneGroup: &pictures.luma, |r, d| Vif::compute(self, pictures.level, *r, d))
+    }
+
+    fn halves(&self, pictures: usize) -> Vec<Plane<'_, u16>> {
+        self.pyramid[0].planes(pictures)
     }
 }
 

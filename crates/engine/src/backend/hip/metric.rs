@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What a metric is to this backend: prepared for frames of one geometry, it puts its kernels for a group into a stream,
+//! and reads its sums once they are there. It does for all pairs at once what depends on the reference only.
+
+use std::sync::Arc;
+
+use gpu::{Device, Error, Stream};
+
+use super::frame::{HvFrame, HvPlanes};
+use crate::backend::{BackendError, Halves};
+use crate::frame::Geometry;
+use crate::metrics::{self, FrameSums, Work};
+
+/// What metrics are prepared for.
+pub struct Setup<'a> {
+    pub device: &'a Arc<Device>,
+    pub geometry: Geometry,
+    /// The most distorted pictures of a group.
+    pub renditions: usize,
+    /// Groups hardly overlap: one is to be done soon, even if that takes more of the GPU.
+    pub alone: bool,
+}
+
+impl Setup<'_> {
+    /// Groups have more than one pair.
+    pub fn several(&self) -> bool {
+        self.renditions > 1
+    }
+
+    /// The one of two names that goes with the size of a sample.
+    pub fn by_sample<'a>(&self, byte: &'a str, word: &'a str) -> &'a str {
+        if self.geometry.sample_size() == 1 { byte } else { word }
+    }
+}
+
+/// Where a metric finds its data, as addresses in device memory.
+#[derive(Clone, Copy)]
+pub struct Addresses {
+    /// The [`HvFrame`] of the pair.
+    pub frame: u64,
+    /// Room for what is handed from kernel to kernel; zeroed once, before the first frame.
+    pub scratch: u64,
+    /// The sums, zeroed before each frame.
+    pub sums: u64,
+}
+
+/// Pictures at half their size: the reference, and the distorted ones in a row.
+#[derive(Clone, Copy)]
+pub struct HalfPictures {
+    pub planes: HvPlanes,
+    pub width: usize,
+    pub height: usize,
+    /// Bytes from one distorted picture to the next.
+    pub size: usize,
+}
+
+/// The pairs of a reference picture and one or more distorted ones.
+#[derive(Clone, Copy)]
+pub struct Pairs {
+    pub first: Addresses,
+    /// At least 1. Their frames lie in a row.
+    pub count: usize,
+    /// From the sums of a pair to those of the next.
+    pub pitch: u64,
+    /// The pictures at half their size, for metrics that need them.
+    pub halves: Option<HalfPictures>,
+}
+
+impl Pairs {
+    /// One of them.
+    pub fn pair(&self, i: usize) -> Addresses {
+        let Addresses { frame, scratch, sums } = self.first;
+        let i = i as u64;
+        Addresses { frame: frame + i * size_of::<HvFrame>() as u64, scratch, sums: sums + i * self.pitch }
+    }
+}
+
+/// The work of a metric.
+pub type WorkOf<M> = <<M as Metric>::Of as metrics::Metric>::Work;
+/// The sums of a metric.
+pub type SumsOf<M> = <<M as Metric>::Of as metrics::Metric>::Sums;
+
+/// A metric, prepared. It is registered in [`METRICS`](super::METRICS).
+pub trait Metric: Sized + Send + 'static {
+    /// Which metric it is.
+    type Of: metrics::Metric;
+    /// Later pairs need its sums of pairs that are not scored, too.
+    const HISTORY: bool = false;
+    const HALVES: Halves = Halves::Ignored;
+
+    /// The files in `kernels/` that it takes kernels of, without their extension.
+    fn modules(work: &WorkOf<Self>, setup: &Setup<'_>) -> Vec<&'static str>;
+
+    fn prepare(work: &WorkOf<Self>, setup: &Setup<'_>) -> Result<Self, BackendError>;
+
+    /// Bytes of scratch, for all pairs of a group together.
+    fn scratch(&self) -> usize {
+        0
+    }
+
+    /// How many sums a pair has.
+    fn sums(&self) -> usize;
+
+    /// Puts the work for the pairs of a group into a stream.
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
+
+    /// Where it leaves the pictures at half their size, if it makes them.
+    fn halves(&self, _pairs: Pairs) -> Option<HalfPictures> {
+        None
+    }
+
+    /// Reads the sums of each pair of a group that had `run` groups before it in its run.
+    fn read(&self, sums: &[&[u64]], run: usize) -> Vec<SumsOf<Self>>;
+}
+
+/// A metric for whoever does not know its type.
+pub trait Task: Send {
+    fn has_history(&self) -> bool;
+    fn halves_are(&self) -> Halves;
+    fn scratch(&self) -> usize;
+    fn sums(&self) -> usize;
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
+    fn halves(&self, pairs: Pairs) -> Option<HalfPictures>;
+    fn read(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]);
+}
+
+impl<M: Metric> Task for M {
+    fn has_history(&self) -> bool {
+        M::HISTORY
+    }
+
+    fn halves_are(&self) -> Halves {
+        M::HALVES
+    }
+
+    fn scratch(&self) -> usize {
+        Metric::scratch(self)
+    }
+
+    fn sums(&self) -> usize {
+        Metric::sums(self)
+    }
+
+    fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        Metric::launch(self, stream, pairs)
+    }
+
+    fn halves(&self, pairs: Pairs) -> Option<HalfPictures> {
+        Metric::halves(self, pairs)
+    }
+
+    fn read(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {
+        out.iter_mut().zip(Metric::read(self, sums, run)).for_each(|(out, sums)| out.put::<M::Of>(sums));
+    }
+}
+
+/// Prepares a metric if the work asks for it.
+type Prepare = fn(&Work, &Setup<'_>) -> Result<Option<Box<dyn Task>>, BackendError>;
+
+/// A metric in the list of this backend.
+#[derive(Clone, Copy)]
+pub struct Registration {
+    pub name: &'static str,
+    pub modules: fn(&Work, &Setup<'_>) -> Vec<&'static str>,
+    pub prepare: Prepare,
+}
+
+impl Registration {
+    pub const fn of<M: Metric>() -> Self {
+        let prepare: Prepare = |work, setup| {
+            let metric = work.get::<M::Of>().map(|work| M::prepare(work, setup)).transpose()?;
+            Ok(metric.map(|metric| Box::new(metric) as Box<dyn Task>))
+        };
+        Self {
+            name: <M::Of as metrics::Metric>::NAME,
+            modules: |work, setup| work.get::<M::Of>().map_or(vec![], |work| M::modules(work, setup)),
+            prepare,
+        }
+    }
+}
+
+/// Metrics that need what another one makes come after it; otherwise, each is on its own.
+pub type Chains = Vec<Vec<Box<dyn Task>>>;
+
+/// Prepares what the work asks for.
+pub fn prepare(work: &Work, setup: &Setup<'_>) -> Result<Chains, BackendError> {
+    let mut chains: Chains = vec![];
+    for registration in &super::METRICS {
+        let Some(task) = (registration.prepare)(work, setup)? else { continue };
+        match task.halves_are() {
+            Halves::Needed => {
+                let made = |chain: &&mut Vec<Box<dyn Task>>| chain[0].halves_are() == Halves::Made;
+                let chain = chains.iter_mut().find(made);
+                chain.ok_or(BackendError::Incomplete { metric: registration.name })?.push(task);
+            }
+            Halves::Ignored | Halves::Made => chains.push(vec![task]),
+        }
+    }
+    Ok(chains)
+}

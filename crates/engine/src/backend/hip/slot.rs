@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! In-flight slots: a stream and working memory for one group, and recorded graphs of everything that groups of some size
+//! need.
+
+use std::sync::Arc;
+
+use gpu::{Device, DeviceBuffer, Error, Event, Graph, Kernel, Pinned, Profile, Stream, arguments, zero};
+
+use super::frame::HvFrame;
+use super::metric::{Addresses, Chains, Pairs, Task};
+use super::pictures::PictureBuffers;
+use crate::backend::Ticket;
+use crate::frame::Lease;
+
+/// A group in flight.
+pub struct InFlight {
+    pub ticket: Ticket,
+    /// Distorted pictures.
+    pub count: usize,
+    pub history_only: bool,
+    /// Groups before it in its run.
+    pub run: usize,
+    /// Of memory that is read until the group is done.
+    pub leases: Vec<Lease>,
+}
+
+/// An in-flight slot: what one group needs while it is computed.
+pub struct InFlightSlot {
+    pub stream: Stream,
+    pub done: Arc<Event>,
+    begin: Kernel,
+    end: Kernel,
+    /// The structures that tell the kernels where the pictures of each pair are, and the sums; on the host's side.
+    pub frames: Pinned,
+    pub sums: Pinned,
+    /// The structures and the sums on the GPU's side, and the scratch.
+    on_device: DeviceBuffer,
+    /// For each size of a group, from 1: for scored pairs, and for those that only serve as history. `None`: not
+    /// recorded, or not known to the runtime.
+    graphs: Vec<[Option<Graph>; 2]>,
+    /// For each distorted picture.
+    pub buffers: Vec<PictureBuffers>,
+    pub in_flight: Option<InFlight>,
+}
+
+/// Threads of the kernels of `kernels/frame.hip`.
+const FRAME_THREADS: u32 = 128;
+
+impl InFlightSlot {
+    pub fn new(device: &Arc<Device>, chains: &Chains, renditions: usize) -> Result<Self, Error> {
+        let stream = Stream::new(device)?;
+        let sums = renditions * sums_room(chains);
+        let scratch: usize = chains.iter().flatten().map(|task| scratch_room(&**task)).sum();
+        let size = frames_room(renditions) + sums + scratch;
+        let on_device = DeviceBuffer::new(device, "working memory", size)?;
+        // SAFETY: the buffer is that long and belongs to this slot, whose work comes later in the stream.
+        unsafe { zero(&stream, on_device.address(), size)? };
+        let mut slot = Self {
+            stream,
+            done: Arc::new(Event::new(device)?),
+            begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
+            end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
+            frames: Pinned::new(device.clone(), frames_room(renditions))?,
+            sums: Pinned::new(device.clone(), sums)?,
+            on_device,
+            graphs: (0..renditions).map(|_| [None, None]).collect(),
+            buffers: (0..renditions).map(|_| PictureBuffers::default()).collect(),
+            in_flight: None,
+        };
+        // Others when they are needed.
+        slot.record(renditions, chains, false)?;
+        Ok(slot)
+    }
+
+    /// Starts the work for the pairs whose structures are in place.
+    pub fn start(&mut self, count: usize, chains: &Chains, history_only: bool) -> Result<(), Error> {
+        let which = usize::from(history_only);
+        // The first was recorded if the runtime knows graphs.
+        let records = self.graphs.last().is_some_and(|[first, _]| first.is_some());
+        if records && self.graphs[count - 1][which].is_none() {
+            self.record(count, chains, history_only)?;
+        }
+        match &self.graphs[count - 1][which] {
+            // SAFETY: it works on the memory of the slot, and on pictures that wait until the group is done.
+            Some(graph) => unsafe { graph.launch(&self.stream) },
+            None => self.launch(count, chains, history_only, &[]),
+        }
+    }
+
+    /// Times the kernels for the group in flight.
+    pub fn profile(&mut self, chains: &Chains, runs: u32) -> Result<Vec<(String, f32)>, Error> {
+        self.stream.synchronize()?;
+        let profiling = Stream::profiling(self.stream.device(), Profile::new(runs))?;
+        let stream = std::mem::replace(&mut self.stream, profiling);
+        let count = self.in_flight.as_ref().map_or(1, |group| group.count);
+        let launched = self.launch(count, chains, false, &[]);
+        let profiling = std::mem::replace(&mut self.stream, stream);
+        profiling.synchronize()?;
+        launched?;
+        profiling.profile().map_or(Ok(vec![]), Profile::times)
+    }
+
+    /// Makes a graph of the work for so many pairs, each chain of metrics in a branch of its own.
+    fn record(&mut self, count: usize, chains: &Chains, history_only: bool) -> Result<(), Error> {
+        let device = self.stream.device();
+        let branches: Vec<_> =
+            chains.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
+        let graph = Graph::record(&self.stream, || self.launch(count, chains, history_only, &branches))?;
+        self.graphs[count - 1][usize::from(history_only)] = graph;
+        Ok(())
+    }
+
+    /// Puts the work for so many pairs into the stream, and into those of the branches as far as there are any.
+    fn launch(
+        &self,
+        count: usize,
+        chains: &Chains,
+        history_only: bool,
+        branches: &[Branch],
+    ) -> Result<(), Error> {
+        let stream = &self.stream;
+        let frame = self.on_device.address();
+        let sums = frame + frames_room(self.buffers.len()) as u64;
+        let used: u32 = chains.iter().flatten().map(|task| task.sums() as u32).sum();
+        let (given, room) = (self.frames.address(), sums_room(chains));
+        let (grid, pitch) = ((count as u32, 1), room as u32 / 8);
+        // SAFETY: the parameters of frame_begin.
+        unsafe { self.begin.launch(stream, grid, arguments![given, frame, sums, used, pitch])? };
+        for branch in branches {
+            branch.fork.record(stream)?;
+            branch.stream.wait_for(&branch.fork)?;
+        }
+        let scratch = sums + (self.buffers.len() * room) as u64;
+        let first = Addresses { frame, scratch, sums };
+        let mut pairs = Pairs { first, count, pitch: room as u64, halves: None };
+        for (i, chain) in chains.iter().enumerate() {
+            let branch =
+                i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
+            pairs.halves = chain.first().and_then(|first| first.halves(pairs));
+            for task in chain {
+                if !history_only || task.has_history() {
+                    task.launch(branch, pairs)?;
+                }
+                pairs.first.scratch += scratch_room(&**task) as u64;
+                pairs.first.sums += task.sums() as u64 * 8;
+            }
+        }
+        for branch in branches {
+            branch.join.record(&branch.stream)?;
+            stream.wait_for(&branch.join)?;
+        }
+        let taken = self.sums.address();
+        // SAFETY: the parameters of frame_end.
+        unsafe { self.end.launch(stream, grid, arguments![sums, taken, used, pitch]) }
+    }
+}
+
+/// A branch of a graph that is being recorded.
+struct Branch {
+    stream: Stream,
+    fork: Event,
+    join: Event,
+}
+
+impl Branch {
+    pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
+        Ok(Self { stream: Stream::new(device)?, fork: Event::new(device)?, join: Event::new(device)? })
+    }
+}
+
+/// Bytes of the structures of so many pairs.
+fn frames_room(count: usize) -> usize {
+    (count * size_of::<HvFrame>()).next_multiple_of(256)
+}
+
+fn scratch_room(task: &dyn Task) -> usize {
+    task.scratch().next_multiple_of(256)
+}
+
+/// Bytes of the sums of one pair.
+pub fn sums_room(chains: &Chains) -> usize {
+    chains.iter().flatten().map(|task| task.sums() * 8).sum::<usize>().next_multiple_of(256)
+}

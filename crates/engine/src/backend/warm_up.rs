@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! A group to compute before the first real one, so that this finds memory touched, tables built and code loaded.
+
+use super::Group;
+use crate::frame::{Component, Geometry, Picture, Samples};
+use crate::scale::Scaling;
+
+/// The pictures of a group of all renditions: noise, as flat areas would leave much code alone.
+pub struct WarmUp {
+    reference: Geometry,
+    distorted: Vec<Geometry>,
+    /// Enough for every component; each picture begins a little later.
+    noise: Vec<u8>,
+}
+
+impl WarmUp {
+    /// As backends prepare for.
+    pub fn new(geometry: Geometry, renditions: &[Option<Scaling>]) -> Self {
+        let source = |scaling: &Option<Scaling>| scaling.map_or(geometry, |scaling| scaling.source());
+        let distorted: Vec<_> = renditions.iter().map(source).collect();
+        let samples = distorted.iter().chain([&geometry]).map(|g| g.width * g.height).max().unwrap_or(0);
+        let samples = samples + distorted.len();
+        let mut random = 1u32;
+        let mut next = || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            random >> 16 & geometry.depth.max()
+        };
+        let noise = match geometry.sample_size() {
+            1 => (0..samples).map(|_| next() as u8).collect(),
+            _ => (0..samples).flat_map(|_| (next() as u16).to_le_bytes()).collect(),
+        };
+        Self { reference: geometry, distorted, noise }
+    }
+
+    /// The group, to be scored.
+    pub fn group(&self) -> Group<'_> {
+        let distorted = self.distorted.iter().enumerate();
+        let distorted = distorted.map(|(i, geometry)| (i, self.picture(*geometry, 1 + i))).collect();
+        Group { reference: self.picture(self.reference, 0), distorted, history_only: false }
+    }
+
+    fn picture(&self, geometry: Geometry, number: usize) -> Picture<'_> {
+        let size = geometry.sample_size();
+        let component = |(width, height): (usize, usize)| Component {
+            samples: Samples::Host(&self.noise[number * size..]),
+            width,
+            height,
+            stride: width * size,
+            step: 1,
+            shift: 0,
+        };
+        let luma = component((geometry.width, geometry.height));
+        Picture { luma, chroma: geometry.chroma.map(|size| [component(size); 2]), lease: None }
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What makes a metric: the types of its pixel work and of its sums, and what follows from the work alone. Everything
+//! else of a metric hangs on these: the extractors that ask for the work, the backends that compute the sums.
+
+use std::error::Error;
+use std::fmt::Debug;
+
+use super::extractor::Extractor;
+use super::work::Work;
+use crate::frame::Geometry;
+
+/// A metric, by a type without values. It is registered in [`METRICS`](super::METRICS).
+pub trait Metric: 'static {
+    /// Its name in logs.
+    const NAME: &'static str;
+    /// What backends compute for all who want something of the metric, together.
+    type Work: Clone + PartialEq + Debug + Send + Sync;
+    /// What backends compute for one pair: plain numbers, no history.
+    type Sums: Clone + PartialEq + Debug + Send + Sync;
+    /// The extractors of libvmaf that it serves, with default options.
+    const EXTRACTORS: &'static [fn() -> Extractor] = &[];
+
+    /// It looks at Cb and Cr, where the frames have them.
+    fn chroma(_work: &Self::Work) -> bool {
+        false
+    }
+
+    /// How many earlier reference pictures it looks at.
+    fn lags(_work: &Self::Work) -> usize {
+        0
+    }
+
+    /// Refuses frames for which it is not defined.
+    fn check(_work: &Self::Work, _geometry: Geometry) -> Result<(), Misfit> {
+        Ok(())
+    }
+}
+
+/// A metric in a list of metrics.
+#[derive(Clone, Copy)]
+pub struct Registration {
+    pub(super) name: &'static str,
+    pub(super) extractors: &'static [fn() -> Extractor],
+    pub(super) chroma: fn(&Work) -> bool,
+    pub(super) lags: fn(&Work) -> usize,
+    pub(super) check: fn(&Work, Geometry) -> Result<(), Misfit>,
+}
+
+impl Registration {
+    pub(super) const fn of<M: Metric>() -> Self {
+        Self {
+            name: M::NAME,
+            extractors: M::EXTRACTORS,
+            chroma: |work| work.get::<M>().is_some_and(M::chroma),
+            lags: |work| work.get::<M>().map_or(0, M::lags),
+            check: |work, geometry| work.get::<M>().map_or(Ok(()), |work| M::check(work, geometry)),
+        }
+    }
+}
+
+/// Why a metric is not defined for frames.
+#[derive(Debug, thiserror::Error)]
+pub enum Misfit {
+    #[error("the {metric} metric needs frames of at least {min}x{min}, these are {width}x{height}")]
+    TooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    #[error("the {metric} metric needs chroma, these frames are grey")]
+    NoChroma { metric: &'static str },
+    #[error("the {metric} metric takes samples of at most {max} bits, these have {bits}")]
+    TooDeep { metric: &'static str, max: u32, bits: u32 },
+    #[error("the {metric} metric needs chroma planes of at least {min}x{min}, these are {width}x{height}")]
+    ChromaTooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    /// Something that only this metric knows of.
+    #[error(transparent)]
+    Other(Box<dyn Error + Send + Sync>),
+}
+
+impl Misfit {
+    /// Frames smaller than this do not fit, where `smaller` says that they are.
+    pub(super) fn too_small(
+        smaller: bool,
+        metric: &'static str,
+        min: usize,
+        Geometry { width, height, .. }: Geometry,
+    ) -> Result<(), Self> {
+        if smaller { Err(Self::TooSmall { metric, min, width, height }) } else { Ok(()) }
+    }
+
+    /// Frames need this size in either direction.
+    pub(super) fn at_least(metric: &'static str, min: usize, geometry: Geometry) -> Result<(), Self> {
+        Self::too_small(geometry.width.min(geometry.height) < min, metric, min, geometry)
+    }
+}

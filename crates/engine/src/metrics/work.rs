@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What backends are asked for, and what they answer: the work and the sums of each metric, by the type of the metric.
+//!
+//! That both are found by type is what keeps a list of all metrics out of everything between a plan and its scores.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use super::METRICS;
+use super::metric::{Metric, Misfit};
+use crate::frame::Geometry;
+
+/// A value of whatever type a metric says.
+trait Value: Any + Debug + Send + Sync {
+    fn boxed(&self) -> Box<dyn Value>;
+    fn equals(&self, other: &dyn Value) -> bool;
+}
+
+impl<T: Any + Clone + PartialEq + Debug + Send + Sync> Value for T {
+    fn boxed(&self) -> Box<dyn Value> {
+        Box::new(self.clone())
+    }
+
+    fn equals(&self, other: &dyn Value) -> bool {
+        (other as &dyn Any).downcast_ref() == Some(self)
+    }
+}
+
+/// At most one value for each metric, by its name.
+#[derive(Debug, Default)]
+struct Parts(BTreeMap<&'static str, Box<dyn Value>>);
+
+impl Clone for Parts {
+    fn clone(&self) -> Self {
+        Self(self.0.iter().map(|(name, value)| (*name, (**value).boxed())).collect())
+    }
+}
+
+impl PartialEq for Parts {
+    fn eq(&self, other: &Self) -> bool {
+        let alike = |((a, x), (b, y)): ((&&str, &Box<dyn Value>), (&&str, &Box<dyn Value>))| {
+            a == b && (**x).equals(&**y)
+        };
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(alike)
+    }
+}
+
+impl Parts {
+    fn get<T: Value>(&self, name: &str) -> Option<&T> {
+        (&**self.0.get(name)? as &dyn Any).downcast_ref()
+    }
+
+    fn get_mut<T: Value>(&mut self, name: &str) -> Option<&mut T> {
+        (&mut **self.0.get_mut(name)? as &mut dyn Any).downcast_mut()
+    }
+}
+
+/// What a backend computes for each pair: the smallest set that serves every requested feature.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work(Parts);
+
+impl Work {
+    /// The work for a metric, if there is any.
+    pub fn get<M: Metric>(&self) -> Option<&M::Work> {
+        self.0.get(M::NAME)
+    }
+
+    /// Sets the work for a metric.
+    pub fn set<M: Metric>(&mut self, work: M::Work) {
+        self.0.0.insert(M::NAME, Box::new(work));
+    }
+
+    /// With this work for a metric besides.
+    pub fn with<M: Metric>(mut self, work: M::Work) -> Self {
+        self.set::<M>(work);
+        self
+    }
+
+    /// Extends the work for a metric, which is none so far if there is none.
+    pub(crate) fn extend<M: Metric, R>(
+        &mut self,
+        none: M::Work,
+        extend: impl FnOnce(&mut M::Work) -> R,
+    ) -> R {
+        let mut work = self.0.get_mut::<M::Work>(M::NAME).cloned().unwrap_or(none);
+        let result = extend(&mut work);
+        self.set::<M>(work);
+        result
+    }
+
+    /// Some metric looks at Cb and Cr, where the frames have them.
+    pub fn chroma(&self) -> bool {
+        METRICS.iter().any(|metric| (metric.chroma)(self))
+    }
+
+    /// How many earlier reference pictures the metrics look at.
+    pub fn lags(&self) -> usize {
+        METRICS.iter().map(|metric| (metric.lags)(self)).max().unwrap_or(0)
+    }
+
+    /// Refuses frames for which a metric is not defined.
+    pub fn check(&self, geometry: Geometry) -> Result<(), Misfit> {
+        METRICS.iter().try_for_each(|metric| (metric.check)(self, geometry))
+    }
+
+    /// The metrics that are computed, by name.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, &dyn Debug)> {
+        let part = |name| Some((name, self.0.0.get(name)? as &dyn Debug));
+        METRICS.iter().filter_map(move |metric| part(metric.name))
+    }
+}
+
+/// What a backend computed for one pair: plain numbers, no history.
+///
+/// A part is present when the [`Work`] asked for it and the pair was not submitted as
+/// `history_only` (what has history is present even then).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FrameSums(Parts);
+
+impl FrameSums {
+    /// The sums of a metric.
+    pub fn get<M: Metric>(&self) -> Option<&M::Sums> {
+        self.0.get(M::NAME)
+    }
+
+    /// Takes the sums of a metric out.
+    pub fn take<M: Metric>(&mut self) -> Option<M::Sums> {
+        (self.0.0.remove(M::NAME)? as Box<dyn Any>).downcast().ok().map(|sums| *sums)
+    }
+
+    /// Puts the sums of a metric in.
+    pub(crate) fn put<M: Metric>(&mut self, sums: M::Sums) {
+        self.0.0.insert(M::NAME, Box::new(sums));
+    }
+
+    /// The metrics whose sums are not those of another pair.
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let differs = |name: &&str| match (self.0.0.get(*name), other.0.0.get(*name)) {
+            (Some(a), Some(b)) => !(**a).equals(&**b),
+            (a, b) => a.is_some() != b.is_some(),
+        };
+        METRICS.iter().map(|metric| metric.name).filter(differs).collect()
+    }
+}
+
+/// Where a value is in a list that has it once; it is appended if it is not there.
+pub(super) fn place<T: PartialEq>(all: &mut Vec<T>, value: T) -> usize {
+    let found = all.iter().position(|other| *other == value);
+    found.unwrap_or_else(|| {
+        all.push(value);
+        all.len() - 1
+    })
+}
