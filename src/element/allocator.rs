@@ -53,9 +53,16 @@ mod imp {
         unsafe { (*memory.cast::<Memory>()).data }
     }
 
+    /// # Safety
+    ///
+    /// As everything that GStreamer calls with memory: it must be of this allocator.
     unsafe extern "C" fn unmap(_memory: *mut GstMemory) {}
 
     /// A part of `memory` as a memory of its own; a `size` of -1 means all that follows.
+    ///
+    /// # Safety
+    ///
+    /// As everything that GStreamer calls with memory: it must be of this allocator, and the part inside it.
     unsafe extern "C" fn share(memory: *mut GstMemory, offset: isize, size: isize) -> *mut GstMemory {
         // SAFETY: memory of this allocator is a `Memory`, and its parent lives as long as itself.
         unsafe {

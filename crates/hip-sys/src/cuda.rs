@@ -6,8 +6,8 @@
 //! others are small functions here. Handles and device addresses are pointers, as in HIP; the driver's
 //! `CUdeviceptr` is an integer of the same size and is passed in the same way.
 //!
-//! Every function here asks of its caller what HIP's function of that name does, which is what the driver asks: valid
-//! pointers, live handles, and memory that is left alone until a stream has got there.
+//! Safety: every function under HIP's name asks of its caller what that function does, which is what the driver asks:
+//! valid pointers, live handles, and memory that is left alone until a stream has got there.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -112,6 +112,7 @@ macro_rules! forwarded {
             }
         }
 
+        #[allow(clippy::missing_safety_doc, reason = "said above for all of them")]
         #[allow(clippy::too_many_arguments, reason = "that many has HIP")]
         impl Cuda {
             $(pub(crate) unsafe fn $hip(&self, $($arg: $type),*) -> HipError {
@@ -348,6 +349,7 @@ impl Cuda {
 }
 
 /// HIP's functions that the driver's do not fit.
+#[allow(clippy::missing_safety_doc, reason = "said above for all of them")]
 impl Cuda {
     pub(crate) unsafe fn hipGetDeviceCount(&self, count: *mut c_int) -> HipError {
         // SAFETY: the caller's pointer is valid for a write; initialising takes flags only.

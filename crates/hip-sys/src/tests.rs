@@ -304,8 +304,11 @@ fn cuda_driver_behind_the_table() {
     check!(hipStreamQuery(handle), 600, "");
     check!(hipStreamWaitEvent(handle, p(0xe), 0), 0, "cuStreamWaitEvent 51 e 0\n");
     check!(hipStreamSynchronize(handle), 0, "cuStreamSynchronize 51\n");
+    /// # Safety
+    ///
+    /// `argument` must point to a number that nobody else uses.
     unsafe extern "C" fn callback(stream: hipStream_t, status: HipError, argument: *mut c_void) {
-        // SAFETY: the argument is a number below.
+        // SAFETY: the caller has promised that it is a number.
         unsafe { *argument.cast::<usize>() = stream.addr() + status.code() as usize };
     }
     let mut seen = 0usize;

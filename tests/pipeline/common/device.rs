@@ -96,13 +96,20 @@ mod imp {
         }
     }
 
-    /// Only for the device: whoever reads this memory on the processor fails.
+    /// Only for the device: whoever reads this memory on the CPU fails.
+    ///
+    /// # Safety
+    ///
+    /// The memory must be of this allocator.
     unsafe extern "C" fn map(memory: *mut ffi::GstMemory, _: usize, flags: ffi::GstMapFlags) -> *mut c_void {
         let device = flags & (ffi::GST_MAP_FLAG_LAST << 1) != 0;
         // SAFETY: memory of this allocator.
         if device { unsafe { (*memory.cast::<Memory>()).address } } else { std::ptr::null_mut() }
     }
 
+    /// # Safety
+    ///
+    /// The memory must be of this allocator.
     unsafe extern "C" fn unmap(_: *mut ffi::GstMemory) {}
 
     impl ObjectImpl for FakeAllocator {}

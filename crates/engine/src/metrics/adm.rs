@@ -9,7 +9,7 @@
 use std::f64::consts::{PI, SQRT_2};
 use std::ops::Range;
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{Extract, Extractor};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float, int, number};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -581,29 +581,6 @@ impl Extract for AdmOptions {
         ("integer_adm_scale1", AdmOutput::Scale(1)),
         ("integer_adm_scale2", AdmOutput::Scale(2)),
         ("integer_adm_scale3", AdmOutput::Scale(3)),
-    ];
-    const ABOUT: &'static [About] = &[
-        About {
-            reported: "`integer_adm2`, `integer_adm_scale0` to `3`",
-            tells: "detail that survived, weighted by what the eye can see",
-            range: "0 to about 1",
-            equal: "about 1",
-            source: "S. Li et al., IEEE Trans. Multimedia 2011",
-        },
-        About {
-            reported: "`integer_aim`",
-            tells: "what was added (noise, blocks) relative to the detail",
-            range: "0 up",
-            equal: "0",
-            source: "",
-        },
-        About {
-            reported: "`integer_adm3`",
-            tells: "both in one number",
-            range: "`adm_min_val` to about 1",
-            equal: "about 1",
-            source: "",
-        },
     ];
 
     fn is_costly(output: AdmOutput) -> bool {

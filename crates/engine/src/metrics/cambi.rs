@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{Extract, Extractor};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float, number};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -477,13 +477,6 @@ impl Extract for CambiOptions {
         ("cambi_source", CambiOutput::Source),
         ("cambi_full_reference", CambiOutput::FullReference),
     ];
-    const ABOUT: &'static [About] = &[About {
-        reported: "`cambi`; with `full_ref=true` also `cambi_source`, `cambi_full_reference`",
-        tells: "visible bands in the distorted video",
-        range: "0 to about 24; from 5 on it annoys",
-        equal: "not 0 if the reference has bands",
-        source: "P. Tandon et al., PCS 2021",
-    }];
 
     fn lacks(&self, output: CambiOutput) -> Option<&'static str> {
         (output != CambiOutput::Distorted && !self.full_ref).then_some("full_ref")

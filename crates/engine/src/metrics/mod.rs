@@ -25,7 +25,7 @@ pub mod ssim;
 pub mod vif;
 mod work;
 
-pub use extractor::{About, Extract, Extractor};
+pub use extractor::{Extract, Extractor};
 pub use metric::{Metric, Misfit, Registration};
 pub use score::{OptionsError, Scorer, Source, Values};
 pub use work::{FrameSums, Work};

@@ -44,6 +44,10 @@ dispatch!(fn band[T: Sample](
 ) -> Vec<u64> = process[T]);
 
 /// The part of the sums from row `from`.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process<V: Lanes, T: Sample>(
     reference: Planes<'_, T>,

@@ -81,6 +81,10 @@ pub(super) fn mirror(i: isize, n: usize) -> usize {
 }
 
 /// `2 N` samples of a row from column `x`, zeros after its end.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 pub(super) unsafe fn load_samples<V: Lanes, T: Sample>(line: &[T], x: usize) -> V::I {
     let rest = &line[x..];
@@ -96,24 +100,37 @@ pub(super) unsafe fn load_samples<V: Lanes, T: Sample>(line: &[T], x: usize) -> 
 }
 
 /// The accumulator to begin with so that the filtered sum comes out `bias` larger.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 pub(super) unsafe fn bias<V: Lanes, const TAPS: usize>(bias: u32) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe { V::splat((bias >> u32::from(FILTERS[TAPS].halved)) as i32) }
 }
 
 /// Undoes the halving of the taps.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 pub(super) unsafe fn whole<V: Lanes, const TAPS: usize>(sum: V::I) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe { if FILTERS[TAPS].halved { V::shl::<1>(sum) } else { sum } }
 }
 
 /// Filters a row of flipped or signed 16-bit numbers at `2 N` columns: the sums of the even ones and the
 /// odd ones.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. From `from` on there must be `2 N` numbers, and `PAD` more on either
+/// side of them.
 #[inline(always)]
 pub(super) unsafe fn horizontal<V: Lanes, const TAPS: usize>(from: *const u16, begin: u32) -> [V::I; 2] {
-    // SAFETY: the caller vouches for the instructions, and for PAD numbers before and after those at
+    // SAFETY: the caller has promised that the CPU has the instructions, and PAD numbers before and after those at
     // `from`.
     unsafe {
         let mut sums = [bias::<V, TAPS>(begin); 2];
@@ -129,6 +146,10 @@ pub(super) unsafe fn horizontal<V: Lanes, const TAPS: usize>(from: *const u16, b
 }
 
 /// Mirrors `radius` numbers at both ends of a row.
+///
+/// # Safety
+///
+/// `row` must point to more than `radius` numbers, `width` of them, with room for `radius` more on either side.
 #[inline(always)]
 pub(super) unsafe fn extend(row: *mut u16, width: usize, radius: usize) {
     // SAFETY: PAD numbers may be written on either side of the row.

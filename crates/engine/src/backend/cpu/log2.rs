@@ -19,8 +19,8 @@ pub(super) trait Log2: Lanes {
     /// As for the operations of [`Lanes`].
     #[inline(always)]
     unsafe fn log2(a: Self::I) -> Self::I {
-        // SAFETY: the caller vouches for the instructions; an index of 12 bits is inside the table's 4096
-        // entries.
+        // SAFETY: the CPU has the instructions, as the caller has promised; an index of 12 bits is inside the table's
+        // 4096 entries.
         unsafe {
             let bits = Self::leading_bits(a);
             let index = Self::and(Self::shr::<11>(bits), Self::splat(4095));
@@ -41,7 +41,7 @@ impl Log2 for Avx512 {
     #[inline(always)]
     unsafe fn log2(a: Self::I) -> Self::I {
         use std::arch::x86_64::*;
-        // SAFETY: the caller vouches for AVX-512; each curve's coefficients fill two vectors.
+        // SAFETY: the CPU has AVX-512, as the caller has promised, and each curve's coefficients fill two vectors.
         unsafe {
             let bits = Self::leading_bits(a);
             let segment = Self::shr::<18>(bits);
@@ -65,6 +65,9 @@ mod tests {
     use crate::backend::cpu::simd::{Level, dispatch};
     use crate::metrics::vif::{LOG2_BIAS, log2_table};
 
+    /// # Safety
+    ///
+    /// The CPU must have the instructions of `V`, which `dispatch!` sees to.
     #[inline(always)]
     unsafe fn all<V: Log2>(numbers: &mut [u32]) {
         for chunk in numbers.chunks_exact_mut(V::N) {

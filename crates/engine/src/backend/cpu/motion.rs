@@ -49,6 +49,10 @@ dispatch!(fn band[T: Sample](planes: [Plane<'_, T>; 2], from: usize, bits: u32, 
     = process[T]);
 
 /// The part of the sum from row `from`.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process<V: Lanes, T: Sample>(
     planes: [Plane<'_, T>; 2],
@@ -64,8 +68,8 @@ unsafe fn process<V: Lanes, T: Sample>(
     let end = height.min(from + BAND);
     let mut total = 0;
     let mut ready = 0;
-    // SAFETY: the caller vouches for the instructions and for scratch of this width; the ring holds PAIRS
-    // slots of four vectors for each block of columns, the rows are the two halves of two rows, with PAD
+    // SAFETY: the caller has promised that the CPU has the instructions, and scratch of this width; the ring holds
+    // PAIRS slots of four vectors for each block of columns, the rows are the two halves of two rows, with PAD
     // samples on either side.
     unsafe {
         for y in (from..end).step_by(2) {
@@ -121,9 +125,15 @@ const fn halves<T>() -> usize {
 /// Differences of a row pair of the earlier and the later frame: for each block of columns the even
 /// columns, the odd ones, and the same of the lowest bit where that is apart; the upper row in the low
 /// halves.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `at` must have room for four vectors for each block of `2 N` columns of
+/// the lines.
 #[inline(always)]
 unsafe fn difference<V: Lanes, T: Sample>(at: *mut i32, lines: [&[T]; 4]) {
-    // SAFETY: the caller vouches for the instructions and four vectors for each block of columns at `at`.
+    // SAFETY: the caller has promised that the CPU has the instructions, and four vectors for each block of columns
+    // at `at`.
     unsafe {
         for x in (0..lines[0].len()).step_by(2 * V::N) {
             let (a0, b0) = (load_samples::<V, T>(lines[0], x), load_samples::<V, T>(lines[1], x));
@@ -141,9 +151,13 @@ unsafe fn difference<V: Lanes, T: Sample>(at: *mut i32, lines: [&[T]; 4]) {
 }
 
 /// `(a - b) >> 1` of unsigned 16-bit lanes.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn half_difference<V: Lanes>(a: V::I, b: V::I) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let low = V::splat(0x7fff_7fff);
         let (a2, b2) = (V::and(V::shr::<1>(a), low), V::and(V::shr::<1>(b), low));
@@ -154,9 +168,13 @@ unsafe fn half_difference<V: Lanes>(a: V::I, b: V::I) -> V::I {
 }
 
 /// Stores two rows interleaved: even columns, then odd ones.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `at` must have room for two vectors.
 #[inline(always)]
 unsafe fn store_pair<V: Lanes>(at: *mut i32, upper: V::I, lower: V::I) {
-    // SAFETY: the caller vouches for the instructions and the room.
+    // SAFETY: the caller has promised that the CPU has the instructions, and the room.
     unsafe {
         V::store(at, V::blend16(upper, V::shl::<16>(lower)));
         V::store(at.add(V::N), V::blend16(V::shr::<16>(upper), lower));
@@ -164,9 +182,13 @@ unsafe fn store_pair<V: Lanes>(at: *mut i32, upper: V::I, lower: V::I) {
 }
 
 /// The rounded vertical blur from the sums of both parts.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn blurred<V: Lanes, T>([high, low]: [V::I; 2], bits: u32) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let half = V::splat(1 << (bits - 1));
         if halves::<T>() == 1 {
@@ -178,10 +200,15 @@ unsafe fn blurred<V: Lanes, T>([high, low]: [V::I; 2], bits: u32) -> V::I {
 }
 
 /// Blurs a row horizontally and adds up its absolute values.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `from` must point to a row of scratch of this width with its ends
+/// mirrored, and `stride` numbers later to another.
 #[inline(always)]
 unsafe fn row_sum<V: Lanes>(from: *const u16, stride: usize, width: usize) -> u64 {
-    // SAFETY: the caller vouches for the instructions and two mirrored scratch rows. A lane adds at most
-    // 2^16 for each of its pixels, so 31 bits last for rows of 2^18 samples.
+    // SAFETY: the caller has promised that the CPU has the instructions, and two mirrored scratch rows. A lane adds
+    // at most 2^16 for each of its pixels, so 31 bits last for rows of 2^18 samples.
     unsafe {
         let mut sum = V::splat(0);
         for x in (0..width).step_by(2 * V::N) {

@@ -25,21 +25,31 @@ pub fn sse<T: Sample>(level: Level, a: Plane<T>, b: Plane<T>) -> u64 {
 dispatch!(fn band[T: Sample](planes: [Plane<'_, T>; 2], from: usize) -> u64 = process[T]);
 
 /// The part of the sum from row `from`.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process<V: Lanes, T: Sample>(planes: [Plane<'_, T>; 2], from: usize) -> u64 {
     let mut total = 0;
     for y in from..planes[0].height().min(from + BAND) {
         for (a, b) in planes[0].row(y).chunks(RUN).zip(planes[1].row(y).chunks(RUN)) {
-            // SAFETY: the caller vouches for the instructions. Both rows read as zero after their end.
+            // SAFETY: the CPU has the instructions, as the caller has promised. Both rows read as zero after their
+            // end.
             total += unsafe { if size_of::<T>() == 1 { bytes::<V, T>(a, b) } else { words::<V, T>(a, b) } };
         }
     }
     total
 }
 
+/// The sum for 8-bit samples.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn bytes<V: Lanes, T: Sample>(a: &[T], b: &[T]) -> u64 {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let mut sum = V::splat(0);
         for x in (0..a.len()).step_by(2 * V::N) {
@@ -50,9 +60,14 @@ unsafe fn bytes<V: Lanes, T: Sample>(a: &[T], b: &[T]) -> u64 {
     }
 }
 
+/// The sum for deeper samples.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn words<V: Lanes, T: Sample>(a: &[T], b: &[T]) -> u64 {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let low = V::splat(0xffff);
         let mut sum = V::splat64(0);

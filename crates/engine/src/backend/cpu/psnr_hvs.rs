@@ -41,6 +41,10 @@ dispatch!(fn band[T: Sample](
 ) -> Vec<Vec<f32>> = process[T]);
 
 /// For each distorted plane the errors of these rows of blocks, in order, without zeros.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process<V: Lanes, T: Sample>(
     reference: Plane<'_, T>,
@@ -51,7 +55,7 @@ unsafe fn process<V: Lanes, T: Sample>(
     let columns = blocks(reference.width());
     let mut found = vec![Vec::new(); distorted.len()];
     let mut errors = [0f32; SIZE * MAX_LANES];
-    // SAFETY: the caller vouches for the instructions; vectors have at most MAX_LANES lanes.
+    // SAFETY: the CPU has the instructions, as the caller has promised; vectors have at most MAX_LANES lanes.
     unsafe {
         for y in rows {
             for x in (0..columns).step_by(V::N) {
@@ -83,6 +87,10 @@ unsafe fn process<V: Lanes, T: Sample>(
 }
 
 /// The coefficients of neighbouring blocks from block (x, y) on, and how strongly they mask errors.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn spectrum<V: Lanes, T: Sample>(
     plane: &Plane<'_, T>,
@@ -91,7 +99,7 @@ unsafe fn spectrum<V: Lanes, T: Sample>(
     tables: &Tables,
 ) -> ([V::I; SIZE], V::F) {
     let mut samples = [0i32; SIZE * MAX_LANES];
-    // SAFETY: the caller vouches for the instructions; vectors have at most MAX_LANES lanes.
+    // SAFETY: the CPU has the instructions, as the caller has promised; vectors have at most MAX_LANES lanes.
     unsafe {
         load::<T>(plane, from, columns, V::N, &mut samples);
         let mut block = [V::splat(0); SIZE];
@@ -134,9 +142,13 @@ fn load<T: Sample>(plane: &Plane<'_, T>, [x, y]: [usize; 2], columns: usize, n: 
 }
 
 /// Sum of the quadrants' variances over that of the block, 0 for flat blocks.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn activity<V: Lanes>(block: &[V::I; SIZE]) -> V::F {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let all = V::mul_f32(deviation::<V, BLOCK>(block, 0), V::splat_f32((1.0f32 / 63.0) * 64.0));
         let mut quarters = V::splat_f32(0.0);
@@ -150,9 +162,13 @@ unsafe fn activity<V: Lanes>(block: &[V::I; SIZE]) -> V::F {
 }
 
 /// Sum of squared differences from the mean of `N` x `N` samples, the first of which is `first`.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn deviation<V: Lanes, const N: usize>(block: &[V::I; SIZE], first: usize) -> V::F {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let mut sum = V::splat(0);
         for k in 0..N * N {
@@ -169,9 +185,13 @@ unsafe fn deviation<V: Lanes, const N: usize>(block: &[V::I; SIZE], first: usize
 }
 
 /// How strongly a block with these coefficients masks errors.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn masking<V: Lanes>(coefficients: &[V::I; SIZE], ratio: V::F, tables: &Tables) -> V::F {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let mut energy = V::splat_f32(0.0);
         for k in 1..SIZE {
@@ -184,9 +204,13 @@ unsafe fn masking<V: Lanes>(coefficients: &[V::I; SIZE], ratio: V::F, tables: &T
 }
 
 /// Columns first, then rows.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn transform<V: Lanes>(block: &mut [V::I; SIZE]) {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         for j in 0..BLOCK {
             transform8::<V>(block, j, BLOCK);
@@ -198,9 +222,13 @@ unsafe fn transform<V: Lanes>(block: &mut [V::I; SIZE]) {
 }
 
 /// The integer DCT of eight numbers `step` apart, as a cascade of lifting steps.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn transform8<V: Lanes>(block: &mut [V::I; SIZE], first: usize, step: usize) {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let x0 = block[first];
         let x1 = block[first + step];
@@ -259,16 +287,24 @@ unsafe fn transform8<V: Lanes>(block: &mut [V::I; SIZE], first: usize, step: usi
 }
 
 /// Half, rounded towards zero.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn half<V: Lanes>(a: V::I) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe { V::sra::<1>(V::sub(a, V::sra::<31>(a))) }
 }
 
 /// `(a factor + 2^(K-1)) >> K`.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn scaled<V: Lanes, const K: u32>(a: V::I, factor: i32) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe { V::sra::<K>(V::add(V::mul(a, V::splat(factor)), V::splat(1 << (K - 1)))) }
 }
 

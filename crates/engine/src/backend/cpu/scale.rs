@@ -129,6 +129,10 @@ dispatch!(fn band[T: Sample](tables: &Tables, plane: Plane<'_, T>, from: usize, 
     = scale_band[T]);
 
 /// The output rows from `from` on.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn scale_band<V: Lanes, T: Sample>(tables: &Tables, plane: Plane<'_, T>, from: usize, to: &mut [T]) {
     let Tables { width, columns, rows, depth, .. } = tables;
@@ -144,14 +148,14 @@ unsafe fn scale_band<V: Lanes, T: Sample>(tables: &Tables, plane: Plane<'_, T>, 
         let first = rows.first(y);
         for y in first.max(next)..first + rows.taps() {
             let kept = &mut kept[y % rows.taps() * stride..][..stride];
-            // SAFETY: the caller vouches for the instructions. All windows lie inside the row.
+            // SAFETY: the CPU has the instructions, as the caller has promised. All windows lie inside the row.
             unsafe { filter_row::<V, T>(plane.row(y), columns, shifts[0], &mut pairs, kept) };
         }
         next = first + rows.taps();
         for (k, (weighted, weight)) in weighted.iter_mut().zip(rows.weights(y)).enumerate() {
             *weighted = ((first + k) % rows.taps() * stride, i32::from(*weight));
         }
-        // SAFETY: the caller vouches for the instructions.
+        // SAFETY: the CPU has the instructions, as the caller has promised.
         unsafe { filter_columns::<V>(&kept, &weighted, shifts[1], depth.max() as i32, &mut line) };
         for (to, sample) in to.iter_mut().zip(&line) {
             *to = T::low(*sample);
@@ -160,6 +164,11 @@ unsafe fn scale_band<V: Lanes, T: Sample>(tables: &Tables, plane: Plane<'_, T>, 
 }
 
 /// A source row in the columns of the output.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. The windows of all columns must lie inside the row, whose pairs there
+/// must be as many of.
 #[inline(always)]
 unsafe fn filter_row<V: Lanes, T: Sample>(
     row: &[T],
@@ -178,8 +187,8 @@ unsafe fn filter_row<V: Lanes, T: Sample>(
     }
     for (i, to) in to.chunks_exact_mut(V::N).enumerate() {
         let x = i * V::N;
-        // SAFETY: the caller vouches for the instructions; tables have whole vectors, and windows lie inside the
-        // row.
+        // SAFETY: the CPU has the instructions, as the caller has promised; tables have whole vectors, and windows
+        // lie inside the row.
         unsafe {
             let first = V::load(columns.first[x..x + V::N].as_ptr());
             let mut sum = V::splat((ONE << 15) + (1 << (shift - 1)));
@@ -193,6 +202,10 @@ unsafe fn filter_row<V: Lanes, T: Sample>(
 }
 
 /// An output row from the rows that were kept: where those begin that it is made of, and their weights.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn filter_columns<V: Lanes>(
     kept: &[i32],
@@ -203,7 +216,7 @@ unsafe fn filter_columns<V: Lanes>(
 ) {
     for (i, to) in to.chunks_exact_mut(V::N).enumerate() {
         let x = i * V::N;
-        // SAFETY: the caller vouches for the instructions; rows have whole vectors.
+        // SAFETY: the CPU has the instructions, as the caller has promised; rows have whole vectors.
         unsafe {
             let mut sum = V::splat(1 << (shift - 1));
             for (row, weight) in weighted {

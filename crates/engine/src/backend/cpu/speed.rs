@@ -99,6 +99,10 @@ dispatch!(fn small_row[T: Sample](layout: &Layout, plane: Plane<'_, T>, y: usize
     row: &mut [f32]) -> () = process[T]);
 
 /// Row `y` of the small image; `line` is room for what the vertical filter yields.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process<V: Lanes, T: Sample>(
     layout: &Layout,
@@ -111,7 +115,8 @@ unsafe fn process<V: Lanes, T: Sample>(
     if layout.x.spread == 1 {
         let rows = &layout.y.sources[y * taps.len()..][..taps.len()];
         line.resize(plane.width().next_multiple_of(2 * V::N), 0.0);
-        // SAFETY: the caller vouches for the instructions, and the line has room for whole pairs of vectors.
+        // SAFETY: the CPU has the instructions, as the caller has promised, and the line has room for whole pairs of
+        // vectors.
         unsafe {
             let (unit, middle) = (V::splat_f32(layout.unit), V::splat_f32(128.0));
             for x in (0..plane.width()).step_by(2 * V::N) {
@@ -205,6 +210,10 @@ dispatch!(fn covariance[](layout: &Layout, image: &[f32], means: [f32; ELEMENTS]
 type Products = [[f64; OFFSETS]; OFFSETS];
 
 /// The covariances of the samples of a block, summed up in double precision in raster order.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn covariances<V: Lanes>(layout: &Layout, image: &[f32], means: [f32; ELEMENTS]) -> Covariance {
     let ((width, height), (stride, _)) = (layout.window(), layout.used());
@@ -222,7 +231,8 @@ unsafe fn covariances<V: Lanes>(layout: &Layout, image: &[f32], means: [f32; ELE
         }
         let mut x = 0;
         while x < ELEMENTS {
-            // SAFETY: the caller vouches for the instructions. Rows and columns beyond the last offset are zero.
+            // SAFETY: the CPU has the instructions, as the caller has promised. Rows and columns beyond the last
+            // offset are zero.
             x += unsafe {
                 match x / V::N {
                     0 => products::<V, 4, 1>(&deviations, x, 0, &mut sums),
@@ -250,6 +260,10 @@ unsafe fn covariances<V: Lanes>(layout: &Layout, image: &[f32], means: [f32; ELE
 
 /// Adds a row of places to the sums of `ROWS` offsets from `x` on with the offsets from `y` on in `VECTORS` vectors, and
 /// returns `ROWS`.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `VECTORS` vectors from offset `y` on must end before `OFFSETS`.
 #[inline(always)]
 unsafe fn products<V: Lanes, const ROWS: usize, const VECTORS: usize>(
     deviations: &[[f64; OFFSETS]],
@@ -257,7 +271,7 @@ unsafe fn products<V: Lanes, const ROWS: usize, const VECTORS: usize>(
     y: usize,
     sums: &mut Products,
 ) -> usize {
-    // SAFETY: the caller vouches for the instructions, and that there are so many vectors.
+    // SAFETY: the caller has promised that the CPU has the instructions and that there are so many vectors.
     unsafe {
         let mut rows = [[V::splat_f64(0.0); VECTORS]; ROWS];
         for i in 0..ROWS {

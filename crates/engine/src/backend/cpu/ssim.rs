@@ -259,6 +259,10 @@ dispatch!(fn map_band[I: Image](
 ) -> Vec<MapSums> = process_map[I]);
 
 /// The part of the sums of these rows of window places.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process_map<V: Lanes, I: Image>(
     pictures: &[I],
@@ -351,6 +355,10 @@ fn statistics(reference: &[Vec<f32>; 2], distorted: &[Vec<f32>; 3], bias: f64) -
 dispatch!(fn low_pass_band[I: Image](picture: I, rows: Range<usize>, to: &mut [f32]) -> () = process_low_pass[I]);
 
 /// These rows of a picture after the low pass, at every other sample.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process_low_pass<V: Lanes, I: Image>(picture: I, rows: Range<usize>, to: &mut [f32]) {
     const REACH: isize = LOW_PASS_SIZE as isize / 2;
@@ -403,6 +411,10 @@ dispatch!(fn box_band[I: Image](picture: I, factor: usize, rows: Range<usize>, t
 
 /// These rows of a picture whose samples are means of `factor` x `factor`. Doubles hold the sums of a box exactly, so
 /// these are added up column by column.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process_box<V: Lanes, I: Image>(picture: I, factor: usize, rows: Range<usize>, to: &mut [f32]) {
     let (width, height) = picture.size();

@@ -9,7 +9,7 @@ mod linear;
 
 use std::f64::consts::PI;
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{Extract, Extractor};
 use super::metric::{self, Metric};
 use super::options::{Options, Row, float, name, number};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -504,13 +504,6 @@ impl Extract for SpeedOptions {
     type Output = Option<usize>;
     const FEATURES: &'static [(&'static str, Option<usize>)] =
         &[("speed_chroma_u", Some(0)), ("speed_chroma_v", Some(1)), ("speed_chroma_uv", None)];
-    const ABOUT: &'static [About] = &[About {
-        reported: "`speed_chroma_u`, `_v`, `_uv`",
-        tells: "difference in local entropy of the chroma planes, at a sixteenth of their size",
-        range: "0 up",
-        equal: "0, or up to some 1e-5",
-        source: "C. Bampis et al., IEEE Signal Processing Letters 2017",
-    }];
 
     fn in_models(name: &str) -> Option<String> {
         Some(format!("Speed_chroma_feature_{name}_score"))

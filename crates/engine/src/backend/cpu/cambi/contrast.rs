@@ -140,6 +140,11 @@ dispatch!(fn walk[const SPAN: usize](
     tile: &mut Tile, counting: &Counting, codes: &Numbers, window: usize, scratch: &mut Scratch,
 ) -> () = rows[SPAN]);
 
+/// The contrast values of a tile, row by row.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn rows<V: Lanes, const SPAN: usize>(
     tile: &mut Tile,
@@ -157,8 +162,8 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
     let histograms = scratch.histograms.as_mut_ptr().cast::<u8>();
     tile.values.clear();
     (tile.nonzero, tile.total) = (0, 0);
-    // SAFETY: the caller vouches for the instructions. There is a histogram for each column of a tile and
-    // `radius` more to either side; `codes` has no numbers above `none()`, for which there is a bin too, and
+    // SAFETY: the CPU has the instructions, as the caller has promised. There is a histogram for each column of a
+    // tile and `radius` more to either side; `codes` has no numbers above `none()`, for which there is a bin too, and
     // SPAN bytes more.
     unsafe {
         let first = histograms.add(skipped * stride);
@@ -187,10 +192,15 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
 }
 
 /// Adds to the bin of each pixel of a row, and takes from that of each pixel of another, modulo 256.
+///
+/// # Safety
+///
+/// For each number of a row there must be a histogram, `stride` bytes after that of the number before it, with a bin
+/// for that number.
 #[inline(always)]
 unsafe fn count(mut histogram: *mut u8, stride: usize, enters: Option<&[u16]>, leaves: Option<&[u16]>) {
     let add = |histogram: *mut u8, code: &u16, number: u8| {
-        // SAFETY: the caller vouches for a histogram per code, and for a bin of this number in it.
+        // SAFETY: the caller has promised a histogram for each number, with a bin for it.
         unsafe {
             let bin = histogram.add(usize::from(*code));
             *bin = (*bin).wrapping_add(number);
@@ -216,6 +226,12 @@ unsafe fn count(mut histogram: *mut u8, stride: usize, enters: Option<&[u16]>, l
 /// For each active pixel of a row the counts of the window in the bins around its own: puts SPAN numbers for
 /// each into `found`, of which the first is that of `reach` bins below, and its bin into `bins`. Returns how many
 /// there are.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. From `histograms` on there must be those of all columns that windows of
+/// the row reach, `stride` bytes apart, each with `SPAN` bytes more behind the bins of active pixels. The scratch
+/// must have room for all pixels of the row.
 #[inline(always)]
 unsafe fn gather<V: Lanes, const SPAN: usize>(
     counting: &Counting,
@@ -232,8 +248,8 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
     let found = scratch.found.as_mut_ptr().cast::<u16>();
     let [columns, bins] = [&mut scratch.columns, &mut scratch.bins].map(|x| x.as_mut_ptr().cast::<i32>());
     let mut n = 0;
-    // SAFETY: the caller vouches for the instructions and the histograms, of which `window` ones from that of
-    // the pixel's number on are those of its window. Numbers of a pixel go SPAN numbers further than its
+    // SAFETY: the caller has promised that the CPU has the instructions, and the histograms, of which `window` ones
+    // from that of the pixel's number on are those of its window. Numbers of a pixel go SPAN numbers further than its
     // predecessor's, less at most `slack`; those before its own belong to what no longer matters there.
     unsafe {
         for (x, code) in row.iter().enumerate() {
@@ -282,6 +298,11 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
 }
 
 /// Adds the contrast values of `n` pixels to those of the tile.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. The scratch must hold `n` pixels, behind which a vector more can be
+/// read.
 #[inline(always)]
 unsafe fn contrasts<V: Lanes, const SPAN: usize>(
     counting: &Counting,
@@ -295,8 +316,8 @@ unsafe fn contrasts<V: Lanes, const SPAN: usize>(
     tile.values.reserve(n + V::N);
     let values = tile.values.spare_capacity_mut().as_mut_ptr().cast::<i32>();
     let low = 0xffff;
-    // SAFETY: the caller vouches for the instructions and `n` entries, after which a vector can still be read.
-    // There is a reciprocal for each sum of counts, and other numbers are limited to those.
+    // SAFETY: the caller has promised that the CPU has the instructions, and `n` entries, after which a vector can
+    // still be read. There is a reciprocal for each sum of counts, and other numbers are limited to those.
     unsafe {
         let pixels = V::mul(V::load(LANES.as_ptr()), V::splat(SPAN as i32 / 2));
         let mut total = V::splat64(0);

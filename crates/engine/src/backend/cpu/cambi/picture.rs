@@ -142,6 +142,10 @@ dispatch!(fn find_flat[T: Sample](
 ) -> () = flat_rows[T]);
 
 /// Rows of the first scale from row `first` on.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn flat_rows<V: Lanes, T: Sample>(
     input: &Input<'_, T>,
@@ -157,8 +161,8 @@ unsafe fn flat_rows<V: Lanes, T: Sample>(
     let step = 1 + usize::from(input.halved);
     let start = (first * step).saturating_sub(RADIUS);
     let limit = twice(input.flat_limit as i32 + 1);
-    // SAFETY: the caller vouches for the instructions. All rows have PAD numbers on either side and room for
-    // whole vectors; rings are indexed below their sizes. Rows of `to` have room for whole vectors as well.
+    // SAFETY: the CPU has the instructions, as the caller has promised. All rows have PAD numbers on either side and
+    // room for whole vectors; rings are indexed below their sizes. Rows of `to` have room for whole vectors as well.
     unsafe {
         std::slice::from_raw_parts_mut(sums.sub(PAD), row).fill(0);
         if input.anti_dither {
@@ -217,6 +221,11 @@ unsafe fn flat_rows<V: Lanes, T: Sample>(
 
 /// Puts row `y`, filtered against dithering if that is wanted, into the ring of `averages`; the samples of row
 /// `y` are there then, those of the next row are afterwards.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `samples` and `averages` must point into rings of 2 and of `RING` rows
+/// of scratch of this width, `PAD` numbers after their beginning.
 #[inline(always)]
 unsafe fn average<V: Lanes, T: Sample>(
     input: &Input<'_, T>,
@@ -225,7 +234,7 @@ unsafe fn average<V: Lanes, T: Sample>(
     picked: &mut [u16],
 ) {
     let row = row_stride(input.width);
-    // SAFETY: the caller vouches for the instructions and both rings.
+    // SAFETY: the caller has promised that the CPU has the instructions, and both rings.
     unsafe {
         let to = averages.add(y % RING * row);
         if !input.anti_dither {
@@ -244,10 +253,14 @@ unsafe fn average<V: Lanes, T: Sample>(
 }
 
 /// Row `y`, or the last one, as numbers of 10 bits.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `to` must point to a row of scratch of this width.
 #[inline(always)]
 unsafe fn ten_bits<V: Lanes, T: Sample>(input: &Input<'_, T>, y: usize, to: *mut u16, picked: &mut [u16]) {
     let y = y.min(input.height - 1);
-    // SAFETY: the caller vouches for the instructions and a row of scratch.
+    // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch.
     unsafe {
         match input.picks {
             None => convert::<V, T>(input.plane.row(y), input.bits, to),
@@ -264,9 +277,14 @@ unsafe fn ten_bits<V: Lanes, T: Sample>(input: &Input<'_, T>, y: usize, to: *mut
     }
 }
 
+/// Samples as numbers of 10 bits.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `to` must point to a row of scratch that is as wide as the line.
 #[inline(always)]
 unsafe fn convert<V: Lanes, T: Sample>(line: &[T], bits: u32, to: *mut u16) {
-    // SAFETY: the caller vouches for the instructions and a row of scratch.
+    // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch.
     unsafe {
         for x in (0..line.len()).step_by(2 * V::N) {
             let sample = load_samples::<V, T>(line, x);
@@ -303,6 +321,10 @@ struct Band<'a> {
 dispatch!(fn filter[](from: &Shrunk<'_>, to: Band<'_>, codes: Codes, scratch: &mut [Line]) -> () = filter_rows[]);
 
 /// The mode filter. The first and the last row are not filtered at all, the outer columns only vertically.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn filter_rows<V: Lanes>(from: &Shrunk<'_>, to: Band<'_>, codes: Codes, scratch: &mut [Line]) {
     let Band { samples, codes: numbers, stride, first, width } = to;
@@ -312,8 +334,8 @@ unsafe fn filter_rows<V: Lanes>(from: &Shrunk<'_>, to: Band<'_>, codes: Codes, s
     let across = raw.wrapping_add(MODE_RING * row);
     let mut next = first.saturating_sub(1);
     let value = twice(UNEVEN - 1);
-    // SAFETY: the caller vouches for the instructions and scratch of this width. Rings are indexed below their
-    // sizes, and rows of all planes have room for whole vectors.
+    // SAFETY: the caller has promised that the CPU has the instructions, and scratch of this width. Rings are indexed
+    // below their sizes, and rows of all planes have room for whole vectors.
     unsafe {
         let rows = samples.chunks_exact_mut(stride).zip(numbers.chunks_exact_mut(stride));
         for (y, (to, numbers)) in (first..).zip(rows) {
@@ -352,9 +374,15 @@ unsafe fn filter_rows<V: Lanes>(from: &Shrunk<'_>, to: Band<'_>, codes: Codes, s
     }
 }
 
+/// Row `y` of what there is to be filtered.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `to` must point to a row of scratch of this width.
 #[inline(always)]
 unsafe fn load_row<V: Lanes>(from: &Shrunk<'_>, y: usize, width: usize, to: *mut u16) {
-    // SAFETY: the caller vouches for the instructions and a row of scratch; a plane's rows hold whole vectors.
+    // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch; a plane's rows hold
+    // whole vectors.
     unsafe {
         if from.halved {
             let line = from.numbers.row(2 * y);
@@ -371,9 +399,13 @@ unsafe fn load_row<V: Lanes>(from: &Shrunk<'_>, y: usize, width: usize, to: *mut
 }
 
 /// What occurs at least twice among three numbers, or else the smallest.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn mode<V: Lanes>(a: V::I, b: V::I, c: V::I) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let [low, high] = [V::min16(a, b), V::max16(a, b)];
         let middle = V::max16(low, V::min16(high, c));

@@ -18,9 +18,13 @@ type F = __m256;
 const MAGIC: f64 = 4503601774854144.0;
 
 /// The even 64-bit halves' low words, and the low words of `odd` between them.
+///
+/// # Safety
+///
+/// The CPU must have AVX2.
 #[inline(always)]
 unsafe fn interleave(even: I, odd: I) -> I {
-    // SAFETY: the caller vouches for AVX2.
+    // SAFETY: the CPU has AVX2, as the caller has promised.
     unsafe { _mm256_blend_epi32::<0b1010_1010>(even, _mm256_slli_epi64::<32>(odd)) }
 }
 

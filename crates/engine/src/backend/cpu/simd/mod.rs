@@ -101,6 +101,9 @@ macro_rules! dispatch {
                 Isa::Scalar => unsafe { $algorithm::<Portable, $($params)*>($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx2 => {
+                    /// # Safety
+                    ///
+                    /// The CPU must have AVX2.
                     #[target_feature(enable = "avx2")]
                     #[allow(clippy::too_many_arguments)]
                     fn avx2<$($generics)*>($($arg: $ty),*) -> $ret {
@@ -112,6 +115,9 @@ macro_rules! dispatch {
                 }
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => {
+                    /// # Safety
+                    ///
+                    /// The CPU must have these parts of AVX-512.
                     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
                     #[allow(clippy::too_many_arguments)]
                     fn avx512<$($generics)*>($($arg: $ty),*) -> $ret {
@@ -142,6 +148,7 @@ pub(crate) use each;
 ///
 /// Every function may only run on a machine with the instruction set. Functions that take pointers
 /// read or write whole vectors there; pointers need the alignment of their element only.
+#[allow(clippy::missing_safety_doc, reason = "said above for all of them")]
 pub(crate) trait Lanes: Copy + 'static {
     /// 32-bit lanes of a vector.
     const N: usize;
@@ -337,6 +344,9 @@ mod tests {
     /// Runs an operation of two vectors on 16 numbers, in as many vectors as that takes.
     macro_rules! lanewise {
         ($level:expr, $x:expr, $y:expr, |$v:ident, $a:ident, $b:ident| $op:expr) => {{
+            /// # Safety
+            ///
+            /// The CPU must have the instructions of the lanes, which `dispatch!` sees to.
             #[inline(always)]
             unsafe fn algorithm<$v: Lanes>(x: &[i32; 16], y: &[i32; 16]) -> [i32; 16] {
                 let mut out = [0; 16];

@@ -266,6 +266,10 @@ dispatch!(fn band[T: Sample, const SCALE: usize, const NEXT: usize](
 ) -> Vec<BandSums> = process[T, SCALE, NEXT]);
 
 /// The sums of a band, for each distorted picture.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize>(
     mut band: Band<'_, T>,
@@ -279,8 +283,9 @@ unsafe fn process<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize>(
     let first = (band.rows.start as isize - const { FILTERS[SCALE].radius as isize }) / 2;
     let mut sums = vec![vec![VifScaleSums::default(); band.gain_limits.len()]; planes.len() - 1];
     let mut ready = 0;
-    // SAFETY: the caller vouches for the instructions. The ring holds PAIRS slots of the widest scale for each picture;
-    // a slot covers the width rounded up to whole vectors. It is only read where it has been written.
+    // SAFETY: the CPU has the instructions, as the caller has promised. The ring holds PAIRS slots of the widest
+    // scale for each picture; a slot covers the width rounded up to whole vectors. It is only read where it has been
+    // written.
     unsafe {
         for y in band.rows.clone().step_by(ROWS) {
             let group = (y - band.rows.start) / 2;
@@ -316,6 +321,10 @@ dispatch!(fn four_rows[T: Sample, const SCALE: usize, const NEXT: usize, const F
 ) -> () = process_four_rows[T, SCALE, NEXT, FIRST]);
 
 /// Decimates four rows from `y` on, and adds them up for distorted picture `i`, which is 1 for the first.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
 unsafe fn process_four_rows<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize, const FIRST: bool>(
     band: &mut Band<'_, T>,
@@ -336,10 +345,10 @@ unsafe fn process_four_rows<V: Log2, T: Sample, const SCALE: usize, const NEXT: 
         *pair = ring.wrapping_add((group + s) % pair_count * slot);
     }
     let pairs = Pairs { reference: &pairs, apart: i * PAIRS * slot };
-    // SAFETY: the caller vouches for the instructions. The ring holds PAIRS slots for each picture, and the rows hold
-    // ROWS * PLANES strides of the widest scale; a stride covers the width rounded up to whole vectors and PAD samples
-    // more on either side. Both are only read where they have been written (or zeroed when they were made). For several
-    // distorted pictures ROWS strides are kept.
+    // SAFETY: the CPU has the instructions, as the caller has promised. The ring holds PAIRS slots for each picture,
+    // and the rows hold ROWS * PLANES strides of the widest scale; a stride covers the width rounded up to whole
+    // vectors and PAD samples more on either side. Both are only read where they have been written (or zeroed when
+    // they were made). For several distorted pictures ROWS strides are kept.
     unsafe {
         if let Some((planes, next_stride)) = &mut band.next {
             let at = group * *next_stride;

@@ -9,6 +9,11 @@ use crate::backend::cpu::simd::Lanes;
 use crate::metrics::vif::{EPSILON, LOG2_BIAS, NOISE, VifScaleSums};
 
 /// Horizontally filters 32-bit numbers and rounds them down by 16 bits: high halves, and low halves `apart` numbers later.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. From `from` on, and `apart` numbers later, there must be `2 N` numbers,
+/// and `PAD` more on either side of them.
 #[inline(always)]
 unsafe fn horizontal_wide<V: Lanes, const TAPS: usize>(from: *const u16, apart: usize) -> [V::I; 2] {
     // SAFETY: as for either half.
@@ -47,6 +52,12 @@ struct Tally<V: Log2> {
 /// Horizontally filters a row of eight planes and adds its pixels up. The first picture leaves the reference's means
 /// and variances in `kept`, if it is given, where the others find them; these do not add up what depends on the
 /// reference only.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. From `from` on there must be eight rows of scratch of this width,
+/// `stride` numbers apart, with their ends mirrored; in `kept` room for four numbers for each column, rounded up to
+/// whole vectors; and at `numerators` a vector for each gain limit.
 #[inline(always)]
 pub(super) unsafe fn statistics<V: Log2, const SCALE: usize, const FIRST: bool>(
     from: *const u16,
@@ -57,9 +68,9 @@ pub(super) unsafe fn statistics<V: Log2, const SCALE: usize, const FIRST: bool>(
     numerators: *mut i32,
     sums: &mut [VifScaleSums],
 ) {
-    // SAFETY: the caller vouches for the instructions, eight mirrored scratch rows from `from`, a kept row, and a
-    // vector for each gain limit at `numerators`. A lane adds less than 2^16 for each of its pixels, so
-    // 32 bits last for 2^15 of them: rows of 2^18 samples.
+    // SAFETY: the caller has promised that the CPU has the instructions, eight mirrored scratch rows from `from`, a
+    // kept row, and a vector for each gain limit at `numerators`. A lane adds less than 2^16 for each of its pixels,
+    // so 32 bits last for 2^15 of them: rows of 2^18 samples.
     unsafe {
         let zero = V::splat(0);
         let mut tally = Tally::<V> { den_log: zero, flat_count: 0, flat_energy: V::splat64(0), numerators };
@@ -108,15 +119,23 @@ pub(super) unsafe fn statistics<V: Log2, const SCALE: usize, const FIRST: bool>(
 }
 
 /// `a b` of means with 16 fraction bits, rounded to as many.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn square_mean<V: Lanes>(a: V::I, b: V::I) -> V::I {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe { V::high(V::add64(V::mul_wide_u(a, b), V::splat64(1 << 31))) }
 }
 
 impl<V: Log2> Tally<V> {
     /// Adds the pixels `inside` with these variances and covariance, of even and odd columns; what depends on the
     /// reference only for the first picture.
+    ///
+    /// # Safety
+    ///
+    /// The CPU must have the instructions of `V`. There must be a vector for each gain limit at `numerators`.
     #[inline(always)]
     unsafe fn pixels<const FIRST: bool>(
         &mut self,
@@ -126,7 +145,7 @@ impl<V: Log2> Tally<V> {
         inside: [V::M; 2],
         gain_limits: &[f64],
     ) {
-        // SAFETY: the caller vouches for the instructions and the vectors of the numerators.
+        // SAFETY: the caller has promised that the CPU has the instructions, and the vectors of the numerators.
         unsafe {
             let (zero, noise) = (V::splat(0), V::splat(NOISE));
             let busy = sides!(i => V::both(inside[i], V::gt(var1[i], V::splat(NOISE - 1))));

@@ -29,6 +29,11 @@ pub(super) struct Pairs<'a> {
 
 /// Writes a row pair into the ring: for each block of columns a vector for the even and one for the odd columns, the
 /// upper row in the low halves, less half of the sample range to be signed.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `at` must have room for two vectors for each block of `2 N` columns of
+/// the lines.
 #[inline(always)]
 pub(super) unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [&[T]; 2], bits: u32) {
     // SAFETY: whole vectors are read inside the rows, the rest from an array of a vector's size; the caller
@@ -53,6 +58,10 @@ const fn own(first: bool) -> usize {
 /// alone, then that of the distorted picture alone.
 trait Quantities<V: Lanes, const Q: usize> {
     /// From samples less `middle`.
+    ///
+    /// # Safety
+    ///
+    /// The CPU must have the instructions of `V`.
     unsafe fn of(reference: V::I, distorted: V::I, middle: V::I) -> [V::I; Q];
 }
 
@@ -76,7 +85,7 @@ impl<V: Lanes> Quantities<V, 2> for Samples {
 impl<V: Lanes> Quantities<V, 3> for Products8 {
     #[inline(always)]
     unsafe fn of(r: V::I, d: V::I, middle: V::I) -> [V::I; 3] {
-        // SAFETY: the caller vouches for the instructions.
+        // SAFETY: the CPU has the instructions, as the caller has promised.
         unsafe { [V::mul16(r, r), V::mul16(d, d), V::mul16(r, V::add16(d, middle))] }
     }
 }
@@ -84,7 +93,7 @@ impl<V: Lanes> Quantities<V, 3> for Products8 {
 impl<V: Lanes> Quantities<V, 3> for Low {
     #[inline(always)]
     unsafe fn of(r: V::I, d: V::I, middle: V::I) -> [V::I; 3] {
-        // SAFETY: the caller vouches for the instructions.
+        // SAFETY: the CPU has the instructions, as the caller has promised.
         unsafe {
             let (r, d, flip) = (V::add16(r, middle), V::add16(d, middle), V::splat(FLIP));
             [V::xor(V::mul16(r, r), flip), V::xor(V::mul16(d, d), flip), V::xor(V::mul16(r, d), flip)]
@@ -95,7 +104,7 @@ impl<V: Lanes> Quantities<V, 3> for Low {
 impl<V: Lanes> Quantities<V, 3> for High {
     #[inline(always)]
     unsafe fn of(r: V::I, d: V::I, middle: V::I) -> [V::I; 3] {
-        // SAFETY: the caller vouches for the instructions.
+        // SAFETY: the CPU has the instructions, as the caller has promised.
         unsafe {
             let (r, d, flip) = (V::add16(r, middle), V::add16(d, middle), V::splat(FLIP));
             [
@@ -108,6 +117,10 @@ impl<V: Lanes> Quantities<V, 3> for High {
 }
 
 /// Adds a row pair, the filter's `step`th, to the sums of an even row and the odd row after it.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
 #[inline(always)]
 unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize, const FIRST: bool>(
     sums: &mut [[V::I; Q]; ROWS],
@@ -115,7 +128,7 @@ unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize, const FIRST: boo
     quantities: [V::I; Q],
     step: usize,
 ) {
-    // SAFETY: the caller vouches for the instructions.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         for odd in 0..2 {
             let taps = V::splat(FILTERS[TAPS].taps[step][odd]);
@@ -128,6 +141,10 @@ unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize, const FIRST: boo
 
 /// Filters quantities of row pairs, `at` so many numbers into each, for four rows. Without `FIRST`, quantity 0 means
 /// nothing.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. From `at` on, every row pair must have a vector of each picture.
 #[inline(always)]
 unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: usize, const FIRST: bool>(
     Pairs { reference, apart }: Pairs<'_>,
@@ -136,8 +153,8 @@ unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: us
     begin: [u32; Q],
 ) -> [[V::I; Q]; ROWS] {
     let steps = const { FILTERS[TAPS].radius + 1 };
-    // SAFETY: the caller vouches for the instructions, and for a vector of each picture at `at` in every
-    // pair.
+    // SAFETY: the caller has promised that the CPU has the instructions, and a vector of each picture at `at` in
+    // every pair.
     unsafe {
         let mut sums = [[V::splat(0); Q]; ROWS];
         for row in 0..ROWS {
@@ -164,16 +181,25 @@ unsafe fn vertical<V: Lanes, G: Quantities<V, Q>, const Q: usize, const TAPS: us
 }
 
 /// Stores `16 + bits` bit sums of samples, rounded to 16 bits, of even and odd columns side by side.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `to` must have room for `2 N` numbers.
 #[inline(always)]
 unsafe fn store_means<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], bits: u32) {
-    // SAFETY: the caller vouches for the instructions and for 2 N numbers at `to`.
+    // SAFETY: the caller has promised that the CPU has the instructions, and 2 N numbers at `to`.
     unsafe { V::store16(to, V::blend16(V::shr_by(even, bits), V::shl_by(odd, 16 - bits))) }
 }
 
 /// Stores the flipped high and low halves of even and odd columns, the low ones `apart` numbers later.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. `to` must have room for `2 N` numbers, and so many again `apart`
+/// numbers later.
 #[inline(always)]
 unsafe fn store_halves<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], apart: usize) {
-    // SAFETY: the caller vouches for the instructions and for 2 N numbers at `to` and `apart` numbers
+    // SAFETY: the caller has promised that the CPU has the instructions, and 2 N numbers at `to` and `apart` numbers
     // later.
     unsafe {
         let flip = V::splat(FLIP);
@@ -187,6 +213,11 @@ unsafe fn store_halves<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], apart: us
 /// With `r = r' + 128` and sums over the taps, which add up to 2^16:
 /// `sum(F r r) = sum(F r' r') + 256 sum(F r') + 2^30`, and
 /// `sum(F r d) = sum(F r' d) + 128 sum(F d') + 2^30`.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. Row pairs must have the columns of both pictures, and from `to` on
+/// there must be `ROWS` times `PLANES` rows of scratch, `stride` numbers apart, with room for them.
 #[inline(always)]
 pub(super) unsafe fn vertical8<V: Lanes, const FIRST: bool>(
     pairs: Pairs<'_>,
@@ -198,7 +229,8 @@ pub(super) unsafe fn vertical8<V: Lanes, const FIRST: bool>(
     const MEANS: [u32; 2] = [128; 2];
     const SQUARE: u32 = (1 << 30) - (1 << 15);
     const PRODUCTS: [u32; 3] = [SQUARE, SQUARE, (1 << 30) - (1 << 14)];
-    // SAFETY: the caller vouches for the instructions, the columns in the pairs and the room at `to`.
+    // SAFETY: the caller has promised that the CPU has the instructions, the columns in the pairs and the room at
+    // `to`.
     unsafe {
         let middle = V::splat(middle(8));
         let mut sums = [[[middle; 5]; 2]; ROWS];
@@ -227,6 +259,11 @@ pub(super) unsafe fn vertical8<V: Lanes, const FIRST: bool>(
 }
 
 /// Vertically filters `2 N` columns of four rows of deeper samples into the scratch rows at `to`.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. Row pairs must have the columns of both pictures, and from `to` on
+/// there must be `ROWS` times `PLANES` rows of scratch, `stride` numbers apart, with room for them.
 #[inline(always)]
 pub(super) unsafe fn vertical16<V: Lanes, const SCALE: usize, const FIRST: bool>(
     pairs: Pairs<'_>,
@@ -236,7 +273,8 @@ pub(super) unsafe fn vertical16<V: Lanes, const SCALE: usize, const FIRST: bool>
     bits: u32,
 ) {
     let shift = 2 * (bits - 8);
-    // SAFETY: the caller vouches for the instructions, the columns in the pairs and the room at `to`.
+    // SAFETY: the caller has promised that the CPU has the instructions, the columns in the pairs and the room at
+    // `to`.
     unsafe {
         let middle = V::splat(middle(bits));
         let half = [1 << (bits - 1); 2];
@@ -261,6 +299,10 @@ pub(super) unsafe fn vertical16<V: Lanes, const SCALE: usize, const FIRST: bool>
 }
 
 /// Filtered products of samples, shifted down with rounding.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. From `at` on, every row pair must have a vector of each picture.
 #[inline(always)]
 unsafe fn products16<V: Lanes, const SCALE: usize, const FIRST: bool>(
     pairs: Pairs<'_>,
@@ -285,6 +327,11 @@ unsafe fn products16<V: Lanes, const SCALE: usize, const FIRST: bool>(
 
 /// Makes two rows of the next scale, from number `at` on in the planes, of picture `i` and with `FIRST` of the
 /// reference.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. Row pairs must have `width` columns, rounded up to whole blocks, of
+/// both pictures, and `rows` must point to four rows of scratch of that width.
 #[inline(always)]
 pub(super) unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize, const FIRST: bool>(
     pairs: Pairs<'_>,
@@ -298,9 +345,9 @@ pub(super) unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize, c
     let stride = row_stride(width);
     let reference = &pairs.reference[const { (FILTERS[SCALE].radius - FILTERS[NEXT].radius) / 2 }..];
     let pairs = Pairs { reference, ..pairs };
-    // SAFETY: the caller vouches for the instructions and the pairs; `rows` are at least four scratch
-    // rows. The columns written are the width rounded up to whole blocks, halved, which is the next
-    // scale's stride.
+    // SAFETY: the caller has promised that the CPU has the instructions, and the pairs; `rows` are at least four
+    // scratch rows. The columns written are the width rounded up to whole blocks, halved, which is the next scale's
+    // stride.
     unsafe {
         let zero = V::splat(0);
         let half = [1 << (bits - 1); 2];
