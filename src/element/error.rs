@@ -91,8 +91,7 @@ impl Error {
                 gst::error_msg!(gst::ResourceError::NotFound, ("{}", self))
             }
             Self::Model(_) => gst::error_msg!(gst::ResourceError::Read, ("{}", self)),
-            Self::Setting { .. }
-            | Self::Engine(EngineError::Options(_) | EngineError::DuplicateModel(_)) => {
+            Self::Setting { .. } | Self::Engine(EngineError::Options(_) | EngineError::DuplicateModel(_)) => {
                 gst::error_msg!(gst::LibraryError::Settings, ("{}", self))
             }
             Self::Engine(EngineError::Backend(BackendError::Misfit(_)))

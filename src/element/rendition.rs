@@ -263,7 +263,9 @@ impl Rendition {
         match self.results.take() {
             Some((path, results)) => {
                 let aggregates = geometry.map(|geometry| totals.aggregates(plan, geometry));
-                results.finish(&aggregates.unwrap_or_default()).map_err(|source| Error::Results { path, source })
+                results
+                    .finish(&aggregates.unwrap_or_default())
+                    .map_err(|source| Error::Results { path, source })
             }
             None => Ok(()),
         }
@@ -306,8 +308,7 @@ impl Rendition {
             .and_then(|first| first.confidence_columns())
             .map(|columns| columns.map(value))
             .map(|[stddev, low, high]| Confidence { stddev, low, high });
-        let metric =
-            |on: bool, key: &str| plan.features.iter().position(|f| on && f.key == key).map(value);
+        let metric = |on: bool, key: &str| plan.features.iter().position(|f| on && f.key == key).map(value);
         Common {
             pad: self.pad.name().into(),
             label: self.pad.display_label(),

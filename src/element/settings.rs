@@ -382,7 +382,8 @@ impl Settings {
             .map_err(|err| Error::Setting { property: "features", reason: err.to_string() })?;
         // Where both ask for the same, what the list says counts: it comes first.
         let switches = [(self.psnr, "psnr"), (self.ssim, "float_ssim"), (self.ms_ssim, "float_ms_ssim")];
-        let switched = switches.into_iter().filter(|(on, _)| *on).filter_map(|(_, name)| Extractor::named(name));
+        let switched =
+            switches.into_iter().filter(|(on, _)| *on).filter_map(|(_, name)| Extractor::named(name));
         let features = list.into_iter().chain(switched).flat_map(|extractor| extractor.features(true));
         Ok((models, features.collect()))
     }

@@ -72,7 +72,7 @@ fn all_models_and_features_are_libvmafs_on_every_clip() {
 /// Runs the test above once more on each instruction set of this machine.
 #[test]
 fn every_instruction_set_gives_the_same_scores() {
-    for level in engine::backend::cpu::Level::available() {
+    for level in engine::testing::cpu::Level::available() {
         let run = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "scores::all_models_and_features_are_libvmafs_on_every_clip"])
             .env("HIPVMAF_CPU_LEVEL", level.name())

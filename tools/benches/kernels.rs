@@ -11,29 +11,19 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::backend::cpu::{
-    Cpu, Level,
-    adm::Adm,
-    cambi::Analysis,
-    ciede, motion, psnr, psnr_hvs,
-    scale::{Scaled, Scaler},
-    speed::Speed,
-    ssim::Ssim,
-    vif::Vif,
-};
+use engine::backend::cpu::Cpu;
 use engine::backend::{Backend, BackendError, Group};
-use engine::frame::{
-    AnyPlane, BitDepth, Component, Frame, Geometry, Lease, Picture, Plane, PlaneGroup, Sample, Samples,
-};
-use engine::metrics::adm::{AdmOptions, AdmWork};
-use engine::metrics::cambi::CambiOptions;
-use engine::metrics::psnr_hvs::TABLES;
-use engine::metrics::speed::{SpeedOptions, SpeedWork};
-use engine::metrics::ssim::SsimWork;
-use engine::metrics::vif::VifWork;
+use engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
 use engine::model::{Model, ScoreOptions};
 use engine::plan::Plan;
 use engine::scale::{Method, Scaling};
+use engine::testing::cpu::{
+    Adm, Analysis, AnyPlane, Frame, Level, Plane, PlaneGroup, Sample, Scaled, Scaler, Speed, Ssim, Vif,
+    difference, errors, sad, sse,
+};
+use engine::testing::metrics::{
+    AdmOptions, AdmWork, CambiOptions, SpeedOptions, SpeedWork, SsimWork, TABLES, VifWork,
+};
 use watch::thumbnail::Thumbnail;
 
 const WIDTH: usize = 1920;
@@ -143,8 +133,8 @@ fn measure<T: Sample + TryFrom<u32>>(
                 report(&name(metric), || cambi.compute(level, reference, one));
             }
         }
-        report(&name("motion"), || motion::sad(level, reference, next, depth));
-        report(&name("psnr"), || psnr::sse(level, reference, one[0]));
+        report(&name("motion"), || sad(level, reference, next, depth));
+        report(&name("psnr"), || sse(level, reference, one[0]));
         if let Ok(speed) = Speed::new(&speed, subsampled) {
             report(&name("speed"), || speed.compute(level, chroma_group(&chroma[..1])));
         }
@@ -152,9 +142,9 @@ fn measure<T: Sample + TryFrom<u32>>(
             let mut ssim = Ssim::new(work, geometry, 1);
             report(&name(metric), || ssim.compute(level, reference, one));
         }
-        report(&name("hvs, luma"), || psnr_hvs::errors(level, reference, one, &TABLES[0]));
+        report(&name("hvs, luma"), || errors(level, reference, one, &TABLES[0]));
         let pictures = [colours(&reference), colours(&one[0])];
-        report(&name("ciede 4:4:4"), || ciede::difference(level, pictures[0], &pictures[1..], depth, 0.0));
+        report(&name("ciede 4:4:4"), || difference(level, pictures[0], &pictures[1..], depth, 0.0));
         for (metric, method) in [
             ("scale bilinear", Method::Bilinear),
             ("scale bicubic", Method::Bicubic),
@@ -191,12 +181,10 @@ fn measure<T: Sample + TryFrom<u32>>(
         let mut ssim = Ssim::new(work, geometry, LADDER);
         report_ladder(&name(metric), distorted, |distorted| ssim.compute(level, reference, distorted));
     }
-    report_ladder(&name("hvs, luma"), distorted, |distorted| {
-        psnr_hvs::errors(level, reference, distorted, &TABLES[0])
-    });
+    report_ladder(&name("hvs, luma"), distorted, |distorted| errors(level, reference, distorted, &TABLES[0]));
     let pictures: Vec<_> = distorted.iter().map(colours).collect();
     report_ladder(&name("ciede 4:4:4"), &pictures, |distorted| {
-        ciede::difference(level, colours(&reference), distorted, depth, 0.0)
+        difference(level, colours(&reference), distorted, depth, 0.0)
     });
 }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures: as they lie in somebody's memory ([`Picture`]), and as the CPU's metrics see them ([`Frame`]).
-//!
-//! In a [`Frame`], samples of more than 8 bits sit in the low bits of a `u16` and never exceed the maximum of
-//! their depth. A [`Picture`] makes no such promise: whoever reads it shifts and clamps.
+//! Pictures as they lie in somebody's memory.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -29,123 +26,6 @@ impl BitDepth {
     }
 }
 
-/// A sample type of a plane: `u8` for 8-bit video, `u16` for everything deeper.
-pub trait Sample:
-    Copy + Default + Into<i32> + Into<u32> + Send + Sync + PartialEq + std::fmt::Debug + 'static
-{
-    /// The low bits of a number.
-    fn low(value: i32) -> Self;
-}
-
-impl Sample for u8 {
-    fn low(value: i32) -> Self {
-        value as u8
-    }
-}
-
-impl Sample for u16 {
-    fn low(value: i32) -> Self {
-        value as u16
-    }
-}
-
-/// A borrowed picture plane: `height` rows of `width` samples, `stride` samples apart.
-#[derive(Clone, Copy, Debug)]
-pub struct Plane<'a, T> {
-    data: &'a [T],
-    width: usize,
-    height: usize,
-    stride: usize,
-}
-
-impl<'a, T: Sample> Plane<'a, T> {
-    /// `None` when the rows do not fit `data` or overlap (`stride < width`).
-    pub fn new(data: &'a [T], width: usize, height: usize, stride: usize) -> Option<Self> {
-        let needed = match height {
-            0 => 0,
-            h => stride.checked_mul(h - 1)?.checked_add(width)?,
-        };
-        (stride >= width && data.len() >= needed).then_some(Self { data, width, height, stride })
-    }
-
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    pub fn height(&self) -> usize {
-        self.height
-    }
-
-    /// Row `y` from the top, exactly `width` samples.
-    #[inline]
-    pub fn row(&self, y: usize) -> &'a [T] {
-        let start = y * self.stride;
-        &self.data[start..start + self.width]
-    }
-}
-
-/// A plane of either sample type.
-#[derive(Clone, Copy, Debug)]
-pub enum AnyPlane<'a> {
-    U8(Plane<'a, u8>),
-    U16(Plane<'a, u16>),
-}
-
-/// Two planes of one sample type, to be compared.
-#[derive(Clone, Copy, Debug)]
-pub enum PlanePair<'a> {
-    U8(Plane<'a, u8>, Plane<'a, u8>),
-    U16(Plane<'a, u16>, Plane<'a, u16>),
-}
-
-impl<'a> PlanePair<'a> {
-    /// `None` when the planes differ in size or sample type.
-    pub fn new(a: AnyPlane<'a>, b: AnyPlane<'a>) -> Option<Self> {
-        fn alike<T: Sample>(a: &Plane<'_, T>, b: &Plane<'_, T>) -> bool {
-            (a.width, a.height) == (b.width, b.height)
-        }
-        match (a, b) {
-            (AnyPlane::U8(a), AnyPlane::U8(b)) if alike(&a, &b) => Some(Self::U8(a, b)),
-            (AnyPlane::U16(a), AnyPlane::U16(b)) if alike(&a, &b) => Some(Self::U16(a, b)),
-            _ => None,
-        }
-    }
-}
-
-/// A reference plane and planes to compare with it, all of one size and sample type.
-#[derive(Clone, Debug)]
-pub enum PlaneGroup<'a> {
-    U8(Plane<'a, u8>, Vec<Plane<'a, u8>>),
-    U16(Plane<'a, u16>, Vec<Plane<'a, u16>>),
-}
-
-impl<'a> PlaneGroup<'a> {
-    /// `None` when a plane differs from the reference in size or sample type.
-    pub fn new(reference: AnyPlane<'a>, distorted: impl IntoIterator<Item = AnyPlane<'a>>) -> Option<Self> {
-        let pairs = distorted.into_iter().map(|plane| PlanePair::new(reference, plane));
-        Some(match reference {
-            AnyPlane::U8(reference) => {
-                let byte = |pair| if let Some(PlanePair::U8(_, plane)) = pair { Some(plane) } else { None };
-                Self::U8(reference, pairs.map(byte).collect::<Option<_>>()?)
-            }
-            AnyPlane::U16(reference) => {
-                let word = |pair| if let Some(PlanePair::U16(_, plane)) = pair { Some(plane) } else { None };
-                Self::U16(reference, pairs.map(word).collect::<Option<_>>()?)
-            }
-        })
-    }
-}
-
-/// One picture: luma, and the two chroma planes where the caller has them.
-///
-/// Chroma planes have the size libvmaf gives them: a subsampled axis of `n` luma samples has
-/// `floor(n / 2)` chroma samples.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    pub luma: AnyPlane<'a>,
-    pub chroma: Option<[AnyPlane<'a>; 2]>,
-}
-
 /// Size and sample depth that all frames of a stream share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -153,6 +33,7 @@ pub struct Geometry {
     pub width: usize,
     /// Luma rows.
     pub height: usize,
+    /// Bits of all samples.
     pub depth: BitDepth,
     /// Chroma size, `None` for grey formats.
     pub chroma: Option<(usize, usize)>,
@@ -175,6 +56,8 @@ impl Geometry {
 pub struct DeviceAddress(u64);
 
 impl DeviceAddress {
+    /// An address that a GPU may read.
+    ///
     /// # Safety
     ///
     /// The memory there must be readable by the GPU of the backend that gets it, up to the end of the component
@@ -183,6 +66,7 @@ impl DeviceAddress {
         Self(address)
     }
 
+    /// The address as a number.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -196,7 +80,9 @@ impl DeviceAddress {
 /// Where the samples of a component begin.
 #[derive(Clone, Copy, Debug)]
 pub enum Samples<'a> {
+    /// In the host's memory, with all that follow.
     Host(&'a [u8]),
+    /// In the memory of a GPU.
     Device(DeviceAddress),
 }
 
@@ -206,7 +92,9 @@ pub enum Samples<'a> {
 pub struct Component<'a> {
     /// From the first sample on.
     pub samples: Samples<'a>,
+    /// Samples of a row.
     pub width: usize,
+    /// Rows.
     pub height: usize,
     /// Bytes from one row to the next.
     pub stride: usize,
@@ -278,6 +166,7 @@ impl Lease {
 /// A picture where it lies.
 #[derive(Clone)]
 pub struct Picture<'a> {
+    /// Y.
     pub luma: Component<'a>,
     /// Cb and Cr, where the caller has them.
     pub chroma: Option<[Component<'a>; 2]>,
@@ -315,9 +204,9 @@ impl Leased {
         let lease = picture.lease.clone()?;
         let component = |component: Component<'_>| {
             let samples = match component.samples {
-                // SAFETY: whoever made the lease promised that the samples stay there, unchanged, while it is held. It
-                // is held beside them, and they are lent for as long as that only.
                 Samples::Host(bytes) => {
+                    // SAFETY: whoever made the lease promised that the samples stay there, unchanged, while it is held.
+                    // It is held beside them, and they are lent for as long as that only.
                     Samples::Host(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) })
                 }
                 Samples::Device(address) => Samples::Device(address),

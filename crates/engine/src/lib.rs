@@ -50,5 +50,7 @@ pub mod model;
 pub mod plan;
 pub mod scale;
 pub mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use error::EngineError;

@@ -12,22 +12,24 @@ use crate::model::{Model, ScoreOptions};
 
 /// An extractor, and where its features come from in the backend's sums.
 #[derive(Debug)]
-pub struct PlannedSource {
+pub(crate) struct PlannedSource {
     pub extractor: Extractor,
     pub source: Box<dyn Source>,
 }
 
-/// A reported feature: which source yields it, which of its values it is, and its name.
+/// A feature that is reported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedFeature {
-    pub source: usize,
-    pub output: usize,
+    pub(crate) source: usize,
+    pub(crate) output: usize,
+    /// The name that it is reported under.
     pub key: String,
 }
 
 /// A model and the features it reads.
 #[derive(Debug)]
 pub struct PlannedModel {
+    /// The model itself.
     pub model: Model,
     /// Indices into [`Plan::features`], in the model's order.
     pub inputs: Vec<usize>,
@@ -38,10 +40,15 @@ pub struct PlannedModel {
 /// What to compute and where each reported number comes from. Plain data.
 #[derive(Debug)]
 pub struct Plan {
+    /// What backends compute.
     pub work: Work,
-    pub sources: Vec<PlannedSource>,
+    /// Where features come from in what backends have computed.
+    pub(crate) sources: Vec<PlannedSource>,
+    /// The features, in the order of their columns.
     pub features: Vec<PlannedFeature>,
+    /// The models, in the order of their columns.
     pub models: Vec<PlannedModel>,
+    /// How scores are finished.
     pub score_options: ScoreOptions,
     /// Names of all reported numbers: the features, then each model with its bootstrap results.
     pub columns: Vec<String>,

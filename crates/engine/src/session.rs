@@ -363,3 +363,104 @@ impl Track {
         Some((pending, self.scorers.iter_mut().filter_map(|(_, ready)| ready.pop_front()).collect()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::BackendError;
+    use crate::backend::cpu::Cpu;
+    use crate::frame::BitDepth;
+    use crate::metrics::Work;
+    use crate::metrics::feature_list;
+    use crate::model::ScoreOptions;
+
+    fn plan() -> Arc<Plan> {
+        let extractors = feature_list::parse("psnr=enable_apsnr=true;motion", &[]).unwrap();
+        let features: Vec<_> = extractors.iter().flat_map(|extractor| extractor.features(true)).collect();
+        Arc::new(Plan::new(vec![], &features, ScoreOptions::default()).unwrap())
+    }
+
+    fn geometry() -> Geometry {
+        Geometry { width: 8, height: 4, depth: BitDepth::new(8).unwrap(), chroma: None }
+    }
+
+    /// A backend whose third group fails.
+    struct Failing(Cpu, u32);
+
+    impl Backend for Failing {
+        fn name(&self) -> &'static str {
+            "failing"
+        }
+
+        fn depth(&self) -> usize {
+            4
+        }
+
+        fn prepare(
+            &mut self,
+            work: &Work,
+            geometry: Geometry,
+            renditions: &[Option<Scaling>],
+        ) -> Result<(), BackendError> {
+            self.0.prepare(work, geometry, renditions)
+        }
+
+        fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError> {
+            self.0.submit(group)
+        }
+
+        fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError> {
+            self.1 += 1;
+            if self.1 == 3 { Err(BackendError::Panicked) } else { self.0.poll(ticket) }
+        }
+
+        fn completion(&self, ticket: Ticket) -> Option<Completion> {
+            self.0.completion(ticket)
+        }
+
+        fn reset(&mut self) {
+            self.0.reset();
+        }
+    }
+
+    #[test]
+    fn what_is_complete_comes_before_an_error() {
+        let mut session = Session::new(plan(), Box::new(Failing(Cpu::new(3).unwrap(), 0)), 1);
+        session.prepare(geometry(), &[None]).unwrap();
+        let picture = || Picture::packed(&[9; 32], geometry()).unwrap();
+        for _ in 0..3 {
+            session.submit(picture(), vec![(0, picture())]).unwrap();
+        }
+        // Motion has the first pair wait for the second.
+        assert_eq!(session.collect().unwrap().len(), 1);
+        assert!(matches!(session.collect(), Err(EngineError::Backend(BackendError::Panicked))));
+        session.prepare(geometry(), &[None]).unwrap();
+        assert_eq!(session.collect().unwrap(), []);
+    }
+
+    #[test]
+    fn totals_outlive_what_they_are_of() {
+        let (plan, geometry) = (plan(), geometry());
+        let mut session = Session::new(plan.clone(), Box::new(Cpu::new(1).unwrap()), 2);
+        let mut totals = Totals::default();
+        // 10 log10(255^2 / mse), the mean error being that of all pairs, also of those that are not scored.
+        for errors in [[0u8, 4, 2], [8, 6, 0]] {
+            session.prepare(geometry, &[None]).unwrap();
+            for error in errors {
+                let (reference, distorted) = ([100; 32], [100 + error; 32]);
+                let picture = |bytes| Picture::packed(bytes, geometry).unwrap();
+                session.submit(picture(&reference), vec![(0, picture(&distorted))]).unwrap();
+                let pairs = session.collect().unwrap();
+                pairs.iter().for_each(|pair| totals += &pair.totals);
+            }
+            session.end_run(0, false);
+            let pairs = session.collect().unwrap();
+            pairs.into_iter().for_each(|pair| totals += pair.totals);
+        }
+        let [(name, value)] = totals.aggregates(&plan, geometry)[..] else { panic!("luma alone") };
+        let mse = f64::from(16 + 4 + 64 + 36) / 6.0;
+        assert_eq!(name, "apsnr_y");
+        assert!((value - 10.0 * (255.0 * 255.0 / mse).log10()).abs() < 1e-9, "{value}");
+        assert_eq!(Totals::default().aggregates(&plan, geometry), []);
+    }
+}

@@ -24,22 +24,39 @@ pub enum BackendError {
     /// Frames for which a metric is not defined.
     #[error(transparent)]
     Misfit(#[from] Misfit),
+    /// A plan of somebody's own making, in which a metric lacks what it builds on.
     #[error("the work for {metric} needs that of another metric, which is not there")]
-    Incomplete { metric: &'static str },
+    Incomplete {
+        /// The metric that cannot be computed.
+        metric: &'static str,
+    },
+    /// Pictures of a size that was not prepared for.
     #[error("a frame differs in size or sample type from what was prepared")]
     Unlike,
+    /// A group without anything prepared.
     #[error("no frame size was prepared")]
     NotPrepared,
+    /// A picture that the backend of this name cannot read whole.
     #[error("a picture is smaller than its format says, or lies in memory that the {0} backend cannot read")]
     Picture(&'static str),
+    /// More groups than the backend's depth, or more renditions than were prepared for.
     #[error("more frames were submitted than the backend can work on")]
     Full,
+    /// A ticket that no submitted group has any more.
     #[error("no frames were submitted under this ticket, or its sums were fetched before")]
     UnknownTicket,
+    /// The system gives no threads.
     #[error("cannot start {threads} worker threads: {reason}")]
-    Threads { threads: usize, reason: String },
+    Threads {
+        /// How many there should have been.
+        threads: usize,
+        /// What the system says.
+        reason: String,
+    },
+    /// A fault of this crate.
     #[error("a worker thread panicked, see standard error")]
     Panicked,
+    /// What the GPU refused, or could not do.
     #[error(transparent)]
     Device(#[from] gpu::Error),
 }
@@ -75,6 +92,7 @@ pub type Completion = Box<dyn FnOnce() + Send>;
 /// One reference picture of the prepared geometry, and the distorted pictures to compare with it.
 #[derive(Clone)]
 pub struct Group<'a> {
+    /// What the others are compared with.
     pub reference: Picture<'a>,
     /// At least one, each with the number of its rendition, and no more than were prepared for.
     pub distorted: Vec<(usize, Picture<'a>)>,

@@ -9,7 +9,7 @@
 use std::f64::consts::{PI, SQRT_2};
 use std::ops::Range;
 
-use super::extractor::{Extract, Extractor};
+use super::extractor::{About, Extract, Extractor};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float, int, number};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -65,10 +65,11 @@ impl CsfMode {
 /// The options of libvmaf's `adm` extractor, with its names less the `adm_` prefix, and its defaults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdmOptions {
-    /// Factor of the diagonal weights in [`CsfMode::Barten`], 0..=50.
+    /// Factor of the diagonal weights in `CsfMode::Barten`, 0..=50.
     pub csf_diag_scale: f64,
+    /// Which model of contrast sensitivity.
     pub csf_mode: CsfMode,
-    /// Factor of the horizontal and vertical weights in [`CsfMode::Barten`], 0..=50.
+    /// Factor of the horizontal and vertical weights in `CsfMode::Barten`, 0..=50.
     pub csf_scale: f64,
     /// Share of `adm2` in `adm3`, 0..=1; the rest is that of `1 - aim`.
     pub dlm_weight: f64,
@@ -245,6 +246,7 @@ static BLEND_MAE: [Blend; 5] = [
 /// Pixel work for ADM: the pyramids and the denominator once, a numerator for each distinct pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmWork {
+    /// What numerators differ in.
     pub passes: Vec<AdmPass>,
 }
 
@@ -278,12 +280,7 @@ pub struct AdmScale {
 }
 
 impl AdmScale {
-    /// The rows whose coefficients the scores depend on: masking looks one row beyond the scored ones.
-    pub fn halo_rows(&self) -> Range<usize> {
-        self.rows.start.saturating_sub(1)..(self.rows.end + 1).min(self.height)
-    }
-
-    /// The columns whose coefficients the scores depend on.
+    /// The columns whose coefficients the scores depend on: masking looks one column beyond the scored ones.
     pub fn halo_columns(&self) -> Range<usize> {
         self.columns.start.saturating_sub(1)..(self.columns.end + 1).min(self.width)
     }
@@ -582,6 +579,29 @@ impl Extract for AdmOptions {
         ("integer_adm_scale2", AdmOutput::Scale(2)),
         ("integer_adm_scale3", AdmOutput::Scale(3)),
     ];
+    const ABOUT: &'static [About] = &[
+        About {
+            reported: "`integer_adm2`, `integer_adm_scale0` to `3`",
+            tells: "detail that survived, weighted by what the eye can see",
+            range: "0 to about 1",
+            equal: "about 1",
+            source: "S. Li et al., IEEE Trans. Multimedia 2011",
+        },
+        About {
+            reported: "`integer_aim`",
+            tells: "what was added (noise, blocks) relative to the detail",
+            range: "0 up",
+            equal: "0",
+            source: "",
+        },
+        About {
+            reported: "`integer_adm3`",
+            tells: "both in one number",
+            range: "`adm_min_val` to about 1",
+            equal: "about 1",
+            source: "",
+        },
+    ];
 
     fn is_costly(output: AdmOutput) -> bool {
         matches!(output, AdmOutput::Aim | AdmOutput::Adm3)
@@ -723,7 +743,7 @@ mod tests {
     fn scored_part_and_shifts_of_full_hd() {
         let [first, .., last] = scales(1920, 1080);
         assert_eq!((first.rows.clone(), first.columns.clone()), (53..487, 95..865));
-        assert_eq!((first.halo_rows(), first.halo_columns()), (52..488, 94..866));
+        assert_eq!(first.halo_columns(), 94..866);
         assert_eq!(first.numerator, CubeShifts { square: [29, 29, 30], cube: [6, 6, 7], row: 10 });
         assert_eq!(first.reference, CubeShifts { square: [0; 3], cube: [0; 3], row: 0 });
         assert_eq!((last.width, last.height), (120, 68));
@@ -731,7 +751,7 @@ mod tests {
         assert_eq!(last.reference, CubeShifts { square: [31; 3], cube: [7; 3], row: 6 });
         // Too narrow for a margin: everything is scored, and nothing lies beyond.
         let [.., tiny] = scales(64, 64);
-        assert_eq!((tiny.rows.clone(), tiny.halo_rows()), (0..4, 0..4));
+        assert_eq!(tiny.rows, 0..4);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use super::extractor::{Extract, Extractor};
+use super::extractor::{About, Extract, Extractor};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float, number};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -44,8 +44,10 @@ pub static RECIPROCALS: LazyLock<[f32; MAX_WINDOW * MAX_WINDOW + 1]> = LazyLock:
 /// How codes become luminance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eotf {
+    /// That of usual video.
     #[default]
     Bt1886,
+    /// That of SMPTE ST 2084.
     Pq,
 }
 
@@ -53,10 +55,12 @@ impl Eotf {
     /// The names that libvmaf knows.
     pub const NAMES: [&str; 2] = ["bt1886", "pq"];
 
+    /// Its name for libvmaf.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
+    /// The one of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Bt1886, Self::Pq].into_iter().find(|eotf| eotf.name() == name)
     }
@@ -125,8 +129,9 @@ pub struct CambiOptions {
     pub vis_lum_threshold: f64,
     /// `enc_bitdepth`, 6..=16: depth that the video was encoded with, 0 for that of the samples.
     pub enc_bitdepth: u32,
-    /// `enc_height`, 150..=7680, and `enc_width`, 180..=7680: size that the video was encoded in, 0 for its own.
+    /// `enc_height`, 150..=7680: height that the video was encoded in, 0 for its own.
     pub enc_height: u32,
+    /// `enc_width`, 180..=7680: width that the video was encoded in, 0 for its own.
     pub enc_width: u32,
     /// `eotf`.
     pub eotf: Eotf,
@@ -134,8 +139,9 @@ pub struct CambiOptions {
     pub full_ref: bool,
     /// `max_log_contrast`, 0..=5: steps of up to 2 to this power are looked at.
     pub max_log_contrast: u32,
-    /// `src_height`, 200..=4320, and `src_width`, 320..=7680: size of the source, 0 for that of the reference.
+    /// `src_height`, 200..=4320: height of the source, 0 for that of the reference.
     pub src_height: u32,
+    /// `src_width`, 320..=7680: width of the source, 0 for that of the reference.
     pub src_width: u32,
     /// `topk`, 0.0001..=1.0: the share of pixels, those with the most banding, that counts.
     pub topk: f64,
@@ -406,6 +412,7 @@ pub struct Cambi;
 /// The pixel work: one analysis for each set of options.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CambiWork {
+    /// Different ones.
     pub analyses: Vec<CambiAnalysis>,
 }
 
@@ -477,6 +484,13 @@ impl Extract for CambiOptions {
         ("cambi_source", CambiOutput::Source),
         ("cambi_full_reference", CambiOutput::FullReference),
     ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`cambi`; with `full_ref=true` also `cambi_source`, `cambi_full_reference`",
+        tells: "visible bands in the distorted video",
+        range: "0 to about 24; from 5 on it annoys",
+        equal: "not 0 if the reference has bands",
+        source: "P. Tandon et al., PCS 2021",
+    }];
 
     fn lacks(&self, output: CambiOutput) -> Option<&'static str> {
         (output != CambiOutput::Distorted && !self.full_ref).then_some("full_ref")

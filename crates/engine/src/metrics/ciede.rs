@@ -6,7 +6,7 @@
 //! is undefined, because it reads chroma outside the picture: with odd extents, where the last chroma sample is
 //! repeated here, and in 4:2:2, where each luma sample gets the chroma at its place.
 
-use super::extractor::{Extract, Extractor};
+use super::extractor::{About, Extract, Extractor};
 use super::fixed::FixedSum;
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row};
@@ -88,6 +88,13 @@ impl Options for CiedeOptions {
 impl Extract for CiedeOptions {
     type Output = ();
     const FEATURES: &'static [(&'static str, ())] = &[("ciede2000", ())];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`ciede2000`",
+        tells: "difference in colour as 45 - 20 log10 of the mean CIEDE2000",
+        range: "dB-like, larger is better",
+        equal: "infinite",
+        source: "G. Sharma et al., Color Research & Application 2005",
+    }];
 
     fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
         work.set::<Ciede>(CiedeWork);

@@ -39,6 +39,7 @@ pub struct Window {
     pub reference: u32,
     /// Variance of the distorted picture.
     pub distorted: u32,
+    /// Covariance of both.
     pub covariance: i32,
 }
 

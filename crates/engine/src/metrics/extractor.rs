@@ -14,12 +14,29 @@ use super::options::{OptionError, Options};
 use super::score::{OptionsError, Source, Values};
 use super::work::Work;
 
+/// What users read about some of the features of an extractor; a row of the list in docs/metrics.md, in Markdown.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The names of the features.
+    pub reported: &'static str,
+    /// What they tell.
+    pub tells: &'static str,
+    /// What values they take.
+    pub range: &'static str,
+    /// What two equal videos give.
+    pub equal: &'static str,
+    /// Where it was published.
+    pub source: &'static str,
+}
+
 /// What an extractor is, besides its options.
 pub trait Extract: Options + PartialEq + Debug + Send + Sync {
     /// What tells its features apart.
     type Output: Copy + Send + Sync;
     /// Its features: the names that they are reported under, without option suffix.
     const FEATURES: &'static [(&'static str, Self::Output)];
+    /// What users read about them.
+    const ABOUT: &'static [About];
 
     /// The option that is off and without which there is no such feature.
     fn lacks(&self, _output: Self::Output) -> Option<&'static str> {
@@ -64,6 +81,7 @@ trait Erased: Any + Debug + Send + Sync {
     fn set(&mut self, name: &str, text: &str) -> Result<bool, OptionError>;
     fn suffix(&self) -> String;
     fn features(&self) -> Vec<&'static str>;
+    fn about(&self) -> &'static [About];
     fn yielding(&self, output: usize) -> Box<dyn Erased>;
     fn lacks(&self, output: usize) -> Option<&'static str>;
     fn is_costly(&self, output: usize) -> bool;
@@ -99,6 +117,10 @@ impl<E: Extract> Erased for E {
 
     fn features(&self) -> Vec<&'static str> {
         E::FEATURES.iter().map(|(name, _)| *name).collect()
+    }
+
+    fn about(&self) -> &'static [About] {
+        E::ABOUT
     }
 
     fn yielding(&self, output: usize) -> Box<dyn Erased> {
@@ -178,6 +200,11 @@ impl Extractor {
         (*self.0).name()
     }
 
+    /// What users read about its features.
+    pub fn about(&self) -> &'static [About] {
+        (*self.0).about()
+    }
+
     /// Names of its options.
     pub fn options(&self) -> Vec<&'static str> {
         (*self.0).options()
@@ -194,7 +221,7 @@ impl Extractor {
         (*self.0).set(name, text)
     }
 
-    /// What libvmaf appends to the names of all features of this extractor, see [`Options::suffix`].
+    /// What libvmaf appends to the names of all features of this extractor: the options that differ from their defaults.
     pub fn suffix(&self) -> String {
         (*self.0).suffix()
     }
@@ -231,5 +258,38 @@ impl Extractor {
     /// Adds its work to that of others, see [`Extract::plan`].
     pub(crate) fn plan(&self, costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
         (*self.0).plan(costly, work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Written with `UPDATE_DOCS=1`.
+    #[test]
+    fn the_list_in_the_documentation_is_that_of_the_metrics() {
+        const BEGIN: &str =
+            "<!-- from the metrics' `ABOUT`: UPDATE_DOCS=1 cargo test -p hipvmaf-engine -->\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+        let mut list =
+            String::from("| `features=` | reported as | what it tells | range | equal | source |\n");
+        list += "|---|---|---|---|---|---|\n";
+        for extractor in Extractor::all() {
+            for (i, About { reported, tells, range, equal, source }) in extractor.about().iter().enumerate() {
+                let name = if i == 0 { format!("`{}`", extractor.name()) } else { String::new() };
+                let cells = [&name, *reported, tells, range, equal, source];
+                let row: String =
+                    cells.iter().map(|cell| format!(" {cell} |").replace("  |", " |")).collect();
+                list += &format!("|{row}\n");
+            }
+        }
+        let text = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (old, after) = rest.split_once("\n\n").unwrap();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, format!("{before}{BEGIN}{list}\n{after}")).unwrap();
+        } else {
+            assert_eq!(format!("{old}\n"), list);
+        }
     }
 }

@@ -15,10 +15,18 @@ pub fn names() -> String {
 /// Why a feature cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureError {
+    /// There is no feature of this name.
     #[error("the feature {0} is not supported; supported are those of {list}", list = names())]
     Unsupported(String),
+    /// The feature is there only with an option that is off.
     #[error("the feature {feature} needs the option {option}")]
-    Disabled { feature: &'static str, option: &'static str },
+    Disabled {
+        /// Its name.
+        feature: &'static str,
+        /// The option that it needs.
+        option: &'static str,
+    },
+    /// An option has a value that it does not take.
     #[error("the option {0}")]
     Option(#[from] OptionError),
 }
@@ -26,6 +34,7 @@ pub enum FeatureError {
 /// A number per frame: what computes it, and what it is called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feature {
+    /// What it is computed by, with its options.
     pub extractor: Extractor,
     /// Its number among all features of the extractor.
     pub output: usize,

@@ -13,6 +13,7 @@ use super::options::OptionError;
 pub struct ListError {
     /// The item as it was written.
     pub item: String,
+    /// What is wrong with it.
     #[source]
     pub problem: Problem,
 }
@@ -20,20 +21,35 @@ pub struct ListError {
 /// What can be wrong with one item.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
+    /// There is nothing of this name.
     #[error("there is no feature `{0}`; there are {list}", list = names())]
     Unknown(String),
+    /// libvmaf has it in floating point too; what to ask for instead.
     #[error("`{0}` is computed in fixed point only; ask for `{1}`")]
     FixedPoint(String, &'static str),
+    /// libvmaf has it, and nothing here does.
     #[error("`{0}` is not computed here; there are {list}", list = names())]
     NotComputed(String),
+    /// Something that should have been an option.
     #[error("`{0}` is not an option with its value, option=value")]
     NoValue(String),
+    /// An option that the extractor does not have.
     #[error("{extractor} has no option `{option}`; it has {list}", list = .known.join(", "))]
-    UnknownOption { extractor: &'static str, option: String, known: Vec<&'static str> },
+    UnknownOption {
+        /// Its name.
+        extractor: &'static str,
+        /// The option as it was written.
+        option: String,
+        /// The options that it has.
+        known: Vec<&'static str>,
+    },
+    /// One item has the option twice.
     #[error("the option {0} is given twice")]
     OptionTwice(String),
+    /// An option has a value that it does not take.
     #[error("the option {0}")]
     Value(#[from] OptionError),
+    /// Its features would be reported twice.
     #[error("another item asks for the same features already")]
     Twice,
 }

@@ -62,14 +62,46 @@ impl Registration {
 /// Why a metric is not defined for frames.
 #[derive(Debug, thiserror::Error)]
 pub enum Misfit {
+    /// The frames are too small.
     #[error("the {metric} metric needs frames of at least {min}x{min}, these are {width}x{height}")]
-    TooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    TooSmall {
+        /// The metric as users call it.
+        metric: &'static str,
+        /// The smallest width and height.
+        min: usize,
+        /// What these frames have.
+        width: usize,
+        /// What these frames have.
+        height: usize,
+    },
+    /// The metric compares colours.
     #[error("the {metric} metric needs chroma, these frames are grey")]
-    NoChroma { metric: &'static str },
+    NoChroma {
+        /// The metric as users call it.
+        metric: &'static str,
+    },
+    /// The samples are too deep.
     #[error("the {metric} metric takes samples of at most {max} bits, these have {bits}")]
-    TooDeep { metric: &'static str, max: u32, bits: u32 },
+    TooDeep {
+        /// The metric as users call it.
+        metric: &'static str,
+        /// The most bits.
+        max: u32,
+        /// What these frames have.
+        bits: u32,
+    },
+    /// The chroma planes are too small.
     #[error("the {metric} metric needs chroma planes of at least {min}x{min}, these are {width}x{height}")]
-    ChromaTooSmall { metric: &'static str, min: usize, width: usize, height: usize },
+    ChromaTooSmall {
+        /// The metric as users call it.
+        metric: &'static str,
+        /// The smallest width and height.
+        min: usize,
+        /// What these planes have.
+        width: usize,
+        /// What these planes have.
+        height: usize,
+    },
     /// Something that only this metric knows of.
     #[error(transparent)]
     Other(Box<dyn Error + Send + Sync>),

@@ -3,35 +3,37 @@
 //! The metrics without their pixel work: options, tables, and the formulas that turn the raw sums of
 //! a backend into features. Pure functions, shared by every backend.
 //!
-//! Each metric has a file here and is registered in [`METRICS`], which is what everybody else reads: the plan, the
+//! Each metric has a file here and is registered in `METRICS`, which is what everybody else reads: the plan, the
 //! checks, the names. How it gets its sums is the backends' business, in a file for each metric as well.
 
-pub mod adm;
-pub mod cambi;
-pub mod ciede;
+pub(crate) mod adm;
+pub(crate) mod cambi;
+pub(crate) mod ciede;
 pub mod damage;
 mod extractor;
 pub mod feature;
 pub mod feature_list;
-pub mod fixed;
+pub(crate) mod fixed;
 mod metric;
-pub mod motion;
-pub mod options;
-pub mod psnr;
-pub mod psnr_hvs;
+pub(crate) mod motion;
+pub(crate) mod options;
+pub(crate) mod psnr;
+pub(crate) mod psnr_hvs;
 mod score;
-pub mod speed;
-pub mod ssim;
-pub mod vif;
+pub(crate) mod speed;
+pub(crate) mod ssim;
+pub(crate) mod vif;
 mod work;
 
-pub use extractor::{Extract, Extractor};
-pub use metric::{Metric, Misfit, Registration};
-pub use score::{OptionsError, Scorer, Source, Values};
+pub use extractor::Extractor;
+pub use metric::Misfit;
+pub(crate) use metric::{Metric, Registration};
+pub use score::OptionsError;
+pub(crate) use score::{Scorer, Source, Values};
 pub use work::{FrameSums, Work};
 
 /// All metrics, in the order in which logs have them.
-pub const METRICS: &[Registration] = &[
+pub(crate) const METRICS: &[Registration] = &[
     Registration::of::<vif::Vif>(),
     Registration::of::<damage::Damage>(),
     Registration::of::<adm::Adm>(),

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::extractor::{Extract, Extractor};
+use super::extractor::{About, Extract, Extractor};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float};
 use super::score::{OptionsError, Scorer, Source, Values};
@@ -240,6 +240,13 @@ impl Extract for MotionOptions {
         ("integer_motion2", MotionOutput::Motion2),
         ("integer_motion3", MotionOutput::Motion3),
     ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`integer_motion2`, `integer_motion3`, `VMAF_integer_feature_motion_sad_score`",
+        tells: "how much the **reference** moves: no measure of quality, but what hides faults",
+        range: "0 up, 8-bit steps",
+        equal: "0 when still",
+        source: "",
+    }];
 
     fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
         let new = self.work();

@@ -4,7 +4,7 @@
 //!
 //! Formulas are those of libvmaf 3.2.0's `psnr` (BSD-2-Clause-Patent).
 
-use super::extractor::{Extract, Extractor};
+use super::extractor::{About, Extract, Extractor};
 use super::metric::Metric;
 use super::options::{Options, Row, bool, float};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -147,6 +147,13 @@ impl Extract for PsnrOptions {
         ("mse_cb", PsnrOutput::Mse(1)),
         ("mse_cr", PsnrOutput::Mse(2)),
     ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`psnr_y`, `psnr_cb`, `psnr_cr`; with `enable_mse=true` also `mse_y`, …",
+        tells: "mean squared error",
+        range: "dB, up to 6 times the bits plus 12",
+        equal: "60 (8 bits), 72 (10 bits)",
+        source: "",
+    }];
 
     fn lacks(&self, output: PsnrOutput) -> Option<&'static str> {
         let (PsnrOutput::Psnr(plane) | PsnrOutput::Mse(plane)) = output;

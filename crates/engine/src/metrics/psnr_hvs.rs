@@ -5,7 +5,7 @@
 //! Formulas and tables are those of libvmaf 3.2.0's `psnr_hvs` (BSD-2-Clause-Patent), which has them from Daala
 //! (Xiph.Org, BSD-2-Clause).
 
-use super::extractor::{Extract, Extractor};
+use super::extractor::{About, Extract, Extractor};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -161,6 +161,13 @@ impl Extract for PsnrHvsOptions {
     type Output = Option<usize>;
     const FEATURES: &'static [(&'static str, Option<usize>)] =
         &[("psnr_hvs_y", Some(0)), ("psnr_hvs_cb", Some(1)), ("psnr_hvs_cr", Some(2)), ("psnr_hvs", None)];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`psnr_hvs_y`, `_cb`, `_cr`, `psnr_hvs`",
+        tells: "error of 8x8 cosine transforms, weighted and masked as the eye does; up to 12 bits",
+        range: "dB",
+        equal: "infinite",
+        source: "N. Ponomarenko et al., VPQM 2007",
+    }];
 
     fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
         work.set::<PsnrHvs>(PsnrHvsWork);

@@ -5,7 +5,7 @@
 //! Formulas and constants are those of libvmaf 3.2.0's `float_ssim` and `float_ms_ssim` (BSD-2-Clause-Patent),
 //! whose filters come from the reference implementation of Wang, Simoncelli and Bovik.
 
-use super::extractor::{Extract, Extractor};
+use super::extractor::{About, Extract, Extractor};
 use super::fixed::FixedSum;
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, number};
@@ -208,7 +208,7 @@ impl Metric for Ssim {
     type Work = SsimWork;
     type Sums = SsimSums;
     const EXTRACTORS: &'static [fn() -> Extractor] =
-        &[Extractor::of::<MsSsimOptions>, Extractor::of::<SsimOptions>];
+        &[Extractor::of::<SsimOptions>, Extractor::of::<MsSsimOptions>];
 
     fn check(work: &SsimWork, geometry: Geometry) -> Result<(), Misfit> {
         for scale in &work.scales {
@@ -239,6 +239,13 @@ impl Extract for SsimOptions {
         ("float_ssim_c", Some(1)),
         ("float_ssim_s", Some(2)),
     ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`float_ssim`; with `enable_lcs=true` its three terms",
+        tells: "luminance, contrast and structure of luma, at about 256 lines",
+        range: "-1 to 1",
+        equal: "1",
+        source: "Z. Wang et al., IEEE Trans. Image Processing 2004",
+    }];
 
     fn lacks(&self, term: Option<usize>) -> Option<&'static str> {
         (term.is_some() && !self.enable_lcs).then_some("enable_lcs")
@@ -309,6 +316,13 @@ impl Extract for MsSsimOptions {
         ("float_ms_ssim_s_scale3", MsSsimOutput::Term(2, 3)),
         ("float_ms_ssim_s_scale4", MsSsimOutput::Term(2, 4)),
     ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`float_ms_ssim` and terms",
+        tells: "the same over five scales; frames of at least 176x176",
+        range: "0 to 1",
+        equal: "1",
+        source: "Z. Wang et al., Asilomar 2003",
+    }];
 
     fn lacks(&self, output: MsSsimOutput) -> Option<&'static str> {
         (output != MsSsimOutput::Score && !self.enable_lcs).then_some("enable_lcs")

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use super::extractor::{Extract, Extractor};
+use super::extractor::{About, Extract, Extractor};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -198,6 +198,13 @@ impl Extract for VifOptions {
         ("integer_vif_scale2", 2),
         ("integer_vif_scale3", 3),
     ];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`integer_vif_scale0` to `3`",
+        tells: "information that survived, from fine to coarse",
+        range: "0 to 1; above 1 where contrast was enhanced",
+        equal: "just below 1",
+        source: "H. Sheikh, A. Bovik, IEEE Trans. Image Processing 2006",
+    }];
 
     fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
         let none = VifWork { gain_limits: vec![], scale0: false };

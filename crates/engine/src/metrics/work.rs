@@ -40,10 +40,8 @@ impl Clone for Parts {
 
 impl PartialEq for Parts {
     fn eq(&self, other: &Self) -> bool {
-        let alike = |((a, x), (b, y)): ((&&str, &Box<dyn Value>), (&&str, &Box<dyn Value>))| {
-            a == b && (**x).equals(&**y)
-        };
-        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(alike)
+        self.0.len() == other.0.len()
+            && self.0.iter().zip(&other.0).all(|((a, x), (b, y))| a == b && (**x).equals(&**y))
     }
 }
 

@@ -11,18 +11,15 @@ use hipvmaf_engine::backend::cpu::Cpu;
 use hipvmaf_engine::backend::hip::Hip;
 use hipvmaf_engine::backend::{Backend, BackendError, Group};
 use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
-use hipvmaf_engine::metrics::adm::{Adm, AdmOptions, AdmWork};
-use hipvmaf_engine::metrics::cambi::{Cambi, CambiOptions, CambiWork, Eotf};
-use hipvmaf_engine::metrics::ciede::{Ciede, CiedeWork};
-use hipvmaf_engine::metrics::damage::{Damage, DamageWork};
-use hipvmaf_engine::metrics::motion::{Motion, MotionWork};
-use hipvmaf_engine::metrics::psnr::{Psnr, PsnrWork};
-use hipvmaf_engine::metrics::psnr_hvs::{PsnrHvs, PsnrHvsWork};
-use hipvmaf_engine::metrics::speed::{Method, Speed, SpeedOptions, SpeedWork};
-use hipvmaf_engine::metrics::ssim::{Ssim, SsimWork};
-use hipvmaf_engine::metrics::vif::{Vif, VifWork};
-use hipvmaf_engine::metrics::{FrameSums, Work};
+use hipvmaf_engine::metrics::{Extractor, FrameSums, Work};
+use hipvmaf_engine::model::ScoreOptions;
+use hipvmaf_engine::plan::Plan;
 use hipvmaf_engine::scale::{self, Scaling};
+use hipvmaf_engine::testing::metrics::{
+    Adm, AdmOptions, AdmWork, Cambi, CambiOptions, CambiWork, Ciede, CiedeWork, Damage, DamageWork, Eotf,
+    Method, Motion, MotionWork, Psnr, PsnrHvs, PsnrHvsWork, PsnrWork, Speed, SpeedOptions, SpeedWork, Ssim,
+    SsimWork, Vif, VifWork,
+};
 use proptest::prelude::*;
 
 /// White noise of 32 bits.
@@ -393,6 +390,20 @@ fn equal_the_processors() {
             }
             check(&work, kind, (width, height), bits, 5);
         }
+    }
+}
+
+/// Everything that there is, with default options, whatever that will be.
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn of_every_metric_equal_the_processors() {
+    let features: Vec<_> = Extractor::all().flat_map(|extractor| extractor.features(true)).collect();
+    let mut plan = Plan::new(vec![], &features, ScoreOptions::default()).unwrap();
+    plan.add_damage();
+    for bits in [8, 10] {
+        let [reference, distorted, other] =
+            [(5, false), (5, true), (0, true)].map(|(kind, d)| Clip::new(kind, d, 331, 217, bits, 3));
+        check_clips(&plan.work, 5, &reference, &[(distorted, None), (other, None)]);
     }
 }
 

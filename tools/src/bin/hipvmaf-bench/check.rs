@@ -12,9 +12,10 @@ use engine::backend::cpu::Cpu;
 use engine::backend::hip::{self, Hip};
 use engine::backend::{Backend, BackendError, Completion, Group, Ticket};
 use engine::frame::BitDepth;
-use engine::metrics::{FrameSums, adm};
+use engine::metrics::FrameSums;
 use engine::plan::Plan;
 use engine::session::{PairScore, Session};
+use engine::testing::metrics::ADM_MIN_SIZE;
 use gpu::Device;
 
 use crate::Args;
@@ -91,7 +92,7 @@ impl Random {
     fn clip(&mut self) -> ((usize, usize), u32, Content) {
         let mut side = || {
             let most = self.of([8, 100, 700]);
-            adm::MIN_SIZE + self.below(most)
+            ADM_MIN_SIZE + self.below(most)
         };
         ((side(), side()), self.of(DEPTHS), self.of(CONTENTS))
     }

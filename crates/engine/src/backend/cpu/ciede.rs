@@ -12,7 +12,8 @@
 use super::metric::{Metric, Pictures, Setup};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
-use crate::frame::{BitDepth, Plane, PlaneGroup, Sample};
+use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
+use crate::frame::BitDepth;
 use crate::metrics;
 use crate::metrics::ciede::{CiedeWork, Range, fixed_sum};
 use rayon::prelude::*;

@@ -5,8 +5,8 @@
 use rayon::prelude::*;
 
 use super::metric::{Metric, Pictures, Setup};
+use crate::backend::cpu::plane::Plane;
 use crate::backend::{BackendError, Halves};
-use crate::frame::Plane;
 use crate::metrics;
 use crate::metrics::damage::{DamageSums, DamageWork, MARGIN, STEP, Window, window};
 

@@ -9,7 +9,7 @@
 //! taps sum to 2^16; the sums begin with what it takes to get that back (all of this modulo 2^32).
 
 use super::simd::Lanes;
-use crate::frame::Sample;
+use crate::backend::cpu::plane::Sample;
 use crate::metrics::vif::TAPS;
 
 /// Samples that every row of scratch is rounded up to: two vectors' worth of the widest lanes.

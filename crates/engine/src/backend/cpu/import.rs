@@ -5,7 +5,8 @@
 //! Planar 8-bit samples are borrowed where they are. Everything else (interleaved chroma, more than 8 bits,
 //! samples in the high bits) is unpacked row by row, which also keeps samples inside the range of their depth.
 
-use crate::frame::{AnyPlane, BitDepth, Component, Frame, Picture, Plane, Samples};
+use crate::backend::cpu::plane::{AnyPlane, Frame, Plane};
+use crate::frame::{BitDepth, Component, Picture, Samples};
 
 /// Whether all samples of a component can be read.
 pub fn is_readable(component: &Component<'_>, depth: BitDepth) -> bool {

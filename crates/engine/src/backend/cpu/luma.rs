@@ -6,7 +6,8 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::import::{Unpacked, as_it_lies};
-use crate::frame::{AnyPlane, BitDepth, Component, Leased, Picture};
+use crate::backend::cpu::plane::AnyPlane;
+use crate::frame::{BitDepth, Component, Leased, Picture};
 
 /// Room of luma that nobody needs any more.
 #[derive(Default)]

@@ -4,8 +4,9 @@
 //! group. It does for all distorted pictures at once what depends on the reference only.
 
 use super::simd::Level;
+use crate::backend::cpu::plane::{AnyPlane, Plane, PlaneGroup, PlanePair};
 use crate::backend::{BackendError, Halves};
-use crate::frame::{AnyPlane, BitDepth, Geometry, Plane, PlaneGroup, PlanePair};
+use crate::frame::{BitDepth, Geometry};
 use crate::metrics::{self, FrameSums, Work};
 
 /// What metrics are prepared for.
@@ -130,8 +131,8 @@ impl Registration {
 macro_rules! typed {
     ($kind:ident: $planes:expr, |$a:pat_param, $b:pat_param| $body:expr) => {
         match $planes {
-            $crate::frame::$kind::U8($a, $b) => $body,
-            $crate::frame::$kind::U16($a, $b) => $body,
+            $crate::backend::cpu::plane::$kind::U8($a, $b) => $body,
+            $crate::backend::cpu::plane::$kind::U16($a, $b) => $body,
         }
     };
 }

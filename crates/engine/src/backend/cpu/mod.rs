@@ -3,32 +3,32 @@
 //! The backend on the CPU: the same algorithms generic over a vector type, compiled for several
 //! instruction sets and chosen once at run time.
 //!
-//! Each metric has a file here and is registered in [`METRICS`].
+//! Each metric has a file here and is registered in `METRICS`.
 
 #![allow(clippy::needless_range_loop, reason = "kernels index several small arrays by one constant range")]
 
-pub mod adm;
+pub(crate) mod adm;
 mod backend;
-pub mod cambi;
-pub mod ciede;
-pub mod damage;
+pub(crate) mod cambi;
+pub(crate) mod ciede;
+pub(crate) mod damage;
 mod filter;
 mod import;
 mod log2;
 mod luma;
 mod metric;
-pub mod motion;
-pub mod psnr;
-pub mod psnr_hvs;
-pub mod scale;
+pub(crate) mod motion;
+pub(crate) mod plane;
+pub(crate) mod psnr;
+pub(crate) mod psnr_hvs;
+pub(crate) mod scale;
 pub(crate) mod simd;
 mod slot;
-pub mod speed;
-pub mod ssim;
-pub mod vif;
+pub(crate) mod speed;
+pub(crate) mod ssim;
+pub(crate) mod vif;
 
 pub use backend::Cpu;
-pub use simd::Level;
 
 use crate::metrics;
 use metric::Registration;
@@ -51,7 +51,8 @@ static METRICS: [Registration; metrics::METRICS.len()] = [
 mod tests {
     //! Pictures for the tests of the metrics.
 
-    use crate::frame::{BitDepth, Plane, Sample};
+    use crate::backend::cpu::plane::{Plane, Sample};
+    use crate::frame::BitDepth;
 
     /// A picture with room between its rows.
     #[derive(Clone, Debug)]

@@ -9,7 +9,8 @@ use super::filter::{BLOCK, FILTERS, Line, PAD, extend, horizontal, load_samples,
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
-use crate::frame::{BitDepth, Plane, Sample};
+use crate::backend::cpu::plane::{Plane, Sample};
+use crate::frame::BitDepth;
 use crate::metrics;
 use crate::metrics::motion::{MotionSums, MotionWork};
 use rayon::prelude::*;
@@ -22,7 +23,7 @@ const PAIRS: usize = FILTERS[BLUR].radius + 1;
 const BAND: usize = 64;
 
 /// Sum of the absolute values of the blurred difference of two luma planes of the same size (at least
-/// [`MIN_SIZE`](crate::metrics::motion::MIN_SIZE)) and depth, in 1/256 of an 8-bit step. Runs in the current rayon pool.
+/// `MIN_SIZE` of the metric) and depth, in 1/256 of an 8-bit step. Runs in the current rayon pool.
 pub fn sad<T: Sample>(level: Level, earlier: Plane<T>, later: Plane<T>, depth: BitDepth) -> u64 {
     let bands = earlier.height().div_ceil(BAND);
     let scratch = || Scratch::new(earlier.width());

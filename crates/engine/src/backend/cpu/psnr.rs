@@ -6,7 +6,7 @@ use super::filter::load_samples;
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
-use crate::frame::{Plane, PlaneGroup, Sample};
+use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
 use crate::metrics;
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
 use rayon::prelude::*;

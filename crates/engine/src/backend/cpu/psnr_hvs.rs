@@ -8,7 +8,7 @@
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
-use crate::frame::{Plane, PlaneGroup, Sample};
+use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
 use crate::metrics;
 use crate::metrics::psnr_hvs::{BLOCK, PsnrHvsSums, PsnrHvsWork, STEP, TABLES, Tables, blocks};
 use rayon::prelude::*;

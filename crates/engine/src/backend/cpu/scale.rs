@@ -9,7 +9,8 @@
 use rayon::prelude::*;
 
 use super::simd::{Lanes, Level, dispatch};
-use crate::frame::{AnyPlane, BitDepth, Frame, Plane, Sample};
+use crate::backend::cpu::plane::{AnyPlane, Frame, Plane, Sample};
+use crate::frame::BitDepth;
 use crate::scale::{Axis, ONE, Scaling, shifts};
 
 /// Columns are rounded up to as many as the widest vectors have.

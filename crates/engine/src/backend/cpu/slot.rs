@@ -11,8 +11,9 @@ use super::luma::Luma;
 use super::metric::{Pictures, Setup, Task, group};
 use super::scale::{Scaled, Scaler};
 use super::simd::Level;
+use crate::backend::cpu::plane::{AnyPlane, Frame, PlanePair};
 use crate::backend::{BackendError, Halves};
-use crate::frame::{AnyPlane, Frame, Geometry, Picture, PlanePair};
+use crate::frame::{Geometry, Picture};
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
 
@@ -129,8 +130,8 @@ impl Slot {
             earlier: earlier.collect::<Result<_, _>>()?,
             halves: vec![],
         };
-        let wanted = |task: &Box<dyn Task>| !given.history_only || task.has_history();
-        chains.par_iter_mut().with_max_len(1).filter(|chain| wanted(&chain[0])).for_each(|chain| {
+        let wanted = |task: &dyn Task| !given.history_only || task.has_history();
+        chains.par_iter_mut().with_max_len(1).filter(|chain| wanted(&*chain[0])).for_each(|chain| {
             let Some((first, others)) = chain.split_first_mut() else { return };
             first.compute(&pictures);
             if !others.is_empty() {
@@ -140,7 +141,7 @@ impl Slot {
             }
         });
         let mut sums = vec![FrameSums::default(); frames.len()];
-        let tasks = chains.iter_mut().filter(|chain| wanted(&chain[0])).flatten();
+        let tasks = chains.iter_mut().filter(|chain| wanted(&*chain[0])).flatten();
         for task in tasks {
             task.take(&mut sums).ok_or(BackendError::Unlike)?;
         }

@@ -8,7 +8,8 @@ use super::filter::load_samples;
 use super::metric::{Metric, Pictures, Setup};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
-use crate::frame::{Geometry, Plane, PlaneGroup, Sample};
+use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
+use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::speed::{
     BLOCK, ChromaStatistics, Covariance, ELEMENTS, Layout, Misfit, PlaneStatistics, SpeedSums, SpeedWork,
@@ -27,6 +28,7 @@ pub struct Speed {
 }
 
 impl Speed {
+    /// Room for the work on frames of a geometry.
     pub fn new(work: &SpeedWork, geometry: Geometry) -> Result<Self, Misfit> {
         let layouts = work.scalings.iter().map(|scaling| scaling.layout(geometry));
         Ok(Self { layouts: layouts.collect::<Result<_, _>>()?, sigmas: work.sigmas.clone() })
@@ -312,8 +314,9 @@ impl Metric for Speed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cpu::plane::AnyPlane;
     use crate::backend::cpu::tests::{Picture, content, noise};
-    use crate::frame::{AnyPlane, BitDepth};
+    use crate::frame::BitDepth;
     use crate::metrics::options::Options;
     use crate::metrics::speed::{Method, SpeedOptions};
 

@@ -10,7 +10,8 @@
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
-use crate::frame::{Geometry, Plane, Sample};
+use crate::backend::cpu::plane::{Plane, Sample};
+use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::ssim::{
     C1, C2, C3, LOW_PASS, LOW_PASS_SIZE, MapSums, SCALES, SsimSums, SsimWork, WINDOW, WINDOW_SIZE, decimated,

@@ -3,7 +3,7 @@
 //! The backend on the GPU.
 //!
 //! `backend.rs` puts groups of pictures through the kernels of `kernels/`; `images.rs` has their code. Each metric has a file
-//! here that launches its kernels, and is registered in [`METRICS`].
+//! here that launches its kernels, and is registered in `METRICS`.
 
 mod adm;
 mod backend;

@@ -9,7 +9,7 @@ mod linear;
 
 use std::f64::consts::PI;
 
-use super::extractor::{Extract, Extractor};
+use super::extractor::{About, Extract, Extractor};
 use super::metric::{self, Metric};
 use super::options::{Options, Row, float, name, number};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -29,10 +29,14 @@ const LOG2_2PIE: f64 = 4.094191170361282;
 /// How a plane is resampled to the prescaled size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
+    /// The nearest sample.
     #[default]
     Nearest,
+    /// Of 2 x 2 samples.
     Bilinear,
+    /// Of 4 x 4 samples.
     Bicubic,
+    /// Of 8 x 8 samples.
     Lanczos4,
 }
 
@@ -40,10 +44,12 @@ impl Method {
     /// Values of `speed_prescale_method`, in the order of the variants.
     pub const NAMES: [&str; 4] = ["nearest", "bilinear", "bicubic", "lanczos4"];
 
+    /// Its name for libvmaf.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
+    /// The one of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Nearest, Self::Bilinear, Self::Bicubic, Self::Lanczos4];
         all.into_iter().find(|method| method.name() == name)
@@ -53,7 +59,7 @@ impl Method {
 /// Options of libvmaf's `speed_chroma`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpeedOptions {
-    /// `speed_kernelscale`: factor on the length of the low-pass filters, one of [`KERNEL_SCALES`].
+    /// `speed_kernelscale`: factor on the length of the low-pass filters, one of `KERNEL_SCALES`.
     pub kernel_scale: f64,
     /// `speed_max_val`: largest result.
     pub max_val: f64,
@@ -126,6 +132,7 @@ pub struct Scaling {
 /// Statistics that are needed, one for each scaling.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpeedWork {
+    /// Different ones.
     pub scalings: Vec<Scaling>,
     /// Variances of the neural noise that entropies are needed for, see [`SpeedOptions::sigma`].
     pub sigmas: Vec<f32>,
@@ -504,6 +511,13 @@ impl Extract for SpeedOptions {
     type Output = Option<usize>;
     const FEATURES: &'static [(&'static str, Option<usize>)] =
         &[("speed_chroma_u", Some(0)), ("speed_chroma_v", Some(1)), ("speed_chroma_uv", None)];
+    const ABOUT: &'static [About] = &[About {
+        reported: "`speed_chroma_u`, `_v`, `_uv`",
+        tells: "difference in local entropy of the chroma planes, at a sixteenth of their size",
+        range: "0 up",
+        equal: "0, or up to some 1e-5",
+        source: "C. Bampis et al., IEEE Signal Processing Letters 2017",
+    }];
 
     fn in_models(name: &str) -> Option<String> {
         Some(format!("Speed_chroma_feature_{name}_score"))

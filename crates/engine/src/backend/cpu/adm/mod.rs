@@ -11,10 +11,11 @@ mod lines;
 mod transform;
 
 use crate::backend::BackendError;
-use crate::backend::cpu::Level;
 use crate::backend::cpu::metric::{Metric, Pictures, Setup, typed};
+use crate::backend::cpu::plane::{Plane, Sample};
+use crate::backend::cpu::simd::Level;
 use crate::backend::cpu::simd::{Lanes, dispatch};
-use crate::frame::{BitDepth, Geometry, Plane, Sample};
+use crate::frame::{BitDepth, Geometry};
 use crate::metrics;
 use crate::metrics::adm::{self, AdmPassSums, AdmScale, AdmSums, AdmWork, BandSums, MIN_SIZE};
 use detail::{Detail, Split, Threshold};

@@ -6,8 +6,8 @@
 //! The filters are linear, so they run on each half alone; only the shift joins the two sums.
 
 use super::lines::{Approximation, Coef, LEAD, Mid, Rows};
+use crate::backend::cpu::plane::{Plane, Sample};
 use crate::backend::cpu::simd::{Lanes, each};
-use crate::frame::{Plane, Sample};
 use crate::metrics::adm::{AdmScale, HIGH_PASS, LOW_PASS};
 
 /// What a vertical filter reads.

@@ -7,9 +7,10 @@ mod contrast;
 mod picture;
 
 use crate::backend::BackendError;
-use crate::backend::cpu::Level;
 use crate::backend::cpu::metric::{Metric, Pictures, Setup, typed};
-use crate::frame::{Geometry, Plane, Sample};
+use crate::backend::cpu::plane::{Plane, Sample};
+use crate::backend::cpu::simd::Level;
+use crate::frame::Geometry;
 use crate::metrics::cambi::{
     CambiAnalysis, CambiError, CambiPicture, CambiPlan, CambiSums, CambiWork, SCALES, ScaleSums, nearest,
 };

@@ -6,8 +6,8 @@
 //! comparison of neighbours then have no special cases.
 
 use crate::backend::cpu::filter::{BLOCK, Line, PAD, load_samples, row_stride};
+use crate::backend::cpu::plane::{Plane, Sample};
 use crate::backend::cpu::simd::{Lanes, Level, dispatch};
-use crate::frame::{Plane, Sample};
 use crate::metrics::cambi::{CambiScale, SCALES};
 use rayon::prelude::*;
 

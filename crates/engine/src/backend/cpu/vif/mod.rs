@@ -17,8 +17,9 @@ use super::filter::{BLOCK, FILTERS, Line, PAD, extend, mirror, row_stride};
 use super::log2::Log2;
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Level, dispatch};
+use crate::backend::cpu::plane::{Plane, Sample};
 use crate::backend::{BackendError, Halves};
-use crate::frame::{BitDepth, Geometry, Plane, Sample};
+use crate::frame::{BitDepth, Geometry};
 use crate::metrics;
 use crate::metrics::vif::{MIN_SIZE, VifScaleSums, VifSums, VifWork};
 use rayon::prelude::*;
@@ -104,7 +105,7 @@ pub struct Vif {
 }
 
 impl Vif {
-    /// Work on frames of `width` x `height` samples, both at least [`MIN_SIZE`], up to `renditions` distorted pictures
+    /// Work on frames of `width` x `height` samples, both at least `MIN_SIZE`, up to `renditions` distorted pictures
     /// for each reference, in about `bands` parts that may run at the same time. `None` when the frames are too small.
     pub fn new(
         work: &VifWork,

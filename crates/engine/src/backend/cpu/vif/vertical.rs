@@ -9,8 +9,8 @@ use super::{PLANES, ROWS};
 use crate::backend::cpu::filter::{
     FILTERS, FLIPPED, PAD, bias, extend, horizontal, load_samples, row_stride, whole,
 };
+use crate::backend::cpu::plane::Sample;
 use crate::backend::cpu::simd::Lanes;
-use crate::frame::Sample;
 
 /// The highest bits of both halves.
 const FLIP: i32 = 0x8000_8000_u32 as i32;

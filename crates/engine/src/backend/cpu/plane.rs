@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Pictures as the metrics see them: samples of more than 8 bits sit in the low bits of a `u16` and never exceed the
+//! maximum of their depth. [`Picture`](crate::frame::Picture)s make no such promise: what brings them here shifts and
+//! clamps.
+
+/// A sample type of a plane: `u8` for 8-bit video, `u16` for everything deeper.
+pub trait Sample:
+    Copy + Default + Into<i32> + Into<u32> + Send + Sync + PartialEq + std::fmt::Debug + 'static
+{
+    /// The low bits of a number.
+    fn low(value: i32) -> Self;
+}
+
+impl Sample for u8 {
+    fn low(value: i32) -> Self {
+        value as u8
+    }
+}
+
+impl Sample for u16 {
+    fn low(value: i32) -> Self {
+        value as u16
+    }
+}
+
+/// A borrowed picture plane: `height` rows of `width` samples, `stride` samples apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Plane<'a, T> {
+    data: &'a [T],
+    width: usize,
+    height: usize,
+    stride: usize,
+}
+
+impl<'a, T: Sample> Plane<'a, T> {
+    /// `None` when the rows do not fit `data` or overlap (`stride < width`).
+    pub fn new(data: &'a [T], width: usize, height: usize, stride: usize) -> Option<Self> {
+        let needed = match height {
+            0 => 0,
+            h => stride.checked_mul(h - 1)?.checked_add(width)?,
+        };
+        (stride >= width && data.len() >= needed).then_some(Self { data, width, height, stride })
+    }
+
+    /// Samples of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Row `y` from the top, exactly `width` samples.
+    #[inline]
+    pub fn row(&self, y: usize) -> &'a [T] {
+        let start = y * self.stride;
+        &self.data[start..start + self.width]
+    }
+}
+
+/// A plane of either sample type.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyPlane<'a> {
+    /// Of 8-bit video.
+    U8(Plane<'a, u8>),
+    /// Of deeper video.
+    U16(Plane<'a, u16>),
+}
+
+/// Two planes of one sample type, to be compared.
+#[derive(Clone, Copy, Debug)]
+pub enum PlanePair<'a> {
+    /// Of 8-bit video.
+    U8(Plane<'a, u8>, Plane<'a, u8>),
+    /// Of deeper video.
+    U16(Plane<'a, u16>, Plane<'a, u16>),
+}
+
+impl<'a> PlanePair<'a> {
+    /// `None` when the planes differ in size or sample type.
+    pub fn new(a: AnyPlane<'a>, b: AnyPlane<'a>) -> Option<Self> {
+        fn alike<T: Sample>(a: &Plane<'_, T>, b: &Plane<'_, T>) -> bool {
+            (a.width, a.height) == (b.width, b.height)
+        }
+        match (a, b) {
+            (AnyPlane::U8(a), AnyPlane::U8(b)) if alike(&a, &b) => Some(Self::U8(a, b)),
+            (AnyPlane::U16(a), AnyPlane::U16(b)) if alike(&a, &b) => Some(Self::U16(a, b)),
+            _ => None,
+        }
+    }
+}
+
+/// A reference plane and planes to compare with it, all of one size and sample type.
+#[derive(Clone, Debug)]
+pub enum PlaneGroup<'a> {
+    /// Of 8-bit video.
+    U8(Plane<'a, u8>, Vec<Plane<'a, u8>>),
+    /// Of deeper video.
+    U16(Plane<'a, u16>, Vec<Plane<'a, u16>>),
+}
+
+impl<'a> PlaneGroup<'a> {
+    /// `None` when a plane differs from the reference in size or sample type.
+    pub fn new(reference: AnyPlane<'a>, distorted: impl IntoIterator<Item = AnyPlane<'a>>) -> Option<Self> {
+        let pairs = distorted.into_iter().map(|plane| PlanePair::new(reference, plane));
+        Some(match reference {
+            AnyPlane::U8(reference) => {
+                let byte = |pair| if let Some(PlanePair::U8(_, plane)) = pair { Some(plane) } else { None };
+                Self::U8(reference, pairs.map(byte).collect::<Option<_>>()?)
+            }
+            AnyPlane::U16(reference) => {
+                let word = |pair| if let Some(PlanePair::U16(_, plane)) = pair { Some(plane) } else { None };
+                Self::U16(reference, pairs.map(word).collect::<Option<_>>()?)
+            }
+        })
+    }
+}
+
+/// One picture: luma, and the two chroma planes where the caller has them.
+///
+/// Chroma planes have the size libvmaf gives them: a subsampled axis of `n` luma samples has
+/// `floor(n / 2)` chroma samples.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Y.
+    pub luma: AnyPlane<'a>,
+    /// Cb and Cr.
+    pub chroma: Option<[AnyPlane<'a>; 2]>,
+}

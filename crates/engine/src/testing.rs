@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What this crate's own tests and benchmarks reach into. No part of its interface: it changes without notice.
+
+/// Single steps of the backend on the CPU, at every level of a machine.
+pub mod cpu {
+    pub use crate::backend::cpu::adm::Adm;
+    pub use crate::backend::cpu::cambi::Analysis;
+    pub use crate::backend::cpu::ciede::difference;
+    pub use crate::backend::cpu::motion::sad;
+    pub use crate::backend::cpu::plane::{AnyPlane, Frame, Plane, PlaneGroup, Sample};
+    pub use crate::backend::cpu::psnr::sse;
+    pub use crate::backend::cpu::psnr_hvs::errors;
+    pub use crate::backend::cpu::scale::{Scaled, Scaler};
+    pub use crate::backend::cpu::simd::Level;
+    pub use crate::backend::cpu::speed::Speed;
+    pub use crate::backend::cpu::ssim::Ssim;
+    pub use crate::backend::cpu::vif::Vif;
+}
+
+/// The metrics themselves, and what backends are asked to do for them.
+pub mod metrics {
+    pub use crate::metrics::adm::{Adm, AdmOptions, AdmWork, MIN_SIZE as ADM_MIN_SIZE};
+    pub use crate::metrics::cambi::{Cambi, CambiOptions, CambiWork, Eotf};
+    pub use crate::metrics::ciede::{Ciede, CiedeWork};
+    pub use crate::metrics::damage::{Damage, DamageWork};
+    pub use crate::metrics::motion::{Motion, MotionWork};
+    pub use crate::metrics::psnr::{Psnr, PsnrWork};
+    pub use crate::metrics::psnr_hvs::{PsnrHvs, PsnrHvsWork, TABLES};
+    pub use crate::metrics::speed::{Method, Speed, SpeedOptions, SpeedWork};
+    pub use crate::metrics::ssim::{Ssim, SsimWork};
+    pub use crate::metrics::vif::{Vif, VifWork};
+}
