@@ -26,6 +26,9 @@ use crate::scale::Scaling;
 
 /// Most in-flight slots: more would only take more memory.
 const MAX_SLOTS: usize = 4;
+/// Parts of a picture for each thread: enough that threads finish a group together when it is alone, and no more, as
+/// filters work twice on the rows at seams, and other groups fill the gaps.
+const BANDS: usize = 2;
 
 /// The sums of a group, or why there are none.
 type Outcome = Result<Vec<FrameSums>, BackendError>;
@@ -187,7 +190,6 @@ impl Backend for Cpu {
     ) -> Result<(), BackendError> {
         self.prepared = None;
         work.check(geometry)?;
-        // Enough parts that threads finish together, and no more: filters work twice on the rows at seams.
         let bands = match self.pool.current_num_threads() {
             1 => 1,
             threads => BANDS * threads,
@@ -312,9 +314,6 @@ impl Backend for Cpu {
         }
     }
 }
-
-/// Parts of a picture for each thread.
-const BANDS: usize = 4;
 
 /// Refuses a picture of another size, and one that cannot be read.
 fn check(picture: &Picture<'_>, geometry: Geometry, chroma: bool) -> Result<(), BackendError> {
