@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use gst_video::{VideoCapsBuilder, VideoChromaSite, VideoFormat, VideoFormatInfo, VideoInfo};
 
-use super::device_memory::Kind;
+use super::memory::device_memory::Kind;
 
 /// Luma and chroma in planes or interleaved, 8 to 16 bits.
 const FORMATS: [VideoFormat; 16] = [

@@ -4,18 +4,21 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use gst::ClockTime;
+use gst_video::VideoInfo;
 
 use engine::EngineError;
 use engine::backend::BackendError;
 use engine::model::ModelError;
 use engine::scale::ScalingError;
-use gst::ClockTime;
-use gst_video::VideoInfo;
+use gst::prelude::*;
 
-use super::device_memory::Kind;
-use super::import::ImportError;
+use super::memory::device_memory::Kind;
+use super::memory::import::ImportError;
 
-/// Everything that stops the element.
+/// Everything that can go wrong: with the element, or with one rendition of several.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
@@ -25,29 +28,29 @@ pub enum Error {
     #[error("the property {property}: {reason}")]
     Setting { property: &'static str, reason: String },
     #[error(
-        "the reference is {}x{} and the distorted video is {}x{}; scale the distorted video first: \
+        "the reference is {}x{} and the distorted video on {pad} is {}x{}; scale the distorted video first: \
          videoscale ! video/x-raw,width={},height={}, or have it scaled here: set scale-method, as in \
          scale-method=bicubic",
         .reference.width(), .reference.height(), .distorted.width(), .distorted.height(),
         .reference.width(), .reference.height()
     )]
-    Size { reference: Box<VideoInfo>, distorted: Box<VideoInfo> },
+    Size { pad: String, reference: Arc<VideoInfo>, distorted: Arc<VideoInfo> },
     #[error(
-        "the reference is {} and the distorted video is {}, which differ in bit depth or chroma subsampling; \
+        "the reference is {} and the distorted video on {pad} is {}, which differ in bit depth or chroma subsampling; \
          convert the distorted video first: videoconvert ! video/x-raw,format={}",
         .reference.format(), .distorted.format(), .reference.format()
     )]
-    Format { reference: Box<VideoInfo>, distorted: Box<VideoInfo> },
+    Format { pad: String, reference: Arc<VideoInfo>, distorted: Arc<VideoInfo> },
     #[error(
-        "the reference is {}x{} and the distorted video is {}x{}, which scale-method cannot make up for: {source}; \
-         scale the distorted video first",
+        "the reference is {}x{} and the distorted video on {pad} is {}x{}, which scale-method cannot make up for: \
+         {source}; scale the distorted video first",
         .reference.width(), .reference.height(), .distorted.width(), .distorted.height()
     )]
-    Scaling { reference: Box<VideoInfo>, distorted: Box<VideoInfo>, source: ScalingError },
+    Scaling { pad: String, reference: Arc<VideoInfo>, distorted: Arc<VideoInfo>, source: ScalingError },
     #[error(
-        "the caps {0} are not supported; convert the video first: videoconvert ! video/x-raw,format=I420"
+        "the caps {caps} on {pad} are not supported; convert the video first: videoconvert ! video/x-raw,format=I420"
     )]
-    Caps(gst::Caps),
+    Caps { pad: String, caps: gst::Caps },
     #[error(
         "the video on {0} is interlaced, which VMAF does not score; put deinterlace before it on both sides"
     )]
@@ -78,21 +81,37 @@ pub enum Error {
     Metrics { path: PathBuf, source: io::Error },
     #[error("cannot write the results file {path}: {source}; check the property results-filename")]
     Results { path: PathBuf, source: io::Error },
+    #[error(
+        "the results file {path} is not complete: {reason}; the frames scored until then are in {partial}, and scoring \
+         goes on without it"
+    )]
+    ResultsLost { path: PathBuf, partial: PathBuf, reason: io::Error },
+    #[error(
+        "no frame was scored for the results file {path}, which was not written{}; check that the timestamps of both \
+         sides match", if path.exists() { ": the file of that name is from before" } else { "" }
+    )]
+    ResultsEmpty { path: PathBuf },
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+/// A code of one of GStreamer's error domains.
+enum Code {
+    Library(gst::LibraryError),
+    Resource(gst::ResourceError),
+    Stream(gst::StreamError),
 }
 
 impl Error {
-    /// The message for the bus, in the domain that fits.
-    pub fn message(&self) -> gst::ErrorMessage {
+    /// Domain and code that fit.
+    fn code(&self) -> Code {
+        use Code::{Library, Resource, Stream};
         match self {
-            Self::Model(ModelError::Read { .. }) => {
-                gst::error_msg!(gst::ResourceError::OpenRead, ("{}", self))
-            }
-            Self::Model(ModelError::Unknown { .. }) => {
-                gst::error_msg!(gst::ResourceError::NotFound, ("{}", self))
-            }
-            Self::Model(_) => gst::error_msg!(gst::ResourceError::Read, ("{}", self)),
+            Self::Model(ModelError::Read { .. }) => Resource(gst::ResourceError::OpenRead),
+            Self::Model(ModelError::Unknown { .. }) => Resource(gst::ResourceError::NotFound),
+            Self::Model(_) => Resource(gst::ResourceError::Read),
             Self::Setting { .. } | Self::Engine(EngineError::Options(_) | EngineError::DuplicateModel(_)) => {
-                gst::error_msg!(gst::LibraryError::Settings, ("{}", self))
+                Library(gst::LibraryError::Settings)
             }
             Self::Engine(EngineError::Backend(BackendError::Misfit(_)))
             | Self::Size { .. }
@@ -101,39 +120,73 @@ impl Error {
             | Self::NoCaps(_)
             | Self::Memory { .. }
             | Self::Interlaced(_)
-            | Self::Caps(_) => gst::error_msg!(gst::StreamError::Format, ("{}", self)),
-            Self::Engine(EngineError::Backend(BackendError::Device(err))) => device(err),
-            Self::Engine(EngineError::Backend(_)) => {
-                gst::error_msg!(gst::ResourceError::Failed, ("{}", self))
-            }
+            | Self::Caps { .. } => Stream(gst::StreamError::Format),
+            Self::Engine(EngineError::Backend(BackendError::Device(err))) => Resource(device(err).0),
+            Self::Engine(EngineError::Backend(_)) | Self::Thread(_) => Resource(gst::ResourceError::Failed),
             Self::Buffer { .. } | Self::Timestamp(_) | Self::Missing { .. } | Self::Painting(_) => {
-                gst::error_msg!(gst::StreamError::Failed, ("{}", self))
+                Stream(gst::StreamError::Failed)
             }
             Self::Results { source, .. } | Self::Metrics { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull => gst::error_msg!(gst::ResourceError::NoSpaceLeft, ("{}", self)),
-                _ => gst::error_msg!(gst::ResourceError::OpenWrite, ("{}", self)),
+                io::ErrorKind::StorageFull => Resource(gst::ResourceError::NoSpaceLeft),
+                _ => Resource(gst::ResourceError::OpenWrite),
             },
+            Self::ResultsLost { reason, .. } => match reason.kind() {
+                io::ErrorKind::StorageFull => Resource(gst::ResourceError::NoSpaceLeft),
+                _ => Resource(gst::ResourceError::Write),
+            },
+            Self::ResultsEmpty { .. } => Resource(gst::ResourceError::Write),
         }
+    }
+
+    /// What happened, and what to do.
+    fn text(&self) -> String {
+        match self {
+            Self::Engine(EngineError::Backend(BackendError::Device(err))) => {
+                format!("{err}{}", device(err).1)
+            }
+            _ => self.to_string(),
+        }
+    }
+
+    /// The message for the bus, in the domain that fits.
+    pub fn message(&self) -> gst::ErrorMessage {
+        let text = self.text();
+        let new = |code: &dyn Fn(&str) -> gst::ErrorMessage| code(&text);
+        match self.code() {
+            Code::Library(code) => new(&|text| gst::error_msg!(code, ("{}", text))),
+            Code::Resource(code) => new(&|text| gst::error_msg!(code, ("{}", text))),
+            Code::Stream(code) => new(&|text| gst::error_msg!(code, ("{}", text))),
+        }
+    }
+
+    /// Posts it as a warning: the element goes on.
+    pub fn warn(&self, element: &impl IsA<gst::Element>) {
+        let (kind, text) = (gst::ElementMessageType::Warning, self.text());
+        let (file, function, line) = (file!(), "warn", line!());
+        match self.code() {
+            Code::Library(code) => element.message_full(kind, code, Some(&text), None, file, function, line),
+            Code::Resource(code) => element.message_full(kind, code, Some(&text), None, file, function, line),
+            Code::Stream(code) => element.message_full(kind, code, Some(&text), None, file, function, line),
+        }
+    }
+
+    /// The GPU was there, and is no more.
+    pub fn is_device_lost(&self) -> bool {
+        matches!(self, Self::Engine(EngineError::Backend(err)) if err.is_device_lost())
     }
 }
 
-/// What is wrong with the GPU, and what can be done.
-fn device(err: &gpu::Error) -> gst::ErrorMessage {
+/// What kind of trouble a GPU is in, and what can be done.
+fn device(err: &gpu::Error) -> (gst::ResourceError, &'static str) {
     use gpu::Error::*;
-    let cpu = "use backend=auto or backend=cpu to score on the processor";
+    let cpu = "; use backend=auto or backend=cpu to score on the CPU";
     match err {
-        NoKernels(_) | NoDevice(_) => gst::error_msg!(gst::ResourceError::NotFound, ("{}; {}", err, cpu)),
-        NoSuchDevice(..) => {
-            gst::error_msg!(
-                gst::ResourceError::NotFound,
-                ("{}; check the properties vendor and device-id", err)
-            )
+        NoKernels(_) | NoDevice(_) => (gst::ResourceError::NotFound, cpu),
+        NoSuchDevice(..) => (gst::ResourceError::NotFound, "; check the properties vendor and device-id"),
+        NoCode { .. } | Unsupported(_) => (gst::ResourceError::Settings, cpu),
+        OutOfMemory { .. } => {
+            (gst::ResourceError::NoSpaceLeft, "; lower max-in-flight, or free memory on the GPU")
         }
-        NoCode { .. } | Unsupported(_) => gst::error_msg!(gst::ResourceError::Settings, ("{}; {}", err, cpu)),
-        OutOfMemory { .. } => gst::error_msg!(
-            gst::ResourceError::NoSpaceLeft,
-            ("{}; lower max-in-flight, or free memory on the GPU", err)
-        ),
-        Lost { .. } | Call { .. } | Forked => gst::error_msg!(gst::ResourceError::Failed, ("{}", err)),
+        Lost { .. } | Call { .. } | Forked => (gst::ResourceError::Failed, ""),
     }
 }

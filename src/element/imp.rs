@@ -1,44 +1,35 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The aggregator: properties and virtual functions, thin over [`super::stream`].
+//! The aggregator: properties and virtual functions. What they do is in [`start`](super::start) and
+//! [`driver`](super::driver), what neighbours are told in [`negotiation`](super::negotiation).
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-use engine::EngineError;
-use engine::backend::cpu::Cpu;
-use engine::backend::hip::Hip;
-use engine::backend::{self, Backend as _, BackendError};
-use engine::model::ScoreOptions;
-use engine::plan::Plan;
-use engine::session::Session;
 use glib::subclass::Signal;
 use gpu::Device;
-use gst::format::Buffers;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
-use watch::prometheus;
 
-use super::allocator::PinnedAllocator;
-use super::caps::filtered;
-use super::completion::{Collector, Progress};
-use super::context::Contexts;
-use super::delay::Heat;
-use super::device_memory::Kind;
-use super::error::Error;
-use super::pads::HipVmafPad;
+use super::arrival::Arrival;
+use super::memory::allocator::PinnedAllocator;
+use super::memory::context::Contexts;
+
+use super::pads::{DISTORTED, HipVmafPad, REFERENCE};
 use super::painter::Painter;
-use super::pairing::Step;
+use super::progress::Progress;
+use super::report::writer::Writer;
+use super::scoring::Scoring;
 use super::settings::{
-    Backend, DEFAULT_MODEL, Live, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod,
-    ResultsFormat, ScaleMethod, Settings, Vendor, Watch,
+    Backend, DEFAULT_MODEL, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod, ResultsFormat,
+    ScaleMethod, Settings, Tunables, Vendor, Watch,
 };
-use super::stream::{Action, Clock, Fallback, Stream};
-use super::{CAT, allocation, caps, lock};
+use super::state::State;
+use super::{CAT, caps, lock};
 
 #[derive(Default, glib::Properties)]
 #[properties(wrapper_type = super::HipVmaf)]
@@ -85,7 +76,7 @@ pub struct HipVmaf {
         builder(PoolMethod::default()))]
     #[property(name = "threads", get, set, type = u32, member = threads, maximum = i32::MAX as u32,
         mutable_ready, nick = "Threads",
-        blurb = "Processor threads for the CPU backend (0 = one for each processor)")]
+        blurb = "Threads for the CPU backend (0 = one for each logical CPU)")]
     #[property(name = "subsample", get, set, type = u32, member = subsample, minimum = 1, maximum = 128,
         default = 1, mutable_ready, nick = "Subsample",
         blurb = "Score every n-th pair; motion still sees every frame")]
@@ -151,7 +142,7 @@ pub struct HipVmaf {
     #[property(name = "metrics-filename", get, set, type = Option<String>, member = metrics_filename,
         mutable_ready, nick = "Metrics file",
         blurb = "File with figures for Prometheus, replaced as a whole once per window-interval")]
-    settings: Mutex<Settings>,
+    pub(super) settings: Mutex<Settings>,
 
     #[property(name = "window", get, set, type = u64, member = window,
         mutable_playing, nick = "Window",
@@ -183,31 +174,44 @@ pub struct HipVmaf {
     #[property(name = "black-level", get, set, type = f64, member = black_level,
         minimum = 0.0, maximum = 1.0, default = 0.07, mutable_playing, nick = "Black level",
         blurb = "Mean luma, from 0 to 1 of the sample range, below which a picture is black")]
-    watch: Mutex<Watch>,
+    pub(super) watch: Mutex<Watch>,
 
     #[property(name = "backend-name", get = Self::backend_name, type = Option<String>,
         nick = "Backend name", blurb = "The backend in use, when running")]
     #[property(name = "device-name", get = Self::device_name, type = Option<String>,
         nick = "Device name", blurb = "The GPU in use, when running on one")]
     /// Between start and stop. Never locked while calling out of the element.
-    stream: Mutex<Option<Stream>>,
-    /// Waits for the results of an asynchronous backend.
-    collector: Mutex<Option<Collector>>,
+    pub(super) state: Mutex<Option<State>>,
+    /// The worker, which outlives the state so that its news are heard.
+    pub(super) scoring: Mutex<Option<Scoring>>,
+    pub(super) writer: Mutex<Option<Arc<Writer>>>,
+    /// Where results of this run are or will be.
+    pub(super) results_paths: Mutex<Vec<PathBuf>>,
     /// Open from READY on.
-    gpu: Mutex<Option<Arc<Device>>>,
+    pub(super) gpu: Mutex<Option<Arc<Device>>>,
     /// For page-locked memory of the GPU in use; made when somebody upstream asks.
-    allocator: Mutex<Option<PinnedAllocator>>,
-    contexts: Mutex<Contexts>,
+    pub(super) allocator: Mutex<Option<PinnedAllocator>>,
+    pub(super) contexts: Mutex<Contexts>,
     /// Of heat maps in the format of the last one.
-    painter: Mutex<Option<Painter>>,
+    pub(super) painter: Mutex<Option<Painter>>,
     /// Frames that arrived and results that came.
-    progress: Arc<Progress>,
-
+    pub(super) progress: Arc<Progress>,
+    pub(super) arrival: Arc<Arrival>,
+    /// The latency that was reported last, in nanoseconds.
+    pub(super) latency: AtomicU64,
+    /// The clock and the time at which the pipeline started are known.
+    pub(super) playing: AtomicBool,
+    /// The streaming task is to return.
+    pub(super) stopping: AtomicBool,
+    /// The error that has ended the run was posted.
+    pub(super) reported: AtomicBool,
+    /// Results were waited for and did not come.
+    pub(super) stalled: AtomicBool,
+    /// Of the next rendition.
+    pub(super) next_number: AtomicU64,
     /// Statistics of the last run, kept after the stop.
-    last_stats: Mutex<Option<gst::Structure>>,
+    pub(super) last_stats: Mutex<Option<gst::Structure>>,
     reference: OnceLock<AggregatorPad>,
-    /// The metrics file could not be replaced the last time.
-    metrics_failed: AtomicBool,
 }
 
 impl HipVmaf {
@@ -219,23 +223,28 @@ impl HipVmaf {
     }
 
     fn backend_name(&self) -> Option<String> {
-        lock(&self.stream).as_ref().map(|stream| stream.backend_name().to_string())
+        lock(&self.state).as_ref().map(|state| state.used().name.to_string())
     }
 
     fn device_name(&self) -> Option<String> {
-        lock(&self.stream).as_ref().and_then(|stream| stream.device_name())
+        lock(&self.state).as_ref().and_then(State::device_name)
     }
 
     fn stats(&self) -> gst::Structure {
-        let running = lock(&self.stream).as_ref().map(Stream::stats);
+        let running = lock(&self.state).as_ref().map(State::stats);
         running
             .or_else(|| lock(&self.last_stats).clone())
             .unwrap_or_else(|| gst::Structure::new_empty("stats"))
     }
 
-    /// The settings that may change at any time.
-    fn live(&self) -> Live {
-        lock(&self.settings).live(*lock(&self.watch))
+    /// Statistics of one distorted stream.
+    pub fn pad_stats(&self, pad: &HipVmafPad) -> Option<gst::Structure> {
+        lock(&self.state).as_ref().and_then(|state| state.pad_stats(pad))
+    }
+
+    /// A copy of the settings that may change at any time.
+    pub(super) fn tunables(&self) -> Tunables {
+        lock(&self.settings).tunables(*lock(&self.watch))
     }
 
     fn set_ignore_inactive(&self, ignore: bool) {
@@ -244,363 +253,40 @@ impl HipVmaf {
         AggregatorExt::set_ignore_inactive_pads(self.obj().upcast_ref::<gst_base::Aggregator>(), ignore);
     }
 
-    /// Statistics of one distorted stream.
-    pub fn pad_stats(&self, pad: &HipVmafPad) -> Option<gst::Structure> {
-        lock(&self.stream).as_ref().and_then(|stream| stream.pad_stats(pad))
-    }
-
     fn template(&self, name: &str) -> gst::PadTemplate {
         self.obj().pad_template(name).expect("the class has this template")
     }
 
     /// The sink pad of the reference.
-    fn reference(&self) -> &AggregatorPad {
+    pub(super) fn reference(&self) -> &AggregatorPad {
         self.reference.get_or_init(|| {
-            gst::PadBuilder::<AggregatorPad>::from_template(&self.template("ref_sink")).build()
+            gst::PadBuilder::<AggregatorPad>::from_template(&self.template(REFERENCE)).build()
         })
     }
 
     /// The sink pads of distorted video.
-    fn distorted(&self) -> Vec<HipVmafPad> {
+    pub(super) fn distorted(&self) -> Vec<HipVmafPad> {
         self.obj().sink_pads().into_iter().filter_map(|pad| pad.downcast().ok()).collect()
     }
 
-    /// Frames that arrive here let the streaming task go on.
-    fn watch_pad(&self, pad: &impl IsA<gst::Pad>) {
+    /// What passes here lets the streaming task go on.
+    fn watch_pad(&self, pad: &impl IsA<gst::Pad>, what: gst::PadProbeType) {
         let progress = self.progress.clone();
-        pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        pad.add_probe(what, move |_, _| {
             progress.made();
             gst::PadProbeReturn::Ok
         });
     }
 
-    /// The frames of one stream were flushed.
-    fn flush_pad(&self, pad: &AggregatorPad) {
-        // Refused only where there is nothing to forget.
-        let _ = self.with_stream(|stream, _| {
-            stream.flush_pad(pad);
-            Ok(())
+    /// Caps that arrive at the reference are known before the frames that are queued there have been looked at.
+    fn watch_arrival(&self) {
+        let arrival = self.arrival.clone();
+        self.reference().add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+            if let Some(event) = info.event() {
+                arrival.hear(event);
+            }
+            gst::PadProbeReturn::Ok
         });
-    }
-
-    fn reset_stats(&self) {
-        let live = self.live();
-        // Likewise.
-        let _ = self.with_stream(|stream, actions| {
-            stream.reset_stats(&live, actions);
-            Ok(())
-        });
-    }
-
-    /// Loads the models and decides what has to be computed for them; refuses what cannot be had.
-    fn plan(settings: &Settings) -> Result<Plan, Error> {
-        let (models, features) = settings.wanted()?;
-        let setting = |property, reason: &str| Error::Setting { property, reason: reason.into() };
-        let Some(first) = models.first() else {
-            return Err(setting("model-filename", "no model is set; name one, such as vmaf_v0.6.1"));
-        };
-        if settings.conf_interval && first.bootstrap_members().is_none() {
-            let reason = format!(
-                "{} has no confidence interval; use a bootstrap model, such as vmaf_b_v0.6.3",
-                first.name()
-            );
-            return Err(setting("conf-interval", &reason));
-        }
-        let options = ScoreOptions {
-            clip: !settings.disable_clip,
-            transform: settings.enable_transform || settings.phone_model,
-        };
-        let mut plan = Plan::new(models, &features, options)?;
-        if settings.output == Output::Heatmap {
-            plan.add_damage();
-        }
-        Ok(plan)
-    }
-
-    /// Asks the neighbours, and then whoever runs the pipeline, which GPU they have agreed on.
-    fn ask_for_context(&self) {
-        let obj = self.obj();
-        let wanted = lock(&self.contexts).wanted();
-        for kind in wanted {
-            let mut query = gst::query::Context::new(kind);
-            if obj.pads().iter().any(|pad| pad.peer_query(&mut query))
-                && let Some(context) = query.context_owned()
-            {
-                return obj.set_context(&context);
-            }
-        }
-        for kind in wanted {
-            // An answer is set while the message is posted.
-            let _ = obj.post_message(gst::message::NeedContext::builder(kind).src(&*obj).build());
-        }
-    }
-
-    /// The backend to begin with, and what to do should it fail before its first frame.
-    fn backend(
-        &self,
-        settings: &Settings,
-    ) -> Result<(Box<dyn backend::Backend>, Option<Fallback>), EngineError> {
-        let cpu = || Cpu::new(settings.threads as usize);
-        if settings.backend == Backend::Cpu {
-            let cpu = cpu()?;
-            gst::info!(CAT, imp = self, "scoring on the {cpu}, as backend=cpu says");
-            return Ok((Box::new(cpu), None));
-        }
-        match self.open_gpu(settings) {
-            Ok(hip) => {
-                gst::info!(CAT, imp = self, "scoring on the {hip}");
-                let fallback = (settings.backend == Backend::Auto).then(|| self.fallback(settings));
-                Ok((Box::new(hip), fallback))
-            }
-            Err(err) if settings.backend == Backend::Hip => Err(err.into()),
-            Err(err) => {
-                let cpu = cpu()?;
-                gst::info!(CAT, imp = self, "scoring on the {cpu}: {err}");
-                Ok((Box::new(cpu), None))
-            }
-        }
-    }
-
-    /// Opens the GPU that the settings and the neighbours agree on.
-    fn open_gpu(&self, settings: &Settings) -> Result<Hip, BackendError> {
-        if settings.selection().ordinal.is_none() {
-            self.ask_for_context();
-        }
-        let selection = lock(&self.contexts).complete(settings.selection());
-        Hip::open(&selection, settings.max_in_flight as usize)
-    }
-
-    /// Goes on with the processor, and says so.
-    fn fallback(&self, settings: &Settings) -> Fallback {
-        let (element, threads) = (self.obj().downgrade(), settings.threads as usize);
-        Box::new(move |err| {
-            let cpu = Cpu::new(threads)?;
-            if let Some(element) = element.upgrade() {
-                gst::warning!(CAT, obj = element, "scoring on the {cpu}, as {err}");
-            }
-            Ok(Box::new(cpu))
-        })
-    }
-
-    /// Loads what the settings name, and keeps the GPU open for the start.
-    fn check(&self, settings: &Settings) -> Result<(), Error> {
-        settings.check(&lock(&self.watch))?;
-        Self::plan(settings)?;
-        if settings.backend != Backend::Cpu {
-            match self.open_gpu(settings) {
-                Ok(hip) => *lock(&self.gpu) = hip.gpu().cloned(),
-                Err(err) if settings.backend == Backend::Hip => return Err(EngineError::from(err).into()),
-                // The start says what is used instead.
-                Err(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Everything that can fail before the first frame.
-    fn open(&self, settings: &Settings) -> Result<Stream, Error> {
-        let plan = Self::plan(settings)?;
-        let (backend, fallback) = self.backend(settings)?;
-        gst::debug!(CAT, imp = self, "{plan}");
-        let session = Session::new(Arc::new(plan), backend, settings.subsample);
-        if let Some(path) = &settings.metrics_filename {
-            let figures = prometheus::Figures::default();
-            prometheus::replace(path.as_ref(), &prometheus::render(&figures))
-                .map_err(|source| Error::Metrics { path: path.into(), source })?;
-        }
-        let mut stream = Stream::new(settings, session, fallback, self.reference().clone());
-        self.distorted().into_iter().try_for_each(|pad| stream.add(pad, &self.live()))?;
-        Ok(stream)
-    }
-
-    /// Runs `work` on the stream and carries out what it asks for, in order, once the lock is free.
-    fn with_stream<T>(
-        &self,
-        work: impl FnOnce(&mut Stream, &mut Vec<Action>) -> Result<T, Error>,
-    ) -> Result<T, gst::FlowError> {
-        let mut actions = vec![];
-        let result = match lock(&self.stream).as_mut() {
-            Some(stream) if stream.has_failed() => return Err(gst::FlowError::Error),
-            Some(stream) => {
-                let result = work(stream, &mut actions);
-                result.inspect_err(|err| actions.extend(stream.fail(err)))
-            }
-            None => return Err(gst::FlowError::Flushing),
-        };
-        let obj = self.obj();
-        let mut flow = Ok(gst::FlowSuccess::Ok);
-        for action in actions {
-            match action {
-                Action::Caps(caps) => obj.set_src_caps(&caps),
-                Action::Segment(segment) => obj.update_segment(&segment),
-                Action::Latency(latency) => obj.set_latency(latency, latency),
-                Action::Push(buffer) if flow.is_ok() => flow = obj.finish_buffer(buffer),
-                Action::Paint(buffer, heat) if flow.is_ok() => {
-                    flow = self.paint(buffer, &heat).and_then(|painted| obj.finish_buffer(painted));
-                }
-                Action::Push(_) | Action::Paint(..) => {}
-                Action::Post(structure) => {
-                    let message = gst::message::Element::builder(structure).src(&*obj).build();
-                    // Refused only by a bus that is flushing, when nobody listens any more.
-                    let _ = obj.post_message(message);
-                }
-                Action::Qos { stamp, late, scored, skipped } => {
-                    let late = late.map_or(0, |late| late.nseconds() as i64);
-                    let message = gst::message::Qos::builder(true)
-                        .running_time(stamp.running_time)
-                        .stream_time(stamp.stream_time)
-                        .timestamp(stamp.timestamp)
-                        .duration(stamp.duration)
-                        .values(late, 1.0, 1_000_000)
-                        .stats(Buffers::from_u64(scored), Buffers::from_u64(skipped))
-                        .src(&*obj)
-                        .build();
-                    let _ = obj.post_message(message);
-                }
-                Action::Metrics(path, figures) => self.replace_metrics(path, &figures),
-                Action::Await(completion) => {
-                    if let Some(collector) = &*lock(&self.collector) {
-                        collector.collect_after(completion);
-                    }
-                }
-            }
-        }
-        match result {
-            Ok(value) => flow.map(|_| value),
-            Err(err) => {
-                self.post_error_message(err.message());
-                Err(gst::FlowError::Error)
-            }
-        }
-    }
-
-    /// A reference frame as a heat map. What goes wrong is posted.
-    fn paint(&self, buffer: gst::Buffer, heat: &Heat) -> Result<gst::Buffer, gst::FlowError> {
-        let mut painter = lock(&self.painter);
-        if painter.as_ref().is_none_or(|painter| !painter.suits(&heat.info)) {
-            *painter = None;
-        }
-        let painted = match &mut *painter {
-            Some(painter) => painter.paint(buffer, &heat.damage),
-            none => Painter::new(&heat.info).and_then(|new| none.insert(new).paint(buffer, &heat.damage)),
-        };
-        painted.map_err(|err| {
-            if let Some(stream) = lock(&self.stream).as_mut() {
-                stream.fail(&err);
-            }
-            self.post_error_message(err.message());
-            gst::FlowError::Error
-        })
-    }
-
-    /// Replaces the metrics file. Scoring goes on without it; the first failure in a row is posted.
-    fn replace_metrics(&self, path: PathBuf, figures: &prometheus::Figures) {
-        let written = prometheus::replace(&path, &prometheus::render(figures));
-        let failed = self.metrics_failed.swap(written.is_err(), Ordering::Relaxed);
-        if let (Err(source), false) = (written, failed) {
-            let err = Error::Metrics { path, source };
-            gst::element_imp_warning!(self, gst::ResourceError::Write, ["{err}"]);
-        }
-    }
-
-    /// Collects results, on the collector's thread.
-    fn collect(&self) {
-        let live = self.live();
-        // What goes wrong is posted, and the streaming task learns of it at its next step.
-        let _ = self.with_stream(|stream, actions| stream.collect(&live, actions));
-        self.progress.made();
-    }
-
-    /// Waits until everything submitted is collected and posted.
-    fn settle(&self) {
-        let settled = lock(&self.collector).as_ref().map(Collector::settled);
-        if let Some(settled) = settled {
-            // An error means that the collector has ended, with nothing left to collect.
-            let _ = settled.recv();
-        }
-    }
-
-    /// Waits for results or frames, whatever makes this true. At once if the element stops.
-    fn wait_until(&self, ready: impl Fn(&Stream) -> bool) {
-        self.progress.wait_until(|| lock(&self.stream).as_ref().is_none_or(&ready));
-    }
-
-    fn clock(&self, timeout: bool) -> Clock {
-        let obj = self.obj();
-        let due = obj.latency().and_then(|latency| Some(obj.current_running_time()?.saturating_sub(latency)));
-        Clock { due, deadline: due.filter(|_| timeout) }
-    }
-
-    /// Memory that frames can lie in, beside the system's.
-    fn memories(&self) -> Vec<Kind> {
-        // Before the start, a GPU may yet be found.
-        let unknown = if lock(&self.settings).backend == Backend::Cpu { vec![] } else { Kind::ALL.to_vec() };
-        lock(&self.stream).as_ref().map_or(unknown, Stream::memories)
-    }
-
-    /// The sink pad whose frames leave at the src pad, if they do.
-    fn leaving(&self) -> Option<gst::Pad> {
-        match self.output() {
-            Output::Reference => Some(self.reference().clone().upcast()),
-            Output::Distorted => self.obj().static_pad("dist_sink"),
-            Output::Heatmap => None,
-        }
-    }
-
-    fn output(&self) -> Output {
-        lock(&self.settings).output
-    }
-
-    /// Answers what `ref_sink` takes: where the reference's frames travel on, they have to suit who gets them next,
-    /// and so has what is painted of them.
-    fn reference_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
-        let memories = self.memories();
-        let readable = caps::readable(&memories);
-        let peer = |caps: &gst::Caps| self.obj().src_pad().peer_query_caps(Some(caps));
-        match self.output() {
-            Output::Reference => peer(&filtered(&readable, filter)),
-            Output::Distorted => filtered(&readable, filter),
-            Output::Heatmap => {
-                let painted = peer(&caps::readable(&[]));
-                filtered(&caps::in_any_memory(&painted, &memories), filter)
-            }
-        }
-    }
-
-    /// Answers what `dist_sink` takes: the reference's size and depth once they are known, so that a
-    /// converter upstream picks them, and any size besides where pictures are scaled. Upstream that cannot do that is
-    /// offered every size and depth, and the mismatch is reported with a hint.
-    fn distorted_caps(&self, pad: &AggregatorPad, filter: Option<&gst::CapsRef>) -> gst::Caps {
-        let memories = self.memories();
-        let scaled = lock(&self.settings).scale_method != ScaleMethod::None;
-        let reference = lock(&self.stream).as_ref().and_then(|stream| stream.reference_info().cloned());
-        let matching = reference.map(|info| caps::matching(&info, &memories, scaled));
-        let matching = matching.map(|caps| filtered(&caps, filter)).filter(|caps| !caps.is_empty());
-        let caps = matching.unwrap_or_else(|| filtered(&caps::readable(&memories), filter));
-        match self.leaving() {
-            Some(leaving) if leaving == *pad => self.obj().src_pad().peer_query_caps(Some(&caps)),
-            _ => caps,
-        }
-    }
-
-    /// Frames of a pad that can be here at once.
-    fn held(&self, pad: &AggregatorPad) -> u32 {
-        let held = if pad == self.reference() { Stream::held } else { Stream::held_distorted };
-        lock(&self.stream).as_ref().map_or(0, held)
-    }
-
-    /// The allocator of page-locked memory for the GPU in use.
-    fn pinned(&self) -> Option<PinnedAllocator> {
-        let gpu = lock(&self.stream).as_ref().and_then(Stream::gpu).cloned()?;
-        let mut allocator = lock(&self.allocator);
-        if allocator
-            .as_ref()
-            .and_then(PinnedAllocator::device)
-            .is_none_or(|device| !Arc::ptr_eq(device, &gpu))
-        {
-            *allocator = Some(PinnedAllocator::new(gpu));
-        }
-        allocator.clone()
     }
 }
 
@@ -634,7 +320,8 @@ impl ObjectImpl for HipVmaf {
     }
 
     fn set_property(&self, id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        self.derived_set_property(id, value, pspec)
+        self.derived_set_property(id, value, pspec);
+        self.settings_changed();
     }
 
     fn signals() -> &'static [Signal] {
@@ -657,11 +344,14 @@ impl ObjectImpl for HipVmaf {
             obj.upcast_ref::<gst_base::Aggregator>(),
             lock(&self.settings).force_live,
         );
-        let distorted = gst::PadBuilder::<HipVmafPad>::from_template(&self.template("dist_sink")).build();
+        let distorted = gst::PadBuilder::<HipVmafPad>::from_template(&self.template(DISTORTED)).build();
         for pad in [self.reference(), distorted.upcast_ref()] {
-            self.watch_pad(pad);
+            self.watch_pad(pad, gst::PadProbeType::BUFFER);
             obj.add_pad(pad).expect("the element is new and has no pad of this name");
         }
+        // A flush waits for the task, which has to hear of it.
+        self.watch_pad(obj.src_pad(), gst::PadProbeType::EVENT_FLUSH);
+        self.watch_arrival();
     }
 }
 
@@ -703,8 +393,8 @@ impl ElementImpl for HipVmaf {
             use gst::PadDirection::{Sink, Src};
             use gst::PadPresence::{Always, Request};
             vec![
-                template("ref_sink", Sink, Always, AggregatorPad::static_type()),
-                template("dist_sink", Sink, Always, HipVmafPad::static_type()),
+                template(REFERENCE, Sink, Always, AggregatorPad::static_type()),
+                template(DISTORTED, Sink, Always, HipVmafPad::static_type()),
                 template("dist_%u", Sink, Request, HipVmafPad::static_type()),
                 template("src", Src, Always, AggregatorPad::static_type()),
             ]
@@ -720,20 +410,15 @@ impl ElementImpl for HipVmaf {
     ) -> Option<gst::Pad> {
         let pad = self.parent_request_new_pad(template, name, caps)?;
         let distorted = pad.downcast_ref::<HipVmafPad>()?;
-        self.watch_pad(distorted);
-        let live = self.live();
-        let added = self.with_stream(|stream, _| stream.add(distorted.clone(), &live));
+        self.watch_pad(distorted, gst::PadProbeType::BUFFER);
+        let added = self.add_rendition(distorted);
         self.obj().child_added(distorted, &distorted.name());
-        // Before the start there is no stream yet, which is no error.
-        (added != Err(gst::FlowError::Error)).then_some(pad)
+        added.is_ok().then_some(pad)
     }
 
     fn release_pad(&self, pad: &gst::Pad) {
         if let Some(distorted) = pad.downcast_ref::<HipVmafPad>() {
-            let live = self.live();
-            self.settle();
-            // Refused only where the pad has nothing to leave behind.
-            let _ = self.with_stream(|stream, actions| stream.release(distorted, &live, actions));
+            self.release_rendition(distorted);
             self.obj().child_removed(distorted, &distorted.name());
         }
         self.parent_release_pad(pad);
@@ -748,17 +433,26 @@ impl ElementImpl for HipVmaf {
         &self,
         transition: gst::StateChange,
     ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
-        if transition == gst::StateChange::NullToReady {
-            // Settings may still change before the start; what is wrong now is said now.
-            let settings = lock(&self.settings).clone();
-            if let Err(err) = self.check(&settings) {
-                self.post_error_message(err.message());
-                return Err(gst::StateChangeError);
+        match transition {
+            gst::StateChange::NullToReady => {
+                if let Err(err) = self.check() {
+                    self.post_error_message(err.message());
+                    return Err(gst::StateChangeError);
+                }
             }
+            gst::StateChange::PausedToPlaying => self.playing.store(true, Ordering::Release),
+            gst::StateChange::PausedToReady => {
+                self.stopping.store(true, Ordering::Release);
+                self.arrival.end();
+                self.progress.made();
+            }
+            _ => {}
         }
         let result = self.parent_change_state(transition);
-        if transition == gst::StateChange::ReadyToNull {
-            lock(&self.gpu).take();
+        match transition {
+            gst::StateChange::PlayingToPaused => self.playing.store(false, Ordering::Release),
+            gst::StateChange::ReadyToNull => drop(lock(&self.gpu).take()),
+            _ => {}
         }
         result
     }
@@ -785,90 +479,27 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn start(&self) -> Result<(), gst::ErrorMessage> {
-        let settings = lock(&self.settings).clone();
-        let stream = self.open(&settings).map_err(|err| err.message())?;
-        let asynchronous = stream.is_asynchronous();
-        *lock(&self.stream) = Some(stream);
-        if asynchronous {
-            let element = self.obj().downgrade();
-            let collect = move || {
-                if let Some(element) = element.upgrade() {
-                    element.imp().collect();
-                }
-            };
-            let failed =
-                |err| gst::error_msg!(gst::ResourceError::Failed, ("cannot start a thread: {}", err));
-            *lock(&self.collector) = Some(Collector::new(collect).map_err(failed)?);
-        }
-        Ok(())
+        self.open().map_err(|err| {
+            self.close();
+            err.message()
+        })
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
-        // Ends once everything in flight is collected, outside the lock.
-        let collector = lock(&self.collector).take();
-        drop(collector);
-        lock(&self.allocator).take();
-        lock(&self.painter).take();
-        let Some(mut stream) = lock(&self.stream).take() else { return Ok(()) };
-        *lock(&self.last_stats) = Some(stream.stats());
-        // Without an end of stream, the file still gets the frames that were scored.
-        stream.finish_results().map_err(|err| err.message())
+        self.close();
+        Ok(())
     }
 
     fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
-        loop {
-            // A seek or a stop waits for this thread, and inputs may go on for as long as they find room.
-            if self.obj().src_pad().pad_flags().contains(gst::PadFlags::FLUSHING) {
-                return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA);
-            }
-            let (live, clock) = (self.live(), self.clock(timeout));
-            let step = self.with_stream(|stream, _| stream.decide(&live, clock))?;
-            if matches!(step, Step::Take(_)) {
-                // Lets applications look at the frames, see `peek_next_sample`.
-                self.obj().selected_samples(
-                    gst::ClockTime::NONE,
-                    gst::ClockTime::NONE,
-                    gst::ClockTime::NONE,
-                    None,
-                );
-            }
-            match step {
-                Step::Take(_) => {
-                    self.wait_until(|stream| stream.has_room() || Stream::may_skip(&live, clock));
-                    if lock(&self.stream).as_ref().is_some_and(Stream::must_settle) {
-                        self.settle();
-                    }
-                }
-                // Frames can leave with the scores to come, unless others come first.
-                Step::Wait => {
-                    self.wait_until(Stream::is_busy);
-                    if lock(&self.stream).as_ref().is_some_and(|stream| stream.silent(&live, clock).is_some())
-                    {
-                        self.settle();
-                    }
-                }
-                Step::Finished => self.settle(),
-                Step::Drop(_) => {}
-            }
-            self.with_stream(|stream, actions| stream.perform(&step, &live, clock, actions))?;
-            match step {
-                Step::Wait => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
-                Step::Finished => return Err(gst::FlowError::Eos),
-                Step::Take(_) | Step::Drop(_) => {}
-            }
-        }
+        self.step_on(timeout)
     }
 
     fn next_time(&self) -> Option<gst::ClockTime> {
-        let live = self.live();
-        lock(&self.stream).as_ref().and_then(|stream| stream.next_time(&live))
+        self.wake_up()
     }
 
     fn flush(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let live = self.live();
-        self.settle();
-        // Nothing is pushed: the frames on their way are dropped.
-        self.with_stream(|stream, actions| stream.flush(&live, actions)).map(|()| gst::FlowSuccess::Ok)
+        self.flush_all()
     }
 
     fn negotiate(&self) -> bool {
@@ -888,17 +519,9 @@ impl AggregatorImpl for HipVmaf {
 
     fn sink_event(&self, pad: &AggregatorPad, event: gst::Event) -> bool {
         match event.view() {
-            gst::EventView::Caps(caps) => {
-                let live = self.live();
-                self.settle();
-                let done =
-                    self.with_stream(|stream, actions| stream.set_caps(pad, caps.caps(), &live, actions));
-                return done.is_ok();
-            }
+            gst::EventView::Caps(caps) => return self.take_caps(pad, caps.caps()),
             gst::EventView::Segment(segment) if pad == self.reference() => {
-                if let Some(stream) = lock(&self.stream).as_mut() {
-                    stream.set_segment(segment.segment().clone());
-                }
+                self.take_segment(segment.segment().clone());
             }
             gst::EventView::FlushStop(_) => self.flush_pad(pad),
             _ => {}
@@ -910,21 +533,9 @@ impl AggregatorImpl for HipVmaf {
         if lock(&self.contexts).answer(query) {
             return true;
         }
-        let reference = self.reference();
         match query.view_mut() {
             gst::QueryViewMut::Caps(query) => {
-                let filter = query.filter_owned();
-                let filter = filter.as_deref();
-                // Upstream that has none of the formats may come all the same: it gets an error that says
-                // what to do, where a refusal would only be a failed negotiation.
-                let caps = match filter {
-                    Some(_) if filtered(&caps::readable(&self.memories()), filter).is_empty() => {
-                        filtered(&caps::ANY, filter)
-                    }
-                    _ if pad == reference => self.reference_caps(filter),
-                    _ => self.distorted_caps(pad, filter),
-                };
-                query.set_result(&caps);
+                self.answer_caps(pad, query);
                 true
             }
             gst::QueryViewMut::AcceptCaps(query) => {
@@ -932,10 +543,10 @@ impl AggregatorImpl for HipVmaf {
                 query.set_result(accepted);
                 true
             }
-            gst::QueryViewMut::Allocation(query) if self.leaving().is_some_and(|leaving| leaving == *pad) => {
+            gst::QueryViewMut::Allocation(query) if self.travels_on(pad) => {
                 // Whether or not downstream has something to add.
                 self.obj().src_pad().peer_query(query);
-                allocation::answer(query, self.pinned().as_ref(), self.held(pad));
+                self.answer_allocation(pad, query);
                 true
             }
             _ => self.parent_sink_query(pad, query),
@@ -949,7 +560,7 @@ impl AggregatorImpl for HipVmaf {
         query: &mut gst::query::Allocation,
     ) -> Result<(), gst::LoggableError> {
         query.add_allocation_meta::<gst_video::VideoMeta>(None);
-        allocation::answer(query, self.pinned().as_ref(), self.held(pad));
+        self.answer_allocation(pad, query);
         Ok(())
     }
 
@@ -957,6 +568,10 @@ impl AggregatorImpl for HipVmaf {
         match event.type_() {
             // A late sink must not make upstream drop frames that are to be scored.
             gst::EventType::Qos | gst::EventType::Navigation => true,
+            gst::EventType::Reconfigure => {
+                self.pass_on_reconfigure();
+                self.parent_src_event(event)
+            }
             _ => self.parent_src_event(event),
         }
     }

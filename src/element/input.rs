@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! One sink pad: what stands at its head, when, and how to read it.
+//! One sink pad: what stands at its head, when it is due, and what pairs it with a frame of another pad.
 
 use std::sync::Arc;
 
-use engine::frame::Picture;
-use gpu::Device;
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
-use gst_video::{VideoInfo, VideoTimeCodeMeta};
-use watch::thumbnail::Thumbnail;
+use gst_video::{ValidVideoTimeCode, VideoInfo, VideoTimeCodeFlags, VideoTimeCodeMeta};
 
 use super::error::Error;
-use super::import::{ImportError, Importer, Mapped, geometry};
-use super::pairing::{Frame, Head};
+use super::schedule::{Frame, Head};
 use super::settings::Pairing;
 
 /// A sink pad.
 pub struct Input {
     pub pad: AggregatorPad,
-    pub info: Option<VideoInfo>,
-    /// For the format of `info`; made when its first frame is compared.
-    importer: Option<Importer>,
+    /// Format of the frames at the head and of those that were taken last. The caps that stick to the pad may be of
+    /// frames that are still queued behind.
+    pub info: Option<Arc<VideoInfo>>,
+    /// The caps that `info` was made of.
+    pub caps: Option<gst::Caps>,
     /// Timestamp of the next buffer, should it have none.
     next_pts: Option<ClockTime>,
     /// Frames taken since the last flush.
@@ -39,9 +37,46 @@ pub struct Times {
     pub stream_time: Option<ClockTime>,
 }
 
+/// A buffer at the head of a pad.
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub buffer: gst::Buffer,
+    /// Running time with the pad's offset; of a gap that of its end.
+    pub at: ClockTime,
+    /// There are no frames up to `at`, and the buffer is none.
+    pub is_gap: bool,
+    /// Running time with the offset, which may be before the start.
+    time: i64,
+    /// How many frames of the pad were taken before.
+    number: u64,
+    offset: i64,
+}
+
+/// What a pad has to offer next.
+#[derive(Clone, Debug)]
+pub enum Next {
+    Item(Item),
+    /// Nothing has arrived yet.
+    Empty,
+    /// Nothing will arrive any more.
+    Eos,
+}
+
+impl Next {
+    /// As the schedule sees it.
+    pub fn head(&self, key: Option<i64>) -> Head {
+        match self {
+            Self::Item(item) if item.is_gap => Head::Gap(Frame { at: item.at, key }),
+            Self::Item(item) => Head::Frame(Frame { at: item.at, key }),
+            Self::Empty => Head::Empty,
+            Self::Eos => Head::Eos,
+        }
+    }
+}
+
 impl Input {
     pub fn new(pad: AggregatorPad) -> Self {
-        Self { pad, info: None, importer: None, next_pts: None, taken: 0 }
+        Self { pad, info: None, caps: None, next_pts: None, taken: 0 }
     }
 
     pub fn name(&self) -> String {
@@ -50,16 +85,13 @@ impl Input {
 
     /// From the frame rate in the caps, the highest where it varies.
     pub fn frame_duration(&self) -> Option<ClockTime> {
-        let info = self.info.as_ref()?;
         let duration = |fps: gst::Fraction| {
             (fps.numer() > 0 && fps.denom() > 0)
                 .then(|| ClockTime::SECOND.mul_div_round(fps.denom() as u64, fps.numer() as u64))
                 .flatten()
         };
-        duration(info.fps()).or_else(|| {
-            let caps = self.pad.current_caps()?;
-            duration(caps.structure(0)?.get("max-framerate").ok()?)
-        })
+        duration(self.info.as_ref()?.fps())
+            .or_else(|| duration(self.caps.as_ref()?.structure(0)?.get("max-framerate").ok()?))
     }
 
     /// How long the frame at the head lasts, as far as anything says so.
@@ -82,37 +114,24 @@ impl Input {
         })
     }
 
-    /// What stands at the head, `offset` nanoseconds later than it says. Buffers outside the segment are dropped on
-    /// the way.
-    pub fn head(&mut self, pairing: Pairing, offset: i64) -> Result<Head, Error> {
+    /// What comes next, `offset` nanoseconds later than it says. Buffers outside the segment go to `dropped`.
+    pub fn next(&mut self, offset: i64, dropped: &mut Vec<gst::Buffer>) -> Result<Next, Error> {
         while let Some(buffer) = self.pad.peek_buffer() {
-            let gap = buffer.size() == 0 && buffer.flags().contains(gst::BufferFlags::GAP);
-            if let Some(running_time) = self.times(&buffer)?.running_time {
-                // A gap is where it ends.
-                let length = buffer.duration().or(self.frame_duration()).filter(|_| gap);
-                let time = running_time.saturating_add(length.unwrap_or(ClockTime::ZERO)).nseconds();
-                let at = time.saturating_add_signed(offset);
-                let key = match pairing {
-                    Pairing::RunningTime => Some((time as i64).saturating_add(offset)),
-                    Pairing::Index => Some(self.taken as i64 + i64::from(gap)),
-                    Pairing::Timecode => time_code(&buffer).map(|time| time.saturating_add(offset)),
-                    Pairing::ReferenceTimestamp => {
-                        let meta = buffer.meta::<gst::ReferenceTimestampMeta>();
-                        meta.map(|meta| (meta.timestamp().nseconds() as i64).saturating_add(offset))
-                    }
-                };
-                let frame = Frame { at: ClockTime::from_nseconds(at), key };
-                return Ok(if gap { Head::Gap(frame) } else { Head::Frame(frame) });
+            // A flush takes the segment away first and then the buffer.
+            if self.pad.segment().format() == gst::Format::Undefined {
+                return Ok(Next::Empty);
             }
-            self.pop();
+            if let Some(running_time) = self.times(&buffer)?.running_time {
+                let is_gap = buffer.size() == 0 && buffer.flags().contains(gst::BufferFlags::GAP);
+                let length = buffer.duration().or(self.frame_duration()).filter(|_| is_gap);
+                let end = running_time.saturating_add(length.unwrap_or(ClockTime::ZERO));
+                let time = i64::try_from(end.nseconds()).unwrap_or(i64::MAX).saturating_add(offset);
+                let at = ClockTime::from_nseconds(end.nseconds().saturating_add_signed(offset));
+                return Ok(Next::Item(Item { buffer, at, is_gap, time, number: self.taken, offset }));
+            }
+            dropped.extend(self.pop());
         }
-        Ok(if self.pad.is_eos() { Head::Eos } else { Head::Empty })
-    }
-
-    /// Running time of whatever stands at the head.
-    pub fn head_time(&self) -> Option<ClockTime> {
-        let buffer = self.pad.peek_buffer()?;
-        self.times(&buffer).ok()?.running_time
+        Ok(if self.pad.is_eos() { Next::Eos } else { Next::Empty })
     }
 
     /// Takes the frame at the head.
@@ -121,7 +140,8 @@ impl Input {
         self.pop()
     }
 
-    fn pop(&mut self) -> Option<gst::Buffer> {
+    /// Takes the buffer at the head, which counts as no frame.
+    pub fn pop(&mut self) -> Option<gst::Buffer> {
         let buffer = self.pad.pop_buffer()?;
         let duration = buffer.duration().or(self.frame_duration());
         let timestamp = self.times(&buffer).ok().map(|times| times.timestamp);
@@ -135,39 +155,96 @@ impl Input {
         self.taken = 0;
     }
 
-    /// Takes the format of the frames to come. Whether it is a new one.
-    pub fn set_info(&mut self, info: VideoInfo) -> bool {
-        self.importer = None;
-        self.info.replace(info.clone()).is_some_and(|old| old != info)
-    }
-
-    /// The samples of a frame; `chroma` says whether anything looks at Cb and Cr.
-    pub fn map(
-        &mut self,
-        buffer: gst::Buffer,
-        gpu: Option<&Arc<Device>>,
-        chroma: bool,
-    ) -> Result<Mapped, Error> {
-        let Some(info) = &self.info else { return Err(Error::NoCaps(self.name())) };
-        let importer = self.importer.get_or_insert_with(|| Importer::new(info, chroma));
-        importer.map(buffer, gpu).map_err(|source| Error::Buffer { pad: self.pad.name().into(), source })
-    }
-
-    /// The luma of a frame in small; `None` if the processor cannot read it. Memory of a GPU is brought to it.
-    pub fn thumbnail(&mut self, buffer: &gst::Buffer) -> Option<Thumbnail> {
-        let depth = geometry(self.info.as_ref()?)?.depth;
-        let mapped = self.map(buffer.clone(), None, false).ok()?;
-        Thumbnail::new(&self.picture(&mapped).ok()?.luma, depth)
-    }
-
-    pub fn picture<'a>(&self, mapped: &'a Mapped) -> Result<Picture<'a>, Error> {
-        let picture = self.importer.as_ref().and_then(|importer| importer.picture(mapped));
-        picture.ok_or_else(|| Error::Buffer { pad: self.name(), source: ImportError::Small })
+    /// Takes the format of the frames to come. Whether it is another one than that of the frames before.
+    pub fn set_format(&mut self, caps: &gst::CapsRef, info: VideoInfo) -> bool {
+        self.caps = Some(caps.to_owned());
+        let changes = self.info.as_deref().is_some_and(|old| *old != info);
+        self.info = Some(Arc::new(info));
+        changes
     }
 }
 
-/// Nanoseconds since midnight of a buffer's time code.
-fn time_code(buffer: &gst::BufferRef) -> Option<i64> {
-    let code = buffer.meta::<VideoTimeCodeMeta>()?.tc();
-    i64::try_from(code.time_since_daily_jam().nseconds()).ok()
+/// What tells whether a reference frame and a distorted one belong together: keys of both, in the same terms.
+pub fn keys(pairing: Pairing, reference: &Item, distorted: &Item) -> [Option<i64>; 2] {
+    match pairing {
+        Pairing::RunningTime => [Some(reference.time), Some(distorted.time)],
+        Pairing::Index => [reference, distorted].map(|item| {
+            let next = item.number.saturating_add(u64::from(item.is_gap));
+            i64::try_from(next).ok()
+        }),
+        Pairing::Timecode => [reference, distorted].map(|item| {
+            let meta = item.buffer.meta::<VideoTimeCodeMeta>()?;
+            let time = i64::try_from(meta.tc().time_since_daily_jam().nseconds()).ok()?;
+            Some(time.saturating_add(item.offset))
+        }),
+        Pairing::ReferenceTimestamp => {
+            let of = |item: &Item, clock: &gst::CapsRef| {
+                let mut metas = item.buffer.iter_meta::<gst::ReferenceTimestampMeta>();
+                let meta = metas.find(|meta| *meta.reference() == *clock)?;
+                Some((meta.timestamp().nseconds() as i64).saturating_add(item.offset))
+            };
+            let clocks = reference.buffer.iter_meta::<gst::ReferenceTimestampMeta>();
+            // The first clock that both sides were stamped by.
+            let common =
+                clocks.map(|meta| meta.reference().to_owned()).find(|clock| of(distorted, clock).is_some());
+            match common {
+                Some(clock) => [of(reference, &clock), of(distorted, &clock)],
+                // A reference frame without a timestamp goes alone, and others are not kept for it. What has no clock in
+                // common with a reference frame will not have one with the next either, and goes first.
+                None => {
+                    let stamped = |item: &Item| item.buffer.meta::<gst::ReferenceTimestampMeta>().is_some();
+                    [None, (stamped(distorted) && !stamped(reference)).then_some(0)]
+                }
+            }
+        }
+    }
+}
+
+/// After how many nanoseconds the time codes of a buffer start again from 0.
+pub fn time_code_period(buffer: &gst::BufferRef) -> Option<i64> {
+    day(&buffer.meta::<VideoTimeCodeMeta>()?.tc())
+}
+
+/// The duration of all frames that are numbered within 24 hours of a time code: more than a day where the rate is a
+/// little less than the number of frames in a second of the code, as in 29.97 frames per second without dropped numbers.
+fn day(code: &ValidVideoTimeCode) -> Option<i64> {
+    let fps = code.fps();
+    let (numer, denom) = (u64::try_from(fps.numer()).ok()?, u64::try_from(fps.denom()).ok()?);
+    let second = numer.checked_add(denom / 2)?.checked_div(denom)?;
+    let drops = code.flags().contains(VideoTimeCodeFlags::DROP_FRAME);
+    // Two numbers in 30 are left out at the start of each minute, but for every tenth.
+    let dropped = if drops { 24 * 54 * (second / 15) } else { 0 };
+    let frames = ClockTime::SECOND.checked_mul(24 * 3600 * second - dropped)?;
+    i64::try_from(frames.mul_div_round(denom, numer)?.nseconds()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gst_video::VideoTimeCode;
+
+    /// What GStreamer makes of the last frame of the day, and one frame more.
+    #[test]
+    fn a_day_of_time_codes_ends_with_its_last_frame() {
+        gst::init().unwrap();
+        for (numer, denom, drop, last) in [
+            (25, 1, false, 24),
+            (24, 1, false, 23),
+            (50, 1, false, 49),
+            (30_000, 1001, false, 29),
+            (30_000, 1001, true, 29),
+            (24_000, 1001, false, 23),
+            (60_000, 1001, false, 59),
+            (60_000, 1001, true, 59),
+        ] {
+            let flags = if drop { VideoTimeCodeFlags::DROP_FRAME } else { VideoTimeCodeFlags::empty() };
+            let fps = gst::Fraction::new(numer, denom);
+            let code = VideoTimeCode::new(fps, None, flags, 23, 59, 59, last, 0);
+            let code = ValidVideoTimeCode::try_from(code).unwrap();
+            let end =
+                code.time_since_daily_jam().nseconds() as f64 + 1e9 * f64::from(denom) / f64::from(numer);
+            let day = day(&code).unwrap() as f64;
+            assert!((day - end).abs() < 2.0, "{fps:?} {drop}: {day} and {end}");
+        }
+    }
 }

@@ -6,30 +6,30 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use gst::prelude::*;
 
-mod allocation;
-mod allocator;
+mod arrival;
 mod caps;
-mod completion;
-mod context;
-mod delay;
-mod device_memory;
+mod downstream;
+mod driver;
 mod error;
-pub mod event;
 mod imp;
-mod import;
 mod input;
-pub mod message;
-pub mod meta;
+mod memory;
 mod monitor;
+mod negotiation;
 mod pads;
 mod painter;
-mod pairing;
+mod progress;
+mod reference;
 mod rendition;
-mod results;
+mod report;
+mod schedule;
+mod scoring;
 mod settings;
-mod stream;
+mod start;
+mod state;
 
 pub use pads::{Align, HipVmafPad};
+pub use report::{event, message, meta};
 pub use settings::{
     Backend, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod,
     Vendor,

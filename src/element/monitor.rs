@@ -10,7 +10,7 @@ use watch::outage::{Black, Freeze};
 use watch::thumbnail::Thumbnail;
 use watch::window::{Counts, Figures, Window};
 
-use super::event::{Event, EventMessage, EventState};
+use super::report::event::{Event, EventMessage, EventState};
 use super::settings::Watch;
 
 /// Reference frames without a distorted frame, since when.
@@ -39,29 +39,70 @@ pub struct Monitor {
 
 impl Monitor {
     pub fn new(watch: &Watch) -> Self {
-        let hold = Hold::time;
-        Self {
+        let mut monitor = Self {
             watch: *watch,
-            window: (watch.window > 0).then(|| Window::new(watch.window, watch.window_interval)),
+            window: None,
             counts: VecDeque::new(),
             figures: None,
-            score: (watch.alarm_low >= 0.0).then(|| {
-                let (raise, clear) = (hold(watch.alarm_hold), hold(watch.clear_hold));
-                LowAlarm::new(watch.alarm_low, watch.clear_level(), raise, clear)
-            }),
-            freeze: (watch.freeze_time > 0).then(|| Freeze::new(watch.freeze_level, watch.freeze_time)),
-            black: (watch.black_time > 0).then(|| Black::new(watch.black_level, watch.black_time)),
+            score: None,
+            freeze: None,
+            black: None,
             dropout: Dropout::default(),
             gap: None,
-        }
+        };
+        monitor.begin_window();
+        // Nothing is raised yet, so there is nothing to report.
+        monitor.set_alarms(ClockTime::ZERO);
+        monitor
     }
 
-    /// Starts afresh if the settings have changed.
-    pub fn configure(&mut self, watch: &Watch) {
-        if *watch != self.watch {
-            let (dropout, gap) = (self.dropout.clone(), self.gap);
-            *self = Self { dropout, gap, ..Self::new(watch) };
+    /// Goes on with other settings. What is raised stays raised, and is cleared by the new settings; what is not watched
+    /// any more is cleared, and reported with the running time of now.
+    pub fn configure(&mut self, watch: &Watch, now: ClockTime) -> Vec<EventMessage> {
+        let old = std::mem::replace(&mut self.watch, *watch);
+        if old == *watch {
+            return vec![];
         }
+        if (old.window, old.window_interval) != (watch.window, watch.window_interval) {
+            self.begin_window();
+        }
+        self.set_alarms(now)
+    }
+
+    fn begin_window(&mut self) {
+        let Watch { window, window_interval, .. } = self.watch;
+        self.window = (window > 0).then(|| Window::new(window, window_interval));
+        self.counts.clear();
+        self.figures = None;
+    }
+
+    fn set_alarms(&mut self, now: ClockTime) -> Vec<EventMessage> {
+        let Watch {
+            alarm_low,
+            alarm_hold,
+            clear_hold,
+            freeze_time,
+            freeze_level,
+            black_time,
+            black_level,
+            ..
+        } = self.watch;
+        let clear_level = self.watch.clear_level();
+        let before = self.alarms();
+        set(
+            &mut self.score,
+            alarm_low >= 0.0,
+            LowAlarm::new(alarm_low, clear_level, Hold::time(alarm_hold), Hold::time(clear_hold)),
+            LowAlarm::reconfigured,
+        );
+        set(&mut self.freeze, freeze_time > 0, Freeze::new(freeze_level, freeze_time), Freeze::reconfigured);
+        set(&mut self.black, black_time > 0, Black::new(black_level, black_time), Black::reconfigured);
+        let after = self.alarms();
+        let ended = before
+            .into_iter()
+            .filter(|(event, raised)| *raised && !after.iter().any(|(other, _)| other == event));
+        let cleared = |kind| event(kind, now, Change { state: State::Cleared, since: now.nseconds() });
+        ended.map(|(kind, _)| cleared(kind)).collect()
     }
 
     /// Pictures have to be shown to [`Monitor::pictures`].
@@ -183,6 +224,15 @@ impl Monitor {
     }
 }
 
+/// Has an alarm watched with new settings, which takes over what the old one knows.
+fn set<T>(alarm: &mut Option<T>, wanted: bool, new: T, reconfigured: impl FnOnce(T, &T) -> T) {
+    *alarm = match alarm.take() {
+        Some(old) if wanted => Some(reconfigured(new, &old)),
+        None if wanted => Some(new),
+        _ => None,
+    };
+}
+
 /// An alarm that has changed at a frame.
 pub fn event(event: Event, at: ClockTime, change: Change) -> EventMessage {
     EventMessage {
@@ -194,5 +244,61 @@ pub fn event(event: Event, at: ClockTime, change: Change) -> EventMessage {
         running_time: Some(at),
         since: Some(ClockTime::from_nseconds(change.since)),
         ..EventMessage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(frame: u64) -> ClockTime {
+        ClockTime::from_mseconds(40 * frame)
+    }
+
+    fn watch() -> Watch {
+        Watch { alarm_low: 70.0, alarm_hold: SECOND, clear_hold: SECOND, ..Watch::default() }
+    }
+
+    fn states(events: impl IntoIterator<Item = EventMessage>) -> Vec<(Event, EventState)> {
+        events.into_iter().map(|event| (event.event, event.state)).collect()
+    }
+
+    /// Twenty-five frames a second of this score, from one frame on to before another.
+    fn scores(monitor: &mut Monitor, frames: std::ops::Range<u64>, score: f64) -> Vec<(Event, EventState)> {
+        states(frames.filter_map(|frame| monitor.scored(at(frame), score)))
+    }
+
+    #[test]
+    fn a_raised_alarm_survives_new_settings_and_is_cleared_by_them() {
+        let mut monitor = Monitor::new(&watch());
+        assert_eq!(scores(&mut monitor, 0..30, 50.0), [(Event::Alarm, EventState::Raised)]);
+        let others = [
+            Watch { alarm_low: 60.0, ..watch() },
+            Watch { alarm_clear: 80.0, ..watch() },
+            Watch { alarm_hold: 2 * SECOND, ..watch() },
+            Watch { window: SECOND, ..watch() },
+            Watch { freeze_time: SECOND, ..watch() },
+        ];
+        for other in others {
+            assert_eq!(monitor.configure(&other, at(30)), []);
+            assert_eq!(scores(&mut monitor, 30..90, 50.0), [], "raised already");
+        }
+        monitor.configure(&Watch { alarm_low: 40.0, ..watch() }, at(90));
+        assert_eq!(scores(&mut monitor, 90..120, 50.0), [(Event::Alarm, EventState::Cleared)]);
+    }
+
+    #[test]
+    fn what_is_not_watched_any_more_is_cleared() {
+        let mut monitor = Monitor::new(&watch());
+        scores(&mut monitor, 0..30, 50.0);
+        let events = monitor.configure(&Watch { alarm_low: -1.0, ..watch() }, at(30));
+        assert_eq!(events[0].running_time, Some(at(30)));
+        assert_eq!(states(events), [(Event::Alarm, EventState::Cleared)]);
+        assert_eq!(scores(&mut monitor, 30..90, 50.0), []);
+        // What was not raised has nothing to clear.
+        monitor.configure(&watch(), at(90));
+        assert_eq!(monitor.configure(&Watch { alarm_low: -1.0, ..watch() }, at(91)), []);
     }
 }

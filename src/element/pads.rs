@@ -24,11 +24,16 @@ pub enum Align {
     Auto = 2,
 }
 
+/// Name of the reference's sink pad.
+pub const REFERENCE: &str = "ref_sink";
+/// Name of the distorted pad that is always there, and whose frames can be looked at downstream.
+pub const DISTORTED: &str = "dist_sink";
+
 /// Largest `align-range`, in frames.
 const MAX_RANGE: u32 = 250;
 
 /// Property values.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PadSettings {
     pub label: Option<String>,
     /// Nanoseconds added to the running time.
@@ -102,7 +107,10 @@ mod imp {
         }
 
         fn set_property(&self, id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-            self.derived_set_property(id, value, pspec)
+            self.derived_set_property(id, value, pspec);
+            if let Some(element) = self.obj().parent_element().and_downcast::<HipVmaf>() {
+                element.imp().settings_changed();
+            }
         }
     }
 
@@ -122,10 +130,5 @@ impl HipVmafPad {
     /// The settings in force right now.
     pub(super) fn settings(&self) -> PadSettings {
         lock(&self.imp().settings).clone()
-    }
-
-    /// What the user calls the stream.
-    pub(super) fn display_label(&self) -> String {
-        self.settings().label.unwrap_or_else(|| self.name().into())
     }
 }

@@ -13,10 +13,10 @@ use gst_video::prelude::*;
 use gst_video::video_frame::{Readable, Writable};
 use gst_video::{VideoBufferPool, VideoColorRange, VideoFrame, VideoInfo};
 
-use super::delay::Damage;
-use super::device_memory::Kind;
+use super::downstream::Damage;
 use super::error::Error;
-use super::import::{Layout, geometry};
+use super::memory::device_memory::Kind;
+use super::memory::import::{Layout, geometry};
 
 /// Paints frames of one format.
 pub struct Painter {

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! One distorted stream: its pad, what was counted and scored of it, and what is watched.
+//! One distorted stream: its pad, what was counted and scored of it, what is watched, and what is wrong with it.
+//!
+//! A stream that cannot be scored is its own trouble. It fails with a reason, its frames are dropped in step with the
+//! reference, and the others go on; new caps give it another chance.
 
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
-use engine::frame::Geometry;
 use engine::model::pool::{Pool, Pooled};
 use engine::plan::Plan;
 use engine::scale::{Method, Scaling};
 use engine::session::Totals;
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
+use gst_base::prelude::*;
 use gst_video::VideoInfo;
 use watch::align::{Aligner, Estimate};
 use watch::summary::Summary;
@@ -18,21 +22,23 @@ use watch::thumbnail::Thumbnail;
 use watch::window::{self, Figures};
 
 use super::caps::alike;
-use super::delay::Stamp;
+use super::downstream::Stamp;
 use super::error::Error;
-use super::event::{Event, EventMessage, EventState};
-use super::import::geometry;
 use super::input::Input;
-use super::message::{Common, Confidence, PooledMessage, Stats};
+use super::memory::import::geometry;
 use super::monitor::Monitor;
 use super::pads::{Align, HipVmafPad, PadSettings};
-use super::results::Results;
-use super::settings::{PoolMethod, ResultsFormat, Watch};
+use super::report::event::{Event, EventMessage, EventState};
+use super::report::message::{Common, Confidence, PooledMessage, Stats};
+use super::schedule::Role;
+use super::settings::{PoolMethod, Watch};
 
 /// What was counted over a section or since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub scored: u64,
+    /// Those of the scored frames that were compared with a distorted frame used before.
+    pub scored_again: u64,
     pub dist_unmatched: u64,
     pub frames: window::Counts,
 }
@@ -40,6 +46,7 @@ pub struct Counts {
 impl Counts {
     fn add(&mut self, other: &Self) {
         self.scored += other.scored;
+        self.scored_again += other.scored_again;
         self.dist_unmatched += other.dist_unmatched;
         self.frames.add(&other.frames);
     }
@@ -58,24 +65,43 @@ struct Section {
     last: Option<Stamp>,
 }
 
-/// A distorted frame that may be shown again.
+/// A distorted frame that may be shown again, with the caps that it came under.
+#[derive(Clone)]
 pub struct Shown {
     pub buffer: gst::Buffer,
+    pub caps: Option<gst::Caps>,
     pub running_time: ClockTime,
+}
+
+/// What is wrong with a stream that cannot be scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Its caps alone, or its data: only other caps can mend it.
+    Stream,
+    /// Its caps beside the reference's: others of either side may mend it.
+    Mismatch,
+}
+
+/// Why a stream cannot be scored.
+struct Failure {
+    trouble: Trouble,
+    reason: String,
 }
 
 /// One distorted stream.
 pub struct Rendition {
-    /// Unlike that of any other, in the life of the stream.
+    /// Unlike that of any other, in the life of the element.
     pub number: u64,
     pub pad: HipVmafPad,
     pub input: Input,
+    /// Settings of the pad for the present step.
+    pub settings: PadSettings,
+    /// It is about to go.
+    pub leaving: bool,
     /// Whether chroma lies on columns, on rows of luma.
     pub cosited: (bool, bool),
-    /// Its number in the engine, once that is set up for it.
-    pub track: Option<usize>,
-    /// What the engine is set up to scale its frames with.
-    pub scaling: Option<Scaling>,
+    /// The session is set up for it, and scales its frames in this way.
+    pub prepared: Option<Option<Scaling>>,
     /// Its last frame was paired.
     pub running: bool,
     /// It has not delivered for so long that others no longer wait for it.
@@ -83,14 +109,16 @@ pub struct Rendition {
     /// Kept where missing frames are to be repeated.
     pub shown: Option<Shown>,
     pub monitor: Monitor,
+    failure: Option<Failure>,
+    /// Frames that may still come of the size that upstream was asked to give up.
+    renegotiating: u32,
     aligner: Option<Aligner>,
     /// What the aligner was made for: the range in frames, and the duration of a frame in nanoseconds.
     aligned: (u32, u64),
     /// Nanoseconds by which `align=auto` moves the frames.
-    pub correction: i64,
-    results: Option<(PathBuf, Results)>,
+    correction: i64,
     /// What all pairs of the results file add up to.
-    pub results_totals: Totals,
+    results_totals: Totals,
     /// Counts caps changes, flushes and resets.
     pub section_number: u32,
     section: Section,
@@ -98,82 +126,153 @@ pub struct Rendition {
     totals: Counts,
     summary: Summary,
     last_score: Option<f64>,
+    /// Seconds since 1970.
+    last_score_time: Option<f64>,
 }
 
+/// How many frames upstream may have made before it heard that another size is wanted.
+const RENEGOTIATION: u32 = 250;
+
 impl Rendition {
-    pub fn new(
-        number: u64,
-        pad: HipVmafPad,
-        watch: &Watch,
-        results: Option<(&Path, ResultsFormat)>,
-    ) -> Result<Self, Error> {
-        let results = results.map(|(path, format)| {
-            let path = results_path(path, &pad);
-            match Results::create(&path, format) {
-                Ok(results) => Ok((path, results)),
-                Err(source) => Err(Error::Results { path, source }),
-            }
-        });
-        Ok(Self {
+    pub fn new(number: u64, pad: HipVmafPad, watch: &Watch) -> Self {
+        Self {
             number,
             input: Input::new(pad.clone().upcast()),
+            settings: pad.settings(),
             pad,
+            leaving: false,
             cosited: (true, false),
-            track: None,
-            scaling: None,
+            prepared: None,
             running: false,
             absent: false,
             shown: None,
             monitor: Monitor::new(watch),
+            failure: None,
+            renegotiating: 0,
             aligner: None,
             aligned: (0, 0),
             correction: 0,
-            results: results.transpose()?,
             section_number: 0,
             section: Section::default(),
             totals: Counts::default(),
             summary: Summary::default(),
             results_totals: Totals::default(),
             last_score: None,
+            last_score_time: None,
+        }
+    }
+
+    /// What the user calls the stream.
+    pub fn label(&self) -> String {
+        self.settings.label.clone().unwrap_or_else(|| self.pad.name().to_string())
+    }
+
+    /// Its frames are to be compared.
+    pub fn is_active(&self) -> bool {
+        self.settings.enabled && self.failure.is_none() && !self.leaving
+    }
+
+    pub fn is_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// How far others wait for it. `ignore_inactive`: they do not if it has never delivered.
+    pub fn role(&self, ignore_inactive: bool) -> Role {
+        match self {
+            _ if !self.is_active() => Role::Idle,
+            _ if ignore_inactive && self.pad.is_inactive() => Role::Ignored,
+            _ if self.absent => Role::Absent,
+            _ => Role::Active,
+        }
+    }
+
+    /// It cannot be scored from now on. The event to be posted, unless that was known.
+    pub fn fail(&mut self, trouble: Trouble, reason: String, at: Option<ClockTime>) -> Option<EventMessage> {
+        let known = self.failure.as_ref().is_some_and(|failure| failure.reason == reason);
+        self.failure = Some(Failure { trouble, reason: reason.clone() });
+        self.shown = None;
+        let event = EventMessage {
+            event: Event::Failed,
+            state: EventState::Raised,
+            running_time: at,
+            reason: Some(reason),
+            ..EventMessage::default()
+        };
+        (!known).then_some(event)
+    }
+
+    /// It may be possible to score it again: that is the event to be posted if it had failed with such a trouble.
+    pub fn recover(&mut self, trouble: Trouble, at: Option<ClockTime>) -> Option<EventMessage> {
+        let mended =
+            |failure: &mut Failure| trouble == Trouble::Stream || failure.trouble == Trouble::Mismatch;
+        let failure = self.failure.take_if(mended)?;
+        Some(EventMessage {
+            event: Event::Failed,
+            state: EventState::Cleared,
+            running_time: at,
+            reason: Some(failure.reason),
+            ..EventMessage::default()
         })
+    }
+
+    /// Why it cannot be scored.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_ref().map(|failure| failure.reason.as_str())
+    }
+
+    /// Upstream was asked for other caps, and can have them (or not): frames that were on their way are no error.
+    pub fn expect_renegotiation(&mut self, possible: bool) {
+        self.renegotiating = if possible { RENEGOTIATION } else { 0 };
+    }
+
+    /// A frame that does not suit the reference was on its way when upstream was asked for other caps.
+    pub fn excuses_mismatch(&mut self) -> bool {
+        let excused = self.renegotiating > 0;
+        self.renegotiating = self.renegotiating.saturating_sub(1);
+        excused
     }
 
     /// How its frames are brought to the size of the reference's by this method; `None` if they have it. An error if
     /// they cannot be compared.
-    pub fn scaling(&self, reference: &VideoInfo, method: Option<Method>) -> Result<Option<Scaling>, Error> {
-        let distorted = self.input.info.as_ref().ok_or_else(|| Error::NoCaps(self.input.name()))?;
-        let boxed = || (Box::new(reference.clone()), Box::new(distorted.clone()));
+    pub fn scaling(
+        &self,
+        reference: &Arc<VideoInfo>,
+        method: Option<Method>,
+    ) -> Result<Option<Scaling>, Error> {
+        let pad = || self.input.name();
+        let distorted = self.input.info.as_ref().ok_or_else(|| Error::NoCaps(pad()))?;
+        let both = || (reference.clone(), distorted.clone());
         let same_size = (reference.width(), reference.height()) == (distorted.width(), distorted.height());
         if !same_size && method.is_none() {
-            let (reference, distorted) = boxed();
-            return Err(Error::Size { reference, distorted });
+            let (reference, distorted) = both();
+            return Err(Error::Size { pad: pad(), reference, distorted });
         }
         let geometries = geometry(distorted).zip(geometry(reference));
         let comparable = alike(reference.format_info(), distorted.format_info());
         match (geometries.filter(|_| comparable), method.filter(|_| !same_size)) {
             (Some((from, to)), Some(method)) => {
-                let scaling = Scaling::new(method, from, to, self.cosited);
-                scaling.map(Some).map_err(|source| {
-                    let (reference, distorted) = boxed();
-                    Error::Scaling { reference, distorted, source }
+                Scaling::new(method, from, to, self.cosited).map(Some).map_err(|source| {
+                    let (reference, distorted) = both();
+                    Error::Scaling { pad: pad(), reference, distorted, source }
                 })
             }
             (Some(_), None) => Ok(None),
             (None, _) => {
-                let (reference, distorted) = boxed();
-                Err(Error::Format { reference, distorted })
+                let (reference, distorted) = both();
+                Err(Error::Format { pad: pad(), reference, distorted })
             }
         }
     }
 
     /// Nanoseconds to add to the running time of its frames.
     pub fn offset(&self) -> i64 {
-        self.pad.settings().ts_offset.saturating_add(self.correction)
+        self.settings.ts_offset.saturating_add(self.correction)
     }
 
-    /// Gets ready to look for an offset, or stops to, as the pad is set. A reference frame lasts `frame` nanoseconds.
-    pub fn configure_alignment(&mut self, frame: u64) {
-        let PadSettings { align, align_range, .. } = self.pad.settings();
+    /// Takes the settings of a new step, in which a reference frame lasts `frame` nanoseconds.
+    pub fn configure(&mut self, settings: PadSettings, frame: u64) {
+        self.settings = settings;
+        let PadSettings { align, align_range, .. } = self.settings;
         if align == Align::Off {
             self.aligner = None;
         } else if self.aligner.is_none() || self.aligned != (align_range, frame) {
@@ -190,13 +289,19 @@ impl Rendition {
         self.aligner.is_some() || self.monitor.wants_pictures()
     }
 
+    /// Its frames are moved by the offset that is found.
+    pub fn is_moved(&self) -> bool {
+        self.settings.align == Align::Auto
+    }
+
     /// Shows the next reference frame to the search for an offset. What it has found, if that is news.
     pub fn align_reference(&mut self, at: ClockTime, thumbnail: &Thumbnail) -> Option<EventMessage> {
         let estimate = self.aligner.as_mut()?.push_reference(at.nseconds(), thumbnail)?;
         Some(self.found(at, estimate))
     }
 
-    /// The same for the next distorted frame; `at` is corrected already.
+    /// Shows the next distorted frame to the search for an offset; `at` is corrected already. What it has found, if that
+    /// is news.
     pub fn align_distorted(&mut self, at: ClockTime, thumbnail: &Thumbnail) -> Option<EventMessage> {
         let uncorrected = at.nseconds().saturating_add_signed(self.correction.saturating_neg());
         let estimate = self.aligner.as_mut()?.push_distorted(uncorrected, thumbnail)?;
@@ -204,7 +309,7 @@ impl Rendition {
     }
 
     fn found(&mut self, at: ClockTime, estimate: Estimate) -> EventMessage {
-        if self.pad.settings().align == Align::Auto {
+        if self.is_moved() {
             self.correction = estimate.offset.saturating_neg();
         }
         EventMessage {
@@ -241,50 +346,30 @@ impl Rendition {
         self.monitor.count(at, counts);
     }
 
-    /// Drops the frame at the head, which has no reference frame.
-    pub fn drop_head(&mut self) {
-        if self.input.take().is_some() {
-            self.section.counts.dist_unmatched += 1;
-            // It is back, if late.
-            self.absent = false;
-        }
+    /// Takes the frame at the head, which has no reference frame.
+    pub fn drop_head(&mut self) -> Option<gst::Buffer> {
+        let buffer = self.input.take()?;
+        self.section.counts.dist_unmatched += 1;
+        // It is back, if late.
+        self.absent = false;
+        Some(buffer)
     }
 
-    /// Sets up the results file for the columns of a plan.
-    pub fn begin_results(&mut self, plan: &Plan, width: usize, height: usize) -> Result<(), Error> {
-        let Some((path, results)) = &mut self.results else { return Ok(()) };
-        let begun = results.begin(&plan.columns, width, height);
-        begun.map_err(|source| Error::Results { path: path.clone(), source })
+    /// Takes what a pair adds to the figures of all pairs, whether or not it is scored.
+    pub fn add_totals(&mut self, totals: &Totals) {
+        self.results_totals += totals;
     }
 
-    /// Gives the results file its name. Later calls do nothing.
-    pub fn finish_results(&mut self, plan: &Plan, geometry: Option<Geometry>) -> Result<(), Error> {
-        let totals = std::mem::take(&mut self.results_totals);
-        match self.results.take() {
-            Some((path, results)) => {
-                let aggregates = geometry.map(|geometry| totals.aggregates(plan, geometry));
-                results
-                    .finish(&aggregates.unwrap_or_default())
-                    .map_err(|source| Error::Results { path, source })
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The results file would not be complete.
-    pub fn drop_results(&mut self) {
-        self.results = None;
+    /// Figures of all pairs since the start together.
+    pub fn results_totals(&self) -> &Totals {
+        &self.results_totals
     }
 
     /// Takes the values of a frame, one for each column of the plan, and the score among them.
-    pub fn scored(&mut self, stamp: &Stamp, values: &[f64], score: Option<f64>) -> Result<(), Error> {
-        if let Some((path, results)) = &mut self.results {
-            results
-                .row(stamp.index, values)
-                .map_err(|source| Error::Results { path: path.clone(), source })?;
-        }
+    pub fn scored(&mut self, stamp: &Stamp, values: &[f64], score: Option<f64>, repeated: bool) {
         let section = &mut self.section;
         section.counts.scored += 1;
+        section.counts.scored_again += u64::from(repeated);
         section.duration = section.duration.saturating_add(stamp.duration.unwrap_or(ClockTime::ZERO));
         section.pools.resize(values.len(), Pool::default());
         for (pool, value) in section.pools.iter_mut().zip(values) {
@@ -295,7 +380,13 @@ impl Rendition {
             self.summary.push(score);
             self.last_score = Some(score);
         }
-        Ok(())
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        self.last_score_time = now.ok().map(|time| time.as_secs_f64());
+    }
+
+    /// When its last score was made, in seconds since 1970.
+    pub fn last_score_time(&self) -> Option<f64> {
+        self.last_score_time
     }
 
     /// The part of a message or meta that follows from column values, be they of a frame or pooled.
@@ -310,8 +401,8 @@ impl Rendition {
             .map(|[stddev, low, high]| Confidence { stddev, low, high });
         let metric = |on: bool, key: &str| plan.features.iter().position(|f| on && f.key == key).map(value);
         Common {
-            pad: self.pad.name().into(),
-            label: self.pad.display_label(),
+            pad: self.pad.name().to_string(),
+            label: self.label(),
             model: first.map(|first| first.model.name().to_string()).unwrap_or_default(),
             section: self.section_number,
             score: first.map_or(f64::NAN, |first| value(first.column)),
@@ -334,7 +425,7 @@ impl Rendition {
 
     /// An event of this rendition.
     pub fn event(&self, event: EventMessage) -> Structure {
-        let (pad, label) = (self.pad.name().into(), self.pad.display_label());
+        let (pad, label) = (self.pad.name().to_string(), self.label());
         EventMessage { pad, label, ..event }.to_structure()
     }
 
@@ -381,8 +472,8 @@ impl Rendition {
             common: Common {
                 running_time: Some(ClockTime::from_nseconds(figures.end)),
                 duration: Some(ClockTime::from_nseconds(length)),
-                pad: self.pad.name().into(),
-                label: self.pad.display_label(),
+                pad: self.pad.name().to_string(),
+                label: self.label(),
                 models: vec![(first.clone(), score)],
                 model: first,
                 section: self.section_number,
@@ -457,18 +548,6 @@ pub struct Reported {
     pub psnr: bool,
     pub ssim: bool,
     pub ms_ssim: bool,
-}
-
-/// The file named is that of `dist_sink`; others have the name of their pad in theirs.
-fn results_path(path: &Path, pad: &HipVmafPad) -> PathBuf {
-    let name = pad.name();
-    if name == "dist_sink" {
-        return path.into();
-    }
-    match path.extension() {
-        Some(extension) => path.with_extension(format!("{name}.{}", extension.display())),
-        None => path.with_extension(name.as_str()),
-    }
 }
 
 /// All not a number without scores.

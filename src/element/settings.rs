@@ -62,7 +62,7 @@ pub enum LogLevel {
     Warning = 2,
     #[enum_value(name = "Also what was chosen and decided", nick = "info")]
     Info = 3,
-    #[enum_value(name = "Also the plan and every frame", nick = "debug")]
+    #[enum_value(name = "Also the plan, runs, gaps, alignment and latency", nick = "debug")]
     Debug = 4,
 }
 
@@ -89,7 +89,7 @@ pub enum Backend {
     Auto = 0,
     #[enum_value(name = "A GPU through HIP", nick = "hip")]
     Hip = 1,
-    #[enum_value(name = "The processor", nick = "cpu")]
+    #[enum_value(name = "The CPU", nick = "cpu")]
     Cpu = 2,
 }
 
@@ -193,7 +193,7 @@ impl ScaleMethod {
     }
 }
 
-/// Property values; a stream works on the copy taken when it starts.
+/// Property values. What may not change while the element plays is read when it starts, the rest as [`Tunables`].
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub model_filename: Option<String>,
@@ -299,28 +299,31 @@ impl PoolMethod {
     }
 }
 
-/// The settings that may change while the element runs, and whether anybody listens to messages.
+/// The settings that may change while the element plays. A step works on one copy of them, taken when it begins: what
+/// changes in between counts from the next step on.
 #[derive(Clone, Copy, Debug)]
-pub struct Live {
+pub struct Tunables {
     pub pool_method: PoolMethod,
     pub frame_message: bool,
     /// `None` for half a reference frame.
     pub pairing_tolerance: Option<ClockTime>,
     pub missing_frame: MissingFrame,
     pub overload: Overload,
+    pub ignore_inactive_pads: bool,
     pub watch: Watch,
 }
 
 impl Settings {
-    /// The settings in force right now.
-    pub fn live(&self, watch: Watch) -> Live {
-        Live {
+    /// A copy of what may change while the element plays.
+    pub fn tunables(&self, watch: Watch) -> Tunables {
+        Tunables {
             pool_method: self.pool_method,
             frame_message: self.frame_message,
             pairing_tolerance: (self.pairing_tolerance != u64::MAX)
                 .then(|| ClockTime::from_nseconds(self.pairing_tolerance)),
             missing_frame: self.missing_frame,
             overload: self.overload,
+            ignore_inactive_pads: self.ignore_inactive_pads,
             watch,
         }
     }

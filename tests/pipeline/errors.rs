@@ -197,19 +197,6 @@ fn a_results_path_that_cannot_be_written_stops_before_the_first_frame() {
     }
 }
 
-#[test]
-fn an_error_leaves_no_results_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("results.json");
-    let clip = clip();
-    let distorted = Input::planar(&clip, true).keep(|t| t < 4);
-    let small = clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
-    let distorted = distorted.then(&Input::planar(&small, true));
-    let properties = [("results-filename", path.to_str().unwrap())];
-    score(&properties, &Input::planar(&clip, false), &distorted).unwrap_err();
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-}
-
 /// The way a user meets errors: gst-launch ends with a failure, and does not hang.
 #[test]
 fn gst_launch_fails_with_the_message() {

@@ -3,10 +3,18 @@
 //! Real video through the public element, in real pipelines.
 
 mod align;
+mod change;
 mod common;
+mod downstream;
 mod element;
 mod errors;
+mod failed;
+mod faults;
+mod figures;
 mod gpu;
+mod idle;
+mod keep;
+mod keys;
 mod live;
 mod memory;
 mod output;
@@ -15,5 +23,6 @@ mod renditions;
 mod results;
 mod scale;
 mod scores;
+mod start;
 mod timing;
 mod watch;

@@ -135,10 +135,7 @@ fn hip_memory_is_read_in_place() {
         let video: i64 =
             on_device.iter().flat_map(|input| &input.0).map(|s| s.buffer().unwrap().size() as i64).sum();
         let saved = system[0] - device[0];
-        assert!(
-            device[0] < video / 2 && saved > video / 2,
-            "{name} {format}: {video} bytes, {system:?} {device:?}"
-        );
+        assert!(saved > video * 9 / 10, "{name} {format}: {video} bytes, {system:?} {device:?}");
         // Rows that the kernels cannot read have to be copied, on the device.
         let info = VideoInfo::from_caps(reference.0[0].caps().unwrap()).unwrap();
         let aligned = info.stride().iter().all(|stride| stride % 16 == 0);
@@ -552,6 +549,8 @@ fn pools_have_as_many_buffers_more_as_are_held_back() {
 fn memory_is_ordinary_beyond_the_limit_and_when_there_is_none() {
     let bench = started();
     let allocator = allocator(&bench);
+    // Sources that have asked by then have buffers of it.
+    bench.pipeline.set_state(gst::State::Null).unwrap();
     allocator.set_property("max-size", 10_000u64);
     let locked = |memory: &gst::Memory| memory.allocator() == Some(&allocator);
     let allocate = || allocator.alloc(4000, None).unwrap();

@@ -302,13 +302,3 @@ fn pads_are_children_of_the_element() {
     proxy.set_child_property("dist_sink::label", "1080p");
     assert_eq!(label("dist_sink::label"), "1080p");
 }
-
-#[test]
-fn a_rendition_of_another_size_is_named_in_the_error() {
-    let (reference, [bad, ..]) = ladder();
-    let small = crate::common::clip::clips().into_iter().find(|clip| clip.name == "97x71_420_8bit").unwrap();
-    let small = Input::planar(&small, true);
-    let rig = Rig::offline(&[]).with_renditions(&["small"]).play();
-    let failure = rig.run(&[("ref_sink", &reference), ("dist_sink", &bad), ("dist_0", &small)]).unwrap_err();
-    assert!(failure.text.contains("97x71") && failure.text.contains("64x48"), "{}", failure.text);
-}

@@ -67,6 +67,11 @@ impl Latch {
         self.raised
     }
 
+    /// This one in the place of another, with other holds: it goes on where that was.
+    pub fn reconfigured(self, old: &Self) -> Self {
+        Self { raised: old.raised, row: old.row, ..self }
+    }
+
     /// Takes the conditions at a running time in ns: for raising the alarm, and for clearing it. Time that steps
     /// back starts the hold again.
     pub fn update(&mut self, running_time: u64, raise: bool, clear: bool) -> Option<Change> {
@@ -105,6 +110,12 @@ impl LowAlarm {
     /// Whether there is an alarm.
     pub fn is_raised(&self) -> bool {
         self.latch.is_raised()
+    }
+
+    /// This one in the place of another, with other levels or holds: what was raised stays so until its own level clears
+    /// it.
+    pub fn reconfigured(self, old: &Self) -> Self {
+        Self { latch: self.latch.reconfigured(&old.latch), ..self }
     }
 
     /// The value that `state` is compared with.

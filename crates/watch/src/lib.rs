@@ -8,6 +8,7 @@
 
 pub mod alarm;
 pub mod align;
+pub mod compute_time;
 pub mod outage;
 pub mod prometheus;
 pub mod summary;

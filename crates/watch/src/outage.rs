@@ -48,6 +48,11 @@ impl Freeze {
         self.latch.is_raised()
     }
 
+    /// This one in the place of another, with another level or hold: what was raised stays so.
+    pub fn reconfigured(self, old: &Self) -> Self {
+        Self { latch: self.latch.reconfigured(&old.latch), anchor: old.anchor.clone(), ..self }
+    }
+
     /// Takes a pair by its running time in ns.
     pub fn update(
         &mut self,
@@ -85,6 +90,11 @@ impl Black {
     /// Whether there is an alarm.
     pub fn is_raised(&self) -> bool {
         self.latch.is_raised()
+    }
+
+    /// This one in the place of another, with another level or hold: what was raised stays so.
+    pub fn reconfigured(self, old: &Self) -> Self {
+        Self { latch: self.latch.reconfigured(&old.latch), ..self }
     }
 
     /// Takes a pair by its running time in ns.

@@ -20,15 +20,18 @@ pub struct Pad {
     pub label: String,
     /// The last window of each model.
     pub scores: Vec<Score>,
-    /// Reference frames since the start by what became of them: `scored`, `unpaired`, `skipped`, `repeated`.
+    /// Reference frames since the start by what became of them: `scored`, `unpaired`, `skipped`, and `repeated` for those
+    /// that were scored with a distorted frame used before.
     pub frames: Vec<(&'static str, u64)>,
     /// Alarms that are watched by their kind, and whether they are raised.
     pub alarms: Vec<(&'static str, bool)>,
     /// By how many seconds the distorted video is late, if that is known.
     pub offset: Option<f64>,
+    /// When the last score was made, in seconds since 1970.
+    pub last_score: Option<f64>,
 }
 
-/// A figure of a model's scores over the window.
+/// A figure of a model's scores over the window, or since the start where there is none.
 #[derive(Clone, Debug)]
 pub struct Score {
     /// The name of the model.
@@ -39,10 +42,10 @@ pub struct Score {
     pub value: f64,
 }
 
-/// How long frames took from submission to score, in seconds.
+/// How long groups of frames took to compute, from submission to sums, in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct ComputeTime {
-    /// By quantiles from 0 to 1.
+    /// By quantiles from 0 to 1, of the last frames.
     pub quantiles: Vec<(f64, f64)>,
     /// Of all frames.
     pub sum: f64,
@@ -57,8 +60,6 @@ pub struct Figures {
     pub pads: Vec<Pad>,
     /// Where a backend has computed something.
     pub compute_time: Option<ComputeTime>,
-    /// When the last score was made, in seconds since 1970.
-    pub last_score: Option<f64>,
 }
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
@@ -66,7 +67,11 @@ type Labels<'a> = Vec<(&'static str, &'a str)>;
 /// The figures as text.
 pub fn render(figures: &Figures) -> String {
     let mut text = Text::default();
-    text.family("hipvmaf_score", "gauge", "Score of the last window.");
+    text.family(
+        "hipvmaf_score",
+        "gauge",
+        "Score of the last window, or of all frames since the start where no window is set.",
+    );
     for pad in &figures.pads {
         for Score { model, stat, value } in &pad.scores {
             let labels = vec![("pad", &*pad.name), ("label", &*pad.label), ("model", model), ("stat", stat)];
@@ -91,7 +96,7 @@ pub fn render(figures: &Figures) -> String {
             text.sample("", vec![("pad", &pad.name)], offset);
         }
     }
-    text.family("hipvmaf_compute_seconds", "summary", "Time from submission of a frame to its score.");
+    text.family("hipvmaf_compute_seconds", "summary", "Time that a group of frames takes to compute.");
     if let Some(time) = &figures.compute_time {
         for (quantile, seconds) in &time.quantiles {
             text.sample("", vec![("quantile", &quantile.to_string())], *seconds);
@@ -100,8 +105,10 @@ pub fn render(figures: &Figures) -> String {
         text.sample("_count", vec![], time.count as f64);
     }
     text.family("hipvmaf_last_score_timestamp_seconds", "gauge", "When the last score was made.");
-    if let Some(time) = figures.last_score {
-        text.sample("", vec![], time);
+    for pad in &figures.pads {
+        if let Some(time) = pad.last_score {
+            text.sample("", vec![("pad", &pad.name)], time);
+        }
     }
     text.out
 }
@@ -177,19 +184,19 @@ mod tests {
                 frames: vec![("scored", 1500), ("unpaired", 2)],
                 alarms: vec![("freeze", false), ("dropout", true)],
                 offset: Some(-0.04),
+                last_score: Some(1_790_000_000.25),
             }],
             compute_time: Some(ComputeTime {
                 quantiles: vec![(0.5, 0.001), (0.99, 0.002)],
                 sum: 1.5,
                 count: 1500,
             }),
-            last_score: Some(1_790_000_000.25),
         }
     }
 
     #[test]
     fn text_is_that_of_the_format() {
-        let expected = r#"# HELP hipvmaf_score Score of the last window.
+        let expected = r#"# HELP hipvmaf_score Score of the last window, or of all frames since the start where no window is set.
 # TYPE hipvmaf_score gauge
 hipvmaf_score{pad="dist_sink",label="720p \"main\"",model="vmaf_v0.6.1",stat="mean"} 93.25
 hipvmaf_score{pad="dist_sink",label="720p \"main\"",model="vmaf_v0.6.1",stat="p5"} NaN
@@ -204,7 +211,7 @@ hipvmaf_alarm{pad="dist_sink",kind="dropout"} 1
 # HELP hipvmaf_offset_seconds Delay of the distorted video against the reference.
 # TYPE hipvmaf_offset_seconds gauge
 hipvmaf_offset_seconds{pad="dist_sink"} -0.04
-# HELP hipvmaf_compute_seconds Time from submission of a frame to its score.
+# HELP hipvmaf_compute_seconds Time that a group of frames takes to compute.
 # TYPE hipvmaf_compute_seconds summary
 hipvmaf_compute_seconds{quantile="0.5"} 0.001
 hipvmaf_compute_seconds{quantile="0.99"} 0.002
@@ -212,7 +219,7 @@ hipvmaf_compute_seconds_sum 1.5
 hipvmaf_compute_seconds_count 1500
 # HELP hipvmaf_last_score_timestamp_seconds When the last score was made.
 # TYPE hipvmaf_last_score_timestamp_seconds gauge
-hipvmaf_last_score_timestamp_seconds 1790000000.25
+hipvmaf_last_score_timestamp_seconds{pad="dist_sink"} 1790000000.25
 "#;
         assert_eq!(render(&figures()), expected);
         assert_eq!(render(&Figures::default()), "");

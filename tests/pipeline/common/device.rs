@@ -21,6 +21,7 @@ pub struct Device {
     memcpy: unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int) -> Status,
     live: unsafe extern "C" fn(*const i8) -> i64,
     count: unsafe extern "C" fn(*const i8) -> i64,
+    fail: unsafe extern "C" fn(*const i8),
 }
 
 pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
@@ -35,6 +36,7 @@ pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
             memcpy: *library.get("hipMemcpy").unwrap(),
             live: *library.get("swhip_live").unwrap(),
             count: *library.get("swhip_count").unwrap(),
+            fail: *library.get("swhip_fail").unwrap(),
         }
     }
 });
@@ -56,6 +58,13 @@ impl Device {
     /// What exists.
     pub fn live(&self, what: &str) -> i64 {
         self.ask(self.live, what)
+    }
+
+    /// Lets calls and commands fail from now on, as in `SWHIP_FAIL`.
+    pub fn fail(&self, faults: &str) {
+        let faults = CString::new(faults).unwrap();
+        // SAFETY: text that ends with a zero.
+        unsafe { (self.fail)(faults.as_ptr()) }
     }
 
     /// Nothing is left of whatever used the device.

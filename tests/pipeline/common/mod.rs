@@ -4,6 +4,7 @@
 
 pub mod clip;
 pub mod device;
+pub mod gate;
 pub mod rig;
 
 use std::sync::{Arc, Mutex, Once};
@@ -68,16 +69,25 @@ impl Input {
 
     /// Grey video of 64x48 pixels with these samples, for as long as needed.
     pub fn drawn(frames: usize, sample: impl Fn(usize, usize, usize) -> u8) -> Self {
+        Self::drawn_at((64, 48), frames, sample)
+    }
+
+    /// The same with so many columns and rows.
+    pub fn drawn_at(
+        (width, height): (usize, usize),
+        frames: usize,
+        sample: impl Fn(usize, usize, usize) -> u8,
+    ) -> Self {
         init();
-        let info = VideoInfo::builder(VideoFormat::I420, 64, 48)
+        let info = VideoInfo::builder(VideoFormat::I420, width as u32, height as u32)
             .fps(gst::Fraction::new(FPS as i32, 1))
             .build()
             .unwrap();
         let caps = info.to_caps().unwrap();
         let draw = |t: usize| {
             let mut data = vec![128; info.size()];
-            for (y, row) in data.chunks_mut(64).take(48).enumerate() {
-                row.iter_mut().enumerate().for_each(|(x, pixel)| *pixel = sample(t, x, y));
+            for (y, row) in data.chunks_mut(info.stride()[0] as usize).take(height).enumerate() {
+                row[..width].iter_mut().enumerate().for_each(|(x, pixel)| *pixel = sample(t, x, y));
             }
             let mut buffer = gst::Buffer::from_mut_slice(data);
             let buffer_ref = buffer.get_mut().unwrap();
@@ -203,6 +213,15 @@ pub struct Report {
     pub events: Vec<EventMessage>,
     pub buffers: Vec<gst::Buffer>,
     pub stats: Option<gst::Structure>,
+}
+
+/// The entries of the meta of a buffer as they are, those too that the parser does not know.
+#[track_caller]
+pub fn entries(buffer: &gst::BufferRef) -> Vec<gst::Structure> {
+    let meta =
+        gst::meta::CustomMeta::from_buffer(buffer, gsthipvmaf::meta::NAME).expect("a buffer has its meta");
+    let entries = meta.structure().get::<gst::Array>("scores").unwrap();
+    entries.iter().map(|entry| entry.get().unwrap()).collect()
 }
 
 impl Report {
@@ -380,6 +399,16 @@ pub fn moving(t: usize, x: usize, y: usize) -> u8 {
 /// What is left of a sample after very bad coding.
 pub fn coarse(sample: u8) -> u8 {
     sample / 64 * 64 + 32
+}
+
+/// Waits for something that has to happen and that nobody tells of.
+#[track_caller]
+pub fn until(mut happened: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !happened() {
+        assert!(std::time::Instant::now() < end, "nothing after a minute");
+        std::thread::yield_now();
+    }
 }
 
 /// So many frames of [`moving`], and the same after [`coarse`].

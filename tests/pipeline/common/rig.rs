@@ -3,7 +3,8 @@
 //! The element by itself: the test plays its neighbours, its clock and its application, and so decides what
 //! happens before what.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gst::ClockTime;
@@ -14,10 +15,26 @@ use gsthipvmaf::message::VmafMessage;
 
 use super::{Failure, Input, Report, init};
 
+/// How long something that has to happen may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a buffer left under.
+#[derive(Clone, Debug)]
+pub struct Under {
+    pub caps: Option<gst::Caps>,
+    pub segment: Option<gst::FormattedSegment<ClockTime>>,
+}
+
 /// Everything that came out of the element so far.
 #[derive(Debug, Default)]
 pub struct Log {
     pub report: Report,
+    /// For each buffer of the report.
+    pub under: Vec<Under>,
+    /// Events as they are, those too that the parser does not know.
+    pub raw_events: Vec<gst::Structure>,
+    /// Events that went upstream, with the sink pad that they left by.
+    pub upstream: Vec<(String, gst::EventType)>,
     /// Segments and caps that went downstream, each with the number of buffers before it.
     pub segments: Vec<(usize, gst::FormattedSegment<ClockTime>)>,
     pub caps: Vec<(usize, gst::Caps)>,
@@ -54,8 +71,8 @@ impl Seen {
     /// Waits for something that has to happen.
     #[track_caller]
     fn wait(&self, until: impl Fn(&Log) -> bool) -> MutexGuard<'_, Log> {
-        let minute = Duration::from_secs(60);
-        let (log, timeout) = self.changed.wait_timeout_while(self.log(), minute, |log| !until(log)).unwrap();
+        let (log, timeout) =
+            self.changed.wait_timeout_while(self.log(), PATIENCE, |log| !until(log)).unwrap();
         if timeout.timed_out() {
             let text = format!("nothing after a minute: {log:#?}");
             drop(log);
@@ -100,8 +117,10 @@ pub struct Rig {
     pub element: gst::Element,
     pub clock: TestClock,
     seen: Arc<Seen>,
-    sources: Vec<(String, Source)>,
+    sources: Vec<(String, Arc<Source>)>,
     sink: gst::Pad,
+    /// Elements between sources and pads.
+    between: Vec<gst::Element>,
     live: bool,
 }
 
@@ -140,7 +159,7 @@ impl Rig {
         let sink = sink(&seen);
         element.static_pad("src").unwrap().link(&sink).unwrap();
         sink.set_active(true).unwrap();
-        let mut rig = Self { element, clock, seen, sources: vec![], sink, live };
+        let mut rig = Self { element, clock, seen, sources: vec![], sink, between: vec![], live };
         rig.connect("ref_sink");
         rig.connect("dist_sink");
         rig
@@ -190,8 +209,13 @@ impl Rig {
 
     fn connect(&mut self, name: &str) {
         let live = self.live;
+        let (told, to) = (self.seen.clone(), name.to_owned());
         let pad = gst::Pad::builder(gst::PadDirection::Src)
             .name(format!("for_{name}"))
+            .event_function(move |_, _, event| {
+                told.change(|log| log.upstream.push((to.clone(), event.type_())));
+                true
+            })
             .query_function(move |pad, parent, query| match query.view_mut() {
                 gst::QueryViewMut::Latency(latency) => {
                     latency.set(live, ClockTime::ZERO, ClockTime::NONE);
@@ -202,17 +226,60 @@ impl Rig {
             .build();
         pad.set_active(true).unwrap();
         pad.link(&self.pad(name)).unwrap();
-        self.sources.push((name.into(), Source { pad, caps: Mutex::default() }));
+        self.sources.push((name.into(), Arc::new(Source { pad, caps: Mutex::default() })));
     }
 
-    fn source(&self, name: &str) -> &Source {
+    fn source(&self, name: &str) -> &Arc<Source> {
         &self.sources.iter().find(|(pad, _)| pad == name).unwrap().1
     }
 
-    /// Hands a frame to a pad, with new caps if they are.
+    /// Hands a frame to a pad, with new caps if they are. The pad has to take it, as it has room.
     #[track_caller]
     pub fn push(&self, pad: &str, sample: &gst::Sample) {
-        self.source(pad).push(sample).unwrap();
+        self.try_push(pad, sample).unwrap();
+    }
+
+    /// The same where the element may refuse the frame.
+    #[track_caller]
+    pub fn try_push(&self, pad: &str, sample: &gst::Sample) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let taken = self.pushing(pad, sample).recv_timeout(PATIENCE);
+        taken.unwrap_or_else(|_| panic!("{pad} has not taken a frame in a minute: {:#?}", self.log()))
+    }
+
+    /// Begins to hand a frame to a pad, from a thread as an upstream neighbour has; what came of it comes back once
+    /// the pad has taken it.
+    pub fn pushing(
+        &self,
+        pad: &str,
+        sample: &gst::Sample,
+    ) -> mpsc::Receiver<Result<gst::FlowSuccess, gst::FlowError>> {
+        let (tell, told) = mpsc::channel();
+        let (source, sample) = (self.source(pad).clone(), sample.clone());
+        // Whoever waited may have given up.
+        std::thread::spawn(move || tell.send(source.push(&sample)));
+        told
+    }
+
+    /// Begins to play an input to its end, as fast as the pad takes it.
+    pub fn streaming(&self, pad: &str, input: &Input) -> JoinHandle<()> {
+        let (source, input) = (self.source(pad).clone(), input.clone());
+        std::thread::spawn(move || {
+            if input.0.iter().all(|sample| source.push(sample).is_ok()) {
+                source.end();
+            }
+        })
+    }
+
+    /// Says what the next frames of a pad will be.
+    pub fn push_caps(&self, pad: &str, sample: &gst::Sample) {
+        let caps = sample.caps_owned().unwrap();
+        self.push_event(pad, gst::event::Caps::new(&caps));
+        *self.source(pad).caps.lock().unwrap() = Some(caps);
+    }
+
+    /// Sends an event upstream, as whoever comes after the element does.
+    pub fn send_upstream(&self, event: gst::Event) {
+        assert!(self.sink.push_event(event));
     }
 
     pub fn push_event(&self, pad: &str, event: gst::Event) {
@@ -259,6 +326,27 @@ impl Rig {
         for (_, source) in &self.sources {
             source.end();
         }
+    }
+
+    /// Ends the stream of one pad.
+    pub fn end_of(&self, pad: &str) {
+        self.source(pad).end();
+    }
+
+    /// Puts elements between a pad and its neighbour upstream.
+    pub fn insert(&mut self, elements: &[gst::Element], pad: &str) {
+        let (source, sink) = (self.source(pad).pad.clone(), self.pad(pad));
+        source.unlink(&sink).unwrap();
+        let mut last = source;
+        for element in elements {
+            last.link(&element.static_pad("sink").unwrap()).unwrap();
+            last = element.static_pad("src").unwrap();
+        }
+        last.link(&sink).unwrap();
+        for element in elements.iter().rev() {
+            element.set_state(gst::State::Playing).unwrap();
+        }
+        self.between.extend(elements.iter().cloned());
     }
 
     /// Plays all inputs to the end, each as fast as its pad takes it.
@@ -338,13 +426,19 @@ impl Rig {
     }
 
     /// Moves the clock there, over all deadlines on the way. The element has to wait for one after the last.
+    ///
+    /// Panics where the element does not wait: where it goes on asking to be woken at a time that has passed, which on
+    /// a real clock takes all of a CPU core.
     #[track_caller]
     pub fn advance_to(&self, time: ClockTime) {
+        let mut in_vain = 0;
         loop {
             let deadline = self.deadline();
             if deadline > time {
                 break;
             }
+            in_vain = if deadline <= self.clock.time() { in_vain + 1 } else { 0 };
+            assert!(in_vain < 100, "a busy loop: woken for {deadline} again and again");
             // It may have passed already.
             self.clock.set_time(deadline.max(self.clock.time()));
             self.clock.process_next_clock_id();
@@ -374,17 +468,43 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.open();
         let _ = self.element.set_state(gst::State::Null);
+        for element in &self.between {
+            let _ = element.set_state(gst::State::Null);
+        }
         let _ = self.sink.set_active(false);
     }
 }
 
 impl Log {
+    /// Every buffer left under caps of its size and a segment that it lies in.
+    #[track_caller]
+    pub fn assert_fits(&self) {
+        for (i, (buffer, under)) in self.report.buffers.iter().zip(&self.under).enumerate() {
+            let caps = under.caps.as_ref().unwrap_or_else(|| panic!("buffer {i} left without caps"));
+            let info = gst_video::VideoInfo::from_caps(caps).unwrap();
+            assert_eq!(buffer.size(), info.size(), "buffer {i} is not of the caps {caps}");
+            let segment = under.segment.as_ref().unwrap_or_else(|| panic!("buffer {i} left without segment"));
+            assert!(
+                segment.to_running_time(buffer.pts()).is_some(),
+                "buffer {i}: {buffer:?} is not in {segment:?}"
+            );
+        }
+    }
+
+    /// What events of this kind say, as (state, pad, reason).
+    pub fn events_of(&self, kind: &str) -> Vec<(String, String, Option<String>)> {
+        let text = |event: &gst::Structure, field: &str| event.get::<String>(field).unwrap_or_default();
+        let of_kind = self.raw_events.iter().filter(|event| text(event, "event") == kind);
+        of_kind.map(|event| (text(event, "state"), text(event, "pad"), event.get("reason").ok())).collect()
+    }
+
     fn hear(&mut self, message: &gst::Message) {
         match message.view() {
             gst::MessageView::Element(element) => {
                 let structure = element.structure().unwrap();
                 if structure.name() == event::NAME {
-                    return self.report.events.push(EventMessage::try_from(structure).unwrap());
+                    self.raw_events.push(structure.to_owned());
+                    return self.report.events.extend(EventMessage::try_from(structure));
                 }
                 match VmafMessage::try_from(structure).unwrap() {
                     VmafMessage::Frame(frame) => self.report.frames.push(frame),
@@ -408,11 +528,14 @@ fn sink(seen: &Arc<Seen>) -> gst::Pad {
     let (taken, told) = (seen.clone(), seen.clone());
     gst::Pad::builder(gst::PadDirection::Sink)
         .name("sink")
-        .chain_function(move |_, _, buffer| {
+        .chain_function(move |pad, _, buffer| {
             taken.change(|log| log.blocked = log.closed);
             let log = taken.log();
             let mut log = taken.changed.wait_while(log, |log| log.closed).unwrap();
             log.blocked = false;
+            let segment = pad.sticky_event::<gst::event::Segment>(0);
+            let segment = segment.and_then(|event| event.segment().clone().downcast().ok());
+            log.under.push(Under { caps: pad.current_caps(), segment });
             log.report.buffers.push(buffer);
             drop(log);
             taken.changed.notify_all();

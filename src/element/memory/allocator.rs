@@ -19,7 +19,7 @@ mod imp {
     use gst::subclass::prelude::*;
     use gst::{AllocationParams, Allocator, MemoryFlags};
 
-    use super::super::CAT;
+    use super::super::super::CAT;
     use super::*;
 
     /// 40 frames of 4K with 10 bits. The kernel cannot swap locked memory out, so there has to be an end.

@@ -6,8 +6,8 @@ use gst::prelude::*;
 use gst::query::Allocation;
 use gst_video::{VideoBufferPool, VideoInfo, VideoMeta};
 
+use super::super::caps;
 use super::allocator::PinnedAllocator;
-use super::caps;
 
 /// Asks for as many buffers more as the element holds back, so that a producer with a fixed number of buffers does
 /// not run dry; and offers page-locked memory, unless whoever comes after the element has offered a pool.

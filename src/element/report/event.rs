@@ -40,10 +40,12 @@ pub enum Event {
     Overload,
     /// The GPU is gone; the error that stops the element comes next.
     DeviceLost,
+    /// A stream of several cannot be scored, and says why; it can again.
+    Failed,
 }
 
 impl Event {
-    const NAMES: [(Self, &'static str); 8] = [
+    const NAMES: [(Self, &'static str); 9] = [
         (Self::Alarm, "alarm"),
         (Self::Freeze, "freeze"),
         (Self::Black, "black"),
@@ -52,6 +54,7 @@ impl Event {
         (Self::Alignment, "alignment"),
         (Self::Overload, "overload"),
         (Self::DeviceLost, "device-lost"),
+        (Self::Failed, "failed"),
     ];
 
     /// As in the message.
@@ -100,10 +103,12 @@ pub struct EventMessage {
     pub count: Option<u64>,
     /// By how many nanoseconds the distorted video is late.
     pub offset: Option<i64>,
+    /// Why a stream cannot be scored, and what to do.
+    pub reason: Option<String>,
 }
 
 impl EventMessage {
-    pub(super) fn to_structure(&self) -> Structure {
+    pub fn to_structure(&self) -> Structure {
         Structure::builder(NAME)
             .field("event", self.event.name())
             .field("state", self.state.name())
@@ -115,6 +120,7 @@ impl EventMessage {
             .field_if_some("threshold", self.threshold)
             .field_if_some("count", self.count)
             .field_if_some("offset", self.offset)
+            .field_if_some("reason", self.reason.as_ref())
             .build()
     }
 }
@@ -142,6 +148,7 @@ impl TryFrom<&StructureRef> for EventMessage {
             threshold: s.get("threshold").ok(),
             count: s.get("count").ok(),
             offset: s.get("offset").ok(),
+            reason: s.get("reason").ok(),
         })
     }
 }
@@ -166,6 +173,7 @@ mod tests {
                     threshold: Some(70.0),
                     count: Some(50),
                     offset: Some(-40_000_000),
+                    reason: Some("it is interlaced".into()),
                 };
                 assert_eq!(EventMessage::try_from(&*message.to_structure()), Ok(message));
             }

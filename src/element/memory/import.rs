@@ -10,7 +10,7 @@ use gst_video::prelude::*;
 use gst_video::video_frame::Readable;
 use gst_video::{VideoFrame, VideoInfo};
 
-use super::CAT;
+use super::super::CAT;
 use super::allocator::PinnedAllocator;
 use super::device_memory::{DeviceFrame, DeviceMemoryError, DevicePlane, ImportCache, Kind};
 
@@ -81,7 +81,7 @@ impl Layout {
 
 /// A buffer whose samples can be read, where they are.
 pub enum Mapped {
-    /// In the system's memory, to be read before the call that gets it returns.
+    /// In the system's memory.
     Host(Arc<VideoFrame<Readable>>),
     /// In page-locked memory, which a GPU may read later.
     Pinned(Arc<VideoFrame<Readable>>),
@@ -118,6 +118,11 @@ impl Importer {
         }
     }
 
+    /// Frames have the format that it was made for.
+    pub fn suits(&self, info: &VideoInfo) -> bool {
+        self.info == *info
+    }
+
     /// Makes a buffer's samples readable for the GPU that scores them, or for the processor.
     pub fn map(&mut self, buffer: gst::Buffer, gpu: Option<&Arc<Device>>) -> Result<Mapped, ImportError> {
         let pinned = gpu.is_some_and(|gpu| PinnedAllocator::has_made(&buffer, gpu));
@@ -148,8 +153,9 @@ impl Importer {
             None => None,
         };
         let lease = match mapped {
-            Mapped::Host(_) => None,
-            // SAFETY: the frame is page-locked, and nobody writes to it while it is mapped and its buffer shared.
+            // SAFETY: nobody writes to the frame while it is mapped and its buffer shared.
+            Mapped::Host(frame) => Some(unsafe { Lease::new(frame.clone()) }),
+            // SAFETY: as above; the frame is page-locked.
             Mapped::Pinned(frame) => Some(unsafe { Lease::new(frame.clone()).pinned() }),
             Mapped::Device(frame) => {
                 let mut layouts = [self.luma].into_iter().chain(self.chroma.into_iter().flatten());

@@ -33,14 +33,17 @@ pub enum ScoreState {
     Skipped,
     /// It had to leave before its score existed (live); the score is in the message.
     Late,
+    /// The distorted stream cannot be scored; the event `failed` says why.
+    Failed,
 }
 
 impl ScoreState {
-    const NAMES: [(Self, &'static str); 4] = [
+    const NAMES: [(Self, &'static str); 5] = [
         (Self::Scored, "scored"),
         (Self::Unpaired, "unpaired"),
         (Self::Skipped, "skipped"),
         (Self::Late, "late"),
+        (Self::Failed, "failed"),
     ];
 
     fn name(self) -> &'static str {
@@ -59,6 +62,8 @@ pub struct PadScore {
     pub pad: String,
     /// What the user calls it; the pad name unless set.
     pub label: String,
+    /// Counts caps changes, flushes and resets of this stream, from 0; as in its messages.
+    pub section: u32,
     pub state: ScoreState,
     /// Score of the first model, present when `state` is [`ScoreState::Scored`].
     pub score: Option<f64>,
@@ -73,7 +78,7 @@ pub struct PadScore {
 pub struct ScoreMeta {
     /// Number of the reference frame since the element was started, from 0.
     pub index: i32,
-    /// Counts caps changes and flushes, from 0.
+    /// The section of `dist_sink`; each entry of `scores` has its own.
     pub section: u32,
     pub running_time: Option<ClockTime>,
     /// One entry for each distorted stream.
@@ -92,6 +97,7 @@ impl PadScore {
         Structure::builder("score")
             .field("pad", &self.pad)
             .field("label", &self.label)
+            .field("section", self.section)
             .field("state", self.state.name())
             .field_if_some("score", self.score)
             .field("models", values_structure("models", &self.models))
@@ -103,6 +109,7 @@ impl PadScore {
         Some(Self {
             pad: s.get("pad").ok()?,
             label: s.get("label").ok()?,
+            section: s.get("section").ok()?,
             state: ScoreState::parse(s.get("state").ok()?)?,
             score: s.get("score").ok(),
             models: values_field(s, "models"),
@@ -125,7 +132,7 @@ impl ScoreMeta {
         })
     }
 
-    pub(super) fn attach(&self, buffer: &mut BufferRef) -> Result<(), glib::BoolError> {
+    pub(crate) fn attach(&self, buffer: &mut BufferRef) -> Result<(), glib::BoolError> {
         let mut meta = CustomMeta::add(buffer, NAME)?;
         let s = meta.mut_structure();
         s.set("index", self.index);
@@ -154,6 +161,7 @@ mod tests {
                 PadScore {
                     pad: "dist_sink".into(),
                     label: "720p".into(),
+                    section: 1,
                     state: ScoreState::Scored,
                     score: Some(91.5),
                     models: vec![("vmaf_v0.6.1".into(), 91.5)],

@@ -140,12 +140,12 @@ impl std::ops::Deref for PooledMessage {
 }
 
 /// `values` as a structure of doubles.
-pub(super) fn values_structure(name: &str, values: &Values) -> Structure {
+pub(crate) fn values_structure(name: &str, values: &Values) -> Structure {
     Structure::from_iter(name, values.iter().map(|(key, value)| (key.as_str(), value.to_send_value())))
 }
 
 /// The doubles in field `name` of a structure; empty when there is no such field.
-pub(super) fn values_field(s: &StructureRef, name: &str) -> Values {
+pub(crate) fn values_field(s: &StructureRef, name: &str) -> Values {
     s.get::<Structure>(name)
         .map(|inner| inner.iter().filter_map(|(key, v)| Some((key.to_string(), v.get().ok()?))).collect())
         .unwrap_or_default()
@@ -205,7 +205,7 @@ impl Common {
 }
 
 impl FrameMessage {
-    pub(super) fn to_structure(&self) -> Structure {
+    pub(crate) fn to_structure(&self) -> Structure {
         let mut s = self.common.to_structure("frame");
         s.set("index", self.index);
         s.set("discont", self.discont);
@@ -235,7 +235,7 @@ impl Stats {
     }
 
     /// Field names and values, in reported order.
-    pub(super) fn fields(mut self) -> [(&'static str, f64); 9] {
+    pub(crate) fn fields(mut self) -> [(&'static str, f64); 9] {
         self.fields_mut().map(|(name, value)| (name, *value))
     }
 
@@ -250,7 +250,7 @@ impl Stats {
 
 impl PooledMessage {
     /// `kind`: `pooled` or `window`.
-    pub(super) fn to_structure(&self, kind: &str) -> Structure {
+    pub(crate) fn to_structure(&self, kind: &str) -> Structure {
         let mut s = self.common.to_structure(kind);
         s.set("pool-method", &self.pool_method);
         s.set("reason", &self.reason);
@@ -289,7 +289,7 @@ pub enum ParseError {
     Field { name: &'static str, reason: String },
 }
 
-pub(super) fn field<T: for<'a> glib::value::FromValue<'a> + 'static>(
+pub(crate) fn field<T: for<'a> glib::value::FromValue<'a> + 'static>(
     s: &StructureRef,
     name: &'static str,
 ) -> Result<T, ParseError> {

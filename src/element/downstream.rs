@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What leaves the element, in order: reference frames on their way, with the caps and segments between them.
+//!
+//! A reference frame waits here until its scores are known or until it is due. Caps and segments of upstream belong
+//! before the first frame that came after them, and no earlier: they travel with that frame. When a flush drops the
+//! frames, what they would have announced is still owed, and goes before the next frame that leaves.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use engine::metrics::damage::DamageSums;
+use gst::ClockTime;
+use gst_video::VideoInfo;
+
+/// What identifies a reference frame in messages and metas.
+#[derive(Clone, Debug)]
+pub struct Stamp {
+    /// Number of the reference frame since the element was started.
+    pub index: u64,
+    pub timestamp: Option<ClockTime>,
+    pub stream_time: Option<ClockTime>,
+    pub running_time: ClockTime,
+    pub duration: Option<ClockTime>,
+}
+
+/// What became of a frame and its counterpart in one rendition.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Submitted at this time, waiting for its score.
+    Pending {
+        since: Instant,
+        dist_running_time: ClockTime,
+        /// The distorted frame was used before.
+        repeated: bool,
+    },
+    Unpaired,
+    Skipped,
+    /// The rendition cannot be scored.
+    Failed,
+    /// A value for each column of the plan.
+    Scored(Vec<f64>),
+}
+
+/// An [`Outcome`] and whose it is.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// Number of the rendition.
+    pub rendition: u64,
+    /// Section of the rendition that the frame belongs to.
+    pub section: u32,
+    pub outcome: Outcome,
+}
+
+/// What is known of a frame's damage.
+#[derive(Debug, Default)]
+pub enum Damage {
+    /// Nothing will be.
+    #[default]
+    None,
+    /// The frame was submitted.
+    Pending,
+    Known(DamageSums),
+}
+
+/// What a frame is painted with that leaves as a heat map.
+#[derive(Debug)]
+pub struct Heat {
+    /// Of the frame.
+    pub info: Arc<VideoInfo>,
+    pub damage: Damage,
+}
+
+/// What goes downstream before a frame.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Announcement {
+    pub caps: Option<gst::Caps>,
+    pub segment: Option<gst::Segment>,
+}
+
+impl Announcement {
+    /// What is left to say where this and then `later` was to be said.
+    fn then(self, later: Self) -> Self {
+        Self { caps: later.caps.or(self.caps), segment: later.segment.or(self.segment) }
+    }
+}
+
+/// A reference frame and what became of it.
+pub struct Delayed {
+    pub stamp: Stamp,
+    pub compared: Vec<Compared>,
+    /// What leaves; `None` once it has left, or where nothing leaves for this frame.
+    pub buffer: Option<gst::Buffer>,
+    /// Only for heat maps, until the frame leaves.
+    pub heat: Option<Heat>,
+}
+
+impl Delayed {
+    fn is_pending(&self) -> bool {
+        self.compared.iter().any(|compared| matches!(compared.outcome, Outcome::Pending { .. }))
+    }
+
+    fn is_damage_pending(&self) -> bool {
+        self.heat.as_ref().is_some_and(|heat| matches!(heat.damage, Damage::Pending))
+    }
+}
+
+/// A frame that leaves.
+pub struct Leaving {
+    /// To go downstream before it.
+    pub announcement: Announcement,
+    pub stamp: Stamp,
+    pub compared: Vec<Compared>,
+    pub buffer: gst::Buffer,
+    pub heat: Option<Heat>,
+}
+
+/// The way out.
+pub struct Downstream {
+    /// Frames wait for their scores.
+    hold: bool,
+    /// Frames in stream order, each with what goes before it.
+    frames: VecDeque<(Announcement, Delayed)>,
+    /// What goes before the next frame that comes.
+    owed: Announcement,
+    /// The latency that was last reported.
+    latency: ClockTime,
+}
+
+impl Downstream {
+    /// `hold` says whether frames wait for their scores.
+    pub fn new(hold: bool) -> Self {
+        Self { hold, frames: VecDeque::new(), owed: Announcement::default(), latency: ClockTime::ZERO }
+    }
+
+    /// The frames to come have these caps.
+    pub fn set_caps(&mut self, caps: gst::Caps) {
+        self.owed.caps = Some(caps);
+    }
+
+    /// The frames to come belong to this segment.
+    pub fn set_segment(&mut self, segment: gst::Segment) {
+        self.owed.segment = Some(segment);
+    }
+
+    /// Takes the latency that frames have here. The new one if it has to be reported: it has grown, or it is `exact`
+    /// and another one.
+    pub fn set_latency(&mut self, latency: ClockTime, exact: bool) -> Option<ClockTime> {
+        let changes = latency > self.latency || exact && latency != self.latency;
+        changes.then(|| {
+            self.latency = latency;
+            latency
+        })
+    }
+
+    pub fn push(&mut self, frame: Delayed) {
+        // Without a frame, nothing is announced yet.
+        let announcement =
+            if frame.buffer.is_some() { std::mem::take(&mut self.owed) } else { Announcement::default() };
+        self.frames.push_back((announcement, frame));
+    }
+
+    /// The stamp of a frame that waits for its score of a rendition, and what became of it so far.
+    pub fn pending(&mut self, rendition: u64, index: u64) -> Option<(&Stamp, &mut Compared)> {
+        let frame =
+            self.frames.iter_mut().map(|(_, frame)| frame).find(|frame| frame.stamp.index == index)?;
+        let mut compared = frame.compared.iter_mut();
+        let compared =
+            compared.find(|of| of.rendition == rendition && matches!(of.outcome, Outcome::Pending { .. }))?;
+        Some((&frame.stamp, compared))
+    }
+
+    /// Running time of the oldest frame that waits for its score of a rendition.
+    pub fn oldest_pending(&self, rendition: u64) -> Option<ClockTime> {
+        let waits =
+            |of: &Compared| of.rendition == rendition && matches!(of.outcome, Outcome::Pending { .. });
+        let frame =
+            self.frames.iter().map(|(_, frame)| frame).find(|frame| frame.compared.iter().any(waits))?;
+        Some(frame.stamp.running_time)
+    }
+
+    /// Takes what is known of a frame's damage. A frame that has left without has no use for it any more.
+    pub fn set_damage(&mut self, index: u64, damage: Option<DamageSums>) {
+        let frame = self.frames.iter_mut().map(|(_, frame)| frame).find(|frame| frame.stamp.index == index);
+        if let Some(heat) = frame.and_then(|frame| frame.heat.as_mut())
+            && matches!(heat.damage, Damage::Pending)
+        {
+            heat.damage = damage.map_or(Damage::None, Damage::Known);
+        }
+    }
+
+    /// Takes the next frame that can leave: what becomes of it is known, it is due at `deadline`, or frames are not
+    /// held back but for what they are painted with. A frame that leaves while pending stays in line for its score.
+    pub fn pop(&mut self, deadline: Option<ClockTime>) -> Option<Leaving> {
+        while self.frames.front().is_some_and(|(_, frame)| {
+            frame.buffer.is_none() && !frame.is_pending() && !frame.is_damage_pending()
+        }) {
+            self.frames.pop_front();
+        }
+        let (announcement, next) = self.frames.iter_mut().find(|(_, frame)| frame.buffer.is_some())?;
+        let due = deadline.is_some_and(|deadline| next.stamp.running_time <= deadline);
+        if (self.hold && next.is_pending() || next.is_damage_pending()) && !due {
+            return None;
+        }
+        let heat = next.heat.as_mut().map(|heat| Heat {
+            info: heat.info.clone(),
+            damage: match &heat.damage {
+                Damage::Pending => Damage::None,
+                Damage::None | Damage::Known(_) => std::mem::take(&mut heat.damage),
+            },
+        });
+        Some(Leaving {
+            announcement: std::mem::take(announcement),
+            stamp: next.stamp.clone(),
+            compared: next.compared.clone(),
+            buffer: next.buffer.take()?,
+            heat,
+        })
+    }
+
+    /// Running time of the oldest frame that has not left.
+    pub fn next_time(&self) -> Option<ClockTime> {
+        let mut frames = self.frames.iter().map(|(_, frame)| frame);
+        Some(frames.find(|frame| frame.buffer.is_some())?.stamp.running_time)
+    }
+
+    /// Frames that wait for a score.
+    pub fn count_pending(&self) -> usize {
+        self.frames.iter().filter(|(_, frame)| frame.is_pending()).count()
+    }
+
+    /// Gives up the frames, as a flush does, and returns them. What they would have announced is still owed, and those
+    /// that wait for their score stay in line for it.
+    pub fn flush(&mut self) -> Vec<gst::Buffer> {
+        let frames = self.frames.iter_mut().map(|(announcement, _)| std::mem::take(announcement));
+        let dropped = frames.fold(Announcement::default(), Announcement::then);
+        self.owed = dropped.then(std::mem::take(&mut self.owed));
+        self.frames.iter_mut().filter_map(|(_, frame)| frame.buffer.take()).collect()
+    }
+
+    /// Gives up the scores of a rendition.
+    pub fn forget(&mut self, rendition: u64) {
+        for (_, frame) in &mut self.frames {
+            frame.compared.retain(|compared| compared.rendition != rendition);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(index: u64, pending: bool, buffer: bool) -> Delayed {
+        let running_time = ClockTime::from_mseconds(40 * index);
+        let stamp = Stamp { index, timestamp: None, stream_time: None, running_time, duration: None };
+        let outcome = if pending {
+            Outcome::Pending { since: Instant::now(), dist_running_time: running_time, repeated: false }
+        } else {
+            Outcome::Unpaired
+        };
+        let compared = vec![Compared { rendition: 0, section: 0, outcome }];
+        Delayed { stamp, compared, buffer: buffer.then(gst::Buffer::new), heat: None }
+    }
+
+    fn caps(width: i32) -> gst::Caps {
+        gst::Caps::builder("video/x-raw").field("width", width).build()
+    }
+
+    fn left(downstream: &mut Downstream, deadline: Option<u64>) -> Vec<(u64, Option<gst::Caps>)> {
+        let deadline = deadline.map(ClockTime::from_mseconds);
+        let frames = std::iter::from_fn(|| downstream.pop(deadline));
+        frames.map(|frame| (frame.stamp.index, frame.announcement.caps)).collect()
+    }
+
+    #[test]
+    fn caps_go_right_before_the_first_frame_after_them() {
+        gst::init().unwrap();
+        let mut downstream = Downstream::new(true);
+        downstream.set_caps(caps(64));
+        downstream.push(frame(0, true, true));
+        downstream.set_caps(caps(96));
+        // Nothing leaves for this one, so nothing is announced with it.
+        downstream.push(frame(1, false, false));
+        downstream.push(frame(2, false, true));
+        assert_eq!(left(&mut downstream, None), []);
+        downstream.pending(0, 0).unwrap().1.outcome = Outcome::Skipped;
+        assert_eq!(left(&mut downstream, None), [(0, Some(caps(64))), (2, Some(caps(96)))]);
+        assert!(downstream.frames.len() <= 1);
+    }
+
+    #[test]
+    fn a_flush_leaves_what_was_not_announced_yet() {
+        gst::init().unwrap();
+        let mut downstream = Downstream::new(true);
+        downstream.set_caps(caps(64));
+        downstream.push(frame(0, true, true));
+        downstream.set_caps(caps(96));
+        downstream.set_segment(gst::FormattedSegment::<ClockTime>::new().upcast());
+        downstream.push(frame(1, true, true));
+        assert_eq!(downstream.flush().len(), 2);
+        assert_eq!(downstream.next_time(), None);
+        assert_eq!(downstream.count_pending(), 2, "scores are still to come");
+        downstream.push(frame(2, false, true));
+        let frame = downstream.pop(None).unwrap();
+        assert_eq!((frame.stamp.index, frame.announcement.caps), (2, Some(caps(96))));
+        assert!(frame.announcement.segment.is_some());
+    }
+
+    #[test]
+    fn frames_leave_when_they_are_due_and_stay_in_line_for_their_score() {
+        gst::init().unwrap();
+        let mut downstream = Downstream::new(true);
+        (0..3).for_each(|i| downstream.push(frame(i, true, true)));
+        assert_eq!(left(&mut downstream, Some(39)), [(0, None)]);
+        assert_eq!(downstream.next_time(), Some(ClockTime::from_mseconds(40)));
+        assert_eq!(downstream.oldest_pending(0), Some(ClockTime::ZERO));
+        assert!(downstream.pending(0, 0).is_some());
+        downstream.forget(0);
+        assert_eq!(left(&mut downstream, None), [(1, None), (2, None)]);
+    }
+
+    #[test]
+    fn the_latency_is_reported_when_it_grows_or_is_exact() {
+        let mut downstream = Downstream::new(true);
+        let ms = ClockTime::from_mseconds;
+        assert_eq!(downstream.set_latency(ms(80), false), Some(ms(80)));
+        assert_eq!(downstream.set_latency(ms(40), false), None);
+        assert_eq!(downstream.set_latency(ms(40), true), Some(ms(40)));
+        assert_eq!(downstream.set_latency(ms(40), true), None);
+    }
+}

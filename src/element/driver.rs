@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What drives the [`State`]: the streaming task takes one step after the other, the worker's news come in between, and
+//! whatever either asks for is carried out here, when no lock is held.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gst::format::Buffers;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::AggregatorPad;
+use gst_base::prelude::*;
+use gst_video::VideoInfo;
+use watch::thumbnail::Thumbnail;
+
+use super::downstream::Heat;
+use super::error::Error;
+use super::imp::HipVmaf;
+use super::lock;
+use super::memory::import::{Importer, geometry};
+use super::pads::HipVmafPad;
+use super::painter::Painter;
+use super::report::writer::Job;
+use super::schedule::Step;
+use super::scoring::News;
+use super::state::{Action, Clock, Decision, Seen, State, ToSee};
+
+/// How long a live pipeline waits for scores where it could go on: results of a GPU that works are there long before,
+/// those of the first frames too, which wait until everything is set up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl HipVmaf {
+    /// Runs `work` on the state and carries out what it asks for, in order, once the lock is free. An error ends the run.
+    pub(super) fn with_state<T>(
+        &self,
+        work: impl FnOnce(&mut State, &mut Vec<Action>) -> Result<T, Error>,
+    ) -> Result<T, gst::FlowError> {
+        let mut actions = vec![];
+        let result = match lock(&self.state).as_mut() {
+            Some(state) if state.has_failed() => Err(None),
+            Some(state) => {
+                actions = state.take_deferred();
+                work(state, &mut actions).map_err(|err| {
+                    state.fail();
+                    Some(err)
+                })
+            }
+            None => return Err(gst::FlowError::Flushing),
+        };
+        let flow = self.carry_out_all(actions);
+        match result {
+            Ok(value) => flow.map(|_| value),
+            Err(Some(err)) => {
+                self.give_up(&err);
+                Err(gst::FlowError::Error)
+            }
+            Err(None) => {
+                // Upstream posts an error too when it hears of this one, and the cause has to come first.
+                let reported = || self.is_interrupted() || self.reported.load(Ordering::Acquire);
+                self.progress.wait_until(Some(PATIENCE), reported);
+                Err(gst::FlowError::Error)
+            }
+        }
+    }
+
+    /// Reports an error once everything that was scored before it is told and written.
+    fn give_up(&self, err: &Error) {
+        if let Some(state) = lock(&self.state).as_mut() {
+            state.end_runs(None, false);
+        }
+        self.settle();
+        let mut actions = vec![];
+        if let Some(state) = lock(&self.state).as_mut() {
+            state.abandon(err, &mut actions);
+        }
+        // There are no frames to push among these.
+        let _ = self.carry_out_all(actions);
+        self.written();
+        self.post_error_message(err.message());
+        self.reported.store(true, Ordering::Release);
+        self.progress.made();
+    }
+
+    fn carry_out_all(&self, actions: Vec<Action>) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let mut flow = Ok(gst::FlowSuccess::Ok);
+        for action in actions {
+            flow = self.carry_out(action, flow);
+        }
+        flow
+    }
+
+    /// Does what the state asked for. Nothing is pushed any more once `flow` says that nobody takes it.
+    fn carry_out(
+        &self,
+        action: Action,
+        flow: Result<gst::FlowSuccess, gst::FlowError>,
+    ) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let obj = self.obj();
+        match action {
+            Action::Caps(caps) => obj.set_src_caps(&caps),
+            Action::Segment(segment) => obj.update_segment(&segment),
+            Action::Latency(latency) => self.set_latency(latency),
+            Action::Push(buffer) => {
+                flow?;
+                return obj.finish_buffer(buffer);
+            }
+            Action::Paint(buffer, heat) => {
+                flow?;
+                return self.paint(buffer, &heat).and_then(|painted| obj.finish_buffer(painted));
+            }
+            Action::Post(structure) => {
+                let message = gst::message::Element::builder(structure).src(&*obj).build();
+                // Refused only by a bus that is flushing, when nobody listens any more.
+                let _ = obj.post_message(message);
+            }
+            Action::Warn(err) => err.warn(&*obj),
+            Action::Qos { stamp, late, scored, skipped } => {
+                let late = late.map_or(0, |late| late.nseconds() as i64);
+                let message = gst::message::Qos::builder(true)
+                    .running_time(stamp.running_time)
+                    .stream_time(stamp.stream_time)
+                    .timestamp(stamp.timestamp)
+                    .duration(stamp.duration)
+                    .values(late, 1.0, 1_000_000)
+                    .stats(Buffers::from_u64(scored), Buffers::from_u64(skipped))
+                    .src(&*obj)
+                    .build();
+                let _ = obj.post_message(message);
+            }
+            Action::Write(job) => self.write(job),
+            Action::Reconfigure { rendition, pad, matching } => {
+                // Refused by whoever cannot change its caps anyway.
+                let _ = pad.push_event(gst::event::Reconfigure::new());
+                let possible = !pad.peer_query_caps(Some(&matching)).is_empty();
+                if let Some(state) = lock(&self.state).as_mut() {
+                    state.renegotiates(rendition, possible);
+                }
+            }
+            Action::Release(buffers) => drop(buffers),
+        }
+        flow
+    }
+
+    /// Says how long frames are held back, unless that has been said. What the last run said does not hold for the next.
+    pub(super) fn set_latency(&self, latency: gst::ClockTime) {
+        if self.latency.swap(latency.nseconds(), Ordering::AcqRel) != latency.nseconds() {
+            self.obj().set_latency(latency, latency);
+        }
+    }
+
+    /// Has something written, by the thread that does so.
+    pub(super) fn write(&self, job: Job) {
+        let writer = lock(&self.writer).clone();
+        if let Some(writer) = writer {
+            writer.write(job);
+        }
+    }
+
+    /// Waits until everything is written.
+    fn written(&self) {
+        let writer = lock(&self.writer).clone();
+        if let Some(writer) = writer {
+            writer.settle();
+        }
+    }
+
+    /// A reference frame as a heat map. What goes wrong is posted.
+    fn paint(&self, buffer: gst::Buffer, heat: &Heat) -> Result<gst::Buffer, gst::FlowError> {
+        let mut painter = lock(&self.painter);
+        if painter.as_ref().is_none_or(|painter| !painter.suits(&heat.info)) {
+            *painter = None;
+        }
+        let painted = match &mut *painter {
+            Some(painter) => painter.paint(buffer, &heat.damage),
+            none => Painter::new(&heat.info).and_then(|new| none.insert(new).paint(buffer, &heat.damage)),
+        };
+        drop(painter);
+        painted.or_else(|err| self.with_state(|_, _| Err(err)))
+    }
+
+    /// Takes what the worker tells, on its thread. What goes wrong is posted, and the streaming task learns of it at its
+    /// next step; what was scored before that still counts.
+    pub(super) fn hear(&self, news: Vec<News>) {
+        self.stalled.store(false, Ordering::Relaxed);
+        let mut actions = vec![];
+        let mut error = None;
+        if let Some(state) = lock(&self.state).as_mut() {
+            let failed = state.has_failed();
+            if let Err(err) = state.hear(news, &mut actions)
+                && !failed
+            {
+                state.fail();
+                error = Some(err);
+            }
+        }
+        // Nobody waits for a disk but the worker.
+        let (files, others) = actions.into_iter().partition(|action| matches!(action, Action::Write(_)));
+        // There are no frames to push among these.
+        let _ = self.carry_out_all(others);
+        if let Some(state) = lock(&self.state).as_mut() {
+            state.told();
+        }
+        self.progress.made();
+        let _ = self.carry_out_all(files);
+        if let Some(err) = error {
+            self.give_up(&err);
+        }
+        self.progress.made();
+    }
+
+    /// Waits until everything handed to the worker is done and told.
+    fn settle(&self) {
+        let settled = lock(&self.scoring).as_ref().and_then(|scoring| scoring.settled());
+        if let Some(settled) = settled {
+            // An error means that the worker has ended, with nothing left to do.
+            let _ = settled.recv();
+        }
+    }
+
+    /// Ends the runs of these renditions, of all if none are named, and waits for their scores.
+    fn complete(&self, renditions: Option<&[u64]>, broken: bool) {
+        // Refused only where there are no runs.
+        let _ = self.with_state(|state, _| {
+            state.end_runs(renditions, broken);
+            Ok(())
+        });
+        self.settle();
+    }
+
+    /// The streaming task is to return: a seek or a stop waits for it.
+    fn is_interrupted(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+            || self.obj().src_pad().pad_flags().contains(gst::PadFlags::FLUSHING)
+    }
+
+    /// Waits for results or frames, whatever makes this true, at most for so long. At once if the element is to stop.
+    fn wait_until(&self, limit: Option<Duration>, ready: impl Fn(&State) -> bool) -> bool {
+        let ready = || self.is_interrupted() || lock(&self.state).as_ref().is_none_or(&ready);
+        self.progress.wait_until(limit, ready)
+    }
+
+    fn clock(&self, timeout: bool) -> Clock {
+        let obj = self.obj();
+        let Some(latency) = obj.latency() else { return Clock::default() };
+        // Before the element plays, it may have a clock and not know yet at what time the pipeline started.
+        let running = self.playing.load(Ordering::Acquire).then(|| obj.current_running_time()).flatten();
+        let due = running.map(|time| time.saturating_sub(latency));
+        Clock { is_live: true, due, deadline: due.filter(|_| timeout) }
+    }
+
+    /// The streaming task: one step after the other, until there is nothing to do.
+    pub(super) fn step_on(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
+        loop {
+            // Inputs may go on for as long as they find room.
+            if self.is_interrupted() {
+                return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA);
+            }
+            let clock = self.clock(timeout);
+            let tunables = self.tunables();
+            let decision = self.with_state(|state, actions| {
+                state.begin_step(tunables, actions);
+                state.decide(clock, actions)
+            })?;
+            self.get_ready(&decision, clock)?;
+            let seen = self.look(&decision);
+            self.with_state(|state, actions| state.perform(&decision, &seen, clock, actions))?;
+            match decision.step {
+                Step::Take(_) | Step::Drop(_) | Step::Silence(_) => {}
+                Step::Wait(_) => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
+                Step::Finished => {
+                    self.written();
+                    return Err(gst::FlowError::Eos);
+                }
+            }
+        }
+    }
+
+    /// Waits for what a step needs to be done.
+    fn get_ready(&self, decision: &Decision, clock: Clock) -> Result<(), gst::FlowError> {
+        match decision.step {
+            Step::Take(_) => {
+                // Lets applications look at the frames, see `peek_next_sample`.
+                let none = gst::ClockTime::NONE;
+                self.obj().selected_samples(none, none, none, None);
+                self.wait_for_room(clock)?;
+            }
+            // Frames can leave with the scores to come, unless others come first.
+            Step::Wait(_) => {
+                let hopeless = clock.is_live && self.stalled.load(Ordering::Relaxed);
+                let limit = clock.is_live.then_some(if hopeless { Duration::ZERO } else { PATIENCE });
+                if !self.wait_until(limit, State::is_busy) {
+                    self.stalled.store(true, Ordering::Relaxed);
+                }
+            }
+            // Windows have all scores in time.
+            Step::Silence(_) => self.complete(None, true),
+            Step::Finished => self.complete(None, false),
+            Step::Drop(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until the worker takes another group; where pairs may be left out, no longer than the video can wait. Frames
+    /// that are due meanwhile leave.
+    fn wait_for_room(&self, clock: Clock) -> Result<(), gst::FlowError> {
+        let begun = Instant::now();
+        loop {
+            let look = |state: &State| (state.has_room(), state.may_skip(clock), state.deadlines());
+            let looked = lock(&self.state).as_ref().map(look);
+            let Some((false, may_skip, (leaving, overdue))) = looked else { return Ok(()) };
+            if !may_skip {
+                self.wait_until(None, State::has_room);
+                return Ok(());
+            }
+            let obj = self.obj();
+            let times = clock.due.and_then(|_| obj.current_running_time()).zip(obj.latency());
+            let (Some((now, latency)), Some(overdue)) = (times, overdue) else { return Ok(()) };
+            if overdue.saturating_add(latency) <= now || begun.elapsed() > PATIENCE || self.is_interrupted() {
+                return Ok(());
+            }
+            let next = leaving.map_or(overdue, |leaving| leaving.min(overdue)).saturating_add(latency);
+            if next <= now {
+                let due = now.saturating_sub(latency);
+                self.with_state(|state, actions| {
+                    state.leave(Some(due), actions);
+                    Ok(())
+                })?;
+            } else {
+                self.wait_for_room_until(next.saturating_sub(now));
+            }
+        }
+    }
+
+    /// Waits for room, but no longer than so much time passes on the element's clock, whichever that is.
+    fn wait_for_room_until(&self, left: gst::ClockTime) {
+        let Some(clock) = self.obj().clock() else { return };
+        let (over, progress) = (Arc::new(AtomicBool::new(false)), self.progress.clone());
+        let alarm = clock.new_single_shot_id(clock.time().saturating_add(left));
+        let ring = over.clone();
+        let rings = alarm.wait_async(move |_, _, _| {
+            ring.store(true, Ordering::Release);
+            progress.made();
+        });
+        if rings.is_ok() {
+            self.wait_until(Some(PATIENCE), |state| state.has_room() || over.load(Ordering::Acquire));
+            alarm.unschedule();
+        }
+    }
+
+    /// Makes small pictures of those that a step is about, where somebody looks at them.
+    fn look(&self, decision: &Decision) -> Seen {
+        let ToSee { reference, distorted } =
+            lock(&self.state).as_ref().map(|state| state.to_see(decision)).unwrap_or_default();
+        let of = |(number, buffer, info): (u64, gst::Buffer, Arc<VideoInfo>)| {
+            thumbnail(buffer, &info).map(|thumbnail| (number, thumbnail))
+        };
+        Seen {
+            reference: reference.and_then(|(buffer, info)| thumbnail(buffer, &info)),
+            distorted: distorted.into_iter().filter_map(of).collect(),
+        }
+    }
+
+    /// Running time at which the base class has to call again if no frames come before. It asks under its own lock, so
+    /// nothing is carried out here.
+    pub(super) fn wake_up(&self) -> Option<gst::ClockTime> {
+        // Without a clock nothing is ever due.
+        self.playing.load(Ordering::Acquire).then_some(())?;
+        lock(&self.state).as_mut().and_then(State::wake_up)
+    }
+
+    /// The frames on their way are dropped, and those to come begin a new section.
+    pub(super) fn flush_all(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
+        self.complete(None, false);
+        self.with_state(|state, actions| {
+            state.flush(actions);
+            Ok(gst::FlowSuccess::Ok)
+        })
+    }
+
+    /// The frames of one stream were flushed.
+    pub(super) fn flush_pad(&self, pad: &AggregatorPad) {
+        // Refused only where there is nothing to forget.
+        let _ = self.with_state(|state, _| {
+            state.flush_pad(pad);
+            Ok(())
+        });
+    }
+
+    /// Caps take effect before the next frame is looked at: pairs before them have their scores by then.
+    pub(super) fn take_caps(&self, pad: &AggregatorPad, caps: &gst::CapsRef) -> bool {
+        let affected = lock(&self.state).as_ref().map(|state| state.affected(pad, caps)).unwrap_or_default();
+        if !affected.is_empty() {
+            self.complete(Some(&affected), false);
+        }
+        self.with_state(|state, actions| state.set_caps(pad, caps, actions)).is_ok()
+    }
+
+    pub(super) fn take_segment(&self, segment: gst::Segment) {
+        if let Some(state) = lock(&self.state).as_mut() {
+            state.set_segment(segment);
+        }
+    }
+
+    /// Has a distorted stream scored from now on.
+    pub(super) fn add_rendition(&self, pad: &HipVmafPad) -> Result<(), gst::FlowError> {
+        if lock(&self.state).is_none() {
+            // The start takes the pads that are there by then.
+            return Ok(());
+        }
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let opened = self.open_results(number, pad);
+        self.with_state(|state, _| {
+            opened?;
+            state.add(number, pad.clone());
+            Ok(())
+        })
+    }
+
+    /// Takes leave of a distorted stream, once all of its scores have come.
+    pub(super) fn release_rendition(&self, pad: &HipVmafPad) {
+        // Refused only where the pad has nothing to leave behind.
+        let begun = self.with_state(|state, _| {
+            state.begin_release(pad);
+            Ok(())
+        });
+        self.settle();
+        let released = self.with_state(|state, actions| {
+            state.release(pad, actions);
+            Ok(())
+        });
+        if begun.and(released).is_ok() {
+            self.written();
+        }
+    }
+
+    /// Has new settings take effect where no frame has to come for that.
+    pub(super) fn settings_changed(&self) {
+        if lock(&self.state).as_ref().is_none_or(State::has_failed) {
+            return;
+        }
+        let tunables = self.tunables();
+        // Refused only where there is nothing to be changed any more.
+        let _ = self.with_state(|state, actions| {
+            state.begin_step(tunables, actions);
+            Ok(())
+        });
+    }
+
+    pub(super) fn reset_stats(&self) {
+        // Refused only where there is nothing to reset.
+        let _ = self.with_state(|state, actions| {
+            state.reset_stats(actions);
+            Ok(())
+        });
+    }
+}
+
+/// The luma of a frame in small; `None` if the CPU cannot read it. Memory of a GPU is brought to it.
+fn thumbnail(buffer: gst::Buffer, info: &VideoInfo) -> Option<Thumbnail> {
+    let depth = geometry(info)?.depth;
+    let mut importer = Importer::new(info, false);
+    let mapped = importer.map(buffer, None).ok()?;
+    Thumbnail::new(&importer.picture(&mapped)?.luma, depth)
+}

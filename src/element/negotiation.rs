@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What neighbours are told: which caps the pads take, and which memory to use.
+//!
+//! Distorted video has to match the reference, so what a distorted pad takes is known once the reference's caps are.
+//! Which of the two comes first is chance. A distorted stream that asks too early waits a little for the answer; if the
+//! reference comes later still, or changes, upstream is asked to negotiate again.
+
+use std::sync::Arc;
+
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use gst_base::AggregatorPad;
+use gst_base::prelude::*;
+
+use super::caps::{self, filtered};
+use super::imp::HipVmaf;
+use super::lock;
+use super::memory::allocation;
+use super::memory::allocator::PinnedAllocator;
+use super::memory::device_memory::Kind;
+use super::pads::DISTORTED;
+use super::settings::{Backend, Output, ScaleMethod};
+use super::state::State;
+
+impl HipVmaf {
+    /// Memory that frames can lie in, beside the system's.
+    fn memories(&self) -> Vec<Kind> {
+        // Before the start, a GPU may yet be found.
+        let unknown = if lock(&self.settings).backend == Backend::Cpu { vec![] } else { Kind::ALL.to_vec() };
+        lock(&self.state).as_ref().map_or(unknown, State::memories)
+    }
+
+    /// The sink pad whose frames leave at the src pad, if they do.
+    fn leaving(&self) -> Option<gst::Pad> {
+        match self.output() {
+            Output::Reference => Some(self.reference().clone().upcast()),
+            Output::Distorted => self.obj().static_pad(DISTORTED),
+            Output::Heatmap => None,
+        }
+    }
+
+    fn output(&self) -> Output {
+        lock(&self.settings).output
+    }
+
+    /// Downstream wants other caps: so does the element of whoever sends what leaves, or what is painted on.
+    pub(super) fn pass_on_reconfigure(&self) {
+        let pad = self.leaving().unwrap_or_else(|| self.reference().clone().upcast());
+        // Refused by whoever cannot change its caps anyway.
+        let _ = pad.push_event(gst::event::Reconfigure::new());
+    }
+
+    /// Answers what a sink pad takes.
+    pub(super) fn answer_caps(&self, pad: &AggregatorPad, query: &mut gst::query::Caps<gst::QueryRef>) {
+        let filter = query.filter_owned();
+        let filter = filter.as_deref();
+        // Upstream that has none of the formats may come all the same: it gets an error that says what to do, where a
+        // refusal would only be a failed negotiation.
+        let caps = match filter {
+            Some(_) if filtered(&caps::readable(&self.memories()), filter).is_empty() => {
+                filtered(&caps::ANY, filter)
+            }
+            _ if pad == self.reference() => self.reference_caps(filter),
+            _ => self.distorted_caps(pad, filter),
+        };
+        query.set_result(&caps);
+    }
+
+    /// What `ref_sink` takes: where the reference's frames travel on, they have to suit who gets them next, and so has
+    /// what is painted of them.
+    fn reference_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
+        let memories = self.memories();
+        let readable = caps::readable(&memories);
+        let peer = |caps: &gst::Caps| self.obj().src_pad().peer_query_caps(Some(caps));
+        match self.output() {
+            Output::Reference => peer(&filtered(&readable, filter)),
+            Output::Distorted => filtered(&readable, filter),
+            Output::Heatmap => {
+                let painted = peer(&caps::readable(&[]));
+                filtered(&caps::in_any_memory(&painted, &memories), filter)
+            }
+        }
+    }
+
+    /// What a distorted pad takes: the reference's size and depth, so that a converter upstream picks them, and any size
+    /// besides where pictures are scaled. Upstream that cannot do that is offered every size and depth, and the mismatch
+    /// is reported with a hint.
+    fn distorted_caps(&self, pad: &AggregatorPad, filter: Option<&gst::CapsRef>) -> gst::Caps {
+        let memories = self.memories();
+        let scaled = lock(&self.settings).scale_method != ScaleMethod::None;
+        let reference = lock(&self.state).as_ref().and_then(|state| state.reference_info().cloned());
+        let arriving = || {
+            let caps = self.reference().is_linked().then(|| self.arrival.caps()).flatten()?;
+            caps::info(&caps).map(Arc::new)
+        };
+        let matching = reference.or_else(arriving).map(|info| caps::matching(&info, &memories, scaled));
+        let matching = matching.map(|caps| filtered(&caps, filter)).filter(|caps| !caps.is_empty());
+        let caps = matching.unwrap_or_else(|| filtered(&caps::readable(&memories), filter));
+        match self.leaving() {
+            Some(leaving) if leaving == *pad => self.obj().src_pad().peer_query_caps(Some(&caps)),
+            _ => caps,
+        }
+    }
+
+    /// Answers which buffers to send to a sink pad, once downstream has said what it wants where its frames travel on.
+    pub(super) fn answer_allocation(
+        &self,
+        pad: &AggregatorPad,
+        query: &mut gst::query::Allocation<gst::QueryRef>,
+    ) {
+        let held = if pad == self.reference() { State::held } else { State::held_distorted };
+        let held = lock(&self.state).as_ref().map_or(0, held);
+        allocation::answer(query, self.pinned().as_ref(), held);
+    }
+
+    /// The frames of this pad travel on.
+    pub(super) fn travels_on(&self, pad: &AggregatorPad) -> bool {
+        self.leaving().is_some_and(|leaving| leaving == *pad)
+    }
+
+    /// The allocator of page-locked memory for the GPU in use.
+    fn pinned(&self) -> Option<PinnedAllocator> {
+        let gpu = lock(&self.state).as_ref().and_then(|state| state.used().gpu.clone())?;
+        let mut allocator = lock(&self.allocator);
+        let made = allocator.as_ref().and_then(PinnedAllocator::device);
+        if made.is_none_or(|device| !Arc::ptr_eq(device, &gpu)) {
+            *allocator = Some(PinnedAllocator::new(gpu));
+        }
+        allocator.clone()
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The reference: its pad, the numbers and times of its frames, and how long nothing has come.
+
+use gst::ClockTime;
+use gst::prelude::*;
+use gst_base::AggregatorPad;
+use watch::alarm::Dropout;
+
+use super::downstream::Stamp;
+use super::error::Error;
+use super::input::Input;
+use super::monitor::event;
+use super::report::event::{Event, EventMessage};
+
+/// How long sources may take for their first frame before that is a dropout.
+const START: ClockTime = ClockTime::from_seconds(5);
+
+/// The reference pad and the time line that its frames make.
+pub struct Reference {
+    pub input: Input,
+    next_index: u64,
+    /// Running time of the last frame that was taken.
+    pub last_time: Option<ClockTime>,
+    /// Running time up to which frames of any side have come, if any has.
+    silent_since: Option<ClockTime>,
+    /// Running time up to which silence since then was seen to.
+    silent_until: ClockTime,
+    /// Distorted frames that find no reference frame.
+    dropout: Dropout,
+}
+
+impl Reference {
+    pub fn new(pad: AggregatorPad) -> Self {
+        Self {
+            input: Input::new(pad),
+            next_index: 0,
+            last_time: None,
+            silent_since: None,
+            silent_until: ClockTime::ZERO,
+            dropout: Dropout::default(),
+        }
+    }
+
+    /// Frames were taken since the start.
+    pub fn has_begun(&self) -> bool {
+        self.next_index > 0
+    }
+
+    /// Numbers the frame that is about to be taken.
+    pub fn stamp(&mut self, buffer: &gst::BufferRef) -> Result<Stamp, Error> {
+        let times = self.input.times(buffer)?;
+        let stamp = Stamp {
+            index: self.next_index,
+            timestamp: Some(times.timestamp),
+            stream_time: times.stream_time,
+            running_time: times.running_time.unwrap_or(times.timestamp),
+            duration: buffer.duration().or(self.input.frame_duration()),
+        };
+        self.next_index += 1;
+        self.last_time = Some(stamp.running_time);
+        Ok(stamp)
+    }
+
+    /// A reference frame has come, or (`present` is false) a distorted one that has none.
+    pub fn seen(&mut self, at: ClockTime, present: bool) -> Option<EventMessage> {
+        let change = self.dropout.update(at.nseconds(), present)?;
+        Some(self.event(event(Event::Dropout, at, change)))
+    }
+
+    /// A frame of some side has come that lasts until then.
+    pub fn heard(&mut self, at: ClockTime, duration: Option<ClockTime>) {
+        let until = at.saturating_add(duration.unwrap_or(ClockTime::ZERO));
+        self.silent_since = Some(until);
+        self.silent_until = until;
+    }
+
+    /// Running time at which silence is to be seen to: once it is a dropout, and then at the end of each `interval`, if
+    /// somebody looks at those.
+    pub fn beat(&self, interval: Option<u64>) -> Option<ClockTime> {
+        let patience = ClockTime::from_nseconds(Dropout::TIME);
+        let dropout = self.silent_since.map_or(START, |since| since.saturating_add(patience));
+        if self.silent_until < dropout {
+            return Some(dropout);
+        }
+        let interval = interval?.max(1);
+        let next = (self.silent_until.nseconds() / interval).saturating_add(1).saturating_mul(interval);
+        Some(ClockTime::from_nseconds(next))
+    }
+
+    /// Nothing has come up to now: since when, and what is to be reported of the reference.
+    pub fn silence(&mut self, now: ClockTime) -> (ClockTime, Option<EventMessage>) {
+        let since = self.silent_since.unwrap_or(ClockTime::ZERO);
+        self.silent_until = now;
+        let change = self.dropout.silence(since.nseconds(), now.nseconds());
+        (since, change.map(|change| self.event(event(Event::Dropout, now, change))))
+    }
+
+    /// Something that happened to the reference.
+    pub fn event(&self, event: EventMessage) -> EventMessage {
+        let pad = self.input.pad.name();
+        EventMessage { pad: pad.to_string(), label: pad.to_string(), ..event }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(time: u64) -> ClockTime {
+        ClockTime::from_mseconds(time)
+    }
+
+    /// Whatever was seen to, the next time lies after it: the clock does not wake the element for nothing.
+    #[test]
+    fn each_beat_is_later_than_the_silence_that_was_seen_to() {
+        gst::init().unwrap();
+        let template = gst::PadTemplate::new(
+            "sink",
+            gst::PadDirection::Sink,
+            gst::PadPresence::Always,
+            &gst::Caps::new_any(),
+        );
+        let mut reference =
+            Reference::new(gst::PadBuilder::<AggregatorPad>::from_template(&template.unwrap()).build());
+        assert_eq!(reference.beat(None), Some(START));
+        let (since, event) = reference.silence(START);
+        assert_eq!((since, event.map(|event| event.event)), (ClockTime::ZERO, Some(Event::Dropout)));
+        assert_eq!(reference.beat(None), None);
+        assert_eq!(reference.beat(Some(ms(1000).nseconds())), Some(ms(6000)));
+        reference.heard(ms(7000), Some(ms(40)));
+        assert_eq!(reference.beat(None), Some(ms(7240)));
+        for now in [7240, 7999, 8000, 8001, 20_000] {
+            reference.silence(ms(now));
+            assert!(reference.beat(Some(ms(1000).nseconds())) > Some(ms(now)));
+        }
+    }
+}

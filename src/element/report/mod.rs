@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What the element tells: messages on the bus, metas on buffers, and files, which a thread of its own writes.
+
+pub mod event;
+pub mod message;
+pub mod meta;
+pub mod results;
+pub mod writer;

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Results files in the schema of libvmaf's own writers (json, xml, csv).
+//!
+//! Rows are streamed into a temporary file beside the target, which takes the target's name when the
+//! results are complete: a reader never sees half a file, and memory does not grow with the stream. Rows that were
+//! written are never thrown away: results that cannot be completed keep their complete rows in a file with `.partial`
+//! behind the name, which says why.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use engine::model::pool::{Pool, Pooled};
+use tempfile::NamedTempFile;
+
+use super::super::settings::ResultsFormat;
+
+const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
+
+/// A results file being written.
+pub struct Results {
+    out: BufWriter<NamedTempFile>,
+    path: PathBuf,
+    format: ResultsFormat,
+    /// Name and pooled values of each column; empty until the first row is due.
+    columns: Vec<(String, Pool)>,
+    rows: u64,
+    started: Instant,
+    /// Where the frame rate is filled in at the end.
+    fps_at: u64,
+    /// Bytes so far.
+    length: u64,
+    /// Where the last rows end, as far back as they may not have reached the disk, and further: where there is no room
+    /// left, rows make room for the end of the file.
+    ends: VecDeque<u64>,
+}
+
+/// Bytes before the end of the file within which the ends of rows are known.
+const KNOWN: u64 = 1 << 16;
+
+impl Results {
+    /// Creates the temporary file, so that a path that cannot be written is known before the first frame.
+    pub fn create(path: &Path, format: ResultsFormat) -> io::Result<Self> {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if path.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+        }
+        let file = tempfile::Builder::new()
+            .prefix(".hipvmaf-")
+            .permissions(Permissions::from_mode(0o666)) // less the umask, like any file a program writes
+            .tempfile_in(folder)?;
+        Ok(Self {
+            out: BufWriter::new(file),
+            path: path.to_owned(),
+            format,
+            columns: vec![],
+            rows: 0,
+            started: Instant::now(),
+            fps_at: 0,
+            length: 0,
+            ends: VecDeque::new(),
+        })
+    }
+
+    /// Where the results are to be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Nothing was scored yet.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Writes what comes before the first row; does nothing when that is done already.
+    pub fn begin(&mut self, columns: &[String], width: usize, height: usize) -> io::Result<()> {
+        if !self.columns.is_empty() {
+            return Ok(());
+        }
+        self.columns = columns.iter().map(|name| (name.clone(), Pool::default())).collect();
+        self.started = Instant::now();
+        let fps = |before: &str, after: &str| (before.len() as u64, format!("{before}{after}"));
+        let (fps_at, text) = match self.format {
+            ResultsFormat::Json => fps(
+                &format!("{{\n  \"version\": \"{VERSION}\",\n  \"fps\": "),
+                &format!("{:>FPS_WIDTH$},\n  \"frames\": [", 0),
+            ),
+            ResultsFormat::Xml => fps(
+                &format!(
+                    "<VMAF version=\"{VERSION}\">\n  \
+                     <params qualityWidth=\"{width}\" qualityHeight=\"{height}\" />\n  <fyi fps=\""
+                ),
+                &format!("{:0>FPS_WIDTH$}\" />\n  <frames>\n", 0),
+            ),
+            ResultsFormat::Csv => {
+                let names: String = self.columns.iter().map(|(name, _)| csv_field(name) + ",").collect();
+                (0, format!("Frame,{names}\n"))
+            }
+            ResultsFormat::None => (0, String::new()),
+        };
+        self.fps_at = fps_at;
+        self.put(&text)
+    }
+
+    /// One row: the frame's number and a value for each column.
+    pub fn row(&mut self, index: u64, values: &[f64]) -> io::Result<()> {
+        let columns = || self.columns.iter().map(|(name, _)| name).zip(values);
+        let text = match self.format {
+            ResultsFormat::Json => {
+                let value = |(name, value): (&String, &f64)| {
+                    format!("\n        {}: {}", json_string(name), json_number(*value))
+                };
+                let values = columns().map(value).collect::<Vec<_>>().join(",");
+                let comma = if self.rows > 0 { "," } else { "" };
+                format!(
+                    "{comma}\n    {{\n      \"frameNum\": {index},\n      \"metrics\": {{{values}\n      }}\n    }}"
+                )
+            }
+            ResultsFormat::Xml => {
+                let value =
+                    |(name, value): (&String, &f64)| format!(" {}=\"{}\"", xml_name(name), number(*value));
+                let values: String = columns().map(value).collect();
+                format!("    <frame frameNum=\"{index}\"{values} />\n")
+            }
+            ResultsFormat::Csv => {
+                let values: String = values.iter().map(|value| number(*value) + ",").collect();
+                format!("{index},{values}\n")
+            }
+            ResultsFormat::None => String::new(),
+        };
+        self.put(&text)?;
+        for ((_, pool), value) in self.columns.iter_mut().zip(values) {
+            pool.push(*value);
+        }
+        self.rows += 1;
+        self.ends.push_back(self.length);
+        while self.ends.front().is_some_and(|end| self.length - end > KNOWN) {
+            self.ends.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Writes the pooled values and those of the whole stream, and gives the file its name. Where that fails,
+    /// [`Results::abandon`] can still keep what was written.
+    pub fn finish(&mut self, aggregates: &[(&str, f64)]) -> io::Result<()> {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = match self.format {
+            ResultsFormat::Json => self.json_end(&mut text, aggregates),
+            ResultsFormat::Xml => self.xml_end(&mut text, aggregates),
+            ResultsFormat::Csv | ResultsFormat::None => Ok(()),
+        };
+        self.put(&text)?;
+        self.out.flush()?;
+        fill_in(self.out.get_ref().as_file(), self.fps())?;
+        self.out.get_ref().as_file().sync_all()?;
+        // There is nothing temporary left then.
+        std::fs::rename(self.out.get_ref().path(), &self.path)
+    }
+
+    /// Keeps the complete rows, with the reason why no more follow; the file in which they are. Without a row there is
+    /// nothing to keep.
+    pub fn abandon(mut self, reason: &str) -> io::Result<Option<PathBuf>> {
+        let end = match self.format {
+            ResultsFormat::Json => format!("\n  ],\n  \"incomplete\": {}\n}}\n", json_string(reason)),
+            ResultsFormat::Xml => {
+                format!("  </frames>\n  <incomplete reason=\"{}\" />\n</VMAF>\n", xml_text(reason))
+            }
+            ResultsFormat::Csv => format!("# incomplete: {}\n", reason.replace('\n', " ")),
+            ResultsFormat::None => String::new(),
+        };
+        let (partial, mut ends) = (self.partial(), std::mem::take(&mut self.ends));
+        let fps = self.fps();
+        // What is left in the buffer may not find room, and is given up; what counts is what is in the file.
+        let _ = self.out.flush();
+        let (temporary, _) = self.out.into_parts();
+        let file = temporary.as_file();
+        let written = file.metadata()?.len();
+        ends.retain(|end| *end <= written);
+        let Some(last) = ends.back().copied() else { return Ok(None) };
+        if close(file, last, &end).is_err() {
+            let makes_room = |row: &&u64| **row + end.len() as u64 <= last;
+            let row = ends.iter().rev().find(makes_room).or(ends.front()).copied().unwrap_or(last);
+            close(file, row, &end)?;
+        }
+        fill_in(file, fps)?;
+        std::fs::rename(temporary.path(), &partial)?;
+        Ok(Some(partial))
+    }
+
+    /// Where results are that could not be completed.
+    pub fn partial(&self) -> PathBuf {
+        let mut path = OsString::from(&self.path);
+        path.push(".partial");
+        path.into()
+    }
+
+    fn put(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())?;
+        self.length += text.len() as u64;
+        Ok(())
+    }
+
+    /// How fast it went, and where that belongs in the file, if it does.
+    fn fps(&self) -> Option<(u64, String)> {
+        let fps = format!("{:.2}", self.rows as f64 / self.started.elapsed().as_secs_f64().max(1e-6));
+        let text = match self.format {
+            ResultsFormat::Xml => format!("{fps:0>FPS_WIDTH$}"),
+            _ => format!("{fps:>FPS_WIDTH$}"),
+        };
+        (self.fps_at > 0).then_some((self.fps_at, text))
+    }
+
+    fn json_end(&self, text: &mut String, aggregates: &[(&str, f64)]) -> std::fmt::Result {
+        write!(text, "\n  ],\n  \"pooled_metrics\": {{")?;
+        for (i, (name, pool)) in self.columns.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            write!(text, "{comma}\n    {}: {{", json_string(name))?;
+            for (i, (key, value)) in pooled(pool).enumerate() {
+                let comma = if i > 0 { "," } else { "" };
+                write!(text, "{comma}\n      \"{key}\": {}", json_number(value))?;
+            }
+            write!(text, "\n    }}")?;
+        }
+        write!(text, "\n  }},\n  \"aggregate_metrics\": {{")?;
+        for (i, (name, value)) in aggregates.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            write!(text, "{comma}\n    {}: {}", json_string(name), json_number(*value))?;
+        }
+        write!(text, "\n  }}\n}}\n")
+    }
+
+    fn xml_end(&self, text: &mut String, aggregates: &[(&str, f64)]) -> std::fmt::Result {
+        writeln!(text, "  </frames>\n  <pooled_metrics>")?;
+        for (name, pool) in &self.columns {
+            write!(text, "    <metric name=\"{}\"", xml_text(name))?;
+            for (key, value) in pooled(pool) {
+                write!(text, " {key}=\"{}\"", number(value))?;
+            }
+            writeln!(text, " />")?;
+        }
+        write!(text, "  </pooled_metrics>\n  <aggregate_metrics")?;
+        for (name, value) in aggregates {
+            write!(text, " {}=\"{}\"", xml_name(name), number(*value))?;
+        }
+        writeln!(text, " />\n</VMAF>")
+    }
+}
+
+/// Ends a file with this text, after so many bytes of it.
+fn close(mut file: &File, from: u64, end: &str) -> io::Result<()> {
+    file.set_len(from)?;
+    file.seek(SeekFrom::Start(from))?;
+    file.write_all(end.as_bytes())?;
+    file.sync_all()
+}
+
+/// Puts a text in the place that was kept free for it.
+fn fill_in(mut file: &File, text: Option<(u64, String)>) -> io::Result<()> {
+    let Some((at, text)) = text else { return Ok(()) };
+    file.seek(SeekFrom::Start(at))?;
+    file.write_all(text.as_bytes())
+}
+
+/// Characters kept free for the frame rate, which is known only at the end.
+const FPS_WIDTH: usize = 12;
+
+/// Pooled values with the names of libvmaf's schema.
+fn pooled(pool: &Pool) -> impl Iterator<Item = (&'static str, f64)> {
+    let named =
+        |p: Pooled| [("min", p.min), ("max", p.max), ("mean", p.mean), ("harmonic_mean", p.harmonic_mean)];
+    pool.pooled().into_iter().flat_map(named)
+}
+
+/// libvmaf prints 6 decimals, and 16 when the fraction starts with more than 5 zeros.
+fn number(value: f64) -> String {
+    let fraction = value.abs().fract();
+    if fraction != 0.0 && fraction < 1e-6 { format!("{value:.16}") } else { format!("{value:.6}") }
+}
+
+fn json_number(value: f64) -> String {
+    if value.is_finite() { number(value) } else { "null".into() }
+}
+
+fn json_string(text: &str) -> serde_json::Value {
+    serde_json::Value::from(text)
+}
+
+/// Model names become attribute names: characters that XML does not allow there turn into `_`.
+fn xml_name(name: &str) -> String {
+    let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let name: String = name.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
+    if name.starts_with(|c: char| c.is_alphabetic() || c == '_') { name } else { format!("_{name}") }
+}
+
+fn xml_text(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+}
+
+fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(format: ResultsFormat, rows: &[[f64; 2]]) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results");
+        let mut results = Results::create(&path, format).unwrap();
+        results.begin(&["integer_adm2".into(), "my <\"model\">".into()], 160, 90).unwrap();
+        for (i, row) in rows.iter().enumerate() {
+            results.row(i as u64, row).unwrap();
+            assert!(!path.exists(), "visible before it is complete");
+        }
+        if results.is_empty() {
+            drop(results);
+        } else {
+            results.finish(&[("apsnr_y", 34.5)]).unwrap();
+            drop(results);
+        }
+        assert!(std::fs::read_dir(folder.path()).unwrap().count() <= 1, "temporary file left behind");
+        std::fs::read_to_string(path).ok()
+    }
+
+    const ROWS: [[f64; 2]; 2] = [[0.5, 80.25], [1.0, f64::NAN]];
+
+    #[test]
+    fn json_parses_with_libvmafs_members() {
+        let json: serde_json::Value =
+            serde_json::from_str(&write(ResultsFormat::Json, &ROWS).unwrap()).unwrap();
+        assert_eq!(json["frames"][1]["frameNum"], 1);
+        assert_eq!(json["frames"][0]["metrics"]["my <\"model\">"], 80.25);
+        assert!(json["frames"][1]["metrics"]["my <\"model\">"].is_null());
+        assert_eq!(json["pooled_metrics"]["integer_adm2"]["mean"], 0.75);
+        assert_eq!(json["pooled_metrics"]["integer_adm2"]["harmonic_mean"], 0.714286);
+        assert!(json["fps"].as_f64().unwrap() > 0.0);
+        assert_eq!(json["aggregate_metrics"]["apsnr_y"], 34.5);
+    }
+
+    #[test]
+    fn csv_has_a_header_and_a_row_per_frame() {
+        let csv = write(ResultsFormat::Csv, &ROWS).unwrap();
+        assert_eq!(
+            csv,
+            "Frame,integer_adm2,\"my <\"\"model\"\">\",\n0,0.500000,80.250000,\n1,1.000000,NaN,\n"
+        );
+    }
+
+    #[test]
+    fn xml_escapes_what_users_name() {
+        let xml = write(ResultsFormat::Xml, &ROWS).unwrap();
+        assert!(xml.contains("<params qualityWidth=\"160\" qualityHeight=\"90\" />"));
+        assert!(
+            xml.contains("<frame frameNum=\"0\" integer_adm2=\"0.500000\" my___model__=\"80.250000\" />")
+        );
+        assert!(xml.contains("<aggregate_metrics apsnr_y=\"34.500000\" />"));
+        assert!(xml.contains("<metric name=\"my &lt;&quot;model&quot;>\" min="));
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_stream_without_frames_or_with_an_error() {
+        assert_eq!(write(ResultsFormat::Json, &[]), None);
+        let folder = tempfile::tempdir().unwrap();
+        drop(Results::create(&folder.path().join("results"), ResultsFormat::Csv).unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// The rows of a file whose results could not be completed, as a reader of the format sees them.
+    fn abandoned(format: ResultsFormat, limit: Option<u64>) -> (String, u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results");
+        let mut results = Results::create(&path, format).unwrap();
+        results.begin(&["integer_adm2".into(), "vmaf".into()], 160, 90).unwrap();
+        for i in 0..1000 {
+            results.row(i, &[0.5, i as f64]).unwrap();
+        }
+        if let Some(limit) = limit {
+            // As a disk leaves it that is full: cut off anywhere, and with nothing of what follows.
+            results.out.flush().unwrap();
+            results.out.get_ref().as_file().set_len(limit).unwrap();
+        }
+        let partial = results.abandon("the disk is \"full\"").unwrap().unwrap();
+        assert!(!path.exists() && partial.to_str().unwrap().ends_with("/results.partial"));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "temporary file left behind");
+        let text = std::fs::read_to_string(partial).unwrap();
+        let rows = text.matches(match format {
+            ResultsFormat::Json => "frameNum\"",
+            ResultsFormat::Xml => "<frame ",
+            _ => ",0.500000,",
+        });
+        let rows = rows.count() as u64;
+        (text, rows)
+    }
+
+    #[test]
+    fn results_that_are_cut_off_keep_their_complete_rows_and_say_why() {
+        for format in [ResultsFormat::Json, ResultsFormat::Xml, ResultsFormat::Csv] {
+            let (text, rows) = abandoned(format, None);
+            assert_eq!(rows, 1000, "{format:?}");
+            for limit in [text.len() as u64 - 100, text.len() as u64 - 10_000] {
+                let (text, rows) = abandoned(format, Some(limit));
+                assert!((500..1000).contains(&rows), "{format:?}: {rows}");
+                match format {
+                    ResultsFormat::Json => {
+                        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+                        assert_eq!(json["frames"].as_array().unwrap().len() as u64, rows);
+                        assert_eq!(json["incomplete"], "the disk is \"full\"");
+                    }
+                    ResultsFormat::Xml => {
+                        assert!(text.ends_with(
+                            " />\n  </frames>\n  <incomplete reason=\"the disk is &quot;full&quot;\" />\n</VMAF>\n"
+                        ));
+                    }
+                    _ => assert!(text.ends_with(",\n# incomplete: the disk is \"full\"\n")),
+                }
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let results = Results::create(&folder.path().join("results"), ResultsFormat::Csv).unwrap();
+        assert_eq!(results.abandon("nothing came").unwrap(), None);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn numbers_print_as_libvmaf_prints_them() {
+        assert_eq!(number(83.856284000421), "83.856284");
+        assert_eq!(number(3.4e-7), "0.0000003400000000");
+        assert_eq!(number(100.0), "100.000000");
+        assert_eq!(number(-1.5), "-1.500000");
+    }
+}

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What to do next, and until when to wait for it: the decision alone, free of pads, buffers and locks.
+//!
+//! The streaming task and the base class's timer both need to know what comes next: one to do it, the other to wake up
+//! for it. When they work it out on their own they disagree sooner or later, and a timer that wakes up for something
+//! that the task does not do yet keeps a core busy for ever. So there is one function, [`decide`]: from what stands at
+//! the head of each pad, the clock and the rules it makes a [`Step`], and a step that waits says until when. That time
+//! always lies after the deadline that the decision was made for (a property test holds it), so the clock cannot ask
+//! for the same step twice.
+
+use gst::ClockTime;
+
+/// A frame at the head of a sink pad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Running time with the pad's offset, which says when the frame has waited long enough.
+    pub at: ClockTime,
+    /// What partners have in common: nanoseconds, or a number. `None` where the frame does not carry it.
+    pub key: Option<i64>,
+}
+
+/// What stands at the head of a sink pad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    Frame(Frame),
+    /// There are no frames up to here.
+    Gap(Frame),
+    /// Nothing has arrived yet.
+    Empty,
+    /// Nothing will arrive any more.
+    Eos,
+}
+
+impl Head {
+    /// When what stands there has waited long enough.
+    fn at(&self) -> Option<ClockTime> {
+        match self {
+            Self::Frame(frame) | Self::Gap(frame) => Some(frame.at),
+            Self::Empty | Self::Eos => None,
+        }
+    }
+}
+
+/// How far others wait for a rendition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Its frames are paired, and waited for.
+    Active,
+    /// It has not delivered for some time: its frames are paired, and in live pipelines waited for only if no other
+    /// rendition is active.
+    Absent,
+    /// It has never delivered, and the user does not want to wait for such pads.
+    Ignored,
+    /// It is disabled or has failed: its frames are dropped in step with the reference.
+    Idle,
+}
+
+/// A rendition as the decision sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    pub role: Role,
+    pub head: Head,
+    /// The key of the reference head in the terms of this rendition.
+    pub reference_key: Option<i64>,
+}
+
+/// When frames belong together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// Largest difference of their keys.
+    pub tolerance: u64,
+    /// Keys start again from 0 after this, as time codes do at midnight.
+    pub period: Option<i64>,
+}
+
+/// Everything that a decision depends on, but for the time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    pub reference: Head,
+    /// The reference has never delivered, and the user does not want to wait for such pads.
+    pub reference_ignored: bool,
+    pub sides: Vec<Side>,
+    pub live: bool,
+    pub rule: Rule,
+    /// Running time of the oldest frame that has not left.
+    pub leaving: Option<ClockTime>,
+    /// Running time at which silence is to be reported next, if nothing comes before.
+    pub beat: Option<ClockTime>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Take the reference head, and the heads of the renditions that are marked.
+    Take(Vec<bool>),
+    /// Drop the head of this rendition, which has no reference frame or is not wanted.
+    Drop(usize),
+    /// Report that nothing has come up to this running time.
+    Silence(ClockTime),
+    /// Wait for input; where there is a clock, until this running time at the latest.
+    Wait(Option<ClockTime>),
+    /// The reference has ended.
+    Finished,
+}
+
+/// What to do with one rendition's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Pair,
+    Drop,
+    /// The reference head has no partner here and will get none.
+    Unpaired,
+    Wait,
+}
+
+/// Decides on the heads of the reference and of all renditions. `deadline` is the running time up to which frames have
+/// waited long enough; there is none where no clock ends the waiting, or where only arrivals are to be looked at.
+///
+/// A distorted frame belongs to a reference frame when it is less than the tolerance earlier or at most the tolerance
+/// later: with half a frame as tolerance, each distorted frame has one possible partner even when its stream runs at
+/// twice the rate.
+pub fn decide(view: &View, deadline: Option<ClockTime>) -> Step {
+    let due = |at: ClockTime| deadline.is_some_and(|deadline| at <= deadline);
+    match view.reference {
+        Head::Eos => Step::Finished,
+        Head::Frame(reference) => with_reference(view, reference, due(reference.at)),
+        Head::Empty | Head::Gap(_) => {
+            // Without its reference a frame waits no longer than the reference would.
+            let gone = |side: &Side| side.head.at().is_some_and(|at| due(at) || view.reference_ignored);
+            if let Some(i) = view.sides.iter().position(gone) {
+                return Step::Drop(i);
+            }
+            let heads = |idle: bool| {
+                let sides = view.sides.iter().filter(move |side| (side.role == Role::Idle) == idle);
+                sides.filter_map(|side| side.head.at())
+            };
+            // Frames that leave or are dropped by and by are a sign of life; frames that nobody wants are none.
+            let frames = heads(false).chain(view.leaving).filter(|at| !due(*at)).min();
+            match (frames, view.beat, deadline) {
+                (None, Some(beat), Some(now)) if beat <= now => Step::Silence(now),
+                (frames, beat, _) => {
+                    let next = if frames.is_some() { frames } else { beat };
+                    Step::Wait(next.into_iter().chain(heads(true)).min())
+                }
+            }
+        }
+    }
+}
+
+fn with_reference(view: &View, reference: Frame, due: bool) -> Step {
+    // Where several are scored, one that is gone does not make the others late.
+    let scored = view.sides.iter().filter(|side| matches!(side.role, Role::Active | Role::Absent)).count();
+    let waited_for = |role: Role| match role {
+        Role::Active => true,
+        Role::Absent => !view.live || scored < 2,
+        // Nor is it to be left behind: where no clock runs, the base class waits for frames on all pads.
+        Role::Idle => !view.live,
+        Role::Ignored => false,
+    };
+    let fates: Vec<_> = view
+        .sides
+        .iter()
+        .map(|side| match side.head {
+            Head::Empty if waited_for(side.role) => Fate::Wait,
+            Head::Empty => Fate::Unpaired,
+            _ if side.role == Role::Idle => Fate::Unpaired,
+            head => fate(side.reference_key, head, view.rule),
+        })
+        .collect();
+    if let Some(i) = fates.iter().position(|fate| *fate == Fate::Drop) {
+        Step::Drop(i)
+    } else if fates.contains(&Fate::Wait) && !due {
+        let leaving = view.leaving.filter(|at| *at < reference.at);
+        Step::Wait(Some(leaving.unwrap_or(reference.at)))
+    } else {
+        Step::Take(fates.iter().map(|fate| *fate == Fate::Pair).collect())
+    }
+}
+
+fn fate(reference: Option<i64>, head: Head, rule: Rule) -> Fate {
+    let (distorted, is_gap) = match head {
+        Head::Frame(frame) => (frame, false),
+        Head::Gap(end) => (end, true),
+        Head::Empty | Head::Eos => return Fate::Unpaired,
+    };
+    let (Some(reference), Some(distorted)) = (reference, distorted.key) else {
+        return if distorted.key.is_none() { Fate::Drop } else { Fate::Unpaired };
+    };
+    let late = i128::from(distorted) - i128::from(reference);
+    let late = match rule.period.map(i128::from).filter(|period| *period > 0) {
+        Some(period) => (late + period / 2).rem_euclid(period) - period / 2,
+        None => late,
+    };
+    let tolerance = i128::from(rule.tolerance);
+    match late {
+        late if is_gap && late <= tolerance => Fate::Drop,
+        late if is_gap || late > tolerance => Fate::Unpaired,
+        late if late < 0 && -late >= tolerance => Fate::Drop,
+        _ => Fate::Pair,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FRAME: u64 = 40;
+    const MS: u64 = 1_000_000;
+
+    fn ms(time: u64) -> ClockTime {
+        ClockTime::from_mseconds(time)
+    }
+
+    /// A frame of so many milliseconds.
+    fn at(time: u64) -> Head {
+        Head::Frame(Frame { at: ms(time), key: Some((time * MS) as i64) })
+    }
+
+    fn key(head: Head) -> Option<i64> {
+        if let Head::Frame(frame) = head { frame.key } else { None }
+    }
+
+    fn view(reference: Head, heads: &[Head], tolerance: u64) -> View {
+        let side = |head: &Head| Side { role: Role::Active, head: *head, reference_key: key(reference) };
+        View {
+            reference,
+            reference_ignored: false,
+            sides: heads.iter().map(side).collect(),
+            live: true,
+            rule: Rule { tolerance: tolerance * MS, period: None },
+            leaving: None,
+            beat: None,
+        }
+    }
+
+    fn with_roles(mut view: View, roles: &[Role]) -> View {
+        view.sides.iter_mut().zip(roles).for_each(|(side, role)| side.role = *role);
+        view
+    }
+
+    /// Pairs two finished streams the way the element does; returns the pairs, the unpaired reference
+    /// frames and the dropped distorted ones.
+    fn pair(reference: &[u64], distorted: &[u64], tolerance: u64) -> (Vec<(u64, u64)>, Vec<u64>, Vec<u64>) {
+        let head = |times: &[u64]| times.first().map_or(Head::Eos, |t| at(*t));
+        let (mut r, mut d) = (reference, distorted);
+        let (mut pairs, mut unpaired, mut dropped) = (vec![], vec![], vec![]);
+        loop {
+            match decide(&view(head(r), &[head(d)], tolerance), None) {
+                Step::Take(taken) if taken == [true] => {
+                    pairs.push((r[0], d[0]));
+                    (r, d) = (&r[1..], &d[1..]);
+                }
+                Step::Drop(0) => {
+                    dropped.push(d[0]);
+                    d = &d[1..];
+                }
+                Step::Take(taken) if taken == [false] => {
+                    unpaired.push(r[0]);
+                    r = &r[1..];
+                }
+                Step::Finished => return (pairs, unpaired, dropped),
+                step => unreachable!("{step:?} for two finished streams"),
+            }
+        }
+    }
+
+    #[test]
+    fn twice_the_frame_rate_pairs_every_second_frame() {
+        let reference: Vec<_> = (0..5).map(|i| i * FRAME).collect();
+        let distorted: Vec<_> = (0..10).map(|i| i * FRAME / 2).collect();
+        let (pairs, unpaired, _) = pair(&reference, &distorted, FRAME / 2);
+        assert_eq!(pairs, reference.iter().map(|t| (*t, *t)).collect::<Vec<_>>());
+        assert!(unpaired.is_empty());
+        let (pairs, unpaired, dropped) = pair(&distorted, &reference, FRAME / 4);
+        assert_eq!(pairs.len(), 5);
+        assert_eq!(unpaired.len(), 5);
+        assert!(dropped.is_empty());
+    }
+
+    #[test]
+    fn the_deadline_ends_the_wait_only_for_frames_it_has_reached() {
+        let deadline = Some(ms(80));
+        let decide = |reference, head: Head, deadline| decide(&view(reference, &[head], 20), deadline);
+        assert_eq!(decide(at(80), Head::Empty, deadline), Step::Take(vec![false]));
+        assert_eq!(decide(at(81), Head::Empty, deadline), Step::Wait(Some(ms(81))));
+        assert_eq!(decide(at(80), Head::Empty, None), Step::Wait(Some(ms(80))));
+        assert_eq!(decide(Head::Empty, at(81), deadline), Step::Wait(Some(ms(81))));
+        assert_eq!(decide(Head::Empty, at(80), deadline), Step::Drop(0));
+    }
+
+    #[test]
+    fn renditions_wait_for_each_other_until_the_deadline() {
+        let decide = |heads: &[Head], deadline| decide(&view(at(80), heads, 20), deadline);
+        assert_eq!(decide(&[at(80), Head::Empty], None), Step::Wait(Some(ms(80))));
+        assert_eq!(decide(&[at(80), Head::Eos], None), Step::Take(vec![true, false]));
+        assert_eq!(decide(&[at(80), at(40)], None), Step::Drop(1));
+        assert_eq!(decide(&[at(80), Head::Empty], Some(ms(80))), Step::Take(vec![true, false]));
+        assert_eq!(decide(&[], None), Step::Take(vec![]));
+    }
+
+    /// Only where others are scored, and only live: a file that is slow to come is waited for.
+    #[test]
+    fn one_that_is_gone_makes_no_others_late() {
+        use Role::{Absent, Active, Idle};
+        let heads = [at(80), Head::Empty];
+        let both = with_roles(view(at(80), &heads, 20), &[Active, Absent]);
+        assert_eq!(decide(&both, None), Step::Take(vec![true, false]));
+        assert_eq!(decide(&View { live: false, ..both }, None), Step::Wait(Some(ms(80))));
+        let alone = with_roles(view(at(80), &heads, 20), &[Idle, Absent]);
+        assert_eq!(decide(&alone, None), Step::Wait(Some(ms(80))));
+        assert_eq!(decide(&alone, Some(ms(80))), Step::Take(vec![false, false]));
+    }
+
+    #[test]
+    fn what_nobody_wants_is_neither_paired_nor_waited_for() {
+        use Role::{Active, Idle, Ignored};
+        let heads = [Head::Empty, at(80), Head::Empty];
+        let idle = with_roles(view(at(80), &heads, 20), &[Idle, Active, Ignored]);
+        assert_eq!(decide(&idle, None), Step::Take(vec![false, true, false]));
+        // Where frames are waited for anyway, it stays in step.
+        let offline = View { live: false, ..idle };
+        assert_eq!(decide(&offline, None), Step::Wait(Some(ms(80))));
+        // It is no sign of life either.
+        let silent = with_roles(view(Head::Empty, &[at(500), Head::Empty], 20), &[Idle, Active]);
+        let silent = View { beat: Some(ms(200)), ..silent };
+        assert_eq!(decide(&silent, None), Step::Wait(Some(ms(200))));
+        assert_eq!(decide(&silent, Some(ms(300))), Step::Silence(ms(300)));
+        assert_eq!(decide(&View { beat: Some(ms(900)), ..silent.clone() }, None), Step::Wait(Some(ms(500))));
+        assert_eq!(decide(&silent, Some(ms(500))), Step::Drop(0));
+    }
+
+    #[test]
+    fn frames_are_not_kept_for_a_reference_that_is_ignored() {
+        let ignored = View { reference_ignored: true, ..view(Head::Empty, &[at(80)], 20) };
+        assert_eq!(decide(&ignored, None), Step::Drop(0));
+    }
+
+    #[test]
+    fn a_gap_tells_at_once_that_frames_are_missing() {
+        let Head::Frame(end) = at(120) else { unreachable!("it is one") };
+        let decide = |reference| decide(&view(reference, &[Head::Gap(end)], 20), None);
+        assert_eq!(decide(at(40)), Step::Take(vec![false]));
+        assert_eq!(decide(at(80)), Step::Take(vec![false]));
+        assert_eq!(decide(at(120)), Step::Drop(0));
+        assert_eq!(decide(Head::Empty), Step::Wait(Some(ms(120))));
+    }
+
+    #[test]
+    fn time_codes_go_on_over_midnight() {
+        const DAY: i64 = 24 * 3600 * 1_000_000_000;
+        let code = |key| Head::Frame(Frame { at: ClockTime::ZERO, key });
+        let decide = |reference, distorted| {
+            let mut view = view(code(reference), &[code(distorted)], 20);
+            view.rule.period = Some(DAY);
+            decide(&view, None)
+        };
+        assert_eq!(decide(Some(0), Some(DAY - 1000)), Step::Take(vec![true]));
+        assert_eq!(decide(Some(0), Some(DAY - 40 * MS as i64)), Step::Drop(0));
+        assert_eq!(decide(Some(0), Some(40 * MS as i64)), Step::Take(vec![false]));
+        assert_eq!(decide(Some(0), None), Step::Drop(0));
+        assert_eq!(decide(None, Some(0)), Step::Take(vec![false]));
+    }
+
+    fn head() -> impl Strategy<Value = Head> {
+        let frame = || {
+            (0u64..500, proptest::option::weighted(0.9, -100i64..600))
+                .prop_map(|(at, key)| Frame { at: ms(at), key: key.map(|key| key * MS as i64) })
+        };
+        prop_oneof![
+            4 => frame().prop_map(Head::Frame),
+            1 => frame().prop_map(Head::Gap),
+            3 => Just(Head::Empty),
+            1 => Just(Head::Eos),
+        ]
+    }
+
+    fn any_view() -> impl Strategy<Value = View> {
+        let role = prop_oneof![
+            4 => Just(Role::Active),
+            1 => Just(Role::Absent),
+            1 => Just(Role::Ignored),
+            1 => Just(Role::Idle),
+        ];
+        let side = (role, head(), proptest::option::weighted(0.9, -100i64..600))
+            .prop_map(|(role, head, key)| Side { role, head, reference_key: key.map(|key| key * MS as i64) });
+        let time = || proptest::option::of((0u64..500).prop_map(ms));
+        (
+            head(),
+            any::<bool>(),
+            proptest::collection::vec(side, 0..4),
+            any::<bool>(),
+            0u64..60,
+            time(),
+            time(),
+        )
+            .prop_map(|(reference, reference_ignored, sides, live, tolerance, leaving, beat)| View {
+                reference,
+                reference_ignored,
+                sides,
+                live,
+                rule: Rule { tolerance: tolerance * MS, period: None },
+                leaving,
+                beat,
+            })
+    }
+
+    proptest! {
+        /// The clock never asks for the same wait twice: what is due at a deadline is done by then. (What leaves has
+        /// left, and the beat has been taken, before the element waits.)
+        #[test]
+        fn waiting_is_always_for_later(view in any_view(), deadline in 0u64..500) {
+            let deadline = ms(deadline);
+            let later = |time: Option<ClockTime>| time.filter(|time| *time > deadline);
+            let view = View { leaving: later(view.leaving), beat: later(view.beat), ..view };
+            if let Step::Wait(Some(until)) = decide(&view, Some(deadline)) {
+                prop_assert!(until > deadline);
+            }
+        }
+
+        /// A deadline ends waits and nothing else: whatever can be done without one is done with one too.
+        #[test]
+        fn what_needs_no_deadline_is_done_at_any(view in any_view(), deadline in 0u64..500) {
+            let without = decide(&view, None);
+            let with = decide(&view, Some(ms(deadline)));
+            if !matches!(without, Step::Wait(_)) {
+                prop_assert!(!matches!(with, Step::Wait(_)), "{:?} became {:?}", without, with);
+            }
+        }
+
+        /// With something at every head there is always something to do, as the base class calls until there is not.
+        #[test]
+        fn full_heads_never_wait(view in any_view()) {
+            let full = |head: &Head| !matches!(head, Head::Empty);
+            prop_assume!(matches!(view.reference, Head::Frame(_) | Head::Eos));
+            prop_assume!(view.sides.iter().all(|side| full(&side.head) || side.role == Role::Ignored));
+            prop_assert!(!matches!(decide(&view, None), Step::Wait(_)));
+        }
+
+        /// Frames lost on either side and jitter under half a frame never pair the wrong frames, and
+        /// every frame is accounted for.
+        #[test]
+        fn losses_and_jitter_never_mispair(frames in proptest::collection::vec((any::<bool>(), any::<bool>(), -19i64..=19), 1..60)) {
+            let time = |i: usize| (i as u64 + 1) * FRAME;
+            let reference: Vec<_> = (0..frames.len()).filter(|i| frames[*i].0).map(time).collect();
+            let distorted: Vec<_> = (0..frames.len())
+                .filter(|i| frames[*i].1)
+                .map(|i| time(i).saturating_add_signed(frames[i].2))
+                .collect();
+            let both = frames.iter().filter(|f| f.0 && f.1).count();
+            let (pairs, unpaired, dropped) = pair(&reference, &distorted, FRAME / 2);
+            prop_assert_eq!(pairs.len(), both);
+            for (r, d) in &pairs {
+                prop_assert!(r.abs_diff(*d) < FRAME / 2);
+            }
+            prop_assert_eq!(pairs.len() + unpaired.len(), reference.len());
+            prop_assert!(pairs.len() + dropped.len() <= distorted.len());
+        }
+    }
+}

@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The worker that scores: a thread of its own owns the session, and with it the backend and all memory of a GPU.
+//!
+//! Nobody who holds the element's lock waits for pictures to be looked at. The element hands over [`Job`]s in the order
+//! of the stream and hears of the results as [`News`], on the worker's thread; both carry the number of the reference
+//! frame, so it does not matter how far the streaming task has got in the meantime. CPU and GPU are driven alike: groups
+//! are submitted as long as the backend takes more, and when nothing else is to be done the worker waits for the oldest.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use engine::EngineError;
+use engine::backend::hip::Hip;
+use engine::backend::{Backend, BackendError, Completion};
+use engine::frame::{Geometry, Picture};
+use engine::metrics::damage::{Damage, DamageSums};
+use engine::scale::Scaling;
+use engine::session::{PairScore, Session};
+use gpu::{Device, Selection};
+use gst_video::VideoInfo;
+
+use super::CAT;
+use super::error::Error;
+use super::memory::device_memory::gpu_of;
+use super::memory::import::{ImportError, Importer, Mapped};
+use super::pads::REFERENCE;
+
+/// Makes the backend to go on with when the first one fails before its first sums.
+pub type Fallback = Box<dyn FnOnce(&BackendError) -> Result<Box<dyn Backend>, BackendError> + Send>;
+
+/// A buffer and the format of its frame.
+#[derive(Clone)]
+pub struct Frame {
+    pub buffer: gst::Buffer,
+    pub info: Arc<VideoInfo>,
+}
+
+/// A reference frame with the distorted frames to compare with it, by number of their rendition.
+#[derive(Clone)]
+pub struct Group {
+    /// Number of the reference frame.
+    pub index: u64,
+    pub reference: Frame,
+    pub distorted: Vec<(u64, Frame)>,
+}
+
+/// What the session is set up for.
+#[derive(Clone)]
+pub struct Setup {
+    pub geometry: Geometry,
+    /// Numbers of the renditions, and how their pictures are scaled.
+    pub renditions: Vec<(u64, Option<Scaling>)>,
+    /// Frames that are about to come: a GPU can be chosen by where they are.
+    pub heads: Vec<gst::Buffer>,
+}
+
+/// What the element asks for.
+enum Job {
+    Prepare(Setup),
+    Group(Group),
+    EndRun {
+        rendition: u64,
+        broken: bool,
+    },
+    Retry {
+        rendition: u64,
+    },
+    /// Answer once everything before is done.
+    Settle(SyncSender<()>),
+    End,
+}
+
+/// What the worker has to tell.
+pub enum News {
+    /// The next result of a rendition; its frames come in order.
+    Scored { rendition: u64, index: u64, score: PairScore },
+    /// Where the distorted frame is damaged, if that was looked for.
+    Damaged { rendition: u64, index: u64, damage: Option<DamageSums> },
+    /// A distorted frame cannot be read; those after it neither, until it is [tried again](Jobs::retry). The reason comes with
+    /// the first.
+    Failed { rendition: u64, index: u64, reason: Option<ImportError> },
+    /// A group is done; how long it took, if it was computed.
+    Done(Option<Duration>),
+    /// From now on this is used: name of the backend, how many groups it takes, its GPU.
+    Backend(Used),
+    /// Nothing more will come.
+    Error(Error),
+}
+
+/// What scores.
+#[derive(Clone)]
+pub struct Used {
+    pub name: &'static str,
+    /// Groups that can be handed over before the first of them is done: one is being imported while others are computed.
+    pub depth: usize,
+    pub gpu: Option<Arc<Device>>,
+}
+
+impl Used {
+    pub fn of(session: &Session) -> Self {
+        Self { name: session.backend_name(), depth: session.depth().max(2), gpu: session.gpu().cloned() }
+    }
+}
+
+/// Hands jobs to the worker, which does them in the order of these calls. None of them waits.
+#[derive(Clone)]
+pub struct Jobs(Sender<Job>);
+
+impl Jobs {
+    /// Sets the session up for frames to come, once all before are done.
+    pub fn prepare(&self, setup: Setup) {
+        self.send(Job::Prepare(setup));
+    }
+
+    pub fn submit(&self, group: Group) {
+        self.send(Job::Group(group));
+    }
+
+    /// Ends a rendition's run of unbroken pairs; `broken` says that pairs are missing.
+    pub fn end_run(&self, rendition: u64, broken: bool) {
+        self.send(Job::EndRun { rendition, broken });
+    }
+
+    /// The frames of a rendition that failed can be read again.
+    pub fn retry(&self, rendition: u64) {
+        self.send(Job::Retry { rendition });
+    }
+
+    fn send(&self, job: Job) {
+        // Fails only if the thread died; then nobody waits for it either.
+        let _ = self.0.send(job);
+    }
+}
+
+/// The worker's thread. Everything handed over before is done and told when it is gone.
+pub struct Scoring {
+    jobs: Jobs,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scoring {
+    /// `follow`: the GPU can be chosen by where the first frames are. `deliver` is called on the worker's thread.
+    pub fn new(
+        session: Session,
+        fallback: Option<Fallback>,
+        follow: bool,
+        deliver: impl Fn(Vec<News>) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (jobs, queue) = mpsc::channel();
+        let worker = Worker {
+            session,
+            setup: None,
+            trial: fallback.map(|fallback| Trial { fallback, taken: vec![] }),
+            follow,
+            tracks: vec![],
+            groups: VecDeque::new(),
+            importers: vec![],
+            failed: false,
+            deliver: Box::new(deliver),
+        };
+        let thread = Builder::new().name("hipvmaf-score".into()).spawn(move || worker.run(&queue))?;
+        Ok(Self { jobs: Jobs(jobs), thread: Some(thread) })
+    }
+
+    pub fn jobs(&self) -> Jobs {
+        self.jobs.clone()
+    }
+
+    /// A receiver that hears when everything handed over before is done and told; `None` on the worker's own thread,
+    /// which cannot wait for itself.
+    pub fn settled(&self) -> Option<Receiver<()>> {
+        let (to, from) = mpsc::sync_channel(1);
+        (!self.is_own_thread()).then(|| {
+            self.jobs.send(Job::Settle(to));
+            from
+        })
+    }
+
+    fn is_own_thread(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id())
+    }
+}
+
+impl Drop for Scoring {
+    fn drop(&mut self) {
+        self.jobs.send(Job::End);
+        let own = self.is_own_thread();
+        if let Some(thread) = self.thread.take().filter(|_| !own) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What it takes to begin again with another backend, as long as the first has not shown that it works.
+struct Trial {
+    fallback: Fallback,
+    /// What was done since the session was set up.
+    taken: Vec<Taken>,
+}
+
+#[derive(Clone)]
+enum Taken {
+    Group(Group),
+    EndRun { track: usize, broken: bool },
+}
+
+/// A rendition as the session knows it.
+struct Track {
+    rendition: u64,
+    failed: bool,
+    /// Its last run was broken off, and no pair has come since.
+    broken: bool,
+    /// The next pair is the first after a break that the session has forgotten.
+    resumes: bool,
+    /// Numbers of the frames whose scores, and whose damage, are still to come.
+    scores: VecDeque<u64>,
+    damages: VecDeque<u64>,
+}
+
+/// A group that the backend works on.
+struct InFlight {
+    since: Instant,
+    /// How to wait for it, until somebody has.
+    completion: Option<Completion>,
+}
+
+/// By rendition; that of the reference has no number.
+type Importers = Vec<(Option<u64>, Importer)>;
+
+/// What lives on the worker's thread.
+struct Worker {
+    session: Session,
+    /// What the session is set up for.
+    setup: Option<Setup>,
+    trial: Option<Trial>,
+    follow: bool,
+    tracks: Vec<Track>,
+    groups: VecDeque<InFlight>,
+    importers: Importers,
+    /// An error was told; nothing more is done.
+    failed: bool,
+    deliver: Box<dyn Fn(Vec<News>) + Send>,
+}
+
+impl Worker {
+    fn run(mut self, queue: &Receiver<Job>) {
+        loop {
+            let next = match queue.try_recv() {
+                Err(TryRecvError::Empty) if !self.groups.is_empty() => {
+                    self.wait();
+                    continue;
+                }
+                Err(TryRecvError::Empty) => queue.recv().ok(),
+                next => next.ok(),
+            };
+            match next.unwrap_or(Job::End) {
+                Job::End => return self.drain(),
+                Job::Settle(to) => {
+                    self.drain();
+                    // Whoever asked may have gone.
+                    to.send(()).unwrap_or_default();
+                }
+                Job::Retry { rendition } => {
+                    let tracks = self.tracks.iter_mut().filter(|track| track.rendition == rendition);
+                    tracks.for_each(|track| track.failed = false);
+                }
+                Job::Group(_) if self.failed => (self.deliver)(vec![News::Done(None)]),
+                Job::Prepare(_) | Job::EndRun { .. } if self.failed => {}
+                Job::Prepare(setup) => {
+                    self.drain();
+                    self.attempt(|worker| worker.prepare(setup));
+                }
+                Job::Group(group) => {
+                    while !self.failed && !self.groups.is_empty() && !self.session.room() {
+                        self.wait();
+                    }
+                    self.attempt(|worker| worker.submit(group, true));
+                }
+                Job::EndRun { rendition, broken } => {
+                    let track = self.tracks.iter().position(|track| track.rendition == rendition);
+                    self.attempt(|worker| track.map_or(Ok(()), |track| worker.end_run(track, broken)));
+                }
+            }
+        }
+    }
+
+    /// Waits for everything that was submitted.
+    fn drain(&mut self) {
+        while !self.groups.is_empty() {
+            self.wait();
+        }
+    }
+
+    /// Waits for the oldest group and collects it.
+    fn wait(&mut self) {
+        let completion = self.groups.front_mut().and_then(|group| group.completion.take());
+        self.attempt(|worker| match completion {
+            Some(completion) => {
+                completion();
+                worker.collect()
+            }
+            // It was waited for, and did not come.
+            None => Err(EngineError::from(BackendError::UnknownTicket).into()),
+        });
+    }
+
+    /// Does something; what goes wrong is told, unless another backend can take over.
+    fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Error>) {
+        if self.failed {
+            return;
+        }
+        let mut result = work(self);
+        if let Err(Error::Engine(EngineError::Backend(err))) = &result
+            && err.is_device()
+            && let Some(trial) = self.trial.take()
+        {
+            result = self.fall_back(trial, err);
+        }
+        if let Err(err) = result {
+            self.failed = true;
+            let lost = self.groups.drain(..).map(|_| News::Done(None));
+            let news = std::iter::once(News::Error(err)).chain(lost).collect();
+            (self.deliver)(news);
+        }
+    }
+
+    /// Begins again with the other backend: nothing has come of the first.
+    fn fall_back(&mut self, trial: Trial, err: &BackendError) -> Result<(), Error> {
+        let backend = (trial.fallback)(err).map_err(EngineError::from)?;
+        self.session.set_backend(backend);
+        self.groups.clear();
+        (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
+        let Some(setup) = self.setup.take() else { return Ok(()) };
+        self.follow = false;
+        self.prepare(setup)?;
+        for taken in trial.taken {
+            match taken {
+                Taken::Group(group) => {
+                    while !self.groups.is_empty() && !self.session.room() {
+                        let completion = self.groups.front_mut().and_then(|group| group.completion.take());
+                        completion.into_iter().for_each(|completion| completion());
+                        self.collect()?;
+                    }
+                    self.submit(group, false)?;
+                }
+                Taken::EndRun { track, broken } => self.end_run(track, broken)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the session up. Nothing is in flight.
+    fn prepare(&mut self, setup: Setup) -> Result<(), Error> {
+        // Told even if it fails: with another backend it is tried again.
+        self.setup = Some(setup.clone());
+        if std::mem::take(&mut self.follow) {
+            self.follow(&setup.heads)?;
+        }
+        if let Some(trial) = &mut self.trial {
+            trial.taken.clear();
+        }
+        // The session forgets the runs before, but not those who read the scores.
+        let resumes = |rendition| {
+            self.tracks.iter().any(|track| track.rendition == rendition && (track.broken || track.resumes))
+        };
+        let track = |(rendition, _): &(u64, Option<Scaling>)| Track {
+            rendition: *rendition,
+            failed: false,
+            broken: false,
+            resumes: resumes(*rendition),
+            scores: VecDeque::new(),
+            damages: VecDeque::new(),
+        };
+        self.tracks = setup.renditions.iter().map(track).collect();
+        self.importers.clear();
+        let scalings: Vec<_> = setup.renditions.iter().map(|(_, scaling)| *scaling).collect();
+        let begun = Instant::now();
+        self.session.prepare(setup.geometry, &scalings)?;
+        gst::debug!(
+            CAT,
+            "prepared for {:?}, {} renditions, in {:?}",
+            setup.geometry,
+            scalings.len(),
+            begun.elapsed()
+        );
+        Ok(())
+    }
+
+    /// Goes on with the GPU that has these frames in its memory.
+    fn follow(&mut self, buffers: &[gst::Buffer]) -> Result<(), Error> {
+        let owner = buffers.iter().find_map(|buffer| gpu_of(buffer));
+        let (Some(owner), Some(gpu)) = (owner, self.session.gpu()) else { return Ok(()) };
+        if !std::ptr::eq(owner, gpu.info()) {
+            let selection = Selection { vendor: Some(owner.vendor), ordinal: Some(owner.ordinal) };
+            let hip = Hip::open(&selection, self.session.depth()).map_err(EngineError::from)?;
+            gst::info!(CAT, "scoring on the {hip}, which has the video in its memory");
+            self.session.set_backend(Box::new(hip));
+            (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
+        }
+        Ok(())
+    }
+
+    /// Hands a group to the session, without the frames that cannot be read. `first` is not set where it was handed over
+    /// before.
+    fn submit(&mut self, group: Group, first: bool) -> Result<(), Error> {
+        let since = Instant::now();
+        let chroma = self.session.plan().work.chroma();
+        let gpu = self.session.gpu().cloned();
+        let mut map = |input: Option<u64>, frame: &Frame| -> Result<Mapped, ImportError> {
+            self.importers.retain(|(of, importer)| *of != input || importer.suits(&frame.info));
+            let found = self.importers.iter().position(|(of, _)| *of == input);
+            let at = found.unwrap_or(self.importers.len());
+            if found.is_none() {
+                self.importers.push((input, Importer::new(&frame.info, chroma)));
+            }
+            self.importers[at].1.map(frame.buffer.clone(), gpu.as_ref())
+        };
+        let unreadable = |source| Error::Buffer { pad: REFERENCE.into(), source };
+        let reference = map(None, &group.reference).map_err(unreadable)?;
+        let mut mapped: Vec<(usize, u64, Mapped)> = vec![];
+        let mut news = vec![];
+        for (rendition, frame) in &group.distorted {
+            let Some(track) = self.tracks.iter().position(|track| track.rendition == *rendition) else {
+                continue;
+            };
+            if self.tracks[track].failed {
+                news.push(News::Failed { rendition: *rendition, index: group.index, reason: None });
+                continue;
+            }
+            match map(Some(*rendition), frame) {
+                Ok(frame) => mapped.push((track, *rendition, frame)),
+                Err(reason) => {
+                    self.tracks[track].failed = true;
+                    self.tracks[track].broken = true;
+                    self.session.end_run(track, true);
+                    news.push(News::Failed {
+                        rendition: *rendition,
+                        index: group.index,
+                        reason: Some(reason),
+                    });
+                }
+            }
+        }
+        fn picture<'a>(importers: &Importers, input: Option<u64>, mapped: &'a Mapped) -> Option<Picture<'a>> {
+            importers.iter().find(|(of, _)| *of == input)?.1.picture(mapped)
+        }
+        let reference =
+            picture(&self.importers, None, &reference).ok_or_else(|| unreadable(ImportError::Small))?;
+        let mut pictures: Vec<(usize, Picture<'_>)> = vec![];
+        for (track, rendition, frame) in &mapped {
+            match picture(&self.importers, Some(*rendition), frame) {
+                Some(picture) => pictures.push((*track, picture)),
+                None => {
+                    self.tracks[*track].failed = true;
+                    self.tracks[*track].broken = true;
+                    self.session.end_run(*track, true);
+                    let reason = Some(ImportError::Small);
+                    news.push(News::Failed { rendition: *rendition, index: group.index, reason });
+                }
+            }
+        }
+        let tracks: Vec<usize> = pictures.iter().map(|(track, _)| *track).collect();
+        if tracks.is_empty() {
+            news.push(News::Done(None));
+            (self.deliver)(news);
+            return self.collect();
+        }
+        let index = group.index;
+        if let Some(trial) = &mut self.trial
+            && first
+        {
+            let readable = |(rendition, _): &(u64, Frame)| mapped.iter().any(|(_, of, _)| of == rendition);
+            let distorted = group.distorted.iter().filter(|frame| readable(frame)).cloned().collect();
+            trial.taken.push(Taken::Group(Group { distorted, ..group.clone() }));
+        }
+        (self.deliver)(news);
+        let damage = self.session.plan().work.get::<Damage>().is_some();
+        for track in tracks {
+            self.tracks[track].broken = false;
+            self.tracks[track].scores.push_back(index);
+            if damage {
+                self.tracks[track].damages.push_back(index);
+            }
+        }
+        self.session.submit(reference, pictures)?;
+        self.groups.push_back(InFlight { since, completion: self.session.completion() });
+        self.collect()
+    }
+
+    fn end_run(&mut self, track: usize, broken: bool) -> Result<(), Error> {
+        if let Some(trial) = &mut self.trial {
+            trial.taken.push(Taken::EndRun { track, broken });
+        }
+        self.tracks[track].broken = broken;
+        self.session.end_run(track, broken);
+        self.collect()
+    }
+
+    /// Tells what is complete.
+    fn collect(&mut self) -> Result<(), Error> {
+        let collected = self.session.collect();
+        let mut news = vec![];
+        while let Some((track, damage)) = self.session.take_damage() {
+            let Some(track) = self.tracks.get_mut(track) else { continue };
+            let index = track.damages.pop_front();
+            news.extend(index.map(|index| News::Damaged { rendition: track.rendition, index, damage }));
+        }
+        for score in collected.iter().flatten() {
+            let Some(track) = self.tracks.get_mut(score.rendition) else { continue };
+            let index = track.scores.pop_front();
+            let mut score = score.clone();
+            score.discont |= std::mem::take(&mut track.resumes);
+            news.extend(index.map(|index| News::Scored { rendition: track.rendition, index, score }));
+        }
+        while self.groups.len() > self.session.in_flight() {
+            let Some(group) = self.groups.pop_front() else { break };
+            news.push(News::Done(Some(group.since.elapsed())));
+            // It works.
+            self.trial = None;
+        }
+        if !news.is_empty() {
+            (self.deliver)(news);
+        }
+        collected.map(|_| ()).map_err(Error::from)
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! From settings to something that runs: models, backend, worker and files are set up at the start and taken down at the
+//! stop. Everything that can fail before the first frame fails here.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use engine::EngineError;
+use engine::backend::cpu::Cpu;
+use engine::backend::hip::Hip;
+use engine::backend::{self, Backend as _, BackendError};
+use engine::model::ScoreOptions;
+use engine::plan::Plan;
+use engine::session::Session;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use watch::prometheus;
+
+use super::error::Error;
+use super::imp::HipVmaf;
+use super::pads::{DISTORTED, HipVmafPad};
+use super::report::results::Results;
+use super::report::writer::{Job, Writer};
+use super::scoring::{Fallback, Scoring, Used};
+use super::settings::{Backend, Output, Settings};
+use super::state::{Action, State};
+use super::{CAT, lock};
+
+impl HipVmaf {
+    /// Loads the models and decides what has to be computed for them; refuses what cannot be had.
+    fn plan(settings: &Settings) -> Result<Plan, Error> {
+        let (models, features) = settings.wanted()?;
+        let setting = |property, reason: &str| Error::Setting { property, reason: reason.into() };
+        let Some(first) = models.first() else {
+            return Err(setting("model-filename", "no model is set; name one, such as vmaf_v0.6.1"));
+        };
+        if settings.conf_interval && first.bootstrap_members().is_none() {
+            let reason = format!(
+                "{} has no confidence interval; use a bootstrap model, such as vmaf_b_v0.6.3",
+                first.name()
+            );
+            return Err(setting("conf-interval", &reason));
+        }
+        let options = ScoreOptions {
+            clip: !settings.disable_clip,
+            transform: settings.enable_transform || settings.phone_model,
+        };
+        let mut plan = Plan::new(models, &features, options)?;
+        if settings.output == Output::Heatmap {
+            plan.add_damage();
+        }
+        Ok(plan)
+    }
+
+    /// The backend to begin with, and what to do should it fail before its first sums.
+    fn backend(
+        &self,
+        settings: &Settings,
+    ) -> Result<(Box<dyn backend::Backend>, Option<Fallback>), EngineError> {
+        let cpu = || Cpu::new(settings.threads as usize);
+        if settings.backend == Backend::Cpu {
+            let cpu = cpu()?;
+            gst::info!(CAT, imp = self, "scoring on the {cpu}, as backend=cpu says");
+            return Ok((Box::new(cpu), None));
+        }
+        match self.open_gpu(settings) {
+            Ok(hip) => {
+                gst::info!(CAT, imp = self, "scoring on the {hip}");
+                let fallback = (settings.backend == Backend::Auto).then(|| self.fallback(settings));
+                Ok((Box::new(hip), fallback))
+            }
+            Err(err) if settings.backend == Backend::Hip => Err(err.into()),
+            Err(err) => {
+                let cpu = cpu()?;
+                match &err {
+                    BackendError::Device(gpu::Error::NoDevice(_) | gpu::Error::NoKernels(_)) => {
+                        gst::info!(CAT, imp = self, "scoring on the {cpu}: {err}");
+                    }
+                    _ => gst::warning!(CAT, imp = self, "scoring on the {cpu}, as {err}"),
+                }
+                Ok((Box::new(cpu), None))
+            }
+        }
+    }
+
+    /// Opens the GPU that the settings and the neighbours agree on.
+    fn open_gpu(&self, settings: &Settings) -> Result<Hip, BackendError> {
+        if settings.selection().ordinal.is_none() {
+            self.ask_for_context();
+        }
+        let selection = lock(&self.contexts).complete(settings.selection());
+        Hip::open(&selection, settings.max_in_flight as usize)
+    }
+
+    /// Asks the neighbours, and then whoever runs the pipeline, which GPU they have agreed on.
+    fn ask_for_context(&self) {
+        let obj = self.obj();
+        let wanted = lock(&self.contexts).wanted();
+        for kind in wanted {
+            let mut query = gst::query::Context::new(kind);
+            if obj.pads().iter().any(|pad| pad.peer_query(&mut query))
+                && let Some(context) = query.context_owned()
+            {
+                return obj.set_context(&context);
+            }
+        }
+        for kind in wanted {
+            // An answer is set while the message is posted.
+            let _ = obj.post_message(gst::message::NeedContext::builder(kind).src(&*obj).build());
+        }
+    }
+
+    /// Goes on with the CPU, and says so.
+    fn fallback(&self, settings: &Settings) -> Fallback {
+        let (element, threads) = (self.obj().downgrade(), settings.threads as usize);
+        Box::new(move |err| {
+            let cpu = Cpu::new(threads)?;
+            if let Some(element) = element.upgrade() {
+                gst::warning!(CAT, obj = element, "scoring on the {cpu}, as {err}");
+            }
+            Ok(Box::new(cpu))
+        })
+    }
+
+    /// Loads what the settings name, and keeps the GPU open for the start. Settings may still change before that; what
+    /// is wrong now is said now.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let settings = lock(&self.settings).clone();
+        settings.check(&lock(&self.watch))?;
+        Self::plan(&settings)?;
+        if settings.backend != Backend::Cpu {
+            match self.open_gpu(&settings) {
+                Ok(hip) => *lock(&self.gpu) = hip.gpu().cloned(),
+                Err(err) if settings.backend == Backend::Hip => return Err(EngineError::from(err).into()),
+                // The start says what is used instead.
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets everything up for a run.
+    pub(super) fn open(&self) -> Result<(), Error> {
+        let settings = lock(&self.settings).clone();
+        let plan = Arc::new(Self::plan(&settings)?);
+        gst::debug!(CAT, imp = self, "{plan}");
+        let (backend, fallback) = self.backend(&settings)?;
+        let session = Session::new(plan.clone(), backend, settings.subsample);
+        if let Some(path) = &settings.metrics_filename {
+            let figures = prometheus::Figures::default();
+            prometheus::replace(path.as_ref(), &prometheus::render(&figures))
+                .map_err(|source| Error::Metrics { path: path.into(), source })?;
+        }
+        let element = self.obj().downgrade();
+        let report = move |err: &Error| {
+            if let Some(element) = element.upgrade() {
+                err.warn(&element);
+            }
+        };
+        *lock(&self.writer) = Some(Arc::new(Writer::new(report).map_err(Error::Thread)?));
+        lock(&self.results_paths).clear();
+
+        let (lookahead, used) = (session.lookahead(), Used::of(&session));
+        let element = self.obj().downgrade();
+        let deliver = move |news| {
+            if let Some(element) = element.upgrade() {
+                element.imp().hear(news);
+            }
+        };
+        let scoring =
+            Scoring::new(session, fallback, settings.follows_input(), deliver).map_err(Error::Thread)?;
+        let reference = self.reference().clone();
+        let mut state =
+            State::new(&settings, self.tunables(), plan, lookahead, used, scoring.jobs(), reference);
+        for pad in self.distorted() {
+            let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+            self.open_results(number, &pad)?;
+            state.add(number, pad);
+        }
+        *lock(&self.scoring) = Some(scoring);
+        *lock(&self.state) = Some(state);
+        self.stopping.store(false, Ordering::Release);
+        self.stalled.store(false, Ordering::Relaxed);
+        self.reported.store(false, Ordering::Relaxed);
+        self.arrival.begin();
+        self.set_latency(gst::ClockTime::ZERO);
+        Ok(())
+    }
+
+    /// Takes everything down. Without an end of stream, files still get the frames that were scored.
+    pub(super) fn close(&self) {
+        self.arrival.end();
+        // Ends once everything handed over is done and told.
+        let scoring = lock(&self.scoring).take();
+        drop(scoring);
+        let mut actions = vec![];
+        let state = lock(&self.state).take();
+        if let Some(state) = state {
+            state.finish_all_results(&mut actions);
+            *lock(&self.last_stats) = Some(state.stats());
+        }
+        for action in actions {
+            if let Action::Write(job) = action {
+                self.write(job);
+            }
+        }
+        let writer = lock(&self.writer).take();
+        drop(writer);
+        lock(&self.allocator).take();
+        lock(&self.painter).take();
+    }
+
+    /// Makes the results file of a rendition, so that one that cannot be written is known before the first frame.
+    pub(super) fn open_results(&self, number: u64, pad: &HipVmafPad) -> Result<(), Error> {
+        let Some((path, format)) = lock(&self.settings).results() else { return Ok(()) };
+        let path = self.results_path(&path, &pad.name());
+        match Results::create(&path, format) {
+            Ok(results) => {
+                self.write(Job::Open(number, results));
+                Ok(())
+            }
+            Err(source) => Err(Error::Results { path, source }),
+        }
+    }
+
+    /// A name that no other results of this run have: the one that is set for `dist_sink`, with the name of the pad in it
+    /// for others, and with a number where a pad of this name has come before.
+    fn results_path(&self, path: &Path, pad: &str) -> PathBuf {
+        let mut taken = lock(&self.results_paths);
+        let numbered = |number: u32| match (pad, number) {
+            (DISTORTED, 1) => path.to_path_buf(),
+            (_, 1) => with_name(path, pad),
+            _ => with_name(path, &format!("{pad}-{number}")),
+        };
+        let free = (1..).map(numbered).find(|path| !taken.contains(path)).unwrap_or_else(|| path.into());
+        taken.push(free.clone());
+        free
+    }
+}
+
+/// The path with a name before its extension.
+fn with_name(path: &Path, name: &str) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{name}.{}", extension.display())),
+        None => path.with_extension(name),
+    }
+}

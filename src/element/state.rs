@@ -1,0 +1,1399 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Everything that the element knows between start and stop, the only thing behind its mutex.
+//!
+//! A `State` owns the reference, the renditions and what is on its way downstream, and ties them together: what a step of
+//! the [schedule](super::schedule) does to them, and what news of the [worker](super::scoring) does. Nothing here looks at
+//! pictures, touches a file or a GPU, or calls out of the element. What is to be done outside is collected as [`Action`]s,
+//! in order, for the caller to carry out once it holds no lock.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use engine::backend::hip;
+use engine::plan::Plan;
+use engine::scale::{Method, Scaling};
+use gst::prelude::*;
+use gst::{ClockTime, Structure};
+use gst_base::AggregatorPad;
+use gst_base::prelude::*;
+use gst_video::VideoInfo;
+use watch::alarm::{Hold, Latch};
+use watch::compute_time::ComputeTime;
+use watch::prometheus;
+use watch::thumbnail::Thumbnail;
+use watch::window;
+
+use super::CAT;
+use super::caps;
+use super::downstream::{Compared, Damage, Delayed, Downstream, Heat, Outcome, Stamp};
+use super::error::Error;
+use super::input::{Next, keys, time_code_period};
+use super::memory::device_memory::Kind;
+use super::memory::import::geometry;
+use super::monitor::event;
+use super::pads::HipVmafPad;
+use super::painter;
+use super::reference::Reference;
+use super::rendition::{Rendition, Reported, Shown, Trouble, stats};
+use super::report::event::{Event, EventMessage};
+use super::report::message::{Common, FrameMessage};
+use super::report::meta::{PadScore, ScoreMeta, ScoreState};
+use super::report::writer::Job;
+use super::schedule::{Rule, Side, Step, View, decide};
+use super::scoring::{Frame, Group, Jobs, News, Setup, Used};
+use super::settings::{MissingFrame, Output, Overload, Pairing, PoolMethod, Settings, Tunables};
+
+/// Something for the outside, to be done without holding a lock.
+pub enum Action {
+    Caps(gst::Caps),
+    Segment(gst::Segment),
+    Latency(ClockTime),
+    Push(gst::Buffer),
+    /// Push a heat map of this reference frame.
+    Paint(gst::Buffer, Heat),
+    Post(Structure),
+    /// Post a warning.
+    Warn(Error),
+    /// A pair was left out; so many frames were scored and so many left out.
+    Qos {
+        stamp: Stamp,
+        late: Option<ClockTime>,
+        scored: u64,
+        skipped: u64,
+    },
+    /// Have something written.
+    Write(Job),
+    /// Ask upstream of a rendition for caps like these, and tell [`State::renegotiates`] whether it can have them.
+    Reconfigure {
+        rendition: u64,
+        pad: HipVmafPad,
+        matching: gst::Caps,
+    },
+    /// Let go of buffers, which may free memory of a GPU.
+    Release(Vec<gst::Buffer>),
+}
+
+/// The rendition that can be looked at downstream: that of `dist_sink`, which is always there.
+const DISPLAYED: usize = 0;
+
+/// What the clock says, in live pipelines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    pub is_live: bool,
+    /// Running time of frames that should be leaving right now; `None` where no clock runs.
+    pub due: Option<ClockTime>,
+    /// The same where waiting is over: frames up to there leave, whatever has become of them.
+    pub deadline: Option<ClockTime>,
+}
+
+/// A step, and for which renditions it was decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub step: Step,
+    generation: u64,
+}
+
+/// Pictures that a step is about, in small.
+#[derive(Default)]
+pub struct Seen {
+    pub reference: Option<Thumbnail>,
+    /// By number of the rendition.
+    pub distorted: Vec<(u64, Thumbnail)>,
+}
+
+/// What pictures a step is about: buffers and the format of their frames.
+#[derive(Default)]
+pub struct ToSee {
+    pub reference: Option<(gst::Buffer, Arc<VideoInfo>)>,
+    pub distorted: Vec<(u64, gst::Buffer, Arc<VideoInfo>)>,
+}
+
+/// The element between start and stop.
+pub struct State {
+    plan: Arc<Plan>,
+    /// How many later pairs a score waits for, at most.
+    lookahead: u32,
+    attach_meta: bool,
+    output: Output,
+    reported: Reported,
+    pairing: Pairing,
+    /// For distorted frames of another size.
+    scale: Option<Method>,
+    /// The GPU can be chosen by where the first frames are.
+    follow: bool,
+    has_results: bool,
+    metrics: Option<PathBuf>,
+
+    /// Settings of the present step.
+    tunables: Tunables,
+    /// The pipeline is live, as far as the last step knew.
+    is_live: bool,
+    /// What is still to be carried out.
+    deferred: Vec<Action>,
+    /// Counts the renditions that came and went, which decisions do not survive.
+    generation: u64,
+    reference: Reference,
+    /// In the order in which their pads were made.
+    renditions: Vec<Rendition>,
+    downstream: Downstream,
+    /// Where distorted frames leave: the last one.
+    displayed: Option<Shown>,
+    /// Caps of distorted frames that were announced last.
+    displayed_caps: Option<gst::Caps>,
+
+    jobs: Jobs,
+    used: Used,
+    /// Groups that the worker has and has not done.
+    in_flight: usize,
+    /// Scores are being told on another thread: frames leave after the messages about them.
+    telling: u32,
+    /// The session is set up for the frames of this section.
+    prepared: bool,
+    /// An error was reported; nothing more is done.
+    failed: bool,
+
+    started: Instant,
+    compute_time: ComputeTime,
+    overload: Latch,
+    /// Interval of running time for which the metrics file was written last.
+    metrics_interval: Option<u64>,
+}
+
+impl State {
+    pub fn new(
+        settings: &Settings,
+        tunables: Tunables,
+        plan: Arc<Plan>,
+        lookahead: u32,
+        used: Used,
+        jobs: Jobs,
+        reference: AggregatorPad,
+    ) -> Self {
+        Self {
+            plan,
+            lookahead,
+            attach_meta: settings.attach_meta,
+            output: settings.output,
+            reported: Reported {
+                confidence: settings.conf_interval,
+                psnr: settings.psnr,
+                ssim: settings.ssim,
+                ms_ssim: settings.ms_ssim,
+            },
+            pairing: settings.pairing,
+            scale: settings.scale_method.method(),
+            follow: settings.follows_input(),
+            has_results: settings.results().is_some(),
+            metrics: settings.metrics_filename.as_ref().map(PathBuf::from),
+            tunables,
+            is_live: false,
+            deferred: vec![],
+            generation: 0,
+            reference: Reference::new(reference),
+            renditions: vec![],
+            downstream: Downstream::new(settings.attach_meta),
+            displayed: None,
+            displayed_caps: None,
+            jobs,
+            used,
+            in_flight: 0,
+            telling: 0,
+            prepared: false,
+            failed: false,
+            started: Instant::now(),
+            compute_time: ComputeTime::default(),
+            overload: Latch::new(Hold::NONE, Hold::time(ClockTime::SECOND.nseconds())),
+            metrics_interval: None,
+        }
+    }
+
+    // What others want to know.
+
+    pub fn used(&self) -> &Used {
+        &self.used
+    }
+
+    pub fn device_name(&self) -> Option<String> {
+        self.used.gpu.as_ref().map(|gpu| gpu.info().name.clone())
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The reference's size and format, which distorted video has to match.
+    pub fn reference_info(&self) -> Option<&Arc<VideoInfo>> {
+        self.reference.input.info.as_ref()
+    }
+
+    /// Memory that frames can lie in, beside the system's.
+    pub fn memories(&self) -> Vec<Kind> {
+        let Some(gpu) = &self.used.gpu else { return vec![] };
+        let suits = |kind: &Kind| {
+            kind.suits(gpu.info())
+                || self.follow && gpu::devices().iter().any(|info| hip::supports(info) && kind.suits(info))
+        };
+        Kind::ALL.into_iter().filter(suits).collect()
+    }
+
+    /// Reference frames that can be here at once.
+    pub fn held(&self) -> u32 {
+        self.delay() + self.used.depth as u32
+    }
+
+    /// Distorted frames that can be here at once, beside the one that is looked at.
+    pub fn held_distorted(&self) -> u32 {
+        // Those that leave, and the last one, which may have to leave again.
+        let displayed = if self.output == Output::Distorted { self.delay() + 1 } else { 0 };
+        displayed + self.used.depth as u32
+    }
+
+    /// The next pair can be handed to the worker without waiting for one before.
+    pub fn has_room(&self) -> bool {
+        self.failed || self.in_flight < self.used.depth
+    }
+
+    /// There is something better to do than to wait for scores.
+    pub fn is_busy(&self) -> bool {
+        let ready = |pad: &AggregatorPad| pad.has_buffer() || pad.is_eos();
+        self.failed
+            || self.in_flight == 0 && self.telling == 0
+            || ready(&self.reference.input.pad) && self.renditions.iter().all(|of| ready(&of.input.pad))
+    }
+
+    /// Running times, without latency, at which the next frame has to leave, and after which it is too late to score the
+    /// reference head.
+    pub fn deadlines(&self) -> (Option<ClockTime>, Option<ClockTime>) {
+        let input = &self.reference.input;
+        let head = || {
+            let buffer = input.pad.peek_buffer()?;
+            let duration = buffer.duration().or(input.frame_duration()).unwrap_or(ClockTime::ZERO);
+            Some(input.times(&buffer).ok()?.running_time?.saturating_add(duration))
+        };
+        (self.downstream.next_time(), head())
+    }
+
+    /// Scoring may be left out for the video to go on.
+    pub fn may_skip(&self, clock: Clock) -> bool {
+        match self.tunables.overload {
+            Overload::Auto => clock.is_live,
+            Overload::Wait => false,
+            Overload::Skip => true,
+        }
+    }
+
+    /// Counters and figures since the start of a distorted pad, for its property `stats`.
+    pub fn pad_stats(&self, pad: &HipVmafPad) -> Option<Structure> {
+        Some(self.renditions.iter().find(|rendition| rendition.pad == *pad)?.stats())
+    }
+
+    /// Those of `dist_sink` with what concerns all, for the property `stats` of the element.
+    pub fn stats(&self) -> Structure {
+        let mut s = self.renditions.first().map(Rendition::stats);
+        let s = s.get_or_insert_with(|| Structure::new_empty("stats"));
+        s.set("in-flight", self.downstream.count_pending() as u64);
+        if let Some(mean) = self.compute_time.mean() {
+            s.set("compute-time-mean", mean * 1e3);
+            let p99 = self.compute_time.quantiles(self.recent(), self.now(), [0.99]);
+            s.set("compute-time-p99", p99[0] * 1e3);
+        }
+        if let Some(name) = self.device_name() {
+            s.set("device-name", name);
+        }
+        s.clone()
+    }
+
+    /// Monotonic time, in seconds.
+    fn now(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// How many seconds back compute times are looked at.
+    fn recent(&self) -> f64 {
+        match self.tunables.watch.window {
+            0 => 60.0,
+            window => window as f64 / 1e9,
+        }
+    }
+
+    // Pads, caps and segments.
+
+    /// A new distorted stream, numbered by the caller.
+    pub fn add(&mut self, number: u64, pad: HipVmafPad) {
+        gst::debug!(CAT, obj = pad, "rendition {number}");
+        self.renditions.push(Rendition::new(number, pad, &self.tunables.watch));
+        self.generation += 1;
+    }
+
+    /// A distorted stream is about to go: nothing more of it is taken.
+    pub fn begin_release(&mut self, pad: &HipVmafPad) {
+        if let Some(i) = self.renditions.iter().position(|rendition| rendition.pad == *pad) {
+            self.end_run(i, false);
+            self.renditions[i].leaving = true;
+            self.generation += 1;
+        }
+    }
+
+    /// A distorted stream goes, all of whose scores have come.
+    pub fn release(&mut self, pad: &HipVmafPad, actions: &mut Vec<Action>) {
+        let Some(i) = self.renditions.iter().position(|rendition| rendition.pad == *pad) else { return };
+        self.end_rendition(i, "released", actions);
+        let gone = self.renditions.remove(i);
+        self.generation += 1;
+        self.downstream.forget(gone.number);
+        self.finish_results(&gone, actions);
+    }
+
+    fn rendition(&self, pad: &AggregatorPad) -> Option<usize> {
+        self.renditions.iter().position(|rendition| rendition.input.pad == *pad)
+    }
+
+    fn numbered(&self, number: u64) -> Option<usize> {
+        self.renditions.iter().position(|rendition| rendition.number == number)
+    }
+
+    /// Numbers of the renditions whose pairs would not go on under new caps of a pad.
+    pub fn affected(&self, pad: &AggregatorPad, caps: &gst::CapsRef) -> Vec<u64> {
+        let info = caps::info(caps);
+        let changes = |old: Option<&Arc<VideoInfo>>| old.is_some_and(|old| Some(&**old) != info.as_ref());
+        let reference = &self.reference.input;
+        if *pad == reference.pad {
+            let changes = changes(reference.info.as_ref());
+            self.renditions.iter().filter(|_| changes).map(|rendition| rendition.number).collect()
+        } else {
+            let changes = |rendition: &&Rendition| {
+                rendition.input.pad == *pad && changes(rendition.input.info.as_ref())
+            };
+            self.renditions.iter().filter(changes).map(|rendition| rendition.number).collect()
+        }
+    }
+
+    /// Caps that can be read, as what they stand for.
+    fn readable(&self, pad: &AggregatorPad, caps: &gst::CapsRef) -> Result<VideoInfo, Error> {
+        let name = || pad.name().to_string();
+        let readable = caps::readable(&self.memories());
+        let Some(info) = caps::info(caps).filter(|_| caps.is_subset(&readable)) else {
+            let kind = Kind::ALL.into_iter().find(|kind| caps.is_subset(&caps::readable(&[*kind])));
+            return Err(match kind {
+                Some(kind) => Error::Memory { pad: name(), kind, backend: self.used.name },
+                None => Error::Caps { pad: name(), caps: caps.to_owned() },
+            });
+        };
+        if info.is_interlaced() { Err(Error::Interlaced(name())) } else { Ok(info) }
+    }
+
+    /// New caps on a sink pad. They take effect before the next frame is looked at. Nothing of the
+    /// [affected](State::affected) renditions is in flight.
+    pub fn set_caps(
+        &mut self,
+        pad: &AggregatorPad,
+        caps: &gst::CapsRef,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        gst::info!(CAT, obj = pad, "caps {caps}");
+        let info = self.readable(pad, caps);
+        if *pad == self.reference.input.pad {
+            self.set_reference_caps(caps, info?, actions)
+        } else if let Some(i) = self.rendition(pad) {
+            match info {
+                Ok(info) => self.set_distorted_caps(i, caps, info, actions),
+                Err(err) => self.fail_rendition(i, Trouble::Stream, err, actions),
+            }
+        } else {
+            Ok(())
+        }
+    }
+
+    fn set_reference_caps(
+        &mut self,
+        caps: &gst::CapsRef,
+        info: VideoInfo,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let announced = match self.output {
+            Output::Reference => Some(caps.to_owned()),
+            // Comes with the first frame.
+            Output::Distorted => None,
+            Output::Heatmap => Some(painter::caps(&info)?),
+        };
+        let first = self.reference.input.info.is_none();
+        let changes = self.reference.input.set_format(caps, info);
+        if changes {
+            self.end_section("caps", actions);
+        }
+        if let Some(caps) = announced {
+            self.downstream.set_caps(caps);
+        }
+        self.announce_latency(None, actions);
+        if first || changes {
+            self.renegotiate(None, actions);
+            for i in 0..self.renditions.len() {
+                self.retry(i, Trouble::Mismatch, actions)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks upstream of a rendition, of all if none is named, for caps that suit the reference.
+    fn renegotiate(&self, only: Option<usize>, actions: &mut Vec<Action>) {
+        let Some(reference) = self.reference_info() else { return };
+        let matching = caps::matching(reference, &self.memories(), false);
+        let renditions =
+            self.renditions.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i));
+        actions.extend(renditions.map(|(_, rendition)| Action::Reconfigure {
+            rendition: rendition.number,
+            pad: rendition.pad.clone(),
+            matching: matching.clone(),
+        }));
+    }
+
+    /// Upstream of a rendition was asked for other caps, and can have them or not.
+    pub fn renegotiates(&mut self, rendition: u64, possible: bool) {
+        let Some(i) = self.numbered(rendition) else { return };
+        let suits =
+            self.reference_info().is_none_or(|info| self.renditions[i].scaling(info, self.scale).is_ok());
+        self.renditions[i].expect_renegotiation(possible && !suits);
+    }
+
+    /// The caps of a rendition are known, and suit those of the reference as far as these are.
+    fn suits(&self, i: usize) -> bool {
+        let rendition = &self.renditions[i];
+        let scaling = |info| rendition.scaling(info, self.scale);
+        self.reference_info().map_or(rendition.input.info.is_some(), |info| scaling(info).is_ok())
+    }
+
+    fn set_distorted_caps(
+        &mut self,
+        i: usize,
+        caps: &gst::CapsRef,
+        info: VideoInfo,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let rendition = &mut self.renditions[i];
+        rendition.cosited = caps::cosited(caps);
+        if rendition.input.set_format(caps, info) {
+            // It cannot be read as what comes now.
+            rendition.shown = None;
+            self.end_rendition(i, "caps", actions);
+        }
+        self.forget_other_scaling(i);
+        if self.suits(i) {
+            self.renditions[i].expect_renegotiation(false);
+        } else {
+            // It may not have known yet, or not be able to have others.
+            self.renegotiate(Some(i), actions);
+        }
+        self.retry(i, Trouble::Stream, actions)
+    }
+
+    /// The session has to be set up anew for a rendition whose frames are to be scaled in another way.
+    fn forget_other_scaling(&mut self, i: usize) {
+        if let Some(reference) = self.reference_info() {
+            let scaling = self.renditions[i].scaling(reference, self.scale).ok();
+            self.renditions[i]
+                .prepared
+                .take_if(|prepared| scaling.is_some_and(|scaling| scaling != *prepared));
+        }
+    }
+
+    /// Looks whether a rendition that has failed with such a trouble can be scored again.
+    fn retry(&mut self, i: usize, mended: Trouble, actions: &mut Vec<Action>) -> Result<(), Error> {
+        if !self.renditions[i].is_failed() {
+            return Ok(());
+        }
+        let mismatch =
+            self.reference_info().and_then(|info| self.renditions[i].scaling(info, self.scale).err());
+        match mismatch {
+            Some(err) if mended == Trouble::Stream => {
+                self.fail_rendition(i, Trouble::Mismatch, err, actions)?
+            }
+            Some(_) => {}
+            None => {
+                self.forget_other_scaling(i);
+                let event = self.renditions[i].recover(mended, self.reference.last_time);
+                if let Some(event) = event {
+                    gst::info!(CAT, obj = self.renditions[i].pad, "can be scored again");
+                    self.jobs.retry(self.renditions[i].number);
+                    actions.push(Action::Post(self.renditions[i].event(event)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A rendition cannot be scored. Where it is the only one, that ends everything.
+    fn fail_rendition(
+        &mut self,
+        i: usize,
+        trouble: Trouble,
+        err: Error,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        if self.renditions.len() == 1 {
+            return Err(err);
+        }
+        self.end_run(i, true);
+        let rendition = &mut self.renditions[i];
+        gst::debug!(CAT, obj = rendition.pad, "cannot be scored: {err}");
+        if let Some(event) = rendition.fail(trouble, err.to_string(), self.reference.last_time) {
+            actions.push(Action::Post(rendition.event(event)));
+            actions.push(Action::Warn(err));
+        }
+        Ok(())
+    }
+
+    /// How many frames of the reference frames are held back by.
+    fn delay(&self) -> u32 {
+        match self.output {
+            _ if self.attach_meta => self.lookahead + 1,
+            // A heat map only waits for its own frame.
+            Output::Heatmap => 1,
+            Output::Reference | Output::Distorted => 0,
+        }
+    }
+
+    /// Says how long frames are held back, should that have changed: until they can carry their scores, and until
+    /// distorted frames come that are late by more than their timestamps say. Where the caps do not tell the frame
+    /// rate, the longest `duration` counts.
+    fn announce_latency(&mut self, duration: Option<ClockTime>, actions: &mut Vec<Action>) {
+        let late = |rendition: &Rendition| rendition.offset().saturating_neg().max(0) as u64;
+        let late = self.renditions.iter().map(late).max().unwrap_or(0);
+        let frame = self.reference.input.frame_duration();
+        let latency = frame.or(duration).unwrap_or(ClockTime::ZERO).saturating_mul(self.delay().into());
+        let latency = latency.saturating_add(ClockTime::from_nseconds(late));
+        if let Some(latency) = self.downstream.set_latency(latency, frame.is_some()) {
+            gst::debug!(CAT, "latency {latency}");
+            actions.push(Action::Latency(latency));
+        }
+    }
+
+    /// New segment of the reference.
+    pub fn set_segment(&mut self, segment: gst::Segment) {
+        self.downstream.set_segment(segment);
+        self.reference.input.restart();
+    }
+
+    /// Frames from after a flush are a new section; those still here will not leave. Nothing is in flight.
+    pub fn flush(&mut self, actions: &mut Vec<Action>) {
+        actions.push(Action::Release(self.downstream.flush()));
+        self.displayed = None;
+        self.reference.input.restart();
+        for rendition in &mut self.renditions {
+            rendition.restart();
+        }
+        self.end_section("flush", actions);
+    }
+
+    /// The frames of a single stream were flushed.
+    pub fn flush_pad(&mut self, pad: &AggregatorPad) {
+        if *pad == self.reference.input.pad {
+            (0..self.renditions.len()).for_each(|i| self.end_run(i, true));
+            self.reference.input.restart();
+        } else if let Some(i) = self.rendition(pad) {
+            self.end_run(i, true);
+            self.renditions[i].restart();
+        }
+    }
+
+    /// Starts counting and pooling again.
+    pub fn reset_stats(&mut self, actions: &mut Vec<Action>) {
+        for i in 0..self.renditions.len() {
+            self.end_rendition(i, "reset", actions);
+            self.renditions[i].reset_stats();
+        }
+        self.compute_time = ComputeTime::default();
+    }
+
+    /// Nothing more is done, but what was handed over is still scored.
+    pub fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// Gives up because of an error. The rows that were written are kept.
+    pub fn abandon(&self, err: &Error, actions: &mut Vec<Action>) {
+        if self.has_results {
+            let abandon =
+                |rendition: &Rendition| Action::Write(Job::Abandon(rendition.number, err.to_string()));
+            actions.extend(self.renditions.iter().map(abandon));
+        }
+        if err.is_device_lost() {
+            let running_time = self.reference.last_time;
+            let lost = EventMessage { event: Event::DeviceLost, running_time, ..EventMessage::default() };
+            actions.push(Action::Post(self.reference.event(lost).to_structure()));
+        }
+    }
+
+    // Steps.
+
+    /// Begins a step with a copy of all settings. What has changed takes effect.
+    pub fn begin_step(&mut self, tunables: Tunables, actions: &mut Vec<Action>) {
+        self.tunables = tunables;
+        let frame = self.reference.input.head_duration().map_or(40_000_000, ClockTime::nseconds);
+        let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+        for i in 0..self.renditions.len() {
+            let rendition = &mut self.renditions[i];
+            let settings = rendition.pad.settings();
+            let enabled = settings.enabled;
+            let switched = enabled != rendition.settings.enabled;
+            rendition.configure(settings, frame);
+            for event in rendition.monitor.configure(&self.tunables.watch, now) {
+                actions.push(Action::Post(rendition.event(event)));
+            }
+            if switched {
+                gst::debug!(CAT, obj = rendition.pad, "{}", if enabled { "enabled" } else { "disabled" });
+                // Neither the last pair before nor the first after has its neighbour.
+                rendition.absent = false;
+                rendition.shown = None;
+                self.end_run(i, true);
+            }
+        }
+    }
+
+    /// What stands at the heads, for the schedule. Frames that cannot be looked at at all go on the way.
+    fn view(&mut self, is_live: bool, actions: &mut Vec<Action>) -> Result<View, Error> {
+        let mut dropped = vec![];
+        let mut reference = self.reference.input.next(0, &mut dropped)?;
+        while let Next::Item(item) = &reference
+            && item.is_gap
+        {
+            dropped.extend(self.reference.input.take());
+            reference = self.reference.input.next(0, &mut dropped)?;
+        }
+        let ignore = self.tunables.ignore_inactive_pads;
+        let mut sides = vec![];
+        for i in 0..self.renditions.len() {
+            if matches!(reference, Next::Item(_)) {
+                self.check(i, &mut dropped, actions)?;
+            }
+            let offset = self.renditions[i].offset();
+            let next = match self.renditions[i].input.next(offset, &mut dropped) {
+                Ok(next) => next,
+                Err(err) => {
+                    if self.renditions[i].is_active() {
+                        self.fail_rendition(i, Trouble::Stream, err, actions)?;
+                    }
+                    // Without times they are in step with nothing.
+                    let rendition = &mut self.renditions[i];
+                    dropped.extend(std::iter::from_fn(|| rendition.input.pop()));
+                    if rendition.pad.is_eos() { Next::Eos } else { Next::Empty }
+                }
+            };
+            let [of_reference, of_distorted] = match (&reference, &next) {
+                (Next::Item(reference), Next::Item(distorted)) => keys(self.pairing, reference, distorted),
+                _ => [None; 2],
+            };
+            let role = self.renditions[i].role(ignore);
+            sides.push(Side { role, head: next.head(of_distorted), reference_key: of_reference });
+        }
+        if !dropped.is_empty() {
+            actions.push(Action::Release(dropped));
+        }
+        let half = || self.reference.input.head_duration().unwrap_or(40 * ClockTime::MSECOND).nseconds() / 2;
+        let tolerance = match self.pairing {
+            Pairing::Index => 0,
+            _ => self.tunables.pairing_tolerance.map_or_else(half, ClockTime::nseconds),
+        };
+        let period = match &reference {
+            Next::Item(item) if self.pairing == Pairing::Timecode => time_code_period(&item.buffer),
+            _ => None,
+        };
+        let watched = self.tunables.watch.window > 0 || self.metrics.is_some();
+        Ok(View {
+            reference: reference.head(None),
+            reference_ignored: ignore && is_live && self.reference.input.pad.is_inactive(),
+            sides,
+            live: is_live,
+            rule: Rule { tolerance, period },
+            leaving: self.downstream.next_time(),
+            beat: self.reference.beat(watched.then_some(self.tunables.watch.window_interval)),
+        })
+    }
+
+    /// Looks whether the frame at the head of a rendition can be compared with the reference. Frames that upstream sent
+    /// before it could know what is wanted are dropped.
+    fn check(
+        &mut self,
+        i: usize,
+        dropped: &mut Vec<gst::Buffer>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let Some(reference) = self.reference_info().cloned() else {
+            return Err(Error::NoCaps(self.reference.input.name()));
+        };
+        while self.renditions[i].is_active() && self.renditions[i].input.pad.has_buffer() {
+            let Err(err) = self.renditions[i].scaling(&reference, self.scale) else { return Ok(()) };
+            if matches!(err, Error::NoCaps(_)) || !self.renditions[i].excuses_mismatch() {
+                return self.fail_rendition(i, Trouble::Mismatch, err, actions);
+            }
+            gst::debug!(
+                CAT,
+                obj = self.renditions[i].pad,
+                "dropped a frame from before renegotiation: {err}"
+            );
+            dropped.extend(self.renditions[i].drop_head());
+        }
+        Ok(())
+    }
+
+    /// Decides what to do with the frames at hand.
+    pub fn decide(&mut self, clock: Clock, actions: &mut Vec<Action>) -> Result<Decision, Error> {
+        self.is_live = clock.is_live;
+        let view = self.view(clock.is_live, actions)?;
+        let step = decide(&view, clock.deadline);
+        gst::trace!(CAT, "{step:?} at {:?}", clock.deadline);
+        Ok(Decision { step, generation: self.generation })
+    }
+
+    /// Running time at which the element has to be woken up if nothing comes before.
+    pub fn wake_up(&mut self) -> Option<ClockTime> {
+        let mut actions = vec![];
+        let step = self.view(self.is_live, &mut actions).map(|view| decide(&view, None));
+        self.deferred.append(&mut actions);
+        match step {
+            Ok(Step::Wait(until)) if self.deferred.is_empty() => until,
+            // There is something to do, be it to report what is wrong.
+            Ok(_) | Err(_) => Some(ClockTime::ZERO),
+        }
+    }
+
+    /// What came up when nothing could be carried out.
+    pub fn take_deferred(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.deferred)
+    }
+
+    /// The pictures that a step is about, where somebody looks at pictures.
+    pub fn to_see(&self, decision: &Decision) -> ToSee {
+        let mut see = ToSee::default();
+        if decision.generation != self.generation {
+            return see;
+        }
+        let head = |input: &super::input::Input| input.pad.peek_buffer().zip(input.info.clone());
+        let wants = |i: usize| self.renditions[i].is_active() && self.renditions[i].wants_thumbnails();
+        let distorted = |i: usize| {
+            let rendition = &self.renditions[i];
+            head(&rendition.input).map(|(buffer, info)| (rendition.number, buffer, info))
+        };
+        match &decision.step {
+            Step::Take(paired) => {
+                if (0..paired.len()).any(wants) {
+                    see.reference = head(&self.reference.input);
+                }
+                see.distorted
+                    .extend((0..paired.len()).filter(|i| paired[*i] && wants(*i)).filter_map(distorted));
+            }
+            Step::Drop(i) if wants(*i) => see.distorted.extend(distorted(*i)),
+            _ => {}
+        }
+        see
+    }
+
+    /// Does what was decided, unless something else is to be done by now. Before the end and before silence, all runs
+    /// have [ended](State::end_runs) and nothing is in flight.
+    pub fn perform(
+        &mut self,
+        decision: &Decision,
+        seen: &Seen,
+        clock: Clock,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        if self.decide(clock, actions)? != *decision {
+            return Ok(());
+        }
+        match &decision.step {
+            Step::Take(paired) => self.take(paired, seen, clock, actions)?,
+            Step::Drop(i) => self.drop_head(*i, seen, actions),
+            Step::Silence(now) => self.silence(*now, actions),
+            Step::Wait(_) => {}
+            Step::Finished => {
+                for rendition in &mut self.renditions {
+                    let rest = std::iter::from_fn(|| rendition.drop_head());
+                    actions.push(Action::Release(rest.collect()));
+                }
+                self.end_section("eos", actions);
+                self.finish_all_results(actions);
+            }
+        }
+        self.leave(clock.deadline, actions);
+        if let Some(now) = clock.deadline.or(self.reference.last_time) {
+            self.advance(now, actions);
+        }
+        Ok(())
+    }
+
+    /// Drops the head of a rendition.
+    fn drop_head(&mut self, i: usize, seen: &Seen, actions: &mut Vec<Action>) {
+        let offset = self.renditions[i].offset();
+        let mut dropped = vec![];
+        if let Ok(Next::Item(item)) = self.renditions[i].input.next(offset, &mut dropped) {
+            if item.is_gap || !self.renditions[i].is_active() {
+                dropped.extend(self.renditions[i].input.take());
+            } else {
+                self.reference.heard(item.at, self.reference.input.frame_duration());
+                if !self.reference.input.pad.has_buffer()
+                    && let Some(event) = self.reference.seen(item.at, false)
+                {
+                    actions.push(Action::Post(event.to_structure()));
+                }
+                gst::log!(CAT, obj = self.renditions[i].pad, "frame {} has no reference frame", item.at);
+                self.look_at_distorted(i, item.at, seen, actions);
+                dropped.extend(self.renditions[i].drop_head());
+            }
+        }
+        actions.push(Action::Release(dropped));
+    }
+
+    /// Reports that nothing has come for a while. Scores that waited for the next pair have come.
+    fn silence(&mut self, now: ClockTime, actions: &mut Vec<Action>) {
+        let (since, event) = self.reference.silence(now);
+        actions.extend(event.map(|event| Action::Post(event.to_structure())));
+        for rendition in self.renditions.iter_mut().filter(|rendition| rendition.is_active()) {
+            let event = rendition.monitor.silence(since, now);
+            actions.extend(event.map(|event| Action::Post(rendition.event(event))));
+        }
+    }
+
+    /// Takes the reference head, and compares it with the heads of the renditions that are paired with it.
+    fn take(
+        &mut self,
+        paired: &[bool],
+        seen: &Seen,
+        clock: Clock,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let Some(buffer) = self.reference.input.pad.peek_buffer() else { return Ok(()) };
+        let active: Vec<usize> =
+            (0..self.renditions.len()).filter(|i| self.renditions[*i].is_active()).collect();
+        let repeats = self.tunables.missing_frame == MissingFrame::Repeat;
+        let compares = |i: &&usize| paired[**i] || repeats && self.renditions[**i].shown.is_some();
+        let partners: Vec<usize> = active.iter().filter(compares).copied().collect();
+        if !partners.is_empty() && self.must_prepare(&partners) {
+            self.prepare(&partners, &buffer, actions)?;
+        }
+        let stamp = self.reference.stamp(&buffer)?;
+        let at = stamp.running_time;
+        self.announce_latency(stamp.duration, actions);
+        let event = self.reference.seen(at, true);
+        actions.extend(event.map(|event| Action::Post(event.to_structure())));
+        self.reference.heard(at, stamp.duration);
+        let late = self.is_late(&stamp, clock);
+        let Some(reference) = self.reference.input.take() else { return Ok(()) };
+        self.drop_idle(at, actions);
+        if let Some(thumbnail) = &seen.reference {
+            for i in &active {
+                let event = self.renditions[*i].align_reference(at, thumbnail);
+                self.aligned(*i, event, actions);
+            }
+        }
+        let since = Instant::now();
+        let mut compared = vec![];
+        let mut submitted = vec![];
+        let mut displayed = None;
+        for (i, is_paired) in paired.iter().copied().enumerate() {
+            if !active.contains(&i) {
+                let rendition = &mut self.renditions[i];
+                if rendition.is_failed() && rendition.settings.enabled && !rendition.leaving {
+                    let (rendition, section) = (rendition.number, rendition.section_number);
+                    compared.push(Compared { rendition, section, outcome: Outcome::Failed });
+                }
+                continue;
+            }
+            let found =
+                if is_paired { self.show(i) } else { self.renditions[i].shown.clone().filter(|_| repeats) };
+            let has_partner = found.is_some();
+            if i == DISPLAYED && self.output == Output::Distorted {
+                displayed = found.clone();
+            }
+            if let (Some(Shown { running_time, .. }), true) = (&found, is_paired) {
+                self.look_at_distorted(i, *running_time, seen, actions);
+            }
+            let rendition = &mut self.renditions[i];
+            rendition.stamped(&stamp);
+            for event in rendition.monitor.frame(at, is_paired) {
+                actions.push(Action::Post(rendition.event(event)));
+            }
+            rendition.absent = rendition.monitor.is_dropped_out();
+            let counts = window::Counts {
+                unpaired: u64::from(!has_partner),
+                skipped: u64::from(has_partner && late),
+                repeated: u64::from(has_partner && !is_paired),
+            };
+            rendition.count(at, counts);
+            let outcome = match found {
+                None if self.tunables.missing_frame == MissingFrame::Error => {
+                    return Err(Error::Missing { pad: rendition.input.name(), at });
+                }
+                None => Outcome::Unpaired,
+                Some(_) if late => Outcome::Skipped,
+                Some(Shown { buffer, running_time, .. }) => {
+                    let info = rendition.input.info.clone();
+                    submitted.extend(info.map(|info| (rendition.number, Frame { buffer, info })));
+                    Outcome::Pending { since, dist_running_time: running_time, repeated: counts.repeated > 0 }
+                }
+            };
+            compared.push(Compared {
+                rendition: rendition.number,
+                section: rendition.section_number,
+                outcome,
+            });
+            if has_partner && !late {
+                self.renditions[i].running = true;
+            } else {
+                self.end_run(i, true);
+            }
+        }
+        gst::log!(CAT, "frame {} at {at}: {} of {} compared", stamp.index, submitted.len(), active.len());
+        let info = self.reference_info().cloned();
+        let first = self.renditions.get(DISPLAYED).map(|rendition| rendition.number);
+        let damage = if submitted.iter().any(|(number, _)| Some(*number) == first) {
+            Damage::Pending
+        } else {
+            Damage::None
+        };
+        if let Some(info) = info.clone().filter(|_| !submitted.is_empty()) {
+            let reference = Frame { buffer: reference.clone(), info };
+            self.jobs.submit(Group { index: stamp.index, reference, distorted: submitted });
+            self.in_flight += 1;
+        }
+        let heat = info.filter(|_| self.output == Output::Heatmap).map(|info| Heat { info, damage });
+        let buffer = match self.output {
+            Output::Distorted => self.display(displayed, &reference),
+            Output::Reference | Output::Heatmap => Some(reference),
+        };
+        self.overloaded(&stamp, late && paired.contains(&true), clock, actions);
+        self.downstream.push(Delayed { stamp, compared, buffer, heat });
+        Ok(())
+    }
+
+    /// The distorted frame that leaves in place of a reference frame: the one that was found, else the last one again,
+    /// as a viewer would see it. None before the first.
+    fn display(&mut self, found: Option<Shown>, reference: &gst::BufferRef) -> Option<gst::Buffer> {
+        if let Some(found) = found {
+            let mut caps = found.caps.clone()?;
+            // They come as often as the reference's.
+            caps.make_mut().set("framerate", self.reference_info()?.fps());
+            self.displayed = Some(found);
+            if self.displayed_caps.as_ref() != Some(&caps) {
+                self.downstream.set_caps(caps.clone());
+                self.displayed_caps = Some(caps);
+            }
+        }
+        let mut buffer = self.displayed.as_ref()?.buffer.clone();
+        let to = buffer.make_mut();
+        to.set_pts(reference.pts());
+        to.set_dts(reference.dts());
+        to.set_duration(reference.duration());
+        to.set_offset(reference.offset());
+        to.set_offset_end(reference.offset_end());
+        Some(buffer)
+    }
+
+    /// Drops the frames of idle renditions up to there: in step with the reference, as the base class waits for frames
+    /// on all pads.
+    fn drop_idle(&mut self, at: ClockTime, actions: &mut Vec<Action>) {
+        let mut dropped = vec![];
+        for rendition in self.renditions.iter_mut().filter(|rendition| !rendition.is_active()) {
+            let offset = rendition.offset();
+            while let Ok(Next::Item(item)) = rendition.input.next(offset, &mut dropped)
+                && item.at <= at
+            {
+                dropped.extend(rendition.input.take());
+            }
+        }
+        actions.push(Action::Release(dropped));
+    }
+
+    /// Takes the distorted frame at the head of a rendition.
+    fn show(&mut self, i: usize) -> Option<Shown> {
+        let rendition = &mut self.renditions[i];
+        let mut dropped = vec![];
+        let Ok(Next::Item(item)) = rendition.input.next(rendition.offset(), &mut dropped) else {
+            return None;
+        };
+        let buffer = rendition.input.take()?;
+        let shown = Shown { buffer, caps: rendition.input.caps.clone(), running_time: item.at };
+        rendition.shown = (self.tunables.missing_frame == MissingFrame::Repeat).then(|| shown.clone());
+        Some(shown)
+    }
+
+    /// Shows a distorted frame, and the reference frame it is paired with, to what looks at pictures.
+    fn look_at_distorted(&mut self, i: usize, at: ClockTime, seen: &Seen, actions: &mut Vec<Action>) {
+        let rendition = &mut self.renditions[i];
+        let Some((_, thumbnail)) = seen.distorted.iter().find(|(number, _)| *number == rendition.number)
+        else {
+            return;
+        };
+        if let Some(reference) = &seen.reference {
+            for event in rendition.monitor.pictures(at, reference, thumbnail) {
+                actions.push(Action::Post(rendition.event(event)));
+            }
+        }
+        let event = rendition.align_distorted(at, thumbnail);
+        self.aligned(i, event, actions);
+    }
+
+    /// Reports an offset that was found. If frames are moved by it, others are paired from now on.
+    fn aligned(&mut self, i: usize, event: Option<EventMessage>, actions: &mut Vec<Action>) {
+        let Some(event) = event else { return };
+        gst::debug!(CAT, obj = self.renditions[i].pad, "late by {:?} ns", event.offset);
+        actions.push(Action::Post(self.renditions[i].event(event)));
+        if self.renditions[i].is_moved() {
+            self.end_run(i, true);
+            self.announce_latency(None, actions);
+        }
+    }
+
+    /// Whether scoring has to be left out now.
+    fn is_late(&self, stamp: &Stamp, clock: Clock) -> bool {
+        // The frame before has left by then, if nothing holds things up here.
+        let frame = stamp.duration.unwrap_or(ClockTime::ZERO);
+        let overdue = clock.due.is_some_and(|due| stamp.running_time.saturating_add(frame) < due);
+        self.may_skip(clock) && (overdue || !self.has_room())
+    }
+
+    /// Reports pairs that are left out.
+    fn overloaded(&mut self, stamp: &Stamp, late: bool, clock: Clock, actions: &mut Vec<Action>) {
+        if late {
+            let mut counts = (0, 0);
+            for rendition in &self.renditions {
+                let of = rendition.counts();
+                counts = (counts.0 + of.scored, counts.1 + of.frames.skipped);
+            }
+            let late = clock.due.and_then(|due| due.checked_sub(stamp.running_time));
+            gst::debug!(CAT, "frame {} is left out, late by {late:?}", stamp.index);
+            actions.push(Action::Qos { stamp: stamp.clone(), late, scored: counts.0, skipped: counts.1 });
+        }
+        if let Some(change) = self.overload.update(stamp.running_time.nseconds(), late, !late) {
+            let event = self.reference.event(event(Event::Overload, stamp.running_time, change));
+            actions.push(Action::Post(event.to_structure()));
+        }
+    }
+
+    // Scores.
+
+    /// Ends a rendition's run of unbroken pairs. `broken` says that pairs are missing.
+    fn end_run(&mut self, i: usize, broken: bool) {
+        let rendition = &mut self.renditions[i];
+        if std::mem::take(&mut rendition.running) {
+            gst::debug!(CAT, obj = rendition.pad, "end of a run{}", if broken { ", broken" } else { "" });
+            self.jobs.end_run(rendition.number, broken);
+        }
+    }
+
+    /// Ends the runs of these renditions, of all if there are none.
+    pub fn end_runs(&mut self, renditions: Option<&[u64]>, broken: bool) {
+        for i in 0..self.renditions.len() {
+            if renditions.is_none_or(|numbers| numbers.contains(&self.renditions[i].number)) {
+                self.end_run(i, broken);
+            }
+        }
+    }
+
+    /// The session is not set up for the frames and renditions at hand.
+    fn must_prepare(&self, partners: &[usize]) -> bool {
+        !self.prepared || partners.iter().any(|i| self.renditions[*i].prepared.is_none())
+    }
+
+    /// Has the session set up for the format of the reference and for all renditions, those too that may come later: it
+    /// has to forget all history for that.
+    fn prepare(
+        &mut self,
+        partners: &[usize],
+        head: &gst::Buffer,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let reference = self.reference_info().cloned();
+        let reference = reference.ok_or_else(|| Error::NoCaps(self.reference.input.name()))?;
+        let unknown = || Error::Caps {
+            pad: self.reference.input.name(),
+            caps: self.reference.input.caps.clone().unwrap_or_else(gst::Caps::new_empty),
+        };
+        let geometry = geometry(&reference).ok_or_else(unknown)?;
+        (0..self.renditions.len()).for_each(|i| self.end_run(i, true));
+        let mut renditions: Vec<(u64, Option<Scaling>)> = vec![];
+        for rendition in &mut self.renditions {
+            // What cannot be compared now may have the size of the reference when it can.
+            let scaling = rendition.scaling(&reference, self.scale).unwrap_or(None);
+            rendition.prepared = Some(scaling);
+            renditions.push((rendition.number, scaling));
+            if self.has_results {
+                let columns = self.plan.columns.clone();
+                actions.push(Action::Write(Job::Begin(
+                    rendition.number,
+                    columns,
+                    geometry.width,
+                    geometry.height,
+                )));
+            }
+        }
+        let heads = partners.iter().filter_map(|i| self.renditions[*i].input.pad.peek_buffer());
+        let heads = std::iter::once(head.clone()).chain(heads).collect();
+        gst::info!(CAT, "scoring {geometry:?}: {renditions:?}");
+        self.follow = false;
+        self.jobs.prepare(Setup { geometry, renditions, heads });
+        self.prepared = true;
+        Ok(())
+    }
+
+    /// What the worker has told was carried out.
+    pub fn told(&mut self) {
+        self.telling = self.telling.saturating_sub(1);
+    }
+
+    /// Takes what the worker tells. [`State::told`] comes next.
+    pub fn hear(&mut self, news: Vec<News>, actions: &mut Vec<Action>) -> Result<(), Error> {
+        self.telling += 1;
+        for news in news {
+            match news {
+                News::Scored { rendition, index, score } => self.scored(rendition, index, score, actions),
+                News::Damaged { rendition, index, damage } => {
+                    if self.renditions.get(DISPLAYED).is_some_and(|first| first.number == rendition) {
+                        self.downstream.set_damage(index, damage);
+                    }
+                }
+                News::Failed { rendition, index, reason } => {
+                    if let Some((_, compared)) = self.downstream.pending(rendition, index) {
+                        compared.outcome = Outcome::Failed;
+                    }
+                    self.downstream.set_damage(index, None);
+                    if let (Some(i), Some(source)) = (self.numbered(rendition), reason) {
+                        let err = Error::Buffer { pad: self.renditions[i].input.name(), source };
+                        self.fail_rendition(i, Trouble::Stream, err, actions)?;
+                    }
+                }
+                News::Done(taken) => {
+                    self.in_flight = self.in_flight.saturating_sub(1);
+                    if let Some(taken) = taken {
+                        let now = self.now();
+                        self.compute_time.push(now, taken.as_secs_f64());
+                    }
+                }
+                News::Backend(used) => self.used = used,
+                News::Error(err) => return Err(err),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the result for a frame of a rendition.
+    fn scored(
+        &mut self,
+        number: u64,
+        index: u64,
+        score: engine::session::PairScore,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(i) = self.numbered(number) else { return };
+        let rendition = &mut self.renditions[i];
+        rendition.add_totals(&score.totals);
+        let Some((stamp, compared)) = self.downstream.pending(number, index) else { return };
+        let at = stamp.running_time;
+        let Some(values) = score.values else {
+            compared.outcome = Outcome::Skipped;
+            rendition.count(at, window::Counts { skipped: 1, ..Default::default() });
+            return;
+        };
+        let (stamp, section) = (stamp.clone(), compared.section);
+        let pending = std::mem::replace(&mut compared.outcome, Outcome::Scored(values.clone()));
+        let Outcome::Pending { since, dist_running_time, repeated } = pending else { return };
+        let first = self.plan.models.first().and_then(|model| values.get(model.column)).copied();
+        rendition.scored(&stamp, &values, first, repeated);
+        gst::log!(CAT, obj = rendition.pad, "frame {index}: {first:?}");
+        if self.has_results {
+            actions.push(Action::Write(Job::Row(number, index, values.clone())));
+        }
+        if self.tunables.frame_message {
+            let message = FrameMessage {
+                common: Common {
+                    timestamp: stamp.timestamp,
+                    stream_time: stamp.stream_time,
+                    running_time: Some(at),
+                    duration: stamp.duration,
+                    section,
+                    ..rendition.common(&self.plan, &values, self.reported)
+                },
+                index: index_field(stamp.index),
+                dist_running_time: Some(dist_running_time),
+                discont: score.discont,
+                repeated,
+                compute_time: ClockTime::from_nseconds(since.elapsed().as_nanos() as u64),
+            };
+            actions.push(Action::Post(message.to_structure()));
+        }
+        self.advance_rendition(i, at, actions);
+        if let Some(score) = first
+            && let Some(event) = self.renditions[i].monitor.scored(at, score)
+        {
+            actions.push(Action::Post(self.renditions[i].event(event)));
+        }
+        self.write_metrics(at, actions);
+    }
+
+    /// No frame before `now` is waited for any more: windows end even if nothing comes.
+    fn advance(&mut self, now: ClockTime, actions: &mut Vec<Action>) {
+        for i in 0..self.renditions.len() {
+            let pending = self.downstream.oldest_pending(self.renditions[i].number);
+            self.advance_rendition(i, pending.map_or(now, |pending| pending.min(now)), actions);
+        }
+        // Otherwise with the scores to come.
+        if self.downstream.count_pending() == 0 {
+            self.write_metrics(now, actions);
+        }
+    }
+
+    fn advance_rendition(&mut self, i: usize, now: ClockTime, actions: &mut Vec<Action>) {
+        for figures in self.renditions[i].monitor.advance(now) {
+            let (length, method) = (self.tunables.watch.window, self.tunables.pool_method);
+            let message = self.renditions[i].window(&self.plan, &figures, length, method);
+            actions.push(Action::Post(message));
+        }
+    }
+
+    /// Has the metrics file replaced, once per interval.
+    fn write_metrics(&mut self, now: ClockTime, actions: &mut Vec<Action>) {
+        let Some(path) = &self.metrics else { return };
+        let interval = now.nseconds() / self.tunables.watch.window_interval.max(1);
+        if self.metrics_interval.replace(interval) != Some(interval) {
+            actions.push(Action::Write(Job::Metrics(path.clone(), self.figures())));
+        }
+    }
+
+    /// Figures for Prometheus.
+    fn figures(&self) -> prometheus::Figures {
+        let model = self.plan.models.first().map(|first| first.model.name()).unwrap_or_default();
+        let pad = |rendition: &Rendition| {
+            let summary = rendition.monitor.figures().map_or(rendition.summary(), |window| &window.summary);
+            let score = |(stat, value)| prometheus::Score { model: model.into(), stat, value };
+            let counts = rendition.counts();
+            prometheus::Pad {
+                name: rendition.pad.name().to_string(),
+                label: rendition.label(),
+                scores: stats(summary).fields().into_iter().map(score).collect(),
+                frames: vec![
+                    ("scored", counts.scored - counts.scored_again),
+                    ("unpaired", counts.frames.unpaired),
+                    ("skipped", counts.frames.skipped),
+                    ("repeated", counts.frames.repeated),
+                ],
+                alarms: rendition
+                    .monitor
+                    .alarms()
+                    .into_iter()
+                    .chain([(Event::Failed, rendition.is_failed())])
+                    .map(|(event, raised)| (event.name(), raised))
+                    .collect(),
+                offset: rendition.estimate().map(|estimate| estimate.offset as f64 / 1e9),
+                last_score: rendition.last_score_time(),
+            }
+        };
+        let quantiles = [0.5, 0.9, 0.99];
+        let time = self.compute_time.mean().map(|_| prometheus::ComputeTime {
+            quantiles: quantiles
+                .into_iter()
+                .zip(self.compute_time.quantiles(self.recent(), self.now(), quantiles))
+                .collect(),
+            sum: self.compute_time.sum(),
+            count: self.compute_time.count(),
+        });
+        prometheus::Figures { pads: self.renditions.iter().map(pad).collect(), compute_time: time }
+    }
+
+    // What leaves.
+
+    /// Lets frames go whose outcome is known or that are due.
+    pub fn leave(&mut self, deadline: Option<ClockTime>, actions: &mut Vec<Action>) {
+        while self.telling == 0
+            && let Some(frame) = self.downstream.pop(deadline)
+        {
+            actions.extend(frame.announcement.caps.map(Action::Caps));
+            actions.extend(frame.announcement.segment.map(Action::Segment));
+            let mut buffer = frame.buffer;
+            if self.attach_meta {
+                let meta = self.meta(&frame.stamp, &frame.compared);
+                if let Err(err) = meta.attach(buffer.make_mut()) {
+                    gst::warning!(CAT, "frame {} goes without its meta: {err}", frame.stamp.index);
+                }
+            }
+            actions.push(match frame.heat {
+                Some(heat) => Action::Paint(buffer, heat),
+                None => Action::Push(buffer),
+            });
+        }
+    }
+
+    fn meta(&self, stamp: &Stamp, compared: &[Compared]) -> ScoreMeta {
+        let score = |compared: &Compared| {
+            let rendition = &self.renditions[self.numbered(compared.rendition)?];
+            let state = match compared.outcome {
+                Outcome::Scored(_) => ScoreState::Scored,
+                Outcome::Pending { .. } => ScoreState::Late,
+                Outcome::Skipped => ScoreState::Skipped,
+                Outcome::Unpaired => ScoreState::Unpaired,
+                Outcome::Failed => ScoreState::Failed,
+            };
+            let (pad, label) = (rendition.pad.name().to_string(), rendition.label());
+            let score = PadScore { pad, label, section: compared.section, state, ..PadScore::default() };
+            let Outcome::Scored(values) = &compared.outcome else { return Some(score) };
+            let common = rendition.common(&self.plan, values, self.reported);
+            Some(PadScore {
+                score: Some(common.score),
+                models: common.models,
+                features: common.features,
+                ..score
+            })
+        };
+        ScoreMeta {
+            index: index_field(stamp.index),
+            section: self.renditions.first().map_or(0, |rendition| rendition.section_number),
+            running_time: Some(stamp.running_time),
+            scores: compared.iter().filter_map(score).collect(),
+        }
+    }
+
+    /// Lets all frames leave, and posts what the section comes to. All runs have ended, and nothing is in flight.
+    fn end_section(&mut self, reason: &str, actions: &mut Vec<Action>) {
+        gst::info!(CAT, "end of a section: {reason}");
+        self.leave(None, actions);
+        for i in 0..self.renditions.len() {
+            self.end_rendition(i, reason, actions);
+        }
+        self.prepared = false;
+    }
+
+    /// Posts what the section of a rendition comes to.
+    fn end_rendition(&mut self, i: usize, reason: &str, actions: &mut Vec<Action>) {
+        let rendition = &mut self.renditions[i];
+        if reason != "reset"
+            && let Some(event) = rendition.monitor.end_gap()
+        {
+            actions.push(Action::Post(rendition.event(event)));
+        }
+        let method: PoolMethod = self.tunables.pool_method;
+        let pooled = rendition.end_section(&self.plan, reason, method, self.reported);
+        actions.extend(pooled.map(Action::Post));
+    }
+
+    /// Completes the results files, once all scores have come. A stream that could not be scored in the end has no
+    /// complete results.
+    pub fn finish_all_results(&self, actions: &mut Vec<Action>) {
+        self.renditions.iter().for_each(|rendition| self.finish_results(rendition, actions));
+    }
+
+    fn finish_results(&self, rendition: &Rendition, actions: &mut Vec<Action>) {
+        if self.has_results && self.reference.has_begun() {
+            let totals = rendition.results_totals();
+            let geometry = self.reference_info().and_then(|info| geometry(info));
+            let aggregates = geometry.map(|geometry| totals.aggregates(&self.plan, geometry));
+            actions.push(Action::Write(match rendition.failure() {
+                Some(reason) => Job::Abandon(rendition.number, reason.into()),
+                None => Job::Finish(rendition.number, aggregates.unwrap_or_default()),
+            }));
+        }
+    }
+}
+
+/// Frame numbers are `int` in messages, as in GStreamer's `vmaf` element; they start again from 0 after 2^31.
+fn index_field(index: u64) -> i32 {
+    (index & 0x7fff_ffff) as i32
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Properties that change while playing, or between two runs: each change does what it says and nothing else.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gst::ClockTime;
+use gst::prelude::*;
+use gsthipvmaf::event::{Event, EventMessage, EventState};
+use gsthipvmaf::message::FrameMessage;
+use gsthipvmaf::meta::ScoreState;
+
+use crate::common::rig::Rig;
+use crate::common::{FRAME, Input, Report, coarse, entries, moving, score, sides};
+
+fn ms(time: u64) -> ClockTime {
+    ClockTime::from_mseconds(time)
+}
+
+fn scores_of_run(sides: &(Input, Input), run: Range<usize>) -> Vec<f64> {
+    let keep = |input: &Input| input.keep(|t| run.contains(&t));
+    score(&[], &keep(&sides.0), &keep(&sides.1)).unwrap().scores()
+}
+
+fn motion(frame: &FrameMessage) -> f64 {
+    frame.features.iter().find(|(name, _)| name == "integer_motion2").unwrap().1
+}
+
+/// The rendition that is switched off and on, in its runs.
+#[track_caller]
+fn assert_runs(report: &Report, pad: &str, both: &(Input, Input), runs: [Range<usize>; 2]) {
+    let frames: Vec<_> = report.frames.iter().filter(|frame| frame.pad == pad).collect();
+    let indices: Vec<_> = frames.iter().map(|frame| frame.index as usize).collect();
+    assert_eq!(indices, runs.clone().into_iter().flatten().collect::<Vec<_>>());
+    let expected: Vec<f64> = runs.clone().into_iter().flat_map(|run| scores_of_run(both, run)).collect();
+    assert_eq!(report.scores_of(pad), expected);
+    for run in &runs {
+        let first = frames.iter().find(|frame| frame.index as usize == run.start).unwrap();
+        assert_eq!(motion(first), 0.0, "frame {} has none before it", run.start);
+    }
+    let again = frames.iter().find(|frame| frame.index as usize == runs[1].start).unwrap();
+    assert!(again.discont, "the first one after the break");
+}
+
+/// Each buffer has the entries of the renditions that were enabled when it was taken.
+#[track_caller]
+fn assert_entries(report: &Report, pad: &str, runs: [Range<usize>; 2]) {
+    for (t, buffer) in report.buffers.iter().enumerate() {
+        let has = entries(buffer).iter().any(|entry| entry.get::<&str>("pad") == Ok(pad));
+        assert_eq!(has, runs.iter().any(|run| run.contains(&t)), "frame {t}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_switched_off_holds_nothing_back() {
+    let both = sides(12);
+    let rig = Rig::offline(&[]).with_renditions(&["switched"]).play();
+    let push = |frames: Range<usize>| {
+        for t in frames {
+            rig.push("dist_0", &both.1.0[t]);
+            rig.push("ref_sink", &both.0.0[t]);
+            rig.push("dist_sink", &both.1.0[t]);
+        }
+    };
+    push(0..4);
+    rig.wait_scores(6);
+    rig.pad("dist_0").set_property("enabled", false);
+    // The score of the last pair waits for the next, which does not come.
+    rig.wait(|log| log.report.scores_of("dist_0").len() == 4);
+    push(4..8);
+    // The last of them waits for the score of the other rendition.
+    rig.wait_buffers(7);
+    rig.wait(|log| log.report.scores_of("dist_sink").len() == 7);
+    rig.pad("dist_0").set_property("enabled", true);
+    push(8..12);
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(report.buffers.len(), 12);
+    assert_eq!(report.scores_of("dist_sink"), score(&[], &both.0, &both.1).unwrap().scores());
+    assert_runs(&report, "dist_0", &both, [0..4, 8..12]);
+    assert_entries(&report, "dist_0", [0..4, 8..12]);
+    let states = report.buffers.iter().flat_map(|buffer| entries(buffer));
+    assert!(states.into_iter().all(|entry| entry.get::<&str>("state") == Ok("scored")));
+}
+
+#[test]
+fn the_only_stream_may_be_switched_off_and_on() {
+    let both = sides(12);
+    let rig = Rig::offline(&[]).play();
+    rig.push_pairs(&both.0.0[..4], &both.1.0[..4]);
+    rig.wait_scores(3);
+    rig.element.static_pad("dist_sink").unwrap().set_property("enabled", false);
+    // The frame itself leaves with the next, which wakes the base class.
+    rig.wait_scores(4);
+    rig.push_pairs(&both.0.0[4..8], &both.1.0[4..8]);
+    rig.wait_buffers(8);
+    rig.pad("dist_sink").set_property("enabled", true);
+    rig.push_pairs(&both.0.0[8..], &both.1.0[8..]);
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(report.buffers.len(), 12);
+    assert_runs(&report, "dist_sink", &both, [0..4, 8..12]);
+    assert_entries(&report, "dist_sink", [0..4, 8..12]);
+}
+
+#[test]
+fn a_live_stream_that_is_switched_off_has_its_score_at_once() {
+    let both = sides(12);
+    let rig = Rig::live(&[("overload", "wait")]).with_renditions(&["switched"]).play();
+    let play = |frames: Range<usize>| {
+        for t in frames {
+            if t > 0 {
+                rig.advance_to(FRAME * t as u64);
+            }
+            for (pad, input) in [("dist_0", &both.1), ("ref_sink", &both.0), ("dist_sink", &both.1)] {
+                rig.push(pad, &input.0[t]);
+            }
+        }
+    };
+    play(0..4);
+    rig.wait_scores(6);
+    rig.pad("dist_0").set_property("enabled", false);
+    rig.wait(|log| log.report.scores_of("dist_0").len() == 4);
+    play(4..8);
+    rig.wait(|log| log.report.scores_of("dist_sink").len() == 7);
+    // Only the last pair of the other rendition waits.
+    assert_eq!(rig.stats().get::<u64>("in-flight"), Ok(1));
+    rig.pad("dist_0").set_property("enabled", true);
+    play(8..12);
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(report.states(), [ScoreState::Scored; 12]);
+    assert_runs(&report, "dist_0", &both, [0..4, 8..12]);
+    assert_entries(&report, "dist_0", [0..4, 8..12]);
+}
+
+/// Of the two streams one has every second frame only. Whoever takes the one for the other compares wrong frames.
+#[test]
+fn a_stream_that_is_switched_in_the_middle_of_a_step_misleads_nobody() {
+    const FRAMES: usize = 400;
+    let reference = Input::drawn(FRAMES, moving);
+    let distorted = Input::drawn(FRAMES, |t, x, y| coarse(moving(t, x, y)));
+    let rig = Rig::offline(&[]).with_renditions(&["whole"]).play();
+    let switched = rig.pad("dist_sink");
+    let done = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for enabled in [false, true].into_iter().cycle() {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                switched.set_property("enabled", enabled);
+            }
+        });
+        let inputs = [
+            ("ref_sink", &reference),
+            ("dist_sink", &distorted.keep(|t| t % 2 == 0)),
+            ("dist_0", &distorted),
+        ];
+        let report = rig.run(&inputs);
+        done.store(true, Ordering::Relaxed);
+        report.unwrap()
+    });
+    for frame in &report.frames {
+        assert_eq!(frame.dist_running_time, frame.running_time, "{} {}", frame.pad, frame.index);
+    }
+    let whole: Vec<_> =
+        report.frames.iter().filter(|frame| frame.pad == "dist_0").map(|frame| frame.index).collect();
+    assert_eq!(whole, (0..FRAMES as i32).collect::<Vec<_>>());
+}
+
+/// A new stream, or a new size of another one, may break the runs of all: then the frames on both sides say so.
+#[test]
+fn a_run_that_others_break_is_marked() {
+    let both = sides(12);
+    let large = Input::drawn_at((96, 64), 12, |t, x, y| coarse(moving(t, x, y)));
+    for joins in [false, true] {
+        let labels = if joins { &[][..] } else { &["changing"] };
+        let mut rig = Rig::offline(&[("scale-method", "bicubic")]).with_renditions(labels).play();
+        for t in 0..12 {
+            if t == 6 && joins {
+                rig.request();
+            }
+            let other = if t < 6 { &both.1 } else { &large };
+            if t >= 6 || !joins {
+                rig.push("dist_0", &other.0[t]);
+            }
+            rig.push("ref_sink", &both.0.0[t]);
+            rig.push("dist_sink", &both.1.0[t]);
+        }
+        rig.end();
+        let report = rig.finish().unwrap();
+        let frames: Vec<_> = report.frames.iter().filter(|frame| frame.pad == "dist_sink").collect();
+        assert_eq!(frames.len(), 12);
+        for (before, frame) in frames.iter().zip(&frames[1..]) {
+            let marked = before.discont && frame.discont;
+            assert!(motion(frame) > 0.0 || marked, "frame {}, a stream joins: {joins}", frame.index);
+        }
+    }
+}
+
+/// So many frames, of which some are badly coded.
+fn partly_bad(frames: usize, bad: impl Fn(usize) -> bool) -> (Input, Input) {
+    let distorted = |t: usize, x, y| if bad(t) { coarse(moving(t, x, y)) } else { moving(t, x, y) };
+    (Input::drawn(frames, moving), Input::drawn(frames, distorted))
+}
+
+const ALARM: [(&str, &str); 4] =
+    [("alarm-low", "65"), ("alarm-clear", "80"), ("alarm-hold", "200000000"), ("clear-hold", "320000000")];
+const PICTURE: [(&str, &str); 2] = [("freeze-time", "400000000"), ("black-time", "400000000")];
+
+/// Every property of the watch, with a value that changes nothing for what is played here.
+const CHANGES: [(&str, &str); 10] = [
+    ("window", "2000000000"),
+    ("window-interval", "500000000"),
+    ("alarm-low", "66"),
+    ("alarm-clear", "79"),
+    ("alarm-hold", "240000000"),
+    ("clear-hold", "280000000"),
+    ("freeze-time", "440000000"),
+    ("freeze-level", "0.11"),
+    ("black-time", "440000000"),
+    ("black-level", "0.08"),
+];
+
+fn states(events: &[EventMessage]) -> Vec<(Event, EventState)> {
+    events.iter().map(|event| (event.event, event.state)).collect()
+}
+
+/// Plays until an alarm is raised by frames that go on up to the fortieth of sixty, then changes a property.
+#[track_caller]
+fn alarm_changed(
+    both: &(Input, Input),
+    properties: &[(&str, &str)],
+    change: (&str, &str),
+) -> Vec<EventMessage> {
+    let rig = Rig::offline(properties).play();
+    rig.push_pairs(&both.0.0[..25], &both.1.0[..25]);
+    rig.wait(|log| !log.report.events.is_empty());
+    rig.wait_scores(24);
+    rig.element.set_property_from_str(change.0, change.1);
+    rig.push_pairs(&both.0.0[25..], &both.1.0[25..]);
+    rig.end();
+    rig.finish().unwrap().events
+}
+
+fn frozen_and_black() -> [(Event, (Input, Input)); 2] {
+    let held = |t: usize| if (5..40).contains(&t) { 5 } else { t };
+    let reference = Input::drawn(60, moving);
+    let frozen = Input::drawn(60, |t, x, y| moving(held(t), x, y));
+    let dark = |t: usize, x, y| if (5..40).contains(&t) { 16 } else { moving(t, x, y) };
+    let black = (reference.clone(), Input::drawn(60, dark));
+    [(Event::Freeze, (reference, frozen)), (Event::Black, black)]
+}
+
+#[test]
+fn an_alarm_of_scores_outlives_every_change_of_the_watch() {
+    let both = partly_bad(60, |t| (5..40).contains(&t));
+    for change in CHANGES {
+        let events = alarm_changed(&both, &ALARM, change);
+        let expected = [(Event::Alarm, EventState::Raised), (Event::Alarm, EventState::Cleared)];
+        assert_eq!(states(&events), expected, "{change:?}");
+    }
+}
+
+#[test]
+fn alarms_of_pictures_outlive_every_change_of_the_watch() {
+    for (i, (event, both)) in frozen_and_black().into_iter().enumerate() {
+        for change in CHANGES.into_iter().filter(|(name, _)| !name.starts_with("alarm")) {
+            let events = alarm_changed(&both, &PICTURE[i..=i], change);
+            // A change may begin to watch for the other one, which a frozen or black picture may be too.
+            let events: Vec<_> = states(&events).into_iter().filter(|(of, _)| *of == event).collect();
+            assert_eq!(events, [(event, EventState::Raised), (event, EventState::Cleared)], "{change:?}");
+        }
+    }
+}
+
+#[test]
+fn an_alarm_that_is_switched_off_is_cleared() {
+    let [(_, frozen), (_, black)] = frozen_and_black();
+    let bad = partly_bad(60, |t| (5..40).contains(&t));
+    let cases = [
+        (Event::Alarm, &bad, &ALARM[..], ("alarm-low", "-1")),
+        (Event::Freeze, &frozen, &PICTURE[..1], ("freeze-time", "0")),
+        (Event::Black, &black, &PICTURE[1..], ("black-time", "0")),
+    ];
+    for (event, both, properties, off) in cases {
+        let events = alarm_changed(both, properties, off);
+        assert_eq!(states(&events), [(event, EventState::Raised), (event, EventState::Cleared)], "{off:?}");
+        // Not when it would have been cleared anyway.
+        assert!(events[1].running_time < Some(FRAME * 30), "{:?}", events[1]);
+    }
+}
+
+#[test]
+fn a_window_outlives_changes_of_alarms() {
+    let both = sides(40);
+    let rig = Rig::offline(&[("window", "400000000"), ("window-interval", "400000000")]).play();
+    rig.push_pairs(&both.0.0[..15], &both.1.0[..15]);
+    rig.wait_scores(14);
+    for (name, value) in ALARM.into_iter().chain(PICTURE) {
+        rig.element.set_property_from_str(name, value);
+    }
+    rig.push_pairs(&both.0.0[15..], &both.1.0[15..]);
+    rig.end();
+    let report = rig.finish().unwrap();
+    let windows: Vec<_> =
+        report.windows.iter().map(|w| (w.running_time.unwrap().mseconds(), w.frames)).collect();
+    assert_eq!(windows, [(400, 10), (800, 10), (1200, 10)]);
+}
+
+#[test]
+fn a_run_with_other_settings_has_another_latency() {
+    let (reference, distorted) = sides(2);
+    let rig = Rig::live(&[("overload", "wait")]).play();
+    rig.push_pairs(&reference.0[..1], &distorted.0[..1]);
+    rig.wait(|log| log.latency_changes > 0);
+    assert_eq!(rig.latency(), ms(80));
+    rig.element.set_state(gst::State::Ready).unwrap();
+    rig.element.set_property("attach-meta", false);
+    rig.restart();
+    // As in a first run: nothing is held back.
+    rig.push("ref_sink", &reference.0[0]);
+    rig.expire(ClockTime::ZERO);
+    rig.wait_buffers(1);
+    assert_eq!(rig.latency(), ClockTime::ZERO);
+}

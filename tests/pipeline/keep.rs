@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Rows of results files are kept, whatever happens: a failure, a full disk, a pad that goes and comes again.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use gst::prelude::*;
+use serde_json::Value;
+
+use crate::common::gate::Gate;
+use crate::common::rig::Rig;
+use crate::common::{FRAME, Input, coarse, moving, score, sides};
+
+/// The names of what lies in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The numbers of the frames in a results file.
+fn rows(path: &Path) -> Vec<u64> {
+    json(path)["frames"].as_array().unwrap().iter().map(|frame| frame["frameNum"].as_u64().unwrap()).collect()
+}
+
+/// Good up to there, then of another size.
+fn growing(good: &Input, since: usize) -> Input {
+    let large = Input::drawn_at((96, 64), good.0.len(), |t, x, y| coarse(moving(t, x, y)));
+    Input([&good.0[..since], &large.0[since..]].concat())
+}
+
+/// What is left, and the numbers of the frames that messages had scores of, when the video cannot be scored from its
+/// eighth frame on.
+fn fail(path: &Path, format: &str) -> (String, Vec<u64>) {
+    let both = sides(12);
+    let properties = [("results-filename", path.to_str().unwrap()), ("results-format", format)];
+    let rig = Rig::offline(&properties).play();
+    let failure = rig.run(&[("ref_sink", &both.0), ("dist_sink", &growing(&both.1, 8))]).unwrap_err();
+    let scored = rig.log().report.frames.iter().map(|frame| frame.index as u64).collect();
+    (failure.text, scored)
+}
+
+#[test]
+fn an_error_leaves_its_rows_in_a_file_that_says_so() {
+    for (format, name) in [("json", "results.json"), ("xml", "results.xml"), ("csv", "results.csv")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (error, scored) = fail(&folder.path().join(name), format);
+        assert_eq!(scored, [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(names(folder.path()), [format!("{name}.partial")]);
+        let path = folder.path().join(format!("{name}.partial"));
+        let text = fs::read_to_string(&path).unwrap();
+        // The reason is that of the error, which tells the sizes.
+        assert!(error.contains("96x64"), "{error}");
+        match format {
+            "json" => {
+                assert_eq!(rows(&path), scored);
+                assert!(json(&path)["incomplete"].as_str().unwrap().contains("96x64"));
+            }
+            "xml" => {
+                let reason = text.lines().find(|line| line.contains("<incomplete reason=\"")).unwrap();
+                assert!(reason.contains("96x64") && text.trim_end().ends_with("</VMAF>"), "{text}");
+                assert_eq!(text.matches("<frame frameNum=").count(), scored.len());
+            }
+            _ => {
+                let lines: Vec<_> = text.lines().collect();
+                assert_eq!(lines.len(), 1 + scored.len() + 1);
+                let last = lines.last().unwrap();
+                assert!(last.starts_with("# incomplete: ") && last.contains("96x64"), "{last}");
+                assert!(lines[8].starts_with("7,"), "{text}");
+            }
+        }
+    }
+}
+
+/// The files of all renditions, and whatever the error.
+#[test]
+fn a_frame_that_must_not_be_missing_leaves_the_rows_before() {
+    let both = sides(12);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let properties = [("results-filename", path.to_str().unwrap()), ("missing-frame", "error")];
+    let rig = Rig::offline(&properties).with_renditions(&["other"]).play();
+    let inputs = [("ref_sink", &both.0), ("dist_sink", &both.1), ("dist_0", &both.1.keep(|t| t != 6))];
+    rig.run(&inputs).unwrap_err();
+    assert_eq!(names(folder.path()), ["results.dist_0.json.partial", "results.json.partial"]);
+    for (name, pad) in [("results.json.partial", "dist_sink"), ("results.dist_0.json.partial", "dist_0")] {
+        let path = folder.path().join(name);
+        let log = rig.log();
+        let scored = log.report.frames.iter().filter(|frame| frame.pad == pad);
+        let scored: Vec<_> = scored.map(|frame| frame.index as u64).collect();
+        assert!(scored.len() >= 5, "{scored:?}");
+        assert_eq!(rows(&path), scored, "{name}");
+        assert!(json(&path)["incomplete"].as_str().unwrap().contains("missing-frame"));
+    }
+}
+
+/// A disk that fills, as far as a process can tell: files do not grow beyond a limit.
+#[test]
+fn a_full_disk_leaves_whole_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "keep::writer", "--ignored", "--nocapture"])
+        .env("HIPVMAF_TEST_FOLDER", folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&child.stdout) + String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{text}");
+    let error = text.lines().find_map(|line| line.split_once("writer warning ")).expect("a warning").1;
+    for said in ["results.json", "results.json.partial", "too large"] {
+        assert!(error.contains(said), "`{said}` is not in: {error}");
+    }
+    assert_eq!(names(folder.path()), ["results.json.partial"]);
+    let path = folder.path().join("results.json.partial");
+    let rows = rows(&path);
+    assert_eq!(rows, (0..rows.len() as u64).collect::<Vec<_>>());
+    // Whatever was written, but for what the end of the file needs.
+    assert!(fs::metadata(&path).unwrap().len() > LIMIT / 2, "{} rows", rows.len());
+    assert!(json(&path)["incomplete"].as_str().unwrap().contains("too large"));
+}
+
+/// Bytes that a file may have.
+const LIMIT: u64 = 65536;
+
+#[test]
+#[ignore = "started by another, in a process that may not write much"]
+fn writer() {
+    // SAFETY: the structure lives through the call; nobody else handles that signal.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        let limit = libc::rlimit { rlim_cur: LIMIT, rlim_max: LIMIT };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+    }
+    let folder = std::env::var("HIPVMAF_TEST_FOLDER").unwrap();
+    let path = Path::new(&folder).join("results.json");
+    let both = sides(400);
+    let rig = Rig::offline(&[("results-filename", path.to_str().unwrap())]).play();
+    // The disk costs the file, not the scores.
+    let report = rig.run(&[("ref_sink", &both.0), ("dist_sink", &both.1)]).unwrap();
+    assert_eq!((report.frames.len(), report.buffers.len()), (400, 400));
+    println!("\nwriter warning {}", rig.log().warnings.join("\n"));
+}
+
+/// The pad is released while its last pair is with whoever computes.
+#[test]
+fn a_pad_that_goes_leaves_the_rows_of_all_its_pairs() {
+    const FRAMES: usize = 8;
+    let both = sides(FRAMES);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let mut rig =
+        Rig::offline(&[("results-filename", path.to_str().unwrap())]).with_renditions(&["going"]).play();
+    let push = |rig: &Rig, t: usize, last: &gst::Sample| {
+        rig.push("dist_0", last);
+        rig.push("ref_sink", &both.0.0[t]);
+        rig.push("dist_sink", &both.1.0[t]);
+    };
+    for t in 0..FRAMES - 1 {
+        push(&rig, t, &both.1.0[t]);
+    }
+    // Nothing but the last of them is left, which waits for the next.
+    rig.wait_scores(2 * (FRAMES - 2));
+    let gate = Gate::closed();
+    push(&rig, FRAMES - 1, &gate.input(&both.1).0[FRAMES - 1]);
+    gate.wait_until_read();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Meanwhile the pad is on its way out, if the machine is not too busy for it to have begun.
+            std::thread::sleep(Duration::from_millis(300));
+            gate.open();
+        });
+        rig.release("dist_0");
+    });
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(report.scores_of("dist_0"), score(&[], &both.0, &both.1).unwrap().scores());
+    assert_eq!(rows(&folder.path().join("results.dist_0.json")), (0..FRAMES as u64).collect::<Vec<_>>());
+    assert_eq!(rows(&path), (0..FRAMES as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_pad_that_comes_again_has_a_file_of_its_own() {
+    let both = sides(12);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let mut rig = Rig::offline(&[("results-filename", path.to_str().unwrap())]).play();
+    for first in [0, 4, 8] {
+        assert_eq!(rig.request().name(), "dist_0");
+        for t in first..first + 4 {
+            rig.push("dist_0", &both.1.0[t]);
+            rig.push("ref_sink", &both.0.0[t]);
+            rig.push("dist_sink", &both.1.0[t]);
+        }
+        rig.wait(|log| log.report.scores_of("dist_0").len() >= first + 3);
+        if first < 8 {
+            rig.release("dist_0");
+        }
+    }
+    rig.end();
+    rig.finish().unwrap();
+    let expected = ["results.dist_0-2.json", "results.dist_0-3.json", "results.dist_0.json", "results.json"];
+    assert_eq!(names(folder.path()), expected);
+    for (name, first) in
+        [("results.dist_0.json", 0), ("results.dist_0-2.json", 4), ("results.dist_0-3.json", 8)]
+    {
+        assert_eq!(rows(&folder.path().join(name)), (first..first + 4).collect::<Vec<_>>(), "{name}");
+    }
+}
+
+#[test]
+fn a_run_without_pairs_says_that_it_leaves_an_older_file() {
+    let both = sides(6);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    fs::write(&path, "of a run before").unwrap();
+    let rig = Rig::offline(&[("results-filename", path.to_str().unwrap())]).play();
+    let elsewhere = both.1.retimed(|t| Some(gst::ClockTime::from_seconds(100) + FRAME * t as u64));
+    let report = rig.run(&[("ref_sink", &both.0), ("dist_sink", &elsewhere)]).unwrap();
+    assert_eq!((report.frames.len(), report.buffers.len()), (0, 6));
+    rig.element.set_state(gst::State::Null).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "of a run before");
+    assert_eq!(names(folder.path()), ["results.json"]);
+    let log = rig.log();
+    let [warning] = &log.warnings[..] else { panic!("{:?}", log.warnings) };
+    assert!(warning.contains(path.to_str().unwrap()), "{warning}");
+}
+
+/// PSNR of the whole stream, as it is in the file.
+fn aggregate(path: &Path) -> f64 {
+    json(path)["aggregate_metrics"]["apsnr_y"].as_f64().unwrap()
+}
+
+#[test]
+fn the_psnr_of_the_whole_stream_is_that_of_all_its_frames() {
+    const FRAMES: usize = 12;
+    // Each frame differs more than the one before.
+    let reference = Input::drawn(FRAMES, moving);
+    let distorted = Input::drawn(FRAMES, |t, x, y| moving(t, x, y).saturating_add(t as u8 * 3 + 1));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let properties = [
+        ("features", "psnr=enable_apsnr=true"),
+        ("scale-method", "bicubic"),
+        ("results-filename", path.to_str().unwrap()),
+    ];
+    score(&properties, &reference, &distorted).unwrap();
+    let expected = aggregate(&path);
+    let larger = growing(&distorted, 4);
+    type Change<'a> = (&'a str, &'a dyn Fn(&mut Rig));
+    let changes: [Change; 4] = [
+        ("flush", &|rig| {
+            rig.flush_all();
+            for pad in ["ref_sink", "dist_sink", "dist_0"] {
+                rig.begin_segment(pad, FRAME * 4, FRAME * 4);
+            }
+        }),
+        ("another size of the other", &|_| ()),
+        ("a new pad", &|rig| {
+            rig.request();
+        }),
+        ("a pad less", &|rig| rig.release("dist_0")),
+    ];
+    for (change, apply) in changes {
+        let mut rig = Rig::offline(&properties).with_renditions(&["other"]).play();
+        for t in 0..FRAMES {
+            if t == 4 {
+                // All pairs were taken.
+                rig.wait_scores(6);
+                apply(&mut rig);
+            }
+            let other = if change.starts_with("another") { &larger } else { &distorted };
+            for (pad, input) in [
+                ("dist_0", other),
+                ("dist_1", &distorted),
+                ("ref_sink", &reference),
+                ("dist_sink", &distorted),
+            ] {
+                if rig.element.static_pad(pad).is_some() {
+                    rig.push(pad, &input.0[t]);
+                }
+            }
+        }
+        rig.end();
+        assert_eq!(rig.finish().unwrap().scores_of("dist_sink").len(), FRAMES, "{change}");
+        rig.element.set_state(gst::State::Null).unwrap();
+        assert_eq!(aggregate(&path), expected, "{change}");
+    }
+}

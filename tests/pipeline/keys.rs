@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What frames have in common that are paired by something else than their times: time codes and the clocks of
+//! reference timestamps.
+
+use gst::ClockTime;
+use gst_video::{ValidVideoTimeCode, VideoTimeCodeFlags, VideoTimeCodeMeta};
+
+use crate::common::{FRAME, Input, score, sides};
+
+const FRAMES: usize = 10;
+/// The first frame of a day, with five before it.
+const MIDNIGHT: usize = 5;
+
+/// Frames with time codes of such a rate, and of the last frames before midnight and the first ones after it.
+fn with_time_codes(input: &Input, fps: (i32, i32), flags: VideoTimeCodeFlags) -> Input {
+    let fps = gst::Fraction::new(fps.0, fps.1);
+    let last = (fps.numer() as u32).div_ceil(fps.denom() as u32) - MIDNIGHT as u32;
+    input.with_caps(|caps| caps.set("framerate", fps)).changed(|t, buffer| {
+        let mut code = ValidVideoTimeCode::new(fps, None, flags, 23, 59, 59, last, 0).unwrap();
+        code.add_frames(t as i64);
+        VideoTimeCodeMeta::add(buffer, &code);
+    })
+}
+
+/// Rates that are a little less than those that time codes count by: a day of theirs is longer than 24 hours.
+#[test]
+fn time_codes_of_every_rate_go_on_over_midnight() {
+    let both = sides(FRAMES);
+    let (none, drop) = (VideoTimeCodeFlags::empty(), VideoTimeCodeFlags::DROP_FRAME);
+    let rates = [
+        ((25, 1), none),
+        ((30, 1), none),
+        ((24000, 1001), none),
+        ((30000, 1001), none),
+        ((30000, 1001), drop),
+        ((60000, 1001), none),
+        ((60000, 1001), drop),
+    ];
+    for (fps, flags) in rates {
+        let coded = |input: &Input| with_time_codes(input, fps, flags);
+        for lost in [MIDNIGHT - 1, MIDNIGHT] {
+            let without = |input: &Input| input.keep(|t| t != lost);
+            let run = |reference: &Input, distorted: &Input| {
+                let report = score(&[("pairing", "timecode")], reference, distorted).unwrap();
+                (
+                    report.scores(),
+                    report.pooled[0].unpaired,
+                    report.stats.unwrap().get::<u64>("dist-unmatched").unwrap(),
+                )
+            };
+            let runs = [0..lost, lost + 1..FRAMES].map(|run| {
+                let keep = |input: &Input| input.keep(|t| run.contains(&t));
+                score(&[], &keep(&both.0), &keep(&both.1)).unwrap().scores()
+            });
+            let found = run(&coded(&both.0), &without(&coded(&both.1)));
+            assert_eq!(found, (runs.concat(), 1, 0), "{fps:?} {flags:?}: no distorted frame {lost}");
+            let unbroken = score(&[], &without(&both.0), &without(&both.1)).unwrap().scores();
+            let found = run(&without(&coded(&both.0)), &coded(&both.1));
+            assert_eq!(found, (unbroken, 0, 1), "{fps:?} {flags:?}: no reference frame {lost}");
+        }
+    }
+}
+
+/// Frames that say when they were made by these clocks, in this order, each with its own idea of the time.
+fn stamped(input: &Input, clocks: &[&str]) -> Input {
+    input.changed(|t, buffer| {
+        for clock in clocks {
+            let hours = if *clock == "timestamp/x-ntp" { 1 } else { 5 };
+            let time = ClockTime::from_seconds(hours * 3600) + FRAME * t as u64;
+            gst::ReferenceTimestampMeta::add(buffer, &gst::Caps::new_empty_simple(*clock), time, None);
+        }
+    })
+}
+
+const NTP: &str = "timestamp/x-ntp";
+const UNIX: &str = "timestamp/x-unix";
+
+#[test]
+fn reference_timestamps_are_those_of_a_clock_that_both_sides_have() {
+    let both = sides(FRAMES);
+    let expected = score(&[], &both.0, &both.1).unwrap().scores();
+    for (reference, distorted) in [
+        (&[NTP, UNIX][..], &[UNIX, NTP][..]),
+        (&[NTP, UNIX], &[UNIX]),
+        (&[UNIX], &[NTP, UNIX]),
+        (&[NTP], &[NTP]),
+    ] {
+        let sides = (stamped(&both.0, reference), stamped(&both.1, distorted));
+        let report = score(&[("pairing", "reference-timestamp")], &sides.0, &sides.1).unwrap();
+        assert_eq!(report.scores(), expected, "{reference:?} {distorted:?}");
+    }
+}
+
+/// The same number on two clocks says nothing.
+#[test]
+fn reference_timestamps_of_other_clocks_pair_nothing() {
+    let both = sides(FRAMES);
+    let time = |input: &Input, clock: &str| {
+        let clock = gst::Caps::new_empty_simple(clock);
+        input.changed(|t, buffer| {
+            gst::ReferenceTimestampMeta::add(buffer, &clock, FRAME * t as u64, None);
+        })
+    };
+    let report =
+        score(&[("pairing", "reference-timestamp")], &time(&both.0, NTP), &time(&both.1, UNIX)).unwrap();
+    assert_eq!((report.scores(), report.pooled[0].unpaired), (vec![], FRAMES as u64));
+}
