@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test bench plugin fmt fmt-check lint doc unit check-inspect update-inspect meson-check \
-	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak \
+	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak stress \
 	check-monitor check-monitor-where-possible clean bootstrap bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
@@ -89,6 +89,10 @@ interop-where-possible: plugin swhip
 soak: bootstrap-tests ## run live with losses, restarts and new sizes for DURATION seconds, then seek a thousand times
 	cargo build --locked $(AS_TESTED) --bin soak
 	target/debug/soak --duration $(or $(DURATION),180)
+
+stress: bootstrap-tests ## let anything happen to elements in any order for DURATION seconds; SEED=n for other choices
+	HIPVMAF_STRESS_SECONDS=$(or $(DURATION),600) HIPVMAF_STRESS_SEED=$(or $(SEED),1) \
+		cargo test --locked --test stress -- --nocapture
 
 check-monitor-where-possible: bootstrap-tests
 	@scripts/check-monitor || [ $$? = 77 ]

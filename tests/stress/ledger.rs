@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The books: which frames were sent, what was said of them, and whether both agree.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use gst::{ClockTime, Structure};
+use gsthipvmaf::event;
+use gsthipvmaf::message::{self, FrameMessage, Values, VmafMessage};
+use gsthipvmaf::meta::ScoreState;
+
+use crate::neighbours::Left;
+use crate::pictures::{FRAME, NUMBERS, Picture, Table, Trouble, lasting};
+
+/// Frames are remembered for so many more.
+const MEMORY: u64 = 150;
+/// What is done now may concern frames that were sent so long before, and those that come so long after.
+pub const REACH: u64 = 32;
+
+struct Reference {
+    picture: Picture,
+    /// It has to leave, and has not yet.
+    owed: bool,
+    left: bool,
+}
+
+struct Distorted {
+    picture: Picture,
+    trouble: Option<Trouble>,
+}
+
+/// One distorted stream.
+pub struct Rendition {
+    pub pad: String,
+    /// By the running time that they were sent with.
+    frames: BTreeMap<ClockTime, Distorted>,
+    /// What was added to those by `ts-offset`, at any time.
+    pub offsets: Vec<i64>,
+    /// What was said of pairs, by the time of their reference frame.
+    scored: BTreeMap<ClockTime, Values>,
+    /// What frames have left with that nothing was said of yet.
+    carried: BTreeMap<ClockTime, Values>,
+    /// Reference frames that must be scored, as nothing stands against it.
+    owed: BTreeSet<ClockTime>,
+    /// Nothing is owed before this.
+    calm_from: ClockTime,
+    last: VecDeque<(FrameMessage, Picture, Picture)>,
+}
+
+/// Everything between two starts of an element.
+#[derive(Default)]
+pub struct Ledger {
+    pub table: Table,
+    references: BTreeMap<ClockTime, Reference>,
+    renditions: Vec<Rendition>,
+    last_left: Option<ClockTime>,
+    /// Alarms that are raised, by pad and kind.
+    raised: BTreeSet<(String, String)>,
+    /// Frames of `dist_sink` that were scored since the start.
+    pub rows: u64,
+    pub scored: u64,
+    pub in_run: u64,
+    pub buffers: u64,
+    pub faults: Vec<String>,
+    counts: HashMap<&'static str, u64>,
+}
+
+impl Ledger {
+    /// Empty books, with what is known of scores.
+    pub fn new(table: Table) -> Self {
+        Self { table, ..Self::default() }
+    }
+
+    pub fn fault(&mut self, text: String) {
+        // One brings others about.
+        if self.faults.len() < 8 {
+            self.faults.push(text);
+        }
+    }
+
+    /// The element has stopped: what is on its way will not come.
+    pub fn restart(&mut self) {
+        self.references.clear();
+        self.last_left = None;
+        self.raised.clear();
+        self.rows = 0;
+        for rendition in &mut self.renditions {
+            *rendition = Rendition {
+                offsets: rendition.offsets.last().copied().into_iter().collect(),
+                ..Rendition::new(std::mem::take(&mut rendition.pad), ClockTime::ZERO)
+            };
+        }
+    }
+
+    pub fn add(&mut self, pad: &str, calm_from: ClockTime) {
+        self.renditions.push(Rendition::new(pad.into(), calm_from));
+    }
+
+    pub fn remove(&mut self, pad: &str) {
+        self.renditions.retain(|rendition| rendition.pad != pad);
+        self.raised.retain(|(of, _)| of != pad);
+    }
+
+    pub fn rendition(&mut self, pad: &str) -> Option<&mut Rendition> {
+        self.renditions.iter_mut().find(|rendition| rendition.pad == pad)
+    }
+
+    /// A reference frame is on its way.
+    pub fn reference(&mut self, at: ClockTime, picture: Picture, leaves: bool) {
+        self.references.insert(at, Reference { picture, owed: leaves, left: false });
+        let horizon = at.saturating_sub(FRAME * MEMORY);
+        while let Some(entry) = self.references.first_entry()
+            && *entry.key() < horizon
+        {
+            let (at, frame) = entry.remove_entry();
+            if frame.owed {
+                self.fault(format!("the reference frame at {at} has not left"));
+            }
+        }
+        let mut late = vec![];
+        for rendition in &mut self.renditions {
+            rendition.frames = rendition.frames.split_off(&horizon);
+            rendition.scored = rendition.scored.split_off(&horizon);
+            let kept = rendition.owed.split_off(&horizon);
+            late.extend(
+                std::mem::replace(&mut rendition.owed, kept)
+                    .into_iter()
+                    .map(|at| (rendition.pad.clone(), at)),
+            );
+        }
+        for (pad, at) in late {
+            self.fault(format!("{pad}: the pair at {at} was never scored"));
+        }
+    }
+
+    /// A distorted frame is on its way, for the reference frame of this time if it is to be scored whatever happens.
+    pub fn distorted(
+        &mut self,
+        pad: &str,
+        at: ClockTime,
+        picture: Picture,
+        trouble: Option<Trouble>,
+        owed: Option<ClockTime>,
+    ) {
+        let Some(rendition) = self.rendition(pad) else { return };
+        rendition.frames.insert(at, Distorted { picture, trouble });
+        rendition.owed.extend(owed.filter(|at| *at >= rendition.calm_from));
+    }
+
+    /// Something that may keep frames of a rendition from being scored.
+    pub fn disturb(&mut self, pad: &str, now: ClockTime) {
+        if let Some(rendition) = self.rendition(pad) {
+            rendition.disturb(now);
+        }
+    }
+
+    /// The same for all.
+    pub fn disturb_all(&mut self, now: ClockTime) {
+        self.renditions.iter_mut().for_each(|rendition| rendition.disturb(now));
+    }
+
+    /// Reference frames on their way may be dropped.
+    pub fn flushed(&mut self) {
+        self.references.values_mut().for_each(|frame| frame.owed = false);
+    }
+
+    /// No run of pairs goes on here.
+    pub fn begin_runs(&mut self) {
+        self.renditions.iter_mut().for_each(|rendition| rendition.last.clear());
+    }
+
+    /// All streams have ended: everything has to be done.
+    pub fn end(&mut self) {
+        let missing: Vec<_> =
+            self.references.iter().filter(|(_, frame)| frame.owed).map(|(at, _)| *at).collect();
+        if let Some(at) = missing.first() {
+            self.fault(format!("{} reference frames have not left, the first at {at}", missing.len()));
+        }
+        let unsaid = |rendition: &Rendition| {
+            let (at, _) = rendition.carried.first_key_value()?;
+            Some(format!("{}: the frame at {at} left with a score that was never said", rendition.pad))
+        };
+        let texts: Vec<_> = self.renditions.iter().filter_map(unsaid).collect();
+        texts.into_iter().for_each(|text| self.fault(text));
+        let owed = |rendition: &Rendition| {
+            let first = rendition.owed.first()?;
+            Some(format!(
+                "{}: {} pairs were not scored, the first at {first}",
+                rendition.pad,
+                rendition.owed.len()
+            ))
+        };
+        let texts: Vec<_> = self.renditions.iter().filter_map(owed).collect();
+        texts.into_iter().for_each(|text| self.fault(text));
+    }
+
+    /// The element has said something; `now` is the time of the newest frame.
+    pub fn message(&mut self, structure: &Structure, now: ClockTime) {
+        if structure.name() == event::NAME {
+            return self.event(structure, now);
+        }
+        if structure.name() != message::NAME {
+            return self.fault(format!("an unknown message {structure}"));
+        }
+        match VmafMessage::try_from(&**structure) {
+            Ok(VmafMessage::Frame(frame)) => self.frame(frame),
+            Ok(VmafMessage::Pooled(_)) => *self.counts.entry("pooled").or_default() += 1,
+            Ok(VmafMessage::Window(_)) => *self.counts.entry("windows").or_default() += 1,
+            Err(err) => self.fault(format!("{err} in {structure}")),
+        }
+    }
+
+    /// By the fields themselves: there may be kinds that the parser does not know.
+    fn event(&mut self, structure: &Structure, now: ClockTime) {
+        let text = |name: &str| structure.get::<String>(name).unwrap_or_default();
+        let (kind, state, pad) = (text("event"), text("state"), text("pad"));
+        *self.counts.entry("events").or_default() += 1;
+        let first = match state.as_str() {
+            "raised" => self.raised.insert((pad, kind)),
+            "cleared" => self.raised.remove(&(pad, kind)),
+            _ => true,
+        };
+        if !first {
+            self.fault(format!("twice: {structure}"));
+        }
+        for name in ["running-time", "since"] {
+            let time = structure.get::<u64>(name).ok().map(ClockTime::from_nseconds);
+            // Dropouts are told a little after the last frame, in live pipelines with the silence.
+            if time.is_some_and(|time| time > now + 2 * ClockTime::SECOND) {
+                self.fault(format!("{name} is absurd at {now}: {structure}"));
+            }
+        }
+    }
+
+    fn frame(&mut self, message: FrameMessage) {
+        self.scored += 1;
+        self.rows += u64::from(message.pad == "dist_sink");
+        let brief = format!("{} {} at {:?}", message.pad, message.index, message.running_time);
+        let (Some(at), Some(with)) = (message.running_time, message.dist_running_time) else {
+            return self.fault(format!("{brief} has no times"));
+        };
+        let Some(reference) = self.references.get(&at).map(|frame| frame.picture) else {
+            return self.fault(format!("{brief}: no such reference frame"));
+        };
+        let Some(i) = self.renditions.iter().position(|rendition| rendition.pad == message.pad) else {
+            return self.fault(format!("{brief}: there is no such pad"));
+        };
+        if !message.repeated && at.absdiff(with) > FRAME / 2 {
+            return self.fault(format!("{brief} was compared with a frame at {with}"));
+        }
+        let rendition = &mut self.renditions[i];
+        rendition.owed.remove(&at);
+        let carried = rendition.carried.remove(&at);
+        if rendition.scored.insert(at, message.features.clone()).is_some() {
+            return self.fault(format!("{brief} was scored twice"));
+        }
+        if carried.is_some_and(|carried| carried != message.features) {
+            return self.fault(differs(&message.pad, at));
+        }
+        let rendition = &mut self.renditions[i];
+        // The offset may have changed since the frame was sent: one of them it has to be.
+        let sent = |offset: &i64| {
+            let time = with.nseconds().checked_add_signed(offset.checked_neg()?)?;
+            rendition.frames.get(&ClockTime::from_nseconds(time)).map(|frame| (frame.picture, frame.trouble))
+        };
+        let sent: Vec<_> = rendition.offsets.iter().filter_map(sent).collect();
+        let features = lasting(&message.features);
+        let same = |(picture, trouble): &&(Picture, Option<Trouble>)| {
+            trouble.is_none() && self.table.expected(reference, *picture).features == features
+        };
+        let Some((distorted, _)) = sent.iter().find(same).copied() else {
+            let text = format!(
+                "{brief}: {reference:?} and one of {sent:?} (frame at {with}) do not score {features:?}"
+            );
+            return self.fault(text);
+        };
+        self.renditions[i].last.push_back((message, reference, distorted));
+        self.check_run(i);
+    }
+
+    /// In the middle of a run of frames in their order everything is known, motion and score too.
+    fn check_run(&mut self, i: usize) {
+        let last = &mut self.renditions[i].last;
+        if last.len() < 3 {
+            return;
+        }
+        let follows = |a: &(FrameMessage, Picture, Picture), b: &(FrameMessage, Picture, Picture)| {
+            let after = |picture: Picture| Picture { number: (picture.number + 1) % NUMBERS, ..picture };
+            let same_run = b.0.index == a.0.index + 1 && b.0.section == a.0.section;
+            same_run && after(a.1) == b.1 && after(a.2) == b.2
+        };
+        let known = follows(&last[0], &last[1]) && follows(&last[1], &last[2]);
+        last.pop_front();
+        let (message, reference, distorted) = last[0].clone();
+        if !known || message.discont || message.repeated || reference.number != distorted.number {
+            return;
+        }
+        self.in_run += 1;
+        let expected = self.table.expected(reference, distorted);
+        let Some(expected) = &expected.in_run else { return };
+        if (&expected.models, &expected.features) != (&message.models, &message.features) {
+            self.fault(format!("in a run, {message:?} is not {expected:?}"));
+        }
+    }
+
+    /// A buffer has left. `metas` says whether it has to carry one.
+    pub fn left(&mut self, left: &Left, metas: bool) {
+        self.buffers += 1;
+        if let Some(fault) = &left.fault {
+            self.fault(format!("{fault}, at {:?}", left.running_time));
+        }
+        let Some(at) = left.running_time else {
+            return self.fault("a buffer left outside of its segment".into());
+        };
+        if self.last_left.is_some_and(|last| last >= at) {
+            self.fault(format!("the frame at {at} left after that at {:?}", self.last_left));
+        }
+        self.last_left = Some(at);
+        match self.references.get_mut(&at) {
+            None => self.fault(format!("what left at {at} is no reference frame")),
+            Some(frame) if frame.left => self.fault(format!("the frame at {at} left twice")),
+            Some(frame) => (frame.left, frame.owed) = (true, false),
+        }
+        match &left.meta {
+            Some(_) if !metas => self.fault(format!("the frame at {at} has a meta")),
+            None if metas => self.fault(format!("the frame at {at} has no meta")),
+            _ => {}
+        }
+        let mut pads: Vec<_> = left.entries.iter().map(|(pad, _)| pad).collect();
+        pads.dedup();
+        if pads.len() != left.entries.len() {
+            self.fault(format!("the frame at {at} has a pad twice: {:?}", left.entries));
+        }
+        for entry in left.meta.iter().flat_map(|meta| &meta.scores) {
+            if entry.state != ScoreState::Scored {
+                continue;
+            }
+            let Some(rendition) = self.rendition(&entry.pad) else { continue };
+            // Which of both comes first depends on threads.
+            let said = rendition.scored.get(&at).cloned();
+            match said {
+                Some(said) if said != entry.features => self.fault(differs(&entry.pad, at)),
+                Some(_) => {}
+                None => {
+                    rendition.carried.insert(at, entry.features.clone());
+                }
+            }
+        }
+    }
+
+    /// What it comes to.
+    pub fn summary(&self) -> String {
+        let Self { scored, in_run, buffers, counts, .. } = self;
+        format!("{scored} scores ({in_run} in runs), {buffers} buffers, {counts:?}")
+    }
+}
+
+fn differs(pad: &str, at: ClockTime) -> String {
+    format!("{pad}: the frame at {at} left with another score than was said")
+}
+
+impl Rendition {
+    fn new(pad: String, calm_from: ClockTime) -> Self {
+        Self {
+            pad,
+            frames: BTreeMap::new(),
+            offsets: vec![0],
+            scored: BTreeMap::new(),
+            carried: BTreeMap::new(),
+            owed: BTreeSet::new(),
+            calm_from,
+            last: VecDeque::new(),
+        }
+    }
+
+    fn disturb(&mut self, now: ClockTime) {
+        let since = now.saturating_sub(FRAME * REACH);
+        self.owed.retain(|at| *at < since);
+        self.calm_from = now + FRAME * REACH;
+    }
+}

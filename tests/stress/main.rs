@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Seeded stress: elements in pipelines of all kinds, to which everything happens that may happen to them, in any
+//! order. Every frame has a number that its scores tell, so that nothing can be compared with the wrong frame, lost
+//! or leave twice unnoticed.
+//!
+//! Each world is an element of its own and depends on the seed and its number only. What fails names both, and comes
+//! again with `HIPVMAF_STRESS_SEED` and `HIPVMAF_STRESS_WORLD`, as far as threads can be brought to the same order.
+//! `HIPVMAF_STRESS_SECONDS` lets it go on for longer, `HIPVMAF_STRESS_WITHOUT` leaves out what may happen (names as
+//! in `world.rs`, with commas), to see what it takes.
+
+mod ledger;
+mod neighbours;
+mod pictures;
+mod random;
+mod world;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use neighbours::Heartbeat;
+use pictures::Table;
+use world::World;
+
+/// Worlds in a run that nobody has set a time for, and frames in each.
+const WORLDS: u64 = 60;
+const FRAMES: u64 = 240;
+/// Nothing takes that long.
+const HANGS: Duration = Duration::from_secs(100);
+
+/// What has happened of late, for whoever reads that something is wrong.
+#[derive(Default)]
+pub struct Story {
+    lines: Mutex<VecDeque<String>>,
+    pub heart: Heartbeat,
+}
+
+impl Story {
+    pub fn say(&self, line: String) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == 60 {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    fn tell(&self) -> String {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().map(|line| format!("    {line}\n")).collect()
+    }
+
+    fn forget(&self) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+/// Ends the process when nothing goes on any more: threads that hang cannot be ended otherwise.
+fn watch(story: Arc<Story>, world: Arc<Mutex<String>>) {
+    std::thread::spawn(move || {
+        let (mut beats, mut since) = (0, Instant::now());
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            if story.heart.beats() != beats {
+                (beats, since) = (story.heart.beats(), Instant::now());
+            }
+            if since.elapsed() > HANGS {
+                let world = world.lock().unwrap_or_else(PoisonError::into_inner);
+                eprintln!("stress: {world} hangs\n{}", story.tell());
+                std::process::abort();
+            }
+        }
+    });
+}
+
+/// Resident memory in MiB.
+fn memory() -> f64 {
+    let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages: f64 =
+        pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("the format of statm");
+    // SAFETY: sysconf only reads.
+    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as f64 / 1048576.0
+}
+
+#[test]
+fn the_element_withstands_whatever_happens() {
+    gst::init().expect("GStreamer");
+    gsthipvmaf::plugin_register_static().expect("the plugin");
+    let seed = number("HIPVMAF_STRESS_SEED").unwrap_or(1);
+    let only = number("HIPVMAF_STRESS_WORLD");
+    let seconds = number("HIPVMAF_STRESS_SECONDS").map(Duration::from_secs);
+    let without = std::env::var("HIPVMAF_STRESS_WITHOUT").unwrap_or_default();
+    let without: Vec<_> = without.split(',').map(str::to_owned).collect();
+    let story = Arc::new(Story::default());
+    let name = Arc::new(Mutex::new(String::new()));
+    watch(story.clone(), name.clone());
+    let begun = Instant::now();
+    let mut table = Table::default();
+    let mut samples = vec![];
+    let goes_on = |world: u64| match (only, seconds) {
+        (Some(only), _) => world == only,
+        (None, Some(limit)) => begun.elapsed() < limit,
+        (None, None) => world < WORLDS,
+    };
+    for world in (only.unwrap_or(0)..).take_while(|world| goes_on(*world)) {
+        let replay = format!("HIPVMAF_STRESS_SEED={seed} HIPVMAF_STRESS_WORLD={world}");
+        replay.clone_into(&mut name.lock().unwrap_or_else(PoisonError::into_inner));
+        story.forget();
+        let (learned, faults, summary) = World::new(&story, seed, world, &without, table).run(FRAMES);
+        table = learned;
+        samples.push(memory());
+        println!("{replay}: {summary}, {:.0} MiB, {:.1} s", memory(), begun.elapsed().as_secs_f64());
+        assert!(faults.is_empty(), "{replay}\n{faults:#?}\n{}", story.tell());
+    }
+    // What is kept for good was allocated in the first half.
+    let most = |samples: &[f64]| samples.iter().copied().fold(0.0, f64::max);
+    let (before, after) = samples.split_at(samples.len() / 2);
+    let (before, after) = (most(before), most(after));
+    let enough = samples.len() >= WORLDS as usize;
+    assert!(!enough || after < before * 1.1 + 8.0, "memory has grown from {before:.1} to {after:.1} MiB");
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Pictures that tell their number by what they score against each other, and a table of that.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gst::ClockTime;
+use gst::prelude::*;
+use gst_video::{VideoFormat, VideoInfo};
+use gsthipvmaf::message::{FrameMessage, Values, VmafMessage};
+
+pub const FRAME: ClockTime = ClockTime::from_mseconds(40);
+
+/// Frames of one number are alike. The pictures go round.
+pub const NUMBERS: usize = 12;
+pub const SIZES: [(usize, usize); 2] = [(64, 48), (96, 64)];
+/// Steps that renditions are quantised by.
+const STEPS: [usize; 4] = [16, 24, 36, 64];
+pub const QUALITIES: usize = STEPS.len();
+
+/// One side's picture: everything that it is drawn by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Picture {
+    pub number: usize,
+    /// Of [`SIZES`].
+    pub size: usize,
+    /// `None` for the reference.
+    pub quality: Option<usize>,
+}
+
+/// What keeps a rendition from being scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    Interlaced,
+    Deep,
+    Short,
+}
+
+/// Frames that exist, be it in the element or on their way.
+pub static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+struct Tracked(Vec<u8>);
+
+impl Tracked {
+    fn new(bytes: Vec<u8>) -> Self {
+        ALIVE.fetch_add(1, Ordering::SeqCst);
+        Self(bytes)
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl AsRef<[u8]> for Tracked {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn info(format: VideoFormat, size: usize, fps: i32) -> VideoInfo {
+    let (width, height) = SIZES[size];
+    let info = VideoInfo::builder(format, width as u32, height as u32).fps(gst::Fraction::new(fps, 1));
+    info.build().expect("a plain format")
+}
+
+impl Picture {
+    /// Caps of such frames. The frame rate only makes them other caps.
+    pub fn caps(&self, trouble: Option<Trouble>, fps: i32) -> gst::Caps {
+        let format = if trouble == Some(Trouble::Deep) { VideoFormat::I42010le } else { VideoFormat::I420 };
+        let mut caps = info(format, self.size, fps).to_caps().expect("a plain format");
+        if trouble == Some(Trouble::Interlaced) {
+            caps.make_mut().set("interlace-mode", "interleaved");
+        }
+        caps
+    }
+
+    fn sample(&self, x: usize, y: usize) -> u8 {
+        let (width, height) = SIZES[self.size];
+        let (x, y, t) = ((x * 64 / width) as f64, (y * 48 / height) as f64, self.number as f64);
+        let waves = 40.0 * (x * 0.2 + t * 0.9).sin() * (y * 0.15 - t * 0.7).cos();
+        let drift = 25.0 * ((x - y) * 0.1 + 3.0 * (t * 0.5).sin()).sin();
+        let sample = (120.0 + waves + drift) as usize;
+        match self.quality {
+            None => sample as u8,
+            Some(quality) => (sample / STEPS[quality] * STEPS[quality] + STEPS[quality] / 2).min(255) as u8,
+        }
+    }
+
+    pub fn buffer(&self, trouble: Option<Trouble>) -> gst::Buffer {
+        let info = info(VideoFormat::I420, self.size, 25);
+        let mut bytes = vec![128; info.size()];
+        let (width, height) = SIZES[self.size];
+        for (y, row) in bytes.chunks_mut(info.stride()[0] as usize).take(height).enumerate() {
+            row[..width].iter_mut().enumerate().for_each(|(x, sample)| *sample = self.sample(x, y));
+        }
+        match trouble {
+            Some(Trouble::Deep) => bytes.resize(2 * info.size(), 0),
+            Some(Trouble::Short) => bytes.truncate(info.size() / 2),
+            Some(Trouble::Interlaced) | None => {}
+        }
+        gst::Buffer::from_slice(Tracked::new(bytes))
+    }
+}
+
+/// What a pair scores. Motion depends on the frames around it, and so does the score of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// Of the pair alone: everything but motion.
+    pub features: Values,
+    /// In the middle of a run of all numbers in their order.
+    pub in_run: Option<FrameMessage>,
+}
+
+/// The features of a message that depend on nothing but its pair.
+pub fn lasting(features: &Values) -> Values {
+    features.iter().filter(|(name, _)| !name.contains("motion")).cloned().collect()
+}
+
+/// What pairs score, found out when first asked for.
+#[derive(Default)]
+pub struct Table(HashMap<(Picture, Picture), Arc<Expected>>);
+
+/// The properties that all elements here have, so that their scores can be compared.
+pub fn common(element: &gst::Element) {
+    let backend = std::env::var("HIPVMAF_TEST_BACKEND").unwrap_or("cpu".into());
+    element.set_property_from_str("backend", &backend);
+    element.set_property_from_str("scale-method", "bicubic");
+    element.set_property("psnr", true);
+    element.set_property("frame-message", true);
+}
+
+impl Table {
+    pub fn expected(&mut self, reference: Picture, distorted: Picture) -> Arc<Expected> {
+        let pair = (reference, distorted);
+        if let Some(known) = self.0.get(&pair) {
+            return known.clone();
+        }
+        if reference.number == distorted.number {
+            self.fill(reference, distorted);
+            return self.0[&pair].clone();
+        }
+        let features = lasting(&score(&[pair])[0].features);
+        self.0.entry(pair).or_insert(Arc::new(Expected { features, in_run: None })).clone()
+    }
+
+    /// All numbers at once.
+    fn fill(&mut self, reference: Picture, distorted: Picture) {
+        let pair = |i: usize| {
+            let number = i % NUMBERS;
+            (Picture { number, ..reference }, Picture { number, ..distorted })
+        };
+        let run: Vec<_> = (0..2 * NUMBERS + 2).map(pair).collect();
+        for message in score(&run).into_iter().skip(NUMBERS).take(NUMBERS) {
+            let features = lasting(&message.features);
+            let expected = Expected { features, in_run: Some(message.clone()) };
+            self.0.insert(pair(message.index as usize), Arc::new(expected));
+        }
+    }
+}
+
+/// Scores an unbroken run of pairs by itself.
+fn score(pairs: &[(Picture, Picture)]) -> Vec<FrameMessage> {
+    let pipeline = gst::Pipeline::new();
+    let element = gst::ElementFactory::make("hipvmaf").build().expect("registered");
+    common(&element);
+    let sink = gst::ElementFactory::make("fakesink").build().expect("a core element");
+    pipeline.add_many([&element, &sink]).expect("new elements");
+    element.link(&sink).expect("it takes anything");
+    let sources = ["ref_sink", "dist_sink"].map(|pad| {
+        let source = gst_app::AppSrc::builder().format(gst::Format::Time).build();
+        pipeline.add(&source).expect("a new element");
+        source.link_pads(Some("src"), &element, Some(pad)).expect("it takes video");
+        source
+    });
+    pipeline.set_state(gst::State::Playing).expect("the element plays");
+    for (i, (reference, distorted)) in pairs.iter().enumerate() {
+        for (source, picture) in sources.iter().zip([reference, distorted]) {
+            let mut buffer = picture.buffer(None);
+            buffer.make_mut().set_pts(FRAME * i as u64);
+            let sample = gst::Sample::builder().buffer(&buffer).caps(&picture.caps(None, 25)).build();
+            source.push_sample(&sample).expect("it takes all");
+        }
+    }
+    sources.iter().for_each(|source| {
+        source.end_of_stream().expect("it has not ended");
+    });
+    let mut messages = vec![];
+    for message in pipeline.bus().expect("pipelines have one").iter_timed(ClockTime::from_seconds(60)) {
+        match message.view() {
+            gst::MessageView::Element(element) => {
+                let message = element.structure().map(VmafMessage::try_from);
+                if let Some(Ok(VmafMessage::Frame(frame))) = message {
+                    messages.push(frame);
+                }
+            }
+            gst::MessageView::Error(error) => panic!("pairs alone: {error:?}"),
+            gst::MessageView::Eos(_) => break,
+            _ => {}
+        }
+    }
+    pipeline.set_state(gst::State::Null).expect("it stops");
+    assert_eq!(messages.len(), pairs.len(), "pairs alone");
+    messages
+}
