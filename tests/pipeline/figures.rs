@@ -11,7 +11,7 @@ use gst::prelude::*;
 
 use crate::common::clip::clips;
 use crate::common::gate::Gate;
-use crate::common::rig::Rig;
+use crate::common::rig::{Rig, Streaming};
 use crate::common::{FRAME, Input, coarse, entries, moving, sides, until};
 
 /// What somebody else finds out meanwhile; it must not take a minute.
@@ -86,7 +86,7 @@ fn statistics_are_read_while_a_frame_is_computed() {
         answered > 0 || rig.log().eos
     });
     assert!(answered > 0, "nothing was answered while a frame was computed");
-    streams.into_iter().for_each(|stream| stream.join().unwrap());
+    streams.into_iter().for_each(Streaming::join);
     rig.finish().unwrap();
 }
 

@@ -8,7 +8,7 @@ use gst::prelude::*;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::meta::ScoreState;
 
-use crate::common::rig::Rig;
+use crate::common::rig::{Rig, Streaming};
 use crate::common::{FRAME, Input, moving, score, sides};
 
 fn ms(time: u64) -> ClockTime {
@@ -19,12 +19,14 @@ fn brief(event: &EventMessage) -> (Event, EventState, &str, Option<ClockTime>, O
     (event.event, event.state, &event.pad, event.since, event.running_time)
 }
 
-/// Plays the reference to the clock, to its end.
-fn play_reference(rig: &Rig, reference: &Input) {
+/// Plays the reference to the clock, to its end. The distorted frame that belongs to frame `early` of the reference is
+/// the first of its stream, and each has arrived before its partner is due.
+fn play_reference(rig: &Rig, reference: &Input, distorted: &Streaming, early: usize) {
     for (t, sample) in reference.0.iter().enumerate() {
         if t > 0 {
             rig.advance_to(FRAME * t as u64);
         }
+        distorted.wait_taken((t + 1).saturating_sub(early).max(1));
         rig.push("ref_sink", sample);
     }
     rig.end_of("ref_sink");
@@ -40,9 +42,9 @@ fn an_offset_above_the_latency_is_waited_for() {
     let rig = rig.play();
     let early = both.1.keep(|t| t >= EARLY).retimed(|t| Some(FRAME * t as u64));
     let streaming = rig.streaming("dist_sink", &early);
-    play_reference(&rig, &both.0);
+    play_reference(&rig, &both.0, &streaming, EARLY);
     let report = rig.finish().unwrap();
-    streaming.join().unwrap();
+    streaming.join();
     assert_eq!(report.states()[..EARLY], [ScoreState::Unpaired; EARLY]);
     let alone = score(&[], &both.0.keep(|t| t >= EARLY), &both.1.keep(|t| t >= EARLY)).unwrap();
     assert_eq!(report.scores(), alone.scores());
@@ -60,9 +62,9 @@ fn an_offset_above_the_latency_may_be_found_by_itself() {
     rig.pad("dist_sink").set_property("align-range", 12u32);
     let rig = rig.play();
     let streaming = rig.streaming("dist_sink", &distorted);
-    play_reference(&rig, &reference);
+    play_reference(&rig, &reference, &streaming, EARLY);
     let report = rig.finish().unwrap();
-    streaming.join().unwrap();
+    streaming.join();
     let found: Vec<_> = report.events.iter().filter(|event| event.event == Event::Alignment).collect();
     let [found] = found[..] else { panic!("{:?}", report.events) };
     let early = FRAME * EARLY as u64;

@@ -31,7 +31,7 @@ pub struct Log {
     pub report: Report,
     /// For each buffer of the report.
     pub under: Vec<Under>,
-    /// Events as they are, those too that the parser does not know.
+    /// Events as they are.
     pub raw_events: Vec<gst::Structure>,
     /// Events that went upstream, with the sink pad that they left by.
     pub upstream: Vec<(String, gst::EventType)>,
@@ -109,6 +109,26 @@ impl Source {
             self.pad.push_event(gst::event::Segment::new(&gst::FormattedSegment::<ClockTime>::new()));
         }
         self.pad.push(sample.buffer_owned().unwrap())
+    }
+}
+
+/// An input on its way to a pad, from a thread of its own.
+pub struct Streaming {
+    taken: Arc<(Mutex<usize>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+impl Streaming {
+    /// Waits until the pad has taken, or refused, so many frames.
+    #[track_caller]
+    pub fn wait_taken(&self, count: usize) {
+        let (taken, changed) = &*self.taken;
+        let waited = changed.wait_timeout_while(taken.lock().unwrap(), PATIENCE, |taken| *taken < count);
+        assert!(!waited.unwrap().1.timed_out(), "the pad has not taken {count} frames in a minute");
+    }
+
+    pub fn join(self) {
+        self.thread.join().unwrap();
     }
 }
 
@@ -261,13 +281,22 @@ impl Rig {
     }
 
     /// Begins to play an input to its end, as fast as the pad takes it.
-    pub fn streaming(&self, pad: &str, input: &Input) -> JoinHandle<()> {
+    pub fn streaming(&self, pad: &str, input: &Input) -> Streaming {
         let (source, input) = (self.source(pad).clone(), input.clone());
-        std::thread::spawn(move || {
-            if input.0.iter().all(|sample| source.push(sample).is_ok()) {
+        let taken = Arc::new((Mutex::new(0), Condvar::new()));
+        let told = taken.clone();
+        let thread = std::thread::spawn(move || {
+            let all = input.0.iter().all(|sample| {
+                let pushed = source.push(sample);
+                *told.0.lock().unwrap() += 1;
+                told.1.notify_all();
+                pushed.is_ok()
+            });
+            if all {
                 source.end();
             }
-        })
+        });
+        Streaming { taken, thread }
     }
 
     /// Says what the next frames of a pad will be.
@@ -504,7 +533,7 @@ impl Log {
                 let structure = element.structure().unwrap();
                 if structure.name() == event::NAME {
                     self.raw_events.push(structure.to_owned());
-                    return self.report.events.extend(EventMessage::try_from(structure));
+                    return self.report.events.push(EventMessage::try_from(structure).unwrap());
                 }
                 match VmafMessage::try_from(structure).unwrap() {
                     VmafMessage::Frame(frame) => self.report.frames.push(frame),
