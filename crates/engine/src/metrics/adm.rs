@@ -9,7 +9,7 @@
 use std::f64::consts::{PI, SQRT_2};
 use std::ops::Range;
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float, int, number};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -273,9 +273,9 @@ pub struct AdmScale {
     pub rows: Range<usize>,
     /// The columns that are scored.
     pub columns: Range<usize>,
-    /// Of the numerators.
+    /// How the cubes in the numerators are shifted.
     pub numerator: CubeShifts,
-    /// Of the denominator.
+    /// How the cubes in the denominator, which is of the reference alone, are shifted.
     pub reference: CubeShifts,
 }
 
@@ -528,7 +528,6 @@ impl Metric for Adm {
     const NAME: &'static str = "adm";
     type Work = AdmWork;
     type Sums = AdmSums;
-    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<AdmOptions>];
 
     fn check(_work: &AdmWork, geometry: Geometry) -> Result<(), Misfit> {
         Misfit::at_least("ADM", MIN_SIZE, geometry)

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float, number};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -421,7 +421,6 @@ impl Metric for Cambi {
     type Work = CambiWork;
     /// For each analysis.
     type Sums = Vec<CambiSums>;
-    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<CambiOptions>];
 
     fn check(work: &CambiWork, geometry: Geometry) -> Result<(), Misfit> {
         work.analyses.iter().try_for_each(|analysis| Ok(analysis.plan(geometry).map(|_| ())?))

@@ -6,7 +6,7 @@
 //! is undefined, because it reads chroma outside the picture: with odd extents, where the last chroma sample is
 //! repeated here, and in 4:2:2, where each luma sample gets the chroma at its place.
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{About, Extract};
 use super::fixed::FixedSum;
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row};
@@ -66,7 +66,6 @@ impl Metric for Ciede {
     type Work = CiedeWork;
     /// As [`FixedSum`] adds up the colour differences.
     type Sums = u64;
-    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<CiedeOptions>];
 
     fn chroma(_work: &CiedeWork) -> bool {
         true

@@ -8,8 +8,6 @@
 use std::any::Any;
 use std::fmt::Debug;
 
-use super::METRICS;
-use super::feature::Feature;
 use super::options::{OptionError, Options};
 use super::score::{OptionsError, Source, Values};
 use super::work::Work;
@@ -174,27 +172,6 @@ impl Extractor {
         Self(Box::new(options))
     }
 
-    /// The extractor that libvmaf calls by this name, with default options.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::all().find(|extractor| extractor.name() == name)
-    }
-
-    /// All extractors with default options.
-    pub fn all() -> impl Iterator<Item = Self> {
-        METRICS.iter().flat_map(|metric| metric.extractors).map(|extractor| extractor())
-    }
-
-    /// The feature that a model or a user calls by this name: its extractor with default options as far as they yield
-    /// it, and its number.
-    pub(super) fn yielding(name: &str) -> Option<(Self, usize)> {
-        Self::all().find_map(|extractor| {
-            let is =
-                |short: &&str| *short == name || (*extractor.0).in_models(short).is_some_and(|n| n == name);
-            let output = (*extractor.0).features().iter().position(is)?;
-            Some((Self((*extractor.0).yielding(output)), output))
-        })
-    }
-
     /// Its name in libvmaf, and in the property `features`.
     pub fn name(&self) -> &'static str {
         (*self.0).name()
@@ -226,6 +203,11 @@ impl Extractor {
         (*self.0).suffix()
     }
 
+    /// With the options that yield the feature of this number: the defaults, but for those without which it is not there.
+    pub(super) fn with_feature(&self, output: usize) -> Self {
+        Self((*self.0).yielding(output))
+    }
+
     /// The option that is off and without which this extractor does not yield the feature of this number.
     pub(super) fn lacks(&self, output: usize) -> Option<&'static str> {
         (*self.0).lacks(output)
@@ -236,17 +218,20 @@ impl Extractor {
         (*self.0).is_costly(output)
     }
 
-    /// The name of the feature of this number, without option suffix.
-    pub(super) fn feature(&self, output: usize) -> &'static str {
-        (*self.0).features()[output]
+    /// The names of all its features, without option suffix.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        (*self.0).features()
     }
 
-    /// What this extractor yields: everything that its options ask for, what takes pixel work of its own only if
-    /// `costly`.
-    pub fn features(&self, costly: bool) -> Vec<Feature> {
-        let yields = |output: &usize| (costly || !self.is_costly(*output)) && self.lacks(*output).is_none();
-        let feature = |output| Feature { extractor: self.clone(), output, key: self.key(output) };
-        (0..(*self.0).features().len()).filter(yields).map(feature).collect()
+    /// The name of the feature of this number, without option suffix.
+    pub(super) fn feature(&self, output: usize) -> &'static str {
+        self.names()[output]
+    }
+
+    /// The number of the feature that a model or a user calls by this name.
+    pub(super) fn output(&self, name: &str) -> Option<usize> {
+        let is = |short: &&str| *short == name || (*self.0).in_models(short).is_some_and(|n| n == name);
+        self.names().iter().position(is)
     }
 
     /// The key of a feature.
@@ -258,38 +243,5 @@ impl Extractor {
     /// Adds its work to that of others, see [`Extract::plan`].
     pub(crate) fn plan(&self, costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
         (*self.0).plan(costly, work)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Written with `UPDATE_DOCS=1`.
-    #[test]
-    fn the_list_in_the_documentation_is_that_of_the_metrics() {
-        const BEGIN: &str =
-            "<!-- from the metrics' `ABOUT`: UPDATE_DOCS=1 cargo test -p hipvmaf-engine -->\n";
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
-        let mut list =
-            String::from("| `features=` | reported as | what it tells | range | equal | source |\n");
-        list += "|---|---|---|---|---|---|\n";
-        for extractor in Extractor::all() {
-            for (i, About { reported, tells, range, equal, source }) in extractor.about().iter().enumerate() {
-                let name = if i == 0 { format!("`{}`", extractor.name()) } else { String::new() };
-                let cells = [&name, *reported, tells, range, equal, source];
-                let row: String =
-                    cells.iter().map(|cell| format!(" {cell} |").replace("  |", " |")).collect();
-                list += &format!("|{row}\n");
-            }
-        }
-        let text = std::fs::read_to_string(path).unwrap();
-        let (before, rest) = text.split_once(BEGIN).unwrap();
-        let (old, after) = rest.split_once("\n\n").unwrap();
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, format!("{before}{BEGIN}{list}\n{after}")).unwrap();
-        } else {
-            assert_eq!(format!("{old}\n"), list);
-        }
     }
 }

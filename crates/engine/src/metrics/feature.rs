@@ -64,6 +64,16 @@ impl Feature {
     }
 }
 
+impl Extractor {
+    /// What this extractor yields: everything that its options ask for, what takes pixel work of its own only if
+    /// `costly`.
+    pub fn features(&self, costly: bool) -> Vec<Feature> {
+        let yields = |output: &usize| (costly || !self.is_costly(*output)) && self.lacks(*output).is_none();
+        let feature = |output| Feature { extractor: self.clone(), output, key: self.key(output) };
+        (0..self.names().len()).filter(yields).map(feature).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

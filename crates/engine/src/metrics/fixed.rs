@@ -15,7 +15,7 @@ pub struct FixedSum {
 }
 
 impl FixedSum {
-    /// Of so many terms, each of them below `2^magnitude` in absolute value.
+    /// A sum of so many terms, each of them below `2^magnitude` in absolute value.
     pub fn new(terms: usize, magnitude: u32) -> Self {
         let room = 62 - magnitude - terms.next_power_of_two().ilog2();
         Self { terms, fraction: room.min(51 - magnitude) }

@@ -6,11 +6,9 @@
 use std::error::Error;
 use std::fmt::Debug;
 
-use super::extractor::Extractor;
-use super::work::Work;
 use crate::frame::Geometry;
 
-/// A metric, by a type without values. It is registered in [`METRICS`](super::METRICS).
+/// A metric, by a type without values. It is registered in [`METRICS`](super::registry::METRICS).
 pub trait Metric: 'static {
     /// Its name in logs.
     const NAME: &'static str;
@@ -18,8 +16,6 @@ pub trait Metric: 'static {
     type Work: Clone + PartialEq + Debug + Send + Sync;
     /// What backends compute for one pair: plain numbers, no history.
     type Sums: Clone + PartialEq + Debug + Send + Sync;
-    /// The extractors of libvmaf that it serves, with default options.
-    const EXTRACTORS: &'static [fn() -> Extractor] = &[];
 
     /// It looks at Cb and Cr, where the frames have them.
     fn chroma(_work: &Self::Work) -> bool {
@@ -34,28 +30,6 @@ pub trait Metric: 'static {
     /// Refuses frames for which it is not defined.
     fn check(_work: &Self::Work, _geometry: Geometry) -> Result<(), Misfit> {
         Ok(())
-    }
-}
-
-/// A metric in a list of metrics.
-#[derive(Clone, Copy)]
-pub struct Registration {
-    pub(super) name: &'static str,
-    pub(super) extractors: &'static [fn() -> Extractor],
-    pub(super) chroma: fn(&Work) -> bool,
-    pub(super) lags: fn(&Work) -> usize,
-    pub(super) check: fn(&Work, Geometry) -> Result<(), Misfit>,
-}
-
-impl Registration {
-    pub(super) const fn of<M: Metric>() -> Self {
-        Self {
-            name: M::NAME,
-            extractors: M::EXTRACTORS,
-            chroma: |work| work.get::<M>().is_some_and(M::chroma),
-            lags: |work| work.get::<M>().map_or(0, M::lags),
-            check: |work, geometry| work.get::<M>().map_or(Ok(()), |work| M::check(work, geometry)),
-        }
     }
 }
 

@@ -3,8 +3,8 @@
 //! The metrics without their pixel work: options, tables, and the formulas that turn the raw sums of
 //! a backend into features. Pure functions, shared by every backend.
 //!
-//! Each metric has a file here and is registered in `METRICS`, which is what everybody else reads: the plan, the
-//! checks, the names. How it gets its sums is the backends' business, in a file for each metric as well.
+//! Each metric has a file here and is registered in `registry`, where everybody else finds it by name. How it gets its
+//! sums is the backends' business, in a file for each metric as well.
 
 pub(crate) mod adm;
 pub(crate) mod cambi;
@@ -19,6 +19,7 @@ pub(crate) mod motion;
 pub(crate) mod options;
 pub(crate) mod psnr;
 pub(crate) mod psnr_hvs;
+mod registry;
 mod score;
 pub(crate) mod speed;
 pub(crate) mod ssim;
@@ -26,22 +27,9 @@ pub(crate) mod vif;
 mod work;
 
 pub use extractor::Extractor;
+pub(crate) use metric::Metric;
 pub use metric::Misfit;
-pub(crate) use metric::{Metric, Registration};
+pub(crate) use registry::METRICS;
 pub use score::OptionsError;
 pub(crate) use score::{Scorer, Source, Values};
 pub use work::{FrameSums, Work};
-
-/// All metrics, in the order in which logs have them.
-pub(crate) const METRICS: &[Registration] = &[
-    Registration::of::<vif::Vif>(),
-    Registration::of::<damage::Damage>(),
-    Registration::of::<adm::Adm>(),
-    Registration::of::<motion::Motion>(),
-    Registration::of::<psnr::Psnr>(),
-    Registration::of::<speed::Speed>(),
-    Registration::of::<ssim::Ssim>(),
-    Registration::of::<psnr_hvs::PsnrHvs>(),
-    Registration::of::<ciede::Ciede>(),
-    Registration::of::<cambi::Cambi>(),
-];

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float};
 use super::score::{OptionsError, Scorer, Source, Values};
@@ -200,7 +200,6 @@ impl Metric for Motion {
     const NAME: &'static str = "motion";
     type Work = MotionWork;
     type Sums = MotionSums;
-    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<MotionOptions>];
 
     fn lags(work: &MotionWork) -> usize {
         work.lags()

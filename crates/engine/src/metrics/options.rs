@@ -189,10 +189,10 @@ pub fn format_g(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::METRICS;
     use super::*;
     use crate::metrics::adm::{AdmOptions, CsfMode};
     use crate::metrics::cambi::CambiOptions;
+    use crate::metrics::extractor::Extractor;
     use crate::metrics::psnr::PsnrOptions;
 
     #[test]
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn tables_are_in_the_order_of_the_suffix() {
-        for extractor in METRICS.iter().flat_map(|metric| metric.extractors) {
-            assert!(extractor().options().is_sorted(), "{}", extractor().name());
+        for extractor in Extractor::all() {
+            assert!(extractor.options().is_sorted(), "{}", extractor.name());
         }
     }
 

@@ -4,7 +4,7 @@
 //!
 //! Formulas are those of libvmaf 3.2.0's `psnr` (BSD-2-Clause-Patent).
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{About, Extract};
 use super::metric::Metric;
 use super::options::{Options, Row, bool, float};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -96,7 +96,7 @@ pub struct PlaneError {
 }
 
 impl PsnrSums {
-    /// Of Y, Cb and Cr; `None` for planes that were not compared.
+    /// The errors of Y, Cb and Cr; `None` for planes that were not compared.
     pub fn planes(&self, geometry: Geometry) -> [Option<PlaneError>; 3] {
         let plane =
             |sse, (width, height): (usize, usize)| PlaneError { sse, samples: (width * height) as u64 };
@@ -112,7 +112,6 @@ impl Metric for Psnr {
     const NAME: &'static str = "psnr";
     type Work = PsnrWork;
     type Sums = PsnrSums;
-    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<PsnrOptions>];
 
     fn chroma(work: &PsnrWork) -> bool {
         work.chroma

@@ -5,7 +5,7 @@
 //! Formulas and tables are those of libvmaf 3.2.0's `psnr_hvs` (BSD-2-Clause-Patent), which has them from Daala
 //! (Xiph.Org, BSD-2-Clause).
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -88,8 +88,8 @@ pub static TABLES: [Tables; 3] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PsnrHvsOptions;
 
-/// Of Y, Cb and Cr: the bits of the single precision sum of all errors, added up block by block in raster order, and
-/// within a block coefficient by coefficient. With any other order the sum, and so the score, is another.
+/// For Y, Cb and Cr each, the bits of the single precision sum of all errors, added up block by block in raster order,
+/// and within a block coefficient by coefficient. With any other order the sum, and so the score, is another.
 pub type PsnrHvsSums = [u32; 3];
 
 /// Scores in dB; infinite for like pictures.
@@ -132,7 +132,6 @@ impl Metric for PsnrHvs {
     const NAME: &'static str = "psnr_hvs";
     type Work = PsnrHvsWork;
     type Sums = PsnrHvsSums;
-    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<PsnrHvsOptions>];
 
     fn chroma(_work: &PsnrHvsWork) -> bool {
         true

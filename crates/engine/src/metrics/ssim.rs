@@ -5,7 +5,7 @@
 //! Formulas and constants are those of libvmaf 3.2.0's `float_ssim` and `float_ms_ssim` (BSD-2-Clause-Patent),
 //! whose filters come from the reference implementation of Wang, Simoncelli and Bovik.
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{About, Extract};
 use super::fixed::FixedSum;
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, number};
@@ -207,8 +207,6 @@ impl Metric for Ssim {
     const NAME: &'static str = "ssim";
     type Work = SsimWork;
     type Sums = SsimSums;
-    const EXTRACTORS: &'static [fn() -> Extractor] =
-        &[Extractor::of::<SsimOptions>, Extractor::of::<MsSsimOptions>];
 
     fn check(work: &SsimWork, geometry: Geometry) -> Result<(), Misfit> {
         for scale in &work.scales {

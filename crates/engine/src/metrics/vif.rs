@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -174,7 +174,6 @@ impl Metric for Vif {
     const NAME: &'static str = "vif";
     type Work = VifWork;
     type Sums = VifSums;
-    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<VifOptions>];
 
     fn check(_work: &VifWork, geometry: Geometry) -> Result<(), Misfit> {
         Misfit::at_least("VIF", MIN_SIZE, geometry)

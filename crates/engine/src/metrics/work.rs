@@ -5,10 +5,9 @@
 //! That both are found by type is what keeps a list of all metrics out of everything between a plan and its scores.
 
 use std::any::Any;
-use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Debug, Formatter};
 
-use super::METRICS;
 use super::metric::{Metric, Misfit};
 use crate::frame::Geometry;
 
@@ -49,25 +48,56 @@ impl Parts {
     fn get<T: Value>(&self, name: &str) -> Option<&T> {
         (&**self.0.get(name)? as &dyn Any).downcast_ref()
     }
+}
 
-    fn get_mut<T: Value>(&mut self, name: &str) -> Option<&mut T> {
-        (&mut **self.0.get_mut(name)? as &mut dyn Any).downcast_mut()
+/// What follows from the work for a metric, for whoever does not know the metric.
+#[derive(Clone, Copy)]
+struct Rules {
+    chroma: fn(&Work) -> bool,
+    lags: fn(&Work) -> usize,
+    check: fn(&Work, Geometry) -> Result<(), Misfit>,
+}
+
+impl Rules {
+    const fn of<M: Metric>() -> Self {
+        Self {
+            chroma: |work| work.get::<M>().is_some_and(M::chroma),
+            lags: |work| work.get::<M>().map_or(0, M::lags),
+            check: |work, geometry| work.get::<M>().map_or(Ok(()), |work| M::check(work, geometry)),
+        }
     }
 }
 
 /// What a backend computes for each pair: the smallest set that serves every requested feature.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Work(Parts);
+#[derive(Clone, Default)]
+pub struct Work {
+    parts: Parts,
+    /// Those of each metric that has a part.
+    rules: BTreeMap<&'static str, Rules>,
+}
+
+impl PartialEq for Work {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts == other.parts
+    }
+}
+
+impl Debug for Work {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.parts()).finish()
+    }
+}
 
 impl Work {
     /// The work for a metric, if there is any.
     pub fn get<M: Metric>(&self) -> Option<&M::Work> {
-        self.0.get(M::NAME)
+        self.parts.get(M::NAME)
     }
 
     /// Sets the work for a metric.
     pub fn set<M: Metric>(&mut self, work: M::Work) {
-        self.0.0.insert(M::NAME, Box::new(work));
+        self.parts.0.insert(M::NAME, Box::new(work));
+        self.rules.insert(M::NAME, Rules::of::<M>());
     }
 
     /// With this work for a metric besides.
@@ -82,7 +112,7 @@ impl Work {
         none: M::Work,
         extend: impl FnOnce(&mut M::Work) -> R,
     ) -> R {
-        let mut work = self.0.get_mut::<M::Work>(M::NAME).cloned().unwrap_or(none);
+        let mut work = self.get::<M>().cloned().unwrap_or(none);
         let result = extend(&mut work);
         self.set::<M>(work);
         result
@@ -90,23 +120,22 @@ impl Work {
 
     /// Some metric looks at Cb and Cr, where the frames have them.
     pub fn chroma(&self) -> bool {
-        METRICS.iter().any(|metric| (metric.chroma)(self))
+        self.rules.values().any(|rules| (rules.chroma)(self))
     }
 
     /// How many earlier reference pictures the metrics look at.
     pub fn lags(&self) -> usize {
-        METRICS.iter().map(|metric| (metric.lags)(self)).max().unwrap_or(0)
+        self.rules.values().map(|rules| (rules.lags)(self)).max().unwrap_or(0)
     }
 
     /// Refuses frames for which a metric is not defined.
     pub fn check(&self, geometry: Geometry) -> Result<(), Misfit> {
-        METRICS.iter().try_for_each(|metric| (metric.check)(self, geometry))
+        self.rules.values().try_for_each(|rules| (rules.check)(self, geometry))
     }
 
     /// The metrics that are computed, by name.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, &dyn Debug)> {
-        let part = |name| Some((name, self.0.0.get(name)? as &dyn Debug));
-        METRICS.iter().filter_map(move |metric| part(metric.name))
+        self.parts.0.iter().map(|(name, part)| (*name, part as &dyn Debug))
     }
 }
 
@@ -137,9 +166,10 @@ impl FrameSums {
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let differs = |name: &&str| match (self.0.0.get(*name), other.0.0.get(*name)) {
             (Some(a), Some(b)) => !(**a).equals(&**b),
-            (a, b) => a.is_some() != b.is_some(),
+            _ => true,
         };
-        METRICS.iter().map(|metric| metric.name).filter(differs).collect()
+        let names: BTreeSet<_> = self.0.0.keys().chain(other.0.0.keys()).copied().collect();
+        names.into_iter().filter(differs).collect()
     }
 }
 

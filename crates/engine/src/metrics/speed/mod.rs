@@ -9,7 +9,7 @@ mod linear;
 
 use std::f64::consts::PI;
 
-use super::extractor::{About, Extract, Extractor};
+use super::extractor::{About, Extract};
 use super::metric::{self, Metric};
 use super::options::{Options, Row, float, name, number};
 use super::score::{OptionsError, Scorer, Source, plain};
@@ -32,11 +32,11 @@ pub enum Method {
     /// The nearest sample.
     #[default]
     Nearest,
-    /// Of 2 x 2 samples.
+    /// A weighted sum of 2 x 2 samples.
     Bilinear,
-    /// Of 4 x 4 samples.
+    /// A weighted sum of 4 x 4 samples.
     Bicubic,
-    /// Of 8 x 8 samples.
+    /// A weighted sum of 8 x 8 samples.
     Lanczos4,
 }
 
@@ -466,7 +466,6 @@ impl Metric for Speed {
     const NAME: &'static str = "speed_chroma";
     type Work = SpeedWork;
     type Sums = SpeedSums;
-    const EXTRACTORS: &'static [fn() -> Extractor] = &[Extractor::of::<SpeedOptions>];
 
     fn chroma(_work: &SpeedWork) -> bool {
         true

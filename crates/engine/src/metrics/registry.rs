@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! All metrics, and the extractors that users and models find by name.
+
+use super::extractor::Extractor;
+use super::metric::Metric;
+use super::{adm, cambi, ciede, damage, motion, psnr, psnr_hvs, speed, ssim, vif};
+
+/// A metric in the list of metrics.
+#[derive(Clone, Copy)]
+pub struct Registration {
+    /// The extractors of libvmaf that it serves, with default options.
+    extractors: &'static [fn() -> Extractor],
+}
+
+impl Registration {
+    const fn of<M: Metric>(extractors: &'static [fn() -> Extractor]) -> Self {
+        Self { extractors }
+    }
+}
+
+/// All metrics, in the order in which logs have them. Each backend has a list as long.
+pub const METRICS: &[Registration] = &[
+    Registration::of::<vif::Vif>(&[Extractor::of::<vif::VifOptions>]),
+    Registration::of::<damage::Damage>(&[]),
+    Registration::of::<adm::Adm>(&[Extractor::of::<adm::AdmOptions>]),
+    Registration::of::<motion::Motion>(&[Extractor::of::<motion::MotionOptions>]),
+    Registration::of::<psnr::Psnr>(&[Extractor::of::<psnr::PsnrOptions>]),
+    Registration::of::<speed::Speed>(&[Extractor::of::<speed::SpeedOptions>]),
+    Registration::of::<ssim::Ssim>(&[
+        Extractor::of::<ssim::SsimOptions>,
+        Extractor::of::<ssim::MsSsimOptions>,
+    ]),
+    Registration::of::<psnr_hvs::PsnrHvs>(&[Extractor::of::<psnr_hvs::PsnrHvsOptions>]),
+    Registration::of::<ciede::Ciede>(&[Extractor::of::<ciede::CiedeOptions>]),
+    Registration::of::<cambi::Cambi>(&[Extractor::of::<cambi::CambiOptions>]),
+];
+
+impl Extractor {
+    /// All extractors with default options.
+    pub fn all() -> impl Iterator<Item = Self> {
+        METRICS.iter().flat_map(|metric| metric.extractors).map(|extractor| extractor())
+    }
+
+    /// The extractor that libvmaf calls by this name, with default options.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|extractor| extractor.name() == name)
+    }
+
+    /// The feature that a model or a user calls by this name: its extractor with default options as far as they yield
+    /// it, and its number.
+    pub(super) fn yielding(name: &str) -> Option<(Self, usize)> {
+        Self::all().find_map(|extractor| {
+            let output = extractor.output(name)?;
+            Some((extractor.with_feature(output), output))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::extractor::About;
+
+    /// Written with `UPDATE_DOCS=1`.
+    #[test]
+    fn the_list_in_the_documentation_is_that_of_the_metrics() {
+        const BEGIN: &str =
+            "<!-- from the metrics' `ABOUT`: UPDATE_DOCS=1 cargo test -p hipvmaf-engine -->\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+        let mut list =
+            String::from("| `features=` | reported as | what it tells | range | equal | source |\n");
+        list += "|---|---|---|---|---|---|\n";
+        for extractor in Extractor::all() {
+            for (i, About { reported, tells, range, equal, source }) in extractor.about().iter().enumerate() {
+                let name = if i == 0 { format!("`{}`", extractor.name()) } else { String::new() };
+                let cells = [&name, *reported, tells, range, equal, source];
+                let row: String =
+                    cells.iter().map(|cell| format!(" {cell} |").replace("  |", " |")).collect();
+                list += &format!("|{row}\n");
+            }
+        }
+        let text = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (old, after) = rest.split_once("\n\n").unwrap();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, format!("{before}{BEGIN}{list}\n{after}")).unwrap();
+        } else {
+            assert_eq!(format!("{old}\n"), list);
+        }
+    }
+}
