@@ -6,6 +6,9 @@ use super::Group;
 use crate::frame::{Component, Geometry, Picture, Samples};
 use crate::scale::Scaling;
 
+/// Samples of noise that differ. No width divides it, so the rows of a picture differ.
+const PIECE: usize = 65_537;
+
 /// The pictures of a group of all renditions: noise, as flat areas would leave much code alone.
 pub struct WarmUp {
     reference: Geometry,
@@ -15,7 +18,7 @@ pub struct WarmUp {
 }
 
 impl WarmUp {
-    /// As backends prepare for.
+    /// Pictures of the reference's geometry and of each rendition's, as a backend was prepared for them.
     pub fn new(geometry: Geometry, renditions: &[Option<Scaling>]) -> Self {
         let source = |scaling: &Option<Scaling>| scaling.map_or(geometry, |scaling| scaling.source());
         let distorted: Vec<_> = renditions.iter().map(source).collect();
@@ -26,10 +29,12 @@ impl WarmUp {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             random >> 16 & geometry.depth.max()
         };
-        let noise = match geometry.sample_size() {
-            1 => (0..samples).map(|_| next() as u8).collect(),
-            _ => (0..samples).flat_map(|_| (next() as u16).to_le_bytes()).collect(),
+        // A piece again and again: it takes longer to draw a number than to copy it.
+        let piece: Vec<u8> = match geometry.sample_size() {
+            1 => (0..PIECE).map(|_| next() as u8).collect(),
+            _ => (0..PIECE).flat_map(|_| (next() as u16).to_le_bytes()).collect(),
         };
+        let noise = piece.repeat(samples.div_ceil(PIECE));
         Self { reference: geometry, distorted, noise }
     }
 

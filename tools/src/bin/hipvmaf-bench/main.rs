@@ -39,7 +39,7 @@ enum Vendor {
 #[derive(Parser)]
 #[command(name = "hipvmaf-bench", version = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID")))]
 struct Args {
-    /// List all GPUs, those that this build has no code for as well
+    /// List all GPUs, also those that this build has no code for
     #[arg(long, group = "mode")]
     list: bool,
     /// Compare sums and scores with those of the CPU, bit for bit
@@ -133,7 +133,7 @@ impl Args {
         Selection { vendor, ordinal: self.device }
     }
 
-    /// Of the frames to measure with.
+    /// Format of the frames to measure with.
     fn format(&self) -> Format {
         let (width, height) = self.size;
         Format { width, height, depth: self.depth, align: 256, interleaved: false, high: false }

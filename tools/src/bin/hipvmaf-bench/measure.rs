@@ -27,7 +27,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Scores groups for a while with so many in flight; the milliseconds from handing in each to its sums.
+    /// Scores groups for a while, one at least, with so many in flight; the milliseconds from handing in each to its sums.
     fn run(
         &mut self,
         duration: Duration,
@@ -37,8 +37,8 @@ impl Stream {
         let mut waiting = VecDeque::new();
         let mut latencies = vec![];
         let start = Instant::now();
+        let mut on = true;
         loop {
-            let on = start.elapsed() < duration;
             while on && waiting.len() < in_flight {
                 let group = self.clip.group_of(self.submitted, renditions);
                 let submitted = Instant::now();
@@ -46,6 +46,7 @@ impl Stream {
                 self.submitted += 1;
                 waiting.push_back((submitted, self.session.completion()));
             }
+            on = start.elapsed() < duration;
             let Some((submitted, completion)) = waiting.pop_front() else { return Ok(latencies) };
             if let Some(completion) = completion {
                 completion();
@@ -216,6 +217,9 @@ fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Vec<(String, f32)>, 
     Ok(hip.profile(clip.group_of(2, args.renditions), args.repeat)?)
 }
 
+/// Pairs that are scored one after another after the first, for what one takes once everything is warm.
+const LATER: usize = 15;
+
 /// Milliseconds from a fresh process to scores: one step a line.
 pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, Box<dyn Error>> {
     let clip = Clip::new(args.format(), Content::Natural, 2, 1);
@@ -232,14 +236,12 @@ pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, 
     let mut session = Session::new(plan.clone(), Box::new(Hip::open(&args.selection(), args.in_flight)?), 1);
     session.prepare(clip.geometry(), &[None])?;
     step("load the kernels, set up");
-    for (index, name) in ["first pair", "second pair"].into_iter().enumerate() {
-        let group = clip.group(index);
-        session.submit(group.reference, group.distorted)?;
-        if let Some(completion) = session.completion() {
-            completion();
-        }
-        session.collect()?;
-        step(name);
-    }
+    let mut stream = Stream { session, clip, submitted: 0 };
+    let mut pairs = |count| -> Result<Vec<f64>, EngineError> {
+        let pairs = (0..count).map(|_| stream.run(Duration::ZERO, 1, 1));
+        Ok(pairs.collect::<Result<Vec<_>, _>>()?.concat())
+    };
+    steps.extend(pairs(1)?.into_iter().map(|ms| ("first pair", ms)));
+    steps.push(("a later pair, median", Latency::new(pairs(LATER)?).p50));
     Ok(steps)
 }

@@ -10,7 +10,6 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::import::{as_it_lies, is_readable};
@@ -25,10 +24,7 @@ use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
 
 /// Most in-flight slots: more would only take more memory.
-const MAX_SLOTS: usize = 4;
-/// Parts of a picture for each thread: enough that threads finish a group together when it is alone, and no more, as
-/// filters work twice on the rows at seams, and other groups fill the gaps.
-const BANDS: usize = 2;
+const MAX_SLOTS: usize = 5;
 
 /// The sums of a group, or why there are none.
 type Outcome = Result<Vec<FrameSums>, BackendError>;
@@ -37,7 +33,7 @@ type Outcome = Result<Vec<FrameSums>, BackendError>;
 struct Job {
     ticket: Ticket,
     luma: Arc<Luma>,
-    /// Each with the number of its rendition.
+    /// The distorted pictures, each with the number of its rendition.
     distorted: Vec<(usize, Leased)>,
     earlier: Vec<Arc<Luma>>,
     history_only: bool,
@@ -65,7 +61,7 @@ struct State {
     waiting: VecDeque<Job>,
     /// Slots without a group.
     idle: Vec<Slot>,
-    /// Of all groups whose sums were not fetched: `None` until they are there.
+    /// The sums of all groups that were not fetched, or why there are none; `None` until that is known.
     outcomes: HashMap<Ticket, Option<Outcome>>,
 }
 
@@ -160,9 +156,13 @@ impl Cpu {
         Ok(Self { level: Level::detect(), prepared: None, pool, next: 0 })
     }
 
-    /// In-flight slots.
+    /// In-flight slots. A thread computes a group by itself; several need one group more than they are, as the last
+    /// parts of a group leave some of them idle.
     fn slots(&self) -> usize {
-        self.pool.current_num_threads().min(MAX_SLOTS)
+        match self.pool.current_num_threads() {
+            1 => 1,
+            threads => (threads + 1).min(MAX_SLOTS),
+        }
     }
 }
 
@@ -190,15 +190,14 @@ impl Backend for Cpu {
     ) -> Result<(), BackendError> {
         self.prepared = None;
         work.check(geometry)?;
-        let bands = match self.pool.current_num_threads() {
-            1 => 1,
-            threads => BANDS * threads,
-        };
+        // Threads finish a group together when it is alone. More parts would take longer, as filters work twice on the
+        // rows at seams; what the parts of one group leave idle, other groups fill.
+        let bands = self.pool.current_num_threads();
         let setup = Setup { geometry, renditions: renditions.len(), bands };
         let plan = Plan::new(self.level, work, &setup, renditions);
         let slots = (0..self.slots()).map(|_| Slot::new(work, &setup));
         let mut idle = slots.collect::<Result<Vec<_>, _>>()?;
-        if !renditions.is_empty() {
+        if let Some(first) = idle.last_mut().filter(|_| !renditions.is_empty()) {
             let warm_up = WarmUp::new(geometry, renditions);
             let group = warm_up.group();
             let distorted = group.distorted.iter().map(|(rendition, picture)| (*rendition, picture));
@@ -209,8 +208,8 @@ impl Backend for Cpu {
                 earlier: &[],
                 history_only: false,
             };
-            let warm = |slot: &mut Slot| guarded(|| slot.compute(&plan, &group)).map(|_| ());
-            self.pool.install(|| idle.par_iter_mut().with_max_len(1).try_for_each(warm))?;
+            // What other slots find cold is their own memory, which takes less than half a group's time.
+            self.pool.install(|| guarded(|| first.compute(&plan, &group)))?;
         }
         let state = State { waiting: VecDeque::new(), idle, outcomes: HashMap::new() };
         let shared = Shared {
