@@ -75,7 +75,7 @@ swhip: bootstrap-tests ## build the software HIP device into target/swhip
 swhip-check: bootstrap-tests ## run every kernel on it under sanitizers and a race checker
 	@tests/swhip/check
 
-# Live streams leave processors idle most of the time.
+# Live streams leave CPUs idle most of the time.
 swhip-check-and-soak: bootstrap-tests
 	@$(MAKE) --no-print-directory soak & soak=$$!; \
 	$(MAKE) --no-print-directory swhip-check; check=$$?; wait $$soak && exit $$check

@@ -37,7 +37,7 @@ struct Args {
     /// Built-in name or JSON file of a model; several are scored in one pass
     #[arg(long = "model", value_name = "MODEL", default_value = "vmaf_v0.6.1")]
     models: Vec<String>,
-    /// Worker threads, 0 for one per processor
+    /// Worker threads, 0 for one per CPU
     #[arg(long, default_value_t = 0)]
     threads: u32,
     /// Write all scores and features to a .json, .csv or .xml file

@@ -12,7 +12,7 @@
 #define ADM_KEEP_WORDS(scale) ((scale) == 0 ? 3 : 6)  // for a row and lane
 #define ADM_SLOTS 4  // triples of sums that are added up together
 
-// Shape of one scale. `src/metrics/adm.rs` has the meaning of extents, scored parts and shifts.
+// Shape of one scale. `crates/engine/src/metrics/adm.rs` has the meaning of extents, scored parts and shifts.
 struct AdmScale {
   int32_t in_width, in_height;                   // samples of the input
   int32_t width, height;                         // coefficients of a band

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// CIEDE2000: the sum of the colour differences. `src/cpu/ciede.rs` has the same functions, operation by operation, and
-// says what they are.
+// CIEDE2000: the sum of the colour differences. `crates/engine/src/backend/cpu/ciede.rs` has the same functions,
+// operation by operation, and says what they are.
 #include "frame.h"
 
 #define CIEDE_THREADS 128
@@ -239,10 +239,10 @@ HV_DEV void differences(const HvFrame *__restrict__ frame, uint32_t bits, int wi
 
 }  // namespace ciede
 
-// Adds to *sum the bits of the difference at each luma sample, with `bias` added; see `metrics/fixed.rs`. width, height:
-// luma samples; chroma_width, chroma_height: chroma samples, at least 1. Block 128 threads, a tile of 128 x 4 samples;
-// grid (ceil(width/128), ceil(height/4)). With the suffix `_group` for several distorted pictures, each with a frame and a
-// sum, `pitch` from sum to sum.
+// Adds to *sum the bits of the difference at each luma sample, with `bias` added; see
+// `crates/engine/src/metrics/fixed.rs`. width, height: luma samples; chroma_width, chroma_height: chroma samples, at
+// least 1. Block 128 threads, a tile of 128 x 4 samples; grid (ceil(width/128), ceil(height/4)). With the suffix
+// `_group` for several distorted pictures, each with a frame and a sum, `pitch` from sum to sum.
 #define CIEDE(name, T, GROUP)                                                                                               \
   HV_KERNEL(CIEDE_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, int chroma_width, \
                                  int chroma_height, CiedeRange range, double bias, uint32_t pictures, uint32_t pitch,       \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// Windows of the damage map from the pictures of scale 1 of VIF; see `src/metrics/damage.rs`.
+// Windows of the damage map from the pictures of scale 1 of VIF; see
+// `crates/engine/src/metrics/damage.rs`.
 #include "vif.h"
 
 #define DAMAGE_THREADS 64  // cells of a row

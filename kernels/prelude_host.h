@@ -10,7 +10,7 @@
 
 namespace hv {
 struct Dim { unsigned x, y, z; };
-// What the running fiber sees; the engine (swhip.cpp) points `cur` at it before resuming a fiber.
+// What the running fiber sees; the engine (tests/swhip/engine.cpp) points `cur` at it before resuming a fiber.
 struct Lane { Dim tid; uint32_t lin; };
 struct Grid { Dim bid, bdim, gdim; };
 extern Lane *cur;

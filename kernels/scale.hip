@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// Brings one component of a picture to the size of the reference, as `src/scale.rs` says: first along the rows, then
-// down the columns.
+// Brings one component of a picture to the size of the reference, as `crates/engine/src/scale.rs` says: first along the
+// rows, then down the columns.
 #include "frame.h"
 
 #define SCALE_THREADS 256  // beside each other in a row of the output

@@ -2,7 +2,8 @@
 //
 // SpEED chroma: small images of Cb and Cr, less their local mean, and the covariances of the samples in a block.
 //
-// All floating point operations are those of the CPU in the same order, and `src/metrics/speed` has the tables.
+// All floating point operations are those of the CPU in the same order, and `crates/engine/src/metrics/speed` has the
+// tables.
 // Planes are numbered as they come in the sums: Cb of the reference and of the distorted picture, then Cr. Kernels take
 // all 4 of them, or the 2 of the distorted picture.
 #include "frame.h"
@@ -17,7 +18,7 @@
 #define SPEED_PART 65   // of these pairs, in a block
 #define SPEED_CHUNK 64  // columns of a row at a time
 
-// A sample of a plane and what it counts; `Source` in `src/metrics/speed/mod.rs`.
+// A sample of a plane and what it counts; `Sample` in `crates/engine/src/metrics/speed/mod.rs`.
 struct alignas(8) SpeedSource { uint32_t index; float weight; };
 HV_SIZE(SpeedSource, 8);
 HV_OFFSET(SpeedSource, index, 0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // Structural similarity: the window and its statistics, and the decimations before them. Every product is rounded to
-// single precision and added to a double in the order of the taps; so do `src/cpu/ssim.rs` and libvmaf.
+// single precision and added to a double in the order of the taps; so do `crates/engine/src/backend/cpu/ssim.rs` and
+// libvmaf.
 // Formulas and constants are those of libvmaf 3.2.0's float_ssim and float_ms_ssim (BSD-2-Clause-Patent).
 //
 // SIDES tells what is computed: 2, of the distorted picture and of the reference; 1, of the distorted picture alone, for

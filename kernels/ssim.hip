@@ -4,8 +4,8 @@
 // The first pair of a group takes the kernels without `_later`, the others those with it.
 
 // Adds to sums[0] to [3] the bits of SSIM, luminance, contrast and structure of every place of the window, each with
-// `bias` added; see `metrics/fixed.rs`. width, height: samples of the pictures, at least 11. kept: room for
-// (width-10) x (height-10), or null if no pair follows. Block 128 threads, a tile of 128 x rows places; grid
+// `bias` added; see `crates/engine/src/metrics/fixed.rs`. width, height: samples of the pictures, at least 11. kept:
+// room for (width-10) x (height-10), or null if no pair follows. Block 128 threads, a tile of 128 x rows places; grid
 // (ceil((width-10)/128), ceil((height-10)/rows)).
 #define SSIM_MAP(name, sides, T)                                                                               \
   HV_KERNEL(SSIM_BOUNDS##sides, name)(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, \

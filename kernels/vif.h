@@ -169,7 +169,7 @@ HV_DEV uint32_t vif_shared_address(const void *p) {
 }
 #endif
 
-// log2 in 1/2048 plus `LOG2_BIAS` of src/metrics/vif.rs, which also describes the table. Here an entry is
+// log2 in 1/2048 plus `LOG2_BIAS` of crates/engine/src/metrics/vif.rs, which also describes the table. Here an entry is
 // less by 8 times its index, so that the index need not be cut out of what it is added to.
 HV_DEV uint32_t vif_log2(const uint16_t *steps, uint32_t v) {
 #if defined(HV_NV)
@@ -589,8 +589,8 @@ HV_DEV void vif_scale(VifShared<S> &shared, const HvPlane &reference, PlaneOf pl
 
 // Scale 0 from the luma of a frame, 8-bit samples and wider ones. Writes the planes of scale 1 to `next` and
 // adds to `out`: 8 u64 for each scale, zeroed before the frame: den_log, flat_count, flat_energy, unused,
-// then num_log of each gain limit. `log2_steps`: `LOG2_STEPS` of src/metrics/vif.rs as
-// 4096 u16, 16-byte aligned. A group has a frame for each distorted picture.
+// then num_log of each gain limit. `log2_steps`: `LOG2_STEPS` of
+// crates/engine/src/metrics/vif.rs as 4096 u16, 16-byte aligned. A group has a frame for each distorted picture.
 #define VIF_SCALE_0(name, T, BITS, GROUP)                                                                              \
   HV_KERNEL(VIF_BOUNDS(0), name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,                      \
                                   const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {               \

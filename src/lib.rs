@@ -3,7 +3,7 @@
 //! `hipvmaf`: full-reference perceptual video quality in GStreamer.
 //!
 //! The plugin brings the element `hipvmaf`. Applications that link this crate register it with
-//! [`plugin_register_static`] and read its results through [`message`] and [`meta`].
+//! [`plugin_register_static`] and read its results through [`message`], [`event`] and [`meta`].
 
 mod element;
 

@@ -20,12 +20,12 @@ use std::{env, fs, thread};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A processor to compile for.
+/// A GPU target: a kind of GPU to compile for.
 struct Target {
     name: &'static str,
     flags: &'static [&'static str],
-    /// Processors with the same instructions, whose code objects differ from this one's in the name and in
-    /// the number of the processor in the ELF header (`EF_AMDGPU_MACH`). `scripts/kernel-report` verifies it.
+    /// GPU targets with the same instructions, whose code objects differ from this one's in the name and in
+    /// the number of the target in the ELF header (`EF_AMDGPU_MACH`). `scripts/kernel-report` verifies it.
     twins: &'static [(&'static str, u8)],
 }
 
@@ -33,9 +33,9 @@ const fn target(name: &'static str, flags: &'static [&'static str]) -> Target {
     Target { name, flags, twins: &[] }
 }
 
-/// Code objects of AMD's processors, in the oldest version that a runtime with support for the processor may
-/// ask for: ROCm 5.0 reads version 4, 5.7 reads 5, and 6.4 reads 6, which has the generic processors. PTX for
-/// NVIDIA's, with 64-bit floating point where that is fast; the driver compiles it for newer ones.
+/// All GPU targets. For AMD code objects, in the oldest version that a runtime with support for the GPU may ask for:
+/// ROCm 5.0 reads version 4, 5.7 reads 5, and 6.4 reads 6, which has the generic targets. For NVIDIA PTX, with 64-bit
+/// floating point where that is fast; the driver compiles it for newer GPUs.
 const TARGETS: &[Target] = &[
     target("gfx906", V4),
     target("gfx908", V4),
@@ -326,7 +326,7 @@ fn object(kernel: &Path, target: &str) -> String {
     format!("{}.{target}.{extension}", kernel.file_stem().unwrap_or_default().display())
 }
 
-/// The code object of a processor with the same instructions.
+/// The code object for the target `twin`, made of that for `name`, which has the same instructions.
 fn twin_of(bytes: &[u8], name: &str, twin: &str, mach: u8) -> Result<Vec<u8>> {
     const ELF_FLAGS: usize = 48;
     let (old, new) = (format!("amdgcn-amd-amdhsa--{name}"), format!("amdgcn-amd-amdhsa--{twin}"));

@@ -19,7 +19,7 @@ pub const ENDED: &str = "source-ended";
 
 pub struct Branch {
     pub source: Named,
-    /// Where its frames go.
+    /// The pad that the branch's frames go to.
     target: gst::Pad,
     /// What it takes its frames from, if not from outside.
     feed: Option<gst::Element>,

@@ -22,7 +22,7 @@ struct Arrivals {
     pad: String,
     label: String,
     frames: VecDeque<(ClockTime, Instant)>,
-    /// In milliseconds.
+    /// How long scores took, in milliseconds.
     latencies: Vec<f64>,
 }
 

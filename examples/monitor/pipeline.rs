@@ -22,7 +22,7 @@ pub struct Monitor {
     pipeline: gst::Pipeline,
     element: gst::Element,
     bus: gst::Bus,
-    /// That of the reference, and those of the renditions.
+    /// The branch of the reference, and after it those of the renditions.
     branches: Vec<Branch>,
     stall: Duration,
     state: Shared,

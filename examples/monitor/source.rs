@@ -56,7 +56,7 @@ impl Source {
         Some(Self::Test { width: number(width)?, height: number(height)?, fps: number(fps)? })
     }
 
-    /// Its frames come when they come; others would be read as fast as they can be.
+    /// Whether frames of the source come in their own time; others would be read as fast as they can be.
     pub fn is_live(&self) -> bool {
         match self {
             Self::Test { .. } | Self::Encode(_) => true,

@@ -170,7 +170,7 @@ impl State {
         self.event_count += 1;
     }
 
-    /// The same without the windows up to a running time in seconds.
+    /// A copy of the state without the windows that ended up to a running time in seconds.
     pub fn since(&self, time: f64) -> Self {
         let mut state = self.clone();
         for stream in &mut state.renditions {

@@ -8,7 +8,7 @@ use gst_video::{VideoCapsBuilder, VideoChromaSite, VideoFormat, VideoFormatInfo,
 
 use super::memory::device_memory::Kind;
 
-/// Luma and chroma in planes or interleaved, 8 to 16 bits.
+/// Formats that the element takes: luma and chroma in planes or with interleaved chroma, 8 to 16 bits.
 const FORMATS: [VideoFormat; 16] = [
     VideoFormat::I420,
     VideoFormat::Yv12,
@@ -28,7 +28,7 @@ const FORMATS: [VideoFormat; 16] = [
     VideoFormat::P012Le,
 ];
 
-/// Those of them that the kernel's graphics drivers have a name for.
+/// Formats of [`FORMATS`] that the kernel's graphics drivers have a name for (`drm-format`), with that name.
 const DRM_FORMATS: [(&str, VideoFormat); 10] = [
     ("YU12", VideoFormat::I420),
     ("YV12", VideoFormat::Yv12),
@@ -95,7 +95,7 @@ fn with(formats: &[VideoFormat], kinds: &[Kind], more: impl Fn(Builder) -> Build
     caps
 }
 
-/// The same video in the system's memory and in memory of these kinds.
+/// Caps of the video that `caps` describe, in the system's memory and in memory of these kinds.
 pub fn in_any_memory(caps: &gst::Caps, kinds: &[Kind]) -> gst::Caps {
     let mut all = gst::Caps::new_empty();
     for kind in kinds {

@@ -56,10 +56,10 @@ pub struct Compared {
 /// What is known of a frame's damage.
 #[derive(Debug, Default)]
 pub enum Damage {
-    /// Nothing will be.
+    /// Nothing is known and nothing will be: no damage is shown.
     #[default]
     None,
-    /// The frame was submitted.
+    /// The frame was submitted, and its damage will be known.
     Pending,
     Known(DamageSums),
 }
@@ -67,7 +67,7 @@ pub enum Damage {
 /// What a frame is painted with that leaves as a heat map.
 #[derive(Debug)]
 pub struct Heat {
-    /// Of the frame.
+    /// Size and format of the frame.
     pub info: Arc<VideoInfo>,
     pub damage: Damage,
 }
@@ -92,7 +92,7 @@ pub struct Delayed {
     pub compared: Vec<Compared>,
     /// What leaves; `None` once it has left, or where nothing leaves for this frame.
     pub buffer: Option<gst::Buffer>,
-    /// Only for heat maps, until the frame leaves.
+    /// What a heat map is painted with, until the frame leaves; `None` where no heat maps leave.
     pub heat: Option<Heat>,
 }
 
@@ -108,7 +108,7 @@ impl Delayed {
 
 /// A frame that leaves.
 pub struct Leaving {
-    /// To go downstream before it.
+    /// Caps and segment that go downstream before the frame.
     pub announcement: Announcement,
     pub stamp: Stamp,
     pub compared: Vec<Compared>,

@@ -189,10 +189,10 @@ pub struct HipVmaf {
     pub(super) results_paths: Mutex<Vec<PathBuf>>,
     /// Open from READY on.
     pub(super) gpu: Mutex<Option<Arc<Device>>>,
-    /// For page-locked memory of the GPU in use; made when somebody upstream asks.
+    /// Allocates page-locked memory of the GPU in use; made when somebody upstream asks.
     pub(super) allocator: Mutex<Option<PinnedAllocator>>,
     pub(super) contexts: Mutex<Contexts>,
-    /// Of heat maps in the format of the last one.
+    /// Paints heat maps, for frames of the format that was painted last.
     pub(super) painter: Mutex<Option<Painter>>,
     /// Frames that arrived and results that came.
     pub(super) progress: Arc<Progress>,
@@ -207,7 +207,7 @@ pub struct HipVmaf {
     pub(super) reported: AtomicBool,
     /// Results were waited for and did not come.
     pub(super) stalled: AtomicBool,
-    /// Of the next rendition.
+    /// The number that the next rendition gets; no other has it in the life of the element.
     pub(super) next_number: AtomicU64,
     /// Statistics of the last run, kept after the stop.
     pub(super) last_stats: Mutex<Option<gst::Structure>>,

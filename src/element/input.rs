@@ -63,7 +63,7 @@ pub enum Next {
 }
 
 impl Next {
-    /// As the schedule sees it.
+    /// What comes next as the schedule sees it: without the buffer, and with the key that pairs it.
     pub fn head(&self, key: Option<i64>) -> Head {
         match self {
             Self::Item(item) if item.is_gap => Head::Gap(Frame { at: item.at, key }),
@@ -83,7 +83,7 @@ impl Input {
         self.pad.name().to_string()
     }
 
-    /// From the frame rate in the caps, the highest where it varies.
+    /// How long a frame lasts by the frame rate in the caps, the highest one where it varies.
     pub fn frame_duration(&self) -> Option<ClockTime> {
         let duration = |fps: gst::Fraction| {
             (fps.numer() > 0 && fps.denom() > 0)

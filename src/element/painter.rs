@@ -20,9 +20,9 @@ use super::memory::import::{Layout, geometry};
 
 /// Paints frames of one format.
 pub struct Painter {
-    /// Of the frames to be painted.
+    /// Size and format of the reference frames that are painted on.
     info: VideoInfo,
-    /// The same in the system's memory.
+    /// Size and format of the painted frames, which are in the system's memory.
     painted: VideoInfo,
     pool: VideoBufferPool,
     /// Columns of cells.
@@ -43,7 +43,7 @@ pub fn caps(info: &VideoInfo) -> Result<gst::Caps, Error> {
 }
 
 impl Painter {
-    /// For frames of this format.
+    /// A painter for frames of this format, with a pool of buffers to paint into.
     pub fn new(info: &VideoInfo) -> Result<Self, Error> {
         let failed = |err: glib::BoolError| Error::Painting(err.to_string());
         let caps = caps(info)?;
@@ -57,7 +57,7 @@ impl Painter {
         Ok(Self { info: info.clone(), painted, pool, columns, paints })
     }
 
-    /// Frames have the format that it was made for.
+    /// Whether frames of this format are those that the painter was made for.
     pub fn suits(&self, info: &VideoInfo) -> bool {
         self.info == *info
     }
@@ -68,7 +68,7 @@ impl Painter {
         let from = VideoFrame::from_buffer_readable(buffer, &self.info).map_err(|_| {
             Error::Painting(match kind {
                 Some(kind) => format!(
-                    "the reference lies in {}, which the processor cannot read; bring it to system memory before: {}",
+                    "the reference lies in {}, which the CPU cannot read; bring it to system memory before: {}",
                     kind.feature(),
                     kind.download()
                 ),

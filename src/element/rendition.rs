@@ -37,7 +37,7 @@ use super::settings::{PoolMethod, Watch};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub scored: u64,
-    /// Those of the scored frames that were compared with a distorted frame used before.
+    /// Scored frames that were compared with a distorted frame used before; they count in `scored` too.
     pub scored_again: u64,
     pub dist_unmatched: u64,
     pub frames: window::Counts,
@@ -56,12 +56,13 @@ impl Counts {
 #[derive(Default)]
 struct Section {
     counts: Counts,
-    /// Of the first model.
+    /// Scores of the first model.
     summary: Summary,
-    /// For each column of the plan.
+    /// Values of the scored frames, a pool for each column of the plan.
     pools: Vec<Pool>,
-    /// Duration of the scored frames, and of the last reference frame its stamp.
+    /// Duration of all scored frames together.
     duration: ClockTime,
+    /// Stamp of the last reference frame.
     last: Option<Stamp>,
 }
 
@@ -76,9 +77,9 @@ pub struct Shown {
 /// What is wrong with a stream that cannot be scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Its caps alone, or its data: only other caps can mend it.
+    /// The stream's caps alone, or its data: only other caps of this stream can mend it.
     Stream,
-    /// Its caps beside the reference's: others of either side may mend it.
+    /// The stream's caps do not go with the reference's: other caps of either may mend it.
     Mismatch,
 }
 
@@ -90,23 +91,23 @@ struct Failure {
 
 /// One distorted stream.
 pub struct Rendition {
-    /// Unlike that of any other, in the life of the element.
+    /// Number of the rendition, which no other has in the life of the element.
     pub number: u64,
     pub pad: HipVmafPad,
     pub input: Input,
     /// Settings of the pad for the present step.
     pub settings: PadSettings,
-    /// It is about to go.
+    /// The pad is about to be released: no more of its frames are taken.
     pub leaving: bool,
     /// Whether chroma lies on columns, on rows of luma.
     pub cosited: (bool, bool),
     /// The session is set up for it, and scales its frames in this way.
     pub prepared: Option<Option<Scaling>>,
-    /// Its last frame was paired.
+    /// The last reference frame had a partner here, and a run of pairs is open.
     pub running: bool,
-    /// It has not delivered for so long that others no longer wait for it.
+    /// The stream has not delivered for so long that others no longer wait for it.
     pub absent: bool,
-    /// Kept where missing frames are to be repeated.
+    /// The last distorted frame, kept where missing frames are to be repeated.
     pub shown: Option<Shown>,
     pub monitor: Monitor,
     failure: Option<Failure>,
@@ -122,11 +123,11 @@ pub struct Rendition {
     /// Counts caps changes, flushes and resets.
     pub section_number: u32,
     section: Section,
-    /// Since the start.
+    /// What was counted since the start, in sections that have ended.
     totals: Counts,
     summary: Summary,
     last_score: Option<f64>,
-    /// Seconds since 1970.
+    /// When the last score was made, in seconds since 1970.
     last_score_time: Option<f64>,
 }
 
@@ -167,7 +168,7 @@ impl Rendition {
         self.settings.label.clone().unwrap_or_else(|| self.pad.name().to_string())
     }
 
-    /// Its frames are to be compared.
+    /// Whether frames of the stream are to be compared: it is enabled, has not failed and is not leaving.
     pub fn is_active(&self) -> bool {
         self.settings.enabled && self.failure.is_none() && !self.leaving
     }
@@ -186,7 +187,7 @@ impl Rendition {
         }
     }
 
-    /// It cannot be scored from now on. The event to be posted, unless that was known.
+    /// Notes that the stream cannot be scored from now on. Returns the event to be posted, unless that was known.
     pub fn fail(&mut self, trouble: Trouble, reason: String, at: Option<ClockTime>) -> Option<EventMessage> {
         let known = self.failure.as_ref().is_some_and(|failure| failure.reason == reason);
         self.failure = Some(Failure { trouble, reason: reason.clone() });
@@ -201,7 +202,7 @@ impl Rendition {
         (!known).then_some(event)
     }
 
-    /// It may be possible to score it again: that is the event to be posted if it had failed with such a trouble.
+    /// Lets the stream be scored again if it had failed with such a trouble, and returns the event to be posted then.
     pub fn recover(&mut self, trouble: Trouble, at: Option<ClockTime>) -> Option<EventMessage> {
         let mended =
             |failure: &mut Failure| trouble == Trouble::Stream || failure.trouble == Trouble::Mismatch;
@@ -284,12 +285,12 @@ impl Rendition {
         }
     }
 
-    /// Thumbnails of its frames and of the reference's are looked at.
+    /// Whether somebody looks at thumbnails of this stream's frames and of the reference's.
     pub fn wants_thumbnails(&self) -> bool {
         self.aligner.is_some() || self.monitor.wants_pictures()
     }
 
-    /// Its frames are moved by the offset that is found.
+    /// Whether frames of the stream are moved by the offset that is found (`align=auto`).
     pub fn is_moved(&self) -> bool {
         self.settings.align == Align::Auto
     }
@@ -498,7 +499,7 @@ impl Rendition {
         self.last_score = None;
     }
 
-    /// Counted since the start.
+    /// What was counted since the start, the open section included.
     pub fn counts(&self) -> Counts {
         let mut counts = self.totals;
         counts.add(&self.section.counts);
@@ -550,7 +551,7 @@ pub struct Reported {
     pub ms_ssim: bool,
 }
 
-/// All not a number without scores.
+/// The distribution of scores, for messages and properties; all figures are not a number without scores.
 pub fn stats(summary: &Summary) -> Stats {
     let nan = f64::NAN;
     let none = Pooled { count: 0, min: nan, max: nan, mean: nan, harmonic_mean: nan, stddev: nan };

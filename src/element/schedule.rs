@@ -33,7 +33,7 @@ pub enum Head {
 }
 
 impl Head {
-    /// When what stands there has waited long enough.
+    /// Running time at which what stands there has waited long enough; `None` for nothing and for the end.
     fn at(&self) -> Option<ClockTime> {
         match self {
             Self::Frame(frame) | Self::Gap(frame) => Some(frame.at),
@@ -45,14 +45,14 @@ impl Head {
 /// How far others wait for a rendition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its frames are paired, and waited for.
+    /// The rendition's frames are paired, and waited for.
     Active,
-    /// It has not delivered for some time: its frames are paired, and in live pipelines waited for only if no other
-    /// rendition is active.
+    /// The rendition has not delivered for some time: its frames are paired, and in live pipelines waited for only if
+    /// no other rendition is active.
     Absent,
-    /// It has never delivered, and the user does not want to wait for such pads.
+    /// The rendition has never delivered, and the user does not want to wait for such pads.
     Ignored,
-    /// It is disabled or has failed: its frames are dropped in step with the reference.
+    /// The rendition is disabled or has failed: its frames are dropped in step with the reference.
     Idle,
 }
 

@@ -86,7 +86,7 @@ pub enum News {
     Failed { rendition: u64, index: u64, reason: Option<ImportError> },
     /// A group is done; how long it took, if it was computed.
     Done(Option<Duration>),
-    /// From now on this is used: name of the backend, how many groups it takes, its GPU.
+    /// The backend that is used from now on: its name, how many groups it takes, and its GPU.
     Backend(Used),
     /// Nothing more will come.
     Error(Error),
@@ -213,7 +213,7 @@ enum Taken {
 struct Track {
     rendition: u64,
     failed: bool,
-    /// Its last run was broken off, and no pair has come since.
+    /// The last run of the rendition was broken off, and no pair has come since.
     broken: bool,
     /// The next pair is the first after a break that the session has forgotten.
     resumes: bool,
@@ -229,7 +229,7 @@ struct InFlight {
     completion: Option<Completion>,
 }
 
-/// By rendition; that of the reference has no number.
+/// What describes the frames of each stream as pictures, by number of the rendition; `None` for the reference.
 type Importers = Vec<(Option<u64>, Importer)>;
 
 /// What lives on the worker's thread.

@@ -84,7 +84,8 @@ pub struct Clock {
     pub is_live: bool,
     /// Running time of frames that should be leaving right now; `None` where no clock runs.
     pub due: Option<ClockTime>,
-    /// The same where waiting is over: frames up to there leave, whatever has become of them.
+    /// Running time up to which waiting is over: frames up to there leave, whatever has become of them. `None` where
+    /// nothing is due.
     pub deadline: Option<ClockTime>,
 }
 
@@ -99,7 +100,7 @@ pub struct Decision {
 #[derive(Default)]
 pub struct Seen {
     pub reference: Option<Thumbnail>,
-    /// By number of the rendition.
+    /// Thumbnails of distorted frames, each with the number of its rendition.
     pub distorted: Vec<(u64, Thumbnail)>,
 }
 
@@ -119,7 +120,7 @@ pub struct State {
     output: Output,
     reported: Reported,
     pairing: Pairing,
-    /// For distorted frames of another size.
+    /// How distorted frames of another size than the reference's are scaled; `None` if they are refused.
     scale: Option<Method>,
     /// The GPU can be chosen by where the first frames are.
     follow: bool,
@@ -135,10 +136,10 @@ pub struct State {
     /// Counts the renditions that came and went, which decisions do not survive.
     generation: u64,
     reference: Reference,
-    /// In the order in which their pads were made.
+    /// The renditions, in the order in which their pads were made.
     renditions: Vec<Rendition>,
     downstream: Downstream,
-    /// Where distorted frames leave: the last one.
+    /// The last distorted frame that left, where the output is the distorted video.
     displayed: Option<Shown>,
     /// Caps of distorted frames that were announced last.
     displayed_caps: Option<gst::Caps>,
@@ -289,7 +290,7 @@ impl State {
         Some(self.renditions.iter().find(|rendition| rendition.pad == *pad)?.stats())
     }
 
-    /// Those of `dist_sink` with what concerns all, for the property `stats` of the element.
+    /// Counters and figures of `dist_sink`, with those that concern all renditions, for the element's property `stats`.
     pub fn stats(&self) -> Structure {
         let mut s = self.renditions.first().map(Rendition::stats);
         let s = s.get_or_insert_with(|| Structure::new_empty("stats"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The GPU backend on the software device of `tests/swhip`, which runs the shipped kernels on the processor and
+//! The GPU backend on the software device of `tests/swhip`, which runs the shipped kernels on the CPU and
 //! behaves like AMD's runtime: the same scores on every kind of GPU, and an answer to everything that fails.
 //!
 //! What a process knows of its GPUs it learns once, so each kind of device gets a process of its own: the tests
@@ -60,7 +60,7 @@ fn holds_on(device: &[(&str, &str)], modules: &[&str], but: &[&str]) {
 
 #[test]
 fn everything_holds_on_rdna() {
-    // Which instructions the processor has does not matter here.
+    // Which instructions the CPU has does not matter here.
     holds_on(&[("SWHIP_ARCH", "gfx1100")], &[], &["every_instruction_set"]);
 }
 

@@ -210,7 +210,7 @@ fn one_side_can_be_in_device_memory() {
     }
 }
 
-/// Distorted frames leave where they are. A heat map takes a reference that the processor can map.
+/// Distorted frames leave where they are. A heat map takes a reference that the CPU can map.
 #[test]
 #[ignore = "needs the software device"]
 fn what_leaves_can_come_from_device_memory() {

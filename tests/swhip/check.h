@@ -18,7 +18,7 @@
   } while (false)
 #define OK(call) EXPECT((call) == hipSuccess)
 
-// A code object for the processor, as far as the software device looks into it.
+// A code object for the GPU target `arch`, as far as the software device looks into it.
 std::vector<unsigned char> code_object(const std::string &arch, const std::vector<std::string> &kernels);
 
 // A module with all kernels of this program.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// Modules: an image must be the AMD code object that the real runtime would load on this processor, and have
+// Modules: an image must be the AMD code object that the real runtime would load on this GPU, and have
 // the kernel; what runs is the kernel that was compiled for the CPU.
 #include "device.h"
 #include "engine.h"
@@ -23,7 +23,7 @@ struct Function {
 };
 
 namespace {
-// e_flags & 0xff of the processors that we build for.
+// e_flags & 0xff of the GPU targets that we build for.
 const struct {
   unsigned machine;
   const char *name;

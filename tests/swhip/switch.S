@@ -49,7 +49,7 @@ hv_switch:
 	add sp, sp, #160
 	ret
 #else
-#error "a context switch for this processor is missing"
+#error "a context switch for this CPU is missing"
 #endif
 	.size hv_switch, .-hv_switch
 	.section .note.GNU-stack, "", %progbits

@@ -71,7 +71,8 @@ fn report<R>(name: &str, mut run: impl FnMut() -> R) {
     }
 }
 
-/// The same for distorted pictures one by one, and for all in one group; both in turn, as the machine's speed varies.
+/// Reports the best of many runs, in milliseconds, for distorted pictures one by one and for all in one group. Runs of
+/// both take turns, as the machine's speed varies.
 fn report_ladder<P, R>(name: &str, pictures: &[P], mut compute: impl FnMut(&[P]) -> R) {
     let name = format!("ladder {name}");
     if wanted(&name) {
@@ -203,7 +204,8 @@ fn group<'a>(references: &[Picture<'a>; 2], distorted: &[Picture<'a>], turns: &m
     Group { reference: references[*turns % 2].clone(), distorted, history_only: false }
 }
 
-/// All of a model, 8 bit, 4:2:0.
+/// Measures everything that a model needs, for 8-bit 4:2:0 frames: in groups that overlap, one at a time, and of a
+/// ladder.
 fn measure_frame(model: &str, threads: usize) -> Result<(), Box<dyn Error>> {
     let plan = Plan::new(vec![Model::load(model)?], &[], ScoreOptions::default())?;
     let mut cpu = Cpu::new(threads)?;

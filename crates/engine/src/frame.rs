@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub struct BitDepth(u8);
 
 impl BitDepth {
-    /// `None` outside 8..=16.
+    /// A depth of `bits` bits; `None` outside 8..=16.
     pub const fn new(bits: u32) -> Option<Self> {
         if bits >= 8 && bits <= 16 { Some(Self(bits as u8)) } else { None }
     }
@@ -71,7 +71,7 @@ impl DeviceAddress {
         self.0
     }
 
-    /// `bytes` further on in the same memory.
+    /// The address that lies `bytes` after this one, in the same memory.
     pub fn offset(self, bytes: usize) -> Self {
         Self(self.0 + bytes as u64)
     }
@@ -80,9 +80,9 @@ impl DeviceAddress {
 /// Where the samples of a component begin.
 #[derive(Clone, Copy, Debug)]
 pub enum Samples<'a> {
-    /// In the host's memory, with all that follow.
+    /// The bytes from the first sample on, in the host's memory.
     Host(&'a [u8]),
-    /// In the memory of a GPU.
+    /// The address of the first sample, in the memory of a GPU.
     Device(DeviceAddress),
 }
 
@@ -90,7 +90,7 @@ pub enum Samples<'a> {
 /// little-endian order where the depth is above 8 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Component<'a> {
-    /// From the first sample on.
+    /// The samples, from the first one on.
     pub samples: Samples<'a>,
     /// Samples of a row.
     pub width: usize,
@@ -114,7 +114,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// For memory of which nothing else is known.
+    /// A lease that keeps memory as it is for as long as `keep` lives; nothing else is known of the memory.
     ///
     /// # Safety
     ///
@@ -124,16 +124,17 @@ impl Lease {
         Self { _keep: keep, pinned: false, producer: None, in_place: false }
     }
 
-    /// For host memory that is page-locked, so that a GPU can copy from it on its own.
+    /// The lease, saying that the memory is page-locked host memory, which a GPU can copy from on its own.
     ///
     /// # Safety
     ///
-    /// It must be, for as long as the lease keeps it.
+    /// The memory must be page-locked for as long as the lease keeps it.
     pub unsafe fn pinned(self) -> Self {
         Self { pinned: true, ..self }
     }
 
-    /// For a picture that is being written on this stream of the GPU's runtime, which may not have ended yet.
+    /// The lease, saying that the picture is being written on this stream of the GPU's runtime, which may not be done
+    /// yet.
     ///
     /// # Safety
     ///
@@ -142,7 +143,8 @@ impl Lease {
         Self { producer: Some(stream), ..self }
     }
 
-    /// For device memory that kernels can read where it is; memory of another context they have to copy first.
+    /// The lease, saying that kernels can read the device memory where it is; memory of another context has to be
+    /// copied first.
     pub fn in_place(self) -> Self {
         Self { in_place: true, ..self }
     }
@@ -170,7 +172,7 @@ pub struct Picture<'a> {
     pub luma: Component<'a>,
     /// Cb and Cr, where the caller has them.
     pub chroma: Option<[Component<'a>; 2]>,
-    /// Without it, the samples are in host memory and only borrowed.
+    /// What keeps the samples as they are after the call; without a lease they are in host memory and only borrowed.
     pub lease: Option<Lease>,
 }
 

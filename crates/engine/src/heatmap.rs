@@ -73,9 +73,9 @@ pub struct Encoding {
     pub red: f64,
     /// Weight of blue in luma.
     pub blue: f64,
-    /// Of Y, Cb and Cr, the sample for 0.
+    /// The samples of Y, Cb and Cr that stand for 0.
     pub offset: [i32; 3],
-    /// Of Y, Cb and Cr, by how much samples differ for a range of 1.
+    /// By how much samples of Y, Cb and Cr differ between 0 and 1 (Y), and between -1/2 and 1/2 (Cb and Cr).
     pub scale: [i32; 3],
     /// The largest sample.
     pub max: i32,
@@ -90,7 +90,7 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// For Y, Cb and Cr.
+    /// What becomes of samples of Y, of Cb and of Cr.
     pub fn new(encoding: &Encoding) -> [Self; 3] {
         let Encoding { red, blue, offset, scale, max } = *encoding;
         std::array::from_fn(|i| {
@@ -122,12 +122,13 @@ impl Paint {
 /// How hot a picture is, between the centres of its cells in straight lines.
 pub struct Heatmap {
     columns: usize,
-    /// Row by row.
+    /// Level of heat of each cell, row by row, from 0 (no damage) to 255.
     cells: Vec<u8>,
 }
 
 impl Heatmap {
-    /// Of the windows of `columns` x n cells; no damage anywhere without windows.
+    /// The heat map of damage windows, one for each cell in rows of `columns`. Without windows there is no damage
+    /// anywhere.
     pub fn new(columns: usize, windows: &[Window]) -> Self {
         let level = |window: &Window| (window.loss() / HOTTEST * 255.0).round().min(255.0) as u8;
         Self { columns, cells: windows.iter().map(level).collect() }

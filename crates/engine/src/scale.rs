@@ -72,8 +72,9 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// For `target` samples out of `source`, both at least 1, where the picture is scaled from `size.0` to `size.1`
-    /// luma samples. `quarters`: of a sample, from the picture's border to the centre of its first sample.
+    /// The axis of `target` output samples made of `source` samples, both at least 1, in a picture that is scaled from
+    /// `size.0` to `size.1` luma samples. `quarters`: distance of the first sample's centre from the picture's border,
+    /// in quarters of a sample.
     fn new(method: Method, source: usize, target: usize, size: (usize, usize), quarters: usize) -> Self {
         let (s, t) = (size.0 as i64, size.1 as i64);
         let (radius, quarters) = (method.radius() as i64, quarters as i64);
@@ -152,13 +153,13 @@ impl Axis {
 /// Why pictures cannot be scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScalingError {
-    /// Less than [`MIN_SIZE`].
+    /// Width or height of the source or the target is less than [`MIN_SIZE`].
     #[error("pictures to be scaled have at least {MIN_SIZE}x{MIN_SIZE} samples")]
     TooSmall,
-    /// More than [`MAX_RATIO`].
+    /// Width or height would change by more than a factor of [`MAX_RATIO`].
     #[error("width and height can become at most {MAX_RATIO} times as large or as small")]
     Ratio,
-    /// Scaling changes sizes only.
+    /// Source and target differ in bit depth or chroma subsampling, which scaling does not change.
     #[error("bit depth and chroma subsampling stay as they are")]
     Unlike,
 }
@@ -200,7 +201,7 @@ impl Scaling {
         Ok(Self { method, source, target, cosited })
     }
 
-    /// Of the pictures as they come.
+    /// Size and format of the pictures as they come, before they are scaled.
     pub fn source(&self) -> Geometry {
         self.source
     }
@@ -300,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Of doubling, by hand.
+    /// The weights of doubling and halving, worked out by hand.
     #[test]
     fn kernels_have_their_textbook_weights() {
         let middle = |method| axes(method, 64, 128)[0].weights(40).to_vec();

@@ -98,7 +98,7 @@ enum Queued {
 
 /// What one rendition has beside the others.
 struct Track {
-    /// For each of [`Plan::sources`], with the values that no pending pair has taken yet.
+    /// The scorer of each of [`Plan::sources`], with the values that no pending pair has taken yet.
     scorers: Vec<(Box<dyn Scorer>, VecDeque<Values>)>,
     /// Pairs in the present run, of those whose sums were fetched.
     run: usize,
@@ -119,12 +119,13 @@ pub struct Session {
     geometry: Option<Geometry>,
     tracks: Vec<Track>,
     queue: VecDeque<Queued>,
-    /// Groups submitted since the geometry was set, and those of them whose sums were fetched.
+    /// Groups submitted since the geometry was set.
     submitted: u64,
+    /// Groups of those submitted whose sums were fetched.
     fetched: u64,
-    /// Of the groups that were fetched, and nobody took yet.
+    /// Damage of pairs whose sums were fetched, with their renditions, in order, until somebody takes it.
     damage: VecDeque<(usize, Option<DamageSums>)>,
-    /// Met after scores had become complete in the same call.
+    /// An error that was met after scores had become complete in the same call; the next call returns it.
     error: Option<EngineError>,
 }
 
@@ -236,7 +237,7 @@ impl Session {
         (self.submitted - self.fetched) as usize
     }
 
-    /// Another group can be submitted before results are collected.
+    /// Whether another group can be submitted before results are collected.
     pub fn room(&self) -> bool {
         self.in_flight() < self.depth()
     }

@@ -21,14 +21,15 @@ impl Image {
     }
 }
 
-/// What a program runs on GPUs: modules of kernels, compiled for several processors.
+/// What a program runs on GPUs: modules of kernels, compiled for several GPU targets.
 pub trait Code: Sync {
-    /// Why there is no code for any processor; `None` if there is some.
+    /// Why there is no code for any GPU; `None` if there is some.
     fn missing(&self) -> Option<&'static str>;
 
-    /// Whether there is code for a processor, by its name in [`DeviceInfo::arch`](crate::DeviceInfo::arch).
+    /// Whether there is code for a GPU, by its name in [`DeviceInfo::arch`](crate::DeviceInfo::arch).
     fn covers(&self, arch: &str) -> bool;
 
-    /// The images of a module that a processor may take, best first.
+    /// The images of a module that a GPU may take, best first; `arch` is its name in
+    /// [`DeviceInfo::arch`](crate::DeviceInfo::arch).
     fn images(&self, module: &str, arch: &str) -> Vec<Image>;
 }

@@ -19,9 +19,9 @@ pub enum Error {
     /// The program has no code for this GPU.
     #[error("{device} is a {arch}, for which this build has no code that its runtime takes")]
     NoCode {
-        /// Its name.
+        /// The name of the GPU.
         device: String,
-        /// Its processor.
+        /// The target that the runtime names for it, such as `gfx1100` or `sm_90`.
         arch: String,
     },
     /// The memory of the GPU, or what may be page-locked of the host's, is used up.

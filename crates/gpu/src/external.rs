@@ -25,7 +25,7 @@ unsafe impl Send for External {}
 unsafe impl Sync for External {}
 
 impl External {
-    /// The first `size` bytes. The descriptor stays the caller's.
+    /// Imports the first `size` bytes behind a file descriptor, which stays the caller's.
     pub fn import(device: &Arc<Device>, fd: BorrowedFd<'_>, size: usize) -> Result<Self, Error> {
         let api = device.enter()?;
         if !api.external_memory() {
@@ -59,7 +59,7 @@ impl External {
         Arc::ptr_eq(&self.device, device)
     }
 
-    /// Where it begins, for the GPU.
+    /// Device address of the first byte.
     pub fn address(&self) -> u64 {
         self.address as u64
     }
@@ -78,12 +78,12 @@ impl Drop for External {
     }
 }
 
-/// What a file descriptor stands for: duplicates of it have the same.
+/// What a file descriptor stands for. Duplicates of a descriptor have equal inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Inode(u64, u64);
 
 impl Inode {
-    /// Of an open file descriptor.
+    /// Looks up what an open file descriptor stands for.
     pub fn of(fd: RawFd) -> Result<Self, Error> {
         let failed = |err| Error::Unsupported(format!("cannot look at a file descriptor: {err}"));
         let metadata = std::fs::metadata(format!("/proc/self/fd/{fd}")).map_err(failed)?;

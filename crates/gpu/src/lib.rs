@@ -5,7 +5,7 @@
 //! No runtime is linked: those that are there are opened when [`devices`] or [`Device::open`] first asks for one. A
 //! [`Device`] is shared by everything in the process that uses it; [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`],
 //! [`Graph`], [`Kernel`] and [`External`] give back what they own when they are dropped. What runs on the GPU is not this
-//! crate's: it loads the code objects that the [`Code`] of its user has for a processor.
+//! crate's: it loads the code objects that the [`Code`] of its user has for a GPU.
 
 mod code;
 mod device;

@@ -69,7 +69,7 @@ impl Drop for Block {
 pub struct DeviceBuffer(Block);
 
 impl DeviceBuffer {
-    /// `size` bytes; an error says `what` they were for.
+    /// Allocates `size` bytes; an error says `what` they were for.
     pub fn new(device: &Arc<Device>, what: &'static str, size: usize) -> Result<Self, Error> {
         Block::new(device, Kind::Device, what, size).map(Self)
     }
@@ -87,7 +87,7 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    /// Where it begins: a multiple of 256.
+    /// Device address of the first byte, a multiple of 256.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64
     }
@@ -97,24 +97,24 @@ impl DeviceBuffer {
 pub struct Pinned(Block);
 
 impl Pinned {
-    /// At least `size` bytes, aligned to a page.
+    /// Allocates at least `size` bytes, aligned to a page.
     pub fn new(device: Arc<Device>, size: usize) -> Result<Self, Error> {
         Block::new(&device, Kind::Host, "page-locked host memory", size).map(Self)
     }
 
-    /// Where it begins, for the CPU and for the GPU.
+    /// Address of the first byte, for the CPU as well as for the GPU.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64
     }
 
-    /// What is in it.
+    /// The bytes of the memory.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the block is ours, that long, and was filled when it was allocated. Whoever has the GPU write there has
         // promised to leave it alone until the GPU is done.
         unsafe { std::slice::from_raw_parts(self.0.address.as_ptr().cast(), self.0.size) }
     }
 
-    /// What is in it, to be written.
+    /// The bytes of the memory, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the block is ours, that long, was filled when it was allocated, and nobody else borrows it. Whoever has
         // the GPU read or write there has promised to leave it alone until the GPU is done.
@@ -126,9 +126,9 @@ impl Pinned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Direction {
-    /// From the host's memory to the GPU's.
+    /// A copy from the host's memory to the GPU's.
     HostToDevice = hip_sys::hipMemcpyHostToDevice,
-    /// Within the GPU's memory.
+    /// A copy within the GPU's memory.
     DeviceToDevice = hip_sys::hipMemcpyDeviceToDevice,
 }
 
@@ -152,10 +152,10 @@ pub unsafe fn copy(
     stream.device().check("hipMemcpyAsync", status)
 }
 
-/// Where the rows of a picture are.
+/// Where the rows of a picture are in memory, of the host or of a GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Rectangle {
-    /// Of the first row.
+    /// Address of the first row.
     pub address: u64,
     /// Bytes from row to row.
     pub pitch: usize,

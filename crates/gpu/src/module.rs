@@ -28,7 +28,7 @@ impl Module {
             // SAFETY: the address is valid for a write. Whoever made the image has promised that the code is whole, and
             // it lives for ever.
             match unsafe { api.hipModuleLoadData(&mut handle, code.as_ptr().cast()) } {
-                // Not for this processor, or not for this version of the runtime: the next may be.
+                // Not for this GPU, or not for this version of the runtime: the next may be.
                 HipError::NO_BINARY_FOR_GPU
                 | HipError::INVALID_IMAGE
                 | HipError::INVALID_DEVICE_FUNCTION

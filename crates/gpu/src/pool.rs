@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use hip_sys::{Api, HipError, hipHostMallocPortable};
 
-/// Where memory is.
+/// Which memory a block is of: the device's, or the host's page-locked memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Device,

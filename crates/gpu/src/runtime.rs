@@ -22,11 +22,11 @@ pub struct DeviceInfo {
     pub ordinal: i32,
     /// Who made it.
     pub vendor: Vendor,
-    /// As marketed.
+    /// Name of the GPU as marketed.
     pub name: String,
-    /// `gfx90a:sramecc+:xnack-`, or `sm_90` on NVIDIA.
+    /// GPU target: `gfx90a:sramecc+:xnack-`, or `sm_90` on NVIDIA.
     pub arch: String,
-    /// Where it is: `0000:03:00.0`.
+    /// PCI address: `0000:03:00.0`.
     pub pci: String,
 }
 
@@ -101,7 +101,7 @@ struct Library {
 }
 
 impl Library {
-    /// In a child process, a runtime that the parent opened is of no use.
+    /// Fails in a child process: a runtime that the parent opened is of no use there.
     fn check_process(&self) -> Result<(), Error> {
         if self.process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
     }
@@ -121,7 +121,7 @@ impl Runtime {
         Self { vendor, library: OnceCell::new(), devices: OnceCell::new() }
     }
 
-    /// Its devices, at least one.
+    /// The devices of this runtime, at least one.
     fn devices(&'static self) -> Result<&'static [DeviceInfo], Error> {
         let problem = Error::NoDevice;
         let devices = self.devices.get_or_try_init(|| {
@@ -182,9 +182,7 @@ fn find(library: &'static Library, vendor: Vendor) -> Result<Vec<DeviceInfo>, St
                 name: text("hipDeviceGetName", &|text, size| unsafe {
                     api.hipDeviceGetName(text, size, ordinal)
                 })?,
-                arch: api
-                    .arch_name(ordinal)
-                    .map_err(|error| problem("reading the processor's name", error))?,
+                arch: api.arch_name(ordinal).map_err(|error| problem("reading the GPU's name", error))?,
                 // SAFETY: the text is valid for writes of the size given.
                 pci: text("hipDeviceGetPCIBusId", &|text, size| unsafe {
                     api.hipDeviceGetPCIBusId(text, size, ordinal)

@@ -4,7 +4,7 @@
 
 use hipvmaf_gpu::{Code, Device, Image, Selection, devices};
 
-/// Code for no processor.
+/// Code for no GPU.
 struct Nothing;
 
 impl Code for Nothing {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use hipvmaf_gpu::{Code, Device, Error, Image, Selection, Vendor, devices, owner};
 
-/// Code for every processor, which nothing here loads.
+/// Code for every GPU, which nothing here loads.
 struct Anything;
 
 impl Code for Anything {

@@ -125,7 +125,7 @@ functions! {
         fn hipDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
         /// The name of a device as marketed.
         fn hipDeviceGetName(name: *mut c_char, size: c_int, device: c_int);
-        /// Where a device is: `0000:03:00.0`.
+        /// PCI address of a device: `0000:03:00.0`.
         fn hipDeviceGetPCIBusId(id: *mut c_char, size: c_int, device: c_int);
         /// Free and total bytes of the thread's device.
         fn hipMemGetInfo(free: *mut usize, total: *mut usize);
@@ -201,7 +201,7 @@ functions! {
         );
         /// Pins memory that is there already; `flags` are `hipHostRegister…`.
         fn hipHostRegister(address: *mut c_void, size: usize, flags: c_uint);
-        /// Unpins it.
+        /// Unpins memory that was pinned by [`hipHostRegister`](Self::hipHostRegister).
         fn hipHostUnregister(address: *mut c_void);
         /// What is known of an address; see [`device_of`](Api::device_of).
         fn hipPointerGetAttributes(attributes: *mut c_void, address: *const c_void);
@@ -213,7 +213,7 @@ functions! {
         /// Begins to record what is put into a stream; `mode` is one of `hipStreamCaptureMode…`. The functions of graphs
         /// are there all or not at all: [`Api::graphs`].
         fn hipStreamBeginCapture(stream: hipStream_t, mode: c_int);
-        /// Ends the recording.
+        /// Ends the recording of a stream, which yields a graph.
         fn hipStreamEndCapture(stream: hipStream_t, graph: *mut hipGraph_t);
         /// Makes a graph ready to launch; the last three are null, null and 0.
         fn hipGraphInstantiate(
@@ -230,7 +230,8 @@ functions! {
         /// Imports memory, by an [`ExternalMemoryHandleDesc`](crate::ExternalMemoryHandleDesc). The functions for
         /// external memory are there all or not at all: [`Api::external_memory`].
         fn hipImportExternalMemory(memory: *mut hipExternalMemory_t, description: *const c_void);
-        /// The address of a part of it, by an [`ExternalMemoryBufferDesc`](crate::ExternalMemoryBufferDesc).
+        /// The address of a part of imported memory, by an
+        /// [`ExternalMemoryBufferDesc`](crate::ExternalMemoryBufferDesc).
         fn hipExternalMemoryGetMappedBuffer(
             address: *mut *mut c_void, memory: hipExternalMemory_t, description: *const c_void
         );
@@ -300,7 +301,7 @@ impl Api {
         &self.library
     }
 
-    /// Whose it is.
+    /// The vendor of the library.
     pub fn vendor(&self) -> Vendor {
         match self.functions {
             Functions::Hip(_) => Vendor::Amd,
@@ -335,7 +336,7 @@ impl Api {
         }
     }
 
-    /// The processor of a device: `gfx90a:sramecc+:xnack-`, or `sm_90` on NVIDIA.
+    /// The GPU target of a device: `gfx90a:sramecc+:xnack-`, or `sm_90` on NVIDIA.
     pub fn arch_name(&self, device: c_int) -> Result<String, HipError> {
         let Functions::Hip(hip) = &self.functions else {
             let number = |attribute| {

@@ -15,7 +15,7 @@ pub(crate) const ARCH_OFFSET: usize = 396;
 /// Several times the largest `hipDeviceProp_t` so far (1472 bytes).
 pub(crate) const PROPERTIES_SIZE: usize = 8192;
 
-/// The processor's name at its offset, or wherever it is if a later release moved it.
+/// The GPU target's name at its offset, or wherever it is if a later release moved it.
 pub(crate) fn arch_in(properties: &[u8], offset: usize) -> Option<String> {
     let text = |bytes: &[u8]| {
         let name = bytes.split(|byte| *byte == 0).next()?;
@@ -59,13 +59,13 @@ pub struct ExternalMemoryHandleDesc {
 }
 
 impl ExternalMemoryHandleDesc {
-    /// `size` bytes behind an opaque descriptor. On NVIDIA a successful import takes over the descriptor.
+    /// Describes `size` bytes behind an opaque descriptor. On NVIDIA a successful import takes over the descriptor.
     pub fn opaque_fd(fd: c_int, size: u64) -> Self {
         let kind = hipExternalMemoryHandleTypeOpaqueFd;
         Self { kind, gap: 0, fd, handle_rest: [0; 3], size, flags: 0, reserved: [0; 23] }
     }
 
-    /// For `hipImportExternalMemory`.
+    /// The structure as `hipImportExternalMemory` takes it.
     pub fn as_ptr(&self) -> *const c_void {
         (&raw const *self).cast()
     }
@@ -82,12 +82,12 @@ pub struct ExternalMemoryBufferDesc {
 }
 
 impl ExternalMemoryBufferDesc {
-    /// `size` bytes from `offset`.
+    /// Describes the `size` bytes from `offset` on.
     pub fn new(offset: u64, size: u64) -> Self {
         Self { offset, size, flags: 0, reserved: [0; 27] }
     }
 
-    /// For `hipExternalMemoryGetMappedBuffer`.
+    /// The structure as `hipExternalMemoryGetMappedBuffer` takes it.
     pub fn as_ptr(&self) -> *const c_void {
         (&raw const *self).cast()
     }

@@ -6,17 +6,17 @@
 /// How long a condition must last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// In ns, from the first frame with the condition to the last.
+    /// How long the condition must last, in ns, from the first frame that has it to the last.
     pub time: u64,
-    /// So many frames in a row are enough too, however little time they took.
+    /// So many frames in a row that have the condition are enough too, however little time they took.
     pub frames: Option<u32>,
 }
 
 impl Hold {
-    /// At the first frame.
+    /// No hold: the first frame with the condition is enough.
     pub const NONE: Self = Self::time(0);
 
-    /// For so many ns.
+    /// A hold of so many ns.
     pub const fn time(time: u64) -> Self {
         Self { time, frames: None }
     }
@@ -25,16 +25,16 @@ impl Hold {
 /// Whether there is an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is one from now on.
+    /// There is an alarm from now on.
     Raised,
-    /// It is over.
+    /// The alarm is over.
     Cleared,
 }
 
 /// An alarm was raised or cleared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Which of both it was.
+    /// Whether the alarm was raised or cleared.
     pub state: State,
     /// Running time in ns since when it has been so: that of the first frame of the hold.
     pub since: u64,
@@ -67,7 +67,8 @@ impl Latch {
         self.raised
     }
 
-    /// This one in the place of another, with other holds: it goes on where that was.
+    /// This latch in the place of an older one with other holds: an alarm stays raised, and a hold that has begun goes
+    /// on.
     pub fn reconfigured(self, old: &Self) -> Self {
         Self { raised: old.raised, row: old.row, ..self }
     }
@@ -112,8 +113,8 @@ impl LowAlarm {
         self.latch.is_raised()
     }
 
-    /// This one in the place of another, with other levels or holds: what was raised stays so until its own level clears
-    /// it.
+    /// This alarm in the place of an older one with other levels or holds: what was raised stays so until values reach
+    /// the clearing level of this one.
     pub fn reconfigured(self, old: &Self) -> Self {
         Self { latch: self.latch.reconfigured(&old.latch), ..self }
     }

@@ -58,9 +58,9 @@ pub struct Estimate {
     /// Running time of a distorted frame less that of the reference frame with the same content, in ns. Adding
     /// `-offset` to the distorted running time aligns the two.
     pub offset: i64,
-    /// The same in whole frames.
+    /// The offset in whole frames of the reference, rounded.
     pub frames: i32,
-    /// From 0 (not at all) to 1 (certain).
+    /// How sure the offset is, from 0 (not at all) to 1 (certain).
     pub confidence: f64,
 }
 
@@ -70,18 +70,18 @@ struct Shot {
     cells: Box<[f32; CELLS]>,
     /// Sum of the squared cells.
     energy: f32,
-    /// Of the vote, from 0 to 1.
+    /// How much the vote of this frame counts, from 0 (it repeats the frame before) to 1.
     weight: f32,
 }
 
 /// What was heard about a lag. Older votes fade.
 #[derive(Clone, Copy, Debug)]
 struct Lag {
-    /// Sum of the votes against it.
+    /// Sum of the votes against the lag.
     against: f32,
-    /// Sum of their weights.
+    /// Sum of the weights of the votes.
     weight: f32,
-    /// Part of the variance of the last pictures that it does not explain.
+    /// Part of the variance of the last pictures that the lag does not explain, 0 to 1.
     unexplained: f32,
 }
 
@@ -103,9 +103,9 @@ pub struct Aligner {
     distorted: VecDeque<Shot>,
     /// The newest distorted frame: its running time, and its cells.
     previous: Option<(u64, Box<[f32; CELLS]>)>,
-    /// Of the distorted picture from frame to frame, as a root mean square.
+    /// How much the distorted picture changes from frame to frame as a rule: a root mean square, in 8-bit steps.
     usual_change: f32,
-    /// Lags from `-range - MARGIN` to `range + MARGIN`.
+    /// What was heard about each lag, from `-range - MARGIN` to `range + MARGIN` frames.
     lags: Vec<Lag>,
     /// What each lag leaves unexplained of the frame that votes; not a number where there is no reference.
     row: Vec<f32>,

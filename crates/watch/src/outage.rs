@@ -32,7 +32,7 @@ const DARKER: f64 = 0.01;
 pub struct Freeze {
     level: f64,
     latch: Latch,
-    /// Reference and distorted picture where the latter stopped.
+    /// The reference picture and the distorted picture at the frame where the distorted picture stopped.
     anchor: Option<(Thumbnail, Thumbnail)>,
 }
 
@@ -48,7 +48,8 @@ impl Freeze {
         self.latch.is_raised()
     }
 
-    /// This one in the place of another, with another level or hold: what was raised stays so.
+    /// This alarm in the place of an older one with another level or hold: what was raised stays so, and pictures are
+    /// still compared with those at which the old one has seen the distorted picture stop.
     pub fn reconfigured(self, old: &Self) -> Self {
         Self { latch: self.latch.reconfigured(&old.latch), anchor: old.anchor.clone(), ..self }
     }
@@ -92,7 +93,7 @@ impl Black {
         self.latch.is_raised()
     }
 
-    /// This one in the place of another, with another level or hold: what was raised stays so.
+    /// This alarm in the place of an older one with another level or hold: what was raised stays so.
     pub fn reconfigured(self, old: &Self) -> Self {
         Self { latch: self.latch.reconfigured(&old.latch), ..self }
     }

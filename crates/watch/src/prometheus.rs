@@ -14,11 +14,11 @@ use std::path::Path;
 /// What is known of one distorted pad.
 #[derive(Clone, Debug, Default)]
 pub struct Pad {
-    /// Its name in the element.
+    /// The name of the pad in the element.
     pub name: String,
-    /// What the user calls it.
+    /// What the user calls the stream of the pad.
     pub label: String,
-    /// The last window of each model.
+    /// Figures of the last window, or since the start where there is none, by model and statistic.
     pub scores: Vec<Score>,
     /// Reference frames since the start by what became of them: `scored`, `unpaired`, `skipped`, and `repeated` for those
     /// that were scored with a distorted frame used before.
@@ -45,20 +45,20 @@ pub struct Score {
 /// How long groups of frames took to compute, from submission to sums, in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct ComputeTime {
-    /// By quantiles from 0 to 1, of the last frames.
+    /// Times that shares (quantiles, 0 to 1) of the last groups did not exceed, each with its share, in seconds.
     pub quantiles: Vec<(f64, f64)>,
-    /// Of all frames.
+    /// Seconds that all groups took together.
     pub sum: f64,
-    /// How many frames.
+    /// How many groups were computed.
     pub count: u64,
 }
 
 /// Everything that is exported.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// One for each rendition.
+    /// What is known of each distorted pad.
     pub pads: Vec<Pad>,
-    /// Where a backend has computed something.
+    /// How long groups took; `None` where no backend has computed anything yet.
     pub compute_time: Option<ComputeTime>,
 }
 

@@ -51,7 +51,7 @@ impl Histogram {
 /// Scores of a model over a section or stream.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Their means, extremes and deviation.
+    /// Means, extremes and deviation of the scores.
     pub pool: Pool,
     histogram: Histogram,
 }

@@ -36,14 +36,14 @@ fn edge(index: usize, cells: usize, length: usize) -> usize {
 /// The luma of a picture in 32 x 18 means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thumbnail {
-    /// Row by row, in 1/256 of an 8-bit step; a deeper sample counts as the 8-bit one of the same brightness.
+    /// Means of the cells, row by row, in 1/256 of an 8-bit step whatever the depth of the picture.
     cells: [u16; CELLS],
-    /// Of all samples.
+    /// Mean of all sampled luma, in 1/256 of an 8-bit step.
     mean: u16,
 }
 
 impl Thumbnail {
-    /// Of samples in host memory. `None` when they are not there or fewer than the component says.
+    /// The thumbnail of luma samples in host memory. `None` when they are elsewhere, or fewer than the component says.
     pub fn new(luma: &Component, depth: BitDepth) -> Option<Self> {
         let Component { samples: Samples::Host(data), width, height, shift, .. } = *luma else {
             return None;
@@ -71,7 +71,7 @@ impl Thumbnail {
         Some(Self::from_sums(&sums, width, height, depth))
     }
 
-    /// From the sums of the sampled rows in each cell of a picture of this size.
+    /// The thumbnail of a picture of this size, from the sums of the sampled rows in each of its cells.
     pub fn from_sums(sums: &[u64; CELLS], width: usize, height: usize, depth: BitDepth) -> Self {
         let scaled = |sum: u64, count: u64| {
             // Cells of tiny pictures can be empty.
@@ -106,7 +106,7 @@ impl Thumbnail {
 
 #[cfg(test)]
 impl Thumbnail {
-    /// Of a picture with these 8-bit values in its cells, by column and row.
+    /// The thumbnail of a picture with these 8-bit values in its cells, by column and row.
     pub(crate) fn synthetic(value: impl Fn(usize, usize) -> f64) -> Self {
         let sums =
             std::array::from_fn(|cell| (value(cell % COLUMNS, cell / COLUMNS) * 256.0).max(0.0) as u64);

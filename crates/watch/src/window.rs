@@ -11,14 +11,14 @@ use crate::summary::Summary;
 /// Most slices of a window; each takes about 18 kB.
 const MAX_SLICES: u64 = 60;
 
-/// What became of a reference frame, and was counted besides its score.
+/// What became of reference frames besides their scores, in numbers of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// It had no distorted frame.
+    /// Reference frames that had no distorted frame.
     pub unpaired: u64,
-    /// It was left out on purpose (`subsample`, overload).
+    /// Reference frames that were left out on purpose (`subsample`, overload).
     pub skipped: u64,
-    /// It was scored with a distorted frame used before.
+    /// Reference frames that were scored with a distorted frame used before.
     pub repeated: u64,
 }
 
@@ -36,9 +36,9 @@ impl Counts {
 pub struct Figures {
     /// Running time of its end in ns, a whole multiple of the interval.
     pub end: u64,
-    /// Of the scores of its frames.
+    /// Figures of the scores of the frames in the window.
     pub summary: Summary,
-    /// Of its other frames.
+    /// How many frames of the window were unpaired, left out, or scored with a repeated frame.
     pub counts: Counts,
 }
 

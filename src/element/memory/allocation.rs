@@ -36,7 +36,8 @@ pub fn answer(query: &mut Allocation, pinned: Option<&PinnedAllocator>, held: u3
     }
 }
 
-/// For producers that make their own pool, and for those that take the pool and put in the memory that was offered.
+/// Offers the allocator of page-locked memory itself, for producers that make their own pool, and for those that take
+/// the offered pool but set the allocator that was offered first.
 fn offer_memory(query: &mut Allocation, pinned: &PinnedAllocator) {
     let first = query.allocation_params().next().map(|(allocator, params)| (allocator.is_some(), params));
     match first {

@@ -31,13 +31,13 @@ mod imp {
     #[repr(C)]
     struct Memory {
         memory: GstMemory,
-        /// Where the block begins.
+        /// First byte of the block.
         data: gpointer,
         block: Option<Pinned>,
     }
 
     impl Memory {
-        /// To be given to `gst_memory_init`.
+        /// Makes a zeroed memory of this allocator, which the caller passes to `gst_memory_init`.
         fn allocate(data: gpointer, block: Option<Pinned>) -> *mut GstMemory {
             // SAFETY: a plain C structure, for which zeros are as good as anything before it is initialised.
             let memory = unsafe { std::mem::zeroed() };
@@ -45,24 +45,28 @@ mod imp {
         }
     }
 
+    /// Maps a memory for the CPU: says where its block begins.
+    ///
     /// # Safety
     ///
-    /// As everything that GStreamer calls with memory: it must be of this allocator.
+    /// The memory must be of this allocator, as GStreamer sees to.
     unsafe extern "C" fn map(memory: *mut GstMemory, _maxsize: usize, _flags: ffi::GstMapFlags) -> gpointer {
         // SAFETY: memory of this allocator is a `Memory`.
         unsafe { (*memory.cast::<Memory>()).data }
     }
 
+    /// Ends a mapping, which takes nothing.
+    ///
     /// # Safety
     ///
-    /// As everything that GStreamer calls with memory: it must be of this allocator.
+    /// The memory must be of this allocator, as GStreamer sees to.
     unsafe extern "C" fn unmap(_memory: *mut GstMemory) {}
 
     /// A part of `memory` as a memory of its own; a `size` of -1 means all that follows.
     ///
     /// # Safety
     ///
-    /// As everything that GStreamer calls with memory: it must be of this allocator, and the part inside it.
+    /// The memory must be of this allocator, as GStreamer sees to, and the part inside it.
     unsafe extern "C" fn share(memory: *mut GstMemory, offset: isize, size: isize) -> *mut GstMemory {
         // SAFETY: memory of this allocator is a `Memory`, and its parent lives as long as itself.
         unsafe {
@@ -125,7 +129,7 @@ mod imp {
     impl GstObjectImpl for PinnedAllocator {}
 
     impl PinnedAllocator {
-        /// Page-locked memory, as far as there is any.
+        /// A block of page-locked memory of `size` bytes; `None` where there is none left, or no more is allowed.
         fn block(&self, size: usize) -> Option<Pinned> {
             let bytes = size as u64;
             let max = self.max_size.load(Ordering::Relaxed);

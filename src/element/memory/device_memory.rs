@@ -17,7 +17,7 @@ use gst_allocators::DmaBufMemory;
 use gst_video::{VideoInfo, VideoMeta};
 
 /// Maps the device's side of HIP and CUDA memory: the first flag of an allocator's own. System memory ignores it
-/// and is mapped for the processor, so it proves nothing.
+/// and is mapped for the CPU, so it proves nothing.
 const MAP_READ_DEVICE: u32 = GST_MAP_READ | (GST_MAP_FLAG_LAST << 1);
 
 /// What sort of memory frames lie in, if not the system's.
@@ -31,7 +31,7 @@ pub enum Kind {
 impl Kind {
     pub const ALL: [Self; 3] = [Self::Hip, Self::Cuda, Self::DmaBuf];
 
-    /// As caps call it.
+    /// The caps feature that names this kind of memory.
     pub fn feature(self) -> &'static str {
         match self {
             Self::Hip => "memory:HIPMemory",
@@ -116,7 +116,7 @@ impl Hold {
         Ok(Self::Mapped(unsafe { info.assume_init() }, memory))
     }
 
-    /// Where the first byte is.
+    /// Device address of the first byte.
     fn address(&self) -> u64 {
         match self {
             Self::Mapped(info, _) => info.data as u64,
@@ -207,7 +207,7 @@ impl DeviceFrame {
         Ok(Self { segments, planes: planes(&buffer, info), producer: None, in_place: false, _buffer: buffer })
     }
 
-    /// Where a plane is; `None` where the buffer has none of it.
+    /// Address and size of a plane in device memory; `None` where the buffer has none of it.
     pub fn plane(&self, index: u32) -> Option<DevicePlane> {
         let (offset, stride) = *self.planes.get(index as usize)?;
         let segment = self.segments.iter().find(|s| (s.start..s.start + s.size).contains(&offset))?;

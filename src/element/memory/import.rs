@@ -81,11 +81,11 @@ impl Layout {
 
 /// A buffer whose samples can be read, where they are.
 pub enum Mapped {
-    /// In the system's memory.
+    /// A frame in the system's memory.
     Host(Arc<VideoFrame<Readable>>),
-    /// In page-locked memory, which a GPU may read later.
+    /// A frame in page-locked memory, which the GPU may read after the call that hands it over.
     Pinned(Arc<VideoFrame<Readable>>),
-    /// In a GPU's memory.
+    /// A frame in the GPU's memory, or imported for it.
     Device(Arc<DeviceFrame>),
 }
 
@@ -107,7 +107,7 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// For frames of this format; `chroma` says whether anything looks at Cb and Cr.
+    /// An importer for frames of this format; `chroma` says whether anything looks at Cb and Cr.
     pub fn new(info: &VideoInfo, chroma: bool) -> Self {
         let chroma = chroma && info.format_info().n_components() >= 3;
         Self {
@@ -118,20 +118,20 @@ impl Importer {
         }
     }
 
-    /// Frames have the format that it was made for.
+    /// Whether frames of this format are those that the importer was made for.
     pub fn suits(&self, info: &VideoInfo) -> bool {
         self.info == *info
     }
 
-    /// Makes a buffer's samples readable for the GPU that scores them, or for the processor.
+    /// Makes a buffer's samples readable for the GPU that scores them, or for the CPU.
     pub fn map(&mut self, buffer: gst::Buffer, gpu: Option<&Arc<Device>>) -> Result<Mapped, ImportError> {
         let pinned = gpu.is_some_and(|gpu| PinnedAllocator::has_made(&buffer, gpu));
         match (gpu, Kind::of(&buffer)) {
             (Some(gpu), Some(Kind::DmaBuf)) if gpu.info().imports_external_memory() => {
                 match DeviceFrame::import(buffer.clone(), &self.info, gpu, &mut self.imported) {
                     Ok(frame) => return Ok(Mapped::Device(Arc::new(frame))),
-                    // The processor can map most of them.
-                    Err(err) => gst::debug!(CAT, "a DMA buffer is mapped for the processor, {err}"),
+                    // The CPU can map most of them.
+                    Err(err) => gst::debug!(CAT, "a DMA buffer is mapped for the CPU, {err}"),
                 }
             }
             (Some(gpu), Some(kind @ (Kind::Hip | Kind::Cuda))) => {
@@ -139,7 +139,7 @@ impl Importer {
                     .map(|frame| Mapped::Device(Arc::new(frame)))
                     .map_err(|source| ImportError::Device { kind, source });
             }
-            // Device memory that no GPU of ours is there for brings itself to the processor.
+            // Device memory that no GPU of ours is there for copies itself to system memory when it is mapped.
             _ => {}
         }
         let frame = VideoFrame::from_buffer_readable(buffer, &self.info).map_err(|_| ImportError::Small)?;

@@ -57,13 +57,13 @@ impl Event {
         (Self::Failed, "failed"),
     ];
 
-    /// As in the message.
+    /// The name of the event in the message's field `event`.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(event, _)| *event == self).map_or("", |(_, name)| name)
     }
 }
 
-/// Whether it begins, ends, or just is.
+/// Whether what an event tells of begins, ends, or happens once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventState {
     #[default]
@@ -76,7 +76,7 @@ impl EventState {
     const NAMES: [(Self, &'static str); 3] =
         [(Self::Raised, "raised"), (Self::Cleared, "cleared"), (Self::Info, "info")];
 
-    /// As in the message.
+    /// The name of the state in the message's field `state`.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(state, _)| *state == self).map_or("", |(_, name)| name)
     }
@@ -91,7 +91,7 @@ pub struct EventMessage {
     pub pad: String,
     /// What the user calls its stream; the pad name unless set.
     pub label: String,
-    /// Of the reference frame with which it was noticed.
+    /// Running time at which it was noticed, as a rule that of a reference frame.
     pub running_time: Option<ClockTime>,
     /// Running time since when it has been so.
     pub since: Option<ClockTime>,

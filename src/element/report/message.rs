@@ -27,20 +27,22 @@ pub type Values = Vec<(String, f64)>;
 /// A message of the element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VmafMessage {
+    /// Score of one frame, of type `frame`.
     Frame(FrameMessage),
+    /// Figures of a section that has ended, of type `pooled`.
     Pooled(PooledMessage),
-    /// The same figures over the rolling window.
+    /// Figures of the rolling window at the end of an interval, of type `window`.
     Window(PooledMessage),
 }
 
 /// What every message says: where it belongs in the stream, and the score of the first model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Common {
-    /// Presentation timestamp of the scored reference frame; pooled: of the end of the last one.
+    /// Presentation timestamp of the scored reference frame; pooled: of the end of the last one; not for windows.
     pub timestamp: Option<ClockTime>,
     pub stream_time: Option<ClockTime>,
     pub running_time: Option<ClockTime>,
-    /// Of the frame; pooled: of all scored frames together.
+    /// Duration of the frame; pooled: of all scored frames together; of a window: its length.
     pub duration: Option<ClockTime>,
     /// Sink pad of the distorted stream.
     pub pad: String,
@@ -48,7 +50,7 @@ pub struct Common {
     pub label: String,
     /// Name of the first model.
     pub model: String,
-    /// Counts caps changes and flushes, from 0.
+    /// Counts caps changes, flushes and resets of this stream, from 0.
     pub section: u32,
     /// Score of the first model: within the model's range, mostly 0..=100, unless its clipping is disabled.
     pub score: f64,
@@ -86,7 +88,7 @@ pub struct FrameMessage {
     pub discont: bool,
     /// The distorted frame stands in for a missing one (`missing-frame=repeat`).
     pub repeated: bool,
-    /// From handing the pair to the engine to having the score, which includes the wait for the next pair.
+    /// Time from handing the pair to the engine to having its score, which includes the wait for the next pair.
     pub compute_time: ClockTime,
 }
 
@@ -102,7 +104,7 @@ pub struct PooledMessage {
     pub frames: u64,
     /// Reference frames that had no distorted frame.
     pub unpaired: u64,
-    /// Pairs left out on purpose (`subsample`).
+    /// Pairs left out on purpose (`subsample`), or as they came faster than they could be scored (`overload`).
     pub skipped: u64,
     /// Distorted frames used a second time.
     pub repeated: u64,

@@ -24,14 +24,14 @@ pub const NAME: &str = "HipVmafScoreMeta";
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScoreState {
-    /// It has a score.
+    /// The frame has a score.
     Scored,
-    /// There was no distorted frame to compare it with.
+    /// There was no distorted frame to compare the frame with.
     #[default]
     Unpaired,
-    /// It was left out on purpose (`subsample`).
+    /// It was left out on purpose (`subsample`), or as pairs came faster than they could be scored (`overload`).
     Skipped,
-    /// It had to leave before its score existed (live); the score is in the message.
+    /// The frame had to leave before its score existed (live pipelines); the score is in the message.
     Late,
     /// The distorted stream cannot be scored; the event `failed` says why.
     Failed,

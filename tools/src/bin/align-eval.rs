@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Measures how well `engine::align` finds the offset of a distorted video: makes the table of docs/alignment.md.
+//! Measures how well `watch::align` finds the offset of a distorted video: makes the table of docs/alignment.md.
 //!
 //! ```sh
 //! cargo run --release -p hipvmaf-tools --bin align-eval -- FFMPEG CLIP...

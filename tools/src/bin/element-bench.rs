@@ -65,7 +65,7 @@ struct Args {
     /// Frames per second of a live channel
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
     fps: u64,
-    /// Processor threads of each element on the CPU
+    /// CPU threads of each element on the CPU backend, 0 for one per CPU
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: u32,
     /// Length of a run
@@ -366,8 +366,8 @@ fn followed(channels: &[Pipeline]) -> Result<Followed, Box<dyn Error>> {
     Ok(sum)
 }
 
-/// Seconds that this process has spent on processors.
-fn processor_time() -> Result<f64, Box<dyn Error>> {
+/// CPU seconds that this process has spent, user and system time of all threads.
+fn cpu_time() -> Result<f64, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // After the name, which may contain anything: user and system time are the 12th and 13th field, in 1/100 s.
     let fields = stat.rsplit_once(')').ok_or("an unknown form of /proc/self/stat")?.1;
@@ -384,17 +384,17 @@ fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
     while followed(&channels)?.scored < 2 * second {
         std::thread::sleep(Duration::from_millis(100));
     }
-    let (before, start, processor) = (followed(&channels)?, Instant::now(), processor_time()?);
+    let (before, start, cpu) = (followed(&channels)?, Instant::now(), cpu_time()?);
     std::thread::sleep(Duration::from_secs(args.seconds));
     let (after, taken) = (followed(&channels)?, start.elapsed().as_secs_f64());
     let lost = after.skipped - before.skipped + after.unpaired - before.unpaired;
     println!(
-        "{count} channels at {} fps: {:.0} frames per second, {lost} of {} not scored; {:.1} processors, slowest channel \
+        "{count} channels at {} fps: {:.0} frames per second, {lost} of {} not scored; {:.1} CPU cores, slowest channel \
          {:.2} ms a pair, 99 % {:.2}",
         args.fps,
         (after.scored - before.scored) as f64 / taken,
         after.scored - before.scored + lost,
-        (processor_time()? - processor) / taken,
+        (cpu_time()? - cpu) / taken,
         after.slowest.0,
         after.slowest.1,
     );

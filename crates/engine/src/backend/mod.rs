@@ -92,16 +92,16 @@ pub type Completion = Box<dyn FnOnce() + Send>;
 /// One reference picture of the prepared geometry, and the distorted pictures to compare with it.
 #[derive(Clone)]
 pub struct Group<'a> {
-    /// What the others are compared with.
+    /// The picture that the distorted ones are compared with.
     pub reference: Picture<'a>,
-    /// At least one, each with the number of its rendition, and no more than were prepared for.
+    /// The distorted pictures, each with the number of its rendition: at least one, and no more than were prepared for.
     pub distorted: Vec<(usize, Picture<'a>)>,
     /// Only keep history (motion, PSNR) up to date; the frame's score is not wanted (subsampling).
     pub history_only: bool,
 }
 
 impl<'a> Group<'a> {
-    /// With one distorted picture, of the only rendition, to be scored.
+    /// A group with one distorted picture, of rendition 0, to be scored.
     pub fn pair(reference: Picture<'a>, distorted: Picture<'a>) -> Self {
         Self { reference, distorted: vec![(0, distorted)], history_only: false }
     }
@@ -110,10 +110,11 @@ impl<'a> Group<'a> {
 /// What a metric has to do with the pictures at half their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Halves {
+    /// The metric has nothing to do with them.
     Ignored,
-    /// It makes them on the way.
+    /// The metric makes them on its way.
     Made,
-    /// It looks at those that another metric has made.
+    /// The metric looks at those that another metric has made, and is computed after it.
     Needed,
 }
 

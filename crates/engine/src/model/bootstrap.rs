@@ -10,7 +10,7 @@ pub struct Bootstrap {
     pub members: Vec<f64>,
     /// The mean of the members (`NAME_bagging`).
     pub bagging: f64,
-    /// Their standard deviation, scaled to the transformed and clipped score (`NAME_stddev`).
+    /// The standard deviation of the members, scaled to the transformed and clipped score (`NAME_stddev`).
     pub stddev: f64,
     /// Lower end of the 95 % confidence interval (`NAME_ci_p95_lo`).
     pub ci_lo: f64,

@@ -10,7 +10,7 @@ use crate::metrics::feature::FeatureError;
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// Neither built in nor a file.
+    /// The name is neither that of a built-in model nor that of a file.
     #[error(
         "there is no built-in model and no file called {name}; built in are {}, and a path to a model file \
          is also allowed", builtin::names().collect::<Vec<_>>().join(", ")
@@ -27,7 +27,7 @@ pub enum ModelError {
         /// What the system says.
         source: io::Error,
     },
-    /// Larger than any model.
+    /// The file is larger than any model can be.
     #[error("the model file {path} is larger than {MAX_BYTES} bytes")]
     TooLarge {
         /// Path of the file.
@@ -58,7 +58,7 @@ pub enum Problem {
     /// The text of the regressor is not one.
     #[error("line {line} of the regressor: {reason}")]
     Regressor {
-        /// From 1 within the text of the regressor.
+        /// Number of the line within the text of the regressor, from 1.
         line: usize,
         /// What is wrong there.
         reason: String,

@@ -58,8 +58,8 @@ impl Transform {
     }
 }
 
-/// At a knot the later segment wins; the first and the last segment extend beyond the ends. Segments
-/// from the first that does not ascend onwards do not count.
+/// The value at `x` of the curve through the knots. At a knot the later segment wins; the first and the last segment
+/// extend beyond the ends. Segments from the first that does not ascend onwards do not count.
 fn piecewise_linear(knots: &[[f64; 2]], x: f64) -> f64 {
     let mut y = 0.0;
     let last = knots.len() - 2;

@@ -120,9 +120,9 @@ impl Clip {
 /// What becomes of the next group.
 #[derive(Clone, Debug)]
 struct Step {
-    /// Its pictures may be kept; otherwise they are only borrowed.
+    /// The pictures of the group may be kept; otherwise they are only borrowed.
     leased: bool,
-    /// It begins a run.
+    /// The group begins a run.
     reset: bool,
     history_only: bool,
     distorted: usize,
@@ -285,13 +285,14 @@ fn speed(options: &[SpeedOptions]) -> Work {
     Work::default().with::<Speed>(SpeedWork { scalings, sigmas: vec![0.29, 0.1] })
 }
 
-/// The sums of a clip on the GPU, with one and with several pairs in flight, are those of the processor.
+/// The sums of a clip on the GPU, with one and with several pairs in flight, are those of the CPU.
 fn check(work: &Work, kind: u32, (width, height): (usize, usize), bits: u32, frames: usize) {
     let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, frames));
     check_clips(work, kind, &reference, &[(distorted, None)]);
 }
 
-/// The same of several distorted clips.
+/// The sums of groups of several distorted clips on the GPU, with one and with several groups in flight, are those of
+/// the CPU.
 fn check_clips(work: &Work, kind: u32, reference: &Clip, distorted: &[Scaled]) {
     let expected = sums(&mut Cpu::new(1).unwrap(), work, reference, distorted);
     let Geometry { width, height, depth, .. } = reference.geometry;
@@ -321,7 +322,7 @@ fn of_groups_equal_the_processors() {
     groups_are_pairs(&sizes, |depth| Hip::open(&Selection::default(), depth).unwrap());
 }
 
-/// Groups of two and three pictures have the sums that the processor finds for the pairs, in a backend that expects as
+/// Groups of two and three pictures have the sums that the CPU finds for the pairs, in a backend that expects as
 /// many and in one that expects more.
 fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -> B) {
     let banding = CambiOptions { full_ref: true, ..Default::default() };

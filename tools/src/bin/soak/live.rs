@@ -16,13 +16,15 @@ use crate::number;
 use crate::random::Random;
 use crate::watchdog::Watchdog;
 
-/// At least as wide as the number.
+/// Sizes that the video changes between, all at least as wide as the number that is drawn into each frame.
 const SIZES: [(i32, i32); 3] = [(192, 108), (256, 144), (320, 180)];
-/// Seconds between changes of the size, and between restarts of a sender.
+/// Seconds between changes of the size.
 const RESIZE: u64 = 7;
+/// Seconds between restarts of a sender.
 const RESTART: u64 = 11;
-/// Of 1000 frames, at so many a loss begins; it takes up to so many frames.
+/// At how many of 1000 frames a loss begins.
 const LOSS: u64 = 10;
+/// How many frames a loss takes at most.
 const BURST: u64 = 10;
 
 const RTP: &str = "application/x-rtp,media=video,clock-rate=90000,encoding-name=H264,payload=96";
@@ -264,7 +266,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Like any sender that is started anew, it begins with other sequence numbers, and as another source.
+    /// Starts the sender, with other sequence numbers than before and as another source, like any that is started anew.
     fn start(&mut self, pipeline: &gst::Pipeline, film: &gst::Element) -> Result<(), Box<dyn Error>> {
         let bin = gst::parse::bin_from_description(
             &format!(

@@ -15,8 +15,8 @@ const BITS: usize = 2 * COLUMNS;
 const BLACK: u8 = 16;
 const WHITE: u8 = 235;
 
-/// Smallest PSNR of frames that belong together, in dB. It is above that of others (see above), and below what the
-/// encoders make.
+/// Smallest PSNR of frames that belong together, in dB: above the 21 dB that frames with different numbers can reach,
+/// and below what the encoders make.
 pub const LOWEST_PSNR: f64 = 22.0;
 
 /// The number with a bit that makes the count of ones even.

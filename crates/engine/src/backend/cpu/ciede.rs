@@ -119,7 +119,7 @@ fn lab([y, u, v]: [f32; 3], range: Range) -> [f32; 3] {
     [(116.0 * y - 16.0) as f32, (500.0 * (x - y)) as f32, (200.0 * (y - z)) as f32]
 }
 
-/// From a gamma corrected component to a linear one.
+/// The linear value of a gamma corrected colour component; black is 0 and white 1 in both.
 #[inline(always)]
 fn linear(t: f64) -> f64 {
     const LIMIT: f64 = 10.0 / 255.0;

@@ -4,9 +4,10 @@
 //! they run on.
 //!
 //! Vertically, a pair is two rows of one column; both rows of an output pair read the same input pairs,
-//! one with its taps shifted by a row. Horizontally likewise for even and odd columns. Unsigned 16-bit
-//! operands are moved to signed by flipping their highest bit, which takes 2^31 off every sum because the
-//! taps sum to 2^16; the sums begin with what it takes to get that back (all of this modulo 2^32).
+//! one with its taps shifted by a row. Horizontally, a pair is two columns of one row, and an even output
+//! column reads the same input pairs as the odd one after it. Unsigned 16-bit operands are moved to signed by
+//! flipping their highest bit, which takes 2^31 off every sum because the taps sum to 2^16; the sums begin
+//! with what it takes to get that back (all of this modulo 2^32).
 
 use super::simd::Lanes;
 use crate::backend::cpu::plane::Sample;
@@ -25,8 +26,8 @@ pub(super) const FLIPPED: u32 = 1 << 31;
 pub(super) struct Filter {
     /// Even distance from the centre to the first pair.
     pub radius: usize,
-    /// For pair `s`, at `2 s - radius`: the two taps for an output at an even position, then for the
-    /// odd position after it; low half first.
+    /// For pair `s`, which begins at `2 s - radius`, two taps for the output at an even position, then two taps for the
+    /// output at the odd position after it; the first tap is in the low half of the number.
     pub taps: [[i32; 2]; STEPS],
     /// The taps are halved to fit 16 bits.
     halved: bool,

@@ -39,7 +39,7 @@ pub struct Unpacked {
     samples: Unpacking,
 }
 
-/// In which of the two the samples are depends on the depth.
+/// Room for unpacked samples: in `bytes` for 8-bit video, in `words` (and `wide`) for deeper video.
 #[derive(Default)]
 struct Unpacking {
     wide: bool,

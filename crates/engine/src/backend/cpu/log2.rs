@@ -16,7 +16,7 @@ pub(super) trait Log2: Lanes {
     ///
     /// # Safety
     ///
-    /// As for the operations of [`Lanes`].
+    /// The CPU must have the instruction set of these lanes, as for all operations of [`Lanes`].
     #[inline(always)]
     unsafe fn log2(a: Self::I) -> Self::I {
         // SAFETY: the CPU has the instructions, as the caller has promised; an index of 12 bits is inside the table's
@@ -37,7 +37,8 @@ impl Log2 for Avx2 {}
 
 #[cfg(target_arch = "x86_64")]
 impl Log2 for Avx512 {
-    /// By the curves: three look-ups in registers take a third of the time of one in memory.
+    /// Computes the logarithm by curves instead of the table: three look-ups in registers take a third of the time of
+    /// one in memory.
     #[inline(always)]
     unsafe fn log2(a: Self::I) -> Self::I {
         use std::arch::x86_64::*;

@@ -30,12 +30,12 @@ pub struct Luma {
 }
 
 impl Luma {
-    /// Of a picture that stays where it is.
+    /// The luma of a picture that stays where it is, as it is leased. Nothing is copied.
     pub fn leased(picture: Leased, depth: BitDepth, spare: &Arc<Spare>) -> Self {
         Self { depth, leased: Some(picture), samples: OnceLock::new(), spare: spare.clone() }
     }
 
-    /// Of a picture that is only borrowed.
+    /// A copy of the luma of a picture that is only borrowed.
     pub fn copied(luma: &Component<'_>, depth: BitDepth, spare: &Arc<Spare>) -> Self {
         let mut samples = spare.take();
         samples.copy(luma, depth);

@@ -123,9 +123,9 @@ const fn halves<T>() -> usize {
     size_of::<T>()
 }
 
-/// Differences of a row pair of the earlier and the later frame: for each block of columns the even
-/// columns, the odd ones, and the same of the lowest bit where that is apart; the upper row in the low
-/// halves.
+/// Differences of a row pair of the earlier and the later frame: for each block of columns a vector of the even columns
+/// and one of the odd columns, the upper row in the low halves. With samples of 16 bits these are halved, and two
+/// vectors with the lowest bits of the even and of the odd columns follow.
 ///
 /// # Safety
 ///

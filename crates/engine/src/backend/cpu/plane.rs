@@ -34,7 +34,7 @@ pub struct Plane<'a, T> {
 }
 
 impl<'a, T: Sample> Plane<'a, T> {
-    /// `None` when the rows do not fit `data` or overlap (`stride < width`).
+    /// A plane of the samples in `data`; `None` when the rows do not fit or overlap (`stride < width`).
     pub fn new(data: &'a [T], width: usize, height: usize, stride: usize) -> Option<Self> {
         let needed = match height {
             0 => 0,
@@ -64,23 +64,23 @@ impl<'a, T: Sample> Plane<'a, T> {
 /// A plane of either sample type.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyPlane<'a> {
-    /// Of 8-bit video.
+    /// A plane of 8-bit video.
     U8(Plane<'a, u8>),
-    /// Of deeper video.
+    /// A plane of video with 9 to 16 bits.
     U16(Plane<'a, u16>),
 }
 
 /// Two planes of one sample type, to be compared.
 #[derive(Clone, Copy, Debug)]
 pub enum PlanePair<'a> {
-    /// Of 8-bit video.
+    /// Two planes of 8-bit video.
     U8(Plane<'a, u8>, Plane<'a, u8>),
-    /// Of deeper video.
+    /// Two planes of video with 9 to 16 bits.
     U16(Plane<'a, u16>, Plane<'a, u16>),
 }
 
 impl<'a> PlanePair<'a> {
-    /// `None` when the planes differ in size or sample type.
+    /// A pair of planes; `None` when they differ in size or sample type.
     pub fn new(a: AnyPlane<'a>, b: AnyPlane<'a>) -> Option<Self> {
         fn alike<T: Sample>(a: &Plane<'_, T>, b: &Plane<'_, T>) -> bool {
             (a.width, a.height) == (b.width, b.height)
@@ -96,14 +96,14 @@ impl<'a> PlanePair<'a> {
 /// A reference plane and planes to compare with it, all of one size and sample type.
 #[derive(Clone, Debug)]
 pub enum PlaneGroup<'a> {
-    /// Of 8-bit video.
+    /// A reference plane and distorted planes of 8-bit video.
     U8(Plane<'a, u8>, Vec<Plane<'a, u8>>),
-    /// Of deeper video.
+    /// A reference plane and distorted planes of video with 9 to 16 bits.
     U16(Plane<'a, u16>, Vec<Plane<'a, u16>>),
 }
 
 impl<'a> PlaneGroup<'a> {
-    /// `None` when a plane differs from the reference in size or sample type.
+    /// A group of planes; `None` when one differs from the reference in size or sample type.
     pub fn new(reference: AnyPlane<'a>, distorted: impl IntoIterator<Item = AnyPlane<'a>>) -> Option<Self> {
         let pairs = distorted.into_iter().map(|plane| PlanePair::new(reference, plane));
         Some(match reference {

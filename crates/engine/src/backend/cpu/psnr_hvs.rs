@@ -18,7 +18,7 @@ use std::ops::Range;
 const SIZE: usize = BLOCK * BLOCK;
 /// Rows of blocks that make a part.
 const BAND: usize = 8;
-/// More lanes than any vector has.
+/// As many lanes as the widest vectors have.
 const MAX_LANES: usize = 16;
 
 /// The bits of the sum of all errors of each distorted plane. Runs in the current rayon pool.
@@ -40,7 +40,7 @@ dispatch!(fn band[T: Sample](
     reference: Plane<'_, T>, distorted: &[Plane<'_, T>], rows: Range<usize>, tables: &Tables,
 ) -> Vec<Vec<f32>> = process[T]);
 
-/// For each distorted plane the errors of these rows of blocks, in order, without zeros.
+/// The errors of each distorted plane in these rows of blocks, in order, without zeros.
 ///
 /// # Safety
 ///

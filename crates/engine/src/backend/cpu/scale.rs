@@ -16,11 +16,12 @@ use crate::scale::{Axis, ONE, Scaling, shifts};
 /// Columns are rounded up to as many as the widest vectors have.
 const BLOCK: usize = 16;
 
-/// Columns of the output, for vectors: beside each other the first source column of each, and the weights of its
-/// samples in pairs.
+/// Columns of the output, laid out for vectors.
 struct Columns {
+    /// The first source column that each output column is made of.
     first: Vec<i32>,
-    /// Those of the first two samples, then those of the next, the low half first.
+    /// Weights of two neighbouring source samples in each number, the first one in its low half: for all output columns
+    /// those of the first two samples, then those of the next two, and so on.
     weights: Vec<Vec<i32>>,
 }
 

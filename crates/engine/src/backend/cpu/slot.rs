@@ -25,7 +25,7 @@ pub struct Plan {
     pub chroma: bool,
     /// How many earlier reference pictures some metric looks at.
     pub lags: usize,
-    /// For each rendition, how its pictures are scaled if they are.
+    /// How the pictures of each rendition are scaled; `None` where they have the reference's size.
     pub scalers: Vec<Option<(Scaling, Scaler)>>,
 }
 
@@ -53,7 +53,7 @@ pub struct Group<'a> {
     pub reference: &'a Picture<'a>,
     /// The reference's luma, if it is not that of the picture as it lies.
     pub luma: Option<AnyPlane<'a>>,
-    /// Each with the number of its rendition.
+    /// The distorted pictures, each with the number of its rendition.
     pub distorted: Vec<(usize, &'a Picture<'a>)>,
     /// The luma of the reference one and two pictures ago, as far as the run reaches back.
     pub earlier: &'a [std::sync::Arc<Luma>],

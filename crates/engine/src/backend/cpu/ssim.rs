@@ -78,7 +78,8 @@ impl Image for &Decimated {
 /// SSIM of a reference and distorted pictures of one size; owns the decimated pictures, the reference's first.
 pub struct Ssim {
     geometry: Geometry,
-    /// For each scale of the work: the pictures to compare; `None` for those as they are.
+    /// For each scale of the work its factor and the decimated pictures; `None` where pictures are compared as they
+    /// are.
     scales: Vec<Option<(usize, Vec<Decimated>)>>,
     /// Scales 1 to 4 of MS-SSIM.
     pyramid: Option<[Vec<Decimated>; SCALES - 1]>,
@@ -202,10 +203,11 @@ struct Scratch {
 
 /// Rows of planes that go through the window together.
 struct Windowed<const PLANES: usize> {
+    /// The present row of each plane.
     samples: [Vec<f32>; PLANES],
-    /// The same after the horizontal window, of the last eleven rows, by row number modulo 11.
+    /// The last eleven rows of each plane after the horizontal window, by row number modulo 11.
     ring: [[Vec<f32>; WINDOW_SIZE]; PLANES],
-    /// The same after both.
+    /// A row of each plane after the horizontal and the vertical window.
     filtered: [Vec<f32>; PLANES],
 }
 
@@ -355,7 +357,7 @@ fn statistics(reference: &[Vec<f32>; 2], distorted: &[Vec<f32>; 3], bias: f64) -
 
 dispatch!(fn low_pass_band[I: Image](picture: I, rows: Range<usize>, to: &mut [f32]) -> () = process_low_pass[I]);
 
-/// These rows of a picture after the low pass, at every other sample.
+/// Writes the rows `rows` of the next scale to `to`: a picture after the low pass, at every other sample.
 ///
 /// # Safety
 ///
@@ -410,8 +412,8 @@ fn accumulate(taps: [&[f32]; LOW_PASS_SIZE], weights: &[f32; LOW_PASS_SIZE], sum
 
 dispatch!(fn box_band[I: Image](picture: I, factor: usize, rows: Range<usize>, to: &mut [f32]) -> () = process_box[I]);
 
-/// These rows of a picture whose samples are means of `factor` x `factor`. Doubles hold the sums of a box exactly, so
-/// these are added up column by column.
+/// Writes the rows `rows` of a decimated picture to `to`, whose samples are means of `factor` x `factor`. Doubles hold
+/// the sums of a box exactly, so these are added up column by column.
 ///
 /// # Safety
 ///

@@ -85,11 +85,11 @@ shared! {
 
 struct Scale {
     kernel: Kernel,
-    /// For groups, with the bytes that one picture keeps for the next.
+    /// Kernel for groups of several distorted pictures, and the bytes that one picture keeps for the next.
     group: Option<(Kernel, usize)>,
     shape: AdmScale,
     grid: (u32, u32),
-    /// In coefficients.
+    /// Coefficients from row to row of the low band.
     stride: usize,
     /// Bytes of one low band; 0 where nobody reads it.
     low_band: usize,

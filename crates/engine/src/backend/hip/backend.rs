@@ -27,12 +27,12 @@ pub struct Hip {
     device: Arc<Device>,
     depth: usize,
     prepared: Option<Prepared>,
-    /// Of the next group.
+    /// Number of the ticket that the next group gets.
     next: u64,
 }
 
 impl Hip {
-    /// Opens the GPU that is wanted, for `depth` pairs in flight (at least 1).
+    /// Opens the GPU that is wanted, for `depth` groups in flight (at least 1).
     pub fn open(selection: &Selection, depth: usize) -> Result<Self, BackendError> {
         Ok(Self { device: images::open(selection)?, depth: depth.max(1), prepared: None, next: 0 })
     }
@@ -133,10 +133,11 @@ struct Prepared {
     chains: Chains,
     lags: usize,
     chroma: bool,
-    /// For each rendition, what scales its pictures if they are.
+    /// What scales the pictures of each rendition; `None` where they have the reference's size.
     scalers: Vec<Option<Scaler>>,
-    /// Bytes that all pictures of one of the picture buffers take, and the scaled one.
+    /// Bytes that all pictures of one of the picture buffers take.
     room: usize,
+    /// Bytes that a scaled picture takes.
     scaled: usize,
     slots: Vec<InFlightSlot>,
     lumas: Vec<Luma>,

@@ -243,7 +243,7 @@ impl Analysis {
         Ok(Self { sides: std::iter::once(Ok(distorted)).chain(source).collect::<Result<_, _>>()? })
     }
 
-    /// For some of the sides, from the first.
+    /// Launches the kernels for some of the sides of a pair, from the first side on.
     fn launch_sides(&self, stream: &Stream, at: Addresses, sides: &[Side]) -> Result<(), Error> {
         let Addresses { frame, mut scratch, mut sums } = at;
         for side in sides {

@@ -34,7 +34,7 @@ const TILE: (usize, usize) = (128, 4);
 
 pub struct Ciede {
     kernel: Kernel,
-    /// For several distorted pictures.
+    /// Kernel for groups of several distorted pictures.
     group: Kernel,
     geometry: Geometry,
     chroma: (usize, usize),

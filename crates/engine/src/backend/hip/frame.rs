@@ -61,7 +61,7 @@ impl HvPlanes {
         Self { reference, distorted: reference + size as u64, stride: stride as u32 }
     }
 
-    /// Those of the distorted pictures from one on.
+    /// The planes with those of the distorted pictures from number `picture` on; `size` is the bytes of a plane.
     pub fn at(self, picture: usize, size: usize) -> Self {
         Self { distorted: self.distorted + (picture * size) as u64, ..self }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The compiled kernels that this crate carries: one image for each metric and processor, all in one
+//! The compiled kernels that this crate carries: one image for each metric and GPU target, all in one
 //! compressed stream that `build.rs` makes.
 
 use std::io::Read;
@@ -53,12 +53,12 @@ fn image(metric: &str, target: &str) -> Option<Image> {
     stream().get(*start..)?.get(..*size)
 }
 
-/// Whether there are images for a processor.
+/// Whether there are images for a GPU, by its name in [`DeviceInfo::arch`].
 fn covers(arch: &str) -> bool {
     targets(arch).into_iter().any(|target| built::INDEX.iter().any(|entry| entry.1 == target))
 }
 
-/// The images of a metric that a processor may take, best first, each with its target. `$HIPVMAF_GPU_CODE` leaves
+/// The images of a metric that a GPU may take, best first, each with its target. `$HIPVMAF_GPU_CODE` leaves
 /// only the target that it names.
 fn candidates(metric: &str, arch: &str) -> impl Iterator<Item = (&'static str, Image)> {
     let entry = |target: &str| built::INDEX.iter().find(|entry| (entry.0, entry.1) == (metric, target));
@@ -68,7 +68,7 @@ fn candidates(metric: &str, arch: &str) -> impl Iterator<Item = (&'static str, I
     found.into_iter().filter_map(|(metric, target, ..)| Some((*target, image(metric, target)?)))
 }
 
-/// The targets whose images a processor may take, best first, by its name in [`DeviceInfo::arch`]:
+/// The targets whose images a GPU may take, best first, by its name in [`DeviceInfo::arch`]:
 /// `gfx90a:sramecc+:xnack-` or `sm_90`.
 fn targets(arch: &str) -> Vec<&str> {
     // Images without a suffix run with any setting of the features that the suffixes name.

@@ -59,16 +59,16 @@ pub struct HalfPictures {
 #[derive(Clone, Copy)]
 pub struct Pairs {
     pub first: Addresses,
-    /// At least 1. Their frames lie in a row.
+    /// How many pairs there are, at least 1. Their [`HvFrame`]s lie in a row.
     pub count: usize,
-    /// From the sums of a pair to those of the next.
+    /// Bytes from the sums of a pair to those of the next.
     pub pitch: u64,
     /// The pictures at half their size, for metrics that need them.
     pub halves: Option<HalfPictures>,
 }
 
 impl Pairs {
-    /// One of them.
+    /// Addresses of pair `i`, from 0.
     pub fn pair(&self, i: usize) -> Addresses {
         let Addresses { frame, scratch, sums } = self.first;
         let i = i as u64;
@@ -105,7 +105,7 @@ pub trait Metric: Sized + Send + 'static {
     /// Puts the work for the pairs of a group into a stream.
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
 
-    /// Where it leaves the pictures at half their size, if it makes them.
+    /// Where the metric leaves the pictures at half their size, if it makes them.
     fn halves(&self, _pairs: Pairs) -> Option<HalfPictures> {
         None
     }

@@ -38,7 +38,7 @@ impl Metric for Motion {
         2
     }
 
-    /// It depends on the reference only.
+    /// Launches the kernels once for all pairs: motion depends on the reference only.
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let Addresses { frame, sums, .. } = pairs.first;
         let Geometry { width, height, depth, .. } = self.geometry;

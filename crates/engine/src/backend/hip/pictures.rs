@@ -14,24 +14,27 @@ use crate::frame::{Component, Geometry, Lease, Picture, Samples};
 /// Room for one distorted picture of a group; the reference's belongs to the first.
 #[derive(Default)]
 pub struct PictureBuffers {
-    /// Pictures on their way to the GPU, and there; made when the first one comes by this way. With the bytes taken.
+    /// Page-locked memory for pictures on their way to the GPU; made when the first one takes this way.
     pub staging: Option<Pinned>,
+    /// Bytes of `staging` that are taken.
     pub staged: usize,
+    /// Device memory for pictures that kernels cannot read in place; made when the first one is copied.
     pub pictures: Option<DeviceBuffer>,
+    /// Bytes of `pictures` that are taken.
     pub used: usize,
-    /// The scaled picture, made with the first one.
+    /// Device memory for the scaled picture; made when the first one is scaled.
     pub scaled: Option<DeviceBuffer>,
 }
 
 /// The luma of a reference picture.
 pub struct Luma {
-    /// Made when the first one is copied.
+    /// Device memory for a copy of the luma; made when the first one is copied.
     pub buffer: Option<DeviceBuffer>,
     pub plane: HvPlane,
     /// The luma was put there by the GPU, which is done at `ready`.
     pub written: bool,
     pub ready: Event,
-    /// Of memory that is read in place.
+    /// Lease of the picture's memory, where the luma is read in place.
     pub lease: Option<Lease>,
 }
 

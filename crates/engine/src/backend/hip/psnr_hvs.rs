@@ -16,7 +16,7 @@ const SUM_THREADS: u32 = 256;
 
 shared! {
     "psnr_hvs.hip"
-    /// Where the errors of Y, Cb and Cr begin, and how many blocks they are of.
+    /// Where the errors of Y, Cb and Cr begin in the scratch, in errors, and how many blocks each plane has.
     #[derive(Default)]
     struct HvsErrors: 24 {
         [0] first: [u32; 3],

@@ -16,12 +16,12 @@ use crate::frame::Lease;
 /// A group in flight.
 pub struct InFlight {
     pub ticket: Ticket,
-    /// Distorted pictures.
+    /// How many distorted pictures the group has.
     pub count: usize,
     pub history_only: bool,
-    /// Groups before it in its run.
+    /// How many groups came before in the run.
     pub run: usize,
-    /// Of memory that is read until the group is done.
+    /// Leases of the pictures' memory, which is read until the group is done.
     pub leases: Vec<Lease>,
 }
 
@@ -36,10 +36,10 @@ pub struct InFlightSlot {
     pub sums: Pinned,
     /// The structures and the sums on the GPU's side, and the scratch.
     on_device: DeviceBuffer,
-    /// For each size of a group, from 1: for scored pairs, and for those that only serve as history. `None`: not
-    /// recorded, or not known to the runtime.
+    /// Recorded work for each number of pairs in a group, from 1: for scored groups, and for those that only serve as
+    /// history. `None` where it is not recorded, or the runtime knows no graphs.
     graphs: Vec<[Option<Graph>; 2]>,
-    /// For each distorted picture.
+    /// Room for the pictures of the group, one for each distorted picture.
     pub buffers: Vec<PictureBuffers>,
     pub in_flight: Option<InFlight>,
 }

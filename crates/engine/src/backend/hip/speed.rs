@@ -131,7 +131,8 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// Of `planes` planes: all, or half of them for those of the distorted picture.
+    /// Launches the kernels of one pair for `planes` planes: all [`PLANES`], or half of them, which are those of the
+    /// distorted picture; the reference's are done once for a group.
     fn launch_planes(&self, stream: &Stream, at: Addresses, planes: usize) -> Result<(), Error> {
         let (mut images, mut sums) = (at.scratch, at.sums);
         let planes = planes as u32;

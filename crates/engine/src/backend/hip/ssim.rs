@@ -30,7 +30,7 @@ shared! {
     }
 }
 
-/// One of the kernels, for luma and for decimated pictures.
+/// One of the filters as two kernels: for luma, and for decimated pictures.
 struct Kernels {
     luma: Kernel,
     decimated: Kernel,
@@ -76,7 +76,7 @@ struct Filters {
 
 pub struct Ssim {
     first: Filters,
-    /// For the pairs after the first, if there are any.
+    /// The kernels for the pairs of a group after the first, if groups have any.
     later: Option<Filters>,
     work: SsimWork,
 }
@@ -188,7 +188,7 @@ impl Metric for Ssim {
         whole + decimated.sum::<usize>()
     }
 
-    /// Those of pictures as they are, of each scale of the work, and of the other scales of MS-SSIM.
+    /// How many sums a pair has: for pictures as they are, each scale of the work, and scales 1 to 4 of MS-SSIM.
     fn sums(&self) -> usize {
         (1 + self.work.scales.len() + SCALES - 1) * size_of::<MapSums>() / 8
     }

@@ -16,8 +16,8 @@ const MAX_GAINS: usize = 4;
 /// Sums of one scale.
 const SUMS: usize = 8;
 
-/// How a kernel divides a picture: threads of a block, pixels of a tile, and tiles that a block walks down. And how many
-/// distorted pictures it takes at most.
+/// How a kernel divides a picture: threads of a block, pixels of a tile, and tiles that a block walks down. And how
+/// many distorted pictures it takes at most.
 struct Shape {
     threads: u32,
     tile: (usize, usize),
@@ -26,7 +26,9 @@ struct Shape {
 }
 
 impl Shape {
-    /// As `kernels/vif.h` has it; `target` is one of `build.rs`. Alone, a frame is done sooner in more blocks.
+    /// The shape of a scale's kernel as `kernels/vif.h` has it; `target` is a GPU target of this crate's `build.rs`.
+    /// With `alone`, each block has one tile, and there are more blocks: a group that overlaps with no others is done
+    /// sooner.
     fn new(scale: usize, bits: u32, target: &str, alone: bool) -> Self {
         let nvidia = target.starts_with("sm_");
         let shape = |threads, tile, tiles| Self {
@@ -60,8 +62,9 @@ shared! {
 }
 
 struct Scale {
-    /// For one distorted picture, and for several at a time, at most so many.
+    /// Kernel for one distorted picture.
     kernel: Kernel,
+    /// Kernel for several distorted pictures at a time, and how many it takes at most; only where groups have several.
     group: Option<(Kernel, usize)>,
     grid: (u32, u32),
     width: usize,

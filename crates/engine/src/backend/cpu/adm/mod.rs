@@ -62,31 +62,32 @@ struct Band {
     coarse: Lines<i32>,
     /// Terms of the masking threshold: for each distorted picture, for each numerator.
     terms: Vec<Vec<Terms>>,
-    /// Of scales 0 to 3.
+    /// Sums of scales 0 to 3.
     sums: [Sums; 4],
 }
 
 /// Sums of a band.
 struct Sums {
     denominator: BandSums,
-    /// For each distorted picture, for each numerator.
+    /// Sums of the numerators: for each distorted picture, for each numerator of the plan.
     numerators: Vec<Vec<BandSums>>,
 }
 
 /// Detail coefficients of a row.
 struct Lines<C> {
     reference: Rows<C>,
-    /// Of one distorted picture after the other.
+    /// Coefficients of the distorted picture at hand: one after the other uses this room.
     distorted: Rows<C>,
-    /// For each distorted picture: of the current row and the one above, by row number modulo 2, for each gain limit.
+    /// Decoupled coefficients: for each distorted picture, of the current row and the row above it (by row number
+    /// modulo 2), for each gain limit.
     splits: Vec<[Vec<Split<C>>; 2]>,
 }
 
-/// Column 0 of each row is the column before the first scored one, if there is one.
+/// Rows of terms of the masking threshold. Column 0 of each is the column before the first scored one, if there is one.
 struct Terms {
-    /// Three rows, by row number modulo 3.
+    /// What coefficients contribute to their neighbours' threshold, in three rows by row number modulo 3.
     side: [Aligned<i32>; 3],
-    /// Two rows, by row number modulo 2.
+    /// What coefficients contribute to their own threshold beyond that, in two rows by row number modulo 2.
     centre: [Aligned<i32>; 2],
 }
 
@@ -258,7 +259,7 @@ struct Run<'a> {
     level: Level,
     plan: &'a Plan,
     scale: usize,
-    /// Of the vertical and of the horizontal filters.
+    /// By how many bits the vertical and the horizontal filters shift their sums right.
     shifts: [u32; 2],
 }
 

@@ -17,8 +17,9 @@ use std::ops::Range;
 const COLUMNS: usize = 128;
 /// Rows of a tile, in windows, that are worth counting those before them.
 const WINDOWS: usize = 4;
-/// Bins of the window that are kept, for steps of up to 8 codes and for more.
+/// Bins of the window that are kept for steps of up to 8 codes.
 const NARROW: usize = 32;
+/// Bins of the window that are kept for steps of more than 8 codes.
 const WIDE: usize = 96;
 
 /// What to count.
@@ -93,8 +94,9 @@ pub(super) struct Tile {
     rows: Range<usize>,
     /// Binary32 contrast values of all pixels that can have one.
     pub values: Vec<i32>,
+    /// How many of the contrast values are not 0.
     pub nonzero: usize,
-    /// Their sum in units of 2^-24.
+    /// Sum of the contrast values, in units of 2^-24.
     pub total: u64,
 }
 

@@ -18,7 +18,7 @@ const RADIUS: usize = 3;
 /// Rows kept: as many as count, and one more.
 const RING: usize = 8;
 
-/// Both halves of a lane.
+/// A lane with the low 16 bits of `x` in both halves.
 const fn twice(x: i32) -> i32 {
     x << 16 | x & 0xffff
 }
@@ -76,9 +76,9 @@ pub(super) struct Input<'a, T> {
 pub(super) struct Pyramid {
     /// The unfiltered first scale.
     base: Numbers,
-    /// Filtered samples, with [`UNEVEN`].
+    /// Filtered samples of each scale, with [`UNEVEN`].
     samples: [Numbers; SCALES],
-    /// The same as bin numbers, see [`Codes`].
+    /// The filtered samples of each scale as numbers of histogram bins, see [`Codes`].
     pub codes: [Numbers; SCALES],
 }
 

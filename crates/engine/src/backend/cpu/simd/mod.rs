@@ -163,9 +163,9 @@ pub(crate) trait Lanes: Copy + 'static {
     /// One truth value per 32-bit lane.
     type M: Copy;
 
-    /// All lanes equal.
+    /// A vector with `x` in all 32-bit lanes.
     unsafe fn splat(x: i32) -> Self::I;
-    /// `N` lanes of 32 bits.
+    /// Reads `N` lanes of 32 bits.
     unsafe fn load(p: *const i32) -> Self::I;
     /// Reads `2 N` lanes of 16 bits.
     unsafe fn load16(p: *const u16) -> Self::I;

@@ -26,7 +26,7 @@ macro_rules! lanes {
     }};
 }
 
-/// Both 16-bit halves of lane `x` through an expression of their values.
+/// Applies an expression to each pair of 16-bit halves of the vectors `$a` and `$b`, seen as the type `$t`.
 macro_rules! halves {
     ($a:ident, $b:ident, |$x:ident: $t:ty, $y:ident| $e:expr) => {
         lanes!(i => {

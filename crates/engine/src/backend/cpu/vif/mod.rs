@@ -252,10 +252,10 @@ type BandSums = Vec<VifScaleSums>;
 /// A part of a scale for one thread.
 struct Band<'a, T> {
     level: Level,
-    /// Of the reference and of at least one distorted picture.
+    /// Planes of the reference, which is the first, and of at least one distorted picture.
     planes: &'a [Plane<'a, T>],
     bits: u32,
-    /// Begins at a multiple of [`ROWS`].
+    /// Rows of the part, which begins at a multiple of [`ROWS`].
     rows: Range<usize>,
     gain_limits: &'a [f64],
     statistics: bool,

@@ -57,7 +57,7 @@ const fn own(first: bool) -> usize {
 /// What the vertical filters run on: 16-bit quantities of row pairs of both pictures, first that of the reference
 /// alone, then that of the distorted picture alone.
 trait Quantities<V: Lanes, const Q: usize> {
-    /// From samples less `middle`.
+    /// The quantities of a vector of samples of each picture, which come less `middle`, half of their range.
     ///
     /// # Safety
     ///
