@@ -5,12 +5,14 @@
 //! Nobody who holds the element's lock waits for pictures to be looked at. The element hands over [`Job`]s in the order
 //! of the stream and hears of the results as [`News`], on the worker's thread; both carry the number of the reference
 //! frame, so it does not matter how far the streaming task has got in the meantime. CPU and GPU are driven alike: groups
-//! are submitted as long as the backend takes more, and when nothing else is to be done the worker waits for the oldest.
+//! are submitted as long as the backend takes more. Another thread waits for them, oldest first, and has each collected
+//! by one more job: so a group that comes in the meantime need not wait until an older one is done.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -70,6 +72,8 @@ enum Job {
     Retry {
         rendition: u64,
     },
+    /// Collect this group, which was waited for.
+    Collect(Ticket),
     /// Answer once everything before is done.
     Settle(SyncSender<()>),
     End,
@@ -152,7 +156,12 @@ impl Scoring {
         deliver: impl Fn(Vec<News>) + Send + 'static,
     ) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
+        let jobs = Jobs(jobs);
         let worker = Worker {
+            queue,
+            held: VecDeque::new(),
+            waiter: Waiter::new(jobs.clone())?,
+            next: 0,
             session,
             setup: None,
             trial: fallback.map(|fallback| Trial { fallback, taken: vec![] }),
@@ -163,8 +172,8 @@ impl Scoring {
             failed: false,
             deliver: Box::new(deliver),
         };
-        let thread = Builder::new().name("hipvmaf-score".into()).spawn(move || worker.run(&queue))?;
-        Ok(Self { jobs: Jobs(jobs), thread: Some(thread) })
+        let thread = Builder::new().name("hipvmaf-score".into()).spawn(move || worker.run())?;
+        Ok(Self { jobs, thread: Some(thread) })
     }
 
     pub fn jobs(&self) -> Jobs {
@@ -222,11 +231,62 @@ struct Track {
     damages: VecDeque<u64>,
 }
 
+/// Number of a group in the order of submission.
+type Ticket = u64;
+
 /// A group that the backend works on.
 struct InFlight {
+    ticket: Ticket,
     since: Instant,
-    /// How to wait for it, until somebody has.
-    completion: Option<Completion>,
+}
+
+/// The thread that waits for groups, and has each collected once its end was signalled.
+struct Waiter {
+    /// Present until the thread is to end.
+    groups: Option<Sender<(Ticket, Completion)>>,
+    /// Groups before this one need not be waited for: they were collected, or given up.
+    settled: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Waiter {
+    fn new(jobs: Jobs) -> io::Result<Self> {
+        let (groups, queue) = mpsc::channel::<(Ticket, Completion)>();
+        let settled = Arc::new(AtomicU64::new(0));
+        let seen = settled.clone();
+        let run = move || {
+            for (ticket, completion) in queue {
+                // A group that was collected with an older one has left its in-flight slot, and what is signalled there
+                // is the end of a later group.
+                if ticket >= seen.load(Ordering::Relaxed) {
+                    completion();
+                    jobs.send(Job::Collect(ticket));
+                }
+            }
+        };
+        let thread = Builder::new().name("hipvmaf-wait".into()).spawn(run)?;
+        Ok(Self { groups: Some(groups), settled, thread: Some(thread) })
+    }
+
+    fn wait_for(&self, ticket: Ticket, completion: Completion) {
+        if let Some(groups) = &self.groups {
+            // Fails only if the thread died.
+            let _ = groups.send((ticket, completion));
+        }
+    }
+
+    /// Nobody waits for groups before this one any more.
+    fn settle(&self, before: Ticket) {
+        self.settled.store(before, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Waiter {
+    /// What a completion holds of a GPU is gone afterwards.
+    fn drop(&mut self) {
+        self.groups = None;
+        self.thread.take().map(JoinHandle::join);
+    }
 }
 
 /// What describes the frames of each stream as pictures, by number of the rendition; `None` for the reference.
@@ -234,6 +294,12 @@ type Importers = Vec<(Option<u64>, Importer)>;
 
 /// What lives on the worker's thread.
 struct Worker {
+    queue: Receiver<Job>,
+    /// Jobs that came while something was waited for.
+    held: VecDeque<Job>,
+    waiter: Waiter,
+    /// Number of the next group.
+    next: Ticket,
     session: Session,
     /// What the session is set up for.
     setup: Option<Setup>,
@@ -248,23 +314,17 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, queue: &Receiver<Job>) {
+    fn run(mut self) {
         loop {
-            let next = match queue.try_recv() {
-                Err(TryRecvError::Empty) if !self.groups.is_empty() => {
-                    self.wait();
-                    continue;
-                }
-                Err(TryRecvError::Empty) => queue.recv().ok(),
-                next => next.ok(),
-            };
-            match next.unwrap_or(Job::End) {
+            let job = self.held.pop_front().or_else(|| self.queue.recv().ok());
+            match job.unwrap_or(Job::End) {
                 Job::End => return self.drain(),
                 Job::Settle(to) => {
                     self.drain();
                     // Whoever asked may have gone.
                     to.send(()).unwrap_or_default();
                 }
+                Job::Collect(ticket) => self.attempt(|worker| worker.collect_waited(ticket)),
                 Job::Retry { rendition } => {
                     let tracks = self.tracks.iter_mut().filter(|track| track.rendition == rendition);
                     tracks.for_each(|track| track.failed = false);
@@ -276,8 +336,9 @@ impl Worker {
                     self.attempt(|worker| worker.prepare(setup));
                 }
                 Job::Group(group) => {
-                    while !self.failed && !self.groups.is_empty() && !self.session.room() {
-                        self.wait();
+                    // Another backend may take over while this waits, and be full as well.
+                    while self.is_full() {
+                        self.attempt(Self::wait);
                     }
                     self.attempt(|worker| worker.submit(group, true));
                 }
@@ -292,21 +353,36 @@ impl Worker {
     /// Waits for everything that was submitted.
     fn drain(&mut self) {
         while !self.groups.is_empty() {
-            self.wait();
+            self.attempt(Self::wait);
         }
     }
 
-    /// Waits for the oldest group and collects it.
-    fn wait(&mut self) {
-        let completion = self.groups.front_mut().and_then(|group| group.completion.take());
-        self.attempt(|worker| match completion {
-            Some(completion) => {
-                completion();
-                worker.collect()
+    /// The backend takes no other group until one is collected.
+    fn is_full(&self) -> bool {
+        !self.groups.is_empty() && !self.session.room()
+    }
+
+    /// Waits for a group and collects it. Other jobs are put off.
+    fn wait(&mut self) -> Result<(), Error> {
+        loop {
+            match self.queue.recv() {
+                Ok(Job::Collect(ticket)) => return self.collect_waited(ticket),
+                Ok(job) => self.held.push_back(job),
+                Err(_) => return Err(EngineError::from(BackendError::UnknownTicket).into()),
             }
-            // It was waited for, and did not come.
-            None => Err(EngineError::from(BackendError::UnknownTicket).into()),
-        });
+        }
+    }
+
+    /// Collects a group that was waited for, unless that is done.
+    fn collect_waited(&mut self, ticket: Ticket) -> Result<(), Error> {
+        let is_there = |worker: &Self| worker.groups.iter().any(|group| group.ticket == ticket);
+        if is_there(self) {
+            self.collect()?;
+            if is_there(self) {
+                return Err(EngineError::from(BackendError::UnknownTicket).into());
+            }
+        }
+        Ok(())
     }
 
     /// Does something; what goes wrong is told, unless another backend can take over.
@@ -323,6 +399,7 @@ impl Worker {
         }
         if let Err(err) = result {
             self.failed = true;
+            self.waiter.settle(self.next);
             let lost = self.groups.drain(..).map(|_| News::Done(None));
             let news = std::iter::once(News::Error(err)).chain(lost).collect();
             (self.deliver)(news);
@@ -334,6 +411,7 @@ impl Worker {
         let backend = (trial.fallback)(err).map_err(EngineError::from)?;
         self.session.set_backend(backend);
         self.groups.clear();
+        self.waiter.settle(self.next);
         (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
         let Some(setup) = self.setup.take() else { return Ok(()) };
         self.follow = false;
@@ -341,10 +419,8 @@ impl Worker {
         for taken in trial.taken {
             match taken {
                 Taken::Group(group) => {
-                    while !self.groups.is_empty() && !self.session.room() {
-                        let completion = self.groups.front_mut().and_then(|group| group.completion.take());
-                        completion.into_iter().for_each(|completion| completion());
-                        self.collect()?;
+                    while self.is_full() {
+                        self.wait()?;
                     }
                     self.submit(group, false)?;
                 }
@@ -488,7 +564,12 @@ impl Worker {
             }
         }
         self.session.submit(reference, pictures)?;
-        self.groups.push_back(InFlight { since, completion: self.session.completion() });
+        let ticket = self.next;
+        self.next += 1;
+        self.groups.push_back(InFlight { ticket, since });
+        let completion = self.session.completion().ok_or(BackendError::NotPrepared);
+        self.waiter.wait_for(ticket, completion.map_err(EngineError::from)?);
+        // Where groups are done faster than threads take turns, most are done by now.
         self.collect()
     }
 
@@ -519,6 +600,7 @@ impl Worker {
         }
         while self.groups.len() > self.session.in_flight() {
             let Some(group) = self.groups.pop_front() else { break };
+            self.waiter.settle(group.ticket + 1);
             news.push(News::Done(Some(group.since.elapsed())));
             // It works.
             self.trial = None;
