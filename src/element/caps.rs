@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use gst::prelude::*;
 use gst_video::{VideoCapsBuilder, VideoChromaSite, VideoFormat, VideoFormatInfo, VideoInfo};
 
 use super::memory::device_memory::Kind;
@@ -93,6 +94,14 @@ fn with(formats: &[VideoFormat], kinds: &[Kind], more: impl Fn(Builder) -> Build
     let system = more(VideoCapsBuilder::new().features([gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY]));
     all.append(system.format_list(formats.iter().copied()).build());
     caps
+}
+
+/// What the peer of a pad takes of `caps`: all of them where it does not say. An answer without caps counts as no answer;
+/// [`PadExt::peer_query_caps`](gst::prelude::PadExt::peer_query_caps) would panic.
+pub fn of_peer(pad: &impl IsA<gst::Pad>, caps: &gst::Caps) -> gst::Caps {
+    let mut query = gst::query::Caps::new(Some(caps));
+    let answer = pad.peer_query(&mut query).then(|| query.result_owned()).flatten();
+    answer.unwrap_or_else(|| caps.clone())
 }
 
 /// Caps of the video that `caps` describe, in the system's memory and in memory of these kinds.
@@ -195,5 +204,15 @@ mod tests {
         let of = |text: &str| is_system_memory(&text.parse::<gst::Caps>().unwrap());
         assert!(of("video/x-raw") && of("video/x-raw(memory:SystemMemory)"));
         assert!(!of("video/x-raw(memory:HIPMemory)") && !of("video/x-raw(memory:DMABuf), format=DMA_DRM"));
+    }
+
+    #[test]
+    fn peers_that_answer_without_caps_take_everything() {
+        gst::init().unwrap();
+        let pad = gst::Pad::builder(gst::PadDirection::Src).build();
+        assert_eq!(of_peer(&pad, &ANY), *ANY, "no peer");
+        let peer = gst::Pad::builder(gst::PadDirection::Sink).query_function(|_, _, _| true).build();
+        pad.link_full(&peer, gst::PadLinkCheck::empty()).unwrap();
+        assert_eq!(of_peer(&pad, &ANY), *ANY);
     }
 }

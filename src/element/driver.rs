@@ -15,6 +15,7 @@ use gst_base::prelude::*;
 use gst_video::VideoInfo;
 use watch::thumbnail::Thumbnail;
 
+use super::caps;
 use super::downstream::Heat;
 use super::error::Error;
 use super::imp::HipVmaf;
@@ -133,7 +134,7 @@ impl HipVmaf {
             Action::Reconfigure { rendition, pad, matching } => {
                 // Refused by whoever cannot change its caps anyway.
                 let _ = pad.push_event(gst::event::Reconfigure::new());
-                let possible = !pad.peer_query_caps(Some(&matching)).is_empty();
+                let possible = !caps::of_peer(&pad, &matching).is_empty();
                 if let Some(state) = lock(&self.state).as_mut() {
                     state.renegotiates(rendition, possible);
                 }

@@ -72,7 +72,7 @@ impl HipVmaf {
     fn reference_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
         let memories = self.memories();
         let readable = caps::readable(&memories);
-        let peer = |caps: &gst::Caps| self.obj().src_pad().peer_query_caps(Some(caps));
+        let peer = |caps: &gst::Caps| caps::of_peer(self.obj().src_pad(), caps);
         match self.output() {
             Output::Reference => peer(&filtered(&readable, filter)),
             Output::Distorted => filtered(&readable, filter),
@@ -98,7 +98,7 @@ impl HipVmaf {
         let matching = matching.map(|caps| filtered(&caps, filter)).filter(|caps| !caps.is_empty());
         let caps = matching.unwrap_or_else(|| filtered(&caps::readable(&memories), filter));
         match self.leaving() {
-            Some(leaving) if leaving == *pad => self.obj().src_pad().peer_query_caps(Some(&caps)),
+            Some(leaving) if leaving == *pad => caps::of_peer(self.obj().src_pad(), &caps),
             _ => caps,
         }
     }

@@ -119,7 +119,6 @@ impl Ledger {
         }
         let mut late = vec![];
         for rendition in &mut self.renditions {
-            rendition.frames = rendition.frames.split_off(&horizon);
             rendition.scored = rendition.scored.split_off(&horizon);
             let kept = rendition.owed.split_off(&horizon);
             late.extend(

@@ -154,6 +154,12 @@ impl Source {
                     latency.set(live, ClockTime::ZERO, ClockTime::NONE);
                     true
                 }
+                // GStreamer 1.22 itself looks at caps of a pad without template that another thread may be changing.
+                gst::QueryViewMut::Caps(query) => {
+                    let any = gst::Caps::new_any();
+                    query.set_result(&query.filter_owned().unwrap_or(any));
+                    true
+                }
                 _ => gst::Pad::query_default(pad, parent, query),
             })
             .event_function(|_, _, _| true)
