@@ -6,6 +6,7 @@
 //! What a process knows of its GPUs it learns once, so each kind of device gets a process of its own: the tests
 //! here start this very program again, with the ignored tests below or with others.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -92,4 +93,61 @@ fn forker() {
         }
     }
     drop(parents);
+}
+
+/// How often the software device was asked for what, by a process that scores so many pairs.
+fn counts(pairs: usize) -> BTreeMap<String, u64> {
+    let report = std::env::temp_dir().join(format!("hipvmaf-{}-{pairs}.counts", std::process::id()));
+    let environment =
+        [RDNA, ("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_TEST_PAIRS", &pairs.to_string())];
+    assert_passes(&run(&["--exact", "gpu::scorer", "--ignored"], &environment));
+    let text = std::fs::read_to_string(&report).unwrap();
+    std::fs::remove_file(report).unwrap();
+    let counts = text.lines().filter_map(|line| line.strip_prefix("count ")?.split_once(' '));
+    counts.map(|(what, count)| (what.to_owned(), count.parse().unwrap())).collect()
+}
+
+/// So the first pair takes no longer than others, as far as that is up to us.
+#[test]
+fn nothing_is_left_to_be_set_up_after_prepare() {
+    let (none, some) = (counts(0), counts(6));
+    let more: Vec<_> = some.iter().filter(|(what, count)| none.get(*what) != Some(count)).collect();
+    let sets_up = ["Malloc", "Create", "Instantiate", "Load", "GetFunction", "Free", "Destroy"];
+    let set_up: Vec<_> =
+        more.iter().filter(|(what, _)| sets_up.iter().any(|name| what.contains(name))).collect();
+    assert!(set_up.is_empty(), "{set_up:?}");
+    assert!(!more.is_empty(), "no pair was scored: {some:?}");
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn scorer() {
+    use std::sync::Arc;
+
+    use gpu::Selection;
+    use hipvmaf_engine::backend::hip::Hip;
+    use hipvmaf_engine::frame::{BitDepth, Geometry, Picture};
+    use hipvmaf_engine::model::{Model, ScoreOptions};
+    use hipvmaf_engine::plan::Plan;
+    use hipvmaf_engine::session::Session;
+
+    let pairs: usize = std::env::var("HIPVMAF_TEST_PAIRS").unwrap().parse().unwrap();
+    let geometry = Geometry { width: 96, height: 64, depth: BitDepth::new(8).unwrap(), chroma: None };
+    let samples: Vec<u8> = (0..96 * 64 + pairs).map(|i| (i * 7 % 251) as u8).collect();
+    let models = vec![Model::load("vmaf_v0.6.1").unwrap()];
+    let plan = Arc::new(Plan::new(models, &[], ScoreOptions::default()).unwrap());
+    let hip = Hip::open(&Selection::default(), 3).unwrap();
+    let mut session = Session::new(plan, Box::new(hip), 1);
+    session.prepare(geometry, &[None]).unwrap();
+    let mut scored = 0;
+    for i in 0..pairs {
+        let picture = |at: usize| Picture::packed(&samples[at..], geometry).unwrap();
+        session.submit(picture(0), vec![(0, picture(i))]).unwrap();
+        if let Some(completion) = session.completion() {
+            completion();
+        }
+        scored += session.collect().unwrap().len();
+    }
+    session.end_run(0, false);
+    assert_eq!(scored + session.collect().unwrap().len(), pairs);
 }

@@ -4,6 +4,7 @@
 //!
 //! Only the reference's luma outlives its group, for the motion of the next; it has room of its own.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,7 +44,17 @@ impl Hip {
             return Ok(());
         }
         let warm_up = WarmUp::new(geometry, renditions);
-        let tickets = (0..self.depth).map(|_| self.submit(warm_up.group())).collect::<Result<Vec<_>, _>>()?;
+        // Every in-flight slot computes one, and every place for a kept reference picture is filled once.
+        let kept = self.prepared.as_ref().map_or(0, |prepared| prepared.lumas.len());
+        let mut tickets = VecDeque::new();
+        for _ in 0..kept.max(self.depth) {
+            if tickets.len() == self.depth
+                && let Some(oldest) = tickets.pop_front()
+            {
+                self.wait(oldest)?;
+            }
+            tickets.push_back(self.submit(warm_up.group())?);
+        }
         tickets.into_iter().try_for_each(|ticket| self.wait(ticket).map(|_| ()))?;
         self.reset();
         self.prepared.iter_mut().for_each(Prepared::cool);
