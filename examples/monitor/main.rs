@@ -55,6 +55,18 @@ struct Args {
     /// Raise an alarm when scores stay below this
     #[arg(long, value_name = "SCORE")]
     alarm_low: Option<f64>,
+    /// Clear the alarm when scores stay at this or above, instead of --alarm-low
+    #[arg(long, value_name = "SCORE")]
+    alarm_clear: Option<f64>,
+    /// How long scores must be low before the alarm is raised
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    alarm_hold: f64,
+    /// How long scores must be good before the alarm is cleared
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    clear_hold: f64,
+    /// Share of the frames in that time that must be low, or good
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
+    alarm_share: f64,
     /// Report a picture that stands still for so long
     #[arg(long, value_name = "SECONDS")]
     freeze: Option<f64>,
@@ -82,6 +94,10 @@ struct Args {
     /// Stop after so long
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|share| (0.01..=1.0).contains(share)).ok_or("not between 0.01 and 1".into())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -187,8 +187,11 @@ impl State {
         );
         for stream in std::iter::once(&self.reference).chain(&self.renditions) {
             // Writing to a string does not fail.
-            let _ =
-                writeln!(text, "hipvmaf_source_restarts_total{{pad=\"{}\"}} {}", stream.pad, stream.restarts);
+            let _ = writeln!(
+                text,
+                "hipvmaf_source_restarts_total{{pad=\"{}\",label={:?}}} {}",
+                stream.pad, stream.label, stream.restarts
+            );
         }
         text
     }

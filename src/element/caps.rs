@@ -5,7 +5,10 @@
 use std::sync::LazyLock;
 
 use gst::prelude::*;
-use gst_video::{VideoCapsBuilder, VideoChromaSite, VideoFormat, VideoFormatInfo, VideoInfo};
+use gst_video::{
+    VideoCapsBuilder, VideoChromaSite, VideoColorMatrix, VideoColorPrimaries, VideoColorRange,
+    VideoColorimetry, VideoFormat, VideoFormatInfo, VideoInfo, VideoTransferFunction,
+};
 
 use super::memory::device_memory::Kind;
 
@@ -94,6 +97,58 @@ fn with(formats: &[VideoFormat], kinds: &[Kind], more: impl Fn(Builder) -> Build
     let system = more(VideoCapsBuilder::new().features([gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY]));
     all.append(system.format_list(formats.iter().copied()).build());
     caps
+}
+
+/// How colours are coded, as far as caps say it. What caps leave open is unknown: GStreamer's defaults depend on the size
+/// and would tell renditions of one ladder apart.
+fn tagged_colors(caps: &gst::CapsRef) -> VideoColorimetry {
+    let tag = caps.structure(0).and_then(|s| s.get::<&str>("colorimetry").ok());
+    tag.and_then(|tag| tag.parse().ok()).unwrap_or_else(|| {
+        VideoColorimetry::new(
+            VideoColorRange::Unknown,
+            VideoColorMatrix::Unknown,
+            VideoTransferFunction::Unknown,
+            VideoColorPrimaries::Unknown,
+        )
+    })
+}
+
+/// How colours are coded that only look right on HDR screens: the name of the transfer function, if caps say that.
+pub fn hdr(caps: &gst::CapsRef) -> Option<&'static str> {
+    match tagged_colors(caps).transfer() {
+        VideoTransferFunction::Smpte2084 => Some("PQ"),
+        VideoTransferFunction::AribStdB67 => Some("HLG"),
+        _ => None,
+    }
+}
+
+/// Caps name the colours that GStreamer assumes for pictures of this size, as some decoders do for untagged video.
+fn assumed_colors(caps: &gst::CapsRef) -> bool {
+    let size = |name| caps.structure(0)?.get::<i32>(name).ok()?.try_into().ok();
+    let info = |(width, height)| VideoInfo::builder(VideoFormat::I420, width, height).build().ok();
+    let assumed = size("width").zip(size("height")).and_then(info);
+    assumed.is_some_and(|info| info.colorimetry() == tagged_colors(caps))
+}
+
+/// What both caps say of how colours are coded, and say differently. `depth`: bits of a sample.
+pub fn differing_colors(a: &gst::CapsRef, b: &gst::CapsRef, depth: u32) -> Vec<&'static str> {
+    // Of other sizes, that may be other assumptions, and no tags at all.
+    if assumed_colors(a) && assumed_colors(b) {
+        return vec![];
+    }
+    fn known<T: PartialEq>(unknown: T, a: T, b: T) -> bool {
+        a != unknown && b != unknown
+    }
+    let (a, b) = (tagged_colors(a), tagged_colors(b));
+    let range = known(VideoColorRange::Unknown, a.range(), b.range()) && a.range() != b.range();
+    let matrix = known(VideoColorMatrix::Unknown, a.matrix(), b.matrix()) && a.matrix() != b.matrix();
+    // The curves of BT.601 and BT.709 are one.
+    let transfer = known(VideoTransferFunction::Unknown, a.transfer(), b.transfer())
+        && !a.transfer().is_equivalent(depth, b.transfer(), depth);
+    let primaries = known(VideoColorPrimaries::Unknown, a.primaries(), b.primaries())
+        && !a.primaries().is_equivalent(b.primaries());
+    let parts = [("range", range), ("matrix", matrix), ("transfer", transfer), ("primaries", primaries)];
+    parts.into_iter().filter(|(_, differ)| *differ).map(|(part, _)| part).collect()
 }
 
 /// What the peer of a pad takes of `caps`: all of them where it does not say. An answer without caps counts as no answer;

@@ -37,8 +37,8 @@ pub enum Error {
     Size { pad: String, reference: Arc<VideoInfo>, distorted: Arc<VideoInfo> },
     #[error(
         "the reference is {} and the distorted video on {pad} is {}, which differ in bit depth or chroma subsampling; \
-         convert the distorted video first: videoconvert ! video/x-raw,format={}",
-        .reference.format(), .distorted.format(), .reference.format()
+         {}",
+        .reference.format(), .distorted.format(), same_format(.reference, .distorted)
     )]
     Format { pad: String, reference: Arc<VideoInfo>, distorted: Arc<VideoInfo> },
     #[error(
@@ -47,6 +47,52 @@ pub enum Error {
         .reference.width(), .reference.height(), .distorted.width(), .distorted.height()
     )]
     Scaling { pad: String, reference: Arc<VideoInfo>, distorted: Arc<VideoInfo>, source: ScalingError },
+    #[error(
+        "the colours of the reference are {} and those of the distorted video on {pad} {}, which differ in {}; convert \
+         the distorted video first: videoconvert{}{} ! video/x-raw,colorimetry={}; or compare the samples as they are: \
+         colorimetry=ignore",
+        .reference.colorimetry(), .distorted.colorimetry(), .differ.join(", "),
+        if .differ.contains(&"transfer") { " gamma-mode=remap" } else { "" },
+        if .differ.contains(&"primaries") { " primaries-mode=fast" } else { "" },
+        .reference.colorimetry()
+    )]
+    Colors {
+        pad: String,
+        reference: Arc<VideoInfo>,
+        distorted: Arc<VideoInfo>,
+        /// What differs.
+        differ: Vec<&'static str>,
+    },
+    #[error(
+        "the video on {pad} is HDR ({transfer}), and VMAF's models are trained on SDR video: their scores tell little of \
+         how it looks, and are not those of a tone-mapped version"
+    )]
+    Hdr { pad: String, transfer: &'static str },
+    #[error(
+        "the reference has {} frames per second and the distorted video on {pad} {}: each reference frame is compared \
+         with {}, and the others are counted as unpaired and dist-unmatched; put videorate before the one that is to be \
+         changed if that is not meant",
+        rate(.reference), rate(.distorted), .with
+    )]
+    Rates {
+        pad: String,
+        reference: gst::Fraction,
+        distorted: gst::Fraction,
+        /// Which distorted frame a reference frame is compared with.
+        with: &'static str,
+    },
+    #[error(
+        "the pictures of the reference are shown {:.4} times as wide as high and those of the distorted video on {pad} \
+         {:.4} times (pixel aspect ratios {} and {}); they are compared sample by sample all the same",
+        shape(.reference), shape(.distorted), rate(&.reference.par()), rate(&.distorted.par())
+    )]
+    Shape { pad: String, reference: Arc<VideoInfo>, distorted: Arc<VideoInfo> },
+    #[error(
+        "only {:.1} % of the reference frames were scored on {pad}, and min-coverage is {:.1} %; check that the distorted \
+         video is complete and that the timestamps of both sides match",
+        100.0 * .coverage, 100.0 * .least
+    )]
+    Coverage { pad: String, coverage: f64, least: f64 },
     #[error(
         "the caps {caps} on {pad} are not supported; convert the video first: videoconvert ! video/x-raw,format=I420"
     )]
@@ -87,10 +133,19 @@ pub enum Error {
     )]
     ResultsLost { path: PathBuf, partial: PathBuf, reason: io::Error },
     #[error(
+        "an earlier run for the results file {path} did not come to its end; the frames that it scored are kept in {kept}"
+    )]
+    ResultsFound { path: PathBuf, kept: PathBuf },
+    #[error(
         "no frame was scored for the results file {path}, which was not written{}; check that the timestamps of both \
          sides match", if path.exists() { ": the file of that name is from before" } else { "" }
     )]
     ResultsEmpty { path: PathBuf },
+    #[error(
+        "device-id={device_id} cannot be used, so the CPU scores, as backend=auto allows: {reason}; check the properties \
+         vendor and device-id"
+    )]
+    NoSuchDevice { device_id: i32, reason: String },
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
@@ -117,15 +172,21 @@ impl Error {
             | Self::Size { .. }
             | Self::Format { .. }
             | Self::Scaling { .. }
+            | Self::Colors { .. }
+            | Self::Hdr { .. }
+            | Self::Rates { .. }
+            | Self::Shape { .. }
             | Self::NoCaps(_)
             | Self::Memory { .. }
             | Self::Interlaced(_)
             | Self::Caps { .. } => Stream(gst::StreamError::Format),
             Self::Engine(EngineError::Backend(BackendError::Device(err))) => Resource(device(err).0),
             Self::Engine(EngineError::Backend(_)) | Self::Thread(_) => Resource(gst::ResourceError::Failed),
-            Self::Buffer { .. } | Self::Timestamp(_) | Self::Missing { .. } | Self::Painting(_) => {
-                Stream(gst::StreamError::Failed)
-            }
+            Self::Buffer { .. }
+            | Self::Timestamp(_)
+            | Self::Missing { .. }
+            | Self::Coverage { .. }
+            | Self::Painting(_) => Stream(gst::StreamError::Failed),
             Self::Results { source, .. } | Self::Metrics { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => Resource(gst::ResourceError::NoSpaceLeft),
                 _ => Resource(gst::ResourceError::OpenWrite),
@@ -134,6 +195,8 @@ impl Error {
                 io::ErrorKind::StorageFull => Resource(gst::ResourceError::NoSpaceLeft),
                 _ => Resource(gst::ResourceError::Write),
             },
+            Self::NoSuchDevice { .. } => Resource(gst::ResourceError::NotFound),
+            Self::ResultsFound { .. } => Resource(gst::ResourceError::Read),
             Self::ResultsEmpty { .. } => Resource(gst::ResourceError::Write),
         }
     }
@@ -174,6 +237,25 @@ impl Error {
     pub fn is_device_lost(&self) -> bool {
         matches!(self, Self::Engine(EngineError::Backend(err)) if err.is_device_lost())
     }
+}
+
+/// How two videos get one format: that with more bits, as fewer would change what is compared.
+fn same_format(reference: &VideoInfo, distorted: &VideoInfo) -> String {
+    if distorted.comp_depth(0) > reference.comp_depth(0) {
+        format!("convert the reference first: videoconvert ! video/x-raw,format={}", distorted.format())
+    } else {
+        format!("convert the distorted video first: videoconvert ! video/x-raw,format={}", reference.format())
+    }
+}
+
+fn rate(fraction: &gst::Fraction) -> String {
+    format!("{}/{}", fraction.numer(), fraction.denom())
+}
+
+/// How many times as wide as high a picture is shown.
+pub fn shape(info: &VideoInfo) -> f64 {
+    let par = info.par();
+    f64::from(info.width()) * f64::from(par.numer()) / (f64::from(info.height()) * f64::from(par.denom()))
 }
 
 /// What kind of trouble a GPU is in, and what can be done.

@@ -25,8 +25,8 @@ use super::progress::Progress;
 use super::report::writer::Writer;
 use super::scoring::Scoring;
 use super::settings::{
-    Backend, DEFAULT_MODEL, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod, ResultsFormat,
-    ScaleMethod, Settings, Tunables, Vendor, Watch,
+    Backend, Colorimetry, DEFAULT_MODEL, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod,
+    ResultsFormat, ScaleMethod, Settings, Tunables, Vendor, Watch,
 };
 use super::state::State;
 use super::{CAT, caps, lock};
@@ -118,6 +118,13 @@ pub struct HipVmaf {
         mutable_ready, nick = "Scale method",
         blurb = "How distorted video of another size is scaled to that of the reference before it is scored",
         builder(ScaleMethod::default()))]
+    #[property(name = "colorimetry", get, set, type = Colorimetry, member = colorimetry,
+        mutable_ready, nick = "Colorimetry",
+        blurb = "What to do where caps of both sides say that colours are coded in different ways (range, matrix, transfer, primaries)",
+        builder(Colorimetry::default()))]
+    #[property(name = "min-coverage", get, set, type = f64, member = min_coverage,
+        minimum = 0.0, maximum = 1.0, mutable_ready, nick = "Least coverage",
+        blurb = "Share of the reference frames that must have been scored at the end of the stream; less is an error")]
     #[property(name = "pairing", get, set, type = Pairing, member = pairing,
         mutable_ready, nick = "Pairing",
         blurb = "What frames that belong together have in common",
@@ -158,10 +165,16 @@ pub struct HipVmaf {
         blurb = "Clear the alarm when scores stay at this or above (-1 = alarm-low)")]
     #[property(name = "alarm-hold", get, set, type = u64, member = alarm_hold, default = 2_000_000_000,
         mutable_playing, nick = "Alarm hold",
-        blurb = "Nanoseconds that scores must be low before the alarm is raised")]
+        blurb = "Nanoseconds over which alarm-share of the scores must be low before the alarm is raised")]
     #[property(name = "clear-hold", get, set, type = u64, member = clear_hold, default = 5_000_000_000,
         mutable_playing, nick = "Clear hold",
-        blurb = "Nanoseconds that scores must be good before the alarm is cleared")]
+        blurb = "Nanoseconds over which alarm-share of the scores must be good before the alarm is cleared")]
+    #[property(name = "alarm-share", get, set, type = f64, member = alarm_share,
+        minimum = 0.01, maximum = 1.0, default = 0.5, mutable_playing, nick = "Alarm share",
+        blurb = "Share of the frames of alarm-hold, or clear-hold, that decides (1 = all of them, so that a single good frame begins the hold anew)")]
+    #[property(name = "alarm-unpaired", get, set, type = bool, member = alarm_unpaired,
+        mutable_playing, nick = "Alarm on unpaired frames",
+        blurb = "Count reference frames without a distorted frame as low scores")]
     #[property(name = "freeze-time", get, set, type = u64, member = freeze_time,
         mutable_playing, nick = "Freeze time",
         blurb = "Report a distorted picture that stands still for so many nanoseconds while the reference moves (0 = off)")]
@@ -375,7 +388,7 @@ impl ElementImpl for HipVmaf {
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
             gst::subclass::ElementMetadata::new(
-                "HIP VMAF",
+                "Perceptual video quality (VMAF)",
                 "Filter/Analyzer/Video",
                 "Scores the perceptual quality of distorted video against its reference (VMAF, PSNR), frame by frame",
                 "The hipvmaf developers",

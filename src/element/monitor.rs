@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use gst::ClockTime;
-use watch::alarm::{Change, Dropout, Hold, LowAlarm, State};
+use watch::alarm::{Change, Dropout, LowAlarm, State};
 use watch::outage::{Black, Freeze};
 use watch::thumbnail::Thumbnail;
 use watch::window::{Counts, Figures, Window};
@@ -77,24 +77,10 @@ impl Monitor {
     }
 
     fn set_alarms(&mut self, now: ClockTime) -> Vec<EventMessage> {
-        let Watch {
-            alarm_low,
-            alarm_hold,
-            clear_hold,
-            freeze_time,
-            freeze_level,
-            black_time,
-            black_level,
-            ..
-        } = self.watch;
-        let clear_level = self.watch.clear_level();
+        let Watch { alarm_low, freeze_time, freeze_level, black_time, black_level, .. } = self.watch;
+        let levels = self.watch.low_levels();
         let before = self.alarms();
-        set(
-            &mut self.score,
-            alarm_low >= 0.0,
-            LowAlarm::new(alarm_low, clear_level, Hold::time(alarm_hold), Hold::time(clear_hold)),
-            LowAlarm::reconfigured,
-        );
+        set(&mut self.score, alarm_low >= 0.0, LowAlarm::new(levels), LowAlarm::reconfigured);
         set(&mut self.freeze, freeze_time > 0, Freeze::new(freeze_level, freeze_time), Freeze::reconfigured);
         set(&mut self.black, black_time > 0, Black::new(black_level, black_time), Black::reconfigured);
         let after = self.alarms();
@@ -170,15 +156,23 @@ impl Monitor {
         if let Some(window) = &mut self.window {
             window.push(at.nseconds(), score);
         }
-        let alarm = self.score.as_mut()?;
-        let change = alarm.update(at.nseconds(), score)?;
-        let threshold = Some(alarm.threshold(change.state));
-        Some(EventMessage { value: Some(score), threshold, ..event(Event::Alarm, at, change) })
+        let change = self.score.as_mut()?.update(at.nseconds(), score)?;
+        Some(EventMessage { value: Some(score), ..self.alarm(at, change) })
+    }
+
+    fn alarm(&self, at: ClockTime, change: Change) -> EventMessage {
+        let threshold = self.score.as_ref().map(|alarm| alarm.threshold(change.state));
+        EventMessage { threshold, ..event(Event::Alarm, at, change) }
+    }
+
+    /// Unpaired frames count as low scores.
+    fn minds_unpaired(&self) -> bool {
+        self.score.is_some() && self.watch.alarm_unpaired
     }
 
     /// Takes what else became of a frame.
     pub fn count(&mut self, at: ClockTime, counts: Counts) {
-        if self.window.is_none() || counts == Counts::default() {
+        if self.window.is_none() && !self.minds_unpaired() || counts == Counts::default() {
             return;
         }
         // Time that steps back does not reach those again.
@@ -188,20 +182,28 @@ impl Monitor {
         self.counts.push_back((at, counts));
     }
 
-    /// No score of a frame before `now` is still to come. The figures of windows that have ended by then.
-    pub fn advance(&mut self, now: ClockTime) -> Vec<Figures> {
-        let Some(window) = &mut self.window else { return vec![] };
-        let mut ended = vec![];
+    /// No score of a frame before `now` is still to come. The figures of windows that have ended by then, and what was
+    /// noticed.
+    pub fn advance(&mut self, now: ClockTime) -> (Vec<Figures>, Vec<EventMessage>) {
+        let (mut ended, mut events) = (vec![], vec![]);
         while let Some((at, counts)) = self.counts.front().copied().filter(|(at, _)| *at <= now) {
             self.counts.pop_front();
-            ended.extend(std::iter::from_fn(|| window.advance(at.nseconds())));
-            window.count(at.nseconds(), counts);
+            if let Some(window) = &mut self.window {
+                ended.extend(std::iter::from_fn(|| window.advance(at.nseconds())));
+                window.count(at.nseconds(), counts);
+            }
+            if counts.unpaired > 0 && self.watch.alarm_unpaired {
+                let change = self.score.as_mut().and_then(|alarm| alarm.missing(at.nseconds()));
+                events.extend(change.map(|change| self.alarm(at, change)));
+            }
         }
-        ended.extend(std::iter::from_fn(|| window.advance(now.nseconds())));
+        if let Some(window) = &mut self.window {
+            ended.extend(std::iter::from_fn(|| window.advance(now.nseconds())));
+        }
         if let Some(last) = ended.last() {
             self.figures = Some(last.clone());
         }
-        ended
+        (ended, events)
     }
 
     /// Frames have been missing for some time.

@@ -5,7 +5,6 @@
 //! A stream that cannot be scored is its own trouble. It fails with a reason, its frames are dropped in step with the
 //! reference, and the others go on; new caps give it another chance.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use engine::model::pool::{Pool, Pooled};
@@ -15,13 +14,12 @@ use engine::session::Totals;
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::prelude::*;
-use gst_video::VideoInfo;
 use watch::align::{Aligner, Estimate};
-use watch::summary::Summary;
+use watch::summary::{Distribution, Summary};
 use watch::thumbnail::Thumbnail;
 use watch::window::{self, Figures};
 
-use super::caps::alike;
+use super::caps::{self, alike};
 use super::downstream::Stamp;
 use super::error::Error;
 use super::input::Input;
@@ -39,7 +37,7 @@ pub struct Counts {
     pub scored: u64,
     /// Scored frames that were compared with a distorted frame used before; they count in `scored` too.
     pub scored_again: u64,
-    pub dist_unmatched: u64,
+    /// What became of other frames.
     pub frames: window::Counts,
 }
 
@@ -47,8 +45,13 @@ impl Counts {
     fn add(&mut self, other: &Self) {
         self.scored += other.scored;
         self.scored_again += other.scored_again;
-        self.dist_unmatched += other.dist_unmatched;
         self.frames.add(&other.frames);
+    }
+
+    /// Share of the reference frames that were scored; 0 if there were none.
+    pub fn coverage(&self) -> f64 {
+        let all = self.scored + self.frames.unpaired + self.frames.skipped;
+        self.scored as f64 / all.max(1) as f64
     }
 }
 
@@ -89,6 +92,15 @@ struct Failure {
     reason: String,
 }
 
+/// Which differences from the reference are made up for, and which are refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// How distorted frames of another size are scaled; `None` if they are refused.
+    pub scale: Option<Method>,
+    /// Colours that are coded in another way are refused.
+    pub colors: bool,
+}
+
 /// One distorted stream.
 pub struct Rendition {
     /// Number of the rendition, which no other has in the life of the element.
@@ -110,6 +122,10 @@ pub struct Rendition {
     /// The last distorted frame, kept where missing frames are to be repeated.
     pub shown: Option<Shown>,
     pub monitor: Monitor,
+    /// Frame rates, of the reference and of this stream, that were warned of.
+    pub told_rates: Option<(gst::Fraction, gst::Fraction)>,
+    /// The pictures are of another shape than the reference's, which was warned of.
+    pub told_shape: bool,
     failure: Option<Failure>,
     /// Frames that may still come of the size that upstream was asked to give up.
     renegotiating: u32,
@@ -148,6 +164,8 @@ impl Rendition {
             absent: false,
             shown: None,
             monitor: Monitor::new(watch),
+            told_rates: None,
+            told_shape: false,
             failure: None,
             renegotiating: 0,
             aligner: None,
@@ -233,14 +251,28 @@ impl Rendition {
         excused
     }
 
-    /// How its frames are brought to the size of the reference's by this method; `None` if they have it. An error if
-    /// they cannot be compared.
-    pub fn scaling(
-        &self,
-        reference: &Arc<VideoInfo>,
-        method: Option<Method>,
-    ) -> Result<Option<Scaling>, Error> {
+    /// How its frames are brought to the size of the reference's; `None` if they have it. An error if they cannot be
+    /// compared.
+    pub fn scaling(&self, reference: &Input, rules: Rules) -> Result<Option<Scaling>, Error> {
+        let scaling = self.scaling_of(reference, rules.scale)?;
+        let differ = match (&reference.caps, &self.input.caps, &reference.info) {
+            (Some(original), Some(distorted), Some(info)) if rules.colors => {
+                Some(caps::differing_colors(original, distorted, info.comp_depth(0)))
+                    .filter(|d| !d.is_empty())
+            }
+            _ => None,
+        };
+        match differ.zip(reference.info.clone().zip(self.input.info.clone())) {
+            Some((differ, (reference, distorted))) => {
+                Err(Error::Colors { pad: self.input.name(), reference, distorted, differ })
+            }
+            None => Ok(scaling),
+        }
+    }
+
+    fn scaling_of(&self, reference: &Input, method: Option<Method>) -> Result<Option<Scaling>, Error> {
         let pad = || self.input.name();
+        let reference = reference.info.as_ref().ok_or_else(|| Error::NoCaps(reference.name()))?;
         let distorted = self.input.info.as_ref().ok_or_else(|| Error::NoCaps(pad()))?;
         let both = || (reference.clone(), distorted.clone());
         let same_size = (reference.width(), reference.height()) == (distorted.width(), distorted.height());
@@ -347,10 +379,10 @@ impl Rendition {
         self.monitor.count(at, counts);
     }
 
-    /// Takes the frame at the head, which has no reference frame.
-    pub fn drop_head(&mut self) -> Option<gst::Buffer> {
+    /// Takes the frame at the head, which has no reference frame; the last of those was at `at`.
+    pub fn drop_head(&mut self, at: ClockTime) -> Option<gst::Buffer> {
         let buffer = self.input.take()?;
-        self.section.counts.dist_unmatched += 1;
+        self.count(at, window::Counts { unmatched: 1, ..window::Counts::default() });
         // It is back, if late.
         self.absent = false;
         Some(buffer)
@@ -459,6 +491,8 @@ impl Rendition {
             unpaired: frames.unpaired,
             skipped: frames.skipped,
             repeated: frames.repeated,
+            dist_unmatched: frames.unmatched,
+            coverage: section.counts.coverage(),
             stats: stats(&section.summary),
         };
         self.section_number += 1;
@@ -467,6 +501,8 @@ impl Rendition {
 
     /// What a window comes to.
     pub fn window(&self, plan: &Plan, figures: &Figures, length: u64, method: PoolMethod) -> Structure {
+        let scored = figures.summary.pool.pooled().map_or(0, |pooled| pooled.count);
+        let counts = Counts { scored, scored_again: 0, frames: figures.counts };
         let first = plan.models.first().map(|first| first.model.name().to_string()).unwrap_or_default();
         let score = method.of(&figures.summary.pool);
         let message = PooledMessage {
@@ -483,10 +519,12 @@ impl Rendition {
             },
             pool_method: method.nick(),
             reason: "interval".into(),
-            frames: figures.summary.pool.pooled().map_or(0, |pooled| pooled.count),
+            frames: scored,
             unpaired: figures.counts.unpaired,
             skipped: figures.counts.skipped,
             repeated: figures.counts.repeated,
+            dist_unmatched: figures.counts.unmatched,
+            coverage: counts.coverage(),
             stats: stats(&figures.summary),
         };
         message.to_structure("window")
@@ -520,23 +558,23 @@ impl Rendition {
             .field("frames-unpaired", counts.frames.unpaired)
             .field("frames-skipped", counts.frames.skipped)
             .field("frames-repeated", counts.frames.repeated)
-            .field("dist-unmatched", counts.dist_unmatched)
+            .field("dist-unmatched", counts.frames.unmatched)
             .field("sections", u64::from(self.section_number) + u64::from(open))
             .field("alarm", self.monitor.alarms().iter().any(|(_, raised)| *raised))
             .field_if_some("score-last", self.last_score)
             .field_if_some("offset", self.estimate().map(|estimate| estimate.offset))
             .field_if_some("offset-confidence", self.estimate().map(|estimate| estimate.confidence))
             .build();
-        let mut figures = |prefix: &str, summary: &Summary| {
-            for (name, value) in stats(summary).fields() {
+        let mut figures = |prefix: &str, stats: Stats| {
+            for (name, value) in stats.fields() {
                 s.set(format!("{prefix}-{name}"), value);
             }
         };
         if counts.scored > 0 {
-            figures("score", &self.summary);
+            figures("score", stats(&self.summary));
         }
         if let Some(window) = self.monitor.figures() {
-            figures("window", &window.summary);
+            figures("window", stats(&window.summary));
         }
         s
     }
@@ -552,7 +590,7 @@ pub struct Reported {
 }
 
 /// The distribution of scores, for messages and properties; all figures are not a number without scores.
-pub fn stats(summary: &Summary) -> Stats {
+pub fn stats(summary: &Summary<impl Distribution>) -> Stats {
     let nan = f64::NAN;
     let none = Pooled { count: 0, min: nan, max: nan, mean: nan, harmonic_mean: nan, stddev: nan };
     let pooled = summary.pool.pooled().unwrap_or(none);

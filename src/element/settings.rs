@@ -2,6 +2,7 @@
 
 //! What the user sets: the enumerations of the properties and the values behind them.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use engine::metrics::Extractor;
@@ -13,6 +14,7 @@ use engine::scale::Method;
 use glib::prelude::*;
 use gpu::Selection;
 use gst::ClockTime;
+use watch::alarm::LowLevels;
 
 use super::error::Error;
 
@@ -38,7 +40,7 @@ pub enum PoolMethod {
 #[enum_type(name = "GstHipVmafResultsFormat")]
 pub enum ResultsFormat {
     #[default]
-    #[enum_value(name = "JSON when a results file is named, else no file", nick = "none")]
+    #[enum_value(name = "That of the file name's extension (.xml, .csv, .json), else JSON", nick = "none")]
     None = 0,
     #[enum_value(name = "libvmaf's XML log", nick = "xml")]
     Xml = 1,
@@ -99,12 +101,14 @@ pub enum Backend {
 #[enum_type(name = "GstHipVmafVendor")]
 pub enum Vendor {
     #[default]
-    #[enum_value(name = "Whatever is there", nick = "unknown")]
-    Unknown = 0,
+    #[enum_value(name = "Whatever is there", nick = "any")]
+    Any = 0,
     #[enum_value(name = "AMD", nick = "amd")]
     Amd = 1,
     #[enum_value(name = "NVIDIA", nick = "nvidia")]
     Nvidia = 2,
+    #[enum_value(name = "The name that any had before", nick = "unknown")]
+    Unknown = 3,
 }
 
 /// What frames that belong together have in common.
@@ -163,6 +167,18 @@ pub enum Output {
     Distorted = 1,
     #[enum_value(name = "The reference dimmed, and in colour where dist_sink is damaged", nick = "heatmap")]
     Heatmap = 2,
+}
+
+/// What to do where caps say that colours are coded in different ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafColorimetry")]
+pub enum Colorimetry {
+    #[default]
+    #[enum_value(name = "An error that says how to convert", nick = "strict")]
+    Strict = 0,
+    #[enum_value(name = "The samples are compared as they are", nick = "ignore")]
+    Ignore = 1,
 }
 
 /// How distorted pictures of another size are brought to that of the reference.
@@ -225,6 +241,9 @@ pub struct Settings {
     pub attach_meta: bool,
     pub output: Output,
     pub scale_method: ScaleMethod,
+    pub colorimetry: Colorimetry,
+    /// Least share of the reference frames that has to be scored, 0.0..=1.0.
+    pub min_coverage: f64,
     pub pairing: Pairing,
     /// Nanoseconds; `u64::MAX` stands for half a reference frame.
     pub pairing_tolerance: u64,
@@ -246,6 +265,10 @@ pub struct Watch {
     pub alarm_clear: f64,
     pub alarm_hold: u64,
     pub clear_hold: u64,
+    /// Share of the frames of a hold that decides, above 0 and at most 1.
+    pub alarm_share: f64,
+    /// Reference frames without a distorted frame count as low.
+    pub alarm_unpaired: bool,
     /// 0 for no alarm.
     pub freeze_time: u64,
     /// Mean absolute change of 8-bit luma.
@@ -257,9 +280,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Level above which the score alarm is cleared.
-    pub fn clear_level(&self) -> f64 {
-        if self.alarm_clear < 0.0 { self.alarm_low } else { self.alarm_clear }
+    /// When the score alarm is raised and cleared.
+    pub fn low_levels(&self) -> LowLevels {
+        LowLevels {
+            low: self.alarm_low,
+            clear: if self.alarm_clear < 0.0 { self.alarm_low } else { self.alarm_clear },
+            raise_hold: self.alarm_hold,
+            clear_hold: self.clear_hold,
+            share: self.alarm_share,
+        }
     }
 }
 
@@ -273,6 +302,8 @@ impl Default for Watch {
             alarm_clear: -1.0,
             alarm_hold: 2 * SECOND,
             clear_hold: 5 * SECOND,
+            alarm_share: 0.5,
+            alarm_unpaired: false,
             freeze_time: 0,
             freeze_level: 0.1,
             black_time: 0,
@@ -350,7 +381,7 @@ impl Settings {
     pub fn selection(&self) -> Selection {
         Selection {
             vendor: match self.vendor {
-                Vendor::Unknown => None,
+                Vendor::Any | Vendor::Unknown => None,
                 Vendor::Amd => Some(gpu::Vendor::Amd),
                 Vendor::Nvidia => Some(gpu::Vendor::Nvidia),
             },
@@ -365,11 +396,15 @@ impl Settings {
 
     /// Path and format of the results file, if one is wanted.
     pub fn results(&self) -> Option<(PathBuf, ResultsFormat)> {
-        let format = match self.results_format {
-            ResultsFormat::None => ResultsFormat::Json,
-            format => format,
+        let path = PathBuf::from(self.results_filename.as_ref()?);
+        let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+        let format = match (self.results_format, extension.as_deref().and_then(OsStr::to_str)) {
+            (ResultsFormat::None, Some("xml")) => ResultsFormat::Xml,
+            (ResultsFormat::None, Some("csv")) => ResultsFormat::Csv,
+            (ResultsFormat::None, _) => ResultsFormat::Json,
+            (format, _) => format,
         };
-        self.results_filename.as_ref().map(|path| (path.into(), format))
+        Some((path, format))
     }
 
     /// All models, the main one first, and the features that are wanted besides those that they read.
@@ -444,6 +479,8 @@ impl Default for Settings {
             attach_meta: true,
             output: Output::default(),
             scale_method: ScaleMethod::default(),
+            colorimetry: Colorimetry::default(),
+            min_coverage: 0.0,
             pairing: Pairing::default(),
             pairing_tolerance: u64::MAX,
             missing_frame: MissingFrame::default(),

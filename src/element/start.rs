@@ -28,6 +28,9 @@ use super::settings::{Backend, Output, Settings};
 use super::state::{Action, State};
 use super::{CAT, lock};
 
+/// So many threads may be set wherever: a machine may have fewer CPUs.
+const FEW_THREADS: usize = 16;
+
 impl HipVmaf {
     /// Loads the models and decides what has to be computed for them; refuses what cannot be had.
     fn plan(settings: &Settings) -> Result<Plan, Error> {
@@ -59,7 +62,7 @@ impl HipVmaf {
         &self,
         settings: &Settings,
     ) -> Result<(Box<dyn backend::Backend>, Option<Fallback>), EngineError> {
-        let cpu = || Cpu::new(settings.threads as usize);
+        let cpu = || Cpu::new(threads(settings));
         if settings.backend == Backend::Cpu {
             let cpu = cpu()?;
             gst::info!(CAT, imp = self, "scoring on the {cpu}, as backend=cpu says");
@@ -75,6 +78,10 @@ impl HipVmaf {
             Err(err) => {
                 let cpu = cpu()?;
                 match &err {
+                    _ if settings.device_id >= 0 => {
+                        let reason = err.to_string();
+                        Error::NoSuchDevice { device_id: settings.device_id, reason }.warn(&*self.obj());
+                    }
                     BackendError::Device(gpu::Error::NoDevice(_) | gpu::Error::NoKernels(_)) => {
                         gst::info!(CAT, imp = self, "scoring on the {cpu}: {err}");
                     }
@@ -114,7 +121,7 @@ impl HipVmaf {
 
     /// Goes on with the CPU, and says so.
     fn fallback(&self, settings: &Settings) -> Fallback {
-        let (element, threads) = (self.obj().downgrade(), settings.threads as usize);
+        let (element, threads) = (self.obj().downgrade(), threads(settings));
         Box::new(move |err| {
             let cpu = Cpu::new(threads)?;
             if let Some(element) = element.upgrade() {
@@ -148,11 +155,6 @@ impl HipVmaf {
         gst::debug!(CAT, imp = self, "{plan}");
         let (backend, fallback) = self.backend(&settings)?;
         let session = Session::new(plan.clone(), backend, settings.subsample);
-        if let Some(path) = &settings.metrics_filename {
-            let figures = prometheus::Figures::default();
-            prometheus::replace(path.as_ref(), &prometheus::render(&figures))
-                .map_err(|source| Error::Metrics { path: path.into(), source })?;
-        }
         let element = self.obj().downgrade();
         let report = move |err: &Error| {
             if let Some(element) = element.upgrade() {
@@ -178,6 +180,10 @@ impl HipVmaf {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             self.open_results(number, &pad)?;
             state.add(number, pad);
+        }
+        if let Some(path) = &settings.metrics_filename {
+            prometheus::replace(path.as_ref(), &prometheus::render(&state.figures()))
+                .map_err(|source| Error::Metrics { path: path.into(), source })?;
         }
         *lock(&self.scoring) = Some(scoring);
         *lock(&self.state) = Some(state);
@@ -217,7 +223,10 @@ impl HipVmaf {
         let Some((path, format)) = lock(&self.settings).results() else { return Ok(()) };
         let path = self.results_path(&path, &pad.name());
         match Results::create(&path, format) {
-            Ok(results) => {
+            Ok((results, kept)) => {
+                if let Some(kept) = kept {
+                    Error::ResultsFound { path, kept }.warn(&*self.obj());
+                }
                 self.write(Job::Open(number, results));
                 Ok(())
             }
@@ -240,10 +249,33 @@ impl HipVmaf {
     }
 }
 
+/// How many threads to compute with, 0 for one per CPU. Many more than there are CPUs only take memory, and time to start.
+fn threads(settings: &Settings) -> usize {
+    let wanted = settings.threads as usize;
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let most = cpus.max(FEW_THREADS);
+    if wanted > most {
+        gst::info!(CAT, "threads={wanted} is more than {cpus} CPUs have use for: {most} are used");
+    }
+    wanted.min(most)
+}
+
 /// The path with a name before its extension.
 fn with_name(path: &Path, name: &str) -> PathBuf {
     match path.extension() {
         Some(extension) => path.with_extension(format!("{name}.{}", extension.display())),
         None => path.with_extension(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_threads_are_started_than_there_is_use_for() {
+        let of = |wanted| threads(&Settings { threads: wanted, ..Settings::default() });
+        assert_eq!([0, 1, 16].map(of), [0, 1, 16]);
+        assert!(of(i32::MAX as u32) <= 1 << 12);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use engine::backend::hip;
 use engine::plan::Plan;
-use engine::scale::{Method, Scaling};
+use engine::scale::Scaling;
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::AggregatorPad;
@@ -28,22 +28,22 @@ use watch::window;
 use super::CAT;
 use super::caps;
 use super::downstream::{Compared, Damage, Delayed, Downstream, Heat, Outcome, Stamp};
-use super::error::Error;
+use super::error::{Error, shape};
 use super::input::{Next, keys, time_code_period};
 use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
 use super::monitor::event;
-use super::pads::HipVmafPad;
+use super::pads::{HipVmafPad, REFERENCE};
 use super::painter;
 use super::reference::Reference;
-use super::rendition::{Rendition, Reported, Shown, Trouble, stats};
+use super::rendition::{Rendition, Reported, Rules, Shown, Trouble, stats};
 use super::report::event::{Event, EventMessage};
 use super::report::message::{Common, FrameMessage};
 use super::report::meta::{PadScore, ScoreMeta, ScoreState};
 use super::report::writer::Job;
 use super::schedule::{Rule, Side, Step, View, decide};
 use super::scoring::{Frame, Group, Jobs, News, Setup, Used};
-use super::settings::{MissingFrame, Output, Overload, Pairing, PoolMethod, Settings, Tunables};
+use super::settings::{Colorimetry, MissingFrame, Output, Overload, Pairing, PoolMethod, Settings, Tunables};
 
 /// Something for the outside, to be done without holding a lock.
 pub enum Action {
@@ -120,8 +120,11 @@ pub struct State {
     output: Output,
     reported: Reported,
     pairing: Pairing,
-    /// How distorted frames of another size than the reference's are scaled; `None` if they are refused.
-    scale: Option<Method>,
+    rules: Rules,
+    /// Least share of the reference frames that has to be scored.
+    min_coverage: f64,
+    /// Somebody was told that the models are not for this video.
+    told_hdr: bool,
     /// The GPU can be chosen by where the first frames are.
     follow: bool,
     has_results: bool,
@@ -184,7 +187,12 @@ impl State {
                 ms_ssim: settings.ms_ssim,
             },
             pairing: settings.pairing,
-            scale: settings.scale_method.method(),
+            rules: Rules {
+                scale: settings.scale_method.method(),
+                colors: settings.colorimetry == Colorimetry::Strict,
+            },
+            min_coverage: settings.min_coverage,
+            told_hdr: false,
             follow: settings.follows_input(),
             has_results: settings.results().is_some(),
             metrics: settings.metrics_filename.as_ref().map(PathBuf::from),
@@ -432,8 +440,12 @@ impl State {
             self.renegotiate(None, actions);
             for i in 0..self.renditions.len() {
                 self.retry(i, Trouble::Mismatch, actions)?;
+                if self.suits(i) {
+                    self.tell_differences(i, actions);
+                }
             }
         }
+        self.tell_hdr(caps, REFERENCE.into(), actions);
         Ok(())
     }
 
@@ -453,16 +465,20 @@ impl State {
     /// Upstream of a rendition was asked for other caps, and can have them or not.
     pub fn renegotiates(&mut self, rendition: u64, possible: bool) {
         let Some(i) = self.numbered(rendition) else { return };
-        let suits =
-            self.reference_info().is_none_or(|info| self.renditions[i].scaling(info, self.scale).is_ok());
+        let suits = self.reference_info().is_none() || self.scaling(i).is_ok();
         self.renditions[i].expect_renegotiation(possible && !suits);
     }
 
     /// The caps of a rendition are known, and suit those of the reference as far as these are.
     fn suits(&self, i: usize) -> bool {
-        let rendition = &self.renditions[i];
-        let scaling = |info| rendition.scaling(info, self.scale);
-        self.reference_info().map_or(rendition.input.info.is_some(), |info| scaling(info).is_ok())
+        match self.reference_info() {
+            Some(_) => self.scaling(i).is_ok(),
+            None => self.renditions[i].input.info.is_some(),
+        }
+    }
+
+    fn scaling(&self, i: usize) -> Result<Option<Scaling>, Error> {
+        self.renditions[i].scaling(&self.reference.input, self.rules)
     }
 
     fn set_distorted_caps(
@@ -480,7 +496,9 @@ impl State {
             self.end_rendition(i, "caps", actions);
         }
         self.forget_other_scaling(i);
+        self.tell_hdr(caps, self.renditions[i].input.name(), actions);
         if self.suits(i) {
+            self.tell_differences(i, actions);
             self.renditions[i].expect_renegotiation(false);
         } else {
             // It may not have known yet, or not be able to have others.
@@ -489,10 +507,45 @@ impl State {
         self.retry(i, Trouble::Stream, actions)
     }
 
+    /// Warns, once, that the models are not for such video.
+    fn tell_hdr(&mut self, caps: &gst::CapsRef, pad: String, actions: &mut Vec<Action>) {
+        if let Some(transfer) = caps::hdr(caps)
+            && !std::mem::replace(&mut self.told_hdr, true)
+        {
+            actions.push(Action::Warn(Error::Hdr { pad, transfer }));
+        }
+    }
+
+    /// Warns of what can be scored and may not be meant: other frame rates, and pictures of another shape.
+    fn tell_differences(&mut self, i: usize, actions: &mut Vec<Action>) {
+        let pad = self.renditions[i].input.name();
+        let infos = self.reference_info().cloned().zip(self.renditions[i].input.info.clone());
+        let Some((reference, distorted)) = infos.filter(|_| !self.renditions[i].is_failed()) else { return };
+        let known = reference.fps().numer() > 0 && distorted.fps().numer() > 0;
+        let rates = (known && reference.fps() != distorted.fps()).then(|| (reference.fps(), distorted.fps()));
+        if rates != std::mem::replace(&mut self.renditions[i].told_rates, rates)
+            && let Some((reference, distorted)) = rates
+        {
+            let with = match self.pairing {
+                Pairing::RunningTime => "the distorted frame of its time, within pairing-tolerance",
+                Pairing::Index => "the distorted frame of its number",
+                Pairing::Timecode => "the distorted frame of its time code",
+                Pairing::ReferenceTimestamp => "the distorted frame of its reference timestamp",
+            };
+            let pad = pad.clone();
+            actions.push(Action::Warn(Error::Rates { pad, reference, distorted, with }));
+        }
+        // Sizes that were rounded to whole samples differ a little.
+        let differ = (shape(&reference) / shape(&distorted) - 1.0).abs() > 0.01;
+        if differ != std::mem::replace(&mut self.renditions[i].told_shape, differ) && differ {
+            actions.push(Action::Warn(Error::Shape { pad, reference, distorted }));
+        }
+    }
+
     /// The session has to be set up anew for a rendition whose frames are to be scaled in another way.
     fn forget_other_scaling(&mut self, i: usize) {
-        if let Some(reference) = self.reference_info() {
-            let scaling = self.renditions[i].scaling(reference, self.scale).ok();
+        if self.reference_info().is_some() {
+            let scaling = self.scaling(i).ok();
             self.renditions[i]
                 .prepared
                 .take_if(|prepared| scaling.is_some_and(|scaling| scaling != *prepared));
@@ -504,8 +557,7 @@ impl State {
         if !self.renditions[i].is_failed() {
             return Ok(());
         }
-        let mismatch =
-            self.reference_info().and_then(|info| self.renditions[i].scaling(info, self.scale).err());
+        let mismatch = self.reference_info().and_then(|_| self.scaling(i).err());
         match mismatch {
             Some(err) if mended == Trouble::Stream => {
                 self.fail_rendition(i, Trouble::Mismatch, err, actions)?
@@ -720,12 +772,14 @@ impl State {
         dropped: &mut Vec<gst::Buffer>,
         actions: &mut Vec<Action>,
     ) -> Result<(), Error> {
-        let Some(reference) = self.reference_info().cloned() else {
+        if self.reference_info().is_none() {
             return Err(Error::NoCaps(self.reference.input.name()));
-        };
+        }
         while self.renditions[i].is_active() && self.renditions[i].input.pad.has_buffer() {
-            let Err(err) = self.renditions[i].scaling(&reference, self.scale) else { return Ok(()) };
-            if matches!(err, Error::NoCaps(_)) || !self.renditions[i].excuses_mismatch() {
+            let Err(err) = self.scaling(i) else { return Ok(()) };
+            // Nobody was asked for other colours.
+            let was_asked = !matches!(err, Error::NoCaps(_) | Error::Colors { .. });
+            if !was_asked || !self.renditions[i].excuses_mismatch() {
                 return self.fail_rendition(i, Trouble::Mismatch, err, actions);
             }
             gst::debug!(
@@ -733,7 +787,8 @@ impl State {
                 obj = self.renditions[i].pad,
                 "dropped a frame from before renegotiation: {err}"
             );
-            dropped.extend(self.renditions[i].drop_head());
+            let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+            dropped.extend(self.renditions[i].drop_head(at));
         }
         Ok(())
     }
@@ -809,11 +864,13 @@ impl State {
             Step::Wait(_) => {}
             Step::Finished => {
                 for rendition in &mut self.renditions {
-                    let rest = std::iter::from_fn(|| rendition.drop_head());
+                    let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+                    let rest = std::iter::from_fn(|| rendition.drop_head(at));
                     actions.push(Action::Release(rest.collect()));
                 }
                 self.end_section("eos", actions);
                 self.finish_all_results(actions);
+                self.check_coverage()?;
             }
         }
         self.leave(clock.deadline, actions);
@@ -839,10 +896,22 @@ impl State {
                 }
                 gst::log!(CAT, obj = self.renditions[i].pad, "frame {} has no reference frame", item.at);
                 self.look_at_distorted(i, item.at, seen, actions);
-                dropped.extend(self.renditions[i].drop_head());
+                let at = self.reference.last_time.unwrap_or(item.at);
+                dropped.extend(self.renditions[i].drop_head(at));
             }
         }
         actions.push(Action::Release(dropped));
+    }
+
+    /// Too many frames without a score make all the others worth little.
+    fn check_coverage(&self) -> Result<(), Error> {
+        for rendition in self.renditions.iter().filter(|rendition| rendition.settings.enabled) {
+            let (coverage, least) = (rendition.counts().coverage(), self.min_coverage);
+            if coverage < least {
+                return Err(Error::Coverage { pad: rendition.input.name(), coverage, least });
+            }
+        }
+        Ok(())
     }
 
     /// Reports that nothing has come for a while. Scores that waited for the next pair have come.
@@ -919,6 +988,7 @@ impl State {
                 unpaired: u64::from(!has_partner),
                 skipped: u64::from(has_partner && late),
                 repeated: u64::from(has_partner && !is_paired),
+                unmatched: 0,
             };
             rendition.count(at, counts);
             let outcome = match found {
@@ -1115,7 +1185,7 @@ impl State {
         let mut renditions: Vec<(u64, Option<Scaling>)> = vec![];
         for rendition in &mut self.renditions {
             // What cannot be compared now may have the size of the reference when it can.
-            let scaling = rendition.scaling(&reference, self.scale).unwrap_or(None);
+            let scaling = rendition.scaling(&self.reference.input, self.rules).unwrap_or(None);
             rendition.prepared = Some(scaling);
             renditions.push((rendition.number, scaling));
             if self.has_results {
@@ -1244,7 +1314,9 @@ impl State {
     }
 
     fn advance_rendition(&mut self, i: usize, now: ClockTime, actions: &mut Vec<Action>) {
-        for figures in self.renditions[i].monitor.advance(now) {
+        let (ended, events) = self.renditions[i].monitor.advance(now);
+        actions.extend(events.into_iter().map(|event| Action::Post(self.renditions[i].event(event))));
+        for figures in ended {
             let (length, method) = (self.tunables.watch.window, self.tunables.pool_method);
             let message = self.renditions[i].window(&self.plan, &figures, length, method);
             actions.push(Action::Post(message));
@@ -1261,21 +1333,23 @@ impl State {
     }
 
     /// Figures for Prometheus.
-    fn figures(&self) -> prometheus::Figures {
+    pub fn figures(&self) -> prometheus::Figures {
         let model = self.plan.models.first().map(|first| first.model.name()).unwrap_or_default();
         let pad = |rendition: &Rendition| {
-            let summary = rendition.monitor.figures().map_or(rendition.summary(), |window| &window.summary);
+            let all = || stats(rendition.summary());
+            let figures = rendition.monitor.figures().map_or_else(all, |window| stats(&window.summary));
             let score = |(stat, value)| prometheus::Score { model: model.into(), stat, value };
             let counts = rendition.counts();
             prometheus::Pad {
                 name: rendition.pad.name().to_string(),
                 label: rendition.label(),
-                scores: stats(summary).fields().into_iter().map(score).collect(),
+                scores: figures.fields().into_iter().map(score).collect(),
                 frames: vec![
                     ("scored", counts.scored - counts.scored_again),
                     ("unpaired", counts.frames.unpaired),
                     ("skipped", counts.frames.skipped),
                     ("repeated", counts.frames.repeated),
+                    ("unmatched", counts.frames.unmatched),
                 ],
                 alarms: rendition
                     .monitor

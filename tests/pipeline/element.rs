@@ -92,6 +92,59 @@ fn a_short_distorted_stream_leaves_the_rest_unpaired() {
 }
 
 #[test]
+fn what_was_scored_of_the_reference_is_told_and_may_be_demanded() {
+    let (reference, distorted) = sides(&clip());
+    let distorted = distorted.keep(|t| t < 4);
+    let properties = [("window", "1000000000")];
+    let report = score(&properties, &reference, &distorted).unwrap();
+    assert_eq!((report.pooled[0].coverage, report.pooled[0].dist_unmatched), (0.4, 0));
+    score(&[("min-coverage", "0.4")], &reference, &distorted).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let properties = [("min-coverage", "0.41"), ("results-filename", path.to_str().unwrap())];
+    let failure = score(&properties, &reference, &distorted).unwrap_err();
+    for text in ["only 40.0 %", "dist_sink", "min-coverage is 41.0 %"] {
+        assert!(failure.text.contains(text), "{}", failure.text);
+    }
+    // What was scored is complete all the same.
+    assert!(path.exists());
+}
+
+#[test]
+fn other_frame_rates_are_warned_of_and_counted() {
+    let (reference, distorted) = sides(&clip());
+    let double = Input((0..20).map(|i| distorted.0[i / 2].clone()).collect());
+    let double = double.retimed(|i| Some(FRAME * i as u64 / 2));
+    let double = double.with_caps(|caps| caps.set("framerate", gst::Fraction::new(50, 1)));
+    let warnings = |distorted: &Input| {
+        let rig = Rig::offline(&[]).play();
+        let report = rig.run(&[("ref_sink", &reference), ("dist_sink", distorted)]).unwrap();
+        let warnings = rig.log().warnings.clone();
+        (warnings, report.pooled[0].dist_unmatched, report.pooled[0].coverage)
+    };
+    let (told, unmatched, coverage) = warnings(&double);
+    assert!((8..=10).contains(&unmatched) && coverage == 1.0, "{unmatched}, {coverage}");
+    let [text] = &told[..] else { panic!("{told:?}") };
+    for part in ["25/1", "50/1", "dist_sink", "videorate", "pairing-tolerance"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(warnings(&distorted).0, [""; 0]);
+    let wide = distorted.with_caps(|caps| caps.set("pixel-aspect-ratio", gst::Fraction::new(4, 3)));
+    let [text] = &warnings(&wide).0[..] else { panic!("one warning is due") };
+    assert!(text.contains("4/3") && text.contains("1/1"), "{text}");
+}
+
+#[test]
+fn video_that_the_models_are_not_for_is_warned_of_once() {
+    let hdr = |input: &Input| input.with_caps(|caps| caps.set("colorimetry", "bt2100-pq"));
+    let (reference, distorted) = sides(&clip());
+    let rig = Rig::offline(&[]).play();
+    rig.run(&[("ref_sink", &hdr(&reference)), ("dist_sink", &hdr(&distorted))]).unwrap();
+    let warnings = rig.log().warnings.clone();
+    assert!(warnings.len() == 1 && warnings[0].contains("HDR (PQ)"), "{warnings:?}");
+}
+
+#[test]
 fn a_short_reference_ends_the_stream() {
     let clip = clip();
     let (reference, distorted) = sides(&clip);

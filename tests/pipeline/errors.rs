@@ -82,6 +82,15 @@ fn settings_that_contradict_each_other_are_refused() {
     );
 }
 
+/// The vendor that stands for any had another name once.
+#[test]
+fn old_names_of_values_still_count() {
+    let clip = clip();
+    for vendor in ["any", "unknown"] {
+        score(&[("vendor", vendor)], &Input::planar(&clip, false), &Input::planar(&clip, true)).unwrap();
+    }
+}
+
 #[test]
 fn a_faulty_list_of_features_is_refused_with_what_is_allowed() {
     for (features, texts) in [
@@ -112,6 +121,71 @@ fn different_depth_or_chroma_is_refused_with_what_to_insert() {
             gst::StreamError::Format,
             &["I420", "videoconvert ! video/x-raw,format=I420"],
         );
+    }
+}
+
+/// Fewer bits would change what is compared.
+#[test]
+fn the_side_with_fewer_bits_is_to_be_converted() {
+    let deep = clips().into_iter().find(|clip| clip.name == "176x144_420_10bit").unwrap();
+    for (reference, distorted, side) in
+        [(&clip(), &deep, "convert the reference"), (&deep, &clip(), "distorted video first")]
+    {
+        let failure =
+            score(&[], &Input::planar(reference, false), &Input::planar(distorted, true)).unwrap_err();
+        assert_failure(
+            failure,
+            gst::StreamError::Format,
+            &[side, "videoconvert ! video/x-raw,format=I420_10LE"],
+        );
+    }
+}
+
+/// The clip, with what caps say of its colours.
+fn tagged(distorted: bool, colorimetry: Option<&str>) -> Input {
+    Input::planar(&clip(), distorted).with_caps(|caps| match colorimetry {
+        Some(colorimetry) => caps.set("colorimetry", colorimetry),
+        None => caps.structure_mut(0).unwrap().remove_field("colorimetry"),
+    })
+}
+
+#[test]
+fn colours_that_are_coded_in_another_way_are_refused_with_what_to_insert() {
+    // As range:matrix:transfer:primaries, where 1:3:5:1 is bt709.
+    let cases = [
+        ("bt709", "1:3:5:1", "differ in range;", "videoconvert ! video/x-raw,colorimetry=bt709;"),
+        ("bt709", "2:4:5:1", "differ in matrix;", "videoconvert ! video/x-raw,colorimetry=bt709;"),
+        ("bt709", "2:3:14:1", "differ in transfer;", "videoconvert gamma-mode=remap ! "),
+        ("bt709", "2:3:5:7", "differ in primaries;", "videoconvert primaries-mode=fast ! "),
+        (
+            "bt2100-pq",
+            "bt709",
+            "differ in matrix, transfer, primaries;",
+            "videoconvert gamma-mode=remap primaries-mode=fast ! video/x-raw,colorimetry=bt2100-pq;",
+        ),
+    ];
+    for (reference, distorted, what, hint) in cases {
+        let both = [tagged(false, Some(reference)), tagged(true, Some(distorted))];
+        let failure = score(&[], &both[0], &both[1]).unwrap_err();
+        assert_failure(failure, gst::StreamError::Format, &["dist_sink", what, hint, "colorimetry=ignore"]);
+        score(&[("colorimetry", "ignore")], &both[0], &both[1]).unwrap();
+    }
+}
+
+#[test]
+fn colours_are_compared_as_far_as_both_sides_name_them() {
+    let scores = score(&[], &tagged(false, None), &tagged(true, None)).unwrap().scores();
+    for (reference, distorted) in [
+        (Some("bt709"), None),
+        (None, Some("bt2100-pq")),
+        // An unknown matrix, and unknown primaries.
+        (Some("bt709"), Some("2:0:5:1")),
+        (Some("2:3:5:0"), Some("bt709")),
+        // The curves of BT.601 and BT.709 are one.
+        (Some("2:3:5:1"), Some("2:3:16:1")),
+    ] {
+        let report = score(&[], &tagged(false, reference), &tagged(true, distorted)).unwrap();
+        assert_eq!(report.scores(), scores, "{reference:?}, {distorted:?}");
     }
 }
 
@@ -210,15 +284,20 @@ fn gst_launch_fails_with_the_message() {
             .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so")
             .output()
             .unwrap();
-        (run.status.success(), String::from_utf8_lossy(&run.stderr).into_owned())
+        // Warnings go the way of what happens, errors another.
+        let text = [run.stdout, run.stderr].concat();
+        (run.status.success(), String::from_utf8_lossy(&text).into_owned())
     };
     let sources = "videotestsrc num-buffers=2 ! video/x-raw,width=64,height=64 ! h.ref_sink \
                    videotestsrc num-buffers=2 ! video/x-raw,width=64,height=64 ! h.dist_sink";
     let (ok, text) = launch(&format!("{sources} hipvmaf name=h ! fakesink"));
     assert!(ok, "{text}");
+    let (ok, text) = launch(&format!("{sources} hipvmaf name=h device-id=3 ! fakesink"));
+    assert!(ok && text.contains("device-id=3 cannot be used, so the CPU scores"), "{text}");
     let cases = [
         (format!("{sources} hipvmaf name=h model-filename=vmaf_v9 ! fakesink"), "no built-in model"),
         (format!("{sources} hipvmaf name=h backend=hip ! fakesink"), "no usable GPU"),
+        (format!("{sources} hipvmaf name=h backend=hip device-id=3 ! fakesink"), "no usable GPU"),
         (format!("{sources} hipvmaf name=h results-filename=/nowhere/r.json ! fakesink"), "/nowhere/r.json"),
         (
             sources.replace("width=64,height=64 ! h.dist", "width=48,height=48 ! h.dist")

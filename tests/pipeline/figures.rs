@@ -133,7 +133,11 @@ fn each_reference_frame_counts_once() {
     let inputs = [("ref_sink", &both.0), ("dist_sink", &both.1.keep(|t| t != 4 && t != 5))];
     let text = metrics(&[("missing-frame", "repeat")], &inputs, folder.path());
     let count = |result: &str| {
-        sample(&text, &format!(r#"hipvmaf_frames_total{{pad="dist_sink",result="{result}"}}"#)).unwrap()
+        sample(
+            &text,
+            &format!(r#"hipvmaf_frames_total{{pad="dist_sink",label="dist_sink",result="{result}"}}"#),
+        )
+        .unwrap()
     };
     assert_eq!(["scored", "repeated", "unpaired", "skipped"].map(count), [38.0, 2.0, 0.0, 0.0]);
 }
@@ -156,7 +160,7 @@ fn the_time_of_the_last_score_is_that_of_a_pad() {
     let inputs = [("ref_sink", &both.0), ("dist_sink", &both.1), ("dist_0", &elsewhere)];
     let text = metrics(&[], &inputs, folder.path());
     let name = "hipvmaf_last_score_timestamp_seconds";
-    let of = |pad: &str| sample(&text, &format!(r#"{name}{{pad="{pad}"}}"#));
+    let of = |pad: &str| sample(&text, &format!(r#"{name}{{pad="{pad}",label="{pad}"}}"#));
     assert!(of("dist_sink").is_some_and(|time| time > 1.7e9), "{text}");
     assert_eq!((of("dist_0"), sample(&text, name)), (None, None));
 }

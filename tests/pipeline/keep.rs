@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::gate::Gate;
 use crate::common::rig::Rig;
-use crate::common::{FRAME, Input, coarse, moving, score, sides};
+use crate::common::{FRAME, Input, coarse, moving, score, sides, until};
 
 /// The names of what lies in a folder.
 fn names(folder: &Path) -> Vec<String> {
@@ -81,6 +81,82 @@ fn an_error_leaves_its_rows_in_a_file_that_says_so() {
 }
 
 /// The files of all renditions, and whatever the error.
+#[test]
+fn the_format_is_that_of_the_extension_unless_set() {
+    let both = sides(4);
+    let folder = tempfile::tempdir().unwrap();
+    let begins = |name: &str, format: &str| {
+        let path = folder.path().join(name);
+        let properties = [("results-filename", path.to_str().unwrap()), ("results-format", format)];
+        score(&properties, &both.0, &both.1).unwrap();
+        fs::read_to_string(path).unwrap().chars().take(5).collect::<String>()
+    };
+    for (name, format, begin) in [
+        ("r.xml", "none", "<VMAF"),
+        ("r.XML", "none", "<VMAF"),
+        ("r.csv", "none", "Frame"),
+        ("r.json", "none", "{\n  \""),
+        ("results", "none", "{\n  \""),
+        ("other.xml", "csv", "Frame"),
+    ] {
+        assert_eq!(begins(name, format), begin, "{name}, {format}");
+    }
+}
+
+#[test]
+fn two_elements_do_not_write_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let first = Rig::offline(&[("results-filename", &path("results.json"))]).play();
+    let both = sides(4);
+    let failure = score(&[("results-filename", &path("./results.json"))], &both.0, &both.1).unwrap_err();
+    assert!(failure.text.contains("another element is writing it"), "{}", failure.text);
+    first.run(&[("ref_sink", &both.0), ("dist_sink", &both.1)]).unwrap();
+    assert_eq!(names(folder.path()), ["results.json"]);
+    // Once the first has ended, its file is replaced as ever.
+    drop(first);
+    score(&[("results-filename", &path("results.json"))], &both.0, &both.1).unwrap();
+}
+
+/// A process that is killed leaves what it had scored, and the next run says where that is.
+#[test]
+fn a_killed_run_leaves_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.csv");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "keep::killed", "--ignored"])
+        .env("HIPVMAF_TEST_RESULTS", &path)
+        .spawn()
+        .unwrap();
+    let partial = folder.path().join("results.csv.partial");
+    let rows =
+        |path: &Path| fs::read_to_string(path).map_or(0, |text| text.lines().count().saturating_sub(1));
+    // Scored all, and more frames are to come.
+    until(|| rows(&partial) == 11);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(names(folder.path()), ["results.csv.partial"]);
+    let both = sides(4);
+    let rig = Rig::offline(&[("results-filename", path.to_str().unwrap())]).play();
+    rig.run(&[("ref_sink", &both.0), ("dist_sink", &both.1)]).unwrap();
+    assert_eq!(rows(&path), 4);
+    let kept = folder.path().join("results.csv.partial.1");
+    assert_eq!(rows(&kept), 11);
+    let warnings = rig.log().warnings.clone();
+    assert!(warnings.len() == 1 && warnings[0].contains(kept.to_str().unwrap()), "{warnings:?}");
+}
+
+#[test]
+#[ignore = "started by another, which kills it"]
+fn killed() {
+    let path = std::env::var("HIPVMAF_TEST_RESULTS").unwrap();
+    let both = sides(12);
+    let rig = Rig::offline(&[("results-filename", &path)]).play();
+    rig.push_pairs(&both.0.0, &both.1.0);
+    // The last frame waits for what comes after it, which is nothing.
+    std::thread::park();
+}
+
 #[test]
 fn a_frame_that_must_not_be_missing_leaves_the_rows_before() {
     let both = sides(12);

@@ -3,6 +3,8 @@
 //! Alarms that do not flap: a condition must last before it is reported, and be over for a while before it is
 //! called over.
 
+use std::collections::VecDeque;
+
 /// How long a condition must last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
@@ -94,42 +96,149 @@ impl Latch {
     }
 }
 
-/// Alarm on a value that is too low for too long.
+/// Parts that a hold is divided into. Frames of a part are counted together, so a long hold takes no more memory than a
+/// short one; with fewer frames than parts each frame counts by itself.
+const PARTS: u64 = 1024;
+
+/// Frames that were counted together.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    since: u64,
+    frames: u64,
+    /// Frames that have the condition, and the running time of the first of them.
+    hits: u64,
+    first_hit: Option<u64>,
+    /// Frames that have the opposite condition.
+    against: u64,
+}
+
+/// How many of the frames of the last while have a condition, and how many the opposite one. The while is a hold, or a little longer: it begins with
+/// the last frame that is at least the hold old.
+#[derive(Clone, Debug, Default)]
+struct Recent {
+    parts: VecDeque<Part>,
+    frames: u64,
+    hits: u64,
+    against: u64,
+}
+
+impl Recent {
+    /// Takes a frame by its running time in ns. Time that steps back begins anew.
+    fn push(&mut self, running_time: u64, hit: bool, against: bool, hold: u64) {
+        if self.parts.back().is_some_and(|part| part.since > running_time) {
+            *self = Self::default();
+        }
+        if self.parts.back().is_none_or(|part| running_time - part.since >= hold / PARTS) {
+            self.parts.push_back(Part {
+                since: running_time,
+                frames: 0,
+                hits: 0,
+                first_hit: None,
+                against: 0,
+            });
+        }
+        if let Some(part) = self.parts.back_mut() {
+            part.frames += 1;
+            part.hits += u64::from(hit);
+            part.first_hit = part.first_hit.or(hit.then_some(running_time));
+            part.against += u64::from(against);
+        }
+        self.frames += 1;
+        self.hits += u64::from(hit);
+        self.against += u64::from(against);
+        let begins = running_time.checked_sub(hold);
+        while self.parts.get(1).is_some_and(|second| begins.is_some_and(|begins| second.since <= begins))
+            && let Some(old) = self.parts.pop_front()
+        {
+            self.frames -= old.frames;
+            self.hits -= old.hits;
+            self.against -= old.against;
+        }
+    }
+
+    /// Running time of the first frame that has the condition, once this share of the frames of a whole hold has it, and
+    /// not as many have the opposite one.
+    fn holds(&self, running_time: u64, hold: u64, share: f64) -> Option<u64> {
+        let first = self.parts.front()?;
+        let whole = running_time - first.since >= hold;
+        let needed = share * self.frames as f64;
+        let decided = self.hits as f64 >= needed && (self.against as f64) < needed;
+        self.parts.iter().find_map(|part| part.first_hit).filter(|_| whole && decided)
+    }
+}
+
+/// When values raise an alarm, and when they clear it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LowLevels {
+    /// Values below this are low.
+    pub low: f64,
+    /// Values of at least this are good; counts as `low` if it is lower.
+    pub clear: f64,
+    /// Nanoseconds over which the share of low values is looked at.
+    pub raise_hold: u64,
+    /// Nanoseconds over which the share of good values is looked at; fewer than that share must be low.
+    pub clear_hold: u64,
+    /// Share of the values of a hold that decides, above 0 and at most 1. With 1, a single value between is enough to begin
+    /// the hold anew.
+    pub share: f64,
+}
+
+/// Alarm on values of which too many are low. A share decides, not a row of values, as encodings at low rates have a good
+/// picture every second or two, with each key frame.
 #[derive(Clone, Debug)]
 pub struct LowAlarm {
-    low: f64,
-    clear: f64,
-    latch: Latch,
+    levels: LowLevels,
+    raised: bool,
+    recent: Recent,
 }
 
 impl LowAlarm {
-    /// Raised by values below `low`, cleared by values of at least `clear`, which counts as `low` if it is lower.
-    pub fn new(low: f64, clear: f64, raise_hold: Hold, clear_hold: Hold) -> Self {
-        Self { low, clear: clear.max(low), latch: Latch::new(raise_hold, clear_hold) }
+    /// An alarm that is not raised.
+    pub fn new(levels: LowLevels) -> Self {
+        let clear = levels.clear.max(levels.low);
+        Self { levels: LowLevels { clear, ..levels }, raised: false, recent: Recent::default() }
     }
 
     /// Whether there is an alarm.
     pub fn is_raised(&self) -> bool {
-        self.latch.is_raised()
+        self.raised
     }
 
     /// This alarm in the place of an older one with other levels or holds: what was raised stays so until values reach
-    /// the clearing level of this one.
+    /// the clearing level of this one, and a hold that has begun goes on.
     pub fn reconfigured(self, old: &Self) -> Self {
-        Self { latch: self.latch.reconfigured(&old.latch), ..self }
+        Self { raised: old.raised, recent: old.recent.clone(), ..self }
     }
 
     /// The value that `state` is compared with.
     pub fn threshold(&self, state: State) -> f64 {
         match state {
-            State::Raised => self.low,
-            State::Cleared => self.clear,
+            State::Raised => self.levels.low,
+            State::Cleared => self.levels.clear,
         }
     }
 
-    /// Takes the value of a running time in ns.
+    /// Takes the value of a running time in ns. One that is not a number is neither low nor good.
     pub fn update(&mut self, running_time: u64, value: f64) -> Option<Change> {
-        self.latch.update(running_time, value < self.low, value >= self.clear)
+        self.take(running_time, value < self.levels.low, value >= self.levels.clear)
+    }
+
+    /// Takes a frame without a value, which is as bad as a low one.
+    pub fn missing(&mut self, running_time: u64) -> Option<Change> {
+        self.take(running_time, true, false)
+    }
+
+    fn take(&mut self, running_time: u64, low: bool, good: bool) -> Option<Change> {
+        let LowLevels { raise_hold, clear_hold, share, .. } = self.levels;
+        // Good frames keep no alarm from being raised; a share of low ones that would raise it keeps it from being
+        // cleared.
+        let (hold, hit, against) =
+            if self.raised { (clear_hold, good, low) } else { (raise_hold, low, false) };
+        self.recent.push(running_time, hit, against, hold);
+        let since = self.recent.holds(running_time, hold, share).filter(|_| hit)?;
+        self.raised = !self.raised;
+        self.recent = Recent::default();
+        Some(Change { state: if self.raised { State::Raised } else { State::Cleared }, since })
     }
 }
 
@@ -172,13 +281,19 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const FRAME: u64 = SECOND / 25;
 
+    const LEVELS: LowLevels =
+        LowLevels { low: 70.0, clear: 75.0, raise_hold: 2 * SECOND, clear_hold: 5 * SECOND, share: 1.0 };
+
     fn alarm() -> LowAlarm {
-        LowAlarm::new(70.0, 75.0, Hold::time(2 * SECOND), Hold::time(5 * SECOND))
+        LowAlarm::new(LEVELS)
     }
 
     /// All changes that values of 25 frames per second make, as (state, since, frame).
     fn changes(values: impl IntoIterator<Item = f64>) -> Vec<(State, u64, u64)> {
-        let mut alarm = alarm();
+        changes_of(alarm(), values)
+    }
+
+    fn changes_of(mut alarm: LowAlarm, values: impl IntoIterator<Item = f64>) -> Vec<(State, u64, u64)> {
         let changes = (0u64..).zip(values).filter_map(|(i, value)| {
             let change = alarm.update(i * FRAME, value)?;
             Some((change.state, change.since / FRAME, i))
@@ -205,9 +320,61 @@ mod tests {
         assert_eq!(changes(row(f64::NAN, 500)), []);
     }
 
+    /// A key frame every two seconds, as encoders at low rates make them.
+    fn pumping(frames: usize) -> impl Iterator<Item = f64> {
+        (0..frames).map(|i| if i % 50 == 0 { 80.0 } else { 30.0 })
+    }
+
+    #[test]
+    fn single_good_frames_do_not_save_a_bad_stream() {
+        assert_eq!(changes(pumping(500)), []);
+        let share = LowAlarm::new(LowLevels { share: 0.5, ..LEVELS });
+        assert_eq!(changes_of(share.clone(), pumping(500)), [(State::Raised, 1, 50 + 1)]);
+        // Nor do single bad frames keep it from being good again.
+        let values = pumping(500).chain((0..500).map(|i| if i % 50 == 0 { 30.0 } else { 80.0 }));
+        let changes = changes_of(share, values);
+        assert_eq!(changes[1..], [(State::Cleared, 450, 564)]);
+    }
+
+    #[test]
+    fn the_share_of_a_whole_hold_decides() {
+        let half = LowAlarm::new(LowLevels { share: 0.5, ..LEVELS });
+        let alternating =
+            |low: usize, of: usize| (0..1000).map(move |i| if i % of < low { 60.0 } else { 90.0 });
+        assert_eq!(changes_of(half.clone(), alternating(1, 2)).len(), 1);
+        assert_eq!(changes_of(half.clone(), alternating(2, 5)), []);
+        // A second of bad frames is half of the hold.
+        assert_eq!(changes_of(half.clone(), row(90.0, 100).chain(row(60.0, 25)).chain(row(90.0, 100))), []);
+        let values = row(90.0, 100).chain(row(60.0, 26)).chain(row(90.0, 100));
+        assert_eq!(changes_of(half, values), [(State::Raised, 100, 125)]);
+    }
+
+    #[test]
+    fn missing_frames_count_as_low_where_they_are_told() {
+        let mut alarm = LowAlarm::new(LowLevels { share: 0.5, ..LEVELS });
+        let raised = (0..100u64).find_map(|i| match i % 4 {
+            0 => alarm.update(i * FRAME, 90.0),
+            _ => alarm.missing(i * FRAME),
+        });
+        assert_eq!(raised, Some(Change { state: State::Raised, since: FRAME }));
+    }
+
+    #[test]
+    fn long_holds_take_little_memory_and_are_as_long() {
+        let levels = LowLevels { raise_hold: 3600 * SECOND, share: 0.9, ..LEVELS };
+        let mut alarm = LowAlarm::new(levels);
+        let raised = (0..200_000u64).find(|i| alarm.update(i * FRAME, 60.0).is_some());
+        assert_eq!(raised, Some(90_000));
+        let mut alarm = LowAlarm::new(levels);
+        for i in 0..200_000 {
+            alarm.update(i * FRAME, 90.0);
+        }
+        assert!(alarm.recent.parts.len() as u64 <= PARTS + 2, "{}", alarm.recent.parts.len());
+    }
+
     #[test]
     fn clearing_below_low_is_not_possible() {
-        let mut alarm = LowAlarm::new(70.0, -1.0, Hold::NONE, Hold::NONE);
+        let mut alarm = LowAlarm::new(LowLevels { clear: -1.0, raise_hold: 0, clear_hold: 0, ..LEVELS });
         assert_eq!(alarm.update(0, 60.0), Some(Change { state: State::Raised, since: 0 }));
         assert_eq!(alarm.update(1, 60.0), None);
         assert_eq!(alarm.update(2, 70.0), Some(Change { state: State::Cleared, since: 2 }));
@@ -239,8 +406,8 @@ mod tests {
     proptest! {
         /// Changes alternate, whatever the times and values.
         #[test]
-        fn changes_alternate(input in proptest::collection::vec((any::<u64>(), 60.0..80.0f64), 0..200), hold: u64) {
-            let mut alarm = LowAlarm::new(70.0, 75.0, Hold { time: hold, frames: Some(3) }, Hold::NONE);
+        fn changes_alternate(input in proptest::collection::vec((any::<u64>(), 60.0..80.0f64), 0..200), hold: u64, share in 0.01..1.0f64) {
+            let mut alarm = LowAlarm::new(LowLevels { raise_hold: hold, clear_hold: 0, share, ..LEVELS });
             let mut last = State::Cleared;
             for (time, value) in input {
                 if let Some(change) = alarm.update(time, value) {

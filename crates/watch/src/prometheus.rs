@@ -20,8 +20,8 @@ pub struct Pad {
     pub label: String,
     /// Figures of the last window, or since the start where there is none, by model and statistic.
     pub scores: Vec<Score>,
-    /// Reference frames since the start by what became of them: `scored`, `unpaired`, `skipped`, and `repeated` for those
-    /// that were scored with a distorted frame used before.
+    /// Frames since the start by what became of them: reference frames that were `scored`, were `repeated` (scored with a
+    /// distorted frame used before), `unpaired` or `skipped`, and distorted frames that were `unmatched`.
     pub frames: Vec<(&'static str, u64)>,
     /// Alarms that are watched by their kind, and whether they are raised.
     pub alarms: Vec<(&'static str, bool)>,
@@ -64,6 +64,13 @@ pub struct Figures {
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
+impl Pad {
+    /// The labels of a sample of this pad.
+    fn labels<'a, const N: usize>(&'a self, others: [(&'static str, &'a str); N]) -> Labels<'a> {
+        [("pad", &*self.name), ("label", &*self.label)].into_iter().chain(others).collect()
+    }
+}
+
 /// The figures as text.
 pub fn render(figures: &Figures) -> String {
     let mut text = Text::default();
@@ -74,26 +81,25 @@ pub fn render(figures: &Figures) -> String {
     );
     for pad in &figures.pads {
         for Score { model, stat, value } in &pad.scores {
-            let labels = vec![("pad", &*pad.name), ("label", &*pad.label), ("model", model), ("stat", stat)];
-            text.sample("", labels, *value);
+            text.sample("", pad.labels([("model", model), ("stat", *stat)]), *value);
         }
     }
-    text.family("hipvmaf_frames_total", "counter", "Reference frames by what became of them.");
+    text.family("hipvmaf_frames_total", "counter", "Frames by what became of them.");
     for pad in &figures.pads {
         for (result, count) in &pad.frames {
-            text.sample("", vec![("pad", &pad.name), ("result", result)], *count as f64);
+            text.sample("", pad.labels([("result", *result)]), *count as f64);
         }
     }
     text.family("hipvmaf_alarm", "gauge", "Whether an alarm is raised: 0 or 1.");
     for pad in &figures.pads {
         for (kind, raised) in &pad.alarms {
-            text.sample("", vec![("pad", &pad.name), ("kind", kind)], f64::from(*raised));
+            text.sample("", pad.labels([("kind", *kind)]), f64::from(*raised));
         }
     }
     text.family("hipvmaf_offset_seconds", "gauge", "Delay of the distorted video against the reference.");
     for pad in &figures.pads {
         if let Some(offset) = pad.offset {
-            text.sample("", vec![("pad", &pad.name)], offset);
+            text.sample("", pad.labels([]), offset);
         }
     }
     text.family("hipvmaf_compute_seconds", "summary", "Time that a group of frames takes to compute.");
@@ -107,7 +113,7 @@ pub fn render(figures: &Figures) -> String {
     text.family("hipvmaf_last_score_timestamp_seconds", "gauge", "When the last score was made.");
     for pad in &figures.pads {
         if let Some(time) = pad.last_score {
-            text.sample("", vec![("pad", &pad.name)], time);
+            text.sample("", pad.labels([]), time);
         }
     }
     text.out
@@ -200,17 +206,17 @@ mod tests {
 # TYPE hipvmaf_score gauge
 hipvmaf_score{pad="dist_sink",label="720p \"main\"",model="vmaf_v0.6.1",stat="mean"} 93.25
 hipvmaf_score{pad="dist_sink",label="720p \"main\"",model="vmaf_v0.6.1",stat="p5"} NaN
-# HELP hipvmaf_frames_total Reference frames by what became of them.
+# HELP hipvmaf_frames_total Frames by what became of them.
 # TYPE hipvmaf_frames_total counter
-hipvmaf_frames_total{pad="dist_sink",result="scored"} 1500
-hipvmaf_frames_total{pad="dist_sink",result="unpaired"} 2
+hipvmaf_frames_total{pad="dist_sink",label="720p \"main\"",result="scored"} 1500
+hipvmaf_frames_total{pad="dist_sink",label="720p \"main\"",result="unpaired"} 2
 # HELP hipvmaf_alarm Whether an alarm is raised: 0 or 1.
 # TYPE hipvmaf_alarm gauge
-hipvmaf_alarm{pad="dist_sink",kind="freeze"} 0
-hipvmaf_alarm{pad="dist_sink",kind="dropout"} 1
+hipvmaf_alarm{pad="dist_sink",label="720p \"main\"",kind="freeze"} 0
+hipvmaf_alarm{pad="dist_sink",label="720p \"main\"",kind="dropout"} 1
 # HELP hipvmaf_offset_seconds Delay of the distorted video against the reference.
 # TYPE hipvmaf_offset_seconds gauge
-hipvmaf_offset_seconds{pad="dist_sink"} -0.04
+hipvmaf_offset_seconds{pad="dist_sink",label="720p \"main\""} -0.04
 # HELP hipvmaf_compute_seconds Time that a group of frames takes to compute.
 # TYPE hipvmaf_compute_seconds summary
 hipvmaf_compute_seconds{quantile="0.5"} 0.001
@@ -219,7 +225,7 @@ hipvmaf_compute_seconds_sum 1.5
 hipvmaf_compute_seconds_count 1500
 # HELP hipvmaf_last_score_timestamp_seconds When the last score was made.
 # TYPE hipvmaf_last_score_timestamp_seconds gauge
-hipvmaf_last_score_timestamp_seconds{pad="dist_sink"} 1790000000.25
+hipvmaf_last_score_timestamp_seconds{pad="dist_sink",label="720p \"main\""} 1790000000.25
 "#;
         assert_eq!(render(&figures()), expected);
         assert_eq!(render(&Figures::default()), "");

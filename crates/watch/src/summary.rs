@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Figures kept over many frames in constant memory.
+//! Figures of the scores of many frames: of a stream without end in constant memory, of a window exactly.
 
 use engine::model::pool::Pool;
 
@@ -8,6 +8,46 @@ use engine::model::pool::Pool;
 const STEP: f64 = 0.05;
 /// Bins up to 110, the highest score of any model.
 const BINS: usize = 2200;
+
+/// Where values lie.
+pub trait Distribution: Default {
+    /// Takes a value.
+    fn push(&mut self, value: f64);
+
+    /// Takes what another has taken.
+    fn merge(&mut self, other: &Self);
+
+    /// The smallest value that at least `percent` of the values do not exceed; 0 without values.
+    fn percentile(&self, percent: f64) -> f64;
+}
+
+/// How many of `count` values the percentile does not exceed, at least one.
+fn rank(percent: f64, count: u64) -> u64 {
+    ((percent / 100.0 * count as f64).ceil() as u64).clamp(1, count.max(1))
+}
+
+/// All values: eight bytes each, and percentiles are exact.
+#[derive(Clone, Debug, Default)]
+pub struct Values(Vec<f64>);
+
+impl Distribution for Values {
+    fn push(&mut self, value: f64) {
+        self.0.push(value);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.0.extend(&other.0);
+    }
+
+    fn percentile(&self, percent: f64) -> f64 {
+        let mut values = self.0.clone();
+        if values.is_empty() {
+            return 0.0;
+        }
+        let place = rank(percent, values.len() as u64) as usize - 1;
+        *values.select_nth_unstable_by(place, f64::total_cmp).1
+    }
+}
 
 /// Counts values in steps of 0.05 from 0 to 110; values outside count at the ends.
 #[derive(Clone, Debug)]
@@ -22,59 +62,59 @@ impl Default for Histogram {
     }
 }
 
-impl Histogram {
-    /// Counts a value.
-    pub fn push(&mut self, value: f64) {
+impl Distribution for Histogram {
+    fn push(&mut self, value: f64) {
         // A float to integer cast saturates: negative values and NaN count at 0.
         self.bins[((value / STEP) as usize).min(BINS - 1)] += 1;
         self.count += 1;
     }
 
-    /// Counts what another has counted too.
-    pub fn merge(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.bins.iter_mut().zip(&other.bins).for_each(|(bin, other)| *bin += other);
         self.count += other.count;
     }
 
-    /// The smallest value that at least `percent` of the values do not exceed, accurate to a bin.
-    pub fn percentile(&self, percent: f64) -> f64 {
-        let rank = ((percent / 100.0 * self.count as f64).ceil() as u64).max(1);
+    /// Accurate to a bin: the middle of the one that the value is in.
+    fn percentile(&self, percent: f64) -> f64 {
+        let rank = rank(percent, self.count);
         let mut seen = 0;
         let bin = self.bins.iter().position(|n| {
             seen += n;
             seen >= rank
         });
-        bin.map_or(0.0, |bin| (bin as f64 + 0.5) * STEP)
+        // Divided by a whole number, so that the decimals are as few as they look.
+        bin.map_or(0.0, |bin| (2 * bin + 1) as f64 / (2.0 / STEP))
     }
 }
 
-/// Scores of a model over a section or stream.
+/// Scores of a model over a section or stream, or over a window with all [`Values`].
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub struct Summary<D = Histogram> {
     /// Means, extremes and deviation of the scores.
     pub pool: Pool,
-    histogram: Histogram,
+    distribution: D,
 }
 
-impl Summary {
+impl<D: Distribution> Summary<D> {
     /// Takes the score of the next frame.
     pub fn push(&mut self, score: f64) {
         self.pool.push(score);
-        self.histogram.push(score);
+        self.distribution.push(score);
     }
 
     /// Adds the scores that another summary took after those of this one.
     pub fn merge(&mut self, later: &Self) {
         self.pool.merge(&later.pool);
-        self.histogram.merge(&later.histogram);
+        self.distribution.merge(&later.distribution);
     }
 
-    /// A percentile of the scores, accurate to 0.05 and never outside their range; not a number without
+    /// A percentile of the scores, as accurate as the distribution and never outside their range; not a number without
     /// scores.
     pub fn percentile(&self, percent: f64) -> f64 {
         // Not `clamp`, which panics on the NaN bounds that NaN scores leave.
         let pooled = self.pool.pooled();
-        pooled.map_or(f64::NAN, |pooled| self.histogram.percentile(percent).max(pooled.min).min(pooled.max))
+        pooled
+            .map_or(f64::NAN, |pooled| self.distribution.percentile(percent).max(pooled.min).min(pooled.max))
     }
 }
 
@@ -84,7 +124,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_right_to_a_bin() {
-        let mut summary = Summary::default();
+        let mut summary: Summary = Summary::default();
         for i in 0..1000 {
             summary.push(f64::from(i) / 10.0);
         }
@@ -94,15 +134,39 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_of_all_values_are_exact() {
+        let mut summary = Summary::<Values>::default();
+        for i in (0..1000).rev() {
+            summary.push(f64::from(i) / 7.0);
+        }
+        for (percent, rank) in [(0.0, 0), (1.0, 9), (5.0, 49), (50.0, 499), (99.95, 999), (100.0, 999)] {
+            assert_eq!(summary.percentile(percent), f64::from(rank) / 7.0);
+        }
+        summary.push(f64::NAN);
+        assert_eq!(summary.percentile(1.0), 10.0 / 7.0);
+        assert!(Summary::<Values>::default().percentile(50.0).is_nan());
+    }
+
+    #[test]
+    fn middles_of_bins_have_few_decimals() {
+        let mut summary: Summary = Summary::default();
+        (0..2000).for_each(|i| summary.push(f64::from(i) * STEP + 0.01));
+        for percent in 1..100 {
+            let text = summary.percentile(f64::from(percent)).to_string();
+            assert!(text.len() <= 7, "{text}");
+        }
+    }
+
+    #[test]
     fn odd_values_do_not_disturb() {
-        let mut summary = Summary::default();
+        let mut summary: Summary = Summary::default();
         assert!(summary.percentile(50.0).is_nan());
         summary.push(-5.0);
         summary.push(1e9);
         assert_eq!(summary.percentile(50.0), 0.025);
         summary.push(f64::NAN);
         summary.percentile(50.0);
-        let mut same = Summary::default();
+        let mut same: Summary = Summary::default();
         same.push(83.856284);
         assert_eq!(same.percentile(1.0), 83.856284);
     }

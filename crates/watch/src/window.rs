@@ -3,15 +3,14 @@
 //! Figures of the last seconds of a stream without end.
 //!
 //! Running time is cut into slices of one interval, or of several intervals where the window would have more
-//! than `MAX_SLICES`. Memory and time depend on the number of slices only, never on the frame rate or on how
-//! far time jumps.
+//! than `MAX_SLICES`. A window keeps the scores of its frames, eight bytes each, so its percentiles are exact.
 
-use crate::summary::Summary;
+use crate::summary::{Summary, Values};
 
-/// Most slices of a window; each takes about 18 kB.
+/// Most slices of a window.
 const MAX_SLICES: u64 = 60;
 
-/// What became of reference frames besides their scores, in numbers of frames.
+/// What became of frames besides scores, in numbers of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reference frames that had no distorted frame.
@@ -20,6 +19,8 @@ pub struct Counts {
     pub skipped: u64,
     /// Reference frames that were scored with a distorted frame used before.
     pub repeated: u64,
+    /// Distorted frames that had no reference frame.
+    pub unmatched: u64,
 }
 
 impl Counts {
@@ -28,6 +29,7 @@ impl Counts {
         self.unpaired += other.unpaired;
         self.skipped += other.skipped;
         self.repeated += other.repeated;
+        self.unmatched += other.unmatched;
     }
 }
 
@@ -37,8 +39,8 @@ pub struct Figures {
     /// Running time of its end in ns, a whole multiple of the interval.
     pub end: u64,
     /// Figures of the scores of the frames in the window.
-    pub summary: Summary,
-    /// How many frames of the window were unpaired, left out, or scored with a repeated frame.
+    pub summary: Summary<Values>,
+    /// What became of frames of the window besides scores.
     pub counts: Counts,
 }
 
@@ -46,7 +48,7 @@ pub struct Figures {
 struct Slice {
     /// Which slice of running time this is; a place in the ring holds one after the other.
     number: u64,
-    summary: Summary,
+    summary: Summary<Values>,
     counts: Counts,
 }
 
@@ -163,7 +165,7 @@ mod tests {
         let figures = window.advance(6 * SECOND).unwrap();
         let pooled = figures.summary.pool.pooled().unwrap();
         assert_eq!((pooled.count, pooled.min, pooled.max), (101, 15.0, 25.0));
-        assert!((figures.summary.percentile(50.0) - 20.0).abs() <= 0.05);
+        assert_eq!(figures.summary.percentile(50.0), 20.0);
     }
 
     #[test]
@@ -171,9 +173,10 @@ mod tests {
         let mut window = Window::new(2 * SECOND, SECOND);
         assert!(window.advance(0).is_none());
         window.push(0, 50.0);
-        window.count(1, Counts { unpaired: 2, skipped: 3, repeated: 4 });
+        let counts = Counts { unpaired: 2, skipped: 3, repeated: 4, unmatched: 5 };
+        window.count(1, counts);
         let figures = window.advance(SECOND).unwrap();
-        assert_eq!(figures.counts, Counts { unpaired: 2, skipped: 3, repeated: 4 });
+        assert_eq!(figures.counts, counts);
         assert_eq!(ends(&mut window, 2 * SECOND), [(2, 1)]);
         assert_eq!(ends(&mut window, 3 * SECOND), [(3, 0)]);
         assert_eq!(ends(&mut window, 4 * SECOND), [(4, 0)]);
@@ -226,7 +229,7 @@ mod tests {
                 now += step;
                 while let Some(figures) = window.advance(now) {
                     let within = |time: &u64| *time < figures.end && time + length >= figures.end;
-                    let mut expected = Summary::default();
+                    let mut expected = Summary::<Values>::default();
                     frames.iter().filter(|(t, _)| within(t)).for_each(|(_, score)| expected.push(*score));
                     let (got, expected) = (figures.summary.pool.pooled(), expected.pool.pooled());
                     prop_assert_eq!(got.map(|p| (p.count, p.min, p.max)), expected.map(|p| (p.count, p.min, p.max)));

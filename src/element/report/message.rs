@@ -108,10 +108,15 @@ pub struct PooledMessage {
     pub skipped: u64,
     /// Distorted frames used a second time.
     pub repeated: u64,
+    /// Distorted frames that were compared with no reference frame.
+    pub dist_unmatched: u64,
+    /// Share of the reference frames that were scored, 0.0..=1.0.
+    pub coverage: f64,
     pub stats: Stats,
 }
 
-/// Distribution of the first model's score over the pooled frames. Percentiles are accurate to 0.05.
+/// Distribution of the first model's score over the pooled frames. Percentiles are exact in windows, else accurate to
+/// 0.05.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
     pub min: f64,
@@ -155,12 +160,12 @@ pub(crate) fn values_field(s: &StructureRef, name: &str) -> Values {
 
 impl Common {
     fn to_structure(&self, kind: &str) -> Structure {
-        let time = |t: Option<ClockTime>| t.map_or(u64::MAX, ClockTime::nseconds);
+        let time = |t: Option<ClockTime>| t.map(ClockTime::nseconds);
         let mut s = Structure::builder(NAME)
-            .field("timestamp", time(self.timestamp))
-            .field("stream-time", time(self.stream_time))
-            .field("running-time", time(self.running_time))
-            .field("duration", time(self.duration))
+            .field_if_some("timestamp", time(self.timestamp))
+            .field_if_some("stream-time", time(self.stream_time))
+            .field_if_some("running-time", time(self.running_time))
+            .field_if_some("duration", time(self.duration))
             .field("score", self.score)
             .field("type", kind)
             .field("pad", &self.pad)
@@ -182,7 +187,7 @@ impl Common {
     }
 
     fn parse(s: &StructureRef) -> Result<Self, ParseError> {
-        let time = |name| s.get::<u64>(name).ok().filter(|t| *t != u64::MAX).map(ClockTime::from_nseconds);
+        let time = |name| s.get::<u64>(name).ok().map(ClockTime::from_nseconds);
         Ok(Self {
             timestamp: time("timestamp"),
             stream_time: time("stream-time"),
@@ -260,6 +265,8 @@ impl PooledMessage {
         s.set("unpaired", self.unpaired);
         s.set("skipped", self.skipped);
         s.set("repeated", self.repeated);
+        s.set("dist-unmatched", self.dist_unmatched);
+        s.set("coverage", self.coverage);
         for (name, value) in self.stats.fields() {
             s.set(name, value);
         }
@@ -275,6 +282,8 @@ impl PooledMessage {
             unpaired: field(s, "unpaired")?,
             skipped: field(s, "skipped")?,
             repeated: field(s, "repeated")?,
+            dist_unmatched: field(s, "dist-unmatched")?,
+            coverage: field(s, "coverage")?,
             stats: Stats::parse(s)?,
         })
     }
@@ -366,6 +375,8 @@ mod tests {
             unpaired: 2,
             skipped: 1,
             repeated: 0,
+            dist_unmatched: 6,
+            coverage: 0.75,
             stats: Stats { min: 1.0, max: 2.0, mean: 1.5, p50: 1.25, ..Stats::default() },
         };
         let parse = |kind| VmafMessage::try_from(&*pooled.to_structure(kind));

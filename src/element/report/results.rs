@@ -2,31 +2,32 @@
 
 //! Results files in the schema of libvmaf's own writers (json, xml, csv).
 //!
-//! Rows are streamed into a temporary file beside the target, which takes the target's name when the
+//! Rows are streamed into a file with `.partial` behind the name of the target, which takes the target's name when the
 //! results are complete: a reader never sees half a file, and memory does not grow with the stream. Rows that were
-//! written are never thrown away: results that cannot be completed keep their complete rows in a file with `.partial`
-//! behind the name, which says why.
+//! written are never thrown away: results that cannot be completed stay there with their complete rows and the reason,
+//! and so do those of a process that was killed, but for the rows of the last moments. As long as it is written the
+//! file is locked, which keeps others from writing it, by whatever path.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::{File, Permissions};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write as _};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use engine::model::pool::{Pool, Pooled};
-use tempfile::NamedTempFile;
-
 use super::super::settings::ResultsFormat;
+use engine::model::pool::{Pool, Pooled};
 
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
 
 /// A results file being written.
 pub struct Results {
-    out: BufWriter<NamedTempFile>,
+    out: BufWriter<File>,
     path: PathBuf,
+    /// The file has another name by now, or is to stay.
+    settled: bool,
     format: ResultsFormat,
     /// Name and pooled values of each column; empty until the first row is due.
     columns: Vec<(String, Pool)>,
@@ -45,19 +46,17 @@ pub struct Results {
 const KNOWN: u64 = 1 << 16;
 
 impl Results {
-    /// Creates the temporary file, so that a path that cannot be written is known before the first frame.
-    pub fn create(path: &Path, format: ResultsFormat) -> io::Result<Self> {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    /// Creates the file, so that a path that cannot be written is known before the first frame. Rows that an earlier run
+    /// has left there are kept under another name, which comes as well.
+    pub fn create(path: &Path, format: ResultsFormat) -> io::Result<(Self, Option<PathBuf>)> {
         if path.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
         }
-        let file = tempfile::Builder::new()
-            .prefix(".hipvmaf-")
-            .permissions(Permissions::from_mode(0o666)) // less the umask, like any file a program writes
-            .tempfile_in(folder)?;
-        Ok(Self {
+        let (file, kept) = create_locked(&partial(path))?;
+        let results = Self {
             out: BufWriter::new(file),
             path: path.to_owned(),
+            settled: false,
             format,
             columns: vec![],
             rows: 0,
@@ -65,7 +64,8 @@ impl Results {
             fps_at: 0,
             length: 0,
             ends: VecDeque::new(),
-        })
+        };
+        Ok((results, kept))
     }
 
     /// Where the results are to be.
@@ -158,10 +158,16 @@ impl Results {
         };
         self.put(&text)?;
         self.out.flush()?;
-        fill_in(self.out.get_ref().as_file(), self.fps())?;
-        self.out.get_ref().as_file().sync_all()?;
-        // There is nothing temporary left then.
-        std::fs::rename(self.out.get_ref().path(), &self.path)
+        fill_in(self.out.get_ref(), self.fps())?;
+        self.out.get_ref().sync_all()?;
+        fs::rename(self.partial(), &self.path)?;
+        self.settled = true;
+        Ok(())
+    }
+
+    /// Has the rows so far outlive the process.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 
     /// Keeps the complete rows, with the reason why no more follow; the file in which they are. Without a row there is
@@ -179,26 +185,27 @@ impl Results {
         let fps = self.fps();
         // What is left in the buffer may not find room, and is given up; what counts is what is in the file.
         let _ = self.out.flush();
-        let (temporary, _) = self.out.into_parts();
-        let file = temporary.as_file();
+        let anew = BufWriter::new(self.out.get_ref().try_clone()?);
+        let (file, _) = std::mem::replace(&mut self.out, anew).into_parts();
+        let file = &file;
         let written = file.metadata()?.len();
         ends.retain(|end| *end <= written);
-        let Some(last) = ends.back().copied() else { return Ok(None) };
+        let Some(last) = ends.back().copied() else {
+            self.rows = 0;
+            return Ok(None);
+        };
         if close(file, last, &end).is_err() {
             let makes_room = |row: &&u64| **row + end.len() as u64 <= last;
             let row = ends.iter().rev().find(makes_room).or(ends.front()).copied().unwrap_or(last);
             close(file, row, &end)?;
         }
         fill_in(file, fps)?;
-        std::fs::rename(temporary.path(), &partial)?;
         Ok(Some(partial))
     }
 
-    /// Where results are that could not be completed.
+    /// Where results are that are not complete.
     pub fn partial(&self) -> PathBuf {
-        let mut path = OsString::from(&self.path);
-        path.push(".partial");
-        path.into()
+        partial(&self.path)
     }
 
     fn put(&mut self, text: &str) -> io::Result<()> {
@@ -250,6 +257,55 @@ impl Results {
             write!(text, " {}=\"{}\"", xml_name(name), number(*value))?;
         }
         writeln!(text, " />\n</VMAF>")
+    }
+}
+
+impl Drop for Results {
+    /// A file without rows is of no use to anybody.
+    fn drop(&mut self) {
+        if !self.settled && self.rows == 0 {
+            let _ = fs::remove_file(self.partial());
+        }
+    }
+}
+
+fn partial(path: &Path) -> PathBuf {
+    with_ending(path, ".partial")
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut path = OsString::from(path);
+    path.push(ending);
+    path.into()
+}
+
+/// Makes an empty file that nobody else writes as long as it is open. What was there is renamed, to the name that comes
+/// as well.
+fn create_locked(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
+    let mut kept = None;
+    loop {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let reason = "another element is writing it, which needs a file of its own";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
+            }
+            // Not every file system knows locks.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        // Whoever had it locked before may have given it another name in the meantime.
+        let (ours, named) = (file.metadata()?, fs::metadata(path));
+        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
+            continue;
+        }
+        if ours.len() == 0 {
+            return Ok((file, kept));
+        }
+        let free = (1..).map(|number: u32| with_ending(path, &format!(".{number}")));
+        if let Some(free) = free.into_iter().find(|free| !free.exists()) {
+            fs::rename(path, &free)?;
+            kept = Some(free);
+        }
     }
 }
 
@@ -314,7 +370,7 @@ mod tests {
     fn write(format: ResultsFormat, rows: &[[f64; 2]]) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
-        let mut results = Results::create(&path, format).unwrap();
+        let (mut results, _) = Results::create(&path, format).unwrap();
         results.begin(&["integer_adm2".into(), "my <\"model\">".into()], 160, 90).unwrap();
         for (i, row) in rows.iter().enumerate() {
             results.row(i as u64, row).unwrap();
@@ -377,7 +433,7 @@ mod tests {
     fn abandoned(format: ResultsFormat, limit: Option<u64>) -> (String, u64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
-        let mut results = Results::create(&path, format).unwrap();
+        let (mut results, _) = Results::create(&path, format).unwrap();
         results.begin(&["integer_adm2".into(), "vmaf".into()], 160, 90).unwrap();
         for i in 0..1000 {
             results.row(i, &[0.5, i as f64]).unwrap();
@@ -385,7 +441,7 @@ mod tests {
         if let Some(limit) = limit {
             // As a disk leaves it that is full: cut off anywhere, and with nothing of what follows.
             results.out.flush().unwrap();
-            results.out.get_ref().as_file().set_len(limit).unwrap();
+            results.out.get_ref().set_len(limit).unwrap();
         }
         let partial = results.abandon("the disk is \"full\"").unwrap().unwrap();
         assert!(!path.exists() && partial.to_str().unwrap().ends_with("/results.partial"));
@@ -424,9 +480,52 @@ mod tests {
             }
         }
         let folder = tempfile::tempdir().unwrap();
-        let results = Results::create(&folder.path().join("results"), ResultsFormat::Csv).unwrap();
+        let (results, _) = Results::create(&folder.path().join("results"), ResultsFormat::Csv).unwrap();
         assert_eq!(results.abandon("nothing came").unwrap(), None);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn rows_of_a_run_that_did_not_end_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.csv");
+        let create = || Results::create(&path, ResultsFormat::Csv).unwrap();
+        for run in 0..3 {
+            let (mut results, kept) = create();
+            let name = |number| folder.path().join(format!("results.csv.partial.{number}"));
+            assert_eq!(kept, (run > 0).then(|| name(run)));
+            results.begin(&["vmaf".into()], 160, 90).unwrap();
+            results.row(run, &[50.0]).unwrap();
+            results.flush().unwrap();
+            if run > 0 {
+                assert_eq!(
+                    fs::read_to_string(name(run)).unwrap(),
+                    format!("Frame,vmaf,\n{},50.000000,\n", run - 1)
+                );
+            }
+            // As a process leaves it that is killed.
+            results.settled = true;
+        }
+        let (mut results, _) = create();
+        results.begin(&["vmaf".into()], 160, 90).unwrap();
+        results.row(0, &[50.0]).unwrap();
+        results.finish(&[]).unwrap();
+        assert!(path.exists() && !results.partial().exists());
+    }
+
+    #[test]
+    fn a_file_is_written_by_one_at_a_time_whatever_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.csv");
+        let other = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path(), &other).unwrap();
+        let (results, _) = Results::create(&path, ResultsFormat::Csv).unwrap();
+        for path in [path.clone(), folder.path().join("./results.csv"), other.join("results.csv")] {
+            let err = Results::create(&path, ResultsFormat::Csv).err().unwrap();
+            assert_eq!(err.kind(), io::ErrorKind::ResourceBusy, "{}", path.display());
+        }
+        drop(results);
+        Results::create(&path, ResultsFormat::Csv).unwrap();
     }
 
     #[test]

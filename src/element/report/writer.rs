@@ -5,8 +5,9 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use watch::prometheus::{self, Figures};
 
@@ -15,6 +16,8 @@ use super::results::Results;
 
 /// What can wait to be written. Whoever hands over more waits for the disk, so that memory stays bounded.
 const QUEUE: usize = 4096;
+/// How long rows may be kept back from their files.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// Something to be written. Results files are known by the number of their rendition.
 pub enum Job {
@@ -84,7 +87,18 @@ struct Files {
 
 impl Files {
     fn run(mut self, queue: &Receiver<Job>) {
-        for job in queue {
+        let mut flushed = Instant::now();
+        loop {
+            let job = queue.recv_timeout(FLUSH);
+            if flushed.elapsed() >= FLUSH {
+                self.flush();
+                flushed = Instant::now();
+            }
+            let job = match job {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             match job {
                 Job::Open(number, results) => self.open.push((number, results)),
                 Job::Begin(number, columns, width, height) => {
@@ -109,6 +123,12 @@ impl Files {
                 Job::Settle(to) => to.send(()).unwrap_or_default(),
             }
         }
+    }
+
+    /// Has what was written so far outlive the process, however that ends.
+    fn flush(&mut self) {
+        let numbers: Vec<_> = self.open.iter().map(|(number, _)| *number).collect();
+        numbers.into_iter().for_each(|number| self.change(number, Results::flush));
     }
 
     fn take(&mut self, number: u64) -> Option<Results> {
