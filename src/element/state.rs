@@ -304,9 +304,10 @@ impl State {
         let s = s.get_or_insert_with(|| Structure::new_empty("stats"));
         s.set("in-flight", self.downstream.count_pending() as u64);
         if let Some(mean) = self.compute_time.mean() {
-            s.set("compute-time-mean", mean * 1e3);
+            let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
+            s.set("compute-time-mean", nanoseconds(mean));
             let p99 = self.compute_time.quantiles(self.recent(), self.now(), [0.99]);
-            s.set("compute-time-p99", p99[0] * 1e3);
+            s.set("compute-time-p99", nanoseconds(p99[0]));
         }
         if let Some(name) = self.device_name() {
             s.set("device-name", name);

@@ -335,7 +335,7 @@ fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
     println!(
         "{}; a pair takes {:.3} ms",
         device.unwrap_or("CPU".into()),
-        stats.get::<f64>("compute-time-mean")?
+        stats.get::<u64>("compute-time-mean")? as f64 / 1e6
     );
     Ok(())
 }
@@ -359,7 +359,7 @@ fn followed(channels: &[Pipeline]) -> Result<Followed, Box<dyn Error>> {
         sum.scored += count("frames-scored");
         sum.skipped += count("frames-skipped");
         sum.unpaired += count("frames-unpaired");
-        let time = |name| stats.get::<f64>(name).unwrap_or_default();
+        let time = |name| count(name) as f64 / 1e6;
         sum.slowest =
             (sum.slowest.0.max(time("compute-time-mean")), sum.slowest.1.max(time("compute-time-p99")));
     }

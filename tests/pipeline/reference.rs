@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! docs/reference.md lists what there is, with its type.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use gst::prelude::*;
+use gst::{Structure, StructureRef};
+use gsthipvmaf::{event, message};
+
+use crate::common::rig::Rig;
+use crate::common::{Bench, FRAME, Input, coarse, entries, moving, score, sides};
+
+/// The rows of the tables of a section: what stands in backticks in the first cell, with the second cell, or those
+/// of several messages one after the other.
+fn rows(section: &str) -> BTreeMap<String, String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, section) = text.split_once(&format!("\n## {section}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let mut rows = BTreeMap::new();
+    for line in section.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<_> = line.split(" | ").collect();
+        for name in cells[0].split('`').skip(1).step_by(2) {
+            let types: &mut String = rows.entry(name.to_owned()).or_default();
+            *types += &format!("{} ", cells[1].trim_end_matches(" |"));
+        }
+    }
+    assert!(!rows.is_empty());
+    rows
+}
+
+fn type_name(value: &glib::Value) -> &'static str {
+    match value.type_() {
+        glib::Type::U64 => "uint64",
+        glib::Type::I64 => "int64",
+        glib::Type::U32 => "uint",
+        glib::Type::I32 => "int",
+        glib::Type::F64 => "double",
+        glib::Type::BOOL => "boolean",
+        glib::Type::STRING => "string",
+        other if other == Structure::static_type() => "structure",
+        other if other == gst::Array::static_type() => "array",
+        other => panic!("{other} has no name here"),
+    }
+}
+
+/// Each field stands in the section under its type. One cell may have several names and types, in order.
+#[track_caller]
+fn assert_listed(rows: &BTreeMap<String, String>, structure: &StructureRef) {
+    for (name, value) in structure.iter() {
+        let name = name.as_str();
+        let listed = rows.get(name).unwrap_or_else(|| panic!("{name} is not listed"));
+        let word = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()) == type_name(value);
+        assert!(listed.split(' ').any(word), "{name} is {}, listed as: {listed}", type_name(value));
+    }
+}
+
+#[test]
+fn all_properties_are_listed() {
+    let rig = Rig::offline(&[]);
+    let own = |object: &glib::Object| {
+        let own = object.type_();
+        let properties = object.list_properties();
+        let names = properties.iter().filter(|property| property.owner_type() == own);
+        names.map(|property| property.name().to_owned()).collect::<Vec<_>>()
+    };
+    let listed: Vec<_> = rows("Properties").into_keys().collect();
+    let mut properties = own(rig.element.upcast_ref());
+    properties.sort();
+    assert_eq!(listed, properties);
+    let listed: Vec<_> = rows("Properties of distorted pads").into_keys().collect();
+    let mut properties = own(rig.pad("dist_sink").upcast_ref());
+    properties.sort();
+    assert_eq!(listed, properties);
+}
+
+#[test]
+fn all_fields_are_listed_with_their_types() {
+    let properties = [
+        ("model-filename", "vmaf_b_v0.6.3"),
+        ("conf-interval", "true"),
+        ("psnr", "true"),
+        ("ssim", "true"),
+        ("features", "float_ms_ssim"),
+        ("window", "200000000"),
+        ("window-interval", "200000000"),
+        ("alarm-low", "99"),
+        ("alarm-hold", "0"),
+    ];
+    let bench = Bench::new(&properties);
+    let dist = bench.element.static_pad("dist_sink").unwrap();
+    dist.set_property_from_str("align", "detect");
+    let heard = Arc::new(Mutex::new(Vec::<Structure>::new()));
+    let hearing = heard.clone();
+    bench.pipeline.bus().unwrap().set_sync_handler(move |_, message| {
+        if let gst::MessageView::Element(element) = message.view() {
+            hearing.lock().unwrap().extend(element.structure().map(|structure| structure.to_owned()));
+        }
+        gst::BusSyncReply::Pass
+    });
+    let draw = |t, x, y| moving(t, x % 64, y % 48);
+    let reference = Input::drawn_at((176, 176), 60, draw);
+    let distorted =
+        Input::drawn_at((176, 176), 60, |t, x, y| coarse(draw(t, x, y))).keep(|t| !(20..25).contains(&t));
+    let report = bench.run(&reference, &distorted).unwrap();
+    let (messages, events) = (rows("Messages"), rows("Events"));
+    let mut seen = vec![];
+    for structure in heard.lock().unwrap().iter() {
+        let rows = if structure.name() == message::NAME { &messages } else { &events };
+        assert!([message::NAME, event::NAME].contains(&structure.name().as_str()));
+        assert_listed(rows, structure);
+        seen.extend(structure.fields().map(|name| name.to_string()));
+    }
+    for name in ["ci-low", "psnr-y", "ssim", "coverage", "dist-running-time", "threshold", "count"] {
+        assert!(seen.iter().any(|seen| seen == name), "{name} was in no message");
+    }
+    let meta = rows("Metadata");
+    for buffer in &report.buffers {
+        let custom = gst::meta::CustomMeta::from_buffer(buffer, gsthipvmaf::meta::NAME).unwrap();
+        assert_listed(&meta, custom.structure());
+        entries(buffer).iter().for_each(|entry| assert_listed(&meta, entry));
+    }
+    let stats = rows("Statistics");
+    assert_listed(&stats, report.stats.as_ref().unwrap());
+    assert_listed(&stats, &dist.property::<Structure>("stats"));
+}
+
+/// A time that a message does not have is left out, and is no number of twenty digits.
+#[test]
+fn times_that_are_not_there_are_left_out() {
+    let both = sides(20);
+    let report =
+        score(&[("window", "200000000"), ("window-interval", "200000000")], &both.0, &both.1).unwrap();
+    let window = &report.windows[0];
+    assert_eq!((window.timestamp, window.stream_time), (None, None));
+    assert_eq!((window.running_time, window.duration), (Some(FRAME * 5), Some(FRAME * 5)));
+}
