@@ -234,8 +234,9 @@ fn every_failing_call_ends_in_an_error_or_on_the_processor() {
 
 #[test]
 fn a_device_lost_in_the_middle_is_an_error_that_says_so() {
-    // In frames that are computed when those before have their scores.
-    for at in [160, 180, 200] {
+    // Some 25 commands a frame, after those of the groups that warm the GPU up: in the sixth frame and later, which are
+    // handed over when the first has its score.
+    for at in [270, 310, 350] {
         let fault = format!("async:700@{at}");
         let outcome = play("auto", &[RDNA, ("SWHIP_FAIL", &fault)]);
         assert!(outcome.lost);
