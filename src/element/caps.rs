@@ -101,54 +101,65 @@ fn with(formats: &[VideoFormat], kinds: &[Kind], more: impl Fn(Builder) -> Build
 
 /// How colours are coded, as far as caps say it. What caps leave open is unknown: GStreamer's defaults depend on the size
 /// and would tell renditions of one ladder apart.
-fn tagged_colors(caps: &gst::CapsRef) -> VideoColorimetry {
-    let tag = caps.structure(0).and_then(|s| s.get::<&str>("colorimetry").ok());
-    tag.and_then(|tag| tag.parse().ok()).unwrap_or_else(|| {
-        VideoColorimetry::new(
-            VideoColorRange::Unknown,
-            VideoColorMatrix::Unknown,
-            VideoTransferFunction::Unknown,
-            VideoColorPrimaries::Unknown,
-        )
-    })
+#[derive(Clone, Copy)]
+pub struct Colors {
+    tagged: VideoColorimetry,
+    /// The tags are what GStreamer assumes for pictures of this size, as some decoders have it for untagged video.
+    assumed: bool,
 }
 
-/// How colours are coded that only look right on HDR screens: the name of the transfer function, if caps say that.
-pub fn hdr(caps: &gst::CapsRef) -> Option<&'static str> {
-    match tagged_colors(caps).transfer() {
-        VideoTransferFunction::Smpte2084 => Some("PQ"),
-        VideoTransferFunction::AribStdB67 => Some("HLG"),
-        _ => None,
+impl Colors {
+    pub fn of(caps: &gst::CapsRef) -> Self {
+        let tag = caps.structure(0).and_then(|s| s.get::<&str>("colorimetry").ok());
+        let tagged = tag.and_then(|tag| tag.parse().ok()).unwrap_or_else(|| {
+            VideoColorimetry::new(
+                VideoColorRange::Unknown,
+                VideoColorMatrix::Unknown,
+                VideoTransferFunction::Unknown,
+                VideoColorPrimaries::Unknown,
+            )
+        });
+        let size = |name| caps.structure(0)?.get::<i32>(name).ok()?.try_into().ok();
+        let info = |(width, height)| VideoInfo::builder(VideoFormat::I420, width, height).build().ok();
+        let default = size("width").zip(size("height")).and_then(info);
+        Self { tagged, assumed: default.is_some_and(|info| info.colorimetry() == tagged) }
+    }
+
+    /// Colours that only look right on HDR screens: the name of their transfer function.
+    pub fn hdr(self) -> Option<&'static str> {
+        match self.tagged.transfer() {
+            VideoTransferFunction::Smpte2084 => Some("PQ"),
+            VideoTransferFunction::AribStdB67 => Some("HLG"),
+            _ => None,
+        }
+    }
+
+    /// What both say, and say differently. `depth`: bits of a sample.
+    pub fn differences(self, other: Self, depth: u32) -> Vec<&'static str> {
+        // Of other sizes, that may be other assumptions, and no tags at all.
+        if self.assumed && other.assumed {
+            return vec![];
+        }
+        fn known<T: PartialEq>(unknown: T, a: T, b: T) -> bool {
+            a != unknown && b != unknown
+        }
+        let (a, b) = (self.tagged, other.tagged);
+        let range = known(VideoColorRange::Unknown, a.range(), b.range()) && a.range() != b.range();
+        let matrix = known(VideoColorMatrix::Unknown, a.matrix(), b.matrix()) && a.matrix() != b.matrix();
+        // The curves of BT.601 and BT.709 are one.
+        let transfer = known(VideoTransferFunction::Unknown, a.transfer(), b.transfer())
+            && !a.transfer().is_equivalent(depth, b.transfer(), depth);
+        let primaries = known(VideoColorPrimaries::Unknown, a.primaries(), b.primaries())
+            && !a.primaries().is_equivalent(b.primaries());
+        let parts = [("range", range), ("matrix", matrix), ("transfer", transfer), ("primaries", primaries)];
+        parts.into_iter().filter(|(_, differ)| *differ).map(|(part, _)| part).collect()
     }
 }
 
-/// Caps name the colours that GStreamer assumes for pictures of this size, as some decoders do for untagged video.
-fn assumed_colors(caps: &gst::CapsRef) -> bool {
-    let size = |name| caps.structure(0)?.get::<i32>(name).ok()?.try_into().ok();
-    let info = |(width, height)| VideoInfo::builder(VideoFormat::I420, width, height).build().ok();
-    let assumed = size("width").zip(size("height")).and_then(info);
-    assumed.is_some_and(|info| info.colorimetry() == tagged_colors(caps))
-}
-
-/// What both caps say of how colours are coded, and say differently. `depth`: bits of a sample.
-pub fn differing_colors(a: &gst::CapsRef, b: &gst::CapsRef, depth: u32) -> Vec<&'static str> {
-    // Of other sizes, that may be other assumptions, and no tags at all.
-    if assumed_colors(a) && assumed_colors(b) {
-        return vec![];
-    }
-    fn known<T: PartialEq>(unknown: T, a: T, b: T) -> bool {
-        a != unknown && b != unknown
-    }
-    let (a, b) = (tagged_colors(a), tagged_colors(b));
-    let range = known(VideoColorRange::Unknown, a.range(), b.range()) && a.range() != b.range();
-    let matrix = known(VideoColorMatrix::Unknown, a.matrix(), b.matrix()) && a.matrix() != b.matrix();
-    // The curves of BT.601 and BT.709 are one.
-    let transfer = known(VideoTransferFunction::Unknown, a.transfer(), b.transfer())
-        && !a.transfer().is_equivalent(depth, b.transfer(), depth);
-    let primaries = known(VideoColorPrimaries::Unknown, a.primaries(), b.primaries())
-        && !a.primaries().is_equivalent(b.primaries());
-    let parts = [("range", range), ("matrix", matrix), ("transfer", transfer), ("primaries", primaries)];
-    parts.into_iter().filter(|(_, differ)| *differ).map(|(part, _)| part).collect()
+/// How many times as wide as high a picture is shown.
+pub fn shape(info: &VideoInfo) -> f64 {
+    let par = info.par();
+    f64::from(info.width()) * f64::from(par.numer()) / (f64::from(info.height()) * f64::from(par.denom()))
 }
 
 /// What the peer of a pad takes of `caps`: all of them where it does not say. An answer without caps counts as no answer;

@@ -15,6 +15,7 @@ use engine::model::ModelError;
 use engine::scale::ScalingError;
 use gst::prelude::*;
 
+use super::caps::shape;
 use super::memory::device_memory::Kind;
 use super::memory::import::ImportError;
 
@@ -72,7 +73,7 @@ pub enum Error {
         "the reference has {} frames per second and the distorted video on {pad} {}: each reference frame is compared \
          with {}, and the others are counted as unpaired and dist-unmatched; put videorate before the one that is to be \
          changed if that is not meant",
-        rate(.reference), rate(.distorted), .with
+        ratio(.reference), ratio(.distorted), .with
     )]
     Rates {
         pad: String,
@@ -84,7 +85,7 @@ pub enum Error {
     #[error(
         "the pictures of the reference are shown {:.4} times as wide as high and those of the distorted video on {pad} \
          {:.4} times (pixel aspect ratios {} and {}); they are compared sample by sample all the same",
-        shape(.reference), shape(.distorted), rate(&.reference.par()), rate(&.distorted.par())
+        shape(.reference), shape(.distorted), ratio(&.reference.par()), ratio(&.distorted.par())
     )]
     Shape { pad: String, reference: Arc<VideoInfo>, distorted: Arc<VideoInfo> },
     #[error(
@@ -248,14 +249,9 @@ fn same_format(reference: &VideoInfo, distorted: &VideoInfo) -> String {
     }
 }
 
-fn rate(fraction: &gst::Fraction) -> String {
+/// Both numbers, even where the second is 1.
+fn ratio(fraction: &gst::Fraction) -> String {
     format!("{}/{}", fraction.numer(), fraction.denom())
-}
-
-/// How many times as wide as high a picture is shown.
-pub fn shape(info: &VideoInfo) -> f64 {
-    let par = info.par();
-    f64::from(info.width()) * f64::from(par.numer()) / (f64::from(info.height()) * f64::from(par.denom()))
 }
 
 /// What kind of trouble a GPU is in, and what can be done.

@@ -10,6 +10,7 @@ use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_video::{ValidVideoTimeCode, VideoInfo, VideoTimeCodeFlags, VideoTimeCodeMeta};
 
+use super::caps::Colors;
 use super::error::Error;
 use super::schedule::{Frame, Head};
 use super::settings::Pairing;
@@ -22,6 +23,8 @@ pub struct Input {
     pub info: Option<Arc<VideoInfo>>,
     /// The caps that `info` was made of.
     pub caps: Option<gst::Caps>,
+    /// How those caps say that colours are coded.
+    pub colors: Option<Colors>,
     /// Timestamp of the next buffer, should it have none.
     next_pts: Option<ClockTime>,
     /// Frames taken since the last flush.
@@ -76,7 +79,7 @@ impl Next {
 
 impl Input {
     pub fn new(pad: AggregatorPad) -> Self {
-        Self { pad, info: None, caps: None, next_pts: None, taken: 0 }
+        Self { pad, info: None, caps: None, colors: None, next_pts: None, taken: 0 }
     }
 
     pub fn name(&self) -> String {
@@ -158,6 +161,7 @@ impl Input {
     /// Takes the format of the frames to come. Whether it is another one than that of the frames before.
     pub fn set_format(&mut self, caps: &gst::CapsRef, info: VideoInfo) -> bool {
         self.caps = Some(caps.to_owned());
+        self.colors = Some(Colors::of(caps));
         let changes = self.info.as_deref().is_some_and(|old| *old != info);
         self.info = Some(Arc::new(info));
         changes

@@ -19,7 +19,7 @@ use watch::summary::{Distribution, Summary};
 use watch::thumbnail::Thumbnail;
 use watch::window::{self, Figures};
 
-use super::caps::{self, alike};
+use super::caps::alike;
 use super::downstream::Stamp;
 use super::error::Error;
 use super::input::Input;
@@ -254,24 +254,8 @@ impl Rendition {
     /// How its frames are brought to the size of the reference's; `None` if they have it. An error if they cannot be
     /// compared.
     pub fn scaling(&self, reference: &Input, rules: Rules) -> Result<Option<Scaling>, Error> {
-        let scaling = self.scaling_of(reference, rules.scale)?;
-        let differ = match (&reference.caps, &self.input.caps, &reference.info) {
-            (Some(original), Some(distorted), Some(info)) if rules.colors => {
-                Some(caps::differing_colors(original, distorted, info.comp_depth(0)))
-                    .filter(|d| !d.is_empty())
-            }
-            _ => None,
-        };
-        match differ.zip(reference.info.clone().zip(self.input.info.clone())) {
-            Some((differ, (reference, distorted))) => {
-                Err(Error::Colors { pad: self.input.name(), reference, distorted, differ })
-            }
-            None => Ok(scaling),
-        }
-    }
-
-    fn scaling_of(&self, reference: &Input, method: Option<Method>) -> Result<Option<Scaling>, Error> {
         let pad = || self.input.name();
+        let (method, colors) = (rules.scale, reference.colors.zip(self.input.colors));
         let reference = reference.info.as_ref().ok_or_else(|| Error::NoCaps(reference.name()))?;
         let distorted = self.input.info.as_ref().ok_or_else(|| Error::NoCaps(pad()))?;
         let both = || (reference.clone(), distorted.clone());
@@ -282,18 +266,27 @@ impl Rendition {
         }
         let geometries = geometry(distorted).zip(geometry(reference));
         let comparable = alike(reference.format_info(), distorted.format_info());
-        match (geometries.filter(|_| comparable), method.filter(|_| !same_size)) {
+        let scaling = match (geometries.filter(|_| comparable), method.filter(|_| !same_size)) {
             (Some((from, to)), Some(method)) => {
-                Scaling::new(method, from, to, self.cosited).map(Some).map_err(|source| {
+                let scaling = Scaling::new(method, from, to, self.cosited).map_err(|source| {
                     let (reference, distorted) = both();
                     Error::Scaling { pad: pad(), reference, distorted, source }
-                })
+                });
+                Some(scaling?)
             }
-            (Some(_), None) => Ok(None),
+            (Some(_), None) => None,
             (None, _) => {
                 let (reference, distorted) = both();
-                Err(Error::Format { pad: pad(), reference, distorted })
+                return Err(Error::Format { pad: pad(), reference, distorted });
             }
+        };
+        let colors = colors.filter(|_| rules.colors);
+        match colors.map(|(a, b)| a.differences(b, reference.comp_depth(0))) {
+            Some(differ) if !differ.is_empty() => {
+                let (reference, distorted) = both();
+                Err(Error::Colors { pad: pad(), reference, distorted, differ })
+            }
+            _ => Ok(scaling),
         }
     }
 

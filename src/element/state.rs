@@ -26,9 +26,9 @@ use watch::thumbnail::Thumbnail;
 use watch::window;
 
 use super::CAT;
-use super::caps;
+use super::caps::{self, Colors, shape};
 use super::downstream::{Compared, Damage, Delayed, Downstream, Heat, Outcome, Stamp};
-use super::error::{Error, shape};
+use super::error::Error;
 use super::input::{Next, keys, time_code_period};
 use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
@@ -446,7 +446,7 @@ impl State {
                 }
             }
         }
-        self.tell_hdr(caps, REFERENCE.into(), actions);
+        self.tell_hdr(self.reference.input.colors, REFERENCE.into(), actions);
         Ok(())
     }
 
@@ -497,7 +497,8 @@ impl State {
             self.end_rendition(i, "caps", actions);
         }
         self.forget_other_scaling(i);
-        self.tell_hdr(caps, self.renditions[i].input.name(), actions);
+        let input = &self.renditions[i].input;
+        self.tell_hdr(input.colors, input.name(), actions);
         if self.suits(i) {
             self.tell_differences(i, actions);
             self.renditions[i].expect_renegotiation(false);
@@ -509,8 +510,8 @@ impl State {
     }
 
     /// Warns, once, that the models are not for such video.
-    fn tell_hdr(&mut self, caps: &gst::CapsRef, pad: String, actions: &mut Vec<Action>) {
-        if let Some(transfer) = caps::hdr(caps)
+    fn tell_hdr(&mut self, colors: Option<Colors>, pad: String, actions: &mut Vec<Action>) {
+        if let Some(transfer) = colors.and_then(Colors::hdr)
             && !std::mem::replace(&mut self.told_hdr, true)
         {
             actions.push(Action::Warn(Error::Hdr { pad, transfer }));

@@ -2,10 +2,8 @@
 
 //! A rendition that cannot be scored: beside others that is its own trouble, by itself it is an error.
 
-use gst_video::{VideoFormat, VideoInfo};
-
 use crate::common::rig::Rig;
-use crate::common::{FRAME, Input, coarse, entries, moving, score, sides};
+use crate::common::{FRAME, Input, coarse, deep, entries, moving, score, sides};
 
 const FRAMES: usize = 12;
 
@@ -19,22 +17,6 @@ fn troubles(good: &Input) -> [(&'static str, Input, &'static [&'static str]); 4]
         ("size", large, &["64x48", "96x64", "videoscale"]),
         ("short", shortened(good), &["smaller"]),
     ]
-}
-
-/// The same with two bits more.
-fn deep(input: &Input) -> Input {
-    let info =
-        VideoInfo::builder(VideoFormat::I42010le, 64, 48).fps(gst::Fraction::new(25, 1)).build().unwrap();
-    let caps = info.to_caps().unwrap();
-    let deep = input.0.iter().map(|sample| {
-        let old = sample.buffer().unwrap();
-        let data = old.map_readable().unwrap();
-        let data: Vec<u8> = data.iter().flat_map(|v| (u16::from(*v) << 2).to_le_bytes()).collect();
-        let mut buffer = gst::Buffer::from_mut_slice(data);
-        old.copy_into(buffer.get_mut().unwrap(), gst::BufferCopyFlags::TIMESTAMPS, ..).unwrap();
-        gst::Sample::builder().buffer(&buffer).caps(&caps).build()
-    });
-    Input(deep.collect())
 }
 
 /// Frames of which half is missing.

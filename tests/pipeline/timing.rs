@@ -3,10 +3,10 @@
 //! Which frames are compared, whatever becomes of times, rates, segments and caps.
 
 use crate::common::rig::Rig;
-use crate::common::{FPS, FRAME, Input, Report, score, sides};
+use crate::common::{FPS, FRAME, Input, Report, deep, score, sides};
 use gst::ClockTime;
 use gst::prelude::*;
-use gst_video::{ValidVideoTimeCode, VideoFormat, VideoInfo, VideoTimeCodeFlags, VideoTimeCodeMeta};
+use gst_video::{ValidVideoTimeCode, VideoTimeCodeFlags, VideoTimeCodeMeta};
 use gsthipvmaf::event::Event;
 use gsthipvmaf::meta::ScoreState;
 
@@ -512,22 +512,8 @@ fn a_missing_frame_may_be_an_error() {
 #[test]
 fn ten_bits_score_as_eight_do() {
     let both = sides(FRAMES);
-    let deepen = |input: &Input| {
-        let info =
-            VideoInfo::builder(VideoFormat::I42010le, 64, 48).fps(gst::Fraction::new(25, 1)).build().unwrap();
-        let caps = info.to_caps().unwrap();
-        let deep = input.0.iter().map(|sample| {
-            let old = sample.buffer().unwrap();
-            let data = old.map_readable().unwrap();
-            let data: Vec<u8> = data.iter().flat_map(|v| (u16::from(*v) << 2).to_le_bytes()).collect();
-            let mut buffer = gst::Buffer::from_mut_slice(data);
-            old.copy_into(buffer.get_mut().unwrap(), gst::BufferCopyFlags::TIMESTAMPS, ..).unwrap();
-            gst::Sample::builder().buffer(&buffer).caps(&caps).build()
-        });
-        Input(deep.collect())
-    };
     let eight = score(&[("psnr", "true")], &both.0, &both.1).unwrap();
-    let ten = score(&[("psnr", "true")], &deepen(&both.0), &deepen(&both.1)).unwrap();
+    let ten = score(&[("psnr", "true")], &deep(&both.0), &deep(&both.1)).unwrap();
     for (eight, ten) in eight.frames.iter().zip(&ten.frames) {
         assert!((eight.score - ten.score).abs() < 0.5, "{} and {}", eight.score, ten.score);
     }

@@ -89,7 +89,11 @@ impl Files {
     fn run(mut self, queue: &Receiver<Job>) {
         let mut flushed = Instant::now();
         loop {
-            let job = queue.recv_timeout(FLUSH);
+            // Without files there is nothing to wake up for.
+            let job = match self.open.is_empty() {
+                true => queue.recv().map_err(RecvTimeoutError::from),
+                false => queue.recv_timeout(FLUSH),
+            };
             if flushed.elapsed() >= FLUSH {
                 self.flush();
                 flushed = Instant::now();

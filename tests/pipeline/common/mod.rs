@@ -401,6 +401,24 @@ pub fn coarse(sample: u8) -> u8 {
     sample / 64 * 64 + 32
 }
 
+/// Drawn frames of 64x48 pixels with two bits more.
+pub fn deep(input: &Input) -> Input {
+    let info = VideoInfo::builder(VideoFormat::I42010le, 64, 48)
+        .fps(gst::Fraction::new(FPS as i32, 1))
+        .build()
+        .unwrap();
+    let caps = info.to_caps().unwrap();
+    let deep = input.0.iter().map(|sample| {
+        let old = sample.buffer().unwrap();
+        let data = old.map_readable().unwrap();
+        let data: Vec<u8> = data.iter().flat_map(|v| (u16::from(*v) << 2).to_le_bytes()).collect();
+        let mut buffer = gst::Buffer::from_mut_slice(data);
+        old.copy_into(buffer.get_mut().unwrap(), gst::BufferCopyFlags::TIMESTAMPS, ..).unwrap();
+        gst::Sample::builder().buffer(&buffer).caps(&caps).build()
+    });
+    Input(deep.collect())
+}
+
 /// Waits for something that has to happen and that nobody tells of.
 #[track_caller]
 pub fn until(mut happened: impl FnMut() -> bool) {
