@@ -8,14 +8,11 @@ Without files it scores an encoding of a test picture. It needs PyGObject (Debia
 gir1.2-gstreamer-1.0).
 """
 import sys
-import warnings
 
 import gi
 
 gi.require_version("Gst", "1.0")
 from gi.repository import GLib, Gst  # noqa: E402
-# For ValueArray, the only form that an array has without gst-python.
-warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 TEST = """videotestsrc num-buffers=50 pattern=ball ! video/x-raw,width=320,height=180,framerate=25/1 ! tee name=film
   film. ! queue ! score.ref_sink
@@ -55,9 +52,9 @@ def buffer(_pad, info):
     meta = info.get_buffer().get_custom_meta("HipVmafScoreMeta")
     if meta is not None:
         s = meta.get_structure()
-        ok, scores = s.get_array("scores")
-        for i in range(scores.n_values if ok else 0):
-            pad = scores.get_nth(i)
+        scores = s.get_value("scores")
+        for i in range(scores.n_fields()):
+            pad = scores.get_value(scores.nth_field_name(i))
             say("buffer ", seconds(s.get_value("running-time")), s.get_value("index"),
                 pad.get_string("label"), pad.get_string("state"), pad.get_value("score"))
     return Gst.PadProbeReturn.OK

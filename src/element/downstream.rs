@@ -23,24 +23,40 @@ pub struct Stamp {
     pub stream_time: Option<ClockTime>,
     pub running_time: ClockTime,
     pub duration: Option<ClockTime>,
+    /// Where the frame carries one: hours, minutes, seconds and frames.
+    pub time_code: Option<Arc<str>>,
 }
 
 /// What became of a frame and its counterpart in one rendition.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Submitted at this time, waiting for its score.
-    Pending {
-        since: Instant,
-        dist_running_time: ClockTime,
-        /// The distorted frame was used before.
-        repeated: bool,
-    },
+    /// Submitted, waiting for its score.
+    Pending(Pair),
     Unpaired,
     Skipped,
     /// The rendition cannot be scored.
     Failed,
     /// A value for each column of the plan.
-    Scored(Vec<f64>),
+    Scored {
+        values: Vec<f64>,
+        /// The score does not count: the offset of the distorted video was not known.
+        provisional: bool,
+    },
+}
+
+/// A pair that waits for its score.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// When it was submitted.
+    pub since: Instant,
+    /// Running time of the distorted frame, moved by the rendition's offset.
+    pub dist_running_time: ClockTime,
+    /// Nanoseconds that were added to it for that.
+    pub offset: i64,
+    /// The distorted frame was used before.
+    pub repeated: bool,
+    /// The score will not count: the offset of the distorted video is not known yet.
+    pub provisional: bool,
 }
 
 /// An [`Outcome`] and whose it is.
@@ -98,7 +114,7 @@ pub struct Delayed {
 
 impl Delayed {
     fn is_pending(&self) -> bool {
-        self.compared.iter().any(|compared| matches!(compared.outcome, Outcome::Pending { .. }))
+        self.compared.iter().any(|compared| matches!(compared.outcome, Outcome::Pending(_)))
     }
 
     fn is_damage_pending(&self) -> bool {
@@ -167,14 +183,25 @@ impl Downstream {
             self.frames.iter_mut().map(|(_, frame)| frame).find(|frame| frame.stamp.index == index)?;
         let mut compared = frame.compared.iter_mut();
         let compared =
-            compared.find(|of| of.rendition == rendition && matches!(of.outcome, Outcome::Pending { .. }))?;
+            compared.find(|of| of.rendition == rendition && matches!(of.outcome, Outcome::Pending(_)))?;
         Some((&frame.stamp, compared))
+    }
+
+    /// Pairs of a rendition from this running time on were wrong: scores that are still to come do not count.
+    pub fn doubt(&mut self, rendition: u64, from: ClockTime) {
+        let frames = self.frames.iter_mut().map(|(_, frame)| frame);
+        let frames = frames.filter(|frame| frame.stamp.running_time >= from);
+        let compared = frames.flat_map(|frame| &mut frame.compared).filter(|of| of.rendition == rendition);
+        for of in compared {
+            if let Outcome::Pending(pair) = &mut of.outcome {
+                pair.provisional = true;
+            }
+        }
     }
 
     /// Running time of the oldest frame that waits for its score of a rendition.
     pub fn oldest_pending(&self, rendition: u64) -> Option<ClockTime> {
-        let waits =
-            |of: &Compared| of.rendition == rendition && matches!(of.outcome, Outcome::Pending { .. });
+        let waits = |of: &Compared| of.rendition == rendition && matches!(of.outcome, Outcome::Pending(_));
         let frame =
             self.frames.iter().map(|(_, frame)| frame).find(|frame| frame.compared.iter().any(waits))?;
         Some(frame.stamp.running_time)
@@ -253,12 +280,22 @@ mod tests {
 
     fn frame(index: u64, pending: bool, buffer: bool) -> Delayed {
         let running_time = ClockTime::from_mseconds(40 * index);
-        let stamp = Stamp { index, timestamp: None, stream_time: None, running_time, duration: None };
-        let outcome = if pending {
-            Outcome::Pending { since: Instant::now(), dist_running_time: running_time, repeated: false }
-        } else {
-            Outcome::Unpaired
+        let stamp = Stamp {
+            index,
+            timestamp: None,
+            stream_time: None,
+            running_time,
+            duration: None,
+            time_code: None,
         };
+        let pair = Pair {
+            since: Instant::now(),
+            dist_running_time: running_time,
+            offset: 0,
+            repeated: false,
+            provisional: false,
+        };
+        let outcome = if pending { Outcome::Pending(pair) } else { Outcome::Unpaired };
         let compared = vec![Compared { rendition: 0, section: 0, outcome }];
         Delayed { stamp, compared, buffer: buffer.then(gst::Buffer::new), heat: None }
     }

@@ -26,6 +26,7 @@ use super::painter::Painter;
 use super::report::writer::Job;
 use super::schedule::Step;
 use super::scoring::News;
+use super::settings::OnResultsError;
 use super::state::{Action, Clock, Decision, Seen, State, ToSee};
 
 /// How long a live pipeline waits for scores where it could go on: results of a GPU that works are there long before,
@@ -43,7 +44,8 @@ impl HipVmaf {
             Some(state) if state.has_failed() => Err(None),
             Some(state) => {
                 actions = state.take_deferred();
-                work(state, &mut actions).map_err(|err| {
+                let result = state.take_trouble().map_or(Ok(()), Err);
+                result.and_then(|()| work(state, &mut actions)).map_err(|err| {
                     state.fail();
                     Some(err)
                 })
@@ -156,6 +158,18 @@ impl HipVmaf {
         let writer = lock(&self.writer).clone();
         if let Some(writer) = writer {
             writer.write(job);
+        }
+    }
+
+    /// A file cannot be written, says the thread that writes. Where that is to end the stream, the streaming task does
+    /// so, which can wait for what is still to be written.
+    pub(super) fn file_failed(&self, err: Error) {
+        let ends = err.is_of_results() && lock(&self.settings).on_results_error == OnResultsError::Error;
+        match lock(&self.state).as_mut() {
+            Some(state) if ends => state.set_trouble(err),
+            // Stopped by now.
+            None if ends => self.post_error_message(err.message()),
+            _ => err.warn(&*self.obj()),
         }
     }
 
@@ -272,6 +286,8 @@ impl HipVmaf {
                 Step::Wait(_) => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
                 Step::Finished => {
                     self.written();
+                    // It may have turned out that they cannot be completed.
+                    self.with_state(|_, _| Ok(()))?;
                     return Err(gst::FlowError::Eos);
                 }
             }

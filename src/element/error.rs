@@ -129,8 +129,8 @@ pub enum Error {
     #[error("cannot write the results file {path}: {source}; check the property results-filename")]
     Results { path: PathBuf, source: io::Error },
     #[error(
-        "the results file {path} is not complete: {reason}; the frames scored until then are in {partial}, and scoring \
-         goes on without it"
+        "the results file {path} is not complete: {reason}; the frames scored until then are in {partial}; make room, or \
+         write it elsewhere (results-filename)"
     )]
     ResultsLost { path: PathBuf, partial: PathBuf, reason: io::Error },
     #[error(
@@ -234,6 +234,11 @@ impl Error {
         }
     }
 
+    /// A results file cannot be written, or not to its end.
+    pub fn is_of_results(&self) -> bool {
+        matches!(self, Self::Results { .. } | Self::ResultsLost { .. })
+    }
+
     /// The GPU was there, and is no more.
     pub fn is_device_lost(&self) -> bool {
         matches!(self, Self::Engine(EngineError::Backend(err)) if err.is_device_lost())
@@ -250,7 +255,7 @@ fn same_format(reference: &VideoInfo, distorted: &VideoInfo) -> String {
 }
 
 /// Both numbers, even where the second is 1.
-fn ratio(fraction: &gst::Fraction) -> String {
+pub fn ratio(fraction: &gst::Fraction) -> String {
     format!("{}/{}", fraction.numer(), fraction.denom())
 }
 

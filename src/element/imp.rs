@@ -25,8 +25,8 @@ use super::progress::Progress;
 use super::report::writer::Writer;
 use super::scoring::Scoring;
 use super::settings::{
-    Backend, Colorimetry, DEFAULT_MODEL, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod,
-    ResultsFormat, ScaleMethod, Settings, Tunables, Vendor, Watch,
+    Backend, Colorimetry, DEFAULT_MODEL, LogLevel, MissingFrame, OnResultsError, Output, Overload, Pairing,
+    PoolMethod, ResultsFormat, ScaleMethod, Settings, Tunables, Vendor, Watch,
 };
 use super::state::State;
 use super::{CAT, caps, lock};
@@ -89,6 +89,13 @@ pub struct HipVmaf {
         mutable_ready, nick = "Results format",
         blurb = "Format of the results file",
         builder(ResultsFormat::default()))]
+    #[property(name = "results-provisional", get, set, type = bool, member = results_provisional,
+        mutable_ready, nick = "Provisional results",
+        blurb = "Write scores into the results file that do not count, marked as aligning: those from before align=auto has found the offset")]
+    #[property(name = "on-results-error", get, set, type = OnResultsError, member = on_results_error,
+        mutable_ready, nick = "On results error",
+        blurb = "What to do when the results file cannot be written any more, as on a full disk",
+        builder(OnResultsError::default()))]
     #[property(name = "log-level", get, set = Self::set_log_level, type = LogLevel, member = log_level,
         mutable_playing, nick = "Log level",
         blurb = "Raise the threshold of the debug category hipvmaf",
@@ -149,6 +156,9 @@ pub struct HipVmaf {
     #[property(name = "metrics-filename", get, set, type = Option<String>, member = metrics_filename,
         mutable_ready, nick = "Metrics file",
         blurb = "File with figures for Prometheus, replaced as a whole once per window-interval")]
+    #[property(name = "stall-time", get, set, type = u64, member = stall_time, default = 5_000_000_000,
+        mutable_playing, nick = "Stall time",
+        blurb = "Warn when a sink pad has had nothing for so many nanoseconds while frames wait at another one (0 = off)")]
     pub(super) settings: Mutex<Settings>,
 
     #[property(name = "window", get, set, type = u64, member = window,

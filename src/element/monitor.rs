@@ -175,11 +175,14 @@ impl Monitor {
         if self.window.is_none() && !self.minds_unpaired() || counts == Counts::default() {
             return;
         }
-        // Time that steps back does not reach those again.
-        if self.counts.back().is_some_and(|(last, _)| *last > at) {
-            self.counts.clear();
-        }
-        self.counts.push_back((at, counts));
+        // What follows from a score comes later than what is known at once of the frames after it.
+        let place = self.counts.partition_point(|(other, _)| *other <= at);
+        self.counts.insert(place, (at, counts));
+    }
+
+    /// Time begins anew: what was not counted yet will not be reached again.
+    pub fn restart(&mut self) {
+        self.counts.clear();
     }
 
     /// No score of a frame before `now` is still to come. The figures of windows that have ended by then, and what was

@@ -5,6 +5,7 @@
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_base::AggregatorPad;
+use gst_video::VideoTimeCodeMeta;
 use watch::alarm::Dropout;
 
 use super::downstream::Stamp;
@@ -56,6 +57,7 @@ impl Reference {
             stream_time: times.stream_time,
             running_time: times.running_time.unwrap_or(times.timestamp),
             duration: buffer.duration().or(self.input.frame_duration()),
+            time_code: buffer.meta::<VideoTimeCodeMeta>().map(|meta| meta.tc().to_string().into()),
         };
         self.next_index += 1;
         self.last_time = Some(stamp.running_time);

@@ -50,7 +50,8 @@ impl Counts {
 
     /// Share of the reference frames that were scored; 0 if there were none.
     pub fn coverage(&self) -> f64 {
-        let all = self.scored + self.frames.unpaired + self.frames.skipped;
+        let window::Counts { unpaired, skipped, aligning, .. } = self.frames;
+        let all = self.scored + unpaired + skipped + aligning;
         self.scored as f64 / all.max(1) as f64
     }
 }
@@ -84,6 +85,14 @@ pub enum Trouble {
     Stream,
     /// The stream's caps do not go with the reference's: other caps of either may mend it.
     Mismatch,
+}
+
+/// An offset that was found.
+pub struct Alignment {
+    /// What is to be posted.
+    pub event: EventMessage,
+    /// Running time of the first reference frame that was paired by another offset though this one was right.
+    pub wrong_since: Option<ClockTime>,
 }
 
 /// Why a stream cannot be scored.
@@ -134,8 +143,12 @@ pub struct Rendition {
     aligned: (u32, u64),
     /// Nanoseconds by which `align=auto` moves the frames.
     correction: i64,
+    /// A pair of it was submitted since the start: its results have a heading.
+    pub has_begun: bool,
     /// What all pairs of the results file add up to.
     results_totals: Totals,
+    /// What was counted since the start, resets or not, in sections that have ended.
+    run: Counts,
     /// Counts caps changes, flushes and resets.
     pub section_number: u32,
     section: Section,
@@ -175,7 +188,9 @@ impl Rendition {
             section: Section::default(),
             totals: Counts::default(),
             summary: Summary::default(),
+            has_begun: false,
             results_totals: Totals::default(),
+            run: Counts::default(),
             last_score: None,
             last_score_time: None,
         }
@@ -297,7 +312,7 @@ impl Rendition {
 
     /// Takes the settings of a new step, in which a reference frame lasts `frame` nanoseconds.
     pub fn configure(&mut self, settings: PadSettings, frame: u64) {
-        self.settings = settings;
+        let before = std::mem::replace(&mut self.settings, settings);
         let PadSettings { align, align_range, .. } = self.settings;
         if align == Align::Off {
             self.aligner = None;
@@ -305,8 +320,10 @@ impl Rendition {
             self.aligner = Some(Aligner::new(align_range, frame));
             self.aligned = (align_range, frame);
         }
-        if align != Align::Auto {
-            self.correction = 0;
+        if align != before.align {
+            // What was found when it was only reported counts now.
+            let found = self.estimate().filter(|_| align == Align::Auto);
+            self.correction = found.map_or(0, |estimate| estimate.offset.saturating_neg());
         }
     }
 
@@ -320,32 +337,48 @@ impl Rendition {
         self.settings.align == Align::Auto
     }
 
+    /// Whether frames are to be moved by an offset that is not known yet: until then pairs may be wrong, and their scores
+    /// do not count.
+    pub fn is_aligning(&self) -> bool {
+        self.is_moved() && !self.aligner.as_ref().is_some_and(Aligner::has_found)
+    }
+
     /// Shows the next reference frame to the search for an offset. What it has found, if that is news.
-    pub fn align_reference(&mut self, at: ClockTime, thumbnail: &Thumbnail) -> Option<EventMessage> {
+    pub fn align_reference(&mut self, at: ClockTime, thumbnail: &Thumbnail) -> Option<Alignment> {
         let estimate = self.aligner.as_mut()?.push_reference(at.nseconds(), thumbnail)?;
         Some(self.found(at, estimate))
     }
 
-    /// Shows the next distorted frame to the search for an offset; `at` is corrected already. What it has found, if that
-    /// is news.
-    pub fn align_distorted(&mut self, at: ClockTime, thumbnail: &Thumbnail) -> Option<EventMessage> {
-        let uncorrected = at.nseconds().saturating_add_signed(self.correction.saturating_neg());
-        let estimate = self.aligner.as_mut()?.push_distorted(uncorrected, thumbnail)?;
-        Some(self.found(at, estimate))
+    /// Shows the next distorted frame to the search for an offset, with its time before it was moved. What it has found,
+    /// if that is news.
+    pub fn align_distorted(&mut self, unmoved: ClockTime, thumbnail: &Thumbnail) -> Option<Alignment> {
+        let estimate = self.aligner.as_mut()?.push_distorted(unmoved.nseconds(), thumbnail)?;
+        let at = unmoved.nseconds().saturating_add_signed(self.correction);
+        Some(self.found(ClockTime::from_nseconds(at), estimate))
     }
 
-    fn found(&mut self, at: ClockTime, estimate: Estimate) -> EventMessage {
+    /// What the running time of a distorted frame was before it was moved by the present offset.
+    pub fn unmoved(&self, at: ClockTime) -> ClockTime {
+        ClockTime::from_nseconds(at.nseconds().saturating_add_signed(self.correction.saturating_neg()))
+    }
+
+    fn found(&mut self, at: ClockTime, estimate: Estimate) -> Alignment {
+        let mut wrong_since = None;
         if self.is_moved() {
+            // Distorted frames of that time were paired with reference frames of this one.
+            let paired = |since: u64| ClockTime::from_nseconds(since.saturating_add_signed(self.correction));
+            wrong_since = estimate.since.map(paired);
             self.correction = estimate.offset.saturating_neg();
         }
-        EventMessage {
+        let event = EventMessage {
             event: Event::Alignment,
             state: EventState::Info,
             running_time: Some(at),
             value: Some(estimate.confidence),
             offset: Some(estimate.offset),
             ..EventMessage::default()
-        }
+        };
+        Alignment { event, wrong_since }
     }
 
     /// The offset that was found, and how sure it is.
@@ -381,12 +414,12 @@ impl Rendition {
         Some(buffer)
     }
 
-    /// Takes what a pair adds to the figures of all pairs, whether or not it is scored.
+    /// Takes what a pair adds to the figures of all pairs of the results, whether or not it is scored.
     pub fn add_totals(&mut self, totals: &Totals) {
         self.results_totals += totals;
     }
 
-    /// Figures of all pairs since the start together.
+    /// Figures of all pairs of the results together.
     pub fn results_totals(&self) -> &Totals {
         &self.results_totals
     }
@@ -465,6 +498,7 @@ impl Rendition {
     ) -> Option<Structure> {
         let section = std::mem::take(&mut self.section);
         self.totals.add(&section.counts);
+        self.run.add(&section.counts);
         let last = section.last.as_ref()?;
         let values: Vec<f64> = section.pools.iter().map(|pool| method.of(pool)).collect();
         let end =
@@ -485,6 +519,7 @@ impl Rendition {
             skipped: frames.skipped,
             repeated: frames.repeated,
             dist_unmatched: frames.unmatched,
+            aligning: frames.aligning,
             coverage: section.counts.coverage(),
             stats: stats(&section.summary),
         };
@@ -517,6 +552,7 @@ impl Rendition {
             skipped: figures.counts.skipped,
             repeated: figures.counts.repeated,
             dist_unmatched: figures.counts.unmatched,
+            aligning: figures.counts.aligning,
             coverage: counts.coverage(),
             stats: stats(&figures.summary),
         };
@@ -537,6 +573,13 @@ impl Rendition {
         counts
     }
 
+    /// What was counted since the start, resets or not: that of the results file.
+    pub fn run_counts(&self) -> Counts {
+        let mut counts = self.run;
+        counts.add(&self.section.counts);
+        counts
+    }
+
     /// Scores since the start.
     pub fn summary(&self) -> &Summary {
         &self.summary
@@ -552,6 +595,7 @@ impl Rendition {
             .field("frames-skipped", counts.frames.skipped)
             .field("frames-repeated", counts.frames.repeated)
             .field("dist-unmatched", counts.frames.unmatched)
+            .field("frames-aligning", counts.frames.aligning)
             .field("sections", u64::from(self.section_number) + u64::from(open))
             .field("alarm", self.monitor.alarms().iter().any(|(_, raised)| *raised))
             .field_if_some("score-last", self.last_score)

@@ -50,6 +50,21 @@ pub enum ResultsFormat {
     Csv = 3,
 }
 
+/// What to do when the results file cannot be written any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafOnResultsError")]
+pub enum OnResultsError {
+    #[default]
+    #[enum_value(
+        name = "A warning; the rows so far are kept, and scoring goes on without the file",
+        nick = "warning"
+    )]
+    Warning = 0,
+    #[enum_value(name = "An error, which ends the stream; the rows so far are kept", nick = "error")]
+    Error = 1,
+}
+
 /// Least severe messages that reach the debug log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
@@ -232,6 +247,9 @@ pub struct Settings {
     pub frame_message: bool,
     pub results_filename: Option<String>,
     pub results_format: ResultsFormat,
+    /// Scores that do not count, as the offset is not known yet, are in the results too.
+    pub results_provisional: bool,
+    pub on_results_error: OnResultsError,
     pub log_level: LogLevel,
     pub backend: Backend,
     pub vendor: Vendor,
@@ -252,6 +270,8 @@ pub struct Settings {
     pub force_live: bool,
     pub ignore_inactive_pads: bool,
     pub metrics_filename: Option<String>,
+    /// Nanoseconds of wall time; 0 for no warning.
+    pub stall_time: u64,
 }
 
 /// What is watched besides single scores. Times in nanoseconds.
@@ -471,6 +491,8 @@ impl Default for Settings {
             frame_message: false,
             results_filename: None,
             results_format: ResultsFormat::default(),
+            results_provisional: false,
+            on_results_error: OnResultsError::default(),
             log_level: LogLevel::default(),
             backend: Backend::default(),
             vendor: Vendor::default(),
@@ -488,6 +510,7 @@ impl Default for Settings {
             force_live: false,
             ignore_inactive_pads: false,
             metrics_filename: None,
+            stall_time: 5 * ClockTime::SECOND.nseconds(),
         }
     }
 }

@@ -156,9 +156,9 @@ impl HipVmaf {
         let (backend, fallback) = self.backend(&settings)?;
         let session = Session::new(plan.clone(), backend, settings.subsample);
         let element = self.obj().downgrade();
-        let report = move |err: &Error| {
+        let report = move |err| {
             if let Some(element) = element.upgrade() {
-                err.warn(&element);
+                element.imp().file_failed(err);
             }
         };
         *lock(&self.writer) = Some(Arc::new(Writer::new(report).map_err(Error::Thread)?));
@@ -221,7 +221,7 @@ impl HipVmaf {
     /// Makes the results file of a rendition, so that one that cannot be written is known before the first frame.
     pub(super) fn open_results(&self, number: u64, pad: &HipVmafPad) -> Result<(), Error> {
         let Some((path, format)) = lock(&self.settings).results() else { return Ok(()) };
-        let path = self.results_path(&path, &pad.name());
+        let path = self.results_path(&path, pad);
         match Results::create(&path, format) {
             Ok((results, kept)) => {
                 if let Some(kept) = kept {
@@ -234,14 +234,16 @@ impl HipVmaf {
         }
     }
 
-    /// A name that no other results of this run have: the one that is set for `dist_sink`, with the name of the pad in it
-    /// for others, and with a number where a pad of this name has come before.
-    fn results_path(&self, path: &Path, pad: &str) -> PathBuf {
+    /// A name that no other results of this run have: the one that is set for `dist_sink`, with the label or else the name
+    /// of the pad in it for others, and with a number where another has had this name before.
+    fn results_path(&self, path: &Path, pad: &HipVmafPad) -> PathBuf {
         let mut taken = lock(&self.results_paths);
-        let numbered = |number: u32| match (pad, number) {
+        let label = pad.settings().label.filter(|label| !label.is_empty());
+        let name = label.unwrap_or_else(|| pad.name().into()).replace(['/', '\0'], "_");
+        let numbered = |number: u32| match (pad.name().as_str(), number) {
             (DISTORTED, 1) => path.to_path_buf(),
-            (_, 1) => with_name(path, pad),
-            _ => with_name(path, &format!("{pad}-{number}")),
+            (_, 1) => with_name(path, &name),
+            _ => with_name(path, &format!("{name}-{number}")),
         };
         let free = (1..).map(numbered).find(|path| !taken.contains(path)).unwrap_or_else(|| path.into());
         taken.push(free.clone());

@@ -27,7 +27,7 @@ use watch::window;
 
 use super::CAT;
 use super::caps::{self, Colors, shape};
-use super::downstream::{Compared, Damage, Delayed, Downstream, Heat, Outcome, Stamp};
+use super::downstream::{Compared, Damage, Delayed, Downstream, Heat, Outcome, Pair, Stamp};
 use super::error::Error;
 use super::input::{Next, keys, time_code_period};
 use super::memory::device_memory::Kind;
@@ -36,10 +36,11 @@ use super::monitor::event;
 use super::pads::{HipVmafPad, REFERENCE};
 use super::painter;
 use super::reference::Reference;
-use super::rendition::{Rendition, Reported, Rules, Shown, Trouble, stats};
-use super::report::event::{Event, EventMessage};
+use super::rendition::{Alignment, Rendition, Reported, Rules, Shown, Trouble, stats};
+use super::report::event::{Event, EventMessage, EventState};
 use super::report::message::{Common, FrameMessage};
 use super::report::meta::{PadScore, ScoreMeta, ScoreState};
+use super::report::results::{Ending, Format, Heading, Row};
 use super::report::writer::Job;
 use super::schedule::{Rule, Side, Step, View, decide};
 use super::scoring::{Frame, Group, Jobs, News, Setup, Used};
@@ -128,6 +129,8 @@ pub struct State {
     /// The GPU can be chosen by where the first frames are.
     follow: bool,
     has_results: bool,
+    /// Scores that do not count are in the results too.
+    provisional_results: bool,
     metrics: Option<PathBuf>,
 
     /// Settings of the present step.
@@ -155,6 +158,8 @@ pub struct State {
     telling: u32,
     /// The session is set up for the frames of this section.
     prepared: bool,
+    /// What came up elsewhere and ends the run.
+    trouble: Option<Error>,
     /// An error was reported; nothing more is done.
     failed: bool,
 
@@ -195,6 +200,7 @@ impl State {
             told_hdr: false,
             follow: settings.follows_input(),
             has_results: settings.results().is_some(),
+            provisional_results: settings.results_provisional,
             metrics: settings.metrics_filename.as_ref().map(PathBuf::from),
             tunables,
             is_live: false,
@@ -210,6 +216,7 @@ impl State {
             in_flight: 0,
             telling: 0,
             prepared: false,
+            trouble: None,
             failed: false,
             started: Instant::now(),
             compute_time: ComputeTime::default(),
@@ -637,6 +644,7 @@ impl State {
         self.reference.input.restart();
         for rendition in &mut self.renditions {
             rendition.restart();
+            rendition.monitor.restart();
         }
         self.end_section("flush", actions);
     }
@@ -645,6 +653,7 @@ impl State {
     pub fn flush_pad(&mut self, pad: &AggregatorPad) {
         if *pad == self.reference.input.pad {
             (0..self.renditions.len()).for_each(|i| self.end_run(i, true));
+            self.renditions.iter_mut().for_each(|rendition| rendition.monitor.restart());
             self.reference.input.restart();
         } else if let Some(i) = self.rendition(pad) {
             self.end_run(i, true);
@@ -664,6 +673,16 @@ impl State {
     /// Nothing more is done, but what was handed over is still scored.
     pub fn fail(&mut self) {
         self.failed = true;
+    }
+
+    /// Ends the run at the next occasion.
+    pub fn set_trouble(&mut self, err: Error) {
+        self.trouble.get_or_insert(err);
+    }
+
+    /// What ends the run.
+    pub fn take_trouble(&mut self) -> Option<Error> {
+        self.trouble.take()
     }
 
     /// Gives up because of an error. The rows that were written are kept.
@@ -692,7 +711,9 @@ impl State {
             let settings = rendition.pad.settings();
             let enabled = settings.enabled;
             let switched = enabled != rendition.settings.enabled;
+            let offset = rendition.offset();
             rendition.configure(settings, frame);
+            let moved = offset != rendition.offset();
             for event in rendition.monitor.configure(&self.tunables.watch, now) {
                 actions.push(Action::Post(rendition.event(event)));
             }
@@ -701,6 +722,8 @@ impl State {
                 // Neither the last pair before nor the first after has its neighbour.
                 rendition.absent = false;
                 rendition.shown = None;
+            }
+            if switched || moved {
                 self.end_run(i, true);
             }
         }
@@ -897,7 +920,7 @@ impl State {
                     actions.push(Action::Post(event.to_structure()));
                 }
                 gst::log!(CAT, obj = self.renditions[i].pad, "frame {} has no reference frame", item.at);
-                self.look_at_distorted(i, item.at, seen, actions);
+                self.look_at_distorted(i, item.at, self.renditions[i].unmoved(item.at), seen, actions);
                 let at = self.reference.last_time.unwrap_or(item.at);
                 dropped.extend(self.renditions[i].drop_head(at));
             }
@@ -941,7 +964,7 @@ impl State {
         let compares = |i: &&usize| paired[**i] || repeats && self.renditions[**i].shown.is_some();
         let partners: Vec<usize> = active.iter().filter(compares).copied().collect();
         if !partners.is_empty() && self.must_prepare(&partners) {
-            self.prepare(&partners, &buffer, actions)?;
+            self.prepare(&partners, &buffer)?;
         }
         let stamp = self.reference.stamp(&buffer)?;
         let at = stamp.running_time;
@@ -952,15 +975,10 @@ impl State {
         let late = self.is_late(&stamp, clock);
         let Some(reference) = self.reference.input.take() else { return Ok(()) };
         self.drop_idle(at, actions);
-        if let Some(thumbnail) = &seen.reference {
-            for i in &active {
-                let event = self.renditions[*i].align_reference(at, thumbnail);
-                self.aligned(*i, event, actions);
-            }
-        }
         let since = Instant::now();
         let mut compared = vec![];
         let mut submitted = vec![];
+        let mut shown = vec![];
         let mut displayed = None;
         for (i, is_paired) in paired.iter().copied().enumerate() {
             if !active.contains(&i) {
@@ -978,7 +996,7 @@ impl State {
                 displayed = found.clone();
             }
             if let (Some(Shown { running_time, .. }), true) = (&found, is_paired) {
-                self.look_at_distorted(i, *running_time, seen, actions);
+                shown.push((i, *running_time, self.renditions[i].unmoved(*running_time)));
             }
             let rendition = &mut self.renditions[i];
             rendition.stamped(&stamp);
@@ -990,7 +1008,7 @@ impl State {
                 unpaired: u64::from(!has_partner),
                 skipped: u64::from(has_partner && late),
                 repeated: u64::from(has_partner && !is_paired),
-                unmatched: 0,
+                ..window::Counts::default()
             };
             rendition.count(at, counts);
             let outcome = match found {
@@ -1001,8 +1019,27 @@ impl State {
                 Some(_) if late => Outcome::Skipped,
                 Some(Shown { buffer, running_time, .. }) => {
                     let info = rendition.input.info.clone();
+                    if self.has_results
+                        && let (Some(reference), Some(distorted)) = (&self.reference.input.info, &info)
+                        && !std::mem::replace(&mut rendition.has_begun, true)
+                    {
+                        let heading = Heading {
+                            columns: self.plan.columns.clone(),
+                            pad: rendition.input.name(),
+                            label: rendition.label(),
+                            reference: Format::of(reference),
+                            distorted: Format::of(distorted),
+                        };
+                        actions.push(Action::Write(Job::Begin(rendition.number, heading)));
+                    }
                     submitted.extend(info.map(|info| (rendition.number, Frame { buffer, info })));
-                    Outcome::Pending { since, dist_running_time: running_time, repeated: counts.repeated > 0 }
+                    Outcome::Pending(Pair {
+                        since,
+                        dist_running_time: running_time,
+                        offset: rendition.offset(),
+                        repeated: counts.repeated > 0,
+                        provisional: rendition.is_aligning(),
+                    })
                 }
             };
             compared.push(Compared {
@@ -1036,6 +1073,16 @@ impl State {
         };
         self.overloaded(&stamp, late && paired.contains(&true), clock, actions);
         self.downstream.push(Delayed { stamp, compared, buffer, heat });
+        // What is found now counts from the next frame on.
+        if let Some(thumbnail) = &seen.reference {
+            for i in active {
+                let found = self.renditions[i].align_reference(at, thumbnail);
+                self.aligned(i, found, actions);
+            }
+        }
+        for (i, at, unmoved) in shown {
+            self.look_at_distorted(i, at, unmoved, seen, actions);
+        }
         Ok(())
     }
 
@@ -1090,8 +1137,16 @@ impl State {
         Some(shown)
     }
 
-    /// Shows a distorted frame, and the reference frame it is paired with, to what looks at pictures.
-    fn look_at_distorted(&mut self, i: usize, at: ClockTime, seen: &Seen, actions: &mut Vec<Action>) {
+    /// Shows a distorted frame, and the reference frame it is paired with, to what looks at pictures. `unmoved`: when the
+    /// frame was before it was moved by the offset that it was paired with.
+    fn look_at_distorted(
+        &mut self,
+        i: usize,
+        at: ClockTime,
+        unmoved: ClockTime,
+        seen: &Seen,
+        actions: &mut Vec<Action>,
+    ) {
         let rendition = &mut self.renditions[i];
         let Some((_, thumbnail)) = seen.distorted.iter().find(|(number, _)| *number == rendition.number)
         else {
@@ -1102,16 +1157,33 @@ impl State {
                 actions.push(Action::Post(rendition.event(event)));
             }
         }
-        let event = rendition.align_distorted(at, thumbnail);
-        self.aligned(i, event, actions);
+        let found = rendition.align_distorted(unmoved, thumbnail);
+        self.aligned(i, found, actions);
     }
 
-    /// Reports an offset that was found. If frames are moved by it, others are paired from now on.
-    fn aligned(&mut self, i: usize, event: Option<EventMessage>, actions: &mut Vec<Action>) {
-        let Some(event) = event else { return };
-        gst::debug!(CAT, obj = self.renditions[i].pad, "late by {:?} ns", event.offset);
-        actions.push(Action::Post(self.renditions[i].event(event)));
-        if self.renditions[i].is_moved() {
+    /// Reports an offset that was found. If frames are moved by it, others are paired from now on, and those that were
+    /// paired wrongly are named.
+    fn aligned(&mut self, i: usize, found: Option<Alignment>, actions: &mut Vec<Action>) {
+        let Some(Alignment { event, wrong_since }) = found else { return };
+        let rendition = &self.renditions[i];
+        let offset = event.offset;
+        gst::debug!(CAT, obj = rendition.pad, "late by {offset:?} ns");
+        actions.push(Action::Post(rendition.event(event)));
+        if let (Some(first), Some(last)) = (wrong_since, self.reference.last_time)
+            && first <= last
+        {
+            let mispaired = EventMessage {
+                event: Event::Mispaired,
+                state: EventState::Info,
+                since: Some(first),
+                running_time: Some(last),
+                offset,
+                ..EventMessage::default()
+            };
+            actions.push(Action::Post(rendition.event(mispaired)));
+            self.downstream.doubt(rendition.number, first);
+        }
+        if rendition.is_moved() {
             self.end_run(i, true);
             self.announce_latency(None, actions);
         }
@@ -1170,12 +1242,7 @@ impl State {
 
     /// Has the session set up for the format of the reference and for all renditions, those too that may come later: it
     /// has to forget all history for that.
-    fn prepare(
-        &mut self,
-        partners: &[usize],
-        head: &gst::Buffer,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Error> {
+    fn prepare(&mut self, partners: &[usize], head: &gst::Buffer) -> Result<(), Error> {
         let reference = self.reference_info().cloned();
         let reference = reference.ok_or_else(|| Error::NoCaps(self.reference.input.name()))?;
         let unknown = || Error::Caps {
@@ -1190,15 +1257,6 @@ impl State {
             let scaling = rendition.scaling(&self.reference.input, self.rules).unwrap_or(None);
             rendition.prepared = Some(scaling);
             renditions.push((rendition.number, scaling));
-            if self.has_results {
-                let columns = self.plan.columns.clone();
-                actions.push(Action::Write(Job::Begin(
-                    rendition.number,
-                    columns,
-                    geometry.width,
-                    geometry.height,
-                )));
-            }
         }
         let heads = partners.iter().filter_map(|i| self.renditions[*i].input.pad.peek_buffer());
         let heads = std::iter::once(head.clone()).chain(heads).collect();
@@ -1259,22 +1317,41 @@ impl State {
     ) {
         let Some(i) = self.numbered(number) else { return };
         let rendition = &mut self.renditions[i];
-        rendition.add_totals(&score.totals);
         let Some((stamp, compared)) = self.downstream.pending(number, index) else { return };
+        let Outcome::Pending(pair) = compared.outcome else { return };
         let at = stamp.running_time;
+        let written = self.has_results && (self.provisional_results || !pair.provisional);
+        if written {
+            rendition.add_totals(&score.totals);
+        }
         let Some(values) = score.values else {
             compared.outcome = Outcome::Skipped;
             rendition.count(at, window::Counts { skipped: 1, ..Default::default() });
             return;
         };
         let (stamp, section) = (stamp.clone(), compared.section);
-        let pending = std::mem::replace(&mut compared.outcome, Outcome::Scored(values.clone()));
-        let Outcome::Pending { since, dist_running_time, repeated } = pending else { return };
+        compared.outcome = Outcome::Scored { values: values.clone(), provisional: pair.provisional };
         let first = self.plan.models.first().and_then(|model| values.get(model.column)).copied();
-        rendition.scored(&stamp, &values, first, repeated);
         gst::log!(CAT, obj = rendition.pad, "frame {index}: {first:?}");
-        if self.has_results {
-            actions.push(Action::Write(Job::Row(number, index, values.clone())));
+        let state = if pair.provisional {
+            rendition.count(at, window::Counts { aligning: 1, ..Default::default() });
+            ScoreState::Aligning
+        } else {
+            rendition.scored(&stamp, &values, first, pair.repeated);
+            ScoreState::Scored
+        };
+        if written {
+            let row = Row {
+                index,
+                timestamp: stamp.timestamp,
+                running_time: at,
+                time_code: stamp.time_code.clone(),
+                offset: pair.offset.saturating_neg(),
+                state,
+                coverage: rendition.run_counts().coverage(),
+                values: values.clone(),
+            };
+            actions.push(Action::Write(Job::Row(number, row)));
         }
         if self.tunables.frame_message {
             let message = FrameMessage {
@@ -1287,15 +1364,17 @@ impl State {
                     ..rendition.common(&self.plan, &values, self.reported)
                 },
                 index: index_field(stamp.index),
-                dist_running_time: Some(dist_running_time),
+                state,
+                dist_running_time: Some(pair.dist_running_time),
                 discont: score.discont,
-                repeated,
-                compute_time: ClockTime::from_nseconds(since.elapsed().as_nanos() as u64),
+                repeated: pair.repeated,
+                compute_time: ClockTime::from_nseconds(pair.since.elapsed().as_nanos() as u64),
             };
             actions.push(Action::Post(message.to_structure()));
         }
         self.advance_rendition(i, at, actions);
-        if let Some(score) = first
+        if !pair.provisional
+            && let Some(score) = first
             && let Some(event) = self.renditions[i].monitor.scored(at, score)
         {
             actions.push(Action::Post(self.renditions[i].event(event)));
@@ -1352,6 +1431,7 @@ impl State {
                     ("skipped", counts.frames.skipped),
                     ("repeated", counts.frames.repeated),
                     ("unmatched", counts.frames.unmatched),
+                    ("aligning", counts.frames.aligning),
                 ],
                 alarms: rendition
                     .monitor
@@ -1403,15 +1483,16 @@ impl State {
         let score = |compared: &Compared| {
             let rendition = &self.renditions[self.numbered(compared.rendition)?];
             let state = match compared.outcome {
-                Outcome::Scored(_) => ScoreState::Scored,
-                Outcome::Pending { .. } => ScoreState::Late,
+                Outcome::Scored { provisional: false, .. } => ScoreState::Scored,
+                Outcome::Scored { provisional: true, .. } => ScoreState::Aligning,
+                Outcome::Pending(_) => ScoreState::Late,
                 Outcome::Skipped => ScoreState::Skipped,
                 Outcome::Unpaired => ScoreState::Unpaired,
                 Outcome::Failed => ScoreState::Failed,
             };
             let (pad, label) = (rendition.pad.name().to_string(), rendition.label());
             let score = PadScore { pad, label, section: compared.section, state, ..PadScore::default() };
-            let Outcome::Scored(values) = &compared.outcome else { return Some(score) };
+            let Outcome::Scored { values, .. } = &compared.outcome else { return Some(score) };
             let common = rendition.common(&self.plan, values, self.reported);
             Some(PadScore {
                 score: Some(common.score),
@@ -1462,9 +1543,14 @@ impl State {
             let totals = rendition.results_totals();
             let geometry = self.reference_info().and_then(|info| geometry(info));
             let aggregates = geometry.map(|geometry| totals.aggregates(&self.plan, geometry));
+            let ending = Ending {
+                aggregates: aggregates.unwrap_or_default(),
+                offset: rendition.offset().saturating_neg(),
+                counts: rendition.run_counts(),
+            };
             actions.push(Action::Write(match rendition.failure() {
                 Some(reason) => Job::Abandon(rendition.number, reason.into()),
-                None => Job::Finish(rendition.number, aggregates.unwrap_or_default()),
+                None => Job::Finish(rendition.number, ending),
             }));
         }
     }

@@ -166,8 +166,8 @@ fn a_frame_that_must_not_be_missing_leaves_the_rows_before() {
     let rig = Rig::offline(&properties).with_renditions(&["other"]).play();
     let inputs = [("ref_sink", &both.0), ("dist_sink", &both.1), ("dist_0", &both.1.keep(|t| t != 6))];
     rig.run(&inputs).unwrap_err();
-    assert_eq!(names(folder.path()), ["results.dist_0.json.partial", "results.json.partial"]);
-    for (name, pad) in [("results.json.partial", "dist_sink"), ("results.dist_0.json.partial", "dist_0")] {
+    assert_eq!(names(folder.path()), ["results.json.partial", "results.other.json.partial"]);
+    for (name, pad) in [("results.json.partial", "dist_sink"), ("results.other.json.partial", "dist_0")] {
         let path = folder.path().join(name);
         let log = rig.log();
         let scored = log.report.frames.iter().filter(|frame| frame.pad == pad);
@@ -181,25 +181,29 @@ fn a_frame_that_must_not_be_missing_leaves_the_rows_before() {
 /// A disk that fills, as far as a process can tell: files do not grow beyond a limit.
 #[test]
 fn a_full_disk_leaves_whole_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "keep::writer", "--ignored", "--nocapture"])
-        .env("HIPVMAF_TEST_FOLDER", folder.path())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&child.stdout) + String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{text}");
-    let error = text.lines().find_map(|line| line.split_once("writer warning ")).expect("a warning").1;
-    for said in ["results.json", "results.json.partial", "too large"] {
-        assert!(error.contains(said), "`{said}` is not in: {error}");
+    for policy in ["warning", "error"] {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "keep::writer", "--ignored", "--nocapture"])
+            .env("HIPVMAF_TEST_FOLDER", folder.path())
+            .env("HIPVMAF_TEST_POLICY", policy)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&child.stdout) + String::from_utf8_lossy(&child.stderr);
+        assert!(child.status.success(), "{text}");
+        let said = format!("writer {policy} ");
+        let error = text.lines().find_map(|line| line.split_once(&said)).expect("an error or a warning").1;
+        for said in ["results.json", "results.json.partial", "too large"] {
+            assert!(error.contains(said), "`{said}` is not in: {error}");
+        }
+        assert_eq!(names(folder.path()), ["results.json.partial"]);
+        let path = folder.path().join("results.json.partial");
+        let rows = rows(&path);
+        assert_eq!(rows, (0..rows.len() as u64).collect::<Vec<_>>());
+        // Whatever was written, but for what the end of the file needs.
+        assert!(fs::metadata(&path).unwrap().len() > LIMIT / 2, "{} rows", rows.len());
+        assert!(json(&path)["incomplete"].as_str().unwrap().contains("too large"));
     }
-    assert_eq!(names(folder.path()), ["results.json.partial"]);
-    let path = folder.path().join("results.json.partial");
-    let rows = rows(&path);
-    assert_eq!(rows, (0..rows.len() as u64).collect::<Vec<_>>());
-    // Whatever was written, but for what the end of the file needs.
-    assert!(fs::metadata(&path).unwrap().len() > LIMIT / 2, "{} rows", rows.len());
-    assert!(json(&path)["incomplete"].as_str().unwrap().contains("too large"));
 }
 
 /// Bytes that a file may have.
@@ -216,12 +220,48 @@ fn writer() {
     }
     let folder = std::env::var("HIPVMAF_TEST_FOLDER").unwrap();
     let path = Path::new(&folder).join("results.json");
+    let policy = std::env::var("HIPVMAF_TEST_POLICY").unwrap();
     let both = sides(400);
-    let rig = Rig::offline(&[("results-filename", path.to_str().unwrap())]).play();
-    // The disk costs the file, not the scores.
-    let report = rig.run(&[("ref_sink", &both.0), ("dist_sink", &both.1)]).unwrap();
-    assert_eq!((report.frames.len(), report.buffers.len()), (400, 400));
-    println!("\nwriter warning {}", rig.log().warnings.join("\n"));
+    let properties = [("results-filename", path.to_str().unwrap()), ("on-results-error", &policy)];
+    let rig = Rig::offline(&properties).play();
+    let report = rig.run(&[("ref_sink", &both.0), ("dist_sink", &both.1)]);
+    match policy.as_str() {
+        // The disk costs the file, not the scores.
+        "warning" => {
+            let report = report.unwrap();
+            assert_eq!((report.frames.len(), report.buffers.len()), (400, 400));
+            println!("\nwriter warning {}", rig.log().warnings.join("\n"));
+        }
+        _ => println!("\nwriter error {}", report.unwrap_err().text),
+    }
+}
+
+/// Names of files and what they say of themselves.
+#[test]
+fn files_are_named_by_label_and_can_be_read_alone() {
+    let both = sides(12);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let rig = Rig::offline(&[("results-filename", path.to_str().unwrap())]).with_renditions(&["a/b", ""]);
+    rig.pad("dist_sink").set_property("label", "first");
+    let gone = both.1.keep(|t| t != 6);
+    let inputs = [("ref_sink", &both.0), ("dist_sink", &both.1), ("dist_0", &gone), ("dist_1", &both.1)];
+    rig.play().run(&inputs).unwrap();
+    assert_eq!(names(folder.path()), ["results.a_b.json", "results.dist_1.json", "results.json"]);
+    let json = json(&folder.path().join("results.a_b.json"));
+    let streams = &json["streams"];
+    assert_eq!((&streams["pad"], &streams["label"]), (&"dist_0".into(), &"a/b".into()));
+    for side in ["reference", "distorted"] {
+        let said = ["width", "height", "format", "frame_rate"].map(|name| streams[side][name].to_string());
+        assert_eq!(said, ["64", "48", "\"I420\"", "\"25/1\""]);
+    }
+    assert_eq!((&json["frame_counts"]["scored"], &json["frame_counts"]["unpaired"]), (&11.into(), &1.into()));
+    assert_eq!((&json["coverage"], &json["offset"]), (&0.916667.into(), &0.into()));
+    let times: Vec<_> =
+        json["frames"].as_array().unwrap().iter().map(|row| row["timestamp"].as_u64().unwrap()).collect();
+    let expected =
+        (0..12).filter(|t| *t != 6).map(|t| both.0.0[t].buffer().unwrap().pts().unwrap().nseconds());
+    assert_eq!(times, expected.collect::<Vec<_>>());
 }
 
 /// The pad is released while its last pair is with whoever computes.
@@ -257,7 +297,7 @@ fn a_pad_that_goes_leaves_the_rows_of_all_its_pairs() {
     rig.end();
     let report = rig.finish().unwrap();
     assert_eq!(report.scores_of("dist_0"), score(&[], &both.0, &both.1).unwrap().scores());
-    assert_eq!(rows(&folder.path().join("results.dist_0.json")), (0..FRAMES as u64).collect::<Vec<_>>());
+    assert_eq!(rows(&folder.path().join("results.going.json")), (0..FRAMES as u64).collect::<Vec<_>>());
     assert_eq!(rows(&path), (0..FRAMES as u64).collect::<Vec<_>>());
 }
 

@@ -292,13 +292,13 @@ fn look(pad: &gst::Pad, buffer: &gst::BufferRef) -> Left {
     let segment = pad.sticky_event::<gst::event::Segment>(0);
     let segment = segment.and_then(|event| event.segment().clone().downcast::<ClockTime>().ok());
     let entries = gst::meta::CustomMeta::from_buffer(buffer, META).ok().map(|meta| {
-        let entries = meta.structure().get::<gst::Array>("scores");
+        let entries = meta.structure().get::<gst::Structure>("scores");
         let text = |entry: &gst::StructureRef, name: &str| entry.get::<String>(name).unwrap_or_default();
         let entry = |value: &gst::glib::SendValue| {
             value.get::<&gst::StructureRef>().map(|entry| (text(entry, "pad"), text(entry, "state")))
         };
         entries
-            .map(|entries| entries.iter().filter_map(|value| entry(value).ok()).collect())
+            .map(|entries| entries.iter().filter_map(|(_, value)| entry(value).ok()).collect())
             .unwrap_or_default()
     });
     Left {

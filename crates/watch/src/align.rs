@@ -62,6 +62,9 @@ pub struct Estimate {
     pub frames: i32,
     /// How sure the offset is, from 0 (not at all) to 1 (certain).
     pub confidence: f64,
+    /// Where another offset was yielded before, and not only the clocks have drifted: running time in ns of the first
+    /// distorted frame that this one holds for.
+    pub since: Option<u64>,
 }
 
 /// A thumbnail without its mean.
@@ -83,11 +86,16 @@ struct Lag {
     weight: f32,
     /// Part of the variance of the last pictures that the lag does not explain, 0 to 1.
     unexplained: f32,
+    /// By how much more votes were against the claimed lag than against this one, since the frame from which on that is
+    /// most (a cumulative sum that does not go below 0, as Page's test for a change has it).
+    rise: f32,
+    /// Running time of that frame.
+    since: u64,
 }
 
 impl Default for Lag {
     fn default() -> Self {
-        Self { against: 0.0, weight: 0.0, unexplained: 1.0 }
+        Self { against: 0.0, weight: 0.0, unexplained: 1.0, rise: 0.0, since: 0 }
     }
 }
 
@@ -178,6 +186,11 @@ impl Aligner {
         Some(self.estimated(frames, confidence))
     }
 
+    /// Whether an estimate was yielded since the start or the last restart.
+    pub fn has_found(&self) -> bool {
+        self.claimed.is_some()
+    }
+
     /// The likeliest lag at present, sure or not. Its confidence stays low where the content does not tell,
     /// where the true lag is out of range, and where the two sides have nothing to do with each other.
     pub fn guess(&self) -> Option<Estimate> {
@@ -185,7 +198,7 @@ impl Aligner {
     }
 
     fn estimated(&self, frames: i32, confidence: f64) -> Estimate {
-        Estimate { offset: i64::from(frames) * self.frame + self.phase, frames, confidence }
+        Estimate { offset: i64::from(frames) * self.frame + self.phase, frames, confidence, since: None }
     }
 
     /// Repeated pictures would vote for the wrong lag, so a frame counts by how much it differs from the one
@@ -220,8 +233,17 @@ impl Aligner {
         if told {
             return None;
         }
+        let changed = self.claimed.is_some_and(|last| last.frames != frames);
+        let since = self.lags.get(self.index(frames)).filter(|_| changed).map(|lag| lag.since);
+        self.lags.iter_mut().for_each(|lag| lag.rise = 0.0);
+        let estimate = Estimate { since, ..estimate };
         self.claimed = Some(estimate);
         Some(estimate)
+    }
+
+    /// Where the lag of so many frames is in the list.
+    fn index(&self, frames: i32) -> usize {
+        (frames + (self.range + MARGIN) as i32) as usize
     }
 
     /// Keeps the middle of each lag where the frames are, though the two clocks may be any part of a frame
@@ -263,8 +285,15 @@ impl Aligner {
         let least = self.row.iter().fold(f32::INFINITY, |least, row| least.min(*row));
         let variance = (shot.energy / CELLS as f32).max(NOISE);
         let keep = 1.0 - shot.weight / MEMORY;
+        let vote = |row: f32| ((row + NOISE) / (least + NOISE)).ln().min(MOST);
+        let claimed = self.claimed.and_then(|claimed| self.row.get(self.index(claimed.frames)));
+        let claimed = claimed.filter(|row| !row.is_nan()).map(|row| vote(*row));
         for (lag, row) in self.lags.iter_mut().zip(&self.row).filter(|(_, row)| !row.is_nan()) {
-            let vote = ((row + NOISE) / (least + NOISE)).ln().min(MOST);
+            let vote = vote(*row);
+            if let Some(claimed) = claimed {
+                lag.since = if lag.rise > 0.0 { lag.since } else { shot.running_time };
+                lag.rise = (lag.rise + shot.weight * (claimed - vote)).max(0.0);
+            }
             lag.against = lag.against * keep + shot.weight * vote;
             lag.unexplained += ((row / variance).min(1.0) - lag.unexplained) * shot.weight / RECENT;
             lag.weight = lag.weight * keep + shot.weight;
@@ -461,6 +490,10 @@ mod tests {
         let late = |n: usize| if n < 300 { n - 3 } else { n - 8 };
         let found = run(&mut aligner, 400, programme_at, |n| (n >= 3).then(|| programme_at(late(n)))?);
         assert_eq!(frames(&found), [3, 8]);
+        // The first five frames after the change are those from before it once more, which tell nothing.
+        let since = found[1].since.unwrap() / FRAME - 1000;
+        assert_eq!(found[0].since, None);
+        assert!((298..=306).contains(&since), "{since}");
     }
 
     #[test]
@@ -478,6 +511,10 @@ mod tests {
                 found.push(estimate);
             }
         }
+        assert!(
+            found.iter().all(|estimate| estimate.since.is_none()),
+            "a drift is no other pairing: {found:?}"
+        );
         // Told at every half frame.
         assert!((11..=13).contains(&found.len()), "{found:?}");
         assert_eq!(found.last().map(|estimate| estimate.frames), Some(6));

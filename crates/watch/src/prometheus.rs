@@ -21,7 +21,8 @@ pub struct Pad {
     /// Figures of the last window, or since the start where there is none, by model and statistic.
     pub scores: Vec<Score>,
     /// Frames since the start by what became of them: reference frames that were `scored`, were `repeated` (scored with a
-    /// distorted frame used before), `unpaired` or `skipped`, and distorted frames that were `unmatched`.
+    /// distorted frame used before), `unpaired`, `skipped` or `aligning` (their score does not count), and distorted frames
+    /// that were `unmatched`.
     pub frames: Vec<(&'static str, u64)>,
     /// Alarms that are watched by their kind, and whether they are raised.
     pub alarms: Vec<(&'static str, bool)>,

@@ -21,6 +21,8 @@ pub struct Counts {
     pub repeated: u64,
     /// Distorted frames that had no reference frame.
     pub unmatched: u64,
+    /// Reference frames whose score does not count, as the offset of the distorted video was not known.
+    pub aligning: u64,
 }
 
 impl Counts {
@@ -30,6 +32,7 @@ impl Counts {
         self.skipped += other.skipped;
         self.repeated += other.repeated;
         self.unmatched += other.unmatched;
+        self.aligning += other.aligning;
     }
 }
 
@@ -173,7 +176,7 @@ mod tests {
         let mut window = Window::new(2 * SECOND, SECOND);
         assert!(window.advance(0).is_none());
         window.push(0, 50.0);
-        let counts = Counts { unpaired: 2, skipped: 3, repeated: 4, unmatched: 5 };
+        let counts = Counts { unpaired: 2, skipped: 3, repeated: 4, unmatched: 5, aligning: 6 };
         window.count(1, counts);
         let figures = window.advance(SECOND).unwrap();
         assert_eq!(figures.counts, counts);

@@ -36,6 +36,9 @@ pub enum Event {
     Unpaired,
     /// The offset between reference and distorted video was found or has changed.
     Alignment,
+    /// The offset was another one for some time than the one that frames were paired by (`align=auto`): the scores from
+    /// `since` to `running-time` are of wrong pairs.
+    Mispaired,
     /// Pairs come faster than they can be scored and are left out.
     Overload,
     /// The GPU is gone; the error that stops the element comes next.
@@ -45,13 +48,14 @@ pub enum Event {
 }
 
 impl Event {
-    const NAMES: [(Self, &'static str); 9] = [
+    const NAMES: [(Self, &'static str); 10] = [
         (Self::Alarm, "alarm"),
         (Self::Freeze, "freeze"),
         (Self::Black, "black"),
         (Self::Dropout, "dropout"),
         (Self::Unpaired, "unpaired"),
         (Self::Alignment, "alignment"),
+        (Self::Mispaired, "mispaired"),
         (Self::Overload, "overload"),
         (Self::DeviceLost, "device-lost"),
         (Self::Failed, "failed"),

@@ -18,6 +18,8 @@
 use gst::prelude::*;
 use gst::{ClockTime, Structure, StructureRef};
 
+use super::meta::ScoreState;
+
 /// Name of the message structure, the same as that of GStreamer's own `vmaf` element.
 pub const NAME: &str = "VMAF";
 
@@ -82,6 +84,8 @@ pub struct FrameMessage {
     pub common: Common,
     /// Number of the reference frame since the element was started, from 0, paired or not.
     pub index: i32,
+    /// [`ScoreState::Scored`], or [`ScoreState::Aligning`] if the score does not count.
+    pub state: ScoreState,
     /// Running time of the distorted frame it was compared with.
     pub dist_running_time: Option<ClockTime>,
     /// The frame is the first or the last of an unbroken run of pairs.
@@ -110,6 +114,8 @@ pub struct PooledMessage {
     pub repeated: u64,
     /// Distorted frames that were compared with no reference frame.
     pub dist_unmatched: u64,
+    /// Reference frames whose score does not count, as the offset of the distorted video was not known (`align=auto`).
+    pub aligning: u64,
     /// Share of the reference frames that were scored, 0.0..=1.0.
     pub coverage: f64,
     pub stats: Stats,
@@ -215,6 +221,7 @@ impl FrameMessage {
     pub(crate) fn to_structure(&self) -> Structure {
         let mut s = self.common.to_structure("frame");
         s.set("index", self.index);
+        s.set("state", self.state.name());
         s.set("discont", self.discont);
         s.set("repeated", self.repeated);
         s.set("compute-time", self.compute_time.nseconds());
@@ -266,6 +273,7 @@ impl PooledMessage {
         s.set("skipped", self.skipped);
         s.set("repeated", self.repeated);
         s.set("dist-unmatched", self.dist_unmatched);
+        s.set("aligning", self.aligning);
         s.set("coverage", self.coverage);
         for (name, value) in self.stats.fields() {
             s.set(name, value);
@@ -283,6 +291,7 @@ impl PooledMessage {
             skipped: field(s, "skipped")?,
             repeated: field(s, "repeated")?,
             dist_unmatched: field(s, "dist-unmatched")?,
+            aligning: field(s, "aligning")?,
             coverage: field(s, "coverage")?,
             stats: Stats::parse(s)?,
         })
@@ -307,6 +316,12 @@ pub(crate) fn field<T: for<'a> glib::value::FromValue<'a> + 'static>(
     s.get(name).map_err(|err| ParseError::Field { name, reason: err.to_string() })
 }
 
+fn state(s: &StructureRef) -> Result<ScoreState, ParseError> {
+    let name = field::<String>(s, "state")?;
+    let unknown = || ParseError::Field { name: "state", reason: format!("{name} is none") };
+    ScoreState::parse(&name).ok_or_else(unknown)
+}
+
 impl TryFrom<&StructureRef> for VmafMessage {
     type Error = ParseError;
 
@@ -319,6 +334,7 @@ impl TryFrom<&StructureRef> for VmafMessage {
             "frame" => Ok(Self::Frame(FrameMessage {
                 common,
                 index: field(s, "index")?,
+                state: state(s)?,
                 dist_running_time: s.get("dist-running-time").ok().map(ClockTime::from_nseconds),
                 discont: field(s, "discont")?,
                 repeated: field(s, "repeated")?,
@@ -361,6 +377,7 @@ mod tests {
         let frame = FrameMessage {
             common: common(),
             index: 7,
+            state: ScoreState::Aligning,
             dist_running_time: Some(ClockTime::from_mseconds(41)),
             discont: true,
             repeated: true,
@@ -376,6 +393,7 @@ mod tests {
             skipped: 1,
             repeated: 0,
             dist_unmatched: 6,
+            aligning: 4,
             coverage: 0.75,
             stats: Stats { min: 1.0, max: 2.0, mean: 1.5, p50: 1.25, ..Stats::default() },
         };

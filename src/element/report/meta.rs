@@ -14,6 +14,7 @@
 //! ```
 
 use gst::meta::CustomMeta;
+use gst::prelude::*;
 use gst::{BufferRef, ClockTime, Structure, StructureRef};
 
 use super::message::{Values, values_field, values_structure};
@@ -26,6 +27,9 @@ pub const NAME: &str = "HipVmafScoreMeta";
 pub enum ScoreState {
     /// The frame has a score.
     Scored,
+    /// The frame has a score that does not count: the offset of the distorted video is not known yet (`align=auto`), so
+    /// the pair may be wrong.
+    Aligning,
     /// There was no distorted frame to compare the frame with.
     #[default]
     Unpaired,
@@ -38,19 +42,20 @@ pub enum ScoreState {
 }
 
 impl ScoreState {
-    const NAMES: [(Self, &'static str); 5] = [
+    const NAMES: [(Self, &'static str); 6] = [
         (Self::Scored, "scored"),
+        (Self::Aligning, "aligning"),
         (Self::Unpaired, "unpaired"),
         (Self::Skipped, "skipped"),
         (Self::Late, "late"),
         (Self::Failed, "failed"),
     ];
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(state, _)| *state == self).map_or("", |(_, name)| name)
     }
 
-    fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, n)| *n == name).map(|(state, _)| *state)
     }
 }
@@ -65,7 +70,7 @@ pub struct PadScore {
     /// Counts caps changes, flushes and resets of this stream, from 0; as in its messages.
     pub section: u32,
     pub state: ScoreState,
-    /// Score of the first model, present when `state` is [`ScoreState::Scored`].
+    /// Score of the first model, present when `state` is [`ScoreState::Scored`] or [`ScoreState::Aligning`].
     pub score: Option<f64>,
     /// Score by model name.
     pub models: Values,
@@ -123,12 +128,12 @@ impl ScoreMeta {
     pub fn from_buffer(buffer: &BufferRef) -> Option<Self> {
         let meta = CustomMeta::from_buffer(buffer, NAME).ok()?;
         let s = meta.structure();
-        let scores = s.get::<gst::Array>("scores").ok()?;
+        let scores = s.get::<&StructureRef>("scores").ok()?;
         Some(Self {
             index: s.get("index").ok()?,
             section: s.get("section").ok()?,
             running_time: s.get("running-time").ok().map(ClockTime::from_nseconds),
-            scores: scores.iter().filter_map(|v| PadScore::parse(v.get::<&StructureRef>().ok()?)).collect(),
+            scores: scores.iter().filter_map(|(_, value)| PadScore::parse(value.get().ok()?)).collect(),
         })
     }
 
@@ -140,7 +145,10 @@ impl ScoreMeta {
         if let Some(time) = self.running_time {
             s.set("running-time", time.nseconds());
         }
-        s.set("scores", gst::Array::new(self.scores.iter().map(PadScore::to_structure)));
+        // Not a list, which PyGObject cannot read.
+        let scores =
+            self.scores.iter().map(|score| (score.pad.as_str(), score.to_structure().to_send_value()));
+        s.set("scores", Structure::from_iter("scores", scores));
         Ok(())
     }
 }

@@ -15,12 +15,116 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::super::settings::ResultsFormat;
 use engine::model::pool::{Pool, Pooled};
+use gst::ClockTime;
+use gst_video::VideoInfo;
+
+use super::super::error::ratio;
+use super::super::rendition::Counts;
+use super::super::settings::ResultsFormat;
+use super::meta::ScoreState;
+
+/// Columns of a CSV file behind those of libvmaf's: when the frame is, and what is compared.
+const CSV_COLUMNS: &str = "timestamp,running_time,time_code,state,offset,coverage,label,reference,distorted,";
 
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
+
+/// What is compared, for whoever reads the file alone.
+pub struct Heading {
+    /// Names of the metrics and models, in the order of the values of a row.
+    pub columns: Vec<String>,
+    /// Sink pad of the distorted stream.
+    pub pad: String,
+    /// What the user calls it.
+    pub label: String,
+    /// What the streams were when the first frames were compared.
+    pub reference: Format,
+    pub distorted: Format,
+}
+
+/// Format of one of the streams.
+pub struct Format {
+    pub width: u32,
+    pub height: u32,
+    /// Pixel format, as in caps.
+    pub format: &'static str,
+    /// Frames per second as a fraction; 0/1 where it varies or is not known.
+    pub frame_rate: String,
+    pub colorimetry: String,
+}
+
+impl Format {
+    pub fn of(info: &VideoInfo) -> Self {
+        Self {
+            width: info.width(),
+            height: info.height(),
+            format: info.format().to_str().as_str(),
+            frame_rate: ratio(&info.fps()),
+            colorimetry: info.colorimetry().to_string(),
+        }
+    }
+
+    /// The members by name.
+    fn fields(&self) -> [(&'static str, serde_json::Value); 5] {
+        [
+            ("width", self.width.into()),
+            ("height", self.height.into()),
+            ("format", self.format.into()),
+            ("frame_rate", self.frame_rate.as_str().into()),
+            ("colorimetry", self.colorimetry.as_str().into()),
+        ]
+    }
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { width, height, format, frame_rate, colorimetry } = self;
+        write!(f, "{width}x{height} {format} {frame_rate} {colorimetry}")
+    }
+}
+
+/// A scored frame.
+pub struct Row {
+    /// Number of the reference frame.
+    pub index: u64,
+    pub timestamp: Option<ClockTime>,
+    pub running_time: ClockTime,
+    pub time_code: Option<Arc<str>>,
+    /// By how many nanoseconds the distorted frame was taken to be late.
+    pub offset: i64,
+    pub state: ScoreState,
+    /// Share of the reference frames so far that were scored.
+    pub coverage: f64,
+    /// A value for each column.
+    pub values: Vec<f64>,
+}
+
+/// What is known at the end.
+pub struct Ending {
+    /// Figures of all pairs together.
+    pub aggregates: Vec<(&'static str, f64)>,
+    /// By how many nanoseconds the distorted video was taken to be late.
+    pub offset: i64,
+    pub counts: Counts,
+}
+
+impl Ending {
+    /// Numbers of frames by what became of them.
+    fn frames(&self) -> [(&'static str, u64); 6] {
+        let Counts { scored, frames, .. } = &self.counts;
+        [
+            ("scored", *scored),
+            ("unpaired", frames.unpaired),
+            ("skipped", frames.skipped),
+            ("aligning", frames.aligning),
+            ("repeated", frames.repeated),
+            ("dist_unmatched", frames.unmatched),
+        ]
+    }
+}
 
 /// A results file being written.
 pub struct Results {
@@ -31,6 +135,8 @@ pub struct Results {
     format: ResultsFormat,
     /// Name and pooled values of each column; empty until the first row is due.
     columns: Vec<(String, Pool)>,
+    /// What the last columns of all rows of a CSV file say: label, reference and distorted video.
+    of_csv: [String; 3],
     rows: u64,
     started: Instant,
     /// Where the frame rate is filled in at the end.
@@ -59,6 +165,7 @@ impl Results {
             settled: false,
             format,
             columns: vec![],
+            of_csv: Default::default(),
             rows: 0,
             started: Instant::now(),
             fps_at: 0,
@@ -78,29 +185,48 @@ impl Results {
         self.rows == 0
     }
 
-    /// Writes what comes before the first row; does nothing when that is done already.
-    pub fn begin(&mut self, columns: &[String], width: usize, height: usize) -> io::Result<()> {
-        if !self.columns.is_empty() {
-            return Ok(());
-        }
-        self.columns = columns.iter().map(|name| (name.clone(), Pool::default())).collect();
+    /// Writes what comes before the first row.
+    pub fn begin(&mut self, heading: Heading) -> io::Result<()> {
+        let Heading { columns, pad, label, reference, distorted } = heading;
         self.started = Instant::now();
+        self.columns = columns.into_iter().map(|name| (name, Pool::default())).collect();
+        self.of_csv =
+            [label.clone(), reference.to_string(), distorted.to_string()].map(|text| csv_field(&text));
         let fps = |before: &str, after: &str| (before.len() as u64, format!("{before}{after}"));
         let (fps_at, text) = match self.format {
-            ResultsFormat::Json => fps(
-                &format!("{{\n  \"version\": \"{VERSION}\",\n  \"fps\": "),
-                &format!("{:>FPS_WIDTH$},\n  \"frames\": [", 0),
-            ),
-            ResultsFormat::Xml => fps(
-                &format!(
-                    "<VMAF version=\"{VERSION}\">\n  \
-                     <params qualityWidth=\"{width}\" qualityHeight=\"{height}\" />\n  <fyi fps=\""
-                ),
-                &format!("{:0>FPS_WIDTH$}\" />\n  <frames>\n", 0),
-            ),
+            ResultsFormat::Json => {
+                let side = |format: &Format| serde_json::Value::from_iter(format.fields());
+                let (reference, distorted) = (side(&reference), side(&distorted));
+                let (pad, label) = (json_string(&pad), json_string(&label));
+                fps(
+                    &format!("{{\n  \"version\": \"{VERSION}\",\n  \"fps\": "),
+                    &format!(
+                        "{:>FPS_WIDTH$},\n  \"streams\": {{\n    \"pad\": {pad},\n    \"label\": {label},\n    \
+                         \"reference\": {reference},\n    \"distorted\": {distorted}\n  }},\n  \"frames\": [",
+                        0
+                    ),
+                )
+            }
+            ResultsFormat::Xml => {
+                let Format { width, height, .. } = reference;
+                let (pad, label) = (xml_text(&pad), xml_text(&label));
+                let (reference, distorted) =
+                    (xml_attributes(reference.fields()), xml_attributes(distorted.fields()));
+                fps(
+                    &format!(
+                        "<VMAF version=\"{VERSION}\">\n  \
+                         <params qualityWidth=\"{width}\" qualityHeight=\"{height}\" />\n  <fyi fps=\""
+                    ),
+                    &format!(
+                        "{:0>FPS_WIDTH$}\" />\n  <streams pad=\"{pad}\" label=\"{label}\">\n    \
+                         <reference{reference} />\n    <distorted{distorted} />\n  </streams>\n  <frames>\n",
+                        0
+                    ),
+                )
+            }
             ResultsFormat::Csv => {
                 let names: String = self.columns.iter().map(|(name, _)| csv_field(name) + ",").collect();
-                (0, format!("Frame,{names}\n"))
+                (0, format!("Frame,{names}{CSV_COLUMNS}\n"))
             }
             ResultsFormat::None => (0, String::new()),
         };
@@ -108,35 +234,54 @@ impl Results {
         self.put(&text)
     }
 
-    /// One row: the frame's number and a value for each column.
-    pub fn row(&mut self, index: u64, values: &[f64]) -> io::Result<()> {
-        let columns = || self.columns.iter().map(|(name, _)| name).zip(values);
+    /// One row: the frame's number, where it is in time, and a value for each column.
+    pub fn row(&mut self, row: &Row) -> io::Result<()> {
+        let columns = || self.columns.iter().map(|(name, _)| name).zip(&row.values);
+        let Row { index, offset, coverage, .. } = row;
+        let named = [
+            ("timestamp", row.timestamp.map(|time| time.nseconds().into())),
+            ("running_time", Some(row.running_time.nseconds().into())),
+            ("time_code", row.time_code.as_deref().map(json_string)),
+            ("state", (row.state != ScoreState::Scored).then(|| json_string(row.state.name()))),
+        ];
+        let named = named.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let text = match self.format {
             ResultsFormat::Json => {
                 let value = |(name, value): (&String, &f64)| {
                     format!("\n        {}: {}", json_string(name), json_number(*value))
                 };
                 let values = columns().map(value).collect::<Vec<_>>().join(",");
+                let members: String =
+                    named.map(|(name, value)| format!("      \"{name}\": {value},\n")).collect();
                 let comma = if self.rows > 0 { "," } else { "" };
                 format!(
-                    "{comma}\n    {{\n      \"frameNum\": {index},\n      \"metrics\": {{{values}\n      }}\n    }}"
+                    "{comma}\n    {{\n      \"frameNum\": {index},\n{members}      \"metrics\": {{{values}\n      }}\n    }}"
                 )
             }
             ResultsFormat::Xml => {
                 let value =
                     |(name, value): (&String, &f64)| format!(" {}=\"{}\"", xml_name(name), number(*value));
                 let values: String = columns().map(value).collect();
-                format!("    <frame frameNum=\"{index}\"{values} />\n")
+                format!("    <frame frameNum=\"{index}\"{values}{} />\n", xml_attributes(named))
             }
             ResultsFormat::Csv => {
-                let values: String = values.iter().map(|value| number(*value) + ",").collect();
-                format!("{index},{values}\n")
+                let values: String = row.values.iter().map(|value| number(*value) + ",").collect();
+                let time = row.timestamp.map(|time| time.nseconds().to_string()).unwrap_or_default();
+                let running_time = row.running_time.nseconds();
+                let time_code = row.time_code.as_deref().unwrap_or_default();
+                let (state, [label, reference, distorted]) = (row.state.name(), &self.of_csv);
+                format!(
+                    "{index},{values}{time},{running_time},{time_code},{state},{offset},{coverage:.6},{label},\
+                     {reference},{distorted},\n"
+                )
             }
             ResultsFormat::None => String::new(),
         };
         self.put(&text)?;
-        for ((_, pool), value) in self.columns.iter_mut().zip(values) {
-            pool.push(*value);
+        if row.state == ScoreState::Scored {
+            for ((_, pool), value) in self.columns.iter_mut().zip(&row.values) {
+                pool.push(*value);
+            }
         }
         self.rows += 1;
         self.ends.push_back(self.length);
@@ -148,12 +293,12 @@ impl Results {
 
     /// Writes the pooled values and those of the whole stream, and gives the file its name. Where that fails,
     /// [`Results::abandon`] can still keep what was written.
-    pub fn finish(&mut self, aggregates: &[(&str, f64)]) -> io::Result<()> {
+    pub fn finish(&mut self, ending: &Ending) -> io::Result<()> {
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = match self.format {
-            ResultsFormat::Json => self.json_end(&mut text, aggregates),
-            ResultsFormat::Xml => self.xml_end(&mut text, aggregates),
+            ResultsFormat::Json => self.json_end(&mut text, ending),
+            ResultsFormat::Xml => self.xml_end(&mut text, ending),
             ResultsFormat::Csv | ResultsFormat::None => Ok(()),
         };
         self.put(&text)?;
@@ -224,7 +369,7 @@ impl Results {
         (self.fps_at > 0).then_some((self.fps_at, text))
     }
 
-    fn json_end(&self, text: &mut String, aggregates: &[(&str, f64)]) -> std::fmt::Result {
+    fn json_end(&self, text: &mut String, ending: &Ending) -> std::fmt::Result {
         write!(text, "\n  ],\n  \"pooled_metrics\": {{")?;
         for (i, (name, pool)) in self.columns.iter().enumerate() {
             let comma = if i > 0 { "," } else { "" };
@@ -236,14 +381,19 @@ impl Results {
             write!(text, "\n    }}")?;
         }
         write!(text, "\n  }},\n  \"aggregate_metrics\": {{")?;
-        for (i, (name, value)) in aggregates.iter().enumerate() {
+        for (i, (name, value)) in ending.aggregates.iter().enumerate() {
             let comma = if i > 0 { "," } else { "" };
             write!(text, "{comma}\n    {}: {}", json_string(name), json_number(*value))?;
         }
-        write!(text, "\n  }}\n}}\n")
+        let frames = serde_json::Value::from_iter(ending.frames());
+        let (offset, coverage) = (ending.offset, number(ending.counts.coverage()));
+        write!(
+            text,
+            "\n  }},\n  \"offset\": {offset},\n  \"coverage\": {coverage},\n  \"frame_counts\": {frames}\n}}\n"
+        )
     }
 
-    fn xml_end(&self, text: &mut String, aggregates: &[(&str, f64)]) -> std::fmt::Result {
+    fn xml_end(&self, text: &mut String, ending: &Ending) -> std::fmt::Result {
         writeln!(text, "  </frames>\n  <pooled_metrics>")?;
         for (name, pool) in &self.columns {
             write!(text, "    <metric name=\"{}\"", xml_text(name))?;
@@ -253,10 +403,12 @@ impl Results {
             writeln!(text, " />")?;
         }
         write!(text, "  </pooled_metrics>\n  <aggregate_metrics")?;
-        for (name, value) in aggregates {
+        for (name, value) in &ending.aggregates {
             write!(text, " {}=\"{}\"", xml_name(name), number(*value))?;
         }
-        writeln!(text, " />\n</VMAF>")
+        let frames = xml_attributes(ending.frames().map(|(name, count)| (name, count.into())));
+        let (offset, coverage) = (ending.offset, number(ending.counts.coverage()));
+        writeln!(text, " />\n  <coverage offset=\"{offset}\" coverage=\"{coverage}\"{frames} />\n</VMAF>")
     }
 }
 
@@ -359,6 +511,12 @@ fn xml_text(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
+/// Named values as the attributes of an element.
+fn xml_attributes(fields: impl IntoIterator<Item = (&'static str, serde_json::Value)>) -> String {
+    let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), xml_text);
+    fields.into_iter().map(|(name, value)| format!(" {name}=\"{}\"", text(&value))).collect()
+}
+
 fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }
@@ -367,19 +525,56 @@ fn csv_field(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn heading(columns: &[&str]) -> Heading {
+        let format = |width, height, format| Format {
+            width,
+            height,
+            format,
+            frame_rate: "25/1".into(),
+            colorimetry: "bt709".into(),
+        };
+        Heading {
+            columns: columns.iter().map(|name| name.to_string()).collect(),
+            pad: "dist_0".into(),
+            label: "my \"720p\", & more".into(),
+            reference: format(160, 90, "I420"),
+            distorted: format(80, 46, "NV12"),
+        }
+    }
+
+    /// A row of 25 frames per second, the first of which carry a time code and do not count.
+    fn row(index: u64, values: &[f64]) -> Row {
+        Row {
+            index,
+            timestamp: (index > 0).then(|| ClockTime::from_mseconds(40 * index)),
+            running_time: ClockTime::from_mseconds(40 * index),
+            time_code: (index == 0).then(|| "10:00:00:00".into()),
+            offset: 80_000_000,
+            state: if index == 0 { ScoreState::Aligning } else { ScoreState::Scored },
+            coverage: 0.75,
+            values: values.to_vec(),
+        }
+    }
+
+    fn ending(aggregates: &[(&'static str, f64)]) -> Ending {
+        let frames = watch::window::Counts { unpaired: 1, aligning: 1, ..Default::default() };
+        let counts = Counts { scored: 2, scored_again: 0, frames };
+        Ending { aggregates: aggregates.to_vec(), offset: 80_000_000, counts }
+    }
+
     fn write(format: ResultsFormat, rows: &[[f64; 2]]) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         let (mut results, _) = Results::create(&path, format).unwrap();
-        results.begin(&["integer_adm2".into(), "my <\"model\">".into()], 160, 90).unwrap();
-        for (i, row) in rows.iter().enumerate() {
-            results.row(i as u64, row).unwrap();
+        results.begin(heading(&["integer_adm2", "my <\"model\">"])).unwrap();
+        for (i, values) in rows.iter().enumerate() {
+            results.row(&row(i as u64, values)).unwrap();
             assert!(!path.exists(), "visible before it is complete");
         }
         if results.is_empty() {
             drop(results);
         } else {
-            results.finish(&[("apsnr_y", 34.5)]).unwrap();
+            results.finish(&ending(&[("apsnr_y", 34.5)])).unwrap();
             drop(results);
         }
         assert!(std::fs::read_dir(folder.path()).unwrap().count() <= 1, "temporary file left behind");
@@ -395,18 +590,38 @@ mod tests {
         assert_eq!(json["frames"][1]["frameNum"], 1);
         assert_eq!(json["frames"][0]["metrics"]["my <\"model\">"], 80.25);
         assert!(json["frames"][1]["metrics"]["my <\"model\">"].is_null());
-        assert_eq!(json["pooled_metrics"]["integer_adm2"]["mean"], 0.75);
-        assert_eq!(json["pooled_metrics"]["integer_adm2"]["harmonic_mean"], 0.714286);
+        assert_eq!(json["pooled_metrics"]["integer_adm2"]["mean"], 1.0);
+        assert_eq!(json["pooled_metrics"]["integer_adm2"]["min"], 1.0);
         assert!(json["fps"].as_f64().unwrap() > 0.0);
         assert_eq!(json["aggregate_metrics"]["apsnr_y"], 34.5);
+        let expected = serde_json::json!({ "width": 80, "height": 46, "format": "NV12", "frame_rate": "25/1", "colorimetry": "bt709" });
+        assert_eq!(
+            (&json["streams"]["label"], &json["streams"]["distorted"]),
+            (&"my \"720p\", & more".into(), &expected)
+        );
+        assert_eq!((&json["offset"], &json["coverage"]), (&80_000_000.into(), &0.5.into()));
+        assert_eq!(
+            (&json["frame_counts"]["unpaired"], &json["frame_counts"]["aligning"]),
+            (&1.into(), &1.into())
+        );
+        let of = |frame: usize, name: &str| json["frames"][frame][name].clone();
+        assert_eq!((of(0, "time_code"), of(0, "state")), ("10:00:00:00".into(), "aligning".into()));
+        assert_eq!((of(1, "timestamp"), of(1, "running_time")), (40_000_000.into(), 40_000_000.into()));
+        assert!(of(0, "timestamp").is_null() && of(1, "state").is_null());
     }
 
     #[test]
     fn csv_has_a_header_and_a_row_per_frame() {
         let csv = write(ResultsFormat::Csv, &ROWS).unwrap();
+        let what =
+            "80000000,0.750000,\"my \"\"720p\"\", & more\",160x90 I420 25/1 bt709,80x46 NV12 25/1 bt709,";
         assert_eq!(
             csv,
-            "Frame,integer_adm2,\"my <\"\"model\"\">\",\n0,0.500000,80.250000,\n1,1.000000,NaN,\n"
+            format!(
+                "Frame,integer_adm2,\"my <\"\"model\"\">\",{CSV_COLUMNS}\n\
+                 0,0.500000,80.250000,,0,10:00:00:00,aligning,{what}\n\
+                 1,1.000000,NaN,40000000,40000000,,scored,{what}\n"
+            )
         );
     }
 
@@ -414,8 +629,14 @@ mod tests {
     fn xml_escapes_what_users_name() {
         let xml = write(ResultsFormat::Xml, &ROWS).unwrap();
         assert!(xml.contains("<params qualityWidth=\"160\" qualityHeight=\"90\" />"));
+        assert!(xml.contains(
+            "<frame frameNum=\"1\" integer_adm2=\"1.000000\" my___model__=\"NaN\" timestamp=\"40000000\" running_time=\"40000000\" />"
+        ));
+        assert!(xml.contains(
+            "<streams pad=\"dist_0\" label=\"my &quot;720p&quot;, &amp; more\">\n    <reference width=\"160\""
+        ));
         assert!(
-            xml.contains("<frame frameNum=\"0\" integer_adm2=\"0.500000\" my___model__=\"80.250000\" />")
+            xml.contains("<coverage offset=\"80000000\" coverage=\"0.500000\" scored=\"2\" unpaired=\"1\"")
         );
         assert!(xml.contains("<aggregate_metrics apsnr_y=\"34.500000\" />"));
         assert!(xml.contains("<metric name=\"my &lt;&quot;model&quot;>\" min="));
@@ -434,9 +655,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         let (mut results, _) = Results::create(&path, format).unwrap();
-        results.begin(&["integer_adm2".into(), "vmaf".into()], 160, 90).unwrap();
+        results.begin(heading(&["integer_adm2", "vmaf"])).unwrap();
         for i in 0..1000 {
-            results.row(i, &[0.5, i as f64]).unwrap();
+            results.row(&row(i, &[0.5, i as f64])).unwrap();
         }
         if let Some(limit) = limit {
             // As a disk leaves it that is full: cut off anywhere, and with nothing of what follows.
@@ -494,22 +715,23 @@ mod tests {
             let (mut results, kept) = create();
             let name = |number| folder.path().join(format!("results.csv.partial.{number}"));
             assert_eq!(kept, (run > 0).then(|| name(run)));
-            results.begin(&["vmaf".into()], 160, 90).unwrap();
-            results.row(run, &[50.0]).unwrap();
+            results.begin(heading(&["vmaf"])).unwrap();
+            results.row(&row(run, &[50.0])).unwrap();
             results.flush().unwrap();
             if run > 0 {
-                assert_eq!(
-                    fs::read_to_string(name(run)).unwrap(),
-                    format!("Frame,vmaf,\n{},50.000000,\n", run - 1)
+                let text = fs::read_to_string(name(run)).unwrap();
+                assert!(
+                    text.lines().nth(1).unwrap().starts_with(&format!("{},50.000000,", run - 1)),
+                    "{text}"
                 );
             }
             // As a process leaves it that is killed.
             results.settled = true;
         }
         let (mut results, _) = create();
-        results.begin(&["vmaf".into()], 160, 90).unwrap();
-        results.row(0, &[50.0]).unwrap();
-        results.finish(&[]).unwrap();
+        results.begin(heading(&["vmaf"])).unwrap();
+        results.row(&row(0, &[50.0])).unwrap();
+        results.finish(&ending(&[])).unwrap();
         assert!(path.exists() && !results.partial().exists());
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use watch::prometheus::{self, Figures};
 
 use super::super::error::Error;
-use super::results::Results;
+use super::results::{Ending, Heading, Results, Row};
 
 /// What can wait to be written. Whoever hands over more waits for the disk, so that memory stays bounded.
 const QUEUE: usize = 4096;
@@ -22,12 +22,10 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// Something to be written. Results files are known by the number of their rendition.
 pub enum Job {
     Open(u64, Results),
-    /// Names of the columns, width and height of the frames.
-    Begin(u64, Vec<String>, usize, usize),
-    /// Number of the frame, and a value for each column.
-    Row(u64, u64, Vec<f64>),
-    /// The results are complete; figures of all frames together.
-    Finish(u64, Vec<(&'static str, f64)>),
+    Begin(u64, Heading),
+    Row(u64, Row),
+    /// The results are complete.
+    Finish(u64, Ending),
     /// The results will not be complete, and why.
     Abandon(u64, String),
     /// Replace the metrics file.
@@ -44,7 +42,7 @@ pub struct Writer {
 
 impl Writer {
     /// `report` is called on the thread with what goes wrong.
-    pub fn new(report: impl Fn(&Error) + Send + 'static) -> io::Result<Self> {
+    pub fn new(report: impl Fn(Error) + Send + 'static) -> io::Result<Self> {
         let (jobs, queue) = mpsc::sync_channel(QUEUE);
         let files = Files { open: vec![], metrics_failed: false, report: Box::new(report) };
         let thread = Builder::new().name("hipvmaf-write".into()).spawn(move || files.run(&queue))?;
@@ -82,7 +80,7 @@ struct Files {
     open: Vec<(u64, Results)>,
     /// The metrics file could not be replaced the last time.
     metrics_failed: bool,
-    report: Box<dyn Fn(&Error) + Send>,
+    report: Box<dyn Fn(Error) + Send>,
 }
 
 impl Files {
@@ -105,11 +103,9 @@ impl Files {
             };
             match job {
                 Job::Open(number, results) => self.open.push((number, results)),
-                Job::Begin(number, columns, width, height) => {
-                    self.change(number, |results| results.begin(&columns, width, height));
-                }
-                Job::Row(number, index, values) => self.change(number, |results| results.row(index, &values)),
-                Job::Finish(number, aggregates) => self.finish(number, &aggregates),
+                Job::Begin(number, heading) => self.change(number, |results| results.begin(heading)),
+                Job::Row(number, row) => self.change(number, |results| results.row(&row)),
+                Job::Finish(number, ending) => self.finish(number, &ending),
                 Job::Abandon(number, reason) => {
                     if let Some(results) = self.take(number) {
                         self.abandon(results, &reason, None);
@@ -120,7 +116,7 @@ impl Files {
                     let failed = std::mem::replace(&mut self.metrics_failed, written.is_err());
                     // The first failure in a row is reported.
                     if let (Err(source), false) = (written, failed) {
-                        (self.report)(&Error::Metrics { path, source });
+                        (self.report)(Error::Metrics { path, source });
                     }
                 }
                 // Whoever asked may have gone.
@@ -151,12 +147,12 @@ impl Files {
         }
     }
 
-    fn finish(&mut self, number: u64, aggregates: &[(&str, f64)]) {
+    fn finish(&mut self, number: u64, ending: &Ending) {
         let Some(mut results) = self.take(number) else { return };
         if results.is_empty() {
-            return (self.report)(&Error::ResultsEmpty { path: results.path().into() });
+            return (self.report)(Error::ResultsEmpty { path: results.path().into() });
         }
-        if let Err(err) = results.finish(aggregates) {
+        if let Err(err) = results.finish(ending) {
             let reason = format!("it cannot be completed: {err}");
             self.abandon(results, &reason, Some(err));
         }
@@ -167,8 +163,8 @@ impl Files {
         let (path, partial) = (results.path().to_owned(), results.partial());
         match (results.abandon(reason), trouble) {
             (Ok(_), None) => {}
-            (Ok(Some(_)), Some(reason)) => (self.report)(&Error::ResultsLost { path, partial, reason }),
-            (Ok(None), Some(source)) | (Err(source), _) => (self.report)(&Error::Results { path, source }),
+            (Ok(Some(_)), Some(reason)) => (self.report)(Error::ResultsLost { path, partial, reason }),
+            (Ok(None), Some(source)) | (Err(source), _) => (self.report)(Error::Results { path, source }),
         }
     }
 }

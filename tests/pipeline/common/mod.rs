@@ -220,8 +220,8 @@ pub struct Report {
 pub fn entries(buffer: &gst::BufferRef) -> Vec<gst::Structure> {
     let meta =
         gst::meta::CustomMeta::from_buffer(buffer, gsthipvmaf::meta::NAME).expect("a buffer has its meta");
-    let entries = meta.structure().get::<gst::Array>("scores").unwrap();
-    entries.iter().map(|entry| entry.get().unwrap()).collect()
+    let entries = meta.structure().get::<gst::Structure>("scores").unwrap();
+    entries.iter().map(|(_, entry)| entry.get().unwrap()).collect()
 }
 
 impl Report {
