@@ -107,11 +107,11 @@ impl HipVmaf {
             Action::Latency(latency) => self.set_latency(latency),
             Action::Push(buffer) => {
                 flow?;
-                return obj.finish_buffer(buffer);
+                return self.push(buffer);
             }
             Action::Paint(buffer, heat) => {
                 flow?;
-                return self.paint(buffer, &heat).and_then(|painted| obj.finish_buffer(painted));
+                return self.paint(buffer, &heat).and_then(|painted| self.push(painted));
             }
             Action::Post(structure) => {
                 let message = gst::message::Element::builder(structure).src(&*obj).build();
@@ -144,6 +144,43 @@ impl HipVmaf {
             Action::Release(buffers) => drop(buffers),
         }
         flow
+    }
+
+    fn push(&self, buffer: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
+        self.pushed.store(true, Ordering::Release);
+        self.pushing.store(true, Ordering::Release);
+        let flow = self.obj().finish_buffer(buffer);
+        self.pushing.store(false, Ordering::Release);
+        flow
+    }
+
+    /// Looks whether a pad has nothing while frames wait at another, on the thread of the watchdog.
+    pub(super) fn look_for_stall(&self) {
+        let mut actions = vec![];
+        let moves = !self.pushing.load(Ordering::Acquire)
+            && (self.playing.load(Ordering::Acquire) || self.is_prerolling());
+        let stall_time = self.stall_time();
+        if let Some(state) = lock(&self.state).as_mut() {
+            state.look_for_stall(Instant::now(), stall_time.filter(|_| moves), &mut actions);
+        }
+        // There are no frames to push among these.
+        let _ = self.carry_out_all(actions);
+    }
+
+    /// How long a pad may have nothing, if somebody wants to know.
+    pub(super) fn stall_time(&self) -> Option<Duration> {
+        let time = lock(&self.settings).stall_time;
+        (time > 0).then(|| Duration::from_nanos(time))
+    }
+
+    /// The pipeline waits for the first frame. A live one does not before it plays, and once a frame has left, whoever
+    /// comes after the element has it.
+    fn is_prerolling(&self) -> bool {
+        let is_live = |pad: gst::Pad| {
+            let mut query = gst::query::Latency::new();
+            pad.peer_query(&mut query) && query.result().0
+        };
+        !self.pushed.load(Ordering::Acquire) && !self.obj().sink_pads().into_iter().any(is_live)
     }
 
     /// Says how long frames are held back, unless that has been said. What the last run said does not hold for the next.
@@ -198,7 +235,7 @@ impl HipVmaf {
     /// Takes what the worker tells, on its thread. What goes wrong is posted, and the streaming task learns of it at its
     /// next step; what was scored before that still counts.
     pub(super) fn hear(&self, news: Vec<News>) {
-        self.stalled.store(false, Ordering::Relaxed);
+        self.overdue.store(false, Ordering::Relaxed);
         let mut actions = vec![];
         let mut error = None;
         if let Some(state) = lock(&self.state).as_mut() {
@@ -262,7 +299,11 @@ impl HipVmaf {
         // Before the element plays, it may have a clock and not know yet at what time the pipeline started.
         let running = self.playing.load(Ordering::Acquire).then(|| obj.current_running_time()).flatten();
         let due = running.map(|time| time.saturating_sub(latency));
-        Clock { is_live: true, due, deadline: due.filter(|_| timeout) }
+        let deadline = due.filter(|_| timeout);
+        // By a clock that is not of this world (all others are made of the system's), no frame is late for lack of time.
+        let is_real = obj.clock().is_some_and(|clock| clock.is::<gst::SystemClock>());
+        let starved = is_real && lock(&self.load).is_exhausted(Instant::now());
+        Clock { is_live: true, due, deadline, starved }
     }
 
     /// The streaming task: one step after the other, until there is nothing to do.
@@ -305,10 +346,10 @@ impl HipVmaf {
             }
             // Frames can leave with the scores to come, unless others come first.
             Step::Wait(_) => {
-                let hopeless = clock.is_live && self.stalled.load(Ordering::Relaxed);
+                let hopeless = clock.is_live && self.overdue.load(Ordering::Relaxed);
                 let limit = clock.is_live.then_some(if hopeless { Duration::ZERO } else { PATIENCE });
                 if !self.wait_until(limit, State::is_busy) {
-                    self.stalled.store(true, Ordering::Relaxed);
+                    self.overdue.store(true, Ordering::Relaxed);
                 }
             }
             // Windows have all scores in time.
@@ -390,6 +431,7 @@ impl HipVmaf {
     /// The frames on their way are dropped, and those to come begin a new section.
     pub(super) fn flush_all(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
         self.complete(None, false);
+        self.pushed.store(false, Ordering::Release);
         self.with_state(|state, actions| {
             state.flush(actions);
             Ok(gst::FlowSuccess::Ok)
@@ -456,6 +498,9 @@ impl HipVmaf {
     pub(super) fn settings_changed(&self) {
         if lock(&self.state).as_ref().is_none_or(State::has_failed) {
             return;
+        }
+        if let Some(watchdog) = &*lock(&self.watchdog) {
+            watchdog.set_patience(self.stall_time());
         }
         let tunables = self.tunables();
         // Refused only where there is nothing to be changed any more.

@@ -5,6 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gst::ClockTime;
 use gst_video::VideoInfo;
@@ -147,6 +148,22 @@ pub enum Error {
          vendor and device-id"
     )]
     NoSuchDevice { device_id: i32, reason: String },
+    #[error(
+        "nothing has come at {pad} for {:.1} s, while frames {} at {}; {}",
+        .time.as_secs_f64(),
+        if *.is_live { "come" } else { "wait" },
+        .busy.join(" and "),
+        mend_stall(.pad, *.linked, *.is_live, .busy)
+    )]
+    Stalled {
+        pad: String,
+        /// Somebody is linked to the pad.
+        linked: bool,
+        /// Pads that have frames.
+        busy: Vec<String>,
+        time: Duration,
+        is_live: bool,
+    },
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
@@ -186,6 +203,7 @@ impl Error {
             Self::Buffer { .. }
             | Self::Timestamp(_)
             | Self::Missing { .. }
+            | Self::Stalled { .. }
             | Self::Coverage { .. }
             | Self::Painting(_) => Stream(gst::StreamError::Failed),
             Self::Results { source, .. } | Self::Metrics { source, .. } => match source.kind() {
@@ -251,6 +269,22 @@ fn same_format(reference: &VideoInfo, distorted: &VideoInfo) -> String {
         format!("convert the reference first: videoconvert ! video/x-raw,format={}", distorted.format())
     } else {
         format!("convert the distorted video first: videoconvert ! video/x-raw,format={}", reference.format())
+    }
+}
+
+/// What to do about a pad that has nothing.
+fn mend_stall(pad: &str, linked: bool, is_live: bool, busy: &[String]) -> String {
+    match (linked, is_live) {
+        (false, _) => format!(
+            "it is not linked: link a stream to it{}",
+            if pad.starts_with("dist_") && pad != "dist_sink" { ", or release it" } else { "" }
+        ),
+        (true, true) => "look at its source".into(),
+        (true, false) => format!(
+            "where both come from one source, frames have to wait for those inside an encoder: queue max-size-buffers=0 \
+             max-size-bytes=0 max-size-time=5000000000 before {}, longer if the encoder keeps more",
+            busy.join(" and ")
+        ),
     }
 }
 

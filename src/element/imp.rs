@@ -14,6 +14,7 @@ use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
+use watch::load::Load;
 
 use super::arrival::Arrival;
 use super::memory::allocator::PinnedAllocator;
@@ -28,6 +29,7 @@ use super::settings::{
     Backend, Colorimetry, DEFAULT_MODEL, LogLevel, MissingFrame, OnResultsError, Output, Overload, Pairing,
     PoolMethod, ResultsFormat, ScaleMethod, Settings, Tunables, Vendor, Watch,
 };
+use super::stall::Watchdog;
 use super::state::State;
 use super::{CAT, caps, lock};
 
@@ -215,6 +217,8 @@ pub struct HipVmaf {
     /// Allocates page-locked memory of the GPU in use; made when somebody upstream asks.
     pub(super) allocator: Mutex<Option<PinnedAllocator>>,
     pub(super) contexts: Mutex<Contexts>,
+    /// The machine's load, looked at in live pipelines.
+    pub(super) load: Mutex<Load>,
     /// Paints heat maps, for frames of the format that was painted last.
     pub(super) painter: Mutex<Option<Painter>>,
     /// Frames that arrived and results that came.
@@ -229,7 +233,12 @@ pub struct HipVmaf {
     /// The error that has ended the run was posted.
     pub(super) reported: AtomicBool,
     /// Results were waited for and did not come.
-    pub(super) stalled: AtomicBool,
+    pub(super) overdue: AtomicBool,
+    /// A frame is on its way out, and whoever comes next takes it or not.
+    pub(super) pushing: AtomicBool,
+    /// A frame has left since the start or the last flush.
+    pub(super) pushed: AtomicBool,
+    pub(super) watchdog: Mutex<Option<Watchdog>>,
     /// The number that the next rendition gets; no other has it in the life of the element.
     pub(super) next_number: AtomicU64,
     /// Statistics of the last run, kept after the stop.

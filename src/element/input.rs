@@ -14,6 +14,7 @@ use super::caps::Colors;
 use super::error::Error;
 use super::schedule::{Frame, Head};
 use super::settings::Pairing;
+use super::stall::Quiet;
 
 /// A sink pad.
 pub struct Input {
@@ -29,6 +30,10 @@ pub struct Input {
     next_pts: Option<ClockTime>,
     /// Frames taken since the last flush.
     taken: u64,
+    /// Buffers taken since the start, frames or not.
+    pub popped: u64,
+    /// How long the pad has had nothing.
+    pub quiet: Quiet,
 }
 
 /// When a buffer is due.
@@ -79,7 +84,16 @@ impl Next {
 
 impl Input {
     pub fn new(pad: AggregatorPad) -> Self {
-        Self { pad, info: None, caps: None, colors: None, next_pts: None, taken: 0 }
+        Self {
+            pad,
+            info: None,
+            caps: None,
+            colors: None,
+            next_pts: None,
+            taken: 0,
+            popped: 0,
+            quiet: Quiet::default(),
+        }
     }
 
     pub fn name(&self) -> String {
@@ -146,6 +160,7 @@ impl Input {
     /// Takes the buffer at the head, which counts as no frame.
     pub fn pop(&mut self) -> Option<gst::Buffer> {
         let buffer = self.pad.pop_buffer()?;
+        self.popped += 1;
         let duration = buffer.duration().or(self.frame_duration());
         let timestamp = self.times(&buffer).ok().map(|times| times.timestamp);
         self.next_pts = timestamp.zip(duration).map(|(time, duration)| time.saturating_add(duration));

@@ -25,14 +25,16 @@ mod report;
 mod schedule;
 mod scoring;
 mod settings;
+mod stall;
 mod start;
 mod state;
+mod strain;
 
 pub use pads::{Align, HipVmafPad};
 pub use report::{event, message, meta};
 pub use settings::{
-    Backend, LogLevel, MissingFrame, Output, Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod,
-    Vendor,
+    Backend, Colorimetry, LogLevel, MissingFrame, OnResultsError, Output, Overload, Pairing, PoolMethod,
+    ResultsFormat, ScaleMethod, Vendor,
 };
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {

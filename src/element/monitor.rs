@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use gst::ClockTime;
-use watch::alarm::{Change, Dropout, LowAlarm, State};
+use watch::alarm::{Change, Dropout, LowAlarm, State, Told, is_calm};
 use watch::outage::{Black, Freeze};
 use watch::thumbnail::Thumbnail;
 use watch::window::{Counts, Figures, Window};
@@ -13,12 +13,14 @@ use watch::window::{Counts, Figures, Window};
 use super::report::event::{Event, EventMessage, EventState};
 use super::settings::Watch;
 
-/// Reference frames without a distorted frame, since when.
+/// Reference frames without a distorted frame: a gap, or several that are told of together.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     since: ClockTime,
     last: ClockTime,
     frames: u64,
+    /// How many gaps.
+    times: u64,
 }
 
 /// Watches one rendition.
@@ -34,7 +36,12 @@ pub struct Monitor {
     freeze: Option<Freeze>,
     black: Option<Black>,
     dropout: Dropout,
+    /// The gap that has not ended.
     gap: Option<Gap>,
+    /// Those that have ended and are to be told.
+    gaps: Option<Gap>,
+    /// When gaps were told of last.
+    told_gaps: Option<ClockTime>,
 }
 
 impl Monitor {
@@ -49,6 +56,8 @@ impl Monitor {
             black: None,
             dropout: Dropout::default(),
             gap: None,
+            gaps: None,
+            told_gaps: None,
         };
         monitor.begin_window();
         // Nothing is raised yet, so there is nothing to report.
@@ -96,16 +105,17 @@ impl Monitor {
         self.freeze.is_some() || self.black.is_some()
     }
 
-    /// Takes a reference frame and whether it had a distorted frame.
-    pub fn frame(&mut self, at: ClockTime, paired: bool) -> Vec<EventMessage> {
+    /// Takes a reference frame and whether it had a distorted frame; `excused`: it could not have been in time.
+    pub fn frame(&mut self, at: ClockTime, paired: bool, excused: bool) -> Vec<EventMessage> {
         let mut events = vec![];
-        if let Some(change) = self.dropout.update(at.nseconds(), paired) {
-            events.push(event(Event::Dropout, at, change));
+        if let Some(told) = self.dropout.update(at.nseconds(), paired, excused) {
+            events.push(grouped(Event::Dropout, at, told));
         }
         if paired {
-            events.extend(self.end_gap());
+            self.end_gap();
+            events.extend(self.tell_gaps(at));
         } else {
-            let gap = self.gap.get_or_insert(Gap { since: at, last: at, frames: 0 });
+            let gap = self.gap.get_or_insert(Gap { since: at, last: at, frames: 0, times: 1 });
             gap.last = at;
             gap.frames += 1;
         }
@@ -113,22 +123,45 @@ impl Monitor {
     }
 
     /// Nothing came from either side since then.
-    pub fn silence(&mut self, since: ClockTime, now: ClockTime) -> Option<EventMessage> {
-        let change = self.dropout.silence(since.nseconds(), now.nseconds())?;
-        Some(event(Event::Dropout, now, change))
+    pub fn silence(&mut self, since: ClockTime, now: ClockTime, excused: bool) -> Option<EventMessage> {
+        let told = self.dropout.silence(since.nseconds(), now.nseconds(), excused)?;
+        Some(grouped(Event::Dropout, now, told))
     }
 
-    /// Reports the gap that has ended, if there was one.
-    pub fn end_gap(&mut self) -> Option<EventMessage> {
-        let gap = self.gap.take()?;
+    /// The gap that may be open has ended, and is to be told, with others if they come in quick succession.
+    fn end_gap(&mut self) {
+        if let Some(gap) = self.gap.take() {
+            self.gaps = Some(match self.gaps.take() {
+                Some(Gap { since, frames, times, .. }) => {
+                    Gap { since, last: gap.last, frames: frames + gap.frames, times: times + 1 }
+                }
+                None => gap,
+            });
+        }
+    }
+
+    /// Tells of the gaps that have ended, unless that was done shortly before.
+    fn tell_gaps(&mut self, now: ClockTime) -> Option<EventMessage> {
+        let calm = |told: ClockTime| is_calm(told.nseconds(), now.nseconds());
+        let gap = self.gaps.take_if(|_| self.told_gaps.is_none_or(calm))?;
+        self.told_gaps = Some(now);
         Some(EventMessage {
             event: Event::Unpaired,
             state: EventState::Info,
             running_time: Some(gap.last),
             since: Some(gap.since),
             count: Some(gap.frames),
+            times: Some(gap.times),
             ..EventMessage::default()
         })
+    }
+
+    /// The section ends: what is still to be told. The last frame was at `now`.
+    pub fn end_section(&mut self, now: ClockTime) -> Vec<EventMessage> {
+        self.end_gap();
+        self.told_gaps = None;
+        let over = self.dropout.end(now.nseconds()).map(|told| grouped(Event::Dropout, now, told));
+        self.tell_gaps(now).into_iter().chain(over).collect()
     }
 
     /// Takes the pictures of a pair.
@@ -189,6 +222,8 @@ impl Monitor {
     /// noticed.
     pub fn advance(&mut self, now: ClockTime) -> (Vec<Figures>, Vec<EventMessage>) {
         let (mut ended, mut events) = (vec![], vec![]);
+        events.extend(self.tell_gaps(now));
+        events.extend(self.dropout.advance(now.nseconds()).map(|told| grouped(Event::Dropout, now, told)));
         while let Some((at, counts)) = self.counts.front().copied().filter(|(at, _)| *at <= now) {
             self.counts.pop_front();
             if let Some(window) = &mut self.window {
@@ -211,7 +246,12 @@ impl Monitor {
 
     /// Frames have been missing for some time.
     pub fn is_dropped_out(&self) -> bool {
-        self.dropout.is_raised()
+        self.dropout.is_missing()
+    }
+
+    /// Frames have been missing for some time, which is not the fault of their stream.
+    pub fn is_excused(&self) -> bool {
+        self.dropout.is_excused()
     }
 
     /// Figures of the last window that has ended.
@@ -236,6 +276,11 @@ fn set<T>(alarm: &mut Option<T>, wanted: bool, new: T, reconfigured: impl FnOnce
         None if wanted => Some(new),
         _ => None,
     };
+}
+
+/// An alarm whose changes are told in groups.
+pub fn grouped(kind: Event, at: ClockTime, told: Told) -> EventMessage {
+    EventMessage { times: Some(told.times), ..event(kind, at, told.change) }
 }
 
 /// An alarm that has changed at a frame.
@@ -292,6 +337,35 @@ mod tests {
         }
         monitor.configure(&Watch { alarm_low: 40.0, ..watch() }, at(90));
         assert_eq!(scores(&mut monitor, 90..120, 50.0), [(Event::Alarm, EventState::Cleared)]);
+    }
+
+    #[test]
+    fn gaps_in_quick_succession_are_told_together() {
+        let mut monitor = Monitor::new(&watch());
+        let mut told = vec![];
+        // One frame in five is missing for 20 seconds, and one a little later.
+        for frame in 0..1000 {
+            let paired = !(frame < 500 && frame % 5 == 4 || frame == 900);
+            let mut events = monitor.frame(at(frame), paired, false);
+            events.extend(monitor.advance(at(frame)).1);
+            told.extend(events.into_iter().map(|event| (frame, event.times.unwrap(), event.count.unwrap())));
+        }
+        assert_eq!(told, [(5, 1, 1), (255, 50, 50), (505, 49, 49), (901, 1, 1)]);
+        assert_eq!(monitor.end_section(at(1000)), []);
+        monitor.frame(at(1001), false, false);
+        assert_eq!(monitor.end_section(at(1001))[0].since, Some(at(1001)));
+    }
+
+    /// What follows from a score comes after what was known at once of later frames.
+    #[test]
+    fn counts_that_come_late_are_not_lost() {
+        let mut monitor = Monitor::new(&Watch { window: SECOND, ..watch() });
+        let counts = |unpaired, skipped| Counts { unpaired, skipped, ..Counts::default() };
+        monitor.advance(at(0));
+        monitor.count(at(3), counts(1, 0));
+        monitor.count(at(2), counts(0, 1));
+        let (ended, _) = monitor.advance(at(25));
+        assert_eq!(ended.iter().map(|figures| figures.counts).collect::<Vec<_>>(), [counts(1, 1)]);
     }
 
     #[test]

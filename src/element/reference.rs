@@ -11,7 +11,7 @@ use watch::alarm::Dropout;
 use super::downstream::Stamp;
 use super::error::Error;
 use super::input::Input;
-use super::monitor::event;
+use super::monitor::grouped;
 use super::report::event::{Event, EventMessage};
 
 /// How long sources may take for their first frame before that is a dropout.
@@ -64,10 +64,28 @@ impl Reference {
         Ok(stamp)
     }
 
-    /// A reference frame has come, or (`present` is false) a distorted one that has none.
-    pub fn seen(&mut self, at: ClockTime, present: bool) -> Option<EventMessage> {
-        let change = self.dropout.update(at.nseconds(), present)?;
-        Some(self.event(event(Event::Dropout, at, change)))
+    /// A reference frame has come, or (`present` is false) a distorted one that has none; `excused`: it could not have been
+    /// in time.
+    pub fn seen(&mut self, at: ClockTime, present: bool, excused: bool) -> Option<EventMessage> {
+        let told = self.dropout.update(at.nseconds(), present, excused)?;
+        Some(self.event(grouped(Event::Dropout, at, told)))
+    }
+
+    /// Frames have been missing for some time, which is not the fault of their stream.
+    pub fn is_excused(&self) -> bool {
+        self.dropout.is_excused()
+    }
+
+    /// What is to be told now, by the time that has passed.
+    pub fn advance(&mut self, now: ClockTime) -> Option<EventMessage> {
+        let told = self.dropout.advance(now.nseconds())?;
+        Some(self.event(grouped(Event::Dropout, now, told)))
+    }
+
+    /// Nothing more comes: what is still to be told.
+    pub fn end(&mut self, now: ClockTime) -> Option<EventMessage> {
+        let told = self.dropout.end(now.nseconds())?;
+        Some(self.event(grouped(Event::Dropout, now, told)))
     }
 
     /// A frame of some side has come that lasts until then.
@@ -91,11 +109,11 @@ impl Reference {
     }
 
     /// Nothing has come up to now: since when, and what is to be reported of the reference.
-    pub fn silence(&mut self, now: ClockTime) -> (ClockTime, Option<EventMessage>) {
+    pub fn silence(&mut self, now: ClockTime, excused: bool) -> (ClockTime, Option<EventMessage>) {
         let since = self.silent_since.unwrap_or(ClockTime::ZERO);
         self.silent_until = now;
-        let change = self.dropout.silence(since.nseconds(), now.nseconds());
-        (since, change.map(|change| self.event(event(Event::Dropout, now, change))))
+        let told = self.dropout.silence(since.nseconds(), now.nseconds(), excused);
+        (since, told.map(|told| self.event(grouped(Event::Dropout, now, told))))
     }
 
     /// Something that happened to the reference.
@@ -126,14 +144,14 @@ mod tests {
         let mut reference =
             Reference::new(gst::PadBuilder::<AggregatorPad>::from_template(&template.unwrap()).build());
         assert_eq!(reference.beat(None), Some(START));
-        let (since, event) = reference.silence(START);
+        let (since, event) = reference.silence(START, false);
         assert_eq!((since, event.map(|event| event.event)), (ClockTime::ZERO, Some(Event::Dropout)));
         assert_eq!(reference.beat(None), None);
         assert_eq!(reference.beat(Some(ms(1000).nseconds())), Some(ms(6000)));
         reference.heard(ms(7000), Some(ms(40)));
         assert_eq!(reference.beat(None), Some(ms(7240)));
         for now in [7240, 7999, 8000, 8001, 20_000] {
-            reference.silence(ms(now));
+            reference.silence(ms(now), false);
             assert!(reference.beat(Some(ms(1000).nseconds())) > Some(ms(now)));
         }
     }

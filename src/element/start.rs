@@ -25,6 +25,7 @@ use super::report::results::Results;
 use super::report::writer::{Job, Writer};
 use super::scoring::{Fallback, Scoring, Used};
 use super::settings::{Backend, Output, Settings};
+use super::stall::Watchdog;
 use super::state::{Action, State};
 use super::{CAT, lock};
 
@@ -185,10 +186,19 @@ impl HipVmaf {
             prometheus::replace(path.as_ref(), &prometheus::render(&state.figures()))
                 .map_err(|source| Error::Metrics { path: path.into(), source })?;
         }
+        let element = self.obj().downgrade();
+        let look = move || {
+            if let Some(element) = element.upgrade() {
+                element.imp().look_for_stall();
+            }
+        };
+        let watchdog = Watchdog::new(self.stall_time(), look).map_err(Error::Thread)?;
+        *lock(&self.watchdog) = Some(watchdog);
         *lock(&self.scoring) = Some(scoring);
         *lock(&self.state) = Some(state);
         self.stopping.store(false, Ordering::Release);
-        self.stalled.store(false, Ordering::Relaxed);
+        self.overdue.store(false, Ordering::Relaxed);
+        self.pushed.store(false, Ordering::Relaxed);
         self.reported.store(false, Ordering::Relaxed);
         self.arrival.begin();
         self.set_latency(gst::ClockTime::ZERO);
@@ -198,6 +208,8 @@ impl HipVmaf {
     /// Takes everything down. Without an end of stream, files still get the frames that were scored.
     pub(super) fn close(&self) {
         self.arrival.end();
+        let watchdog = lock(&self.watchdog).take();
+        drop(watchdog);
         // Ends once everything handed over is done and told.
         let scoring = lock(&self.scoring).take();
         drop(scoring);

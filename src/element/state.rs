@@ -9,7 +9,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::backend::hip;
 use engine::plan::Plan;
@@ -19,7 +19,6 @@ use gst::{ClockTime, Structure};
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_video::VideoInfo;
-use watch::alarm::{Hold, Latch};
 use watch::compute_time::ComputeTime;
 use watch::prometheus;
 use watch::thumbnail::Thumbnail;
@@ -29,10 +28,9 @@ use super::CAT;
 use super::caps::{self, Colors, shape};
 use super::downstream::{Compared, Damage, Delayed, Downstream, Heat, Outcome, Pair, Stamp};
 use super::error::Error;
-use super::input::{Next, keys, time_code_period};
+use super::input::{Input, Next, keys, time_code_period};
 use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
-use super::monitor::event;
 use super::pads::{HipVmafPad, REFERENCE};
 use super::painter;
 use super::reference::Reference;
@@ -42,9 +40,10 @@ use super::report::message::{Common, FrameMessage};
 use super::report::meta::{PadScore, ScoreMeta, ScoreState};
 use super::report::results::{Ending, Format, Heading, Row};
 use super::report::writer::Job;
-use super::schedule::{Rule, Side, Step, View, decide};
+use super::schedule::{Role, Rule, Side, Step, View, decide};
 use super::scoring::{Frame, Group, Jobs, News, Setup, Used};
 use super::settings::{Colorimetry, MissingFrame, Output, Overload, Pairing, PoolMethod, Settings, Tunables};
+use super::strain::{Cause, Strain};
 
 /// Something for the outside, to be done without holding a lock.
 pub enum Action {
@@ -88,6 +87,8 @@ pub struct Clock {
     /// Running time up to which waiting is over: frames up to there leave, whatever has become of them. `None` where
     /// nothing is due.
     pub deadline: Option<ClockTime>,
+    /// The machine has no computing time left.
+    pub starved: bool,
 }
 
 /// A step, and for which renditions it was decided.
@@ -165,7 +166,7 @@ pub struct State {
 
     started: Instant,
     compute_time: ComputeTime,
-    overload: Latch,
+    strain: Strain,
     /// Interval of running time for which the metrics file was written last.
     metrics_interval: Option<u64>,
 }
@@ -220,7 +221,7 @@ impl State {
             failed: false,
             started: Instant::now(),
             compute_time: ComputeTime::default(),
-            overload: Latch::new(Hold::NONE, Hold::time(ClockTime::SECOND.nseconds())),
+            strain: Strain::default(),
             metrics_interval: None,
         }
     }
@@ -445,8 +446,8 @@ impl State {
         }
         self.announce_latency(None, actions);
         if first || changes {
-            self.renegotiate(None, actions);
             for i in 0..self.renditions.len() {
+                self.renegotiate(i, actions);
                 self.retry(i, Trouble::Mismatch, actions)?;
                 if self.suits(i) {
                     self.tell_differences(i, actions);
@@ -457,17 +458,19 @@ impl State {
         Ok(())
     }
 
-    /// Asks upstream of a rendition, of all if none is named, for caps that suit the reference.
-    fn renegotiate(&self, only: Option<usize>, actions: &mut Vec<Action>) {
+    /// Asks upstream of a rendition for caps that suit the reference, unless it has those, or none yet: whoever begins
+    /// asks what is wanted. Nobody else is disturbed, as the event may reach a source that feeds the reference as well,
+    /// which then negotiates anew and waits until the frames before are taken, for ever if an encoder keeps their partners.
+    fn renegotiate(&self, i: usize, actions: &mut Vec<Action>) {
         let Some(reference) = self.reference_info() else { return };
-        let matching = caps::matching(reference, &self.memories(), false);
-        let renditions =
-            self.renditions.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i));
-        actions.extend(renditions.map(|(_, rendition)| Action::Reconfigure {
-            rendition: rendition.number,
-            pad: rendition.pad.clone(),
-            matching: matching.clone(),
-        }));
+        let rendition = &self.renditions[i];
+        if rendition.input.info.is_some() && !self.suits(i) {
+            actions.push(Action::Reconfigure {
+                rendition: rendition.number,
+                pad: rendition.pad.clone(),
+                matching: caps::matching(reference, &self.memories(), false),
+            });
+        }
     }
 
     /// Upstream of a rendition was asked for other caps, and can have them or not.
@@ -511,7 +514,7 @@ impl State {
             self.renditions[i].expect_renegotiation(false);
         } else {
             // It may not have known yet, or not be able to have others.
-            self.renegotiate(Some(i), actions);
+            self.renegotiate(i, actions);
         }
         self.retry(i, Trouble::Stream, actions)
     }
@@ -850,7 +853,7 @@ impl State {
         if decision.generation != self.generation {
             return see;
         }
-        let head = |input: &super::input::Input| input.pad.peek_buffer().zip(input.info.clone());
+        let head = |input: &Input| input.pad.peek_buffer().zip(input.info.clone());
         let wants = |i: usize| self.renditions[i].is_active() && self.renditions[i].wants_thumbnails();
         let distorted = |i: usize| {
             let rendition = &self.renditions[i];
@@ -884,8 +887,8 @@ impl State {
         }
         match &decision.step {
             Step::Take(paired) => self.take(paired, seen, clock, actions)?,
-            Step::Drop(i) => self.drop_head(*i, seen, actions),
-            Step::Silence(now) => self.silence(*now, actions),
+            Step::Drop(i) => self.drop_head(*i, seen, clock, actions),
+            Step::Silence(now) => self.silence(*now, clock, actions),
             Step::Wait(_) => {}
             Step::Finished => {
                 for rendition in &mut self.renditions {
@@ -906,7 +909,7 @@ impl State {
     }
 
     /// Drops the head of a rendition.
-    fn drop_head(&mut self, i: usize, seen: &Seen, actions: &mut Vec<Action>) {
+    fn drop_head(&mut self, i: usize, seen: &Seen, clock: Clock, actions: &mut Vec<Action>) {
         let offset = self.renditions[i].offset();
         let mut dropped = vec![];
         if let Ok(Next::Item(item)) = self.renditions[i].input.next(offset, &mut dropped) {
@@ -914,10 +917,12 @@ impl State {
                 dropped.extend(self.renditions[i].input.take());
             } else {
                 self.reference.heard(item.at, self.reference.input.frame_duration());
-                if !self.reference.input.pad.has_buffer()
-                    && let Some(event) = self.reference.seen(item.at, false)
-                {
-                    actions.push(Action::Post(event.to_structure()));
+                if !self.reference.input.pad.has_buffer() {
+                    let event = self.reference.seen(item.at, false, self.excuses(item.at, clock));
+                    actions.extend(event.map(|event| Action::Post(event.to_structure())));
+                    if self.reference.is_excused() {
+                        self.strained(item.at, Some(Cause::Machine), actions);
+                    }
                 }
                 gst::log!(CAT, obj = self.renditions[i].pad, "frame {} has no reference frame", item.at);
                 self.look_at_distorted(i, item.at, self.renditions[i].unmoved(item.at), seen, actions);
@@ -940,13 +945,28 @@ impl State {
     }
 
     /// Reports that nothing has come for a while. Scores that waited for the next pair have come.
-    fn silence(&mut self, now: ClockTime, actions: &mut Vec<Action>) {
-        let (since, event) = self.reference.silence(now);
+    fn silence(&mut self, now: ClockTime, clock: Clock, actions: &mut Vec<Action>) {
+        let excused = self.excuses(now, clock);
+        let (since, event) = self.reference.silence(now, excused);
         actions.extend(event.map(|event| Action::Post(event.to_structure())));
         for rendition in self.renditions.iter_mut().filter(|rendition| rendition.is_active()) {
-            let event = rendition.monitor.silence(since, now);
+            let event = rendition.monitor.silence(since, now, excused);
             actions.extend(event.map(|event| Action::Post(rendition.event(event))));
         }
+        if self.reference.is_excused() {
+            self.strained(now, Some(Cause::Machine), actions);
+        }
+    }
+
+    /// Frames that are missing now are not the fault of their streams.
+    fn excuses(&self, now: ClockTime, clock: Clock) -> bool {
+        clock.starved || self.strain.is_recent(now)
+    }
+
+    /// Takes a frame, and why the machine had no time for it, if so.
+    fn strained(&mut self, at: ClockTime, cause: Option<Cause>, actions: &mut Vec<Action>) {
+        let event = self.strain.frame(at, cause);
+        actions.extend(event.map(|event| Action::Post(self.reference.event(event).to_structure())));
     }
 
     /// Takes the reference head, and compares it with the heads of the renditions that are paired with it.
@@ -969,10 +989,11 @@ impl State {
         let stamp = self.reference.stamp(&buffer)?;
         let at = stamp.running_time;
         self.announce_latency(stamp.duration, actions);
-        let event = self.reference.seen(at, true);
+        let late = self.is_late(&stamp, clock);
+        let excused = late || self.excuses(at, clock);
+        let event = self.reference.seen(at, true, excused);
         actions.extend(event.map(|event| Action::Post(event.to_structure())));
         self.reference.heard(at, stamp.duration);
-        let late = self.is_late(&stamp, clock);
         let Some(reference) = self.reference.input.take() else { return Ok(()) };
         self.drop_idle(at, actions);
         let since = Instant::now();
@@ -1000,7 +1021,7 @@ impl State {
             }
             let rendition = &mut self.renditions[i];
             rendition.stamped(&stamp);
-            for event in rendition.monitor.frame(at, is_paired) {
+            for event in rendition.monitor.frame(at, is_paired, excused) {
                 actions.push(Action::Post(rendition.event(event)));
             }
             rendition.absent = rendition.monitor.is_dropped_out();
@@ -1071,7 +1092,13 @@ impl State {
             Output::Distorted => self.display(displayed, &reference),
             Output::Reference | Output::Heatmap => Some(reference),
         };
-        self.overloaded(&stamp, late && paired.contains(&true), clock, actions);
+        let left_out = late && paired.contains(&true);
+        if left_out {
+            self.left_out(&stamp, clock, actions);
+        }
+        let missed = || active.iter().any(|i| self.renditions[*i].monitor.is_excused());
+        let cause = left_out.then_some(Cause::Scoring).or_else(|| missed().then_some(Cause::Machine));
+        self.strained(at, cause, actions);
         self.downstream.push(Delayed { stamp, compared, buffer, heat });
         // What is found now counts from the next frame on.
         if let Some(thumbnail) = &seen.reference {
@@ -1198,21 +1225,68 @@ impl State {
     }
 
     /// Reports pairs that are left out.
-    fn overloaded(&mut self, stamp: &Stamp, late: bool, clock: Clock, actions: &mut Vec<Action>) {
-        if late {
-            let mut counts = (0, 0);
-            for rendition in &self.renditions {
-                let of = rendition.counts();
-                counts = (counts.0 + of.scored, counts.1 + of.frames.skipped);
+    fn left_out(&self, stamp: &Stamp, clock: Clock, actions: &mut Vec<Action>) {
+        let mut counts = (0, 0);
+        for rendition in &self.renditions {
+            let of = rendition.counts();
+            counts = (counts.0 + of.scored, counts.1 + of.frames.skipped);
+        }
+        let late = clock.due.and_then(|due| due.checked_sub(stamp.running_time));
+        gst::debug!(CAT, "frame {} is left out, late by {late:?}", stamp.index);
+        actions.push(Action::Qos { stamp: stamp.clone(), late, scored: counts.0, skipped: counts.1 });
+    }
+
+    /// Looks for pads that have had nothing for longer than `patience` while frames wait, or come, at another one. Without
+    /// patience nothing is meant to move.
+    pub fn look_for_stall(&mut self, now: Instant, patience: Option<Duration>, actions: &mut Vec<Action>) {
+        let (is_live, failed, ignore) = (self.is_live, self.failed, self.tunables.ignore_inactive_pads);
+        // Where no clock runs, the base class waits for all pads.
+        let waited_for = |rendition: &Rendition| match rendition.role(ignore && is_live) {
+            Role::Active | Role::Absent => true,
+            Role::Idle => !is_live && !rendition.leaving,
+            Role::Ignored => false,
+        };
+        let waited_for: Vec<bool> =
+            std::iter::once(true).chain(self.renditions.iter().map(waited_for)).collect();
+        let mut busy = vec![];
+        for (input, waited_for) in self.inputs().zip(&waited_for) {
+            let has_buffer = input.pad.has_buffer();
+            let ended = input.pad.is_eos() || !waited_for || failed;
+            let moved = input.quiet.look(now, input.popped, has_buffer || ended);
+            if moved && !ended {
+                busy.push(input.name());
             }
-            let late = clock.due.and_then(|due| due.checked_sub(stamp.running_time));
-            gst::debug!(CAT, "frame {} is left out, late by {late:?}", stamp.index);
-            actions.push(Action::Qos { stamp: stamp.clone(), late, scored: counts.0, skipped: counts.1 });
+            if patience.is_none() {
+                input.quiet.rest(now);
+            }
         }
-        if let Some(change) = self.overload.update(stamp.running_time.nseconds(), late, !late) {
-            let event = self.reference.event(event(Event::Overload, stamp.running_time, change));
-            actions.push(Action::Post(event.to_structure()));
+        let mut changes = vec![];
+        for (i, input) in self.inputs().enumerate() {
+            changes.extend(input.quiet.judge(now, patience, busy.is_empty()).map(|stalled| (i, stalled)));
         }
+        for (i, stalled) in changes {
+            let event = EventMessage {
+                event: Event::Stalled,
+                state: if stalled { EventState::Raised } else { EventState::Cleared },
+                running_time: self.reference.last_time,
+                ..EventMessage::default()
+            };
+            let input = self.inputs().nth(i).map(|input| (input.name(), input.pad.is_linked()));
+            let posted = match i.checked_sub(1).and_then(|i| self.renditions.get(i)) {
+                Some(rendition) => rendition.event(event),
+                None => self.reference.event(event).to_structure(),
+            };
+            actions.push(Action::Post(posted));
+            if let (Some((pad, linked)), Some(time), true) = (input, patience, stalled) {
+                actions.push(Action::Warn(Error::Stalled { pad, linked, busy: busy.clone(), time, is_live }));
+            }
+        }
+    }
+
+    /// The sink pads: that of the reference, and then those of the renditions.
+    fn inputs(&mut self) -> impl Iterator<Item = &mut Input> {
+        let renditions = self.renditions.iter_mut().map(|rendition| &mut rendition.input);
+        std::iter::once(&mut self.reference.input).chain(renditions)
     }
 
     // Scores.
@@ -1384,6 +1458,9 @@ impl State {
 
     /// No frame before `now` is waited for any more: windows end even if nothing comes.
     fn advance(&mut self, now: ClockTime, actions: &mut Vec<Action>) {
+        let events = [self.reference.advance(now), self.strain.advance(now)];
+        let post = |event: EventMessage| Action::Post(self.reference.event(event).to_structure());
+        actions.extend(events.into_iter().flatten().map(post));
         for i in 0..self.renditions.len() {
             let pending = self.downstream.oldest_pending(self.renditions[i].number);
             self.advance_rendition(i, pending.map_or(now, |pending| pending.min(now)), actions);
@@ -1438,6 +1515,7 @@ impl State {
                     .alarms()
                     .into_iter()
                     .chain([(Event::Failed, rendition.is_failed())])
+                    .chain([(Event::Stalled, rendition.input.quiet.is_stalled())])
                     .map(|(event, raised)| (event.name(), raised))
                     .collect(),
                 offset: rendition.estimate().map(|estimate| estimate.offset as f64 / 1e9),
@@ -1516,16 +1594,20 @@ impl State {
         for i in 0..self.renditions.len() {
             self.end_rendition(i, reason, actions);
         }
+        let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+        let events = [self.reference.end(now), self.strain.end(now)];
+        let post = |event: EventMessage| Action::Post(self.reference.event(event).to_structure());
+        actions.extend(events.into_iter().flatten().map(post));
         self.prepared = false;
     }
 
     /// Posts what the section of a rendition comes to.
     fn end_rendition(&mut self, i: usize, reason: &str, actions: &mut Vec<Action>) {
         let rendition = &mut self.renditions[i];
-        if reason != "reset"
-            && let Some(event) = rendition.monitor.end_gap()
-        {
-            actions.push(Action::Post(rendition.event(event)));
+        if reason != "reset" {
+            let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+            let events = rendition.monitor.end_section(now);
+            actions.extend(events.into_iter().map(|event| Action::Post(rendition.event(event))));
         }
         let method: PoolMethod = self.tunables.pool_method;
         let pooled = rendition.end_section(&self.plan, reason, method, self.reported);

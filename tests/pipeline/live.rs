@@ -308,6 +308,49 @@ fn overload_ends_when_a_second_was_in_time() {
     );
 }
 
+/// Frames that are missing while pairs are left out are no dropout of their stream, unless it goes on without that.
+#[test]
+fn an_overload_is_not_blamed_on_the_streams() {
+    let (rig, both) = overloaded("auto");
+    for t in 20..24u64 {
+        rig.push("ref_sink", &both.0.0[t as usize]);
+        rig.advance_to(FRAME * t + ms(200));
+    }
+    rig.wait_buffers(7);
+    let events = |rig: &Rig| {
+        rig.log().report.events.iter().map(|event| (event.event, event.state)).collect::<Vec<_>>()
+    };
+    assert_eq!(events(&rig), [(Event::Overload, EventState::Raised)]);
+    assert!(rig.log().report.events[0].reason.as_ref().unwrap().contains("subsample"));
+    for t in 24..30u64 {
+        rig.push("ref_sink", &both.0.0[t as usize]);
+        rig.advance_to(FRAME * t + ms(200));
+    }
+    rig.wait_buffers(13);
+    // A second after the last pair that was left out, 40 ms after 0.
+    let log = rig.log();
+    let dropout = log.report.events.iter().find(|event| event.event == Event::Dropout).unwrap();
+    assert_eq!((dropout.pad.as_str(), dropout.since), ("dist_sink", Some(FRAME * 20)));
+    assert_eq!(dropout.running_time, Some(FRAME * 27));
+}
+
+/// One frame in eight is lost for half a minute, four at a time.
+#[test]
+fn dropouts_that_come_and_go_are_told_in_groups() {
+    let frames = sides(800);
+    let rig = Rig::offline(&[]).play();
+    let lossy = frames.1.keep(|t| t % 32 < 28 || t > 780);
+    let report = rig.run(&[("ref_sink", &frames.0), ("dist_sink", &lossy)]).unwrap();
+    let of = |kind| report.events.iter().filter(move |event| event.event == kind);
+    let dropouts: Vec<_> = of(Event::Dropout).map(|event| (event.state, event.times)).collect();
+    let [raised, cleared] = [EventState::Raised, EventState::Cleared];
+    assert_eq!(dropouts[..3], [(raised, Some(1)), (cleared, Some(1)), (raised, Some(1))]);
+    assert_eq!(dropouts[3..], [(cleared, Some(23))]);
+    assert!(of(Event::Unpaired).count() <= 5, "{:?}", report.events);
+    assert_eq!(of(Event::Unpaired).map(|event| event.times.unwrap()).sum::<u64>(), 24);
+    assert_eq!(of(Event::Unpaired).map(|event| event.count.unwrap()).sum::<u64>(), 96);
+}
+
 #[test]
 fn nothing_is_skipped_where_it_is_forbidden() {
     let (rig, both) = overloaded("wait");

@@ -24,6 +24,7 @@ mod renditions;
 mod results;
 mod scale;
 mod scores;
+mod stall;
 mod start;
 mod timing;
 mod watch;

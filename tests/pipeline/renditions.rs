@@ -104,7 +104,7 @@ fn each_has_a_results_file() {
     names.sort();
     assert_eq!(names, ["results.1080p.json", "results.540p.json", "results.json"]);
     for (name, pad) in
-        [("results.json", PADS[0]), ("results.1080p.json", PADS[1]), ("results.540p.json", PADS[2])]
+        [("results.json", PADS[0]), ("results.540p.json", PADS[1]), ("results.1080p.json", PADS[2])]
     {
         let text = fs::read_to_string(folder.path().join(name)).unwrap();
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -242,14 +242,101 @@ impl LowAlarm {
     }
 }
 
+/// How long something must have been quiet, in ns, before it is told of by itself again.
+pub const CALM: u64 = 10_000_000_000;
+
+/// A change that is to be told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Told {
+    /// What has changed.
+    pub change: Change,
+    /// How often the alarm was raised since it was told to be.
+    pub times: u64,
+}
+
+/// Groups the changes of an alarm that comes and goes, so that dozens a minute become a few with a count. An alarm is told
+/// as soon as it is raised, and as soon as it is cleared if it comes alone. One that comes again within [`CALM`] is told to
+/// be over only when it has not been raised for so long.
+#[derive(Clone, Debug, Default)]
+pub struct Grouped {
+    /// Told to be raised.
+    raised: bool,
+    times: u64,
+    /// It has come again soon, and is not told to be over at once.
+    flaps: bool,
+    /// When it was told to be over last.
+    told_over: Option<u64>,
+    /// It is over since this time, which is not told yet.
+    over: Option<(u64, Change)>,
+}
+
+/// Whether [`CALM`] has passed since then. Streams are a little ahead of one another; time that steps back by as much is a
+/// new beginning.
+pub fn is_calm(since: u64, now: u64) -> bool {
+    now.abs_diff(since) >= CALM
+}
+
+impl Grouped {
+    /// Whether there is an alarm as far as was told.
+    pub fn is_raised(&self) -> bool {
+        self.raised
+    }
+
+    /// Takes a change at a running time in ns. What is to be told now.
+    pub fn take(&mut self, now: u64, change: Change) -> Option<Told> {
+        match change.state {
+            State::Raised if self.raised => {
+                self.over = None;
+                self.times += 1;
+                None
+            }
+            State::Raised => {
+                let flaps = self.told_over.is_some_and(|at| !is_calm(at, now));
+                *self = Self { raised: true, times: 1, flaps, ..Self::default() };
+                Some(Told { change, times: 1 })
+            }
+            State::Cleared => {
+                self.over = Some((now, change)).filter(|_| self.raised);
+                let alone = !self.flaps && self.times == 1;
+                if alone { self.end(now) } else { None }
+            }
+        }
+    }
+
+    /// Takes the time that has passed. What is to be told now.
+    pub fn advance(&mut self, now: u64) -> Option<Told> {
+        let (at, _) = self.over?;
+        if is_calm(at, now) { self.end(now) } else { None }
+    }
+
+    /// Nothing more comes: what is still to be told.
+    pub fn end(&mut self, now: u64) -> Option<Told> {
+        let (_, change) = self.over?;
+        let times = self.times;
+        *self = Self { told_over: Some(now), ..Self::default() };
+        Some(Told { change, times })
+    }
+}
+
 /// Alarm on reference frames that find no distorted frame.
+///
+/// Whether frames are missing is one question, who is to blame another: where the machine has no time for its streams, it
+/// is not they that have dropped out. Such an outage is excused, and told only if it lasts longer than the excuse.
 #[derive(Clone, Debug)]
-pub struct Dropout(Latch);
+pub struct Dropout {
+    latch: Latch,
+    /// Since when frames have been missing.
+    since: Option<u64>,
+    /// That was not excused.
+    blamed: bool,
+    grouped: Grouped,
+}
 
 impl Default for Dropout {
     /// Raised after 3 frames or [`Dropout::TIME`] without a pair, cleared by the next pair.
     fn default() -> Self {
-        Self(Latch::new(Hold { time: Self::TIME, frames: Some(3) }, Hold::NONE))
+        let latch = Latch::new(Hold { time: Self::TIME, frames: Some(3) }, Hold::NONE);
+        Self { latch, since: None, blamed: false, grouped: Grouped::default() }
     }
 }
 
@@ -257,19 +344,53 @@ impl Dropout {
     /// 200 ms.
     pub const TIME: u64 = 200_000_000;
 
-    /// Whether there is an alarm.
-    pub fn is_raised(&self) -> bool {
-        self.0.is_raised()
+    /// Whether frames have been missing for some time, up to now.
+    pub fn is_missing(&self) -> bool {
+        self.latch.is_raised()
     }
 
-    /// Takes a reference frame by its running time in ns, and whether it had a distorted frame.
-    pub fn update(&mut self, running_time: u64, paired: bool) -> Option<Change> {
-        self.0.update(running_time, !paired, paired)
+    /// Whether frames have been missing for some time and that was excused so far.
+    pub fn is_excused(&self) -> bool {
+        self.latch.is_raised() && !self.blamed
+    }
+
+    /// Whether there is an alarm as far as was told.
+    pub fn is_raised(&self) -> bool {
+        self.grouped.is_raised()
+    }
+
+    /// Takes a reference frame by its running time in ns, and whether it had a distorted frame; `excused` says that it
+    /// could not have been in time. What is to be told now.
+    pub fn update(&mut self, running_time: u64, paired: bool, excused: bool) -> Option<Told> {
+        let change = self.latch.update(running_time, !paired, paired);
+        match change {
+            Some(Change { state: State::Raised, since }) => self.since = Some(since),
+            Some(change) => {
+                self.since = None;
+                if std::mem::take(&mut self.blamed) {
+                    return self.grouped.take(running_time, change);
+                }
+            }
+            None => {}
+        }
+        let since = self.since.filter(|_| !paired && !excused && !self.blamed)?;
+        self.blamed = true;
+        self.grouped.take(running_time, Change { state: State::Raised, since })
     }
 
     /// Nothing at all came from `since` to `now`, running times in ns.
-    pub fn silence(&mut self, since: u64, now: u64) -> Option<Change> {
-        self.update(since, false).or_else(|| self.update(now, false))
+    pub fn silence(&mut self, since: u64, now: u64, excused: bool) -> Option<Told> {
+        self.update(since, false, excused).or_else(|| self.update(now, false, excused))
+    }
+
+    /// Takes the time that has passed. What is to be told now.
+    pub fn advance(&mut self, now: u64) -> Option<Told> {
+        self.grouped.advance(now)
+    }
+
+    /// Nothing more comes: what is still to be told.
+    pub fn end(&mut self, now: u64) -> Option<Told> {
+        self.grouped.end(now)
     }
 }
 
@@ -394,13 +515,77 @@ mod tests {
     fn dropout_counts_frames_or_time() {
         for (frame, raised) in [(FRAME, 2), (SECOND / 10, 2), (SECOND / 5, 1)] {
             let mut dropout = Dropout::default();
-            assert_eq!(dropout.update(0, true), None);
-            let missing = (1..=10).find(|i| dropout.update(i * frame, false).is_some());
+            assert_eq!(dropout.update(0, true, false), None);
+            let missing = (1..=10).find(|i| dropout.update(i * frame, false, false).is_some());
             assert_eq!(missing, Some(raised + 1));
-            assert!(dropout.is_raised());
-            let change = dropout.update(11 * frame, true);
-            assert_eq!(change, Some(Change { state: State::Cleared, since: 11 * frame }));
+            assert!(dropout.is_raised() && dropout.is_missing());
+            let told = dropout.update(11 * frame, true, false);
+            let change = Change { state: State::Cleared, since: 11 * frame };
+            assert_eq!(told, Some(Told { change, times: 1 }));
         }
+    }
+
+    #[test]
+    fn an_outage_is_told_only_beyond_its_excuse() {
+        let mut dropout = Dropout::default();
+        // As long as it is excused.
+        assert!((0..20).all(|i| dropout.update(i * FRAME, false, true).is_none()));
+        assert!(dropout.is_missing() && dropout.is_excused() && !dropout.is_raised());
+        assert_eq!(dropout.update(20 * FRAME, true, true), None);
+        assert!(!dropout.is_missing() && !dropout.is_excused());
+        // It goes on when the excuse is over.
+        assert!((21..30).all(|i| dropout.update(i * FRAME, false, true).is_none()));
+        let raised = Change { state: State::Raised, since: 21 * FRAME };
+        assert_eq!(dropout.update(30 * FRAME, false, false), Some(Told { change: raised, times: 1 }));
+        assert!(dropout.is_raised() && !dropout.is_excused());
+        // An excuse that comes later takes nothing back.
+        assert_eq!(dropout.update(31 * FRAME, false, true), None);
+        let cleared = Change { state: State::Cleared, since: 32 * FRAME };
+        assert_eq!(dropout.update(32 * FRAME, true, true), Some(Told { change: cleared, times: 1 }));
+    }
+
+    /// All that is told of an alarm that is raised and cleared at these seconds, as (second, state, times).
+    fn told(seconds: &[(u64, u64)], end: u64) -> Vec<(u64, State, u64)> {
+        let mut grouped = Grouped::default();
+        let mut all = vec![];
+        for now in 0..end {
+            let mut tell = |told: Option<Told>| all.extend(told.map(|t| (now, t.change.state, t.times)));
+            tell(grouped.advance(now * SECOND));
+            for (raised, cleared) in seconds {
+                let since = now * SECOND;
+                if *raised == now {
+                    tell(grouped.take(since, Change { state: State::Raised, since }));
+                }
+                if *cleared == now {
+                    tell(grouped.take(since, Change { state: State::Cleared, since }));
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn what_comes_alone_is_told_at_once_and_what_flaps_in_groups() {
+        use State::{Cleared, Raised};
+        let alone = [(1, Raised, 1), (3, Cleared, 1), (20, Raised, 1), (21, Cleared, 1)];
+        assert_eq!(told(&[(1, 3), (20, 21)], 100), alone);
+        let every_two: Vec<_> = (0..30).map(|i| (2 * i, 2 * i + 1)).collect();
+        let grouped = [(0, Raised, 1), (1, Cleared, 1), (2, Raised, 1), (69, Cleared, 29)];
+        assert_eq!(told(&every_two, 100), grouped);
+    }
+
+    #[test]
+    fn time_that_steps_back_holds_nothing_back() {
+        let mut grouped = Grouped::default();
+        let change = |state, since| Change { state, since };
+        for since in [100, 101] {
+            grouped.take(since * SECOND, change(State::Raised, since));
+            grouped.take(since * SECOND, change(State::Cleared, since));
+        }
+        assert!(grouped.is_raised());
+        assert!(grouped.advance(102 * SECOND).is_none());
+        assert!(grouped.advance(0).is_some());
+        assert_eq!(grouped.end(0), None);
     }
 
     proptest! {

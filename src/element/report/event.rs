@@ -39,8 +39,11 @@ pub enum Event {
     /// The offset was another one for some time than the one that frames were paired by (`align=auto`): the scores from
     /// `since` to `running-time` are of wrong pairs.
     Mispaired,
-    /// Pairs come faster than they can be scored and are left out.
+    /// Pairs come faster than they can be scored and are left out, or frames are missing while the machine has no computing
+    /// time left.
     Overload,
+    /// A pad has had nothing for `stall-time` while frames wait at another one.
+    Stalled,
     /// The GPU is gone; the error that stops the element comes next.
     DeviceLost,
     /// A stream of several cannot be scored, and says why; it can again.
@@ -48,7 +51,7 @@ pub enum Event {
 }
 
 impl Event {
-    const NAMES: [(Self, &'static str); 10] = [
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::Alarm, "alarm"),
         (Self::Freeze, "freeze"),
         (Self::Black, "black"),
@@ -57,6 +60,7 @@ impl Event {
         (Self::Alignment, "alignment"),
         (Self::Mispaired, "mispaired"),
         (Self::Overload, "overload"),
+        (Self::Stalled, "stalled"),
         (Self::DeviceLost, "device-lost"),
         (Self::Failed, "failed"),
     ];
@@ -105,9 +109,11 @@ pub struct EventMessage {
     pub threshold: Option<f64>,
     /// Frames concerned.
     pub count: Option<u64>,
+    /// How often it has happened: gaps, or how often an alarm was raised since it was told to be.
+    pub times: Option<u64>,
     /// By how many nanoseconds the distorted video is late.
     pub offset: Option<i64>,
-    /// Why a stream cannot be scored, and what to do.
+    /// Why, and what to do.
     pub reason: Option<String>,
 }
 
@@ -123,6 +129,7 @@ impl EventMessage {
             .field_if_some("value", self.value)
             .field_if_some("threshold", self.threshold)
             .field_if_some("count", self.count)
+            .field_if_some("times", self.times)
             .field_if_some("offset", self.offset)
             .field_if_some("reason", self.reason.as_ref())
             .build()
@@ -151,6 +158,7 @@ impl TryFrom<&StructureRef> for EventMessage {
             value: s.get("value").ok(),
             threshold: s.get("threshold").ok(),
             count: s.get("count").ok(),
+            times: s.get("times").ok(),
             offset: s.get("offset").ok(),
             reason: s.get("reason").ok(),
         })
@@ -176,6 +184,7 @@ mod tests {
                     value: Some(66.5),
                     threshold: Some(70.0),
                     count: Some(50),
+                    times: Some(3),
                     offset: Some(-40_000_000),
                     reason: Some("it is interlaced".into()),
                 };

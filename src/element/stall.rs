@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Notices that nothing moves because one sink pad has nothing while frames wait at another: a pad that is not linked, or
+//! a queue that is full before the encoder on the other branch gives back its first frame. The base class waits for all
+//! pads without a word, and calls nobody, so a thread looks now and then.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::lock;
+
+/// What was seen of a pad, by the wall clock.
+#[derive(Debug)]
+pub struct Quiet {
+    /// Buffers that had been taken from the pad by the last look.
+    taken: u64,
+    /// When it last had something, or was not waited for.
+    since: Instant,
+    stalled: bool,
+}
+
+impl Default for Quiet {
+    fn default() -> Self {
+        Self { taken: 0, since: Instant::now(), stalled: false }
+    }
+}
+
+impl Quiet {
+    pub fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+
+    /// Takes how many buffers were taken from the pad so far, and whether it has one or needs none. Whether it has moved.
+    pub fn look(&mut self, now: Instant, taken: u64, has: bool) -> bool {
+        let moved = has || taken != self.taken;
+        self.taken = taken;
+        if moved {
+            self.since = now;
+        }
+        moved
+    }
+
+    /// Nothing moves, and is not meant to: waiting begins anew.
+    pub fn rest(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// Whether the pad has had nothing for so long; `None` if that is known. `excepted`: it does not count now.
+    pub fn judge(&mut self, now: Instant, patience: Option<Duration>, excepted: bool) -> Option<bool> {
+        let quiet = now.saturating_duration_since(self.since);
+        let stalled = match patience {
+            Some(patience) if quiet >= patience => self.stalled || !excepted,
+            // It has moved, or nobody wants to know.
+            _ => self.stalled && patience.is_some() && !quiet.is_zero(),
+        };
+        (std::mem::replace(&mut self.stalled, stalled) != stalled).then_some(stalled)
+    }
+}
+
+/// A thread that calls now and then, until it is dropped.
+pub struct Watchdog {
+    shared: Arc<(Mutex<Shared>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Clone, Copy)]
+struct Shared {
+    /// `None` for never.
+    interval: Option<Duration>,
+    ended: bool,
+}
+
+/// A stall is noticed so many times more exactly than it takes.
+const LOOKS: u32 = 8;
+
+impl Watchdog {
+    /// `look` is called on the thread, often enough for stalls of `patience`.
+    pub fn new(patience: Option<Duration>, look: impl Fn() + Send + 'static) -> io::Result<Self> {
+        let shared =
+            Arc::new((Mutex::new(Shared { interval: interval(patience), ended: false }), Condvar::new()));
+        let with = shared.clone();
+        let thread = Builder::new().name("hipvmaf-watch".into()).spawn(move || {
+            let (shared, changed) = &*with;
+            loop {
+                let Shared { interval, .. } = *lock(shared);
+                let same = |shared: &mut Shared| !shared.ended && shared.interval == interval;
+                let over = match interval {
+                    None => {
+                        drop(changed.wait_while(lock(shared), same).unwrap_or_else(PoisonError::into_inner));
+                        false
+                    }
+                    Some(interval) => {
+                        let waited = changed.wait_timeout_while(lock(shared), interval, same);
+                        waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+                    }
+                };
+                if lock(shared).ended {
+                    return;
+                }
+                if over {
+                    look();
+                }
+            }
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    pub fn set_patience(&self, patience: Option<Duration>) {
+        lock(&self.shared.0).interval = interval(patience);
+        self.shared.1.notify_all();
+    }
+}
+
+fn interval(patience: Option<Duration>) -> Option<Duration> {
+    Some((patience? / LOOKS).clamp(Duration::from_millis(10), Duration::from_secs(1)))
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        lock(&self.shared.0).ended = true;
+        self.shared.1.notify_all();
+        // The last reference to the element may go on the thread itself, which cannot wait for itself.
+        if let Some(thread) =
+            self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id())
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pad_stalls_once_and_moves_again() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let patience = Some(Duration::from_secs(5));
+        let mut quiet = Quiet { taken: 0, since: begin, stalled: false };
+        let mut look = |now, taken, has, excepted| {
+            quiet.look(now, taken, has);
+            quiet.judge(now, patience, excepted)
+        };
+        assert_eq!(look(at(4), 0, false, false), None);
+        // Taken in between.
+        assert_eq!(look(at(5), 1, false, false), None);
+        assert_eq!(look(at(10), 1, false, true), None);
+        assert_eq!(look(at(11), 1, false, false), Some(true));
+        assert_eq!(look(at(12), 1, false, false), None);
+        // Known already, whatever the others do.
+        assert_eq!(look(at(13), 1, false, true), None);
+        assert_eq!(look(at(14), 1, true, false), Some(false));
+        assert_eq!(look(at(15), 1, true, false), None);
+        assert_eq!(look(at(20), 1, false, false), Some(true));
+        quiet.rest(at(21));
+        assert_eq!(quiet.judge(at(22), patience, false), None);
+        assert_eq!(quiet.judge(at(22), None, false), Some(false));
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Pipelines that hang: a warning says which pad has nothing, where frames wait, and what mends it.
+
+use gst::ClockTime;
+use gst::prelude::*;
+use gsthipvmaf::event::{Event, EventMessage, EventState};
+
+use crate::common::rig::Rig;
+use crate::common::{FRAME, init, sides};
+
+/// Short, as these pipelines do nothing else; in wall time, which tests cannot set.
+const SOON: (&str, &str) = ("stall-time", "100000000");
+
+fn stalls(events: &[EventMessage]) -> Vec<(EventState, &str)> {
+    let stalled = events.iter().filter(|event| event.event == Event::Stalled);
+    stalled.map(|event| (event.state, event.pad.as_str())).collect()
+}
+
+/// Plays a launch line until the element reports a stall, which is the only thing that ends it: the warnings by then,
+/// and the event.
+fn hang(sources: &str) -> (Vec<String>, EventMessage) {
+    init();
+    let line = format!("{sources} hipvmaf name=score backend=cpu stall-time=500000000 ! fakesink");
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let (mut warnings, mut event) = (vec![], None);
+    let bus = pipeline.bus().unwrap();
+    while event.is_none() || warnings.is_empty() {
+        let message = bus.timed_pop(ClockTime::from_seconds(60)).expect("a stall in a minute");
+        match message.view() {
+            gst::MessageView::Element(element) => {
+                let parsed = EventMessage::try_from(element.structure().unwrap());
+                event = event.or(parsed.ok().filter(|event| event.event == Event::Stalled));
+            }
+            gst::MessageView::Warning(warning) => warnings.push(warning.error().message().to_string()),
+            gst::MessageView::Error(error) => panic!("{error:?}"),
+            gst::MessageView::Eos(_) => panic!("it does not hang"),
+            _ => {}
+        }
+    }
+    pipeline.set_state(gst::State::Null).unwrap();
+    (warnings, event.unwrap())
+}
+
+const FILM: &str = "videotestsrc num-buffers=400 ! video/x-raw,width=1280,height=720,framerate=25/1";
+/// Gives back its first frame after fifty.
+const ENCODER: &str = "x264enc rc-lookahead=50 speed-preset=ultrafast ! avdec_h264";
+
+#[test]
+fn a_pad_that_is_not_linked_is_named() {
+    let (warnings, event) = hang(&format!("{FILM} ! score.ref_sink"));
+    assert_eq!((event.state, event.pad.as_str()), (EventState::Raised, "dist_sink"));
+    for said in ["dist_sink", "not linked", "frames wait at ref_sink"] {
+        assert!(warnings[0].contains(said), "`{said}` is not in: {}", warnings[0]);
+    }
+    let (warnings, event) = hang(&format!("{FILM} ! score.dist_sink"));
+    assert_eq!((event.pad.as_str(), warnings[0].contains("at dist_sink")), ("ref_sink", true));
+}
+
+#[test]
+fn a_queue_that_is_missing_or_too_short_is_named() {
+    let branch = format!("film. ! queue ! {ENCODER} ! score.dist_sink");
+    for queue in ["", "queue !"] {
+        let (warnings, event) =
+            hang(&format!("{FILM} ! tee name=film film. ! {queue} score.ref_sink {branch}"));
+        assert_eq!((event.state, event.pad.as_str()), (EventState::Raised, "dist_sink"));
+        for said in ["dist_sink", "max-size-buffers=0 max-size-bytes=0 max-size-time=", "before ref_sink"] {
+            assert!(warnings[0].contains(said), "`{said}` is not in: {}", warnings[0]);
+        }
+    }
+}
+
+/// The line of the warning, tried.
+#[test]
+fn the_queue_that_the_warning_names_mends_it() {
+    init();
+    let line = format!(
+        "{FILM} ! tee name=film \
+         film. ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=5000000000 ! score.ref_sink \
+         film. ! queue ! {ENCODER} ! score.dist_sink \
+         hipvmaf name=score backend=cpu subsample=50 stall-time=20000000000 ! fakesink"
+    );
+    let pipeline = gst::parse::launch(&line).unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error, gst::MessageType::Warning];
+    let end = pipeline.bus().unwrap().timed_pop_filtered(ClockTime::from_seconds(120), &kinds).unwrap();
+    assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+#[test]
+fn a_stall_is_over_when_it_moves_and_may_come_again() {
+    let both = sides(4);
+    let rig = Rig::offline(&[SOON]).play();
+    for t in 0..2 {
+        rig.push("ref_sink", &both.0.0[2 * t]);
+        rig.wait(|log| stalls(&log.report.events).len() == 2 * t + 1);
+        rig.push("dist_sink", &both.1.0[2 * t]);
+        // Somebody waits for the pad that has delivered.
+        rig.push("dist_sink", &both.1.0[2 * t + 1]);
+        rig.push("ref_sink", &both.0.0[2 * t + 1]);
+        rig.wait(|log| stalls(&log.report.events).contains(&(EventState::Cleared, "dist_sink")));
+        rig.wait(|log| stalls(&log.report.events).len() == 2 * t + 2);
+    }
+    rig.end();
+    let report = rig.finish().unwrap();
+    let [raised, cleared] = [(EventState::Raised, "dist_sink"), (EventState::Cleared, "dist_sink")];
+    assert_eq!(stalls(&report.events), [raised, cleared, raised, cleared]);
+    assert_eq!(report.events.iter().find(|event| event.event == Event::Stalled).unwrap().running_time, None);
+    assert_eq!(rig.log().warnings.len(), 2);
+    assert_eq!(report.frames.len(), 4);
+}
+
+/// A live pipeline goes on without the stream, and tells.
+#[test]
+fn a_live_pad_that_never_delivers_is_named() {
+    let both = sides(3);
+    let rig = Rig::live(&[SOON, ("attach-meta", "false")]).play();
+    for t in 0..3 {
+        rig.push("ref_sink", &both.0.0[t]);
+        rig.advance_to(FRAME * t as u64);
+    }
+    rig.wait_buffers(3);
+    let frames = sides(2000).0;
+    let mut t = 3;
+    while stalls(&rig.log().report.events).is_empty() {
+        assert!(t < 2000, "{:?}", rig.log().report.events);
+        rig.push("ref_sink", &frames.0[t]);
+        rig.advance_to(FRAME * t as u64);
+        t += 1;
+    }
+    assert_eq!(stalls(&rig.log().report.events), [(EventState::Raised, "dist_sink")]);
+    rig.wait(|log| {
+        log.warnings.iter().any(|warning| warning.contains("dist_sink") && warning.contains("source"))
+    });
+}
+
+/// Neither where a pipeline is paused, nor where downstream takes nothing, nor where nobody wants to know. Another that
+/// has begun later tells that the time is over.
+#[test]
+fn a_pipeline_that_is_not_meant_to_move_does_not_stall() {
+    let both = sides(6);
+    let fill = |rig: &Rig| {
+        rig.push("ref_sink", &both.0.0[0]);
+        rig.push("dist_sink", &both.1.0[0]);
+        rig.push("ref_sink", &both.0.0[1]);
+        rig.push("dist_sink", &both.1.0[1]);
+        rig.wait_buffers(1);
+        rig.push("ref_sink", &both.0.0[2]);
+    };
+    let paused = Rig::offline(&[SOON]).play();
+    fill(&paused);
+    paused.element.set_state(gst::State::Paused).unwrap();
+    let before = paused.log().report.events.len();
+    let off = Rig::offline(&[("stall-time", "0")]).play();
+    fill(&off);
+    let blocked = Rig::offline(&[SOON, ("attach-meta", "false")]).play();
+    blocked.close();
+    blocked.push("ref_sink", &both.0.0[0]);
+    blocked.push("dist_sink", &both.1.0[0]);
+    blocked.wait(|log| log.blocked);
+    let live = Rig::live(&[SOON]);
+    live.element.set_state(gst::State::Paused).unwrap();
+    live.push("ref_sink", &both.0.0[0]);
+    for _ in 0..2 {
+        let other = Rig::offline(&[SOON]).play();
+        other.push("ref_sink", &both.0.0[0]);
+        other.wait(|log| !stalls(&log.report.events).is_empty());
+    }
+    let of = |rig: &Rig, since: usize| stalls(&rig.log().report.events[since..]).len();
+    assert_eq!([of(&paused, before), of(&off, 0), of(&blocked, 0), of(&live, 0)], [0; 4]);
+    // As soon as somebody wants to know.
+    off.element.set_property_from_str(SOON.0, SOON.1);
+    off.wait(|log| stalls(&log.report.events) == [(EventState::Raised, "dist_sink")]);
+}
+
+/// The first frame may take its time as long as nothing has come at any pad, and an end is no stall.
+#[test]
+fn pads_that_have_ended_do_not_stall() {
+    let both = sides(2);
+    let rig = Rig::offline(&[SOON]).play();
+    rig.push("ref_sink", &both.0.0[0]);
+    rig.end_of("dist_sink");
+    rig.wait_buffers(1);
+    let other = Rig::offline(&[SOON]).play();
+    other.push("ref_sink", &both.0.0[0]);
+    other.wait(|log| !stalls(&log.report.events).is_empty());
+    assert_eq!(stalls(&rig.log().report.events), []);
+    rig.end();
+    rig.finish().unwrap();
+}
