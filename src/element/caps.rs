@@ -238,6 +238,11 @@ pub fn cosited(caps: &gst::CapsRef) -> (bool, bool) {
     (site.contains(VideoChromaSite::H_COSITED), site.contains(VideoChromaSite::V_COSITED))
 }
 
+/// Both numbers, even where the second is 1.
+pub fn ratio(fraction: &gst::Fraction) -> String {
+    format!("{}/{}", fraction.numer(), fraction.denom())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,7 @@ use engine::model::ModelError;
 use engine::scale::ScalingError;
 use gst::prelude::*;
 
-use super::caps::shape;
+use super::caps::{ratio, shape};
 use super::memory::device_memory::Kind;
 use super::memory::import::ImportError;
 
@@ -286,11 +286,6 @@ fn mend_stall(pad: &str, linked: bool, is_live: bool, busy: &[String]) -> String
             busy.join(" and ")
         ),
     }
-}
-
-/// Both numbers, even where the second is 1.
-pub fn ratio(fraction: &gst::Fraction) -> String {
-    format!("{}/{}", fraction.numer(), fraction.denom())
 }
 
 /// What kind of trouble a GPU is in, and what can be done.

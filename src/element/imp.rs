@@ -44,13 +44,13 @@ pub struct HipVmaf {
         blurb = "More models to score in the same pass: names or paths separated by semicolons")]
     #[property(name = "disable-clip", get, set, type = bool, member = disable_clip,
         mutable_ready, nick = "Disable clipping",
-        blurb = "Do not limit scores to the range of the model")]
+        blurb = "Do not limit scores to the range of the model, 0 to 100 as a rule")]
     #[property(name = "enable-transform", get, set, type = bool, member = enable_transform,
         mutable_ready, nick = "Enable transform",
         blurb = "Apply the score transform of the model (the phone model of the v0.6.1 family)")]
     #[property(name = "phone-model", get, set, type = bool, member = phone_model,
         mutable_ready, nick = "Phone model",
-        blurb = "Score for viewing on a phone; the same as enable-transform")]
+        blurb = "Score for viewing on a phone, where damage is seen less; the same as enable-transform")]
     #[property(name = "conf-interval", get, set, type = bool, member = conf_interval,
         mutable_ready, nick = "Confidence interval",
         blurb = "Report the 95 % confidence interval of the score; needs a bootstrap model such as vmaf_b_v0.6.3")]
@@ -74,19 +74,19 @@ pub struct HipVmaf {
         blurb = "Bits per sample that the video was encoded with, for CAMBI (0 = those of the frames)")]
     #[property(name = "pool-method", get, set, type = PoolMethod, member = pool_method,
         mutable_playing, nick = "Pool method",
-        blurb = "How frame scores become the pooled score",
+        blurb = "How the scores of many frames become one, in pooled and window messages",
         builder(PoolMethod::default()))]
     #[property(name = "threads", get, set, type = u32, member = threads, maximum = i32::MAX as u32,
         mutable_ready, nick = "Threads",
         blurb = "Threads for the CPU backend (0 = one for each logical CPU)")]
     #[property(name = "subsample", get, set, type = u32, member = subsample, minimum = 1, maximum = 128,
         default = 1, mutable_ready, nick = "Subsample",
-        blurb = "Score every n-th pair; motion still sees every frame")]
+        blurb = "Score every n-th frame to save time; motion still sees every frame")]
     #[property(name = "frame-message", get, set, type = bool, member = frame_message,
         mutable_playing, nick = "Frame message", blurb = "Post a VMAF message for each scored frame")]
     #[property(name = "results-filename", get, set, type = Option<String>, member = results_filename,
         mutable_ready, nick = "Results file",
-        blurb = "File for the scores of all frames; appears when it is complete")]
+        blurb = "File for the scores of all frames, in the schema of libvmaf; has .partial behind its name until it is complete")]
     #[property(name = "results-format", get, set, type = ResultsFormat, member = results_format,
         mutable_ready, nick = "Results format",
         blurb = "Format of the results file",
@@ -100,22 +100,22 @@ pub struct HipVmaf {
         builder(OnResultsError::default()))]
     #[property(name = "log-level", get, set = Self::set_log_level, type = LogLevel, member = log_level,
         mutable_playing, nick = "Log level",
-        blurb = "Raise the threshold of the debug category hipvmaf",
+        blurb = "How much the element tells in the debug log of GStreamer (threshold of the category hipvmaf)",
         builder(LogLevel::default()))]
     #[property(name = "backend", get, set, type = Backend, member = backend,
         mutable_ready, nick = "Backend",
-        blurb = "Where the work on pixels is done",
+        blurb = "What computes the scores, which are the same on all",
         builder(Backend::default()))]
     #[property(name = "vendor", get, set, type = Vendor, member = vendor,
         mutable_ready, nick = "Vendor",
-        blurb = "Whose GPU to use",
+        blurb = "Whose GPU may be used",
         builder(Vendor::default()))]
     #[property(name = "device-id", get, set, type = i32, member = device_id, minimum = -1, default = -1,
         mutable_ready, nick = "Device number",
         blurb = "Number that the vendor's runtime gives the GPU (-1 = the first that can be used)")]
     #[property(name = "max-in-flight", get, set, type = u32, member = max_in_flight, minimum = 1, maximum = 64,
         default = 4, mutable_ready, nick = "Pairs in flight",
-        blurb = "How many pairs the GPU works on at a time")]
+        blurb = "How many pairs the GPU works on at a time: more for throughput, fewer for GPU memory")]
     #[property(name = "attach-meta", get, set, type = bool, member = attach_meta, default = true,
         mutable_ready, nick = "Attach meta",
         blurb = "Hold reference frames until they can carry their scores as HipVmafScoreMeta; else they leave at once")]
@@ -136,7 +136,7 @@ pub struct HipVmaf {
         blurb = "Share of the reference frames that must have been scored at the end of the stream; less is an error")]
     #[property(name = "pairing", get, set, type = Pairing, member = pairing,
         mutable_ready, nick = "Pairing",
-        blurb = "What frames that belong together have in common",
+        blurb = "What a reference frame and the distorted frame that it is compared with have in common",
         builder(Pairing::default()))]
     #[property(name = "pairing-tolerance", get, set, type = u64, member = pairing_tolerance, default = u64::MAX,
         mutable_playing, nick = "Pairing tolerance",
@@ -151,7 +151,7 @@ pub struct HipVmaf {
         builder(Overload::default()))]
     #[property(name = "force-live", get, set, type = bool, member = force_live,
         construct_only, nick = "Force live",
-        blurb = "Work to the clock even if no live source is upstream")]
+        blurb = "Wait for no frame longer than the latency of the pipeline, even if no live source is upstream")]
     #[property(name = "ignore-inactive-pads", get, set = Self::set_ignore_inactive, type = bool,
         member = ignore_inactive_pads, mutable_playing, nick = "Ignore inactive pads",
         blurb = "In live pipelines, do not wait for streams that have never delivered a frame")]

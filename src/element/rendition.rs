@@ -48,6 +48,19 @@ impl Counts {
         self.frames.add(&other.frames);
     }
 
+    /// The numbers with the names that files have for them.
+    pub fn named(&self) -> [(&'static str, u64); 6] {
+        let window::Counts { unpaired, skipped, repeated, unmatched, aligning } = self.frames;
+        [
+            ("scored", self.scored),
+            ("unpaired", unpaired),
+            ("skipped", skipped),
+            ("aligning", aligning),
+            ("repeated", repeated),
+            ("dist_unmatched", unmatched),
+        ]
+    }
+
     /// Share of the reference frames that were scored; 0 if there were none.
     pub fn coverage(&self) -> f64 {
         let window::Counts { unpaired, skipped, aligning, .. } = self.frames;

@@ -1628,7 +1628,8 @@ impl State {
             let ending = Ending {
                 aggregates: aggregates.unwrap_or_default(),
                 offset: rendition.offset().saturating_neg(),
-                counts: rendition.run_counts(),
+                coverage: rendition.run_counts().coverage(),
+                frames: rendition.run_counts().named().into(),
             };
             actions.push(Action::Write(match rendition.failure() {
                 Some(reason) => Job::Abandon(rendition.number, reason.into()),

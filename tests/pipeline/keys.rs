@@ -106,3 +106,19 @@ fn reference_timestamps_of_other_clocks_pair_nothing() {
         score(&[("pairing", "reference-timestamp")], &time(&both.0, NTP), &time(&both.1, UNIX)).unwrap();
     assert_eq!((report.scores(), report.pooled[0].unpaired), (vec![], FRAMES as u64));
 }
+
+/// As an operator looks for them: drop-frame codes have a semicolon.
+#[test]
+fn results_have_the_time_codes_of_the_reference() {
+    let both = sides(FRAMES);
+    let drop = VideoTimeCodeFlags::DROP_FRAME;
+    let reference = with_time_codes(&both.0, (30000, 1001), drop);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let distorted = both.1.with_caps(|caps| caps.set("framerate", gst::Fraction::new(30000, 1001)));
+    score(&[("results-filename", path.to_str().unwrap())], &reference, &distorted).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let codes: Vec<_> =
+        json["frames"].as_array().unwrap().iter().map(|row| row["time_code"].as_str().unwrap()).collect();
+    assert_eq!(codes[MIDNIGHT - 1..=MIDNIGHT], ["23:59:59;29", "00:00:00;00"]);
+}

@@ -17,48 +17,11 @@ use gst::meta::CustomMeta;
 use gst::prelude::*;
 use gst::{BufferRef, ClockTime, Structure, StructureRef};
 
+pub use super::message::ScoreState;
 use super::message::{Values, values_field, values_structure};
 
 /// Name under which the meta is registered.
 pub const NAME: &str = "HipVmafScoreMeta";
-
-/// What became of a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ScoreState {
-    /// The frame has a score.
-    Scored,
-    /// The frame has a score that does not count: the offset of the distorted video is not known yet (`align=auto`), so
-    /// the pair may be wrong.
-    Aligning,
-    /// There was no distorted frame to compare the frame with.
-    #[default]
-    Unpaired,
-    /// It was left out on purpose (`subsample`), or as pairs came faster than they could be scored (`overload`).
-    Skipped,
-    /// The frame had to leave before its score existed (live pipelines); the score is in the message.
-    Late,
-    /// The distorted stream cannot be scored; the event `failed` says why.
-    Failed,
-}
-
-impl ScoreState {
-    const NAMES: [(Self, &'static str); 6] = [
-        (Self::Scored, "scored"),
-        (Self::Aligning, "aligning"),
-        (Self::Unpaired, "unpaired"),
-        (Self::Skipped, "skipped"),
-        (Self::Late, "late"),
-        (Self::Failed, "failed"),
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(state, _)| *state == self).map_or("", |(_, name)| name)
-    }
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(_, n)| *n == name).map(|(state, _)| *state)
-    }
-}
 
 /// Score of one distorted stream for the frame that carries the meta.
 #[derive(Clone, Debug, Default, PartialEq)]

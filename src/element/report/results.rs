@@ -22,10 +22,9 @@ use engine::model::pool::{Pool, Pooled};
 use gst::ClockTime;
 use gst_video::VideoInfo;
 
-use super::super::error::ratio;
-use super::super::rendition::Counts;
+use super::super::caps::ratio;
 use super::super::settings::ResultsFormat;
-use super::meta::ScoreState;
+use super::message::ScoreState;
 
 /// Columns of a CSV file behind those of libvmaf's: when the frame is, and what is compared.
 const CSV_COLUMNS: &str = "timestamp,running_time,time_code,state,offset,coverage,label,reference,distorted,";
@@ -108,22 +107,10 @@ pub struct Ending {
     pub aggregates: Vec<(&'static str, f64)>,
     /// By how many nanoseconds the distorted video was taken to be late.
     pub offset: i64,
-    pub counts: Counts,
-}
-
-impl Ending {
+    /// Share of the reference frames that were scored.
+    pub coverage: f64,
     /// Numbers of frames by what became of them.
-    fn frames(&self) -> [(&'static str, u64); 6] {
-        let Counts { scored, frames, .. } = &self.counts;
-        [
-            ("scored", *scored),
-            ("unpaired", frames.unpaired),
-            ("skipped", frames.skipped),
-            ("aligning", frames.aligning),
-            ("repeated", frames.repeated),
-            ("dist_unmatched", frames.unmatched),
-        ]
-    }
+    pub frames: Vec<(&'static str, u64)>,
 }
 
 /// A results file being written.
@@ -385,8 +372,8 @@ impl Results {
             let comma = if i > 0 { "," } else { "" };
             write!(text, "{comma}\n    {}: {}", json_string(name), json_number(*value))?;
         }
-        let frames = serde_json::Value::from_iter(ending.frames());
-        let (offset, coverage) = (ending.offset, number(ending.counts.coverage()));
+        let frames = serde_json::Value::from_iter(ending.frames.iter().copied());
+        let (offset, coverage) = (ending.offset, number(ending.coverage));
         write!(
             text,
             "\n  }},\n  \"offset\": {offset},\n  \"coverage\": {coverage},\n  \"frame_counts\": {frames}\n}}\n"
@@ -406,8 +393,8 @@ impl Results {
         for (name, value) in &ending.aggregates {
             write!(text, " {}=\"{}\"", xml_name(name), number(*value))?;
         }
-        let frames = xml_attributes(ending.frames().map(|(name, count)| (name, count.into())));
-        let (offset, coverage) = (ending.offset, number(ending.counts.coverage()));
+        let frames = xml_attributes(ending.frames.iter().map(|(name, count)| (*name, (*count).into())));
+        let (offset, coverage) = (ending.offset, number(ending.coverage));
         writeln!(text, " />\n  <coverage offset=\"{offset}\" coverage=\"{coverage}\"{frames} />\n</VMAF>")
     }
 }
@@ -557,9 +544,12 @@ mod tests {
     }
 
     fn ending(aggregates: &[(&'static str, f64)]) -> Ending {
-        let frames = watch::window::Counts { unpaired: 1, aligning: 1, ..Default::default() };
-        let counts = Counts { scored: 2, scored_again: 0, frames };
-        Ending { aggregates: aggregates.to_vec(), offset: 80_000_000, counts }
+        Ending {
+            aggregates: aggregates.to_vec(),
+            offset: 80_000_000,
+            coverage: 0.5,
+            frames: vec![("scored", 2), ("unpaired", 1), ("aligning", 1)],
+        }
     }
 
     fn write(format: ResultsFormat, rows: &[[f64; 2]]) -> Option<String> {
