@@ -10,14 +10,13 @@
 PYTHON := target/python/bin/python
 PACKAGES := target/python/ready
 
-# Compiled once for all profiles.
-export HIPVMAF_KERNEL_DIR := $(CURDIR)/target/kernels
+# Examples and tests have features of the dependencies that the plugin alone has not. With an example built beside it,
+# it has them too: whatever was built before, no crate is compiled twice.
+export WITH_EXAMPLE := --workspace --example score
 
-# What the tests look at from outside is built with their profile and, as all crates and an example are built beside
-# it, with their features of the dependencies: it is there already. It goes into a folder of its own.
+# What the tests look at from outside is built with their profile, into a folder of its own.
 PROFILE := release
 export PLUGINS := target/plugins
-export AS_TESTED := --workspace --example score
 test: PROFILE := debug
 test: PLUGINS := target/test-plugins
 
@@ -35,7 +34,7 @@ bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 108
 	@$(PYTHON) scripts/bench $(MODEL)
 
 plugin: bootstrap ## build the plugin into target/plugins
-	cargo build --locked --lib $(if $(filter release,$(PROFILE)),--release,$(AS_TESTED))
+	cargo build --locked --lib $(WITH_EXAMPLE) $(if $(filter release,$(PROFILE)),--release)
 	install -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
 
 fmt: ## format the code
@@ -87,7 +86,7 @@ interop-where-possible: plugin swhip
 	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then scripts/interop || [ $$? = 77 ]; fi
 
 soak: bootstrap-tests ## run live with losses, restarts and new sizes for DURATION seconds, then seek a thousand times
-	cargo build --locked $(AS_TESTED) --bin soak
+	cargo build --locked $(WITH_EXAMPLE) --bin soak
 	target/debug/soak --duration $(or $(DURATION),180)
 
 stress: bootstrap-tests ## let anything happen to elements in any order for DURATION seconds; SEED=n for other choices
