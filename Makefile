@@ -15,7 +15,7 @@ PACKAGES := target/python/ready
 export WITH_EXAMPLE := --workspace --example score
 
 # What the tests look at from outside is built with their profile, into a folder of its own.
-PROFILE := release
+export PROFILE := release
 export PLUGINS := target/plugins
 test: PROFILE := debug
 test: PLUGINS := target/test-plugins
