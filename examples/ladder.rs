@@ -8,7 +8,13 @@
 //! ```
 //!
 //! The element scales renditions of another size to that of the reference, as a player does. What depends on the
-//! reference alone is computed once for all of them.
+//! reference alone is computed once for all of them. Ctrl-C and SIGTERM end it with the scores so far, and with the exit
+//! code 130 or 143.
+
+#[path = "common/files.rs"]
+mod files;
+#[path = "common/interrupt.rs"]
+mod interrupt;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -60,12 +66,12 @@ impl Encoding {
         format!("{size}{} kbit/s", self.kbits)
     }
 
-    /// Elements from the reference to the decoded rendition.
+    /// Elements from the reference to the decoded rendition, and the link to what follows.
     fn description(&self) -> String {
         let size = self.size.map_or(String::new(), |(width, height)| {
             format!("! videoscale ! video/x-raw,width={width},height={height},pixel-aspect-ratio=1/1 ")
         });
-        format!("film. ! queue {size}! x264enc bitrate={} ! avdec_h264", self.kbits)
+        format!("ref. ! queue ! videoconvert {size}! x264enc bitrate={} ! avdec_h264 ! ", self.kbits)
     }
 }
 
@@ -74,9 +80,9 @@ impl Encoding {
 const WAIT: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";
 
 fn build(args: &Args) -> Result<gst::Pipeline, Box<dyn Error>> {
-    let files = args.renditions.iter().enumerate().map(|(i, path)| {
+    let files = args.renditions.iter().map(|path| {
         let label = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        (label, format!("filesrc name=file{i} ! decodebin"))
+        (label, String::new())
     });
     let encodings = args.encodings.iter().map(|encoding| (encoding.label(), encoding.description()));
     let (labels, descriptions): (Vec<_>, Vec<_>) = files.chain(encodings).unzip();
@@ -87,9 +93,9 @@ fn build(args: &Args) -> Result<gst::Pipeline, Box<dyn Error>> {
     let branches = descriptions
         .iter()
         .enumerate()
-        .map(|(i, description)| format!("{description} ! videoconvert ! {WAIT} ! score.{} ", pad(i)));
+        .map(|(i, description)| format!("{description}{WAIT} name=wait{i} ! score.{} ", pad(i)));
     let pipeline = gst::parse::launch(&format!(
-        "filesrc name=ref ! decodebin ! videoconvert ! tee name=film film. ! {WAIT} ! score.ref_sink {} \
+        "tee name=ref ref. ! {WAIT} ! score.ref_sink {} \
          hipvmaf name=score attach-meta=false scale-method=bicubic ! fakesink",
         branches.collect::<String>()
     ))?
@@ -97,9 +103,9 @@ fn build(args: &Args) -> Result<gst::Pipeline, Box<dyn Error>> {
     .map_err(|_| "not a pipeline")?;
     let element =
         |name: &str| pipeline.by_name(name).ok_or_else(|| format!("no element {name} in the pipeline"));
-    element("ref")?.set_property("location", &args.reference);
+    files::decode(&pipeline, &args.reference, &element("ref")?)?;
     for (i, path) in args.renditions.iter().enumerate() {
-        element(&format!("file{i}"))?.set_property("location", path);
+        files::decode(&pipeline, path, &element(&format!("wait{i}"))?)?;
     }
     let score = element("score")?;
     score.set_property("model-filename", &args.model);
@@ -111,11 +117,13 @@ fn build(args: &Args) -> Result<gst::Pipeline, Box<dyn Error>> {
     Ok(pipeline)
 }
 
-/// Runs to the end: what each rendition comes to.
-fn score(args: &Args) -> Result<Vec<PooledMessage>, Box<dyn Error>> {
+/// Runs to the end, or to the signal that comes before: what each rendition comes to.
+fn score(args: &Args) -> Result<(Vec<PooledMessage>, Option<i32>), Box<dyn Error>> {
     let pipeline = build(args)?;
     let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
+    interrupt::watch(&bus)?;
     let mut renditions = vec![];
+    let mut signal = None;
     // What refuses to start says why on the bus.
     let started = pipeline.set_state(gst::State::Playing);
     let timeout = if started.is_ok() { ClockTime::NONE } else { Some(ClockTime::ZERO) };
@@ -128,8 +136,13 @@ fn score(args: &Args) -> Result<Vec<PooledMessage>, Box<dyn Error>> {
                     renditions.push(pooled);
                 }
             }
+            MessageView::Application(application) => {
+                signal = files::signal(application);
+                files::end_stream(&pipeline.by_name("score").ok_or("no element score in the pipeline")?);
+            }
+            MessageView::Warning(warning) => eprintln!("warning: {}", warning.error().message()),
             MessageView::Error(error) => {
-                result = Err(error.error().message().into());
+                result = Err(files::explain(error));
                 break;
             }
             MessageView::Eos(_) => break,
@@ -137,7 +150,7 @@ fn score(args: &Args) -> Result<Vec<PooledMessage>, Box<dyn Error>> {
         }
     }
     pipeline.set_state(gst::State::Null)?;
-    result.map(|()| renditions)
+    result.map(|()| (renditions, signal))
 }
 
 fn table(renditions: &[PooledMessage]) -> Table {
@@ -156,20 +169,25 @@ fn table(renditions: &[PooledMessage]) -> Table {
     table
 }
 
-fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     gst::init()?;
     gsthipvmaf::plugin_register_static()?;
-    let renditions = score(args)?;
+    let (renditions, signal) = score(args)?;
+    if let Some(signal) = signal {
+        eprintln!("interrupted: the scores are those of the frames so far");
+        println!("{}", table(&renditions));
+        return Ok(files::exit_code(signal));
+    }
     if renditions.iter().all(|rendition| rendition.frames == 0) {
         return Err("no frame was scored: the videos share no moment in time".into());
     }
     println!("{}", table(&renditions));
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(err) => {
             eprintln!("error: {err}");
             ExitCode::FAILURE

@@ -4,9 +4,10 @@
 
     GST_PLUGIN_PATH=target/plugins python3 examples/read_meta.py [original.mp4 encoded.mp4]
 
-Without files it scores an encoding of a test picture. It needs PyGObject (Debian: python3-gi,
-gir1.2-gstreamer-1.0).
+Without files it scores an encoding of a test picture. Ctrl-C and SIGTERM end it with the scores so far, and with the exit
+code 130 or 143; the second of them ends it at once. It needs PyGObject (Debian: python3-gi, gir1.2-gstreamer-1.0).
 """
+import signal
 import sys
 
 import gi
@@ -14,16 +15,20 @@ import gi
 gi.require_version("Gst", "1.0")
 from gi.repository import GLib, Gst  # noqa: E402
 
-TEST = """videotestsrc num-buffers=50 pattern=ball ! video/x-raw,width=320,height=180,framerate=25/1 ! tee name=film
-  film. ! queue ! score.ref_sink
-  film. ! queue ! x264enc bitrate=60 tune=zerolatency ! avdec_h264 ! score.dist_sink"""
-FILES = """filesrc name=ref ! decodebin ! videoconvert ! score.ref_sink
-  filesrc name=dist ! decodebin ! videoconvert ! score.dist_sink"""
+# The queue before ref_sink holds what encoder and decoder have not given back yet, so it is bounded in time only. With one
+# thread the decoder gives back each frame at once: videotestsrc waits for the first one when x264enc has it negotiate anew.
+TEST = """videotestsrc num-buffers=50 pattern=ball ! video/x-raw,format=I420,width=320,height=180,framerate=25/1
+  ! tee name=film
+  film. ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=3000000000 ! score.ref_sink
+  film. ! queue ! x264enc bitrate=60 tune=zerolatency ! avdec_h264 max-threads=1 ! score.dist_sink"""
+FILES = """filesrc name=ref ! decodebin ! queue ! score.ref_sink
+  filesrc name=dist ! decodebin ! queue ! score.dist_sink"""
 
 
 def say(*words):
     """Prints a line as a whole: messages and buffers come in two threads."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
 
 
 def seconds(time):
@@ -60,6 +65,12 @@ def buffer(_pad, info):
     return Gst.PadProbeReturn.OK
 
 
+def end(source, _info):
+    """Ends the stream at an input of the element, between two frames."""
+    source.get_peer().send_event(Gst.Event.new_eos())
+    return Gst.PadProbeReturn.REMOVE
+
+
 def main(files):
     Gst.init(None)
     inputs = FILES if files else TEST
@@ -67,21 +78,33 @@ def main(files):
     for name, path in zip(("ref", "dist"), files):
         pipeline.get_by_name(name).set_property("location", path)
     pipeline.get_by_name("sink").get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, buffer)
-    loop, failed = GLib.MainLoop(), []
+    loop, failed, signals = GLib.MainLoop(), [], []
 
     def error(_bus, message):
         failed.append(message.parse_error()[0].message)
         loop.quit()
+
+    def interrupted(number):
+        signals.append(number)
+        for pad in pipeline.get_by_name("score").sinkpads:
+            pad.get_peer().add_probe(Gst.PadProbeType.IDLE, end)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        return GLib.SOURCE_CONTINUE
 
     bus = pipeline.get_bus()
     bus.add_signal_watch()
     bus.connect("message::element", element_message)
     bus.connect("message::error", error)
     bus.connect("message::eos", lambda *_: loop.quit())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        GLib.unix_signal_add(GLib.PRIORITY_HIGH, number, interrupted, number)
     pipeline.set_state(Gst.State.PLAYING)
     loop.run()
     pipeline.set_state(Gst.State.NULL)
-    return "".join(f"error: {text}" for text in failed) or 0
+    if failed:
+        return "".join(f"error: {text}" for text in failed)
+    return 128 + signals[0] if signals else 0
 
 
 if __name__ == "__main__":

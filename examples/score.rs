@@ -7,9 +7,15 @@
 //! cargo run --release --example score -- original.mkv --x264 800 --model vmaf_v0.6.1 --model vmaf_v0.6.1neg
 //! ```
 //!
+//! Ctrl-C and SIGTERM end it with the scores so far, and with the exit code 130 or 143.
+//!
 //! It shows how a program embeds the element: the plugin is linked in, so it needs no installation, and the
 //! scores arrive as typed messages on the bus (`score/pipeline.rs`). The rest is presentation.
 
+#[path = "common/files.rs"]
+mod files;
+#[path = "common/interrupt.rs"]
+mod interrupt;
 #[path = "score/pipeline.rs"]
 mod pipeline;
 #[path = "score/plot.rs"]
@@ -51,11 +57,21 @@ struct Args {
     worst: usize,
 }
 
-fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     gst::init()?;
     gsthipvmaf::plugin_register_static()?;
     let scores = pipeline::score(args)?;
+    let code = match scores.signal {
+        Some(signal) => {
+            eprintln!("interrupted: the scores are those of the first {} frames", scores.frames.len());
+            files::exit_code(signal)
+        }
+        None => ExitCode::SUCCESS,
+    };
     if scores.frames.is_empty() {
+        if scores.signal.is_some() {
+            return Ok(code);
+        }
         return Err("no frame was scored: the two videos share no moment in time".into());
     }
     table::print(&scores, args.worst);
@@ -65,12 +81,12 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     for path in [&args.results, &args.plot].into_iter().flatten() {
         println!("{} written", path.display());
     }
-    Ok(())
+    Ok(code)
 }
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(err) => {
             eprintln!("error: {err}");
             ExitCode::FAILURE

@@ -9,11 +9,15 @@
 //!     --align auto --alarm-low 70 --freeze 2 --black 2
 //! ```
 //!
+//! Ctrl-C and SIGTERM end it.
+//!
 //! It shows how a program builds a pipeline around the element (`pipeline.rs`), brings back sources that fail
 //! (`branch.rs`), and follows what the element says (`state.rs`). The rest is presentation.
 
 mod branch;
 mod dashboard;
+#[path = "../common/interrupt.rs"]
+mod interrupt;
 mod latency;
 mod pipeline;
 mod source;

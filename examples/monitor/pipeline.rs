@@ -14,6 +14,7 @@ use gsthipvmaf::message::VmafMessage;
 use crate::Align;
 use crate::Args;
 use crate::branch::{Branch, Change, ENDED};
+use crate::interrupt;
 use crate::latency::Latency;
 use crate::source::Source;
 use crate::state::{Counts, Shared, State, Status, Stream, lock};
@@ -86,6 +87,7 @@ impl Monitor {
             state.renditions.push(stream(&named.label, &pad.name(), &named.source));
         }
         let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
+        interrupt::watch(&bus)?;
         Ok(Self {
             latency: args.latency.then(|| Latency::new(&element, &bus)),
             pipeline,
@@ -182,7 +184,8 @@ impl Monitor {
                     // Refused only by a pipeline that stops.
                     let _ = self.pipeline.recalculate_latency();
                 }
-                MessageView::Eos(_) => return Ok(false),
+                // The latter tells of a signal.
+                MessageView::Eos(_) | MessageView::Application(_) => return Ok(false),
                 _ => {}
             }
         }
