@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench plugin fmt fmt-check lint doc unit check-inspect update-inspect meson-check \
+.PHONY: help demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
 	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak stress \
 	check-monitor check-monitor-where-possible clean bootstrap bootstrap-tests
 
@@ -16,6 +16,7 @@ export WITH_EXAMPLE := --workspace --example score
 
 # What the tests look at from outside is built with their profile, into a folder of its own.
 export PROFILE := release
+RELEASE = $(if $(filter release,$(PROFILE)),--release)
 export PLUGINS := target/plugins
 test: PROFILE := debug
 test: PLUGINS := target/test-plugins
@@ -26,15 +27,15 @@ help: ## list these commands
 demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in target/demo
 	@scripts/demo
 
-STEPS := fmt-check lint doc unit swhip-check-and-soak check-kernels check-inspect meson-check interop-where-possible \
-	check-monitor-where-possible
+STEPS := fmt-check lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
+	interop-where-possible check-monitor-where-possible
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model
 	@$(PYTHON) scripts/bench $(MODEL)
 
 plugin: bootstrap ## build the plugin into target/plugins
-	cargo build --locked --lib $(WITH_EXAMPLE) $(if $(filter release,$(PROFILE)),--release)
+	cargo build --locked --lib $(WITH_EXAMPLE) $(RELEASE)
 	install -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
 
 fmt: ## format the code
@@ -51,6 +52,10 @@ doc: bootstrap ## build the documentation of the library
 
 unit: $(PACKAGES) bootstrap-tests swhip ## the tests alone
 	HIPVMAF_REQUIRE_HIP_HEADERS=1 HIPVMAF_PYTHON=$(abspath $(PYTHON)) cargo test --locked --workspace
+
+walk: plugin $(PACKAGES) bootstrap-tests ## run the commands of README.md and docs/, as printed
+	cargo build --locked $(WITH_EXAMPLE) --example ladder --example monitor $(RELEASE)
+	@scripts/walk
 
 check-inspect: plugin ## compare what gst-inspect-1.0 says with the page in docs/
 	@scripts/inspect check
