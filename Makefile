@@ -4,7 +4,7 @@
 .NOTPARALLEL:
 .PHONY: help demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
 	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak stress \
-	check-monitor check-monitor-where-possible clean bootstrap bootstrap-tests
+	check-monitor check-monitor-where-possible check-prometheus check-prometheus-where-possible clean bootstrap bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -28,7 +28,7 @@ demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in
 	@scripts/demo
 
 STEPS := fmt-check lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
-	interop-where-possible check-monitor-where-possible
+	interop-where-possible check-monitor-where-possible check-prometheus-where-possible
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model
@@ -103,6 +103,12 @@ check-monitor-where-possible: bootstrap-tests
 
 check-monitor: bootstrap-tests ## run examples/monitor and look at its page in Chromium
 	@scripts/check-monitor
+
+check-prometheus-where-possible: bootstrap-tests
+	@scripts/check-prometheus || [ $$? = 77 ]
+
+check-prometheus: bootstrap-tests ## have Prometheus scrape examples/monitor, and raise its alerts
+	@scripts/check-prometheus
 
 clean: ## remove everything that was built or fetched
 	rm -rf target
