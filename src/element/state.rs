@@ -891,6 +891,7 @@ impl State {
             Step::Silence(now) => self.silence(*now, clock, actions),
             Step::Wait(_) => {}
             Step::Finished => {
+                self.check_last_caps(actions)?;
                 for rendition in &mut self.renditions {
                     let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
                     let rest = std::iter::from_fn(|| rendition.drop_head(at));
@@ -931,6 +932,18 @@ impl State {
             }
         }
         actions.push(Action::Release(dropped));
+    }
+
+    /// Frames that do not suit may have been taken for those from before upstream heard of it. At the end it is clear that
+    /// they were not.
+    fn check_last_caps(&mut self, actions: &mut Vec<Action>) -> Result<(), Error> {
+        for i in 0..self.renditions.len() {
+            let known = self.reference_info().is_some() && self.renditions[i].input.info.is_some();
+            if let Some(err) = self.scaling(i).err().filter(|_| known && self.renditions[i].is_active()) {
+                self.fail_rendition(i, Trouble::Mismatch, err, actions)?;
+            }
+        }
+        Ok(())
     }
 
     /// Too many frames without a score make all the others worth little.

@@ -3,8 +3,9 @@
 //! Whatever is wrong, the element says so once, in the right domain, with what to do, and stops.
 
 use crate::common::clip::{Clip, clips};
-use crate::common::{Failure, Input, score};
+use crate::common::{Failure, Input, init, score};
 use glib::error::ErrorDomain;
+use gst::prelude::*;
 use gst_video::VideoFormat;
 
 fn clip() -> Clip {
@@ -311,6 +312,27 @@ fn gst_launch_fails_with_the_message() {
         assert!(!ok && text.contains(reason), "{pipeline}\n{text}");
         assert!(!text.contains("panicked"), "{text}");
     }
+}
+
+/// A decoder says that it could have any format when it is asked, and has the one of the file.
+#[test]
+fn a_short_film_that_does_not_suit_is_an_error() {
+    init();
+    let film =
+        |format| format!("videotestsrc num-buffers=30 ! video/x-raw,format={format},width=320,height=180");
+    let line = format!(
+        "{} ! score.ref_sink {} ! x264enc tune=zerolatency ! avdec_h264 ! score.dist_sink \
+         hipvmaf name=score backend=cpu ! fakesink",
+        film("I420"),
+        film("I420_10LE")
+    );
+    let pipeline = gst::parse::launch(&line).unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+    let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
+    pipeline.set_state(gst::State::Null).unwrap();
+    let gst::MessageView::Error(error) = end.view() else { panic!("{end:?}") };
+    assert!(error.error().message().contains("I420_10LE"), "{}", error.error());
 }
 
 /// A folder with nothing but the plugin that belongs to this test.
