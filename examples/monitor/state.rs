@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use gst::ClockTime;
 use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::PooledMessage;
 use serde::Serialize;
@@ -146,18 +147,19 @@ impl State {
         if event.event == Event::Alignment {
             stream.offset = offset;
         }
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        if let Some(offset) = offset {
-            let _ = write!(text, "{offset:+.0} ms, confidence {:.2}", event.value.unwrap_or(f64::NAN));
-        } else {
-            let _ = match (event.value, event.threshold, event.count) {
-                (Some(value), Some(threshold), _) => write!(text, "{value:.2}, threshold {threshold}"),
-                (_, _, Some(1)) => write!(text, "1 frame"),
-                (_, _, Some(count)) => write!(text, "{count} frames"),
-                _ => Ok(()),
-            };
-        }
+        let seconds = |time: Option<ClockTime>| time.unwrap_or_default().mseconds() as f64 / 1e3;
+        let text = match (event.event, event.value, event.threshold, event.count) {
+            (Event::Mispaired, ..) => {
+                format!("from {:.1} to {:.1} s", seconds(event.since), seconds(event.running_time))
+            }
+            (_, Some(confidence), None, _) if offset.is_some() => {
+                format!("{:+.0} ms, confidence {confidence:.2}", offset.unwrap_or_default())
+            }
+            (_, Some(value), Some(threshold), _) => format!("{value:.2}, threshold {threshold}"),
+            (.., Some(1)) => "1 frame".into(),
+            (.., Some(count)) => format!("{count} frames"),
+            _ => event.reason.clone().unwrap_or_default(),
+        };
         let label = stream.label.clone();
         self.note(&label, event.event.name(), event.state.name(), text);
     }

@@ -100,6 +100,19 @@ pub enum Trouble {
     Mismatch,
 }
 
+/// How long scores are held for provisional while an offset is looked for. It takes a few seconds where the pictures tell;
+/// where they do not, a stream is better watched as it is than not at all.
+const SEARCH: ClockTime = ClockTime::from_seconds(30);
+
+/// The search for an offset to move frames by, in running times of the reference.
+#[derive(Debug, Default)]
+struct Search {
+    /// The first pair of it.
+    begun: Option<ClockTime>,
+    /// The first pair whose score counted though nothing was found.
+    given_up: Option<ClockTime>,
+}
+
 /// An offset that was found.
 pub struct Alignment {
     /// What is to be posted.
@@ -156,6 +169,7 @@ pub struct Rendition {
     aligned: (u32, u64),
     /// Nanoseconds by which `align=auto` moves the frames.
     correction: i64,
+    search: Search,
     /// A pair of it was submitted since the start: its results have a heading.
     pub has_begun: bool,
     /// What all pairs of the results file add up to.
@@ -197,6 +211,7 @@ impl Rendition {
             aligner: None,
             aligned: (0, 0),
             correction: 0,
+            search: Search::default(),
             section_number: 0,
             section: Section::default(),
             totals: Counts::default(),
@@ -334,6 +349,7 @@ impl Rendition {
             self.aligned = (align_range, frame);
         }
         if align != before.align {
+            self.search = Search::default();
             // What was found when it was only reported counts now.
             let found = self.estimate().filter(|_| align == Align::Auto);
             self.correction = found.map_or(0, |estimate| estimate.offset.saturating_neg());
@@ -350,10 +366,35 @@ impl Rendition {
         self.settings.align == Align::Auto
     }
 
-    /// Whether frames are to be moved by an offset that is not known yet: until then pairs may be wrong, and their scores
-    /// do not count.
-    pub fn is_aligning(&self) -> bool {
-        self.is_moved() && !self.aligner.as_ref().is_some_and(Aligner::has_found)
+    /// Takes the running time of a pair. Whether its score counts, or frames are to be moved by an offset that is not known
+    /// yet: then the pair may be wrong.
+    pub fn is_provisional(&mut self, at: ClockTime) -> bool {
+        if !self.is_moved() || self.aligner.as_ref().is_some_and(Aligner::has_found) {
+            self.search = Search::default();
+            return false;
+        }
+        let begun = *self.search.begun.get_or_insert(at);
+        let over = at.checked_sub(begun).is_some_and(|time| time >= SEARCH);
+        if over {
+            self.search.given_up.get_or_insert(at);
+        }
+        !over
+    }
+
+    /// What is to be posted of a search that was given up at this pair.
+    pub fn gave_up(&self, at: ClockTime) -> Option<EventMessage> {
+        (self.search.given_up == Some(at)).then(|| EventMessage {
+            event: Event::Alignment,
+            state: EventState::Info,
+            running_time: Some(at),
+            value: self.aligner.as_ref().and_then(Aligner::guess).map(|guess| guess.confidence),
+            reason: Some(format!(
+                "no offset was found in {} s, so scores count as frames are paired now; a still picture has none to be \
+                 found, and one beyond align-range is not",
+                SEARCH.seconds()
+            )),
+            ..EventMessage::default()
+        })
     }
 
     /// Shows the next reference frame to the search for an offset. What it has found, if that is news.
@@ -380,7 +421,9 @@ impl Rendition {
         if self.is_moved() {
             // Distorted frames of that time were paired with reference frames of this one.
             let paired = |since: u64| ClockTime::from_nseconds(since.saturating_add_signed(self.correction));
-            wrong_since = estimate.since.map(paired);
+            let moved = estimate.offset.saturating_add(self.correction).unsigned_abs() > self.aligned.1 / 2;
+            let given_up = std::mem::take(&mut self.search).given_up.filter(|_| moved);
+            wrong_since = estimate.since.map(paired).or(given_up);
             self.correction = estimate.offset.saturating_neg();
         }
         let event = EventMessage {
@@ -403,6 +446,7 @@ impl Rendition {
     pub fn restart(&mut self) {
         self.input.restart();
         self.shown = None;
+        self.search = Search::default();
         if let Some(aligner) = &mut self.aligner {
             aligner.restart();
         }

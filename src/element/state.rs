@@ -1072,7 +1072,7 @@ impl State {
                         dist_running_time: running_time,
                         offset: rendition.offset(),
                         repeated: counts.repeated > 0,
-                        provisional: rendition.is_aligning(),
+                        provisional: rendition.is_provisional(at),
                     })
                 }
             };
@@ -1119,6 +1119,10 @@ impl State {
                 let found = self.renditions[i].align_reference(at, thumbnail);
                 self.aligned(i, found, actions);
             }
+        }
+        for (i, ..) in &shown {
+            let rendition = &self.renditions[*i];
+            actions.extend(rendition.gave_up(at).map(|event| Action::Post(rendition.event(event))));
         }
         for (i, at, unmoved) in shown {
             self.look_at_distorted(i, at, unmoved, seen, actions);

@@ -197,6 +197,31 @@ fn an_offset_that_is_known_is_used_at_once() {
     assert!(later.clone().all(|frame| frame.score == same(frame.index)));
 }
 
+/// A stream whose pictures do not tell is watched after half a minute all the same, and when they do at last, it is said
+/// what was paired wrongly.
+#[test]
+fn a_search_without_success_ends() {
+    const STILL: usize = 800;
+    let draw = |late: usize| {
+        Input::drawn(STILL + 100, move |t, x, y| {
+            moving(if t < STILL { 0 } else { t - STILL + 20 - late }, x, y)
+        })
+    };
+    let rig = Rig::offline(&[]);
+    rig.pad("dist_sink").set_property_from_str("align", "auto");
+    let rig = rig.play();
+    let report = rig.run(&[("ref_sink", &draw(0)), ("dist_sink", &draw(4))]).unwrap();
+    let events = found(&report);
+    let [given_up, found] = events[..] else { panic!("{:?}", report.events) };
+    assert_eq!((given_up.offset, given_up.running_time), (None, Some(ClockTime::from_seconds(30))));
+    assert!(given_up.reason.as_ref().unwrap().contains("align-range"));
+    assert_eq!(found.offset, Some(4 * FRAME.nseconds() as i64));
+    let states: Vec<_> = report.frames.iter().map(|frame| frame.state).collect();
+    assert_eq!(states.iter().position(|state| *state == ScoreState::Scored), Some(750));
+    let wrong = report.events.iter().find(|event| event.event == Event::Mispaired).unwrap();
+    assert_eq!((wrong.since, wrong.running_time), (given_up.running_time, found.running_time));
+}
+
 #[test]
 fn pictures_that_do_not_tell_give_no_offset() {
     let still = |t: usize| Input::drawn(FRAMES, move |_, x, y| moving(t, x, y));

@@ -34,7 +34,8 @@ pub enum Event {
     Dropout,
     /// Reference frames had no distorted frame; posted when the gap has ended.
     Unpaired,
-    /// The offset between reference and distorted video was found or has changed.
+    /// The offset between reference and distorted video was found or has changed; without an offset, `align=auto` has given
+    /// up looking for it.
     Alignment,
     /// The offset was another one for some time than the one that frames were paired by (`align=auto`): the scores from
     /// `since` to `running-time` are of wrong pairs.
