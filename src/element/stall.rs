@@ -51,9 +51,10 @@ impl Quiet {
     pub fn judge(&mut self, now: Instant, patience: Option<Duration>, excepted: bool) -> Option<bool> {
         let quiet = now.saturating_duration_since(self.since);
         let stalled = match patience {
+            None => false,
             Some(patience) if quiet >= patience => self.stalled || !excepted,
-            // It has moved, or nobody wants to know.
-            _ => self.stalled && patience.is_some() && !quiet.is_zero(),
+            // It has moved, unless only the patience has grown.
+            Some(_) => self.stalled && !quiet.is_zero(),
         };
         (std::mem::replace(&mut self.stalled, stalled) != stalled).then_some(stalled)
     }

@@ -57,8 +57,8 @@ pub struct Rendition {
     injected: BTreeSet<ClockTime>,
     /// Frames that were not scored, until an event says so.
     unreported: BTreeSet<ClockTime>,
-    /// Gaps that events have told of, from the first frame to the last.
-    reported: VecDeque<(ClockTime, ClockTime)>,
+    /// Gaps that events have told of.
+    reported: VecDeque<Gap>,
     pub faults: Vec<String>,
     pub counts: Counts,
 }
@@ -72,6 +72,19 @@ pub struct Counts {
     /// Frames in events about gaps.
     pub reported: u64,
     pub gaps: u64,
+}
+
+/// From the first frame to the last: all of them are missing in a single gap, some where several are told of together.
+struct Gap {
+    first: ClockTime,
+    last: ClockTime,
+    single: bool,
+}
+
+impl Gap {
+    fn holds(&self, at: ClockTime) -> bool {
+        (self.first..=self.last).contains(&at)
+    }
 }
 
 /// How long frames are remembered after the newest one.
@@ -106,19 +119,22 @@ impl Rendition {
         }
         self.distorted = self.distorted.split_off(&horizon);
         self.injected = self.injected.split_off(&horizon);
-        while self.reported.front().is_some_and(|(_, last)| *last < horizon) {
+        while self.reported.front().is_some_and(|gap| gap.last < horizon) {
             self.reported.pop_front();
         }
     }
 
     fn settle(&mut self, at: ClockTime, frame: &Frame) {
-        let reported = self.reported.iter().any(|(first, last)| (*first..=*last).contains(&at));
+        let reported = self.reported.iter().any(|gap| gap.holds(at));
+        let alone = self.reported.iter().any(|gap| gap.single && gap.holds(at));
         match (frame.scored, reported) {
-            (true, true) => self.fault(format!("frame {} was scored and reported as missing", frame.number)),
+            (true, true) if alone => {
+                self.fault(format!("frame {} was scored and reported as missing", frame.number))
+            }
             (false, false) => {
                 self.unreported.insert(at);
             }
-            (true, false) | (false, true) => {}
+            (true, _) | (false, true) => {}
         }
         if frame.scored && self.injected.contains(&at) {
             self.fault(format!("frame {} was scored and never sent", frame.number));
@@ -169,10 +185,12 @@ impl Rendition {
             return;
         }
         let (Some(first), Some(last)) = (event.since, event.running_time) else { return };
-        self.counts.gaps += 1;
+        let times = event.times.unwrap_or(1);
+        self.counts.gaps += times;
         self.counts.reported += event.count.unwrap_or(0);
-        self.reported.push_back((first, last));
-        self.unreported.retain(|at| !(first..=last).contains(at));
+        let gap = Gap { first, last, single: times == 1 };
+        self.unreported.retain(|at| !gap.holds(*at));
+        self.reported.push_back(gap);
     }
 
     /// Nothing more comes. `unpaired` and `unmatched` are what the element has counted.
