@@ -112,7 +112,7 @@ pub struct HipVmaf {
         builder(Vendor::default()))]
     #[property(name = "device-id", get, set, type = i32, member = device_id, minimum = -1, default = -1,
         mutable_ready, nick = "Device number",
-        blurb = "Number that the vendor's runtime gives the GPU (-1 = the first that can be used)")]
+        blurb = "Number that the vendor's runtime gives the GPU (-1 = the best that can be used)")]
     #[property(name = "max-in-flight", get, set, type = u32, member = max_in_flight, minimum = 1, maximum = 64,
         default = 4, mutable_ready, nick = "Pairs in flight",
         blurb = "How many pairs the GPU works on at a time: more for throughput, fewer for GPU memory")]

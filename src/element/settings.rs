@@ -253,7 +253,7 @@ pub struct Settings {
     pub log_level: LogLevel,
     pub backend: Backend,
     pub vendor: Vendor,
-    /// The runtime's number of the GPU; -1 for the first that can be used.
+    /// The runtime's number of the GPU; -1 for the best that can be used.
     pub device_id: i32,
     pub max_in_flight: u32,
     pub attach_meta: bool,

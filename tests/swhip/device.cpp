@@ -104,11 +104,16 @@ void start() {
     return value && *value ? value : otherwise;
   };
   const std::vector<std::string> archs = split(get("SWHIP_ARCH", "gfx1100"));
+  const std::vector<std::string> units = split(get("SWHIP_UNITS", ""));
   const std::string all = std::to_string(archs.size());
   const int devices = atoi(get("SWHIP_DEVICES", all.c_str()));
   for (int i = 0; i < devices; i++) {
     const std::string &arch = archs[std::min((size_t)i, archs.size() - 1)];
     state.devices.push_back({arch, std::make_shared<Stream>(Stream{i})});
+    if ((size_t)i < units.size()) {
+      state.devices.back().units = atoi(units[(size_t)i].c_str());
+      state.devices.back().integrated = units[(size_t)i].back() == 'i';
+    }
   }
   state.memory = strtoull(get("SWHIP_MEM", "4294967296"), nullptr, 0);
   state.seed = strtoull(get("SWHIP_SEED", "0"), nullptr, 0);

@@ -81,6 +81,8 @@ struct Function;
 struct Device {
   std::string arch;  // as HIP reports it: gfx90a:sramecc+:xnack-
   std::shared_ptr<Stream> null_stream;
+  int units = 1;           // compute units
+  bool integrated = true;  // part of the processor
   size_t used = 0;
   int wave() const;
 };

@@ -55,9 +55,9 @@ hipError_t hipDeviceGetAttribute(int *value, int attribute, int device) {
   ENTER();
   if (!exists(device)) RETURN(hipErrorInvalidDevice);
   switch (attribute) {
-    case 16: *value = 1; break;                                     // Integrated
+    case 16: *value = state.devices[(size_t)device].integrated; break;  // Integrated
     case 56: *value = 1024; break;                                  // MaxThreadsPerBlock
-    case 63: *value = 1; break;                                     // MultiprocessorCount
+    case 63: *value = state.devices[(size_t)device].units; break;       // MultiprocessorCount
     case 67: *value = device + 3; break;                            // PciBusId
     case 74: *value = 65536; break;                                 // MaxSharedMemoryPerBlock
     case 87: *value = state.devices[(size_t)device].wave(); break;  // WarpSize

@@ -29,6 +29,11 @@ pub trait Code: Sync {
     /// Whether there is code for a GPU, by its name in [`DeviceInfo::arch`](crate::DeviceInfo::arch).
     fn covers(&self, arch: &str) -> bool;
 
+    /// A small module that is loaded when a GPU is opened: where the runtime does not take it, another GPU is opened.
+    fn probe(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The images of a module that a GPU may take, best first; `arch` is its name in
     /// [`DeviceInfo::arch`](crate::DeviceInfo::arch).
     fn images(&self, module: &str, arch: &str) -> Vec<Image>;

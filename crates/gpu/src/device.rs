@@ -3,6 +3,7 @@
 //! An open GPU, shared by everything in the process that uses it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -23,10 +24,23 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the first GPU of those wanted that there is code for, or shares it if it is open for this code already.
+    /// Opens the best GPU ([`ranked`](crate::ranked)) of those wanted that takes the code, or shares it if it is open for
+    /// this code already.
     pub fn open(selection: &Selection, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
+        let mut refused = None;
+        for info in candidates(selection, code)? {
+            match Self::of(info, code).and_then(|device| device.try_code().map(|()| device)) {
+                Ok(device) => return Ok(device),
+                // The first is the one that was to be had.
+                Err(err) => refused = refused.or(Some(err)),
+            }
+        }
+        Err(refused.unwrap_or_else(|| Error::NoDevice("none is left".into())))
+    }
+
+    /// This GPU, opened or shared.
+    fn of(info: &'static DeviceInfo, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
         static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(vec![]);
-        let info = select(selection, code)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|device| device.strong_count() > 0);
         let same =
@@ -38,6 +52,11 @@ impl Device {
         device.enter()?;
         open.push(Arc::downgrade(&device));
         Ok(device)
+    }
+
+    /// Whether the runtime takes the code for this GPU, as far as one module tells.
+    fn try_code(&self) -> Result<(), Error> {
+        self.code.probe().map_or(Ok(()), |module| self.module(module).map(|_| ()))
     }
 
     /// What is known of it.
@@ -100,19 +119,27 @@ impl Device {
         let module = module.or_else(|status| self.check("hipModuleLoadData", status).map(|()| None))?;
         let no_code = || Error::NoCode { device: self.info.name.clone(), arch: self.info.arch.clone() };
         let module = Arc::new(module.ok_or_else(no_code)?);
-        Ok(loaded().entry(name).or_insert(module).clone())
+        match loaded().entry(name) {
+            Entry::Occupied(earlier) => {
+                // Another thread was faster. SAFETY: nobody else has seen this one.
+                unsafe { module.unload(self.enter()?) };
+                Ok(earlier.get().clone())
+            }
+            Entry::Vacant(place) => Ok(place.insert(module).clone()),
+        }
     }
 }
 
-/// The first GPU of those wanted that there is code for.
-fn select(selection: &Selection, code: &dyn Code) -> Result<&'static DeviceInfo, Error> {
+/// The GPUs of those wanted that there is code for, at least one, the best first.
+fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&'static DeviceInfo>, Error> {
     if let Some(reason) = code.missing() {
         return Err(Error::NoKernels(reason));
     }
-    let (devices, problems) = runtime::survey()?;
+    let (devices, problems) = runtime::survey(selection)?;
     let wanted = || devices.iter().copied().filter(|info| selection.takes(info));
-    if let Some(usable) = wanted().find(|info| code.covers(&info.arch)) {
-        return Ok(usable);
+    let usable: Vec<_> = wanted().filter(|info| code.covers(&info.arch)).collect();
+    if !usable.is_empty() {
+        return Ok(runtime::ranked(usable));
     }
     Err(match wanted().next() {
         Some(info) => Error::NoCode { device: info.name.clone(), arch: info.arch.clone() },

@@ -20,14 +20,25 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Records what `work` puts into the stream, and into others that it forks off and joins again. `None` where the
-    /// runtime knows no graphs.
+    /// Records what `work` puts into the stream, and into others that it forks off and joins again. `None` where that is not
+    /// to be had, and the work has to be launched piece by piece: the runtime knows no graphs or fails to make one, or
+    /// `HIPVMAF_GRAPHS` is `off`.
     pub fn record(stream: &Stream, work: impl FnOnce() -> Result<(), Error>) -> Result<Option<Self>, Error> {
-        let device = stream.device();
-        let api = device.enter()?;
-        if !api.graphs() {
+        let off = std::env::var_os("HIPVMAF_GRAPHS").is_some_and(|graphs| graphs == "off");
+        if off || !stream.device().enter()?.graphs() {
             return Ok(None);
         }
+        match Self::try_record(stream, work) {
+            Ok(graph) => Ok(Some(graph)),
+            Err(err @ Error::Lost { .. }) => Err(err),
+            // What is wrong with the work itself shows when it is launched.
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn try_record(stream: &Stream, work: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
+        let device = stream.device();
+        let api = device.enter()?;
         let null = std::ptr::null_mut;
         // SAFETY: the stream is live.
         device.check("hipStreamBeginCapture", unsafe {
@@ -49,7 +60,7 @@ impl Graph {
             // SAFETY: the recording is live and nobody's else; the instance does not need it.
             let _ = unsafe { api.hipGraphDestroy(graph) };
         }
-        result.map(|()| Some(Self { device: device.clone(), handle }))
+        result.map(|()| Self { device: device.clone(), handle })
     }
 
     /// Does the work in the order of the stream.

@@ -28,5 +28,5 @@ pub use hip_sys::{HipError, Vendor};
 pub use kernel::Kernel;
 pub use memory::{DeviceBuffer, Direction, Pinned, Rectangle, copy, copy_rectangle, zero};
 pub use module::Module;
-pub use runtime::{DeviceInfo, Selection, devices, owner};
+pub use runtime::{DeviceInfo, Selection, devices, owner, ranked, selected};
 pub use stream::{Event, Profile, Stream};

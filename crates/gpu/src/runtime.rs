@@ -6,11 +6,14 @@
 //! that has none, or is not there, is tried again whenever somebody asks: drivers are loaded and devices appear while a
 //! service runs.
 
+use std::cmp::Reverse;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::sync::Once;
 
-use hip_sys::{Api, HipError, LoadError, Vendor};
+use hip_sys::{
+    Api, HipError, LoadError, Vendor, hipDeviceAttributeIntegrated, hipDeviceAttributeMultiprocessorCount,
+};
 use once_cell::sync::OnceCell;
 
 use crate::error::Error;
@@ -28,6 +31,10 @@ pub struct DeviceInfo {
     pub arch: String,
     /// PCI address: `0000:03:00.0`.
     pub pci: String,
+    /// It is part of the processor, as in many desktop and all mobile ones.
+    pub integrated: bool,
+    /// Compute units, or multiprocessors on NVIDIA; 0 if the runtime does not say.
+    pub compute_units: u32,
 }
 
 impl fmt::Display for DeviceInfo {
@@ -66,7 +73,7 @@ impl DeviceInfo {
     }
 }
 
-/// Which GPU is wanted; by default the first that can be used.
+/// Which GPU is wanted; by default the best that can be used ([`Device::open`](crate::Device::open)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Only one of this vendor.
@@ -107,36 +114,41 @@ impl Library {
     }
 }
 
+/// The devices of a runtime that can be asked about, and what is wrong with others.
+struct Found {
+    devices: Vec<DeviceInfo>,
+    problems: Vec<String>,
+}
+
 /// What is known of a vendor's runtime. Both are kept once they are there: a library stays open as long as the process.
 struct Runtime {
     vendor: Vendor,
     library: OnceCell<Library>,
-    devices: OnceCell<Vec<DeviceInfo>>,
+    found: OnceCell<Found>,
 }
 
 static RUNTIMES: [Runtime; 2] = [Runtime::new(Vendor::Amd), Runtime::new(Vendor::Nvidia)];
 
 impl Runtime {
     const fn new(vendor: Vendor) -> Self {
-        Self { vendor, library: OnceCell::new(), devices: OnceCell::new() }
+        Self { vendor, library: OnceCell::new(), found: OnceCell::new() }
     }
 
     /// The devices of this runtime, at least one.
-    fn devices(&'static self) -> Result<&'static [DeviceInfo], Error> {
+    fn found(&'static self) -> Result<&'static Found, Error> {
         let problem = Error::NoDevice;
-        let devices = self.devices.get_or_try_init(|| {
+        self.found.get_or_try_init(|| {
             let open = || Ok(Library { api: load(self.vendor)?, process: std::process::id() });
             let library =
                 self.library.get_or_try_init(open).map_err(|err: LoadError| problem(err.to_string()))?;
             library.check_process()?;
             find(library, self.vendor).map_err(problem)
-        })?;
-        Ok(devices)
+        })
     }
 
     /// The devices that were found before.
     fn known(&'static self) -> &'static [DeviceInfo] {
-        self.devices.get().map_or(&[], Vec::as_slice)
+        self.found.get().map_or(&[], |found| found.devices.as_slice())
     }
 }
 
@@ -152,8 +164,8 @@ fn load(vendor: Vendor) -> Result<Api, LoadError> {
     }
 }
 
-/// The devices of one runtime.
-fn find(library: &'static Library, vendor: Vendor) -> Result<Vec<DeviceInfo>, String> {
+/// The devices of one runtime. One that cannot be asked about does not hide the others.
+fn find(library: &'static Library, vendor: Vendor) -> Result<Found, String> {
     let api = &library.api;
     let problem = |call: &str, error: HipError| format!("{}: {call} returned {error}", api.library());
     let mut count: c_int = 0;
@@ -172,9 +184,16 @@ fn find(library: &'static Library, vendor: Vendor) -> Result<Vec<DeviceInfo>, St
         // SAFETY: ends with a zero at the latest in the last byte.
         Ok::<_, String>(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     };
-    (0..count)
-        .map(|ordinal| {
-            Ok(DeviceInfo {
+    let number = |attribute, ordinal| {
+        let mut value = 0;
+        // SAFETY: the address is valid for a write. Where the call fails there is a zero.
+        let _ = unsafe { api.hipDeviceGetAttribute(&mut value, attribute, ordinal) };
+        value
+    };
+    let (mut devices, mut problems) = (vec![], vec![]);
+    for ordinal in 0..count {
+        let info = || {
+            Ok::<_, String>(DeviceInfo {
                 library,
                 ordinal,
                 vendor,
@@ -187,14 +206,41 @@ fn find(library: &'static Library, vendor: Vendor) -> Result<Vec<DeviceInfo>, St
                 pci: text("hipDeviceGetPCIBusId", &|text, size| unsafe {
                     api.hipDeviceGetPCIBusId(text, size, ordinal)
                 })?,
+                integrated: number(hipDeviceAttributeIntegrated, ordinal) != 0,
+                compute_units: u32::try_from(number(hipDeviceAttributeMultiprocessorCount, ordinal))
+                    .unwrap_or(0),
             })
-        })
-        .collect()
+        };
+        match info() {
+            Ok(info) => devices.push(info),
+            Err(problem) => problems.push(format!("device {ordinal} of {problem}")),
+        }
+    }
+    if devices.is_empty() { Err(problems.join("; ")) } else { Ok(Found { devices, problems }) }
 }
 
 /// All GPUs of this machine. Opens the runtimes that are not open yet.
 pub fn devices() -> Vec<&'static DeviceInfo> {
-    RUNTIMES.iter().filter_map(|runtime| runtime.devices().ok()).flatten().collect()
+    selected(&Selection::default())
+}
+
+/// The GPUs that are wanted. Opens no runtime of a vendor that is not.
+pub fn selected(selection: &Selection) -> Vec<&'static DeviceInfo> {
+    let found = runtimes(selection).filter_map(|runtime| runtime.found().ok());
+    found.flat_map(|found| &found.devices).filter(|info| selection.takes(info)).collect()
+}
+
+/// The best first: a GPU of its own before one that is part of the processor, and then one with more compute units. Equals
+/// stay as they are.
+pub fn ranked(mut devices: Vec<&'static DeviceInfo>) -> Vec<&'static DeviceInfo> {
+    devices.sort_by_key(|info| (info.integrated, Reverse(info.compute_units)));
+    devices
+}
+
+/// The runtimes that may have a GPU that is wanted.
+fn runtimes(selection: &Selection) -> impl Iterator<Item = &'static Runtime> {
+    let vendor = selection.vendor;
+    RUNTIMES.iter().filter(move |runtime| vendor.is_none_or(|vendor| vendor == runtime.vendor))
 }
 
 /// The GPU in whose memory an address is; `None` for the host's memory and what no runtime knows. Opens the runtimes at
@@ -205,12 +251,16 @@ pub fn owner(address: u64) -> Option<&'static DeviceInfo> {
     RUNTIMES.iter().flat_map(Runtime::known).find(|info| info.owns(address))
 }
 
-/// All GPUs, and why runtimes have none to offer. An error in a child process, whose parent opened a runtime.
-pub(crate) fn survey() -> Result<(Vec<&'static DeviceInfo>, Vec<String>), Error> {
-    let (mut devices, mut problems): (Vec<&DeviceInfo>, _) = (vec![], vec![]);
-    for runtime in &RUNTIMES {
-        match runtime.devices() {
-            Ok(found) => devices.extend(found),
+/// All GPUs of the vendors that are wanted, and why there are no others. An error in a child process, whose parent opened a
+/// runtime.
+pub(crate) fn survey(selection: &Selection) -> Result<(Vec<&'static DeviceInfo>, Vec<String>), Error> {
+    let (mut devices, mut problems): (Vec<&DeviceInfo>, Vec<String>) = (vec![], vec![]);
+    for runtime in runtimes(selection) {
+        match runtime.found() {
+            Ok(found) => {
+                devices.extend(&found.devices);
+                problems.extend(found.problems.iter().cloned());
+            }
             Err(Error::NoDevice(problem)) => problems.push(problem),
             Err(error) => return Err(error),
         }

@@ -4,7 +4,7 @@
 //! libraries is needed.
 
 use engine::backend::hip;
-use gpu::{Selection, Vendor, devices};
+use gpu::{Selection, Vendor};
 
 const HIP: &str = "gst.hip.device";
 const CUDA: &str = "gst.cuda.context";
@@ -42,7 +42,7 @@ impl Contexts {
     pub fn complete(&self, selection: Selection) -> Selection {
         let candidates = self.0.iter().rev().filter(|_| selection.ordinal.is_none()).filter_map(gpu);
         let usable = |candidate: &Selection| {
-            devices().iter().any(|info| hip::supports(info) && selection.takes(info) && candidate.takes(info))
+            gpu::selected(candidate).into_iter().any(|info| hip::supports(info) && selection.takes(info))
         };
         candidates.into_iter().find(usable).unwrap_or(selection)
     }

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use hipvmaf_engine::backend::hip;
+
 /// The software device, as `make swhip` builds it.
 fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -59,6 +61,82 @@ fn features_hold_on_every_kind() {
 fn sums_are_those_of_the_processor_on_every_kind() {
     for (arch, seed) in [(RDNA, "0"), (CDNA, "3")] {
         assert_passes(&run(&["--ignored", "sums::"], &[arch, ("SWHIP_SEED", seed)]));
+    }
+}
+
+/// Which device a process opens, or why none.
+fn opened(environment: &[(&str, &str)]) -> String {
+    let output = run(&["--exact", "gpu::opener", "--ignored", "--nocapture"], environment);
+    assert_passes(&output);
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().find_map(|line| line.split_once("opener: ")).unwrap().1.to_owned()
+}
+
+#[test]
+#[ignore = "started by others, on devices that they describe"]
+fn opener() {
+    let ordinal = std::env::var("HIPVMAF_TEST_ORDINAL").ok().map(|ordinal| ordinal.parse().unwrap());
+    let vendor = std::env::var_os("HIPVMAF_TEST_AMD").map(|_| gpu::Vendor::Amd);
+    let device = hip::open(&gpu::Selection { vendor, ordinal });
+    println!(
+        "\nopener: {}",
+        device.map_or_else(|err| err.to_string(), |device| device.info().ordinal.to_string())
+    );
+}
+
+const THREE: (&str, &str) = ("SWHIP_ARCH", "gfx1036,gfx1100,gfx90a:sramecc+:xnack-");
+
+/// As on a desktop, where the graphics of the processor come first.
+#[test]
+fn the_best_device_is_opened() {
+    assert_eq!(opened(&[THREE]), "0");
+    for (units, best) in [("2i,96,104", "2"), ("2i,96,96", "1"), ("200i,96,60", "1"), ("2i,96i,60i", "1")] {
+        assert_eq!(opened(&[THREE, ("SWHIP_UNITS", units)]), best, "{units}");
+        assert_eq!(opened(&[THREE, ("SWHIP_UNITS", units), ("HIPVMAF_TEST_ORDINAL", "0")]), "0");
+    }
+}
+
+#[test]
+fn a_device_that_does_not_answer_or_takes_no_code_does_not_hide_the_others() {
+    let units = ("SWHIP_UNITS", "104,96,60");
+    let faults = [
+        "hipDeviceGetName:1@1",
+        "hipDeviceGetPCIBusId:1@1",
+        // Both forms of the code for the first device.
+        "hipModuleLoadData:303@1,hipModuleLoadData:209@2",
+        // Another error than that the code is not for it.
+        "hipModuleLoadData:1@1",
+    ];
+    for fault in faults {
+        assert_eq!(opened(&[THREE, units, ("SWHIP_FAIL", fault)]), "1", "{fault}");
+    }
+    // Where it is the one that is wanted, it is named.
+    let wanted = [THREE, ("HIPVMAF_TEST_ORDINAL", "0"), ("SWHIP_FAIL", "hipModuleLoadData:303@1+")];
+    assert!(opened(&wanted).contains("gfx1036"), "{}", opened(&wanted));
+    let none = opened(&[("SWHIP_DEVICES", "0")]);
+    assert!(none.contains("libamdhip64") && none.contains("libcuda"), "{none}");
+    let none = opened(&[("SWHIP_DEVICES", "0"), ("HIPVMAF_TEST_AMD", "1")]);
+    assert!(none.contains("libamdhip64") && !none.contains("libcuda"), "the other vendor was asked: {none}");
+    let none = opened(&[THREE, ("SWHIP_FAIL", "hipDeviceGetName:1@1+")]);
+    assert!(none.contains("device 0 of") && none.contains("device 2 of"), "{none}");
+}
+
+/// Kernels are launched one by one where the runtime makes no graphs, or nobody wants them.
+#[test]
+fn sums_hold_without_graphs() {
+    let fails = |call| ("SWHIP_FAIL", call);
+    let cases =
+        [fails("hipStreamBeginCapture:1@1+"), fails("hipGraphInstantiate:1@1+"), ("HIPVMAF_GRAPHS", "off")];
+    for (name, value) in cases {
+        let report = std::env::temp_dir().join(format!("hipvmaf-{}.graphs", std::process::id()));
+        let environment = [RDNA, (name, value), ("SWHIP_REPORT", report.to_str().unwrap())];
+        assert_passes(&run(
+            &["--exact", "--ignored", "sums::of_speed_chroma_equal_the_processors"],
+            &environment,
+        ));
+        let counts = std::fs::read_to_string(&report).unwrap();
+        std::fs::remove_file(report).unwrap();
+        assert!(counts.contains("count graph_launches 0"), "{value}: {counts}");
     }
 }
 

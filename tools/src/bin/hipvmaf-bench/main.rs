@@ -150,14 +150,14 @@ impl Args {
     }
 }
 
-/// A line for each GPU.
+/// A line for each GPU, the one that is taken first at the top.
 fn list() -> Result<(), Box<dyn Error>> {
     if gpu::devices().is_empty() {
         // Says why there is none.
         hip::open(&Selection::default())?;
     }
-    for info in gpu::devices() {
-        let DeviceInfo { ordinal, vendor, .. } = info;
+    for info in gpu::ranked(gpu::devices()) {
+        let DeviceInfo { ordinal, vendor, integrated, compute_units, .. } = info;
         let state = if hip::supports(info) {
             let (free, total) =
                 hip::open(&Selection { vendor: Some(*vendor), ordinal: Some(*ordinal) })?.memory()?;
@@ -166,7 +166,11 @@ fn list() -> Result<(), Box<dyn Error>> {
         } else {
             "no code for it in this build".into()
         };
-        println!("{vendor} {ordinal}: {info}, {state}; {}", info.runtime());
+        let kind = if *integrated { "part of the processor" } else { "discrete" };
+        println!(
+            "{vendor} {ordinal}: {info}, {kind}, {compute_units} compute units, {state}; {}",
+            info.runtime()
+        );
     }
     Ok(())
 }

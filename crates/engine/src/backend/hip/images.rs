@@ -38,6 +38,10 @@ impl Code for Kernels {
         covers(arch)
     }
 
+    fn probe(&self) -> Option<&'static str> {
+        Some("frame")
+    }
+
     fn images(&self, module: &str, arch: &str) -> Vec<gpu::Image> {
         // SAFETY: a code object or PTX that the build script has from a compiler, with a zero behind the PTX.
         candidates(module, arch).map(|(target, image)| unsafe { gpu::Image::new(target, image) }).collect()
