@@ -14,7 +14,6 @@
 //! ```
 
 use gst::meta::CustomMeta;
-use gst::prelude::*;
 use gst::{BufferRef, ClockTime, Structure, StructureRef};
 
 pub use super::message::ScoreState;
@@ -108,10 +107,13 @@ impl ScoreMeta {
         if let Some(time) = self.running_time {
             s.set("running-time", time.nseconds());
         }
-        // Not a list, which PyGObject cannot read.
-        let scores =
-            self.scores.iter().map(|score| (score.pad.as_str(), score.to_structure().to_send_value()));
-        s.set("scores", Structure::from_iter("scores", scores));
+        // Not a list, which PyGObject cannot read. The structures are moved in: copies of all features would take as long
+        // as all else that is done for a frame here.
+        let mut scores = Structure::new_empty("scores");
+        for score in &self.scores {
+            scores.set(score.pad.as_str(), score.to_structure());
+        }
+        s.set("scores", scores);
         Ok(())
     }
 }
