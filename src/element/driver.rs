@@ -202,11 +202,19 @@ impl HipVmaf {
     /// so, which can wait for what is still to be written.
     pub(super) fn file_failed(&self, err: Error) {
         let ends = err.is_of_results() && lock(&self.settings).on_results_error == OnResultsError::Error;
-        match lock(&self.state).as_mut() {
-            Some(state) if ends => state.set_trouble(err),
-            // Stopped by now.
-            None if ends => self.post_error_message(err.message()),
-            _ => err.warn(&*self.obj()),
+        if !ends {
+            return err.warn(&*self.obj());
+        }
+        // Posted once the lock is free: whoever hears of it may ask for statistics.
+        let stopped = match lock(&self.state).as_mut() {
+            Some(state) => {
+                state.set_trouble(err);
+                None
+            }
+            None => Some(err),
+        };
+        if let Some(err) = stopped {
+            self.post_error_message(err.message());
         }
     }
 

@@ -373,12 +373,11 @@ impl Rendition {
             self.search = Search::default();
             return false;
         }
-        let begun = *self.search.begun.get_or_insert(at);
-        let over = at.checked_sub(begun).is_some_and(|time| time >= SEARCH);
-        if over {
-            self.search.given_up.get_or_insert(at);
-        }
-        !over
+        // Time that steps back is a new beginning.
+        let begun = self.search.begun.filter(|begun| *begun <= at).unwrap_or(at);
+        let given_up = (at - begun >= SEARCH).then(|| self.search.given_up.unwrap_or(at));
+        self.search = Search { begun: Some(begun), given_up };
+        given_up.is_none()
     }
 
     /// What is to be posted of a search that was given up at this pair.

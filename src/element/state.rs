@@ -1067,12 +1067,14 @@ impl State {
                         actions.push(Action::Write(Job::Begin(rendition.number, heading)));
                     }
                     submitted.extend(info.map(|info| (rendition.number, Frame { buffer, info })));
+                    let provisional = rendition.is_provisional(at);
+                    actions.extend(rendition.gave_up(at).map(|event| Action::Post(rendition.event(event))));
                     Outcome::Pending(Pair {
                         since,
                         dist_running_time: running_time,
                         offset: rendition.offset(),
                         repeated: counts.repeated > 0,
-                        provisional: rendition.is_provisional(at),
+                        provisional,
                     })
                 }
             };
@@ -1119,10 +1121,6 @@ impl State {
                 let found = self.renditions[i].align_reference(at, thumbnail);
                 self.aligned(i, found, actions);
             }
-        }
-        for (i, ..) in &shown {
-            let rendition = &self.renditions[*i];
-            actions.extend(rendition.gave_up(at).map(|event| Action::Post(rendition.event(event))));
         }
         for (i, at, unmoved) in shown {
             self.look_at_distorted(i, at, unmoved, seen, actions);

@@ -222,6 +222,42 @@ fn a_search_without_success_ends() {
     assert_eq!((wrong.since, wrong.running_time), (given_up.running_time, found.running_time));
 }
 
+/// The search ends with a frame that is missing and stands for the one before.
+#[test]
+fn the_end_of_a_search_is_told_whatever_frame_it_comes_with() {
+    let still = Input::drawn(760, |_, x, y| moving(0, x, y));
+    let rig = Rig::offline(&[("missing-frame", "repeat")]);
+    rig.pad("dist_sink").set_property_from_str("align", "auto");
+    let lossy = still.keep(|t| t != 750);
+    let report = rig.play().run(&[("ref_sink", &still), ("dist_sink", &lossy)]).unwrap();
+    let at: Vec<_> = found(&report).iter().map(|event| (event.offset, event.running_time)).collect();
+    assert_eq!(at, [(None, Some(ClockTime::from_seconds(30)))]);
+}
+
+/// As where a source plays its file again.
+#[test]
+fn a_search_begins_anew_where_time_does() {
+    let still = |from: u64, frames| {
+        let input = Input::drawn(frames, |_, x, y| moving(0, x, y));
+        input.retimed(move |t| Some(ClockTime::from_seconds(from) + FRAME * t as u64))
+    };
+    let rig = Rig::offline(&[]);
+    rig.pad("dist_sink").set_property_from_str("align", "auto");
+    let rig = rig.play();
+    for sample in still(3600, 4).0 {
+        rig.push("dist_sink", &sample);
+        rig.push("ref_sink", &sample);
+    }
+    rig.wait_scores(3);
+    for pad in ["ref_sink", "dist_sink"] {
+        rig.begin_segment(pad, ClockTime::ZERO, ClockTime::ZERO);
+    }
+    let again = still(0, 760);
+    let report = rig.run(&[("ref_sink", &again), ("dist_sink", &again)]).unwrap();
+    assert_eq!(report.frames.last().unwrap().state, ScoreState::Scored);
+    assert_eq!(found(&report).last().unwrap().running_time, Some(ClockTime::from_seconds(30)));
+}
+
 #[test]
 fn pictures_that_do_not_tell_give_no_offset() {
     let still = |t: usize| Input::drawn(FRAMES, move |_, x, y| moving(t, x, y));

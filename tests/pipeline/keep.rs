@@ -409,3 +409,30 @@ fn the_psnr_of_the_whole_stream_is_that_of_all_its_frames() {
         assert_eq!(aggregate(&path), expected, "{change}");
     }
 }
+
+/// Whoever hears of a file's trouble may ask the element what it has counted, at once.
+#[test]
+fn statistics_are_read_when_a_file_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let properties = [("results-filename", path.to_str().unwrap())];
+    let rig = std::mem::ManuallyDrop::new(Rig::offline(&properties));
+    let (tell, told) = std::sync::mpsc::channel();
+    let bus = gst::Bus::new();
+    bus.set_sync_handler(move |_, message| {
+        if message.type_() == gst::MessageType::Warning {
+            let element = message.src().unwrap();
+            tell.send(element.property::<gst::Structure>("stats").get::<u64>("frames-unpaired")).unwrap();
+        }
+        gst::BusSyncReply::Drop
+    });
+    rig.element.set_bus(Some(&bus));
+    rig.element.set_state(gst::State::Playing).unwrap();
+    // Nothing is scored, so there are no results.
+    rig.end_of("dist_sink");
+    rig.push("ref_sink", &sides(1).0.0[0]);
+    rig.end_of("ref_sink");
+    let unpaired = told.recv_timeout(Duration::from_secs(60)).expect("whoever listens waits for the element");
+    assert_eq!(unpaired, Ok(1));
+    drop(std::mem::ManuallyDrop::into_inner(rig));
+}

@@ -190,3 +190,23 @@ fn pads_that_have_ended_do_not_stall() {
     rig.end();
     rig.finish().unwrap();
 }
+
+/// One of two renditions, which is taken away.
+#[test]
+fn a_ladder_goes_on_without_the_pad_that_has_stalled() {
+    let both = sides(12);
+    let mut rig = Rig::offline(&[SOON]).with_renditions(&["silent"]).play();
+    rig.push("dist_0", &both.1.0[0]);
+    rig.push_pairs(&both.0.0[..2], &both.1.0[..2]);
+    rig.wait(|log| {
+        stalls(&log.report.events) == [(EventState::Raised, "dist_0")] && !log.warnings.is_empty()
+    });
+    assert!(rig.log().warnings[0].contains("dist_0"));
+    rig.release("dist_0");
+    rig.push_pairs(&both.0.0[2..], &both.1.0[2..]);
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!(report.scores_of("dist_sink").len(), 12);
+    assert_eq!(stalls(&report.events).len(), 1, "{:?}", report.events);
+    rig.log().assert_fits();
+}

@@ -112,8 +112,8 @@ struct Part {
     against: u64,
 }
 
-/// How many of the frames of the last while have a condition, and how many the opposite one. The while is a hold, or a little longer: it begins with
-/// the last frame that is at least the hold old.
+/// How many of the frames of the last while have a condition, and how many the opposite one. The while is a hold, or a
+/// little longer: it begins with the last frame that is at least the hold old.
 #[derive(Clone, Debug, Default)]
 struct Recent {
     parts: VecDeque<Part>,
