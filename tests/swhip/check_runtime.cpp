@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -291,6 +292,153 @@ void faults() {
   swhip_fail("");
   OK(hipFree(first));
 }
+// Copies numbers from one array to another with a kernel.
+class Copying {
+ public:
+  static constexpr uint32_t COUNT = 100;
+  Copying() : from(numbers()), to(COUNT) {}
+  static std::vector<uint64_t> numbers() {
+    std::vector<uint64_t> values;
+    for (uint64_t i = 0; i < COUNT; i++) values.push_back(i * 0x0123456789abcdef + 1);
+    return values;
+  }
+  void start(hipStream_t stream, uint64_t *target) const {
+    OK(launch(kernels["frame_end"], {1, 1, 128}, stream, from.data(), target, COUNT, COUNT));
+  }
+  void clear() const { OK(hipMemsetAsync(to.data(), 0, COUNT * sizeof(uint64_t), nullptr)); }
+  std::vector<uint64_t> result() const { return to.read(); }
+  // What is found after the kernel has run on zeroes.
+  std::vector<uint64_t> run() const {
+    clear();
+    start(nullptr, to.data());
+    return result();
+  }
+  bool works() const { return run() == numbers(); }
+  uint64_t *target() const { return to.data(); }
+
+ private:
+  Kernels kernels;
+  Array<uint64_t> from, to;
+};
+int bits_between(const std::vector<uint64_t> &a, const std::vector<uint64_t> &b) {
+  int bits = 0;
+  for (size_t i = 0; i < a.size(); i++) bits += __builtin_popcountll(a[i] ^ b[i]);
+  return bits;
+}
+
+// What `faults` do to six runs of a kernel: one letter each.
+std::string struck_runs(const Copying &copying, const char *faults) {
+  std::string struck;
+  swhip_fail(faults);
+  for (int i = 0; i < 6; i++) struck += copying.works() ? '.' : 'x';
+  swhip_fail("");
+  return struck;
+}
+
+void dropped_and_flipped_kernels() {
+  const Copying copying;
+  const std::vector<uint64_t> right = Copying::numbers(), nothing(Copying::COUNT);
+  const long faults = swhip_count("faults");
+  EXPECT(struck_runs(copying, "drop:2") == ".x....");
+  EXPECT(struck_runs(copying, "drop:2+") == ".xxxxx");
+  EXPECT(struck_runs(copying, "drop:2+3,drop:6") == ".x..xx");
+  EXPECT(swhip_count("faults") == faults + 1 + 5 + 3);
+  swhip_fail("drop:1,flip:1");
+  const long launches = swhip_count("launches");
+  EXPECT(copying.run() == nothing && swhip_count("fault_at") == launches + 1);
+  // A kernel that wrote nothing leaves the flip to the next one that does.
+  EXPECT(bits_between(copying.run(), right) == 1 && swhip_count("fault_at") == launches + 2);
+  EXPECT(copying.works());
+  swhip_fail("flip:1");
+  copying.start(nullptr, copying.target());
+  EXPECT(copying.result() == right);
+  const std::vector<uint64_t> flipped = copying.run();
+  EXPECT(bits_between(flipped, right) == 1);
+  swhip_fail("flip:1");
+  EXPECT(copying.run() == flipped);
+  swhip_fail("flip:1");
+  const Pinned pinned;
+  copying.start(nullptr, (uint64_t *)pinned.at);
+  OK(hipStreamSynchronize(nullptr));
+  const auto *found = (const uint64_t *)pinned.at;
+  EXPECT(bits_between({found, found + Copying::COUNT}, right) == 1);
+  EXPECT(struck_runs(copying, "flip:3+3") == "..x..x");
+}
+
+// Captures the kernel and replays it: what it leaves.
+std::vector<uint64_t> replayed(const Copying &copying, const char *faults) {
+  const Stream stream;
+  hipGraph_t graph;
+  hipGraphExec_t exec;
+  copying.clear();
+  OK(hipDeviceSynchronize());
+  swhip_fail(faults);
+  OK(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal));
+  copying.start(stream, copying.target());
+  OK(hipStreamEndCapture(stream, &graph));
+  OK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+  OK(hipGraphDestroy(graph));
+  OK(hipGraphLaunch(exec, stream));
+  OK(hipStreamSynchronize(stream));
+  OK(hipGraphExecDestroy(exec));
+  swhip_fail("");
+  return copying.result();
+}
+void replayed_faults() {
+  const Copying copying;
+  const std::vector<uint64_t> right = Copying::numbers(), nothing(Copying::COUNT);
+  EXPECT(replayed(copying, "drop:2") == right);
+  EXPECT(replayed(copying, "drop:1") == nothing);
+  EXPECT(bits_between(replayed(copying, "flip:1"), right) == 1);
+  const long faults = swhip_count("faults");
+  EXPECT(replayed(copying, "empty:2") == right && swhip_count("faults") == faults);
+  EXPECT(replayed(copying, "empty:1") == nothing && swhip_count("faults") == faults + 1);
+}
+
+// Uploads in a stream of its own, as tables are, and once more in the same stream, as frames are.
+std::vector<uint64_t> upload(const Array<uint64_t> &device, const std::vector<uint64_t> &values) {
+  const Stream stream;
+  const size_t size = values.size() * sizeof(uint64_t);
+  OK(hipMemcpyAsync(device.data(), values.data(), size, hipMemcpyHostToDevice, stream));
+  OK(hipStreamSynchronize(stream));
+  const std::vector<uint64_t> uploaded = device.read();
+  OK(hipMemcpyAsync(device.data(), values.data(), size, hipMemcpyHostToDevice, stream));
+  OK(hipStreamSynchronize(stream));
+  return uploaded;
+}
+void spoiled_copies() {
+  const std::vector<uint64_t> right = Copying::numbers(), old(Copying::COUNT, 7);
+  const Array<uint64_t> device(old);
+  const long faults = swhip_count("faults");
+  swhip_fail("stale:1+2");
+  EXPECT(upload(device, right) == old);  // the second copy is the one that reads
+  swhip_fail("table:2");
+  EXPECT(upload(device, right) == right && device.read() == right);
+  EXPECT(bits_between(upload(device, right), right) == 1 && device.read() == right);
+  EXPECT(upload(device, right) == right);
+  swhip_fail("");
+  EXPECT(swhip_count("faults") == faults + 3);
+}
+
+// A fault that cannot be understood ends the process.
+bool refused(const char *faults) {
+  const pid_t child = fork();
+  if (child == 0) {
+    (void)!freopen("/dev/null", "w", stderr);
+    swhip_fail(faults);
+    _exit(0);
+  }
+  int status;
+  EXPECT(waitpid(child, &status, 0) == child);
+  return WIFSIGNALED(status);
+}
+void refused_faults() {
+  OK(hipDeviceSynchronize());
+  for (const char *fault : {"hipMalloc:2", "hipMalloc@3", "drop:2@3", "drop:0", "drop:1+0", "drop:1x", "drop"})
+    EXPECT(refused(fault));
+  for (const char *fault : {"hipMalloc:2@3+", "async:700@5", "*:1@2+4", "flip:3+,table:2+7"})
+    EXPECT(!refused(fault));
+}
 }  // namespace
 
 void run_runtime() {
@@ -302,4 +450,8 @@ void run_runtime() {
   OK(hipGetDeviceCount(&count));
   if (count > 1) devices();
   faults();
+  dropped_and_flipped_kernels();
+  replayed_faults();
+  spoiled_copies();
+  refused_faults();
 }

@@ -45,6 +45,10 @@ hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hip
     const auto staged = std::make_shared<std::vector<char>>(from.at, from.at + from.extent(width, height));
     command.run = [=](hipError_t) { return rows(staged->data()); };
   }
+  command.addresses = {to.at, from.at};
+  // Tables are uploaded in one piece, each in a stream that is made for it; the streams of frames begin otherwise.
+  const bool first = handle && !stream->capture && !stream->submitted;
+  command.constant = first && kind == hipMemcpyHostToDevice && height == 1;
   push(*stream, std::move(command));
   return target || stream->capture ? hipSuccess : drain(call, stream);
 }

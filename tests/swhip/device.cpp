@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// The device itself: what the environment says of it, the thread that works for it, faults and counters.
+// The device itself: what the environment says of it, the thread that works for it, and counters.
 #include "device.h"
 #include "engine.h"
+#include "fault.h"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <unistd.h>
 
@@ -13,14 +15,6 @@ namespace swhip {
 State &state = *new State;
 
 namespace {
-struct Fault {
-  std::string call;
-  hipError_t error;
-  long first;
-  bool forever;
-  long seen = 0;
-};
-auto &faults = *new std::vector<Fault>;
 pid_t process;  // that started the device
 thread_local bool is_worker;
 thread_local int device_of_thread;
@@ -29,44 +23,9 @@ thread_local hipError_t error_of_thread;
 const char *const COUNTERS[] = {
     "launches", "graph_launches", "graph_nodes", "h2d",       "h2d_bytes", "d2h",           "d2h_bytes",
     "d2d",      "d2d_bytes",      "h2h",         "h2h_bytes", "memsets",   "memsets_bytes", "host_functions",
-    "calls"};
+    "calls",    "faults",         "fault_at"};
 const char *const LIVE[] = {"allocs",  "bytes",  "pinned",  "registered", "external",
                             "streams", "events", "modules", "graphs"};
-
-std::vector<std::string> split(const std::string &list) {
-  std::vector<std::string> parts;
-  for (size_t from = 0; from < list.size();) {
-    const size_t to = std::min(list.find(',', from), list.size());
-    if (to > from) parts.push_back(list.substr(from, to - from));
-    from = to + 1;
-  }
-  return parts;
-}
-
-void set_faults(const char *list) {
-  faults.clear();
-  for (const std::string &one : split(list)) {
-    char name[64], plus = 0;
-    int error;
-    long first;
-    if (sscanf(one.c_str(), "%63[^:]:%d@%ld%c", name, &error, &first, &plus) < 3) {
-      fprintf(stderr,
-              "swhip: '%s' is no fault; write hipMalloc:2@3, or 3+ for the third call and all later ones\n",
-              one.c_str());
-      abort();
-    }
-    faults.push_back({name, (hipError_t)error, first, plus == '+'});
-  }
-}
-hipError_t injected(const std::string &call) {
-  hipError_t error = hipSuccess;
-  for (Fault &fault : faults) {  // each counts, whatever the others do
-    if (fault.call != call && (fault.call != "*" || call == "async")) continue;
-    const bool now = ++fault.seen == fault.first || (fault.forever && fault.seen > fault.first);
-    if (now && !error) error = fault.error;
-  }
-  return error;
-}
 
 long live(const std::string &what) {
   if (what == "bytes") {
@@ -137,10 +96,12 @@ std::vector<size_t> ready_nodes(const Replay &replay) {
 
 void execute(std::unique_lock<std::mutex> &lock, const Command &command) {
   hipError_t error = state.lost ? state.lost : injected("async");
+  std::optional<Harm> harm;
+  if (!error) harm.emplace(command);
   if (command.run && (!error || command.even_if_lost)) {
     lock.unlock();
     if (state.delay_us) usleep((useconds_t)state.delay_us);
-    const hipError_t result = command.run(error);
+    const hipError_t result = harm && harm->skips() ? hipSuccess : command.run(error);
     lock.lock();
     if (!error) error = result;
   }
@@ -148,6 +109,7 @@ void execute(std::unique_lock<std::mutex> &lock, const Command &command) {
   if (error || !command.what) return;
   state.counts[command.what]++;
   if (command.bytes) state.counts[std::string(command.what) + "_bytes"] += (long)command.bytes;
+  harm->strike();
 }
 
 // Takes one step of a stream: its next command, or a node of the graph that it launches.
@@ -192,6 +154,16 @@ void work() {
 }
 }  // namespace
 
+std::vector<std::string> split(const std::string &list) {
+  std::vector<std::string> parts;
+  for (size_t from = 0; from < list.size();) {
+    const size_t to = std::min(list.find(',', from), list.size());
+    if (to > from) parts.push_back(list.substr(from, to - from));
+    from = to + 1;
+  }
+  return parts;
+}
+
 int Device::wave() const { return arch.compare(0, 4, "gfx9") == 0 ? 64 : 32; }
 
 Call::Call(const char *name, Needs needs) : lock(state.mutex) {
@@ -225,6 +197,7 @@ Allocation *owner(const void *at, size_t size) {
   auto &[first, allocation] = *--next;
   return (char *)at + size <= first + allocation.size ? &allocation : nullptr;
 }
+char *first_byte(const void *at) { return std::prev(state.allocations.upper_bound((char *)at))->first; }
 std::shared_ptr<Stream> find_stream(hipStream_t stream) {
   if (!stream) return state.devices[(size_t)current_device()].null_stream;
   const auto found = state.streams.find(stream);

@@ -38,6 +38,8 @@ struct Command {
   std::shared_ptr<Event> event = {};  // waits for this generation of the event
   uint64_t generation = 0;
   std::shared_ptr<Replay> replay = {};  // is a launch of a graph
+  std::vector<char *> addresses = {};   // of a copy the target first, of a kernel all that could be some
+  bool constant = false;                // uploads constant data
 };
 
 struct Stream {
@@ -134,8 +136,13 @@ int current_device();
 void set_current_device(int device);
 hipError_t last_error(bool clear);
 
+// The parts of a list with commas.
+std::vector<std::string> split(const std::string &list);
+
 // The allocation that holds all of [at, at + size), or null.
 Allocation *owner(const void *at, size_t size);
+// The first byte of the allocation that holds an address.
+char *first_byte(const void *at);
 std::shared_ptr<Stream> find_stream(hipStream_t stream);
 std::vector<std::shared_ptr<Stream>> all_streams();
 // Appends to the stream, or to the graph that it captures.

@@ -151,6 +151,9 @@ hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned
   };
   const auto arguments = std::make_shared<Arguments>();
   kernel->save(parameters, arguments->bytes, arguments->at);
+  std::vector<char *> addresses;
+  for (size_t at = 0; at < sizeof arguments->bytes; at += sizeof(char *))
+    if (char *word = read_at<char *>(arguments->bytes, at)) addresses.push_back(word);
   const auto run = [=, module = found->second->module](hipError_t) {
     const char *problem = "a kernel runs after its module was unloaded";
     if (!module.expired()) problem = hv::run_grid(kernel, grid, block, arguments->at, state.seed);
@@ -158,5 +161,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned
     fprintf(stderr, "swhip: %s\n", problem);
     return hipErrorIllegalAddress;
   };
-  RETURN(push(*stream, {"launches", 0, run}));
+  Command command{"launches", 0, run};
+  command.addresses = std::move(addresses);
+  RETURN(push(*stream, std::move(command)));
 }
