@@ -23,7 +23,7 @@ use engine::frame::{Geometry, Picture};
 use engine::metrics::damage::{Damage, DamageSums};
 use engine::scale::Scaling;
 use engine::session::{PairScore, Session};
-use gpu::{Device, Selection};
+use gpu::{Device, DeviceInfo, Selection};
 use gst_video::VideoInfo;
 
 use super::CAT;
@@ -32,8 +32,11 @@ use super::memory::device_memory::gpu_of;
 use super::memory::import::{ImportError, Importer, Mapped};
 use super::pads::REFERENCE;
 
-/// Makes the backend to go on with when the first one fails before its first sums.
-pub type Fallback = Box<dyn FnOnce(&BackendError) -> Result<Box<dyn Backend>, BackendError> + Send>;
+/// Makes the backend to go on with when one fails before its first sums, on this GPU. It may be another GPU, which may fail
+/// as well.
+pub type Fallback = Box<
+    dyn FnMut(&BackendError, Option<&'static DeviceInfo>) -> Result<Box<dyn Backend>, BackendError> + Send,
+>;
 
 /// A buffer and the format of its frame.
 #[derive(Clone)]
@@ -340,7 +343,7 @@ impl Worker {
                     while self.is_full() {
                         self.attempt(Self::wait);
                     }
-                    self.attempt(|worker| worker.submit(group, true));
+                    self.attempt(|worker| worker.submit(group));
                 }
                 Job::EndRun { rendition, broken } => {
                     let track = self.tracks.iter().position(|track| track.rendition == rendition);
@@ -391,7 +394,7 @@ impl Worker {
             return;
         }
         let mut result = work(self);
-        if let Err(Error::Engine(EngineError::Backend(err))) = &result
+        while let Err(Error::Engine(EngineError::Backend(err))) = &result
             && err.is_device()
             && let Some(trial) = self.trial.take()
         {
@@ -406,23 +409,36 @@ impl Worker {
         }
     }
 
-    /// Begins again with the other backend: nothing has come of the first.
-    fn fall_back(&mut self, trial: Trial, err: &BackendError) -> Result<(), Error> {
-        let backend = (trial.fallback)(err).map_err(EngineError::from)?;
+    /// Begins again with another backend: nothing has come of this one.
+    fn fall_back(&mut self, mut trial: Trial, err: &BackendError) -> Result<(), Error> {
+        let failed = self.session.gpu().map(|gpu| gpu.info());
+        let backend = (trial.fallback)(err, failed).map_err(EngineError::from)?;
         self.session.set_backend(backend);
         self.groups.clear();
         self.waiter.settle(self.next);
         (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
+        let taken = std::mem::take(&mut trial.taken);
+        self.trial = Some(trial);
         let Some(setup) = self.setup.take() else { return Ok(()) };
         self.follow = false;
-        self.prepare(setup)?;
-        for taken in trial.taken {
+        let done = self.prepare(setup).and_then(|()| self.redo(&taken));
+        if done.is_err()
+            && let Some(trial) = &mut self.trial
+        {
+            trial.taken = taken;
+        }
+        done
+    }
+
+    /// Does again what was done since the session was set up.
+    fn redo(&mut self, taken: &[Taken]) -> Result<(), Error> {
+        for taken in taken.iter().cloned() {
             match taken {
                 Taken::Group(group) => {
                     while self.is_full() {
                         self.wait()?;
                     }
-                    self.submit(group, false)?;
+                    self.submit(group)?;
                 }
                 Taken::EndRun { track, broken } => self.end_run(track, broken)?,
             }
@@ -481,9 +497,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Hands a group to the session, without the frames that cannot be read. `first` is not set where it was handed over
-    /// before.
-    fn submit(&mut self, group: Group, first: bool) -> Result<(), Error> {
+    /// Hands a group to the session, without the frames that cannot be read.
+    fn submit(&mut self, group: Group) -> Result<(), Error> {
         let since = Instant::now();
         let chroma = self.session.plan().work.chroma();
         let gpu = self.session.gpu().cloned();
@@ -547,9 +562,7 @@ impl Worker {
             return self.collect();
         }
         let index = group.index;
-        if let Some(trial) = &mut self.trial
-            && first
-        {
+        if let Some(trial) = &mut self.trial {
             let readable = |(rendition, _): &(u64, Frame)| mapped.iter().any(|(_, of, _)| of == rendition);
             let distorted = group.distorted.iter().filter(|frame| readable(frame)).cloned().collect();
             trial.taken.push(Taken::Group(Group { distorted, ..group.clone() }));

@@ -120,15 +120,30 @@ impl HipVmaf {
         }
     }
 
-    /// Goes on with the CPU, and says so.
+    /// Goes on with the next GPU, or else with the CPU, and says so.
     fn fallback(&self, settings: &Settings) -> Fallback {
-        let (element, threads) = (self.obj().downgrade(), threads(settings));
-        Box::new(move |err| {
-            let cpu = Cpu::new(threads)?;
+        let element = self.obj().downgrade();
+        let (selection, depth) = (settings.selection(), settings.max_in_flight as usize);
+        let threads = threads(settings);
+        let mut failed = vec![];
+        Box::new(move |err, gpu| {
+            failed.extend(gpu);
+            let (next, name): (Box<dyn backend::Backend>, _) =
+                match Hip::open_besides(&selection, depth, &failed) {
+                    Ok(hip) => {
+                        let name = hip.to_string();
+                        (Box::new(hip), name)
+                    }
+                    Err(_) => {
+                        let cpu = Cpu::new(threads)?;
+                        let name = cpu.to_string();
+                        (Box::new(cpu), name)
+                    }
+                };
             if let Some(element) = element.upgrade() {
-                gst::warning!(CAT, obj = element, "scoring on the {cpu}, as {err}");
+                gst::warning!(CAT, obj = element, "scoring on the {name}, as {err}");
             }
-            Ok(Box::new(cpu))
+            Ok(next)
         })
     }
 

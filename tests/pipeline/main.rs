@@ -24,6 +24,7 @@ mod renditions;
 mod results;
 mod scale;
 mod scores;
+mod self_test;
 mod stall;
 mod start;
 mod timing;

@@ -201,6 +201,16 @@ impl Scaling {
         Ok(Self { method, source, target, cosited })
     }
 
+    /// The kernel that weights samples.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Where chroma is subsampled horizontally, vertically: its samples lie on those of luma.
+    pub(crate) fn cosited(&self) -> (bool, bool) {
+        self.cosited
+    }
+
     /// Size and format of the pictures as they come, before they are scaled.
     pub fn source(&self) -> Geometry {
         self.source

@@ -27,8 +27,18 @@ impl Device {
     /// Opens the best GPU ([`ranked`](crate::ranked)) of those wanted that takes the code, or shares it if it is open for
     /// this code already.
     pub fn open(selection: &Selection, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
+        Self::open_besides(selection, code, &[])
+    }
+
+    /// As [`Device::open`], but for these GPUs.
+    pub fn open_besides(
+        selection: &Selection,
+        code: &'static dyn Code,
+        others: &[&'static DeviceInfo],
+    ) -> Result<Arc<Self>, Error> {
         let mut refused = None;
-        for info in candidates(selection, code)? {
+        let left = |info: &&DeviceInfo| !others.iter().any(|other| std::ptr::eq(*other, *info));
+        for info in candidates(selection, code)?.into_iter().filter(left) {
             match Self::of(info, code).and_then(|device| device.try_code().map(|()| device)) {
                 Ok(device) => return Ok(device),
                 // The first is the one that was to be had.

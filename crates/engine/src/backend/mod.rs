@@ -8,6 +8,7 @@
 
 pub mod cpu;
 pub mod hip;
+mod known;
 mod warm_up;
 
 use std::sync::Arc;
@@ -56,6 +57,9 @@ pub enum BackendError {
     /// A fault of this crate.
     #[error("a worker thread panicked, see standard error")]
     Panicked,
+    /// The GPU does not compute what the CPU does.
+    #[error(transparent)]
+    SelfTest(#[from] Box<hip::SelfTestFailure>),
     /// What the GPU refused, or could not do.
     #[error(transparent)]
     Device(#[from] gpu::Error),
@@ -64,7 +68,7 @@ pub enum BackendError {
 impl BackendError {
     /// The backend's device is the trouble, not what was asked of it.
     pub fn is_device(&self) -> bool {
-        matches!(self, Self::Device(_))
+        matches!(self, Self::Device(_) | Self::SelfTest(_))
     }
 
     /// The device was there, and is no more.

@@ -32,4 +32,4 @@ pub use metric::Misfit;
 pub(crate) use registry::METRICS;
 pub use score::OptionsError;
 pub(crate) use score::{Scorer, Source, Values};
-pub use work::{FrameSums, Work};
+pub use work::{Difference, FrameSums, Work};

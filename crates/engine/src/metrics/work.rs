@@ -8,6 +8,8 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 
+use serde::{Deserialize, Serialize};
+
 use super::metric::{Metric, Misfit};
 use crate::frame::Geometry;
 
@@ -171,6 +173,29 @@ impl FrameSums {
         let names: BTreeSet<_> = self.0.0.keys().chain(other.0.0.keys()).copied().collect();
         names.into_iter().filter(differs).collect()
     }
+
+    /// The first thing in which the sums that were got are not these, which were expected.
+    pub fn difference(&self, got: &Self) -> Option<Difference> {
+        let metric = *self.differences(got).first()?;
+        let text = |sums: &Self| sums.0.0.get(metric).map_or("nothing".into(), |sums| format!("{sums:#?}"));
+        let (expected, got) = (text(self), text(got));
+        // One member a line. Where one has more lines than the other, the last of them says so.
+        let mut lines = expected.lines().zip(got.lines());
+        let differing = lines.find(|(expected, got)| expected != got).unwrap_or((&expected, &got));
+        let line = |text: &str| text.trim().trim_end_matches(',').to_owned();
+        Some(Difference { metric: metric.into(), expected: line(differing.0), got: line(differing.1) })
+    }
+}
+
+/// Where the sums of two backends differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The metric, by the name that logs have.
+    pub metric: String,
+    /// The first member that differs, as it should be.
+    pub expected: String,
+    /// What it is instead.
+    pub got: String,
 }
 
 /// Where a value is in a list that has it once; it is appended if it is not there.

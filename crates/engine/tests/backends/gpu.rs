@@ -10,7 +10,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use hipvmaf_engine::backend::hip;
+use hipvmaf_engine::backend::Backend;
+use hipvmaf_engine::backend::hip::{self, Hip, SelfTest};
+use hipvmaf_engine::frame::{BitDepth, Geometry};
+use hipvmaf_engine::metrics::feature_list;
+use hipvmaf_engine::model::{Model, ScoreOptions, builtin};
+use hipvmaf_engine::plan::Plan;
+use hipvmaf_engine::scale::{Method, Scaling};
 
 /// The software device, as `make swhip` builds it.
 fn library() -> PathBuf {
@@ -21,12 +27,14 @@ fn library() -> PathBuf {
     library
 }
 
-/// Runs tests of this program on a software device that the environment describes.
+/// Runs tests of this program on a software device that the environment describes. It is trusted unless that says
+/// otherwise: these tests compare more than a self-test does, and some count calls.
 fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(std::env::current_exe().unwrap())
         .args(arguments)
         .env("HIPVMAF_HIP_LIBRARY", library())
         .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
+        .env("HIPVMAF_SELF_TEST", "never")
         .envs(environment.iter().copied())
         .output()
         .unwrap()
@@ -62,6 +70,45 @@ fn sums_are_those_of_the_processor_on_every_kind() {
     for (arch, seed) in [(RDNA, "0"), (CDNA, "3")] {
         assert_passes(&run(&["--ignored", "sums::"], &[arch, ("SWHIP_SEED", seed)]));
     }
+}
+
+/// No plan has a GPU refused that computes as it should.
+#[test]
+fn every_plan_passes_its_self_test() {
+    for arch in [RDNA, CDNA] {
+        let always = ("HIPVMAF_SELF_TEST", "always");
+        let nowhere = [("XDG_CACHE_HOME", "/proc/nowhere"), ("HOME", "")];
+        let environment = [&[arch, always], &nowhere[..]].concat();
+        assert_passes(&run(&["--exact", "--ignored", "gpu::plans"], &environment));
+    }
+}
+
+#[test]
+#[ignore = "started by others, on a device that they describe"]
+fn plans() {
+    let models = builtin::names().map(|name| Model::load(name).unwrap()).collect();
+    let classic = feature_list::parse("psnr;float_ssim;float_ms_ssim;psnr_hvs;ciede;cambi", &[]).unwrap();
+    let classic: Vec<_> = classic.iter().flat_map(|extractor| extractor.features(true)).collect();
+    let mut all = Plan::new(models, &classic, ScoreOptions::default()).unwrap();
+    all.add_damage();
+    let plain = Plan::new(vec![Model::load("vmaf_v0.6.1").unwrap()], &[], ScoreOptions::default()).unwrap();
+    let mut hip = Hip::open(&gpu::Selection::default(), 1).unwrap();
+    let geometry = |bits, chroma| {
+        let depth = BitDepth::new(bits).unwrap();
+        Geometry { width: 336, height: 320, depth, chroma }
+    };
+    let mut passes = |plan: &Plan, geometry, renditions: &[Option<Scaling>]| {
+        hip.prepare(&plan.work, geometry, renditions).unwrap();
+        assert_eq!(hip.self_test(), Some(SelfTest::Passed));
+    };
+    let half = Some((168, 160));
+    passes(&all, geometry(8, half), &[None]);
+    passes(&all, geometry(10, half), &[None; 3]);
+    passes(&plain, geometry(12, None), &[None]);
+    passes(&plain, geometry(16, Some((336, 320))), &[None]);
+    let small = Geometry { width: 160, height: 128, chroma: Some((80, 64)), ..geometry(8, half) };
+    let scaled = Scaling::new(Method::Lanczos, small, geometry(8, half), (true, false)).unwrap();
+    passes(&plain, geometry(8, half), &[None, Some(scaled)]);
 }
 
 /// Which device a process opens, or why none.

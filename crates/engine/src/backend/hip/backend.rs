@@ -8,12 +8,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use gpu::{Device, Error, Selection};
+use gpu::{Device, DeviceInfo, Error, Selection};
 
 use super::frame::{HvFrame, HvPlane};
 use super::metric::{self, Chains, Setup};
 use super::pictures::{Luma, Placer, in_place, room};
 use super::scale::Scaler;
+use super::self_test::{self, SelfTest};
 use super::shared::bytes_of;
 use super::slot::{InFlight, InFlightSlot, sums_room};
 use super::{METRICS, images};
@@ -23,6 +24,11 @@ use crate::frame::Geometry;
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
 
+/// With so many groups in flight they hardly overlap.
+const FEW: usize = 2;
+/// Groups in flight in a self-test: enough for one that waits for what another stream has written.
+const TEST_DEPTH: usize = 2;
+
 /// Computes on a GPU.
 pub struct Hip {
     device: Arc<Device>,
@@ -30,12 +36,41 @@ pub struct Hip {
     prepared: Option<Prepared>,
     /// Number of the ticket that the next group gets.
     next: u64,
+    self_test: Option<SelfTest>,
 }
 
 impl Hip {
     /// Opens the GPU that is wanted, for `depth` groups in flight (at least 1).
     pub fn open(selection: &Selection, depth: usize) -> Result<Self, BackendError> {
-        Ok(Self { device: images::open(selection)?, depth: depth.max(1), prepared: None, next: 0 })
+        Self::open_besides(selection, depth, &[])
+    }
+
+    /// As [`Hip::open`], but none of these GPUs.
+    pub fn open_besides(
+        selection: &Selection,
+        depth: usize,
+        others: &[&'static DeviceInfo],
+    ) -> Result<Self, BackendError> {
+        let device = images::open_besides(selection, others)?;
+        Ok(Self { device, depth: depth.max(1), prepared: None, next: 0, self_test: None })
+    }
+
+    /// How the GPU has proven itself for what it is prepared for.
+    pub fn self_test(&self) -> Option<SelfTest> {
+        self.self_test
+    }
+
+    /// The GPU prepared for a self-test: all is as when it scores, but nothing is tested before. `alone` is what it will be
+    /// set up for.
+    pub(super) fn untested(
+        device: &Arc<Device>,
+        work: &Work,
+        geometry: Geometry,
+        alone: bool,
+        renditions: &[Option<Scaling>],
+    ) -> Result<Self, BackendError> {
+        let prepared = Some(Prepared::new(device, work, geometry, (TEST_DEPTH, alone), renditions)?);
+        Ok(Self { device: device.clone(), depth: TEST_DEPTH, prepared, next: 0, self_test: None })
     }
 
     /// Has every in-flight slot compute a group, and forgets it.
@@ -100,7 +135,9 @@ impl Backend for Hip {
         renditions: &[Option<Scaling>],
     ) -> Result<(), BackendError> {
         self.prepared = None;
-        self.prepared = Some(Prepared::new(&self.device, work, geometry, self.depth, renditions)?);
+        let alone = self.depth <= FEW;
+        self.self_test = Some(self_test::pass(&self.device, work, geometry, alone, renditions)?);
+        self.prepared = Some(Prepared::new(&self.device, work, geometry, (self.depth, alone), renditions)?);
         let warmed = self.warm_up(geometry, renditions);
         if warmed.is_err() {
             self.prepared = None;
@@ -172,11 +209,11 @@ impl Prepared {
         device: &Arc<Device>,
         work: &Work,
         geometry: Geometry,
-        depth: usize,
+        (depth, alone): (usize, bool),
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         work.check(geometry)?;
-        let setup = Setup { device, geometry, renditions: renditions.len(), alone: depth <= 2 };
+        let setup = Setup { device, geometry, renditions: renditions.len(), alone };
         load_modules(work, &setup, renditions)?;
         let chains = metric::prepare(work, &setup)?;
         let lags = work.lags();

@@ -3,6 +3,7 @@
 //! The compiled kernels that this crate carries: one image for each metric and GPU target, all in one
 //! compressed stream that `build.rs` makes.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
 
@@ -21,9 +22,27 @@ pub fn supports(info: &DeviceInfo) -> bool {
     covers(&info.arch)
 }
 
+/// A number that is another one for other kernels.
+pub(super) fn hash() -> u64 {
+    static HASH: OnceLock<u64> = OnceLock::new();
+    *HASH.get_or_init(|| {
+        let mut hasher = DefaultHasher::new();
+        built::STREAM.hash(&mut hasher);
+        hasher.finish()
+    })
+}
+
 /// Opens the GPU that is wanted for the kernels of this crate, or shares it if it is open already.
 pub fn open(selection: &Selection) -> Result<Arc<Device>, Error> {
-    Device::open(selection, &Kernels)
+    open_besides(selection, &[])
+}
+
+/// Opens a GPU that is wanted, but none of these.
+pub(super) fn open_besides(
+    selection: &Selection,
+    others: &[&'static DeviceInfo],
+) -> Result<Arc<Device>, Error> {
+    Device::open_besides(selection, &Kernels, others)
 }
 
 /// The kernels of this crate.

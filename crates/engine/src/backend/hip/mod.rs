@@ -18,6 +18,7 @@ mod pictures;
 mod psnr;
 mod psnr_hvs;
 mod scale;
+mod self_test;
 mod shared;
 mod slot;
 mod speed;
@@ -26,6 +27,7 @@ mod vif;
 
 pub use backend::Hip;
 pub use images::{MISSING, open, supports};
+pub use self_test::{SelfTest, SelfTestFailure};
 
 use crate::metrics;
 use metric::Registration;
