@@ -258,6 +258,7 @@ impl Waiter {
         let settled = Arc::new(AtomicU64::new(0));
         let seen = settled.clone();
         let run = move || {
+            gpu::Visit::for_good();
             for (ticket, completion) in queue {
                 // A group that was collected with an older one has left its in-flight slot, and what is signalled there
                 // is the end of a later group.
@@ -318,6 +319,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
+        gpu::Visit::for_good();
         loop {
             let job = self.held.pop_front().or_else(|| self.queue.recv().ok());
             match job.unwrap_or(Job::End) {

@@ -527,6 +527,26 @@ fn allocator(bench: &Bench) -> gst::Allocator {
     allocator.expect("an allocator").to_owned()
 }
 
+/// As it needs for kernels and memory of its own.
+#[test]
+#[ignore = "needs the software device"]
+fn the_application_has_its_device_set_whatever_the_element_does() {
+    DEVICE.set_current(1);
+    let bench = Bench::new(&[("device-id", "0")]);
+    bench.element.set_state(gst::State::Ready).unwrap();
+    assert_eq!(DEVICE.current(), 1);
+    bench.element.set_state(gst::State::Null).unwrap();
+    assert_eq!(DEVICE.current(), 1);
+    let [reference, distorted] = sides(&clip("176x144_420_8bit"));
+    bench.begin(&reference, &distorted);
+    let memory = allocator(&bench).alloc(12345, None).unwrap();
+    assert_eq!(DEVICE.current(), 1);
+    drop(bench);
+    drop(memory);
+    assert_eq!(DEVICE.current(), 1);
+    DEVICE.assert_empty();
+}
+
 #[test]
 #[ignore = "needs the software device"]
 fn pools_have_as_many_buffers_more_as_are_held_back() {

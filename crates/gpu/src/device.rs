@@ -7,13 +7,14 @@ use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use hip_sys::{Api, HipError};
+use hip_sys::HipError;
 
 use crate::code::Code;
 use crate::error::Error;
 use crate::module::Module;
 use crate::pool::Pool;
 use crate::runtime::{self, DeviceInfo, Selection};
+use crate::visit::{Entered, Visit};
 
 /// A GPU with the modules and the memory pools that its users share. Closed when the last user drops it.
 pub struct Device {
@@ -89,9 +90,10 @@ impl Device {
         self.check("waiting for the GPU", status.err().unwrap_or(HipError::SUCCESS))
     }
 
-    /// The functions, with this device set for the calling thread: a thread may be new to the runtime.
-    pub(crate) fn enter(&self) -> Result<&'static Api, Error> {
-        let api = self.info.api()?;
+    /// The functions, with this device set for the calling thread until they are dropped: a thread may be new to the
+    /// runtime, or somebody else's.
+    pub(crate) fn enter(&self) -> Result<Entered, Error> {
+        let api = Visit::new().enter(self.info.api()?);
         // SAFETY: takes a number, which the runtime gave.
         self.check("hipSetDevice", unsafe { api.hipSetDevice(self.info.ordinal) })?;
         Ok(api)
@@ -99,8 +101,8 @@ impl Device {
 
     /// The functions to give things back with: a lost device takes them too. None in a child process, which has
     /// nothing to give back.
-    pub(crate) fn release(&self) -> Option<&'static Api> {
-        let api = self.info.api().ok()?;
+    pub(crate) fn release(&self) -> Option<Entered> {
+        let api = Visit::new().enter(self.info.api().ok()?);
         // SAFETY: takes a number, which the runtime gave. On a lost device there is nothing to do about the error.
         let _ = unsafe { api.hipSetDevice(self.info.ordinal) };
         Some(api)
@@ -125,14 +127,14 @@ impl Device {
         }
         // Not under the lock: the driver may compile for a while, for several modules at once.
         let images = self.code.images(name, &self.info.arch);
-        let module = Module::load(self.enter()?, &images);
+        let module = Module::load(&*self.enter()?, &images);
         let module = module.or_else(|status| self.check("hipModuleLoadData", status).map(|()| None))?;
         let no_code = || Error::NoCode { device: self.info.name.clone(), arch: self.info.arch.clone() };
         let module = Arc::new(module.ok_or_else(no_code)?);
         match loaded().entry(name) {
             Entry::Occupied(earlier) => {
                 // Another thread was faster. SAFETY: nobody else has seen this one.
-                unsafe { module.unload(self.enter()?) };
+                unsafe { module.unload(&*self.enter()?) };
                 Ok(earlier.get().clone())
             }
             Entry::Vacant(place) => Ok(place.insert(module).clone()),
@@ -169,8 +171,8 @@ impl Drop for Device {
         // Before the pool: nothing can run any more.
         for (_, module) in modules.drain() {
             // SAFETY: kernels keep the device open, so there are none any more.
-            unsafe { module.unload(api) };
+            unsafe { module.unload(&api) };
         }
-        self.pool.get_mut().unwrap_or_else(PoisonError::into_inner).clear(api);
+        self.pool.get_mut().unwrap_or_else(PoisonError::into_inner).clear(&api);
     }
 }

@@ -5,7 +5,8 @@
 //! No runtime is linked: those that are there are opened when [`devices`] or [`Device::open`] first asks for one. A
 //! [`Device`] is shared by everything in the process that uses it; [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`],
 //! [`Graph`], [`Kernel`] and [`External`] give back what they own when they are dropped. What runs on the GPU is not this
-//! crate's: it loads the code objects that the [`Code`] of its user has for a GPU.
+//! crate's: it loads the code objects that the [`Code`] of its user has for a GPU. What was set for a thread is set again
+//! when a function returns ([`Visit`]).
 
 mod code;
 mod device;
@@ -18,6 +19,7 @@ mod module;
 mod pool;
 mod runtime;
 mod stream;
+mod visit;
 
 pub use code::{Code, Image};
 pub use device::Device;
@@ -30,3 +32,4 @@ pub use memory::{DeviceBuffer, Direction, Pinned, Rectangle, copy, copy_rectangl
 pub use module::Module;
 pub use runtime::{DeviceInfo, Selection, devices, owner, ranked, selected};
 pub use stream::{Event, Profile, Stream};
+pub use visit::Visit;

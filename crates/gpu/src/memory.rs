@@ -36,11 +36,11 @@ impl Block {
             return Ok(block(address));
         }
         let api = device.enter()?;
-        let mut result = kind.allocate(api, size);
+        let mut result = kind.allocate(&api, size);
         if result.1 == HipError::OUT_OF_MEMORY {
             // Blocks of other sizes may be what is missing.
-            pool.clear(api);
-            result = kind.allocate(api, size);
+            pool.clear(&api);
+            result = kind.allocate(&api, size);
         }
         match result {
             (_, HipError::OUT_OF_MEMORY, _) => {

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use hipvmaf_gpu::{Code, Device, Error, Image, Selection, Vendor, devices, owner};
+use hipvmaf_gpu::{Code, Device, Error, Image, Selection, Stream, Vendor, devices, owner};
 
 /// Code for every GPU, which nothing here loads.
 struct Anything;
@@ -23,6 +23,25 @@ impl Code for Anything {
     fn images(&self, _: &str, _: &str) -> Vec<Image> {
         vec![]
     }
+}
+
+/// What says which context is current for a thread of the fake driver, and what sets it.
+fn contexts(driver: &Path) -> (impl Fn() -> usize, impl Fn(usize)) {
+    type Get = unsafe extern "C" fn(*mut usize) -> i32;
+    type Set = unsafe extern "C" fn(usize) -> i32;
+    // SAFETY: the library is open already, and the types are those of its source.
+    let (get, set) = unsafe {
+        let library = Box::leak(Box::new(libloading::Library::new(driver).unwrap()));
+        (*library.get::<Get>("cuCtxGetCurrent").unwrap(), *library.get::<Set>("cuCtxSetCurrent").unwrap())
+    };
+    let get = move || {
+        let mut context = 1;
+        // SAFETY: the address is valid for a write.
+        assert_eq!(unsafe { get(&mut context) }, 0);
+        context
+    };
+    // SAFETY: the fake keeps any number.
+    (get, move |context| assert_eq!(unsafe { set(context) }, 0))
 }
 
 #[test]
@@ -55,7 +74,18 @@ fn a_driver_that_was_missing_is_found_later_and_then_kept() {
 
     let selection = Selection { vendor: None, ordinal: Some(1) };
     let device = Device::open(&selection, &Anything).unwrap();
+    let (get, set) = contexts(&driver);
     std::fs::remove_file(&driver).unwrap();
     assert!(std::ptr::eq(devices()[1], found[1]));
     assert!(std::sync::Arc::ptr_eq(&device, &Device::open(&selection, &Anything).unwrap()));
+
+    // The application's context is current after each call, or none if there was none.
+    for theirs in [5, 0] {
+        set(theirs);
+        device.memory().unwrap();
+        // The fake says that this is in a third context.
+        device.synchronize_owner(0xde).unwrap();
+        drop(Stream::new(&device).unwrap());
+        assert_eq!(get(), theirs);
+    }
 }

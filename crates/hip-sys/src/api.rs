@@ -121,6 +121,8 @@ functions! {
         fn hipGetDeviceCount(count: *mut c_int);
         /// Makes a device the calling thread's.
         fn hipSetDevice(device: c_int);
+        /// The device that is the calling thread's, where it has one: [`Api::current`].
+        fn hipGetDevice(device: *mut c_int);
         /// A number about a device: one of `hipDeviceAttribute…`.
         fn hipDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
         /// The name of a device as marketed.
@@ -244,6 +246,16 @@ functions! {
 pub struct Api {
     library: String,
     functions: Functions,
+}
+
+/// What is current for a thread: a device with HIP, a context or none with CUDA, which may be anybody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Current(Place);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Device(c_int),
+    Context(*mut c_void),
 }
 
 enum Functions {
@@ -380,6 +392,28 @@ impl Api {
             matches!(&self.functions, Functions::Hip(hip) if hip.hipGetDevicePropertiesR0600.is_none());
         let device_memory = if rocm_5 { MEMORY_TYPE_DEVICE_5 } else { MEMORY_TYPE_DEVICE };
         Ok((attributes.kind == device_memory).then_some(attributes.device))
+    }
+
+    /// What is current for the calling thread.
+    pub fn current(&self) -> Result<Current, HipError> {
+        match &self.functions {
+            Functions::Hip(hip) => {
+                let mut device = 0;
+                // SAFETY: the address is valid for a write.
+                unsafe { (hip.hipGetDevice)(&mut device) }.ok().map(|()| Current(Place::Device(device)))
+            }
+            Functions::Cuda(cuda) => cuda.current().map(|context| Current(Place::Context(context))),
+        }
+    }
+
+    /// Makes current for the calling thread what was current for it before.
+    pub fn set_current(&self, current: Current) -> Result<(), HipError> {
+        match (&self.functions, current.0) {
+            // SAFETY: takes a number.
+            (Functions::Hip(hip), Place::Device(device)) => unsafe { (hip.hipSetDevice)(device) }.ok(),
+            (Functions::Cuda(cuda), Place::Context(context)) => cuda.set_current(context),
+            _ => Err(HipError::INVALID_VALUE),
+        }
     }
 
     /// Waits for all work that may still write to memory of the device that is set, whoever's it is. On NVIDIA,

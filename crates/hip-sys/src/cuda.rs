@@ -60,6 +60,7 @@ table! {
             fn cuDeviceGetName(*mut c_char, c_int, CUdevice);
             fn cuDeviceGetPCIBusId(*mut c_char, c_int, CUdevice);
             fn cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice);
+            fn cuCtxGetCurrent(*mut CUcontext);
             fn cuCtxSetCurrent(CUcontext);
             fn cuCtxSynchronize();
             fn cuStreamGetCtx(hipStream_t, *mut CUcontext);
@@ -316,6 +317,20 @@ impl Cuda {
         Ok(context)
     }
 
+    /// The context that is current for the calling thread; null if there is none.
+    pub(crate) fn current(&self) -> Result<CUcontext, HipError> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the address is valid for a write.
+        unsafe { (self.driver.cuCtxGetCurrent)(&mut context) }.ok().map(|()| context)
+    }
+
+    /// Makes a context current that was so before. The driver has a stack of them for each thread, of which this sets the
+    /// top; a null pointer takes away what was set where the stack was empty. So the stack is as it was.
+    pub(crate) fn set_current(&self, context: CUcontext) -> Result<(), HipError> {
+        // SAFETY: the driver refuses a context that was destroyed since.
+        unsafe { (self.driver.cuCtxSetCurrent)(context) }.ok()
+    }
+
     /// Makes the context of a stream the current one, as events can only be recorded in a stream of their own context.
     ///
     /// # Safety
@@ -365,6 +380,11 @@ impl Cuda {
         status(
             self.context(ordinal).and_then(|context| unsafe { (self.driver.cuCtxSetCurrent)(context) }.ok()),
         )
+    }
+
+    /// A thread has a context, which may be nobody's device: [`current`](Self::current).
+    pub(crate) unsafe fn hipGetDevice(&self, _: *mut c_int) -> HipError {
+        HipError::NOT_SUPPORTED
     }
 
     pub(crate) unsafe fn hipDeviceGetAttribute(

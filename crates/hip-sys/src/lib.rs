@@ -25,7 +25,7 @@ mod error;
 mod library;
 mod structs;
 
-pub use api::{Api, Vendor};
+pub use api::{Api, Current, Vendor};
 pub use constants::*;
 pub use error::HipError;
 pub use library::LoadError;

@@ -243,6 +243,7 @@ fn cuda_driver_behind_the_table() {
     check!(hipSetDevice(1), 0, "cuInit 0\ncuDevicePrimaryCtxRetain 41\ncuCtxSetCurrent 1041\n");
     check!(hipSetDevice(1), 0, "cuCtxSetCurrent 1041\n");
     check!(hipSetDevice(2), 101, "cuInit 0\n");
+    let ours = api.current().unwrap();
     for (attribute, cuda) in [(87, 10), (63, 16), (16, 18), (74, 8), (56, 1), (67, 33), (68, 34), (69, 50)] {
         check!(
             hipDeviceGetAttribute(&mut number, attribute, 1),
@@ -299,6 +300,11 @@ fn cuda_driver_behind_the_table() {
         "cuStreamGetCtx 99\ncuCtxSetCurrent 77\ncuEventCreate 2\ncuEventRecord e 99\ncuStreamWaitEvent 51 e 0\n\
          cuEventDestroy_v2 e\n"
     );
+
+    // Which is current now. What was so before is set again as it was.
+    assert_ne!(api.current(), Ok(ours));
+    assert_eq!((api.set_current(ours), calls().as_str()), (Ok(()), "cuCtxSetCurrent 1041\n"));
+    assert_eq!(api.current(), Ok(ours));
 
     check!(hipStreamCreateWithFlags(&mut handle, hipStreamNonBlocking), 0, "cuStreamCreate 1\n");
     check!(hipStreamQuery(handle), 600, "");

@@ -18,6 +18,7 @@ pub struct Device {
     malloc: unsafe extern "C" fn(*mut *mut c_void, usize) -> Status,
     free: unsafe extern "C" fn(*mut c_void) -> Status,
     set_device: unsafe extern "C" fn(c_int) -> Status,
+    get_device: unsafe extern "C" fn(*mut c_int) -> Status,
     memcpy: unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int) -> Status,
     live: unsafe extern "C" fn(*const i8) -> i64,
     count: unsafe extern "C" fn(*const i8) -> i64,
@@ -33,6 +34,7 @@ pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
             malloc: *library.get("hipMalloc").unwrap(),
             free: *library.get("hipFree").unwrap(),
             set_device: *library.get("hipSetDevice").unwrap(),
+            get_device: *library.get("hipGetDevice").unwrap(),
             memcpy: *library.get("hipMemcpy").unwrap(),
             live: *library.get("swhip_live").unwrap(),
             count: *library.get("swhip_count").unwrap(),
@@ -65,6 +67,20 @@ impl Device {
         let faults = CString::new(faults).unwrap();
         // SAFETY: text that ends with a zero.
         unsafe { (self.fail)(faults.as_ptr()) }
+    }
+
+    /// Sets a device for this thread, as an application does.
+    pub fn set_current(&self, device: c_int) {
+        // SAFETY: takes a number.
+        assert_eq!(unsafe { (self.set_device)(device) }, 0);
+    }
+
+    /// The device that is set for this thread.
+    pub fn current(&self) -> c_int {
+        let mut device = -1;
+        // SAFETY: the address is valid for a write.
+        assert_eq!(unsafe { (self.get_device)(&mut device) }, 0);
+        device
     }
 
     /// Nothing is left of whatever used the device.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use gpu::{Device, DeviceInfo, Error, Selection};
+use gpu::{Device, DeviceInfo, Error, Selection, Visit};
 
 use super::frame::{HvFrame, HvPlane};
 use super::metric::{self, Chains, Setup};
@@ -134,6 +134,7 @@ impl Backend for Hip {
         geometry: Geometry,
         renditions: &[Option<Scaling>],
     ) -> Result<(), BackendError> {
+        let _visit = Visit::new();
         self.prepared = None;
         let alone = self.depth <= FEW;
         self.self_test = Some(self_test::pass(&self.device, work, geometry, alone, renditions)?);
@@ -146,6 +147,7 @@ impl Backend for Hip {
     }
 
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError> {
+        let _visit = Visit::new();
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let ticket = Ticket(self.next);
         prepared.submit(ticket, group)?;
