@@ -19,7 +19,7 @@ use hipvmaf_engine::plan::Plan;
 use hipvmaf_engine::scale::{Method, Scaling};
 
 /// The software device, as `make swhip` builds it.
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"));
     let library = target.expect("tests are built in `target`").join("swhip/libamdhip64.so.6");
@@ -29,7 +29,7 @@ fn library() -> PathBuf {
 
 /// Runs tests of this program on a software device that the environment describes. It is trusted unless that says
 /// otherwise: these tests compare more than a self-test does, and some count calls.
-fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+pub fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(std::env::current_exe().unwrap())
         .args(arguments)
         .env("HIPVMAF_HIP_LIBRARY", library())
@@ -45,7 +45,7 @@ fn text(output: &Output) -> String {
 }
 
 #[track_caller]
-fn assert_passes(output: &Output) {
+pub fn assert_passes(output: &Output) {
     let text = text(output);
     assert!(
         output.status.success() && text.contains("test result: ok") && !text.contains(" 0 passed"),
@@ -53,7 +53,7 @@ fn assert_passes(output: &Output) {
     );
 }
 
-const RDNA: (&str, &str) = ("SWHIP_ARCH", "gfx1100");
+pub const RDNA: (&str, &str) = ("SWHIP_ARCH", "gfx1100");
 const CDNA: (&str, &str) = ("SWHIP_ARCH", "gfx90a:sramecc+:xnack-");
 
 #[test]

@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "the tests of the plugin need more of it")]
 #[path = "../../../../tests/pipeline/common/clip.rs"]
 mod clip;
+mod device;
 mod features;
 mod gpu;
 mod sums;

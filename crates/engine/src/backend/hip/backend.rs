@@ -234,19 +234,44 @@ impl Prepared {
     }
 
     fn submit(&mut self, ticket: Ticket, group: Group<'_>) -> Result<(), BackendError> {
+        let slot = ticket.0 as usize % self.slots.len();
+        self.check(&self.slots[slot], &group)?;
+        let started = self.start(ticket, &group);
+        if started.is_err() {
+            // What is in the stream already reads the pictures, whose leases end here. On a lost device nothing does.
+            let _ = self.slots[slot].stream.synchronize();
+            return started;
+        }
+        let Group { reference, distorted, history_only } = group;
+        let count = distorted.len();
+        let pictures = distorted.into_iter().map(|(_, picture)| picture).chain([reference]);
+        let leases = pictures.filter_map(|picture| picture.lease).collect();
+        self.slots[slot].in_flight = Some(InFlight { ticket, count, history_only, run: self.run, leases });
+        self.run += 1;
+        self.last = Some(ticket);
+        Ok(())
+    }
+
+    /// Whether a group is what was prepared for, and the slot free for it.
+    fn check(&self, slot: &InFlightSlot, group: &Group<'_>) -> Result<(), BackendError> {
+        let Group { reference, distorted, .. } = group;
+        if slot.in_flight.is_some() || !(1..=slot.buffers.len()).contains(&distorted.len()) {
+            return Err(BackendError::Full);
+        }
+        check_size(reference, self.geometry)?;
+        distorted.iter().try_for_each(|(rendition, picture)| {
+            let scaler = self.scalers.get(*rendition).ok_or(BackendError::NotPrepared)?.as_ref();
+            check_size(picture, scaler.map_or(self.geometry, Scaler::source))
+        })
+    }
+
+    /// Puts the work for a group into the stream of its slot.
+    fn start(&mut self, ticket: Ticket, group: &Group<'_>) -> Result<(), BackendError> {
         let Group { reference, distorted, history_only } = group;
         let n = ticket.0 as usize;
         let lumas = self.lumas.len();
         let slot = n % self.slots.len();
-        let InFlightSlot { stream, buffers, in_flight, .. } = &mut self.slots[slot];
-        if in_flight.is_some() || !(1..=buffers.len()).contains(&distorted.len()) {
-            return Err(BackendError::Full);
-        }
-        check_size(&reference, self.geometry)?;
-        for (rendition, picture) in &distorted {
-            let scaler = self.scalers.get(*rendition).ok_or(BackendError::NotPrepared)?.as_ref();
-            check_size(picture, scaler.map_or(self.geometry, Scaler::source))?;
-        }
+        let InFlightSlot { stream, buffers, .. } = &mut self.slots[slot];
         for buffers in &mut *buffers {
             (buffers.used, buffers.staged) = (0, 0);
         }
@@ -254,11 +279,11 @@ impl Prepared {
         let luma = &mut self.lumas[n % lumas];
         let (size, room) = (self.geometry.sample_size(), self.room);
         let mut first = Placer { device: &self.device, size, room, stream, buffers: &mut buffers[0] };
-        first.await_producer(&reference)?;
+        first.await_producer(reference)?;
         frame.reference[0] =
             first.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut luma.buffer))?;
         if self.chroma {
-            [frame.reference[1], frame.reference[2]] = first.place_chroma(&reference)?;
+            [frame.reference[1], frame.reference[2]] = first.place_chroma(reference)?;
         }
         luma.plane = frame.reference[0];
         // A copy outlives the buffer it was made of.
@@ -292,15 +317,8 @@ impl Prepared {
             let bytes = bytes_of(std::slice::from_ref(&frame));
             frames.bytes_mut()[i * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
         }
-        let count = distorted.len();
-        slot.start(count, &self.chains, history_only)?;
-        slot.done.record(&slot.stream)?;
-        let pictures = distorted.into_iter().map(|(_, picture)| picture).chain([reference]);
-        let leases = pictures.filter_map(|picture| picture.lease).collect();
-        slot.in_flight = Some(InFlight { ticket, count, history_only, run: self.run, leases });
-        self.run += 1;
-        self.last = Some(ticket);
-        Ok(())
+        slot.start(distorted.len(), &self.chains, *history_only)?;
+        Ok(slot.done.record(&slot.stream)?)
     }
 
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError> {

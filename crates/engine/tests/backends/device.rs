@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What the GPU backend asks of a device, and when: seen by the software device, which counts. The ignored tests are
+//! started by the others, each in a process of its own.
+
+use std::ffi::{CString, c_char};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use gpu::{Device, Pinned, Selection};
+use hipvmaf_engine::backend::hip::Hip;
+use hipvmaf_engine::backend::{Backend, Group};
+use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
+use hipvmaf_engine::metrics::Work;
+use hipvmaf_engine::testing::metrics::{Psnr, PsnrWork};
+
+use crate::gpu::{RDNA, assert_passes, library, run};
+
+/// The software device from outside.
+struct Observer {
+    count: unsafe extern "C" fn(*const c_char) -> i64,
+    fail: unsafe extern "C" fn(*const c_char),
+}
+
+static OBSERVER: LazyLock<Observer> = LazyLock::new(|| {
+    // SAFETY: the library's initialisers do nothing, and the types are those of tests/swhip/hip.h.
+    unsafe {
+        let library = Box::leak(Box::new(libloading::Library::new(library()).unwrap()));
+        Observer {
+            count: *library.get("swhip_count").unwrap(),
+            fail: *library.get("swhip_fail").unwrap(),
+        }
+    }
+});
+
+/// What happened so far.
+fn count(what: &str) -> i64 {
+    let what = CString::new(what).unwrap();
+    // SAFETY: text that ends with a zero.
+    unsafe { (OBSERVER.count)(what.as_ptr()) }
+}
+
+/// Runs one of the ignored tests.
+#[track_caller]
+fn passes(test: &str, environment: &[(&str, &str)]) {
+    let test = format!("device::{test}");
+    assert_passes(&run(&["--exact", &test, "--ignored"], &[&[RDNA], environment].concat()));
+}
+
+fn luma(width: usize) -> Geometry {
+    Geometry { width, height: 64, depth: BitDepth::new(8).unwrap(), chroma: None }
+}
+
+fn prepared(work: &Work, width: usize, depth: usize) -> Hip {
+    let mut hip = Hip::open(&Selection::default(), depth).unwrap();
+    hip.prepare(work, luma(width), &[None]).unwrap();
+    hip
+}
+
+fn psnr() -> Work {
+    Work::default().with::<Psnr>(PsnrWork { chroma: false })
+}
+
+/// A picture in page-locked memory that notes how many copies were done when it was let go.
+struct Kept {
+    memory: Pinned,
+    copied: Arc<AtomicI64>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.copied.fetch_min(count("h2d"), Ordering::Relaxed);
+    }
+}
+
+/// A picture of one value in page-locked memory.
+fn pinned<'a>(
+    device: &Arc<Device>,
+    width: usize,
+    stride: usize,
+    value: u8,
+    copied: &Arc<AtomicI64>,
+) -> Picture<'a> {
+    let mut memory = Pinned::new(device.clone(), stride * 64).unwrap();
+    memory.bytes_mut().fill(value);
+    let keep = Arc::new(Kept { memory, copied: copied.clone() });
+    // SAFETY: the memory is that long, and the lease of the picture keeps it.
+    let bytes = unsafe { std::slice::from_raw_parts(keep.memory.address() as *const u8, stride * 64) };
+    let samples = Samples::Host(bytes);
+    let luma = Component { samples, width, height: 64, stride, step: 1, shift: 0 };
+    // SAFETY: nobody changes the memory, which is page-locked and lives as long as what keeps it.
+    Picture { luma, chroma: None, lease: Some(unsafe { Lease::new(keep).pinned() }) }
+}
+
+#[test]
+fn a_group_that_fails_keeps_its_pictures_until_they_were_copied() {
+    passes("failing", &[("SWHIP_DELAY_US", "10000")]);
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn failing() {
+    let mut hip = prepared(&psnr(), 96, 1);
+    let device = hip.gpu().unwrap().clone();
+    let before = count("h2d");
+    let copied = Arc::new(AtomicI64::new(i64::MAX));
+    let group = Group::pair(pinned(&device, 96, 96, 3, &copied), pinned(&device, 96, 96, 5, &copied));
+    // SAFETY: text that ends with a zero.
+    unsafe { (OBSERVER.fail)(c"hipGraphLaunch:1@1".as_ptr()) };
+    assert!(hip.submit(group).is_err());
+    assert_eq!(copied.load(Ordering::Relaxed) - before, 2);
+}
