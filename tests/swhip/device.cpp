@@ -25,7 +25,7 @@ const char *const COUNTERS[] = {
     "d2d",      "d2d_bytes",      "h2h",         "h2h_bytes", "memsets",   "memsets_bytes", "host_functions",
     "calls",    "faults",         "fault_at"};
 const char *const LIVE[] = {"allocs",  "bytes",  "pinned",  "registered", "external",
-                            "streams", "events", "modules", "graphs"};
+                            "streams", "events", "modules", "graphs",     "coherent", "released"};
 
 long live(const std::string &what) {
   if (what == "bytes") {
@@ -38,9 +38,19 @@ long live(const std::string &what) {
   if (what == "modules") return (long)state.modules.size();
   if (what == "graphs") return (long)(state.graphs.size() + state.execs.size());
   if (what == "external") return (long)state.imports.size();
+  long n = 0;
+  if (what == "coherent") {
+    constexpr unsigned PORTABLE = 1, MAPPED = 2, COHERENT = 0x40000000, ALL = PORTABLE | MAPPED | COHERENT;
+    for (const auto &[at, allocation] : state.allocations)
+      n += allocation.kind == Kind::Pinned && (allocation.flags & ALL) == ALL;
+    return n;
+  }
+  if (what == "released") {
+    for (const auto &[handle, event] : state.events) n += event->releases;
+    return n;
+  }
   const Kind kind = what == "allocs" ? Kind::Device : what == "pinned" ? Kind::Pinned : Kind::Registered;
   if (kind == Kind::Registered && what != "registered") return -1;
-  long n = 0;
   for (const auto &[at, allocation] : state.allocations) n += allocation.kind == kind;
   return n;
 }

@@ -22,7 +22,7 @@ struct Replay;
 using Clock = std::chrono::steady_clock;
 
 struct Event {
-  bool timing;
+  bool timing, releases = false;  // to the system
   uint64_t recorded = 0, done = 0;  // generations
   Clock::time_point time = {};
   std::shared_ptr<Capture> capture = {};  // recorded last in a stream that captures ...
@@ -76,6 +76,7 @@ struct Allocation {
   size_t size;
   char *mapping = nullptr;  // all that was mapped for it
   size_t mapped = 0;
+  unsigned flags = 0;  // of hipHostMalloc
 };
 struct Module;
 struct Function;

@@ -114,6 +114,13 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
   RETURN(hipSuccess);
 }
 
+hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count) {
+  ENTER();
+  const auto found = state.graphs.find(graph);
+  if (nodes || !count || found == state.graphs.end()) RETURN(hipErrorInvalidValue);
+  *count = found->second->nodes.size();
+  RETURN(hipSuccess);
+}
 hipError_t hipGraphInstantiate(hipGraphExec_t *exec, hipGraph_t graph, void **, char *, size_t) {
   ENTER();
   RETURN(instantiate(exec, graph));

@@ -69,9 +69,11 @@ hipError_t hipFree(void *at) {
   ENTER_RELEASE();
   RETURN_RELEASED(release(call, at, Kind::Device));
 }
-hipError_t hipHostMalloc(void **at, size_t size, unsigned) {
+hipError_t hipHostMalloc(void **at, size_t size, unsigned flags) {
   ENTER();
-  RETURN(allocate(at, size, Kind::Pinned));
+  const hipError_t error = allocate(at, size, Kind::Pinned);
+  if (!error && *at) state.allocations[(char *)*at].flags = flags;
+  RETURN(error);
 }
 hipError_t hipHostFree(void *at) {
   ENTER_RELEASE();

@@ -81,9 +81,9 @@ static std::shared_ptr<Event> find_event(hipEvent_t event) {
 }
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) {
   ENTER();
-  constexpr unsigned DISABLE_TIMING = 2;
+  constexpr unsigned DISABLE_TIMING = 2, RELEASE_TO_SYSTEM = 0x80000000;
   if (!event) RETURN(hipErrorInvalidValue);
-  const auto created = std::make_shared<Event>(Event{!(flags & DISABLE_TIMING)});
+  const auto created = std::make_shared<Event>(Event{!(flags & DISABLE_TIMING), (flags & RELEASE_TO_SYSTEM) != 0});
   *event = created.get();
   state.events[*event] = created;
   RETURN(hipSuccess);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use hip_sys::{hipGraphExec_t, hipStreamCaptureModeThreadLocal};
+use hip_sys::{Api, Vendor, hipGraph_t, hipGraphExec_t, hipStreamCaptureModeThreadLocal};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -23,20 +23,29 @@ impl Graph {
     /// Records what `work` puts into the stream, and into others that it forks off and joins again. `None` where that is not
     /// to be had, and the work has to be launched piece by piece: the runtime knows no graphs or fails to make one, or
     /// `HIPVMAF_GRAPHS` is `off`.
+    ///
+    /// The work must only launch kernels, and record and wait for events of streams that it forks: AMD's runtime does not
+    /// report other calls while it records, and the graph then gives wrong results.
     pub fn record(stream: &Stream, work: impl FnOnce() -> Result<(), Error>) -> Result<Option<Self>, Error> {
-        let off = std::env::var_os("HIPVMAF_GRAPHS").is_some_and(|graphs| graphs == "off");
-        if off || !stream.device().enter()?.graphs() {
+        if wanted("off") || !stream.device().enter()?.graphs() {
             return Ok(None);
         }
         match Self::try_record(stream, work) {
-            Ok(graph) => Ok(Some(graph)),
             Err(err @ Error::Lost { .. }) => Err(err),
             // What is wrong with the work itself shows when it is launched.
-            Err(_) => Ok(None),
+            result => Ok(result.ok().flatten()),
         }
     }
 
-    fn try_record(stream: &Stream, work: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
+    /// Whether graphs of this device are to have branches: on NVIDIA, where these overlap. AMD's runtime launches a chain as
+    /// one, but creates a forked graph anew at each launch, over at most four streams, and its executor is known to lose
+    /// edges (up to ROCm 7). Groups in flight overlap anyway. `HIPVMAF_GRAPHS=branches` has them everywhere.
+    pub fn has_branches(device: &Device) -> bool {
+        device.info().vendor == Vendor::Nvidia || wanted("branches")
+    }
+
+    /// `None` if nothing was recorded: AMD's runtime does not always report what it cannot record.
+    fn try_record(stream: &Stream, work: impl FnOnce() -> Result<(), Error>) -> Result<Option<Self>, Error> {
         let device = stream.device();
         let api = device.enter()?;
         let null = std::ptr::null_mut;
@@ -45,22 +54,28 @@ impl Graph {
             api.hipStreamBeginCapture(stream.handle(), hipStreamCaptureModeThreadLocal)
         })?;
         let recorded = work();
-        let mut graph = null();
+        let mut recording = null();
         // SAFETY: the address is valid for a write, and the stream is live.
-        let ended = device
-            .check("hipStreamEndCapture", unsafe { api.hipStreamEndCapture(stream.handle(), &mut graph) });
-        let mut handle = null();
+        let ended = device.check("hipStreamEndCapture", unsafe {
+            api.hipStreamEndCapture(stream.handle(), &mut recording)
+        });
         let result = recorded.and(ended).and_then(|()| {
+            // SAFETY: it was recorded just now.
+            if unsafe { is_empty(&api, recording) } {
+                return Ok(None);
+            }
+            let mut handle = null();
             // SAFETY: the address is valid for a write, the graph was recorded just now.
             let status =
-                unsafe { api.hipGraphInstantiate(&mut handle, graph, null().cast(), null().cast(), 0) };
-            device.check("hipGraphInstantiate", status)
+                unsafe { api.hipGraphInstantiate(&mut handle, recording, null().cast(), null().cast(), 0) };
+            device.check("hipGraphInstantiate", status)?;
+            Ok(Some(Self { device: device.clone(), handle }))
         });
-        if !graph.is_null() {
+        if !recording.is_null() {
             // SAFETY: the recording is live and nobody's else; the instance does not need it.
-            let _ = unsafe { api.hipGraphDestroy(graph) };
+            let _ = unsafe { api.hipGraphDestroy(recording) };
         }
-        result.map(|()| Self { device: device.clone(), handle })
+        result
     }
 
     /// Does the work in the order of the stream.
@@ -73,6 +88,23 @@ impl Graph {
         // SAFETY: both handles are live, and the caller has promised that the work's memory is the GPU's to use.
         self.device.check("hipGraphLaunch", unsafe { api.hipGraphLaunch(self.handle, stream.handle()) })
     }
+}
+
+/// Whether the user wants graphs to be made in this way.
+fn wanted(how: &str) -> bool {
+    std::env::var_os("HIPVMAF_GRAPHS").is_some_and(|graphs| graphs == how)
+}
+
+/// Whether a recording has nothing in it, as far as the runtime says.
+///
+/// # Safety
+///
+/// The recording must be live.
+unsafe fn is_empty(api: &Api, recording: hipGraph_t) -> bool {
+    let mut nodes = 0;
+    // SAFETY: the caller has promised that the recording is live, and the address is valid for a write.
+    let status = unsafe { api.hipGraphGetNodes(recording, std::ptr::null_mut(), &mut nodes) };
+    status.ok().is_ok() && nodes == 0
 }
 
 impl Drop for Graph {

@@ -93,13 +93,19 @@ impl DeviceBuffer {
     }
 }
 
-/// Page-locked memory of the host, which the GPU copies from and to on its own.
+/// Page-locked memory of the host, which the GPU uses on its own.
 pub struct Pinned(Block);
 
 impl Pinned {
-    /// Allocates at least `size` bytes, aligned to a page.
+    /// Allocates at least `size` bytes to copy from and to, aligned to a page.
     pub fn new(device: Arc<Device>, size: usize) -> Result<Self, Error> {
         Block::new(&device, Kind::Host, "page-locked host memory", size).map(Self)
+    }
+
+    /// Allocates at least `size` bytes that kernels read and write, aligned to a page. The CPU sees what they wrote after an
+    /// [`Event::for_host`](crate::Event::for_host).
+    pub fn coherent(device: Arc<Device>, size: usize) -> Result<Self, Error> {
+        Block::new(&device, Kind::Coherent, "page-locked host memory", size).map(Self)
     }
 
     /// Address of the first byte, for the CPU as well as for the GPU.

@@ -4,17 +4,24 @@
 //! nothing is freed while anybody streams.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::ffi::{c_uint, c_void};
 use std::ptr::NonNull;
 
-use hip_sys::{Api, HipError, hipHostMallocPortable};
+use hip_sys::{Api, HipError, hipHostMallocCoherent, hipHostMallocMapped, hipHostMallocPortable};
 
-/// Which memory a block is of: the device's, or the host's page-locked memory.
+/// Which memory a block is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
+    /// The device's.
     Device,
+    /// The host's page-locked memory, for copies.
     Host,
+    /// The host's page-locked memory that kernels read and write. On AMD that which is for copies is cached by the GPU:
+    /// what kernels write there is seen after the stream was waited for, but not for sure after an event.
+    Coherent,
 }
+
+const COHERENT: c_uint = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
 
 impl Kind {
     /// A new block, and how that went.
@@ -25,9 +32,10 @@ impl Kind {
             match self {
                 Self::Device => ("hipMalloc", api.hipMalloc(&mut address, size)),
                 Self::Host => ("hipHostMalloc", api.hipHostMalloc(&mut address, size, hipHostMallocPortable)),
+                Self::Coherent => ("hipHostMalloc", api.hipHostMalloc(&mut address, size, COHERENT)),
             }
         };
-        if self == Self::Host && !address.is_null() {
+        if self != Self::Device && !address.is_null() {
             // SAFETY: new, and that long. What the CPU reads has to be filled once.
             unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, size) };
         }
@@ -45,7 +53,7 @@ impl Kind {
         let _ = unsafe {
             match self {
                 Self::Device => api.hipFree(address.as_ptr()),
-                Self::Host => api.hipHostFree(address.as_ptr()),
+                Self::Host | Self::Coherent => api.hipHostFree(address.as_ptr()),
             }
         };
     }

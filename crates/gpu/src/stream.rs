@@ -107,6 +107,13 @@ impl Event {
         Self::with_flags(device, hip_sys::hipEventBlockingSync | hip_sys::hipEventDisableTiming)
     }
 
+    /// An event after which the CPU sees what kernels before it have written to [coherent](crate::Pinned::coherent) memory.
+    pub fn for_host(device: &Arc<Device>) -> Result<Self, Error> {
+        let flags =
+            hip_sys::hipEventBlockingSync | hip_sys::hipEventDisableTiming | hip_sys::hipEventReleaseToSystem;
+        Self::with_flags(device, flags)
+    }
+
     /// An event that knows when it was reached.
     pub fn timed(device: &Arc<Device>) -> Result<Self, Error> {
         Self::with_flags(device, hip_sys::hipEventBlockingSync)

@@ -217,6 +217,8 @@ functions! {
         fn hipStreamBeginCapture(stream: hipStream_t, mode: c_int);
         /// Ends the recording of a stream, which yields a graph.
         fn hipStreamEndCapture(stream: hipStream_t, graph: *mut hipGraph_t);
+        /// How many pieces of work a recording has, where `nodes` is null.
+        fn hipGraphGetNodes(graph: hipGraph_t, nodes: *mut hipGraphNode_t, count: *mut usize);
         /// Makes a graph ready to launch; the last three are null, null and 0.
         fn hipGraphInstantiate(
             exec: *mut hipGraphExec_t, graph: hipGraph_t, error_node: *mut *mut c_void, log: *mut c_char,

@@ -16,6 +16,8 @@ pub type hipModule_t = *mut c_void;
 pub type hipFunction_t = *mut c_void;
 /// Recorded work.
 pub type hipGraph_t = *mut c_void;
+/// A piece of recorded work.
+pub type hipGraphNode_t = *mut c_void;
 /// Recorded work, ready to launch.
 pub type hipGraphExec_t = *mut c_void;
 /// Memory of another API.
@@ -65,11 +67,13 @@ constants! {
         hipEventDefault = 0;
         hipEventBlockingSync = 1;
         hipEventDisableTiming = 2;
+        hipEventReleaseToSystem = 0x8000_0000;
 
         hipHostMallocDefault = 0;
         hipHostMallocPortable = 1;
         hipHostMallocMapped = 2;
         hipHostMallocWriteCombined = 4;
+        hipHostMallocCoherent = 0x4000_0000;
 
         hipHostRegisterDefault = 0;
         hipHostRegisterPortable = 1;

@@ -164,6 +164,7 @@ forwarded! {
         );
         hipStreamBeginCapture = "cuStreamBeginCapture_v2"(stream: hipStream_t, mode: c_int);
         hipStreamEndCapture = "cuStreamEndCapture"(stream: hipStream_t, graph: *mut hipGraph_t);
+        hipGraphGetNodes = "cuGraphGetNodes"(graph: hipGraph_t, nodes: *mut hipGraphNode_t, count: *mut usize);
         hipGraphLaunch = "cuGraphLaunch"(exec: hipGraphExec_t, stream: hipStream_t);
         hipGraphExecDestroy = "cuGraphExecDestroy"(exec: hipGraphExec_t);
         hipGraphDestroy = "cuGraphDestroy"(graph: hipGraph_t);

@@ -358,6 +358,9 @@ fn cuda_driver_behind_the_table() {
     let (mut graph, mut exec) = (null_mut(), null_mut());
     check!(hipStreamBeginCapture(p(5), hipStreamCaptureModeThreadLocal), 0, "cuStreamBeginCapture_v2 5 1\n");
     check!(hipStreamEndCapture(p(5), &mut graph), 0, "cuStreamEndCapture 5\n");
+    let mut nodes = 0;
+    check!(hipGraphGetNodes(graph, null_mut(), &mut nodes), 0, "cuGraphGetNodes 60 0\n");
+    assert_eq!(nodes, 3);
     check!(
         hipGraphInstantiate(&mut exec, graph, null_mut(), null_mut(), 0),
         0,

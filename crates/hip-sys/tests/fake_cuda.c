@@ -144,6 +144,10 @@ int cuLaunchKernel(P function, unsigned gx, unsigned gy, unsigned gz, unsigned b
 
 int cuStreamBeginCapture_v2(P stream, int mode) { return call("cuStreamBeginCapture_v2 %zx %d", (size_t)stream, mode); }
 int cuStreamEndCapture(P stream, P *graph) { *graph = (P)0x60; return call("cuStreamEndCapture %zx", (size_t)stream); }
+int cuGraphGetNodes(P graph, P *nodes, size_t *count) {
+  *count = 3;
+  return call("cuGraphGetNodes %zx %zx", (size_t)graph, (size_t)nodes);
+}
 int cuGraphInstantiateWithFlags(P *exec, P graph, unsigned long long flags) {
   *exec = (P)0x61;
   return call("cuGraphInstantiateWithFlags %zx %llu", (size_t)graph, flags);

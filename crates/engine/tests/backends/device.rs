@@ -7,18 +7,19 @@ use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use gpu::{Device, Pinned, Selection};
+use gpu::{Device, Graph, Pinned, Selection, Stream};
 use hipvmaf_engine::backend::hip::Hip;
 use hipvmaf_engine::backend::{Backend, Group};
 use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
-use hipvmaf_engine::metrics::Work;
-use hipvmaf_engine::testing::metrics::{Psnr, PsnrWork};
+use hipvmaf_engine::metrics::{FrameSums, Work};
+use hipvmaf_engine::testing::metrics::{Motion, MotionWork, Psnr, PsnrWork, Vif, VifWork};
 
 use crate::gpu::{RDNA, assert_passes, library, run};
 
 /// The software device from outside.
 struct Observer {
     count: unsafe extern "C" fn(*const c_char) -> i64,
+    live: unsafe extern "C" fn(*const c_char) -> i64,
     fail: unsafe extern "C" fn(*const c_char),
 }
 
@@ -28,6 +29,7 @@ static OBSERVER: LazyLock<Observer> = LazyLock::new(|| {
         let library = Box::leak(Box::new(libloading::Library::new(library()).unwrap()));
         Observer {
             count: *library.get("swhip_count").unwrap(),
+            live: *library.get("swhip_live").unwrap(),
             fail: *library.get("swhip_fail").unwrap(),
         }
     }
@@ -38,6 +40,13 @@ fn count(what: &str) -> i64 {
     let what = CString::new(what).unwrap();
     // SAFETY: text that ends with a zero.
     unsafe { (OBSERVER.count)(what.as_ptr()) }
+}
+
+/// What exists.
+fn live(what: &str) -> i64 {
+    let what = CString::new(what).unwrap();
+    // SAFETY: text that ends with a zero.
+    unsafe { (OBSERVER.live)(what.as_ptr()) }
 }
 
 /// Runs one of the ignored tests.
@@ -109,4 +118,79 @@ fn failing() {
     unsafe { (OBSERVER.fail)(c"hipGraphLaunch:1@1".as_ptr()) };
     assert!(hip.submit(group).is_err());
     assert_eq!(copied.load(Ordering::Relaxed) - before, 2);
+}
+
+#[test]
+fn graphs_have_no_branches_on_amd_unless_asked_for() {
+    let streams = |graphs| {
+        let report = std::env::temp_dir().join(format!("hipvmaf-{}.{graphs}", std::process::id()));
+        passes("branching", &[("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_GRAPHS", graphs)]);
+        let counts = std::fs::read_to_string(&report).unwrap();
+        std::fs::remove_file(report).unwrap();
+        let made = counts.lines().find_map(|line| line.strip_prefix("count hipStreamCreateWithFlags "));
+        made.unwrap().parse::<i64>().unwrap()
+    };
+    let plain = streams("off");
+    assert_eq!(streams(""), plain);
+    assert_eq!(streams("branches"), plain + 2);
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn branching() {
+    let vif = VifWork { gain_limits: vec![100.0], scale0: true };
+    let motion = MotionWork { lag1: true, lag2: false };
+    prepared(&psnr().with::<Vif>(vif).with::<Motion>(motion), 96, 1);
+}
+
+#[test]
+fn what_kernels_share_with_the_host_is_coherent() {
+    passes("sharing", &[]);
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn sharing() {
+    let hip = prepared(&psnr(), 96, 3);
+    // For each group in flight where its pictures are, its sums, and that it is done.
+    assert_eq!((live("coherent"), live("released")), (6, 3));
+    drop(hip);
+    assert_eq!((live("coherent"), live("released")), (0, 0));
+}
+
+#[test]
+fn rows_that_a_copy_would_take_one_by_one_are_packed_before() {
+    passes("packing", &[]);
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn packing() {
+    for (width, stride, copies) in [(90, 92, 2), (90, 90, 0), (90, 94, 0)] {
+        let mut hip = prepared(&psnr(), width, 1);
+        let device = hip.gpu().unwrap().clone();
+        let before = count("hipMemcpy2DAsync");
+        let copied = Arc::new(AtomicI64::new(i64::MAX));
+        let picture = |value| pinned(&device, width, stride, value, &copied);
+        let ticket = hip.submit(Group::pair(picture(3), picture(5))).unwrap();
+        let sums = hip.wait(ticket).unwrap();
+        let luma = |sums: &FrameSums| sums.get::<Psnr>().map(|sums| sums.y);
+        assert_eq!(sums.iter().map(luma).collect::<Vec<_>>(), [Some(4 * 64 * width as u64)]);
+        assert_eq!(count("hipMemcpy2DAsync") - before, copies, "{stride}");
+    }
+}
+
+/// As a runtime makes of what it did not understand.
+#[test]
+fn a_recording_of_nothing_is_no_graph() {
+    passes("recording", &[]);
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn recording() {
+    let device = hipvmaf_engine::backend::hip::open(&Selection::default()).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    assert!(Graph::record(&stream, || Ok(())).unwrap().is_none());
+    assert_eq!(live("graphs"), 0);
 }

@@ -64,11 +64,12 @@ fn features_hold_on_every_kind() {
     }
 }
 
-/// On either kind of GPU, with blocks and lanes in different orders. `tests/swhip/check` has each kernel in each order.
+/// On either kind of GPU, with blocks and lanes in different orders, and with metrics in branches of a graph. `tests/swhip/check` has each kernel in each order.
 #[test]
 fn sums_are_those_of_the_processor_on_every_kind() {
-    for (arch, seed) in [(RDNA, "0"), (CDNA, "3")] {
-        assert_passes(&run(&["--ignored", "sums::"], &[arch, ("SWHIP_SEED", seed)]));
+    for (arch, seed, graphs) in [(RDNA, "0", ""), (CDNA, "3", "branches")] {
+        let environment = [arch, ("SWHIP_SEED", seed), ("HIPVMAF_GRAPHS", graphs)];
+        assert_passes(&run(&["--ignored", "sums::"], &environment));
     }
 }
 

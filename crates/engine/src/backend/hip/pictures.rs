@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use gpu::{Device, DeviceBuffer, Direction, Error, Event, Pinned, Rectangle, Stream, copy, copy_rectangle};
+use gpu::{
+    Device, DeviceBuffer, Direction, Error, Event, Pinned, Rectangle, Stream, Vendor, copy, copy_rectangle,
+};
 
 use super::frame::{ALIGNMENT, HvPlane};
 use crate::backend::BackendError;
@@ -180,7 +182,7 @@ impl Placer<'_> {
                 if rows > 0 && bytes.len() < (rows - 1) * stride + width {
                     return Err(BackendError::Picture("hip"));
                 }
-                if lease.is_some_and(Lease::is_pinned) {
+                if lease.is_some_and(Lease::is_pinned) && self.copies_at_once(stride) {
                     let from = at(bytes.as_ptr() as u64);
                     // SAFETY: all rows are there, as was checked above, and the lease is kept until the group is done, as is
                     // the copy.
@@ -194,6 +196,12 @@ impl Placer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether rows that are so many bytes apart are copied at once. AMD's runtime copies them one by one, with a command
+    /// each, where that is no multiple of 4: the CPU is faster at packing them.
+    fn copies_at_once(&self, stride: usize) -> bool {
+        self.device.info().vendor != Vendor::Amd || stride.is_multiple_of(4)
     }
 
     /// Copies rows into page-locked memory.

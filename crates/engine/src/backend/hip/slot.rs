@@ -58,11 +58,11 @@ impl InFlightSlot {
         unsafe { zero(&stream, on_device.address(), size)? };
         let mut slot = Self {
             stream,
-            done: Arc::new(Event::new(device)?),
+            done: Arc::new(Event::for_host(device)?),
             begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
-            frames: Pinned::new(device.clone(), frames_room(renditions))?,
-            sums: Pinned::new(device.clone(), sums)?,
+            frames: Pinned::coherent(device.clone(), frames_room(renditions))?,
+            sums: Pinned::coherent(device.clone(), sums)?,
             on_device,
             graphs: (0..renditions).map(|_| [None, None]).collect(),
             buffers: (0..renditions).map(|_| PictureBuffers::default()).collect(),
@@ -101,11 +101,12 @@ impl InFlightSlot {
         profiling.profile().map_or(Ok(vec![]), Profile::times)
     }
 
-    /// Makes a graph of the work for so many pairs, each chain of metrics in a branch of its own.
+    /// Makes a graph of the work for so many pairs, each chain of metrics in a branch of its own where that is worth it.
     fn record(&mut self, count: usize, chains: &Chains, history_only: bool) -> Result<(), Error> {
         let device = self.stream.device();
+        let count_of_branches = if Graph::has_branches(device) { chains.len().saturating_sub(1) } else { 0 };
         let branches: Vec<_> =
-            chains.iter().skip(1).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
+            (0..count_of_branches).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
         let graph = Graph::record(&self.stream, || self.launch(count, chains, history_only, &branches))?;
         self.graphs[count - 1][usize::from(history_only)] = graph;
         Ok(())
