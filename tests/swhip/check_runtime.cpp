@@ -20,13 +20,13 @@ struct Stream {
 };
 struct Event {
   hipEvent_t handle;
-  Event() { OK(hipEventCreateWithFlags(&handle, 2)); }
+  explicit Event(unsigned flags = 0) { OK(hipEventCreateWithFlags(&handle, hipEventDisableTiming | flags)); }
   ~Event() { hipEventDestroy(handle); }
   operator hipEvent_t() const { return handle; }
 };
 struct Pinned {
   void *at;
-  Pinned() { OK(hipHostMalloc(&at, N, 0)); }
+  explicit Pinned(unsigned flags = 0) { OK(hipHostMalloc(&at, N, flags)); }
   ~Pinned() { hipHostFree(at); }
   unsigned char last() const { return ((unsigned char *)at)[N - 1]; }
 };
@@ -365,6 +365,65 @@ void dropped_and_flipped_kernels() {
   EXPECT(struck_runs(copying, "flip:3+3") == "..x..x");
 }
 
+// Whether the host finds what a kernel wrote to host memory once it has waited for the event.
+bool visible(const Copying &copying, unsigned memory_flags, unsigned event_flags) {
+  const Stream stream;
+  const Event event(event_flags);
+  const Pinned host(memory_flags);
+  const auto arrived = [&] { return memcmp(host.at, Copying::numbers().data(), Copying::COUNT * 8) == 0; };
+  copying.start(stream, (uint64_t *)host.at);
+  OK(hipEventRecord(event, stream));
+  OK(hipEventSynchronize(event));
+  OK(hipEventQuery(event));
+  const bool before = arrived();
+  EXPECT(before || ((const unsigned char *)host.at)[0] == 0xCD);
+  OK(hipStreamSynchronize(stream));
+  EXPECT(arrived());
+  return before;
+}
+void coherence() {
+  constexpr unsigned OTHER_FENCE = 0x20000000, PORTABLE = 1;
+  const std::string mode = getenv("SWHIP_COHERENCE") ? getenv("SWHIP_COHERENCE") : "";
+  const bool strict = mode == "strict";
+  const Copying copying;
+  for (const unsigned not_coherent : {0u, PORTABLE, hipHostMallocNonCoherent}) {
+    EXPECT(visible(copying, not_coherent, 0) == !strict);
+    EXPECT(visible(copying, not_coherent, OTHER_FENCE) == !strict);
+    EXPECT(visible(copying, not_coherent, hipEventReleaseToSystem));
+  }
+  for (const unsigned events : {0u, hipEventReleaseToSystem})
+    EXPECT(visible(copying, hipHostMallocCoherent, events));
+  void *none;
+  EXPECT(hipHostMalloc(&none, N, hipHostMallocCoherent | hipHostMallocNonCoherent) == hipErrorInvalidValue);
+
+  // Each side finds what it wrote itself, and keeps it where the other one writes beside it.
+  const Stream stream;
+  const Event event;
+  const Pinned host;
+  auto *bytes = (unsigned char *)host.at;
+  const Array<unsigned char> device(N);
+  memset(bytes, 1, N);
+  OK(hipMemsetAsync(bytes, 2, N / 2, stream));
+  OK(hipMemcpyAsync(device.data(), bytes, N, hipMemcpyHostToDevice, stream));
+  OK(hipEventRecord(event, stream));
+  OK(hipEventSynchronize(event));
+  EXPECT(bytes[0] == (strict ? 1 : 2) && bytes[N - 1] == 1);
+  bytes[N - 1] = 3;
+  OK(hipMemcpyAsync(bytes + 1, device.data() + N / 2, 1, hipMemcpyDeviceToHost, stream));
+  OK(hipDeviceSynchronize());
+  EXPECT(bytes[0] == 2 && bytes[1] == 1 && bytes[2] == 2 && bytes[N / 2] == 1 && bytes[N - 1] == 3);
+  const std::vector<unsigned char> found = device.read();
+  EXPECT(found[0] == 2 && found[N / 2] == 1);
+  // What came back to the host is the host's again.
+  bytes[0] = 4;
+  OK(hipMemcpyAsync(device.data(), bytes, N, hipMemcpyHostToDevice, stream));
+  OK(hipStreamSynchronize(stream));
+  EXPECT(bytes[0] == 4 && device.read()[0] == 4);
+  // A call that waits for a copy hands it over.
+  OK(hipMemcpy(bytes, device.data(), 1, hipMemcpyDeviceToHost));
+  EXPECT(bytes[0] == 4);
+}
+
 // Captures the kernel and replays it: what it leaves.
 std::vector<uint64_t> replayed(const Copying &copying, const char *faults) {
   const Stream stream;
@@ -450,6 +509,7 @@ void run_runtime() {
   OK(hipGetDeviceCount(&count));
   if (count > 1) devices();
   faults();
+  coherence();
   dropped_and_flipped_kernels();
   replayed_faults();
   spoiled_copies();

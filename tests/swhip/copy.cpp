@@ -2,7 +2,7 @@
 //
 // Copies and fills. Pinned and device memory is read and written when the stream comes to it, pageable memory
 // at the call.
-#include "device.h"
+#include "coherence.h"
 #include <cstring>
 
 using namespace swhip;
@@ -36,17 +36,19 @@ hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hip
 
   const char *const counters[] = {"h2h", "h2d", "d2h", "d2d"};
   const auto rows = [=](const char *start) {
+    char *const target = on_the_device(to.at);
     return guarded([=] {
-      for (size_t y = 0; y < height; y++) memcpy(to.at + y * to.pitch, start + y * from.pitch, width);
+      for (size_t y = 0; y < height; y++) memcpy(target + y * to.pitch, start + y * from.pitch, width);
     });
   };
-  Command command{counters[kind], width * height, [=](hipError_t) { return rows(from.at); }};
+  Command command{counters[kind], width * height};
+  command.run = [=](hipError_t) { return rows(on_the_device(from.at)); };
   if (!source && !stream->capture) {
     const auto staged = std::make_shared<std::vector<char>>(from.at, from.at + from.extent(width, height));
     command.run = [=](hipError_t) { return rows(staged->data()); };
   }
   command.addresses = {to.at, from.at};
-  // Tables are uploaded in one piece, each in a stream that is made for it; the streams of frames begin otherwise.
+  // Tables are uploaded in one piece, each in a stream that is made for it. The streams of frames begin otherwise.
   const bool first = handle && !stream->capture && !stream->submitted;
   command.constant = first && kind == hipMemcpyHostToDevice && height == 1;
   push(*stream, std::move(command));
@@ -55,7 +57,7 @@ hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hip
 hipError_t copy_and_wait(Call &call, void *to, const void *from, size_t size, hipMemcpyKind kind) {
   if (const hipError_t error = forbidden_by_capture()) return error;
   const hipError_t error = copy(call, {(char *)to, size}, {(char *)from, size}, size, 1, kind, nullptr);
-  return error ? error : drain(call, find_stream(nullptr));
+  return error ? error : drain_and_release(call, find_stream(nullptr));
 }
 hipError_t copy_later(Call &call, void *to, const void *from, size_t size, hipMemcpyKind kind,
                       hipStream_t stream) {
@@ -68,8 +70,13 @@ hipError_t fill(void *at, T value, size_t count, hipStream_t handle) {
   if (!stream) return hipErrorInvalidHandle;
   if (!count) return hipSuccess;
   if (!owner(at, count * sizeof(T)) || (uintptr_t)at % sizeof(T)) return hipErrorInvalidValue;
-  const auto run = [=](hipError_t) { return guarded([=] { std::fill_n((T *)at, count, value); }); };
-  return push(*stream, {"memsets", count * sizeof(T), run});
+  const auto run = [=](hipError_t) {
+    T *const target = (T *)on_the_device((char *)at);
+    return guarded([=] { std::fill_n(target, count, value); });
+  };
+  Command command{"memsets", count * sizeof(T), run};
+  command.addresses = {(char *)at};
+  return push(*stream, std::move(command));
 }
 }  // namespace
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // The device itself: what the environment says of it, the thread that works for it, and counters.
-#include "device.h"
+#include "coherence.h"
 #include "engine.h"
 #include "fault.h"
 #include <cstdio>
@@ -65,6 +65,14 @@ void report() {
   fclose(file);
 }
 
+bool strict(const std::string &coherence) {
+  if (!coherence.empty() && coherence != "strict") {
+    fprintf(stderr, "swhip: SWHIP_COHERENCE is '%s', not 'strict' or nothing\n", coherence.c_str());
+    abort();
+  }
+  return !coherence.empty();
+}
+
 void start() {
   if (process) return;
   process = getpid();
@@ -87,6 +95,7 @@ void start() {
   state.memory = strtoull(get("SWHIP_MEM", "4294967296"), nullptr, 0);
   state.seed = strtoull(get("SWHIP_SEED", "0"), nullptr, 0);
   state.delay_us = atol(get("SWHIP_DELAY_US", "0"));
+  state.strict = strict(get("SWHIP_COHERENCE", ""));
   set_faults(get("SWHIP_FAIL", ""));
   for (const char *what : COUNTERS) state.counts[what] = 0;
   if (getenv("SWHIP_REPORT")) atexit(report);
@@ -106,6 +115,7 @@ std::vector<size_t> ready_nodes(const Replay &replay) {
 
 void execute(std::unique_lock<std::mutex> &lock, const Command &command) {
   hipError_t error = state.lost ? state.lost : injected("async");
+  const Visit visit(command);
   std::optional<Harm> harm;
   if (!error) harm.emplace(command);
   if (command.run && (!error || command.even_if_lost)) {
@@ -236,6 +246,11 @@ hipError_t drain(Call &call, const std::shared_ptr<Stream> &stream) {
   const uint64_t goal = stream->submitted;
   state.changed.wait(call.lock, [&] { return stream->finished >= goal; });
   return state.lost;
+}
+hipError_t drain_and_release(Call &call, const std::shared_ptr<Stream> &stream) {
+  const hipError_t lost = drain(call, stream);
+  if (!lost) release_to_system();
+  return lost;
 }
 hipError_t drain_all(Call &call) {
   for (const auto &stream : all_streams()) drain(call, stream);

@@ -22,7 +22,8 @@ struct Replay;
 using Clock = std::chrono::steady_clock;
 
 struct Event {
-  bool timing, releases = false;  // to the system
+  bool timing;
+  bool releases;                    // to the system
   uint64_t recorded = 0, done = 0;  // generations
   Clock::time_point time = {};
   std::shared_ptr<Capture> capture = {};  // recorded last in a stream that captures ...
@@ -69,6 +70,15 @@ struct Replay {
   size_t left;
 };
 
+// Garbage that ends at a page which nobody may touch; `first` is null where there is no memory left.
+struct Room {
+  char *first = nullptr;
+  char *mapping = nullptr;  // all that was mapped for it
+  size_t mapped = 0;
+};
+Room make_room(size_t size);
+
+class View;
 enum class Kind { Device, Pinned, Registered, External };
 struct Allocation {
   Kind kind;
@@ -77,6 +87,7 @@ struct Allocation {
   char *mapping = nullptr;  // all that was mapped for it
   size_t mapped = 0;
   unsigned flags = 0;  // of hipHostMalloc
+  std::shared_ptr<View> view = {};  // of the device, where it differs from the host's
 };
 struct Module;
 struct Function;
@@ -97,6 +108,7 @@ struct State {
   size_t memory;                 // of each device
   std::atomic<uint64_t> seed;    // order of lanes, blocks, streams and graph nodes
   long delay_us;                 // before each command
+  bool strict = false;           // host memory is not coherent unless it was asked to be
   hipError_t lost = hipSuccess;  // the sticky error of a lost device
   std::map<hipStream_t, std::shared_ptr<Stream>> streams;
   std::map<hipEvent_t, std::shared_ptr<Event>> events;
@@ -151,6 +163,8 @@ hipError_t push(Stream &stream, Command command);
 // Waits for all that was submitted so far.
 hipError_t drain(Call &call, const std::shared_ptr<Stream> &stream);
 hipError_t drain_all(Call &call);
+// The same, after which the host sees what the device wrote.
+hipError_t drain_and_release(Call &call, const std::shared_ptr<Stream> &stream);
 // Says whether a capture in progress forbids a call that may wait for the device.
 hipError_t forbidden_by_capture();
 // For copies and fills: an illegal address becomes an error of the device.

@@ -2,6 +2,7 @@
 //
 // Which faults there are, and what they do.
 #include "fault.h"
+#include "coherence.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -98,7 +99,7 @@ void Harm::remember() {
     const Allocation *allocation = owner(address, 1);
     if (!allocation || allocation->kind == Kind::Registered || allocation->kind == Kind::External) continue;
     if (!seen.insert(allocation).second) continue;
-    char *first = first_byte(address);
+    char *first = on_the_device(first_byte(address));
     memory.push_back({first, std::vector<char>(first, first + allocation->size)});
   }
 }

@@ -46,6 +46,9 @@ enum hipStreamCaptureMode : int {
   hipStreamCaptureModeRelaxed,
 };
 
+constexpr unsigned hipHostMallocCoherent = 0x40000000, hipHostMallocNonCoherent = 0x80000000;
+constexpr unsigned hipEventDisableTiming = 2, hipEventReleaseToSystem = 0x80000000;
+
 using hipStream_t = void *;
 using hipEvent_t = void *;
 using hipModule_t = void *;

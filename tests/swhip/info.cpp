@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // What the device says of itself, and what it does not do.
-#include "device.h"
+#include "coherence.h"
 #include <cstdio>
 #include <cstring>
 
@@ -92,7 +92,9 @@ hipError_t hipGetDeviceProperties(void *properties, int device) {
 hipError_t hipDeviceSynchronize() {
   ENTER();
   if (const hipError_t error = forbidden_by_capture()) RETURN(error);
-  RETURN(drain_all(call));
+  const hipError_t lost = drain_all(call);
+  if (!lost) release_to_system();
+  RETURN(lost);
 }
 hipError_t hipDeviceReset() {  // does not bring a lost device back, as on hardware
   ENTER();

@@ -2,32 +2,39 @@
 //
 // Memory: every allocation is filled with garbage and ends at a page that nobody may touch, and so does all
 // of it once it is freed.
-#include "device.h"
+#include "coherence.h"
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
 
 using namespace swhip;
 
-static hipError_t allocate(void **at, size_t size, Kind kind) {
+Room swhip::make_room(size_t size) {
   constexpr size_t ALIGNMENT = 16;
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  const size_t padded = (size + ALIGNMENT - 1) & ~(ALIGNMENT - 1), body = (padded + page - 1) & ~(page - 1);
+  char *mapping =
+      (char *)mmap(nullptr, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return {};
+  memset(mapping, 0xCD, body);
+  mprotect(mapping + body, page, PROT_NONE);
+  return {mapping + body - padded, mapping, body + page};
+}
+
+static hipError_t allocate(void **at, size_t size, Kind kind, unsigned flags = 0) {
   if (!at) return hipErrorInvalidValue;
   *at = nullptr;
   if (const hipError_t error = forbidden_by_capture()) return error;
   if (!size) return hipSuccess;
   Device &device = state.devices[(size_t)current_device()];
   if (kind == Kind::Device && size > state.memory - device.used) return hipErrorOutOfMemory;
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  const size_t padded = (size + ALIGNMENT - 1) & ~(ALIGNMENT - 1), body = (padded + page - 1) & ~(page - 1);
-  char *mapping =
-      (char *)mmap(nullptr, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapping == MAP_FAILED) return hipErrorOutOfMemory;
-  memset(mapping, 0xCD, body);
-  mprotect(mapping + body, page, PROT_NONE);
-  char *first = mapping + body - padded;
-  state.allocations[first] = {kind, current_device(), size, mapping, body + page};
+  const Room room = make_room(size);
+  if (!room.first) return hipErrorOutOfMemory;
+  Allocation &made = state.allocations[room.first];
+  made = {kind, current_device(), size, room.mapping, room.mapped};
+  if (kind == Kind::Pinned) made.view = view_of(room.first, size, flags);
   if (kind == Kind::Device) device.used += size;
-  *at = first;
+  *at = room.first;
   return hipSuccess;
 }
 
@@ -38,12 +45,13 @@ static hipError_t release(Call &call, void *at, Kind kind) {
   const hipError_t lost = drain_all(call);
   const auto found = state.allocations.find((char *)at);
   if (found == state.allocations.end()) return hipErrorInvalidValue;
-  const Allocation old = found->second;
+  Allocation old = found->second;
   if (old.kind != kind && !(old.kind == Kind::External && kind == Kind::Device)) return hipErrorInvalidValue;
   state.allocations.erase(found);
   if (old.kind == Kind::Device) state.devices[(size_t)old.device].used -= old.size;
   if (!old.mapping) return lost;
   // Addresses come back only after some other allocations, so that stale ones are found.
+  old.view = nullptr;
   static auto &graveyard = *new std::deque<Allocation>;
   madvise(old.mapping, old.mapped, MADV_DONTNEED);
   mprotect(old.mapping, old.mapped, PROT_NONE);
@@ -71,7 +79,9 @@ hipError_t hipFree(void *at) {
 }
 hipError_t hipHostMalloc(void **at, size_t size, unsigned flags) {
   ENTER();
-  const hipError_t error = allocate(at, size, Kind::Pinned);
+  constexpr unsigned BOTH = hipHostMallocCoherent | hipHostMallocNonCoherent;
+  if ((flags & BOTH) == BOTH) RETURN(hipErrorInvalidValue);
+  const hipError_t error = allocate(at, size, Kind::Pinned, flags);
   if (!error && *at) state.allocations[(char *)*at].flags = flags;
   RETURN(error);
 }

@@ -2,7 +2,7 @@
 //
 // Modules: an image must be the AMD code object that the real runtime would load on this GPU, and have
 // the kernel; what runs is the kernel that was compiled for the CPU.
-#include "device.h"
+#include "coherence.h"
 #include "engine.h"
 #include <cstdio>
 #include <cstring>
@@ -23,6 +23,28 @@ struct Function {
 };
 
 namespace {
+// Of a kernel, copied at its launch. A word is whatever eight bytes of them hold: an address, or numbers.
+class Arguments {
+ public:
+  static constexpr size_t WORDS = 512, COUNT = 64;
+  alignas(16) char *words[WORDS] = {};
+
+  void save(const hv::Kernel &kernel, void **given) {
+    void *at[COUNT];
+    kernel.save(given, (unsigned char *)words, at);
+    for (int i = 0; i < kernel.nargs; i++) offsets.push_back((size_t)((char *)at[i] - (char *)words));
+  }
+  // Where each argument is.
+  std::vector<void *> slots() {
+    std::vector<void *> at;
+    for (const size_t offset : offsets) at.push_back((char *)words + offset);
+    return at;
+  }
+
+ private:
+  std::vector<size_t> offsets;
+};
+
 // e_flags & 0xff of the GPU targets that we build for.
 const struct {
   unsigned machine;
@@ -145,23 +167,21 @@ hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned
   if (!blocks || !threads || threads > (uint64_t)kernel->max_threads) RETURN(hipErrorInvalidValue);
   if (!parameters || extra || shared_bytes) RETURN(hipErrorInvalidValue);  // unused by our kernels
   const hv::Dim grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
-  struct Arguments {  // copied at the call
-    alignas(16) unsigned char bytes[4096];
-    void *at[64];
-  };
   const auto arguments = std::make_shared<Arguments>();
-  kernel->save(parameters, arguments->bytes, arguments->at);
-  std::vector<char *> addresses;
-  for (size_t at = 0; at < sizeof arguments->bytes; at += sizeof(char *))
-    if (char *word = read_at<char *>(arguments->bytes, at)) addresses.push_back(word);
+  arguments->save(*kernel, parameters);
   const auto run = [=, module = found->second->module](hipError_t) {
     const char *problem = "a kernel runs after its module was unloaded";
-    if (!module.expired()) problem = hv::run_grid(kernel, grid, block, arguments->at, state.seed);
+    if (!module.expired()) {
+      Arguments translated = *arguments;
+      for (char *&word : translated.words) word = on_the_device(word);
+      problem = hv::run_grid(kernel, grid, block, translated.slots().data(), state.seed);
+    }
     if (!problem) return hipSuccess;
     fprintf(stderr, "swhip: %s\n", problem);
     return hipErrorIllegalAddress;
   };
   Command command{"launches", 0, run};
-  command.addresses = std::move(addresses);
+  for (char *word : arguments->words)
+    if (word) command.addresses.push_back(word);
   RETURN(push(*stream, std::move(command)));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // Streams, events and host functions. The null stream is a stream like any other.
-#include "device.h"
+#include "coherence.h"
 #include "graph.h"
 
 using namespace swhip;
@@ -40,7 +40,7 @@ hipError_t hipStreamSynchronize(hipStream_t handle) {
   const std::shared_ptr<Stream> stream = find_stream(handle);
   if (!stream) RETURN(hipErrorInvalidHandle);
   if (stream->capture) RETURN(spoil(*stream->capture, hipErrorStreamCaptureUnsupported));
-  RETURN(drain(call, stream));
+  RETURN(drain_and_release(call, stream));
 }
 hipError_t hipStreamQuery(hipStream_t handle) {
   ENTER();
@@ -81,9 +81,9 @@ static std::shared_ptr<Event> find_event(hipEvent_t event) {
 }
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) {
   ENTER();
-  constexpr unsigned DISABLE_TIMING = 2, RELEASE_TO_SYSTEM = 0x80000000;
   if (!event) RETURN(hipErrorInvalidValue);
-  const auto created = std::make_shared<Event>(Event{!(flags & DISABLE_TIMING), (flags & RELEASE_TO_SYSTEM) != 0});
+  const auto created = std::make_shared<Event>(
+      Event{!(flags & hipEventDisableTiming), (flags & hipEventReleaseToSystem) != 0});
   *event = created.get();
   state.events[*event] = created;
   RETURN(hipSuccess);
@@ -103,6 +103,7 @@ hipError_t hipEventRecord(hipEvent_t handle, hipStream_t stream_handle) {
   const uint64_t generation = ++event->recorded;
   const auto run = [=](hipError_t) {
     std::lock_guard<std::mutex> lock(state.mutex);
+    if (event->releases) release_to_system();
     event->done = std::max(event->done, generation);
     event->time = Clock::now();
     return hipSuccess;
