@@ -94,6 +94,37 @@ void streams() {
   EXPECT(inside == hipErrorNotPermitted);
 }
 
+// One stream fills, another one waits for that, and a third one copies what was filled without waiting; true if
+// the copy has it in all orders.
+bool copies_behind(hipStream_t fills, hipStream_t waits, hipStream_t copies) {
+  const Array<unsigned char> device(N);
+  const Event filled;
+  const Pinned host;
+  bool right = true;
+  for (unsigned char i = 1; i < 50; i++) {
+    swhip_seed(i);
+    OK(hipMemsetAsync(device.data(), i, N, fills));
+    OK(hipEventRecord(filled, fills));
+    OK(hipStreamWaitEvent(waits, filled, 0));
+    OK(hipMemcpyAsync(host.at, device.data(), N, hipMemcpyDeviceToHost, copies));
+    OK(hipDeviceSynchronize());
+    right = right && host.last() == i;
+  }
+  return right;
+}
+void queues() {
+  const Stream streams[6];
+  EXPECT(copies_behind(streams[0], streams[1], streams[5]));  // these two share a queue
+  EXPECT(!copies_behind(streams[0], streams[1], streams[2]));
+  EXPECT(!copies_behind(streams[0], streams[1], streams[3]));
+  int beside_the_null_stream = 0;
+  for (int i = 1; i < 5; i++) {
+    const int fills = i == 4 ? 1 : 0;
+    beside_the_null_stream += copies_behind(streams[fills], nullptr, streams[i]);
+  }
+  EXPECT(beside_the_null_stream == 1);
+}
+
 // a = 1; then b = a on one branch and c = a on another; then the host gets both.
 void graphs() {
   const Stream first, second, other;
@@ -502,6 +533,7 @@ void refused_faults() {
 
 void run_runtime() {
   streams();
+  queues();
   graphs();
   memory();
   modules();

@@ -48,10 +48,10 @@ hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hip
     command.run = [=](hipError_t) { return rows(staged->data()); };
   }
   command.addresses = {to.at, from.at};
-  // Tables are uploaded in one piece, each in a stream that is made for it. The streams of frames begin otherwise.
+  // Tables are uploaded in one piece, each in a stream that is made for it; streams of frames begin otherwise.
   const bool first = handle && !stream->capture && !stream->submitted;
   command.constant = first && kind == hipMemcpyHostToDevice && height == 1;
-  push(*stream, std::move(command));
+  push(stream, std::move(command));
   return target || stream->capture ? hipSuccess : drain(call, stream);
 }
 hipError_t copy_and_wait(Call &call, void *to, const void *from, size_t size, hipMemcpyKind kind) {
@@ -76,7 +76,7 @@ hipError_t fill(void *at, T value, size_t count, hipStream_t handle) {
   };
   Command command{"memsets", count * sizeof(T), run};
   command.addresses = {(char *)at};
-  return push(*stream, std::move(command));
+  return push(stream, std::move(command));
 }
 }  // namespace
 

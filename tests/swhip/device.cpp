@@ -86,7 +86,8 @@ void start() {
   const int devices = atoi(get("SWHIP_DEVICES", all.c_str()));
   for (int i = 0; i < devices; i++) {
     const std::string &arch = archs[std::min((size_t)i, archs.size() - 1)];
-    state.devices.push_back({arch, std::make_shared<Stream>(Stream{i})});
+    state.devices.push_back({arch});
+    state.devices.back().null_stream = create_stream(i);
     if ((size_t)i < units.size()) {
       state.devices.back().units = atoi(units[(size_t)i].c_str());
       state.devices.back().integrated = units[(size_t)i].back() == 'i';
@@ -132,9 +133,9 @@ void execute(std::unique_lock<std::mutex> &lock, const Command &command) {
   harm->strike();
 }
 
-// Takes one step of a stream: its next command, or a node of the graph that it launches.
-void advance(std::unique_lock<std::mutex> &lock, Stream &stream, uint64_t random) {
-  const std::shared_ptr<Replay> replay = stream.queue.front().replay;
+// Takes one step of a queue: its next command, or a node of the graph that this launches.
+void advance(std::unique_lock<std::mutex> &lock, Queue &queue, uint64_t random) {
+  const std::shared_ptr<Replay> replay = queue.commands.front().second.replay;
   if (replay && replay->left && !state.lost) {
     const std::vector<size_t> ready = ready_nodes(*replay);
     const size_t node = ready[random % ready.size()];
@@ -144,14 +145,22 @@ void advance(std::unique_lock<std::mutex> &lock, Stream &stream, uint64_t random
     replay->left--;
     return;
   }
-  const Command command = std::move(stream.queue.front());
-  stream.queue.pop_front();
+  const auto [stream, command] = std::move(queue.commands.front());
+  queue.commands.pop_front();
   execute(lock, command);
-  stream.finished++;
+  stream->finished++;
 }
 
 bool may_run(const Command &command) {
   return state.lost || !command.event || command.event->done >= command.generation;
+}
+
+std::vector<std::shared_ptr<Queue>> ready_queues() {
+  std::vector<std::shared_ptr<Queue>> ready;
+  for (const Device &device : state.devices)
+    for (const auto &queue : device.queues)
+      if (!queue->commands.empty() && may_run(queue->commands.front().second)) ready.push_back(queue);
+  return ready;
 }
 
 void work() {
@@ -159,9 +168,7 @@ void work() {
   std::unique_lock<std::mutex> lock(state.mutex);
   uint64_t random = 1;
   for (;;) {
-    std::vector<std::shared_ptr<Stream>> ready;
-    for (const auto &stream : all_streams())
-      if (!stream->queue.empty() && may_run(stream->queue.front())) ready.push_back(stream);
+    const std::vector<std::shared_ptr<Queue>> ready = ready_queues();
     if (ready.empty()) {
       state.changed.wait(lock);
       continue;
@@ -218,6 +225,12 @@ Allocation *owner(const void *at, size_t size) {
   return (char *)at + size <= first + allocation.size ? &allocation : nullptr;
 }
 char *first_byte(const void *at) { return std::prev(state.allocations.upper_bound((char *)at))->first; }
+std::shared_ptr<Stream> create_stream(int ordinal) {
+  constexpr size_t QUEUES = 4;  // GPU_MAX_HW_QUEUES of ROCm
+  Device &device = state.devices[(size_t)ordinal];
+  if (device.queues.size() < QUEUES) device.queues.push_back(std::make_shared<Queue>());
+  return std::make_shared<Stream>(Stream{ordinal, device.queues[device.streams++ % QUEUES]});
+}
 std::shared_ptr<Stream> find_stream(hipStream_t stream) {
   if (!stream) return state.devices[(size_t)current_device()].null_stream;
   const auto found = state.streams.find(stream);
@@ -230,15 +243,15 @@ std::vector<std::shared_ptr<Stream>> all_streams() {
   return all;
 }
 
-hipError_t push(Stream &stream, Command command) {
-  if (stream.capture) {
-    std::vector<Graph::Node> &nodes = stream.capture->graph->nodes;
-    nodes.push_back({std::move(command), stream.after});
-    stream.after = {nodes.size() - 1};
+hipError_t push(const std::shared_ptr<Stream> &stream, Command command) {
+  if (stream->capture) {
+    std::vector<Graph::Node> &nodes = stream->capture->graph->nodes;
+    nodes.push_back({std::move(command), stream->after});
+    stream->after = {nodes.size() - 1};
     return hipSuccess;
   }
-  stream.queue.push_back(std::move(command));
-  stream.submitted++;
+  stream->queue->commands.push_back({stream, std::move(command)});
+  stream->submitted++;
   state.changed.notify_all();
   return hipSuccess;
 }

@@ -30,7 +30,7 @@ struct Event {
   std::vector<size_t> after = {};         // ... after these nodes
 };
 
-// What a stream holds, or a node of a graph.
+// What is put into a stream, or a node of a graph.
 struct Command {
   const char *what = nullptr;  // its counter
   size_t bytes = 0;
@@ -43,9 +43,15 @@ struct Command {
   bool constant = false;                // uploads constant data
 };
 
+struct Stream;
+// What streams that share a hardware queue hold: each command waits for all before it.
+struct Queue {
+  std::deque<std::pair<std::shared_ptr<Stream>, Command>> commands;
+};
+
 struct Stream {
   int device;
-  std::deque<Command> queue = {};
+  std::shared_ptr<Queue> queue;
   uint64_t submitted = 0, finished = 0;
   std::shared_ptr<Capture> capture = {};  // in which it takes part ...
   std::vector<size_t> after = {};         // ... with these nodes as the last of it
@@ -94,7 +100,9 @@ struct Function;
 
 struct Device {
   std::string arch;  // as HIP reports it: gfx90a:sramecc+:xnack-
-  std::shared_ptr<Stream> null_stream;
+  std::vector<std::shared_ptr<Queue>> queues = {};
+  size_t streams = 0;  // that were ever created
+  std::shared_ptr<Stream> null_stream = {};
   int units = 1;           // compute units
   bool integrated = true;  // part of the processor
   size_t used = 0;
@@ -156,10 +164,11 @@ std::vector<std::string> split(const std::string &list);
 Allocation *owner(const void *at, size_t size);
 // The first byte of the allocation that holds an address.
 char *first_byte(const void *at);
+std::shared_ptr<Stream> create_stream(int device);
 std::shared_ptr<Stream> find_stream(hipStream_t stream);
 std::vector<std::shared_ptr<Stream>> all_streams();
 // Appends to the stream, or to the graph that it captures.
-hipError_t push(Stream &stream, Command command);
+hipError_t push(const std::shared_ptr<Stream> &stream, Command command);
 // Waits for all that was submitted so far.
 hipError_t drain(Call &call, const std::shared_ptr<Stream> &stream);
 hipError_t drain_all(Call &call);

@@ -139,7 +139,7 @@ hipError_t hipGraphLaunch(hipGraphExec_t exec, hipStream_t handle) {
   Command command;
   command.what = "graph_launches";
   command.replay = std::make_shared<Replay>(Replay{found->second, std::vector<bool>(nodes), nodes});
-  RETURN(push(*stream, std::move(command)));
+  RETURN(push(stream, std::move(command)));
 }
 hipError_t hipGraphExecDestroy(hipGraphExec_t exec) {
   ENTER_RELEASE();

@@ -183,5 +183,5 @@ hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned
   Command command{"launches", 0, run};
   for (char *word : arguments->words)
     if (word) command.addresses.push_back(word);
-  RETURN(push(*stream, std::move(command)));
+  RETURN(push(stream, std::move(command)));
 }

@@ -8,7 +8,7 @@ using namespace swhip;
 
 static hipError_t create(hipStream_t *stream) {
   if (!stream) return hipErrorInvalidValue;
-  const auto created = std::make_shared<Stream>(Stream{current_device()});
+  const auto created = create_stream(current_device());
   *stream = created.get();
   state.streams[*stream] = created;
   return hipSuccess;
@@ -58,7 +58,7 @@ hipError_t hipLaunchHostFunc(hipStream_t handle, hipHostFn_t function, void *dat
     function(data);
     return hipSuccess;
   };
-  RETURN(push(*stream, {"host_functions", 0, run}));
+  RETURN(push(stream, {"host_functions", 0, run}));
 }
 // Unlike a host function, a callback also runs on a lost device.
 hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t callback, void *data, unsigned) {
@@ -70,7 +70,7 @@ hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t callback
     callback(handle, status, data);
     return hipSuccess;
   };
-  RETURN(push(*stream, {"host_functions", 0, run, true}));
+  RETURN(push(stream, {"host_functions", 0, run, true}));
 }
 
 // ---- events --------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ hipError_t hipEventRecord(hipEvent_t handle, hipStream_t stream_handle) {
     event->time = Clock::now();
     return hipSuccess;
   };
-  RETURN(push(*stream, {nullptr, 0, run}));
+  RETURN(push(stream, {nullptr, 0, run}));
 }
 hipError_t hipStreamWaitEvent(hipStream_t stream_handle, hipEvent_t handle, unsigned) {
   ENTER();
@@ -121,7 +121,7 @@ hipError_t hipStreamWaitEvent(hipStream_t stream_handle, hipEvent_t handle, unsi
   Command command;
   command.event = event;
   command.generation = event->recorded;
-  RETURN(push(*stream, std::move(command)));
+  RETURN(push(stream, std::move(command)));
 }
 hipError_t hipEventSynchronize(hipEvent_t handle) {
   ENTER();
