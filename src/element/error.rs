@@ -12,6 +12,7 @@ use gst_video::VideoInfo;
 
 use engine::EngineError;
 use engine::backend::BackendError;
+use engine::metrics::Difference;
 use engine::model::ModelError;
 use engine::scale::ScalingError;
 use gst::prelude::*;
@@ -108,6 +109,11 @@ pub enum Error {
          check the timestamps of both sides, or use missing-frame=skip"
     )]
     Missing { pad: String, at: ClockTime },
+    #[error(
+        "{device} has computed something else than the CPU for frame {frame}: {difference}; do not use this GPU with this \
+         driver, and report it with the output of hipvmaf-bench --report"
+    )]
+    WrongScore { device: String, frame: u64, difference: Difference },
     #[error("no caps came before the first buffer on {0}; put a parser or a caps filter before it")]
     NoCaps(String),
     #[error("a buffer on {pad} {source}")]
@@ -199,7 +205,9 @@ impl Error {
             | Self::Interlaced(_)
             | Self::Caps { .. } => Stream(gst::StreamError::Format),
             Self::Engine(EngineError::Backend(BackendError::Device(err))) => Resource(device(err).0),
-            Self::Engine(EngineError::Backend(_)) | Self::Thread(_) => Resource(gst::ResourceError::Failed),
+            Self::Engine(EngineError::Backend(_)) | Self::Thread(_) | Self::WrongScore { .. } => {
+                Resource(gst::ResourceError::Failed)
+            }
             Self::Buffer { .. }
             | Self::Timestamp(_)
             | Self::Missing { .. }

@@ -26,8 +26,8 @@ use super::progress::Progress;
 use super::report::writer::Writer;
 use super::scoring::Scoring;
 use super::settings::{
-    Backend, Colorimetry, DEFAULT_MODEL, LogLevel, MissingFrame, OnResultsError, Output, Overload, Pairing,
-    PoolMethod, ResultsFormat, ScaleMethod, Settings, Tunables, Vendor, Watch,
+    Backend, Colorimetry, DEFAULT_MODEL, LogLevel, MissingFrame, OnResultsError, OnWrongScore, Output,
+    Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod, Settings, Tunables, Vendor, Watch,
 };
 use super::stall::Watchdog;
 use super::state::State;
@@ -161,6 +161,13 @@ pub struct HipVmaf {
     #[property(name = "stall-time", get, set, type = u64, member = stall_time, default = 5_000_000_000,
         mutable_playing, nick = "Stall time",
         blurb = "Warn when a sink pad has had nothing for so many nanoseconds while frames wait at another one (0 = off)")]
+    #[property(name = "verify", get, set, type = f64, member = verify,
+        minimum = 0.0, maximum = 1.0, default = 0.001, mutable_playing, nick = "Verify",
+        blurb = "Share of the groups scored on a GPU that the CPU computes again, to compare all sums (0 = none)")]
+    #[property(name = "on-wrong-score", get, set, type = OnWrongScore, member = on_wrong_score,
+        mutable_playing, nick = "On wrong score",
+        blurb = "What to do when a GPU has computed something else than the CPU",
+        builder(OnWrongScore::default()))]
     pub(super) settings: Mutex<Settings>,
 
     #[property(name = "window", get, set, type = u64, member = window,

@@ -49,8 +49,9 @@ impl Counts {
     }
 
     /// The numbers with the names that files have for them.
-    pub fn named(&self) -> [(&'static str, u64); 6] {
-        let window::Counts { unpaired, skipped, repeated, unmatched, aligning } = self.frames;
+    pub fn named(&self) -> [(&'static str, u64); 8] {
+        let window::Counts { unpaired, skipped, repeated, unmatched, aligning, verified, wrong } =
+            self.frames;
         [
             ("scored", self.scored),
             ("unpaired", unpaired),
@@ -58,6 +59,8 @@ impl Counts {
             ("aligning", aligning),
             ("repeated", repeated),
             ("dist_unmatched", unmatched),
+            ("verified", verified),
+            ("wrong", wrong),
         ]
     }
 
@@ -576,6 +579,8 @@ impl Rendition {
             repeated: frames.repeated,
             dist_unmatched: frames.unmatched,
             aligning: frames.aligning,
+            verified: frames.verified,
+            wrong: frames.wrong,
             coverage: section.counts.coverage(),
             stats: stats(&section.summary),
         };
@@ -609,6 +614,8 @@ impl Rendition {
             repeated: figures.counts.repeated,
             dist_unmatched: figures.counts.unmatched,
             aligning: figures.counts.aligning,
+            verified: figures.counts.verified,
+            wrong: figures.counts.wrong,
             coverage: counts.coverage(),
             stats: stats(&figures.summary),
         };
@@ -652,6 +659,8 @@ impl Rendition {
             .field("frames-repeated", counts.frames.repeated)
             .field("dist-unmatched", counts.frames.unmatched)
             .field("frames-aligning", counts.frames.aligning)
+            .field("verified", counts.frames.verified)
+            .field("wrong", counts.frames.wrong)
             .field("sections", u64::from(self.section_number) + u64::from(open))
             .field("alarm", self.monitor.alarms().iter().any(|(_, raised)| *raised))
             .field_if_some("score-last", self.last_score)

@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 
 use engine::EngineError;
 use engine::backend::hip::Hip;
-use engine::backend::{Backend, BackendError, Completion};
+use engine::backend::{self, Backend, BackendError, Completion};
 use engine::frame::{Geometry, Picture};
 use engine::metrics::damage::{Damage, DamageSums};
 use engine::scale::Scaling;
-use engine::session::{PairScore, Session};
+use engine::session::{PairScore, Session, Verdict, Wrong};
 use gpu::{Device, DeviceInfo, Selection};
+use gst::ClockTime;
 use gst_video::VideoInfo;
 
 use super::CAT;
@@ -31,12 +32,16 @@ use super::error::Error;
 use super::memory::device_memory::gpu_of;
 use super::memory::import::{ImportError, Importer, Mapped};
 use super::pads::REFERENCE;
+use super::settings::OnWrongScore;
 
 /// Makes the backend to go on with when one fails before its first sums, on this GPU. It may be another GPU, which may fail
 /// as well.
 pub type Fallback = Box<
     dyn FnMut(&BackendError, Option<&'static DeviceInfo>) -> Result<Box<dyn Backend>, BackendError> + Send,
 >;
+
+/// Makes the backend to go on with when a GPU has computed something else than the CPU.
+pub type Distrust = Box<dyn Fn() -> Result<Box<dyn Backend>, BackendError> + Send>;
 
 /// A buffer and the format of its frame.
 #[derive(Clone)]
@@ -50,6 +55,7 @@ pub struct Frame {
 pub struct Group {
     /// Number of the reference frame.
     pub index: u64,
+    pub running_time: ClockTime,
     pub reference: Frame,
     pub distorted: Vec<(u64, Frame)>,
 }
@@ -62,6 +68,8 @@ pub struct Setup {
     pub renditions: Vec<(u64, Option<Scaling>)>,
     /// Frames that are about to come: a GPU can be chosen by where they are.
     pub heads: Vec<gst::Buffer>,
+    /// Scores may take their time: all groups that are chosen are computed again.
+    pub patient: bool,
 }
 
 /// What the element asks for.
@@ -74,6 +82,11 @@ enum Job {
     },
     Retry {
         rendition: u64,
+    },
+    /// Compute this share of the groups again, and do this where something else comes of it.
+    Verify {
+        share: f64,
+        on_wrong: OnWrongScore,
     },
     /// Collect this group, which was waited for.
     Collect(Ticket),
@@ -91,6 +104,10 @@ pub enum News {
     /// A distorted frame cannot be read; those after it neither, until it is [tried again](Jobs::retry). The reason comes with
     /// the first.
     Failed { rendition: u64, index: u64, reason: Option<ImportError> },
+    /// A frame was computed again by the CPU; what was wrong, if anything was.
+    Verified { rendition: u64, index: u64, running_time: ClockTime, wrong: Option<Wrong> },
+    /// So many groups were to be computed again, and the CPU did not get round to it.
+    NotVerified(u64),
     /// A group is done; how long it took, if it was computed.
     Done(Option<Duration>),
     /// The backend that is used from now on: its name, how many groups it takes, and its GPU.
@@ -133,6 +150,11 @@ impl Jobs {
         self.send(Job::EndRun { rendition, broken });
     }
 
+    /// Has this share of the groups to come computed again.
+    pub fn verify(&self, share: f64, on_wrong: OnWrongScore) {
+        self.send(Job::Verify { share, on_wrong });
+    }
+
     /// The frames of a rendition that failed can be read again.
     pub fn retry(&self, rendition: u64) {
         self.send(Job::Retry { rendition });
@@ -151,10 +173,12 @@ pub struct Scoring {
 }
 
 impl Scoring {
-    /// `follow`: the GPU can be chosen by where the first frames are. `deliver` is called on the worker's thread.
+    /// `follow`: the GPU can be chosen by where the first frames are. `distrust` makes the CPU's backend, to go on with
+    /// where a GPU is found out. `deliver` is called on the worker's thread.
     pub fn new(
         session: Session,
         fallback: Option<Fallback>,
+        distrust: Distrust,
         follow: bool,
         deliver: impl Fn(Vec<News>) + Send + 'static,
     ) -> io::Result<Self> {
@@ -168,6 +192,12 @@ impl Scoring {
             session,
             setup: None,
             trial: fallback.map(|fallback| Trial { fallback, taken: vec![] }),
+            audits: vec![],
+            on_wrong: OnWrongScore::default(),
+            distrust,
+            recent: VecDeque::new(),
+            withheld: vec![],
+            last_of_gpu: None,
             follow,
             tracks: vec![],
             groups: VecDeque::new(),
@@ -243,6 +273,16 @@ struct InFlight {
     since: Instant,
 }
 
+/// A group that is computed again.
+struct Audited {
+    /// As the session calls it.
+    number: u64,
+    index: u64,
+    running_time: ClockTime,
+    /// Numbers of its renditions, in order.
+    renditions: Vec<u64>,
+}
+
 /// The thread that waits for groups, and has each collected once its end was signalled.
 struct Waiter {
     /// Present until the thread is to end.
@@ -308,6 +348,17 @@ struct Worker {
     /// What the session is set up for.
     setup: Option<Setup>,
     trial: Option<Trial>,
+    /// Groups whose verdict is outstanding.
+    audits: Vec<Audited>,
+    on_wrong: OnWrongScore,
+    distrust: Distrust,
+    /// The last groups of the run, as many as metrics look back, where another backend may have to go on.
+    recent: VecDeque<Group>,
+    /// What is told of a GPU that was found out, once another backend has taken over and the last score that it had a part
+    /// in was told: those that follow are right.
+    withheld: Vec<News>,
+    /// Number of the last frame that it has computed.
+    last_of_gpu: Option<u64>,
     follow: bool,
     tracks: Vec<Track>,
     groups: VecDeque<InFlight>,
@@ -321,6 +372,9 @@ impl Worker {
     fn run(mut self) {
         gpu::Visit::for_good();
         loop {
+            if !self.withheld.is_empty() && self.session.gpu().is_some() {
+                self.attempt(Self::replace_backend);
+            }
             let job = self.held.pop_front().or_else(|| self.queue.recv().ok());
             match job.unwrap_or(Job::End) {
                 Job::End => return self.drain(),
@@ -333,6 +387,10 @@ impl Worker {
                 Job::Retry { rendition } => {
                     let tracks = self.tracks.iter_mut().filter(|track| track.rendition == rendition);
                     tracks.for_each(|track| track.failed = false);
+                }
+                Job::Verify { share, on_wrong } => {
+                    self.session.set_verified_share(share);
+                    self.on_wrong = on_wrong;
                 }
                 Job::Group(_) if self.failed => (self.deliver)(vec![News::Done(None)]),
                 Job::Prepare(_) | Job::EndRun { .. } if self.failed => {}
@@ -360,6 +418,10 @@ impl Worker {
         while !self.groups.is_empty() {
             self.attempt(Self::wait);
         }
+        self.attempt(|worker| {
+            worker.session.settle_audit();
+            worker.collect()
+        });
     }
 
     /// The backend takes no other group until one is collected.
@@ -448,6 +510,46 @@ impl Worker {
         Ok(())
     }
 
+    /// Goes on with the CPU, in the middle of a run: the GPU computes something else. What was handed to it by now is told
+    /// before that.
+    fn replace_backend(&mut self) -> Result<(), Error> {
+        while !self.groups.is_empty() {
+            self.wait()?;
+        }
+        let backend = (self.distrust)().map_err(EngineError::from)?;
+        self.importers.clear();
+        let chroma = self.session.plan().work.chroma();
+        let mut mapped = vec![];
+        for group in std::mem::take(&mut self.recent) {
+            let input = |frame: &Frame| -> Result<(Importer, Mapped), ImportError> {
+                let mut importer = Importer::new(&frame.info, chroma);
+                let mapped = importer.map(frame.buffer.clone(), None)?;
+                Ok((importer, mapped))
+            };
+            let unreadable = |source| Error::Buffer { pad: REFERENCE.into(), source };
+            let reference = input(&group.reference).map_err(unreadable)?;
+            let track = |rendition| self.tracks.iter().position(|track| track.rendition == rendition);
+            let distorted = group
+                .distorted
+                .iter()
+                .filter_map(|(rendition, frame)| Some((track(*rendition)?, input(frame).ok()?)));
+            mapped.push((reference, distorted.collect::<Vec<_>>()));
+        }
+        let groups = mapped.iter().filter_map(|(reference, distorted)| {
+            fn picture((importer, mapped): &(Importer, Mapped)) -> Option<Picture<'_>> {
+                importer.picture(mapped)
+            }
+            let distorted = distorted.iter().filter_map(|(track, input)| Some((*track, picture(input)?)));
+            let distorted = distorted.collect::<Vec<_>>();
+            let reference = picture(reference)?;
+            (!distorted.is_empty()).then_some(backend::Group { reference, distorted, history_only: true })
+        });
+        self.session.take_over(backend, groups.collect())?;
+        self.last_of_gpu = self.tracks.iter().filter_map(|track| track.scores.back()).max().copied();
+        (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
+        self.collect()
+    }
+
     /// Sets the session up. Nothing is in flight.
     fn prepare(&mut self, setup: Setup) -> Result<(), Error> {
         // Told even if it fails: with another backend it is tried again.
@@ -472,6 +574,9 @@ impl Worker {
         };
         self.tracks = setup.renditions.iter().map(track).collect();
         self.importers.clear();
+        self.audits.clear();
+        self.recent.clear();
+        self.session.set_patient(setup.patient);
         let scalings: Vec<_> = setup.renditions.iter().map(|(_, scaling)| *scaling).collect();
         let begun = Instant::now();
         self.session.prepare(setup.geometry, &scalings)?;
@@ -579,6 +684,16 @@ impl Worker {
             }
         }
         self.session.submit(reference, pictures)?;
+        if let Some(number) = self.session.audited() {
+            let renditions = mapped.iter().map(|(_, rendition, _)| *rendition).collect();
+            let running_time = group.running_time;
+            self.audits.push(Audited { number, index, running_time, renditions });
+        }
+        if self.on_wrong == OnWrongScore::Cpu && gpu.is_some() {
+            self.recent.push_back(group);
+            let more = self.recent.len().saturating_sub(self.session.lookback());
+            self.recent.drain(..more);
+        }
         let ticket = self.next;
         self.next += 1;
         self.groups.push_back(InFlight { ticket, since });
@@ -594,6 +709,9 @@ impl Worker {
         }
         self.tracks[track].broken = broken;
         self.session.end_run(track, broken);
+        if self.session.is_fresh() {
+            self.recent.clear();
+        }
         self.collect()
     }
 
@@ -613,6 +731,7 @@ impl Worker {
             score.discont |= std::mem::take(&mut track.resumes);
             news.extend(index.map(|index| News::Scored { rendition: track.rendition, index, score }));
         }
+        self.collect_verdicts(&mut news);
         while self.groups.len() > self.session.in_flight() {
             let Some(group) = self.groups.pop_front() else { break };
             self.waiter.settle(group.ticket + 1);
@@ -624,5 +743,29 @@ impl Worker {
             (self.deliver)(news);
         }
         collected.map(|_| ()).map_err(Error::from)
+    }
+
+    /// Tells what has come of computing groups again.
+    fn collect_verdicts(&mut self, news: &mut Vec<News>) {
+        while let Some(Verdict { number, wrong }) = self.session.take_verdict() {
+            let Some(at) = self.audits.iter().position(|audited| audited.number == number) else { continue };
+            let Audited { index, running_time, renditions, .. } = self.audits.remove(at);
+            let is_wrong = wrong.iter().any(Option::is_some);
+            let told = renditions.into_iter().zip(wrong);
+            let told =
+                told.map(|(rendition, wrong)| News::Verified { rendition, index, running_time, wrong });
+            match self.on_wrong {
+                OnWrongScore::Cpu if is_wrong && self.session.gpu().is_some() => self.withheld.extend(told),
+                _ => news.extend(told),
+            }
+        }
+        let waits = |track: &Track| track.scores.front().is_some_and(|next| Some(*next) <= self.last_of_gpu);
+        if self.session.gpu().is_none() && !self.tracks.iter().any(waits) {
+            news.append(&mut self.withheld);
+        }
+        match self.session.take_left_out() {
+            0 => {}
+            groups => news.push(News::NotVerified(groups)),
+        }
     }
 }

@@ -170,6 +170,20 @@ pub enum Overload {
     Skip = 2,
 }
 
+/// What to do when a GPU has computed something else than the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
+#[repr(i32)]
+#[enum_type(name = "GstHipVmafOnWrongScore")]
+pub enum OnWrongScore {
+    #[default]
+    #[enum_value(name = "Post the event wrong-score, and go on", nick = "report")]
+    Report = 0,
+    #[enum_value(name = "Post the event, and go on with the CPU", nick = "cpu")]
+    Cpu = 1,
+    #[enum_value(name = "Post the event, and an error", nick = "error")]
+    Error = 2,
+}
+
 /// What leaves at the src pad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
@@ -272,6 +286,9 @@ pub struct Settings {
     pub metrics_filename: Option<String>,
     /// Nanoseconds of wall time; 0 for no warning.
     pub stall_time: u64,
+    /// Share of the groups that a GPU computes which the CPU computes again, 0.0..=1.0.
+    pub verify: f64,
+    pub on_wrong_score: OnWrongScore,
 }
 
 /// What is watched besides single scores. Times in nanoseconds.
@@ -361,6 +378,8 @@ pub struct Tunables {
     pub missing_frame: MissingFrame,
     pub overload: Overload,
     pub ignore_inactive_pads: bool,
+    pub verify: f64,
+    pub on_wrong_score: OnWrongScore,
     pub watch: Watch,
 }
 
@@ -375,6 +394,8 @@ impl Settings {
             missing_frame: self.missing_frame,
             overload: self.overload,
             ignore_inactive_pads: self.ignore_inactive_pads,
+            verify: self.verify,
+            on_wrong_score: self.on_wrong_score,
             watch,
         }
     }
@@ -511,6 +532,8 @@ impl Default for Settings {
             ignore_inactive_pads: false,
             metrics_filename: None,
             stall_time: 5 * ClockTime::SECOND.nseconds(),
+            verify: 0.001,
+            on_wrong_score: OnWrongScore::default(),
         }
     }
 }

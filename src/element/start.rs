@@ -3,11 +3,14 @@
 //! From settings to something that runs: models, backend, worker and files are set up at the start and taken down at the
 //! stop. Everything that can fail before the first frame fails here.
 
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use engine::EngineError;
+use engine::audit::Verify;
 use engine::backend::cpu::Cpu;
 use engine::backend::hip::Hip;
 use engine::backend::{self, Backend as _, BackendError};
@@ -23,7 +26,7 @@ use super::imp::HipVmaf;
 use super::pads::{DISTORTED, HipVmafPad};
 use super::report::results::Results;
 use super::report::writer::{Job, Writer};
-use super::scoring::{Fallback, Scoring, Used};
+use super::scoring::{Distrust, Fallback, Scoring, Used};
 use super::settings::{Backend, Output, Settings};
 use super::stall::Watchdog;
 use super::state::{Action, State};
@@ -147,6 +150,20 @@ impl HipVmaf {
         })
     }
 
+    /// Has the CPU look over the GPU's shoulder.
+    fn set_audit(&self, session: &mut Session, settings: &Settings) {
+        let seed = RandomState::new().hash_one(Instant::now());
+        // As many as can keep up with a GPU at a share of some hundredths, and leave the machine to others.
+        let threads = match threads(settings) {
+            0 => std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(4),
+            wanted => wanted,
+        };
+        if session.gpu().is_some() {
+            gst::info!(CAT, imp = self, "verifying {} of the groups, seed {seed:#018x}", settings.verify);
+        }
+        session.set_audit(Verify { share: settings.verify, seed, patient: false, threads });
+    }
+
     /// Loads what the settings name, and keeps the GPU open for the start. Settings may still change before that; what
     /// is wrong now is said now.
     pub(super) fn check(&self) -> Result<(), Error> {
@@ -170,7 +187,8 @@ impl HipVmaf {
         let plan = Arc::new(Self::plan(&settings)?);
         gst::debug!(CAT, imp = self, "{plan}");
         let (backend, fallback) = self.backend(&settings)?;
-        let session = Session::new(plan.clone(), backend, settings.subsample);
+        let mut session = Session::new(plan.clone(), backend, settings.subsample);
+        self.set_audit(&mut session, &settings);
         let element = self.obj().downgrade();
         let report = move |err| {
             if let Some(element) = element.upgrade() {
@@ -187,8 +205,11 @@ impl HipVmaf {
                 element.imp().hear(news);
             }
         };
-        let scoring =
-            Scoring::new(session, fallback, settings.follows_input(), deliver).map_err(Error::Thread)?;
+        let threads = threads(&settings);
+        let distrust: Distrust = Box::new(move || Ok(Box::new(Cpu::new(threads)?)));
+        let scoring = Scoring::new(session, fallback, distrust, settings.follows_input(), deliver)
+            .map_err(Error::Thread)?;
+        scoring.jobs().verify(settings.verify, settings.on_wrong_score);
         let reference = self.reference().clone();
         let mut state =
             State::new(&settings, self.tunables(), plan, lookahead, used, scoring.jobs(), reference);

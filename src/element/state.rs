@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use engine::backend::hip;
 use engine::plan::Plan;
 use engine::scale::Scaling;
+use engine::session::Wrong;
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::AggregatorPad;
@@ -42,7 +43,9 @@ use super::report::results::{Ending, Format, Heading, Row};
 use super::report::writer::Job;
 use super::schedule::{Role, Rule, Side, Step, View, decide};
 use super::scoring::{Frame, Group, Jobs, News, Setup, Used};
-use super::settings::{Colorimetry, MissingFrame, Output, Overload, Pairing, PoolMethod, Settings, Tunables};
+use super::settings::{
+    Colorimetry, MissingFrame, OnWrongScore, Output, Overload, Pairing, PoolMethod, Settings, Tunables,
+};
 use super::strain::{Cause, Strain};
 
 /// Something for the outside, to be done without holding a lock.
@@ -125,6 +128,8 @@ pub struct State {
     rules: Rules,
     /// Least share of the reference frames that has to be scored.
     min_coverage: f64,
+    /// Groups that were to be computed again and were not.
+    not_verified: u64,
     /// Somebody was told that the models are not for this video.
     told_hdr: bool,
     /// The GPU can be chosen by where the first frames are.
@@ -198,6 +203,7 @@ impl State {
                 colors: settings.colorimetry == Colorimetry::Strict,
             },
             min_coverage: settings.min_coverage,
+            not_verified: 0,
             told_hdr: false,
             follow: settings.follows_input(),
             has_results: settings.results().is_some(),
@@ -311,6 +317,7 @@ impl State {
         let mut s = self.renditions.first().map(Rendition::stats);
         let s = s.get_or_insert_with(|| Structure::new_empty("stats"));
         s.set("in-flight", self.downstream.count_pending() as u64);
+        s.set("not-verified", self.not_verified);
         if let Some(mean) = self.compute_time.mean() {
             let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
             s.set("compute-time-mean", nanoseconds(mean));
@@ -706,6 +713,10 @@ impl State {
 
     /// Begins a step with a copy of all settings. What has changed takes effect.
     pub fn begin_step(&mut self, tunables: Tunables, actions: &mut Vec<Action>) {
+        let (verify, on_wrong) = (tunables.verify, tunables.on_wrong_score);
+        if (verify, on_wrong) != (self.tunables.verify, self.tunables.on_wrong_score) {
+            self.jobs.verify(verify, on_wrong);
+        }
         self.tunables = tunables;
         let frame = self.reference.input.head_duration().map_or(40_000_000, ClockTime::nseconds);
         let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
@@ -997,7 +1008,7 @@ impl State {
         let compares = |i: &&usize| paired[**i] || repeats && self.renditions[**i].shown.is_some();
         let partners: Vec<usize> = active.iter().filter(compares).copied().collect();
         if !partners.is_empty() && self.must_prepare(&partners) {
-            self.prepare(&partners, &buffer)?;
+            self.prepare(&partners, &buffer, !self.may_skip(clock))?;
         }
         let stamp = self.reference.stamp(&buffer)?;
         let at = stamp.running_time;
@@ -1099,7 +1110,8 @@ impl State {
         };
         if let Some(info) = info.clone().filter(|_| !submitted.is_empty()) {
             let reference = Frame { buffer: reference.clone(), info };
-            self.jobs.submit(Group { index: stamp.index, reference, distorted: submitted });
+            let index = stamp.index;
+            self.jobs.submit(Group { index, running_time: at, reference, distorted: submitted });
             self.in_flight += 1;
         }
         let heat = info.filter(|_| self.output == Output::Heatmap).map(|info| Heat { info, damage });
@@ -1331,7 +1343,7 @@ impl State {
 
     /// Has the session set up for the format of the reference and for all renditions, those too that may come later: it
     /// has to forget all history for that.
-    fn prepare(&mut self, partners: &[usize], head: &gst::Buffer) -> Result<(), Error> {
+    fn prepare(&mut self, partners: &[usize], head: &gst::Buffer, patient: bool) -> Result<(), Error> {
         let reference = self.reference_info().cloned();
         let reference = reference.ok_or_else(|| Error::NoCaps(self.reference.input.name()))?;
         let unknown = || Error::Caps {
@@ -1351,7 +1363,7 @@ impl State {
         let heads = std::iter::once(head.clone()).chain(heads).collect();
         gst::info!(CAT, "scoring {geometry:?}: {renditions:?}");
         self.follow = false;
-        self.jobs.prepare(Setup { geometry, renditions, heads });
+        self.jobs.prepare(Setup { geometry, renditions, heads, patient });
         self.prepared = true;
         Ok(())
     }
@@ -1382,6 +1394,10 @@ impl State {
                         self.fail_rendition(i, Trouble::Stream, err, actions)?;
                     }
                 }
+                News::Verified { rendition, index, running_time, wrong } => {
+                    self.verified(rendition, index, running_time, wrong, actions)?;
+                }
+                News::NotVerified(groups) => self.not_verified += groups,
                 News::Done(taken) => {
                     self.in_flight = self.in_flight.saturating_sub(1);
                     if let Some(taken) = taken {
@@ -1471,6 +1487,44 @@ impl State {
         self.write_metrics(at, actions);
     }
 
+    /// Takes what has come of computing a frame again.
+    fn verified(
+        &mut self,
+        number: u64,
+        index: u64,
+        at: ClockTime,
+        wrong: Option<Wrong>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let Some(i) = self.numbered(number) else { return Ok(()) };
+        let rendition = &mut self.renditions[i];
+        let counts = window::Counts { verified: 1, wrong: wrong.is_some().into(), ..Default::default() };
+        rendition.count(at, counts);
+        let Some(Wrong { difference, corrected }) = wrong else { return Ok(()) };
+        let score = if corrected {
+            "its score was corrected before it was told"
+        } else {
+            "its score was told before"
+        };
+        let device = self.used.gpu.as_ref().map(|gpu| gpu.info().to_string()).unwrap_or_default();
+        gst::error!(CAT, obj = rendition.pad, "frame {index} is wrong on {device}: {difference}; {score}");
+        let event = EventMessage {
+            event: Event::WrongScore,
+            running_time: Some(at),
+            frame: Some(index),
+            metric: Some(difference.metric.clone()),
+            expected: Some(difference.expected.clone()),
+            got: Some(difference.got.clone()),
+            reason: Some(score.into()),
+            ..EventMessage::default()
+        };
+        actions.push(Action::Post(rendition.event(event)));
+        match self.tunables.on_wrong_score {
+            OnWrongScore::Error => Err(Error::WrongScore { device, frame: index, difference }),
+            OnWrongScore::Report | OnWrongScore::Cpu => Ok(()),
+        }
+    }
+
     /// No frame before `now` is waited for any more: windows end even if nothing comes.
     fn advance(&mut self, now: ClockTime, actions: &mut Vec<Action>) {
         let events = [self.reference.advance(now), self.strain.advance(now)];
@@ -1535,6 +1589,8 @@ impl State {
                     .collect(),
                 offset: rendition.estimate().map(|estimate| estimate.offset as f64 / 1e9),
                 last_score: rendition.last_score_time(),
+                verified: counts.frames.verified,
+                wrong: counts.frames.wrong,
             }
         };
         let quantiles = [0.5, 0.9, 0.99];
@@ -1546,7 +1602,8 @@ impl State {
             sum: self.compute_time.sum(),
             count: self.compute_time.count(),
         });
-        prometheus::Figures { pads: self.renditions.iter().map(pad).collect(), compute_time: time }
+        let (pads, not_verified) = (self.renditions.iter().map(pad).collect(), self.not_verified);
+        prometheus::Figures { pads, compute_time: time, not_verified }
     }
 
     // What leaves.

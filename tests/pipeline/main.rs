@@ -28,4 +28,5 @@ mod self_test;
 mod stall;
 mod start;
 mod timing;
+mod verify;
 mod watch;

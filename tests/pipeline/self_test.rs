@@ -7,8 +7,10 @@ use std::path::Path;
 
 use crate::gpu::{Outcome, RDNA, play};
 
+/// A runtime that records nothing, and does not say how much it has recorded either.
+const EMPTY: &str = "empty:1+,hipGraphGetNodes:801@1+";
 /// What is silently wrong: every kernel from the third on, or one of them; a copy; a table; the recording of a graph.
-const FAULTS: [&str; 7] = ["drop:3", "drop:3+", "flip:5", "stale:2", "table:1", "table:2", "empty:1+"];
+const FAULTS: [&str; 7] = ["drop:3", "drop:3+", "flip:5", "stale:2", "table:1", "table:2", EMPTY];
 
 const CDNA: (&str, &str) = ("SWHIP_ARCH", "gfx90a:sramecc+:xnack-");
 
@@ -55,8 +57,8 @@ fn without_a_self_test_wrong_scores_are_not_noticed() {
         let trusted = [("HIPVMAF_SELF_TEST", "never"), RDNA, ("SWHIP_FAIL", fault)];
         play("hip", &trusted).result != Ok(expected)
     };
-    let noticed: Vec<_> = FAULTS.into_iter().filter(|fault| fault.ends_with('+')).filter(wrong).collect();
-    assert_eq!(noticed, ["drop:3+", "empty:1+"], "faults that last are in the scores");
+    let noticed: Vec<_> = FAULTS.into_iter().filter(|fault| fault.contains('+')).filter(wrong).collect();
+    assert_eq!(noticed, ["drop:3+", EMPTY], "faults that last are in the scores");
 }
 
 #[test]

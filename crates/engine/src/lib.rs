@@ -41,6 +41,7 @@
 //! ([`scale`]), and never copied where a backend can do without. Where one differs visibly from its reference can be shown
 //! in colours ([`heatmap`]).
 
+pub mod audit;
 pub mod backend;
 mod error;
 pub mod frame;

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use gpu::Device;
 
 use crate::EngineError;
+use crate::audit::{Audit, Verify};
 use crate::backend::{Backend, Completion, Group, Ticket};
 use crate::frame::{Geometry, Picture};
 use crate::metrics::damage::{Damage, DamageSums};
-use crate::metrics::{FrameSums, Scorer, Values};
+use crate::metrics::{Difference, FrameSums, Scorer, Values};
 use crate::plan::{Plan, PlannedSource};
 use crate::scale::Scaling;
 
@@ -82,18 +83,53 @@ struct Pending {
     totals: Totals,
 }
 
+/// What has come of computing a group again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Number of the group, as [`Session::audited`] had it.
+    pub number: u64,
+    /// For each rendition of the group, in order, what was wrong.
+    pub wrong: Vec<Option<Wrong>>,
+}
+
+/// Sums of a pair that are not those of the CPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wrong {
+    /// In what they differ.
+    pub difference: Difference,
+    /// The scores of the pair are made of the CPU's sums; otherwise they were known, and handed out, before.
+    pub corrected: bool,
+}
+
 /// What was handed in and not looked at since, in order.
 enum Queued {
     Group {
         ticket: Ticket,
         renditions: Vec<usize>,
         history_only: bool,
+        /// Its number, if it is computed again.
+        audit: Option<u64>,
     },
     /// The end of a rendition's run of pairs; `broken` where pairs are missing.
-    End {
-        rendition: usize,
-        broken: bool,
-    },
+    End { rendition: usize, broken: bool },
+}
+
+/// A group whose sums were fetched and are still being computed again.
+struct Open {
+    number: u64,
+    pairs: Vec<Checkpoint>,
+}
+
+/// A rendition as it was before it took the sums of a pair, for them to be exchanged.
+struct Checkpoint {
+    rendition: usize,
+    sums: FrameSums,
+    scorers: Vec<(Box<dyn Scorer>, VecDeque<Values>)>,
+    run: usize,
+    /// Pairs that were pending.
+    pending: usize,
+    /// [`Track::changes`] when the sums had been taken.
+    changes: u64,
 }
 
 /// What one rendition has beside the others.
@@ -104,6 +140,8 @@ struct Track {
     run: usize,
     /// Pairs whose sums were fetched.
     fetched: u64,
+    /// How often something was taken or ended.
+    changes: u64,
     /// No pair of the present run was submitted.
     fresh: bool,
     /// The next pair is the first after a break.
@@ -117,6 +155,8 @@ pub struct Session {
     backend: Box<dyn Backend>,
     subsample: u64,
     geometry: Option<Geometry>,
+    /// How the pictures of each rendition are scaled.
+    scalings: Vec<Option<Scaling>>,
     tracks: Vec<Track>,
     queue: VecDeque<Queued>,
     /// Groups submitted since the geometry was set.
@@ -127,6 +167,9 @@ pub struct Session {
     damage: VecDeque<(usize, Option<DamageSums>)>,
     /// An error that was met after scores had become complete in the same call; the next call returns it.
     error: Option<EngineError>,
+    audit: Option<Audit>,
+    open: Vec<Open>,
+    verdicts: VecDeque<Verdict>,
 }
 
 impl Session {
@@ -137,13 +180,33 @@ impl Session {
             backend,
             subsample: subsample.max(1).into(),
             geometry: None,
+            scalings: vec![],
             tracks: vec![],
             queue: VecDeque::new(),
             submitted: 0,
             fetched: 0,
             damage: VecDeque::new(),
             error: None,
+            audit: None,
+            open: vec![],
+            verdicts: VecDeque::new(),
         }
+    }
+
+    /// Has a share of the groups that a GPU computes computed again by the CPU ([`audit`](crate::audit)). Takes effect with
+    /// [`Session::prepare`].
+    pub fn set_audit(&mut self, verify: Verify) {
+        self.audit = Some(Audit::new(verify));
+    }
+
+    /// Sets the share of the groups to come that are computed again.
+    pub fn set_verified_share(&mut self, share: f64) {
+        self.audit.iter_mut().for_each(|audit| audit.set_share(share));
+    }
+
+    /// Sets whether groups to come are waited for ([`Verify::patient`]).
+    pub fn set_patient(&mut self, patient: bool) {
+        self.audit.iter_mut().for_each(|audit| audit.set_patient(patient));
     }
 
     /// What is computed.
@@ -171,6 +234,34 @@ impl Session {
         self.backend = backend;
     }
 
+    /// Goes on with another backend in the middle of a run. Nothing may be in flight. `earlier` are the last groups of the
+    /// run, oldest first, as many as there are up to [`Session::lookback`]: metrics compare with their references.
+    pub fn take_over(
+        &mut self,
+        mut backend: Box<dyn Backend>,
+        earlier: Vec<Group<'_>>,
+    ) -> Result<(), EngineError> {
+        if let Some(geometry) = self.geometry {
+            backend.prepare(&self.plan.work, geometry, &self.scalings)?;
+            for group in earlier {
+                let ticket = backend.submit(Group { history_only: true, ..group })?;
+                backend.wait(ticket)?;
+            }
+        }
+        self.backend = backend;
+        Ok(())
+    }
+
+    /// How many earlier groups of a run the metrics look at.
+    pub fn lookback(&self) -> usize {
+        self.plan.work.lags()
+    }
+
+    /// The next group is the first of a run, for all renditions.
+    pub fn is_fresh(&self) -> bool {
+        self.tracks.iter().all(|track| track.fresh)
+    }
+
     /// How many later pairs a score waits for, at most.
     pub fn lookahead(&self) -> u32 {
         self.plan.sources.iter().map(|source| source.source.lookahead() as u32).max().unwrap_or(0)
@@ -187,6 +278,7 @@ impl Session {
                 scorers: scorers.map_err(EngineError::Options)?,
                 run: 0,
                 fetched: 0,
+                changes: 0,
                 fresh: true,
                 broken: false,
                 pending: VecDeque::new(),
@@ -194,6 +286,11 @@ impl Session {
         };
         self.tracks = renditions.iter().map(track).collect::<Result<_, EngineError>>()?;
         self.geometry = Some(geometry);
+        self.scalings = renditions.to_vec();
+        if let Some(audit) = &mut self.audit {
+            audit.prepare(&self.plan.work, geometry, renditions, self.backend.gpu());
+            self.open.drain(..).for_each(|_| audit.leave_out());
+        }
         self.queue.clear();
         self.damage.clear();
         self.error = None;
@@ -212,13 +309,25 @@ impl Session {
     ) -> Result<(), EngineError> {
         let history_only = !self.submitted.is_multiple_of(self.subsample);
         let renditions: Vec<_> = distorted.iter().map(|(rendition, _)| *rendition).collect();
-        let ticket = self.backend.submit(Group { reference, distorted, history_only })?;
+        let group = Group { reference, distorted, history_only };
+        // What the CPU computes needs no proof.
+        let audit = self.audit.as_mut().filter(|_| self.backend.gpu().is_some());
+        let audit = audit.and_then(|audit| audit.offer(&group));
+        let ticket = self.backend.submit(group)?;
         self.submitted += 1;
         for rendition in &renditions {
             self.tracks[*rendition].fresh = false;
         }
-        self.queue.push_back(Queued::Group { ticket, renditions, history_only });
+        self.queue.push_back(Queued::Group { ticket, renditions, history_only, audit });
         Ok(())
+    }
+
+    /// The number of the group submitted last, if it is computed again: a [`Verdict`] will name it.
+    pub fn audited(&self) -> Option<u64> {
+        self.queue.iter().rev().find_map(|queued| match queued {
+            Queued::Group { audit, .. } => Some(*audit),
+            Queued::End { .. } => None,
+        })?
     }
 
     /// Ends a rendition's run of unbroken pairs: completes what waits for a later pair, and makes the next pair the
@@ -227,8 +336,9 @@ impl Session {
         let Some(track) = self.tracks.get_mut(rendition) else { return };
         track.fresh = true;
         self.queue.push_back(Queued::End { rendition, broken });
-        if self.tracks.iter().all(|track| track.fresh) {
+        if self.is_fresh() {
             self.backend.reset();
+            self.audit.iter_mut().for_each(Audit::reset);
         }
     }
 
@@ -261,7 +371,11 @@ impl Session {
         let mut scores = vec![];
         let result = match self.error.take() {
             Some(error) => Err(error),
-            None => self.fetch(&mut scores),
+            None => {
+                // Before later pairs are looked at: what they complete cannot be corrected any more.
+                self.judge_open(&mut scores);
+                self.fetch(&mut scores)
+            }
         };
         match result {
             Err(error) if scores.is_empty() => Err(error),
@@ -276,12 +390,15 @@ impl Session {
     fn fetch(&mut self, scores: &mut Vec<PairScore>) -> Result<(), EngineError> {
         while let (Some(next), Some(geometry)) = (self.queue.pop_front(), self.geometry) {
             match next {
-                Queued::Group { ticket, renditions, history_only } => {
-                    let Some(sums) = self.backend.poll(ticket)? else {
-                        self.queue.push_front(Queued::Group { ticket, renditions, history_only });
+                Queued::Group { ticket, renditions, history_only, audit } => {
+                    let Some(mut sums) = self.backend.poll(ticket)? else {
+                        self.queue.push_front(Queued::Group { ticket, renditions, history_only, audit });
                         break;
                     };
                     self.fetched += 1;
+                    if let Some(number) = audit {
+                        self.judge(number, &renditions, &mut sums);
+                    }
                     for (rendition, mut sums) in renditions.into_iter().zip(sums) {
                         if self.plan.work.get::<Damage>().is_some() {
                             self.damage.push_back((rendition, sums.take::<Damage>()));
@@ -298,6 +415,90 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Compares the sums of a group with the CPU's, which take their place. Where these are not known yet, what it takes to
+    /// exchange them is kept.
+    fn judge(&mut self, number: u64, renditions: &[usize], sums: &mut [FrameSums]) {
+        let answer = self.audit.as_mut().and_then(|audit| audit.answer(number));
+        match answer {
+            Some(Ok(expected)) => {
+                let judge = |(got, expected): (&mut FrameSums, FrameSums)| {
+                    let difference = expected.difference(got)?;
+                    *got = expected;
+                    Some(Wrong { difference, corrected: true })
+                };
+                let wrong = sums.iter_mut().zip(expected).map(judge).collect();
+                self.verdicts.push_back(Verdict { number, wrong });
+            }
+            Some(Err(_)) => self.audit.iter_mut().for_each(Audit::leave_out),
+            None => {
+                let pairs = renditions.iter().zip(&*sums);
+                let pairs =
+                    pairs.map(|(rendition, sums)| self.tracks[*rendition].checkpoint(*rendition, sums));
+                self.open.push(Open { number, pairs: pairs.collect() });
+            }
+        }
+    }
+
+    /// Takes what the CPU has computed in the meantime.
+    fn judge_open(&mut self, scores: &mut Vec<PairScore>) {
+        let mut at = 0;
+        while let Some(open) = self.open.get(at) {
+            let Some(answer) = self.audit.as_mut().and_then(|audit| audit.answer(open.number)) else {
+                at += 1;
+                continue;
+            };
+            let Open { number, pairs } = self.open.remove(at);
+            let Ok(expected) = answer else {
+                self.audit.iter_mut().for_each(Audit::leave_out);
+                continue;
+            };
+            let mut wrong = vec![];
+            for (pair, expected) in pairs.into_iter().zip(expected) {
+                let difference = expected.difference(&pair.sums);
+                wrong.push(difference.map(|difference| {
+                    let corrected = self.exchange(pair, &expected);
+                    Wrong { difference, corrected }
+                }));
+            }
+            self.verdicts.push_back(Verdict { number, wrong });
+            (0..self.tracks.len()).for_each(|rendition| self.complete(rendition, scores));
+        }
+    }
+
+    /// Puts other sums in the place of those of a pair; `false` where its scores are known, as later pairs have come.
+    fn exchange(&mut self, pair: Checkpoint, sums: &FrameSums) -> bool {
+        let (Some(track), Some(geometry)) = (self.tracks.get_mut(pair.rendition), self.geometry) else {
+            return false;
+        };
+        let Some(pending) = track.pending.back_mut().filter(|_| track.changes == pair.changes) else {
+            return false;
+        };
+        pending.totals = Totals::of(&self.plan, sums, geometry);
+        let gone = (pair.pending + 1).saturating_sub(track.pending.len());
+        track.scorers = pair.scorers;
+        for (scorer, ready) in &mut track.scorers {
+            scorer.push(sums, pair.run, ready);
+            // The values of pairs before that were complete with this one.
+            ready.drain(..gone.min(ready.len()));
+        }
+        true
+    }
+
+    /// Waits until all groups have been computed again, if the audit is patient. [`Session::collect`] comes next.
+    pub fn settle_audit(&mut self) {
+        self.audit.iter_mut().for_each(Audit::settle);
+    }
+
+    /// What has come of the next group that was computed again.
+    pub fn take_verdict(&mut self) -> Option<Verdict> {
+        self.verdicts.pop_front()
+    }
+
+    /// How many groups were to be computed again and were not, since this was asked last.
+    pub fn take_left_out(&mut self) -> u64 {
+        self.audit.as_mut().map_or(0, Audit::take_left_out)
     }
 
     /// Where the next pair is damaged, of those whose sums were fetched: its rendition, and `None` for pairs left out by
@@ -341,11 +542,25 @@ impl Track {
         }
         self.run += 1;
         self.fetched += 1;
+        self.changes += 1;
+    }
+
+    /// The rendition as it is before it takes the sums of a pair, which comes next.
+    fn checkpoint(&self, rendition: usize, sums: &FrameSums) -> Checkpoint {
+        Checkpoint {
+            rendition,
+            sums: sums.clone(),
+            scorers: self.scorers.iter().map(|(scorer, ready)| (scorer.boxed(), ready.clone())).collect(),
+            run: self.run,
+            pending: self.pending.len(),
+            changes: self.changes + 1,
+        }
     }
 
     /// Completes the pairs that wait for a later one.
     fn finish(&mut self, broken: bool) {
         self.scorers.iter_mut().for_each(|(scorer, ready)| scorer.finish(ready));
+        self.changes += 1;
         self.run = 0;
         if broken {
             self.broken = self.fetched > 0;

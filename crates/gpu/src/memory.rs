@@ -134,6 +134,8 @@ impl Pinned {
 pub enum Direction {
     /// A copy from the host's memory to the GPU's.
     HostToDevice = hip_sys::hipMemcpyHostToDevice,
+    /// A copy from the GPU's memory to the host's.
+    DeviceToHost = hip_sys::hipMemcpyDeviceToHost,
     /// A copy within the GPU's memory.
     DeviceToDevice = hip_sys::hipMemcpyDeviceToDevice,
 }

@@ -30,6 +30,10 @@ pub struct Pad {
     pub offset: Option<f64>,
     /// When the last score was made, in seconds since 1970.
     pub last_score: Option<f64>,
+    /// Frames since the start that the CPU has computed again.
+    pub verified: u64,
+    /// Frames of those for which it came to something else.
+    pub wrong: u64,
 }
 
 /// A figure of a model's scores over the window, or since the start where there is none.
@@ -61,6 +65,8 @@ pub struct Figures {
     pub pads: Vec<Pad>,
     /// How long groups took; `None` where no backend has computed anything yet.
     pub compute_time: Option<ComputeTime>,
+    /// Groups since the start that were to be computed again, and were not for lack of computing time.
+    pub not_verified: u64,
 }
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
@@ -110,6 +116,26 @@ pub fn render(figures: &Figures) -> String {
         }
         text.sample("_sum", vec![], time.sum);
         text.sample("_count", vec![], time.count as f64);
+    }
+    text.family(
+        "hipvmaf_verified_total",
+        "counter",
+        "Frames scored on a GPU that the CPU has computed again.",
+    );
+    for pad in &figures.pads {
+        text.sample("", pad.labels([]), pad.verified as f64);
+    }
+    text.family("hipvmaf_wrong_total", "counter", "Frames for which the CPU came to something else.");
+    for pad in &figures.pads {
+        text.sample("", pad.labels([]), pad.wrong as f64);
+    }
+    text.family(
+        "hipvmaf_not_verified_total",
+        "counter",
+        "Groups that were to be computed again and were not.",
+    );
+    if !figures.pads.is_empty() {
+        text.sample("", vec![], figures.not_verified as f64);
     }
     text.family("hipvmaf_last_score_timestamp_seconds", "gauge", "When the last score was made.");
     for pad in &figures.pads {
@@ -192,12 +218,15 @@ mod tests {
                 alarms: vec![("freeze", false), ("dropout", true)],
                 offset: Some(-0.04),
                 last_score: Some(1_790_000_000.25),
+                verified: 15,
+                wrong: 1,
             }],
             compute_time: Some(ComputeTime {
                 quantiles: vec![(0.5, 0.001), (0.99, 0.002)],
                 sum: 1.5,
                 count: 1500,
             }),
+            not_verified: 2,
         }
     }
 
@@ -224,6 +253,15 @@ hipvmaf_compute_seconds{quantile="0.5"} 0.001
 hipvmaf_compute_seconds{quantile="0.99"} 0.002
 hipvmaf_compute_seconds_sum 1.5
 hipvmaf_compute_seconds_count 1500
+# HELP hipvmaf_verified_total Frames scored on a GPU that the CPU has computed again.
+# TYPE hipvmaf_verified_total counter
+hipvmaf_verified_total{pad="dist_sink",label="720p \"main\""} 15
+# HELP hipvmaf_wrong_total Frames for which the CPU came to something else.
+# TYPE hipvmaf_wrong_total counter
+hipvmaf_wrong_total{pad="dist_sink",label="720p \"main\""} 1
+# HELP hipvmaf_not_verified_total Groups that were to be computed again and were not.
+# TYPE hipvmaf_not_verified_total counter
+hipvmaf_not_verified_total 2
 # HELP hipvmaf_last_score_timestamp_seconds When the last score was made.
 # TYPE hipvmaf_last_score_timestamp_seconds gauge
 hipvmaf_last_score_timestamp_seconds{pad="dist_sink",label="720p \"main\""} 1790000000.25

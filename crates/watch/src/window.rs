@@ -23,6 +23,10 @@ pub struct Counts {
     pub unmatched: u64,
     /// Reference frames whose score does not count, as the offset of the distorted video was not known.
     pub aligning: u64,
+    /// Frames that were computed again by another backend.
+    pub verified: u64,
+    /// Frames of those for which that came to something else.
+    pub wrong: u64,
 }
 
 impl Counts {
@@ -33,6 +37,8 @@ impl Counts {
         self.repeated += other.repeated;
         self.unmatched += other.unmatched;
         self.aligning += other.aligning;
+        self.verified += other.verified;
+        self.wrong += other.wrong;
     }
 }
 
@@ -176,7 +182,8 @@ mod tests {
         let mut window = Window::new(2 * SECOND, SECOND);
         assert!(window.advance(0).is_none());
         window.push(0, 50.0);
-        let counts = Counts { unpaired: 2, skipped: 3, repeated: 4, unmatched: 5, aligning: 6 };
+        let counts =
+            Counts { unpaired: 2, skipped: 3, repeated: 4, unmatched: 5, aligning: 6, verified: 7, wrong: 8 };
         window.count(1, counts);
         let figures = window.advance(SECOND).unwrap();
         assert_eq!(figures.counts, counts);

@@ -45,6 +45,8 @@ pub enum Event {
     Overload,
     /// A pad has had nothing for `stall-time` while frames wait at another one.
     Stalled,
+    /// The GPU has computed something else for a frame than the CPU, as [`verify`](crate::HipVmaf) found out.
+    WrongScore,
     /// The GPU is gone; the error that stops the element comes next.
     DeviceLost,
     /// A stream of several cannot be scored, and says why; it can again.
@@ -52,7 +54,7 @@ pub enum Event {
 }
 
 impl Event {
-    const NAMES: [(Self, &'static str); 11] = [
+    const NAMES: [(Self, &'static str); 12] = [
         (Self::Alarm, "alarm"),
         (Self::Freeze, "freeze"),
         (Self::Black, "black"),
@@ -62,6 +64,7 @@ impl Event {
         (Self::Mispaired, "mispaired"),
         (Self::Overload, "overload"),
         (Self::Stalled, "stalled"),
+        (Self::WrongScore, "wrong-score"),
         (Self::DeviceLost, "device-lost"),
         (Self::Failed, "failed"),
     ];
@@ -114,6 +117,14 @@ pub struct EventMessage {
     pub times: Option<u64>,
     /// By how many nanoseconds the distorted video is late.
     pub offset: Option<i64>,
+    /// Number of the reference frame.
+    pub frame: Option<u64>,
+    /// The metric whose sums are wrong.
+    pub metric: Option<String>,
+    /// The first number of them that differs, by the CPU.
+    pub expected: Option<String>,
+    /// What the GPU has instead.
+    pub got: Option<String>,
     /// Why, and what to do.
     pub reason: Option<String>,
 }
@@ -132,6 +143,10 @@ impl EventMessage {
             .field_if_some("count", self.count)
             .field_if_some("times", self.times)
             .field_if_some("offset", self.offset)
+            .field_if_some("frame", self.frame)
+            .field_if_some("metric", self.metric.as_ref())
+            .field_if_some("expected", self.expected.as_ref())
+            .field_if_some("got", self.got.as_ref())
             .field_if_some("reason", self.reason.as_ref())
             .build()
     }
@@ -161,6 +176,10 @@ impl TryFrom<&StructureRef> for EventMessage {
             count: s.get("count").ok(),
             times: s.get("times").ok(),
             offset: s.get("offset").ok(),
+            frame: s.get("frame").ok(),
+            metric: s.get("metric").ok(),
+            expected: s.get("expected").ok(),
+            got: s.get("got").ok(),
             reason: s.get("reason").ok(),
         })
     }
@@ -187,6 +206,10 @@ mod tests {
                     count: Some(50),
                     times: Some(3),
                     offset: Some(-40_000_000),
+                    frame: Some(175),
+                    metric: Some("motion".into()),
+                    expected: Some("lag1: Some(17)".into()),
+                    got: Some("lag1: Some(16)".into()),
                     reason: Some("it is interlaced".into()),
                 };
                 assert_eq!(EventMessage::try_from(&*message.to_structure()), Ok(message));

@@ -152,6 +152,10 @@ pub struct PooledMessage {
     pub dist_unmatched: u64,
     /// Reference frames whose score does not count, as the offset of the distorted video was not known (`align=auto`).
     pub aligning: u64,
+    /// Frames scored on a GPU that the CPU has computed again (`verify`).
+    pub verified: u64,
+    /// Frames of those for which it came to something else.
+    pub wrong: u64,
     /// Share of the reference frames that were scored, 0.0..=1.0.
     pub coverage: f64,
     pub stats: Stats,
@@ -310,6 +314,8 @@ impl PooledMessage {
         s.set("repeated", self.repeated);
         s.set("dist-unmatched", self.dist_unmatched);
         s.set("aligning", self.aligning);
+        s.set("verified", self.verified);
+        s.set("wrong", self.wrong);
         s.set("coverage", self.coverage);
         for (name, value) in self.stats.fields() {
             s.set(name, value);
@@ -328,6 +334,8 @@ impl PooledMessage {
             repeated: field(s, "repeated")?,
             dist_unmatched: field(s, "dist-unmatched")?,
             aligning: field(s, "aligning")?,
+            verified: field(s, "verified")?,
+            wrong: field(s, "wrong")?,
             coverage: field(s, "coverage")?,
             stats: Stats::parse(s)?,
         })
@@ -430,6 +438,8 @@ mod tests {
             repeated: 0,
             dist_unmatched: 6,
             aligning: 4,
+            verified: 3,
+            wrong: 1,
             coverage: 0.75,
             stats: Stats { min: 1.0, max: 2.0, mean: 1.5, p50: 1.25, ..Stats::default() },
         };

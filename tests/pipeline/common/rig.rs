@@ -33,6 +33,8 @@ pub struct Log {
     pub under: Vec<Under>,
     /// Events as they are.
     pub raw_events: Vec<gst::Structure>,
+    /// For each event, how many messages of frames came before it.
+    pub frames_before_events: Vec<usize>,
     /// Events that went upstream, with the sink pad that they left by.
     pub upstream: Vec<(String, gst::EventType)>,
     /// Segments and caps that went downstream, each with the number of buffers before it.
@@ -533,6 +535,7 @@ impl Log {
                 let structure = element.structure().unwrap();
                 if structure.name() == event::NAME {
                     self.raw_events.push(structure.to_owned());
+                    self.frames_before_events.push(self.report.frames.len());
                     return self.report.events.push(EventMessage::try_from(structure).unwrap());
                 }
                 match VmafMessage::try_from(structure).unwrap() {

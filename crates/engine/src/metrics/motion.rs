@@ -281,6 +281,10 @@ impl MotionScores {
 }
 
 impl Scorer for MotionStream {
+    fn boxed(&self) -> Box<dyn Scorer> {
+        Box::new(self.clone())
+    }
+
     fn push(&mut self, sums: &FrameSums, run: usize, ready: &mut VecDeque<Values>) {
         // Backends compare with the reference pictures before, whether or not this rendition had them.
         let sums = sums.get::<Motion>().copied().unwrap_or_default();

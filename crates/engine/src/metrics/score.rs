@@ -43,6 +43,9 @@ pub type Values = Vec<f64>;
 
 /// Scores the pairs of one rendition in order.
 pub trait Scorer: Send {
+    /// Another one in the same state.
+    fn boxed(&self) -> Box<dyn Scorer>;
+
     /// Takes the next pair, which has `run` pairs before it in its run; the values that have become known with it go to
     /// `ready`, those of each pair once and in order. What was not computed has values that are not numbers.
     fn push(&mut self, sums: &FrameSums, run: usize, ready: &mut VecDeque<Values>);
@@ -54,13 +57,17 @@ pub trait Scorer: Send {
 /// A scorer without history.
 struct Plain<F>(F);
 
-impl<F: Fn(&FrameSums) -> Values + Send> Scorer for Plain<F> {
+impl<F: Fn(&FrameSums) -> Values + Clone + Send + 'static> Scorer for Plain<F> {
+    fn boxed(&self) -> Box<dyn Scorer> {
+        Box::new(Self(self.0.clone()))
+    }
+
     fn push(&mut self, sums: &FrameSums, _run: usize, ready: &mut VecDeque<Values>) {
         ready.push_back((self.0)(sums));
     }
 }
 
 /// The scorer of features that need the sums of their pair alone.
-pub(super) fn plain(values: impl Fn(&FrameSums) -> Values + Send + 'static) -> Box<dyn Scorer> {
+pub(super) fn plain(values: impl Fn(&FrameSums) -> Values + Clone + Send + 'static) -> Box<dyn Scorer> {
     Box::new(Plain(values))
 }

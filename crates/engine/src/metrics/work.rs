@@ -188,7 +188,8 @@ impl FrameSums {
 }
 
 /// Where the sums of two backends differ.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{metric} has {got} where the CPU has {expected}")]
 pub struct Difference {
     /// The metric, by the name that logs have.
     pub metric: String,

@@ -148,9 +148,19 @@ pub struct Cpu {
 impl Cpu {
     /// `threads`: how many to compute with; 0 for as many as there are CPUs.
     pub fn new(threads: usize) -> Result<Self, BackendError> {
+        Self::with(threads, |_| {})
+    }
+
+    /// For what can wait: the threads get computing time that nobody else wants.
+    pub fn in_background(threads: usize) -> Result<Self, BackendError> {
+        Self::with(threads, |_| yield_to_others())
+    }
+
+    fn with(threads: usize, start: fn(usize)) -> Result<Self, BackendError> {
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("hipvmaf-{i}"))
+            .start_handler(start)
             .build()
             .map_err(|err| BackendError::Threads { threads, reason: err.to_string() })?;
         Ok(Self { level: Level::detect(), prepared: None, pool, next: 0 })
@@ -312,6 +322,13 @@ impl Backend for Cpu {
             prepared.history.clear();
         }
     }
+}
+
+/// Gives the calling thread the lowest priority. Where the system refuses, it stays as it is.
+fn yield_to_others() {
+    const LOWEST: libc::c_int = 19;
+    // SAFETY: takes numbers. On Linux, 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) };
 }
 
 /// Refuses a picture of another size, and one that cannot be read.

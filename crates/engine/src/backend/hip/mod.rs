@@ -10,6 +10,7 @@ mod backend;
 mod cambi;
 mod ciede;
 mod damage;
+mod fetch;
 mod frame;
 mod images;
 mod metric;
@@ -26,6 +27,7 @@ mod ssim;
 mod vif;
 
 pub use backend::Hip;
+pub(crate) use fetch::fetch;
 pub use images::{MISSING, open, supports};
 pub use self_test::{SelfTest, SelfTestFailure};
 

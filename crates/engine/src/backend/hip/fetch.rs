@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Pictures back from the GPU's memory, for the CPU to look at.
+
+use std::sync::Arc;
+
+use gpu::{Device, Direction, Pinned, Rectangle, Stream, copy_rectangle};
+
+use crate::backend::BackendError;
+use crate::frame::{Picture, Samples};
+
+/// The bytes of each component of a picture in a GPU's memory, rows without gaps. `size` is that of a sample. Waits until
+/// they are there.
+pub fn fetch(device: &Arc<Device>, picture: &Picture<'_>, size: usize) -> Result<Vec<Vec<u8>>, BackendError> {
+    let stream = Stream::new(device)?;
+    if let Some(producer) = picture.lease.as_ref().and_then(|lease| lease.producer()) {
+        // SAFETY: whoever made the lease has promised that its producer lives as long.
+        unsafe { stream.wait_for_stream(producer)? };
+    }
+    let mut rows = vec![];
+    for component in [picture.luma].into_iter().chain(picture.chroma.into_iter().flatten()) {
+        let Samples::Device(address) = component.samples else { return Err(BackendError::Picture("cpu")) };
+        let width = (component.width.saturating_sub(1) * component.step + 1) * size;
+        let pinned = Pinned::new(device.clone(), width * component.height)?;
+        let to = Rectangle { address: pinned.address(), pitch: width };
+        let from = Rectangle { address: address.get(), pitch: component.stride };
+        // SAFETY: pictures in device memory have leases, which the caller holds; the memory for the copy is that large. Both
+        // are left alone until the stream is done: one that cannot be waited for is on a lost device, which copies nothing.
+        unsafe { copy_rectangle(&stream, to, from, width, component.height, Direction::DeviceToHost)? };
+        rows.push((pinned, width * component.height));
+    }
+    stream.synchronize()?;
+    Ok(rows.into_iter().map(|(pinned, length)| pinned.bytes()[..length].to_vec()).collect())
+}

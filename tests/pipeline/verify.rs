@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! A GPU that begins to compute something else is found out while it scores, as the CPU computes some groups again. The
+//! ignored tests need the software device: the others start them.
+
+use gst::prelude::*;
+use gsthipvmaf::event::{Event, EventMessage, EventState};
+
+use crate::common::clip::clips;
+use crate::common::device::DEVICE;
+use crate::common::rig::Rig;
+use crate::common::{Input, Report, score, sides};
+use crate::gpu::{RDNA, assert_passes, run};
+
+#[test]
+fn on_either_kind_of_gpu() {
+    for arch in [RDNA, ("SWHIP_ARCH", "gfx90a:sramecc+:xnack-")] {
+        assert_passes(&run(&["--ignored", "--test-threads=1", "verify::on_gpu::"], &[arch]));
+    }
+}
+
+/// There is nothing to prove where the CPU scores.
+#[test]
+fn the_cpu_is_not_verified() {
+    let both = sides(3);
+    let report = score(&[("backend", "cpu"), ("verify", "1")], &both.0, &both.1).unwrap();
+    assert_eq!((report.pooled[0].verified, report.pooled[0].wrong), (0, 0));
+}
+
+fn wrong(report: &Report) -> Vec<&EventMessage> {
+    let is_wrong = |event: &&EventMessage| event.event == Event::WrongScore;
+    report.events.iter().filter(is_wrong).collect()
+}
+
+/// Frames of which the scores are not those of the CPU.
+fn differing(report: &Report, expected: &Report) -> Vec<u64> {
+    let pairs = report.scores().into_iter().zip(expected.scores());
+    pairs.enumerate().filter(|(_, (a, b))| a != b).map(|(index, _)| index as u64).collect()
+}
+
+mod on_gpu {
+    use super::*;
+
+    const FRAMES: usize = 24;
+
+    /// Plays some frames, breaks the GPU, and plays the others.
+    fn broken(fault: &str, properties: &[(&str, &str)], after: usize) -> (Rig, Report, Report) {
+        let both = sides(FRAMES);
+        let expected = score(&[("backend", "cpu")], &both.0, &both.1).unwrap();
+        let all = [&[("backend", "hip"), ("verify", "1")], properties].concat();
+        let rig = Rig::offline(&all).play();
+        rig.push_pairs(&both.0.0[..after], &both.1.0[..after]);
+        rig.wait_scores(after - 1);
+        DEVICE.fail(fault);
+        for t in after..FRAMES {
+            // Refused as soon as the element has failed.
+            let _ = rig.try_push("ref_sink", &both.0.0[t]);
+            let _ = rig.try_push("dist_sink", &both.1.0[t]);
+        }
+        rig.end();
+        let report = rig.finish().unwrap_or_else(|failure| panic!("{}", failure.text));
+        DEVICE.fail("");
+        (rig, report, expected)
+    }
+
+    #[test]
+    #[ignore = "needs the software device, started by another"]
+    fn nothing_is_found_where_nothing_is_wrong() {
+        let mut verified = 0;
+        for clip in clips() {
+            let all = ["psnr_hvs;ciede;float_ssim;psnr", "cambi;float_ms_ssim;speed_chroma_uv"];
+            let models = ["vmaf_v0.6.1neg", "vmaf_v1.0.16_hfr_3d0h"];
+            for (features, models) in all.into_iter().zip(models) {
+                let properties =
+                    [("backend", "hip"), ("verify", "1"), ("features", features), ("extra-models", models)];
+                let (reference, distorted) = (Input::planar(&clip, false), Input::planar(&clip, true));
+                // Some clips are too small for some of it.
+                let Ok(report) = score(&properties, &reference, &distorted) else { continue };
+                let pooled = &report.pooled[0];
+                verified += pooled.verified;
+                assert_eq!((pooled.verified, pooled.wrong), (pooled.frames, 0), "{} {features}", clip.name);
+                assert_eq!(wrong(&report), Vec::<&EventMessage>::new());
+            }
+        }
+        assert!(verified > 30, "{verified}");
+    }
+
+    /// Each kind of silent fault, struck once while frames are scored.
+    #[test]
+    #[ignore = "needs the software device, started by another"]
+    fn every_kind_of_fault_is_noticed() {
+        for fault in ["drop:7", "flip:7", "stale:3"] {
+            let (rig, report, expected) = broken(fault, &[], 5);
+            let events = wrong(&report);
+            let pooled = &report.pooled[0];
+            assert_eq!((pooled.verified, pooled.wrong), (FRAMES as u64, events.len() as u64), "{fault}");
+            assert_eq!(rig.stats().get::<u64>("wrong"), Ok(pooled.wrong), "{fault}");
+            // Four frames are in flight, whose kernels and copies take turns as the device likes.
+            let event = events[0];
+            let frame = event.frame.unwrap();
+            // Motion compares with the frame before.
+            assert!(
+                events.iter().all(|event| event.frame.unwrap().abs_diff(frame) <= 1),
+                "{fault}: {events:?}"
+            );
+            println!("{fault}: injected in frames 5 to 8, noticed in frame {frame}");
+            assert!((5..=8).contains(&frame), "{fault}: {event:?}");
+            assert_eq!((event.state, event.pad.as_str()), (EventState::Raised, "dist_sink"));
+            assert!(event.metric.is_some() && event.expected != event.got, "{event:?}");
+            // A score that is wrong was told before it was known, or is that of the neighbour, by motion.
+            let said = event.reason.as_deref().unwrap();
+            for index in differing(&report, &expected) {
+                assert!(index + 2 >= frame && index <= frame + 2, "{fault}: {index} {event:?}");
+                assert!(index != frame || said.contains("told before"), "{fault}: {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs the software device, started by another"]
+    fn the_cpu_goes_on() {
+        for fault in ["drop:7+", "stale:3+"] {
+            let (rig, report, expected) = broken(fault, &[("on-wrong-score", "cpu")], 5);
+            let events = wrong(&report);
+            assert!(!events.is_empty(), "{fault}");
+            let name = rig.element.property::<Option<String>>("backend-name");
+            assert_eq!(name.as_deref(), Some("cpu"), "{fault}");
+            // The scores after the event are right, those of the first pairs with the pair before as well.
+            let log = rig.log();
+            let first = log.report.events.iter().position(|event| event.event == Event::WrongScore).unwrap();
+            let told = log.frames_before_events[first];
+            let late: Vec<_> = differing(&report, &expected);
+            assert!(late.iter().all(|index| *index < told as u64), "{fault}: {late:?} {told}");
+            assert!(told < FRAMES, "{fault}");
+            assert_eq!(report.scores().len(), FRAMES, "{fault}");
+            let discont = report.frames.iter().filter(|frame| frame.discont).count();
+            assert_eq!(discont, 0, "{fault}: it is one run");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs the software device, started by another"]
+    fn an_error_ends_it() {
+        let both = sides(FRAMES);
+        let rig = Rig::offline(&[("backend", "hip"), ("verify", "1"), ("on-wrong-score", "error")]).play();
+        rig.push_pairs(&both.0.0[..5], &both.1.0[..5]);
+        rig.wait_scores(4);
+        DEVICE.fail("drop:7+");
+        for t in 5..FRAMES {
+            let _ = rig.try_push("ref_sink", &both.0.0[t]);
+            let _ = rig.try_push("dist_sink", &both.1.0[t]);
+        }
+        rig.end();
+        let failure = rig.finish().unwrap_err();
+        DEVICE.fail("");
+        assert!(failure.text.contains("something else than the CPU for frame"), "{}", failure.text);
+        assert!(failure.events.iter().any(|event| event.event == Event::WrongScore));
+    }
+
+    /// Groups are chosen at random: with a tenth of them, of 200 that are wrong one at least is found by all odds.
+    #[test]
+    #[ignore = "needs the software device, started by another"]
+    fn a_share_of_the_groups_is_enough_in_the_long_run() {
+        const MANY: usize = 200;
+        let both = sides(MANY);
+        let rig = Rig::offline(&[("backend", "hip"), ("verify", "0.1")]).play();
+        DEVICE.fail("stale:1+");
+        rig.push_pairs(&both.0.0, &both.1.0);
+        rig.end();
+        let report = rig.finish().unwrap();
+        DEVICE.fail("");
+        let pooled = &report.pooled[0];
+        let first = wrong(&report)[0].frame.unwrap();
+        println!("injected in frame 0, noticed in frame {first}, {} of {MANY} verified", pooled.verified);
+        assert!((5..60).contains(&pooled.verified), "{}", pooled.verified);
+        assert!(pooled.wrong > 0 && pooled.wrong <= pooled.verified);
+    }
+
+    #[test]
+    #[ignore = "needs the software device, started by another"]
+    fn the_share_changes_while_frames_are_scored() {
+        let both = sides(FRAMES);
+        let rig = Rig::offline(&[("backend", "hip"), ("verify", "0")]).play();
+        rig.push_pairs(&both.0.0[..8], &both.1.0[..8]);
+        rig.wait_scores(7);
+        rig.element.set_property("verify", 1.0);
+        rig.push_pairs(&both.0.0[8..16], &both.1.0[8..16]);
+        rig.wait_scores(15);
+        rig.element.set_property("verify", 0.0);
+        rig.push_pairs(&both.0.0[16..], &both.1.0[16..]);
+        rig.end();
+        let pooled = rig.finish().unwrap().pooled[0].clone();
+        // For the first group after the change, the picture before was not kept.
+        let not = rig.stats().get::<u64>("not-verified").unwrap();
+        assert_eq!((pooled.verified, pooled.wrong, not), (7, 0, 1));
+    }
+
+    /// A live pipeline does not wait for the CPU.
+    #[test]
+    #[ignore = "needs the software device, started by another"]
+    fn what_the_cpu_cannot_keep_up_with_is_left_out() {
+        let both = sides(FRAMES);
+        let rig =
+            Rig::live(&[("backend", "hip"), ("verify", "1"), ("overload", "skip"), ("max-in-flight", "64")]);
+        let rig = rig.play();
+        rig.push_pairs(&both.0.0, &both.1.0);
+        rig.end();
+        let pooled = rig.finish().unwrap().pooled[0].clone();
+        let not = rig.stats().get::<u64>("not-verified").unwrap();
+        assert_eq!(pooled.wrong, 0);
+        assert!(
+            not > 0 && pooled.verified + not <= pooled.frames,
+            "{} {not} {}",
+            pooled.verified,
+            pooled.frames
+        );
+    }
+}
