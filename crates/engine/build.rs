@@ -27,10 +27,13 @@ struct Target {
     /// GPU targets with the same instructions, whose code objects differ from this one's in the name and in
     /// the number of the target in the ELF header (`EF_AMDGPU_MACH`). `scripts/kernel-report` verifies it.
     twins: &'static [(&'static str, u8)],
+    /// GPU targets that have every instruction of this one which the kernels use, and which the compiler does not know: their
+    /// code objects are made in this way, too. `scripts/kernel-report` looks for the instructions that they lack.
+    heirs: &'static [(&'static str, u8)],
 }
 
 const fn target(name: &'static str, flags: &'static [&'static str]) -> Target {
-    Target { name, flags, twins: &[] }
+    Target { name, flags, twins: &[], heirs: &[] }
 }
 
 /// All GPU targets. For AMD code objects, in the oldest version that a runtime with support for the GPU may ask for:
@@ -40,7 +43,10 @@ const TARGETS: &[Target] = &[
     target("gfx906", V4),
     target("gfx908", V4),
     target("gfx90a", V4),
-    target("gfx942", V5),
+    Target { heirs: &[("gfx950", 0x4f)], ..target("gfx942", V5) },
+    Target { twins: &[("gfx1013", 0x42)], ..target("gfx1010", V4) },
+    // These two have dot products.
+    Target { twins: &[("gfx1012", 0x35)], ..target("gfx1011", V4) },
     Target {
         twins: &[
             ("gfx1031", 0x37),
@@ -278,10 +284,11 @@ fn compile(clang: &Clang, sources: &Path, dir: &Path) -> Result<Vec<Image>> {
         let file = object(kernel, target.name);
         writeln!(list, "{file}\t{}", target.arguments().join(" "))?;
         let mut bytes = fs::read(dir.join(file))?;
-        for (twin, mach) in target.twins {
+        let twins = target.twins.iter().map(|twin| (twin, "twin"));
+        for ((twin, mach), relation) in twins.chain(target.heirs.iter().map(|heir| (heir, "heir"))) {
             let bytes = twin_of(&bytes, target.name, twin, *mach)?;
             let file = object(kernel, twin);
-            writeln!(list, "{file}\ttwin of {}", target.name)?;
+            writeln!(list, "{file}\t{relation} of {}", target.name)?;
             fs::write(dir.join(file), &bytes)?;
             images.push(Image { metric: metric.clone(), target: twin, bytes });
         }
@@ -326,7 +333,7 @@ fn object(kernel: &Path, target: &str) -> String {
     format!("{}.{target}.{extension}", kernel.file_stem().unwrap_or_default().display())
 }
 
-/// The code object for the target `twin`, made of that for `name`, which has the same instructions.
+/// The code object for the target `twin`, made of that for `name`, whose instructions it has.
 fn twin_of(bytes: &[u8], name: &str, twin: &str, mach: u8) -> Result<Vec<u8>> {
     const ELF_FLAGS: usize = 48;
     let (old, new) = (format!("amdgcn-amd-amdhsa--{name}"), format!("amdgcn-amd-amdhsa--{twin}"));

@@ -50,12 +50,13 @@ const struct {
   unsigned machine;
   const char *name;
 } PROCESSORS[] = {
-    {0x2f, "gfx906"},        {0x30, "gfx908"},        {0x3f, "gfx90a"},       {0x4c, "gfx942"},
-    {0x36, "gfx1030"},       {0x37, "gfx1031"},       {0x38, "gfx1032"},      {0x3e, "gfx1034"},
-    {0x3d, "gfx1035"},       {0x45, "gfx1036"},       {0x41, "gfx1100"},      {0x46, "gfx1101"},
-    {0x47, "gfx1102"},       {0x44, "gfx1103"},       {0x43, "gfx1150"},      {0x4a, "gfx1151"},
-    {0x48, "gfx1200"},       {0x4e, "gfx1201"},       {0x51, "gfx9-generic"}, {0x53, "gfx10-3-generic"},
-    {0x54, "gfx11-generic"}, {0x59, "gfx12-generic"},
+    {0x2f, "gfx906"},          {0x30, "gfx908"},          {0x3f, "gfx90a"},          {0x4c, "gfx942"},
+    {0x4f, "gfx950"},          {0x33, "gfx1010"},         {0x34, "gfx1011"},         {0x35, "gfx1012"},
+    {0x42, "gfx1013"},         {0x36, "gfx1030"},         {0x37, "gfx1031"},         {0x38, "gfx1032"},
+    {0x39, "gfx1033"},         {0x3e, "gfx1034"},         {0x3d, "gfx1035"},         {0x45, "gfx1036"},
+    {0x41, "gfx1100"},         {0x46, "gfx1101"},         {0x47, "gfx1102"},         {0x44, "gfx1103"},
+    {0x43, "gfx1150"},         {0x4a, "gfx1151"},         {0x48, "gfx1200"},         {0x4e, "gfx1201"},
+    {0x51, "gfx9-generic"},    {0x53, "gfx10-3-generic"}, {0x54, "gfx11-generic"},   {0x59, "gfx12-generic"},
 };
 bool runs_on(const std::string &code, const std::string &processor) {
   const auto begins = [&](const char *prefix) { return processor.compare(0, strlen(prefix), prefix) == 0; };

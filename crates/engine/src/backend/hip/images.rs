@@ -140,6 +140,11 @@ mod tests {
         "gfx908",
         "gfx90a:sramecc+:xnack-",
         "gfx942",
+        "gfx950:sramecc+:xnack-",
+        "gfx1010:xnack-",
+        "gfx1011",
+        "gfx1012",
+        "gfx1013",
         "gfx1030",
         "gfx1031",
         "gfx1032",
@@ -217,7 +222,7 @@ mod tests {
         assert_eq!(targets("gfx90a:sramecc+:xnack-"), ["gfx90a"]);
         assert_eq!(targets("gfx1103"), ["gfx1103", "gfx11-generic"]);
         assert_eq!(targets("gfx1035"), ["gfx1035", "gfx10-3-generic"]);
-        assert_eq!(targets("gfx1010"), ["gfx1010"]);
+        assert_eq!(targets("gfx1010:xnack-"), ["gfx1010"]);
         assert_eq!(targets("sm_75"), ["sm_70"]);
         assert_eq!(targets("sm_86"), ["sm_80", "sm_70"]);
         assert_eq!(targets("sm_90"), ["sm_80-f64", "sm_70-f64"]);
