@@ -14,6 +14,7 @@ use gst::prelude::*;
 use gsthipvmaf::event::Event;
 
 use crate::common::clip::clips;
+use crate::common::device::{DEVICE, FakeAllocator};
 use crate::common::{Bench, Input};
 
 /// The software device, as `make swhip` builds it.
@@ -272,4 +273,67 @@ fn latecomer() {
     std::os::unix::fs::symlink(library(), std::env::var_os("HIPVMAF_HIP_LIBRARY").unwrap()).unwrap();
     assert!(element.set_state(gst::State::Ready).is_ok());
     element.set_state(gst::State::Null).unwrap();
+}
+
+/// Memories of a buffer may be written on a stream each.
+#[test]
+fn every_memory_of_a_buffer_is_waited_for() {
+    assert_passes(&run(&["--exact", "gpu::reader", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
+}
+
+/// What the element looks up in GStreamer's library for HIP memory: memories are on one stream and the other by turns.
+const FAKE_GST_HIP: &str = "
+    static void *streams[2];
+    static int calls;
+    void fake_streams(void *first, void *second) { streams[0] = first; streams[1] = second; }
+    void *gst_hip_memory_get_stream(void *memory) { (void)memory; return streams[calls++ % 2]; }
+    void *gst_hip_stream_get_handle(void *stream) { return stream; }
+";
+
+/// Opens the library above, which gives these streams.
+fn open_fake_gst_hip(streams: [usize; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let [source, library] = ["gsthip.c", "libgsthip-1.0.so.0"].map(|name| folder.path().join(name));
+    std::fs::write(&source, FAKE_GST_HIP).unwrap();
+    let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let arguments = ["-shared", "-fPIC", "-Wl,-soname,libgsthip-1.0.so.0", "-o"];
+    let compiled = Command::new(cc).args(arguments).args([&library, &source]).status();
+    assert!(compiled.expect("a C compiler is needed").success());
+    // SAFETY: the library has no initialisers, and the type is that of its source.
+    unsafe {
+        let library = Box::leak(Box::new(libloading::Library::new(library).unwrap()));
+        let set = *library.get::<unsafe extern "C" fn(usize, usize)>("fake_streams").unwrap();
+        set(streams[0], streams[1]);
+    }
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn reader() {
+    crate::common::init();
+    open_fake_gst_hip([(); 2].map(|()| DEVICE.new_stream()));
+    let allocator = FakeAllocator::new(c"HIPMemory");
+    let clip = clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap();
+    let [reference, distorted] = [false, true].map(|distorted| Input::planar(&clip, distorted));
+    let waits = |parts: usize| {
+        let before = DEVICE.count("hipStreamWaitEvent");
+        let mut parted = distorted
+            .moved("memory:HIPMemory", |bytes| allocator.memory(0, &bytes[..bytes.len() * 2 / (1 + parts)]));
+        if parts == 2 {
+            let rest = |sample: &gst::Sample| {
+                let bytes = sample.buffer().unwrap().map_readable().unwrap();
+                allocator.memory(0, &bytes[bytes.len() * 2 / 3..])
+            };
+            for (sample, whole) in parted.0.iter_mut().zip(&distorted.0) {
+                let mut buffer = sample.buffer_owned().unwrap();
+                buffer.make_mut().append_memory(rest(whole));
+                *sample = gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build();
+            }
+        }
+        let bench = Bench::new(&[("psnr", "true")]);
+        let report = bench.run(&reference, &parted).unwrap();
+        (DEVICE.count("hipStreamWaitEvent") - before, report.scores())
+    };
+    let ((one, expected), (two, scores)) = (waits(1), waits(2));
+    assert_eq!((two - one, scores), (distorted.0.len() as i64, expected));
 }

@@ -109,7 +109,7 @@ pub struct Component<'a> {
 pub struct Lease {
     _keep: Arc<dyn Any + Send + Sync>,
     pinned: bool,
-    producer: Option<usize>,
+    producers: Vec<usize>,
     in_place: bool,
 }
 
@@ -121,7 +121,7 @@ impl Lease {
     /// As long as `keep` lives, the samples of every picture that carries this lease, or a clone of it, must stay where
     /// they are, unchanged, and readable for all threads.
     pub unsafe fn new(keep: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { _keep: keep, pinned: false, producer: None, in_place: false }
+        Self { _keep: keep, pinned: false, producers: vec![], in_place: false }
     }
 
     /// The lease, saying that the memory is page-locked host memory, which a GPU can copy from on its own.
@@ -134,13 +134,16 @@ impl Lease {
     }
 
     /// The lease, saying that the picture is being written on this stream of the GPU's runtime, which may not be done
-    /// yet.
+    /// yet; on all of those that were named, if this is called several times.
     ///
     /// # Safety
     ///
     /// The stream must live for as long as the lease keeps the memory.
-    pub unsafe fn produced_on(self, stream: usize) -> Self {
-        Self { producer: Some(stream), ..self }
+    pub unsafe fn produced_on(mut self, stream: usize) -> Self {
+        if !self.producers.contains(&stream) {
+            self.producers.push(stream);
+        }
+        self
     }
 
     /// The lease, saying that kernels can read the device memory where it is; memory of another context has to be
@@ -154,9 +157,9 @@ impl Lease {
         self.pinned
     }
 
-    /// The stream on which the picture is being written.
-    pub fn producer(&self) -> Option<usize> {
-        self.producer
+    /// The streams on which the picture is being written.
+    pub fn producers(&self) -> &[usize] {
+        &self.producers
     }
 
     /// Kernels can read the memory where it is.

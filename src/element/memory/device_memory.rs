@@ -147,8 +147,8 @@ pub struct DeviceFrame {
     segments: Vec<Segment>,
     /// Offset and stride of each plane.
     planes: Vec<(usize, i32)>,
-    /// The stream it was written on, if that may not be done.
-    pub producer: Option<usize>,
+    /// The streams that its memories were written on, as far as that may not be done.
+    pub producers: Vec<usize>,
     /// Kernels can read it where it is.
     pub in_place: bool,
     /// After the segments, so that it goes back to its pool unmapped.
@@ -168,7 +168,7 @@ impl DeviceFrame {
         info: &VideoInfo,
         gpu: &Device,
     ) -> Result<Self, DeviceMemoryError> {
-        let mut producer = None;
+        let mut producers = vec![];
         let segments = segments(&buffer, |memory| {
             let raw = memory.as_mut_ptr();
             let hold = Hold::map(memory)?;
@@ -177,14 +177,14 @@ impl DeviceFrame {
                 let other = owner(address).map_or("host".into(), ToString::to_string);
                 return Err(DeviceMemoryError::Elsewhere(other, gpu.info().to_string()));
             }
-            producer = await_producer(kind, raw, address, gpu)?;
+            producers.extend(await_producer(kind, raw, address, gpu)?);
             Ok((address, hold))
         })?;
         // A kernel of ours runs in a context of its own, to which other contexts' memory is foreign.
         Ok(Self {
             segments,
             planes: planes(&buffer, info),
-            producer,
+            producers,
             in_place: kind == Kind::Hip,
             _buffer: buffer,
         })
@@ -204,7 +204,13 @@ impl DeviceFrame {
             await_fence(fd)?;
             Ok((external.address() + memory.offset() as u64, Hold::Imported(external)))
         })?;
-        Ok(Self { segments, planes: planes(&buffer, info), producer: None, in_place: false, _buffer: buffer })
+        Ok(Self {
+            segments,
+            planes: planes(&buffer, info),
+            producers: vec![],
+            in_place: false,
+            _buffer: buffer,
+        })
     }
 
     /// Address and size of a plane in device memory; `None` where the buffer has none of it.

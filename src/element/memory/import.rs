@@ -160,14 +160,11 @@ impl Importer {
             Mapped::Device(frame) => {
                 let mut layouts = [self.luma].into_iter().chain(self.chroma.into_iter().flatten());
                 let in_place = frame.in_place && layouts.all(|layout| layout.has_whole_rows(frame));
-                // SAFETY: as above; the frame's memory keeps the stream.
-                let lease = unsafe {
-                    let lease = Lease::new(frame.clone());
-                    match frame.producer {
-                        Some(stream) => lease.produced_on(stream),
-                        None => lease,
-                    }
-                };
+                // SAFETY: as above.
+                let lease = unsafe { Lease::new(frame.clone()) };
+                // SAFETY: the frame's memory keeps the streams.
+                let lease =
+                    frame.producers.iter().fold(lease, |lease, stream| unsafe { lease.produced_on(*stream) });
                 Some(if in_place { lease.in_place() } else { lease })
             }
         };

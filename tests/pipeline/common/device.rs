@@ -19,6 +19,7 @@ pub struct Device {
     free: unsafe extern "C" fn(*mut c_void) -> Status,
     set_device: unsafe extern "C" fn(c_int) -> Status,
     get_device: unsafe extern "C" fn(*mut c_int) -> Status,
+    create_stream: unsafe extern "C" fn(*mut usize) -> Status,
     memcpy: unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int) -> Status,
     live: unsafe extern "C" fn(*const i8) -> i64,
     count: unsafe extern "C" fn(*const i8) -> i64,
@@ -35,6 +36,7 @@ pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
             free: *library.get("hipFree").unwrap(),
             set_device: *library.get("hipSetDevice").unwrap(),
             get_device: *library.get("hipGetDevice").unwrap(),
+            create_stream: *library.get("hipStreamCreate").unwrap(),
             memcpy: *library.get("hipMemcpy").unwrap(),
             live: *library.get("swhip_live").unwrap(),
             count: *library.get("swhip_count").unwrap(),
@@ -67,6 +69,14 @@ impl Device {
         let faults = CString::new(faults).unwrap();
         // SAFETY: text that ends with a zero.
         unsafe { (self.fail)(faults.as_ptr()) }
+    }
+
+    /// A stream that is never destroyed.
+    pub fn new_stream(&self) -> usize {
+        let mut stream = 0;
+        // SAFETY: the address is valid for a write.
+        assert_eq!(unsafe { (self.create_stream)(&mut stream) }, 0);
+        stream
     }
 
     /// Sets a device for this thread, as an application does.

@@ -3,7 +3,7 @@
 //! What the GPU backend asks of a device, and when: seen by the software device, which counts. The ignored tests are
 //! started by the others, each in a process of its own.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -21,6 +21,7 @@ struct Observer {
     count: unsafe extern "C" fn(*const c_char) -> i64,
     live: unsafe extern "C" fn(*const c_char) -> i64,
     fail: unsafe extern "C" fn(*const c_char),
+    create_stream: unsafe extern "C" fn(*mut usize, c_uint) -> c_int,
 }
 
 static OBSERVER: LazyLock<Observer> = LazyLock::new(|| {
@@ -31,6 +32,7 @@ static OBSERVER: LazyLock<Observer> = LazyLock::new(|| {
             count: *library.get("swhip_count").unwrap(),
             live: *library.get("swhip_live").unwrap(),
             fail: *library.get("swhip_fail").unwrap(),
+            create_stream: *library.get("hipStreamCreateWithFlags").unwrap(),
         }
     }
 });
@@ -177,6 +179,37 @@ fn packing() {
         let luma = |sums: &FrameSums| sums.get::<Psnr>().map(|sums| sums.y);
         assert_eq!(sums.iter().map(luma).collect::<Vec<_>>(), [Some(4 * 64 * width as u64)]);
         assert_eq!(count("hipMemcpy2DAsync") - before, copies, "{stride}");
+    }
+}
+
+/// The memories of a picture may be written on a stream each.
+#[test]
+fn everybody_who_writes_a_picture_is_waited_for() {
+    passes("awaiting", &[]);
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn awaiting() {
+    let mut hip = prepared(&psnr(), 96, 1);
+    let device = hip.gpu().unwrap().clone();
+    let copied = Arc::new(AtomicI64::new(i64::MAX));
+    let streams = [0; 2].map(|mut stream| {
+        // SAFETY: the address is valid for a write.
+        assert_eq!(unsafe { (OBSERVER.create_stream)(&mut stream, 1) }, 0);
+        stream
+    });
+    for (writers, waits) in [(vec![0], 1), (vec![0, 1], 2), (vec![1, 0, 1], 2)] {
+        let mut reference = pinned(&device, 96, 96, 3, &copied);
+        let write = |lease: Option<Lease>, writer: &usize| {
+            // SAFETY: the streams are never destroyed.
+            lease.map(|lease| unsafe { lease.produced_on(streams[*writer]) })
+        };
+        reference.lease = writers.iter().fold(reference.lease, write);
+        let before = count("hipStreamWaitEvent");
+        let ticket = hip.submit(Group::pair(reference, pinned(&device, 96, 96, 5, &copied))).unwrap();
+        assert_eq!(count("hipStreamWaitEvent") - before, waits, "{writers:?}");
+        hip.wait(ticket).unwrap();
     }
 }
 

@@ -289,7 +289,8 @@ impl Prepared {
         // A copy outlives the buffer it was made of.
         let in_place = in_place(&reference.luma, reference.lease.as_ref());
         luma.lease = reference.lease.clone().filter(|_| in_place);
-        luma.written = !in_place || reference.lease.as_ref().is_some_and(|lease| lease.producer().is_some());
+        luma.written =
+            !in_place || reference.lease.as_ref().is_some_and(|lease| !lease.producers().is_empty());
         if luma.written {
             luma.ready.record(stream)?;
         }

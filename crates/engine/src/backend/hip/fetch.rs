@@ -13,9 +13,9 @@ use crate::frame::{Picture, Samples};
 /// they are there.
 pub fn fetch(device: &Arc<Device>, picture: &Picture<'_>, size: usize) -> Result<Vec<Vec<u8>>, BackendError> {
     let stream = Stream::new(device)?;
-    if let Some(producer) = picture.lease.as_ref().and_then(|lease| lease.producer()) {
+    for producer in picture.lease.iter().flat_map(|lease| lease.producers()) {
         // SAFETY: whoever made the lease has promised that its producer lives as long.
-        unsafe { stream.wait_for_stream(producer)? };
+        unsafe { stream.wait_for_stream(*producer)? };
     }
     let mut rows = vec![];
     for component in [picture.luma].into_iter().chain(picture.chroma.into_iter().flatten()) {

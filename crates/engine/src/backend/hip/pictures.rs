@@ -83,9 +83,9 @@ impl Extent {
 impl Placer<'_> {
     /// Has the stream wait until the picture was written.
     pub fn await_producer(&self, picture: &Picture<'_>) -> Result<(), Error> {
-        let Some(stream) = picture.lease.as_ref().and_then(|lease| lease.producer()) else { return Ok(()) };
-        // SAFETY: whoever made the lease has promised that its producer lives as long.
-        unsafe { self.stream.wait_for_stream(stream) }
+        let producers = picture.lease.iter().flat_map(Lease::producers);
+        // SAFETY: whoever made the lease has promised that its producers live as long.
+        producers.copied().try_for_each(|stream| unsafe { self.stream.wait_for_stream(stream) })
     }
 
     /// Where kernels find a component, and those that follow its samples if it is interleaved. A copy goes to `to`,
