@@ -527,6 +527,26 @@ fn allocator(bench: &Bench) -> gst::Allocator {
     allocator.expect("an allocator").to_owned()
 }
 
+#[test]
+#[ignore = "needs the software device"]
+fn memory_that_nobody_uses_is_unlocked_while_the_gpu_is_open() {
+    let bench = started();
+    let allocator = allocator(&bench);
+    bench.pipeline.set_state(gst::State::Null).unwrap();
+    allocator.set_property("max-size", 10_000u64);
+    let small = [(); 2].map(|()| allocator.alloc(4000, None).unwrap());
+    drop(small);
+    let large = allocator.alloc(8000, None).unwrap();
+    assert!(large.allocator() == Some(&allocator));
+    // All together would be more than is allowed. A thread frees the small ones and whatever else is idle: at once, or after
+    // some seconds, which the tests of the pool tell apart.
+    while DEVICE.live("pinned") > 1 {
+        std::thread::yield_now();
+    }
+    drop((large, allocator, bench));
+    DEVICE.assert_empty();
+}
+
 /// As it needs for kernels and memory of its own.
 #[test]
 #[ignore = "needs the software device"]

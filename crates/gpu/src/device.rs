@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hip_sys::HipError;
 
+use crate::cleaner::{Cleaner, Reserve};
 use crate::code::Code;
 use crate::error::Error;
 use crate::module::Module;
-use crate::pool::Pool;
 use crate::runtime::{self, DeviceInfo, Selection};
 use crate::visit::{Entered, Visit};
 
@@ -20,7 +20,7 @@ use crate::visit::{Entered, Visit};
 pub struct Device {
     info: &'static DeviceInfo,
     code: &'static dyn Code,
-    pub(crate) pool: Mutex<Pool>,
+    cleaner: Cleaner,
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
 }
 
@@ -59,7 +59,7 @@ impl Device {
         if let Some(device) = open.iter().filter_map(Weak::upgrade).find(same) {
             return Ok(device);
         }
-        let device = Arc::new(Self { info, code, pool: Mutex::default(), modules: Mutex::default() });
+        let device = Arc::new(Self { info, code, cleaner: Cleaner::new(info)?, modules: Mutex::default() });
         device.enter()?;
         open.push(Arc::downgrade(&device));
         Ok(device)
@@ -102,10 +102,18 @@ impl Device {
     /// The functions to give things back with: a lost device takes them too. None in a child process, which has
     /// nothing to give back.
     pub(crate) fn release(&self) -> Option<Entered> {
-        let api = Visit::new().enter(self.info.api().ok()?);
-        // SAFETY: takes a number, which the runtime gave. On a lost device there is nothing to do about the error.
-        let _ = unsafe { api.hipSetDevice(self.info.ordinal) };
-        Some(api)
+        self.info.release()
+    }
+
+    /// Its memory that nobody uses.
+    pub(crate) fn reserve(&self) -> &Reserve {
+        &self.cleaner.reserve
+    }
+
+    /// Has idle page-locked memory freed soon, until no more than `limit` bytes of it are left. What is idle for some
+    /// seconds is freed anyway.
+    pub fn limit_idle_locked(&self, limit: usize) {
+        self.reserve().limit_locked(limit);
     }
 
     /// A status as an error of ours.
@@ -166,13 +174,13 @@ fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&'static Dev
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let Some(api) = self.release() else { return };
+        let Some(api) = self.release() else { return self.cleaner.forget() };
         let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Before the pool: nothing can run any more.
         for (_, module) in modules.drain() {
             // SAFETY: kernels keep the device open, so there are none any more.
             unsafe { module.unload(&api) };
         }
-        self.pool.get_mut().unwrap_or_else(PoisonError::into_inner).clear(&api);
+        self.cleaner.close();
     }
 }

@@ -11,6 +11,7 @@ use hip_sys::{ExternalMemoryBufferDesc, ExternalMemoryHandleDesc, hipExternalMem
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::pool::Waste;
 
 /// Memory behind a file descriptor, where a GPU reads it.
 pub struct External {
@@ -67,14 +68,9 @@ impl External {
 
 impl Drop for External {
     fn drop(&mut self) {
-        let Some(api) = self.device.release() else { return };
-        // SAFETY: both are live, and nobody reads there any more.
-        let _ = unsafe {
-            if !self.address.is_null() {
-                let _ = api.hipFree(self.address.cast());
-            }
-            api.hipDestroyExternalMemory(self.memory)
-        };
+        // SAFETY: both are live, and nobody reads there any more: whoever handed the address to the GPU has promised to keep
+        // it until the GPU is done.
+        unsafe { self.device.reserve().discard(Waste::Import(self.memory, self.address)) };
     }
 }
 

@@ -8,6 +8,7 @@
 //! crate's: it loads the code objects that the [`Code`] of its user has for a GPU. What was set for a thread is set again
 //! when a function returns ([`Visit`]).
 
+mod cleaner;
 mod code;
 mod device;
 mod error;

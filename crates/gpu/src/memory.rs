@@ -4,7 +4,8 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::time::Instant;
 
 use hip_sys::HipError;
 
@@ -31,15 +32,14 @@ impl Block {
     fn new(device: &Arc<Device>, kind: Kind, what: &'static str, size: usize) -> Result<Self, Error> {
         let size = size.max(1).next_multiple_of(4096);
         let block = |address| Self { device: device.clone(), kind, address, size };
-        let mut pool = device.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(address) = pool.take(kind, size) {
+        if let Some(address) = device.reserve().pool().take(kind, size) {
             return Ok(block(address));
         }
         let api = device.enter()?;
         let mut result = kind.allocate(&api, size);
         if result.1 == HipError::OUT_OF_MEMORY {
             // Blocks of other sizes may be what is missing.
-            pool.clear(&api);
+            device.reserve().clear();
             result = kind.allocate(&api, size);
         }
         match result {
@@ -58,10 +58,10 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let mut pool = self.device.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.device.reserve().pool();
         // SAFETY: the block was allocated as this kind with this size, and its only owner is gone. Whoever handed its
         // address to the GPU has promised to keep it until the GPU is done.
-        unsafe { pool.put(self.kind, self.size, self.address) };
+        unsafe { pool.put(self.kind, self.size, self.address, Instant::now()) };
     }
 }
 

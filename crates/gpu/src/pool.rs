@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Blocks of memory that wait to be used again: the runtimes wait for all streams of the process when memory is freed, so
-//! nothing is freed while anybody streams.
+//! Memory that waits to be used again, and memory that waits to be freed: the runtimes wait for all streams of the process
+//! when memory is freed, which is nothing for a thread that has work to do ([`cleaner`](crate::cleaner)).
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::ffi::{c_uint, c_void};
 use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
-use hip_sys::{Api, HipError, hipHostMallocCoherent, hipHostMallocMapped, hipHostMallocPortable};
+use hip_sys::{
+    Api, HipError, hipExternalMemory_t, hipHostMallocCoherent, hipHostMallocMapped, hipHostMallocPortable,
+};
 
 /// Which memory a block is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,19 +62,70 @@ impl Kind {
     }
 }
 
-/// Blocks that are free for now, by size.
+/// How long a block waits to be used again. Frames of another size come and go within seconds, and pipelines are started
+/// again at once or much later.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A block that is free for now.
+struct Idle {
+    kind: Kind,
+    size: usize,
+    address: NonNull<c_void>,
+    since: Instant,
+}
+
+/// What is to be freed.
+pub(crate) enum Waste {
+    Block(Kind, NonNull<c_void>),
+    /// Imported memory, with the address where it is mapped, or null.
+    Import(hipExternalMemory_t, *mut c_void),
+}
+
+// SAFETY: handles and addresses that belong to nobody else, and any thread may free them.
+unsafe impl Send for Waste {}
+
+impl Waste {
+    /// Frees it, on the device that is set for this thread.
+    ///
+    /// # Safety
+    ///
+    /// It must be live, and nobody may use it any more.
+    pub(crate) unsafe fn free(self, api: &Api) {
+        match self {
+            // SAFETY: the caller has promised that the block is live and unused.
+            Self::Block(kind, address) => unsafe { kind.free(api, address) },
+            // In this order, as AMD's own libraries do: the mapping is an object of its own, which the memory's end alone
+            // would leave behind, and which must not outlive it. AMD's runtime frees it once all streams of the device are
+            // done. SAFETY: the caller has promised that both are live and unused. There is nothing to do about an error.
+            Self::Import(memory, address) => unsafe {
+                if !address.is_null() {
+                    let _ = api.hipFree(address);
+                }
+                let _ = api.hipDestroyExternalMemory(memory);
+            },
+        }
+    }
+}
+
+/// Memory that nobody uses.
 #[derive(Default)]
 pub(crate) struct Pool {
-    free: HashMap<(Kind, usize), Vec<NonNull<c_void>>>,
+    /// What may be used again, the longest idle first.
+    idle: VecDeque<Idle>,
+    /// What is to be freed.
+    waste: Vec<Waste>,
+    /// The device is being closed.
+    pub(crate) closed: bool,
 }
 
 // SAFETY: the addresses are of memory that belongs to the pool alone, and any thread may free it.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A free block of this size.
+    /// A free block of this size: the one that was used last, so that there are others to grow old if there are too many.
     pub(crate) fn take(&mut self, kind: Kind, size: usize) -> Option<NonNull<c_void>> {
-        self.free.get_mut(&(kind, size)).and_then(Vec::pop)
+        let last = self.idle.iter().rposition(|idle| (idle.kind, idle.size) == (kind, size))?;
+        self.idle.remove(last).map(|idle| idle.address)
     }
 
     /// Takes a block back.
@@ -79,17 +133,124 @@ impl Pool {
     /// # Safety
     ///
     /// The block must be of this kind and size, live, and used by nobody any more.
-    pub(crate) unsafe fn put(&mut self, kind: Kind, size: usize, block: NonNull<c_void>) {
-        self.free.entry((kind, size)).or_default().push(block);
+    pub(crate) unsafe fn put(&mut self, kind: Kind, size: usize, address: NonNull<c_void>, since: Instant) {
+        self.idle.push_back(Idle { kind, size, address, since });
     }
 
-    /// Frees everything, on the device that is set for this thread.
-    pub(crate) fn clear(&mut self, api: &Api) {
-        for ((kind, _), blocks) in self.free.drain() {
-            for block in blocks {
-                // SAFETY: whoever put the block here has promised that it is of this kind, live and unused.
-                unsafe { kind.free(api, block) };
+    /// Has something freed.
+    ///
+    /// # Safety
+    ///
+    /// It must be live, and used by nobody any more.
+    pub(crate) unsafe fn discard(&mut self, waste: Waste) {
+        self.waste.push(waste);
+    }
+
+    /// Has page-locked blocks freed until no more than `limit` bytes of them are idle, the longest idle first. Whether there
+    /// were any.
+    pub(crate) fn limit_locked(&mut self, limit: usize) -> bool {
+        let mut locked: usize =
+            self.idle.iter().filter(|idle| idle.kind != Kind::Device).map(|idle| idle.size).sum();
+        self.discard_if(|idle| {
+            let excess = idle.kind != Kind::Device && locked > limit;
+            locked -= if excess { idle.size } else { 0 };
+            excess
+        })
+    }
+
+    pub(crate) fn has_waste(&self) -> bool {
+        !self.waste.is_empty()
+    }
+
+    /// What is to be freed now, with what has been idle for too long.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<Waste> {
+        self.discard_if(|idle| now.saturating_duration_since(idle.since) >= PATIENCE);
+        std::mem::take(&mut self.waste)
+    }
+
+    /// Everything, to be freed.
+    pub(crate) fn all(&mut self) -> Vec<Waste> {
+        self.discard_if(|_| true);
+        std::mem::take(&mut self.waste)
+    }
+
+    fn discard_if(&mut self, mut condemned: impl FnMut(&Idle) -> bool) -> bool {
+        let waste = self.waste.len();
+        let Self { idle, waste: to, .. } = self;
+        idle.retain(|idle| {
+            let condemned = condemned(idle);
+            if condemned {
+                to.push(Waste::Block(idle.kind, idle.address));
             }
+            !condemned
+        });
+        self.waste.len() > waste
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(number: usize) -> NonNull<c_void> {
+        NonNull::new(std::ptr::without_provenance_mut(number)).unwrap()
+    }
+
+    /// Puts a block of this address and size, which nobody frees.
+    fn put(pool: &mut Pool, kind: Kind, size: usize, number: usize, since: Instant) {
+        // SAFETY: the tests free nothing.
+        unsafe { pool.put(kind, size, address(number), since) };
+    }
+
+    fn numbers(waste: Vec<Waste>) -> Vec<usize> {
+        let number = |waste| match waste {
+            Waste::Block(_, address) => address.as_ptr().addr(),
+            Waste::Import(memory, _) => memory.addr(),
+        };
+        waste.into_iter().map(number).collect()
+    }
+
+    #[test]
+    fn blocks_that_nobody_wants_grow_old() {
+        let (mut pool, start) = (Pool::default(), Instant::now());
+        put(&mut pool, Kind::Device, 10, 1, start);
+        put(&mut pool, Kind::Device, 10, 2, start);
+        // One of them is used all the time.
+        for i in 1..=20 {
+            let now = start + PATIENCE * i / 20;
+            assert_eq!(pool.take(Kind::Device, 10), Some(address(2)));
+            put(&mut pool, Kind::Device, 10, 2, now);
+            assert_eq!(numbers(pool.due(now)), if i < 20 { vec![] } else { vec![1] });
         }
+        assert_eq!(numbers(pool.due(start + PATIENCE * 2)), [2]);
+        assert!(pool.all().is_empty());
+    }
+
+    #[test]
+    fn sizes_that_change_do_not_pile_up() {
+        let (mut pool, start) = (Pool::default(), Instant::now());
+        let mut freed = vec![];
+        for i in 0..100 {
+            let now = start + PATIENCE * i as u32 / 4;
+            assert_eq!(pool.take(Kind::Host, 1000 + i), None);
+            put(&mut pool, Kind::Host, 1000 + i, 1 + i, now);
+            freed.extend(numbers(pool.due(now)));
+            assert!(i + 1 - freed.len() <= 4, "{freed:?} of {i}");
+        }
+        assert_eq!(freed, Vec::from_iter(1..=96));
+    }
+
+    #[test]
+    fn page_locked_memory_is_limited_while_it_is_idle() {
+        let (mut pool, start) = (Pool::default(), Instant::now());
+        for (number, kind) in [(1, Kind::Host), (2, Kind::Device), (3, Kind::Coherent), (4, Kind::Host)] {
+            put(&mut pool, kind, 10, number, start);
+        }
+        assert!(!pool.limit_locked(30));
+        assert!(pool.limit_locked(29));
+        assert_eq!(numbers(pool.due(start)), [1]);
+        assert!(pool.limit_locked(0));
+        assert_eq!(numbers(pool.due(start)), [3, 4]);
+        assert_eq!(numbers(pool.all()), [2]);
     }
 }

@@ -17,6 +17,7 @@ use hip_sys::{
 use once_cell::sync::OnceCell;
 
 use crate::error::Error;
+use crate::visit::{Entered, Visit};
 
 /// A GPU that a runtime reports.
 pub struct DeviceInfo {
@@ -64,6 +65,14 @@ impl DeviceInfo {
             let _ = self.library.api.hipRuntimeGetVersion(&mut runtime);
         }
         format!("{} {driver} {runtime}", self.library.api.library())
+    }
+
+    /// The functions to give things back with, with this device set for the calling thread. None in a child process.
+    pub(crate) fn release(&self) -> Option<Entered> {
+        let api = Visit::new().enter(self.api().ok()?);
+        // SAFETY: takes a number, which the runtime gave. On a lost device there is nothing to do about the error.
+        let _ = unsafe { api.hipSetDevice(self.ordinal) };
+        Some(api)
     }
 
     /// The functions that drive it.

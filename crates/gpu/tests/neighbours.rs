@@ -6,6 +6,8 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use hipvmaf_gpu::{
     Code, Device, DeviceBuffer, Event, External, Graph, Image, Pinned, Selection, Stream, Visit, devices,
@@ -48,6 +50,9 @@ struct Application {
     get_device: unsafe extern "C" fn(*mut c_int) -> c_int,
     malloc: unsafe extern "C" fn(*mut *mut c_void, usize) -> c_int,
     count: unsafe extern "C" fn(*const i8) -> i64,
+    live: unsafe extern "C" fn(*const i8) -> i64,
+    launch: unsafe extern "C" fn(*mut c_void, unsafe extern "C" fn(*mut c_void), *mut c_void) -> c_int,
+    synchronize: unsafe extern "C" fn(*mut c_void) -> c_int,
 }
 
 impl Application {
@@ -60,6 +65,9 @@ impl Application {
                 get_device: *library.get("hipGetDevice").unwrap(),
                 malloc: *library.get("hipMalloc").unwrap(),
                 count: *library.get("swhip_count").unwrap(),
+                live: *library.get("swhip_live").unwrap(),
+                launch: *library.get("hipLaunchHostFunc").unwrap(),
+                synchronize: *library.get("hipStreamSynchronize").unwrap(),
             }
         }
     }
@@ -83,6 +91,34 @@ impl Application {
         let result = something();
         assert_eq!(self.device(), THEIRS);
         result
+    }
+
+    /// Does something while a stream of the application's has work that does not end before; it must not wait for that.
+    #[track_caller]
+    fn is_busy_while(&self, something: impl FnOnce() + Send) {
+        /// # Safety
+        ///
+        /// `end` must point to the receiver.
+        unsafe extern "C" fn work(end: *mut c_void) {
+            // SAFETY: the caller has promised it.
+            let _ = unsafe { &*end.cast::<Receiver<()>>() }.recv();
+        }
+        let (finish, mut end) = channel::<()>();
+        // SAFETY: takes the null stream and the receiver, which is there until the stream has got there.
+        unsafe { assert_eq!((self.launch)(std::ptr::null_mut(), work, (&raw mut end).cast()), 0) };
+        let (say, said) = channel();
+        let done = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                something();
+                let _ = say.send(());
+            });
+            let done = said.recv_timeout(Duration::from_secs(30)).is_ok();
+            drop(finish);
+            // SAFETY: takes the null stream.
+            assert_eq!(unsafe { (self.synchronize)(std::ptr::null_mut()) }, 0);
+            done
+        });
+        assert!(done, "it waited for a stream of somebody else");
     }
 
     /// How often devices were set and asked for during some work.
@@ -160,11 +196,15 @@ fn the_device_of_the_thread_is_as_before() {
     };
     assert_eq!(std::thread::scope(|scope| scope.spawn(ours).join().unwrap()), [10, 0]);
 
-    app.calls(|| drop(external));
+    application.is_busy_while(|| drop(external));
     app.calls(|| drop(graph));
     app.calls(|| drop(pinned));
     app.calls(|| drop(buffer));
     app.calls(|| drop(event));
     app.calls(|| drop(stream));
     app.calls(|| drop(device));
+    for what in [c"external", c"pinned", c"streams", c"events"] {
+        // SAFETY: text that ends with a zero.
+        assert_eq!(unsafe { (app.live)(what.as_ptr()) }, 0, "{what:?}");
+    }
 }

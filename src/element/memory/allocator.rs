@@ -139,6 +139,11 @@ mod imp {
                 return None;
             }
             let block = self.device.get().map(|device| Pinned::new(device.clone(), size));
+            // What is given back stays locked for a while, for others to use.
+            if let Some(device) = self.device.get() {
+                let left = max.saturating_sub(self.used.load(Ordering::Relaxed));
+                device.limit_idle_locked(usize::try_from(left).unwrap_or(usize::MAX));
+            }
             if let Some(Err(err)) = &block {
                 gst::warning!(CAT, imp = self, "frames go into ordinary memory: {err}");
             }
