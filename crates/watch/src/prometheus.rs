@@ -318,7 +318,7 @@ hipvmaf_last_score_timestamp_seconds{pad="dist_sink",label="720p \"main\""} 1790
             let (_, sample) = text.split_once("gauge\nhipvmaf_score{pad=\"p\",label=").unwrap();
             let (read, rest) = unescape(sample).unwrap();
             prop_assert_eq!(read, label);
-            let number = rest.strip_prefix(",model=\"m\",stat=\"mean\"} ").unwrap().strip_suffix('\n').unwrap();
+            let number = rest.strip_prefix(",model=\"m\",stat=\"mean\"} ").unwrap().lines().next().unwrap();
             let number: f64 = number.parse().unwrap();
             prop_assert!(number == value || (number.is_nan() && value.is_nan()));
         }
