@@ -39,7 +39,8 @@ struct Command {
   std::shared_ptr<Event> event = {};  // waits for this generation of the event
   uint64_t generation = 0;
   std::shared_ptr<Replay> replay = {};  // is a launch of a graph
-  std::vector<char *> addresses = {};   // of a copy the target first, of a kernel all that could be some
+  std::vector<char *> addresses = {};   // that it was given; of a copy the target first
+  std::vector<char *> words = {};       // of a kernel's arguments; in structures some may be addresses
   bool constant = false;                // uploads constant data
 };
 

@@ -92,16 +92,19 @@ Harm::Harm(const Command &command) : command(command) {
   if (what == "h2d" || what == "d2h" || what == "d2d") skipped = strikes("stale");
   if (command.constant) spoils_constant = strikes("table") && !skipped;
 }
-// In the order of the addresses, as where memory lies differs from run to run.
+// In the order of the arguments, as where memory lies differs from run to run. What only looks like an address
+// of pinned memory does not count: the host may be writing there.
 void Harm::remember() {
-  std::set<const Allocation *> seen;
-  for (const char *address : command.addresses) {
-    const Allocation *allocation = owner(address, 1);
-    if (!allocation || allocation->kind == Kind::Registered || allocation->kind == Kind::External) continue;
-    if (!seen.insert(allocation).second) continue;
-    char *first = on_the_device(first_byte(address));
-    memory.push_back({first, std::vector<char>(first, first + allocation->size)});
-  }
+  for (const char *address : command.addresses) remember(address, {Kind::Device, Kind::Pinned});
+  for (const char *word : command.words) remember(word, {Kind::Device});
+}
+void Harm::remember(const char *address, const std::set<Kind> &kinds) {
+  const Allocation *allocation = owner(address, 1);
+  if (!allocation || !kinds.count(allocation->kind)) return;
+  char *first = on_the_device(first_byte(address));
+  for (const Span &span : memory)
+    if (span.at == first) return;
+  memory.push_back({first, std::vector<char>(first, first + allocation->size)});
 }
 std::vector<char *> Harm::changed() const {
   std::vector<char *> bytes;

@@ -30,6 +30,7 @@ class Harm {
     std::vector<char> before;
   };
   void remember();
+  void remember(const char *address, const std::set<Kind> &kinds);
   std::vector<char *> changed() const;
 
   const Command &command;

@@ -23,7 +23,8 @@ struct Function {
 };
 
 namespace {
-// Of a kernel, copied at its launch. A word is whatever eight bytes of them hold: an address, or numbers.
+// Of a kernel, copied at its launch. A word is whatever eight bytes of them hold: an address, numbers, or within
+// a structure a number beside garbage, which may look like an address.
 class Arguments {
  public:
   static constexpr size_t WORDS = 512, COUNT = 64;
@@ -33,6 +34,16 @@ class Arguments {
     void *at[COUNT];
     kernel.save(given, (unsigned char *)words, at);
     for (int i = 0; i < kernel.nargs; i++) offsets.push_back((size_t)((char *)at[i] - (char *)words));
+  }
+  // The arguments that have a word for themselves, among them all addresses that are no part of a structure.
+  std::vector<char **> whole_words() {
+    std::vector<char **> whole;
+    for (size_t i = 0; i < offsets.size(); i++) {
+      const size_t end = i + 1 < offsets.size() ? offsets[i + 1] : offsets[i] + sizeof(char *);
+      if (offsets[i] % sizeof(char *) == 0 && end - offsets[i] == sizeof(char *))
+        whole.push_back(words + offsets[i] / sizeof(char *));
+    }
+    return whole;
   }
   // Where each argument is.
   std::vector<void *> slots() {
@@ -174,7 +185,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned
     const char *problem = "a kernel runs after its module was unloaded";
     if (!module.expired()) {
       Arguments translated = *arguments;
-      for (char *&word : translated.words) word = on_the_device(word);
+      for (char **word : translated.whole_words()) *word = on_the_device(*word);
       problem = hv::run_grid(kernel, grid, block, translated.slots().data(), state.seed);
     }
     if (!problem) return hipSuccess;
@@ -182,7 +193,8 @@ hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned
     return hipErrorIllegalAddress;
   };
   Command command{"launches", 0, run};
+  for (char **word : arguments->whole_words()) command.addresses.push_back(*word);
   for (char *word : arguments->words)
-    if (word) command.addresses.push_back(word);
+    if (word) command.words.push_back(word);
   RETURN(push(stream, std::move(command)));
 }
