@@ -73,7 +73,7 @@ check-kernels: plugin bootstrap-tests ## check the code for AMD GPUs, and that h
 kernel-table: plugin bootstrap-tests ## write what each kernel takes on AMD GPUs into docs/performance.md
 	@scripts/kernel-report update
 
-swhip: bootstrap-tests ## build the software HIP device into target/swhip
+swhip: bootstrap-tests ## build the software devices into target/swhip
 	@$(MAKE) --no-print-directory -C tests/swhip
 
 swhip-check: bootstrap-tests ## run every kernel on it under sanitizers and a race checker

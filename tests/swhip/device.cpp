@@ -65,6 +65,12 @@ void report() {
   fclose(file);
 }
 
+std::vector<std::string> ours(const std::vector<std::string> &archs) {
+  std::vector<std::string> taken;
+  for (const std::string &arch : archs)
+    if (arch[0] == *default_arch()) taken.push_back(arch);
+  return taken;
+}
 bool strict(const std::string &coherence) {
   if (!coherence.empty() && coherence != "strict") {
     fprintf(stderr, "swhip: SWHIP_COHERENCE is '%s', not 'strict' or nothing\n", coherence.c_str());
@@ -80,10 +86,10 @@ void start() {
     const char *value = getenv(name);
     return value && *value ? value : otherwise;
   };
-  const std::vector<std::string> archs = split(get("SWHIP_ARCH", "gfx1100"));
+  const std::vector<std::string> archs = ours(split(get("SWHIP_ARCH", default_arch())));
   const std::vector<std::string> units = split(get("SWHIP_UNITS", ""));
   const std::string all = std::to_string(archs.size());
-  const int devices = atoi(get("SWHIP_DEVICES", all.c_str()));
+  const int devices = archs.empty() ? 0 : atoi(get("SWHIP_DEVICES", all.c_str()));
   for (int i = 0; i < devices; i++) {
     const std::string &arch = archs[std::min((size_t)i, archs.size() - 1)];
     state.devices.push_back({arch});
@@ -191,6 +197,8 @@ std::vector<std::string> split(const std::string &list) {
   return parts;
 }
 
+// NVIDIA's library has another one.
+__attribute__((weak)) const char *default_arch() { return "gfx1100"; }
 int Device::wave() const { return arch.compare(0, 4, "gfx9") == 0 ? 64 : 32; }
 
 Call::Call(const char *name, Needs needs) : lock(state.mutex) {
@@ -303,5 +311,6 @@ long swhip_count(const char *what) {
   std::lock_guard<std::mutex> lock(state.mutex);
   start();
   const auto found = state.counts.find(what);
-  return found != state.counts.end() ? found->second : strncmp(what, "hip", 3) == 0 ? 0 : -1;
+  const bool call = strncmp(what, "hip", 3) == 0 || strncmp(what, "cu", 2) == 0;
+  return found != state.counts.end() ? found->second : call ? 0 : -1;
 }

@@ -154,6 +154,9 @@ struct Call {
   if (call.out_of_place()) return call.finish(call.error)
 #define RETURN_RELEASED(result) return call.finish_release(result)
 
+// The architecture of the device unless the environment names some. Of those it does, a library takes the ones
+// that begin like this: AMD's or NVIDIA's.
+const char *default_arch();
 int current_device();
 void set_current_device(int device);
 hipError_t last_error(bool clear);

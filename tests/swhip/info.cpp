@@ -114,11 +114,14 @@ const char *hipGetErrorName(hipError_t error) {
     NAME(hipErrorNoDevice);
     NAME(hipErrorInvalidDevice);
     NAME(hipErrorInvalidImage);
+    NAME(hipErrorInvalidContext);
     NAME(hipErrorNoBinaryForGpu);
+    NAME(hipErrorInvalidKernelFile);
     NAME(hipErrorInvalidHandle);
     NAME(hipErrorNotFound);
     NAME(hipErrorNotReady);
     NAME(hipErrorIllegalAddress);
+    NAME(hipErrorContextIsDestroyed);
     NAME(hipErrorHostMemoryAlreadyRegistered);
     NAME(hipErrorHostMemoryNotRegistered);
     NAME(hipErrorLaunchFailure);

@@ -4,17 +4,18 @@
 // the kernel; what runs is the kernel that was compiled for the CPU.
 #include "coherence.h"
 #include "engine.h"
+#include "module.h"
 #include <cstdio>
 #include <cstring>
 #include <elf.h>
 
 namespace swhip {
 struct Module {
-  const unsigned char *image;
+  const unsigned char *image;  // null where the runtime has a copy
   size_t size;
   uint64_t hash;
   int device;
-  std::set<std::string> symbols;
+  std::set<std::string> kernels;
 };
 struct Function {
   const hv::Kernel *kernel;
@@ -86,8 +87,8 @@ T read_at(const unsigned char *image, size_t offset) {
   memcpy(&value, image + offset, sizeof value);
   return value;
 }
-// The names of the dynamic symbols. Nothing says how long an image is, so a broken one is read as it is.
-std::set<std::string> symbols_of(const unsigned char *image, const Elf64_Ehdr &header) {
+// By the symbols of their descriptors. Nothing says how long an image is, so a broken one is read as it is.
+std::set<std::string> kernels_of(const unsigned char *image, const Elf64_Ehdr &header) {
   std::set<std::string> names;
   const auto section = [&](size_t i) {
     return read_at<Elf64_Shdr>(image, header.e_shoff + i * header.e_shentsize);
@@ -96,9 +97,12 @@ std::set<std::string> symbols_of(const unsigned char *image, const Elf64_Ehdr &h
     const Elf64_Shdr table = section(i);
     if (table.sh_type != SHT_DYNSYM) continue;
     const Elf64_Shdr strings = section(table.sh_link);
-    for (size_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym))
-      names.insert((const char *)image + strings.sh_offset +
-                   read_at<Elf64_Sym>(image, table.sh_offset + at).st_name);
+    for (size_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
+      const auto symbol = read_at<Elf64_Sym>(image, table.sh_offset + at);
+      const std::string name = (const char *)image + strings.sh_offset + symbol.st_name;
+      const size_t end = name.rfind(".kd");
+      if (end != std::string::npos) names.insert(name.substr(0, end));
+    }
   }
   return names;
 }
@@ -109,11 +113,41 @@ uint64_t hash_of(const unsigned char *image, size_t size) {
 }
 // The runtime keeps the pointer, not a copy.
 bool unchanged(const Module &module) {
-  if (hash_of(module.image, module.size) == module.hash) return true;
+  if (!module.image || hash_of(module.image, module.size) == module.hash) return true;
   fprintf(stderr, "swhip: the image of a module has changed since it was loaded\n");
   return false;
 }
+// What follows `.entry`.
+std::set<std::string> kernels_of(const std::string &ptx) {
+  const std::string entry = ".entry ";
+  std::set<std::string> names;
+  for (size_t at = ptx.find(entry); at != std::string::npos; at = ptx.find(entry, at + 1)) {
+    const size_t first = at + entry.size();
+    names.insert(ptx.substr(first, ptx.find_first_of("( \n", first) - first));
+  }
+  return names;
+}
+hipError_t add(hipModule_t *module, Module made) {
+  const auto added = std::make_shared<Module>(std::move(made));
+  *module = added.get();
+  state.modules[*module] = added;
+  return hipSuccess;
+}
 }  // namespace
+
+hipError_t load_ptx(hipModule_t *module, const char *text) {
+  Call call("hipModuleLoadData");
+  if (call.error) RETURN(call.error);
+  if (!module || !text) RETURN(hipErrorInvalidValue);
+  if (const hipError_t error = forbidden_by_capture()) RETURN(error);
+  const std::string ptx = text, target = ".target sm_";
+  const size_t at = ptx.find(target);
+  if (ptx.find(".version ") == std::string::npos || at == std::string::npos) RETURN(hipErrorInvalidImage);
+  const std::string &arch = state.devices[(size_t)current_device()].arch;
+  if (atoi(ptx.c_str() + at + target.size()) > atoi(arch.c_str() + strlen("sm_")))
+    RETURN(hipErrorInvalidKernelFile);
+  RETURN(add(module, {nullptr, 0, 0, current_device(), kernels_of(ptx)}));
+}
 }  // namespace swhip
 
 using namespace swhip;
@@ -132,11 +166,7 @@ hipError_t hipModuleLoadData(hipModule_t *module, const void *data) {
     if (processor.machine == (header.e_flags & 0xff)) code = processor.name;
   if (!runs_on(code, arch.substr(0, arch.find(':')))) RETURN(hipErrorNoBinaryForGpu);
   const size_t size = header.e_shoff + (size_t)header.e_shentsize * header.e_shnum;
-  const auto loaded = std::make_shared<Module>(
-      Module{image, size, hash_of(image, size), current_device(), symbols_of(image, header)});
-  *module = loaded.get();
-  state.modules[*module] = loaded;
-  RETURN(hipSuccess);
+  RETURN(add(module, {image, size, hash_of(image, size), current_device(), kernels_of(image, header)}));
 }
 hipError_t hipModuleUnload(hipModule_t handle) {
   ENTER_RELEASE();
@@ -155,7 +185,7 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t handle, con
   if (!function || !name || found == state.modules.end()) RETURN(hipErrorInvalidHandle);
   const std::shared_ptr<Module> module = found->second;
   if (!unchanged(*module)) RETURN(hipErrorInvalidImage);
-  if (!module->symbols.count(std::string(name) + ".kd")) RETURN(hipErrorNotFound);
+  if (!module->kernels.count(name)) RETURN(hipErrorNotFound);
   const int wave = state.devices[(size_t)module->device].wave();
   for (const hv::Kernel *kernel = hv::kernels; kernel; kernel = kernel->next) {
     if (strcmp(kernel->name, name) != 0 || kernel->wave != wave) continue;

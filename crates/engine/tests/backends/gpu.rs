@@ -188,6 +188,19 @@ fn sums_hold_without_graphs() {
     }
 }
 
+/// The same kernels, in the shapes that they have on NVIDIA's GPUs, behind the driver's contexts.
+#[test]
+fn sums_are_those_of_the_processor_behind_nvidias_driver() {
+    let driver = library().with_file_name("libcuda.so.1");
+    let environment = [
+        ("HIPVMAF_CUDA_LIBRARY", driver.to_str().unwrap()),
+        ("HIPVMAF_HIP_LIBRARY", "/nowhere/libamdhip64.so.6"),
+        ("SWHIP_SEED", "3"),
+    ];
+    let tests = ["sums::of_every_metric_equal_the_processors", "sums::of_groups_equal_the_processors"];
+    assert_passes(&run(&[&["--ignored", "--exact"][..], &tests].concat(), &environment));
+}
+
 #[test]
 fn a_forked_process_is_told_to_open_the_gpu_itself() {
     let run = run(&["--exact", "gpu::forker", "--ignored", "--test-threads=1"], &[RDNA]);

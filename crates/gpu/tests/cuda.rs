@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Everything this crate has, on the software `libcuda` of `tests/swhip`. One test, as the environment and the runtimes
+//! are those of the whole process.
+
+use std::ffi::{CStr, c_char, c_long};
+use std::path::PathBuf;
+
+use hipvmaf_gpu::{
+    Code, Device, DeviceBuffer, Direction, Error, Event, Graph, Image, Kernel, Pinned, Selection, Stream,
+    Vendor, arguments, copy, devices, owner, zero,
+};
+
+/// A kernel that copies numbers, for GPUs that are newer than the one there is, and for that one.
+struct Copies;
+
+static NEWER: &str = concat!(".version 6.3\n.target sm_99\n", "\0");
+static PTX: &str = concat!(include_str!("../../hip-sys/tests/frame_end.ptx"), "\0");
+
+impl Code for Copies {
+    fn missing(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn covers(&self, arch: &str) -> bool {
+        arch == "sm_75"
+    }
+
+    fn probe(&self) -> Option<&'static str> {
+        Some("copies")
+    }
+
+    fn images(&self, _: &str, _: &str) -> Vec<Image> {
+        // SAFETY: PTX with a zero at its end.
+        unsafe { vec![Image::new("sm_99", NEWER.as_bytes()), Image::new("sm_70", PTX.as_bytes())] }
+    }
+}
+
+/// The software driver, as `make swhip` builds it.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"));
+    let library = target.expect("tests are built in `target`").join("swhip/libcuda.so.1");
+    assert!(library.exists(), "no {}: build it with `make swhip`", library.display());
+    library
+}
+
+/// What exists in the driver.
+fn live(what: &CStr) -> c_long {
+    // SAFETY: the library is open already, and the type is that of tests/swhip/hip.h.
+    unsafe {
+        let library = libloading::Library::new(library()).unwrap();
+        let live = *library.get::<unsafe extern "C" fn(*const c_char) -> c_long>("swhip_live").unwrap();
+        live(what.as_ptr())
+    }
+}
+
+const COUNT: usize = 100;
+
+/// Copies numbers from one end of the device to the other, as kernels and graphs do.
+fn copies(device: &std::sync::Arc<Device>) -> Result<(), Error> {
+    let numbers: Vec<u64> = (0..COUNT as u64).map(|i| i * 0x0123_4567_89ab_cdef).collect();
+    let bytes: Vec<u8> = numbers.iter().copied().flat_map(u64::to_ne_bytes).collect();
+    let given = DeviceBuffer::holding(device, "numbers", &bytes)?;
+    let taken = Pinned::new(device.clone(), bytes.len())?;
+    assert_eq!(owner(given.address()).map(|info| info.vendor), Some(Vendor::Nvidia));
+    assert!(owner(taken.address()).is_none());
+    let (kernel, stream) = (Kernel::new(device, "copies", "frame_end", 128)?, Stream::new(device)?);
+    assert_eq!(device.module("copies")?.target(), "sm_70");
+    let between = DeviceBuffer::new(device, "numbers", bytes.len())?;
+    let work = || {
+        let (from, to, count) = (between.address(), taken.address(), COUNT as u32);
+        // SAFETY: all memory is that long and waits for the stream; the arguments are those of the kernel.
+        unsafe {
+            zero(&stream, from, bytes.len())?;
+            copy(&stream, from, given.address(), bytes.len(), Direction::DeviceToDevice)?;
+            kernel.launch(&stream, (1, 1), arguments![from, to, count, count])
+        }
+    };
+    let done = Event::new(device)?;
+    let graph = Graph::record(&stream, work)?.expect("the driver knows graphs");
+    for _ in 0..2 {
+        // SAFETY: the memory waits for the stream.
+        unsafe { graph.launch(&stream)? };
+        done.record(&stream)?;
+        done.synchronize()?;
+        assert!(done.is_done()? && taken.bytes()[..bytes.len()] == bytes);
+    }
+    Ok(())
+}
+
+#[test]
+fn nvidias_driver_works_and_gets_everything_back() {
+    // SAFETY: this process has no other test, so no other thread reads the environment.
+    unsafe {
+        std::env::set_var("HIPVMAF_HIP_LIBRARY", "/nowhere/libamdhip64.so.6");
+        std::env::set_var("HIPVMAF_CUDA_LIBRARY", library());
+        std::env::set_var("SWHIP_ARCH", "sm_75,sm_60");
+    }
+    let found: Vec<_> = devices().iter().map(|info| (info.arch.as_str(), info.pci.as_str())).collect();
+    assert_eq!(found, [("sm_75", "0000:03:00.0"), ("sm_60", "0000:04:00.0")]);
+    let device = Device::open(&Selection::default(), &Copies).unwrap();
+    assert!(!device.info().imports_external_memory());
+    copies(&device).unwrap();
+    // A thread that is new to the driver.
+    std::thread::scope(|scope| scope.spawn(|| copies(&device)).join().unwrap()).unwrap();
+    assert_eq!((live(c"streams"), live(c"events"), live(c"graphs")), (0, 0, 0));
+    drop(device);
+    for what in [c"allocs", c"pinned", c"modules"] {
+        assert_eq!(live(what), 0, "{what:?}");
+    }
+}
