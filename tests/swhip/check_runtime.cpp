@@ -413,13 +413,13 @@ bool visible(const Copying &copying, unsigned memory_flags, unsigned event_flags
   return before;
 }
 void coherence() {
-  constexpr unsigned OTHER_FENCE = 0x20000000, PORTABLE = 1;
+  constexpr unsigned NO_FENCE = 0x20000000, TO_DEVICE = 0x40000000, PORTABLE = 1;
   const std::string mode = getenv("SWHIP_COHERENCE") ? getenv("SWHIP_COHERENCE") : "";
   const bool strict = mode == "strict";
   const Copying copying;
   for (const unsigned not_coherent : {0u, PORTABLE, hipHostMallocNonCoherent}) {
-    EXPECT(visible(copying, not_coherent, 0) == !strict);
-    EXPECT(visible(copying, not_coherent, OTHER_FENCE) == !strict);
+    for (const unsigned events : {0u, NO_FENCE, TO_DEVICE})
+      EXPECT(visible(copying, not_coherent, events) == !strict);
     EXPECT(visible(copying, not_coherent, hipEventReleaseToSystem));
   }
   for (const unsigned events : {0u, hipEventReleaseToSystem})

@@ -22,8 +22,7 @@ struct Replay;
 using Clock = std::chrono::steady_clock;
 
 struct Event {
-  bool timing;
-  bool releases;                    // to the system
+  bool timing, releases = false;  // to the system
   uint64_t recorded = 0, done = 0;  // generations
   Clock::time_point time = {};
   std::shared_ptr<Capture> capture = {};  // recorded last in a stream that captures ...

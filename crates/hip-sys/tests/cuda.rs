@@ -137,7 +137,7 @@ fn stream() -> hipStream_t {
 fn event() -> hipEvent_t {
     let mut event = null_mut();
     // The flag is about caches of AMD's GPUs, which the driver would refuse.
-    ok!(hipEventCreateWithFlags(&mut event, hipEventDisableTiming | 0x4000_0000));
+    ok!(hipEventCreateWithFlags(&mut event, hipEventDisableTiming | 0x8000_0000));
     event
 }
 
