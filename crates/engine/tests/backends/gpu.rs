@@ -188,6 +188,15 @@ fn sums_hold_without_graphs() {
     }
 }
 
+/// Events are what the host waits for; by HIP's documentation they hand over no memory unless that is asked for.
+#[test]
+fn sums_hold_where_host_memory_is_not_coherent_by_itself() {
+    for (graphs, test) in [("on", "sums::of_groups"), ("off", "sums::of_speed_chroma")] {
+        let strict = [RDNA, ("SWHIP_COHERENCE", "strict"), ("SWHIP_SEED", "2"), ("HIPVMAF_GRAPHS", graphs)];
+        assert_passes(&run(&["--ignored", test], &strict));
+    }
+}
+
 /// The same kernels, in the shapes that they have on NVIDIA's GPUs, behind the driver's contexts.
 #[test]
 fn sums_are_those_of_the_processor_behind_nvidias_driver() {
