@@ -9,8 +9,8 @@ mod element;
 
 use element::register as plugin_init;
 pub use element::{
-    Align, Backend, Colorimetry, HipVmaf, HipVmafPad, LogLevel, MissingFrame, OnResultsError, Output,
-    Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod, Vendor, event, message, meta,
+    Align, Backend, Colorimetry, HipVmaf, HipVmafPad, LogLevel, MissingFrame, OnResultsError, OnWrongScore,
+    Output, Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod, Vendor, event, message, meta,
 };
 
 gst::plugin_define!(

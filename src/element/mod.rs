@@ -33,8 +33,8 @@ mod strain;
 pub use pads::{Align, HipVmafPad};
 pub use report::{event, message, meta};
 pub use settings::{
-    Backend, Colorimetry, LogLevel, MissingFrame, OnResultsError, Output, Overload, Pairing, PoolMethod,
-    ResultsFormat, ScaleMethod, Vendor,
+    Backend, Colorimetry, LogLevel, MissingFrame, OnResultsError, OnWrongScore, Output, Overload, Pairing,
+    PoolMethod, ResultsFormat, ScaleMethod, Vendor,
 };
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {

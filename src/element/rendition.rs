@@ -28,6 +28,7 @@ use super::monitor::Monitor;
 use super::pads::{Align, HipVmafPad, PadSettings};
 use super::report::event::{Event, EventMessage, EventState};
 use super::report::message::{Common, Confidence, PooledMessage, Stats};
+use super::report::results::Heading;
 use super::schedule::Role;
 use super::settings::{PoolMethod, Watch};
 
@@ -175,6 +176,8 @@ pub struct Rendition {
     search: Search,
     /// A pair of it was submitted since the start: its results have a heading.
     pub has_begun: bool,
+    /// What comes before the first row of the results file, until there is one.
+    pub heading: Option<Heading>,
     /// What all pairs of the results file add up to.
     results_totals: Totals,
     /// What was counted since the start, resets or not, in sections that have ended.
@@ -220,6 +223,7 @@ impl Rendition {
             totals: Counts::default(),
             summary: Summary::default(),
             has_begun: false,
+            heading: None,
             results_totals: Totals::default(),
             run: Counts::default(),
             last_score: None,
@@ -551,6 +555,7 @@ impl Rendition {
     pub fn end_section(
         &mut self,
         plan: &Plan,
+        provenance: Structure,
         reason: &str,
         method: PoolMethod,
         options: Reported,
@@ -583,6 +588,7 @@ impl Rendition {
             wrong: frames.wrong,
             coverage: section.counts.coverage(),
             stats: stats(&section.summary),
+            provenance: Some(provenance),
         };
         self.section_number += 1;
         Some(message.to_structure("pooled"))
@@ -618,6 +624,7 @@ impl Rendition {
             wrong: figures.counts.wrong,
             coverage: counts.coverage(),
             stats: stats(&figures.summary),
+            provenance: None,
         };
         message.to_structure("window")
     }

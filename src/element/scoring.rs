@@ -123,11 +123,18 @@ pub struct Used {
     /// Groups that can be handed over before the first of them is done: one is being imported while others are computed.
     pub depth: usize,
     pub gpu: Option<Arc<Device>>,
+    /// What exactly computes.
+    pub made_by: Vec<(&'static str, String)>,
 }
 
 impl Used {
     pub fn of(session: &Session) -> Self {
-        Self { name: session.backend_name(), depth: session.depth().max(2), gpu: session.gpu().cloned() }
+        Self {
+            name: session.backend_name(),
+            depth: session.depth().max(2),
+            gpu: session.gpu().cloned(),
+            made_by: session.made_by(),
+        }
     }
 }
 
@@ -587,6 +594,7 @@ impl Worker {
             scalings.len(),
             begun.elapsed()
         );
+        (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
         Ok(())
     }
 

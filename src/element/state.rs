@@ -39,6 +39,7 @@ use super::rendition::{Alignment, Rendition, Reported, Rules, Shown, Trouble, st
 use super::report::event::{Event, EventMessage, EventState};
 use super::report::message::{Common, FrameMessage};
 use super::report::meta::{PadScore, ScoreMeta, ScoreState};
+use super::report::provenance::Provenance;
 use super::report::results::{Ending, Format, Heading, Row};
 use super::report::writer::Job;
 use super::schedule::{Role, Rule, Side, Step, View, decide};
@@ -130,6 +131,8 @@ pub struct State {
     min_coverage: f64,
     /// Groups that were to be computed again and were not.
     not_verified: u64,
+    /// What makes the scores, but for the backend.
+    provenance: Provenance,
     /// Somebody was told that the models are not for this video.
     told_hdr: bool,
     /// The GPU can be chosen by where the first frames are.
@@ -187,6 +190,7 @@ impl State {
         reference: AggregatorPad,
     ) -> Self {
         Self {
+            provenance: Provenance::new(settings, &plan),
             plan,
             lookahead,
             attach_meta: settings.attach_meta,
@@ -1068,14 +1072,15 @@ impl State {
                         && let (Some(reference), Some(distorted)) = (&self.reference.input.info, &info)
                         && !std::mem::replace(&mut rendition.has_begun, true)
                     {
-                        let heading = Heading {
+                        // Written with the first score: what makes it is known by then.
+                        rendition.heading = Some(Heading {
                             columns: self.plan.columns.clone(),
                             pad: rendition.input.name(),
                             label: rendition.label(),
                             reference: Format::of(reference),
                             distorted: Format::of(distorted),
-                        };
-                        actions.push(Action::Write(Job::Begin(rendition.number, heading)));
+                            provenance: self.provenance.clone(),
+                        });
                     }
                     submitted.extend(info.map(|info| (rendition.number, Frame { buffer, info })));
                     let provisional = rendition.is_provisional(at);
@@ -1456,6 +1461,11 @@ impl State {
                 coverage: rendition.run_counts().coverage(),
                 values: values.clone(),
             };
+            if let Some(heading) = rendition.heading.take() {
+                let provenance = heading.provenance.on(&self.used.made_by);
+                let heading = Heading { provenance, ..heading };
+                actions.push(Action::Write(Job::Begin(number, heading)));
+            }
             actions.push(Action::Write(Job::Row(number, row)));
         }
         if self.tunables.frame_message {
@@ -1682,7 +1692,8 @@ impl State {
             actions.extend(events.into_iter().map(|event| Action::Post(rendition.event(event))));
         }
         let method: PoolMethod = self.tunables.pool_method;
-        let pooled = rendition.end_section(&self.plan, reason, method, self.reported);
+        let provenance = self.provenance.on(&self.used.made_by).to_structure();
+        let pooled = rendition.end_section(&self.plan, provenance, reason, method, self.reported);
         actions.extend(pooled.map(Action::Post));
     }
 
@@ -1702,6 +1713,7 @@ impl State {
                 offset: rendition.offset().saturating_neg(),
                 coverage: rendition.run_counts().coverage(),
                 frames: rendition.run_counts().named().into(),
+                backend: self.used.made_by.clone(),
             };
             actions.push(Action::Write(match rendition.failure() {
                 Some(reason) => Job::Abandon(rendition.number, reason.into()),

@@ -59,6 +59,43 @@ fn json_has_the_scores_of_the_messages() {
     }
 }
 
+/// What made the scores is in every file and in the pooled message.
+#[test]
+fn results_say_what_made_them() {
+    // As `sha256sum` has it.
+    const MODEL: &str = "4d6d66edaabf9dcddeadfcb20b28c0a81728eafa0e29cd775a4425c78a537e0e";
+    let clip = clip();
+    let (report, text) = results(&clip, "results.json", "json");
+    let made_by = serde_json::from_str::<Value>(&text).unwrap()["provenance"].clone();
+    assert!(made_by["version"].as_str().unwrap().starts_with(concat!(env!("CARGO_PKG_VERSION"), "-")));
+    assert_eq!(made_by["models"]["vmaf_v0.6.1"], MODEL);
+    assert_eq!(
+        (&made_by["settings"]["psnr"], &made_by["settings"]["subsample"]),
+        (&"true".into(), &"1".into())
+    );
+    let backend = made_by["backend"].as_str().unwrap();
+    let details = if backend == "cpu" {
+        ["instructions"].as_slice()
+    } else {
+        &["device", "runtime", "code", "self-test"]
+    };
+    for detail in details {
+        assert!(!made_by[detail].as_str().unwrap().is_empty(), "{detail} in {made_by}");
+    }
+    let pooled = report.pooled[0].provenance.clone().unwrap();
+    assert_eq!(pooled.get::<&str>("backend").unwrap(), backend);
+    assert_eq!(
+        pooled.get::<gst::ArrayRef>("models").unwrap()[0].get::<String>().unwrap(),
+        format!("vmaf_v0.6.1 {MODEL}")
+    );
+    assert_eq!(pooled.get::<gst::Structure>("settings").unwrap().get::<&str>("scale-method"), Ok("none"));
+    for format in ["csv", "xml"] {
+        let (_, text) = results(&clip, "results", format);
+        assert!(text.contains(MODEL) && text.contains(env!("CARGO_PKG_VERSION")), "{text}");
+        assert_eq!(text.contains(&format!("backend=\"{backend}\"")), format == "xml");
+    }
+}
+
 #[test]
 fn csv_and_xml_have_a_row_per_frame() {
     let clip = clip();

@@ -120,7 +120,10 @@ mod on_gpu {
     #[ignore = "needs the software device, started by another"]
     fn the_cpu_goes_on() {
         for fault in ["drop:7+", "stale:3+"] {
-            let (rig, report, expected) = broken(fault, &[("on-wrong-score", "cpu")], 5);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("results.json");
+            let properties = [("on-wrong-score", "cpu"), ("results-filename", path.to_str().unwrap())];
+            let (rig, report, expected) = broken(fault, &properties, 5);
             let events = wrong(&report);
             assert!(!events.is_empty(), "{fault}");
             let name = rig.element.property::<Option<String>>("backend-name");
@@ -135,6 +138,12 @@ mod on_gpu {
             assert_eq!(report.scores().len(), FRAMES, "{fault}");
             let discont = report.frames.iter().filter(|frame| frame.discont).count();
             assert_eq!(discont, 0, "{fault}: it is one run");
+            drop(log);
+            drop(rig);
+            let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+            let both = (&json["provenance"]["backend"], &json["backend_at_end"]["backend"]);
+            assert_eq!(both, (&"hip".into(), &"cpu".into()));
+            assert_eq!(json["frame_counts"]["wrong"], events.len());
         }
     }
 

@@ -224,6 +224,11 @@ impl Session {
         self.backend.name()
     }
 
+    /// What exactly computes ([`Backend::made_by`]).
+    pub fn made_by(&self) -> Vec<(&'static str, String)> {
+        self.backend.made_by()
+    }
+
     /// The GPU that the backend computes on, if it does.
     pub fn gpu(&self) -> Option<&Arc<Device>> {
         self.backend.gpu()

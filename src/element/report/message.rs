@@ -159,6 +159,8 @@ pub struct PooledMessage {
     /// Share of the reference frames that were scored, 0.0..=1.0.
     pub coverage: f64,
     pub stats: Stats,
+    /// What made the scores: version, backend and device, models with SHA-256 of their files, settings. Not in windows.
+    pub provenance: Option<Structure>,
 }
 
 /// Distribution of the first model's score over the pooled frames. Percentiles are exact in windows, else accurate to
@@ -320,6 +322,9 @@ impl PooledMessage {
         for (name, value) in self.stats.fields() {
             s.set(name, value);
         }
+        if let Some(provenance) = &self.provenance {
+            s.set("provenance", provenance);
+        }
         s
     }
 
@@ -338,6 +343,7 @@ impl PooledMessage {
             wrong: field(s, "wrong")?,
             coverage: field(s, "coverage")?,
             stats: Stats::parse(s)?,
+            provenance: s.get("provenance").ok(),
         })
     }
 }
@@ -440,6 +446,7 @@ mod tests {
             aligning: 4,
             verified: 3,
             wrong: 1,
+            provenance: Some(Structure::builder("provenance").field("version", "0.1.0").build()),
             coverage: 0.75,
             stats: Stats { min: 1.0, max: 2.0, mean: 1.5, p50: 1.25, ..Stats::default() },
         };

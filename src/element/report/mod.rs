@@ -5,5 +5,6 @@
 pub mod event;
 pub mod message;
 pub mod meta;
+pub mod provenance;
 pub mod results;
 pub mod writer;

@@ -25,9 +25,11 @@ use gst_video::VideoInfo;
 use super::super::caps::ratio;
 use super::super::settings::ResultsFormat;
 use super::message::ScoreState;
+use super::provenance::Provenance;
 
 /// Columns of a CSV file behind those of libvmaf's: when the frame is, and what is compared.
-const CSV_COLUMNS: &str = "timestamp,running_time,time_code,state,offset,coverage,label,reference,distorted,";
+const CSV_COLUMNS: &str =
+    "timestamp,running_time,time_code,state,offset,coverage,label,reference,distorted,provenance,";
 
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
 
@@ -42,6 +44,7 @@ pub struct Heading {
     /// What the streams were when the first frames were compared.
     pub reference: Format,
     pub distorted: Format,
+    pub provenance: Provenance,
 }
 
 /// Format of one of the streams.
@@ -111,6 +114,8 @@ pub struct Ending {
     pub coverage: f64,
     /// Numbers of frames by what became of them.
     pub frames: Vec<(&'static str, u64)>,
+    /// What computed at the end.
+    pub backend: Vec<(&'static str, String)>,
 }
 
 /// A results file being written.
@@ -122,8 +127,10 @@ pub struct Results {
     format: ResultsFormat,
     /// Name and pooled values of each column; empty until the first row is due.
     columns: Vec<(String, Pool)>,
-    /// What the last columns of all rows of a CSV file say: label, reference and distorted video.
-    of_csv: [String; 3],
+    /// What the last columns of all rows of a CSV file say: label, reference and distorted video, and what made it.
+    of_csv: [String; 4],
+    /// What computed at the beginning.
+    backend: Vec<(&'static str, String)>,
     rows: u64,
     started: Instant,
     /// Where the frame rate is filled in at the end.
@@ -153,6 +160,7 @@ impl Results {
             format,
             columns: vec![],
             of_csv: Default::default(),
+            backend: vec![],
             rows: 0,
             started: Instant::now(),
             fps_at: 0,
@@ -174,22 +182,25 @@ impl Results {
 
     /// Writes what comes before the first row.
     pub fn begin(&mut self, heading: Heading) -> io::Result<()> {
-        let Heading { columns, pad, label, reference, distorted } = heading;
+        let Heading { columns, pad, label, reference, distorted, provenance } = heading;
         self.started = Instant::now();
         self.columns = columns.into_iter().map(|name| (name, Pool::default())).collect();
-        self.of_csv =
-            [label.clone(), reference.to_string(), distorted.to_string()].map(|text| csv_field(&text));
+        self.of_csv = [label.clone(), reference.to_string(), distorted.to_string(), provenance.to_string()]
+            .map(|text| csv_field(&text));
+        self.backend.clone_from(&provenance.backend);
         let fps = |before: &str, after: &str| (before.len() as u64, format!("{before}{after}"));
         let (fps_at, text) = match self.format {
             ResultsFormat::Json => {
                 let side = |format: &Format| serde_json::Value::from_iter(format.fields());
                 let (reference, distorted) = (side(&reference), side(&distorted));
                 let (pad, label) = (json_string(&pad), json_string(&label));
+                let provenance = provenance.to_json();
                 fps(
                     &format!("{{\n  \"version\": \"{VERSION}\",\n  \"fps\": "),
                     &format!(
                         "{:>FPS_WIDTH$},\n  \"streams\": {{\n    \"pad\": {pad},\n    \"label\": {label},\n    \
-                         \"reference\": {reference},\n    \"distorted\": {distorted}\n  }},\n  \"frames\": [",
+                         \"reference\": {reference},\n    \"distorted\": {distorted}\n  }},\n  \
+                         \"provenance\": {provenance},\n  \"frames\": [",
                         0
                     ),
                 )
@@ -206,8 +217,9 @@ impl Results {
                     ),
                     &format!(
                         "{:0>FPS_WIDTH$}\" />\n  <streams pad=\"{pad}\" label=\"{label}\">\n    \
-                         <reference{reference} />\n    <distorted{distorted} />\n  </streams>\n  <frames>\n",
-                        0
+                         <reference{reference} />\n    <distorted{distorted} />\n  </streams>\n{}  <frames>\n",
+                        0,
+                        xml_provenance(&provenance)
                     ),
                 )
             }
@@ -256,10 +268,10 @@ impl Results {
                 let time = row.timestamp.map(|time| time.nseconds().to_string()).unwrap_or_default();
                 let running_time = row.running_time.nseconds();
                 let time_code = row.time_code.as_deref().unwrap_or_default();
-                let (state, [label, reference, distorted]) = (row.state.name(), &self.of_csv);
+                let (state, [label, reference, distorted, provenance]) = (row.state.name(), &self.of_csv);
                 format!(
                     "{index},{values}{time},{running_time},{time_code},{state},{offset},{coverage:.6},{label},\
-                     {reference},{distorted},\n"
+                     {reference},{distorted},{provenance},\n"
                 )
             }
             ResultsFormat::None => String::new(),
@@ -372,11 +384,18 @@ impl Results {
             let comma = if i > 0 { "," } else { "" };
             write!(text, "{comma}\n    {}: {}", json_string(name), json_number(*value))?;
         }
+        // Where another backend has gone on.
+        let backend = serde_json::Value::from_iter(ending.backend.iter().cloned());
+        let changed = if ending.backend == self.backend {
+            String::new()
+        } else {
+            format!(",\n  \"backend_at_end\": {backend}")
+        };
         let frames = serde_json::Value::from_iter(ending.frames.iter().copied());
         let (offset, coverage) = (ending.offset, number(ending.coverage));
         write!(
             text,
-            "\n  }},\n  \"offset\": {offset},\n  \"coverage\": {coverage},\n  \"frame_counts\": {frames}\n}}\n"
+            "\n  }},\n  \"offset\": {offset},\n  \"coverage\": {coverage},\n  \"frame_counts\": {frames}{changed}\n}}\n"
         )
     }
 
@@ -395,7 +414,12 @@ impl Results {
         }
         let frames = xml_attributes(ending.frames.iter().map(|(name, count)| (*name, (*count).into())));
         let (offset, coverage) = (ending.offset, number(ending.coverage));
-        writeln!(text, " />\n  <coverage offset=\"{offset}\" coverage=\"{coverage}\"{frames} />\n</VMAF>")
+        writeln!(text, " />\n  <coverage offset=\"{offset}\" coverage=\"{coverage}\"{frames} />")?;
+        if ending.backend != self.backend {
+            let fields = ending.backend.iter().map(|(name, value)| (*name, value.as_str().into()));
+            writeln!(text, "  <backend_at_end{} />", xml_attributes(fields))?;
+        }
+        writeln!(text, "</VMAF>")
     }
 }
 
@@ -504,6 +528,17 @@ fn xml_attributes(fields: impl IntoIterator<Item = (&'static str, serde_json::Va
     fields.into_iter().map(|(name, value)| format!(" {name}=\"{}\"", text(&value))).collect()
 }
 
+fn xml_provenance(provenance: &Provenance) -> String {
+    let attributes = xml_attributes(provenance.fields().map(|(name, value)| (name, value.into())));
+    let model = |(name, hash): &(String, String)| {
+        format!("    <model name=\"{}\" sha256=\"{hash}\" />\n", xml_text(name))
+    };
+    let models: String = provenance.models.iter().map(model).collect();
+    let settings =
+        xml_attributes(provenance.settings.iter().map(|(name, value)| (*name, value.as_str().into())));
+    format!("  <provenance{attributes}>\n{models}    <settings{settings} />\n  </provenance>\n")
+}
+
 fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }
@@ -526,6 +561,11 @@ mod tests {
             label: "my \"720p\", & more".into(),
             reference: format(160, 90, "I420"),
             distorted: format(80, 46, "NV12"),
+            provenance: Provenance {
+                backend: vec![("backend", "hip".into()), ("device", "GPU <1>".into())],
+                models: vec![("my model".into(), "ab01".into())],
+                settings: vec![("features", "psnr;ssim".into())],
+            },
         }
     }
 
@@ -549,6 +589,7 @@ mod tests {
             offset: 80_000_000,
             coverage: 0.5,
             frames: vec![("scored", 2), ("unpaired", 1), ("aligning", 1)],
+            backend: vec![("backend", "cpu".into())],
         }
     }
 
@@ -594,6 +635,12 @@ mod tests {
             (&json["frame_counts"]["unpaired"], &json["frame_counts"]["aligning"]),
             (&1.into(), &1.into())
         );
+        let made_by = &json["provenance"];
+        assert_eq!((&made_by["device"], &made_by["models"]["my model"]), (&"GPU <1>".into(), &"ab01".into()));
+        assert_eq!(
+            (&made_by["settings"]["features"], &json["backend_at_end"]["backend"]),
+            (&"psnr;ssim".into(), &"cpu".into())
+        );
         let of = |frame: usize, name: &str| json["frames"][frame][name].clone();
         assert_eq!((of(0, "time_code"), of(0, "state")), ("10:00:00:00".into(), "aligning".into()));
         assert_eq!((of(1, "timestamp"), of(1, "running_time")), (40_000_000.into(), 40_000_000.into()));
@@ -603,8 +650,11 @@ mod tests {
     #[test]
     fn csv_has_a_header_and_a_row_per_frame() {
         let csv = write(ResultsFormat::Csv, &ROWS).unwrap();
-        let what =
-            "80000000,0.750000,\"my \"\"720p\"\", & more\",160x90 I420 25/1 bt709,80x46 NV12 25/1 bt709,";
+        let made_by = heading(&[]).provenance.to_string();
+        assert!(made_by.ends_with("backend=hip; device=GPU <1>; my model sha256=ab01; features=psnr;ssim;"));
+        let what = format!(
+            "80000000,0.750000,\"my \"\"720p\"\", & more\",160x90 I420 25/1 bt709,80x46 NV12 25/1 bt709,{made_by},"
+        );
         assert_eq!(
             csv,
             format!(
@@ -628,6 +678,14 @@ mod tests {
         assert!(
             xml.contains("<coverage offset=\"80000000\" coverage=\"0.500000\" scored=\"2\" unpaired=\"1\"")
         );
+        for said in [
+            "<provenance version=\"",
+            " backend=\"hip\" device=\"GPU &lt;1>\">\n    <model name=\"my model\" sha256=\"ab01\" />\n",
+            "    <settings features=\"psnr;ssim\" />\n  </provenance>\n  <frames>\n",
+            "  <backend_at_end backend=\"cpu\" />\n</VMAF>\n",
+        ] {
+            assert!(xml.contains(said), "{said}\nis not in\n{xml}");
+        }
         assert!(xml.contains("<aggregate_metrics apsnr_y=\"34.500000\" />"));
         assert!(xml.contains("<metric name=\"my &lt;&quot;model&quot;>\" min="));
     }

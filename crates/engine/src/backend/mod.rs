@@ -133,6 +133,12 @@ pub trait Backend: Send {
         None
     }
 
+    /// What exactly computes, for whoever wants to have it again: names and texts, the backend's own name first. Whole once
+    /// a frame size was prepared.
+    fn made_by(&self) -> Vec<(&'static str, String)> {
+        vec![("backend", self.name().into())]
+    }
+
     /// How many groups may be submitted before sums are fetched, at least 1.
     fn depth(&self) -> usize;
 

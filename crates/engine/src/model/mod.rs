@@ -19,6 +19,8 @@ use std::path::Path;
 pub use bootstrap::Bootstrap;
 pub use error::{ModelError, Problem};
 
+use sha2::{Digest, Sha256};
+
 use crate::metrics::feature::{Feature, FeatureError};
 use json::{Definition, ModelType};
 use predict::Predictor;
@@ -30,6 +32,7 @@ const MAX_BYTES: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Model {
     name: String,
+    sha256: String,
     features: Vec<Feature>,
     main: Member,
     /// Empty for a single model.
@@ -134,7 +137,13 @@ impl Model {
         };
         let main = member((0, &file.main))?;
         let bootstrap = (1..).zip(&file.bootstrap).map(member).collect::<Result<_, _>>()?;
-        Ok(Self { name: name.to_string(), features, main, bootstrap })
+        let sha256 = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { name: name.to_string(), sha256, features, main, bootstrap })
+    }
+
+    /// SHA-256 of the file that the model was read from, in hexadecimal digits.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
     }
 
     /// The name of the built-in model, or the file name without its extension.

@@ -187,6 +187,10 @@ impl Backend for Cpu {
         "cpu"
     }
 
+    fn made_by(&self) -> Vec<(&'static str, String)> {
+        vec![("backend", self.name().into()), ("instructions", self.level.name().into())]
+    }
+
     /// One group waits while all slots are taken.
     fn depth(&self) -> usize {
         self.slots() + 1

@@ -124,6 +124,18 @@ impl Backend for Hip {
         Some(&self.device)
     }
 
+    fn made_by(&self) -> Vec<(&'static str, String)> {
+        let info = self.device.info();
+        let code = self.device.module("frame").map_or("", |module| module.target());
+        vec![
+            ("backend", self.name().into()),
+            ("device", info.to_string()),
+            ("runtime", info.runtime()),
+            ("code", code.into()),
+            ("self-test", self.self_test.map_or("", SelfTest::name).into()),
+        ]
+    }
+
     fn depth(&self) -> usize {
         self.depth
     }

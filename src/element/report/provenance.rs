@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What made a score: the program, the backend and its device, the models by the hash of their files, and the settings that
+//! change scores. It is in every results file and pooled message, so that a score can be made again.
+
+use engine::plan::Plan;
+use gst::Structure;
+use gst::prelude::*;
+
+use super::super::settings::Settings;
+
+/// The version with the commit that the program was built from.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
+
+/// The settings that change scores, by the names of their properties.
+fn settings(settings: &Settings) -> Vec<(&'static str, String)> {
+    fn nick(value: impl ToValue) -> String {
+        let value = value.to_value();
+        glib::EnumValue::from_value(&value).map(|(_, value)| value.nick().to_owned()).unwrap_or_default()
+    }
+    vec![
+        ("disable-clip", settings.disable_clip.to_string()),
+        ("enable-transform", settings.enable_transform.to_string()),
+        ("phone-model", settings.phone_model.to_string()),
+        ("features", settings.features.clone().unwrap_or_default()),
+        ("psnr", settings.psnr.to_string()),
+        ("ssim", settings.ssim.to_string()),
+        ("ms-ssim", settings.ms_ssim.to_string()),
+        ("enc-width", settings.enc_width.to_string()),
+        ("enc-height", settings.enc_height.to_string()),
+        ("enc-bitdepth", settings.enc_bitdepth.to_string()),
+        ("subsample", settings.subsample.to_string()),
+        ("scale-method", nick(settings.scale_method)),
+        ("colorimetry", nick(settings.colorimetry)),
+        ("pairing", nick(settings.pairing)),
+        ("missing-frame", nick(settings.missing_frame)),
+    ]
+}
+
+/// What made a score. Each field has a name and a text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Provenance {
+    /// The backend, its device, driver and code.
+    pub backend: Vec<(&'static str, String)>,
+    /// Names of the models, and SHA-256 of their files.
+    pub models: Vec<(String, String)>,
+    /// Values of properties.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+impl Provenance {
+    /// What is known before anything runs.
+    pub fn new(settings: &Settings, plan: &Plan) -> Self {
+        let models = plan.models.iter();
+        Self {
+            backend: vec![],
+            models: models.map(|m| (m.model.name().to_owned(), m.model.sha256().to_owned())).collect(),
+            settings: self::settings(settings),
+        }
+    }
+
+    /// With what computes.
+    pub fn on(&self, backend: &[(&'static str, String)]) -> Self {
+        Self { backend: backend.to_vec(), ..self.clone() }
+    }
+
+    /// The program and the backend.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let backend = self.backend.iter().map(|(name, text)| (*name, text.as_str()));
+        std::iter::once(("version", VERSION)).chain(backend)
+    }
+
+    /// As a member of JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        let object = |pairs: &mut dyn Iterator<Item = (&str, &str)>| serde_json::Value::from_iter(pairs);
+        let mut json = object(&mut self.fields());
+        json["models"] = object(&mut self.models.iter().map(|(name, hash)| (name.as_str(), hash.as_str())));
+        json["settings"] = object(&mut self.settings.iter().map(|(name, value)| (*name, value.as_str())));
+        json
+    }
+
+    /// As a field of a message. Names of models may be such that no field can have, so they are in a list of their own.
+    pub fn to_structure(&self) -> Structure {
+        let mut s = Structure::from_iter("provenance", self.fields().map(|(k, v)| (k, v.to_send_value())));
+        let models = self.models.iter().map(|(name, hash)| format!("{name} {hash}").to_send_value());
+        s.set("models", gst::Array::new(models));
+        let settings = self.settings.iter().map(|(name, value)| (*name, value.to_send_value()));
+        s.set("settings", Structure::from_iter("settings", settings));
+        s
+    }
+}
+
+/// In one line.
+impl std::fmt::Display for Provenance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("hipvmaf")?;
+        for (name, value) in self.fields() {
+            write!(f, " {name}={value};")?;
+        }
+        for (name, hash) in &self.models {
+            write!(f, " {name} sha256={hash};")?;
+        }
+        for (name, value) in &self.settings {
+            write!(f, " {name}={value};")?;
+        }
+        Ok(())
+    }
+}
