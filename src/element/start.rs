@@ -155,7 +155,7 @@ impl HipVmaf {
         let seed = RandomState::new().hash_one(Instant::now());
         // As many as can keep up with a GPU at a share of some hundredths, and leave the machine to others.
         let threads = match threads(settings) {
-            0 => std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(4),
+            0 => std::thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2)).min(8),
             wanted => wanted,
         };
         if session.gpu().is_some() {

@@ -225,7 +225,7 @@ impl Clerk {
         let (to, answers) = mpsc::channel();
         let run = move || {
             gpu::Visit::for_good();
-            let mut calculator = Calculator { threads, prepared: None };
+            let mut calculator = Calculator { threads, prepared: None, spare: vec![] };
             for order in queue {
                 let Order { number, .. } = order;
                 if to.send((number, calculator.compute(order))).is_err() {
@@ -250,12 +250,18 @@ impl Drop for Clerk {
 struct Calculator {
     threads: usize,
     prepared: Option<(Arc<Setting>, Cpu)>,
+    /// Memory for pictures. Giving it back each time would have the system take pages from a process that a GPU works for.
+    spare: Vec<Vec<u8>>,
 }
 
 impl Calculator {
     fn compute(&mut self, order: Order) -> Answer {
         let Order { setting, earlier, reference, distorted, history_only, .. } = order;
-        let own = |leased: &Leased| Own::copy(leased.picture(), setting.geometry, setting.gpu.as_ref());
+        let spare = &mut self.spare;
+        let mut own = |leased: &Leased| {
+            let bytes = spare.pop().unwrap_or_default();
+            Own::copy(bytes, leased.picture(), setting.geometry, setting.gpu.as_ref())
+        };
         let earlier_own = earlier.iter().map(|leased| own(leased)).collect::<Result<Vec<_>, _>>()?;
         let reference_own = own(&reference)?;
         let distorted_own = distorted
@@ -274,13 +280,20 @@ impl Calculator {
         }
         let group = Group { reference: reference_own.picture(), distorted: distorted(), history_only };
         let ticket = cpu.submit(group)?;
-        cpu.wait(ticket)
+        let sums = cpu.wait(ticket);
+        let all = earlier_own
+            .into_iter()
+            .chain([reference_own])
+            .chain(distorted_own.into_iter().map(|(_, own)| own));
+        self.spare.extend(all.map(|own| own.bytes));
+        sums
     }
 
     fn prepare(&mut self, setting: &Arc<Setting>) -> Result<&mut Cpu, BackendError> {
         let suits = |(prepared, _): &(Arc<Setting>, Cpu)| Arc::ptr_eq(prepared, setting);
         if !self.prepared.as_ref().is_some_and(suits) {
             self.prepared = None;
+            self.spare.clear();
             let mut cpu = Cpu::in_background(self.threads)?;
             cpu.prepare(&setting.work, setting.geometry, &setting.renditions)?;
             self.prepared = Some((setting.clone(), cpu));
@@ -297,13 +310,20 @@ struct Own {
 }
 
 impl Own {
-    fn copy(picture: &Picture<'_>, like: Geometry, gpu: Option<&Arc<Device>>) -> Result<Self, BackendError> {
+    /// A copy in this memory, whatever is in it.
+    fn copy(
+        mut bytes: Vec<u8>,
+        picture: &Picture<'_>,
+        like: Geometry,
+        gpu: Option<&Arc<Device>>,
+    ) -> Result<Self, BackendError> {
         let size = like.sample_size();
         let components: Vec<_> =
             [picture.luma].into_iter().chain(picture.chroma.into_iter().flatten()).collect();
         let row = |component: &Component<'_>| (component.width.saturating_sub(1) * component.step + 1) * size;
         let total = components.iter().map(|component| row(component) * component.height).sum();
-        let mut bytes = Vec::with_capacity(total);
+        bytes.clear();
+        bytes.reserve(total);
         let mut parts = vec![];
         let on_device = |component: &Component<'_>| matches!(component.samples, Samples::Device(_));
         let fetched = match gpu {

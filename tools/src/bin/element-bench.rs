@@ -68,6 +68,12 @@ struct Args {
     /// CPU threads of each element on the CPU backend, 0 for one per CPU
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: u32,
+    /// Another property of the element, as in a launch line
+    #[arg(long, value_name = "PROPERTY=VALUE")]
+    set: Vec<String>,
+    /// Shares of the groups that are verified, in turns within one process: processes differ by more than that costs
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',')]
+    verify: Vec<f64>,
     /// Length of a run
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -245,6 +251,14 @@ fn play(
         side.feed(&pipeline, enough)?;
     }
     let pipeline = Pipeline(pipeline);
+    let element = pipeline.0.by_name("score").ok_or("no element")?;
+    for setting in &args.set {
+        let (name, value) = setting.split_once('=').ok_or("not like verify=0.01")?;
+        if element.find_property(name).is_none() {
+            return Err(format!("the element has no property {name}").into());
+        }
+        element.set_property_from_str(name, value);
+    }
     // The element that refuses says why on the bus.
     let started = pipeline.0.set_state(gst::State::Playing);
     check_bus(&pipeline)?;
@@ -321,21 +335,39 @@ fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
     while scored()? < 100 {
         std::thread::sleep(Duration::from_millis(100));
     }
-    let mut rates = vec![];
-    for _ in 0..args.runs {
+    let rate = || -> Result<f64, Box<dyn Error>> {
         let (before, start) = (scored()?, Instant::now());
         std::thread::sleep(Duration::from_secs(args.seconds));
-        rates.push((scored()? - before) as f64 / start.elapsed().as_secs_f64());
+        Ok((scored()? - before) as f64 / start.elapsed().as_secs_f64())
+    };
+    let mut by_share = vec![vec![]; args.verify.len()];
+    for _ in 0..args.runs {
+        for (share, rates) in args.verify.iter().zip(&mut by_share) {
+            element.set_property("verify", share);
+            rates.push(rate()?);
+        }
     }
+    for (share, mut rates) in args.verify.iter().zip(by_share) {
+        rates.sort_by(f64::total_cmp);
+        let [least, median, most] = [0, rates.len() / 2, rates.len() - 1].map(|i| rates[i]);
+        println!("verify={share}: {median:.0} fps, {} runs {least:.0} to {most:.0}", rates.len());
+    }
+    if !args.verify.is_empty() {
+        return Ok(());
+    }
+    let mut rates = (0..args.runs).map(|_| rate()).collect::<Result<Vec<_>, _>>()?;
     rates.sort_by(f64::total_cmp);
     let device: Option<String> = element.property("device-name");
     let stats: gst::Structure = element.property("stats");
     let [least, median, most] = [0, rates.len() / 2, rates.len() - 1].map(|i| rates[i]);
     println!("{median:.0} fps, {} runs {least:.0} to {most:.0}", rates.len());
     println!(
-        "{}; a pair takes {:.3} ms",
+        "{}; a pair takes {:.3} ms; {} verified, {} wrong, {} groups not verified",
         device.unwrap_or("CPU".into()),
-        stats.get::<u64>("compute-time-mean")? as f64 / 1e6
+        stats.get::<u64>("compute-time-mean")? as f64 / 1e6,
+        stats.get::<u64>("verified")?,
+        stats.get::<u64>("wrong")?,
+        stats.get::<u64>("not-verified")?,
     );
     Ok(())
 }
