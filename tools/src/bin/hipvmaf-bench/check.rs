@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use engine::EngineError;
 use engine::backend::cpu::Cpu;
@@ -17,6 +18,7 @@ use engine::plan::Plan;
 use engine::session::{PairScore, Session};
 use engine::testing::metrics::ADM_MIN_SIZE;
 use gpu::Device;
+use serde::Serialize;
 
 use crate::Args;
 use crate::clip::{Clip, Content, Format, Place, noise};
@@ -49,30 +51,91 @@ impl fmt::Display for Case {
     }
 }
 
-/// Compares all that the arguments ask for. The error says how much differs, stderr has what.
-pub fn check(args: &Args, plan: &Arc<Plan>) -> Result<String, Box<dyn Error>> {
+/// What came of comparing.
+#[derive(Serialize)]
+pub struct Checked {
+    device: String,
+    /// How many clips were to be compared.
+    planned: usize,
+    /// How many of them were compared.
+    clips: usize,
+    /// How many others the CPU and the GPU refuse for the same reason: too small for one of the metrics, for instance.
+    refused: usize,
+    /// The clips that differ, each with what does.
+    pub differing: Vec<String>,
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, planned, clips, refused, differing } = self;
+        match differing.len() {
+            0 => write!(f, "{device}: {clips} clips, sums and scores equal those of the CPU")?,
+            count => write!(f, "{device}: {count} of {clips} clips differ from the CPU")?,
+        }
+        if *refused > 0 {
+            write!(f, "; {refused} were refused by both")?;
+        }
+        let left = planned - clips - refused;
+        if left > 0 { write!(f, "; there was no time for {left}") } else { Ok(()) }
+    }
+}
+
+/// A comparison that could not be made.
+#[derive(Debug)]
+struct Failed {
+    case: String,
+    reason: Box<dyn Error>,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.case, self.reason)
+    }
+}
+
+impl Error for Failed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.reason)
+    }
+}
+
+/// Compares all that the arguments ask for, until the time is up. What differs is on stderr as soon as it is found.
+pub fn check(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Checked, Box<dyn Error>> {
+    let start = Instant::now();
     let device = hip::open(&args.selection())?;
     let sizes = args.check_sizes.iter().flat_map(|size| {
         DEPTHS.into_iter().flat_map(move |depth| CONTENTS.map(|content| (*size, depth, content)))
     });
     let mut random = Random(0);
-    let clips: Vec<_> = sizes.chain((0..args.check_random).map(|_| random.clip())).collect();
-    let mut differing = 0;
-    for (seed, (size, depth, content)) in clips.iter().enumerate() {
-        let case = random.case(*size, *depth, *content, seed as u32)?;
-        let differences = case.compare(args, plan, &device).map_err(|err| format!("{case}: {err}"))?;
+    let planned: Vec<_> = sizes.chain((0..args.check_random).map(|_| random.clip())).collect();
+    if planned.is_empty() {
+        return Err("there is nothing to check".into());
+    }
+    let mut checked = Checked {
+        device: device.info().to_string(),
+        planned: planned.len(),
+        clips: 0,
+        refused: 0,
+        differing: vec![],
+    };
+    for (seed, (size, depth, content)) in planned.into_iter().enumerate() {
+        if checked.clips > 0 && start.elapsed() > time {
+            break;
+        }
+        let case = random.case(size, depth, content, seed as u32)?;
+        let failed = |reason| Failed { case: case.to_string(), reason };
+        let Some(differences) = case.compare(args, plan, &device).map_err(failed)? else {
+            checked.refused += 1;
+            continue;
+        };
+        checked.clips += 1;
         if !differences.is_empty() {
-            differing += 1;
-            eprintln!("{case}: {}", differences.join(", "));
+            let differing = format!("{case}: {}", differences.join(", "));
+            eprintln!("{differing}");
+            checked.differing.push(differing);
         }
     }
-    match (clips.len(), differing) {
-        (0, _) => Err("there is nothing to check".into()),
-        (cases, 0) => Ok(format!("{}: {cases} clips, sums and scores equal those of the CPU", device.info())),
-        (cases, _) => {
-            Err(format!("{}: {differing} of {cases} clips differ from the CPU", device.info()).into())
-        }
-    }
+    Ok(checked)
 }
 
 /// Numbers at random, the same every time.
@@ -127,20 +190,19 @@ fn next(
 }
 
 impl Case {
-    /// What differs.
+    /// What differs, unless both refuse the clip.
     fn compare(
         &self,
         args: &Args,
         plan: &Arc<Plan>,
         device: &Arc<Device>,
-    ) -> Result<Vec<String>, Box<dyn Error>> {
+    ) -> Result<Option<Vec<String>>, Box<dyn Error>> {
         let clip = Clip::new(self.format, self.content, PAIRS, self.seed);
         let on_cpu = self.run(Box::new(Cpu::new(0)?), plan, &clip);
         let clip = clip.moved(self.place, device)?;
         let on_gpu = self.run(Box::new(Hip::open(&args.selection(), self.in_flight)?), plan, &clip);
         let (on_cpu, on_gpu) = match (on_cpu, on_gpu) {
-            // Too small for one of the metrics, for instance.
-            (Err(cpu), Err(gpu)) if cpu.to_string() == gpu.to_string() => return Ok(vec![]),
+            (Err(cpu), Err(gpu)) if cpu.to_string() == gpu.to_string() => return Ok(None),
             (cpu, gpu) => (cpu?, gpu?),
         };
         let mut differences = vec![];
@@ -158,7 +220,7 @@ impl Case {
         if on_cpu.1.len() != PAIRS || scores(&on_cpu.1) != scores(&on_gpu.1) {
             differences.push("scores".into());
         }
-        Ok(differences)
+        Ok(Some(differences))
     }
 
     /// The sums and the scores of a backend.

@@ -6,26 +6,31 @@
 //! cargo run --release -p hipvmaf-tools --bin hipvmaf-bench -- --list
 //! cargo run --release -p hipvmaf-tools --bin hipvmaf-bench -- --size 3840x2160 --depth 10 --memory pinned --streams 4
 //! cargo run --release -p hipvmaf-tools --bin hipvmaf-bench -- --check
+//! cargo run --release -p hipvmaf-tools --bin hipvmaf-bench -- --report
 //! ```
 //!
 //! `docs/gpu.md` says what to make of the figures.
 
 mod check;
 mod clip;
+mod list;
 mod measure;
+mod report;
+mod system;
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use clap::builder::ArgPredicate;
 use clap::{Parser, ValueEnum};
-use engine::backend::hip;
 use engine::frame::BitDepth;
 use engine::metrics::feature::Feature;
 use engine::metrics::feature_list;
 use engine::model::{Model, ScoreOptions};
 use engine::plan::Plan;
-use gpu::{DeviceInfo, Selection};
+use gpu::Selection;
 
 use clip::{Format, Place};
 
@@ -35,9 +40,12 @@ enum Vendor {
     Nvidia,
 }
 
+/// Version and commit.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
+
 /// Measure how fast a GPU scores video, or check that it scores as the CPU does
-#[derive(Parser)]
-#[command(name = "hipvmaf-bench", version = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID")))]
+#[derive(Clone, Parser)]
+#[command(name = "hipvmaf-bench", version = VERSION)]
 struct Args {
     /// List all GPUs, also those that this build has no code for
     #[arg(long, group = "mode")]
@@ -48,6 +56,13 @@ struct Args {
     /// Measure the steps from a fresh process to the first scores
     #[arg(long, group = "mode")]
     start: bool,
+    /// Print what to paste into an issue: versions, self-tests, a short check, short measurements. It sets options to less
+    /// than their defaults
+    #[arg(long, group = "mode")]
+    report: bool,
+    /// The one part of the report that this process is for
+    #[arg(long, hide = true, requires = "report")]
+    part: Option<usize>,
     /// Whose GPU to use
     #[arg(long)]
     vendor: Option<Vendor>,
@@ -73,7 +88,8 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = count)]
     pairs: usize,
     /// Pairs that each stream has in flight
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count,
+        default_value_if("report", ArgPredicate::IsPresent, "4"))]
     in_flight: usize,
     /// Independent sessions, each with a thread and frames of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
@@ -82,20 +98,28 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     renditions: usize,
     /// Length of a run
-    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    #[arg(long, default_value_t = 2.0, value_parser = seconds,
+        default_value_if("report", ArgPredicate::IsPresent, "1"))]
     seconds: f64,
     /// Runs, for the median
-    #[arg(long, default_value_t = 5, value_parser = count)]
+    #[arg(long, default_value_t = 5, value_parser = count,
+        default_value_if("report", ArgPredicate::IsPresent, "3"))]
     runs: usize,
     /// Launches of each kernel to time, 0 for none
     #[arg(long, value_name = "N", default_value_t = 100)]
     repeat: u32,
     /// Sizes to check
     #[arg(long, value_name = "WxH,...", value_delimiter = ',', value_parser = size,
-        default_value = "576x324,1280x720,1920x1080")]
+        default_value = "576x324,1280x720,1920x1080",
+        default_value_if("report", ArgPredicate::IsPresent, "576x324"))]
     check_sizes: Vec<(usize, usize)>,
     /// How many clips of random size to check
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        default_value_if("report", ArgPredicate::IsPresent, "12")
+    )]
     check_random: usize,
     /// Print a line of JSON
     #[arg(long)]
@@ -148,55 +172,47 @@ impl Args {
         let features: Vec<_> = listed.chain(features.iter().cloned()).collect();
         Ok(Arc::new(Plan::new(models, &features, ScoreOptions::default())?))
     }
+
+    /// That, and more of the metrics that models share, for a check against the CPU.
+    fn check_plan(&self) -> Result<Arc<Plan>, Box<dyn Error>> {
+        let psnr = Feature::resolve("psnr_cb", [])?;
+        let lag2 = Feature::resolve("integer_motion2", [("motion_five_frame_window", "true")])?;
+        self.plan(&[psnr, lag2, Feature::resolve("integer_aim", [])?])
+    }
 }
 
-/// A line for each GPU, the one that is taken first at the top.
-fn list() -> Result<(), Box<dyn Error>> {
-    if gpu::devices().is_empty() {
-        // Says why there is none.
-        hip::open(&Selection::default())?;
+fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    match args.part {
+        Some(number) => report::part(args, number),
+        None if args.report => report::report(args),
+        None if args.list => list::list(),
+        None if args.check => check(args),
+        None if args.start => start(args),
+        None => measure(args),
     }
-    for info in gpu::ranked(gpu::devices()) {
-        let DeviceInfo { ordinal, vendor, integrated, compute_units, .. } = info;
-        let state = if hip::supports(info) {
-            let (free, total) =
-                hip::open(&Selection { vendor: Some(*vendor), ordinal: Some(*ordinal) })?.memory()?;
-            let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
-            format!("{:.1} of {:.1} GiB free", gib(free), gib(total))
-        } else {
-            "no code for it in this build".into()
-        };
-        let kind = if *integrated { "part of the processor" } else { "discrete" };
-        println!(
-            "{vendor} {ordinal}: {info}, {kind}, {compute_units} compute units, {state}; {}",
-            info.runtime()
-        );
+}
+
+fn check(args: &Args) -> Result<(), Box<dyn Error>> {
+    let checked = check::check(args, &args.check_plan()?, Duration::MAX)?;
+    if !checked.differing.is_empty() {
+        return Err(checked.to_string().into());
+    }
+    println!("{checked}");
+    Ok(())
+}
+
+fn start(args: &Args) -> Result<(), Box<dyn Error>> {
+    let steps = measure::start(args, &args.plan(&[])?)?;
+    if args.json {
+        println!("{}", serde_json::to_string(&steps)?);
+    } else {
+        steps.iter().for_each(|(step, ms)| println!("{ms:9.2} ms  {step}"));
     }
     Ok(())
 }
 
-fn run(args: &Args) -> Result<(), Box<dyn Error>> {
-    if args.list {
-        return list();
-    }
-    if args.check {
-        let psnr = Feature::resolve("psnr_cb", [])?;
-        let lag2 = Feature::resolve("integer_motion2", [("motion_five_frame_window", "true")])?;
-        let plan = args.plan(&[psnr, lag2, Feature::resolve("integer_aim", [])?])?;
-        println!("{}", check::check(args, &plan)?);
-        return Ok(());
-    }
-    let plan = args.plan(&[])?;
-    if args.start {
-        let steps = measure::start(args, &plan)?;
-        if args.json {
-            println!("{}", serde_json::to_string(&steps)?);
-        } else {
-            steps.iter().for_each(|(step, ms)| println!("{ms:9.2} ms  {step}"));
-        }
-        return Ok(());
-    }
-    let report = measure::measure(args, &plan)?;
+fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
+    let report = measure::measure(args, &args.plan(&[])?, Duration::MAX)?;
     if args.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {

@@ -13,10 +13,14 @@ use engine::backend::Backend;
 use engine::backend::hip::{self, Hip};
 use engine::plan::Plan;
 use engine::session::Session;
+use gpu::Device;
 use serde::Serialize;
 
 use crate::Args;
 use crate::clip::{Clip, Content};
+
+/// Seconds until caches are filled and clocks are up.
+const WARM_UP: f64 = 0.5;
 
 /// One session with pictures of its own.
 struct Stream {
@@ -27,6 +31,15 @@ struct Stream {
 }
 
 impl Stream {
+    /// A stream that is ready to run.
+    fn new(args: &Args, plan: &Arc<Plan>, device: &Arc<Device>) -> Result<Self, Box<dyn Error>> {
+        let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1).moved(args.memory, device)?;
+        let hip = Hip::open(&args.selection(), args.in_flight)?;
+        let mut session = Session::new(plan.clone(), Box::new(hip), 1);
+        session.prepare(clip.geometry(), &vec![None; args.renditions])?;
+        Ok(Self { session, clip, submitted: 0 })
+    }
+
     /// Scores groups for a while, one at least, with so many in flight; the milliseconds from handing in each to its sums.
     fn run(
         &mut self,
@@ -101,8 +114,7 @@ pub struct Report {
     fps: Vec<f64>,
     latency: Latency,
     alone: Latency,
-    /// Milliseconds of each launch, in order.
-    kernels: Vec<(String, f32)>,
+    kernels: Kernels,
 }
 
 impl fmt::Display for Report {
@@ -127,28 +139,34 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "latency    {}", self.latency)?;
         writeln!(f, "alone      {}", self.alone)?;
-        let total: f32 = self.kernels.iter().map(|(_, ms)| ms).sum();
-        for (kernel, ms) in &self.kernels {
+        self.kernels.fmt(f)
+    }
+}
+
+/// Milliseconds of each launch, in order.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub struct Kernels(Vec<(String, f32)>);
+
+impl fmt::Display for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total: f32 = self.0.iter().map(|(_, ms)| ms).sum();
+        for (kernel, ms) in &self.0 {
             writeln!(f, "{:9.2} us  {kernel}", ms * 1e3)?;
         }
-        if !self.kernels.is_empty() {
+        if !self.0.is_empty() {
             writeln!(f, "{:9.2} us  all kernels, one after another", total * 1e3)?;
         }
         Ok(())
     }
 }
 
-/// Measures what the arguments say.
-pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> {
+/// Measures what the arguments say. Once the time is up no further run begins, but there is always one.
+pub fn measure(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Report, Box<dyn Error>> {
+    let begin = Instant::now();
     let device = hip::open(&args.selection())?;
-    let stream = |_| -> Result<_, Box<dyn Error>> {
-        let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1).moved(args.memory, &device)?;
-        let hip = Hip::open(&args.selection(), args.in_flight)?;
-        let mut session = Session::new(plan.clone(), Box::new(hip), 1);
-        session.prepare(clip.geometry(), &vec![None; args.renditions])?;
-        Ok(Stream { session, clip, submitted: 0 })
-    };
-    let mut streams = (0..args.streams).map(stream).collect::<Result<Vec<_>, _>>()?;
+    let streams = (0..args.streams).map(|_| Stream::new(args, plan, &device));
+    let mut streams = streams.collect::<Result<Vec<_>, _>>()?;
     // Pairs per second, and the latencies.
     let mut run_all = |seconds: f64| -> Result<(f64, Vec<f64>), Box<dyn Error>> {
         let duration = Duration::from_secs_f64(seconds);
@@ -166,11 +184,13 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
         }
         Ok(((latencies.len() * args.renditions) as f64 / start.elapsed().as_secs_f64(), latencies))
     };
-    // Until caches are filled and clocks are up.
-    run_all(args.seconds.min(0.5))?;
+    run_all(args.seconds.min(WARM_UP))?;
     let mut fps = vec![];
     let mut latencies = vec![];
-    for _ in 0..args.runs {
+    for run in 0..args.runs {
+        if run > 0 && begin.elapsed() > time {
+            break;
+        }
         let (rate, run) = run_all(args.seconds)?;
         fps.push(rate);
         latencies.extend(run);
@@ -202,10 +222,10 @@ pub fn measure(args: &Args, plan: &Arc<Plan>) -> Result<Report, Box<dyn Error>> 
     })
 }
 
-/// What each kernel takes.
-fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Vec<(String, f32)>, Box<dyn Error>> {
+/// What each kernel takes for one pair.
+fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Kernels, Box<dyn Error>> {
     if args.repeat == 0 {
-        return Ok(vec![]);
+        return Ok(Kernels(vec![]));
     }
     let mut hip = Hip::open(&args.selection(), 1)?;
     hip.prepare(&plan.work, clip.geometry(), &vec![None; args.renditions])?;
@@ -214,7 +234,18 @@ fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Vec<(String, f32)>, 
         let ticket = hip.submit(clip.group_of(index, args.renditions))?;
         hip.wait(ticket)?;
     }
-    Ok(hip.profile(clip.group_of(2, args.renditions), args.repeat)?)
+    Ok(Kernels(hip.profile(clip.group_of(2, args.renditions), args.repeat)?))
+}
+
+/// What each kernel takes, without a measurement before. On a slow GPU there are fewer launches, for about so much time.
+pub fn kernels_alone(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Kernels, Box<dyn Error>> {
+    let device = hip::open(&args.selection())?;
+    let mut stream = Stream::new(args, plan, &device)?;
+    let warm_up = Duration::from_secs_f64(args.seconds.min(WARM_UP));
+    let latencies = stream.run(warm_up, 1, args.renditions)?;
+    let affordable = time.as_secs_f64() * 1e3 / Latency::new(latencies).p50;
+    let repeat = args.repeat.min((affordable as u32).max(1));
+    kernels(&Args { repeat, ..args.clone() }, plan, &stream.clip)
 }
 
 /// Pairs that are scored one after another after the first, for what one takes once everything is warm.
