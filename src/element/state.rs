@@ -129,6 +129,8 @@ pub struct State {
     rules: Rules,
     /// Least share of the reference frames that has to be scored.
     min_coverage: f64,
+    /// The GPU that scores, or the last one that did.
+    gpu: Option<String>,
     /// Groups that were to be computed again and were not.
     not_verified: u64,
     /// What makes the scores, but for the backend.
@@ -207,6 +209,7 @@ impl State {
                 colors: settings.colorimetry == Colorimetry::Strict,
             },
             min_coverage: settings.min_coverage,
+            gpu: None,
             not_verified: 0,
             told_hdr: false,
             follow: settings.follows_input(),
@@ -1012,7 +1015,7 @@ impl State {
         let compares = |i: &&usize| paired[**i] || repeats && self.renditions[**i].shown.is_some();
         let partners: Vec<usize> = active.iter().filter(compares).copied().collect();
         if !partners.is_empty() && self.must_prepare(&partners) {
-            self.prepare(&partners, &buffer, !self.may_skip(clock))?;
+            self.prepare(&partners, &buffer, !clock.is_live && !self.may_skip(clock))?;
         }
         let stamp = self.reference.stamp(&buffer)?;
         let at = stamp.running_time;
@@ -1410,7 +1413,10 @@ impl State {
                         self.compute_time.push(now, taken.as_secs_f64());
                     }
                 }
-                News::Backend(used) => self.used = used,
+                News::Backend(used) => {
+                    self.gpu = used.gpu.as_ref().map(|gpu| gpu.info().to_string()).or(self.gpu.take());
+                    self.used = used;
+                }
                 News::Error(err) => return Err(err),
             }
         }
@@ -1516,7 +1522,7 @@ impl State {
         } else {
             "its score was told before"
         };
-        let device = self.used.gpu.as_ref().map(|gpu| gpu.info().to_string()).unwrap_or_default();
+        let device = self.gpu.clone().unwrap_or_default();
         gst::error!(CAT, obj = rendition.pad, "frame {index} is wrong on {device}: {difference}; {score}");
         let event = EventMessage {
             event: Event::WrongScore,

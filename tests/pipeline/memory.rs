@@ -151,6 +151,27 @@ fn hip_memory_is_read_in_place() {
     assert_eq!(seen, [true, true]);
 }
 
+/// The CPU gets them from the device to compute them again.
+#[test]
+#[ignore = "needs the software device"]
+fn frames_in_device_memory_are_verified() {
+    init();
+    let allocator = FakeAllocator::new(c"HIPMemory");
+    for (name, format) in [
+        ("176x144_420_8bit", VideoFormat::I420),
+        ("176x144_420_8bit", VideoFormat::Nv12),
+        ("176x144_420_10bit", VideoFormat::P01010le),
+        ("97x71_422_10bit", VideoFormat::I42210le),
+    ] {
+        let clip = clip(name);
+        let [reference, distorted] =
+            [false, true].map(|distorted| allocator.input(0, HIP, &Input::new(&clip, distorted, format)));
+        let report = score(&[("psnr", "true"), ("verify", "1")], &reference, &distorted).unwrap();
+        let pooled = &report.pooled[0];
+        assert_eq!((pooled.verified, pooled.wrong), (clip.frames as u64, 0), "{name} {format:?}");
+    }
+}
+
 /// Frames with this many bytes from row to row in all planes, as GStreamer's pools of device memory have it.
 fn with_pitch(input: &Input, pitch: usize) -> Input {
     let pad = |sample: &gst::Sample| {

@@ -49,6 +49,8 @@ pub(crate) struct Audit {
     setting: Option<Arc<Setting>>,
     /// Groups so far.
     offered: u64,
+    /// The first group of the present kind.
+    first: u64,
     /// The references of the last groups of the run, as many as some metric looks back, the last one first. Those that no
     /// chosen group needs are not kept.
     earlier: VecDeque<Option<Arc<Leased>>>,
@@ -94,6 +96,7 @@ impl Audit {
             verify,
             setting: None,
             offered: 0,
+            first: 0,
             earlier: VecDeque::new(),
             clerk: None,
             waiting: 0,
@@ -120,6 +123,8 @@ impl Audit {
     ) {
         let (work, renditions, gpu) = (work.clone(), renditions.to_vec(), gpu.cloned());
         self.setting = Some(Arc::new(Setting { work, geometry, renditions, gpu }));
+        self.first = self.offered;
+        self.answers.clear();
         self.reset();
     }
 
@@ -204,7 +209,10 @@ impl Audit {
 
     fn take(&mut self, number: u64, answer: Answer) {
         self.waiting -= 1;
-        self.answers.insert(number, answer);
+        // Nobody asks for others any more.
+        if number >= self.first {
+            self.answers.insert(number, answer);
+        }
     }
 
     /// The CPU's sums of a group, if they are known by now.

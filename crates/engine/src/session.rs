@@ -88,7 +88,7 @@ struct Pending {
 pub struct Verdict {
     /// Number of the group, as [`Session::audited`] had it.
     pub number: u64,
-    /// For each rendition of the group, in order, what was wrong.
+    /// For each rendition of the group, in order, what was wrong; empty where the CPU could not compute it.
     pub wrong: Vec<Option<Wrong>>,
 }
 
@@ -436,7 +436,7 @@ impl Session {
                 let wrong = sums.iter_mut().zip(expected).map(judge).collect();
                 self.verdicts.push_back(Verdict { number, wrong });
             }
-            Some(Err(_)) => self.audit.iter_mut().for_each(Audit::leave_out),
+            Some(Err(_)) => self.leave_out(number),
             None => {
                 let pairs = renditions.iter().zip(&*sums);
                 let pairs =
@@ -456,7 +456,7 @@ impl Session {
             };
             let Open { number, pairs } = self.open.remove(at);
             let Ok(expected) = answer else {
-                self.audit.iter_mut().for_each(Audit::leave_out);
+                self.leave_out(number);
                 continue;
             };
             let mut wrong = vec![];
@@ -470,6 +470,12 @@ impl Session {
             self.verdicts.push_back(Verdict { number, wrong });
             (0..self.tracks.len()).for_each(|rendition| self.complete(rendition, scores));
         }
+    }
+
+    /// Nobody knows of a group whether it is right.
+    fn leave_out(&mut self, number: u64) {
+        self.audit.iter_mut().for_each(Audit::leave_out);
+        self.verdicts.push_back(Verdict { number, wrong: vec![] });
     }
 
     /// Puts other sums in the place of those of a pair; `false` where its scores are known, as later pairs have come.
