@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use engine::backend::hip;
 use engine::plan::Plan;
 use engine::scale::Scaling;
-use engine::session::Wrong;
+use engine::session::{Told, Wrong};
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::AggregatorPad;
@@ -1516,11 +1516,11 @@ impl State {
         let rendition = &mut self.renditions[i];
         let counts = window::Counts { verified: 1, wrong: wrong.is_some().into(), ..Default::default() };
         rendition.count(at, counts);
-        let Some(Wrong { difference, corrected }) = wrong else { return Ok(()) };
-        let score = if corrected {
-            "its score was corrected before it was told"
-        } else {
-            "its score was told before"
+        let Some(Wrong { difference, told }) = wrong else { return Ok(()) };
+        let score = match told {
+            Told::Nothing => "its score was corrected before it was told",
+            Told::Earlier => "its score was corrected before it was told, that of the frame before was not",
+            Told::All => "its score was told before",
         };
         let device = self.gpu.clone().unwrap_or_default();
         gst::error!(CAT, obj = rendition.pad, "frame {index} is wrong on {device}: {difference}; {score}");

@@ -97,8 +97,19 @@ pub struct Verdict {
 pub struct Wrong {
     /// In what they differ.
     pub difference: Difference,
-    /// The scores of the pair are made of the CPU's sums; otherwise they were known, and handed out, before.
-    pub corrected: bool,
+    /// Which scores had been made of them, and handed out, before that was known. All others are made of the CPU's sums.
+    pub told: Told,
+}
+
+/// The scores that wrong sums of a pair have got into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// None.
+    Nothing,
+    /// Those of the pairs before, which waited for this one: motion looks at the pair that follows.
+    Earlier,
+    /// That of the pair itself as well.
+    All,
 }
 
 /// What was handed in and not looked at since, in order.
@@ -431,7 +442,7 @@ impl Session {
                 let judge = |(got, expected): (&mut FrameSums, FrameSums)| {
                     let difference = expected.difference(got)?;
                     *got = expected;
-                    Some(Wrong { difference, corrected: true })
+                    Some(Wrong { difference, told: Told::Nothing })
                 };
                 let wrong = sums.iter_mut().zip(expected).map(judge).collect();
                 self.verdicts.push_back(Verdict { number, wrong });
@@ -462,10 +473,9 @@ impl Session {
             let mut wrong = vec![];
             for (pair, expected) in pairs.into_iter().zip(expected) {
                 let difference = expected.difference(&pair.sums);
-                wrong.push(difference.map(|difference| {
-                    let corrected = self.exchange(pair, &expected);
-                    Wrong { difference, corrected }
-                }));
+                wrong.push(
+                    difference.map(|difference| Wrong { difference, told: self.exchange(pair, &expected) }),
+                );
             }
             self.verdicts.push_back(Verdict { number, wrong });
             (0..self.tracks.len()).for_each(|rendition| self.complete(rendition, scores));
@@ -478,13 +488,13 @@ impl Session {
         self.verdicts.push_back(Verdict { number, wrong: vec![] });
     }
 
-    /// Puts other sums in the place of those of a pair; `false` where its scores are known, as later pairs have come.
-    fn exchange(&mut self, pair: Checkpoint, sums: &FrameSums) -> bool {
+    /// Puts other sums in the place of those of a pair, unless its scores are known, as later pairs have come.
+    fn exchange(&mut self, pair: Checkpoint, sums: &FrameSums) -> Told {
         let (Some(track), Some(geometry)) = (self.tracks.get_mut(pair.rendition), self.geometry) else {
-            return false;
+            return Told::All;
         };
         let Some(pending) = track.pending.back_mut().filter(|_| track.changes == pair.changes) else {
-            return false;
+            return Told::All;
         };
         pending.totals = Totals::of(&self.plan, sums, geometry);
         let gone = (pair.pending + 1).saturating_sub(track.pending.len());
@@ -494,7 +504,7 @@ impl Session {
             // The values of pairs before that were complete with this one.
             ready.drain(..gone.min(ready.len()));
         }
-        true
+        if gone > 0 { Told::Earlier } else { Told::Nothing }
     }
 
     /// Waits until all groups have been computed again, if the audit is patient. [`Session::collect`] comes next.
@@ -689,5 +699,50 @@ mod tests {
         assert_eq!(name, "apsnr_y");
         assert!((value - 10.0 * (255.0 * 255.0 / mse).log10()).abs() < 1e-9, "{value}");
         assert_eq!(Totals::default().aggregates(&plan, geometry), []);
+    }
+
+    /// What a pair was told with is known for each moment at which the CPU may answer.
+    #[test]
+    fn scores_that_wrong_sums_got_into_are_known() {
+        let geometry = geometry();
+        let (still, wrong) = ([100; 32], [130; 32]);
+        let submit = |session: &mut Session, reference: &[u8; 32], audited: bool| {
+            let picture = |bytes| Picture::packed(bytes, geometry).unwrap();
+            session.submit(picture(reference), vec![(0, picture(&[90; 32]))]).unwrap();
+            let Some(Queued::Group { audit, .. }) = session.queue.back_mut() else { panic!("was submitted") };
+            *audit = audited.then_some(7);
+        };
+        let begin = |before: usize| {
+            let mut session = Session::new(plan(), Box::new(Cpu::new(4).unwrap()), 1);
+            session.prepare(geometry, &[None]).unwrap();
+            session.set_audit(Verify { share: 0.0, seed: 0, patient: true, threads: 1 });
+            (0..before).for_each(|_| submit(&mut session, &still, false));
+            session.collect().unwrap();
+            session
+        };
+        for (before, late, after, expected) in [
+            (1, false, 0, Told::Nothing),
+            (0, true, 0, Told::Nothing),
+            (1, true, 0, Told::Earlier),
+            (1, true, 1, Told::All),
+        ] {
+            // What the CPU has of the group.
+            let mut right = begin(before);
+            submit(&mut right, &still, false);
+            let Some(Queued::Group { ticket, .. }) = right.queue.back() else { panic!("was submitted") };
+            let sums = right.backend.wait(*ticket).unwrap();
+            let mut session = begin(before);
+            submit(&mut session, &wrong, true);
+            let learn = |session: &mut Session| session.audit.as_mut().unwrap().learn(7, sums.clone());
+            if late {
+                session.collect().unwrap();
+                (0..after).for_each(|_| submit(&mut session, &still, false));
+                session.collect().unwrap();
+            }
+            learn(&mut session);
+            session.collect().unwrap();
+            let told = session.take_verdict().unwrap().wrong[0].as_ref().unwrap().told;
+            assert_eq!(told, expected, "{before} before, {late}, {after} after");
+        }
     }
 }
