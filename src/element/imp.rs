@@ -78,7 +78,7 @@ pub struct HipVmaf {
         builder(PoolMethod::default()))]
     #[property(name = "threads", get, set, type = u32, member = threads, maximum = i32::MAX as u32,
         mutable_ready, nick = "Threads",
-        blurb = "Threads for the CPU backend (0 = one for each logical CPU)")]
+        blurb = "Threads for the CPU backend, and for copying to a GPU what lies elsewhere (0 = one for each logical CPU)")]
     #[property(name = "subsample", get, set, type = u32, member = subsample, minimum = 1, maximum = 128,
         default = 1, mutable_ready, nick = "Subsample",
         blurb = "Score every n-th frame to save time; motion still sees every frame")]

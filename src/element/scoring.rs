@@ -180,13 +180,15 @@ pub struct Scoring {
 }
 
 impl Scoring {
-    /// `follow`: the GPU can be chosen by where the first frames are. `distrust` makes the CPU's backend, to go on with
+    /// `follow`: the GPU can be chosen by where the first frames are. `copiers`: threads that may copy a picture, where scores
+    /// may take their time and many are to be had. `distrust` makes the CPU's backend, to go on with
     /// where a GPU is found out. `deliver` is called on the worker's thread.
     pub fn new(
         session: Session,
         fallback: Option<Fallback>,
         distrust: Distrust,
         follow: bool,
+        copiers: usize,
         deliver: impl Fn(Vec<News>) + Send + 'static,
     ) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
@@ -206,6 +208,7 @@ impl Scoring {
             withheld: vec![],
             last_of_gpu: None,
             follow,
+            copiers,
             tracks: vec![],
             groups: VecDeque::new(),
             importers: vec![],
@@ -367,6 +370,7 @@ struct Worker {
     /// Number of the last frame that it has computed.
     last_of_gpu: Option<u64>,
     follow: bool,
+    copiers: usize,
     tracks: Vec<Track>,
     groups: VecDeque<InFlight>,
     importers: Importers,
@@ -584,6 +588,7 @@ impl Worker {
         self.audits.clear();
         self.recent.clear();
         self.session.set_patient(setup.patient);
+        self.session.set_copiers(if setup.patient { self.copiers } else { 1 });
         let scalings: Vec<_> = setup.renditions.iter().map(|(_, scaling)| *scaling).collect();
         let begun = Instant::now();
         self.session.prepare(setup.geometry, &scalings)?;

@@ -207,7 +207,11 @@ impl HipVmaf {
         };
         let threads = threads(&settings);
         let distrust: Distrust = Box::new(move || Ok(Box::new(Cpu::new(threads)?)));
-        let scoring = Scoring::new(session, fallback, distrust, settings.follows_input(), deliver)
+        let copiers = match threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            wanted => wanted,
+        };
+        let scoring = Scoring::new(session, fallback, distrust, settings.follows_input(), copiers, deliver)
             .map_err(Error::Thread)?;
         scoring.jobs().verify(settings.verify, settings.on_wrong_score);
         let reference = self.reference().clone();

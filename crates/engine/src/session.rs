@@ -220,6 +220,11 @@ impl Session {
         self.audit.iter_mut().for_each(|audit| audit.set_patient(patient));
     }
 
+    /// Sets how many threads may copy a picture ([`Backend::set_copiers`]).
+    pub fn set_copiers(&mut self, threads: usize) {
+        self.backend.set_copiers(threads);
+    }
+
     /// What is computed.
     pub fn plan(&self) -> &Plan {
         &self.plan

@@ -152,6 +152,9 @@ pub trait Backend: Send {
         renditions: &[Option<Scaling>],
     ) -> Result<(), BackendError>;
 
+    /// How many threads may copy a picture that lies where the device cannot read it. One is least work, more are sooner done.
+    fn set_copiers(&mut self, _threads: usize) {}
+
     /// Starts work on a group. Pictures without a lease may be released when this returns, so a backend may have to
     /// compute before that; with leases for all pictures it returns at once.
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError>;

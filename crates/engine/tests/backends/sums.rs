@@ -505,3 +505,24 @@ fn similarity_equals_the_processors() {
         }
     }
 }
+
+/// Pictures that a thread copies in one go, and that several copy in bands.
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn copies_of_several_threads_equal_the_processors() {
+    let work = Work::default().with::<Psnr>(PsnrWork { chroma: true });
+    for (kind, (width, height), bits) in [(0, (1000, 603), 8), (1, (901, 401), 10), (2, (1700, 310), 8)] {
+        let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 2));
+        let distorted = [(distorted, None)];
+        let expected = sums(&mut Cpu::new(1).unwrap(), &work, &reference, &distorted);
+        for copiers in [1, 2, 16] {
+            let mut hip = Hip::open(&Selection::default(), 2).unwrap();
+            hip.set_copiers(copiers);
+            assert_eq!(
+                sums(&mut hip, &work, &reference, &distorted),
+                expected,
+                "{width}x{height}, {copiers}"
+            );
+        }
+    }
+}

@@ -91,6 +91,9 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = count,
         default_value_if("report", ArgPredicate::IsPresent, "4"))]
     in_flight: usize,
+    /// Threads that copy a picture in ordinary memory, 0 for one per CPU
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    copiers: usize,
     /// Independent sessions, each with a thread and frames of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     streams: usize,

@@ -36,6 +36,10 @@ impl Stream {
         let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1).moved(args.memory, device)?;
         let hip = Hip::open(&args.selection(), args.in_flight)?;
         let mut session = Session::new(plan.clone(), Box::new(hip), 1);
+        session.set_copiers(match args.copiers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            some => some,
+        });
         session.prepare(clip.geometry(), &vec![None; args.renditions])?;
         Ok(Self { session, clip, submitted: 0 })
     }

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use gpu::{Device, DeviceInfo, Error, Selection, Visit};
 
 use super::frame::{HvFrame, HvPlane};
+use super::host::{self, Extent, Reader};
 use super::metric::{self, Chains, Setup};
 use super::pictures::{Luma, Placer, in_place, room};
 use super::scale::Scaler;
 use super::self_test::{self, SelfTest};
 use super::shared::bytes_of;
-use super::slot::{InFlight, InFlightSlot, sums_room};
+use super::slot::{InFlight, InFlightSlot};
 use super::{METRICS, images};
 use crate::backend::warm_up::WarmUp;
 use crate::backend::{Backend, BackendError, Completion, Group, Ticket, check_size};
@@ -33,6 +34,7 @@ const TEST_DEPTH: usize = 2;
 pub struct Hip {
     device: Arc<Device>,
     depth: usize,
+    copiers: usize,
     prepared: Option<Prepared>,
     /// Number of the ticket that the next group gets.
     next: u64,
@@ -52,7 +54,7 @@ impl Hip {
         others: &[&'static DeviceInfo],
     ) -> Result<Self, BackendError> {
         let device = images::open_besides(selection, others)?;
-        Ok(Self { device, depth: depth.max(1), prepared: None, next: 0, self_test: None })
+        Ok(Self { device, depth: depth.max(1), copiers: 1, prepared: None, next: 0, self_test: None })
     }
 
     /// How the GPU has proven itself for what it is prepared for.
@@ -70,7 +72,8 @@ impl Hip {
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         let prepared = Some(Prepared::new(device, work, geometry, (TEST_DEPTH, alone), renditions)?);
-        Ok(Self { device: device.clone(), depth: TEST_DEPTH, prepared, next: 0, self_test: None })
+        let (device, depth) = (device.clone(), TEST_DEPTH);
+        Ok(Self { device, depth, copiers: 1, prepared, next: 0, self_test: None })
     }
 
     /// Has every in-flight slot compute a group, and forgets it.
@@ -162,9 +165,13 @@ impl Backend for Hip {
         let _visit = Visit::new();
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let ticket = Ticket(self.next);
-        prepared.submit(ticket, group)?;
+        prepared.submit(ticket, group, self.copiers)?;
         self.next += 1;
         Ok(ticket)
+    }
+
+    fn set_copiers(&mut self, threads: usize) {
+        self.copiers = threads;
     }
 
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError> {
@@ -174,10 +181,15 @@ impl Backend for Hip {
 
     fn completion(&self, ticket: Ticket) -> Option<Completion> {
         let prepared = self.prepared.as_ref()?;
-        let done = prepared.slots[ticket.0 as usize % prepared.slots.len()].done.clone();
-        Some(Box::new(move || {
-            // An error is met again by whoever asks for the sums.
-            let _ = done.synchronize();
+        let slot = &prepared.slots[ticket.0 as usize % prepared.slots.len()];
+        let outcome = slot.in_flight.as_ref().and_then(|group| group.outcome.clone());
+        let done = slot.done.clone();
+        Some(Box::new(move || match outcome {
+            Some(outcome) => outcome.wait(),
+            None => {
+                // An error is met again by whoever asks for the sums.
+                let _ = done.synchronize();
+            }
         }))
     }
 
@@ -192,7 +204,9 @@ impl Backend for Hip {
 struct Prepared {
     device: Arc<Device>,
     geometry: Geometry,
-    chains: Chains,
+    chains: Arc<Chains>,
+    /// Reads the sums of groups, where that takes long.
+    reader: Option<Reader>,
     lags: usize,
     chroma: bool,
     /// What scales the pictures of each rendition; `None` where they have the reference's size.
@@ -215,6 +229,9 @@ impl Drop for Prepared {
         for slot in &self.slots {
             let _ = slot.stream.synchronize();
         }
+        self.reader = None;
+        let outcomes = self.slots.iter().filter_map(|slot| slot.in_flight.as_ref()?.outcome.as_ref());
+        outcomes.for_each(|outcome| outcome.wait());
     }
 }
 
@@ -229,7 +246,9 @@ impl Prepared {
         work.check(geometry)?;
         let setup = Setup { device, geometry, renditions: renditions.len(), alone };
         load_modules(work, &setup, renditions)?;
-        let chains = metric::prepare(work, &setup)?;
+        let chains = Arc::new(metric::prepare(work, &setup)?);
+        let reads_long = chains.iter().flatten().any(|task| task.reads_long());
+        let reader = reads_long.then(|| Reader::new(chains.clone())).transpose()?;
         let lags = work.lags();
         let scaler = |scaling: &Option<Scaling>| scaling.map(|s| Scaler::new(device, &s)).transpose();
         let scalers = renditions.iter().map(scaler).collect::<Result<Vec<_>, _>>()?;
@@ -242,13 +261,27 @@ impl Prepared {
         let chroma = work.chroma() && geometry.chroma.is_some();
         let device = device.clone();
         let (run, last) = (0, None);
-        Ok(Self { device, geometry, chains, lags, chroma, scalers, room, scaled, slots, lumas, run, last })
+        Ok(Self {
+            device,
+            geometry,
+            chains,
+            reader,
+            lags,
+            chroma,
+            scalers,
+            room,
+            scaled,
+            slots,
+            lumas,
+            run,
+            last,
+        })
     }
 
-    fn submit(&mut self, ticket: Ticket, group: Group<'_>) -> Result<(), BackendError> {
+    fn submit(&mut self, ticket: Ticket, group: Group<'_>, copiers: usize) -> Result<(), BackendError> {
         let slot = ticket.0 as usize % self.slots.len();
         self.check(&self.slots[slot], &group)?;
-        let started = self.start(ticket, &group);
+        let started = self.start(ticket, &group, copiers);
         if started.is_err() {
             // What is in the stream already reads the pictures, whose leases end here. On a lost device nothing does.
             let _ = self.slots[slot].stream.synchronize();
@@ -258,7 +291,10 @@ impl Prepared {
         let count = distorted.len();
         let pictures = distorted.into_iter().map(|(_, picture)| picture).chain([reference]);
         let leases = pictures.filter_map(|picture| picture.lease).collect();
-        self.slots[slot].in_flight = Some(InFlight { ticket, count, history_only, run: self.run, leases });
+        let slot = &mut self.slots[slot];
+        let extent = Extent { count, history_only, run: self.run };
+        let outcome = self.reader.as_ref().map(|reader| reader.order(&slot.done, &slot.sums, extent));
+        slot.in_flight = Some(InFlight { ticket, extent, outcome, leases });
         self.run += 1;
         self.last = Some(ticket);
         Ok(())
@@ -278,7 +314,7 @@ impl Prepared {
     }
 
     /// Puts the work for a group into the stream of its slot.
-    fn start(&mut self, ticket: Ticket, group: &Group<'_>) -> Result<(), BackendError> {
+    fn start(&mut self, ticket: Ticket, group: &Group<'_>, copiers: usize) -> Result<(), BackendError> {
         let Group { reference, distorted, history_only } = group;
         let n = ticket.0 as usize;
         let lumas = self.lumas.len();
@@ -290,7 +326,8 @@ impl Prepared {
         let mut frame = HvFrame::default();
         let luma = &mut self.lumas[n % lumas];
         let (size, room) = (self.geometry.sample_size(), self.room);
-        let mut first = Placer { device: &self.device, size, room, stream, buffers: &mut buffers[0] };
+        let mut first =
+            Placer { device: &self.device, size, room, stream, buffers: &mut buffers[0], copiers };
         first.await_producer(reference)?;
         frame.reference[0] =
             first.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut luma.buffer))?;
@@ -316,7 +353,8 @@ impl Prepared {
         let slot = &mut self.slots[slot];
         for (i, (rendition, picture)) in distorted.iter().enumerate() {
             let InFlightSlot { stream, buffers, frames, .. } = &mut *slot;
-            let mut placer = Placer { device: &self.device, size, room, stream, buffers: &mut buffers[i] };
+            let mut placer =
+                Placer { device: &self.device, size, room, stream, buffers: &mut buffers[i], copiers };
             placer.await_producer(picture)?;
             let mut planes = [HvPlane::default(); 3];
             planes[0] = placer.place(picture.luma, picture.lease.as_ref(), &mut None)?;
@@ -341,31 +379,24 @@ impl Prepared {
         if slot.in_flight.as_ref().is_none_or(|frame| frame.ticket != ticket) {
             return Err(BackendError::UnknownTicket);
         }
-        if !slot.done.is_done()? {
-            return Ok(None);
-        }
+        let outcome = slot.in_flight.as_ref().and_then(|group| group.outcome.as_ref());
+        let read = match outcome.map(|outcome| outcome.take()) {
+            Some(None) => return Ok(None),
+            Some(Some(sums)) => Some(sums?),
+            None if !slot.done.is_done()? => return Ok(None),
+            None => None,
+        };
         let Some(group) = slot.in_flight.take() else { return Err(BackendError::UnknownTicket) };
-        let sum = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-        let room = sums_room(&self.chains);
-        let sums = slot.sums.bytes()[..group.count * room].chunks_exact(8).map(sum).collect::<Vec<u64>>();
-        let mut out = vec![FrameSums::default(); group.count];
-        let mut at = 0;
-        for task in self.chains.iter().flatten() {
-            let range = at..at + task.sums();
-            at = range.end;
-            if group.history_only && !task.has_history() {
-                continue;
-            }
-            let of_pair = |i: usize| &sums[i * room / 8..][range.clone()];
-            let pairs: Vec<_> = (0..group.count).map(of_pair).collect();
-            task.read(&pairs, group.run, &mut out);
-        }
+        let sums = read.unwrap_or_else(|| {
+            let left = host::left(&self.chains, &slot.sums, group.extent.count);
+            host::read(&self.chains, &left, group.extent)
+        });
         // Nothing compares with the luma of this frame any more.
         if let Some(oldest) = n.checked_sub(self.lags) {
             let lumas = self.lumas.len();
             self.lumas[oldest % lumas].lease = None;
         }
-        Ok(Some(out))
+        Ok(Some(sums))
     }
 
     /// Gives what warming up took and real pictures may not need back to the pool, where it is at hand.

@@ -82,12 +82,14 @@ pub type WorkOf<M> = <<M as Metric>::Of as metrics::Metric>::Work;
 pub type SumsOf<M> = <<M as Metric>::Of as metrics::Metric>::Sums;
 
 /// A metric, prepared. It is registered in [`METRICS`](super::METRICS).
-pub trait Metric: Sized + Send + 'static {
+pub trait Metric: Sized + Send + Sync + 'static {
     /// Which metric it is.
     type Of: metrics::Metric;
     /// Later pairs need its sums of pairs that are not scored, too.
     const HISTORY: bool = false;
     const HALVES: Halves = Halves::Ignored;
+    /// Reading the sums takes so long that those of several groups are read side by side ([`host`](super::host)).
+    const LONG_READ: bool = false;
 
     /// The files in `kernels/` that it takes kernels of, without their extension.
     fn modules(work: &WorkOf<Self>, setup: &Setup<'_>) -> Vec<&'static str>;
@@ -115,8 +117,9 @@ pub trait Metric: Sized + Send + 'static {
 }
 
 /// A metric for whoever does not know its type.
-pub trait Task: Send {
+pub trait Task: Send + Sync {
     fn has_history(&self) -> bool;
+    fn reads_long(&self) -> bool;
     fn halves_are(&self) -> Halves;
     fn scratch(&self) -> usize;
     fn sums(&self) -> usize;
@@ -128,6 +131,10 @@ pub trait Task: Send {
 impl<M: Metric> Task for M {
     fn has_history(&self) -> bool {
         M::HISTORY
+    }
+
+    fn reads_long(&self) -> bool {
+        M::LONG_READ
     }
 
     fn halves_are(&self) -> Halves {

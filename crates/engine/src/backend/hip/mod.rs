@@ -12,6 +12,7 @@ mod ciede;
 mod damage;
 mod fetch;
 mod frame;
+mod host;
 mod images;
 mod metric;
 mod motion;

@@ -9,9 +9,15 @@ use gpu::{
     Device, DeviceBuffer, Direction, Error, Event, Pinned, Rectangle, Stream, Vendor, copy, copy_rectangle,
 };
 
+use rayon::prelude::*;
+
 use super::frame::{ALIGNMENT, HvPlane};
+use super::host;
 use crate::backend::BackendError;
 use crate::frame::{Component, Geometry, Lease, Picture, Samples};
+
+/// Bytes that a thread copies at least: fewer are copied before another one has woken up.
+const BAND: usize = 256 << 10;
 
 /// Room for one distorted picture of a group; the reference's belongs to the first.
 #[derive(Default)]
@@ -61,6 +67,8 @@ pub struct Placer<'a> {
     pub room: usize,
     pub stream: &'a Stream,
     pub buffers: &'a mut PictureBuffers,
+    /// The most threads that copy a picture.
+    pub copiers: usize,
 }
 
 /// Bytes of a row as it lies, and rows.
@@ -204,17 +212,28 @@ impl Placer<'_> {
         self.device.info().vendor != Vendor::Amd || stride.is_multiple_of(4)
     }
 
-    /// Copies rows into page-locked memory.
-    fn stage(&mut self, bytes: &[u8], stride: usize, extent: Extent) -> Result<u64, Error> {
+    /// Copies rows into page-locked memory, in bands beside each other.
+    fn stage(&mut self, bytes: &[u8], stride: usize, extent: Extent) -> Result<u64, BackendError> {
         let staging = match &mut self.buffers.staging {
             Some(staging) => staging,
             none => none.insert(Pinned::new(self.device.clone(), self.room)?),
         };
         let start = self.buffers.staged;
         self.buffers.staged += extent.size();
-        let rows = staging.bytes_mut()[start..start + extent.size()].chunks_mut(extent.pitch());
-        for (to, from) in rows.zip(bytes.chunks(stride)) {
-            to[..extent.width].copy_from_slice(&from[..extent.width]);
+        let Extent { width, rows } = extent;
+        let to = &mut staging.bytes_mut()[start..start + extent.size()];
+        let copy_rows = |to: &mut [u8], from: &[u8]| {
+            for (to, from) in to.chunks_mut(extent.pitch()).zip(from.chunks(stride)) {
+                to[..width].copy_from_slice(&from[..width]);
+            }
+        };
+        match self.copiers.min(extent.size() / BAND) {
+            0 | 1 => copy_rows(to, bytes),
+            bands => {
+                let rows = rows.div_ceil(bands);
+                let to = to.par_chunks_mut(rows * extent.pitch()).zip(bytes.par_chunks(rows * stride));
+                host::pool()?.install(|| to.for_each(|(to, from)| copy_rows(to, from)));
+            }
         }
         Ok(staging.address() + start as u64)
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gpu::{Device, DeviceBuffer, Error, Event, Graph, Kernel, Pinned, Profile, Stream, arguments, zero};
 
 use super::frame::HvFrame;
+use super::host::{Extent, Outcome};
 use super::metric::{Addresses, Chains, Pairs, Task};
 use super::pictures::PictureBuffers;
 use crate::backend::Ticket;
@@ -16,11 +17,9 @@ use crate::frame::Lease;
 /// A group in flight.
 pub struct InFlight {
     pub ticket: Ticket,
-    /// How many distorted pictures the group has.
-    pub count: usize,
-    pub history_only: bool,
-    /// How many groups came before in the run.
-    pub run: usize,
+    pub extent: Extent,
+    /// What will come of reading its sums, where that is not left to whoever collects them.
+    pub outcome: Option<Arc<Outcome>>,
     /// Leases of the pictures' memory, which is read until the group is done.
     pub leases: Vec<Lease>,
 }
@@ -33,7 +32,7 @@ pub struct InFlightSlot {
     end: Kernel,
     /// The structures that tell the kernels where the pictures of each pair are, and the sums; on the host's side.
     pub frames: Pinned,
-    pub sums: Pinned,
+    pub sums: Arc<Pinned>,
     /// The structures and the sums on the GPU's side, and the scratch.
     on_device: DeviceBuffer,
     /// Recorded work for each number of pairs in a group, from 1: for scored groups, and for those that only serve as
@@ -62,7 +61,7 @@ impl InFlightSlot {
             begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             frames: Pinned::coherent(device.clone(), frames_room(renditions))?,
-            sums: Pinned::coherent(device.clone(), sums)?,
+            sums: Arc::new(Pinned::coherent(device.clone(), sums)?),
             on_device,
             graphs: (0..renditions).map(|_| [None, None]).collect(),
             buffers: (0..renditions).map(|_| PictureBuffers::default()).collect(),
@@ -93,7 +92,7 @@ impl InFlightSlot {
         self.stream.synchronize()?;
         let profiling = Stream::profiling(self.stream.device(), Profile::new(runs))?;
         let stream = std::mem::replace(&mut self.stream, profiling);
-        let count = self.in_flight.as_ref().map_or(1, |group| group.count);
+        let count = self.in_flight.as_ref().map_or(1, |group| group.extent.count);
         let launched = self.launch(count, chains, false, &[]);
         let profiling = std::mem::replace(&mut self.stream, stream);
         profiling.synchronize()?;

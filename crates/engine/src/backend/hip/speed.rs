@@ -158,6 +158,7 @@ impl Speed {
 
 impl Metric for Speed {
     type Of = metrics::speed::Speed;
+    const LONG_READ: bool = true;
 
     fn modules(_work: &SpeedWork, _setup: &Setup<'_>) -> Vec<&'static str> {
         vec!["speed"]
@@ -203,7 +204,7 @@ impl Metric for Speed {
                 let plane = |i: usize| {
                     statistics(&scaling.layout, &self.sigmas, &sums[at + i * size..at + (i + 1) * size])
                 };
-                // Takes longer than the GPU does for a frame: beside each other, on the CPUs that there are.
+                // Beside each other, on the pool's threads that are free.
                 let pair = |i: usize, j: usize| <[_; 2]>::from(rayon::join(|| plane(i), || plane(j)));
                 let distorted = if i < of_reference.len() {
                     pair(1, 3)
