@@ -6,8 +6,8 @@
 
 #define HVS_THREADS 64   // a block of the picture each
 #define HVS_STEP 7       // samples from one block to the next
-#define HVS_SUM_THREADS 256
-#define HVS_RUN 8  // blocks of the picture that a thread adds up in one go
+#define HVS_SUM_THREADS 1024  // a block of the picture each
+#define HVS_FULL 0x00800000u  // from the bits of a power of two to those of the next
 
 // Where the errors of Y, Cb and Cr begin, and of how many blocks they are.
 struct HvsErrors {
@@ -162,54 +162,74 @@ HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t component, uin
 PSNR_HVS(psnr_hvs_u8, uint8_t)
 PSNR_HVS(psnr_hvs_u16, uint16_t)
 
+// Adding errors to a sum, as additions to its bits. As long as the sum stays below the next power of two, these depend
+// only on whether the bits are even: on that alone the rounding of halves depends. `v` has both cases. What is HVS_FULL
+// takes any sum across the power.
+namespace hvs {
+
+HV_DEV uint32_t plus(uint32_t total, HvU32x2 added) { return total + (total & 1 ? added.v[1] : added.v[0]); }
+
+// One after the other.
+HV_DEV HvU32x2 then(HvU32x2 a, HvU32x2 b) {
+  return {{hv_min(plus(a.v[0], b), HVS_FULL), hv_min(plus(a.v[1] + 1, b) - 1, HVS_FULL)}};
+}
+
+// Each lane's addition after those of the lanes before.
+HV_DEV HvU32x2 after_lanes_before(HvU32x2 own) {
+  const uint32_t lane = hv_lane();
+#pragma unroll
+  for (uint32_t d = 1; d < HV_WAVE; d *= 2) {
+    const uint32_t from = lane >= d ? lane - d : lane;
+    const HvU32x2 before = {{hv_shfl_u32(own.v[0], from), hv_shfl_u32(own.v[1], from)}};
+    if (lane >= d) own = then(before, own);
+  }
+  return own;
+}
+
+}  // namespace hvs
+
 // The bits of the single precision sums of the errors of each component, added up one after the other in the order of
-// blocks, yet by many threads. As long as a sum stays below the next power of two, what a run of errors adds to its
-// bits depends only on whether these are even: on that alone the rounding of halves depends. So each thread finds out
-// for its run what it adds in both cases, and one thread strings the runs together; a run that takes the sum across a
-// power of two is added up for itself. Block 256 threads, grid (3, pictures); pitches as above, of errors and of sums.
+// blocks, yet by many threads: each finds out what the errors of its block add, and as additions one after the other are
+// one addition, a scan over the threads has the sum after each block. A block that takes the sum across a power of two is
+// added up for itself, and the next ones anew. Block 1024 threads, grid (3, pictures); pitches as above, of errors and of sums.
 HV_KERNEL(HVS_SUM_THREADS, psnr_hvs_sum)(const float *errors, HvsErrors where, uint32_t pitch, uint32_t sums_pitch,
                                          uint64_t *sums) {
-  __shared__ HvU32x2 added[HVS_SUM_THREADS];
+  __shared__ HvU32x2 waves[HV_MAX_WAVES_PER_BLOCK(HVS_SUM_THREADS)];
   __shared__ uint32_t state[2];
-  const uint32_t blocks = where.blocks[blockIdx.x];
+  const uint32_t blocks = where.blocks[blockIdx.x], lane = hv_lane(), wave = threadIdx.x / HV_WAVE;
   errors += where.first[blockIdx.x] + (uint64_t)blockIdx.y * pitch;
   uint32_t total = 0;  // the bits of the sum of all blocks before `next`
   for (uint32_t next = 0; next < blocks; next = state[1], total = state[0]) {
-    const uint32_t power = total & 0x7f800000u, first = next + threadIdx.x * HVS_RUN;
-    float even = hvs::float_of(power), odd = hvs::float_of(power | 1);
-    for (uint32_t i = first; i < hv_min(first + HVS_RUN, blocks); i++) {
-#pragma unroll 8
+    const uint32_t power = total & 0x7f800000u, block = next + threadIdx.x;
+    HvU32x2 added = {{0, 0}};
+    if (block < blocks) {
+      float even = hvs::float_of(power), odd = hvs::float_of(power | 1);
+#pragma unroll 16
       for (uint32_t k = 0; k < 64; k++) {
-        const float error = errors[(uint64_t)k * blocks + i];
+        const float error = errors[(uint64_t)k * blocks + block];
         even += error, odd += error;
       }
+      added = {{hv_min(hvs::bits_of(even) - power, HVS_FULL), hv_min(hvs::bits_of(odd) - (power | 1), HVS_FULL)}};
     }
-    __syncthreads();  // everybody has read the state
-    added[threadIdx.x] = {{hvs::bits_of(even) - power, hvs::bits_of(odd) - (power | 1)}};
+    added = hvs::after_lanes_before(added);
+    if (lane == HV_WAVE - 1) waves[wave] = added;
     __syncthreads();
-    if (threadIdx.x == 0) {
-      const uint32_t runs = hv_min((blocks - next + HVS_RUN - 1) / HVS_RUN, (uint32_t)HVS_SUM_THREADS);
-      uint32_t run = 0;
-      bool below = true;
-      for (uint32_t i = 0; i < HVS_SUM_THREADS && below; i += 8) {
-#pragma unroll
-        for (uint32_t k = 0; k < 8; k++) {
-          const HvU32x2 both = added[i + k];
-          const uint32_t sum = total + (total & 1 ? both.v[1] : both.v[0]);
-          below &= (sum ^ total) >> 23 == 0;
-          total = below ? sum : total;
-          run += below;
-        }
-      }
-      next += hv_min(run, runs) * HVS_RUN;
-      if (run < runs) {
-        float sum = hvs::float_of(total);
-        for (uint32_t i = next; i < hv_min(next + HVS_RUN, blocks); i++)
-          for (uint32_t k = 0; k < 64; k++) sum += errors[(uint64_t)k * blocks + i];
-        total = hvs::bits_of(sum);
-        next += HVS_RUN;
-      }
-      state[0] = total, state[1] = next;
+    HvU32x2 of_waves = {{0, 0}};
+    if (lane < HVS_SUM_THREADS / HV_WAVE) of_waves = waves[lane];
+    of_waves = hvs::after_lanes_before(of_waves);
+    const uint32_t after_wave = hv_shfl_u32(hvs::plus(total, of_waves), wave ? wave - 1 : 0);
+    const uint32_t before_wave = wave ? after_wave : total, after = hvs::plus(before_wave, added);
+    const uint32_t of_lane_before = hv_shfl_u32(after, lane ? lane - 1 : 0);
+    const uint32_t before = lane ? of_lane_before : before_wave;
+    // Sums only grow: there is one block at most with the sum below the power before it and not after.
+    const bool below = (after ^ total) >> 23 == 0;
+    if (!below && (before ^ total) >> 23 == 0) {
+      float sum = hvs::float_of(before);
+#pragma unroll 16
+      for (uint32_t k = 0; k < 64; k++) sum += errors[(uint64_t)k * blocks + block];
+      state[0] = hvs::bits_of(sum), state[1] = block + 1;
+    } else if (below && threadIdx.x == HVS_SUM_THREADS - 1) {
+      state[0] = after, state[1] = block + 1;
     }
     __syncthreads();
   }

@@ -12,7 +12,7 @@ use crate::metrics;
 use crate::metrics::psnr_hvs::{BLOCK, PsnrHvsSums, PsnrHvsWork, TABLES, blocks};
 
 const THREADS: u32 = 64;
-const SUM_THREADS: u32 = 256;
+const SUM_THREADS: u32 = 1024;
 
 shared! {
     "psnr_hvs.hip"
