@@ -12,6 +12,7 @@
 // The kernels whose names end in `_group` compare the reference with several distorted pictures, and filter it once.
 #pragma once
 #include "frame.h"
+#include "vif_gain.h"
 
 // Tiles of `VIF_TILE_W` x `VIF_TILE_H` pixels. A thread filters one column, then finishes `VIF_RUN` pixels of
 // a row.
@@ -36,16 +37,26 @@ struct VifArgs {
   uint32_t bits;                // of scale 0 samples: 8 to 16
   uint32_t gains;             // 1 to 4; 0 for no sums, only the planes of the next scale
   double gain_limits[VIF_MAX_GAINS];  // limits of the enhancement gain, 1.0 to 100.0
+  uint32_t whole_limits[VIF_MAX_GAINS];  // those that are integers; 0 for others
   uint32_t pictures, pitch;     // distorted pictures, and from the sums of one to those of the next, for `_group`
+
+  HV_MEMBER VifLimit limit(uint32_t k) const {
+    // Without addresses: these are parameters.
+    if (k == 0) return {gain_limits[0], whole_limits[0]};
+    if (k == 1) return {gain_limits[1], whole_limits[1]};
+    if (k == 2) return {gain_limits[2], whole_limits[2]};
+    return {gain_limits[3], whole_limits[3]};
+  }
 };
-HV_SIZE(VifArgs, 56);
+HV_SIZE(VifArgs, 72);
 HV_OFFSET(VifArgs, width, 0);
 HV_OFFSET(VifArgs, height, 4);
 HV_OFFSET(VifArgs, bits, 8);
 HV_OFFSET(VifArgs, gains, 12);
 HV_OFFSET(VifArgs, gain_limits, 16);
-HV_OFFSET(VifArgs, pictures, 48);
-HV_OFFSET(VifArgs, pitch, 52);
+HV_OFFSET(VifArgs, whole_limits, 48);
+HV_OFFSET(VifArgs, pictures, 64);
+HV_OFFSET(VifArgs, pitch, 68);
 
 // The planes of scale 1, 2 or 3, 16-byte aligned: strides are multiples of 8 samples. Whole rows may be written. Those of further distorted pictures follow
 // the first.
@@ -65,8 +76,6 @@ template <int S> struct VifShared {
   uint32_t rows[2][VIF_TILE_H(S) + 2 * VIF_RADIUS(S)];  // offsets of the tile's rows, mirrored
 };
 
-static constexpr int32_t VIF_NOISE = 1 << 17;
-static constexpr double VIF_EPSILON = 65536 * 1.0e-10;
 // What `vif_log2` yields for VIF_NOISE.
 static constexpr uint32_t VIF_LOG2_NOISE = 17 * 2048 + 142 * 2048 - 30720;
 
@@ -87,11 +96,7 @@ HV_DEV int32_t vif_mirror(int32_t i, int32_t n) {
   return hv_max(hv_min(i, 2 * n - 2 - i), 0);
 }
 
-// ---- f64 without slow conversions ----------------------------------------------------------
-#if HV_F64_FAST || !defined(HV_NV)
-HV_DEV double vif_f64_of_bits(uint64_t bits) { return __builtin_bit_cast(double, bits); }
-HV_DEV double vif_f64(uint32_t v) { return vif_f64_of_bits(0x4330000000000000u | v) - 0x1p52; }
-#endif
+// ---- filters in f64 -----------------------------------------------------------------------
 #if HV_F64_FAST
 // Rounds 0 <= v < 2^32 to an integer; halves up where v is a multiple of 2^-16 plus VIF_HALF_UP.
 HV_DEV uint32_t vif_rint(double v) { return (uint32_t)__builtin_bit_cast(uint64_t, v + 0x1p52); }
@@ -106,57 +111,6 @@ HV_DEV double vif_exact_fma(double a, double b, double c) {
   #endif
 }
 #endif
-
-// As `vif_f64`, for a few: the NVIDIA instruction is slow, but it is only one.
-HV_DEV double vif_f64_slow(uint32_t v) {
-#if defined(HV_NV)
-  double r;
-  asm("cvt.rn.f64.u32 %0, %1;" : "=d"(r) : "r"(v));
-  return r;
-#else
-  return vif_f64(v);
-#endif
-}
-
-// a / b, correctly rounded: the compilers' sequences without the scaling that only extreme exponents need.
-HV_DEV double vif_divide(double a, double b) {
-#if defined(HV_HOST)
-  return a / b;
-#else
-  #if defined(HV_NV)
-  double y;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(b));
-  double e = __builtin_fma(-b, y, 1.0);
-  y = __builtin_fma(__builtin_fma(e, e, e), y, y);
-  #else
-  double y = __builtin_amdgcn_rcp(b);
-  y = __builtin_fma(__builtin_fma(-b, y, 1.0), y, y);
-  #endif
-  y = __builtin_fma(__builtin_fma(-b, y, 1.0), y, y);
-  double q = a * y;
-  return __builtin_fma(__builtin_fma(-b, q, a), y, q);
-#endif
-}
-
-// max(v, 0) + VIF_NOISE, and v >= 0, both without the fraction.
-HV_DEV uint32_t vif_noise(double v) {
-#if defined(HV_NV)
-  double r;
-  asm("add.rm.f64 %0, %1, %2;" : "=d"(r) : "d"(v), "d"(0x1.8p52 + VIF_NOISE));
-  return (uint32_t)hv_max((int32_t)__builtin_bit_cast(uint64_t, r), VIF_NOISE);
-#else
-  return (uint32_t)(v > 0 ? v : 0) + VIF_NOISE;
-#endif
-}
-HV_DEV uint32_t vif_trunc(double v) {
-#if defined(HV_NV)
-  double r;
-  asm("add.rz.f64 %0, %1, %2;" : "=d"(r) : "d"(v), "d"(0x1p52));
-  return (uint32_t)__builtin_bit_cast(uint64_t, r);
-#else
-  return (uint32_t)v;
-#endif
-}
 
 #if defined(HV_NV)
 // Where a shared variable lies in shared memory, for instructions written out.
@@ -227,45 +181,32 @@ template <int N>
 HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], const int32_t (&cov)[N],
                            const bool (&inside)[N], const VifArgs &args, const uint16_t *steps, bool first,
                            VifSums &sums) {
-  double gain[N], v1[N];
-  uint32_t den = 0, noise_log = 0;
-  uint32_t noise[N];
+  uint32_t x[N], y[N], xy[N], den = 0;
 #pragma unroll
   for (int i = 0; i < N; i++) {
     // Without a branch: the others become such that add nothing to the logarithms.
     const bool flat = inside[i] && var1[i] < VIF_NOISE, busy = inside[i] && var1[i] >= VIF_NOISE;
-    const uint32_t x = busy ? (uint32_t)var1[i] : 0, y = (uint32_t)hv_max(var2[i], 0);
-    const uint32_t xy = busy && hv_min(var2[i], cov[i]) > 0 ? (uint32_t)cov[i] : 0;
+    x[i] = busy ? (uint32_t)var1[i] : 0, y[i] = (uint32_t)hv_max(var2[i], 0);
+    xy[i] = busy && hv_min(var2[i], cov[i]) > 0 ? (uint32_t)cov[i] : 0;
     if (first) {
       sums.flat_count += flat;
-      den += vif_log2(steps, x + VIF_NOISE);
+      den += vif_log2(steps, x[i] + VIF_NOISE);
     }
-    sums.flat_energy += flat ? y : 0;
-    double v12 = vif_f64_slow(xy);
-    v1[i] = vif_f64_slow(x);
-    gain[i] = vif_divide(v12, v1[i] + VIF_EPSILON);
-    double explained = gain[i] * v12;
-    noise[i] = vif_noise(vif_f64_slow(y) - explained);
-    noise_log += vif_log2(steps, noise[i]);
+    sums.flat_energy += flat ? y[i] : 0;
   }
   if (first) sums.den_log += den - N * VIF_LOG2_NOISE;
-  uint32_t num = 0;
+  const VifPixels<N> pixels(x, y, xy);
+  uint32_t noise_log = 0;
 #pragma unroll
-  for (int i = 0; i < N; i++) {
-    double g = gain[i] < args.gain_limits[0] ? gain[i] : args.gain_limits[0];
-    num += vif_log2(steps, vif_trunc(g * g * v1[i]) + noise[i]);
-  }
-  sums.num_log[0] += num - noise_log;
+  for (int i = 0; i < N; i++) noise_log += vif_log2(steps, pixels.noise(i));
 #pragma unroll 1
-  for (uint32_t k = 1; k < args.gains; k++) {
-    double limit = k == 1 ? args.gain_limits[1] : k == 2 ? args.gain_limits[2] : args.gain_limits[3];
-    num = 0;
+  for (uint32_t k = 0; k < args.gains; k++) {
+    uint32_t explained[N], num = 0;
+    pixels.explained(args.limit(k), explained);
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-      double g = gain[i] < limit ? gain[i] : limit;
-      num += vif_log2(steps, vif_trunc(g * g * v1[i]) + noise[i]);
-    }
+    for (int i = 0; i < N; i++) num += vif_log2(steps, explained[i] + pixels.noise(i));
     num -= noise_log;
+    sums.num_log[0] += k == 0 ? num : 0;
     sums.num_log[1] += k == 1 ? num : 0;
     sums.num_log[2] += k == 2 ? num : 0;
     sums.num_log[3] += k == 3 ? num : 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <set>
 
 // The kernels' argument structures and tile sizes. What they define besides is not used here.
@@ -219,7 +220,7 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block, uint32_t 
   };
   VifPlanes in{};
   for (int scale = 0; scale < 4; scale++) {
-    const VifArgs args{WIDTH >> scale, HEIGHT >> scale, frame.bits, 2, {100, 1}, pictures, 32};
+    const VifArgs args{WIDTH >> scale, HEIGHT >> scale, frame.bits, 2, {100, 1}, {100, 1}, pictures, 32};
     const int threads = VIF_THREADS(scale), tile = VIF_TILE_W(scale);
     const unsigned blocks = (tiles(args.height, VIF_TILE_H(scale)) + tiles_of_block - 1) / tiles_of_block;
     const Shape shape{tiles(args.width, tile), blocks, (unsigned)threads};
@@ -449,6 +450,52 @@ void run_kernels() {
   run.finish();
 }
 
+// With and without f64 a pixel comes to the same numbers.
+static void check_gain(uint32_t x, uint32_t y, uint32_t c) {
+  const VifPixelF64 exact(x, y, c);
+  bool decided;
+  VifPixelU32 found(x, y, c, decided);
+  if (!decided) found.decide(y);
+  for (const uint32_t limit : {100u, 1u, 7u})
+    if (found.noise != exact.noise || found.explained(limit) != exact.explained({(double)limit, limit})) {
+      fprintf(stderr, "VIF: x %u, y %u, c %u, limit %u: %u and %u, not %u and %u\n", x, y, c, limit, found.noise,
+              found.explained(limit), exact.noise, exact.explained({(double)limit, limit}));
+      exit(1);
+    }
+}
+
+// Operands of all magnitudes, those that pictures with much in common have, and those that put terms beside whole numbers.
+static void run_gains() {
+  constexpr uint32_t LEAST = VIF_NOISE, MOST = 0x7fffffff;
+  std::mt19937_64 random(1);
+  const auto below = [&](uint64_t n) { return (uint32_t)(random() % n); };
+  const auto any = [&] { return hv_max((uint32_t)(random() % (1ull << 31)) >> below(31), 1u); };
+  const auto variance = [&] { return hv_max(any(), LEAST); };
+  const auto near = [&](uint64_t v, uint32_t least) {
+    return (uint32_t)hv_max(hv_min((int64_t)v + (int64_t)below(9) - 4, (int64_t)MOST), (int64_t)least);
+  };
+  // The most that pictures have: x y is no less than c c.
+  const auto most = [](uint32_t x, uint32_t y) { return (uint32_t)hv_min(std::sqrt((double)x * y), (double)MOST); };
+  for (int i = 0; i < 200'000; i++) {
+    const uint32_t x = variance(), y = any(), c = hv_max(most(x, y), 1u);
+    check_gain(x, y, 0);
+    check_gain(x, y, 1 + below(c));
+    check_gain(x, y, near(c, 1));
+    check_gain(x, near(x, 1), near(x, 1));
+    check_gain(x, y, near(std::min<uint64_t>((uint64_t)x * (1 + below(101)), MOST), 1));
+    // c c is q x, or hardly more or less: the squares of m and q m.
+    const uint32_t m = 362 + below(45'000), q = 1 + below(46'000);
+    const uint32_t square = near((uint64_t)m * m, LEAST);
+    check_gain(square, y, near((uint64_t)q * m, 1));
+    check_gain(square, near((uint64_t)q * q, 1), near((uint64_t)q * m, 1));
+    const uint32_t twice = near((uint64_t)q * m * m, LEAST);
+    check_gain(twice, near(q, 1), near((uint64_t)q * m, 1));
+  }
+  check_gain(0, MOST, 0);
+  check_gain(MOST, MOST, MOST);
+  check_gain(LEAST, MOST, MOST);
+}
+
 static void run_selftest(int device) {
   constexpr uint32_t N = 64;
   int wave;
@@ -515,6 +562,7 @@ static void run_selftest(int device) {
 }
 
 void run_selftest() {
+  run_gains();
   int devices;
   OK(hipGetDeviceCount(&devices));
   for (int device = 0; device < devices; device++) run_selftest(device);

@@ -50,14 +50,15 @@ impl Shape {
 shared! {
     "vif.h"
     /// What a kernel needs to know besides the pictures.
-    struct VifArgs: 56 {
+    struct VifArgs: 72 {
         [0] width: i32,
         [4] height: i32,
         [8] bits: u32,
         [12] gains: u32,
         [16] gain_limits: [f64; MAX_GAINS],
-        [48] pictures: u32,
-        [52] pitch: u32,
+        [48] whole_limits: [u32; MAX_GAINS],
+        [64] pictures: u32,
+        [68] pitch: u32,
     }
 }
 
@@ -173,10 +174,13 @@ impl Metric for Vif {
                     bits: self.bits,
                     gains: if wanted { limits.len() as u32 } else { 0 },
                     gain_limits: [0.0; MAX_GAINS],
+                    whole_limits: [0; MAX_GAINS],
                     pictures: 0,
                     pitch: (pairs.pitch / 8) as u32,
                 };
                 args.gain_limits[..limits.len()].copy_from_slice(limits);
+                let whole = |limit: &f64| if limit.fract() == 0.0 { *limit as u32 } else { 0 };
+                args.whole_limits.iter_mut().zip(limits).for_each(|(to, limit)| *to = whole(limit));
                 let mut first = 0;
                 while first < pairs.count {
                     let (kernel, count) = scale.kernel(pairs.count - first);

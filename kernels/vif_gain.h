@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MPL-2.0
+//
+// What the reference explains of a distorted pixel, by the means that are fast on the target. libvmaf computes in double
+// precision, of the variances x and y and the covariance c of a pixel,
+//   gain = c / (x + epsilon),   y - gain c,   gain gain x,
+// and of the latter two goes on with the whole numbers before them. Where f64 is fast that is what happens here as well.
+//
+// Elsewhere the whole numbers are found without it. With n = c c, both terms in c are, as real numbers, n / (x + epsilon) or
+// n x / (x + epsilon)^2, so n / x less a little. With n = q x + rest in integers they are
+//   q + (rest - k q epsilon) / x,   k = 1 or 2,
+// but for some 2^-35: the next term of the series is n / x (k epsilon / x)^2, and |rest| < 0.6 x. So the sign of
+// s = rest - k q epsilon has the whole number, unless s is so close to 0 that somebody's rounding decides:
+//  - Double precision rounds x + epsilon, the quotient, and one product, or has the first two errors twice and rounds two
+//    products: for terms below 2^31 it is off by less than 6 * 2^-53 * 2^31 < 2^-19.4, and the difference from y < 2^31 by
+//    2^-23 more.
+//  - s is computed in single precision. n / x epsilon / x is 2^-3.2 at most, and the relative error of q epsilon below 2^-20,
+//    so k q epsilon is off by less than 2^-22 x; rest, by less than 2^-24.7 x; and their difference by 2^-24 x.
+// In all that is less than 2^-18.9 x. Where |s| is not above 2^-18 x, or a term might not be below 2^31, f64 decides after
+// all: one pixel in 60,000, were s spread evenly. c = 0 is exact, and where c = x, as in equal pictures, |s| is above
+// 2^-17.3 x.
+#pragma once
+#include "prelude.h"
+
+static constexpr int32_t VIF_NOISE = 1 << 17;
+static constexpr double VIF_EPSILON = 65536 * 1.0e-10;
+
+// ---- f64 without slow conversions ----------------------------------------------------------
+#if HV_F64_FAST || !defined(HV_NV)
+HV_DEV double vif_f64_of_bits(uint64_t bits) { return __builtin_bit_cast(double, bits); }
+HV_DEV double vif_f64(uint32_t v) { return vif_f64_of_bits(0x4330000000000000u | v) - 0x1p52; }
+#endif
+
+// As `vif_f64`, for a few: the NVIDIA instruction is slow, but it is only one.
+HV_DEV double vif_f64_slow(uint32_t v) {
+#if defined(HV_NV)
+  double r;
+  asm("cvt.rn.f64.u32 %0, %1;" : "=d"(r) : "r"(v));
+  return r;
+#else
+  return vif_f64(v);
+#endif
+}
+
+// a / b, correctly rounded: the compilers' sequences without the scaling that only extreme exponents need.
+HV_DEV double vif_divide(double a, double b) {
+#if defined(HV_HOST)
+  return a / b;
+#else
+  #if defined(HV_NV)
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(b));
+  double e = __builtin_fma(-b, y, 1.0);
+  y = __builtin_fma(__builtin_fma(e, e, e), y, y);
+  #else
+  double y = __builtin_amdgcn_rcp(b);
+  y = __builtin_fma(__builtin_fma(-b, y, 1.0), y, y);
+  #endif
+  y = __builtin_fma(__builtin_fma(-b, y, 1.0), y, y);
+  double q = a * y;
+  return __builtin_fma(__builtin_fma(-b, q, a), y, q);
+#endif
+}
+
+// max(v, 0) + VIF_NOISE, and v >= 0, both without the fraction.
+HV_DEV uint32_t vif_noise(double v) {
+#if defined(HV_NV)
+  double r;
+  asm("add.rm.f64 %0, %1, %2;" : "=d"(r) : "d"(v), "d"(0x1.8p52 + VIF_NOISE));
+  return (uint32_t)hv_max((int32_t)__builtin_bit_cast(uint64_t, r), VIF_NOISE);
+#else
+  return (uint32_t)(v > 0 ? v : 0) + VIF_NOISE;
+#endif
+}
+HV_DEV uint32_t vif_trunc(double v) {
+#if defined(HV_NV)
+  double r;
+  asm("add.rz.f64 %0, %1, %2;" : "=d"(r) : "d"(v), "d"(0x1p52));
+  return (uint32_t)__builtin_bit_cast(uint64_t, r);
+#else
+  return (uint32_t)v;
+#endif
+}
+
+// ---- of a pixel ----------------------------------------------------------------------------
+// A limit of the gain, from 1 to 100; `whole` is the same as an integer, or 0 where it is none.
+struct VifLimit {
+  double exact;
+  uint32_t whole;
+};
+
+// A pixel with f64.
+struct VifPixelF64 {
+  double gain, x;
+  uint32_t noise;  // what is not explained, and the noise of the eye
+
+  HV_MEMBER VifPixelF64() {}
+  HV_MEMBER VifPixelF64(uint32_t x, uint32_t y, uint32_t c) : x(vif_f64_slow(x)) {
+    const double f = vif_f64_slow(c);
+    gain = vif_divide(f, this->x + VIF_EPSILON);
+    const double explained = gain * f;
+    noise = vif_noise(vif_f64_slow(y) - explained);
+  }
+  // What is explained with the gain up to a limit.
+  HV_MEMBER uint32_t explained(VifLimit limit) const {
+    const double g = gain < limit.exact ? gain : limit.exact;
+    return vif_trunc(g * g * x);
+  }
+};
+
+// A pixel without f64. x is 0 or at least VIF_NOISE, and all are below 2^31; c = 0 where x or y is.
+struct VifPixelU32 {
+  uint32_t x, c;
+  uint32_t noise;
+  uint32_t most;  // what is explained with the gain that it has
+
+  HV_MEMBER VifPixelU32() {}
+  // `decided`: otherwise f64 has to.
+  HV_MEMBER VifPixelU32(uint32_t x, uint32_t y, uint32_t c, bool &decided) : x(x), c(c) {
+    const float fx = (float)hv_max(x, 1u), fc = (float)c, reciprocal = hv_rcp_f32(fx);
+    // n / x, wrong by 2^-20 of it: by 2^11.
+    const float about = hv_min(fc * reciprocal * fc, 0x1.fp31f);
+    const uint32_t first = (uint32_t)about;
+    const int64_t left = (int64_t)(hv_mad_u64(c, c, 0) - hv_mad_u64(first, x, 0));
+    // The rest of the quotient to a tenth, rounded by an addition.
+    constexpr float ROUND = 0x1.8p23f;
+    const float second = (float)(int32_t)(left >> 13) * (reciprocal * 8192.0f) + ROUND;
+    const uint32_t more = __builtin_bit_cast(uint32_t, second) - __builtin_bit_cast(uint32_t, ROUND);
+    const uint32_t q = first + more;
+    const float rest = (float)(int32_t)((uint32_t)left - more * x);
+    const float loss = about * (float)VIF_EPSILON, close = fx * 0x1p-18f;
+    const float s1 = rest - loss, s2 = rest - 2 * loss;
+    const uint32_t up = s1 > 0 ? q + 1 : q;
+    noise = hv_max((int32_t)(y - up), 0) + VIF_NOISE;
+    most = s2 > 0 || c == 0 ? q : q - 1;
+    decided = c == 0 || (hv_min(s1 < 0 ? -s1 : s1, s2 < 0 ? -s2 : s2) > close && about < 0x1.fp30f);
+  }
+  HV_MEMBER void decide(uint32_t y) {
+    const VifPixelF64 exact(x, y, c);
+    noise = exact.noise;
+    most = exact.explained({__builtin_inf(), 0});
+  }
+  // With a whole limit. No rounding makes the gain equal to it: it is off by epsilon / x or by 1 / c of itself at least.
+  HV_MEMBER uint32_t explained(uint32_t whole) const {
+    return c <= hv_mad_u64(whole, x, 0) ? most : whole * whole * x;
+  }
+};
+
+// ---- of several pixels ---------------------------------------------------------------------
+// Pixels with these variances and covariances. What f64 has to decide is in loops over what differs, so that its code is
+// there once.
+#if HV_F64_FAST
+template <int N> struct VifPixels {
+  VifPixelF64 pixels[N];
+
+  HV_MEMBER VifPixels(const uint32_t (&x)[N], const uint32_t (&y)[N], const uint32_t (&c)[N]) {
+  #pragma unroll
+    for (int i = 0; i < N; i++) pixels[i] = VifPixelF64(x[i], y[i], c[i]);
+  }
+  HV_MEMBER uint32_t noise(int i) const { return pixels[i].noise; }
+  HV_MEMBER void explained(VifLimit limit, uint32_t (&to)[N]) const {
+  #pragma unroll
+    for (int i = 0; i < N; i++) to[i] = pixels[i].explained(limit);
+  }
+};
+#else
+template <int N> struct VifPixels {
+  VifPixelU32 pixels[N];
+
+  HV_MEMBER VifPixels(const uint32_t (&x)[N], const uint32_t (&y)[N], const uint32_t (&c)[N]) {
+    uint32_t undecided = 0;
+  #pragma unroll
+    for (int i = 0; i < N; i++) {
+      bool decided;
+      pixels[i] = VifPixelU32(x[i], y[i], c[i], decided);
+      undecided |= (uint32_t)!decided << i;
+    }
+    while (undecided) {
+      const int at = 31 - hv_clz(undecided);
+      undecided ^= 1u << at;
+      VifPixelU32 pixel = pick(at);
+      uint32_t of_y = 0;
+  #pragma unroll
+      for (int i = 0; i < N; i++) of_y = i == at ? y[i] : of_y;
+      pixel.decide(of_y);
+  #pragma unroll
+      for (int i = 0; i < N; i++) {
+        pixels[i].noise = i == at ? pixel.noise : pixels[i].noise;
+        pixels[i].most = i == at ? pixel.most : pixels[i].most;
+      }
+    }
+  }
+  // A pixel by a number that is not known before: in registers there is no address.
+  HV_MEMBER VifPixelU32 pick(int at) const {
+    VifPixelU32 pixel = pixels[0];
+  #pragma unroll
+    for (int i = 1; i < N; i++) {
+      pixel.x = i == at ? pixels[i].x : pixel.x;
+      pixel.c = i == at ? pixels[i].c : pixel.c;
+    }
+    return pixel;
+  }
+  HV_MEMBER uint32_t noise(int i) const { return pixels[i].noise; }
+  HV_MEMBER void explained(VifLimit limit, uint32_t (&to)[N]) const {
+    if (limit.whole) {
+  #pragma unroll
+      for (int i = 0; i < N; i++) to[i] = pixels[i].explained(limit.whole);
+      return;
+    }
+  #pragma unroll 1
+    for (int at = 0; at < N; at++) {
+      const VifPixelU32 pixel = pick(at);
+      const uint32_t explained = VifPixelF64(pixel.x, 0, pixel.c).explained(limit);
+  #pragma unroll
+      for (int i = 0; i < N; i++) to[i] = i == at ? explained : to[i];
+    }
+  }
+};
+#endif
