@@ -99,13 +99,17 @@ fn targets(arch: &str) -> Vec<&str> {
     if let Some(capability) = processor.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok()) {
         // Where 64-bit floating point runs at half the rate of 32 bits.
         let fast_f64 = matches!(capability, 60 | 70 | 80 | 90 | 100);
-        return match (capability, fast_f64) {
-            (80.., true) => vec!["sm_80-f64", "sm_70-f64"],
-            (80.., false) => vec!["sm_80", "sm_70"],
-            (70.., true) => vec!["sm_70-f64"],
-            (70.., false) => vec!["sm_70"],
-            _ => vec![],
+        let forms = match fast_f64 {
+            true => ["sm_80-f64", "sm_70-f64", "sm_80", "sm_70"],
+            // The other form runs as well, for whoever wants to measure it.
+            false => ["sm_80", "sm_70", "sm_80-f64", "sm_70-f64"],
         };
+        let runs = |target: &&str| match capability {
+            80.. => true,
+            70.. => target.starts_with("sm_70"),
+            _ => false,
+        };
+        return forms.into_iter().filter(runs).collect();
     }
     let generic = match processor {
         "gfx900" | "gfx902" | "gfx904" | "gfx906" | "gfx909" | "gfx90c" => Some("gfx9-generic"),
@@ -223,10 +227,10 @@ mod tests {
         assert_eq!(targets("gfx1103"), ["gfx1103", "gfx11-generic"]);
         assert_eq!(targets("gfx1035"), ["gfx1035", "gfx10-3-generic"]);
         assert_eq!(targets("gfx1010:xnack-"), ["gfx1010"]);
-        assert_eq!(targets("sm_75"), ["sm_70"]);
-        assert_eq!(targets("sm_86"), ["sm_80", "sm_70"]);
-        assert_eq!(targets("sm_90"), ["sm_80-f64", "sm_70-f64"]);
-        assert_eq!(targets("sm_103"), ["sm_80", "sm_70"]);
+        assert_eq!(targets("sm_75"), ["sm_70", "sm_70-f64"]);
+        assert_eq!(targets("sm_86"), ["sm_80", "sm_70", "sm_80-f64", "sm_70-f64"]);
+        assert_eq!(targets("sm_90"), ["sm_80-f64", "sm_70-f64", "sm_80", "sm_70"]);
+        assert_eq!(targets("sm_103"), ["sm_80", "sm_70", "sm_80-f64", "sm_70-f64"]);
         for other in ["", "sm_61", "sm_", "sm_x", "spirv", ":gfx906"] {
             assert!(targets(other).is_empty(), "{other}");
         }
