@@ -6,6 +6,7 @@
 //! cargo run --release -p hipvmaf-tools --bin element-bench -- --format NV12 --in-flight 16
 //! cargo run --release -p hipvmaf-tools --bin element-bench -- --memory cuda --check 48
 //! cargo run --release -p hipvmaf-tools --bin element-bench -- --channels 100 --fps 50 --seconds 10
+//! cargo run --release -p hipvmaf-tools --bin element-bench -- --channels 200 --devices 0,1
 //! ```
 //!
 //! The frames are made once, in memory that the element offers to whoever sends to it, and sent again and again
@@ -62,6 +63,13 @@ struct Args {
     /// Follow so many live channels at a time, each in a pipeline of its own
     #[arg(long, value_name = "N", conflicts_with = "check", value_parser = clap::value_parser!(u32).range(1..=10000))]
     channels: Option<u32>,
+    /// Numbers of the GPUs that channels are spread over, or that are checked
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..))]
+    devices: Vec<i32>,
+    /// With --check and --memory cuda: the reference is in the memory of the first of --devices, the distorted frames in that
+    /// of the second
+    #[arg(long, requires = "check", requires = "devices")]
+    split: bool,
     /// Frames per second of a live channel
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
     fps: u64,
@@ -222,23 +230,32 @@ impl Drop for Pipeline {
     }
 }
 
-/// A running pipeline that scores so many frames, or frames without end.
+/// A running pipeline that scores so many frames, or frames without end, on this GPU.
 fn play(
     args: &Args,
     backend: &str,
+    device: Option<i32>,
     sides: [Side; 2],
     enough: Option<u64>,
 ) -> Result<Pipeline, Box<dyn Error>> {
     let pace = if args.channels.is_some() { "clocksync !" } else { "" };
-    let upload = match sides[0].memory {
-        Memory::Cuda => "cudaupload ! video/x-raw(memory:CUDAMemory) !",
-        Memory::Pinned | Memory::System => "",
+    let memory = sides[0].memory;
+    let upload = |side: usize| match (memory, device) {
+        (Memory::Cuda, None) => "cudaupload ! video/x-raw(memory:CUDAMemory) !".into(),
+        (Memory::Cuda, Some(device)) => {
+            let device = if args.split { args.devices.get(side).copied().unwrap_or(device) } else { device };
+            format!("cudaupload cuda-device-id={device} ! video/x-raw(memory:CUDAMemory) !")
+        }
+        (Memory::Pinned | Memory::System, _) => String::new(),
     };
     let description = format!(
-        "appsrc name=ref_sink format=time ! {pace} {upload} score.ref_sink \
-         appsrc name=dist_sink format=time ! {pace} {upload} score.dist_sink \
-         hipvmaf name=score backend={backend} max-in-flight={} attach-meta={} frame-message={} threads={} \
+        "appsrc name=ref_sink format=time ! {pace} {} score.ref_sink \
+         appsrc name=dist_sink format=time ! {pace} {} score.dist_sink \
+         hipvmaf name=score backend={backend} device-id={} max-in-flight={} attach-meta={} frame-message={} threads={} \
          force-live={} ! fakesink sync=false async=false",
+        upload(0),
+        upload(1),
+        device.unwrap_or(-1),
         args.in_flight,
         !args.no_meta,
         enough.is_some(),
@@ -283,10 +300,11 @@ fn check_bus(pipeline: &Pipeline) -> Result<(), Box<dyn Error>> {
 fn scores(
     args: &Args,
     backend: &str,
+    device: Option<i32>,
     memory: Memory,
     frames: u64,
 ) -> Result<Vec<FrameMessage>, Box<dyn Error>> {
-    let pipeline = play(args, backend, sides(args, memory)?, Some(frames))?;
+    let pipeline = play(args, backend, device, sides(args, memory)?, Some(frames))?;
     let mut scores = vec![];
     for message in pipeline.0.bus().ok_or("no bus")?.iter_timed(None) {
         match message.view() {
@@ -303,9 +321,9 @@ fn scores(
     Ok(scores)
 }
 
-fn check(args: &Args, frames: u64) -> Result<(), Box<dyn Error>> {
-    let on_gpu = scores(args, &args.backend, args.memory, frames)?;
-    let on_cpu = scores(args, "cpu", Memory::System, frames)?;
+fn check(args: &Args, device: Option<i32>, frames: u64) -> Result<(), Box<dyn Error>> {
+    let on_gpu = scores(args, &args.backend, device, args.memory, frames)?;
+    let on_cpu = scores(args, "cpu", None, Memory::System, frames)?;
     let bits = |frame: &FrameMessage| -> Vec<_> {
         let named = frame.models.iter().chain(&frame.features);
         named.map(|(name, value)| (name.clone(), value.to_bits())).collect()
@@ -320,12 +338,14 @@ fn check(args: &Args, frames: u64) -> Result<(), Box<dyn Error>> {
     }
     let (least, most) =
         on_cpu.iter().fold((f64::MAX, f64::MIN), |(a, b), f| (a.min(f.score), b.max(f.score)));
-    println!("{frames} frames, scores from {least:.3} to {most:.3}, equal to those of the CPU");
+    let on = device.map_or(String::new(), |device| format!("GPU {device}: "));
+    println!("{on}{frames} frames, scores from {least:.3} to {most:.3}, equal to those of the CPU");
     Ok(())
 }
 
 fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
-    let pipeline = play(args, &args.backend, sides(args, args.memory)?, None)?;
+    let device = args.devices.first().copied();
+    let pipeline = play(args, &args.backend, device, sides(args, args.memory)?, None)?;
     let element = pipeline.0.by_name("score").ok_or("no element")?;
     let scored = || -> Result<u64, Box<dyn Error>> {
         check_bus(&pipeline)?;
@@ -408,8 +428,13 @@ fn cpu_time() -> Result<f64, Box<dyn Error>> {
 }
 
 fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
-    let sides = sides(args, args.memory)?;
-    let channel = |_| play(args, &args.backend, sides.clone(), None);
+    let devices = gpus(args);
+    // The memory that an element offers is its GPU's.
+    let sides = devices.iter().map(|_| sides(args, args.memory)).collect::<Result<Vec<_>, _>>()?;
+    let channel = |i: u32| {
+        let at = i as usize % devices.len();
+        play(args, &args.backend, devices[at], sides[at].clone(), None)
+    };
     let channels = (0..count).map(channel).collect::<Result<Vec<_>, _>>()?;
     // Each has to get going.
     let second = args.fps * u64::from(count);
@@ -433,10 +458,32 @@ fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The GPUs to use; `None` for the one that the element chooses.
+fn gpus(args: &Args) -> Vec<Option<i32>> {
+    match &args.devices[..] {
+        [] => vec![None],
+        devices => devices.iter().copied().map(Some).collect(),
+    }
+}
+
+/// Checks each GPU, all at once.
+fn check_all(args: &Args, frames: u64) -> Result<(), Box<dyn Error>> {
+    if args.split {
+        return check(args, args.devices.first().copied(), frames);
+    }
+    std::thread::scope(|scope| {
+        let check = |device| scope.spawn(move || check(args, device, frames).map_err(|err| err.to_string()));
+        let checks: Vec<_> = gpus(args).into_iter().map(check).collect();
+        checks
+            .into_iter()
+            .try_for_each(|check| check.join().map_err(|_| "a thread died")?.map_err(Into::into))
+    })
+}
+
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     gsthipvmaf::plugin_register_static()?;
     match (args.check, args.channels) {
-        (Some(frames), _) => check(args, frames),
+        (Some(frames), _) => check_all(args, frames),
         (None, Some(channels)) => follow(args, channels),
         (None, None) => measure(args),
     }
