@@ -15,8 +15,10 @@
 #define SPEED_BLOCK 5      // samples along a side of the blocks that the covariance is of
 #define SPEED_OFFSETS (SPEED_BLOCK * SPEED_BLOCK)
 #define SPEED_PAIRS (SPEED_OFFSETS * (SPEED_OFFSETS + 1) / 2)
-#define SPEED_PART 65   // of these pairs, in a block
-#define SPEED_CHUNK 64  // columns of a row at a time
+#define SPEED_PART 55   // of these pairs, in a block
+#define SPEED_CHUNK 32  // columns of a row at a time
+#define SPEED_ADDERS 64  // threads of a block that add up, the first SPEED_PART of them; the others prepare
+#define SPEED_KEPT 8192  // samples of a plane that a block keeps in shared memory: those of 4096x2160 pictures
 
 // A sample of a plane and what it counts; `Sample` in `crates/engine/src/metrics/speed/mod.rs`.
 struct alignas(8) SpeedSource { uint32_t index; float weight; };
@@ -158,45 +160,73 @@ HV_KERNEL(SPEED_THREADS, speed_mean)(const float *__restrict__ images, SpeedMean
 }
 HV_EXPORT(speed_mean)
 
-// The covariances of a block's samples over all places, each pair of offsets once, to the start of the plane's sums.
-// width, height: of the used part. Block 128 threads; grid (5, planes).
-HV_KERNEL(SPEED_THREADS, speed_covariance)(int width, int height, uint32_t stride, uint32_t planes, float *sums) {
-  __shared__ double deviations[SPEED_CHUNK][SPEED_OFFSETS];
-  __shared__ float means[SPEED_OFFSETS];
-  float *covariance = sums + (uint32_t)speed::plane_of(blockIdx.y, planes) * stride;
-  const float *image = covariance + SPEED_PAIRS + 1;
+namespace speed {
+
+struct Room {
+  double deviations[2][SPEED_CHUNK][SPEED_OFFSETS];
+  float means[SPEED_OFFSETS];
+};
+
+// Additions come one after the other, so what they wait for has to be there: some threads add up a chunk of columns while
+// the others prepare the next one, each sample less the mean of its offset in the block.
+HV_DEV void covariances(const float *image, int width, int height, Room &room, float *covariance) {
   const int t = (int)threadIdx.x, columns = width - SPEED_BLOCK + 1, rows = height - SPEED_BLOCK + 1;
   if (t < SPEED_OFFSETS) {
     float sum = 0;
     for (int y = 0; y < rows; y++) {
       const float *row = image + (y + t / SPEED_BLOCK) * width + t % SPEED_BLOCK;
-#pragma unroll 8
+#pragma unroll 16
       for (int x = 0; x < columns; x++) sum += row[x];
     }
-    means[t] = sum / (float)(columns * rows);
+    room.means[t] = sum / (float)(columns * rows);
   }
   __syncthreads();
 
+  const auto prepare = [&](int step, int y, int left, int thread, int threads) {
+    for (int i = thread; i < SPEED_CHUNK * SPEED_OFFSETS; i += threads) {
+      const int x = i % SPEED_CHUNK, e = i / SPEED_CHUNK;
+      if (left + x >= columns) continue;
+      const float value = image[(y + e / SPEED_BLOCK) * width + left + x + e % SPEED_BLOCK];
+      room.deviations[step % 2][x][e] = (double)value - (double)room.means[e];
+    }
+  };
   const int pair = (int)blockIdx.x * SPEED_PART + t;
+  const bool adds = t < SPEED_PART && pair < SPEED_PAIRS;
   int a = 0;
   while (a + 1 < SPEED_OFFSETS && (a + 1) * (a + 2) / 2 <= pair) a++;
   const int b = pair - a * (a + 1) / 2;
   double sum = 0;
-  for (int y = 0; y < rows; y++)
-    for (int left = 0; left < columns; left += SPEED_CHUNK) {
-      const int chunk = hv_min(SPEED_CHUNK, columns - left);
-      for (int i = t; i < SPEED_CHUNK * SPEED_OFFSETS; i += SPEED_THREADS) {
-        const int x = i % SPEED_CHUNK, e = i / SPEED_CHUNK;
-        if (x >= chunk) continue;
-        const float value = image[(y + e / SPEED_BLOCK) * width + left + x + e % SPEED_BLOCK];
-        deviations[x][e] = (double)value - (double)means[e];
-      }
-      __syncthreads();
-      if (t < SPEED_PART)
-#pragma unroll 4
-        for (int x = 0; x < chunk; x++) sum += deviations[x][a] * deviations[x][b];
-      __syncthreads();
+  prepare(0, 0, 0, t, SPEED_THREADS);
+  __syncthreads();
+  for (int step = 0, y = 0, left = 0; y < rows; step++) {
+    const int chunk = hv_min(SPEED_CHUNK, columns - left);
+    const bool ends = left + SPEED_CHUNK >= columns;
+    const int next_y = ends ? y + 1 : y, next_left = ends ? 0 : left + SPEED_CHUNK;
+    if (t >= SPEED_ADDERS) {
+      if (next_y < rows) prepare(step + 1, next_y, next_left, t - SPEED_ADDERS, SPEED_THREADS - SPEED_ADDERS);
+    } else if (adds) {
+      const auto &deviations = room.deviations[step % 2];
+#pragma unroll 8
+      for (int x = 0; x < chunk; x++) sum += deviations[x][a] * deviations[x][b];
     }
-  if (t < SPEED_PART) covariance[pair] = (float)(sum / (double)(columns * rows));
+    y = next_y, left = next_left;
+    __syncthreads();
+  }
+  if (adds) covariance[pair] = (float)(sum / (double)(columns * rows));
+}
+
+}  // namespace speed
+
+// The covariances of a block's samples over all places, each pair of offsets once, to the start of the plane's sums.
+// width, height: of the used part. Block 128 threads; grid (6, planes).
+HV_KERNEL(SPEED_THREADS, speed_covariance)(int width, int height, uint32_t stride, uint32_t planes, float *sums) {
+  __shared__ speed::Room room;
+  __shared__ float kept[SPEED_KEPT];
+  float *covariance = sums + (uint32_t)speed::plane_of(blockIdx.y, planes) * stride;
+  const float *image = covariance + SPEED_PAIRS + 1;
+  if (width * height > SPEED_KEPT) return speed::covariances(image, width, height, room, covariance);
+  for (int i = (int)threadIdx.x; i < width * height; i += SPEED_THREADS) kept[i] = image[i];
+  __syncthreads();
+  speed::covariances(kept, width, height, room, covariance);
 }
 HV_EXPORT(speed_covariance)

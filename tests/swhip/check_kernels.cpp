@@ -360,7 +360,7 @@ void run_speed(Run &run) {
   const Shape shape{tiles(USED_W * USED_H, SPEED_THREADS), SPEED_PLANES, SPEED_THREADS};
   run.sums("speed_mean", shape, SPEED_PLANES * SUMS / 2, images.data(), mean, (uint32_t)SPEED_PLANES);
   const Array<float> sums(floats(SPEED_PLANES * SUMS));
-  const unsigned parts = SPEED_PAIRS / SPEED_PART;
+  const unsigned parts = (SPEED_PAIRS + SPEED_PART - 1) / SPEED_PART;
   run.one("speed_covariance", {parts, SPEED_PLANES, SPEED_THREADS}, USED_W, USED_H, SUMS, (uint32_t)SPEED_PLANES,
           sums.data());
   printf("speed_covariance");

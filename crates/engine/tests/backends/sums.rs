@@ -452,6 +452,8 @@ fn of_speed_chroma_equal_the_processors() {
             check(&works[(i + j) % 4], kinds[(3 * i + j) % 8], (width, height), bits, 5);
         }
     }
+    // More than a block keeps in shared memory, as of pictures of 8192x4320.
+    check(&speed(&[prescaled(4.0, Method::Nearest)]), 1, (1100, 900), 8, 1);
 }
 
 #[test]

@@ -20,7 +20,7 @@ const PLANES: usize = 4;
 const TILE: usize = 32;
 /// Covariances of a plane, and how many of them a block computes.
 const PAIRS: usize = ELEMENTS * (ELEMENTS + 1) / 2;
-const PART: usize = 65;
+const PART: usize = 55;
 
 shared! {
     "speed.hip"
