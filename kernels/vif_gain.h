@@ -130,7 +130,7 @@ struct VifPixelU32 {
     const float loss = about * (float)VIF_EPSILON, close = fx * 0x1p-18f;
     const float s1 = rest - loss, s2 = rest - 2 * loss;
     const uint32_t up = s1 > 0 ? q + 1 : q;
-    noise = hv_max((int32_t)(y - up), 0) + VIF_NOISE;
+    noise = (uint32_t)hv_max((int32_t)(y - up), 0) + VIF_NOISE;
     most = s2 > 0 || c == 0 ? q : q - 1;
     decided = c == 0 || (hv_min(s1 < 0 ? -s1 : s1, s2 < 0 ? -s2 : s2) > close && about < 0x1.fp30f);
   }
