@@ -58,14 +58,12 @@ impl Unpacked {
         words.clear();
         let Samples::Host(data) = samples else { return };
         for row in (0..height).map_while(|y| data.get(y * stride..)) {
-            if !*wide && step == 1 {
-                bytes.extend_from_slice(&row[..width.min(row.len())]);
-            } else if !*wide {
-                bytes.extend(row.iter().step_by(step).take(width));
-            } else {
+            if *wide {
                 let max = depth.max() as u16;
-                let samples = row.chunks(2 * step).take(width).filter_map(|sample| sample.first_chunk());
-                words.extend(samples.map(|sample| (u16::from_le_bytes(*sample) >> shift).min(max)));
+                let value = |sample: &[u8; 2]| (u16::from_le_bytes(*sample) >> shift).min(max);
+                pick(row.as_chunks().0, width, step, words, value);
+            } else {
+                pick(row, width, step, bytes, |sample| *sample);
             }
         }
     }
@@ -85,6 +83,21 @@ impl Unpacked {
             self.copy(component, depth);
             self.plane()
         })
+    }
+}
+
+/// Appends the values of up to `width` samples of a row, each `step` samples after the one before it. Side by side, or
+/// beside those of one other component, compilers take many of them at a time.
+fn pick<S, T>(row: &[S], width: usize, step: usize, to: &mut Vec<T>, value: impl Fn(&S) -> T) {
+    match step {
+        1 => to.extend(row.iter().take(width).map(value)),
+        2 => {
+            // Nothing need follow the last sample.
+            let (pairs, last) = row[..row.len().min((2 * width).saturating_sub(1))].as_chunks::<2>();
+            to.extend(pairs.iter().map(|[sample, _]| value(sample)));
+            to.extend(last.first().map(value));
+        }
+        _ => to.extend(row.iter().step_by(step).take(width).map(value)),
     }
 }
 
@@ -108,5 +121,45 @@ impl Importer {
             _ => None,
         };
         Some(Frame { luma, chroma })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::tests::noise;
+
+    #[test]
+    fn samples_are_picked_shifted_and_clamped_in_every_layout() {
+        let data: Vec<u8> = (0..4096).map(|i| noise(0, i, 0) as u8).collect();
+        for (bits, shift) in [(8, 0), (9, 0), (10, 0), (10, 6), (12, 4), (16, 0)] {
+            let depth = BitDepth::new(bits).unwrap();
+            let size = if bits == 8 { 1 } else { 2 };
+            for step in 1..=4 {
+                for width in [1, 2, 15, 16, 17, 40] {
+                    let stride = width * step * size + 3;
+                    let samples = Samples::Host(&data);
+                    let component = Component { samples, width, height: 5, stride, step, shift };
+                    let at = |i: usize| {
+                        let at = i / width * stride + i % width * step * size;
+                        let low = u16::from(data[at]);
+                        if size == 1 { low } else { (low | u16::from(data[at + 1]) << 8) >> shift }
+                    };
+                    let expected: Vec<_> = (0..5 * width).map(|i| at(i).min(depth.max() as u16)).collect();
+                    let mut unpacked = Unpacked::default();
+                    // Nothing may be left of an earlier picture.
+                    for _ in 0..2 {
+                        unpacked.copy(&component, depth);
+                        let found: Vec<_> = match unpacked.plane() {
+                            Some(AnyPlane::U8(_)) => {
+                                unpacked.samples.bytes.iter().map(|x| u16::from(*x)).collect()
+                            }
+                            _ => unpacked.samples.words.clone(),
+                        };
+                        assert_eq!(found, expected, "{bits} bits, step {step}, width {width}");
+                    }
+                }
+            }
+        }
     }
 }
