@@ -31,8 +31,8 @@ STEPS := fmt-check lint doc unit walk swhip-check-and-soak check-kernels check-i
 	interop-where-possible check-monitor-where-possible check-prometheus-where-possible
 test: $(STEPS) ## everything that a change must pass
 
-bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model
-	@$(PYTHON) scripts/bench $(MODEL)
+bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
+	@$(PYTHON) scripts/bench $(or $(MODEL),vmaf_v0.6.1) $(BITS)
 
 plugin: bootstrap ## build the plugin into target/plugins
 	cargo build --locked --lib $(WITH_EXAMPLE) $(RELEASE)
