@@ -94,6 +94,9 @@ pub struct HipVmaf {
     #[property(name = "results-provisional", get, set, type = bool, member = results_provisional,
         mutable_ready, nick = "Provisional results",
         blurb = "Write scores into the results file that do not count, marked as aligning: those from before align=auto has found the offset")]
+    #[property(name = "results-provenance", get, set, type = bool, member = results_provenance,
+        mutable_ready, nick = "Results with provenance", default = true,
+        blurb = "Write into the results file what made the scores, and how fast; without it, runs of the same scores have the same file")]
     #[property(name = "on-results-error", get, set, type = OnResultsError, member = on_results_error,
         mutable_ready, nick = "On results error",
         blurb = "What to do when the results file cannot be written any more, as on a full disk",

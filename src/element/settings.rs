@@ -263,6 +263,8 @@ pub struct Settings {
     pub results_format: ResultsFormat,
     /// Scores that do not count, as the offset is not known yet, are in the results too.
     pub results_provisional: bool,
+    /// What made the scores, and how fast, is in the results.
+    pub results_provenance: bool,
     pub on_results_error: OnResultsError,
     pub log_level: LogLevel,
     pub backend: Backend,
@@ -513,6 +515,7 @@ impl Default for Settings {
             results_filename: None,
             results_format: ResultsFormat::default(),
             results_provisional: false,
+            results_provenance: true,
             on_results_error: OnResultsError::default(),
             log_level: LogLevel::default(),
             backend: Backend::default(),

@@ -272,9 +272,13 @@ impl HipVmaf {
 
     /// Makes the results file of a rendition, so that one that cannot be written is known before the first frame.
     pub(super) fn open_results(&self, number: u64, pad: &HipVmafPad) -> Result<(), Error> {
-        let Some((path, format)) = lock(&self.settings).results() else { return Ok(()) };
+        let (results, provenance) = {
+            let settings = lock(&self.settings);
+            (settings.results(), settings.results_provenance)
+        };
+        let Some((path, format)) = results else { return Ok(()) };
         let path = self.results_path(&path, pad);
-        match Results::create(&path, format) {
+        match Results::create(&path, format, provenance) {
             Ok((results, kept)) => {
                 if let Some(kept) = kept {
                     Error::ResultsFound { path, kept }.warn(&*self.obj());

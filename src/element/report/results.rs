@@ -28,8 +28,7 @@ use super::message::ScoreState;
 use super::provenance::Provenance;
 
 /// Columns of a CSV file behind those of libvmaf's: when the frame is, and what is compared.
-const CSV_COLUMNS: &str =
-    "timestamp,running_time,time_code,state,offset,coverage,label,reference,distorted,provenance,";
+const CSV_COLUMNS: &str = "timestamp,running_time,time_code,state,offset,coverage,label,reference,distorted,";
 
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
 
@@ -122,6 +121,8 @@ pub struct Ending {
 pub struct Results {
     out: BufWriter<File>,
     path: PathBuf,
+    /// What made the scores and how fast is in the file.
+    provenance: bool,
     /// The file has another name by now, or is to stay.
     settled: bool,
     format: ResultsFormat,
@@ -148,7 +149,11 @@ const KNOWN: u64 = 1 << 16;
 impl Results {
     /// Creates the file, so that a path that cannot be written is known before the first frame. Rows that an earlier run
     /// has left there are kept under another name, which comes as well.
-    pub fn create(path: &Path, format: ResultsFormat) -> io::Result<(Self, Option<PathBuf>)> {
+    pub fn create(
+        path: &Path,
+        format: ResultsFormat,
+        provenance: bool,
+    ) -> io::Result<(Self, Option<PathBuf>)> {
         if path.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
         }
@@ -156,6 +161,7 @@ impl Results {
         let results = Self {
             out: BufWriter::new(file),
             path: path.to_owned(),
+            provenance,
             settled: false,
             format,
             columns: vec![],
@@ -188,20 +194,27 @@ impl Results {
         self.of_csv = [label.clone(), reference.to_string(), distorted.to_string(), provenance.to_string()]
             .map(|text| csv_field(&text));
         self.backend.clone_from(&provenance.backend);
-        let fps = |before: &str, after: &str| (before.len() as u64, format!("{before}{after}"));
+        // What comes before the speed, what it stands between, and what comes behind it.
+        let fps = |head: String, [before, after]: [String; 2], rest: String| match self.provenance {
+            true => ((head.len() + before.len()) as u64, head + &before + &after + &rest),
+            false => (0, head + &rest),
+        };
         let (fps_at, text) = match self.format {
             ResultsFormat::Json => {
                 let side = |format: &Format| serde_json::Value::from_iter(format.fields());
                 let (reference, distorted) = (side(&reference), side(&distorted));
                 let (pad, label) = (json_string(&pad), json_string(&label));
-                let provenance = provenance.to_json();
+                let made = match self.provenance {
+                    true => format!("\n  \"provenance\": {},", provenance.to_json()),
+                    false => String::new(),
+                };
                 fps(
-                    &format!("{{\n  \"version\": \"{VERSION}\",\n  \"fps\": "),
-                    &format!(
-                        "{:>FPS_WIDTH$},\n  \"streams\": {{\n    \"pad\": {pad},\n    \"label\": {label},\n    \
-                         \"reference\": {reference},\n    \"distorted\": {distorted}\n  }},\n  \
-                         \"provenance\": {provenance},\n  \"frames\": [",
-                        0
+                    format!("{{\n  \"version\": \"{VERSION}\",\n"),
+                    ["  \"fps\": ".into(), format!("{:>FPS_WIDTH$},\n", 0)],
+                    format!(
+                        "  \"streams\": {{\n    \"pad\": {pad},\n    \"label\": {label},\n    \
+                         \"reference\": {reference},\n    \"distorted\": {distorted}\n  }},{made}\n  \
+                         \"frames\": ["
                     ),
                 )
             }
@@ -210,22 +223,23 @@ impl Results {
                 let (pad, label) = (xml_text(&pad), xml_text(&label));
                 let (reference, distorted) =
                     (xml_attributes(reference.fields()), xml_attributes(distorted.fields()));
+                let made = if self.provenance { xml_provenance(&provenance) } else { String::new() };
                 fps(
-                    &format!(
+                    format!(
                         "<VMAF version=\"{VERSION}\">\n  \
-                         <params qualityWidth=\"{width}\" qualityHeight=\"{height}\" />\n  <fyi fps=\""
+                         <params qualityWidth=\"{width}\" qualityHeight=\"{height}\" />\n"
                     ),
-                    &format!(
-                        "{:0>FPS_WIDTH$}\" />\n  <streams pad=\"{pad}\" label=\"{label}\">\n    \
-                         <reference{reference} />\n    <distorted{distorted} />\n  </streams>\n{}  <frames>\n",
-                        0,
-                        xml_provenance(&provenance)
+                    ["  <fyi fps=\"".into(), format!("{:0>FPS_WIDTH$}\" />\n", 0)],
+                    format!(
+                        "  <streams pad=\"{pad}\" label=\"{label}\">\n    \
+                         <reference{reference} />\n    <distorted{distorted} />\n  </streams>\n{made}  <frames>\n"
                     ),
                 )
             }
             ResultsFormat::Csv => {
                 let names: String = self.columns.iter().map(|(name, _)| csv_field(name) + ",").collect();
-                (0, format!("Frame,{names}{CSV_COLUMNS}\n"))
+                let made = if self.provenance { "provenance," } else { "" };
+                (0, format!("Frame,{names}{CSV_COLUMNS}{made}\n"))
             }
             ResultsFormat::None => (0, String::new()),
         };
@@ -269,9 +283,10 @@ impl Results {
                 let running_time = row.running_time.nseconds();
                 let time_code = row.time_code.as_deref().unwrap_or_default();
                 let (state, [label, reference, distorted, provenance]) = (row.state.name(), &self.of_csv);
+                let made = if self.provenance { format!("{provenance},") } else { String::new() };
                 format!(
                     "{index},{values}{time},{running_time},{time_code},{state},{offset},{coverage:.6},{label},\
-                     {reference},{distorted},{provenance},\n"
+                     {reference},{distorted},{made}\n"
                 )
             }
             ResultsFormat::None => String::new(),
@@ -368,6 +383,12 @@ impl Results {
         (self.fps_at > 0).then_some((self.fps_at, text))
     }
 
+    /// Numbers of frames. Which of them the CPU has computed again is of the run, as its speed is.
+    fn counts(&self, ending: &Ending) -> impl Iterator<Item = (&'static str, u64)> {
+        let of_run = |name: &str| ["verified", "wrong"].contains(&name);
+        ending.frames.iter().copied().filter(move |(name, _)| self.provenance || !of_run(name))
+    }
+
     fn json_end(&self, text: &mut String, ending: &Ending) -> std::fmt::Result {
         write!(text, "\n  ],\n  \"pooled_metrics\": {{")?;
         for (i, (name, pool)) in self.columns.iter().enumerate() {
@@ -386,12 +407,12 @@ impl Results {
         }
         // Where another backend has gone on.
         let backend = serde_json::Value::from_iter(ending.backend.iter().cloned());
-        let changed = if ending.backend == self.backend {
+        let changed = if !self.provenance || ending.backend == self.backend {
             String::new()
         } else {
             format!(",\n  \"backend_at_end\": {backend}")
         };
-        let frames = serde_json::Value::from_iter(ending.frames.iter().copied());
+        let frames = serde_json::Value::from_iter(self.counts(ending));
         let (offset, coverage) = (ending.offset, number(ending.coverage));
         write!(
             text,
@@ -412,10 +433,10 @@ impl Results {
         for (name, value) in &ending.aggregates {
             write!(text, " {}=\"{}\"", xml_name(name), number(*value))?;
         }
-        let frames = xml_attributes(ending.frames.iter().map(|(name, count)| (*name, (*count).into())));
+        let frames = xml_attributes(self.counts(ending).map(|(name, count)| (name, count.into())));
         let (offset, coverage) = (ending.offset, number(ending.coverage));
         writeln!(text, " />\n  <coverage offset=\"{offset}\" coverage=\"{coverage}\"{frames} />")?;
-        if ending.backend != self.backend {
+        if self.provenance && ending.backend != self.backend {
             let fields = ending.backend.iter().map(|(name, value)| (*name, value.as_str().into()));
             writeln!(text, "  <backend_at_end{} />", xml_attributes(fields))?;
         }
@@ -596,7 +617,7 @@ mod tests {
     fn write(format: ResultsFormat, rows: &[[f64; 2]]) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
-        let (mut results, _) = Results::create(&path, format).unwrap();
+        let (mut results, _) = Results::create(&path, format, true).unwrap();
         results.begin(heading(&["integer_adm2", "my <\"model\">"])).unwrap();
         for (i, values) in rows.iter().enumerate() {
             results.row(&row(i as u64, values)).unwrap();
@@ -658,7 +679,7 @@ mod tests {
         assert_eq!(
             csv,
             format!(
-                "Frame,integer_adm2,\"my <\"\"model\"\">\",{CSV_COLUMNS}\n\
+                "Frame,integer_adm2,\"my <\"\"model\"\">\",{CSV_COLUMNS}provenance,\n\
                  0,0.500000,80.250000,,0,10:00:00:00,aligning,{what}\n\
                  1,1.000000,NaN,40000000,40000000,,scored,{what}\n"
             )
@@ -694,7 +715,7 @@ mod tests {
     fn nothing_is_left_of_a_stream_without_frames_or_with_an_error() {
         assert_eq!(write(ResultsFormat::Json, &[]), None);
         let folder = tempfile::tempdir().unwrap();
-        drop(Results::create(&folder.path().join("results"), ResultsFormat::Csv).unwrap());
+        drop(Results::create(&folder.path().join("results"), ResultsFormat::Csv, true).unwrap());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
@@ -702,7 +723,7 @@ mod tests {
     fn abandoned(format: ResultsFormat, limit: Option<u64>) -> (String, u64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
-        let (mut results, _) = Results::create(&path, format).unwrap();
+        let (mut results, _) = Results::create(&path, format, true).unwrap();
         results.begin(heading(&["integer_adm2", "vmaf"])).unwrap();
         for i in 0..1000 {
             results.row(&row(i, &[0.5, i as f64])).unwrap();
@@ -749,7 +770,7 @@ mod tests {
             }
         }
         let folder = tempfile::tempdir().unwrap();
-        let (results, _) = Results::create(&folder.path().join("results"), ResultsFormat::Csv).unwrap();
+        let (results, _) = Results::create(&folder.path().join("results"), ResultsFormat::Csv, true).unwrap();
         assert_eq!(results.abandon("nothing came").unwrap(), None);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -758,7 +779,7 @@ mod tests {
     fn rows_of_a_run_that_did_not_end_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.csv");
-        let create = || Results::create(&path, ResultsFormat::Csv).unwrap();
+        let create = || Results::create(&path, ResultsFormat::Csv, true).unwrap();
         for run in 0..3 {
             let (mut results, kept) = create();
             let name = |number| folder.path().join(format!("results.csv.partial.{number}"));
@@ -789,13 +810,13 @@ mod tests {
         let path = folder.path().join("results.csv");
         let other = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &other).unwrap();
-        let (results, _) = Results::create(&path, ResultsFormat::Csv).unwrap();
+        let (results, _) = Results::create(&path, ResultsFormat::Csv, true).unwrap();
         for path in [path.clone(), folder.path().join("./results.csv"), other.join("results.csv")] {
-            let err = Results::create(&path, ResultsFormat::Csv).err().unwrap();
+            let err = Results::create(&path, ResultsFormat::Csv, true).err().unwrap();
             assert_eq!(err.kind(), io::ErrorKind::ResourceBusy, "{}", path.display());
         }
         drop(results);
-        Results::create(&path, ResultsFormat::Csv).unwrap();
+        Results::create(&path, ResultsFormat::Csv, true).unwrap();
     }
 
     #[test]
