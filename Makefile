@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
+.PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
 	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak stress \
 	check-monitor check-monitor-where-possible check-prometheus check-prometheus-where-possible clean bootstrap bootstrap-tests
 
@@ -12,7 +12,7 @@ PACKAGES := target/python/ready
 
 # Examples and tests have features of the dependencies that the plugin alone has not. With an example built beside it,
 # it has them too: whatever was built before, no crate is compiled twice.
-export WITH_EXAMPLE := --workspace --example score
+export WITH_EXAMPLE := --workspace --example embed --bin hipvmaf
 
 # What the tests look at from outside is built with their profile, into a folder of its own.
 export PROFILE := release
@@ -24,6 +24,9 @@ test: PLUGINS := target/test-plugins
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
+man: bootstrap ## write man pages and shell completions into target/generated
+	cargo run --locked $(RELEASE) --package hipvmaf-cli -- generate target/generated
+
 demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in target/demo
 	@scripts/demo
 
@@ -34,7 +37,7 @@ test: $(STEPS) ## everything that a change must pass
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
 	@$(PYTHON) scripts/bench $(or $(MODEL),vmaf_v0.6.1) $(BITS)
 
-plugin: bootstrap ## build the plugin into target/plugins
+plugin: bootstrap ## build the plugin into target/plugins, and the program hipvmaf beside it
 	cargo build --locked --lib $(WITH_EXAMPLE) $(RELEASE)
 	install -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
 
@@ -54,7 +57,7 @@ unit: $(PACKAGES) bootstrap-tests swhip ## the tests alone
 	HIPVMAF_REQUIRE_HIP_HEADERS=1 HIPVMAF_PYTHON=$(abspath $(PYTHON)) cargo test --locked --workspace
 
 walk: plugin $(PACKAGES) bootstrap-tests ## run the commands of README.md and docs/, as printed
-	cargo build --locked $(WITH_EXAMPLE) --example ladder --example monitor $(RELEASE)
+	cargo build --locked $(WITH_EXAMPLE) $(RELEASE)
 	@scripts/walk
 
 check-inspect: plugin ## compare what gst-inspect-1.0 says with the page in docs/
@@ -101,13 +104,13 @@ stress: bootstrap-tests ## let anything happen to elements in any order for DURA
 check-monitor-where-possible: bootstrap-tests
 	@scripts/check-monitor || [ $$? = 77 ]
 
-check-monitor: bootstrap-tests ## run examples/monitor and look at its page in Chromium
+check-monitor: bootstrap-tests ## run the monitor and look at its page in Chromium
 	@scripts/check-monitor
 
 check-prometheus-where-possible: bootstrap-tests
 	@scripts/check-prometheus || [ $$? = 77 ]
 
-check-prometheus: bootstrap-tests ## have Prometheus scrape examples/monitor, and raise its alerts
+check-prometheus: bootstrap-tests ## have Prometheus scrape the monitor, and raise its alerts
 	@scripts/check-prometheus
 
 clean: ## remove everything that was built or fetched

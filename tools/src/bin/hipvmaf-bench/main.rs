@@ -13,7 +13,6 @@
 
 mod check;
 mod clip;
-mod list;
 mod measure;
 mod report;
 mod system;
@@ -31,6 +30,7 @@ use engine::metrics::feature_list;
 use engine::model::{Model, ScoreOptions};
 use engine::plan::Plan;
 use gpu::Selection;
+use hipvmaf_cli::devices;
 
 use clip::{Format, Place};
 
@@ -188,11 +188,17 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     match args.part {
         Some(number) => report::part(args, number),
         None if args.report => report::report(args),
-        None if args.list => list::list(),
+        None if args.list => list(),
         None if args.check => check(args),
         None if args.start => start(args),
         None => measure(args),
     }
+}
+
+/// Prints a line for each GPU.
+fn list() -> Result<(), Box<dyn Error>> {
+    devices::gpus()?.iter().for_each(|gpu| println!("{gpu}"));
+    Ok(())
 }
 
 fn check(args: &Args) -> Result<(), Box<dyn Error>> {

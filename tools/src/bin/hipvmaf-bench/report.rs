@@ -19,12 +19,13 @@ use engine::EngineError;
 use engine::backend::hip::{Hip, SelfTest};
 use engine::backend::{Backend, BackendError};
 use engine::frame::BitDepth;
+use hipvmaf_cli::devices;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clip::Place;
 use crate::system::System;
-use crate::{Args, check, list, measure};
+use crate::{Args, check, measure};
 
 const CLASSIC: &str = "vmaf_v0.6.1";
 const RECENT: &str = "vmaf_v1.0.16_3d0h";
@@ -192,7 +193,7 @@ impl Part {
 }
 
 fn gpus() -> Result<Answer, Box<dyn Error>> {
-    let gpus = list::gpus()?;
+    let gpus = devices::gpus()?;
     let lines: Vec<_> = gpus.iter().map(ToString::to_string).collect();
     let error = gpus.iter().find_map(|gpu| gpu.error.clone());
     Ok(Answer { error, ..Answer::new(lines.join("\n"), gpus)? })

@@ -11,13 +11,13 @@ use gst::{ClockTime, MessageView, Structure};
 use gsthipvmaf::event::EventMessage;
 use gsthipvmaf::message::VmafMessage;
 
-use crate::Align;
-use crate::Args;
-use crate::branch::{Branch, Change, ENDED};
+use super::Align;
+use super::Args;
+use super::branch::{Branch, Change, ENDED};
+use super::latency::Latency;
+use super::source::Source;
+use super::state::{Counts, Shared, State, Status, Stream, lock};
 use crate::interrupt;
-use crate::latency::Latency;
-use crate::source::Source;
-use crate::state::{Counts, Shared, State, Status, Stream, lock};
 
 pub struct Monitor {
     pipeline: gst::Pipeline,
@@ -87,7 +87,7 @@ impl Monitor {
             state.renditions.push(stream(&named.label, &pad.name(), &named.source));
         }
         let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
-        interrupt::watch(&bus)?;
+        interrupt::tell(&bus)?;
         Ok(Self {
             latency: args.latency.then(|| Latency::new(&element, &bus)),
             pipeline,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
-use crate::source::{Named, Source};
+use super::source::{Named, Source};
 
 /// How long to wait before a failed source is tried again.
 const PAUSE: Duration = Duration::from_secs(2);

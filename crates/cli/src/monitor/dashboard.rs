@@ -14,7 +14,7 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, Table};
 
-use crate::state::{Entry, State, Status, Stream};
+use super::state::{Entry, State, Status, Stream};
 
 /// Seconds on the chart.
 const SPAN: f64 = 120.0;

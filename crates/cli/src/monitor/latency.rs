@@ -12,7 +12,7 @@ use gst::ClockTime;
 use gst::prelude::*;
 use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
-use crate::state::lock;
+use super::state::lock;
 
 /// Arrivals to remember for each pad.
 const REMEMBERED: usize = 500;

@@ -3,21 +3,11 @@
 //! Watches live video: scores renditions against their reference, and shows the scores in the terminal, on a web
 //! page and to Prometheus.
 //!
-//! ```sh
-//! cargo run --release --example monitor -- test: high=x264:2000 low=x264:300
-//! cargo run --release --example monitor -- srt://encoder:7001 720p=srt://edge:7002 360p=srt://edge:7003 \
-//!     --align auto --alarm-low 70 --freeze 2 --black 2
-//! ```
-//!
-//! Ctrl-C and SIGTERM end it.
-//!
-//! It shows how a program builds a pipeline around the element (`pipeline.rs`), brings back sources that fail
-//! (`branch.rs`), and follows what the element says (`state.rs`). The rest is presentation.
+//! A pipeline is built around the element (`pipeline.rs`), sources that fail are brought back (`branch.rs`), and what the
+//! element says is followed (`state.rs`). The rest is presentation.
 
 mod branch;
 mod dashboard;
-#[path = "../common/interrupt.rs"]
-mod interrupt;
 mod latency;
 mod pipeline;
 mod source;
@@ -27,21 +17,20 @@ mod web;
 use std::error::Error;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Parser, ValueEnum};
+use clap::ValueEnum;
 
-use crate::dashboard::Dashboard;
-use crate::pipeline::Monitor;
-use crate::source::Named;
+use dashboard::Dashboard;
+use pipeline::Monitor;
+use source::Named;
 
 /// Watch the quality of live video
 ///
 /// A source is a URI (file, http for HLS, srt, udp with MPEG-TS, rtp with ?encoding-name=H264), or `test:` for a test
 /// picture (test:1280x720@25). A rendition can also be x264:KBITS: the reference, encoded here at this bit rate.
-#[derive(Parser)]
-struct Args {
+#[derive(clap::Args)]
+pub struct Args {
     /// The original
     reference: Named,
     /// What is scored, each with a name if wanted: 720p=srt://host:7001
@@ -114,14 +103,14 @@ enum Align {
 /// How often the screen is drawn and the sources are looked at.
 const TICK: Duration = Duration::from_millis(200);
 
-fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+/// Watches until the end of the streams, Ctrl-C or the time that was set.
+pub fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     if args.latency && args.align == Align::Auto {
         return Err(
             "--latency does not go with --align auto, which pairs other frames than arrive together".into()
         );
     }
-    gst::init()?;
-    gsthipvmaf::plugin_register_static()?;
+    crate::init()?;
     let mut monitor = Monitor::new(args)?;
     let address = web::serve(args.listen, monitor.state(), monitor.metrics())?;
     let plain = args.plain || !std::io::stdout().is_terminal();
@@ -145,14 +134,4 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         println!("{}", latency.table());
     }
     result
-}
-
-fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(err) => {
-            eprintln!("error: {err}");
-            ExitCode::FAILURE
-        }
-    }
 }

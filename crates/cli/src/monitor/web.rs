@@ -10,7 +10,7 @@ use std::thread;
 
 use tiny_http::{Header, Request, Response, Server};
 
-use crate::state::{Shared, lock};
+use super::state::{Shared, lock};
 
 const PAGE: &str = include_str!("page.html");
 

@@ -2,12 +2,14 @@
 
 //! The GPUs of this machine, and what decides which of them is used.
 
-use std::error::Error;
 use std::fmt;
 
 use engine::backend::hip;
 use gpu::{Device, DeviceInfo, Selection};
 use serde::Serialize;
+
+use crate::error::Error;
+use crate::output;
 
 /// A GPU as a runtime reports it, and what came of opening it.
 #[derive(Serialize)]
@@ -87,7 +89,7 @@ impl fmt::Display for Gpu {
 }
 
 /// All GPUs, the one that is taken first at the top. Where there is none the error says why.
-pub fn gpus() -> Result<Vec<Gpu>, Box<dyn Error>> {
+pub fn gpus() -> Result<Vec<Gpu>, gpu::Error> {
     let devices = gpu::devices();
     if devices.is_empty() {
         hip::open(&Selection::default())?;
@@ -95,8 +97,14 @@ pub fn gpus() -> Result<Vec<Gpu>, Box<dyn Error>> {
     Ok(gpu::ranked(devices).into_iter().map(Gpu::new).collect())
 }
 
-/// Prints a line for each GPU.
-pub fn list() -> Result<(), Box<dyn Error>> {
-    gpus()?.iter().for_each(|gpu| println!("{gpu}"));
-    Ok(())
+/// Prints a line for each GPU. That there is none is no failure: the CPU scores then.
+pub fn list(json: bool) -> Result<(), Error> {
+    let found = gpus();
+    if json {
+        return output::print_json(found.as_deref().unwrap_or_default());
+    }
+    match found {
+        Ok(gpus) => gpus.iter().try_for_each(output::print),
+        Err(why) => output::print(format_args!("No GPU can be used, so the CPU scores: {why}")),
+    }
 }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! How the program ends: errors by what the caller can do about them, and the exit codes.
+
+use std::process::ExitCode;
+
+/// What the exit codes say, for the help and the man pages.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0    All was done.
+  1    Something failed: a file that cannot be opened, decoded, scored or written.
+  2    The command line is wrong: an option, a value, or the name of a model.
+  130  Interrupted by Ctrl-C; what was scored until then is printed and written.
+  143  Ended by SIGTERM, in the same way.";
+
+/// Why the program ends early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line has to change.
+    #[error("{0}")]
+    Usage(String),
+    /// What the program was to do has failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Error {
+    /// The exit code of a program that this has ended.
+    pub fn code(&self) -> ExitCode {
+        match self {
+            Self::Failed(_) => ExitCode::FAILURE,
+            Self::Usage(_) => ExitCode::from(2),
+        }
+    }
+}
+
+/// The exit code of a program that a signal has ended, as shells have it.
+pub fn exit_code(signal: i32) -> ExitCode {
+    u8::try_from(128 + signal).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// Whatever has a text and no special meaning has failed.
+macro_rules! failures {
+    ($($of:ty),*) => { $(
+        impl From<$of> for Error {
+            fn from(error: $of) -> Self {
+                Self::Failed(error.to_string())
+            }
+        }
+    )* };
+}
+failures!(
+    &str,
+    String,
+    std::io::Error,
+    serde_json::Error,
+    glib::Error,
+    glib::BoolError,
+    gst::StateChangeError,
+    Box<dyn std::error::Error>
+);

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The program `hipvmaf`: scores video files, watches live video, and says what this machine has for it.
+//!
+//! Each command is a module with its arguments and a function that runs it. The plugin is linked in, so that the program
+//! needs no installation of it. What other programs may want of this one is [`score`]: it compares files with a reference
+//! and hands out scores frame by frame.
+
+pub mod devices;
+pub mod error;
+pub mod generate;
+pub mod interrupt;
+pub mod models;
+pub mod monitor;
+pub mod output;
+pub mod score;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use error::{EXIT_CODES, Error};
+
+/// Version and commit.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
+
+/// Measure perceptual video quality: VMAF and classic metrics, on GPUs and CPUs
+#[derive(Parser)]
+#[command(name = "hipvmaf", version = VERSION, after_long_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(visible_alias = "ladder", after_long_help = EXIT_CODES)]
+    Score(Box<score::Args>),
+    Monitor(Box<monitor::Args>),
+    /// List the GPUs of this machine, the one that is used first at the top
+    Devices {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the models that are built in
+    Models {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write man pages and shell completions into a folder
+    #[command(hide = true)]
+    Generate {
+        /// Gets the folders man and completions
+        folder: PathBuf,
+    },
+}
+
+fn run(command: &Command) -> Result<ExitCode, Error> {
+    match command {
+        Command::Score(args) => return score::command::run(args),
+        Command::Monitor(args) => monitor::run(args).map_err(|error| Error::Failed(error.to_string()))?,
+        Command::Devices { json } => devices::list(*json)?,
+        Command::Models { json } => models::list(*json)?,
+        Command::Generate { folder } => generate::write(folder)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the program with the arguments of this process.
+pub fn main() -> ExitCode {
+    run(&Cli::parse().command).unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        error.code()
+    })
+}
+
+/// Has GStreamer and the element ready; more than once is no mistake.
+fn init() -> Result<(), Error> {
+    gst::init()?;
+    Ok(gsthipvmaf::plugin_register_static()?)
+}

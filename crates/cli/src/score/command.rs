@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The command `score`: makes a job of its arguments, runs it, and prints what came of it.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use gst::ClockTime;
+
+use super::args::{Args, nick};
+use super::model::{self, Choice};
+use super::progress::Progress;
+use super::rendition::Rendition;
+use super::run::{self, Job, Outcome};
+use super::scores::Scores;
+use super::span::{Position, Span};
+use super::summary::Summary;
+use super::{Input, Video, plot, table};
+use crate::error::{Error, exit_code};
+use crate::{interrupt, output};
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    crate::init()?;
+    interrupt::watch()?;
+    // What is wrong with the command line is said before anything is opened.
+    if !model::is_open(&args.models) {
+        model::choose(&args.models, None)?;
+    }
+    let renditions = renditions(args)?;
+    let reference = Input::new(&args.reference, args.image_rate)?;
+    args.decoder.prefer()?;
+    let video = Video::probe(&reference)?;
+    let distorted = renditions.iter().map(|(_, rendition)| match rendition {
+        Rendition::Input(input) => Video::probe(input).map(Some),
+        Rendition::Encoding(_) => Ok(None),
+    });
+    let distorted = distorted.collect::<Result<Vec<_>, _>>()?;
+    let models = model::choose(&args.models, Some(&video))?;
+    for choice in &models {
+        choice.why.iter().for_each(|why| eprintln!("model {}: {why}", choice.name));
+    }
+    if let Some(signal) = interrupt::caught() {
+        return Ok(exit_code(signal));
+    }
+    let job = job(args, reference, renditions, &models, &video)?;
+    let mut progress = Progress::new(video.duration, job.span);
+    let outcome = run::score(&job, &mut |event| progress.show(event));
+    progress.end();
+    let outcome = outcome?;
+    if args.json {
+        output::print_json(&Summary::new(&video, &distorted, &models, &outcome, args.worst))?;
+    }
+    end(args, outcome)
+}
+
+/// The videos to score. Those of one name are told apart by what the user wrote, and by their number.
+fn renditions(args: &Args) -> Result<Vec<(String, Rendition)>, Error> {
+    let inputs = args.distorted.iter().map(|given| Input::new(given, args.image_rate).map(Rendition::Input));
+    let encodings = args.encodings.iter().map(|encoding| Ok(Rendition::Encoding(*encoding)));
+    let mut named: Vec<(String, Rendition)> = vec![];
+    for rendition in inputs.chain(encodings) {
+        let rendition = rendition?;
+        let label = rendition.label();
+        let taken = |label: &str| named.iter().any(|(other, _)| other == label);
+        let numbered = (2..).map(|number: u32| format!("{label} ({number})"));
+        let free = std::iter::once(label.clone()).chain(numbered).find(|label| !taken(label));
+        named.push((free.unwrap_or(label), rendition));
+    }
+    Ok(named)
+}
+
+fn job(
+    args: &Args,
+    reference: Input,
+    renditions: Vec<(String, Rendition)>,
+    models: &[Choice],
+    video: &Video,
+) -> Result<Job, Error> {
+    let own = |name: &str, value: String| (name.to_owned(), value);
+    let mut properties = vec![
+        own("scale-method", nick(args.scale)),
+        own("colorimetry", nick(args.colorimetry)),
+        own("backend", args.backend.clone()),
+        own("threads", args.threads.to_string()),
+        own("results-provenance", (!args.no_provenance).to_string()),
+    ];
+    if !args.features.is_empty() {
+        properties.push(own("features", args.features.join(";")));
+    }
+    properties.extend(args.properties.iter().cloned());
+    Ok(Job {
+        reference,
+        renditions,
+        models: models.iter().map(|choice| choice.name.clone()).collect(),
+        properties,
+        offset: (args.offset * 1e9) as i64,
+        align: nick(args.align),
+        results: args.results.clone(),
+        span: span(args, video)?,
+        decoder: args.decoder,
+    })
+}
+
+fn span(args: &Args, video: &Video) -> Result<Option<Span>, Error> {
+    let time = |position: Position| position.time(video.rate);
+    let from = args.from.map(time).transpose()?;
+    let to = match args.frames {
+        Some(count) => {
+            let length = time(Position::Frame(count))?;
+            Some(from.unwrap_or_default().checked_add(length).ok_or("there is no such frame")?)
+        }
+        None => args.to.map(time).transpose()?,
+    };
+    if from.is_none() && to.is_none() {
+        return Ok(None);
+    }
+    let from = from.unwrap_or_default();
+    if to.is_some_and(|to| to <= from) {
+        return Err(Error::Usage("the part to score ends before it begins (--from, --to)".into()));
+    }
+    if video.duration.is_some_and(|duration| from >= duration) {
+        let duration = video.duration.unwrap_or_default();
+        return Err(Error::Usage(format!(
+            "--from is behind the end of {}: it has {duration:.3}",
+            video.input
+        )));
+    }
+    // An eighth of a frame: more than any rounding, and less than frames are apart.
+    let frame = time(Position::Frame(1)).unwrap_or(ClockTime::from_mseconds(16));
+    Ok(Some(Span { from, to, slack: frame / 8, seek: video.indexed }))
+}
+
+/// Prints what came of it, and says how it has ended.
+fn end(args: &Args, outcome: Outcome) -> Result<ExitCode, Error> {
+    let frames: Vec<_> = outcome.renditions.iter().map(|scores| scores.frames.len()).collect();
+    let scored = frames.iter().any(|count| *count > 0);
+    if outcome.signal.is_some() {
+        let count = frames.first().copied().unwrap_or_default();
+        eprintln!("interrupted: the scores are those of the first {count} frames");
+    }
+    if scored {
+        show(args, &outcome.renditions, outcome.failure.is_none())?;
+    }
+    match (outcome.failure, outcome.signal) {
+        (Some(failure), _) => Err(failure),
+        (None, Some(signal)) => Ok(exit_code(signal)),
+        (None, None) => match outcome.renditions.iter().find(|scores| scores.frames.is_empty()) {
+            Some(Scores { label, .. }) => Err(Error::Failed(format!(
+                "no frame of {label} was scored: it shares no moment in time with the original. \
+                 --align auto looks for an offset, --set pairing=index compares by number"
+            ))),
+            None => Ok(ExitCode::SUCCESS),
+        },
+    }
+}
+
+fn show(args: &Args, renditions: &[Scores], complete: bool) -> Result<(), Error> {
+    if !args.json {
+        output::print(table::show(renditions, args.worst))?;
+    }
+    if let Some(path) = &args.plot {
+        plot::draw(path, renditions).map_err(|error| format!("cannot draw {}: {error}", path.display()))?;
+    }
+    let results = args.results.as_deref().filter(|_| complete);
+    let files: Vec<&Path> = results.into_iter().chain(args.plot.as_deref()).collect();
+    files.iter().try_for_each(|path| {
+        if args.json { Ok(()) } else { output::print(format_args!("{} written", path.display())) }
+    })
+}

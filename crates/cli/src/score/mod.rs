@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Scores video files against their reference, several in one pass.
+//!
+//! [`Input`] is what can be opened, [`Video::probe`] says what it is, and [`score`](fn@score) compares the renditions of a
+//! [`Job`] and hands out the scores of each frame as they come. The command itself ([`command`]) makes the job of its
+//! arguments, shows how far it is, and prints what came of it.
+
+mod args;
+pub mod command;
+mod model;
+mod plot;
+mod probe;
+mod progress;
+mod rendition;
+mod run;
+mod scores;
+mod source;
+mod span;
+mod summary;
+mod table;
+
+pub use args::Args;
+pub use probe::Video;
+pub use rendition::{Encoding, Rendition};
+pub use run::{Event, Job, Outcome, score};
+pub use scores::{Frame, Pooled, Scores};
+pub use source::{Decoder, Input};
+pub use span::{Position, Span};

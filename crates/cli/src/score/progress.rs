@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! How far it is: in the terminal only.
+
+use gst::ClockTime;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::run::Event;
+use super::span::Span;
+
+/// A bar with the rate and the time that is left.
+pub struct Progress {
+    bar: ProgressBar,
+    from: ClockTime,
+    /// Frames of the first rendition.
+    frames: u64,
+}
+
+impl Progress {
+    /// For a part of the reference; how long it is may not be known.
+    pub fn new(duration: Option<ClockTime>, span: Option<Span>) -> Self {
+        let from = span.map_or(ClockTime::ZERO, |span| span.from);
+        let end = span.and_then(|span| span.to).into_iter().chain(duration).min();
+        let template =
+            if end.is_some() { "{bar:40} {percent:>3} %  {msg}, {eta} left" } else { "{spinner} {msg}" };
+        let bar = match end {
+            Some(end) => ProgressBar::new(end.saturating_sub(from).mseconds()),
+            None => ProgressBar::no_length(),
+        };
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        Self { bar: bar.with_style(style), from, frames: 0 }
+    }
+
+    /// Shows what has happened.
+    pub fn show(&mut self, event: Event) {
+        match event {
+            Event::Frame(0, frame) => {
+                self.frames += 1;
+                let rate = self.frames as f64 / self.bar.elapsed().as_secs_f64();
+                let time = frame.stream_time.unwrap_or_default() + frame.duration.unwrap_or_default();
+                self.bar.set_position(time.saturating_sub(self.from).mseconds());
+                self.bar
+                    .set_message(format!("frame {}, {:.2}, {rate:.0} per second", frame.index, frame.score));
+            }
+            Event::Frame(..) => {}
+            Event::Warning(text) => self.bar.suspend(|| eprintln!("warning: {text}")),
+        }
+    }
+
+    /// Removes the bar.
+    pub fn end(self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Builds the pipeline, runs it, and collects what the element says on the bus.
+
+use std::path::PathBuf;
+
+use gst::prelude::*;
+use gst::{ClockTime, MessageView, Structure};
+use gsthipvmaf::message::{FrameMessage, VmafMessage};
+
+use super::rendition::Rendition;
+use super::scores::Scores;
+use super::source::{self, Decoder, Input};
+use super::span::Span;
+use crate::error::Error;
+use crate::interrupt;
+
+/// What is to be compared, and how.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The original.
+    pub reference: Input,
+    /// What is compared with it, each with the label that messages and results have.
+    pub renditions: Vec<(String, Rendition)>,
+    /// Built-in names or files of models; at least one.
+    pub models: Vec<String>,
+    /// Further properties of the element, in its order, as text.
+    pub properties: Vec<(String, String)>,
+    /// By how many nanoseconds the distorted videos are late.
+    pub offset: i64,
+    /// How the offset is looked for: a value of the pads' property `align`.
+    pub align: String,
+    /// Results file in the format of its ending; further renditions have files of their own.
+    pub results: Option<PathBuf>,
+    /// The part of the videos to score, if not all of them.
+    pub span: Option<Span>,
+    /// Which decoders are used.
+    pub decoder: Decoder,
+}
+
+/// What is heard of while frames are scored.
+pub enum Event<'a> {
+    /// A frame of the rendition with this number was scored.
+    Frame(usize, &'a FrameMessage),
+    /// Something is odd.
+    Warning(&'a str),
+}
+
+/// What came of a job.
+pub struct Outcome {
+    /// Of each rendition.
+    pub renditions: Vec<Scores>,
+    /// What made the scores, as the element says it.
+    pub provenance: Option<Structure>,
+    /// The signal that ended it before the end of the stream.
+    pub signal: Option<i32>,
+    /// Why it ended before that otherwise.
+    pub failure: Option<Error>,
+}
+
+/// Scores the renditions of a job in one pass, to its end or to the signal that comes before. What was scored until an
+/// error is there as well.
+pub fn score(job: &Job, heard: &mut dyn FnMut(Event)) -> Result<Outcome, Error> {
+    crate::init()?;
+    let pipeline = build(job)?;
+    let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
+    interrupt::tell(&bus)?;
+    let started = pipeline.set_state(gst::State::Playing);
+    // What refuses to start has said why on the bus.
+    let timeout = if started.is_ok() { ClockTime::NONE } else { Some(ClockTime::ZERO) };
+    let mut run = Run::new(job, &pipeline);
+    for message in bus.iter_timed(timeout) {
+        if run.follow(&message, heard) {
+            break;
+        }
+    }
+    if let Err(error) = started {
+        run.outcome.failure.get_or_insert(error.into());
+    }
+    pipeline.set_state(gst::State::Null)?;
+    Ok(run.outcome)
+}
+
+/// Where frames wait for those of slower renditions. It never holds more than an encoder does, as the queues before the
+/// encoders are bounded; frames of files do not come before they are needed.
+const WAIT: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";
+
+fn build(job: &Job) -> Result<gst::Pipeline, Error> {
+    let encodes = job.renditions.iter().any(|(_, rendition)| matches!(rendition, Rendition::Encoding(_)));
+    // Without encoders the decoders are held up by queues that are full.
+    let reference = if encodes { format!("tee name=ref ref. ! {WAIT}") } else { "queue name=ref".into() };
+    let branches = job.renditions.iter().enumerate().map(|(i, (_, rendition))| {
+        let pad = if i == 0 { "dist_sink" } else { "dist_%u" };
+        match rendition {
+            Rendition::Input(_) => format!("queue name=wait{i} ! score.{pad} "),
+            Rendition::Encoding(encoding) => format!("{}{WAIT} ! score.{pad} ", encoding.description()),
+        }
+    });
+    let description = format!(
+        "{reference} ! score.ref_sink {} hipvmaf name=score frame-message=true attach-meta=false ! fakesink",
+        branches.collect::<String>()
+    );
+    let pipeline =
+        gst::parse::launch(&description)?.downcast::<gst::Pipeline>().map_err(|_| "not a pipeline")?;
+    let element = |name: &str| {
+        pipeline.by_name(name).ok_or_else(|| Error::Failed(format!("no element {name} in the pipeline")))
+    };
+    source::decode(&pipeline, &job.reference, job.decoder, job.span, &element("ref")?)?;
+    for (i, (_, rendition)) in job.renditions.iter().enumerate() {
+        if let Rendition::Input(input) = rendition {
+            source::decode(&pipeline, input, job.decoder, job.span, &element(&format!("wait{i}"))?)?;
+        }
+    }
+    set_up(job, &element("score")?)?;
+    Ok(pipeline)
+}
+
+fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {
+    let (model, others) = job.models.split_first().ok_or("there is no model to score with")?;
+    element.set_property("model-filename", model);
+    element.set_property("extra-models", others.join(";"));
+    for (name, value) in &job.properties {
+        set(element, name, value)?;
+    }
+    if let Some(path) = &job.results {
+        element.set_property("on-results-error", gsthipvmaf::OnResultsError::Error);
+        let path = path.to_str().ok_or("the name of the results file is not UTF-8")?;
+        element.set_property("results-filename", path);
+    }
+    // In the order in which they were asked for.
+    let pads = element.sink_pads().into_iter().filter(|pad| pad.has_property("label"));
+    for (pad, (label, _)) in pads.zip(&job.renditions) {
+        pad.set_property("label", label);
+        pad.set_property("ts-offset", -job.offset);
+        set(&pad, "align", &job.align)?;
+    }
+    Ok(())
+}
+
+/// Sets a property to a value that the user wrote.
+fn set(object: &impl IsA<glib::Object>, name: &str, value: &str) -> Result<(), Error> {
+    let property = object.as_ref().find_property(name);
+    let property = property.filter(|property| {
+        let flags = property.flags();
+        flags.contains(glib::ParamFlags::WRITABLE) && !flags.contains(glib::ParamFlags::CONSTRUCT_ONLY)
+    });
+    let property = property.ok_or_else(|| {
+        Error::Usage(format!("hipvmaf has no property {name} that can be set; docs/reference.md lists them"))
+    })?;
+    let value = glib::Value::deserialize_with_pspec(value, &property).map_err(|_| {
+        Error::Usage(format!("{value} is no value for {name}: {}", property.blurb().unwrap_or("")))
+    })?;
+    object.as_ref().set_property_from_value(name, &value);
+    Ok(())
+}
+
+/// A job that runs.
+struct Run<'a> {
+    element: Option<gst::Element>,
+    /// Of the renditions, in their order.
+    pads: Vec<glib::GString>,
+    outcome: Outcome,
+    job: &'a Job,
+}
+
+impl<'a> Run<'a> {
+    fn new(job: &'a Job, pipeline: &gst::Pipeline) -> Self {
+        let element = pipeline.by_name("score");
+        let pads = element.iter().flat_map(|element| element.sink_pads());
+        Self {
+            pads: pads.filter(|pad| pad.has_property("label")).map(|pad| pad.name()).collect(),
+            outcome: Outcome {
+                renditions: job.renditions.iter().map(|(label, _)| Scores::new(label.clone())).collect(),
+                provenance: None,
+                signal: None,
+                failure: None,
+            },
+            element,
+            job,
+        }
+    }
+
+    /// Takes a message. Whether it is the last.
+    fn follow(&mut self, message: &gst::Message, heard: &mut dyn FnMut(Event)) -> bool {
+        match message.view() {
+            MessageView::Element(element) => {
+                if let Some(Ok(message)) = element.structure().map(VmafMessage::try_from) {
+                    self.said(message, heard);
+                }
+            }
+            MessageView::Warning(warning) => heard(Event::Warning(warning.error().message())),
+            MessageView::Application(application) => {
+                let signal = application.structure().and_then(|structure| structure.get("signal").ok());
+                self.outcome.signal = signal;
+                self.element.iter().for_each(source::end_stream);
+            }
+            MessageView::Error(error) => {
+                self.outcome.failure = Some(self.explain(error));
+                return true;
+            }
+            MessageView::Eos(_) => return true,
+            _ => {}
+        }
+        false
+    }
+
+    fn said(&mut self, message: VmafMessage, heard: &mut dyn FnMut(Event)) {
+        let place = |pad: &str| self.pads.iter().position(|name| name == pad);
+        match message {
+            VmafMessage::Frame(frame) => {
+                let Some(number) = place(&frame.pad) else { return };
+                heard(Event::Frame(number, &frame));
+                self.outcome.renditions[number].push(&frame);
+            }
+            VmafMessage::Pooled(pooled) => {
+                let Some(number) = place(&pooled.pad) else { return };
+                if pooled.provenance.is_some() {
+                    self.outcome.provenance.clone_from(&pooled.provenance);
+                }
+                self.outcome.renditions[number].sections.push(pooled);
+            }
+            VmafMessage::Window(_) => {}
+        }
+    }
+
+    /// The text of an error message, with the file that it is about, and followed by its hint: what comes after the first
+    /// line of the debug text, which says where in the code it was posted.
+    fn explain(&self, error: &gst::message::Error) -> Error {
+        let debug = error.debug().unwrap_or_default();
+        let hint = debug.split_once('\n').map_or("", |(_, hint)| hint);
+        let inputs = self.job.renditions.iter().filter_map(|(_, rendition)| match rendition {
+            Rendition::Input(input) => Some(input),
+            Rendition::Encoding(_) => None,
+        });
+        let whose = std::iter::successors(error.src().cloned(), |object| object.parent())
+            .filter_map(|object| {
+                object.find_property("uri").map(|_| object.property::<Option<String>>("uri"))
+            })
+            .flatten()
+            .find_map(|uri| {
+                std::iter::once(&self.job.reference).chain(inputs.clone()).find(|input| input.uri() == uri)
+            });
+        let text = format!("{}\n{hint}", error.error().message());
+        let text = text.trim_end();
+        Error::Failed(match whose {
+            Some(input) if !text.contains(input.given()) => format!("{}: {text}", input.given()),
+            _ => text.into(),
+        })
+    }
+}

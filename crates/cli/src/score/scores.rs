@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The scores of a rendition: of each frame by each model, and what they come to together.
+
+use gst::ClockTime;
+use gsthipvmaf::message::{FrameMessage, PooledMessage, ScoreState};
+use serde::Serialize;
+use watch::summary::{Summary, Values};
+
+/// A frame that was scored. What a film of hours leaves of each is a few dozen bytes.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Number of the reference frame.
+    pub index: i32,
+    /// Where it is in the reference.
+    pub time: ClockTime,
+    /// By the models, in their order.
+    pub scores: Vec<f64>,
+}
+
+/// A rendition and its scores.
+#[derive(Clone, Debug)]
+pub struct Scores {
+    /// What a user recognises the rendition by.
+    pub label: String,
+    /// Names of the models.
+    pub models: Vec<String>,
+    /// All frames whose scores count.
+    pub frames: Vec<Frame>,
+    /// What the element said at the end of each section: more than one if the video changes on the way.
+    pub sections: Vec<PooledMessage>,
+}
+
+impl Frame {
+    /// By the first model.
+    pub fn score(&self) -> f64 {
+        self.scores.first().copied().unwrap_or(f64::NAN)
+    }
+}
+
+impl Scores {
+    pub(super) fn new(label: String) -> Self {
+        Self { label, models: vec![], frames: vec![], sections: vec![] }
+    }
+
+    pub(super) fn push(&mut self, message: &FrameMessage) {
+        if self.models.is_empty() {
+            self.models = message.models.iter().map(|(name, _)| name.clone()).collect();
+        }
+        if message.state != ScoreState::Scored {
+            return;
+        }
+        self.frames.push(Frame {
+            index: message.index,
+            time: message.stream_time.unwrap_or_default(),
+            scores: message.models.iter().map(|(_, score)| *score).collect(),
+        });
+    }
+
+    /// Sum of a count over all sections.
+    pub fn count(&self, count: impl Fn(&PooledMessage) -> u64) -> u64 {
+        self.sections.iter().map(count).sum()
+    }
+
+    /// What the scores of a model come to; nothing without scores.
+    pub fn pooled(&self, model: usize) -> Option<Pooled> {
+        let mut summary = Summary::<Values>::default();
+        let scores = self.frames.iter().filter_map(|frame| frame.scores.get(model));
+        scores.for_each(|score| summary.push(*score));
+        let pooled = summary.pool.pooled()?;
+        let [p1, p5, p10, p50] = [1.0, 5.0, 10.0, 50.0].map(|percent| summary.percentile(percent));
+        Some(Pooled {
+            mean: pooled.mean,
+            harmonic_mean: pooled.harmonic_mean,
+            min: pooled.min,
+            max: pooled.max,
+            stddev: pooled.stddev,
+            p1,
+            p5,
+            p10,
+            p50,
+        })
+    }
+
+    /// The frames with the lowest scores by the first model, the worst first.
+    pub fn worst(&self, count: usize) -> Vec<&Frame> {
+        let mut frames: Vec<_> = self.frames.iter().collect();
+        frames.sort_by(|a, b| a.score().total_cmp(&b.score()));
+        frames.truncate(count);
+        frames
+    }
+}
+
+/// The scores of many frames in a few figures. Percentiles are exact.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[expect(missing_docs, reason = "their names say it")]
+pub struct Pooled {
+    pub mean: f64,
+    pub harmonic_mean: f64,
+    pub min: f64,
+    pub max: f64,
+    pub stddev: f64,
+    pub p1: f64,
+    pub p5: f64,
+    pub p10: f64,
+    pub p50: f64,
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What a program reads of a comparison: `score --json`.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::model::Choice;
+use super::probe::Video;
+use super::run::Outcome;
+use super::scores::{Frame, Scores};
+
+/// The printed object.
+#[derive(Serialize)]
+pub struct Summary<'a> {
+    version: &'static str,
+    reference: &'a Video,
+    models: Vec<Value>,
+    renditions: Vec<Value>,
+    /// Name of the signal's exit code, if one has ended it.
+    interrupted: bool,
+    error: Option<String>,
+    provenance: Value,
+}
+
+impl<'a> Summary<'a> {
+    pub fn new(
+        reference: &'a Video,
+        distorted: &[Option<Video>],
+        models: &[Choice],
+        outcome: &Outcome,
+        worst: usize,
+    ) -> Self {
+        let models = models.iter().map(|choice| json!({"name": choice.name, "chosen_because": choice.why}));
+        let renditions = outcome.renditions.iter().zip(distorted);
+        Self {
+            version: crate::VERSION,
+            reference,
+            models: models.collect(),
+            renditions: renditions.map(|(scores, video)| rendition(scores, video.as_ref(), worst)).collect(),
+            interrupted: outcome.signal.is_some(),
+            error: outcome.failure.as_ref().map(ToString::to_string),
+            provenance: outcome.provenance.as_deref().map_or(Value::Null, object),
+        }
+    }
+}
+
+fn rendition(scores: &Scores, video: Option<&Video>, worst: usize) -> Value {
+    let models = scores.models.iter().enumerate();
+    let pooled: Map<_, _> = models.map(|(i, model)| (model.clone(), json!(scores.pooled(i)))).collect();
+    let frame = |frame: &&Frame| {
+        let scores: Map<_, _> =
+            scores.models.iter().cloned().zip(frame.scores.iter().map(|s| json!(s))).collect();
+        json!({"frame": frame.index, "time": frame.time.nseconds() as f64 / 1e9, "scores": scores})
+    };
+    json!({
+        "label": scores.label,
+        "video": video,
+        "frames": scores.frames.len(),
+        "unpaired": scores.count(|section| section.unpaired),
+        "skipped": scores.count(|section| section.skipped),
+        "dist_unmatched": scores.count(|section| section.dist_unmatched),
+        "pooled": pooled,
+        "worst": scores.worst(worst).iter().map(frame).collect::<Vec<_>>(),
+    })
+}
+
+/// A structure of texts, lists of texts and structures.
+fn object(structure: &gst::StructureRef) -> Value {
+    let value = |value: &glib::SendValue| {
+        if let Ok(inner) = value.get::<gst::Structure>() {
+            return object(&inner);
+        }
+        if let Ok(list) = value.get::<gst::Array>() {
+            return list.iter().filter_map(|text| text.get::<String>().ok()).collect();
+        }
+        value.get::<String>().map_or(Value::Null, Value::from)
+    };
+    Value::Object(structure.iter().map(|(name, v)| (name.to_string(), value(v))).collect())
+}

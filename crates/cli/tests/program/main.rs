@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The program, run as a user does.
+
+mod common;
+mod errors;
+mod formats;
+mod lists;
+mod scores;
+mod signals;

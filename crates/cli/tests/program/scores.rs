@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The scores are those of the element, in whatever part, place and form they are asked for.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{Ended, encode, frames, hipvmaf, run};
+
+/// A film, and an encoding of a quarter of its size.
+fn clips(folder: &Path) -> [String; 2] {
+    let [film, small] = ["film.mkv", "small.mp4"].map(|name| folder.join(name).to_str().unwrap().to_owned());
+    run(&format!(
+        "videotestsrc num-buffers=60 pattern=ball ! video/x-raw,format=I420,width=320,height=180,framerate=25/1 \
+         ! tee name=film \
+         film. ! queue max-size-buffers=0 max-size-time=0 max-size-bytes=0 ! x264enc bitrate=2000 key-int-max=10 \
+         ! matroskamux ! filesink location={film} \
+         film. ! queue max-size-buffers=0 max-size-time=0 max-size-bytes=0 ! videoscale \
+         ! video/x-raw,width=160,height=90 ! x264enc bitrate=60 key-int-max=10 ! mp4mux ! filesink location={small}"
+    ));
+    [film, small]
+}
+
+/// Scores, and returns what was printed for a program.
+#[track_caller]
+fn summary(args: &[&str]) -> Value {
+    let mut command = hipvmaf("score");
+    command.args(args).arg("--json");
+    let ended = Ended::of(command);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+#[test]
+fn scores_are_those_of_the_element() {
+    let folder = tempfile::tempdir().unwrap();
+    let [film, small] = clips(folder.path());
+    let [ours, element] = ["ours.json", "element.json"].map(|name| folder.path().join(name));
+    let printed = summary(&[
+        &film,
+        &small,
+        &film,
+        "--results",
+        ours.to_str().unwrap(),
+        "--feature",
+        "psnr",
+        "--feature",
+        "float_ssim=enable_lcs=true",
+        "--model",
+        "vmaf_v0.6.1",
+        "--model",
+        "vmaf_v0.6.1neg",
+    ]);
+    run(&format!(
+        "filesrc location={film} ! decodebin ! queue ! score.ref_sink \
+         filesrc location={small} ! decodebin ! queue ! score.dist_sink \
+         hipvmaf name=score scale-method=bicubic extra-models=vmaf_v0.6.1neg \
+           features=psnr;float_ssim=enable_lcs=true results-filename={} ! fakesink",
+        element.display()
+    ));
+    assert_eq!(frames(&ours).len(), 60);
+    assert_eq!(frames(&ours), frames(&element));
+    let results: Value = serde_json::from_slice(&fs::read(&element).unwrap()).unwrap();
+    let of_small = &printed["renditions"][0];
+    assert_eq!((&of_small["label"], &of_small["frames"]), (&"small.mp4".into(), &60.into()));
+    for model in ["vmaf_v0.6.1", "vmaf_v0.6.1neg"] {
+        for figure in ["min", "max", "mean", "harmonic_mean"] {
+            // Files have six digits.
+            let [ours, theirs] = [&of_small["pooled"], &results["pooled_metrics"]]
+                .map(|pooled| pooled[model][figure].as_f64().map(|score| format!("{score:.6}")).unwrap());
+            assert_eq!(ours, theirs, "{figure}");
+        }
+    }
+    let worst = of_small["worst"].as_array().unwrap();
+    assert_eq!(worst.len(), 5);
+    assert_eq!(worst[0]["scores"]["vmaf_v0.6.1"], of_small["pooled"]["vmaf_v0.6.1"]["min"]);
+    // The other rendition has a file of its own.
+    assert_eq!(frames(&folder.path().join("ours.film.mkv.json")).len(), 60);
+}
+
+#[test]
+fn results_without_provenance_are_those_of_every_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let [film, small] = clips(folder.path());
+    for ending in ["json", "xml", "csv"] {
+        let files = ["1", "2", "0"].map(|threads| {
+            let path = folder.path().join(format!("{threads}.{ending}"));
+            summary(&[
+                &film,
+                &small,
+                "--no-provenance",
+                "--threads",
+                threads,
+                "--results",
+                path.to_str().unwrap(),
+            ]);
+            fs::read_to_string(path).unwrap()
+        });
+        assert!(files[0] == files[1] && files[0] == files[2], "{ending}");
+        for of_run in ["fps", "provenance", "instructions", "verified"] {
+            assert!(!files[0].contains(of_run), "{ending} has {of_run}");
+        }
+    }
+}
+
+#[test]
+fn a_part_has_the_scores_of_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let [film, small] = clips(folder.path());
+    // Streams without a container cannot seek, and are read from their beginning.
+    let raw = folder.path().join("raw.h264").to_str().unwrap().to_owned();
+    run(&format!(
+        "filesrc location={small} ! qtdemux ! h264parse ! video/x-h264,stream-format=byte-stream \
+         ! filesink location={raw}"
+    ));
+    let score = |distorted: &str, part: &[&str]| {
+        let path = folder.path().join("part.json");
+        summary(&[&[&film, distorted, "--results", path.to_str().unwrap()], part].concat());
+        frames(&path)
+    };
+    let whole = score(&small, &[]);
+    for distorted in [&small, &raw] {
+        for part in [["--from", "23", "--frames", "20"], ["--from", "0.92s", "--to", "0:01.72"]] {
+            let scored = score(distorted, &part);
+            assert_eq!(scored.len(), 20, "{part:?}");
+            let of = |frame: &Value| (frame["timestamp"].clone(), frame["metrics"].clone());
+            assert_eq!(of(&scored[0]).0, of(&whole[23]).0);
+            // The first frame of a part has none before it that it could differ from.
+            for (scored, whole) in scored[1..].iter().zip(&whole[24..42]) {
+                assert_eq!(of(scored), of(whole), "{distorted} {part:?}");
+            }
+        }
+    }
+    assert_eq!(score(&small, &["--from", "50"]).len(), 10);
+}
+
+#[test]
+fn image_sequences_are_videos() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.mp4");
+    encode(&film, "format=I420", 300);
+    run(&format!(
+        "filesrc location={} ! decodebin ! videoconvert ! video/x-raw,format=GRAY8 ! identity eos-after=20 ! pngenc \
+         ! multifilesink index=7 location={}/f_%03d.png",
+        film.display(),
+        folder.path().display()
+    ));
+    let pattern = folder.path().join("f_%03d.png").to_str().unwrap().to_owned();
+    let printed = summary(&[&pattern, &pattern, "--image-rate", "24000/1001", "--model", "vmaf_v0.6.1"]);
+    assert_eq!(printed["reference"]["rate"], "24000/1001");
+    assert!(printed["renditions"][0]["frames"].as_u64().unwrap() >= 19, "{printed}");
+}
+
+#[test]
+fn the_model_is_that_of_size_and_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let [film, small] = clips(folder.path());
+    let mut command = hipvmaf("score");
+    command.args([&film, &small, "--frames", "3", "--model", "auto", "--model", "auto-v0"]);
+    let ended = Ended::of(command);
+    assert!(
+        ended.stderr.contains("model vmaf_v1.0.16_3d0h: the original is 320x180 at 25"),
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended.stdout.contains(" vmaf_v1.0.16_3d0h ") && ended.stdout.contains(" vmaf_v0.6.1 "),
+        "{}",
+        ended.stdout
+    );
+}

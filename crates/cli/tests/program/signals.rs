@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Ctrl-C and SIGTERM.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{FRAME, hipvmaf, interrupt, logs_frames, long_film, send};
+
+#[test]
+fn score_ends_with_the_scores_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = long_film(folder.path());
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let [results, plot] = ["results.json", "plot.svg"].map(|name| folder.path().join(signal).join(name));
+        fs::create_dir(folder.path().join(signal)).unwrap();
+        let mut score = logs_frames(hipvmaf("score"));
+        score.args([&film, &film]).arg("--results").arg(&results).arg("--plot").arg(&plot);
+        let ended = interrupt(score, signal, FRAME, 40, true);
+        assert_eq!(ended.status.code(), Some(code), "{}", ended.stderr);
+        assert!(ended.stderr.contains("interrupted: the scores are those of the first "), "{}", ended.stderr);
+
+        let file: Value = serde_json::from_slice(&fs::read(&results).unwrap()).unwrap();
+        let frames = file["frames"].as_array().unwrap().len();
+        assert!((39..50_000).contains(&frames), "{frames}");
+        assert!(file["pooled_metrics"]["vmaf_v0.6.1"]["mean"].is_f64(), "{}", file["pooled_metrics"]);
+        assert!(ended.stdout.contains(&format!(": {frames} frames scored")), "{}", ended.stdout);
+        assert!(fs::read_to_string(&plot).unwrap().ends_with("</svg>\n"));
+    }
+}
+
+#[test]
+fn ladder_ends_with_the_scores_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = long_film(folder.path());
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let mut ladder = logs_frames(hipvmaf("ladder"));
+        ladder.args([&film, &film]).args(["--x264", "320x180:100"]);
+        let ended = interrupt(ladder, signal, FRAME, 40, true);
+        assert_eq!(ended.status.code(), Some(code), "{}", ended.stderr);
+        assert!(ended.stderr.contains("interrupted: "), "{}", ended.stderr);
+        for rendition in ["long.h264", "320x180 100 kbit/s"] {
+            let start = format!("{rendition}: ");
+            let row = ended.stdout.lines().find_map(|line| line.strip_prefix(&start)).unwrap();
+            let frames = row.split_whitespace().next().unwrap();
+            assert!((30..50_000).contains(&frames.parse().unwrap()), "{row}");
+        }
+    }
+}
+
+#[test]
+fn monitor_ends_with_success() {
+    for signal in ["INT", "TERM"] {
+        let mut monitor = hipvmaf("monitor");
+        monitor.args(["test:160x90@25", "low=x264:50", "--plain", "--latency", "--listen", "127.0.0.1:0"]);
+        let ended = interrupt(monitor, signal, "VMAF", 1, false);
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        assert!(ended.stdout.contains("ms from next frame to score"), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn read_meta_ends_with_the_scores_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = long_film(folder.path());
+    let plugin = std::env::current_exe().unwrap().parent().unwrap().join("libgsthipvmaf.so");
+    fs::create_dir(folder.path().join("plugins")).unwrap();
+    fs::copy(&plugin, folder.path().join("plugins/libgsthipvmaf.so")).unwrap();
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        // The distribution's Python has PyGObject.
+        let mut read_meta = Command::new("/usr/bin/python3");
+        read_meta
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/read_meta.py"))
+            .args([&film, &film]);
+        read_meta.env("GST_PLUGIN_PATH", folder.path().join("plugins"));
+        read_meta.env("GST_REGISTRY", folder.path().join("registry"));
+        let ended = interrupt(read_meta, signal, "message", 40, false);
+        assert_eq!(ended.status.code(), Some(code), "{}", ended.stderr);
+        let pooled = ended.stdout.lines().find(|line| line.starts_with("pooled: ")).unwrap();
+        let frames = pooled.split(", ").nth(1).unwrap().strip_suffix(" frames").unwrap();
+        assert!((40..50_000).contains(&frames.parse().unwrap()), "{pooled}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = folder.path().join("nothing.mp4");
+    assert!(Command::new("mkfifo").arg(&nothing).status().unwrap().success());
+    // To open it takes as long as nobody writes.
+    let mut child = hipvmaf("score").args([&nothing, &nothing]).spawn().unwrap();
+    let signals_are_caught = || {
+        let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+        threads.flatten().any(|thread| {
+            fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name == "signals\n")
+        })
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !signals_are_caught() {
+        assert!(Instant::now() < deadline, "the program does not look for signals");
+        thread::sleep(Duration::from_millis(5));
+    }
+    send("INT", &child);
+    send("TERM", &child);
+    assert_eq!(child.wait().unwrap().signal(), Some(signal_hook::consts::SIGTERM));
+}
