@@ -10,6 +10,7 @@ Exit codes:
   0    All was done.
   1    Something failed: a file that cannot be opened, decoded, scored or written.
   2    The command line is wrong: an option, a value, or the name of a model.
+  3    The videos do not fit together: HDR and SDR, or with --strict anything.
   130  Interrupted by Ctrl-C; what was scored until then is printed and written.
   143  Ended by SIGTERM, in the same way.";
 
@@ -19,6 +20,9 @@ pub enum Error {
     /// The command line has to change.
     #[error("{0}")]
     Usage(String),
+    /// The videos have to change, or the user has to say that it is meant.
+    #[error("{0}")]
+    Refused(String),
     /// What the program was to do has failed.
     #[error("{0}")]
     Failed(String),
@@ -30,6 +34,7 @@ impl Error {
         match self {
             Self::Failed(_) => ExitCode::FAILURE,
             Self::Usage(_) => ExitCode::from(2),
+            Self::Refused(_) => ExitCode::from(3),
         }
     }
 }

@@ -33,9 +33,9 @@ pub struct Args {
     /// A further metric by libvmaf's name, as psnr or cambi=full_ref=true; may be repeated
     #[arg(long = "feature", value_name = "NAME[=OPTION=VALUE[:…]]")]
     pub features: Vec<String>,
-    /// How videos of another size are scaled to the original's; with `none` they are an error
-    #[arg(long, value_enum, default_value = "bicubic")]
-    pub scale: Scale,
+    /// How videos of another size are scaled to the original's, bicubic if it is not said; with `none` they are an error
+    #[arg(long, value_enum)]
+    pub scale: Option<Scale>,
     /// What to do about colours that are coded in different ways
     #[arg(long, value_enum, default_value = "strict")]
     pub colorimetry: Colorimetry,
@@ -45,6 +45,10 @@ pub struct Args {
     /// By how much the distorted videos are late, or early if it is negative
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, allow_hyphen_values = true, value_parser = offset)]
     pub offset: f64,
+
+    /// Refuse videos that do not fit the original, or that would have to be scaled or deinterlaced
+    #[arg(long)]
+    pub strict: bool,
 
     /// Where to begin: the number of a frame of the original, or a time as 12.5s or 1:02:03
     #[arg(long, value_name = "POSITION")]
@@ -101,7 +105,7 @@ pub enum Scale {
 }
 
 /// A value of the element's property `colorimetry`.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Colorimetry {
     /// Colours that are coded in different ways are an error
     Strict,

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use gst::ClockTime;
 
-use super::args::{Args, nick};
+use super::args::{Args, Colorimetry, Scale, nick};
+use super::check::{self, Checked, Finding};
 use super::model::{self, Choice};
 use super::progress::Progress;
 use super::rendition::Rendition;
@@ -15,7 +16,7 @@ use super::run::{self, Job, Outcome};
 use super::scores::Scores;
 use super::span::{Position, Span};
 use super::summary::Summary;
-use super::{Input, Video, plot, table};
+use super::{Input, Treatment, Video, plot, table};
 use crate::error::{Error, exit_code};
 use crate::{interrupt, output};
 
@@ -40,18 +41,43 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for choice in &models {
         choice.why.iter().for_each(|why| eprintln!("model {}: {why}", choice.name));
     }
+    let scale = args.scale.is_none().then(|| nick(SCALE));
+    let ignore_colours = args.colorimetry == Colorimetry::Ignore;
+    let checked = check::check(&video, &distorted, scale.as_deref(), ignore_colours)?;
+    tell(&checked.findings, args.strict)?;
     if let Some(signal) = interrupt::caught() {
         return Ok(exit_code(signal));
     }
-    let job = job(args, reference, renditions, &models, &video)?;
-    let mut progress = Progress::new(video.duration, job.span);
+    let job = job(args, reference, renditions, &models, &video, &checked)?;
+    let mut progress = Progress::new(video.duration, job.treatment.span);
     let outcome = run::score(&job, &mut |event| progress.show(event));
     progress.end();
     let outcome = outcome?;
     if args.json {
-        output::print_json(&Summary::new(&video, &distorted, &models, &outcome, args.worst))?;
+        output::print_json(&Summary::new(
+            &video,
+            &distorted,
+            &models,
+            &checked.findings,
+            &outcome,
+            args.worst,
+        ))?;
     }
     end(args, outcome)
+}
+
+/// How other sizes are scaled, if it is not said.
+const SCALE: Scale = Scale::Bicubic;
+
+/// Says what was found.
+fn tell(findings: &[Finding], strict: bool) -> Result<(), Error> {
+    let lines: Vec<_> =
+        findings.iter().map(|finding| format!("{}: {}", finding.video, finding.text)).collect();
+    if strict && !lines.is_empty() {
+        return Err(Error::Refused(format!("--strict accepts none of this:\n{}", lines.join("\n"))));
+    }
+    lines.iter().for_each(|line| eprintln!("note: {line}"));
+    Ok(())
 }
 
 /// The videos to score. Those of one name are told apart by what the user wrote, and by their number.
@@ -76,10 +102,11 @@ fn job(
     renditions: Vec<(String, Rendition)>,
     models: &[Choice],
     video: &Video,
+    checked: &Checked,
 ) -> Result<Job, Error> {
     let own = |name: &str, value: String| (name.to_owned(), value);
     let mut properties = vec![
-        own("scale-method", nick(args.scale)),
+        own("scale-method", nick(args.scale.unwrap_or(SCALE))),
         own("colorimetry", nick(args.colorimetry)),
         own("backend", args.backend.clone()),
         own("threads", args.threads.to_string()),
@@ -89,6 +116,8 @@ fn job(
         properties.push(own("features", args.features.join(";")));
     }
     properties.extend(args.properties.iter().cloned());
+    let span = span(args, video)?;
+    let treatment = |fields| Treatment { decoder: args.decoder, span, fields };
     Ok(Job {
         reference,
         renditions,
@@ -97,8 +126,8 @@ fn job(
         offset: (args.offset * 1e9) as i64,
         align: nick(args.align),
         results: args.results.clone(),
-        span: span(args, video)?,
-        decoder: args.decoder,
+        treatment: treatment(checked.reference),
+        treatments: checked.renditions.iter().copied().map(treatment).collect(),
     })
 }
 

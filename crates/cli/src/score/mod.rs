@@ -7,6 +7,7 @@
 //! arguments, shows how far it is, and prints what came of it.
 
 mod args;
+mod check;
 pub mod command;
 mod model;
 mod plot;
@@ -21,9 +22,10 @@ mod summary;
 mod table;
 
 pub use args::Args;
+pub use check::{Checked, Finding, check};
 pub use probe::Video;
 pub use rendition::{Encoding, Rendition};
 pub use run::{Event, Job, Outcome, score};
 pub use scores::{Frame, Pooled, Scores};
-pub use source::{Decoder, Input};
+pub use source::{Decoder, Fields, Input, Treatment};
 pub use span::{Position, Span};

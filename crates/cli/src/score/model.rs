@@ -60,7 +60,7 @@ fn version_1(video: &Video) -> Choice {
         let why = format!("the original is {width}x{height}, which is too small for the models of version 1");
         return Choice { why: Some(why), ..version_0(video) };
     }
-    let rate = video.rate.map_or(0.0, |rate| f64::from(rate.numer()) / f64::from(rate.denom()));
+    let rate = video.frames_per_second().unwrap_or(0.0);
     let (fast, speed) = if rate > FAST { ("hfr_", ", high frame rate") } else { ("", "") };
     let (screen, size) = if is_large(video) { ("1d5h_2160", "2160p") } else { ("3d0h", "1080p or less") };
     let of_rate = if rate > 0.0 { format!(" at {rate:.6}") } else { String::new() };
@@ -82,7 +82,10 @@ mod tests {
             height,
             rate: rate.map(|(numer, denom)| gst::Fraction::new(numer, denom)),
             duration: None,
+            aspect: gst::Fraction::new(1, 1),
             interlaced: false,
+            hdr: false,
+            colorimetry: None,
             codec: String::new(),
             indexed: false,
         };

@@ -5,6 +5,7 @@
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_pbutils::prelude::*;
+use gst_video::{VideoColorimetry, VideoTransferFunction};
 use serde::Serialize;
 
 use super::source::Input;
@@ -30,8 +31,15 @@ pub struct Video {
     /// In seconds, if it is known.
     #[serde(serialize_with = "seconds")]
     pub duration: Option<ClockTime>,
+    /// Shape of a sample.
+    #[serde(skip)]
+    pub aspect: gst::Fraction,
     /// Its frames are made of two fields.
     pub interlaced: bool,
+    /// The stream says that it is HDR (PQ or HLG).
+    pub hdr: bool,
+    /// How colours are coded, if the stream says so.
+    pub colorimetry: Option<String>,
     /// How the stream is coded.
     pub codec: String,
     /// Its container has an index to seek by.
@@ -62,17 +70,36 @@ impl Video {
         let container = container.and_then(|stream| stream.caps());
         let of_container = container.as_ref().and_then(|caps| caps.structure(0)).map(|s| s.name().as_str());
         let rate = video.framerate();
+        let caps = video.caps();
+        let colorimetry = caps.as_ref().and_then(|caps| caps.structure(0)?.get::<String>("colorimetry").ok());
+        let transfer = colorimetry.as_deref().and_then(|text| text.parse::<VideoColorimetry>().ok());
+        let transfer = transfer.map(|colorimetry| colorimetry.transfer());
         Ok(Self {
             input: input.given().to_owned(),
             width: video.width(),
             height: video.height(),
             rate: Some(rate).filter(|rate| rate.numer() > 0 && rate.denom() > 0),
             duration: info.duration().filter(|duration| *duration > ClockTime::ZERO),
+            aspect: video.par(),
             interlaced: video.is_interlaced(),
-            codec: video
-                .caps()
+            hdr: transfer.is_some_and(|of| {
+                matches!(of, VideoTransferFunction::Smpte2084 | VideoTransferFunction::AribStdB67)
+            }),
+            colorimetry,
+            codec: caps
                 .map_or(String::new(), |caps| gst_pbutils::pb_utils_get_codec_description(&caps).into()),
             indexed: of_container.is_some_and(|name| INDEXED.contains(&name)),
         })
+    }
+
+    /// Frames per second, if they are known and do not vary.
+    pub fn frames_per_second(&self) -> Option<f64> {
+        self.rate.map(|rate| f64::from(rate.numer()) / f64::from(rate.denom()))
+    }
+
+    /// Width of the picture as it is shown, in heights.
+    pub fn shape(&self) -> f64 {
+        let aspect = f64::from(self.aspect.numer().max(1)) / f64::from(self.aspect.denom().max(1));
+        f64::from(self.width) * aspect / f64::from(self.height.max(1))
     }
 }

@@ -10,8 +10,7 @@ use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
 use super::rendition::Rendition;
 use super::scores::Scores;
-use super::source::{self, Decoder, Input};
-use super::span::Span;
+use super::source::{self, Input, Treatment};
 use crate::error::Error;
 use crate::interrupt;
 
@@ -32,10 +31,10 @@ pub struct Job {
     pub align: String,
     /// Results file in the format of its ending; further renditions have files of their own.
     pub results: Option<PathBuf>,
-    /// The part of the videos to score, if not all of them.
-    pub span: Option<Span>,
-    /// Which decoders are used.
-    pub decoder: Decoder,
+    /// How the original is read.
+    pub treatment: Treatment,
+    /// How each rendition is; those that are made of the original are not read.
+    pub treatments: Vec<Treatment>,
 }
 
 /// What is heard of while frames are scored.
@@ -105,10 +104,11 @@ fn build(job: &Job) -> Result<gst::Pipeline, Error> {
     let element = |name: &str| {
         pipeline.by_name(name).ok_or_else(|| Error::Failed(format!("no element {name} in the pipeline")))
     };
-    source::decode(&pipeline, &job.reference, job.decoder, job.span, &element("ref")?)?;
+    source::decode(&pipeline, &job.reference, job.treatment, &element("ref")?)?;
     for (i, (_, rendition)) in job.renditions.iter().enumerate() {
         if let Rendition::Input(input) = rendition {
-            source::decode(&pipeline, input, job.decoder, job.span, &element(&format!("wait{i}"))?)?;
+            let treatment = job.treatments.get(i).copied().unwrap_or_default();
+            source::decode(&pipeline, input, treatment, &element(&format!("wait{i}"))?)?;
         }
     }
     set_up(job, &element("score")?)?;

@@ -103,10 +103,8 @@ impl Span {
             if end.is_none_or(|end| time < end) {
                 return gst::PadProbeReturn::Ok;
             }
-            // Refused only by a pad that has seen its end.
+            // Refused only by a pad that has seen its end. What is decoded until the other sides have come to theirs is lost.
             let _ = pad.peer().is_some_and(|sink| sink.send_event(gst::event::Eos::new()));
-            // Upstream hears of it as well, and stops.
-            info.flow_res = Err(gst::FlowError::Eos);
             gst::PadProbeReturn::Drop
         });
         if self.seek && self.from > ClockTime::ZERO {

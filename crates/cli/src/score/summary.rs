@@ -5,6 +5,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::check::Finding;
 use super::model::Choice;
 use super::probe::Video;
 use super::run::Outcome;
@@ -16,6 +17,8 @@ pub struct Summary<'a> {
     version: &'static str,
     reference: &'a Video,
     models: Vec<Value>,
+    /// What does not fit together, and what was done about it.
+    findings: &'a [Finding],
     renditions: Vec<Value>,
     /// Name of the signal's exit code, if one has ended it.
     interrupted: bool,
@@ -28,6 +31,7 @@ impl<'a> Summary<'a> {
         reference: &'a Video,
         distorted: &[Option<Video>],
         models: &[Choice],
+        findings: &'a [Finding],
         outcome: &Outcome,
         worst: usize,
     ) -> Self {
@@ -37,6 +41,7 @@ impl<'a> Summary<'a> {
             version: crate::VERSION,
             reference,
             models: models.collect(),
+            findings,
             renditions: renditions.map(|(scores, video)| rendition(scores, video.as_ref(), worst)).collect(),
             interrupted: outcome.signal.is_some(),
             error: outcome.failure.as_ref().map(ToString::to_string),

@@ -4,6 +4,7 @@
 
 mod common;
 mod errors;
+mod fit;
 mod formats;
 mod lists;
 mod scores;

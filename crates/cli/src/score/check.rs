@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What does not fit together, found before anything is scored, and what is done about it.
+//!
+//! A finding is a difference between a video and the original, or a video that cannot be scored as it is. Some are
+//! mended, as a person would do it; others only bear on what the scores mean. With `--strict` none is accepted.
+
+use gst::ClockTime;
+use serde::Serialize;
+
+use super::probe::Video;
+use super::source::Fields;
+use crate::error::Error;
+
+/// How many frames a video may be longer or shorter: containers do not agree on where the last one ends.
+const SAME_LENGTH: f64 = 2.5;
+
+/// Something that a user should know of before reading scores.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The video as the user wrote it.
+    pub video: String,
+    /// What it is about: `interlaced`, `size`, `shape`, `rate` or `duration`.
+    pub kind: &'static str,
+    /// What was found, and what is done.
+    pub text: String,
+}
+
+/// What is known of the videos before they are scored.
+#[derive(Debug)]
+pub struct Checked {
+    /// In the order of the videos.
+    pub findings: Vec<Finding>,
+    /// How the original is deinterlaced, if it is.
+    pub reference: Option<Fields>,
+    /// How each rendition is.
+    pub renditions: Vec<Option<Fields>>,
+}
+
+/// Compares the videos with their original. What is made of the original needs no comparison. `scale` is how other sizes are
+/// scaled if the user has left that open, and `ignore_colours` that differences of colour are meant.
+pub fn check(
+    reference: &Video,
+    renditions: &[Option<Video>],
+    scale: Option<&str>,
+    ignore_colours: bool,
+) -> Result<Checked, Error> {
+    let progressive = std::iter::once(reference).chain(renditions.iter().flatten());
+    let rate = progressive.filter(|video| !video.interlaced).find_map(Video::frames_per_second);
+    let mut checked = Checked { findings: vec![], reference: fields(reference, rate), renditions: vec![] };
+    checked.findings.extend(deinterlaced(reference, checked.reference));
+    for video in renditions {
+        let fields = video.as_ref().and_then(|video| fields(video, rate));
+        checked.renditions.push(fields);
+        let Some(video) = video else { continue };
+        if video.hdr != reference.hdr && !ignore_colours {
+            let name = |video: &Video| if video.hdr { "HDR" } else { "SDR" };
+            return Err(Error::Refused(format!(
+                "{} is {} and {} is {}: scores of one against the other say nothing. Compare with an original that was \
+                 graded for it, or have the samples compared as they are: --colorimetry ignore",
+                video.input,
+                name(video),
+                reference.input,
+                name(reference)
+            )));
+        }
+        checked.findings.extend(deinterlaced(video, fields));
+        checked.findings.extend(size(video, reference, scale));
+        checked.findings.extend(shape(video, reference));
+        checked.findings.extend(rates(video, fields, reference, checked.reference));
+        checked.findings.extend(durations(video, reference));
+    }
+    Ok(checked)
+}
+
+/// Which fields become frames, where the others have this rate: all of them if that is nearer to the rate of fields.
+fn fields(video: &Video, rate: Option<f64>) -> Option<Fields> {
+    if !video.interlaced {
+        return None;
+    }
+    let own = video
+        .rate
+        .filter(|_| video.frames_per_second().zip(rate).is_some_and(|(own, rate)| rate < own * 1.5));
+    Some(own.map_or(Fields::All, Fields::First))
+}
+
+fn finding(video: &Video, kind: &'static str, text: String) -> Option<Finding> {
+    Some(Finding { video: video.input.clone(), kind, text })
+}
+
+fn deinterlaced(video: &Video, fields: Option<Fields>) -> Option<Finding> {
+    let what = match fields? {
+        Fields::All => "each field becomes a frame",
+        Fields::First(_) => "the first field of each frame becomes a frame, as the others have that rate",
+    };
+    finding(video, "interlaced", format!("it is interlaced: it is deinterlaced, and {what}"))
+}
+
+fn size(video: &Video, reference: &Video, scale: Option<&str>) -> Option<Finding> {
+    let scale = scale?;
+    if (video.width, video.height) == (reference.width, reference.height) {
+        return None;
+    }
+    let text = format!(
+        "it is {}x{}, and the original {}x{}: it is scaled ({scale})",
+        video.width, video.height, reference.width, reference.height
+    );
+    finding(video, "size", text)
+}
+
+/// Widths and heights that differ by more than a line or two, which encoders cut off.
+fn shape(video: &Video, reference: &Video) -> Option<Finding> {
+    let [own, others] = [video, reference].map(Video::shape);
+    let text = format!(
+        "its pictures have the shape {own:.3}:1, and those of the original {others:.3}:1: scores suffer from it"
+    );
+    ((own / others - 1.0).abs() > 0.01).then(|| finding(video, "shape", text)).flatten()
+}
+
+fn rates(video: &Video, own: Option<Fields>, reference: &Video, others: Option<Fields>) -> Option<Finding> {
+    let rate = |video: &Video, fields| {
+        let rate = video.frames_per_second()?;
+        Some(if fields == Some(Fields::All) { rate * 2.0 } else { rate })
+    };
+    let (own, others) = (rate(video, own)?, rate(reference, others)?);
+    let text = format!(
+        "it has {own:.6} frames per second, and the original {others:.6}: frames of one time are compared, and the others left out"
+    );
+    ((own / others - 1.0).abs() > 1e-4).then(|| finding(video, "rate", text)).flatten()
+}
+
+fn durations(video: &Video, reference: &Video) -> Option<Finding> {
+    let (own, others) = (video.duration?, reference.duration?);
+    let frame = 1.0 / reference.frames_per_second().unwrap_or(25.0);
+    let seconds = |time: ClockTime| time.nseconds() as f64 / 1e9;
+    let longer = seconds(own) - seconds(others);
+    if longer.abs() <= SAME_LENGTH * frame {
+        return None;
+    }
+    let what = if longer > 0.0 { "longer" } else { "shorter" };
+    let (by, frames) = (longer.abs(), (longer.abs() / frame).round());
+    let text = format!(
+        "it is {by:.3} s {what} than the original, some {frames} frames: what one of them lacks is not scored"
+    );
+    finding(video, "duration", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn video(width: u32, height: u32, rate: i32, interlaced: bool) -> Video {
+        Video {
+            input: "video".into(),
+            width,
+            height,
+            aspect: gst::Fraction::new(1, 1),
+            rate: Some(gst::Fraction::new(rate, 1)),
+            duration: Some(ClockTime::from_seconds(10)),
+            interlaced,
+            hdr: false,
+            colorimetry: None,
+            codec: String::new(),
+            indexed: false,
+        }
+    }
+
+    fn kinds(reference: &Video, rendition: &Video) -> (Vec<&'static str>, [Option<Fields>; 2]) {
+        let checked = check(reference, &[Some(rendition.clone())], Some("bicubic"), false).unwrap();
+        let kinds = checked.findings.iter().map(|finding| finding.kind).collect();
+        (kinds, [checked.reference, checked.renditions[0]])
+    }
+
+    #[test]
+    fn equal_videos_have_no_findings() {
+        let film = video(1920, 1080, 25, false);
+        assert_eq!(kinds(&film, &film), (vec![], [None, None]));
+    }
+
+    #[test]
+    fn fields_become_frames_of_the_rate_of_the_other_side() {
+        let [i25, p25, p50] =
+            [(25, true), (25, false), (50, false)].map(|(rate, i)| video(1920, 1080, rate, i));
+        let (all, first) = (Some(Fields::All), Some(Fields::First(gst::Fraction::new(25, 1))));
+        assert_eq!(kinds(&i25, &i25), (vec!["interlaced"; 2], [all, all]));
+        assert_eq!(kinds(&i25, &p50), (vec!["interlaced"], [all, None]));
+        assert_eq!(kinds(&i25, &p25), (vec!["interlaced"], [first, None]));
+        assert_eq!(kinds(&p25, &i25), (vec!["interlaced"], [None, first]));
+        assert_eq!(kinds(&p50, &p25), (vec!["rate"], [None, None]));
+    }
+
+    #[test]
+    fn differences_are_found() {
+        let film = video(1920, 1080, 25, false);
+        assert_eq!(kinds(&film, &video(1280, 720, 25, false)).0, ["size"]);
+        assert_eq!(kinds(&film, &video(1440, 1080, 25, false)).0, ["size", "shape"]);
+        let anamorphic = Video { aspect: gst::Fraction::new(4, 3), ..video(1440, 1080, 25, false) };
+        assert_eq!(kinds(&film, &anamorphic).0, ["size"]);
+        let short = |ms| Video { duration: Some(ClockTime::from_mseconds(ms)), ..film.clone() };
+        assert_eq!(kinds(&film, &short(9_920)).0, Vec::<&str>::new());
+        assert_eq!(kinds(&film, &short(9_800)).0, ["duration"]);
+        assert_eq!(kinds(&film, &short(10_200)).0, ["duration"]);
+        let hdr = Video { hdr: true, ..film.clone() };
+        assert!(matches!(check(&film, &[Some(hdr.clone())], None, false), Err(Error::Refused(_))));
+        assert!(check(&film, &[Some(hdr)], None, true).is_ok());
+    }
+}
