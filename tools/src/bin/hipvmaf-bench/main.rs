@@ -24,13 +24,13 @@ use std::time::Duration;
 
 use clap::builder::ArgPredicate;
 use clap::{Parser, ValueEnum};
+use engine::backend::hip;
 use engine::frame::BitDepth;
 use engine::metrics::feature::Feature;
 use engine::metrics::feature_list;
 use engine::model::{Model, ScoreOptions};
 use engine::plan::Plan;
 use gpu::Selection;
-use hipvmaf_cli::devices;
 
 use clip::{Format, Place};
 
@@ -197,7 +197,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
 
 /// Prints a line for each GPU.
 fn list() -> Result<(), Box<dyn Error>> {
-    devices::gpus()?.iter().for_each(|gpu| println!("{gpu}"));
+    hip::gpus()?.iter().for_each(|gpu| println!("{gpu}"));
     Ok(())
 }
 

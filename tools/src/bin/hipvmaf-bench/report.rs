@@ -16,10 +16,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::EngineError;
-use engine::backend::hip::{Hip, SelfTest};
+use engine::backend::hip::{self, Hip, SelfTest};
 use engine::backend::{Backend, BackendError};
 use engine::frame::BitDepth;
-use hipvmaf_cli::devices;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -193,7 +192,7 @@ impl Part {
 }
 
 fn gpus() -> Result<Answer, Box<dyn Error>> {
-    let gpus = devices::gpus()?;
+    let gpus = hip::gpus()?;
     let lines: Vec<_> = gpus.iter().map(ToString::to_string).collect();
     let error = gpus.iter().find_map(|gpu| gpu.error.clone());
     Ok(Answer { error, ..Answer::new(lines.join("\n"), gpus)? })

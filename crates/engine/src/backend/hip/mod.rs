@@ -25,12 +25,14 @@ mod shared;
 mod slot;
 mod speed;
 mod ssim;
+mod survey;
 mod vif;
 
 pub use backend::Hip;
 pub(crate) use fetch::fetch;
 pub use images::{MISSING, open, supports};
 pub use self_test::{SelfTest, SelfTestFailure};
+pub use survey::{Gpu, gpus};
 
 use crate::metrics;
 use metric::Registration;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The GPUs of this machine, and what decides which of them is used, for programs that list them.
+
+use std::fmt;
+
+use gpu::{Device, DeviceInfo, Selection};
+use serde::Serialize;
+
+use super::images::{open, supports};
+
+/// A GPU as a runtime reports it, and what came of opening it.
+#[derive(Serialize)]
+pub struct Gpu {
+    vendor: String,
+    number: i32,
+    name: String,
+    arch: String,
+    pci: String,
+    discrete: bool,
+    compute_units: u32,
+    /// The library, and the versions that it reports of its driver and of itself.
+    runtime: String,
+    /// This build has code for it.
+    supported: bool,
+    opened: Option<Opened>,
+    /// Why it could not be opened, though there is code for it.
+    pub error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Opened {
+    /// Target of the code that its runtime took.
+    code: String,
+    free_bytes: usize,
+    total_bytes: usize,
+}
+
+impl Opened {
+    fn new(device: &Device) -> Result<Self, gpu::Error> {
+        let (free_bytes, total_bytes) = device.memory()?;
+        Ok(Self { code: device.module("frame")?.target().into(), free_bytes, total_bytes })
+    }
+}
+
+impl Gpu {
+    fn new(info: &DeviceInfo) -> Self {
+        let supported = supports(info);
+        let selection = Selection { vendor: Some(info.vendor), ordinal: Some(info.ordinal) };
+        let opened = supported.then(|| open(&selection).and_then(|device| Opened::new(&device)));
+        let (opened, error) = match opened.transpose() {
+            Ok(opened) => (opened, None),
+            Err(err) => (None, Some(err.to_string())),
+        };
+        Self {
+            vendor: info.vendor.to_string(),
+            number: info.ordinal,
+            name: info.name.clone(),
+            arch: info.arch.clone(),
+            pci: info.pci.clone(),
+            discrete: !info.integrated,
+            compute_units: info.compute_units,
+            runtime: info.runtime(),
+            supported,
+            opened,
+            error,
+        }
+    }
+}
+
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { vendor, number, name, arch, pci, compute_units, .. } = self;
+        let kind = if self.discrete { "discrete" } else { "part of the processor" };
+        write!(f, "{vendor} {number}: {name} ({arch}, {pci}), {kind}, {compute_units} compute units, ")?;
+        let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
+        match (&self.opened, &self.error) {
+            (Some(Opened { code, free_bytes, total_bytes }), _) => {
+                let (free, total) = (gib(*free_bytes), gib(*total_bytes));
+                write!(f, "{free:.1} of {total:.1} GiB free, code {code}")?;
+            }
+            (None, Some(error)) => write!(f, "cannot be opened: {error}")?,
+            (None, None) => write!(f, "no code for it in this build")?,
+        }
+        write!(f, "; {}", self.runtime)
+    }
+}
+
+/// All GPUs, the one that is taken first at the top. Where there is none the error says why.
+pub fn gpus() -> Result<Vec<Gpu>, gpu::Error> {
+    let devices = gpu::devices();
+    if devices.is_empty() {
+        open(&Selection::default())?;
+    }
+    Ok(gpu::ranked(devices).into_iter().map(Gpu::new).collect())
+}
