@@ -102,6 +102,17 @@ impl Plan {
         Ok(plan)
     }
 
+    /// How many later pairs a score waits for, at most.
+    pub fn lookahead(&self) -> usize {
+        self.sources.iter().map(|source| source.source.lookahead()).max().unwrap_or(0)
+    }
+
+    /// How many earlier pairs of its run a score depends on, at most: frames that are scored apart from the others need as
+    /// many before them.
+    pub fn lookback(&self) -> usize {
+        self.sources.iter().map(|source| source.source.lookback()).max().unwrap_or(0)
+    }
+
     /// Has it computed where the picture is damaged.
     pub fn add_damage(&mut self) {
         Damage::plan(&mut self.work);

@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use gpu::Device;
+use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
 use crate::audit::{Audit, Verify};
@@ -32,7 +33,8 @@ pub struct PairScore {
 }
 
 /// What pairs add up to, for figures of all of them together. They belong to whoever keeps the results of many pairs.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(transparent)]
 pub struct Totals {
     /// The numbers of one source after those of another, in the order of [`Plan::sources`].
     numbers: Vec<u64>,
@@ -285,7 +287,7 @@ impl Session {
 
     /// How many later pairs a score waits for, at most.
     pub fn lookahead(&self) -> u32 {
-        self.plan.sources.iter().map(|source| source.source.lookahead() as u32).max().unwrap_or(0)
+        self.plan.lookahead() as u32
     }
 
     /// Sets the size and depth of the reference frames to come, and for each rendition how its frames are brought to

@@ -61,6 +61,15 @@ impl MotionOptions {
         if self.force_zero { 0 } else { self.lag() }
     }
 
+    /// How many earlier frames the scores of a frame depend on. What comes first in a run has scores of its own kind, so
+    /// with fewer frames before it a frame does not have the scores that it has in a longer run.
+    pub fn lookback(&self) -> usize {
+        match (self.force_zero, self.five_frame_window) {
+            (true, _) => 0,
+            (false, five) => (if five { 3 } else { 1 }) + usize::from(self.moving_average),
+        }
+    }
+
     /// Distance of the frames compared.
     fn lag(&self) -> usize {
         1 + usize::from(self.five_frame_window)
@@ -265,6 +274,10 @@ impl Source for MotionSource {
         self.0.lookahead()
     }
 
+    fn lookback(&self) -> usize {
+        self.0.lookback()
+    }
+
     fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError> {
         Ok(Box::new(MotionStream::new(self.0, geometry.width, geometry.height)))
     }
@@ -363,6 +376,20 @@ mod tests {
                 let scores: Vec<_> = found.iter().map(|s| [s.sad, s.motion2, s.motion3]).collect();
                 assert_eq!(scores, defined(&options, &sums[..n], 1000.0), "{options:?} {n}");
                 assert!(found.iter().map(|s| s.frame).eq(0..n as u64));
+            }
+        }
+    }
+
+    /// Frames may be scored apart from their run, with as many before and behind them as the options ask for.
+    #[test]
+    fn parts_of_a_run_have_the_scores_of_the_whole() {
+        let sums: Vec<u64> = (0..16u64).map(|i| i * i * 7919 % 101 * 100_000).collect();
+        for options in option_sets() {
+            let whole = defined(&options, &sums, 1000.0);
+            let (before, behind) = (options.lookback(), options.lookahead());
+            for from in before..sums.len() - behind {
+                let part = defined(&options, &sums[from - before..=from + behind], 1000.0);
+                assert_eq!(part[before], whole[from], "{options:?} {from}");
             }
         }
     }

@@ -24,6 +24,11 @@ pub trait Source: Debug + Send + Sync {
         0
     }
 
+    /// How many earlier pairs of their run the values of a pair depend on, at most.
+    fn lookback(&self) -> usize {
+        0
+    }
+
     /// What scores the pairs of one rendition, of frames of this geometry.
     fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError>;
 
