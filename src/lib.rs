@@ -10,7 +10,8 @@ mod element;
 use element::register as plugin_init;
 pub use element::{
     Align, Backend, Colorimetry, HipVmaf, HipVmafPad, LogLevel, MissingFrame, OnResultsError, OnWrongScore,
-    Output, Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod, Vendor, event, message, meta,
+    Output, Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod, Vendor, event, exact, message, meta,
+    results,
 };
 
 gst::plugin_define!(

@@ -31,7 +31,7 @@ mod state;
 mod strain;
 
 pub use pads::{Align, HipVmafPad};
-pub use report::{event, message, meta};
+pub use report::{event, exact, message, meta, results};
 pub use settings::{
     Backend, Colorimetry, LogLevel, MissingFrame, OnResultsError, OnWrongScore, Output, Overload, Pairing,
     PoolMethod, ResultsFormat, ScaleMethod, Vendor,

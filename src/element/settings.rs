@@ -48,6 +48,11 @@ pub enum ResultsFormat {
     Json = 2,
     #[enum_value(name = "libvmaf's CSV log", nick = "csv")]
     Csv = 3,
+    #[enum_value(
+        name = "Lines of JSON with all digits, to be put together with those of other parts",
+        nick = "exact"
+    )]
+    Exact = 4,
 }
 
 /// What to do when the results file cannot be written any more.

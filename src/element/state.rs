@@ -40,6 +40,7 @@ use super::report::event::{Event, EventMessage, EventState};
 use super::report::message::{Common, FrameMessage};
 use super::report::meta::{PadScore, ScoreMeta, ScoreState};
 use super::report::provenance::Provenance;
+use super::report::provenance::named;
 use super::report::results::{Ending, Format, Heading, Row};
 use super::report::writer::Job;
 use super::schedule::{Role, Rule, Side, Step, View, decide};
@@ -1466,6 +1467,7 @@ impl State {
                 state,
                 coverage: rendition.run_counts().coverage(),
                 values: values.clone(),
+                totals: score.totals,
             };
             if let Some(heading) = rendition.heading.take() {
                 let provenance = heading.provenance.on(&self.used.made_by);
@@ -1715,11 +1717,11 @@ impl State {
             let geometry = self.reference_info().and_then(|info| geometry(info));
             let aggregates = geometry.map(|geometry| totals.aggregates(&self.plan, geometry));
             let ending = Ending {
-                aggregates: aggregates.unwrap_or_default(),
+                aggregates: named(&aggregates.unwrap_or_default()),
                 offset: rendition.offset().saturating_neg(),
                 coverage: rendition.run_counts().coverage(),
-                frames: rendition.run_counts().named().into(),
-                backend: self.used.made_by.clone(),
+                frames: named(&rendition.run_counts().named()),
+                backend: named(&self.used.made_by),
             };
             actions.push(Action::Write(match rendition.failure() {
                 Some(reason) => Job::Abandon(rendition.number, reason.into()),

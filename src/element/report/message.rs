@@ -25,7 +25,8 @@ pub const NAME: &str = "VMAF";
 pub type Values = Vec<(String, f64)>;
 
 /// What became of a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ScoreState {
     /// The frame has a score.
     Scored,

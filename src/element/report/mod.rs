@@ -3,6 +3,7 @@
 //! What the element tells: messages on the bus, metas on buffers, and files, which a thread of its own writes.
 
 pub mod event;
+pub mod exact;
 pub mod message;
 pub mod meta;
 pub mod provenance;

@@ -3,9 +3,12 @@
 //! What made a score: the program, the backend and its device, the models by the hash of their files, and the settings that
 //! change scores. It is in every results file and pooled message, so that a score can be made again.
 
+use std::borrow::Cow;
+
 use engine::plan::Plan;
 use gst::Structure;
 use gst::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::super::settings::Settings;
 
@@ -13,12 +16,12 @@ use super::super::settings::Settings;
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
 
 /// The settings that change scores, by the names of their properties.
-fn settings(settings: &Settings) -> Vec<(&'static str, String)> {
+fn settings(settings: &Settings) -> Vec<(Cow<'static, str>, String)> {
     fn nick(value: impl ToValue) -> String {
         let value = value.to_value();
         glib::EnumValue::from_value(&value).map(|(_, value)| value.nick().to_owned()).unwrap_or_default()
     }
-    vec![
+    let settings = [
         ("disable-clip", settings.disable_clip.to_string()),
         ("enable-transform", settings.enable_transform.to_string()),
         ("phone-model", settings.phone_model.to_string()),
@@ -34,18 +37,24 @@ fn settings(settings: &Settings) -> Vec<(&'static str, String)> {
         ("colorimetry", nick(settings.colorimetry)),
         ("pairing", nick(settings.pairing)),
         ("missing-frame", nick(settings.missing_frame)),
-    ]
+    ];
+    settings.into_iter().map(|(name, value)| (name.into(), value)).collect()
+}
+
+/// Names that may have been read from a file.
+pub fn named<T: Clone>(values: &[(&'static str, T)]) -> Vec<(Cow<'static, str>, T)> {
+    values.iter().map(|(name, value)| (Cow::Borrowed(*name), value.clone())).collect()
 }
 
 /// What made a score. Each field has a name and a text.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Provenance {
     /// The backend, its device, driver and code.
-    pub backend: Vec<(&'static str, String)>,
+    pub backend: Vec<(Cow<'static, str>, String)>,
     /// Names of the models, and SHA-256 of their files.
     pub models: Vec<(String, String)>,
     /// Values of properties.
-    pub settings: Vec<(&'static str, String)>,
+    pub settings: Vec<(Cow<'static, str>, String)>,
 }
 
 impl Provenance {
@@ -61,12 +70,12 @@ impl Provenance {
 
     /// With what computes.
     pub fn on(&self, backend: &[(&'static str, String)]) -> Self {
-        Self { backend: backend.to_vec(), ..self.clone() }
+        Self { backend: named(backend), ..self.clone() }
     }
 
     /// The program and the backend.
-    pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let backend = self.backend.iter().map(|(name, text)| (*name, text.as_str()));
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let backend = self.backend.iter().map(|(name, text)| (name.as_ref(), text.as_str()));
         std::iter::once(("version", VERSION)).chain(backend)
     }
 
@@ -75,7 +84,8 @@ impl Provenance {
         let object = |pairs: &mut dyn Iterator<Item = (&str, &str)>| serde_json::Value::from_iter(pairs);
         let mut json = object(&mut self.fields());
         json["models"] = object(&mut self.models.iter().map(|(name, hash)| (name.as_str(), hash.as_str())));
-        json["settings"] = object(&mut self.settings.iter().map(|(name, value)| (*name, value.as_str())));
+        json["settings"] =
+            object(&mut self.settings.iter().map(|(name, value)| (name.as_ref(), value.as_str())));
         json
     }
 
@@ -84,7 +94,7 @@ impl Provenance {
         let mut s = Structure::from_iter("provenance", self.fields().map(|(k, v)| (k, v.to_send_value())));
         let models = self.models.iter().map(|(name, hash)| format!("{name} {hash}").to_send_value());
         s.set("models", gst::Array::new(models));
-        let settings = self.settings.iter().map(|(name, value)| (*name, value.to_send_value()));
+        let settings = self.settings.iter().map(|(name, value)| (name.as_ref(), value.to_send_value()));
         s.set("settings", Structure::from_iter("settings", settings));
         s
     }

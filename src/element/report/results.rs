@@ -8,6 +8,7 @@
 //! and so do those of a process that was killed, but for the rows of the last moments. As long as it is written the
 //! file is locked, which keeps others from writing it, by whatever path.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -16,14 +17,17 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::model::pool::{Pool, Pooled};
+use engine::session::Totals;
 use gst::ClockTime;
 use gst_video::VideoInfo;
+use serde::{Deserialize, Serialize};
 
 use super::super::caps::ratio;
 use super::super::settings::ResultsFormat;
+use super::exact::{self, LineOf};
 use super::message::ScoreState;
 use super::provenance::Provenance;
 
@@ -33,6 +37,7 @@ const CSV_COLUMNS: &str = "timestamp,running_time,time_code,state,offset,coverag
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
 
 /// What is compared, for whoever reads the file alone.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Heading {
     /// Names of the metrics and models, in the order of the values of a row.
     pub columns: Vec<String>,
@@ -47,11 +52,12 @@ pub struct Heading {
 }
 
 /// Format of one of the streams.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Format {
     pub width: u32,
     pub height: u32,
     /// Pixel format, as in caps.
-    pub format: &'static str,
+    pub format: String,
     /// Frames per second as a fraction; 0/1 where it varies or is not known.
     pub frame_rate: String,
     pub colorimetry: String,
@@ -62,7 +68,7 @@ impl Format {
         Self {
             width: info.width(),
             height: info.height(),
-            format: info.format().to_str().as_str(),
+            format: info.format().to_str().to_string(),
             frame_rate: ratio(&info.fps()),
             colorimetry: info.colorimetry().to_string(),
         }
@@ -73,7 +79,7 @@ impl Format {
         [
             ("width", self.width.into()),
             ("height", self.height.into()),
-            ("format", self.format.into()),
+            ("format", self.format.as_str().into()),
             ("frame_rate", self.frame_rate.as_str().into()),
             ("colorimetry", self.colorimetry.as_str().into()),
         ]
@@ -88,11 +94,15 @@ impl std::fmt::Display for Format {
 }
 
 /// A scored frame.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Row {
     /// Number of the reference frame.
     pub index: u64,
+    #[serde(with = "exact::time")]
     pub timestamp: Option<ClockTime>,
+    #[serde(with = "exact::time")]
     pub running_time: ClockTime,
+    #[serde(with = "exact::text")]
     pub time_code: Option<Arc<str>>,
     /// By how many nanoseconds the distorted frame was taken to be late.
     pub offset: i64,
@@ -100,21 +110,26 @@ pub struct Row {
     /// Share of the reference frames so far that were scored.
     pub coverage: f64,
     /// A value for each column.
+    #[serde(with = "exact::numbers")]
     pub values: Vec<f64>,
+    /// What the frame adds to the figures of all frames together.
+    pub totals: Totals,
 }
 
 /// What is known at the end.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Ending {
     /// Figures of all pairs together.
-    pub aggregates: Vec<(&'static str, f64)>,
+    #[serde(with = "exact::named")]
+    pub aggregates: Vec<(Cow<'static, str>, f64)>,
     /// By how many nanoseconds the distorted video was taken to be late.
     pub offset: i64,
     /// Share of the reference frames that were scored.
     pub coverage: f64,
     /// Numbers of frames by what became of them.
-    pub frames: Vec<(&'static str, u64)>,
+    pub frames: Vec<(Cow<'static, str>, u64)>,
     /// What computed at the end.
-    pub backend: Vec<(&'static str, String)>,
+    pub backend: Vec<(Cow<'static, str>, String)>,
 }
 
 /// A results file being written.
@@ -131,7 +146,7 @@ pub struct Results {
     /// What the last columns of all rows of a CSV file say: label, reference and distorted video, and what made it.
     of_csv: [String; 4],
     /// What computed at the beginning.
-    backend: Vec<(&'static str, String)>,
+    backend: Vec<(Cow<'static, str>, String)>,
     rows: u64,
     started: Instant,
     /// Where the frame rate is filled in at the end.
@@ -188,6 +203,7 @@ impl Results {
 
     /// Writes what comes before the first row.
     pub fn begin(&mut self, heading: Heading) -> io::Result<()> {
+        let exact = LineOf::Heading(&heading).text()?;
         let Heading { columns, pad, label, reference, distorted, provenance } = heading;
         self.started = Instant::now();
         self.columns = columns.into_iter().map(|name| (name, Pool::default())).collect();
@@ -241,6 +257,7 @@ impl Results {
                 let made = if self.provenance { "provenance," } else { "" };
                 (0, format!("Frame,{names}{CSV_COLUMNS}{made}\n"))
             }
+            ResultsFormat::Exact => (0, exact),
             ResultsFormat::None => (0, String::new()),
         };
         self.fps_at = fps_at;
@@ -289,6 +306,7 @@ impl Results {
                      {reference},{distorted},{made}\n"
                 )
             }
+            ResultsFormat::Exact => LineOf::Row(row).text()?,
             ResultsFormat::None => String::new(),
         };
         self.put(&text)?;
@@ -313,6 +331,7 @@ impl Results {
         let _ = match self.format {
             ResultsFormat::Json => self.json_end(&mut text, ending),
             ResultsFormat::Xml => self.xml_end(&mut text, ending),
+            ResultsFormat::Exact => text.write_str(&LineOf::Ending(ending).text()?),
             ResultsFormat::Csv | ResultsFormat::None => Ok(()),
         };
         self.put(&text)?;
@@ -322,6 +341,11 @@ impl Results {
         fs::rename(self.partial(), &self.path)?;
         self.settled = true;
         Ok(())
+    }
+
+    /// Has the speed be that of work which took this long, in other places.
+    pub fn set_taken(&mut self, taken: Duration) {
+        self.started = Instant::now().checked_sub(taken).unwrap_or(self.started);
     }
 
     /// Has the rows so far outlive the process.
@@ -338,7 +362,7 @@ impl Results {
                 format!("  </frames>\n  <incomplete reason=\"{}\" />\n</VMAF>\n", xml_text(reason))
             }
             ResultsFormat::Csv => format!("# incomplete: {}\n", reason.replace('\n', " ")),
-            ResultsFormat::None => String::new(),
+            ResultsFormat::Exact | ResultsFormat::None => String::new(),
         };
         let (partial, mut ends) = (self.partial(), std::mem::take(&mut self.ends));
         let fps = self.fps();
@@ -384,9 +408,10 @@ impl Results {
     }
 
     /// Numbers of frames. Which of them the CPU has computed again is of the run, as its speed is.
-    fn counts(&self, ending: &Ending) -> impl Iterator<Item = (&'static str, u64)> {
+    fn counts<'a>(&'a self, ending: &'a Ending) -> impl Iterator<Item = (&'a str, u64)> {
         let of_run = |name: &str| ["verified", "wrong"].contains(&name);
-        ending.frames.iter().copied().filter(move |(name, _)| self.provenance || !of_run(name))
+        let counts = ending.frames.iter().map(|(name, count)| (name.as_ref(), *count));
+        counts.filter(move |(name, _)| self.provenance || !of_run(name))
     }
 
     fn json_end(&self, text: &mut String, ending: &Ending) -> std::fmt::Result {
@@ -406,7 +431,9 @@ impl Results {
             write!(text, "{comma}\n    {}: {}", json_string(name), json_number(*value))?;
         }
         // Where another backend has gone on.
-        let backend = serde_json::Value::from_iter(ending.backend.iter().cloned());
+        let backend = serde_json::Value::from_iter(
+            ending.backend.iter().map(|(name, value)| (name.as_ref(), value.as_str())),
+        );
         let changed = if !self.provenance || ending.backend == self.backend {
             String::new()
         } else {
@@ -437,7 +464,7 @@ impl Results {
         let (offset, coverage) = (ending.offset, number(ending.coverage));
         writeln!(text, " />\n  <coverage offset=\"{offset}\" coverage=\"{coverage}\"{frames} />")?;
         if self.provenance && ending.backend != self.backend {
-            let fields = ending.backend.iter().map(|(name, value)| (*name, value.as_str().into()));
+            let fields = ending.backend.iter().map(|(name, value)| (name.as_ref(), value.as_str().into()));
             writeln!(text, "  <backend_at_end{} />", xml_attributes(fields))?;
         }
         writeln!(text, "</VMAF>")
@@ -544,7 +571,7 @@ fn xml_text(text: &str) -> String {
 }
 
 /// Named values as the attributes of an element.
-fn xml_attributes(fields: impl IntoIterator<Item = (&'static str, serde_json::Value)>) -> String {
+fn xml_attributes<'a>(fields: impl IntoIterator<Item = (&'a str, serde_json::Value)>) -> String {
     let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), xml_text);
     fields.into_iter().map(|(name, value)| format!(" {name}=\"{}\"", text(&value))).collect()
 }
@@ -555,8 +582,9 @@ fn xml_provenance(provenance: &Provenance) -> String {
         format!("    <model name=\"{}\" sha256=\"{hash}\" />\n", xml_text(name))
     };
     let models: String = provenance.models.iter().map(model).collect();
-    let settings =
-        xml_attributes(provenance.settings.iter().map(|(name, value)| (*name, value.as_str().into())));
+    let settings = xml_attributes(
+        provenance.settings.iter().map(|(name, value)| (name.as_ref(), value.as_str().into())),
+    );
     format!("  <provenance{attributes}>\n{models}    <settings{settings} />\n  </provenance>\n")
 }
 
@@ -566,13 +594,14 @@ fn csv_field(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::provenance::named;
     use super::*;
 
     fn heading(columns: &[&str]) -> Heading {
         let format = |width, height, format| Format {
             width,
             height,
-            format,
+            format: String::from(format),
             frame_rate: "25/1".into(),
             colorimetry: "bt709".into(),
         };
@@ -583,9 +612,9 @@ mod tests {
             reference: format(160, 90, "I420"),
             distorted: format(80, 46, "NV12"),
             provenance: Provenance {
-                backend: vec![("backend", "hip".into()), ("device", "GPU <1>".into())],
+                backend: named(&[("backend", "hip".into()), ("device", "GPU <1>".into())]),
                 models: vec![("my model".into(), "ab01".into())],
-                settings: vec![("features", "psnr;ssim".into())],
+                settings: named(&[("features", "psnr;ssim".into())]),
             },
         }
     }
@@ -601,16 +630,17 @@ mod tests {
             state: if index == 0 { ScoreState::Aligning } else { ScoreState::Scored },
             coverage: 0.75,
             values: values.to_vec(),
+            totals: Totals::default(),
         }
     }
 
     fn ending(aggregates: &[(&'static str, f64)]) -> Ending {
         Ending {
-            aggregates: aggregates.to_vec(),
+            aggregates: named(aggregates),
             offset: 80_000_000,
             coverage: 0.5,
-            frames: vec![("scored", 2), ("unpaired", 1), ("aligning", 1)],
-            backend: vec![("backend", "cpu".into())],
+            frames: named(&[("scored", 2), ("unpaired", 1), ("aligning", 1)]),
+            backend: named(&[("backend", "cpu".into())]),
         }
     }
 
@@ -634,6 +664,33 @@ mod tests {
     }
 
     const ROWS: [[f64; 2]; 2] = [[0.5, 80.25], [1.0, f64::NAN]];
+
+    /// What is put together from exact lines is what was written at once.
+    #[test]
+    fn exact_lines_make_the_file_of_the_whole() {
+        const ROWS: [[f64; 2]; 3] = [[0.1 + 0.2, f64::INFINITY], [1.0 / 3.0, f64::NAN], [-0.0, 5e-324]];
+        let lines = write(ResultsFormat::Exact, &ROWS).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results");
+        let (mut results, _) = Results::create(&path, ResultsFormat::Xml, false).unwrap();
+        let mut bits = vec![];
+        for line in exact::read(lines.as_bytes()) {
+            match line.unwrap() {
+                exact::Line::Heading(heading) => results.begin(heading).unwrap(),
+                exact::Line::Row(row) => {
+                    results.row(&row).unwrap();
+                    bits.extend(row.values.iter().map(|value| value.to_bits()));
+                }
+                exact::Line::Ending(ending) => results.finish(&ending).unwrap(),
+            }
+        }
+        assert_eq!(bits, ROWS.as_flattened().iter().map(|value| value.to_bits()).collect::<Vec<_>>());
+        let whole = write(ResultsFormat::Xml, &ROWS).unwrap();
+        let of_run = |line: &&str| {
+            !["fps=", "provenance", "<model ", "settings", "backend_at"].iter().any(|of| line.contains(of))
+        };
+        assert!(whole.lines().filter(of_run).eq(std::fs::read_to_string(path).unwrap().lines()));
+    }
 
     #[test]
     fn json_parses_with_libvmafs_members() {
