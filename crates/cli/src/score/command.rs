@@ -24,31 +24,14 @@ use crate::{interrupt, output};
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     crate::init()?;
     interrupt::watch()?;
-    // What is wrong with the command line is said before anything is opened.
-    if !model::is_open(&args.models) {
-        model::choose(&args.models, None)?;
-    }
-    let renditions = renditions(args)?;
-    let reference = Input::new(&args.reference, args.image_rate)?;
-    args.decoder.prefer()?;
-    let video = Video::probe(&reference)?;
-    let distorted = renditions.iter().map(|(_, rendition)| match rendition {
-        Rendition::Input(input) => Video::probe(input).map(Some),
-        Rendition::Encoding(_) => Ok(None),
-    });
-    let distorted = distorted.collect::<Result<Vec<_>, _>>()?;
-    let models = model::choose(&args.models, Some(&video))?;
+    let Prepared { video, distorted, models, checked, job } = prepare(args)?;
     for choice in &models {
         choice.why.iter().for_each(|why| eprintln!("model {}: {why}", choice.name));
     }
-    let scale = args.scale.is_none().then(|| nick(SCALE));
-    let ignore_colours = args.colorimetry == Colorimetry::Ignore;
-    let checked = check::check(&video, &distorted, scale.as_deref(), ignore_colours)?;
     tell(&checked.findings, args.strict)?;
     if let Some(signal) = interrupt::caught() {
         return Ok(exit_code(signal));
     }
-    let job = job(args, reference, renditions, &models, &video, &checked)?;
     let mut progress = Progress::new(video.duration, job.treatment.span);
     let outcome = run::score(&job, &mut |event| progress.show(event));
     progress.end();
@@ -66,11 +49,45 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     end(args, outcome)
 }
 
+/// A job, and what decided about it.
+pub(crate) struct Prepared {
+    video: Video,
+    distorted: Vec<Option<Video>>,
+    models: Vec<Choice>,
+    /// What was found before scoring.
+    pub checked: Checked,
+    /// What is to be scored.
+    pub job: Job,
+}
+
+/// Makes the job of the arguments.
+pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
+    // What is wrong with the command line is said before anything is opened.
+    if !model::is_open(&args.models) {
+        model::choose(&args.models, None)?;
+    }
+    let renditions = renditions(args)?;
+    let reference = Input::new(&args.reference, args.image_rate)?;
+    args.decoder.prefer()?;
+    let video = Video::probe(&reference)?;
+    let distorted = renditions.iter().map(|(_, rendition)| match rendition {
+        Rendition::Input(input) => Video::probe(input).map(Some),
+        Rendition::Encoding(_) => Ok(None),
+    });
+    let distorted = distorted.collect::<Result<Vec<_>, _>>()?;
+    let models = model::choose(&args.models, Some(&video))?;
+    let scale = args.scale.is_none().then(|| nick(SCALE));
+    let ignore_colours = args.colorimetry == Colorimetry::Ignore;
+    let checked = check::check(&video, &distorted, scale.as_deref(), ignore_colours)?;
+    let job = job(args, reference, renditions, &models, &video, &checked)?;
+    Ok(Prepared { video, distorted, models, checked, job })
+}
+
 /// How other sizes are scaled, if it is not said.
 const SCALE: Scale = Scale::Bicubic;
 
 /// Says what was found.
-fn tell(findings: &[Finding], strict: bool) -> Result<(), Error> {
+pub(crate) fn tell(findings: &[Finding], strict: bool) -> Result<(), Error> {
     let lines: Vec<_> =
         findings.iter().map(|finding| format!("{}: {}", finding.video, finding.text)).collect();
     if strict && !lines.is_empty() {

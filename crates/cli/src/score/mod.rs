@@ -9,12 +9,12 @@
 mod args;
 mod check;
 pub mod command;
-mod model;
+pub(crate) mod model;
 mod plot;
 mod probe;
 mod progress;
 mod rendition;
-mod run;
+pub(crate) mod run;
 mod scores;
 mod source;
 mod span;

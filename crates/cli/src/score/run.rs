@@ -60,8 +60,18 @@ pub struct Outcome {
 /// Scores the renditions of a job in one pass, to its end or to the signal that comes before. What was scored until an
 /// error is there as well.
 pub fn score(job: &Job, heard: &mut dyn FnMut(Event)) -> Result<Outcome, Error> {
+    score_with(job, &|_| {}, heard)
+}
+
+/// Scores, with an element that something was done to before it starts.
+pub(crate) fn score_with(
+    job: &Job,
+    prepare: &dyn Fn(&gst::Element),
+    heard: &mut dyn FnMut(Event),
+) -> Result<Outcome, Error> {
     crate::init()?;
     let pipeline = build(job)?;
+    pipeline.by_name("score").iter().for_each(prepare);
     let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
     interrupt::tell(&bus)?;
     let started = pipeline.set_state(gst::State::Playing);
