@@ -6,6 +6,7 @@
 //! needs no installation of it. What other programs may want of this one is [`score`]: it compares files with a reference
 //! and hands out scores frame by frame.
 
+pub mod archive;
 pub mod devices;
 pub mod error;
 pub mod generate;
@@ -38,6 +39,8 @@ enum Command {
     #[command(visible_alias = "ladder", after_long_help = EXIT_CODES)]
     Score(Box<score::Args>),
     Monitor(Box<monitor::Args>),
+    #[command(subcommand, after_long_help = EXIT_CODES)]
+    Archive(archive::Command),
     /// List the GPUs of this machine, the one that is used first at the top
     Devices {
         /// Print JSON
@@ -61,6 +64,7 @@ enum Command {
 fn run(command: &Command) -> Result<ExitCode, Error> {
     match command {
         Command::Score(args) => return score::command::run(args),
+        Command::Archive(command) => return archive::run(command),
         Command::Monitor(args) => monitor::run(args).map_err(|error| Error::Failed(error.to_string()))?,
         Command::Devices { json } => devices::list(*json)?,
         Command::Models { json } => models::list(*json)?,

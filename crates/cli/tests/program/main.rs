@@ -2,6 +2,7 @@
 
 //! The program, run as a user does.
 
+mod archive;
 mod common;
 mod errors;
 mod fit;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Archives: many titles, each scored in chunks, by as many processes on as many machines as there are.
+//!
+//! `plan` writes down once what is to be done, a [`manifest`] in a folder that all machines see. Every [`chunk`] is scored by
+//! itself, with the frames around it that its scores depend on, and leaves one file that is there as a whole or not at all.
+//! `merge` puts the chunks of a title together as the very file that `score` writes of the whole title. That the frames of a
+//! chunk are those of the whole title is proven and not assumed: neighbours overlap, and frames that both have decoded must
+//! have the same samples ([`seam`]). Titles that cannot be cut are one chunk.
+
+mod chunk;
+mod list;
+mod manifest;
+mod merge;
+mod plan;
+mod run;
+mod scan;
+mod seam;
+mod status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::error::Error;
+
+/// Score many titles in chunks that any number of processes and machines work on
+#[derive(Subcommand)]
+pub enum Command {
+    /// Look at the titles of a list, and write down the chunks to score
+    Plan(plan::Args),
+    /// Score the chunks that are missing, or those that are named
+    Run(run::Args),
+    /// Write the results of each title that is complete: OUT/NAME.json
+    Merge(merge::Args),
+    /// Say what is complete, and what is missing and why
+    Status {
+        /// The folder of the plan
+        folder: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs a command.
+pub fn run(command: &Command) -> Result<ExitCode, Error> {
+    match command {
+        Command::Plan(args) => plan::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Merge(args) => merge::run(args),
+        Command::Status { folder, json } => status::run(folder, *json),
+    }
+}
+
+/// Success if nothing is missing.
+fn complete(all: bool) -> ExitCode {
+    if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The command `archive run`: scores chunks, here, several at a time.
+//!
+//! One chunk is scored by this process. Of several each has a process of its own, which is this program again with the name
+//! of the chunk: a decoder that crashes takes nothing else with it. Schedulers that place chunks on machines do the same.
+
+use std::path::PathBuf;
+use std::process::{Child, ExitCode, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::chunk::{self, Came, How, Scored};
+use super::complete;
+use super::manifest::{Chunk, Manifest, Title};
+use crate::error::{Error, exit_code};
+use crate::{interrupt, output};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The folder of the plan
+    folder: PathBuf,
+    /// NAME/NUMBER, or NAME for all chunks of a title; all that are missing unless any is named
+    chunks: Vec<String>,
+    /// How many chunks to score at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    jobs: u16,
+    /// Score anew, decoding from so much earlier on than need be: for chunks that begin with other samples than the chunk
+    /// before has
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, requires = "chunks", value_parser = seconds)]
+    earlier: f64,
+    /// Where the work on pixels is done
+    #[arg(long, value_name = "auto|hip|cpu", default_value = "auto")]
+    backend: String,
+    /// Which decoders to use, as `score` has it
+    #[arg(long, default_value = "auto", value_name = "auto|software|va|nv")]
+    decoder: String,
+    /// Threads of the CPU for each chunk, 0 for one each of its share
+    #[arg(long, default_value_t = 0)]
+    threads: u32,
+}
+
+fn seconds(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|s| (0.0..1e6).contains(s)).ok_or("not a number of seconds")
+}
+
+type Named<'a> = (&'a Title, &'a Chunk);
+
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    crate::init()?;
+    interrupt::watch()?;
+    let manifest = Manifest::read(&args.folder)?;
+    let (wanted, mut all) = wanted(args, &manifest)?;
+    if let ([(title, chunk)], true) = (&wanted[..], all) {
+        return one(args, title, chunk);
+    }
+    let mut missing = vec![];
+    for (title, chunk) in wanted {
+        let valid = args.earlier <= 0.0 && Scored::open(&args.folder, title, chunk)?.is_some();
+        // What was scored of files that have changed is of no use to anybody who asks for it now.
+        if !valid || title.check_inputs().is_err() {
+            missing.push((title, chunk));
+        }
+    }
+    all &= several(args, &missing)?;
+    Ok(interrupt::caught().map_or(complete(all), exit_code))
+}
+
+/// The chunks that are asked for, and whether these are all: titles that cannot be scored have none.
+fn wanted<'a>(args: &Args, manifest: &'a Manifest) -> Result<(Vec<Named<'a>>, bool), Error> {
+    let titles = manifest.titles.iter();
+    let of = |title: &'a Title| title.chunks.iter().map(move |chunk| (title, chunk));
+    let mut chunks: Vec<Named<'a>> = vec![];
+    let mut all = true;
+    for title in titles.clone() {
+        let names = |chunk: &Chunk| args.chunks.iter().any(|name| *name == title.chunk_name(chunk));
+        let is_named = args.chunks.is_empty() || args.chunks.contains(&title.name);
+        chunks.extend(of(title).filter(|(_, chunk)| is_named || names(chunk)));
+        if let (true, Some(problem)) = (is_named, &title.problem) {
+            eprintln!(
+                "error: {}: could not be planned: {problem}; plan again once it can be read",
+                title.name
+            );
+            all = false;
+        }
+    }
+    let is_known = |name: &&String| {
+        let mut titles = titles.clone();
+        titles.any(|title| {
+            title.name == **name || of(title).any(|(_, chunk)| title.chunk_name(chunk) == **name)
+        })
+    };
+    match args.chunks.iter().find(|name| !is_known(name)) {
+        Some(name) => {
+            Err(Error::Usage(format!("the plan has no {name}; hipvmaf archive status lists its chunks")))
+        }
+        None => Ok((chunks, all)),
+    }
+}
+
+fn one(args: &Args, title: &Title, chunk: &Chunk) -> Result<ExitCode, Error> {
+    let options = vec![
+        format!("--backend={}", args.backend),
+        format!("--decoder={}", args.decoder),
+        format!("--threads={}", args.threads),
+    ];
+    let name = title.chunk_name(chunk);
+    let came = chunk::run(&args.folder, title, chunk, &How { options, earlier: args.earlier });
+    match came.map_err(|error| Error::Failed(format!("{name}: {error}")))? {
+        Came::Done => output::print(format_args!("{name} scored"))?,
+        Came::Valid => {}
+        Came::Interrupted(signal) => return Ok(exit_code(signal)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether all were scored.
+fn several(args: &Args, chunks: &[Named]) -> Result<bool, Error> {
+    let program = std::env::current_exe()?;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let jobs = usize::from(args.jobs).min(chunks.len()).max(1);
+    let threads = match args.threads {
+        0 if jobs > 1 => (cores / jobs).max(1).to_string(),
+        threads => threads.to_string(),
+    };
+    let start = |(title, chunk): &Named| {
+        let mut command = std::process::Command::new(&program);
+        command.args(["archive", "run", "--backend", &args.backend, "--decoder", &args.decoder]);
+        command.args(["--threads", &threads, "--earlier", &args.earlier.to_string(), "--"]);
+        command.arg(&args.folder).arg(title.chunk_name(chunk)).stdin(Stdio::null()).spawn()
+    };
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        while let Some(named) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if interrupt::caught().is_some() {
+                return;
+            }
+            let name = named.0.chunk_name(named.1);
+            match start(named).and_then(wait) {
+                Ok(true) => {
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(false) => {}
+                Err(error) => eprintln!("error: {name}: {error}"),
+            }
+        }
+    };
+    thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
+    Ok(done.into_inner() == chunks.len())
+}
+
+/// Whether a process has done its work. One that is not told of a signal that has come here is ended: it leaves nothing that
+/// is wrong.
+fn wait(mut child: Child) -> std::io::Result<bool> {
+    const LOOK: Duration = Duration::from_millis(20);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            if status.code().is_none() {
+                return Err(std::io::Error::other(format!("the process that scored it has ended: {status}")));
+            }
+            return Ok(status.success());
+        }
+        if interrupt::caught().is_some() {
+            child.kill()?;
+        }
+        thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Archives: titles scored in chunks have the files of titles that are scored at once, and whatever goes wrong is said and
+//! does not go into a file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{Ended, hipvmaf, run};
+
+/// A film and an encoding of it, with B-frames and with key frames at other places.
+fn clips(folder: &Path, name: &str, caps: &str, frames: u32, muxer: &str, encoder: &str) -> [String; 2] {
+    let files = ["film", "encoded"].map(|side| format!("{name}.{side}"));
+    let [film, encoded] = files.each_ref().map(|file| folder.join(file).display().to_string());
+    let queue = "queue max-size-buffers=0 max-size-time=0 max-size-bytes=0";
+    run(&format!(
+        "videotestsrc num-buffers={frames} pattern=ball ! video/x-raw,{caps} ! tee name=film \
+         film. ! {queue} ! {encoder} bitrate=2000 key-int-max=12 ! {muxer} ! filesink location={film} \
+         film. ! {queue} ! {encoder} bitrate=60 key-int-max=17 ! {muxer} ! filesink location={encoded}"
+    ));
+    files
+}
+
+const X264: &str = "x264enc speed-preset=superfast bframes=2 b-adapt=false";
+const CINEMA: &str = "format=I420,width=322,height=182,framerate=24000/1001";
+
+/// A plan with this list, of chunks of a second.
+struct Archive {
+    folder: PathBuf,
+}
+
+impl Archive {
+    fn plan(folder: &Path, list: &str, more: &[&str]) -> Self {
+        let path = folder.join("list.csv");
+        fs::write(&path, list).unwrap();
+        let archive = Self { folder: folder.into() };
+        let mut command = hipvmaf("archive");
+        command.arg("plan").arg(path).arg("-o").arg(archive.dir()).args(["--chunk", "1"]).args(more);
+        let ended = Ended::of(command);
+        assert!(ended.status.success(), "{}", ended.stderr);
+        archive
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.folder.join("plan")
+    }
+
+    fn command(&self, command: &str, args: &[&str]) -> Command {
+        let mut program = hipvmaf("archive");
+        program.arg(command).arg(self.dir()).args(args);
+        program
+    }
+
+    #[track_caller]
+    fn ends(&self, command: &str, args: &[&str], code: i32) -> Ended {
+        let ended = Ended::of(self.command(command, args));
+        assert_eq!(ended.status.code(), Some(code), "{command} {args:?}: {}\n{}", ended.stderr, ended.stdout);
+        ended
+    }
+
+    #[track_caller]
+    fn merge(&self, code: i32) -> Ended {
+        let out = self.folder.join("out").display().to_string();
+        self.ends("merge", &["-o", &out, "--no-provenance"], code)
+    }
+
+    fn merged(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("out/{name}.json"))
+    }
+
+    fn chunk(&self, chunk: &str) -> PathBuf {
+        self.dir().join("chunks").join(format!("{chunk}.jsonl"))
+    }
+
+    /// What is missing, and why.
+    fn missing(&self) -> Vec<(String, String)> {
+        let ended = Ended::of(self.command("status", &["--json"]));
+        let status: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(status["complete"].as_bool(), Some(ended.status.success()));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let titles = status["titles"].as_array().unwrap().iter();
+        let missing = titles.flat_map(|title| {
+            let problem = title.get("problem").map(|problem| (text(&title["name"]), text(problem)));
+            let chunks = title["missing"].as_array().unwrap().iter();
+            chunks
+                .map(|chunk| (text(&chunk["chunk"]), text(&chunk["why"])))
+                .chain(problem)
+                .collect::<Vec<_>>()
+        });
+        missing.collect()
+    }
+
+    /// The file of the whole title.
+    #[track_caller]
+    fn whole(&self, [film, encoded]: &[String; 2], options: &[&str]) -> String {
+        let path = self.folder.join("whole.json");
+        let mut command = hipvmaf("score");
+        command.arg(self.folder.join(film)).arg(self.folder.join(encoded)).args(options);
+        command.arg("--results").arg(&path).arg("--no-provenance");
+        let ended = Ended::of(command);
+        assert!(ended.status.success(), "{}", ended.stderr);
+        fs::read_to_string(path).unwrap()
+    }
+}
+
+#[test]
+fn merged_files_are_those_of_whole_titles() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut titles = vec![
+        (
+            clips(folder, "cinema", CINEMA, 90, "matroskamux", X264),
+            vec!["--model=vmaf_v0.6.1", "--feature=psnr=enable_apsnr=true", "--feature=float_ssim"],
+        ),
+        (
+            clips(folder, "sports", "format=I420,width=320,height=180,framerate=50/1", 130, "mp4mux", X264),
+            vec!["--model=vmaf_v1.0.16_hfr_3d0h", "--model=vmaf_v0.6.1", "--feature=psnr=enable_apsnr=true"],
+        ),
+    ];
+    if gst::ElementFactory::find("x265enc").is_some() {
+        let deep = "format=I420_10LE,width=320,height=180,framerate=25/1";
+        let x265 = "h265parse ! matroskamux";
+        titles.push((
+            clips(folder, "deep", deep, 70, x265, "x265enc speed-preset=ultrafast"),
+            vec!["--model=vmaf_v1.0.16_3d0h", "--feature=psnr=enable_apsnr=true"],
+        ));
+    }
+    let lines = titles.iter().map(|([film, encoded], options)| {
+        let of = |name: &str| options.iter().filter_map(|option| option.strip_prefix(name)).collect::<Vec<_>>();
+        serde_json::json!({
+            "name": film, "reference": film, "distorted": encoded, "model": of("--model="), "feature": of("--feature=")
+        })
+    });
+    let archive = Archive::plan(folder, &lines.map(|line| format!("{line}\n")).collect::<String>(), &[]);
+    assert!(archive.missing().len() >= 3 * titles.len(), "several chunks each: {:?}", archive.missing());
+    archive.ends("run", &["--jobs", "2"], 0);
+    assert_eq!(archive.missing(), []);
+    archive.merge(0);
+    for (files, options) in &titles {
+        let whole = archive.whole(files, options);
+        assert!(
+            whole.contains("\"apsnr_y\": ")
+                && whole == fs::read_to_string(archive.merged(&files[0])).unwrap()
+        );
+    }
+    // What is there is not made again.
+    let first = archive.chunk(&format!("{}/1", titles[0].0[0]));
+    let made = fs::metadata(&first).unwrap().modified().unwrap();
+    archive.ends("run", &[], 0);
+    assert_eq!(fs::metadata(&first).unwrap().modified().unwrap(), made);
+}
+
+#[test]
+fn what_cannot_be_scored_holds_up_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let files = clips(folder, "cinema", CINEMA, 90, "matroskamux", X264);
+    let encoded = fs::read(folder.join(&files[1])).unwrap();
+    fs::write(folder.join("short.mkv"), &encoded[..encoded.len() * 7 / 10]).unwrap();
+    fs::write(folder.join("text.mkv"), "no video\n".repeat(99)).unwrap();
+    let list = "name,reference,distorted\nlost,cinema.film,nowhere.mkv\ntext,cinema.film,text.mkv\n\
+                short,cinema.film,short.mkv\n";
+    let archive = Archive::plan(folder, list, &["--feature", "psnr=enable_apsnr=true"]);
+    let errors = archive.ends("run", &[], 1).stderr;
+    assert!(errors.contains("nowhere.mkv") && errors.contains("text.mkv"), "{errors}");
+    let missing: Vec<_> = archive.missing().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(missing, ["lost", "text"]);
+    archive.merge(1);
+    assert!(!archive.merged("text").exists());
+    let whole =
+        archive.whole(&["cinema.film".into(), "short.mkv".into()], &["--feature=psnr=enable_apsnr=true"]);
+    assert!(!whole.contains("\"unpaired\":0"), "{whole}");
+    assert!(whole == fs::read_to_string(archive.merged("short")).unwrap());
+}
+
+#[test]
+fn changed_inputs_and_seams_that_do_not_match_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let files = clips(folder, "cinema", CINEMA, 90, "matroskamux", X264);
+    let archive = Archive::plan(folder, "name,reference,distorted\ncinema,cinema.film,cinema.encoded\n", &[]);
+    archive.ends("run", &[], 0);
+    // A sample that is not what it should be.
+    let chunk = archive.chunk("cinema/2");
+    let text = fs::read_to_string(&chunk).unwrap();
+    let (head, rows) = text.split_once('\n').unwrap();
+    let mut head: Value = serde_json::from_str(head).unwrap();
+    head["head"]["distorted"][0][1] = "00".into();
+    fs::write(&chunk, format!("{head}\n{rows}")).unwrap();
+    let errors = archive.merge(1).stderr;
+    assert!(errors.contains("chunk cinema/2") && errors.contains("have other samples"), "{errors}");
+    assert!(!archive.merged("cinema").exists());
+    // What it says is what helps.
+    let advice: Vec<_> = errors.split_whitespace().skip_while(|word| *word != "cinema/2").skip(1).collect();
+    let earlier = advice.iter().skip_while(|word| **word != "--earlier").nth(1).unwrap();
+    archive.ends("run", &["cinema/2", "--earlier", earlier], 0);
+    archive.merge(0);
+    assert!(archive.whole(&files, &[]) == fs::read_to_string(archive.merged("cinema")).unwrap());
+    // A chunk that has lost its end is none.
+    fs::write(&chunk, &text[..text.len() - 9]).unwrap();
+    assert_eq!(archive.missing(), [("cinema/2".into(), "is not scored yet".into())]);
+    fs::remove_file(&chunk).unwrap();
+    let mut film = fs::read(folder.join("cinema.encoded")).unwrap();
+    *film.last_mut().unwrap() ^= 1;
+    fs::write(folder.join("cinema.encoded"), film).unwrap();
+    for chunks in [&["cinema/2"][..], &[]] {
+        let errors = archive.ends("run", chunks, 1).stderr;
+        assert!(errors.contains("cinema.encoded has changed since"), "{errors}");
+    }
+    assert!(archive.missing()[0].1.contains("cinema.encoded has changed since"));
+    let unknown = archive.ends("run", &["cinema/9"], 2).stderr;
+    assert!(unknown.contains("cinema/9"), "{unknown}");
+}
+
+#[test]
+fn a_run_that_was_killed_is_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let caps = "format=I420,width=640,height=360,framerate=25/1";
+    let files = clips(folder, "film", caps, 120, "mp4mux", X264);
+    let archive = Archive::plan(folder, "name,reference,distorted\nfilm,film.film,film.encoded\n", &[]);
+    let chunks = archive.missing().len();
+    assert!(chunks > 3);
+    // In the middle of the first chunk, once there is something that could be taken for a result.
+    let mut child = archive.command("run", &["film/1", "--threads", "1"]).spawn().unwrap();
+    let rows = archive.dir().join("work/film/1.rows.partial");
+    let begun = Instant::now();
+    while !rows.exists() && child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is being scored");
+        thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success(), "it was killed in the middle");
+    assert_eq!(archive.missing().len(), chunks);
+    assert!(!archive.chunk("film/1").exists());
+    archive.merge(1);
+    archive.ends("run", &["film/1"], 0);
+    assert_eq!(archive.missing().len(), chunks - 1);
+    archive.ends("run", &["--jobs", "2"], 0);
+    archive.merge(0);
+    assert!(archive.whole(&files, &[]) == fs::read_to_string(archive.merged("film")).unwrap());
+}
+
+#[test]
+fn lists_with_names_that_cannot_be_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list.csv");
+    for (titles, why) in [("a,r,d\na,r,e\n", "the name a repeats"), ("a/b,r,d\n", "no slash")] {
+        fs::write(&list, format!("name,reference,distorted\n{titles}")).unwrap();
+        let mut command = hipvmaf("archive");
+        command.arg("plan").arg(&list).arg("-o").arg(folder.path().join("plan"));
+        let ended = Ended::of(command);
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+    }
+}
