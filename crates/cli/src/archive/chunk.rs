@@ -3,6 +3,7 @@
 //! One chunk: scored as `score` does, into a file that is there as a whole or not at all.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Instant;
@@ -104,9 +105,12 @@ pub fn run(folder: &Path, title: &Title, chunk: &Chunk, how: &How) -> Result<Cam
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
     }
     let lock = File::create(title.work(folder, chunk, "lock")).map_err(failed)?;
-    // Not every file system knows locks. Without them a chunk may be scored twice, to no harm.
-    let _ = lock.lock();
-    let came = score_missing(folder, title, chunk, how);
+    // Not every file system knows locks. Without them a chunk may be scored twice at a time, each in files of its own.
+    let own = match lock.lock() {
+        Ok(()) => String::new(),
+        Err(_) => format!("{:016x}.", RandomState::new().hash_one(std::process::id())),
+    };
+    let came = score_missing(folder, title, chunk, how, &own);
     let why = title.work(folder, chunk, "failed");
     match &came {
         Ok(Came::Interrupted(_)) => {}
@@ -119,16 +123,17 @@ pub fn run(folder: &Path, title: &Title, chunk: &Chunk, how: &How) -> Result<Cam
     came
 }
 
-fn score_missing(folder: &Path, title: &Title, chunk: &Chunk, how: &How) -> Result<Came, Error> {
+/// `own` comes before the names of files that others would write at a time.
+fn score_missing(folder: &Path, title: &Title, chunk: &Chunk, how: &How, own: &str) -> Result<Came, Error> {
     title.check_inputs()?;
     if how.earlier <= 0.0 && Scored::open(folder, title, chunk)?.is_some() {
         return Ok(Came::Valid);
     }
-    score(folder, title, chunk, how)
+    score(folder, title, chunk, how, own)
 }
 
-fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How) -> Result<Came, Error> {
-    let rows = title.work(folder, chunk, "rows");
+fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, own: &str) -> Result<Came, Error> {
+    let rows = title.work(folder, chunk, &format!("{own}rows"));
     // Of a process that was killed.
     let mut partial = rows.clone().into_os_string();
     partial.push(".partial");
@@ -177,7 +182,7 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How) -> Result<Came,
         changed: notes.changed,
     };
     let result = title.result(folder, chunk);
-    let whole = title.work(folder, chunk, "result");
+    let whole = title.work(folder, chunk, &format!("{own}result"));
     let mut out = BufWriter::new(File::create(&whole)?);
     out.write_all((serde_json::to_string(&head)? + "\n").as_bytes())?;
     io::copy(&mut lines, &mut out)?;

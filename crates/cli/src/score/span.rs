@@ -126,7 +126,11 @@ impl Span {
             let (Some(block), Some(element)) = (info.id.take(), pad.parent_element()) else {
                 return gst::PadProbeReturn::Remove;
             };
-            let flush = pad.add_probe(gst::PadProbeType::EVENT_FLUSH, |_, _| gst::PadProbeReturn::Drop);
+            // Taken rather than dropped: GStreamer 1.22 lets go of flushes that are dropped twice.
+            let flush = pad.add_probe(gst::PadProbeType::EVENT_FLUSH, |_, info| {
+                info.data = None;
+                gst::PadProbeReturn::Handled
+            });
             let pad = pad.clone();
             element.call_async(move |_| {
                 let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE;

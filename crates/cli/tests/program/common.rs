@@ -15,7 +15,8 @@ use serde_json::Value;
 /// A command of the program.
 pub fn hipvmaf(command: &str) -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_hipvmaf"));
-    program.arg(command);
+    // What GLib and GStreamer complain of is a fault of ours.
+    program.arg(command).env("G_DEBUG", "fatal-criticals");
     program
 }
 
