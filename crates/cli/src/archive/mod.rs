@@ -2,11 +2,11 @@
 
 //! Archives: many titles, each scored in chunks, by as many processes on as many machines as there are.
 //!
-//! `plan` writes down once what is to be done, a [`manifest`] in a folder that all machines see. Every [`chunk`] is scored by
+//! `plan` writes down once what is to be done, a `manifest` in a folder that all machines see. Every `chunk` is scored by
 //! itself, with the frames around it that its scores depend on, and leaves one file that is there as a whole or not at all.
 //! `merge` puts the chunks of a title together as the very file that `score` writes of the whole title. That the frames of a
 //! chunk are those of the whole title is proven and not assumed: neighbours overlap, and frames that both have decoded must
-//! have the same samples ([`seam`]). Titles that cannot be cut are one chunk.
+//! have the same samples (`seam`). Titles that cannot be cut are one chunk.
 
 mod chunk;
 mod list;
