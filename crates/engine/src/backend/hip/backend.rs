@@ -11,7 +11,7 @@ use std::sync::Arc;
 use gpu::{Device, DeviceInfo, Error, Selection, Visit};
 
 use super::frame::{HvFrame, HvPlane};
-use super::host::{self, Extent, Reader};
+use super::host::{self, GroupInfo, Reader};
 use super::metric::{self, Chains, Setup};
 use super::pictures::{Luma, Placer, in_place, room};
 use super::scale::Scaler;
@@ -292,9 +292,9 @@ impl Prepared {
         let pictures = distorted.into_iter().map(|(_, picture)| picture).chain([reference]);
         let leases = pictures.filter_map(|picture| picture.lease).collect();
         let slot = &mut self.slots[slot];
-        let extent = Extent { count, history_only, run: self.run };
-        let outcome = self.reader.as_ref().map(|reader| reader.order(&slot.done, &slot.sums, extent));
-        slot.in_flight = Some(InFlight { ticket, extent, outcome, leases });
+        let info = GroupInfo { count, history_only, run: self.run };
+        let outcome = self.reader.as_ref().map(|reader| reader.order(&slot.done, &slot.sums, info));
+        slot.in_flight = Some(InFlight { ticket, info, outcome, leases });
         self.run += 1;
         self.last = Some(ticket);
         Ok(())
@@ -388,8 +388,8 @@ impl Prepared {
         };
         let Some(group) = slot.in_flight.take() else { return Err(BackendError::UnknownTicket) };
         let sums = read.unwrap_or_else(|| {
-            let left = host::left(&self.chains, &slot.sums, group.extent.count);
-            host::read(&self.chains, &left, group.extent)
+            let left = host::left(&self.chains, &slot.sums, group.info.count);
+            host::read(&self.chains, &left, group.info)
         });
         // Nothing compares with the luma of this frame any more.
         if let Some(oldest) = n.checked_sub(self.lags) {

@@ -32,7 +32,7 @@ pub fn pool() -> Result<&'static ThreadPool, BackendError> {
 
 /// A group as whoever reads its sums has to know it.
 #[derive(Clone, Copy)]
-pub struct Extent {
+pub struct GroupInfo {
     /// How many distorted pictures it has.
     pub count: usize,
     pub history_only: bool,
@@ -41,7 +41,7 @@ pub struct Extent {
 }
 
 /// Makes the sums of a group of what its kernels have left.
-pub fn read(chains: &Chains, left: &[u64], group: Extent) -> Vec<FrameSums> {
+pub fn read(chains: &Chains, left: &[u64], group: GroupInfo) -> Vec<FrameSums> {
     let room = sums_room(chains) / 8;
     let mut out = vec![FrameSums::default(); group.count];
     let mut at = 0;
@@ -113,7 +113,7 @@ struct Order {
     outcome: Arc<Outcome>,
     done: Arc<Event>,
     sums: Arc<Pinned>,
-    group: Extent,
+    group: GroupInfo,
 }
 
 /// The thread that waits for groups and has their sums read.
@@ -133,7 +133,7 @@ impl Reader {
     }
 
     /// Has the sums of a group read, which are there when `done` is signalled and stay there until something has come of it.
-    pub fn order(&self, done: &Arc<Event>, sums: &Arc<Pinned>, group: Extent) -> Arc<Outcome> {
+    pub fn order(&self, done: &Arc<Event>, sums: &Arc<Pinned>, group: GroupInfo) -> Arc<Outcome> {
         let outcome = Arc::new(Outcome::default());
         let order = Order { outcome: outcome.clone(), done: done.clone(), sums: sums.clone(), group };
         if self.orders.as_ref().is_none_or(|orders| orders.send(order).is_err()) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gpu::{Device, DeviceBuffer, Error, Event, Graph, Kernel, Pinned, Profile, Stream, arguments, zero};
 
 use super::frame::HvFrame;
-use super::host::{Extent, Outcome};
+use super::host::{GroupInfo, Outcome};
 use super::metric::{Addresses, Chains, Pairs, Task};
 use super::pictures::PictureBuffers;
 use crate::backend::Ticket;
@@ -17,7 +17,7 @@ use crate::frame::Lease;
 /// A group in flight.
 pub struct InFlight {
     pub ticket: Ticket,
-    pub extent: Extent,
+    pub info: GroupInfo,
     /// What will come of reading its sums, where that is not left to whoever collects them.
     pub outcome: Option<Arc<Outcome>>,
     /// Leases of the pictures' memory, which is read until the group is done.
@@ -92,7 +92,7 @@ impl InFlightSlot {
         self.stream.synchronize()?;
         let profiling = Stream::profiling(self.stream.device(), Profile::new(runs))?;
         let stream = std::mem::replace(&mut self.stream, profiling);
-        let count = self.in_flight.as_ref().map_or(1, |group| group.extent.count);
+        let count = self.in_flight.as_ref().map_or(1, |group| group.info.count);
         let launched = self.launch(count, chains, false, &[]);
         let profiling = std::mem::replace(&mut self.stream, stream);
         profiling.synchronize()?;
