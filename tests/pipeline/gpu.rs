@@ -6,7 +6,9 @@
 //! What a process knows of its GPUs it learns once, so each kind of device gets a process of its own: the tests
 //! here start this very program again, with the ignored tests below or with all the others.
 
-use std::path::PathBuf;
+#[path = "../swhip/library.rs"]
+mod swhip;
+
 use std::process::{Command, Output};
 
 use gst::prelude::*;
@@ -17,21 +19,14 @@ use crate::common::clip::clips;
 use crate::common::device::{DEVICE, FakeAllocator};
 use crate::common::{Bench, Input};
 
-/// The software device, as `make swhip` builds it.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"));
-    let library = target.expect("tests are built in `target`").join("swhip/libamdhip64.so.6");
-    assert!(library.exists(), "no {}: build it with `make swhip`", library.display());
-    library
-}
+use swhip::library;
 
 /// Runs tests of this program on a software device that the environment describes. It is trusted unless that says
 /// otherwise: most tests count calls, or have a certain one fail.
 pub fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(std::env::current_exe().unwrap())
         .args(arguments)
-        .env("HIPVMAF_HIP_LIBRARY", library())
+        .env("HIPVMAF_HIP_LIBRARY", library("libamdhip64.so.6"))
         .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
         .env("HIPVMAF_SELF_TEST", "never")
         .envs(environment.iter().copied())
@@ -270,7 +265,8 @@ fn latecomer() {
     let element = &bench.element;
     assert!(element.set_state(gst::State::Ready).is_err());
     element.set_state(gst::State::Null).unwrap();
-    std::os::unix::fs::symlink(library(), std::env::var_os("HIPVMAF_HIP_LIBRARY").unwrap()).unwrap();
+    std::os::unix::fs::symlink(library("libamdhip64.so.6"), std::env::var_os("HIPVMAF_HIP_LIBRARY").unwrap())
+        .unwrap();
     assert!(element.set_state(gst::State::Ready).is_ok());
     element.set_state(gst::State::Null).unwrap();
 }

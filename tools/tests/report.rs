@@ -3,10 +3,14 @@
 //! The report of `hipvmaf-bench`, on the software device of `tests/swhip`: all of it where everything works, and whatever
 //! there is where something does not.
 
-use std::path::PathBuf;
+#[path = "../../tests/swhip/library.rs"]
+mod swhip;
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use swhip::library;
 
 /// The kinds of sections in their order.
 const SECTIONS: [&str; 15] = [
@@ -31,21 +35,12 @@ const SECTIONS: [&str; 15] = [
 const SMALL: &str = "--report --size 288x216 --pairs 3 --in-flight 1 --seconds 0 --runs 1 --repeat 1 \
                      --check-sizes 176x144 --check-random 0";
 
-/// The software device, as `make swhip` builds it.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"));
-    let library = target.expect("tests are built in `target`").join("swhip/libamdhip64.so.6");
-    assert!(library.exists(), "no {}: build it with `make swhip`", library.display());
-    library
-}
-
 /// Runs a small report in this environment. It keeps no verdict of a self-test.
 fn run(further: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hipvmaf-bench"))
         .args(SMALL.split_whitespace())
         .args(further)
-        .env("HIPVMAF_HIP_LIBRARY", library())
+        .env("HIPVMAF_HIP_LIBRARY", library("libamdhip64.so.6"))
         .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
         .env("XDG_CACHE_HOME", "/proc/nowhere")
         .env("SWHIP_ARCH", "gfx1100")

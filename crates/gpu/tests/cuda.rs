@@ -3,13 +3,17 @@
 //! Everything this crate has, on the software `libcuda` of `tests/swhip`. One test, as the environment and the runtimes
 //! are those of the whole process.
 
+#[path = "../../../tests/swhip/library.rs"]
+mod swhip;
+
 use std::ffi::{CStr, c_char, c_long};
-use std::path::PathBuf;
 
 use hipvmaf_gpu::{
     Code, Device, DeviceBuffer, Direction, Error, Event, Graph, Image, Kernel, Pinned, Selection, Stream,
     Vendor, arguments, copy, devices, owner, zero,
 };
+
+use swhip::library;
 
 /// A kernel that copies numbers, for GPUs that are newer than the one there is, and for that one.
 struct Copies;
@@ -36,20 +40,11 @@ impl Code for Copies {
     }
 }
 
-/// The software driver, as `make swhip` builds it.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"));
-    let library = target.expect("tests are built in `target`").join("swhip/libcuda.so.1");
-    assert!(library.exists(), "no {}: build it with `make swhip`", library.display());
-    library
-}
-
 /// What exists in the driver.
 fn live(what: &CStr) -> c_long {
     // SAFETY: the library is open already, and the type is that of tests/swhip/hip.h.
     unsafe {
-        let library = libloading::Library::new(library()).unwrap();
+        let library = libloading::Library::new(library("libcuda.so.1")).unwrap();
         let live = *library.get::<unsafe extern "C" fn(*const c_char) -> c_long>("swhip_live").unwrap();
         live(what.as_ptr())
     }
@@ -94,7 +89,7 @@ fn nvidias_driver_works_and_gets_everything_back() {
     // SAFETY: this process has no other test, so no other thread reads the environment.
     unsafe {
         std::env::set_var("HIPVMAF_HIP_LIBRARY", "/nowhere/libamdhip64.so.6");
-        std::env::set_var("HIPVMAF_CUDA_LIBRARY", library());
+        std::env::set_var("HIPVMAF_CUDA_LIBRARY", library("libcuda.so.1"));
         std::env::set_var("SWHIP_ARCH", "sm_75,sm_60");
     }
     let found: Vec<_> = devices().iter().map(|info| (info.arch.as_str(), info.pci.as_str())).collect();

@@ -3,9 +3,11 @@
 //! What an application finds of its own after it called this crate, on the software device of `tests/swhip`. One test, as
 //! the environment and the runtimes are those of the whole process.
 
+#[path = "../../../tests/swhip/library.rs"]
+mod swhip;
+
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use hipvmaf_gpu::{
     owner, zero,
 };
 use libloading::Library;
+
+use swhip::library;
 
 /// Code for every GPU, which nothing here loads.
 struct Anything;
@@ -30,15 +34,6 @@ impl Code for Anything {
     fn images(&self, _: &str, _: &str) -> Vec<Image> {
         vec![]
     }
-}
-
-/// The software device, as `make swhip` builds it.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"));
-    let library = target.expect("tests are built in `target`").join("swhip/libamdhip64.so.6");
-    assert!(library.exists(), "no {}: build it with `make swhip`", library.display());
-    library
 }
 
 /// The device that the application has set.
@@ -59,7 +54,7 @@ impl Application {
     fn new() -> Self {
         // SAFETY: the library's initialisers do nothing, and the types are those of tests/swhip/hip.h.
         unsafe {
-            let library = Box::leak(Box::new(Library::new(library()).unwrap()));
+            let library = Box::leak(Box::new(Library::new(library("libamdhip64.so.6")).unwrap()));
             Self {
                 set_device: *library.get("hipSetDevice").unwrap(),
                 get_device: *library.get("hipGetDevice").unwrap(),
@@ -137,7 +132,7 @@ fn the_device_of_the_thread_is_as_before() {
     // SAFETY: this process has no other test, so no other thread reads the environment.
     unsafe {
         std::env::set_var("SWHIP_ARCH", "gfx1100,gfx1100,gfx1100");
-        std::env::set_var("HIPVMAF_HIP_LIBRARY", library());
+        std::env::set_var("HIPVMAF_HIP_LIBRARY", library("libamdhip64.so.6"));
         std::env::set_var("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1");
     }
     let application = Application::new();

@@ -6,24 +6,19 @@
 //! A process has one driver, which a lost device makes useless and whose devices the environment describes: the
 //! tests with either start this very program again, with the ignored ones below.
 
+#[path = "../../../tests/swhip/library.rs"]
+mod swhip;
+
 use std::ffi::{CString, c_char, c_int, c_long, c_uint, c_ulong, c_void};
-use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::null_mut;
 use std::sync::LazyLock;
 
 use hipvmaf_hip_sys::*;
 
-type Context = *mut c_void;
+use swhip::library;
 
-/// The software driver, as `make swhip` builds it.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"));
-    let library = target.expect("tests are built in `target`").join("swhip/libcuda.so.1");
-    assert!(library.exists(), "no {}: build it with `make swhip`", library.display());
-    library
-}
+type Context = *mut c_void;
 
 /// The driver from the side of somebody else in the process, who has contexts of their own.
 struct Driver {
@@ -38,7 +33,7 @@ struct Driver {
 }
 
 static API: LazyLock<Api> = LazyLock::new(|| {
-    let api = Api::load_from(Vendor::Nvidia, library()).unwrap();
+    let api = Api::load_from(Vendor::Nvidia, library("libcuda.so.1")).unwrap();
     let mut count = 0;
     // SAFETY: the address is valid for a write.
     assert_eq!(unsafe { api.hipGetDeviceCount(&mut count) }, HipError::SUCCESS);
@@ -49,7 +44,7 @@ static DRIVER: LazyLock<Driver> = LazyLock::new(|| {
     LazyLock::force(&API);
     // SAFETY: the library is open already, and the types are those of NVIDIA's documentation and tests/swhip/hip.h.
     unsafe {
-        let library = Box::leak(Box::new(libloading::Library::new(library()).unwrap()));
+        let library = Box::leak(Box::new(libloading::Library::new(library("libcuda.so.1")).unwrap()));
         Driver {
             create: *library.get("cuCtxCreate_v2").unwrap(),
             destroy: *library.get("cuCtxDestroy_v2").unwrap(),

@@ -27,7 +27,7 @@ struct Observer {
 static OBSERVER: LazyLock<Observer> = LazyLock::new(|| {
     // SAFETY: the library's initialisers do nothing, and the types are those of tests/swhip/hip.h.
     unsafe {
-        let library = Box::leak(Box::new(libloading::Library::new(library()).unwrap()));
+        let library = Box::leak(Box::new(libloading::Library::new(library("libamdhip64.so.6")).unwrap()));
         Observer {
             count: *library.get("swhip_count").unwrap(),
             live: *library.get("swhip_live").unwrap(),

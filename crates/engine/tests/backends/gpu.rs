@@ -6,8 +6,10 @@
 //! What a process knows of its GPUs it learns once, so each kind of device gets a process of its own: the tests
 //! here start this very program again, with the ignored tests below or with others.
 
+#[path = "../../../../tests/swhip/library.rs"]
+mod swhip;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use hipvmaf_engine::backend::Backend;
@@ -18,21 +20,14 @@ use hipvmaf_engine::model::{Model, ScoreOptions, builtin};
 use hipvmaf_engine::plan::Plan;
 use hipvmaf_engine::scale::{Method, Scaling};
 
-/// The software device, as `make swhip` builds it.
-pub fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "target"));
-    let library = target.expect("tests are built in `target`").join("swhip/libamdhip64.so.6");
-    assert!(library.exists(), "no {}: build it with `make swhip`", library.display());
-    library
-}
+pub use swhip::library;
 
 /// Runs tests of this program on a software device that the environment describes. It is trusted unless that says
 /// otherwise: these tests compare more than a self-test does, and some count calls.
 pub fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(std::env::current_exe().unwrap())
         .args(arguments)
-        .env("HIPVMAF_HIP_LIBRARY", library())
+        .env("HIPVMAF_HIP_LIBRARY", library("libamdhip64.so.6"))
         .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
         .env("HIPVMAF_SELF_TEST", "never")
         .envs(environment.iter().copied())
@@ -200,7 +195,7 @@ fn sums_hold_where_host_memory_is_not_coherent_by_itself() {
 /// The same kernels, in the shapes that they have on NVIDIA's GPUs, behind the driver's contexts.
 #[test]
 fn sums_are_those_of_the_processor_behind_nvidias_driver() {
-    let driver = library().with_file_name("libcuda.so.1");
+    let driver = library("libcuda.so.1");
     let environment = [
         ("HIPVMAF_CUDA_LIBRARY", driver.to_str().unwrap()),
         ("HIPVMAF_HIP_LIBRARY", "/nowhere/libamdhip64.so.6"),
