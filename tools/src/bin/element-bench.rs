@@ -360,17 +360,26 @@ fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
         std::thread::sleep(Duration::from_secs(args.seconds));
         Ok((scored()? - before) as f64 / start.elapsed().as_secs_f64())
     };
+    // The shares take turns, forwards and backwards, so that what drifts in the machine falls on all of them alike. What a share
+    // costs is then told within each turn.
     let mut by_share = vec![vec![]; args.verify.len()];
-    for _ in 0..args.runs {
-        for (share, rates) in args.verify.iter().zip(&mut by_share) {
-            element.set_property("verify", share);
-            rates.push(rate()?);
+    for turn in 0..args.runs {
+        let mut order: Vec<usize> = (0..args.verify.len()).collect();
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        for share in order {
+            element.set_property("verify", args.verify[share]);
+            by_share[share].push(rate()?);
         }
     }
-    for (share, mut rates) in args.verify.iter().zip(by_share) {
-        rates.sort_by(f64::total_cmp);
-        let [least, median, most] = [0, rates.len() / 2, rates.len() - 1].map(|i| rates[i]);
-        println!("verify={share}: {median:.0} fps, {} runs {least:.0} to {most:.0}", rates.len());
+    for (share, rates) in args.verify.iter().zip(&by_share) {
+        let costs = rates.iter().zip(&by_share[0]).map(|(rate, first)| 100.0 * (1.0 - rate / first));
+        let [costs, rates] = [costs.collect(), rates.clone()].map(quartiles);
+        println!(
+            "verify={share}: {:.0} fps, half of {} runs {:.0} to {:.0}; costs {:+.2} %, half of the turns {:+.2} to {:+.2}",
+            rates[1], args.runs, rates[0], rates[2], costs[1], costs[0], costs[2]
+        );
     }
     if !args.verify.is_empty() {
         return Ok(());
@@ -390,6 +399,12 @@ fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
         stats.get::<u64>("not-verified")?,
     );
     Ok(())
+}
+
+/// The lower quartile, the median and the upper quartile.
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }
 
 /// What became of the frames of all channels so far.
