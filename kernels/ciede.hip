@@ -34,6 +34,9 @@ HV_DEV double root(double v) {
 #endif
 }
 HV_DEV uint64_t bits_of(double v) { return __builtin_bit_cast(uint64_t, v); }
+HV_DEV float magnitude(float v) {
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, v) & 0x7fffffffu);
+}
 HV_DEV double magnitude(double v) {
   return __builtin_bit_cast(double, bits_of(v) & 0x7fffffffffffffffull);
 }
@@ -43,31 +46,35 @@ HV_DEV double seventh_power(double x) {
   return (square * square) * (square * x);
 }
 
-HV_DEV double guess(double t, float exponent, float offset) {
-  const float bits = (float)(int32_t)__builtin_bit_cast(uint32_t, (float)t);
-  return (double)__builtin_bit_cast(float, (int32_t)(bits * exponent + offset));
+HV_DEV float guess(float t, float exponent, float offset) {
+  const float bits = (float)(int32_t)__builtin_bit_cast(uint32_t, t);
+  return __builtin_bit_cast(float, (int32_t)(bits * exponent + offset));
 }
 
 HV_DEV double cube_root(double t) {
-  double r = guess(t, 1.0f / 3.0f, 709958130.0f);
+  const float single = (float)t;
+  float y = guess(single, -1.0f / 3.0f, 1419917116.0f);
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const double cube = (r * r) * r;
-    r *= (cube + 2.0 * t) / (2.0 * cube + t);
-  }
-  const double cube = (r * r) * r;
-  return r - r * ((cube - t) / (3.0 * t));
+  for (int i = 0; i < 3; i++) y *= (4.0f - single * ((y * y) * y)) * (1.0f / 3.0f);
+  const double r = (double)(single * (y * y)), cube = (r * r) * r;
+  double inverse = (double)(((y * y) * y) * (1.0f / 3.0f));
+  inverse *= 2.0 - (2.0 * cube + t) * inverse;
+  return r + r * ((t - cube) * inverse);
 }
 
 HV_DEV double fifth_root(double t) {
-  double r = guess(t, 0.2f, 851949756.0f);
+  const float single = (float)t;
+  float y = guess(single, -0.2f, 1277950000.0f);
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const double square = r * r, power = (square * square) * r;
-    r *= (2.0 * power + 3.0 * t) / (3.0 * power + 2.0 * t);
+  for (int i = 0; i < 3; i++) {
+    const float square = y * y;
+    y *= (6.0f - single * ((square * square) * y)) * 0.2f;
   }
-  const double square = r * r, power = (square * square) * r;
-  return r - r * ((power - t) / (5.0 * t));
+  const float fourth = (y * y) * (y * y);
+  const double r = (double)(single * fourth), square = r * r, power = (square * square) * r;
+  double inverse = (double)((fourth * y) * 0.2f);
+  inverse *= 2.0 - (3.0 * power + 2.0 * t) * inverse;
+  return r + r * ((t - power) * inverse);
 }
 
 HV_DEV double exponential(double x) {
@@ -100,24 +107,41 @@ HV_DEV Turn sin_cos(double x) {
   return {quadrant & 2 ? -a : a, (quadrant + 1) & 2 ? -b : b};
 }
 
-HV_DEV double atan2(double y, double x) {
+// The sine alone: where it is the cosine of what is left of the angle, that one's polynomial takes the place of the other.
+HV_DEV double sine(double x) {
+  constexpr double odd[] = {-1307674368000.0, 6227020800.0, -39916800.0, 362880.0, -5040.0, 120.0, -6.0};
+  constexpr double even[] = {-87178291200.0, 479001600.0, -3628800.0, 40320.0, -720.0, 24.0, -2.0};
+  const double integer = x * 0.63661977236758134308 + TO_INTEGER, k = integer - TO_INTEGER;
+  const double r = (x - k * 1.5707963267341256) - k * 6.077100506506192e-11, square = r * r;
+  const uint32_t quadrant = (uint32_t)bits_of(integer);
+  const bool cosine = quadrant & 1;
+  double sum = cosine ? 1.0 / 20922789888000.0 : 1.0 / 355687428096000.0;
+#pragma unroll
+  for (int i = 0; i < 7; i++) sum = sum * square + (cosine ? 1.0 / even[i] : 1.0 / odd[i]);
+  sum = square * sum;
+  const double value = cosine ? 1.0 + sum : r + r * sum;
+  return quadrant & 2 ? -value : value;
+}
+
+HV_DEV double atan2(float y, float x) {
+  constexpr float to_integer = 12582912.0f;  // 1.5 x 2^23
   constexpr double divisors[] = {-15.0, 13.0, -11.0, 9.0, -7.0, 5.0, -3.0};
-  const double ax = magnitude(x), ay = magnitude(y);
+  const float ax = magnitude(x), ay = magnitude(y);
   const bool steep = ay > ax;
-  const double low = steep ? ax : ay, high = steep ? ay : ax;
-  const double k = ((low / high) * 4.0 + TO_INTEGER) - TO_INTEGER;
-  double near = k == 1.0 ? 0.24497866312686414 : 0.0;
-  near = k == 2.0 ? 0.46364760900080615 : near;
-  near = k == 3.0 ? 0.6435011087932844 : near;
-  near = k == 4.0 ? 0.78539816339744830962 : near;
-  const double tangent = k * 0.25, z = (low - tangent * high) / (high + tangent * low), square = z * z;
+  const float less = steep ? ax : ay, more = steep ? ay : ax;
+  const float k = ((less / more) * 4.0f + to_integer) - to_integer;
+  double near = k == 1.0f ? 0.24497866312686414 : 0.0;
+  near = k == 2.0f ? 0.46364760900080615 : near;
+  near = k == 3.0f ? 0.6435011087932844 : near;
+  near = k == 4.0f ? 0.78539816339744830962 : near;
+  const double tangent = (double)k * 0.25, low = (double)less, high = (double)more, z = (low - tangent * high) / (high + tangent * low), square = z * z;
   double sum = 1.0 / 17.0;
 #pragma unroll
   for (int i = 0; i < 7; i++) sum = sum * square + 1.0 / divisors[i];
   double angle = near + (z + z * (square * sum));
   angle = steep ? PI / 2.0 - angle : angle;
-  angle = x < 0.0 ? PI - angle : angle;
-  return y < 0.0 ? -angle : angle;
+  angle = x < 0.0f ? PI - angle : angle;
+  return y < 0.0f ? -angle : angle;
 }
 
 HV_DEV double linear(double t) {
@@ -174,7 +198,7 @@ HV_DEV float delta_e(const Lab &p, const Lab &q) {
   angle = far ? (float)((double)angle + (h2 <= h1 ? 2.0 * PI : -2.0 * PI)) : angle;
   const bool grey = (c1 == 0.0f) | (c2 == 0.0f);
   angle = grey ? 0.0f : angle;
-  const float dh = (float)((2.0 * root((double)(cp1 * cp2))) * sin_cos((double)angle / 2.0).sin);
+  const float dh = (float)((2.0 * root((double)(cp1 * cp2))) * sine((double)angle / 2.0));
   const float sum = h1 + h2, mean_h = far ? (float)(((double)sum + 2.0 * PI) / 2.0) : sum / 2.0f;
 
   const Turn turn = sin_cos((double)mean_h);
@@ -192,7 +216,7 @@ HV_DEV float delta_e(const Lab &p, const Lab &q) {
   const float e = (float)(60.0 * exponential(-(double)(g * g)));
   const float radians = (float)((double)e * (PI / 180.0));
   const float c7 = (float)seventh_power((double)mean_c), fraction = c7 / (c7 + (float)power);
-  const float rt = (float)((-2.0 * root((double)fraction)) * sin_cos((double)radians).sin);
+  const float rt = (float)((-2.0 * root((double)fraction)) * sine((double)radians));
 
   const float li = dl / (0.65f * sl), ch = dc / sc, hu = dh / (4.0f * sh), cross = (rt * ch) * hu;
   return (float)root(((square_of(li) + square_of(ch)) + square_of(hu)) + (double)cross);

@@ -199,7 +199,7 @@ fn delta_e([l1, a1, b1]: [f32; 3], [l2, a2, b2]: [f32; 3]) -> f32 {
 /// The hue angle of a colour, 0 to 2 pi.
 #[inline(always)]
 fn hue(b: f32, a: f32) -> f32 {
-    let angle = atan2(f64::from(b), f64::from(a)) as f32;
+    let angle = atan2(b, a) as f32;
     let angle = if angle < 0.0 { (f64::from(angle) + 2.0 * PI) as f32 } else { angle };
     if (a == 0.0) & (b == 0.0) { 0.0 } else { angle }
 }
@@ -215,37 +215,49 @@ fn seventh_power(x: f64) -> f64 {
     (square * square) * (square * x)
 }
 
-/// A guess at a root, wrong by some percent: the logarithm of a number is nearly linear in its bits.
+// Roots begin with one over the root, in single precision: Newton's method needs no division for that, and each of three
+// steps squares the error of the guess. What is left is one step of Halley's method in double precision, which cubes an error
+// of some units in the last place of a single. Its quotient is a small correction, so that one more step of Newton's method
+// from the single is enough for the divisor.
+
+/// A guess at a power, wrong by some percent: the logarithm of a number is nearly linear in its bits.
 #[inline(always)]
-fn guess(t: f64, exponent: f32, offset: f32) -> f64 {
-    let bits = (t as f32).to_bits().cast_signed() as f32;
-    f64::from(f32::from_bits(((bits * exponent + offset) as i32).cast_unsigned()))
+fn guess(t: f32, exponent: f32, offset: f32) -> f32 {
+    let bits = t.to_bits() as i32 as f32;
+    f32::from_bits((bits * exponent + offset) as i32 as u32)
 }
 
 /// The cube root of a number between 1e-30 and 1e30.
 #[inline(always)]
 fn cube_root(t: f64) -> f64 {
-    let mut r = guess(t, 1.0 / 3.0, 709_958_130.0);
-    for _ in 0..2 {
-        let cube = (r * r) * r;
-        r *= (cube + 2.0 * t) / (2.0 * cube + t); // Halley's method: cubes the error
+    let single = t as f32;
+    let mut y = guess(single, -1.0 / 3.0, 1_419_917_116.0);
+    for _ in 0..3 {
+        y *= (4.0 - single * ((y * y) * y)) * (1.0 / 3.0);
     }
+    let r = f64::from(single * (y * y));
+    let inverse = f64::from(((y * y) * y) * (1.0 / 3.0));
     let cube = (r * r) * r;
-    r - r * ((cube - t) / (3.0 * t)) // Newton's: its correction is small, and with it the error of its parts
+    let inverse = inverse * (2.0 - (2.0 * cube + t) * inverse);
+    r + r * ((t - cube) * inverse)
 }
 
 /// The fifth root of a number between 1e-30 and 1e30.
 #[inline(always)]
 fn fifth_root(t: f64) -> f64 {
-    let mut r = guess(t, 0.2, 851_949_756.0);
-    for _ in 0..2 {
-        let square = r * r;
-        let power = (square * square) * r;
-        r *= (2.0 * power + 3.0 * t) / (3.0 * power + 2.0 * t);
+    let single = t as f32;
+    let mut y = guess(single, -0.2, 1_277_950_000.0);
+    for _ in 0..3 {
+        let square = y * y;
+        y *= (6.0 - single * ((square * square) * y)) * 0.2;
     }
+    let square = y * y;
+    let r = f64::from(single * (square * square));
+    let inverse = f64::from(((square * square) * y) * 0.2);
     let square = r * r;
     let power = (square * square) * r;
-    r - r * ((power - t) / (5.0 * t))
+    let inverse = inverse * (2.0 - (3.0 * power + 2.0 * t) * inverse);
+    r + r * ((t - power) * inverse)
 }
 
 /// Added to a number, leaves the nearest integer in the lowest bits.
@@ -294,7 +306,8 @@ fn sin_cos(x: f64) -> [f64; 2] {
 
 /// The angle of a point, -pi to pi; means nothing at the origin.
 #[inline(always)]
-fn atan2(y: f64, x: f64) -> f64 {
+fn atan2(y: f32, x: f32) -> f64 {
+    const TO_INTEGER: f32 = 12582912.0; // 1.5 x 2^23
     let (ax, ay) = (x.abs(), y.abs());
     let steep = ay > ax;
     let (low, high) = if steep { (ax, ay) } else { (ay, ax) };
@@ -304,6 +317,7 @@ fn atan2(y: f64, x: f64) -> f64 {
     let near = if k == 2.0 { 0.46364760900080615 } else { near };
     let near = if k == 3.0 { 0.6435011087932844 } else { near };
     let near = if k == 4.0 { FRAC_PI_4 } else { near };
+    let (k, low, high) = (f64::from(k), f64::from(low), f64::from(high));
     let tangent = k * 0.25;
     let z = (low - tangent * high) / (high + tangent * low);
     let square = z * z;
@@ -503,9 +517,8 @@ mod tests {
             near(s, x.sin(), 1.0);
             near(c, x.cos(), 1.0);
             near(exp(-x.abs() * 5.0), (-x.abs() * 5.0).exp(), (-x.abs() * 5.0).exp());
-            let (b, a) =
-                (f64::from((i * 37 % 401) as f32 * 0.7 - 140.0), f64::from((i % 311) as f32 - 155.0));
-            near(atan2(b, a), b.atan2(a), 4.0);
+            let (b, a) = ((i * 37 % 401) as f32 * 0.7 - 140.0, (i % 311) as f32 - 155.0);
+            near(atan2(b, a), f64::from(b).atan2(f64::from(a)), 4.0);
         }
     }
 }
