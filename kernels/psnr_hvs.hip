@@ -6,16 +6,33 @@
 
 #define HVS_THREADS 64   // a block of the picture each
 #define HVS_STEP 7       // samples from one block to the next
-#define HVS_SUM_THREADS 1024  // a block of the picture each
-#define HVS_FULL 0x00800000u  // from the bits of a power of two to those of the next
+#define HVS_SUM_THREADS 1024
+#define HVS_SUM_BLOCKS 4  // blocks of the picture for each of them
+// From the bits of a power of two to those of the next: added to any sum, it takes the sum across the power.
+#define HVS_FULL 0x00800000u
 
-// Where the errors of Y, Cb and Cr begin, and of how many blocks they are.
-struct HvsErrors {
-  uint32_t first[3], blocks[3];
+// What there is of Y, Cb and Cr in the scratch of a distorted picture, in units of 4 bytes from its begin, and how many blocks
+// they have, in a row and altogether.
+struct HvsLayout {
+  uint32_t errors[3], totals[3], waves[3], additions[3], columns[3], blocks[3];
 };
-HV_SIZE(HvsErrors, 24);
-HV_OFFSET(HvsErrors, first, 0);
-HV_OFFSET(HvsErrors, blocks, 12);
+HV_SIZE(HvsLayout, 72);
+HV_OFFSET(HvsLayout, errors, 0);
+HV_OFFSET(HvsLayout, totals, 12);
+HV_OFFSET(HvsLayout, waves, 24);
+HV_OFFSET(HvsLayout, additions, 36);
+HV_OFFSET(HvsLayout, columns, 48);
+HV_OFFSET(HvsLayout, blocks, 60);
+
+// What an error and a squared coefficient are multiplied with, and one over the latter.
+struct alignas(16) HvsWeights {
+  float error, mask, inverse, unused;
+};
+HV_SIZE(HvsWeights, 16);
+HV_OFFSET(HvsWeights, error, 0);
+HV_OFFSET(HvsWeights, mask, 4);
+HV_OFFSET(HvsWeights, inverse, 8);
+HV_OFFSET(HvsWeights, unused, 12);
 
 namespace hvs {
 
@@ -26,6 +43,17 @@ HV_DEV float root(float v) {
   return sqrtf(v);
 #endif
 }
+// The component that a block of threads is for, where each has as many as its blocks take, and which of those it is.
+template <int threads> HV_DEV uint32_t component_of(const HvsLayout &layout, uint32_t &tile) {
+  uint32_t component = 0;
+  for (tile = blockIdx.x; component < 2; component++) {
+    const uint32_t tiles = (layout.blocks[component] + threads - 1) / threads;
+    if (tile < tiles) break;
+    tile -= tiles;
+  }
+  return component;
+}
+
 HV_DEV uint32_t bits_of(float v) { return __builtin_bit_cast(uint32_t, v); }
 HV_DEV float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
@@ -83,7 +111,7 @@ template <int size> HV_DEV float deviation(const int32_t *samples) {
 }
 
 // Turns the samples of a block into coefficients; returns how strongly they mask errors.
-HV_DEV float masking(int32_t block[64], const float *mask) {
+HV_DEV float masking(int32_t block[64], const HvsWeights *weights) {
   const float all = deviation<8>(block) * ((1.0f / 63.0f) * 64.0f);
   constexpr float factor = (1.0f / 15.0f) * 16.0f;
   float quarters = deviation<4>(block) * factor;
@@ -97,8 +125,17 @@ HV_DEV float masking(int32_t block[64], const float *mask) {
   for (int i = 0; i < 8; i++) transform<1>(block + 8 * i);
   float energy = 0;
 #pragma unroll
-  for (int k = 1; k < 64; k++) energy += (float)(block[k] * block[k]) * __builtin_bit_cast(float, hv_ldg((const uint32_t *)mask + k));
+  for (int k = 1; k < 64; k++) energy += (float)(block[k] * block[k]) * float_of(hv_ldg((const uint32_t *)&weights[k].mask));
   return root(energy * ratio) * (1.0f / 32.0f);
+}
+
+// a / b, of a number from 0 on and a weight with its inverse, both rounded: two corrections by what is left make it the
+// rounded quotient (Markstein, IA-64 and elementary functions, 2000), but for quotients below 2^-100, which are as good as 0
+// beside errors of whole numbers.
+HV_DEV float quotient(float a, float b, float inverse) {
+  float q = a * inverse;
+  q = __builtin_fmaf(__builtin_fmaf(-q, b, a), inverse, q);
+  return __builtin_fmaf(__builtin_fmaf(-q, b, a), inverse, q);
 }
 
 template <class T> HV_DEV void load(const HvPlane &plane, uint32_t bits, int x, int y, int32_t block[64]) {
@@ -109,22 +146,33 @@ template <class T> HV_DEV void load(const HvPlane &plane, uint32_t bits, int x, 
                                      plane.shift, bits);
 }
 
+// The sum over the wave, in any order.
+HV_DEV float wave_sum(float v) {
+#pragma unroll
+  for (uint32_t m = HV_WAVE / 2; m; m >>= 1) v += float_of(hv_shfl_xor_u32(bits_of(v), m));
+  return v;
+}
+
 template <class T>
-HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t component, uint32_t bits, uint32_t columns,
-                      uint32_t blocks, const float *__restrict__ tables, uint32_t pictures, uint32_t pitch,
-                      float *errors) {
+HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t bits, const HvsLayout &layout,
+                      const HvsWeights *__restrict__ tables, uint32_t pictures, uint32_t pitch, float *scratch) {
   // Each thread's own coefficients of the reference, which would not fit its registers.
   __shared__ int32_t reference[64][HVS_THREADS];
-  const uint32_t index = blockIdx.x * HVS_THREADS + threadIdx.x;
-  if (index >= blocks) return;
-  const int x = (int)(index % columns) * HVS_STEP, y = (int)(index / columns) * HVS_STEP;
-  const float *csf = tables + component * 128, *mask = csf + 64;
+  uint32_t tile;
+  const uint32_t component = component_of<HVS_THREADS>(layout, tile);
+  const uint32_t columns = layout.columns[component], blocks = layout.blocks[component];
+  const uint32_t index = tile * HVS_THREADS + threadIdx.x;
+  // Beyond the last block, the last one again, for nothing.
+  const bool inside = index < blocks;
+  const uint32_t block_index = inside ? index : blocks - 1;
+  const int x = (int)(block_index % columns) * HVS_STEP, y = (int)(block_index / columns) * HVS_STEP;
+  const HvsWeights *weights = tables + component * 64;
   int32_t block[64];
   float of_reference = 0;
 #pragma unroll 1
   for (uint32_t side = 0; side <= pictures; side++) {
     load<T>(side ? frame[side - 1].distorted[component] : frame->reference[component], bits, x, y, block);
-    const float own = masking(block, mask);
+    const float own = masking(block, weights);
     if (side == 0) {
       of_reference = own;
 #pragma unroll
@@ -132,39 +180,54 @@ HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t component, uin
       continue;
     }
     const float strength = hv_max(of_reference, own);
+    float *errors = scratch + layout.errors[component];
+    float total = 0;
 #pragma unroll
     for (int k = 0; k < 64; k++) {
+      const HvsWeights weight = __builtin_bit_cast(HvsWeights, hv_ldg((const HvU32x4 *)(weights + k)));
       float error = (float)hv_abs(reference[k][threadIdx.x] - block[k]);
       if (k) {
-        const float threshold = strength / __builtin_bit_cast(float, hv_ldg((const uint32_t *)mask + k));
+        const float threshold = quotient(strength, weight.mask, weight.inverse);
         error = error > threshold ? error - threshold : 0.0f;
       }
-      error *= __builtin_bit_cast(float, hv_ldg((const uint32_t *)csf + k));
-      errors[(uint64_t)k * blocks + index] = error * error;
+      error *= weight.error;
+      error *= error;
+      if (inside) errors[(uint64_t)k * blocks + index] = error;
+      total += error;
     }
-    errors += pitch;
+    total = inside ? total : 0.0f;
+    if (inside) scratch[layout.totals[component] + index] = total;
+    total = wave_sum(total);
+    if (hv_lane() == 0) scratch[layout.waves[component] + index / HV_WAVE] = total;
+    scratch += pitch;
   }
 }
 
 }  // namespace hvs
 
-// The errors of all blocks of one component, each 64: error k of block i is errors[k * blocks + i], those of the next
-// distorted picture are `pitch` on. columns: blocks in a row. tables: for each component 64 factors of errors and 64 of
-// squared coefficients. Block 64 threads, grid ceil(blocks/64).
-#define PSNR_HVS(name, T)                                                                                    \
-  HV_KERNEL(HVS_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t component, uint32_t bits,         \
-                               uint32_t columns, uint32_t blocks, const float *__restrict__ tables,          \
-                               uint32_t pictures, uint32_t pitch, float *errors) {                           \
-    hvs::errors_of<T>(frame, component, bits, columns, blocks, tables, pictures, pitch, errors);             \
-  }                                                                                                          \
+// The errors of all blocks, each 64: error k of block i of a component is errors[k * blocks + i] there. Beside them what
+// they come to, about, for each block and for each wave of the blocks. tables: for each component 64 weights. pitch: from the scratch of a distorted picture to the next one's. Block 64 threads, grid
+// ceil(blocks/64) of each component.
+#define PSNR_HVS(name, T)                                                                                       \
+  HV_KERNEL(HVS_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, HvsLayout layout,              \
+                               const HvsWeights *__restrict__ tables, uint32_t pictures, uint32_t pitch,  \
+                               float *scratch) {                                                                \
+    hvs::errors_of<T>(frame, bits, layout, tables, pictures, pitch, scratch);                                   \
+  }                                                                                                             \
   HV_EXPORT(name)
 
 PSNR_HVS(psnr_hvs_u8, uint8_t)
 PSNR_HVS(psnr_hvs_u16, uint16_t)
 
-// Adding errors to a sum, as additions to its bits. As long as the sum stays below the next power of two, these depend
-// only on whether the bits are even: on that alone the rounding of halves depends. `v` has both cases. What is HVS_FULL
-// takes any sum across the power.
+// The sum of the errors of a component is a single that takes them one after another, block by block, each time rounded. Yet
+// many threads make it. As long as the sum stays below the next power of two, an error adds to its bits what depends only
+// on whether these are even: on that alone the rounding of halves depends. So what a block of the picture adds is a
+// function of two values (`v`, for even and odd), and such functions one after another are one again: a scan over the
+// blocks has the sum after each.
+//
+// The functions depend on the power of two. psnr_hvs_additions guesses it, from what the blocks before come to about, so
+// all blocks have theirs made at once. psnr_hvs_sum knows it. Where the guess was wrong, which happens beside the powers of
+// two alone, and where the sum crosses one, it adds up the errors of a block for themselves.
 namespace hvs {
 
 HV_DEV uint32_t plus(uint32_t total, HvU32x2 added) { return total + (total & 1 ? added.v[1] : added.v[0]); }
@@ -186,30 +249,66 @@ HV_DEV HvU32x2 after_lanes_before(HvU32x2 own) {
   return own;
 }
 
+// What a block adds where the sum has this power of two: read from what psnr_hvs_additions has left, whose upper 8 bits are
+// the exponent that it was made for.
+HV_DEV HvU32x2 addition(HvU32x2 left, uint32_t power) {
+  const bool known = left.v[0] >> 24 == power >> 23;
+  return {{known ? left.v[0] & 0x00ffffffu : HVS_FULL, known ? left.v[1] : HVS_FULL}};
+}
+
 }  // namespace hvs
 
-// The bits of the single precision sums of the errors of each component, added up one after the other in the order of
-// blocks, yet by many threads: each finds out what the errors of its block add, and as additions one after the other are
-// one addition, a scan over the threads has the sum after each block. A block that takes the sum across a power of two is
-// added up for itself, and the next ones anew. Block 1024 threads, grid (3, pictures); pitches as above, of errors and of sums.
-HV_KERNEL(HVS_SUM_THREADS, psnr_hvs_sum)(const float *errors, HvsErrors where, uint32_t pitch, uint32_t sums_pitch,
+// For each block of the picture, what its errors add to a sum of about what is before it. Block 64 threads, grid
+// (ceil(blocks/64) of each component, pictures).
+HV_KERNEL(HVS_THREADS, psnr_hvs_additions)(HvsLayout layout, uint32_t pitch, float *scratch) {
+  uint32_t tile;
+  const uint32_t component = hvs::component_of<HVS_THREADS>(layout, tile), lane = hv_lane();
+  const uint32_t blocks = layout.blocks[component], index = tile * HVS_THREADS + threadIdx.x;
+  scratch += (uint64_t)blockIdx.y * pitch;
+  const float *waves = scratch + layout.waves[component];
+  float before = 0;
+#pragma unroll 4
+  for (uint32_t i = lane; i < index / HV_WAVE; i += HV_WAVE) before += waves[i];
+  before = hvs::wave_sum(before);
+  const float own = index < blocks ? scratch[layout.totals[component] + index] : 0.0f;
+  float until = own;
+#pragma unroll
+  for (uint32_t d = 1; d < HV_WAVE; d *= 2) {
+    const float other = hvs::float_of(hv_shfl_u32(hvs::bits_of(until), lane >= d ? lane - d : lane));
+    until += lane >= d ? other : 0.0f;
+  }
+  const uint32_t power = hvs::bits_of(before + (until - own)) & 0x7f800000u;
+  if (index >= blocks) return;
+  const float *errors = scratch + layout.errors[component] + index;
+  float even = hvs::float_of(power), odd = hvs::float_of(power | 1);
+#pragma unroll 16
+  for (uint32_t k = 0; k < 64; k++) {
+    const float error = errors[(uint64_t)k * blocks];
+    even += error, odd += error;
+  }
+  const HvU32x2 added = {{hv_min(hvs::bits_of(even) - power, HVS_FULL), hv_min(hvs::bits_of(odd) - (power | 1), HVS_FULL)}};
+  ((HvU32x2 *)(scratch + layout.additions[component]))[index] = {{added.v[0] | power << 1, added.v[1]}};
+}
+HV_EXPORT(psnr_hvs_additions)
+
+// The bits of the sums of the errors of each component. Block 1024 threads, grid (3, pictures); pitches from the scratch of
+// a distorted picture to the next one's, and from its sums.
+HV_KERNEL(HVS_SUM_THREADS, psnr_hvs_sum)(HvsLayout layout, uint32_t pitch, const float *scratch, uint32_t sums_pitch,
                                          uint64_t *sums) {
   __shared__ HvU32x2 waves[HV_MAX_WAVES_PER_BLOCK(HVS_SUM_THREADS)];
   __shared__ uint32_t state[2];
-  const uint32_t blocks = where.blocks[blockIdx.x], lane = hv_lane(), wave = threadIdx.x / HV_WAVE;
-  errors += where.first[blockIdx.x] + (uint64_t)blockIdx.y * pitch;
+  const uint32_t blocks = layout.blocks[blockIdx.x], lane = hv_lane(), wave = threadIdx.x / HV_WAVE;
+  scratch += (uint64_t)blockIdx.y * pitch;
+  const float *errors = scratch + layout.errors[blockIdx.x];
+  const HvU32x2 *additions = (const HvU32x2 *)(scratch + layout.additions[blockIdx.x]);
   uint32_t total = 0;  // the bits of the sum of all blocks before `next`
   for (uint32_t next = 0; next < blocks; next = state[1], total = state[0]) {
-    const uint32_t power = total & 0x7f800000u, block = next + threadIdx.x;
-    HvU32x2 added = {{0, 0}};
-    if (block < blocks) {
-      float even = hvs::float_of(power), odd = hvs::float_of(power | 1);
-#pragma unroll 16
-      for (uint32_t k = 0; k < 64; k++) {
-        const float error = errors[(uint64_t)k * blocks + block];
-        even += error, odd += error;
-      }
-      added = {{hv_min(hvs::bits_of(even) - power, HVS_FULL), hv_min(hvs::bits_of(odd) - (power | 1), HVS_FULL)}};
+    const uint32_t power = total & 0x7f800000u, first = next + threadIdx.x * HVS_SUM_BLOCKS;
+    HvU32x2 own[HVS_SUM_BLOCKS], added = {{0, 0}};
+#pragma unroll
+    for (uint32_t i = 0; i < HVS_SUM_BLOCKS; i++) {
+      own[i] = first + i < blocks ? hvs::addition(additions[first + i], power) : HvU32x2{{0, 0}};
+      added = hvs::then(added, own[i]);
     }
     added = hvs::after_lanes_before(added);
     if (lane == HV_WAVE - 1) waves[wave] = added;
@@ -220,16 +319,23 @@ HV_KERNEL(HVS_SUM_THREADS, psnr_hvs_sum)(const float *errors, HvsErrors where, u
     const uint32_t after_wave = hv_shfl_u32(hvs::plus(total, of_waves), wave ? wave - 1 : 0);
     const uint32_t before_wave = wave ? after_wave : total, after = hvs::plus(before_wave, added);
     const uint32_t of_lane_before = hv_shfl_u32(after, lane ? lane - 1 : 0);
-    const uint32_t before = lane ? of_lane_before : before_wave;
-    // Sums only grow: there is one block at most with the sum below the power before it and not after.
+    uint32_t before = lane ? of_lane_before : before_wave;
+    // Sums only grow: there is one thread at most with the sum below the power before its blocks and not after them.
     const bool below = (after ^ total) >> 23 == 0;
     if (!below && (before ^ total) >> 23 == 0) {
+      uint32_t block = first;
+#pragma unroll
+      for (uint32_t i = 0; i < HVS_SUM_BLOCKS; i++) {
+        const uint32_t with = hvs::plus(before, own[i]);
+        const bool still = block == first + i && (with ^ total) >> 23 == 0;
+        before = still ? with : before, block += still;
+      }
       float sum = hvs::float_of(before);
 #pragma unroll 16
       for (uint32_t k = 0; k < 64; k++) sum += errors[(uint64_t)k * blocks + block];
       state[0] = hvs::bits_of(sum), state[1] = block + 1;
     } else if (below && threadIdx.x == HVS_SUM_THREADS - 1) {
-      state[0] = after, state[1] = block + 1;
+      state[0] = after, state[1] = first + HVS_SUM_BLOCKS;
     }
     __syncthreads();
   }

@@ -5,7 +5,7 @@
 use gpu::{DeviceBuffer, Error, Kernel, Stream, arguments};
 
 use super::metric::{Addresses, Metric, Pairs, Setup};
-use super::shared::shared;
+use super::shared::{bytes_of, shared};
 use crate::backend::BackendError;
 use crate::frame::Geometry;
 use crate::metrics;
@@ -14,33 +14,79 @@ use crate::metrics::psnr_hvs::{BLOCK, PsnrHvsSums, PsnrHvsWork, TABLES, blocks};
 const THREADS: u32 = 64;
 const SUM_THREADS: u32 = 1024;
 
+/// The fewest threads of a wave.
+const LEAST_WAVE: u32 = 32;
+
 shared! {
     "psnr_hvs.hip"
-    /// Where the errors of Y, Cb and Cr begin in the scratch, in errors, and how many blocks each plane has.
+    /// What there is of Y, Cb and Cr in the scratch of a distorted picture, in units of 4 bytes from its begin, and how many
+    /// blocks they have, in a row and altogether.
     #[derive(Default)]
-    struct HvsErrors: 24 {
-        [0] first: [u32; 3],
-        [12] blocks: [u32; 3],
+    struct HvsLayout: 72 {
+        /// The errors of the blocks.
+        [0] errors: [u32; 3],
+        /// What they come to, about, for each block,
+        [12] totals: [u32; 3],
+        /// and for each wave of them.
+        [24] waves: [u32; 3],
+        /// What each block adds to the bits of the sum, of 8 bytes.
+        [36] additions: [u32; 3],
+        [48] columns: [u32; 3],
+        [60] blocks: [u32; 3],
+    }
+}
+
+shared! {
+    "psnr_hvs.hip"
+    /// What an error and a squared coefficient are multiplied with, and one over the latter.
+    #[derive(Default)]
+    struct HvsWeights: 16 {
+        [0] error: f32,
+        [4] mask: f32,
+        [8] inverse: f32,
+        [12] unused: f32,
+    }
+}
+
+impl HvsLayout {
+    /// For planes of these sizes. Also what a distorted picture has of scratch.
+    fn new(planes: [(usize, usize); 3]) -> (Self, u32) {
+        let mut layout = Self {
+            columns: planes.map(|(width, _)| blocks(width) as u32),
+            blocks: planes.map(|(width, height)| (blocks(width) * blocks(height)) as u32),
+            ..Self::default()
+        };
+        let mut used = 0;
+        let mut take = |count: u32| {
+            let first = used;
+            used += count.next_multiple_of(2);
+            first
+        };
+        for (i, blocks) in layout.blocks.into_iter().enumerate() {
+            layout.errors[i] = take(blocks * (BLOCK * BLOCK) as u32);
+            layout.totals[i] = take(blocks);
+            layout.waves[i] = take(blocks.next_multiple_of(THREADS) / LEAST_WAVE);
+            layout.additions[i] = take(2 * blocks);
+        }
+        (layout, used)
+    }
+
+    /// How many blocks of threads it takes with one thread for each block of the picture.
+    fn tiles(&self) -> u32 {
+        self.blocks.iter().map(|blocks| blocks.div_ceil(THREADS)).sum()
     }
 }
 
 pub struct PsnrHvs {
     errors: Kernel,
+    additions: Kernel,
     sum: Kernel,
     tables: DeviceBuffer,
-    /// Blocks in a row of Y, Cb and Cr.
-    columns: [u32; 3],
-    layout: HvsErrors,
+    layout: HvsLayout,
+    /// Units of 4 bytes from the scratch of a distorted picture to the next one's.
+    pitch: u32,
     bits: u32,
     renditions: usize,
-}
-
-impl PsnrHvs {
-    /// Errors of a pair.
-    fn errors(&self) -> usize {
-        let blocks: usize = self.layout.blocks.iter().map(|blocks| *blocks as usize).sum();
-        blocks * BLOCK * BLOCK
-    }
 }
 
 impl Metric for PsnrHvs {
@@ -54,31 +100,32 @@ impl Metric for PsnrHvs {
         let Geometry { width, height, depth, chroma } = setup.geometry;
         let device = setup.device;
         let chroma = chroma.unwrap_or_default();
-        let sizes = [(width, height), chroma, chroma];
-        let mut layout = HvsErrors::default();
-        let mut first = 0;
-        for (i, (width, height)) in sizes.into_iter().enumerate() {
-            layout.first[i] = first;
-            layout.blocks[i] = (blocks(width) * blocks(height)) as u32;
-            first += layout.blocks[i] * (BLOCK * BLOCK) as u32;
-        }
-        let weights = TABLES.iter().flat_map(|tables| [tables.csf, tables.mask]);
-        let tables: Vec<u8> =
-            weights.flat_map(|table| table.into_iter().flatten().flat_map(f32::to_ne_bytes)).collect();
+        let (layout, pitch) = HvsLayout::new([(width, height), chroma, chroma]);
+        let weights = TABLES.iter().flat_map(|tables| {
+            let pairs = tables.csf.iter().flatten().zip(tables.mask.iter().flatten());
+            pairs.map(|(error, mask)| HvsWeights {
+                error: *error,
+                mask: *mask,
+                inverse: 1.0 / mask,
+                unused: 0.0,
+            })
+        });
+        let tables = weights.collect::<Vec<_>>();
         let name = setup.by_sample("psnr_hvs_u8", "psnr_hvs_u16");
         Ok(Self {
             errors: Kernel::new(device, "psnr_hvs", name, THREADS)?,
+            additions: Kernel::new(device, "psnr_hvs", "psnr_hvs_additions", THREADS)?,
             sum: Kernel::new(device, "psnr_hvs", "psnr_hvs_sum", SUM_THREADS)?,
-            tables: DeviceBuffer::holding(device, "a table", &tables)?,
-            columns: sizes.map(|(width, _)| blocks(width) as u32),
+            tables: DeviceBuffer::holding(device, "a table", bytes_of(&tables))?,
             layout,
+            pitch,
             bits: depth.bits(),
             renditions: setup.renditions,
         })
     }
 
     fn scratch(&self) -> usize {
-        self.renditions * self.errors() * size_of::<f32>()
+        self.renditions * self.pitch as usize * size_of::<f32>()
     }
 
     fn sums(&self) -> usize {
@@ -87,18 +134,16 @@ impl Metric for PsnrHvs {
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let Addresses { frame, scratch, sums } = pairs.first;
-        let (layout, tables) = (self.layout, self.tables.address());
-        let (count, pitch, sums_pitch) = (pairs.count as u32, self.errors() as u32, (pairs.pitch / 8) as u32);
-        for (component, columns) in (0u32..).zip(self.columns) {
-            let (first, blocks) = (layout.first[component as usize], layout.blocks[component as usize]);
-            let errors = scratch + u64::from(first) * size_of::<f32>() as u64;
-            let arguments =
-                arguments![frame, component, self.bits, columns, blocks, tables, count, pitch, errors];
-            // SAFETY: the parameters of psnr_hvs_u8 and psnr_hvs_u16.
-            unsafe { self.errors.launch(stream, (blocks.div_ceil(THREADS), 1), arguments)? };
+        let Self { layout, pitch, bits, .. } = *self;
+        let (count, tiles, tables) = (pairs.count as u32, layout.tiles(), self.tables.address());
+        let sums_pitch = (pairs.pitch / 8) as u32;
+        // SAFETY: the parameters of psnr_hvs_u8 and psnr_hvs_u16, psnr_hvs_additions, and psnr_hvs_sum.
+        unsafe {
+            let of_frame = arguments![frame, bits, layout, tables, count, pitch, scratch];
+            self.errors.launch(stream, (tiles, 1), of_frame)?;
+            self.additions.launch(stream, (tiles, count), arguments![layout, pitch, scratch])?;
+            self.sum.launch(stream, (3, count), arguments![layout, pitch, scratch, sums_pitch, sums])
         }
-        // SAFETY: the parameters of psnr_hvs_sum.
-        unsafe { self.sum.launch(stream, (3, count), arguments![scratch, layout, pitch, sums_pitch, sums]) }
     }
 
     fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<PsnrHvsSums> {
