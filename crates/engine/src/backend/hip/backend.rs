@@ -13,7 +13,7 @@ use gpu::{Device, DeviceInfo, Error, Selection, Visit};
 use super::frame::{HvFrame, HvPlane};
 use super::host::{self, GroupInfo, Reader};
 use super::metric::{self, Chains, Setup};
-use super::pictures::{Luma, Placer, in_place, room};
+use super::pictures::{Luma, Placer, Staged, in_place, room};
 use super::scale::Scaler;
 use super::self_test::{self, SelfTest};
 use super::shared::bytes_of;
@@ -320,20 +320,33 @@ impl Prepared {
         let lumas = self.lumas.len();
         let slot = n % self.slots.len();
         let InFlightSlot { stream, buffers, .. } = &mut self.slots[slot];
-        for buffers in &mut *buffers {
-            (buffers.used, buffers.staged) = (0, 0);
-        }
         let mut frame = HvFrame::default();
         let luma = &mut self.lumas[n % lumas];
-        let (size, room) = (self.geometry.sample_size(), self.room);
+        let (size, room, device) = (self.geometry.sample_size(), self.room, &self.device);
+        buffers.iter_mut().for_each(|buffers| buffers.used = 0);
+        let mut staged = Staged::default();
         let mut first =
-            Placer { device: &self.device, size, room, stream, buffers: &mut buffers[0], copiers };
+            Placer { device, size, room, stream, buffers: &mut buffers[0], index: 0, staged: &mut staged };
         first.await_producer(reference)?;
         frame.reference[0] =
             first.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut luma.buffer))?;
         if self.chroma {
             [frame.reference[1], frame.reference[2]] = first.place_chroma(reference)?;
         }
+        let mut placed = vec![];
+        for (index, (_, picture)) in distorted.iter().enumerate() {
+            let (buffers, staged) = (&mut buffers[index], &mut staged);
+            let mut placer = Placer { device, size, room, stream, buffers, index, staged };
+            placer.await_producer(picture)?;
+            let mut planes = [HvPlane::default(); 3];
+            planes[0] = placer.place(picture.luma, picture.lease.as_ref(), &mut None)?;
+            if self.chroma {
+                [planes[1], planes[2]] = placer.place_chroma(picture)?;
+            }
+            placed.push(planes);
+        }
+        staged.copy(stream, buffers, copiers)?;
+
         luma.plane = frame.reference[0];
         // A copy outlives the buffer it was made of.
         let in_place = in_place(&reference.luma, reference.lease.as_ref());
@@ -347,22 +360,14 @@ impl Prepared {
             let earlier = &self.lumas[(n - lag) % lumas];
             frame.earlier[lag - 1] = earlier.plane;
             if earlier.written {
-                self.slots[slot].stream.wait_for(&earlier.ready)?;
+                stream.wait_for(&earlier.ready)?;
             }
         }
         let slot = &mut self.slots[slot];
-        for (i, (rendition, picture)) in distorted.iter().enumerate() {
-            let InFlightSlot { stream, buffers, frames, .. } = &mut *slot;
-            let mut placer =
-                Placer { device: &self.device, size, room, stream, buffers: &mut buffers[i], copiers };
-            placer.await_producer(picture)?;
-            let mut planes = [HvPlane::default(); 3];
-            planes[0] = placer.place(picture.luma, picture.lease.as_ref(), &mut None)?;
-            if self.chroma {
-                [planes[1], planes[2]] = placer.place_chroma(picture)?;
-            }
+        let InFlightSlot { stream, buffers, frames, .. } = &mut *slot;
+        for (i, ((rendition, _), planes)) in distorted.iter().zip(placed).enumerate() {
             frame.distorted = match &self.scalers[*rendition] {
-                Some(scaler) => scaler.launch(stream, planes, placer.scaled(self.scaled)?)?,
+                Some(scaler) => scaler.launch(stream, planes, buffers[i].scaled(device, self.scaled)?)?,
                 None => planes,
             };
             let bytes = bytes_of(std::slice::from_ref(&frame));

@@ -2,36 +2,49 @@
 
 //! How pictures get to where kernels can read them: in place where they are on the GPU already, else by a copy, for which
 //! host memory that is not page-locked takes a copy of its own.
+//!
+//! Those copies are what ordinary memory costs: one thread takes as long for a pair of pictures as the GPU takes for ten. So
+//! all rows of a group that have to be copied are noted first, and then copied by several threads, whoever submits the
+//! group being one of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu::{
     Device, DeviceBuffer, Direction, Error, Event, Pinned, Rectangle, Stream, Vendor, copy, copy_rectangle,
 };
-
-use rayon::prelude::*;
 
 use super::frame::{ALIGNMENT, HvPlane};
 use super::host;
 use crate::backend::BackendError;
 use crate::frame::{Component, Geometry, Lease, Picture, Samples};
 
-/// Bytes that a thread copies at least: fewer are copied before another one has woken up.
-const BAND: usize = 256 << 10;
+/// Bytes that a thread copies at a time. More would leave threads without work at the end.
+const BAND: usize = 128 << 10;
+/// Bytes that are worth another thread: fewer are copied before it has woken up.
+const SHARE: usize = 256 << 10;
 
 /// Room for one distorted picture of a group; the reference's belongs to the first.
 #[derive(Default)]
 pub struct PictureBuffers {
     /// Page-locked memory for pictures on their way to the GPU; made when the first one takes this way.
     pub staging: Option<Pinned>,
-    /// Bytes of `staging` that are taken.
-    pub staged: usize,
     /// Device memory for pictures that kernels cannot read in place; made when the first one is copied.
     pub pictures: Option<DeviceBuffer>,
     /// Bytes of `pictures` that are taken.
     pub used: usize,
     /// Device memory for the scaled picture; made when the first one is scaled.
     pub scaled: Option<DeviceBuffer>,
+}
+
+impl PictureBuffers {
+    /// Room of so many bytes for the scaled picture.
+    pub fn scaled(&mut self, device: &Arc<Device>, size: usize) -> Result<u64, Error> {
+        let buffer = match &mut self.scaled {
+            Some(buffer) => buffer,
+            none => none.insert(DeviceBuffer::new(device, "a scaled picture", size)?),
+        };
+        Ok(buffer.address())
+    }
 }
 
 /// The luma of a reference picture.
@@ -58,8 +71,91 @@ impl Luma {
     }
 }
 
-/// Brings pictures to where kernels can read them, in the order of a stream.
-pub struct Placer<'a> {
+/// Rows in ordinary memory that have to be copied into the staging of a group's first pictures, of its second, and so on.
+struct Rows<'p> {
+    /// Which of the [`PictureBuffers`] they go to.
+    buffers: usize,
+    from: &'p [u8],
+    stride: usize,
+    extent: Extent,
+    /// Where they go from there.
+    to: u64,
+}
+
+/// What has to be copied into page-locked memory for a group, in the order of the room that it takes there.
+#[derive(Default)]
+pub struct Staged<'p>(Vec<Rows<'p>>);
+
+/// Rows that a thread copies at a time.
+struct Band<'a> {
+    to: &'a mut [u8],
+    from: &'a [u8],
+    stride: usize,
+    extent: Extent,
+}
+
+impl Band<'_> {
+    fn copy(self) {
+        let Extent { width, .. } = self.extent;
+        for (to, from) in self.to.chunks_mut(self.extent.pitch()).zip(self.from.chunks(self.stride)) {
+            to[..width].copy_from_slice(&from[..width]);
+        }
+    }
+}
+
+impl Staged<'_> {
+    /// Copies it with so many threads at most, and has the stream take it to the GPU.
+    pub fn copy(
+        self,
+        stream: &Stream,
+        buffers: &mut [PictureBuffers],
+        copiers: usize,
+    ) -> Result<(), BackendError> {
+        let mut bands = vec![];
+        let mut copies = vec![];
+        let mut bytes = 0;
+        let mut rows = self.0.into_iter().peekable();
+        for (i, buffers) in buffers.iter_mut().enumerate() {
+            let Some(staging) = &mut buffers.staging else { continue };
+            let mut address = staging.address();
+            let mut room = staging.bytes_mut();
+            while let Some(Rows { from, stride, extent, to, .. }) = rows.next_if(|rows| rows.buffers == i) {
+                let (mut here, rest) = std::mem::take(&mut room).split_at_mut(extent.size());
+                copies.push((to, address, extent.size()));
+                (room, address, bytes) = (rest, address + extent.size() as u64, bytes + extent.size());
+                let at_a_time = BAND.checked_div(extent.pitch()).unwrap_or(0).max(1);
+                let mut from = from;
+                while !here.is_empty() {
+                    let (to, more) = here.split_at_mut(here.len().min(at_a_time * extent.pitch()));
+                    let (band, behind) = from.split_at(from.len().min(at_a_time * stride));
+                    bands.push(Band { to, from: band, stride, extent });
+                    (here, from) = (more, behind);
+                }
+            }
+        }
+        match copiers.min(bytes / SHARE) {
+            0 | 1 => bands.into_iter().for_each(Band::copy),
+            threads => {
+                let bands = Mutex::new(bands.into_iter());
+                let next = || bands.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let copy = || std::iter::from_fn(next).for_each(Band::copy);
+                host::pool()?.in_place_scope(|scope| {
+                    (1..threads).for_each(|_| scope.spawn(|_| copy()));
+                    copy();
+                });
+            }
+        }
+        for (to, from, size) in copies {
+            // SAFETY: the picture buffers have room for that much, and wait for the next group of this slot.
+            unsafe { copy(stream, to, from, size, Direction::HostToDevice)? };
+        }
+        Ok(())
+    }
+}
+
+/// Brings pictures to where kernels can read them, in the order of a stream; but what is in ordinary memory is there only
+/// after [`Staged::copy`].
+pub struct Placer<'a, 'p> {
     pub device: &'a Arc<Device>,
     /// Bytes of a sample.
     pub size: usize,
@@ -67,8 +163,9 @@ pub struct Placer<'a> {
     pub room: usize,
     pub stream: &'a Stream,
     pub buffers: &'a mut PictureBuffers,
-    /// The most threads that copy a picture.
-    pub copiers: usize,
+    /// Which of the group's they are.
+    pub index: usize,
+    pub staged: &'a mut Staged<'p>,
 }
 
 /// Bytes of a row as it lies, and rows.
@@ -88,7 +185,7 @@ impl Extent {
     }
 }
 
-impl Placer<'_> {
+impl<'p> Placer<'_, 'p> {
     /// Has the stream wait until the picture was written.
     pub fn await_producer(&self, picture: &Picture<'_>) -> Result<(), Error> {
         let producers = picture.lease.iter().flat_map(Lease::producers);
@@ -100,7 +197,7 @@ impl Placer<'_> {
     /// or else to the picture buffers.
     pub fn place(
         &mut self,
-        component: Component<'_>,
+        component: Component<'p>,
         lease: Option<&Lease>,
         to: &mut Option<&mut Option<DeviceBuffer>>,
     ) -> Result<HvPlane, BackendError> {
@@ -130,7 +227,7 @@ impl Placer<'_> {
     }
 
     /// Where kernels find Cb and Cr; interleaved, they share a copy.
-    pub fn place_chroma(&mut self, picture: &Picture<'_>) -> Result<[HvPlane; 2], BackendError> {
+    pub fn place_chroma(&mut self, picture: &Picture<'p>) -> Result<[HvPlane; 2], BackendError> {
         let [cb, cr] = picture.chroma.ok_or(BackendError::Picture("hip"))?;
         let lease = picture.lease.as_ref();
         if cb.step == 1 {
@@ -158,19 +255,10 @@ impl Placer<'_> {
         Ok(address)
     }
 
-    /// Room of so many bytes for the scaled picture.
-    pub fn scaled(&mut self, size: usize) -> Result<u64, Error> {
-        let buffer = match &mut self.buffers.scaled {
-            Some(buffer) => buffer,
-            none => none.insert(DeviceBuffer::new(self.device, "a scaled picture", size)?),
-        };
-        Ok(buffer.address())
-    }
-
     /// Copies rows to device memory.
     fn copy(
         &mut self,
-        from: Samples<'_>,
+        from: Samples<'p>,
         stride: usize,
         lease: Option<&Lease>,
         extent: Extent,
@@ -196,10 +284,11 @@ impl Placer<'_> {
                     // the copy.
                     unsafe { copy_rectangle(stream, to, from, width, rows, Direction::HostToDevice)? };
                 } else {
-                    let staged = self.stage(bytes, stride, extent)?;
-                    let size = extent.size();
-                    // SAFETY: the picture buffers have room for that much, and wait for the next group of this slot.
-                    unsafe { copy(stream, to.address, staged, size, Direction::HostToDevice)? };
+                    if self.buffers.staging.is_none() {
+                        self.buffers.staging = Some(Pinned::new(self.device.clone(), self.room)?);
+                    }
+                    let (from, to) = (bytes, to.address);
+                    self.staged.0.push(Rows { buffers: self.index, from, stride, extent, to });
                 }
             }
         }
@@ -210,32 +299,6 @@ impl Placer<'_> {
     /// each, where that is no multiple of 4: the CPU is faster at packing them.
     fn copies_at_once(&self, stride: usize) -> bool {
         self.device.info().vendor != Vendor::Amd || stride.is_multiple_of(4)
-    }
-
-    /// Copies rows into page-locked memory, in bands beside each other.
-    fn stage(&mut self, bytes: &[u8], stride: usize, extent: Extent) -> Result<u64, BackendError> {
-        let staging = match &mut self.buffers.staging {
-            Some(staging) => staging,
-            none => none.insert(Pinned::new(self.device.clone(), self.room)?),
-        };
-        let start = self.buffers.staged;
-        self.buffers.staged += extent.size();
-        let Extent { width, rows } = extent;
-        let to = &mut staging.bytes_mut()[start..start + extent.size()];
-        let copy_rows = |to: &mut [u8], from: &[u8]| {
-            for (to, from) in to.chunks_mut(extent.pitch()).zip(from.chunks(stride)) {
-                to[..width].copy_from_slice(&from[..width]);
-            }
-        };
-        match self.copiers.min(extent.size() / BAND) {
-            0 | 1 => copy_rows(to, bytes),
-            bands => {
-                let rows = rows.div_ceil(bands);
-                let to = to.par_chunks_mut(rows * extent.pitch()).zip(bytes.par_chunks(rows * stride));
-                host::pool()?.install(|| to.for_each(|(to, from)| copy_rows(to, from)));
-            }
-        }
-        Ok(staging.address() + start as u64)
     }
 }
 
