@@ -67,6 +67,16 @@ pub struct Compared {
     /// Section of the rendition that the frame belongs to.
     pub section: u32,
     pub outcome: Outcome,
+    /// The distorted frame, if it leaves with the reference frame.
+    pub frame: Option<gst::Sample>,
+}
+
+impl Compared {
+    /// What is known by now, with the frame, which is not kept any longer.
+    fn leave(&mut self) -> Self {
+        let frame = self.frame.take();
+        Self { frame, ..self.clone() }
+    }
 }
 
 /// What is known of a frame's damage.
@@ -240,7 +250,7 @@ impl Downstream {
         Some(Leaving {
             announcement: std::mem::take(announcement),
             stamp: next.stamp.clone(),
-            compared: next.compared.clone(),
+            compared: next.compared.iter_mut().map(Compared::leave).collect(),
             buffer: next.buffer.take()?,
             heat,
         })
@@ -296,7 +306,7 @@ mod tests {
             provisional: false,
         };
         let outcome = if pending { Outcome::Pending(pair) } else { Outcome::Unpaired };
-        let compared = vec![Compared { rendition: 0, section: 0, outcome }];
+        let compared = vec![Compared { rendition: 0, section: 0, outcome, frame: None }];
         Delayed { stamp, compared, buffer: buffer.then(gst::Buffer::new), heat: None }
     }
 

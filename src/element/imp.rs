@@ -33,6 +33,9 @@ use super::stall::Watchdog;
 use super::state::State;
 use super::{CAT, caps, lock};
 
+/// The property that holds it.
+const EXTRA_PROVENANCE: &str = "extra-provenance";
+
 #[derive(Default, glib::Properties)]
 #[properties(wrapper_type = super::HipVmaf)]
 pub struct HipVmaf {
@@ -122,6 +125,9 @@ pub struct HipVmaf {
     #[property(name = "attach-meta", get, set, type = bool, member = attach_meta, default = true,
         mutable_ready, nick = "Attach meta",
         blurb = "Hold reference frames until they can carry their scores as HipVmafScoreMeta; else they leave at once")]
+    #[property(name = "attach-frames", get, set, type = bool, member = attach_frames,
+        mutable_ready, nick = "Attach frames",
+        blurb = "Have HipVmafScoreMeta carry the distorted frames as well that were compared with the reference frame")]
     #[property(name = "output", get, set, type = Output, member = output,
         mutable_ready, nick = "Output",
         blurb = "What leaves at the src pad; of several distorted streams, that of dist_sink",
@@ -349,7 +355,12 @@ impl ObjectImpl for HipVmaf {
                 .blurb("Counters and scores since the element was started")
                 .read_only()
                 .build();
-            HipVmaf::derived_properties().iter().cloned().chain([stats]).collect()
+            let extra = glib::ParamSpecBoxed::builder::<gst::Structure>(EXTRA_PROVENANCE)
+                .nick("Extra provenance")
+                .blurb("What else made the scores, told with their provenance: fields that are strings or arrays of strings")
+                .mutable_ready()
+                .build();
+            HipVmaf::derived_properties().iter().cloned().chain([stats, extra]).collect()
         });
         &PROPERTIES
     }
@@ -357,12 +368,16 @@ impl ObjectImpl for HipVmaf {
     fn property(&self, id: usize, pspec: &glib::ParamSpec) -> glib::Value {
         match pspec.name() {
             "stats" => self.stats().to_value(),
+            EXTRA_PROVENANCE => lock(&self.settings).extra_provenance.to_value(),
             _ => self.derived_property(id, pspec),
         }
     }
 
     fn set_property(&self, id: usize, value: &glib::Value, pspec: &glib::ParamSpec) {
-        self.derived_set_property(id, value, pspec);
+        match pspec.name() {
+            EXTRA_PROVENANCE => lock(&self.settings).extra_provenance = value.get().unwrap_or_default(),
+            _ => self.derived_set_property(id, value, pspec),
+        }
         self.settings_changed();
     }
 

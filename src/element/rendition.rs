@@ -95,6 +95,17 @@ pub struct Shown {
     pub running_time: ClockTime,
 }
 
+impl Shown {
+    /// The frame with its caps, for whoever is downstream.
+    pub fn sample(&self) -> gst::Sample {
+        let sample = gst::Sample::builder().buffer(&self.buffer);
+        match &self.caps {
+            Some(caps) => sample.caps(caps).build(),
+            None => sample.build(),
+        }
+    }
+}
+
 /// What is wrong with a stream that cannot be scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {

@@ -270,6 +270,8 @@ pub struct Settings {
     pub results_provisional: bool,
     /// What made the scores, and how fast, is in the results.
     pub results_provenance: bool,
+    /// What the application says of how the video came to be as it is scored.
+    pub extra_provenance: Option<gst::Structure>,
     pub on_results_error: OnResultsError,
     pub log_level: LogLevel,
     pub backend: Backend,
@@ -278,6 +280,8 @@ pub struct Settings {
     pub device_id: i32,
     pub max_in_flight: u32,
     pub attach_meta: bool,
+    /// The meta has the distorted frames.
+    pub attach_frames: bool,
     pub output: Output,
     pub scale_method: ScaleMethod,
     pub colorimetry: Colorimetry,
@@ -521,6 +525,7 @@ impl Default for Settings {
             results_format: ResultsFormat::default(),
             results_provisional: false,
             results_provenance: true,
+            extra_provenance: None,
             on_results_error: OnResultsError::default(),
             log_level: LogLevel::default(),
             backend: Backend::default(),
@@ -528,6 +533,7 @@ impl Default for Settings {
             device_id: -1,
             max_in_flight: 4,
             attach_meta: true,
+            attach_frames: false,
             output: Output::default(),
             scale_method: ScaleMethod::default(),
             colorimetry: Colorimetry::default(),

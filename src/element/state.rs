@@ -124,6 +124,7 @@ pub struct State {
     /// How many later pairs a score waits for, at most.
     lookahead: u32,
     attach_meta: bool,
+    attach_frames: bool,
     output: Output,
     reported: Reported,
     pairing: Pairing,
@@ -197,6 +198,7 @@ impl State {
             plan,
             lookahead,
             attach_meta: settings.attach_meta,
+            attach_frames: settings.attach_frames,
             output: settings.output,
             reported: Reported {
                 confidence: settings.conf_interval,
@@ -1038,7 +1040,7 @@ impl State {
                 let rendition = &mut self.renditions[i];
                 if rendition.is_failed() && rendition.settings.enabled && !rendition.leaving {
                     let (rendition, section) = (rendition.number, rendition.section_number);
-                    compared.push(Compared { rendition, section, outcome: Outcome::Failed });
+                    compared.push(Compared { rendition, section, outcome: Outcome::Failed, frame: None });
                 }
                 continue;
             }
@@ -1064,6 +1066,7 @@ impl State {
                 ..window::Counts::default()
             };
             rendition.count(at, counts);
+            let frame = found.as_ref().filter(|_| self.attach_frames).map(Shown::sample);
             let outcome = match found {
                 None if self.tunables.missing_frame == MissingFrame::Error => {
                     return Err(Error::Missing { pad: rendition.input.name(), at });
@@ -1102,6 +1105,7 @@ impl State {
                 rendition: rendition.number,
                 section: rendition.section_number,
                 outcome,
+                frame,
             });
             if has_partner && !late {
                 self.renditions[i].running = true;
@@ -1472,7 +1476,7 @@ impl State {
             if let Some(heading) = rendition.heading.take() {
                 let provenance = heading.provenance.on(&self.used.made_by);
                 let heading = Heading { provenance, ..heading };
-                actions.push(Action::Write(Job::Begin(number, heading)));
+                actions.push(Action::Write(Job::Begin(number, Box::new(heading))));
             }
             actions.push(Action::Write(Job::Row(number, row)));
         }
@@ -1636,7 +1640,11 @@ impl State {
             let mut buffer = frame.buffer;
             if self.attach_meta {
                 let meta = self.meta(&frame.stamp, &frame.compared);
-                if let Err(err) = meta.attach(buffer.make_mut()) {
+                let frames = frame.compared.into_iter().filter_map(|of| Some((of.rendition, of.frame?)));
+                let frames = frames.filter_map(|(number, frame)| {
+                    Some((self.renditions[self.numbered(number)?].pad.name(), frame))
+                });
+                if let Err(err) = meta.attach(buffer.make_mut(), frames) {
                     gst::warning!(CAT, "frame {} goes without its meta: {err}", frame.stamp.index);
                 }
             }

@@ -330,3 +330,24 @@ fn a_run_with_another_output_follows() {
         assert_eq!(pixel, expected, "{output}");
     }
 }
+
+#[test]
+fn the_frames_that_were_compared_go_along_where_they_are_wanted() {
+    let (reference, distorted) = sides(8);
+    let distorted = distorted.keep(|t| t != 3);
+    let frames = |attach| {
+        let report = score(&[("attach-frames", attach)], &reference, &distorted).unwrap();
+        let frame = |buffer: &gst::Buffer| ScoreMeta::frame(buffer, "dist_sink");
+        report.buffers.iter().map(frame).collect::<Vec<_>>()
+    };
+    let mut sent = distorted.0.iter();
+    for (t, frame) in frames("true").into_iter().enumerate() {
+        let expected = if t == 3 { None } else { sent.next() };
+        assert_eq!(
+            frame.as_ref().map(|frame| (frame.buffer(), frame.caps())),
+            expected.map(|sent| (sent.buffer(), sent.caps())),
+            "{t}"
+        );
+    }
+    assert!(frames("false").iter().all(Option::is_none));
+}

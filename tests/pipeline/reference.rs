@@ -41,6 +41,7 @@ fn type_name(value: &glib::Value) -> &'static str {
         glib::Type::BOOL => "boolean",
         glib::Type::STRING => "string",
         other if other == Structure::static_type() => "structure",
+        other if other == gst::Sample::static_type() => "sample",
         other => panic!("{other} has no name here"),
     }
 }
@@ -83,6 +84,7 @@ fn all_fields_are_listed_with_their_types() {
         ("psnr", "true"),
         ("ssim", "true"),
         ("features", "float_ms_ssim"),
+        ("attach-frames", "true"),
         ("window", "200000000"),
         ("window-interval", "200000000"),
         ("alarm-low", "99"),

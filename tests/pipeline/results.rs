@@ -4,10 +4,11 @@
 
 use std::fs;
 
+use gst::prelude::*;
 use serde_json::Value;
 
 use crate::common::clip::{Clip, clips};
-use crate::common::{Report, score_clip};
+use crate::common::{Bench, Report, score_clip, sides};
 
 /// Scores a clip with two models and PSNR into a file; returns the file's text.
 fn results(clip: &Clip, name: &str, format: &str) -> (Report, String) {
@@ -94,6 +95,25 @@ fn results_say_what_made_them() {
         assert!(text.contains(MODEL) && text.contains(env!("CARGO_PKG_VERSION")), "{text}");
         assert_eq!(text.contains(&format!("backend=\"{backend}\"")), format == "xml");
     }
+}
+
+/// Applications say what they have done to the video.
+#[test]
+fn results_say_what_the_application_adds() {
+    let (reference, distorted) = sides(2);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let bench = Bench::new(&[("results-filename", path.to_str().unwrap())]);
+    let steps = gst::Array::new(["crop <4>", "rate"]);
+    let extra = gst::Structure::builder("extra").field("program", "test").field("steps", steps).build();
+    bench.element.set_property("extra-provenance", &extra);
+    let report = bench.run(&reference, &distorted).unwrap();
+    let results: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let expected = serde_json::json!({"program": ["test"], "steps": ["crop <4>", "rate"]});
+    assert_eq!(results["provenance"]["extra"], expected);
+    let pooled = report.pooled[0].provenance.clone().unwrap();
+    let said = pooled.get::<gst::Structure>("extra").unwrap();
+    assert_eq!(said.get::<gst::ArrayRef>("steps").unwrap()[1].get::<String>().unwrap(), "rate");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::results::{Ending, Heading, Row};
 #[serde(rename_all = "lowercase")]
 pub enum Line {
     /// Comes first.
-    Heading(Heading),
+    Heading(Box<Heading>),
     /// A frame.
     Row(Row),
     /// Comes last. Results without it are not complete.

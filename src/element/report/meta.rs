@@ -19,6 +19,9 @@ use gst::{BufferRef, ClockTime, Structure, StructureRef};
 pub use super::message::ScoreState;
 use super::message::{Values, values_field, values_structure};
 
+/// Field of a distorted frame.
+const FRAME: &str = "frame";
+
 /// Name under which the meta is registered.
 pub const NAME: &str = "HipVmafScoreMeta";
 
@@ -99,7 +102,20 @@ impl ScoreMeta {
         })
     }
 
-    pub(crate) fn attach(&self, buffer: &mut BufferRef) -> Result<(), glib::BoolError> {
+    /// The distorted frame that was compared with the one that carries the meta, if it was wanted
+    /// (`attach-frames`) and there was one; by the name of the sink pad that it came through.
+    pub fn frame(buffer: &BufferRef, pad: &str) -> Option<gst::Sample> {
+        let meta = CustomMeta::from_buffer(buffer, NAME).ok()?;
+        let scores = meta.structure().get::<&StructureRef>("scores").ok()?;
+        scores.get::<&StructureRef>(pad).ok()?.get(FRAME).ok()
+    }
+
+    /// Gives a buffer the meta, with frames by the names of their pads.
+    pub(crate) fn attach(
+        &self,
+        buffer: &mut BufferRef,
+        frames: impl IntoIterator<Item = (glib::GString, gst::Sample)>,
+    ) -> Result<(), glib::BoolError> {
         let mut meta = CustomMeta::add(buffer, NAME)?;
         let s = meta.mut_structure();
         s.set("index", self.index);
@@ -110,8 +126,13 @@ impl ScoreMeta {
         // Not a list, which PyGObject cannot read. The structures are moved in: copies of all features would take as long
         // as all else that is done for a frame here.
         let mut scores = Structure::new_empty("scores");
+        let mut frames: Vec<_> = frames.into_iter().collect();
         for score in &self.scores {
-            scores.set(score.pad.as_str(), score.to_structure());
+            let mut of_pad = score.to_structure();
+            if let Some(found) = frames.iter().position(|(pad, _)| *pad == score.pad) {
+                of_pad.set(FRAME, frames.swap_remove(found).1);
+            }
+            scores.set(score.pad.as_str(), of_pad);
         }
         s.set("scores", scores);
         Ok(())
@@ -144,9 +165,12 @@ mod tests {
             ],
         };
         let mut buffer = gst::Buffer::with_size(16).unwrap();
-        meta.attach(buffer.make_mut()).unwrap();
+        let distorted = gst::Sample::builder().buffer(&gst::Buffer::with_size(7).unwrap()).build();
+        meta.attach(buffer.make_mut(), [("dist_0".into(), distorted)]).unwrap();
         let copy = buffer.copy();
         assert_eq!(ScoreMeta::from_buffer(&copy), Some(meta));
+        assert_eq!(ScoreMeta::frame(&copy, "dist_0").unwrap().buffer().unwrap().size(), 7);
+        assert!(ScoreMeta::frame(&copy, "dist_sink").is_none());
         assert_eq!(ScoreMeta::from_buffer(&gst::Buffer::new()), None);
     }
 }

@@ -55,6 +55,18 @@ pub struct Provenance {
     pub models: Vec<(String, String)>,
     /// Values of properties.
     pub settings: Vec<(Cow<'static, str>, String)>,
+    /// What the application has to say of it: lines by a name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Vec<(String, Vec<String>)>,
+}
+
+/// The fields of a structure that are strings or arrays of strings, as lines.
+fn extra(structure: &gst::StructureRef) -> Vec<(String, Vec<String>)> {
+    let lines = |value: &glib::SendValue| match value.get::<gst::Array>() {
+        Ok(lines) => lines.iter().filter_map(|line| line.get().ok()).collect(),
+        Err(_) => value.get::<String>().into_iter().collect(),
+    };
+    structure.iter().map(|(name, value)| (name.to_string(), lines(value))).collect()
 }
 
 impl Provenance {
@@ -65,6 +77,7 @@ impl Provenance {
             backend: vec![],
             models: models.map(|m| (m.model.name().to_owned(), m.model.sha256().to_owned())).collect(),
             settings: self::settings(settings),
+            extra: settings.extra_provenance.as_deref().map(extra).unwrap_or_default(),
         }
     }
 
@@ -86,6 +99,10 @@ impl Provenance {
         json["models"] = object(&mut self.models.iter().map(|(name, hash)| (name.as_str(), hash.as_str())));
         json["settings"] =
             object(&mut self.settings.iter().map(|(name, value)| (name.as_ref(), value.as_str())));
+        if !self.extra.is_empty() {
+            let extra = self.extra.iter().map(|(name, lines)| (name.as_str(), lines.clone()));
+            json["extra"] = serde_json::Value::from_iter(extra);
+        }
         json
     }
 
@@ -96,6 +113,10 @@ impl Provenance {
         s.set("models", gst::Array::new(models));
         let settings = self.settings.iter().map(|(name, value)| (name.as_ref(), value.to_send_value()));
         s.set("settings", Structure::from_iter("settings", settings));
+        if !self.extra.is_empty() {
+            let extra = self.extra.iter().map(|(name, lines)| (name, gst::Array::new(lines).to_send_value()));
+            s.set("extra", Structure::from_iter("extra", extra));
+        }
         s
     }
 }
@@ -112,6 +133,9 @@ impl std::fmt::Display for Provenance {
         }
         for (name, value) in &self.settings {
             write!(f, " {name}={value};")?;
+        }
+        for (name, lines) in &self.extra {
+            write!(f, " {name}={};", lines.join(" | "))?;
         }
         Ok(())
     }

@@ -585,7 +585,11 @@ fn xml_provenance(provenance: &Provenance) -> String {
     let settings = xml_attributes(
         provenance.settings.iter().map(|(name, value)| (name.as_ref(), value.as_str().into())),
     );
-    format!("  <provenance{attributes}>\n{models}    <settings{settings} />\n  </provenance>\n")
+    let extra = provenance.extra.iter().flat_map(|(name, lines)| lines.iter().map(move |line| (name, line)));
+    let extra = extra
+        .map(|(name, line)| format!("    <extra name=\"{}\">{}</extra>\n", xml_text(name), xml_text(line)));
+    let extra: String = extra.collect();
+    format!("  <provenance{attributes}>\n{models}    <settings{settings} />\n{extra}  </provenance>\n")
 }
 
 fn csv_field(text: &str) -> String {
@@ -615,6 +619,7 @@ mod tests {
                 backend: named(&[("backend", "hip".into()), ("device", "GPU <1>".into())]),
                 models: vec![("my model".into(), "ab01".into())],
                 settings: named(&[("features", "psnr;ssim".into())]),
+                extra: vec![("steps".into(), vec!["crop 4 < 8".into(), "rate".into()])],
             },
         }
     }
@@ -676,7 +681,7 @@ mod tests {
         let mut bits = vec![];
         for line in exact::read(lines.as_bytes()) {
             match line.unwrap() {
-                exact::Line::Heading(heading) => results.begin(heading).unwrap(),
+                exact::Line::Heading(heading) => results.begin(*heading).unwrap(),
                 exact::Line::Row(row) => {
                     results.row(&row).unwrap();
                     bits.extend(row.values.iter().map(|value| value.to_bits()));
@@ -687,7 +692,9 @@ mod tests {
         assert_eq!(bits, ROWS.as_flattened().iter().map(|value| value.to_bits()).collect::<Vec<_>>());
         let whole = write(ResultsFormat::Xml, &ROWS).unwrap();
         let of_run = |line: &&str| {
-            !["fps=", "provenance", "<model ", "settings", "backend_at"].iter().any(|of| line.contains(of))
+            !["fps=", "provenance", "<model ", "settings", "<extra", "backend_at"]
+                .iter()
+                .any(|of| line.contains(of))
         };
         assert!(whole.lines().filter(of_run).eq(std::fs::read_to_string(path).unwrap().lines()));
     }
@@ -719,6 +726,7 @@ mod tests {
             (&made_by["settings"]["features"], &json["backend_at_end"]["backend"]),
             (&"psnr;ssim".into(), &"cpu".into())
         );
+        assert_eq!(made_by["extra"], serde_json::json!({"steps": ["crop 4 < 8", "rate"]}));
         let of = |frame: usize, name: &str| json["frames"][frame][name].clone();
         assert_eq!((of(0, "time_code"), of(0, "state")), ("10:00:00:00".into(), "aligning".into()));
         assert_eq!((of(1, "timestamp"), of(1, "running_time")), (40_000_000.into(), 40_000_000.into()));
@@ -729,7 +737,8 @@ mod tests {
     fn csv_has_a_header_and_a_row_per_frame() {
         let csv = write(ResultsFormat::Csv, &ROWS).unwrap();
         let made_by = heading(&[]).provenance.to_string();
-        assert!(made_by.ends_with("backend=hip; device=GPU <1>; my model sha256=ab01; features=psnr;ssim;"));
+        assert!(made_by.ends_with("sha256=ab01; features=psnr;ssim; steps=crop 4 < 8 | rate;"), "{made_by}");
+        assert!(made_by.contains("backend=hip; device=GPU <1>; my model "));
         let what = format!(
             "80000000,0.750000,\"my \"\"720p\"\", & more\",160x90 I420 25/1 bt709,80x46 NV12 25/1 bt709,{made_by},"
         );
@@ -759,7 +768,7 @@ mod tests {
         for said in [
             "<provenance version=\"",
             " backend=\"hip\" device=\"GPU &lt;1>\">\n    <model name=\"my model\" sha256=\"ab01\" />\n",
-            "    <settings features=\"psnr;ssim\" />\n  </provenance>\n  <frames>\n",
+            "    <settings features=\"psnr;ssim\" />\n    <extra name=\"steps\">crop 4 &lt; 8</extra>\n",
             "  <backend_at_end backend=\"cpu\" />\n</VMAF>\n",
         ] {
             assert!(xml.contains(said), "{said}\nis not in\n{xml}");

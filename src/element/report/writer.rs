@@ -22,7 +22,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// Something to be written. Results files are known by the number of their rendition.
 pub enum Job {
     Open(u64, Results),
-    Begin(u64, Heading),
+    Begin(u64, Box<Heading>),
     Row(u64, Row),
     /// The results are complete.
     Finish(u64, Ending),
@@ -103,7 +103,7 @@ impl Files {
             };
             match job {
                 Job::Open(number, results) => self.open.push((number, results)),
-                Job::Begin(number, heading) => self.change(number, |results| results.begin(heading)),
+                Job::Begin(number, heading) => self.change(number, |results| results.begin(*heading)),
                 Job::Row(number, row) => self.change(number, |results| results.row(&row)),
                 Job::Finish(number, ending) => self.finish(number, &ending),
                 Job::Abandon(number, reason) => {

@@ -141,7 +141,7 @@ impl Whole<'_> {
             let mut rows = 0;
             for line in scored.lines().skip_while(|line| !matches!(line, Ok(Line::Heading(_)))) {
                 match (line?, chunk.part) {
-                    (Line::Heading(heading), _) => self.begin(heading)?,
+                    (Line::Heading(heading), _) => self.begin(*heading)?,
                     (Line::Row(row), None) => self.results.row(&row)?,
                     (Line::Row(mut row), Some(part)) if part.has(row.running_time.nseconds()) => {
                         let own = head.before..head.before + head.own;
