@@ -86,6 +86,10 @@ pub struct Args {
     /// Draw the scores over time into an SVG file
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+    /// Write a page into an HTML file that needs nothing else: curves to zoom into, histogram, percentiles, pictures of the
+    /// worst frames with heat maps, and what made the scores
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// How many of the worst frames to list
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub worst: usize,

@@ -151,17 +151,10 @@ mod tests {
 
     fn video(width: u32, height: u32, rate: i32, interlaced: bool) -> Video {
         Video {
-            input: "video".into(),
-            width,
-            height,
-            aspect: gst::Fraction::new(1, 1),
             rate: Some(gst::Fraction::new(rate, 1)),
             duration: Some(ClockTime::from_seconds(10)),
             interlaced,
-            hdr: false,
-            colorimetry: None,
-            codec: String::new(),
-            indexed: false,
+            ..Video::like("video", width, height)
         }
     }
 

@@ -12,6 +12,7 @@ use super::check::{self, Checked, Finding};
 use super::model::{self, Choice};
 use super::progress::Progress;
 use super::rendition::Rendition;
+use super::report::Report;
 use super::run::{self, Job, Outcome};
 use super::scores::Scores;
 use super::span::{Position, Span};
@@ -32,21 +33,19 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let Some(signal) = interrupt::caught() {
         return Ok(exit_code(signal));
     }
+    let report = args.report.as_deref().map(|path| Report::create(path, &job, args.worst)).transpose()?;
     let mut progress = Progress::new(video.duration, job.treatment.span);
-    let outcome = run::score(&job, &mut |event| progress.show(event));
+    let watch = |element: &gst::Element| report.iter().for_each(|report| report.worst.watch(element));
+    let outcome = run::score_with(&job, &watch, &mut |event| progress.show(event));
     progress.end();
     let outcome = outcome?;
+    let summary = Summary::new(&video, &distorted, &models, &checked.findings, &outcome, args.worst);
     if args.json {
-        output::print_json(&Summary::new(
-            &video,
-            &distorted,
-            &models,
-            &checked.findings,
-            &outcome,
-            args.worst,
-        ))?;
+        output::print_json(&summary)?;
     }
-    end(args, outcome)
+    let report = report.filter(|_| outcome.renditions.iter().any(|scores| !scores.frames.is_empty()));
+    let report = report.map_or(Ok(()), |report| report.write(&summary, &outcome.renditions));
+    end(args, outcome, report)
 }
 
 /// A job, and what decided about it.
@@ -177,8 +176,8 @@ fn span(args: &Args, video: &Video) -> Result<Option<Span>, Error> {
     Ok(Some(Span { from, to, slack: frame / 8, seek: video.indexed }))
 }
 
-/// Prints what came of it, and says how it has ended.
-fn end(args: &Args, outcome: Outcome) -> Result<ExitCode, Error> {
+/// Prints what came of it, and says how it has ended. `report` is how the report has.
+fn end(args: &Args, outcome: Outcome, report: Result<(), Error>) -> Result<ExitCode, Error> {
     let frames: Vec<_> = outcome.renditions.iter().map(|scores| scores.frames.len()).collect();
     let scored = frames.iter().any(|count| *count > 0);
     if outcome.signal.is_some() {
@@ -187,6 +186,8 @@ fn end(args: &Args, outcome: Outcome) -> Result<ExitCode, Error> {
     }
     if scored {
         show(args, &outcome.renditions, outcome.failure.is_none())?;
+        report?;
+        tell_written(args, args.report.as_deref())?;
     }
     match (outcome.failure, outcome.signal) {
         (Some(failure), _) => Err(failure),
@@ -209,8 +210,12 @@ fn show(args: &Args, renditions: &[Scores], complete: bool) -> Result<(), Error>
         plot::draw(path, renditions).map_err(|error| format!("cannot draw {}: {error}", path.display()))?;
     }
     let results = args.results.as_deref().filter(|_| complete);
-    let files: Vec<&Path> = results.into_iter().chain(args.plot.as_deref()).collect();
-    files.iter().try_for_each(|path| {
-        if args.json { Ok(()) } else { output::print(format_args!("{} written", path.display())) }
+    tell_written(args, results.into_iter().chain(args.plot.as_deref()))
+}
+
+fn tell_written<'a>(args: &Args, files: impl IntoIterator<Item = &'a Path>) -> Result<(), Error> {
+    files.into_iter().filter(|_| !args.json).try_for_each(|path| {
+        let text = format!("{} written", path.display());
+        output::print(text)
     })
 }

@@ -14,6 +14,7 @@ mod plot;
 mod probe;
 mod progress;
 mod rendition;
+mod report;
 pub(crate) mod run;
 mod scores;
 mod source;

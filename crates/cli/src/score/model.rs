@@ -76,19 +76,8 @@ mod tests {
     use super::*;
 
     fn chosen(name: &str, width: u32, height: u32, rate: Option<(i32, i32)>) -> String {
-        let video = Video {
-            input: String::new(),
-            width,
-            height,
-            rate: rate.map(|(numer, denom)| gst::Fraction::new(numer, denom)),
-            duration: None,
-            aspect: gst::Fraction::new(1, 1),
-            interlaced: false,
-            hdr: false,
-            colorimetry: None,
-            codec: String::new(),
-            indexed: false,
-        };
+        let rate = rate.map(|(numer, denom)| gst::Fraction::new(numer, denom));
+        let video = Video { rate, ..Video::like("", width, height) };
         let choice = choose(&[name.into()], Some(&video)).unwrap().remove(0);
         Model::load(&choice.name).unwrap();
         choice.name

@@ -92,6 +92,24 @@ impl Video {
         })
     }
 
+    /// One of this size, to test with.
+    #[cfg(test)]
+    pub(super) fn like(input: &str, width: u32, height: u32) -> Self {
+        Self {
+            input: input.into(),
+            width,
+            height,
+            rate: None,
+            duration: None,
+            aspect: gst::Fraction::new(1, 1),
+            interlaced: false,
+            hdr: false,
+            colorimetry: None,
+            codec: String::new(),
+            indexed: false,
+        }
+    }
+
     /// Frames per second, if they are known and do not vary.
     pub fn frames_per_second(&self) -> Option<f64> {
         self.rate.map(|rate| f64::from(rate.numer()) / f64::from(rate.denom()))

@@ -151,7 +151,7 @@ impl Span {
 }
 
 /// Where a buffer that leaves a pad is in the stream.
-fn stream_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<ClockTime> {
+pub(super) fn stream_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<ClockTime> {
     let event = pad.sticky_event::<gst::event::Segment>(0)?;
     let segment = event.segment().downcast_ref::<ClockTime>()?;
     // A frame may begin before its segment does; it is not kept.

@@ -8,5 +8,6 @@ mod errors;
 mod fit;
 mod formats;
 mod lists;
+mod report;
 mod scores;
 mod signals;

@@ -1,0 +1,253 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (selector) => document.querySelector(selector);
+
+  // Elements are made of text, never of markup: names are whatever users call their files.
+  const make = (tag, properties = {}, ...children) => {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children.filter((child) => child != null));
+    return element;
+  };
+
+  const pad = (number, digits = 2) => String(number).padStart(digits, "0");
+  const clock = (seconds) => {
+    const ms = Math.round(seconds * 1000);
+    const [s, m, h] = [Math.floor(ms / 1000), Math.floor(ms / 60000), Math.floor(ms / 3600000)];
+    return `${pad(h)}:${pad(m % 60)}:${pad(s % 60)}.${pad(ms % 1000, 3)}`;
+  };
+  const figure = (score, digits = 2) => score == null ? "–" : score.toFixed(digits);
+
+  // Twelve colours that are far apart on light and on dark, and four kinds of lines with each of them.
+  const COLOURS = ["#2176d2", "#e2582a", "#23a05a", "#b14fd1", "#c49600", "#d8347f", "#00a2b3", "#8d6e3c", "#7c828e", "#5d5ae0", "#79a81c", "#e383a6"];
+  const DASHES = [[], [9, 5], [2, 4], [12, 4, 2, 4]];
+  const colour = (i) => COLOURS[i % COLOURS.length];
+  const dash = (i) => DASHES[Math.floor(i / COLOURS.length) % DASHES.length];
+  const swatch = (i) => {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+    const attributes = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: colour(i), "stroke-width": 4, "stroke-dasharray": dash(i).join(" ") };
+    Object.entries(attributes).forEach(([name, value]) => line.setAttribute(name, value));
+    svg.setAttribute("class", "swatch");
+    svg.setAttribute("viewBox", "0 0 26 8");
+    svg.append(line);
+    return svg;
+  };
+
+  const { reference, renditions } = data;
+  const models = data.names;
+  let model = models[0];
+
+  // What was compared, and how that ended.
+  const rate = reference.rate ? `, ${reference.rate.replace(/\/1$/, "")} frames per second` : "";
+  const against = renditions.length === 1 ? renditions[0].label : `${renditions.length} encodings`;
+  document.title = `${against}, compared with ${reference.input}`;
+  $("h1").textContent = document.title;
+  $("#about").textContent = `${reference.width}x${reference.height}${rate}, ${reference.codec}; hipvmaf ${data.version}`;
+  const ended = data.error ?? (data.interrupted ? "Interrupted: these are the scores until then." : null);
+  if (ended) {
+    $("#ended").textContent = ended;
+    $("#ended").hidden = false;
+  }
+
+  // The table.
+  const heads = ["encoding", "model", "frames", "unpaired", "mean", "harmonic", "lowest", "p1", "p5", "p10", "p50", "highest"];
+  const table = $("#summary table");
+  const head = (name, i) => make("th", { className: i > 1 ? "number" : "", scope: "col" }, name);
+  table.append(make("thead", {}, make("tr", {}, ...heads.map(head))));
+  const rows = renditions.flatMap((of, i) => models.map((name) => {
+    const p = of.pooled[name] ?? {};
+    const numbers = [p.mean, p.harmonic_mean, p.min, p.p1, p.p5, p.p10, p.p50, p.max].map((number) => figure(number));
+    const label = make("td", { className: "label" }, swatch(i), of.label);
+    const cells = [String(of.frames), String(of.unpaired), ...numbers];
+    return make("tr", {}, label, make("td", {}, name), ...cells.map((text) => make("td", { className: "number" }, text)));
+  }));
+  table.append(make("tbody", {}, ...rows));
+
+  // Charts.
+  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const curves = () => renditions.map((_, i) => data.curves[i][model] ?? []);
+  const series = (i, more) => ({ label: renditions[i].label, stroke: colour(i), dash: dash(i), width: 1.6, ...more });
+  const axis = (more) => ({ stroke: style("--soft"), grid: { stroke: style("--line"), width: 1 }, ticks: { stroke: style("--line"), width: 1 }, ...more });
+  const range = (_, low, high) => low == null ? [0, 100] : [Math.floor(low / 5) * 5, Math.max(Math.ceil(high / 5), Math.floor(low / 5) + 1) * 5];
+  let charts = [];
+  const chart = (selector, height, options, values) => {
+    const place = $(`${selector} .chart`);
+    place.replaceChildren();
+    const made = new uPlot({ width: place.clientWidth, height, cursor: { drag: { x: true, y: false } }, ...options }, values, place);
+    charts.push([made, place, height]);
+    return made;
+  };
+
+  // Rings where there are pictures, which are of the worst frames by the first model.
+  const rings = (u) => {
+    if (model !== models[0]) return;
+    const { ctx } = u;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+    ctx.clip();
+    data.stills.forEach((stills, i) => {
+      if (!u.series[i + 1].show) return;
+      ctx.strokeStyle = colour(i);
+      ctx.lineWidth = 2 * devicePixelRatio;
+      stills.forEach((still) => {
+        ctx.beginPath();
+        ctx.arc(u.valToPos(still.time, "x", true), u.valToPos(still.score, "y", true), 5 * devicePixelRatio, 0, 7);
+        ctx.stroke();
+      });
+    });
+    ctx.restore();
+  };
+
+  let course;
+  const draw = () => {
+    charts.forEach(([made]) => made.destroy());
+    charts = [];
+    course = chart("#course", 360, {
+      scales: { x: { time: false }, y: { range } },
+      axes: [
+        axis({ values: (_, splits) => splits.map((s) => clock(s).replace(/^00:/, "").replace(/\.000$/, "")), space: 80 }),
+        axis({ size: 46 }),
+      ],
+      series: [
+        { label: "Time", value: (_, time) => time == null ? "–" : clock(time) },
+        ...renditions.map((_, i) => series(i, { value: (_, score) => figure(score) })),
+      ],
+      hooks: { draw: [rings] },
+    }, [data.times, ...curves()]);
+
+    const scores = curves().map((curve) => curve.filter((score) => score != null).sort((a, b) => a - b));
+    const lowest = Math.floor(Math.min(99, ...scores.map((of) => of[0] ?? 99)));
+    const highest = Math.floor(Math.max(100, ...scores.map((of) => of[of.length - 1] ?? 100)));
+    const bins = Array.from({ length: highest - lowest + 2 }, (_, i) => lowest + i);
+    const shares = scores.map((of) => {
+      const counts = bins.map(() => 0);
+      of.forEach((score) => counts[Math.floor(score) - lowest]++);
+      // Where there is nothing, no line hides those of others.
+      return counts.map((count, i) => count || counts[i - 1] ? 100 * count / of.length : null);
+    });
+    const percent = (_, share) => share == null ? "–" : `${share.toFixed(1)} %`;
+    chart("#histogram", 260, {
+      scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(high ?? 1, 1) * 1.05] } },
+      axes: [axis({}), axis({ size: 46 })],
+      series: [
+        { label: "Score", value: (_, score) => score == null ? "–" : `${score} to ${score + 1}` },
+        ...renditions.map((_, i) => series(i, { value: percent, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } })),
+      ],
+    }, [bins, ...shares]);
+
+    const steps = Array.from({ length: 201 }, (_, i) => i / 2);
+    const at = (of, share) => of[Math.max(Math.ceil(share / 100 * of.length), 1) - 1] ?? null;
+    chart("#percentiles", 260, {
+      scales: { x: { time: false }, y: { range } },
+      axes: [axis({}), axis({ size: 46 })],
+      series: [
+        { label: "Percent", value: (_, share) => share == null ? "–" : `${share} %` },
+        ...renditions.map((_, i) => series(i, { value: (_, score) => figure(score), points: { show: false } })),
+      ],
+    }, [steps, ...scores.map((of) => steps.map((share) => at(of, share)))]);
+  };
+
+  const first = data.times[0] ?? 0;
+  const last = data.times[data.times.length - 1] ?? 0;
+  const zoom = (from, to) => {
+    const length = Math.min(to - from, last - first);
+    const start = Math.max(first, Math.min(from, last - length));
+    course.setScale("x", { min: start, max: start + length });
+  };
+  const moves = {
+    in: (from, to) => zoom(from + (to - from) / 4, to - (to - from) / 4),
+    out: (from, to) => zoom(from - (to - from) / 2, to + (to - from) / 2),
+    back: (from, to) => zoom(from - (to - from) / 2, to - (to - from) / 2),
+    on: (from, to) => zoom(from + (to - from) / 2, to + (to - from) / 2),
+    all: () => zoom(first, last),
+  };
+  if (last > first) {
+    document.querySelectorAll("[data-do]").forEach((button) => {
+      button.onclick = () => moves[button.dataset.do](course.scales.x.min, course.scales.x.max);
+    });
+  } else {
+    $("#course .buttons").hidden = true;
+  }
+
+  const select = $("#models select");
+  select.append(...models.map((name) => make("option", { value: name }, name)));
+  select.onchange = () => {
+    model = select.value;
+    draw();
+  };
+  $("#models").hidden = models.length < 2;
+  new ResizeObserver(() => charts.forEach(([made, place, height]) => {
+    if (place.clientWidth !== made.width) made.setSize({ width: place.clientWidth, height });
+  })).observe($("main"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  draw();
+
+  // Pictures.
+  const KINDS = [["reference", "Reference"], ["distorted", "Distorted"], ["heatmap", "Heat map"]];
+  const viewer = $("#viewer");
+  let shown, kind = 0;
+  const show = (which) => {
+    kind = (which + KINDS.length) % KINDS.length;
+    const [name, caption] = KINDS[kind];
+    viewer.querySelector("b").textContent = caption;
+    viewer.querySelector("img").src = shown.pictures[name];
+    viewer.querySelectorAll("button[aria-pressed]").forEach((button, i) => button.setAttribute("aria-pressed", i === kind));
+  };
+  viewer.querySelector(".buttons").append(...KINDS.map(([, caption], i) => {
+    const button = make("button", { type: "button", onclick: () => show(i) }, caption);
+    button.setAttribute("aria-pressed", false);
+    return button;
+  }), make("button", { type: "button", onclick: () => viewer.close() }, "Close"));
+  viewer.querySelector("img").onclick = () => show(kind + 1);
+  viewer.onkeydown = (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) show(kind + step);
+  };
+
+  const still = (of, label) => {
+    const code = of.time_code ? ` (time code ${of.time_code})` : "";
+    const title = `frame ${of.frame}, score ${figure(of.score)}${code}`;
+    const zoomTo = () => {
+      zoom(of.time - 2, of.time + 2);
+      $("#course").scrollIntoView({ behavior: "smooth" });
+    };
+    const time = make("button", { type: "button", className: "time", title: "Show in the chart", onclick: zoomTo }, clock(of.time));
+    const heading = make("h4", {}, time, `, ${title}`);
+    if (!of.pictures) return [heading, make("p", { className: "note" }, of.trouble)];
+    const figures = KINDS.map(([name, caption], i) => {
+      const image = make("img", { src: of.pictures[name], alt: `${caption} of ${label}, ${title}` });
+      const open = () => {
+        shown = of;
+        viewer.querySelector("span").textContent = `${label}, ${clock(of.time)}, ${title}`;
+        show(i);
+        viewer.showModal();
+      };
+      return make("figure", {}, make("button", { type: "button", onclick: open }, image), make("figcaption", {}, caption));
+    });
+    return [heading, make("div", { className: "stills" }, ...figures)];
+  };
+  data.stills.forEach((stills, i) => {
+    if (!stills.length) return;
+    const { label } = renditions[i];
+    $("#worst").append(make("h3", {}, swatch(i), label), ...stills.flatMap((of) => still(of, label)));
+  });
+  $("#worst").hidden = data.stills.every((stills) => !stills.length);
+
+  // What was found and done, and what made the scores.
+  for (const name of ["findings", "steps"]) {
+    const lines = data[name] ?? [];
+    $(`#${name}`).hidden = !lines.length;
+    $(`#${name} ul`).append(...lines.map((of) => make("li", {}, `${of.video}: ${of.text}`)));
+  }
+  const facts = (value, path) => {
+    if (Array.isArray(value)) return [[path, value.join("\n")]];
+    if (value && typeof value === "object") return Object.entries(value).flatMap(([name, of]) => facts(of, path ? `${path}: ${name}` : name));
+    return [[path, String(value ?? "")]];
+  };
+  const chosen = data.models.filter((of) => of.chosen_because).map((of) => [`model ${of.name}`, of.chosen_because]);
+  const made = [...facts(data.provenance, ""), ...chosen].filter(([, text]) => text !== "");
+  $("#provenance table").append(make("tbody", {}, ...made.map(([name, text]) =>
+    make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, text)))));
+})();

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! `score --report`: a comparison as one page that needs nothing else, to be kept, sent and opened from disk.
+//!
+//! It has the scores of all frames, not a picture of them, so that a reader can zoom in to the frame; charts are those of
+//! uPlot, which draws a film of hours without thinning it. What GStreamer says of names and what users call their files is
+//! data for the page's script, which makes text of it and never markup.
+//!
+//! The pictures of the worst frames are taken while frames are scored (see [`worst`]): what was decoded from a URI that
+//! cannot be read twice, or encoded on the way, does not come again.
+
+mod page;
+mod picture;
+mod worst;
+
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::run::Job;
+use super::scores::Scores;
+use super::summary::Summary;
+use crate::error::Error;
+pub use worst::Worst;
+
+/// A page that is to be written.
+pub struct Report {
+    path: PathBuf,
+    /// It becomes visible as a whole.
+    file: NamedTempFile,
+    /// Takes the pictures.
+    pub worst: Worst,
+}
+
+impl Report {
+    /// Makes sure that the page can be written, before anything is scored. It is to have pictures of `worst` frames of each
+    /// rendition of the job.
+    pub fn create(path: &Path, job: &Job, worst: usize) -> Result<Self, Error> {
+        let failed =
+            |why: String| Error::Failed(format!("cannot write the report {}: {why}", path.display()));
+        if path.exists() && !path.is_file() {
+            return Err(failed("it is no file; name another".into()));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        // As readable as any other file: the mask of the process applies.
+        let file = tempfile::Builder::new()
+            .prefix(".hipvmaf-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(Self { path: path.to_owned(), file, worst: Worst::new(job, worst) })
+    }
+
+    /// Writes the page.
+    pub fn write(mut self, summary: &Summary, renditions: &[Scores]) -> Result<(), Error> {
+        let failed = |why: &dyn std::fmt::Display| {
+            Error::Failed(format!("cannot write the report {}: {why}", self.path.display()))
+        };
+        let page = page::html(summary, renditions, &self.worst.finish())?;
+        self.file.write_all(page.as_bytes()).map_err(|error| failed(&error))?;
+        self.file.persist(&self.path).map_err(|error| failed(&error.error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! A pair of frames as pictures for the page: both of them, and the heat map that the element makes of exactly these two.
+
+use gst::prelude::*;
+use gst::{ClockTime, Sample};
+use gst_video::VideoInfo;
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// Pictures are made smaller than this if they are larger.
+const LARGEST: (f64, f64) = (1280.0, 720.0);
+/// Of JPEG: what it does itself cannot be seen beside the damage that is shown.
+const QUALITY: u32 = 93;
+/// How long one pair may take.
+const PATIENCE: ClockTime = ClockTime::from_seconds(60);
+
+/// JPEG as data URIs, all of one size.
+#[derive(Serialize)]
+pub struct Pictures {
+    reference: String,
+    distorted: String,
+    heatmap: String,
+}
+
+/// Makes the pictures. `scale` is how the distorted frame is scaled if it is of another size.
+pub fn make(reference: &Sample, distorted: &Sample, scale: &str) -> Result<Pictures, Error> {
+    let caps = reference.caps().ok_or("a frame has no caps")?;
+    let (width, height) = size(&VideoInfo::from_caps(caps)?);
+    let jpeg = |name: &str| {
+        format!(
+            "videoconvertscale add-borders=false method=catrom \
+             ! video/x-raw,width={width},height={height},pixel-aspect-ratio=1/1 ! jpegenc quality={QUALITY} \
+             ! appsink name={name} sync=false "
+        )
+    };
+    // The memory is the system's, and the pair is one of few: the GPU is not asked.
+    let pipeline = gst::parse::launch(&format!(
+        "appsrc name=r format=time ! tee name=rt rt. ! queue ! score.ref_sink rt. ! queue ! {} \
+         appsrc name=d format=time ! tee name=dt dt. ! queue ! score.dist_sink dt. ! queue ! {} \
+         hipvmaf name=score backend=cpu output=heatmap attach-meta=false colorimetry=ignore scale-method={scale} ! {}",
+        jpeg("reference"),
+        jpeg("distorted"),
+        jpeg("heatmap"),
+    ))?;
+    let pipeline = pipeline.downcast::<gst::Pipeline>().map_err(|_| "not a pipeline")?;
+    let made = run(&pipeline, [("r", reference), ("d", distorted)]);
+    pipeline.set_state(gst::State::Null)?;
+    made
+}
+
+fn run(pipeline: &gst::Pipeline, sent: [(&str, &Sample); 2]) -> Result<Pictures, Error> {
+    pipeline.set_state(gst::State::Playing)?;
+    for (name, sample) in sent {
+        let source = pipeline.by_name(name).and_downcast::<gst_app::AppSrc>();
+        let source = source.ok_or("the pipeline lacks a source")?;
+        // What is refused has ended with an error, which the sinks show.
+        let _ = source.push_sample(sample);
+        let _ = source.end_of_stream();
+    }
+    let picture = |name: &str| {
+        let sink = pipeline.by_name(name).and_downcast::<gst_app::AppSink>();
+        let sample = sink.and_then(|sink| sink.try_pull_sample(PATIENCE));
+        let data = sample.as_ref().and_then(|sample| sample.buffer()?.map_readable().ok());
+        let data = data.ok_or_else(|| failure(pipeline))?;
+        Ok::<_, Error>(format!("data:image/jpeg;base64,{}", glib::base64_encode(&data)))
+    };
+    Ok(Pictures {
+        reference: picture("reference")?,
+        distorted: picture("distorted")?,
+        heatmap: picture("heatmap")?,
+    })
+}
+
+/// Why there is no picture.
+fn failure(pipeline: &gst::Pipeline) -> Error {
+    let message = pipeline.bus().and_then(|bus| bus.pop_filtered(&[gst::MessageType::Error]));
+    Error::Failed(match message.as_ref().map(|message| message.view()) {
+        Some(gst::MessageView::Error(error)) => error.error().message().into(),
+        _ => "the picture was not made in time".into(),
+    })
+}
+
+/// Size of the pictures of such a frame: as it is shown, with square samples.
+fn size(info: &VideoInfo) -> (u32, u32) {
+    let aspect = f64::from(info.par().numer().max(1)) / f64::from(info.par().denom().max(1));
+    let (width, height) = (f64::from(info.width()) * aspect, f64::from(info.height()));
+    let factor = (LARGEST.0 / width).min(LARGEST.1 / height).min(1.0);
+    let length = |of: f64| ((of * factor).round() as u32).max(1);
+    (length(width), length(height))
+}
