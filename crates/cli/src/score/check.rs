@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What does not fit together, found before anything is scored, and what is done about it.
+//! What does not fit together, found before anything is scored.
 //!
 //! A finding is a difference between a video and the original, or a video that cannot be scored as it is. Some are
-//! mended, as a person would do it; others only bear on what the scores mean. With `--strict` none is accepted.
+//! mended, as a person would do it, which is a [step](super::Step); others only bear on what the scores mean. With
+//! `--strict` none is accepted.
 
 use gst::ClockTime;
 use serde::Serialize;
 
 use super::probe::Video;
-use super::source::Fields;
+use super::treatment::Fields;
 use crate::error::Error;
 
 /// How many frames a video may be longer or shorter: containers do not agree on where the last one ends.
@@ -22,7 +23,7 @@ pub struct Finding {
     pub video: String,
     /// What it is about: `interlaced`, `size`, `shape`, `rate` or `duration`.
     pub kind: &'static str,
-    /// What was found, and what is done.
+    /// What was found.
     pub text: String,
 }
 
@@ -48,7 +49,7 @@ pub fn check(
     let progressive = std::iter::once(reference).chain(renditions.iter().flatten());
     let rate = progressive.filter(|video| !video.interlaced).find_map(Video::frames_per_second);
     let mut checked = Checked { findings: vec![], reference: fields(reference, rate), renditions: vec![] };
-    checked.findings.extend(deinterlaced(reference, checked.reference));
+    checked.findings.extend(interlaced(reference));
     for video in renditions {
         let fields = video.as_ref().and_then(|video| fields(video, rate));
         checked.renditions.push(fields);
@@ -64,7 +65,7 @@ pub fn check(
                 name(reference)
             )));
         }
-        checked.findings.extend(deinterlaced(video, fields));
+        checked.findings.extend(interlaced(video));
         checked.findings.extend(size(video, reference, scale));
         checked.findings.extend(shape(video, reference));
         checked.findings.extend(rates(video, fields, reference, checked.reference));
@@ -88,21 +89,17 @@ fn finding(video: &Video, kind: &'static str, text: String) -> Option<Finding> {
     Some(Finding { video: video.input.clone(), kind, text })
 }
 
-fn deinterlaced(video: &Video, fields: Option<Fields>) -> Option<Finding> {
-    let what = match fields? {
-        Fields::All => "each field becomes a frame",
-        Fields::First(_) => "the first field of each frame becomes a frame, as the others have that rate",
-    };
-    finding(video, "interlaced", format!("it is interlaced: it is deinterlaced, and {what}"))
+fn interlaced(video: &Video) -> Option<Finding> {
+    video.interlaced.then(|| finding(video, "interlaced", "it is interlaced".into())).flatten()
 }
 
 fn size(video: &Video, reference: &Video, scale: Option<&str>) -> Option<Finding> {
-    let scale = scale?;
+    scale?;
     if (video.width, video.height) == (reference.width, reference.height) {
         return None;
     }
     let text = format!(
-        "it is {}x{}, and the original {}x{}: it is scaled ({scale})",
+        "it is {}x{}, and the original {}x{}",
         video.width, video.height, reference.width, reference.height
     );
     finding(video, "size", text)

@@ -16,6 +16,7 @@ use super::report::Report;
 use super::run::{self, Job, Outcome};
 use super::scores::Scores;
 use super::span::{Position, Span};
+use super::steps::{self, Step};
 use super::summary::Summary;
 use super::{Input, Treatment, Video, plot, table};
 use crate::error::{Error, exit_code};
@@ -25,11 +26,12 @@ use crate::{interrupt, output};
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     crate::init()?;
     interrupt::watch()?;
-    let Prepared { video, distorted, models, checked, job } = prepare(args)?;
+    let Prepared { video, distorted, models, checked, steps, job } = prepare(args)?;
     for choice in &models {
         choice.why.iter().for_each(|why| eprintln!("model {}: {why}", choice.name));
     }
     tell(&checked.findings, args.strict)?;
+    steps.iter().for_each(|step| eprintln!("step: {}: {}", step.video, step.text));
     if let Some(signal) = interrupt::caught() {
         return Ok(exit_code(signal));
     }
@@ -39,7 +41,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let outcome = run::score_with(&job, &watch, &mut |event| progress.show(event));
     progress.end();
     let outcome = outcome?;
-    let summary = Summary::new(&video, &distorted, &models, &checked.findings, &outcome, args.worst);
+    let summary = Summary::new(&video, &distorted, &models, &checked.findings, &steps, &outcome, args.worst);
     if args.json {
         output::print_json(&summary)?;
     }
@@ -55,6 +57,8 @@ pub(crate) struct Prepared {
     models: Vec<Choice>,
     /// What was found before scoring.
     pub checked: Checked,
+    /// What is done to the videos.
+    steps: Vec<Step>,
     /// What is to be scored.
     pub job: Job,
 }
@@ -78,8 +82,16 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     let scale = args.scale.is_none().then(|| nick(SCALE));
     let ignore_colours = args.colorimetry == Colorimetry::Ignore;
     let checked = check::check(&video, &distorted, scale.as_deref(), ignore_colours)?;
-    let job = job(args, reference, renditions, &models, &video, &checked)?;
-    Ok(Prepared { video, distorted, models, checked, job })
+    let mut job = job(args, reference, renditions, &models, &video, &checked)?;
+    let size = Some((video.width, video.height));
+    let sizes = job.renditions.iter().zip(&distorted).map(|((_, rendition), video)| match rendition {
+        Rendition::Encoding(encoding) => encoding.size().or(size),
+        Rendition::Input(_) => video.as_ref().map(|video| (video.width, video.height)),
+    });
+    let sizes: Vec<_> = std::iter::once(size).chain(sizes).collect();
+    let steps = steps::of(&job, &sizes);
+    job.extra_provenance = steps::lines(&checked.findings, &steps);
+    Ok(Prepared { video, distorted, models, checked, steps, job })
 }
 
 /// How other sizes are scaled, if it is not said.
@@ -141,6 +153,7 @@ fn job(
         properties,
         offset: (args.offset * 1e9) as i64,
         align: nick(args.align),
+        extra_provenance: vec![],
         results: args.results.clone(),
         treatment: treatment(checked.reference),
         treatments: checked.renditions.iter().copied().map(treatment).collect(),

@@ -17,6 +17,14 @@ pub enum Rendition {
 }
 
 impl Rendition {
+    /// What the user wrote, if it is there.
+    pub fn given(&self) -> Option<&str> {
+        match self {
+            Self::Input(input) => Some(input.given()),
+            Self::Encoding(_) => None,
+        }
+    }
+
     /// What a user recognises it by.
     pub fn label(&self) -> String {
         match self {
@@ -55,6 +63,11 @@ impl FromStr for Encoding {
 }
 
 impl Encoding {
+    /// Width and height, unless they are the original's.
+    pub fn size(&self) -> Option<(u32, u32)> {
+        self.size
+    }
+
     fn label(&self) -> String {
         let size = self.size.map_or(String::new(), |(width, height)| format!("{width}x{height} "));
         format!("{size}{} kbit/s", self.kbits)

@@ -10,7 +10,8 @@ use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
 use super::rendition::Rendition;
 use super::scores::Scores;
-use super::source::{self, Input, Treatment};
+use super::source::{self, Input};
+use super::treatment::Treatment;
 use crate::error::Error;
 use crate::interrupt;
 
@@ -29,6 +30,8 @@ pub struct Job {
     pub offset: i64,
     /// How the offset is looked for: a value of the pads' property `align`.
     pub align: String,
+    /// What else made the scores, for their provenance: lines by what they are about.
+    pub extra_provenance: Vec<(&'static str, Vec<String>)>,
     /// Results file in the format of its ending; further renditions have files of their own.
     pub results: Option<PathBuf>,
     /// How the original is read.
@@ -132,6 +135,9 @@ fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {
     for (name, value) in &job.properties {
         set(element, name, value)?;
     }
+    let said = job.extra_provenance.iter().filter(|(_, lines)| !lines.is_empty());
+    let said = said.map(|(name, lines)| (*name, gst::Array::new(lines).to_send_value()));
+    element.set_property("extra-provenance", Structure::from_iter("extra", said));
     if let Some(path) = &job.results {
         element.set_property("on-results-error", gsthipvmaf::OnResultsError::Error);
         let path = path.to_str().ok_or("the name of the results file is not UTF-8")?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use gst::prelude::*;
 
-use super::span::Span;
+use super::treatment::Treatment;
 use crate::error::Error;
 
 /// A video that is there.
@@ -108,26 +108,6 @@ impl Decoder {
     }
 }
 
-/// Which fields of interlaced video become frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fields {
-    /// Each, at twice the rate.
-    All,
-    /// The first of each frame, at this rate of frames.
-    First(gst::Fraction),
-}
-
-/// How a video is brought to what is scored.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Treatment {
-    /// Which decoders are used.
-    pub decoder: Decoder,
-    /// The part to score, if not all of it.
-    pub span: Option<Span>,
-    /// It is deinterlaced.
-    pub fields: Option<Fields>,
-}
-
 /// Has a video decoded and sent to an element that comes before hipvmaf. Nothing is converted that hipvmaf takes as it is: a
 /// converter would bring one side to what the other has without a word, HDR video to 8 bits for instance, where hipvmaf
 /// says what does not fit together.
@@ -137,16 +117,13 @@ pub fn decode(
     treatment: Treatment,
     next: &gst::Element,
 ) -> Result<(), Error> {
-    let Treatment { decoder, span, fields } = treatment;
+    let Treatment { decoder, span, .. } = treatment;
     let source = gst::ElementFactory::make("uridecodebin")
         .property("uri", input.uri())
         .property("force-sw-decoders", decoder == Decoder::Software)
         .build()?;
     pipeline.add(&source)?;
-    let next = match fields {
-        Some(fields) => deinterlace(pipeline, fields, next)?,
-        None => next.clone(),
-    };
+    let next = treatment.before(pipeline, next)?;
     let sink = next.static_pad("sink").ok_or("what comes after the decoder has no pad named sink")?;
     let name = input.given().to_owned();
     source.connect_pad_added({
@@ -163,28 +140,6 @@ pub fn decode(
         }
     });
     Ok(())
-}
-
-/// Puts an element before another one that makes frames of fields: of each by itself, so that frames get the time of their
-/// field. Methods that look at several fields give frames of GStreamer 1.22 the times of others.
-fn deinterlace(pipeline: &gst::Pipeline, fields: Fields, next: &gst::Element) -> Result<gst::Element, Error> {
-    let element = gst::ElementFactory::make("deinterlace")
-        .property_from_str("method", "linear")
-        .property_from_str("fields", "all")
-        .build()?;
-    pipeline.add(&element)?;
-    match fields {
-        Fields::All => element.link(next)?,
-        Fields::First(rate) => {
-            // Which field is the first is known to the element alone, so it makes both into frames.
-            let half = gst::ElementFactory::make("videorate").property("drop-only", true).build()?;
-            let caps = gst_video::VideoCapsBuilder::new().framerate(rate).build();
-            pipeline.add(&half)?;
-            element.link(&half)?;
-            half.link_filtered(next, &caps)?;
-        }
-    }
-    Ok(element)
 }
 
 /// Whether the pad has the video, which is sent on then.

@@ -10,6 +10,7 @@ use super::model::Choice;
 use super::probe::Video;
 use super::run::Outcome;
 use super::scores::{Frame, Scores};
+use super::steps::Step;
 
 /// The printed object.
 #[derive(Serialize)]
@@ -17,8 +18,9 @@ pub struct Summary<'a> {
     version: &'static str,
     reference: &'a Video,
     models: Vec<Value>,
-    /// What does not fit together, and what was done about it.
+    /// What does not fit together, and what was done to the videos.
     findings: &'a [Finding],
+    steps: &'a [Step],
     renditions: Vec<Value>,
     /// Name of the signal's exit code, if one has ended it.
     interrupted: bool,
@@ -32,6 +34,7 @@ impl<'a> Summary<'a> {
         distorted: &[Option<Video>],
         models: &[Choice],
         findings: &'a [Finding],
+        steps: &'a [Step],
         outcome: &Outcome,
         worst: usize,
     ) -> Self {
@@ -42,6 +45,7 @@ impl<'a> Summary<'a> {
             reference,
             models: models.collect(),
             findings,
+            steps,
             renditions: renditions.map(|(scores, video)| rendition(scores, video.as_ref(), worst)).collect(),
             interrupted: outcome.signal.is_some(),
             error: outcome.failure.as_ref().map(ToString::to_string),

@@ -61,6 +61,19 @@ fn interlaced_video_is_deinterlaced_to_the_rate_of_the_other_side() {
     assert!(figures[0].0 >= 78 && figures[0].1 > 97.0, "{figures:?}");
     assert!(figures[1].0 >= 78 && figures[1].1 < figures[0].1, "{figures:?}");
 
+    // What was done is told with what made the scores.
+    let results = path(folder.path(), "results.json");
+    let (ended, _) = scored(&[&half, &original, "--results", &results, "--offset", "0.004"]);
+    let results: Value = serde_json::from_slice(&std::fs::read(results).unwrap()).unwrap();
+    let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
+    for extra in [&results["provenance"]["extra"], &printed["provenance"]["extra"]] {
+        assert_eq!(extra["findings"][0], format!("{original}: it is interlaced"));
+        let steps = extra["steps"].as_array().unwrap();
+        assert!(steps[0].as_str().unwrap().contains("deinterlaced by GStreamer"), "{steps:?}");
+        assert_eq!(steps[1], format!("{original}: taken to be late by 0.004 s"));
+    }
+    assert_eq!(printed["steps"][0]["kind"], "deinterlace");
+
     // If frames of other times were compared, the moving picture would score next to nothing.
     let (_, figures) = scored(&[&original, &all]);
     assert!(figures[0].0 >= 78 && figures[0].1 > 60.0, "{figures:?}");

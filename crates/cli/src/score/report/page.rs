@@ -115,7 +115,7 @@ mod tests {
         let renditions = vec![a, b, scores("none", vec![])];
         let outcome = Outcome { renditions, provenance: None, signal: None, failure: None };
         let video = Video::like("</script>", 64, 64);
-        let summary = Summary::new(&video, &[None, None, None], &[], &[], &outcome, 5);
+        let summary = Summary::new(&video, &[None, None, None], &[], &[], &[], &outcome, 5);
         let page = html(&summary, &outcome.renditions, &[vec![], vec![], vec![]]).unwrap();
         assert_eq!(page.matches("</script>").count(), 3);
         let (_, data) = page.split_once("id=\"data\">").unwrap();

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What is done to the videos before they are compared, as lines for people and for the provenance of the scores.
+
+use serde::Serialize;
+
+use super::check::Finding;
+use super::run::Job;
+
+/// Something that was done to a video.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// The video as the user wrote it, or the name of an encoding that is made on the way.
+    pub video: String,
+    /// `deinterlace`, `scale` or `offset`.
+    pub kind: &'static str,
+    /// What was done.
+    pub text: String,
+}
+
+/// The steps of a job. `sizes` are those of the reference and of each rendition, where they are known, before the element
+/// scales them.
+pub fn of(job: &Job, sizes: &[Option<(u32, u32)>]) -> Vec<Step> {
+    let mut steps = vec![];
+    let mut add = |video: &str, kind, text| steps.push(Step { video: video.to_owned(), kind, text });
+    for (kind, text) in job.treatment.steps() {
+        add(job.reference.given(), kind, text);
+    }
+    let of_reference = sizes.first().copied().flatten();
+    let scale = job.properties.iter().rev().find(|(name, _)| name == "scale-method");
+    for (i, (label, rendition)) in job.renditions.iter().enumerate() {
+        let video = rendition.given().unwrap_or(label);
+        for (kind, text) in job.treatments.get(i).map(|of| of.steps()).unwrap_or_default() {
+            add(video, kind, text);
+        }
+        let size = sizes.get(i + 1).copied().flatten();
+        if let (Some(own), Some(others), Some((_, method))) = (size, of_reference, scale)
+            && own != others
+        {
+            let text =
+                format!("scaled from {}x{} to {}x{} by hipvmaf ({method})", own.0, own.1, others.0, others.1);
+            add(video, "scale", text);
+        }
+        if job.offset != 0 {
+            let text = format!("taken to be late by {} s", job.offset as f64 / 1e9);
+            add(video, "offset", text);
+        }
+    }
+    steps
+}
+
+/// Lines for the provenance.
+pub fn lines(findings: &[Finding], steps: &[Step]) -> Vec<(&'static str, Vec<String>)> {
+    let findings = findings.iter().map(|of| format!("{}: {}", of.video, of.text));
+    let steps = steps.iter().map(|of| format!("{}: {}", of.video, of.text));
+    vec![("findings", findings.collect()), ("steps", steps.collect())]
+}
