@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+use super::crop::Crop;
 use super::rendition::Encoding;
 use super::source::Decoder;
 use super::span::Position;
@@ -45,6 +46,14 @@ pub struct Args {
     /// By how much the distorted videos are late, or early if it is negative
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, allow_hyphen_values = true, value_parser = offset)]
     pub offset: f64,
+
+    /// Cut off so much of the original on its sides, in even numbers of samples, and as much of the others; `auto` finds
+    /// black bars and leaves the smallest rectangle that holds the pictures of all
+    #[arg(long, value_name = "auto|LEFT:RIGHT:TOP:BOTTOM")]
+    pub crop: Option<Crop>,
+    /// Bring videos of another rate to the original's, by leaving out frames or repeating them as a player does
+    #[arg(long)]
+    pub rate: bool,
 
     /// Refuse videos that do not fit the original, or that would have to be scaled or deinterlaced
     #[arg(long)]
@@ -106,6 +115,17 @@ pub enum Scale {
     Bilinear,
     Bicubic,
     Lanczos,
+}
+
+impl Scale {
+    /// The method of GStreamer's `videoscale` that comes nearest.
+    pub fn of_videoscale(self) -> &'static str {
+        match self {
+            Self::Bilinear => "bilinear2",
+            Self::None | Self::Bicubic => "catrom",
+            Self::Lanczos => "lanczos",
+        }
+    }
 }
 
 /// A value of the element's property `colorimetry`.

@@ -38,6 +38,17 @@ pub struct Checked {
     pub renditions: Vec<Option<Fields>>,
 }
 
+impl Checked {
+    /// The rate that a rendition has to be brought to for it to be that of the original, unless it is already.
+    pub fn rate(&self, reference: &Video, rendition: usize, video: &Video) -> Option<gst::Fraction> {
+        let fields = self.renditions.get(rendition).copied().flatten();
+        let others = rate(reference, self.reference)?;
+        Some(others).filter(|others| {
+            rate(video, fields).is_some_and(|own| !same_rate(per_second(own), per_second(*others)))
+        })
+    }
+}
+
 /// Compares the videos with their original. What is made of the original needs no comparison. `scale` is how other sizes are
 /// scaled if the user has left that open, and `ignore_colours` that differences of colour are meant.
 pub fn check(
@@ -115,15 +126,24 @@ fn shape(video: &Video, reference: &Video) -> Option<Finding> {
 }
 
 fn rates(video: &Video, own: Option<Fields>, reference: &Video, others: Option<Fields>) -> Option<Finding> {
-    let rate = |video: &Video, fields| {
-        let rate = video.frames_per_second()?;
-        Some(if fields == Some(Fields::All) { rate * 2.0 } else { rate })
-    };
-    let (own, others) = (rate(video, own)?, rate(reference, others)?);
-    let text = format!(
-        "it has {own:.6} frames per second, and the original {others:.6}: frames of one time are compared, and the others left out"
-    );
-    ((own / others - 1.0).abs() > 1e-4).then(|| finding(video, "rate", text)).flatten()
+    let (own, others) = (per_second(rate(video, own)?), per_second(rate(reference, others)?));
+    let text = format!("it has {own:.6} frames per second, and the original {others:.6}");
+    (!same_rate(own, others)).then(|| finding(video, "rate", text)).flatten()
+}
+
+/// Rate of the frames that fields may have become.
+fn rate(video: &Video, fields: Option<Fields>) -> Option<gst::Fraction> {
+    let rate = video.rate?;
+    let times = if fields == Some(Fields::All) { 2 } else { 1 };
+    Some(gst::Fraction::new(rate.numer().checked_mul(times)?, rate.denom()))
+}
+
+fn per_second(rate: gst::Fraction) -> f64 {
+    f64::from(rate.numer()) / f64::from(rate.denom())
+}
+
+fn same_rate(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() <= 1e-4
 }
 
 fn durations(video: &Video, reference: &Video) -> Option<Finding> {

@@ -9,6 +9,7 @@ use gst::ClockTime;
 
 use super::args::{Args, Colorimetry, Scale, nick};
 use super::check::{self, Checked, Finding};
+use super::crop::{self, Crop, Cut};
 use super::model::{self, Choice};
 use super::progress::Progress;
 use super::rendition::Rendition;
@@ -81,10 +82,24 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     let models = model::choose(&args.models, Some(&video))?;
     let scale = args.scale.is_none().then(|| nick(SCALE));
     let ignore_colours = args.colorimetry == Colorimetry::Ignore;
-    let checked = check::check(&video, &distorted, scale.as_deref(), ignore_colours)?;
+    let (cuts, found) = cuts(args, (&reference, &video), &renditions, &distorted)?;
+    let (of_reference, of_renditions) = cuts.split_first().ok_or("nothing is cut")?;
+    // As they come to the element.
+    let original = of_reference.of(&video, &video);
+    let cut = distorted.iter().zip(of_renditions).map(|(own, cut)| Some(cut.of(own.as_ref()?, &original)));
+    let cut: Vec<_> = cut.collect();
+    let mut checked = check::check(&original, &cut, scale.as_deref(), ignore_colours)?;
+    checked.findings.splice(0..0, found);
     let mut job = job(args, reference, renditions, &models, &video, &checked)?;
-    let size = Some((video.width, video.height));
-    let sizes = job.renditions.iter().zip(&distorted).map(|((_, rendition), video)| match rendition {
+    for (i, (treatment, own)) in job.treatments.iter_mut().zip(&cut).enumerate() {
+        let own = own.as_ref().filter(|_| args.rate);
+        treatment.rate = own.and_then(|own| checked.rate(&original, i, own));
+    }
+    let treatments = std::iter::once(&mut job.treatment).chain(&mut job.treatments);
+    let method = args.scale.unwrap_or(SCALE).of_videoscale();
+    treatments.zip(&cuts).for_each(|(treatment, cut)| cut.apply(treatment, method));
+    let size = Some((original.width, original.height));
+    let sizes = job.renditions.iter().zip(&cut).map(|((_, rendition), video)| match rendition {
         Rendition::Encoding(encoding) => encoding.size().or(size),
         Rendition::Input(_) => video.as_ref().map(|video| (video.width, video.height)),
     });
@@ -92,6 +107,27 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     let steps = steps::of(&job, &sizes);
     job.extra_provenance = steps::lines(&checked.findings, &steps);
     Ok(Prepared { video, distorted, models, checked, steps, job })
+}
+
+/// How the original and each of the others are cut, and what was found for that.
+fn cuts(
+    args: &Args,
+    (reference, video): (&Input, &Video),
+    renditions: &[(String, Rendition)],
+    distorted: &[Option<Video>],
+) -> Result<(Vec<Cut>, Vec<Finding>), Error> {
+    let Some(crop) = args.crop else { return Ok((vec![Cut::default(); distorted.len() + 1], vec![])) };
+    let bars = |input: &Input, video: &Video| match crop {
+        Crop::Auto => crop::look(input, video, Treatment { decoder: args.decoder, ..Treatment::default() }),
+        Crop::Given(_) => Ok(None),
+    };
+    let of_reference = bars(reference, video)?;
+    let seen = renditions.iter().zip(distorted).map(|((_, rendition), video)| match (rendition, video) {
+        (Rendition::Input(input), Some(video)) => Ok(Some((video, bars(input, video)?))),
+        _ => Ok(None),
+    });
+    let seen = seen.collect::<Result<Vec<_>, Error>>()?;
+    crop::plan(crop, (video, of_reference), &seen)
 }
 
 /// How other sizes are scaled, if it is not said.
@@ -145,7 +181,7 @@ fn job(
     }
     properties.extend(args.properties.iter().cloned());
     let span = span(args, video)?;
-    let treatment = |fields| Treatment { decoder: args.decoder, span, fields };
+    let treatment = |fields| Treatment { decoder: args.decoder, span, fields, ..Treatment::default() };
     Ok(Job {
         reference,
         renditions,

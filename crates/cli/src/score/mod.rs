@@ -9,6 +9,8 @@
 mod args;
 mod check;
 pub mod command;
+mod crop;
+mod look;
 pub(crate) mod model;
 mod plot;
 mod probe;
@@ -33,4 +35,4 @@ pub use scores::{Frame, Pooled, Scores};
 pub use source::{Decoder, Input};
 pub use span::{Position, Span};
 pub use steps::Step;
-pub use treatment::{Fields, Treatment};
+pub use treatment::{Fields, Margins, Resize, Treatment};

@@ -76,7 +76,7 @@ impl Encoding {
     /// Elements from the tee `ref` to the decoded rendition, and the link to what follows.
     pub fn description(&self) -> String {
         let size = self.size.map_or(String::new(), |(width, height)| {
-            format!("! videoscale ! video/x-raw,width={width},height={height},pixel-aspect-ratio=1/1 ")
+            format!("! videoscale add-borders=false ! video/x-raw,width={width},height={height},pixel-aspect-ratio=1/1 ")
         });
         format!("ref. ! queue ! videoconvert {size}! x264enc bitrate={} ! avdec_h264 ! ", self.kbits)
     }

@@ -20,6 +20,73 @@ pub enum Fields {
     First(gst::Fraction),
 }
 
+/// What is cut off of frames, in samples of luma.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Margins {
+    /// Columns.
+    pub left: u32,
+    /// Columns.
+    pub right: u32,
+    /// Rows.
+    pub top: u32,
+    /// Rows.
+    pub bottom: u32,
+}
+
+impl Margins {
+    fn each(self, columns: impl Fn(u32) -> u32, rows: impl Fn(u32) -> u32) -> Self {
+        let Self { left, right, top, bottom } = self;
+        Self { left: columns(left), right: columns(right), top: rows(top), bottom: rows(bottom) }
+    }
+
+    /// The smaller ones on each side.
+    pub fn least(self, other: Self) -> Self {
+        Self {
+            left: self.left.min(other.left),
+            right: self.right.min(other.right),
+            top: self.top.min(other.top),
+            bottom: self.bottom.min(other.bottom),
+        }
+    }
+
+    /// Not larger, and such that no sample of subsampled colour is cut in two.
+    pub fn even(self) -> Self {
+        self.each(|of| of & !1, |of| of & !1)
+    }
+
+    /// Those of frames of one size where the frames are scaled to another one, rounded down.
+    pub fn scaled(self, from: (u32, u32), to: (u32, u32)) -> Self {
+        let scale = |of: u32, from: u32, to: u32| {
+            u32::try_from(u64::from(of) * u64::from(to) / u64::from(from.max(1))).unwrap_or(u32::MAX)
+        };
+        self.each(|of| scale(of, from.0, to.0), |of| scale(of, from.1, to.1))
+    }
+
+    /// The same, if that is at even numbers of whole samples.
+    pub fn exactly(self, from: (u32, u32), to: (u32, u32)) -> Option<Self> {
+        let scaled = self.scaled(from, to);
+        (scaled == scaled.even() && scaled.scaled(to, from) == self).then_some(scaled)
+    }
+
+    /// What they leave of frames of this size; nothing if they leave nothing.
+    pub fn left_of(self, (width, height): (u32, u32)) -> Option<(u32, u32)> {
+        let left =
+            |length: u32, a: u32, b: u32| length.checked_sub(a)?.checked_sub(b).filter(|left| *left > 0);
+        Some((left(width, self.left, self.right)?, left(height, self.top, self.bottom)?))
+    }
+}
+
+/// Another size that frames are brought to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resize {
+    /// Width.
+    pub width: u32,
+    /// Height.
+    pub height: u32,
+    /// By the name that `videoscale` has for it.
+    pub method: &'static str,
+}
+
 /// How a video is brought to what is scored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Treatment {
@@ -29,6 +96,12 @@ pub struct Treatment {
     pub span: Option<Span>,
     /// It is deinterlaced.
     pub fields: Option<Fields>,
+    /// It is brought to this rate of frames.
+    pub rate: Option<gst::Fraction>,
+    /// It is brought to this size before it is cut.
+    pub resize: Option<Resize>,
+    /// What is cut off.
+    pub margins: Margins,
 }
 
 impl Treatment {
@@ -50,6 +123,24 @@ impl Treatment {
             )),
             None => {}
         }
+        if let Some(rate) = self.rate {
+            let text = format!(
+                "brought to {}/{} frames a second by GStreamer's videorate, which repeats frames or leaves them out",
+                rate.numer(),
+                rate.denom()
+            );
+            steps.push(("rate", text));
+        }
+        if let Some(Resize { width, height, method }) = self.resize {
+            let text = format!("scaled to {width}x{height} by GStreamer's videoscale ({method})");
+            steps.push(("scale", text));
+        }
+        if self.margins != Margins::default() {
+            let Margins { left, right, top, bottom } = self.margins;
+            let text =
+                format!("cropped by {left} left, {right} right, {top} at the top, {bottom} at the bottom");
+            steps.push(("crop", text));
+        }
         steps
     }
 
@@ -60,6 +151,19 @@ impl Treatment {
         next: &gst::Element,
     ) -> Result<gst::Element, Error> {
         let mut next = next.clone();
+        if self.margins != Margins::default() {
+            next = crop(pipeline, self.margins, &next)?;
+        }
+        if let Some(resize) = self.resize {
+            next = scale(pipeline, resize, &next)?;
+        }
+        if let Some(rate) = self.rate {
+            // Its first frame is that of the stream, wherever that begins.
+            let element = gst::ElementFactory::make("videorate").property("skip-to-first", true).build()?;
+            pipeline.add(&element)?;
+            element.link_filtered(&next, &gst_video::VideoCapsBuilder::new().framerate(rate).build())?;
+            next = element;
+        }
         if let Some(fields) = self.fields {
             next = deinterlace(pipeline, fields, &next)?;
         }
@@ -86,5 +190,36 @@ fn deinterlace(pipeline: &gst::Pipeline, fields: Fields, next: &gst::Element) ->
             half.link_filtered(next, &caps)?;
         }
     }
+    Ok(element)
+}
+
+/// Puts an element before another one that cuts frames, in the system's memory: elsewhere it would only note where to cut.
+fn crop(pipeline: &gst::Pipeline, margins: Margins, next: &gst::Element) -> Result<gst::Element, Error> {
+    let pixels = |of: u32| i32::try_from(of).unwrap_or(i32::MAX);
+    let element = gst::ElementFactory::make("videocrop")
+        .property("left", pixels(margins.left))
+        .property("right", pixels(margins.right))
+        .property("top", pixels(margins.top))
+        .property("bottom", pixels(margins.bottom))
+        .build()?;
+    let system = gst::ElementFactory::make("capsfilter")
+        .property("caps", gst_video::VideoCapsBuilder::new().build())
+        .build()?;
+    pipeline.add_many([&system, &element])?;
+    gst::Element::link_many([&system, &element, next])?;
+    Ok(system)
+}
+
+/// Puts an element before another one that scales frames as they are shown, whatever shape their samples had.
+fn scale(pipeline: &gst::Pipeline, resize: Resize, next: &gst::Element) -> Result<gst::Element, Error> {
+    let element = gst::ElementFactory::make("videoscale")
+        .property_from_str("method", resize.method)
+        .property("add-borders", false)
+        .build()?;
+    pipeline.add(&element)?;
+    let (width, height) =
+        [resize.width, resize.height].map(|of| i32::try_from(of).unwrap_or(i32::MAX)).into();
+    let caps = gst_video::VideoCapsBuilder::new().width(width).height(height).build();
+    element.link_filtered(next, &caps)?;
     Ok(element)
 }

@@ -83,6 +83,22 @@ fn interlaced_video_is_deinterlaced_to_the_rate_of_the_other_side() {
 }
 
 #[test]
+fn videos_of_another_rate_are_brought_to_that_of_the_original() {
+    let folder = tempfile::tempdir().unwrap();
+    let [_, _, all, half] = fields(folder.path());
+    let (_, figures) = scored(&[&all, &half]);
+    assert_eq!(figures[0].0, 40);
+    // Every second frame is one that is shown again.
+    let (ended, mapped) = scored(&[&all, &half, "--rate"]);
+    assert!(mapped[0].0 >= 78 && mapped[0].1 < figures[0].1, "{mapped:?} {figures:?}");
+    assert!(ended.stderr.contains("half.mkv: brought to 50/1 frames a second"), "{}", ended.stderr);
+    let (_, mapped) = scored(&[&half, &all, "--rate"]);
+    assert!(mapped[0].0 >= 39 && mapped[0].1 > 90.0, "{mapped:?}");
+    let (ended, _) = scored(&[&half, &half, "--rate"]);
+    assert!(!ended.stderr.contains("videorate"), "{}", ended.stderr);
+}
+
+#[test]
 fn strict_refuses_what_would_be_mended() {
     let folder = tempfile::tempdir().unwrap();
     let [original, encoded, all, half] = fields(folder.path());

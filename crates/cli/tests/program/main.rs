@@ -4,6 +4,7 @@
 
 mod archive;
 mod common;
+mod crop;
 mod errors;
 mod fit;
 mod formats;

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Black bars around the picture of a film.
+//!
+//! One frame does not tell: a night scene is dark to its borders, and a fade begins with nothing. So frames from all over
+//! the film are looked at, and those that are not bright somewhere say nothing. A border of a film without bars lies
+//! wherever a scene happens to be dark, and a bar ends at one line in scene after scene: a bar is believed if it is as flat
+//! and as black as bars are, and if its end is that of a good part of the frames. What shines in a bar, as a logo or
+//! subtitles, is picture. In doubt there is no bar: black that is kept costs nothing but a little accuracy of the scores,
+//! and what is cut off is not scored at all.
+
+use super::super::treatment::Margins;
+
+/// Samples of luma that are brighter than black by more than this are picture, in steps of 8 bits.
+const LIT: u8 = 16;
+/// What coding leaves of black is darker than this.
+const BLACK: u8 = 8;
+/// A frame says something if this share of its samples is as bright as that.
+const BRIGHT: (usize, u8) = (20, 48);
+/// A line is picture if it has this share of lit samples: less is a speck.
+const SPECK: usize = 100;
+/// Lines of a bar next to the picture that its coding may have touched.
+const EDGE: usize = 8;
+/// Share of the samples of a bar that may be brighter than black.
+const FLAT: usize = 500;
+/// Bars end at one line, give or take this.
+const SAME: u32 = 2;
+/// In one of so many frames at least.
+const AGREE: usize = 5;
+/// And in so many, if there are as many.
+const ENOUGH: usize = 3;
+
+/// The dark borders of a frame; nothing if it is too dark to tell.
+pub fn of_frame(
+    samples: &[u8],
+    stride: usize,
+    (width, height): (usize, usize),
+    black: u8,
+) -> Option<Margins> {
+    let rows: Vec<&[u8]> =
+        samples.chunks(stride.max(1)).filter_map(|row| row.get(..width)).take(height).collect();
+    let count =
+        |level: u8, row: &[u8]| row.iter().filter(|sample| sample.saturating_sub(black) > level).count();
+    let bright: usize = rows.iter().map(|row| count(BRIGHT.1, row)).sum();
+    if rows.len() < height || bright * BRIGHT.0 < width * height || bright == 0 {
+        return None;
+    }
+    let mut columns = vec![0; width];
+    for row in &rows {
+        for (column, sample) in columns.iter_mut().zip(*row) {
+            *column += usize::from(sample.saturating_sub(black) > LIT);
+        }
+    }
+    let is_picture = |lit: usize, length: usize| lit > 1 && lit * SPECK > length;
+    let row = |y: &usize| is_picture(count(LIT, rows[*y]), width);
+    let column = |x: &usize| is_picture(columns[*x], height);
+    // A frame that is bright in a few specks alone has no lines.
+    let (top, last_row) = ((0..height).find(row)?, (0..height).rfind(row)?);
+    let (left, last_column) = ((0..width).find(column)?, (0..width).rfind(column)?);
+    let (bottom, right) = (height - 1 - last_row, width - 1 - last_column);
+
+    let flat = |x: std::ops::Range<usize>, y: std::ops::Range<usize>| {
+        let area = x.len() * y.len();
+        rows[y].iter().map(|row| count(BLACK, &row[x.clone()])).sum::<usize>() * FLAT <= area
+    };
+    let bar = |length: usize, flat: bool| if flat { length as u32 } else { 0 };
+    let outer = |bar: usize| bar.saturating_sub(EDGE);
+    Some(Margins {
+        left: bar(left, flat(0..outer(left), 0..height)),
+        right: bar(right, flat(width - outer(right)..width, 0..height)),
+        top: bar(top, flat(0..width, 0..outer(top))),
+        bottom: bar(bottom, flat(0..width, height - outer(bottom)..height)),
+    })
+}
+
+/// The bars of a film with these dark borders in its frames; nothing without any.
+pub fn of_film(frames: &[Margins]) -> Option<Margins> {
+    let side = |side: fn(&Margins) -> u32| {
+        let least = frames.iter().map(side).min()?;
+        let agree = frames.iter().filter(|frame| side(frame) <= least + SAME).count();
+        let believed = agree * AGREE >= frames.len() && agree >= ENOUGH.min(frames.len());
+        Some(if believed { least } else { 0 })
+    };
+    Some(Margins {
+        left: side(|of| of.left)?,
+        right: side(|of| of.right)?,
+        top: side(|of| of.top)?,
+        bottom: side(|of| of.bottom)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: (usize, usize) = (160, 90);
+
+    fn frame(sample: impl Fn(usize, usize) -> u8) -> Option<Margins> {
+        let samples: Vec<u8> =
+            (0..SIZE.1).flat_map(|y| (0..SIZE.0).map(move |x| (x, y))).map(|(x, y)| sample(x, y)).collect();
+        let bars = of_frame(&samples, SIZE.0, SIZE, 0);
+        let brighter: Vec<_> = samples.iter().map(|sample| sample.saturating_add(16)).collect();
+        assert_eq!(of_frame(&brighter, SIZE.0, SIZE, 16), bars);
+        bars
+    }
+
+    /// A picture between bars of so many lines, with what is left of black there.
+    fn letterbox(bar: usize, picture: impl Fn(usize, usize) -> u8) -> Option<Margins> {
+        frame(|x, y| if y < bar || y >= SIZE.1 - bar { ((x * 7 + y) % 4) as u8 } else { picture(x, y) })
+    }
+
+    fn texture(x: usize, y: usize) -> u8 {
+        (60 + (x * 13 + y * 29) % 120) as u8
+    }
+
+    fn margins(left: u32, right: u32, top: u32, bottom: u32) -> Margins {
+        Margins { left, right, top, bottom }
+    }
+
+    #[test]
+    fn bars_are_found_on_all_sides() {
+        assert_eq!(frame(texture), Some(margins(0, 0, 0, 0)));
+        assert_eq!(letterbox(12, texture), Some(margins(0, 0, 12, 12)));
+        let pillars = frame(|x, y| if (20..139).contains(&x) { texture(x, y) } else { 0 });
+        assert_eq!(pillars, Some(margins(20, 21, 0, 0)));
+    }
+
+    #[test]
+    fn frames_that_are_too_dark_say_nothing() {
+        assert_eq!(frame(|_, _| 0), None);
+        assert_eq!(letterbox(12, |x, y| texture(x, y) / 8), None);
+        assert_eq!(frame(|x, y| if x == 80 && y == 40 { 255 } else { 0 }), None);
+        assert_eq!(of_film(&[]), None);
+    }
+
+    #[test]
+    fn what_shines_in_a_bar_is_picture_and_a_speck_is_not() {
+        let with = |shines: fn(usize, usize) -> bool| {
+            frame(|x, y| match () {
+                () if shines(x, y) => 200,
+                () if (12..78).contains(&y) => texture(x, y),
+                () => 0,
+            })
+        };
+        let logo = with(|x, y| (140..150).contains(&x) && (3..8).contains(&y));
+        assert_eq!(logo, Some(margins(0, 0, 3, 12)));
+        assert_eq!(with(|x, y| x == 70 && y == 3), Some(margins(0, 0, 12, 12)));
+    }
+
+    #[test]
+    fn a_dark_picture_is_no_bar() {
+        // A lamp at night: what is around it is dark, and neither flat nor black.
+        let lamp = frame(|x, y| match () {
+            () if (40..90).contains(&x) && (30..60).contains(&y) => 220,
+            () => (4 + (x * 5 + y * 3) % 9) as u8,
+        });
+        assert_eq!(lamp, Some(margins(0, 0, 0, 0)));
+        // Lights on black, each somewhere else: no border is where another is.
+        let lights: Vec<_> =
+            (0..20)
+                .filter_map(|i| {
+                    let (left, top) = (5 + i * 4, 2 + i * 2);
+                    frame(|x, y| {
+                        if (left..left + 50).contains(&x) && (top..top + 40).contains(&y) { 220 } else { 0 }
+                    })
+                })
+                .collect();
+        assert_eq!((lights.len(), of_film(&lights)), (20, Some(margins(0, 0, 0, 0))));
+    }
+
+    #[test]
+    fn the_smallest_bars_count_that_frames_agree_on() {
+        let [bars, night, full] = [margins(0, 0, 12, 12), margins(9, 30, 25, 12), margins(0, 0, 0, 0)];
+        assert_eq!(of_film(&[bars]), Some(bars));
+        assert_eq!(of_film(&[night, bars, bars, night, bars, night]), Some(bars));
+        // One scene that fills the frame is enough for there to be no bars.
+        assert_eq!(of_film(&[bars, bars, bars, full, bars]), Some(full));
+        let titles = margins(0, 0, 12, 4);
+        assert_eq!(of_film(&[bars, titles, bars, titles, titles, bars]), Some(titles));
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Pictures of a video, to find something out about it before it is scored: their luma, decoded as they will be.
+
+use gst::ClockTime;
+use gst::prelude::*;
+use gst_video::prelude::*;
+use gst_video::video_frame::Readable;
+use gst_video::{VideoColorRange, VideoFrame, VideoInfo};
+
+use super::source::{self, Input};
+use super::treatment::Treatment;
+use crate::error::Error;
+
+/// How long a picture may take.
+const PATIENCE: ClockTime = ClockTime::from_seconds(30);
+
+/// A video that is looked at.
+pub struct Look {
+    pipeline: gst::Pipeline,
+    sink: gst_app::AppSink,
+    /// As the user wrote it.
+    given: String,
+}
+
+/// Luma in 8 bits.
+pub struct Picture {
+    /// Stream time.
+    pub position: ClockTime,
+    frame: VideoFrame<Readable>,
+}
+
+impl Look {
+    /// Opens a video.
+    pub fn open(input: &Input, treatment: Treatment) -> Result<Self, Error> {
+        let pipeline = gst::parse::bin_from_description(
+            "queue name=first max-size-buffers=2 ! videoconvert ! video/x-raw,format=I420 \
+             ! appsink name=sink sync=false max-buffers=2",
+            false,
+        )?;
+        let sink = pipeline.by_name("sink").and_downcast::<gst_app::AppSink>().ok_or("there is no sink")?;
+        let first = pipeline.by_name("first").ok_or("there is no queue")?;
+        let whole = gst::Pipeline::new();
+        whole.add(&pipeline)?;
+        let ghost = gst::GhostPad::with_target(&first.static_pad("sink").ok_or("a queue has no pad")?)?;
+        pipeline.add_pad(&ghost)?;
+        ghost.set_active(true)?;
+        source::decode(&whole, input, treatment, pipeline.upcast_ref())?;
+        let look = Self { pipeline: whole, sink, given: input.given().to_owned() };
+        look.pipeline.set_state(gst::State::Playing).map_err(|_| look.failure())?;
+        Ok(look)
+    }
+
+    /// The next picture; nothing at the end.
+    pub fn next(&self) -> Result<Option<Picture>, Error> {
+        let Some(sample) = self.sink.try_pull_sample(PATIENCE) else {
+            return if self.sink.is_eos() { Ok(None) } else { Err(self.failure()) };
+        };
+        let segment = sample.segment().and_then(|segment| segment.downcast_ref::<ClockTime>().cloned());
+        let (Some(buffer), Some(caps)) = (sample.buffer_owned(), sample.caps()) else {
+            return Err("a picture lacks its data".into());
+        };
+        let position = segment.zip(buffer.pts()).and_then(|(segment, pts)| segment.to_stream_time(pts));
+        let frame = VideoFrame::from_buffer_readable(buffer, &VideoInfo::from_caps(caps)?)
+            .map_err(|_| "a picture cannot be read")?;
+        Ok(Some(Picture { position: position.unwrap_or_default(), frame }))
+    }
+
+    /// Goes to the picture at about this moment that can be decoded by itself. Whether the video can do that.
+    pub fn seek(&self, to: ClockTime) -> bool {
+        self.pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT, to).is_ok()
+    }
+
+    fn failure(&self) -> Error {
+        let bus = self.pipeline.bus();
+        let message = bus.and_then(|bus| bus.pop_filtered(&[gst::MessageType::Error]));
+        let why = match message.as_ref().map(|message| message.view()) {
+            Some(gst::MessageView::Error(error)) => error.error().message().to_owned(),
+            _ => "nothing comes of it".into(),
+        };
+        let named = why.contains(&self.given);
+        Error::Failed(if named { why } else { format!("{}: {why}", self.given) })
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        // A pipeline always goes there.
+        let _ = self.pipeline.set_state(gst::State::Null);
+    }
+}
+
+impl Picture {
+    /// Width and height.
+    pub fn size(&self) -> (usize, usize) {
+        (self.frame.width() as usize, self.frame.height() as usize)
+    }
+
+    /// From one row to the next.
+    pub fn stride(&self) -> usize {
+        self.frame.plane_stride().first().and_then(|stride| usize::try_from(*stride).ok()).unwrap_or_default()
+    }
+
+    /// What is black: 0, or 16 where the coding of the video leaves room below.
+    pub fn black(&self) -> u8 {
+        match self.frame.info().colorimetry().range() {
+            VideoColorRange::Range16_235 => 16,
+            _ => 0,
+        }
+    }
+
+    /// All rows.
+    pub fn samples(&self) -> &[u8] {
+        self.frame.plane_data(0).unwrap_or_default()
+    }
+}
