@@ -21,7 +21,7 @@ const SAME_LENGTH: f64 = 2.5;
 pub struct Finding {
     /// The video as the user wrote it.
     pub video: String,
-    /// What it is about: `interlaced`, `size`, `shape`, `rate` or `duration`.
+    /// What it is about: `interlaced`, `bars`, `size`, `shape`, `rate`, `duration` or `offset`.
     pub kind: &'static str,
     /// What was found.
     pub text: String,

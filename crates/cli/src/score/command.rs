@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use gst::ClockTime;
 
-use super::args::{Args, Colorimetry, Scale, nick};
+use super::args::{Align, Args, Colorimetry, Scale, nick};
 use super::check::{self, Checked, Finding};
 use super::crop::{self, Crop, Cut};
 use super::model::{self, Choice};
@@ -19,7 +19,7 @@ use super::scores::Scores;
 use super::span::{Position, Span};
 use super::steps::{self, Step};
 use super::summary::Summary;
-use super::{Input, Treatment, Video, plot, table};
+use super::{Input, Treatment, Video, offset, plot, table};
 use crate::error::{Error, exit_code};
 use crate::{interrupt, output};
 
@@ -27,7 +27,9 @@ use crate::{interrupt, output};
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     crate::init()?;
     interrupt::watch()?;
-    let Prepared { video, distorted, models, checked, steps, job } = prepare(args)?;
+    let Prepared { video, distorted, models, mut checked, steps, mut job } = prepare(args)?;
+    checked.findings.extend(offsets(args, &job, &video, &distorted));
+    job.extra_provenance = steps::lines(&checked.findings, &steps);
     for choice in &models {
         choice.why.iter().for_each(|why| eprintln!("model {}: {why}", choice.name));
     }
@@ -107,6 +109,14 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     let steps = steps::of(&job, &sizes);
     job.extra_provenance = steps::lines(&checked.findings, &steps);
     Ok(Prepared { video, distorted, models, checked, steps, job })
+}
+
+/// Videos that seem to be late, unless the user has thought of that.
+fn offsets(args: &Args, job: &Job, video: &Video, distorted: &[Option<Video>]) -> Vec<Finding> {
+    let pairs_by_time = args.properties.iter().all(|(name, _)| name != "pairing");
+    let is_open = args.align != Align::Auto && args.offset == 0.0 && pairs_by_time;
+    let frame = Position::Frame(1).time(video.rate).ok().filter(|_| is_open);
+    frame.map_or(vec![], |frame| offset::find(job, distorted, frame))
 }
 
 /// How the original and each of the others are cut, and what was found for that.

@@ -25,6 +25,8 @@ pub struct Look {
 
 /// Luma in 8 bits.
 pub struct Picture {
+    /// Running time.
+    pub time: ClockTime,
     /// Stream time.
     pub position: ClockTime,
     frame: VideoFrame<Readable>,
@@ -60,10 +62,13 @@ impl Look {
         let (Some(buffer), Some(caps)) = (sample.buffer_owned(), sample.caps()) else {
             return Err("a picture lacks its data".into());
         };
-        let position = segment.zip(buffer.pts()).and_then(|(segment, pts)| segment.to_stream_time(pts));
+        let timed = segment.as_ref().zip(buffer.pts());
+        let time = timed.and_then(|(segment, pts)| segment.to_running_time(pts));
+        let position = timed.and_then(|(segment, pts)| segment.to_stream_time(pts));
         let frame = VideoFrame::from_buffer_readable(buffer, &VideoInfo::from_caps(caps)?)
             .map_err(|_| "a picture cannot be read")?;
-        Ok(Some(Picture { position: position.unwrap_or_default(), frame }))
+        let [time, position] = [time, position].map(Option::unwrap_or_default);
+        Ok(Some(Picture { time, position, frame }))
     }
 
     /// Goes to the picture at about this moment that can be decoded by itself. Whether the video can do that.

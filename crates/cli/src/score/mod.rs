@@ -12,6 +12,7 @@ pub mod command;
 mod crop;
 mod look;
 pub(crate) mod model;
+mod offset;
 mod plot;
 mod probe;
 mod progress;

@@ -99,6 +99,31 @@ fn videos_of_another_rate_are_brought_to_that_of_the_original() {
 }
 
 #[test]
+fn a_likely_offset_is_said_before_scoring() {
+    let folder = tempfile::tempdir().unwrap();
+    let [film, late] = ["film", "late"].map(|name| path(folder.path(), name));
+    [&film, &late].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    run(&format!(
+        "videotestsrc num-buffers=100 pattern=snow ! video/x-raw,format=GRAY8,width=8,height=6,framerate=25/1 \
+         ! videoscale method=catrom ! video/x-raw,width=160,height=96 ! pngenc ! multifilesink location={late}/%03d.png"
+    ));
+    for frame in 3..100 {
+        std::fs::copy(format!("{late}/{frame:03}.png"), format!("{film}/{frame:03}.png")).unwrap();
+    }
+    let [film, late] = [film, late].map(|folder| folder + "/%03d.png");
+    let ended = score(&[&film, &late]);
+    assert!(ended.stderr.contains("it seems to be late by 3 frames (0.120 s)"), "{}", ended.stderr);
+    let ended = score(&[&late, &film]);
+    assert!(ended.stderr.contains("it seems to be early by 3 frames (0.120 s)"), "{}", ended.stderr);
+    assert_eq!(score(&[&film, &late, "--strict"]).status.code(), Some(3));
+    for known in [["--offset", "0.12"], ["--align", "auto"]] {
+        let ended = score(&[&film, &late, known[0], known[1]]);
+        assert!(!ended.stderr.contains("seems to be"), "{}", ended.stderr);
+    }
+    assert!(!score(&[&film, &film]).stderr.contains("seems to be"));
+}
+
+#[test]
 fn strict_refuses_what_would_be_mended() {
     let folder = tempfile::tempdir().unwrap();
     let [original, encoded, all, half] = fields(folder.path());

@@ -77,7 +77,9 @@ pub fn of_frame(
 pub fn of_film(frames: &[Margins]) -> Option<Margins> {
     let side = |side: fn(&Margins) -> u32| {
         let least = frames.iter().map(side).min()?;
-        let agree = frames.iter().filter(|frame| side(frame) <= least + SAME).count();
+        let ends_at =
+            |end: u32| frames.iter().filter(|frame| (end..=end + SAME).contains(&side(frame))).count();
+        let agree = frames.iter().map(|frame| ends_at(side(frame))).max()?;
         let believed = agree * AGREE >= frames.len() && agree >= ENOUGH.min(frames.len());
         Some(if believed { least } else { 0 })
     };
@@ -176,6 +178,6 @@ mod tests {
         // One scene that fills the frame is enough for there to be no bars.
         assert_eq!(of_film(&[bars, bars, bars, full, bars]), Some(full));
         let titles = margins(0, 0, 12, 4);
-        assert_eq!(of_film(&[bars, titles, bars, titles, titles, bars]), Some(titles));
+        assert_eq!(of_film(&[bars, titles, bars, bars]), Some(titles));
     }
 }
