@@ -4,7 +4,7 @@
 .NOTPARALLEL:
 .PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
 	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak stress \
-	check-monitor check-monitor-where-possible check-prometheus check-prometheus-where-possible clean bootstrap bootstrap-tests
+	check-report check-report-where-possible check-monitor check-monitor-where-possible check-prometheus check-prometheus-where-possible clean bootstrap bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -31,7 +31,7 @@ demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in
 	@scripts/demo
 
 STEPS := fmt-check lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
-	interop-where-possible check-monitor-where-possible check-prometheus-where-possible
+	interop-where-possible check-report-where-possible check-monitor-where-possible check-prometheus-where-possible
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
@@ -100,6 +100,12 @@ soak: bootstrap-tests ## run live with losses, restarts and new sizes for DURATI
 stress: bootstrap-tests ## let anything happen to elements in any order for DURATION seconds; SEED=n for other choices
 	HIPVMAF_STRESS_SECONDS=$(or $(DURATION),600) HIPVMAF_STRESS_SEED=$(or $(SEED),1) \
 		cargo test --locked --test stress -- --nocapture
+
+check-report-where-possible: bootstrap-tests
+	@scripts/check-report || [ $$? = 77 ]
+
+check-report: bootstrap-tests ## write the report of a ladder and look at it in Chromium
+	@scripts/check-report
 
 check-monitor-where-possible: bootstrap-tests
 	@scripts/check-monitor || [ $$? = 77 ]

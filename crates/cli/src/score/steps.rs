@@ -42,7 +42,8 @@ pub fn of(job: &Job, sizes: &[Option<(u32, u32)>]) -> Vec<Step> {
             add(video, "scale", text);
         }
         if job.offset != 0 {
-            let text = format!("taken to be late by {} s", job.offset as f64 / 1e9);
+            let when = if job.offset > 0 { "late" } else { "early" };
+            let text = format!("taken to be {when} by {} s", job.offset.unsigned_abs() as f64 / 1e9);
             add(video, "offset", text);
         }
     }

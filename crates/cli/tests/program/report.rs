@@ -45,7 +45,8 @@ fn clips(folder: &Path) -> [String; 2] {
 
 #[track_caller]
 fn score(args: &[&str]) {
-    let mut command = hipvmaf("score");
+    // Another name of the command, which is the same.
+    let mut command = hipvmaf("ladder");
     command.args(args);
     let ended = Ended::of(command);
     assert!(ended.status.success(), "{}", ended.stderr);
