@@ -74,7 +74,13 @@
   const chart = (selector, height, options, values) => {
     const place = $(`${selector} .chart`);
     place.replaceChildren();
-    const made = new uPlot({ width: place.clientWidth, height, cursor: { drag: { x: true, y: false } }, ...options }, values, place);
+    const made = new uPlot({
+      width: place.clientWidth,
+      height,
+      cursor: { drag: { x: true, y: false } },
+      legend: { markers: { dash: (_, i) => ["solid", "dashed", "dotted", "double"][DASHES.indexOf(dash(i - 1))] } },
+      ...options,
+    }, values, place);
     charts.push([made, place, height]);
     return made;
   };
@@ -237,7 +243,12 @@
 
   // What was found and done, and what made the scores.
   for (const name of ["findings", "steps"]) {
-    const lines = data[name] ?? [];
+    const lines = [...data[name] ?? []];
+    if (name === "findings") {
+      const late = renditions.filter((of) => of.offset != null);
+      const by = (of) => `${of.offset < 0 ? "early" : "late"} by ${Math.abs(of.offset).toFixed(3)} s`;
+      lines.push(...late.map((of) => ({ video: of.label, text: `its pictures say that it is ${by(of)}` })));
+    }
     $(`#${name}`).hidden = !lines.length;
     $(`#${name} ul`).append(...lines.map((of) => make("li", {}, `${of.video}: ${of.text}`)));
   }

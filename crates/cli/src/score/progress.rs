@@ -3,6 +3,7 @@
 //! How far it is: in the terminal only.
 
 use gst::ClockTime;
+use gsthipvmaf::event::{self, EventMessage};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::run::Event;
@@ -43,6 +44,11 @@ impl Progress {
                     .set_message(format!("frame {}, {:.2}, {rate:.0} per second", frame.index, frame.score));
             }
             Event::Frame(..) => {}
+            Event::Noticed(event) => {
+                if let Some(text) = said(event) {
+                    self.bar.suspend(|| eprintln!("note: {}: {text}", event.label));
+                }
+            }
             Event::Warning(text) => self.bar.suspend(|| eprintln!("warning: {text}")),
         }
     }
@@ -50,5 +56,23 @@ impl Progress {
     /// Removes the bar.
     pub fn end(self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// What bears on how the scores are to be read. Frames without a partner are in the table.
+fn said(message: &EventMessage) -> Option<String> {
+    match (message.event, message.offset, message.reason.as_ref()) {
+        (event::Event::Alignment, Some(offset), _) => {
+            let when = if offset < 0 { "early" } else { "late" };
+            Some(format!("its pictures say that it is {when} by {:.3} s", offset.unsigned_abs() as f64 / 1e9))
+        }
+        (event::Event::Mispaired, ..) => {
+            let [since, until] = [message.since, message.running_time].map(Option::unwrap_or_default);
+            Some(format!(
+                "scores from {since:.3} to {until:.3} are of wrong pairs, as its offset has changed"
+            ))
+        }
+        (event::Event::Alignment | event::Event::WrongScore, _, Some(reason)) => Some(reason.clone()),
+        _ => None,
     }
 }

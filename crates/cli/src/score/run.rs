@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use gst::prelude::*;
 use gst::{ClockTime, MessageView, Structure};
+use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
 use super::rendition::Rendition;
@@ -44,6 +45,8 @@ pub struct Job {
 pub enum Event<'a> {
     /// A frame of the rendition with this number was scored.
     Frame(usize, &'a FrameMessage),
+    /// Something happened to a rendition besides scores.
+    Noticed(&'a EventMessage),
     /// Something is odd.
     Warning(&'a str),
 }
@@ -200,8 +203,11 @@ impl<'a> Run<'a> {
     fn follow(&mut self, message: &gst::Message, heard: &mut dyn FnMut(Event)) -> bool {
         match message.view() {
             MessageView::Element(element) => {
-                if let Some(Ok(message)) = element.structure().map(VmafMessage::try_from) {
+                let Some(structure) = element.structure() else { return false };
+                if let Ok(message) = VmafMessage::try_from(structure) {
                     self.said(message, heard);
+                } else if let Ok(event) = EventMessage::try_from(structure) {
+                    self.happened(&event, heard);
                 }
             }
             MessageView::Warning(warning) => heard(Event::Warning(warning.error().message())),
@@ -237,6 +243,14 @@ impl<'a> Run<'a> {
             }
             VmafMessage::Window(_) => {}
         }
+    }
+
+    fn happened(&mut self, event: &EventMessage, heard: &mut dyn FnMut(Event)) {
+        let number = self.pads.iter().position(|name| *name == event.pad);
+        if let (Some(number), event::Event::Alignment, Some(offset)) = (number, event.event, event.offset) {
+            self.outcome.renditions[number].offset = Some(offset);
+        }
+        heard(Event::Noticed(event));
     }
 
     /// The text of an error message, with the file that it is about, and followed by its hint: what comes after the first

@@ -27,6 +27,8 @@ pub struct Scores {
     pub models: Vec<String>,
     /// All frames whose scores count.
     pub frames: Vec<Frame>,
+    /// By how many nanoseconds the video is late, as its pictures have said last, if that was looked for.
+    pub offset: Option<i64>,
     /// What the element said at the end of each section: more than one if the video changes on the way.
     pub sections: Vec<PooledMessage>,
 }
@@ -40,7 +42,7 @@ impl Frame {
 
 impl Scores {
     pub(super) fn new(label: String) -> Self {
-        Self { label, models: vec![], frames: vec![], sections: vec![] }
+        Self { label, models: vec![], frames: vec![], offset: None, sections: vec![] }
     }
 
     pub(super) fn push(&mut self, message: &FrameMessage) {

@@ -69,6 +69,7 @@ fn rendition(scores: &Scores, video: Option<&Video>, worst: usize) -> Value {
         "unpaired": scores.count(|section| section.unpaired),
         "skipped": scores.count(|section| section.skipped),
         "dist_unmatched": scores.count(|section| section.dist_unmatched),
+        "offset": scores.offset.map(|offset| offset as f64 / 1e9),
         "pooled": pooled,
         "worst": scores.worst(worst).iter().map(frame).collect::<Vec<_>>(),
     })

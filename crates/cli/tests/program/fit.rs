@@ -121,6 +121,15 @@ fn a_likely_offset_is_said_before_scoring() {
         assert!(!ended.stderr.contains("seems to be"), "{}", ended.stderr);
     }
     assert!(!score(&[&film, &film]).stderr.contains("seems to be"));
+    // What is looked for while frames are scored is told as well.
+    let (ended, _) = scored(&[&film, &late, "--align", "auto"]);
+    assert!(
+        ended.stderr.contains("%03d.png: its pictures say that it is late by 0.120 s"),
+        "{}",
+        ended.stderr
+    );
+    let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(printed["renditions"][0]["offset"], 0.12);
 }
 
 #[test]

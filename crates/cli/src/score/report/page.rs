@@ -108,6 +108,7 @@ mod tests {
             label: label.into(),
             models: vec!["model".into()],
             frames,
+            offset: None,
             sections: vec![],
         };
         let a = scores("</script><b>", vec![frame(0, f64::NAN), frame(1, 1.0 / 3.0)]);
