@@ -49,6 +49,17 @@ impl Margins {
         }
     }
 
+    /// Those of the other where they are larger by no more than this.
+    pub fn or_near(self, other: Self, by: Self) -> Self {
+        let side = |own: u32, other: u32, by: u32| if own < other && other - own <= by { other } else { own };
+        Self {
+            left: side(self.left, other.left, by.left),
+            right: side(self.right, other.right, by.right),
+            top: side(self.top, other.top, by.top),
+            bottom: side(self.bottom, other.bottom, by.bottom),
+        }
+    }
+
     /// Not larger, and such that no sample of subsampled colour is cut in two.
     pub fn even(self) -> Self {
         self.each(|of| of & !1, |of| of & !1)

@@ -30,13 +30,22 @@ const AGREE: usize = 5;
 /// And in so many, if there are as many.
 const ENOUGH: usize = 3;
 
-/// The dark borders of a frame; nothing if it is too dark to tell.
+/// The dark borders of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Borders {
+    /// Where the picture is.
+    margins: Margins,
+    /// Those that are as flat and as black as bars, likewise; 0 where they are not.
+    flat: Margins,
+}
+
+/// Looks for the dark borders of a frame; nothing if it is too dark to tell.
 pub fn of_frame(
     samples: &[u8],
     stride: usize,
     (width, height): (usize, usize),
     black: u8,
-) -> Option<Margins> {
+) -> Option<Borders> {
     let rows: Vec<&[u8]> =
         samples.chunks(stride.max(1)).filter_map(|row| row.get(..width)).take(height).collect();
     let count =
@@ -65,21 +74,23 @@ pub fn of_frame(
     };
     let bar = |length: usize, flat: bool| if flat { length as u32 } else { 0 };
     let outer = |bar: usize| bar.saturating_sub(EDGE);
-    Some(Margins {
+    let flat = Margins {
         left: bar(left, flat(0..outer(left), 0..height)),
         right: bar(right, flat(width - outer(right)..width, 0..height)),
         top: bar(top, flat(0..width, 0..outer(top))),
         bottom: bar(bottom, flat(0..width, height - outer(bottom)..height)),
-    })
+    };
+    let [left, right, top, bottom] = [left, right, top, bottom].map(|length| length as u32);
+    Some(Borders { margins: Margins { left, right, top, bottom }, flat })
 }
 
 /// The bars of a film with these dark borders in its frames; nothing without any.
-pub fn of_film(frames: &[Margins]) -> Option<Margins> {
+pub fn of_film(frames: &[Borders]) -> Option<Margins> {
     let side = |side: fn(&Margins) -> u32| {
-        let least = frames.iter().map(side).min()?;
-        let ends_at =
-            |end: u32| frames.iter().filter(|frame| (end..=end + SAME).contains(&side(frame))).count();
-        let agree = frames.iter().map(|frame| ends_at(side(frame))).max()?;
+        let least = frames.iter().map(|frame| side(&frame.margins)).min()?;
+        let flat: Vec<_> = frames.iter().map(|frame| side(&frame.flat)).filter(|end| *end > 0).collect();
+        let ends_at = |end: u32| flat.iter().filter(|other| (end..=end + SAME).contains(*other)).count();
+        let agree = flat.iter().map(|end| ends_at(*end)).max().unwrap_or(0);
         let believed = agree * AGREE >= frames.len() && agree >= ENOUGH.min(frames.len());
         Some(if believed { least } else { 0 })
     };
@@ -97,7 +108,7 @@ mod tests {
 
     const SIZE: (usize, usize) = (160, 90);
 
-    fn frame(sample: impl Fn(usize, usize) -> u8) -> Option<Margins> {
+    fn frame(sample: impl Fn(usize, usize) -> u8) -> Option<Borders> {
         let samples: Vec<u8> =
             (0..SIZE.1).flat_map(|y| (0..SIZE.0).map(move |x| (x, y))).map(|(x, y)| sample(x, y)).collect();
         let bars = of_frame(&samples, SIZE.0, SIZE, 0);
@@ -107,7 +118,7 @@ mod tests {
     }
 
     /// A picture between bars of so many lines, with what is left of black there.
-    fn letterbox(bar: usize, picture: impl Fn(usize, usize) -> u8) -> Option<Margins> {
+    fn letterbox(bar: usize, picture: impl Fn(usize, usize) -> u8) -> Option<Borders> {
         frame(|x, y| if y < bar || y >= SIZE.1 - bar { ((x * 7 + y) % 4) as u8 } else { picture(x, y) })
     }
 
@@ -119,12 +130,17 @@ mod tests {
         Margins { left, right, top, bottom }
     }
 
+    /// Borders that are bars.
+    fn flat(margins: Margins) -> Borders {
+        Borders { margins, flat: margins }
+    }
+
     #[test]
     fn bars_are_found_on_all_sides() {
-        assert_eq!(frame(texture), Some(margins(0, 0, 0, 0)));
-        assert_eq!(letterbox(12, texture), Some(margins(0, 0, 12, 12)));
+        assert_eq!(frame(texture), Some(flat(margins(0, 0, 0, 0))));
+        assert_eq!(letterbox(12, texture), Some(flat(margins(0, 0, 12, 12))));
         let pillars = frame(|x, y| if (20..139).contains(&x) { texture(x, y) } else { 0 });
-        assert_eq!(pillars, Some(margins(20, 21, 0, 0)));
+        assert_eq!(pillars, Some(flat(margins(20, 21, 0, 0))));
     }
 
     #[test]
@@ -145,8 +161,8 @@ mod tests {
             })
         };
         let logo = with(|x, y| (140..150).contains(&x) && (3..8).contains(&y));
-        assert_eq!(logo, Some(margins(0, 0, 3, 12)));
-        assert_eq!(with(|x, y| x == 70 && y == 3), Some(margins(0, 0, 12, 12)));
+        assert_eq!(logo, Some(flat(margins(0, 0, 3, 12))));
+        assert_eq!(with(|x, y| x == 70 && y == 9), Some(flat(margins(0, 0, 12, 12))));
     }
 
     #[test]
@@ -156,7 +172,7 @@ mod tests {
             () if (40..90).contains(&x) && (30..60).contains(&y) => 220,
             () => (4 + (x * 5 + y * 3) % 9) as u8,
         });
-        assert_eq!(lamp, Some(margins(0, 0, 0, 0)));
+        assert_eq!(of_film(&vec![lamp.unwrap(); 20]), Some(margins(0, 0, 0, 0)));
         // Lights on black, each somewhere else: no border is where another is.
         let lights: Vec<_> =
             (0..20)
@@ -172,12 +188,16 @@ mod tests {
 
     #[test]
     fn the_smallest_bars_count_that_frames_agree_on() {
-        let [bars, night, full] = [margins(0, 0, 12, 12), margins(9, 30, 25, 12), margins(0, 0, 0, 0)];
-        assert_eq!(of_film(&[bars]), Some(bars));
-        assert_eq!(of_film(&[night, bars, bars, night, bars, night]), Some(bars));
+        let [bars, night, full] =
+            [margins(0, 0, 12, 12), margins(9, 30, 25, 12), margins(0, 0, 0, 0)].map(flat);
+        assert_eq!(of_film(&[bars]), Some(bars.margins));
+        assert_eq!(of_film(&[night, bars, bars, night, bars, night]), Some(bars.margins));
+        // Coding has left something in the bars of a few.
+        let coded = Borders { flat: full.margins, ..bars };
+        assert_eq!(of_film(&[bars, coded, bars, coded, bars]), Some(bars.margins));
         // One scene that fills the frame is enough for there to be no bars.
-        assert_eq!(of_film(&[bars, bars, bars, full, bars]), Some(full));
-        let titles = margins(0, 0, 12, 4);
-        assert_eq!(of_film(&[bars, titles, bars, bars]), Some(titles));
+        assert_eq!(of_film(&[bars, bars, bars, full, bars]), Some(full.margins));
+        let titles = flat(margins(0, 0, 12, 4));
+        assert_eq!(of_film(&[bars, titles, bars, bars]), Some(titles.margins));
     }
 }

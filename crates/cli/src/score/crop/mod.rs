@@ -28,6 +28,8 @@ const SAMPLES: u64 = 64;
 const SHORT: ClockTime = ClockTime::from_seconds(90);
 /// How often, where the length is not known.
 const OFTEN: ClockTime = ClockTime::from_seconds(1);
+/// So many lines of a bar may an encoding have touched beside its picture, a block of most codecs.
+const SPILLED: u32 = 8;
 /// By how much shapes may differ that are the same but for rounding.
 const SAME_SHAPE: f64 = 0.015;
 
@@ -138,8 +140,13 @@ pub fn plan(
         Crop::Given(margins) => margins,
         Crop::Auto => {
             let of_renditions = renditions.iter().flatten().filter(|(video, _)| alike(video, original, 0.01));
-            let bars = of_renditions.filter_map(|(video, bars)| Some(bars.as_ref()?.scaled(of(video), size)));
-            bars.fold(reference.1.unwrap_or_default(), Margins::least).even()
+            let bars = of_renditions.filter_map(|(video, bars)| {
+                let spilled = Margins { left: SPILLED, right: SPILLED, top: SPILLED, bottom: SPILLED };
+                Some((bars.as_ref()?.scaled(of(video), size), spilled.scaled(of(video), size)))
+            });
+            let of_reference = reference.1.unwrap_or_default();
+            bars.fold(of_reference, |least, (bars, spilled)| least.least(bars.or_near(of_reference, spilled)))
+                .even()
         }
     };
     let Some(left) = margins.left_of(size) else {
@@ -233,7 +240,8 @@ mod tests {
         let (none, bars) = (margins(0, 0, 0, 0), margins(0, 0, 140, 140));
         assert_eq!(auto((1920, 1080, bars), (1920, 1080, bars)), [(None, bars), (None, bars)]);
         assert_eq!(auto((1920, 1080, bars), (1920, 1080, none)), [(None, none), (None, none)]);
-        let union = margins(0, 0, 138, 100);
+        // Coding spills a little into bars.
+        let union = margins(0, 0, 140, 100);
         assert_eq!(
             auto((1920, 1080, bars), (1920, 1080, margins(0, 4, 139, 100))),
             [(None, union), (None, union)]
