@@ -21,7 +21,7 @@ const SAME_LENGTH: f64 = 2.5;
 pub struct Finding {
     /// The video as the user wrote it.
     pub video: String,
-    /// What it is about: `interlaced`, `bars`, `size`, `shape`, `rate`, `duration` or `offset`.
+    /// What it is about: `interlaced`, `bars`, `colour`, `size`, `shape`, `rate`, `duration` or `offset`.
     pub kind: &'static str,
     /// What was found.
     pub text: String,
@@ -66,17 +66,17 @@ pub fn check(
         checked.renditions.push(fields);
         let Some(video) = video else { continue };
         if video.hdr != reference.hdr && !ignore_colours {
-            let name = |video: &Video| if video.hdr { "HDR" } else { "SDR" };
             return Err(Error::Refused(format!(
                 "{} is {} and {} is {}: scores of one against the other say nothing. Compare with an original that was \
                  graded for it, or have the samples compared as they are: --colorimetry ignore",
                 video.input,
-                name(video),
+                range(video),
                 reference.input,
-                name(reference)
+                range(reference)
             )));
         }
         checked.findings.extend(interlaced(video));
+        checked.findings.extend(colours(video, reference, ignore_colours));
         checked.findings.extend(size(video, reference, scale));
         checked.findings.extend(shape(video, reference));
         checked.findings.extend(rates(video, fields, reference, checked.reference));
@@ -102,6 +102,26 @@ fn finding(video: &Video, kind: &'static str, text: String) -> Option<Finding> {
 
 fn interlaced(video: &Video) -> Option<Finding> {
     video.interlaced.then(|| finding(video, "interlaced", "it is interlaced".into())).flatten()
+}
+
+fn range(video: &Video) -> &'static str {
+    if video.hdr { "HDR" } else { "SDR" }
+}
+
+/// What the user has said is meant. Otherwise the element says what would have to be converted.
+fn colours(video: &Video, reference: &Video, ignore: bool) -> Option<Finding> {
+    let [own, others] = [video, reference].map(|video| video.colorimetry.as_deref());
+    let differ = video.hdr != reference.hdr || own.zip(others).is_some_and(|(own, others)| own != others);
+    let name = |video: &Video| {
+        let coded = video.colorimetry.as_deref().map(|coded| format!(" ({coded})"));
+        format!("{}{}", range(video), coded.unwrap_or_default())
+    };
+    let text = format!(
+        "it is {}, and the original {}: samples are compared as they are",
+        name(video),
+        name(reference)
+    );
+    (differ && ignore).then(|| finding(video, "colour", text)).flatten()
 }
 
 fn size(video: &Video, reference: &Video, scale: Option<&str>) -> Option<Finding> {
@@ -212,6 +232,7 @@ mod tests {
         assert_eq!(kinds(&film, &short(10_200)).0, ["duration"]);
         let hdr = Video { hdr: true, ..film.clone() };
         assert!(matches!(check(&film, &[Some(hdr.clone())], None, false), Err(Error::Refused(_))));
-        assert!(check(&film, &[Some(hdr)], None, true).is_ok());
+        let meant = check(&film, &[Some(hdr)], None, true).unwrap().findings;
+        assert_eq!(meant.iter().map(|finding| finding.kind).collect::<Vec<_>>(), ["colour"]);
     }
 }

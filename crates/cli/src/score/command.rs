@@ -114,7 +114,8 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
 /// Videos that seem to be late, unless the user has thought of that.
 fn offsets(args: &Args, job: &Job, video: &Video, distorted: &[Option<Video>]) -> Vec<Finding> {
     let pairs_by_time = args.properties.iter().all(|(name, _)| name != "pairing");
-    let is_open = args.align != Align::Auto && args.offset == 0.0 && pairs_by_time;
+    let is_open =
+        args.align != Align::Auto && args.offset == 0.0 && pairs_by_time && video.duration.is_some();
     let frame = Position::Frame(1).time(video.rate).ok().filter(|_| is_open);
     frame.map_or(vec![], |frame| offset::find(job, distorted, frame))
 }

@@ -35,6 +35,10 @@ pub fn find(job: &Job, videos: &[Option<Video>], frame: ClockTime) -> Vec<Findin
     let mut findings = vec![];
     for (((_, rendition), treatment), video) in job.renditions.iter().zip(&job.treatments).zip(videos) {
         let (Rendition::Input(input), Some(video)) = (rendition, video) else { continue };
+        // What is live does not begin anew.
+        if video.duration.is_none() {
+            continue;
+        }
         let reference =
             reference.get_or_insert_with(|| begin(&job.reference, job.treatment).unwrap_or_default());
         let Some(distorted) = begin(input, *treatment) else { continue };

@@ -153,5 +153,7 @@ fn hdr_is_not_compared_with_sdr_unless_that_is_meant() {
     let ended = score(&[&hdr, &sdr]);
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
     assert!(ended.stderr.contains("sdr.mp4 is SDR") && ended.stderr.contains("--colorimetry ignore"));
-    assert_eq!(score(&[&hdr, &sdr, "--colorimetry", "ignore"]).status.code(), Some(0));
+    let ended = score(&[&hdr, &sdr, "--colorimetry", "ignore"]);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("it is SDR (bt709), and the original HDR (bt2100-pq)"), "{}", ended.stderr);
 }
