@@ -65,7 +65,7 @@ fn run(command: &Command) -> Result<ExitCode, Error> {
     match command {
         Command::Score(args) => return score::command::run(args),
         Command::Archive(command) => return archive::run(command),
-        Command::Monitor(args) => monitor::run(args).map_err(|error| Error::Failed(error.to_string()))?,
+        Command::Monitor(args) => monitor::run(args)?,
         Command::Devices { json } => devices::list(*json)?,
         Command::Models { json } => models::list(*json)?,
         Command::Generate { folder } => generate::write(folder)?,

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! A source in the pipeline that is taken out and put in again when it fails.
+//!
+//! Nothing here waits for the source. It is started and stopped by threads of GStreamer's, as both may take as long as a
+//! network does, and the queue behind it drops what is too much instead of holding it up.
 
 use std::error::Error;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
+use gst::ClockTime;
 use gst::prelude::*;
 
+use super::clock;
+use super::config::Channel;
+use super::health::{Change, Health};
 use super::source::{Named, Source};
-
-/// How long to wait before a failed source is tried again.
-const PAUSE: Duration = Duration::from_secs(2);
+use super::state::Status;
 
 /// Name of the message that says that a live source has ended.
 pub const ENDED: &str = "source-ended";
@@ -24,40 +29,63 @@ pub struct Branch {
     /// What it takes its frames from, if not from outside.
     feed: Option<gst::Element>,
     bin: Option<gst::Bin>,
-    frames: Arc<AtomicU64>,
-    /// Number of frames when last looked, and since when it is that.
-    seen: (u64, Instant),
-    /// When to try again.
-    retry: Option<Instant>,
+    seen: Arc<Seen>,
+    health: Health,
+    /// It was told that the source's file does not exist.
+    missing: bool,
 }
 
-/// What has become of a branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    None,
-    Stalled,
-    Restarted,
+/// What has come out of the branch.
+#[derive(Default)]
+struct Seen {
+    frames: AtomicU64,
+    /// A source that has an end has reached it.
+    ended: AtomicBool,
 }
 
 impl Branch {
-    pub fn new(source: Named, target: gst::Pad, feed: Option<gst::Element>) -> Self {
+    pub fn new(source: Named, target: gst::Pad, feed: Option<gst::Element>, channel: &Channel) -> Self {
         Self {
             source,
             target,
             feed,
             bin: None,
-            frames: Arc::default(),
-            seen: (0, Instant::now()),
-            retry: None,
+            seen: Arc::default(),
+            health: Health::new(channel.stall, channel.retry, Instant::now()),
+            missing: false,
         }
     }
 
-    pub fn frames(&self) -> u64 {
-        self.frames.load(Ordering::Relaxed)
+    /// How the source is.
+    pub fn status(&self) -> Status {
+        if self.has_ended() {
+            Status::Ended
+        } else if self.health.is_down() {
+            Status::Down
+        } else if self.health.is_flowing() {
+            Status::Running
+        } else {
+            Status::Starting
+        }
     }
 
-    pub fn is_down(&self) -> bool {
-        self.bin.is_none()
+    /// It is time to put the source in. A file is looked for all the time, once it was missing.
+    pub fn is_due(&self) -> bool {
+        self.bin.is_none() && (self.missing || self.health.is_due(Instant::now()))
+    }
+
+    /// A file that does not exist, or not yet.
+    pub fn lacks_file(&self) -> bool {
+        self.source.source.file().is_some_and(|file| !file.exists())
+    }
+
+    /// Notes that the file does not exist. Whether that is news.
+    pub fn miss(&mut self) -> bool {
+        !std::mem::replace(&mut self.missing, true)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.seen.ended.load(Ordering::Relaxed)
     }
 
     /// An object of the pipeline belongs to this branch.
@@ -65,10 +93,15 @@ impl Branch {
         self.bin.as_ref().is_some_and(|bin| object == bin || object.has_as_ancestor(bin))
     }
 
-    /// Puts the source in. A pipeline that runs takes it along.
-    pub fn insert(&mut self, pipeline: &gst::Pipeline) -> Result<(), Box<dyn Error>> {
+    /// Puts the source in. The first frame of one that has an end is shown at the running time `start`.
+    pub fn insert(&mut self, pipeline: &gst::Pipeline, start: ClockTime) -> Result<(), Box<dyn Error>> {
+        // Counted from now on, whatever comes of it.
+        self.health.started(self.frames(), Instant::now());
+        self.missing = false;
         // Pads that look unlinked may be waiting for what a decoder finds, so these are named.
         let bin = gst::parse::bin_from_description(&self.source.source.description()?, false)?;
+        // A source that takes its time to start must not take the pipeline out of its state.
+        bin.set_property("async-handling", true);
         let ghost = |element, pad| {
             let target = bin.by_name(element)?.static_pad(pad)?;
             let ghost = gst::GhostPad::builder_with_target(&target).ok()?.name(pad).build();
@@ -77,38 +110,48 @@ impl Branch {
         };
         let src = ghost("out", "src").ok_or("the source has no output")?.upcast::<gst::Pad>();
         ghost("in", "sink");
-        self.watch(&src, &bin);
-        if !self.source.source.is_live()
-            && let Some(now) = pipeline.current_running_time()
-        {
-            // Its time starts from 0, which was a while ago.
-            src.set_offset(i64::try_from(now.nseconds())?);
+        let timed = bin.by_name("timed").and_then(|element| element.static_pad("src"));
+        let timed = timed.ok_or("the source has no time stamps")?;
+        match &self.source.source {
+            Source::Test { .. } | Source::Encode(_) => {}
+            source if source.is_live() => clock::follow(&timed, pipeline, source),
+            _ => timed.set_offset(i64::try_from(start.nseconds())?),
         }
+        self.watch(&src, &bin);
         pipeline.add(&bin)?;
+        self.bin = Some(bin.clone());
         if let Some(feed) = &self.feed {
             feed.link(&bin)?;
         }
         src.link(&self.target)?;
-        self.bin = Some(bin.clone());
-        self.seen = (self.frames(), Instant::now());
-        self.retry = None;
-        bin.sync_state_with_parent()?;
+        // A source that cannot be started says so on the bus, or delivers nothing.
+        match self.source.source {
+            Source::Test { .. } | Source::Encode(_) => bin.sync_state_with_parent()?,
+            _ => bin.call_async(|bin| {
+                let _ = bin.sync_state_with_parent();
+            }),
+        }
         Ok(())
+    }
+
+    fn frames(&self) -> u64 {
+        self.seen.frames.load(Ordering::Relaxed)
     }
 
     /// Counts frames, and keeps the end of a live source from ending the pad that it goes to.
     fn watch(&self, src: &gst::Pad, bin: &gst::Bin) {
-        let frames = self.frames.clone();
+        let seen = self.seen.clone();
         src.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-            frames.fetch_add(1, Ordering::Relaxed);
+            seen.frames.fetch_add(1, Ordering::Relaxed);
             gst::PadProbeReturn::Ok
         });
-        if !self.source.source.is_live() {
-            return;
-        }
-        let bin = bin.downgrade();
+        let (seen, live, bin) = (self.seen.clone(), self.source.source.is_live(), bin.downgrade());
         src.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
             if info.event().is_none_or(|event| event.type_() != gst::EventType::Eos) {
+                return gst::PadProbeReturn::Ok;
+            }
+            if !live {
+                seen.ended.store(true, Ordering::Relaxed);
                 return gst::PadProbeReturn::Ok;
             }
             if let Some(bin) = bin.upgrade() {
@@ -121,57 +164,30 @@ impl Branch {
         });
     }
 
-    /// Takes the source out, to try again in a while.
-    pub fn remove(&mut self, pipeline: &gst::Pipeline) {
-        self.retry = Some(Instant::now() + PAUSE);
+    /// Takes the source out, to try again in a while. Whether an outage begins with that.
+    pub fn fail(&mut self, pipeline: &gst::Pipeline) -> bool {
+        self.remove(pipeline);
+        self.health.failed(Instant::now())
+    }
+
+    fn remove(&mut self, pipeline: &gst::Pipeline) {
         let Some(bin) = self.bin.take() else { return };
-        if let Some(feed) = &self.feed
-            && let Some(pad) = bin.static_pad("sink").and_then(|sink| sink.peer())
-        {
-            unlink(&pad);
+        let fed = bin.static_pad("sink").and_then(|sink| sink.peer());
+        // This unlinks its pads. What it still sends goes nowhere, and what it says nobody hears.
+        let _ = pipeline.remove(&bin);
+        if let (Some(feed), Some(pad)) = (&self.feed, fed) {
             feed.release_request_pad(&pad);
         }
-        // It has failed, so it may fail to stop as well; it is gone in any case.
-        let _ = bin.set_state(gst::State::Null);
-        let _ = pipeline.remove(&bin);
+        // It has failed, so it may fail to stop as well, or take long; it is gone in any case.
+        bin.call_async(|bin| {
+            let _ = bin.set_state(gst::State::Null);
+        });
     }
 
-    /// Looks whether frames come, and tries again when it is time to. Live sources that deliver nothing for `stall`
-    /// are taken out.
-    pub fn tick(&mut self, pipeline: &gst::Pipeline, stall: Duration) -> Change {
-        if self.retry.is_some_and(|retry| retry <= Instant::now()) {
-            if self.insert(pipeline).is_err() {
-                self.remove(pipeline);
-            }
-            return Change::Restarted;
-        }
-        let frames = self.frames();
-        if frames != self.seen.0 {
-            self.seen = (frames, Instant::now());
-        }
+    /// Looks whether frames come.
+    pub fn look(&mut self) -> Change {
         // What feeds on the reference is as silent as that.
-        let can_stall = self.bin.is_some()
-            && self.source.source.is_live()
-            && !matches!(self.source.source, Source::Encode(_));
-        if can_stall && self.seen.1.elapsed() > stall {
-            self.remove(pipeline);
-            return Change::Stalled;
-        }
-        Change::None
+        let must_deliver = self.bin.is_some() && !self.has_ended() && self.feed.is_none();
+        self.health.look(self.frames(), must_deliver, Instant::now())
     }
-}
-
-/// Unlinks a source pad between two frames.
-fn unlink(pad: &gst::Pad) {
-    let (idle, unlinked) = mpsc::channel();
-    pad.add_probe(gst::PadProbeType::IDLE, move |pad, _| {
-        if let Some(peer) = pad.peer() {
-            // Not linked any more is as good, and so is that nobody waits.
-            let _ = pad.unlink(&peer);
-        }
-        let _ = idle.send(());
-        gst::PadProbeReturn::Remove
-    });
-    // An error means that the pad has gone.
-    let _ = unlinked.recv();
 }

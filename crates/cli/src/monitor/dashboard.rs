@@ -14,97 +14,62 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, Table};
 
-use super::state::{Entry, State, Status, Stream};
+use super::lines::{clock, score};
+use super::state::{Entry, Shared, State, Status, Stream, lock, wall_clock};
 
 /// Seconds on the chart.
 const SPAN: f64 = 120.0;
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Yellow, Color::Green, Color::Magenta, Color::Blue, Color::LightRed];
 
-pub enum Dashboard {
-    /// The last window printed of each rendition, and the number of events printed.
-    Lines {
-        windows: Vec<f64>,
-        events: u64,
-    },
-    Screen {
-        terminal: ratatui::DefaultTerminal,
-        address: SocketAddr,
-    },
+pub struct Dashboard {
+    terminal: ratatui::DefaultTerminal,
+    address: SocketAddr,
+    /// Which channel is shown.
+    shown: usize,
 }
 
 impl Dashboard {
-    pub fn new(plain: bool, address: SocketAddr) -> io::Result<Self> {
-        if plain {
-            println!("http://{address}/ shows the scores, http://{address}/metrics is for Prometheus");
-            return Ok(Self::Lines { windows: vec![], events: 0 });
-        }
-        Ok(Self::Screen { terminal: ratatui::try_init()?, address })
+    pub fn new(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self { terminal: ratatui::try_init()?, address, shown: 0 })
     }
 
-    /// Shows how things are. Whether the user wants to leave.
-    pub fn show(&mut self, state: &mut State) -> io::Result<bool> {
-        match self {
-            Self::Lines { windows, events } => {
-                lines(state, windows, events);
-                Ok(false)
-            }
-            Self::Screen { terminal, address } => {
-                terminal.draw(|frame| draw(frame, state, address))?;
-                leave()
+    /// Shows how a channel is, and how many there are. Whether the user wants to leave.
+    pub fn show(&mut self, states: &[Shared]) -> io::Result<bool> {
+        self.shown = self.shown.checked_rem(states.len()).unwrap_or(0);
+        let (address, number) = (self.address, format!("{} of {}", self.shown + 1, states.len()));
+        if let Some(state) = states.get(self.shown) {
+            let state = lock(state);
+            self.terminal.draw(|frame| draw(frame, &state, &number, &address))?;
+        }
+        self.keys()
+    }
+
+    /// Whether the user has pressed q, escape or Ctrl-C. Tab goes to the next channel.
+    fn keys(&mut self) -> io::Result<bool> {
+        while event::poll(Duration::ZERO)? {
+            if let event::Event::Key(key) = event::read()? {
+                let interrupt =
+                    key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+                match key.code {
+                    KeyCode::Char('q') | KeyCode::Esc => return Ok(true),
+                    KeyCode::Tab => self.shown += 1,
+                    _ if interrupt => return Ok(true),
+                    _ => {}
+                }
             }
         }
+        Ok(false)
     }
 }
 
 impl Drop for Dashboard {
     fn drop(&mut self) {
-        if let Self::Screen { .. } = self {
-            ratatui::restore();
-        }
+        ratatui::restore();
     }
 }
 
-/// Whether the user has pressed q, escape or Ctrl-C.
-fn leave() -> io::Result<bool> {
-    while event::poll(Duration::ZERO)? {
-        if let event::Event::Key(key) = event::read()? {
-            let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-            if interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
-}
-
-/// Prints what is new.
-fn lines(state: &State, windows: &mut Vec<f64>, events: &mut u64) {
-    let new = usize::try_from(state.event_count - *events).unwrap_or(usize::MAX);
-    for entry in state.events.iter().take(new).rev() {
-        println!("{:<10} {} {} {}", entry.label, entry.kind, entry.state, entry.text);
-    }
-    *events = state.event_count;
-    windows.resize(state.renditions.len(), f64::NEG_INFINITY);
-    for (stream, printed) in state.renditions.iter().zip(windows) {
-        for point in stream.history.iter().filter(|point| point.time > *printed) {
-            let counts = stream.counts;
-            println!(
-                "{:<10} {:>8.1} s  VMAF {:6.2}  lowest {:6.2}  scored {}  unpaired {}  skipped {}",
-                stream.label,
-                point.time,
-                point.mean,
-                point.min,
-                counts.scored,
-                counts.unpaired,
-                counts.skipped
-            );
-        }
-        *printed = stream.last.map_or(*printed, |point| point.time);
-    }
-}
-
-fn draw(frame: &mut Frame, state: &State, address: &SocketAddr) {
+fn draw(frame: &mut Frame, state: &State, number: &str, address: &SocketAddr) {
     let rows = u16::try_from(state.renditions.len()).unwrap_or(u16::MAX).saturating_add(4);
     let layout = Layout::vertical([
         Constraint::Length(1),
@@ -113,8 +78,10 @@ fn draw(frame: &mut Frame, state: &State, address: &SocketAddr) {
         Constraint::Length(8),
     ]);
     let [title, table, chart, events] = layout.areas(frame.area());
-    let line =
-        format!(" hipvmaf monitor   {} on {}   http://{address}/   q: quit", state.model, state.backend);
+    let line = format!(
+        " {}, channel {number}   {} on {}   http://{address}/   Tab: next, q: quit",
+        state.name, state.model, state.backend
+    );
     frame.render_widget(Line::from(line).bold(), title);
     frame.render_widget(streams(state), table);
     draw_chart(frame, state, chart);
@@ -130,12 +97,11 @@ fn streams(state: &State) -> Table<'_> {
         [14, 9, 7, 7, 7, 9, 8, 9, 16].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
     Table::new(rows.map(|(i, stream)| row(i, stream)), widths)
         .header(header.style(Style::new().dim()))
-        .block(Block::bordered().title(format!(" Streams, {} ", clock(state.now))))
+        .block(Block::bordered().title(format!(" Streams, {} UTC ", clock(wall_clock()))))
 }
 
 fn row(i: usize, stream: &Stream) -> Row<'_> {
-    let score =
-        |value: Option<f64>| value.filter(|v| v.is_finite()).map_or("-".into(), |v| format!("{v:.2}"));
+    let score = |value: Option<f64>| score(value.unwrap_or(f64::NAN));
     let last = stream.last.as_ref();
     let count = |count: u64| if i == 0 { String::new() } else { count.to_string() };
     let raised = stream.raised().join(" ");
@@ -150,11 +116,7 @@ fn row(i: usize, stream: &Stream) -> Row<'_> {
     };
     Row::new([
         Line::from(name),
-        match stream.status {
-            Status::Starting => "starting".into(),
-            Status::Running => "running".into(),
-            Status::Down => "down".into(),
-        },
+        stream.status.name().into(),
         score(last.map(|point| point.mean)).into(),
         score(last.map(|point| point.p5)).into(),
         score(last.map(|point| point.min)).into(),
@@ -168,7 +130,7 @@ fn row(i: usize, stream: &Stream) -> Row<'_> {
 }
 
 fn draw_chart(frame: &mut Frame, state: &State, area: ratatui::layout::Rect) {
-    let start = (state.now - SPAN).max(0.0);
+    let start = wall_clock() - SPAN;
     let points = |stream: &Stream| -> Vec<(f64, f64)> {
         stream.history.iter().filter(|p| p.mean.is_finite()).map(|p| (p.time, p.mean)).collect()
     };
@@ -189,20 +151,14 @@ fn draw_chart(frame: &mut Frame, state: &State, area: ratatui::layout::Rect) {
 }
 
 fn entry(entry: &Entry) -> Line<'_> {
-    let colour = match entry.state {
+    let colour = match entry.state.as_str() {
         "raised" => Color::Red,
         "cleared" => Color::Green,
         _ => Color::Reset,
     };
-    let time = entry.time.rem_euclid(86_400.0);
     Line::from(vec![
-        Span::from(format!("{} UTC  {:<12} ", clock(time), entry.label)),
+        Span::from(format!("{} UTC  {:<12} ", clock(entry.time), entry.label)),
         Span::from(format!("{} {}  ", entry.kind, entry.state)).fg(colour),
         Span::from(entry.text.as_str()),
     ])
-}
-
-fn clock(seconds: f64) -> String {
-    let s = seconds as u64;
-    format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
 }

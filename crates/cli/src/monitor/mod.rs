@@ -1,83 +1,80 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Watches live video: scores renditions against their reference, and shows the scores in the terminal, on a web
-//! page and to Prometheus.
+//! Watches live video: scores renditions against their reference, and shows the scores in the terminal, on web pages and to
+//! Prometheus.
 //!
-//! A pipeline is built around the element (`pipeline.rs`), sources that fail are brought back (`branch.rs`), and what the
-//! element says is followed (`state.rs`). The rest is presentation.
+//! What is to be watched is said by a file or the command line (`config.rs`, `settings.rs`, `source.rs`). Each channel has
+//! a thread of its own (`channel.rs`), which builds a pipeline around the element (`pipeline.rs`); sources that fail there are
+//! brought back (`branch.rs`, `health.rs`). What the element says is followed (`state.rs`) and kept (`history.rs`). The rest is
+//! presentation: the terminal (`dashboard.rs`, `lines.rs`) and the web server (`web`, `metrics.rs`).
 
+mod backoff;
 mod branch;
+mod channel;
+mod clock;
+mod config;
 mod dashboard;
+mod fleet;
+mod health;
+mod history;
 mod latency;
+mod lines;
+mod metrics;
 mod pipeline;
+mod recorder;
+mod redact;
+mod service;
+mod settings;
 mod source;
 mod state;
 mod web;
 
-use std::error::Error;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
-
+use config::Channel;
 use dashboard::Dashboard;
-use pipeline::Monitor;
-use source::Named;
+use fleet::Fleet;
+use history::History;
+use lines::Lines;
+use recorder::Recorder;
+use service::Service;
+use settings::{Align, Seconds, Settings};
+use state::lock;
+
+use crate::error::Error;
+use crate::output::print;
 
 /// Watch the quality of live video
 ///
-/// A source is a URI (file, http for HLS, srt, udp with MPEG-TS, rtp with ?encoding-name=H264), or `test:` for a test
-/// picture (test:1280x720@25). A rendition can also be x264:KBITS: the reference, encoded here at this bit rate.
+/// A source is a file or a URI (http for HLS, rtmp, rtsp, srt, udp with MPEG-TS, rtp with ?encoding-name=H264), or `test:` for
+/// a test picture (test:1280x720@25). A rendition can also be x264:KBITS: the reference, encoded here at this bit rate. Many
+/// channels are watched with a file (docs/live.md), in which the options below that concern a channel have the same names.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The original
-    reference: Named,
-    /// What is scored, each with a name if wanted: 720p=srt://host:7001
-    #[arg(required = true, value_name = "[NAME=]SOURCE")]
-    renditions: Vec<Named>,
-    /// Built-in name or JSON file of a model; several are scored in one pass
-    #[arg(long = "model", value_name = "MODEL", default_value = "vmaf_v0.6.1")]
-    models: Vec<String>,
-    /// Where the work on pixels is done
-    #[arg(long, value_name = "auto|hip|cpu", default_value = "auto")]
-    backend: String,
-    /// Length of the rolling window
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    window: f64,
-    /// Raise an alarm when scores stay below this
-    #[arg(long, value_name = "SCORE")]
-    alarm_low: Option<f64>,
-    /// Clear the alarm when scores stay at this or above, instead of --alarm-low
-    #[arg(long, value_name = "SCORE")]
-    alarm_clear: Option<f64>,
-    /// How long scores must be low before the alarm is raised
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    alarm_hold: f64,
-    /// How long scores must be good before the alarm is cleared
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
-    clear_hold: f64,
-    /// Share of the frames in that time that must be low, or good
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
-    alarm_share: f64,
-    /// Report a picture that stands still for so long
-    #[arg(long, value_name = "SECONDS")]
-    freeze: Option<f64>,
-    /// Report a picture that is black for so long
-    #[arg(long, value_name = "SECONDS")]
-    black: Option<f64>,
-    /// What to do about an offset between the videos
-    #[arg(long, default_value = "off")]
-    align: Align,
-    /// How long to wait for renditions that come later than their sources announce
-    #[arg(long, value_name = "MS", default_value_t = 200)]
-    wait: u64,
-    /// Start a live source again that has not delivered for so long
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    stall: f64,
-    /// Address of the web page and of /metrics
+    /// Watch the channels of this file, in TOML. SIGHUP has it read again
+    #[arg(long, value_name = "FILE", conflicts_with = "reference", required_unless_present_any = ["reference", "check_config"])]
+    config: Option<PathBuf>,
+    /// Say whether a file is one for --config, and end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reference", "config"])]
+    check_config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+    /// Address of the web pages and of /metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// A file with the secret that clients have to know; needed to listen where other machines can reach it
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Keep scores and events in this folder, for them to survive the program
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
+    /// For how long scores and events are kept
+    #[arg(long, value_name = "HOURS", default_value_t = 72, value_parser = clap::value_parser!(u32).range(1..=8784))]
+    keep: u32,
     /// Print lines instead of the dashboard, as is done where there is no terminal
     #[arg(long)]
     plain: bool,
@@ -86,52 +83,119 @@ pub struct Args {
     latency: bool,
     /// Stop after so long
     #[arg(long, value_name = "SECONDS")]
-    duration: Option<f64>,
+    duration: Option<Seconds>,
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|share| (0.01..=1.0).contains(share)).ok_or("not between 0.01 and 1".into())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Align {
-    Off,
-    Detect,
-    Auto,
-}
-
-/// How often the screen is drawn and the sources are looked at.
+/// How often the screen is drawn, and signals are looked for.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Watches until the end of the streams, Ctrl-C or the time that was set.
-pub fn run(args: &Args) -> Result<(), Box<dyn Error>> {
-    if args.latency && args.align == Align::Auto {
-        return Err(
-            "--latency does not go with --align auto, which pairs other frames than arrive together".into()
-        );
-    }
+/// Watches until the end of the streams, a signal or the time that was set.
+pub fn run(args: &Args) -> Result<(), Error> {
     crate::init()?;
-    let mut monitor = Monitor::new(args)?;
-    let address = web::serve(args.listen, monitor.state(), monitor.metrics())?;
-    let plain = args.plain || !std::io::stdout().is_terminal();
-    let mut dashboard = Dashboard::new(plain, address)?;
-    monitor.start()?;
-    let end = args.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    let result = loop {
-        match monitor.tick(TICK) {
-            Ok(true) => {}
-            Ok(false) => break Ok(()),
-            Err(err) => break Err(err),
-        }
-        if dashboard.show(&mut state::lock(&monitor.state()))? || end.is_some_and(|end| Instant::now() > end)
-        {
-            break Ok(());
-        }
-    };
-    drop(dashboard);
-    monitor.stop()?;
-    if let Some(latency) = monitor.latency() {
-        println!("{}", latency.table());
+    if let Some(path) = &args.check_config {
+        return check(path, args);
     }
-    result
+    let channels = wanted(args)?;
+    if args.latency && channels.iter().any(|channel| channel.align == Align::Auto) {
+        return Err(Error::Usage(
+            "--latency does not go with --align auto, which pairs other frames than arrive together".into(),
+        ));
+    }
+    let token = args.token_file.as_deref().map(web::Token::read).transpose()?;
+    let keep = Duration::from_secs(u64::from(args.keep) * 3600);
+    let history = Arc::new(History::open(args.state.as_deref(), keep).map_err(|error| {
+        let folder = args.state.as_deref().unwrap_or(std::path::Path::new("memory"));
+        Error::Failed(format!("cannot keep the history in {}: {error}", folder.display()))
+    })?);
+    let mut service = Service::watch()?;
+    let fleet = Fleet::new(args.latency)?;
+    let alive = Arc::new(Mutex::new(Instant::now()));
+    let app = web::App { fleet: fleet.clone(), history: history.clone(), alive: alive.clone() };
+    let address = web::serve(args.listen, app, token)?;
+    let mut view = View::new(args.plain || !std::io::stdout().is_terminal(), address)?;
+    fleet.set(channels)?;
+    service.ready();
+
+    let mut recorder = Recorder::new(history);
+    let end = args.duration.map(|time| Instant::now() + time.0);
+    while !service.is_to_stop() && end.is_none_or(|end| Instant::now() < end) {
+        std::thread::sleep(TICK);
+        *lock(&alive) = Instant::now();
+        service.alive();
+        if service.is_to_reload() {
+            reload(args, &fleet, &service)?;
+        }
+        let states = fleet.states();
+        recorder.record(&states);
+        // The channels of a file may be others when it is read again.
+        if view.show(&states)? || (args.config.is_none() && fleet.has_ended()) {
+            break;
+        }
+    }
+    service.stopping();
+    let states = fleet.states();
+    let latencies = fleet.stop();
+    recorder.record(&states);
+    recorder.flush();
+    view.show(&states)?;
+    drop(view);
+    print(lines::summary(&states))?;
+    latencies.iter().try_for_each(print)
+}
+
+/// The channels of the file, or the one of the command line.
+fn wanted(args: &Args) -> Result<Vec<Channel>, Error> {
+    match &args.config {
+        Some(path) => config::read(path, &args.settings),
+        None => Ok(vec![config::of(&args.settings)?]),
+    }
+}
+
+fn check(path: &std::path::Path, args: &Args) -> Result<(), Error> {
+    let channels = config::read(path, &args.settings)?;
+    for channel in &channels {
+        let renditions: Vec<_> = channel.renditions.iter().map(|named| named.label.as_str()).collect();
+        print(format_args!("{}: {} against {}", channel.name, renditions.join(", "), channel.reference))?;
+    }
+    Ok(())
+}
+
+/// Reads the file again. One with a fault changes nothing.
+fn reload(args: &Args, fleet: &Fleet, service: &Service) -> Result<(), Error> {
+    service.reloading();
+    match wanted(args) {
+        Ok(channels) => {
+            let changes = fleet.set(channels)?;
+            eprintln!("{changes}");
+        }
+        Err(error) => eprintln!("error: the channels stay as they are: {error}"),
+    }
+    service.ready();
+    Ok(())
+}
+
+/// The terminal, or lines.
+enum View {
+    Screen(Dashboard),
+    Lines(Lines),
+}
+
+impl View {
+    fn new(plain: bool, address: SocketAddr) -> Result<Self, Error> {
+        if !plain {
+            return Ok(Self::Screen(Dashboard::new(address)?));
+        }
+        print(format_args!(
+            "http://{address}/ shows the scores, http://{address}/metrics is for Prometheus"
+        ))?;
+        Ok(Self::Lines(Lines::default()))
+    }
+
+    /// Shows how things are. Whether the user wants to leave.
+    fn show(&mut self, states: &[state::Shared]) -> Result<bool, Error> {
+        match self {
+            Self::Screen(dashboard) => Ok(dashboard.show(states)?),
+            Self::Lines(lines) => lines.show(states).map(|()| false),
+        }
+    }
 }

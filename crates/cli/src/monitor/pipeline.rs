@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The pipeline around the element.
+//! The pipeline of a channel: the element, a queue before each of its pads, and the sources that come and go.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
@@ -11,33 +14,53 @@ use gst::{ClockTime, MessageView, Structure};
 use gsthipvmaf::event::EventMessage;
 use gsthipvmaf::message::VmafMessage;
 
-use super::Align;
-use super::Args;
-use super::branch::{Branch, Change, ENDED};
+use super::branch::{Branch, ENDED};
+use super::clock::LEAD;
+use super::config::Channel;
+use super::health::{Change, SETTLED};
 use super::latency::Latency;
-use super::source::Source;
-use super::state::{Counts, Shared, State, Status, Stream, lock};
-use crate::interrupt;
+use super::source::{Named, Source};
+use super::state::{Counts, Shared, Status, Stream, lock, pad};
 
-pub struct Monitor {
+/// How often the sources are looked at.
+const TICK: Duration = Duration::from_millis(200);
+/// How long to wait for a pipeline to stop.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a pipeline has ended.
+pub enum End {
+    /// It was told to.
+    Stopped,
+    /// The reference and the renditions have ended.
+    Ended,
+    /// It cannot go on, and why.
+    Failed(String),
+}
+
+pub struct Pipeline {
     pipeline: gst::Pipeline,
     element: gst::Element,
     bus: gst::Bus,
     /// The branch of the reference, and after it those of the renditions.
     branches: Vec<Branch>,
-    stall: Duration,
+    /// When the first frame of sources that have an end is shown.
+    start: Option<ClockTime>,
     state: Shared,
     latency: Option<Latency>,
-    /// Where the element writes its figures for Prometheus.
-    metrics: tempfile::TempDir,
 }
 
-impl Monitor {
-    pub fn new(args: &Args) -> Result<Self, Box<dyn Error>> {
-        let metrics = tempfile::tempdir()?;
-        let element = element(args, &metrics)?;
+impl Pipeline {
+    /// The element writes its figures for Prometheus into the file `metrics`.
+    pub fn new(
+        channel: &Channel,
+        metrics: &Path,
+        state: Shared,
+        measure: bool,
+    ) -> Result<Self, Box<dyn Error>> {
+        let element = channel.element()?;
+        element.set_property("metrics-filename", metrics.to_str());
+        element.set_property("frame-message", measure);
         let pipeline = gst::Pipeline::new();
-        // Encoders and links keep frames for a while; the reference has to wait for them here.
         let feed = gst::ElementFactory::make("tee").property("allow-not-linked", true).build()?;
         let buffer = holding_queue()?;
         let sink = gst::ElementFactory::make("fakesink").property("async", false).build()?;
@@ -47,114 +70,157 @@ impl Monitor {
         element.link(&sink)?;
 
         let sink = feed.static_pad("sink").ok_or("tee has no sink pad")?;
-        let stream = |label: &str, pad: &str, source: &Source| Stream {
-            label: label.into(),
-            pad: pad.into(),
-            source: source.to_string(),
-            ..Stream::default()
-        };
-        let mut state = State {
-            model: args.models[0].clone(),
-            alarm_low: args.alarm_low,
-            reference: stream("reference", "ref_sink", &args.reference.source),
-            ..State::default()
-        };
-        if let Source::Encode(_) = args.reference.source {
-            return Err("x264 encodes the reference, it cannot be the reference".into());
-        }
-        let mut branches = vec![Branch::new(args.reference.clone(), sink, None)];
-        for (i, named) in args.renditions.iter().enumerate() {
-            let pad = match i {
-                0 => element.static_pad("dist_sink"),
-                _ => element.request_pad_simple("dist_%u"),
-            };
+        let reference = Named { label: "reference".into(), source: channel.reference.clone() };
+        let mut branches = vec![Branch::new(reference, sink, None, channel)];
+        for (i, named) in channel.renditions.iter().enumerate() {
+            let name = pad(i);
+            let pad = element.static_pad(&name).or_else(|| element.request_pad_simple(&name));
             let pad = pad.ok_or("the element has no pad for this rendition")?;
             pad.set_property("label", &named.label);
-            pad.set_property_from_str(
-                "align",
-                match args.align {
-                    Align::Off => "off",
-                    Align::Detect => "detect",
-                    Align::Auto => "auto",
-                },
-            );
+            pad.set_property_from_str("align", &channel.align.to_string());
             let buffer = holding_queue()?;
             pipeline.add(&buffer)?;
             buffer.static_pad("src").ok_or("queue has no source pad")?.link(&pad)?;
             let sink = buffer.static_pad("sink").ok_or("queue has no sink pad")?;
             let feed = matches!(named.source, Source::Encode(_)).then(|| feed.clone());
-            branches.push(Branch::new(named.clone(), sink, feed));
-            state.renditions.push(stream(&named.label, &pad.name(), &named.source));
+            branches.push(Branch::new(named.clone(), sink, feed, channel));
         }
         let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
-        interrupt::tell(&bus)?;
-        Ok(Self {
-            latency: args.latency.then(|| Latency::new(&element, &bus)),
-            pipeline,
-            element,
-            bus,
-            branches,
-            stall: Duration::from_secs_f64(args.stall),
-            state: Shared::new(state.into()),
-            metrics,
-        })
+        let latency = measure.then(|| Latency::new(&element, &bus));
+        // Sources come once it runs, so that none of them keeps it from running.
+        pipeline.set_state(gst::State::Playing)?;
+        Ok(Self { pipeline, element, bus, branches, start: None, state, latency })
     }
 
-    pub fn state(&self) -> Shared {
-        self.state.clone()
+    /// Scores until told to stop, or to the end of the streams. Calls `well` once frames have come for a while.
+    pub fn run(&mut self, stop: &AtomicBool, well: &mut dyn FnMut()) -> End {
+        let mut flowing = None;
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return End::Stopped;
+            }
+            if let Some(end) = self.look().or_else(|| self.follow()) {
+                return end;
+            }
+            if self.branches[0].status() == Status::Running
+                && flowing.get_or_insert_with(Instant::now).elapsed() > SETTLED
+            {
+                well();
+            }
+        }
     }
 
-    /// The element's figures for Prometheus.
-    pub fn metrics(&self) -> PathBuf {
-        metrics_file(&self.metrics)
-    }
-
+    /// How long scores took, if that was to be measured.
     pub fn latency(&self) -> Option<&Latency> {
         self.latency.as_ref()
     }
 
-    pub fn start(&mut self) -> Result<(), Box<dyn Error>> {
-        for branch in &mut self.branches {
-            branch.insert(&self.pipeline)?;
-        }
-        // A source that cannot be opened is taken out, to be tried again; only other errors end the program.
-        let mut attempts = self.branches.len();
-        while let Err(err) = self.pipeline.set_state(gst::State::Playing) {
-            self.follow(Duration::ZERO)?;
-            attempts = attempts.checked_sub(1).ok_or(err)?;
-        }
-        Ok(())
+    /// Ends. A source that does not stop is left behind after a while.
+    pub fn close(self) {
+        let (stopped, wait) = mpsc::channel();
+        let pipeline = self.pipeline;
+        thread::spawn(move || {
+            // It is gone in any case.
+            let _ = pipeline.set_state(gst::State::Null);
+            let _ = stopped.send(());
+        });
+        let _ = wait.recv_timeout(PATIENCE);
     }
 
-    pub fn stop(&self) -> Result<(), Box<dyn Error>> {
-        self.pipeline.set_state(gst::State::Null)?;
-        Ok(())
-    }
-
-    /// Follows the pipeline for a while. Whether it goes on.
-    pub fn tick(&mut self, time: Duration) -> Result<bool, Box<dyn Error>> {
-        if !self.follow(time)? {
-            return Ok(false);
-        }
-        let mut state = lock(&self.state);
-        for (i, branch) in self.branches.iter_mut().enumerate() {
-            let change = branch.tick(&self.pipeline, self.stall);
-            let stream = if i == 0 { &mut state.reference } else { &mut state.renditions[i - 1] };
-            stream.status = match (branch.is_down(), branch.frames()) {
-                (true, _) => Status::Down,
-                (false, 0) => Status::Starting,
-                _ => Status::Running,
-            };
-            stream.restarts += u64::from(change == Change::Restarted);
-            let label = stream.label.clone();
-            match change {
+    /// Looks at the sources, puts those in that it is time for, and notes how things are.
+    fn look(&mut self) -> Option<End> {
+        // The reference is the last to be put in, so that its first frames have something to be compared with.
+        for i in (0..self.branches.len()).rev() {
+            let branch = &mut self.branches[i];
+            match branch.look() {
                 Change::None => {}
-                Change::Stalled => state.note(&label, "source", "raised", "it delivers nothing".into()),
-                Change::Restarted => state.note(&label, "source", "info", "started again".into()),
+                Change::Stalled => {
+                    if let Some(end) = self.fail(i, "it delivers nothing") {
+                        return Some(end);
+                    }
+                }
+                Change::Recovered { after, attempts } => {
+                    let times =
+                        if attempts == 1 { "one attempt".into() } else { format!("{attempts} attempts") };
+                    let text = format!("it delivers again, after {} s and {times}", after.as_secs());
+                    lock(&self.state).note(&branch.source.label, "source", "cleared", text);
+                }
+            }
+            if self.branches[i].is_due()
+                && let Some(end) = self.start(i)
+            {
+                return Some(end);
             }
         }
-        let time = self.pipeline.current_running_time().unwrap_or_default();
-        state.now = time.mseconds() as f64 / 1e3;
+        self.note();
+        None
+    }
+
+    /// Puts a source in, unless what it waits for is not there.
+    fn start(&mut self, i: usize) -> Option<End> {
+        if self.branches[i].lacks_file() {
+            let news = self.branches[i].miss();
+            return if news {
+                self.fail(i, "there is no such file; it is played once it appears")
+            } else {
+                None
+            };
+        }
+        let now = self.pipeline.current_running_time().unwrap_or_default() + LEAD;
+        let reference = &self.branches[0];
+        let start = if reference.source.source.is_live() {
+            now
+        } else {
+            // A film and its encodings are shown from the same moment on, so that they pair whenever one of them appears.
+            if self.start.is_none() && !reference.lacks_file() {
+                self.start = Some(now);
+            }
+            self.start?
+        };
+        if let Some(stream) = lock(&self.state).streams_mut().nth(i) {
+            stream.restarts += u64::from(stream.status == Status::Down);
+        }
+        match self.branches[i].insert(&self.pipeline, start) {
+            Ok(()) => None,
+            Err(error) => self.fail(i, &error.to_string()),
+        }
+    }
+
+    /// Takes a source out that has failed. The end of the channel, if it cannot go on without.
+    fn fail(&mut self, i: usize, text: &str) -> Option<End> {
+        let branch = &mut self.branches[i];
+        let text = branch.source.source.redact(text);
+        let begins = branch.fail(&self.pipeline);
+        let mut state = lock(&self.state);
+        if begins {
+            state.note(&branch.source.label, "source", "raised", text.clone());
+        }
+        if let Some(stream) = state.streams_mut().nth(i) {
+            stream.failures += 1;
+            stream.reason = Some(text.clone());
+        }
+        // A film begins anew, and what is compared with it as well.
+        let film = i == 0 && !branch.source.source.is_live() && self.start.is_some();
+        film.then(|| End::Failed(format!("the reference has failed: {text}")))
+    }
+
+    /// Notes how the sources and the element are.
+    fn note(&mut self) {
+        let mut state = lock(&self.state);
+        let mut news = false;
+        for (stream, branch) in state.streams_mut().zip(&self.branches) {
+            let status = branch.status();
+            news |= stream.status != status;
+            stream.status = status;
+            if matches!(status, Status::Running | Status::Ended) {
+                stream.reason = None;
+            }
+        }
+        let runs = |stream: &Stream| stream.status == Status::Running;
+        if state.status != Status::Running && runs(&state.reference) && state.renditions.iter().any(runs) {
+            state.status = Status::Running;
+            state.reason = None;
+        }
         state.backend = backend(&self.element);
         for pad in self.element.sink_pads().iter().filter(|pad| pad.has_property("stats")) {
             if let (Some(stats), Some(stream)) =
@@ -163,91 +229,66 @@ impl Monitor {
                 stream.counts = counts(&stats);
             }
         }
-        Ok(true)
+        drop(state);
+        if news {
+            // Sources that have come may be later than those before. Refused only by a pipeline that stops.
+            let _ = self.pipeline.recalculate_latency();
+        }
     }
 
-    /// Reads the bus for a while. Whether the pipeline goes on.
-    fn follow(&mut self, time: Duration) -> Result<bool, Box<dyn Error>> {
-        let end = Instant::now() + time;
+    /// Reads the bus for a while.
+    fn follow(&mut self) -> Option<End> {
+        let end = Instant::now() + TICK;
         loop {
-            let left = ClockTime::try_from(end.saturating_duration_since(Instant::now()))?;
-            let Some(message) = self.bus.timed_pop(left) else { return Ok(true) };
-            match message.view() {
-                MessageView::Element(element) => self.said(&message, element.structure()),
-                MessageView::Error(error) => {
-                    let text = error.error().message().to_string();
-                    if !self.failed(&message, &text) {
-                        return Err(text.into());
-                    }
-                }
+            let left = ClockTime::try_from(end.saturating_duration_since(Instant::now())).unwrap_or_default();
+            let message = self.bus.timed_pop(left)?;
+            let end = match message.view() {
+                MessageView::Element(element) => self.said(&message, element.structure()?),
+                MessageView::Error(error) => self.failed(&message, error.error().message()),
                 MessageView::Latency(_) => {
-                    // Refused only by a pipeline that stops.
                     let _ = self.pipeline.recalculate_latency();
+                    None
                 }
-                // The latter tells of a signal.
-                MessageView::Eos(_) | MessageView::Application(_) => return Ok(false),
-                _ => {}
+                MessageView::Eos(_) => Some(End::Ended),
+                _ => None,
+            };
+            if end.is_some() {
+                return end;
             }
         }
     }
 
     /// Takes what an element says.
-    fn said(&mut self, message: &gst::Message, structure: Option<&gst::StructureRef>) {
-        let Some(structure) = structure else { return };
+    fn said(&mut self, message: &gst::Message, structure: &gst::StructureRef) -> Option<End> {
         if structure.name() == ENDED {
-            self.failed(message, "the stream has ended");
+            return self.failed(message, "the stream has ended");
         } else if let Ok(event) = EventMessage::try_from(structure) {
             lock(&self.state).event(&event);
         } else if let Ok(VmafMessage::Window(window)) = VmafMessage::try_from(structure) {
             lock(&self.state).window(&window);
         }
+        None
     }
 
     /// Takes the failed source out, if it was one.
-    fn failed(&mut self, message: &gst::Message, text: &str) -> bool {
-        let Some(source) = message.src() else { return false };
-        let Some(i) = self.branches.iter().position(|branch| branch.owns(source)) else {
-            // An error of a source that was taken out meanwhile.
-            return !source.has_as_ancestor(&self.pipeline);
-        };
-        self.branches[i].remove(&self.pipeline);
-        let label = if i == 0 { "reference" } else { &self.branches[i].source.label };
-        lock(&self.state).note(label, "source", "raised", text.into());
-        true
+    fn failed(&mut self, message: &gst::Message, text: &str) -> Option<End> {
+        let source = message.src()?;
+        match self.branches.iter().position(|branch| branch.owns(source)) {
+            Some(i) => self.fail(i, text),
+            // An error of a source that was taken out meanwhile is none.
+            None => source.has_as_ancestor(&self.pipeline).then(|| End::Failed(text.into())),
+        }
     }
 }
 
-fn element(args: &Args, metrics: &tempfile::TempDir) -> Result<gst::Element, Box<dyn Error>> {
-    let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
-    Ok(gst::ElementFactory::make("hipvmaf")
-        .property("force-live", true)
-        .property("attach-meta", false)
-        .property("model-filename", &args.models[0])
-        .property("extra-models", args.models[1..].join(";"))
-        .property_from_str("backend", &args.backend)
-        .property("latency", args.wait * 1_000_000)
-        .property("window", nanoseconds(args.window.max(1.0)))
-        .property("alarm-low", args.alarm_low.unwrap_or(-1.0))
-        .property("alarm-clear", args.alarm_clear.unwrap_or(-1.0))
-        .property("alarm-hold", nanoseconds(args.alarm_hold))
-        .property("clear-hold", nanoseconds(args.clear_hold))
-        .property("alarm-share", args.alarm_share)
-        .property("freeze-time", nanoseconds(args.freeze.unwrap_or(0.0)))
-        .property("black-time", nanoseconds(args.black.unwrap_or(0.0)))
-        .property("frame-message", args.latency)
-        .property("metrics-filename", metrics_file(metrics).to_str())
-        .build()?)
-}
-
-fn metrics_file(folder: &tempfile::TempDir) -> PathBuf {
-    folder.path().join("hipvmaf.prom")
-}
-
+/// Encoders and links keep frames for a while; the others have to wait for them. What is too much is dropped: a queue that
+/// blocks would hold up the source, also when it is to stop.
 fn holding_queue() -> Result<gst::Element, glib::BoolError> {
     gst::ElementFactory::make("queue")
         .property("max-size-buffers", 0u32)
         .property("max-size-bytes", 0u32)
         .property("max-size-time", 5 * ClockTime::SECOND.nseconds())
+        .property_from_str("leaky", "downstream")
         .build()
 }
 

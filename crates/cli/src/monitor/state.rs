@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is known about the renditions: from the element's messages and statistics, for whoever shows it.
+//! What is known of a channel: from the element's messages and statistics, for whoever shows it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -12,10 +11,13 @@ use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::PooledMessage;
 use serde::Serialize;
 
-/// Points to keep of each rendition: ten minutes at one per second.
-const POINTS: usize = 600;
+use super::config::Channel;
+use super::source::Source;
+
+/// Points to keep of each rendition: five minutes at one per second.
+const POINTS: usize = 300;
 /// Events to keep.
-const EVENTS: usize = 200;
+const EVENTS: usize = 500;
 
 pub type Shared = Arc<Mutex<State>>;
 
@@ -24,13 +26,22 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Seconds since 1970.
+pub fn wall_clock() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct State {
+    pub name: String,
+    pub status: Status,
+    /// Why the channel is down.
+    pub reason: Option<String>,
+    /// How often the channel as a whole was started again.
+    pub restarts: u64,
     pub model: String,
     /// `cpu` or `hip`, and the name of the GPU.
     pub backend: String,
-    /// Running time in seconds.
-    pub now: f64,
     pub alarm_low: Option<f64>,
     pub reference: Stream,
     pub renditions: Vec<Stream>,
@@ -45,18 +56,27 @@ pub struct State {
 pub struct Stream {
     pub label: String,
     pub pad: String,
+    /// Without credentials.
     pub source: String,
     pub status: Status,
+    /// Why it is down.
+    pub reason: Option<String>,
+    /// How often it was started again.
     pub restarts: u64,
+    /// How often it has failed, attempts to start it again included.
+    pub failures: u64,
     pub counts: Counts,
     /// Alarms that have been raised so far, and whether they still are.
     pub alarms: BTreeMap<&'static str, bool>,
     /// By how many milliseconds the video is late, if that was looked for and found.
     pub offset: Option<f64>,
+    #[serde(skip)]
     pub last: Option<Point>,
+    #[serde(skip)]
     pub history: VecDeque<Point>,
 }
 
+/// Of a channel or a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -65,6 +85,8 @@ pub enum Status {
     Running,
     /// Failed, to be tried again.
     Down,
+    /// At its end.
+    Ended,
 }
 
 /// Frames since the start by what became of them.
@@ -77,9 +99,9 @@ pub struct Counts {
 }
 
 /// A window. Without scores, they are not a number.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Running time of its end, in seconds.
+    /// When it ended, in seconds since 1970.
     pub time: f64,
     pub mean: f64,
     pub min: f64,
@@ -89,15 +111,31 @@ pub struct Point {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
     /// Seconds since 1970.
     pub time: f64,
     pub label: String,
-    pub kind: &'static str,
+    pub kind: String,
     /// `raised`, `cleared` or `info`.
-    pub state: &'static str,
+    pub state: String,
     pub text: String,
+}
+
+/// The pad of the element for the rendition with this number.
+pub fn pad(rendition: usize) -> String {
+    rendition.checked_sub(1).map_or("dist_sink".into(), |i| format!("dist_{i}"))
+}
+
+impl Status {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Down => "down",
+            Self::Ended => "ended",
+        }
+    }
 }
 
 impl Stream {
@@ -109,19 +147,58 @@ impl Stream {
     pub fn raised(&self) -> Vec<&'static str> {
         self.alarms.iter().filter(|(_, raised)| **raised).map(|(name, _)| *name).collect()
     }
+
+    /// The mean of the last window, if it has frames.
+    pub fn score(&self) -> Option<f64> {
+        self.last.map(|point| point.mean).filter(|score| score.is_finite())
+    }
 }
 
 impl State {
+    pub fn new(channel: &Channel) -> Self {
+        let stream = |label: &str, pad: String, source: &Source| Stream {
+            label: label.into(),
+            pad,
+            source: source.to_string(),
+            ..Stream::default()
+        };
+        let renditions = (0..).zip(&channel.renditions);
+        let renditions = renditions.map(|(i, named)| stream(&named.label, pad(i), &named.source));
+        Self {
+            name: channel.name.clone(),
+            model: channel.models.first().cloned().unwrap_or_default(),
+            alarm_low: channel.alarm_low,
+            reference: stream("reference", "ref_sink".into(), &channel.reference),
+            renditions: renditions.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The reference, then the renditions.
+    pub fn streams(&self) -> impl Iterator<Item = &Stream> {
+        std::iter::once(&self.reference).chain(&self.renditions)
+    }
+
+    /// The reference, then the renditions.
+    pub fn streams_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        std::iter::once(&mut self.reference).chain(&mut self.renditions)
+    }
+
+    /// The lowest score of a rendition in its last window.
+    pub fn score(&self) -> Option<f64> {
+        self.renditions.iter().filter_map(Stream::score).min_by(f64::total_cmp)
+    }
+
     /// The reference or the rendition of a pad.
     pub fn stream(&mut self, pad: &str) -> Option<&mut Stream> {
-        std::iter::once(&mut self.reference).chain(&mut self.renditions).find(|stream| stream.pad == pad)
+        self.streams_mut().find(|stream| stream.pad == pad)
     }
 
     /// Takes a window of a rendition.
     pub fn window(&mut self, window: &PooledMessage) {
         let Some(stream) = self.stream(&window.pad) else { return };
         let point = Point {
-            time: window.running_time.unwrap_or_default().mseconds() as f64 / 1e3,
+            time: wall_clock(),
             mean: window.score,
             min: window.stats.min,
             p5: window.stats.p5,
@@ -143,58 +220,60 @@ impl State {
             }
             EventState::Info => {}
         }
-        let offset = event.offset.map(|offset| offset as f64 / 1e6);
         if event.event == Event::Alignment {
-            stream.offset = offset;
+            stream.offset = event.offset.map(|offset| offset as f64 / 1e6);
         }
-        let seconds = |time: Option<ClockTime>| time.unwrap_or_default().mseconds() as f64 / 1e3;
-        let text = match (event.event, event.value, event.threshold, event.count) {
-            (Event::Mispaired, ..) => {
-                format!("from {:.1} to {:.1} s", seconds(event.since), seconds(event.running_time))
-            }
-            (_, Some(confidence), None, _) if offset.is_some() => {
-                format!("{:+.0} ms, confidence {confidence:.2}", offset.unwrap_or_default())
-            }
-            (_, Some(value), Some(threshold), _) => format!("{value:.2}, threshold {threshold}"),
-            (.., Some(1)) => "1 frame".into(),
-            (.., Some(count)) => format!("{count} frames"),
-            _ => event.reason.clone().unwrap_or_default(),
-        };
         let label = stream.label.clone();
-        self.note(&label, event.event.name(), event.state.name(), text);
+        self.note(&label, event.event.name(), event.state.name(), describe(event));
     }
 
     /// Notes that something has happened.
-    pub fn note(&mut self, label: &str, kind: &'static str, state: &'static str, text: String) {
-        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        self.events.push_front(Entry { time, label: label.into(), kind, state, text });
+    pub fn note(&mut self, label: &str, kind: &str, state: &str, text: String) {
+        let (label, kind, state) = (label.into(), kind.into(), state.into());
+        self.events.push_front(Entry { time: wall_clock(), label, kind, state, text });
         self.events.truncate(EVENTS);
         self.event_count += 1;
     }
 
-    /// A copy of the state without the windows that ended up to a running time in seconds.
-    pub fn since(&self, time: f64) -> Self {
-        let mut state = self.clone();
-        for stream in &mut state.renditions {
-            stream.history.retain(|point| point.time > time);
+    /// The pipeline is gone: nothing is raised any more by the element that watched.
+    pub fn stopped(&mut self, status: Status, why: &str) {
+        self.status = status;
+        let mut raised = vec![];
+        for stream in self.streams_mut() {
+            stream.status = status;
+            stream.last = None;
+            stream.offset = None;
+            for (kind, on) in stream.alarms.iter_mut().filter(|(_, on)| **on) {
+                *on = false;
+                raised.push((stream.label.clone(), *kind));
+            }
         }
-        state
+        raised.into_iter().for_each(|(label, kind)| self.note(&label, kind, "cleared", why.into()));
     }
 
-    /// What the element does not know, for Prometheus.
-    pub fn metrics(&self) -> String {
-        let mut text = String::from(
-            "# HELP hipvmaf_source_restarts_total How often a source was started again.\n\
-             # TYPE hipvmaf_source_restarts_total counter\n",
-        );
-        for stream in std::iter::once(&self.reference).chain(&self.renditions) {
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "hipvmaf_source_restarts_total{{pad=\"{}\",label={:?}}} {}",
-                stream.pad, stream.label, stream.restarts
-            );
+    /// The events that have come since there were `count`, the oldest first.
+    pub fn events_since(&self, count: u64) -> impl Iterator<Item = &Entry> {
+        let new = usize::try_from(self.event_count.saturating_sub(count)).unwrap_or(usize::MAX);
+        self.events.iter().take(new).rev()
+    }
+}
+
+/// What an event of the element says, in words.
+fn describe(event: &EventMessage) -> String {
+    let seconds = |time: Option<ClockTime>| time.unwrap_or_default().mseconds() as f64 / 1e3;
+    match (event.event, event.value, event.threshold, event.count) {
+        (Event::Mispaired, ..) => {
+            let length = seconds(event.running_time) - seconds(event.since);
+            format!("frames were paired by an old offset for {length:.1} s")
         }
-        text
+        (_, Some(confidence), None, _) if event.offset.is_some() => {
+            format!("{:+.0} ms, confidence {confidence:.2}", event.offset.unwrap_or_default() as f64 / 1e6)
+        }
+        (_, Some(value), Some(threshold), _) if value.is_finite() => {
+            format!("{value:.2}, threshold {threshold}")
+        }
+        (.., Some(1)) => "1 frame".into(),
+        (.., Some(count)) => format!("{count} frames"),
+        _ => event.reason.clone().unwrap_or_default(),
     }
 }

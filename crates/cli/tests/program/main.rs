@@ -9,6 +9,7 @@ mod errors;
 mod fit;
 mod formats;
 mod lists;
+mod monitor;
 mod report;
 mod scores;
 mod signals;

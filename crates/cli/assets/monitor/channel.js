@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MPL-2.0
+// One channel: its chart over minutes to days, its streams and its events.
+"use strict";
+const name = new URLSearchParams(location.search).get("name") || "";
+const path = `/api/channels/${encodeURIComponent(name)}`;
+const SPANS = [["10 min", 600], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400], ["3 d", 259200]];
+let span = 600, zoom = null, plot = null, shown = null, alarmLow = null, events = [], labels = [];
+
+$("name").textContent = name;
+document.title = `${name} – hipvmaf monitor`;
+SPANS.forEach(([text, seconds]) => {
+  const button = make("button", {type: "button", textContent: text});
+  button.onclick = () => { span = seconds; zoom = null; refresh(); };
+  button.dataset.seconds = seconds;
+  $("spans").append(button, " ");
+});
+$("mute").onclick = () => { muted.toggle(name); pressed(); };
+function pressed() {
+  $("mute").setAttribute("aria-pressed", muted.has(name));
+  $("mute").textContent = muted.has(name) ? "muted in this browser" : "mute";
+}
+pressed();
+
+// Renditions have times of their own; the chart wants one column of times for all.
+function columns(renditions) {
+  const rows = new Map();
+  renditions.forEach((rendition, i) => rendition.time.forEach((time, k) => {
+    const key = Math.round(time);
+    if (!rows.has(key)) rows.set(key, new Array(renditions.length));
+    rows.get(key)[i] = {mean: rendition.mean[k], alarm: rendition.alarm[k]};
+  }));
+  const times = [...rows.keys()].sort((a, b) => a - b);
+  // Undefined is what another rendition has at this time, null is a time without a score.
+  return {
+    data: [times, ...renditions.map((_, i) => times.map(time => rows.get(time)[i]?.mean))],
+    alarms: times.map(time => rows.get(time).some(cell => cell?.alarm)),
+  };
+}
+
+// Strips where an alarm was raised, the line that it is raised below, and a mark for each event.
+function marks(chart, alarms) {
+  const {ctx, bbox} = chart;
+  const x = time => chart.valToPos(time, "x", true), times = chart.data[0];
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  ctx.fillStyle = style("--bad");
+  ctx.globalAlpha = .18;
+  for (let i = 1; i < times.length; i++) if (alarms[i])
+    ctx.fillRect(x(times[i - 1]), bbox.top, Math.max(1, x(times[i]) - x(times[i - 1])), bbox.height);
+  ctx.globalAlpha = 1;
+  if (alarmLow != null) {
+    const y = Math.round(chart.valToPos(alarmLow, "y", true));
+    ctx.fillRect(bbox.left, y, bbox.width, 1);
+  }
+  for (const event of events) {
+    ctx.fillStyle = style(event.state === "raised" ? "--bad" : event.state === "cleared" ? "--good" : "--dim");
+    const at = x(event.time), size = 5 * devicePixelRatio;
+    ctx.beginPath();
+    ctx.moveTo(at - size, bbox.top);
+    ctx.lineTo(at + size, bbox.top);
+    ctx.lineTo(at, bbox.top + 2 * size);
+    ctx.fill();
+  }
+  ctx.restore();
+}
+
+function draw(history) {
+  const {data, alarms} = columns(history.renditions);
+  const size = {width: $("chart").clientWidth, height: Math.max(220, Math.min(420, innerHeight * .45))};
+  const axis = {stroke: style("--dim"), grid: {stroke: style("--grid"), width: 1}, ticks: {stroke: style("--grid"), width: 1},
+                font: "12px system-ui"};
+  const series = history.renditions.map((rendition, i) => ({
+    label: rendition.label, stroke: colour(i), dash: dash(i), width: 2, spanGaps: false, points: {show: false},
+    value: (_, v) => number(v),
+  }));
+  const options = {
+    ...size, series: [{value: (_, v) => v == null ? "–" : moment(v)}, ...series],
+    scales: {x: {min: history.from, max: history.to}, y: {range: [0, 100]}},
+    axes: [{...axis, values: (_, splits, __, ___, step) => splits.map(time => step < 60 ? clock(time) : history.to - history.from > 90000
+             ? new Date(time * 1000).toLocaleString([], {weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false})
+             : clock(time).slice(0, 5))}, {...axis, size: 40}],
+    cursor: {drag: {setScale: false}, bind: {dblclick: () => () => { zoom = null; refresh(); return null; }}},
+    hooks: {
+      drawClear: [chart => marks(chart, alarms)],
+      setSelect: [chart => {
+        if (chart.select.width < 8) return;
+        zoom = [chart.posToVal(chart.select.left, "x"), chart.posToVal(chart.select.left + chart.select.width, "x")];
+        refresh();
+      }],
+    },
+  };
+  plot?.destroy();
+  plot = new uPlot(options, data, $("chart"));
+}
+
+async function refresh() {
+  const now = Date.now() / 1000, [from, to] = zoom || [now - span, now];
+  const query = `from=${from.toFixed(3)}&to=${to.toFixed(3)}`;
+  for (const button of $("spans").children) button.setAttribute("aria-pressed", !zoom && Number(button.dataset.seconds) === span);
+  $("csv").href = `${path}/history.csv?${query}`;
+  $("range").textContent = `${moment(from)} to ${moment(to)}`;
+  try {
+    const [history, list] = await Promise.all([ask(`${path}/history?${query}&limit=800`), ask(`${path}/events?${query}&limit=500`)]);
+    events = list;
+    // In the order of the streams, for a rendition to have one colour everywhere; those that are gone come last.
+    const place = ({label}) => (labels.indexOf(label) + labels.length + 1) % (labels.length + 1);
+    history.renditions.sort((a, b) => place(a) - place(b));
+    shown = history;
+    draw(history);
+    table();
+  } catch (error) {
+    $("range").textContent = error.message;
+  }
+}
+
+function table() {
+  const head = make("tr", {}, ...["time", "stream", "event", "", "", ""].map(textContent => make("th", {textContent})));
+  const rows = events.map(event => {
+    const key = `${name}/${event.time}/${event.label}/${event.kind}`, seen = acknowledged.has(key);
+    const button = make("button", {type: "button", textContent: seen ? "acknowledged" : "acknowledge"});
+    button.setAttribute("aria-pressed", seen);
+    button.onclick = () => { acknowledged.toggle(key); table(); };
+    return make("tr", {className: seen ? "seen" : ""},
+                make("td", {textContent: moment(event.time)}), make("td", {textContent: event.label}),
+                make("td", {textContent: event.kind}),
+                make("td", {}, make("span", {className: `chip ${seen ? "seen" : event.state}`, textContent: event.state})),
+                make("td", {className: "wide", textContent: event.text}),
+                make("td", {}, event.state === "raised" ? button : null));
+  });
+  $("events").replaceChildren(head, ...(rows.length ? rows : [make("tr", {}, make("td", {textContent: "none in this time"}))]));
+}
+
+function streams(channel) {
+  const titles = ["", "state", "VMAF", "p5", "lowest", "scored", "unpaired", "skipped", "offset", "failures", "restarts", "source"];
+  const row = (stream, i) => {
+    const raised = Object.keys(stream.alarms).filter(kind => stream.alarms[kind]);
+    const chips = [make("span", {className: `chip ${stream.status}`, textContent: stream.status}),
+                   ...raised.map(kind => make("span", {className: "chip raised", textContent: kind}))];
+    const last = stream.last || {}, counts = i ? [stream.counts.scored, stream.counts.unpaired, stream.counts.skipped] : ["", "", ""];
+    const cells = [...(i ? [last.mean, last.p5, last.min].map(number) : ["", "", ""]), ...counts,
+                   stream.offset == null ? "" : `${stream.offset.toFixed(0)} ms`, stream.failures, stream.restarts];
+    const source = stream.reason ? `${stream.source}: ${stream.reason}` : stream.source;
+    return make("tr", {}, make("td", {}, i ? swatch(i - 1) : null, stream.label), make("td", {}, ...chips),
+                ...cells.map(textContent => make("td", {textContent})), make("td", {className: "wide", textContent: source}));
+  };
+  const head = make("tr", {}, ...titles.map(textContent => make("th", {textContent})));
+  $("streams").replaceChildren(head, ...channel.streams.map(row));
+}
+
+follow(({channels}) => {
+  const channel = channels.find(channel => channel.name === name);
+  $("state").className = `chip ${channel ? channel.state : "down"}`;
+  $("state").textContent = channel ? channel.state : "no such channel";
+  if (!channel) return;
+  alarmLow = channel.alarm_low;
+  const first = labels.length === 0;
+  labels = channel.streams.slice(1).map(stream => stream.label);
+  if (first) refresh();
+  $("model").textContent = `Mean of the window, ${channel.model}`;
+  $("about").textContent = [channel.backend, channel.reason].filter(Boolean).join(", ");
+  streams(channel);
+});
+setInterval(() => { if (!zoom && !document.hidden) refresh(); }, 5000);
+addEventListener("resize", () => shown && draw(shown));
+isDark.addEventListener("change", () => shown && draw(shown));

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MPL-2.0
+// What both pages have: colours, times, what is kept in the browser, and the connection to the monitor.
+"use strict";
+const $ = id => document.getElementById(id);
+const number = v => v == null ? "–" : v.toFixed(1);
+const clock = s => new Date(s * 1000).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false});
+const moment = s => new Date(s * 1000).toLocaleString([], {month: "short", day: "numeric", hour: "2-digit", minute: "2-digit",
+                                                           second: "2-digit", hour12: false});
+
+// Colours that stay apart also for eyes that see few; from the ninth on they come again with lines that are dashed.
+const LIGHT = ["#0a66c2", "#c2410c", "#15803d", "#9333ea", "#b08900", "#0e7490", "#be185d", "#57534e"];
+const DARK = ["#5aa9ff", "#ff9f5a", "#5fd08a", "#cf8df0", "#e6c34a", "#4fd0dc", "#f472b6", "#b6b0a8"];
+const DASHES = [[], [8, 4], [2, 3], [10, 4, 2, 4]];
+const isDark = matchMedia("(prefers-color-scheme: dark)");
+const colour = i => (isDark.matches ? DARK : LIGHT)[i % LIGHT.length];
+const dash = i => DASHES[Math.floor(i / LIGHT.length) % DASHES.length];
+const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// An element with text, which is never taken for HTML.
+function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children.filter(child => child != null));
+  return element;
+}
+function swatch(i) {
+  const line = make("i", {className: "swatch"});
+  line.style.borderTopColor = colour(i);
+  line.style.borderTopStyle = dash(i).length ? "dashed" : "solid";
+  return line;
+}
+
+// A set of names that this browser remembers: the monitor itself cannot be changed from a page.
+function remembered(key) {
+  let names = [];
+  try { names = JSON.parse(localStorage.getItem(key)) || []; } catch { /* nothing is remembered */ }
+  const set = new Set(names);
+  return {
+    has: name => set.has(name),
+    toggle(name) {
+      set.has(name) ? set.delete(name) : set.add(name);
+      try { localStorage.setItem(key, JSON.stringify([...set].slice(-2000))); } catch { /* as long as the page is open */ }
+    },
+  };
+}
+const muted = remembered("muted");
+const acknowledged = remembered("acknowledged");
+
+// Calls back with all channels each second. Says so when they do not come.
+function follow(callback) {
+  let last = Date.now();
+  const source = new EventSource("/api/stream");
+  source.onmessage = message => { last = Date.now(); callback(JSON.parse(message.data)); };
+  setInterval(() => { $("lost").hidden = Date.now() - last < 5000; }, 1000);
+}
+async function ask(path) {
+  const answer = await fetch(path, {headers: {Accept: "application/json"}});
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer.json();
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Time stamps of live sources, as running time of the pipeline.
+//!
+//! Most live sources stamp frames with the time of their arrival. Others count from where they like: RTMP from the start of
+//! the broadcast, HLS from the first segment. And all of them may jump, when a sender was started again or its clock was
+//! set. A frame that is an hour ahead of the clock would be waited for that long, so the source's time is moved to where the
+//! clock is when it is first seen, and when it is far from it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gst::ClockTime;
+use gst::prelude::*;
+
+use super::source::Source;
+
+/// How far from the clock the first frame may be that was stamped when it arrived.
+const FIRST: ClockTime = ClockTime::from_seconds(2);
+/// How far from the clock all others may be.
+const LEAP: ClockTime = ClockTime::from_seconds(8);
+/// What is not in real time begins so much later than it might, as decoders need a while to start.
+pub const LEAD: ClockTime = ClockTime::from_mseconds(500);
+
+/// Keeps the frames that leave this pad near the clock of the pipeline. A frame with which their time is moved is lost.
+pub fn follow(pad: &gst::Pad, pipeline: &gst::Pipeline, source: &Source) {
+    let pipeline = pipeline.downgrade();
+    let stamped = source.stamps_arrival();
+    let first = AtomicBool::new(true);
+    pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+        let time = info.buffer().and_then(|buffer| running_time(pad, buffer));
+        let now = pipeline.upgrade().and_then(|pipeline| pipeline.current_running_time());
+        let (Some(time), Some(now)) = (time, now) else { return gst::PadProbeReturn::Ok };
+        match moved(time, pad.offset(), now, stamped, first.swap(false, Ordering::Relaxed)) {
+            // The frame that is under way is still sent with the offset of before.
+            Some(offset) => {
+                pad.set_offset(offset);
+                gst::PadProbeReturn::Drop
+            }
+            None => gst::PadProbeReturn::Ok,
+        }
+    });
+}
+
+/// The offset to give a pad from which a frame of this time leaves now, unless the one that it has is good.
+fn moved(time: ClockTime, offset: i64, now: ClockTime, stamped: bool, first: bool) -> Option<i64> {
+    let time = i128::from(time.nseconds());
+    let away = (time + i128::from(offset)).abs_diff(now.nseconds().into());
+    let allowed = if first { FIRST } else { LEAP };
+    if away <= allowed.nseconds().into() && (stamped || !first) {
+        return None;
+    }
+    let begin = if stamped { now } else { now + LEAD };
+    i64::try_from(i128::from(begin.nseconds()) - time).ok()
+}
+
+/// When a buffer is to be shown, without the pad's offset.
+fn running_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<ClockTime> {
+    let event = pad.sticky_event::<gst::event::Segment>(0)?;
+    event.segment().downcast_ref::<ClockTime>()?.to_running_time(buffer.pts()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    fn at(time: u64, offset: i64, now: u64, stamped: bool, first: bool) -> Option<i64> {
+        moved(ClockTime::from_seconds(time), offset * S, ClockTime::from_seconds(now), stamped, first)
+            .map(|offset| offset / (S / 10))
+    }
+
+    #[test]
+    fn stamps_of_arrival_are_kept_unless_they_are_far_off() {
+        assert_eq!(at(60, 0, 61, true, true), None);
+        assert_eq!(at(0, 0, 61, true, true), Some(610));
+        assert_eq!(at(0, 61, 61, true, false), None);
+        // A sender that starts again, and one whose clock is set.
+        assert_eq!(at(3600, 0, 61, true, false), Some(-35_390));
+        assert_eq!(at(0, 0, 3600, true, false), Some(36_000));
+        assert_eq!(at(68, 0, 61, true, false), None);
+    }
+
+    #[test]
+    fn other_stamps_begin_when_they_are_first_seen() {
+        assert_eq!(at(0, 0, 1, false, true), Some(15));
+        assert_eq!(at(1, 1, 1, false, false), None);
+        assert_eq!(at(100, 1, 1, false, false), Some(-985));
+    }
+
+    #[test]
+    fn times_that_cannot_be_are_no_panic() {
+        assert_eq!(moved(ClockTime::MAX, i64::MIN, ClockTime::ZERO, true, false), None);
+        assert_eq!(moved(ClockTime::ZERO, i64::MAX, ClockTime::ZERO, true, false), Some(0));
+    }
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! `hipvmaf monitor`: channels, sources that come and go, its web server, and what survives it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::{Ended, encode, hipvmaf, send};
+
+/// How long to wait for what has to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A monitor that runs, until it is dropped.
+struct Monitor {
+    child: Child,
+    /// What it has printed to standard output and standard error, and whatever comes.
+    seen: Vec<String>,
+    lines: Receiver<String>,
+    address: String,
+}
+
+impl Monitor {
+    #[track_caller]
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = hipvmaf("monitor");
+        command.args(["--plain", "--listen", "127.0.0.1:0"]).args(arguments);
+        Self::run(command)
+    }
+
+    #[track_caller]
+    fn run(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (send, lines) = channel();
+        let outputs: [Box<dyn Read + Send>; 2] =
+            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        for output in outputs {
+            let send = send.clone();
+            thread::spawn(move || {
+                let lines = BufReader::new(output).lines().map_while(Result::ok);
+                lines.map(|line| send.send(line)).take_while(Result::is_ok).count()
+            });
+        }
+        let mut monitor = Self { child, seen: vec![], lines, address: String::new() };
+        let line = monitor.wait_for(&["http://", " shows the scores"]);
+        let address = line.strip_prefix("http://").unwrap().split('/').next().unwrap();
+        monitor.address = address.replace("0.0.0.0", "127.0.0.1");
+        monitor
+    }
+
+    /// The next line that has all of these words.
+    #[track_caller]
+    fn wait_for(&mut self, words: &[&str]) -> String {
+        let end = Instant::now() + PATIENCE;
+        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            self.seen.push(line.clone());
+            if words.iter().all(|word| line.contains(word)) {
+                return line;
+            }
+        }
+        panic!("no line with {words:?} has come:\n{}", self.seen.join("\n"));
+    }
+
+    /// The status and the rest of an answer, with further lines of the request's head.
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: monitor\r\nConnection: close\r\nContent-Length: {length}\r\n{head}\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer)
+    }
+
+    #[track_caller]
+    fn get(&self, path: &str) -> String {
+        let (status, answer) = self.ask("GET", path, "", "");
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    #[track_caller]
+    fn json(&self, path: &str) -> Value {
+        serde_json::from_str(&self.get(path)).unwrap()
+    }
+
+    /// Asks until an answer is as it should be.
+    #[track_caller]
+    fn poll(&self, path: &str, good: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.json(path);
+            if good(&answer) {
+                return answer;
+            }
+            assert!(Instant::now() < end, "{path} stays {answer:#}");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Has it end, with what is left to print.
+    #[track_caller]
+    fn end(mut self) -> String {
+        send("TERM", &self.child);
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            self.seen.push(line);
+        }
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.seen.join("\n"));
+        self.seen.join("\n")
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file of channels, each with further lines.
+fn write_config(path: &Path, channels: &[(&str, &str, &str)]) {
+    let text = channels.iter().map(|(name, reference, renditions)| {
+        format!("[[channel]]\nname = {name:?}\nreference = {reference:?}\nrenditions = [{renditions:?}]\nretry = 2\n")
+    });
+    fs::write(path, text.collect::<String>()).unwrap();
+}
+
+fn stream<'a>(channel: &'a Value, label: &str) -> &'a Value {
+    channel["streams"].as_array().unwrap().iter().find(|stream| stream["label"] == label).unwrap()
+}
+
+#[test]
+fn what_cannot_be_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let [config, token] = ["channels.toml", "token"].map(|name| folder.path().join(name));
+    fs::write(
+        &config,
+        "[[channel]]\nname = \"a\"\nreference = \"test:\"\nrenditions = [\"x264:1\"]\ncolour = 1\n",
+    )
+    .unwrap();
+    fs::write(&token, "short").unwrap();
+    let [config, token] = [config.to_str().unwrap(), token.to_str().unwrap()];
+    let wrong: &[(&[&str], &str)] = &[
+        (&["test:", "x264:abc"], "x264:abc is no bit rate"),
+        (&["test:foo", "x264:300"], "test:foo is no test picture"),
+        (&["x264:300", "test:"], "cannot be the reference"),
+        (&["test:", "a=x264:300", "a=x264:600"], "two streams are named \"a\""),
+        (&["test:", "nothing://host"], "nothing://host: no plugin"),
+        (&["test:", "x264:300", "--set", "colour=red"], "no property colour"),
+        (&["test:", "x264:300", "--alarm-low", "70", "--alarm-clear", "60"], "is below alarm-low"),
+        (&["test:", "x264:300", "--alarm-hold", "-1"], "-1"),
+        (&["test:", "x264:300", "--model", "vmaf_v9"], "vmaf_v9"),
+        (&["test:", "x264:300", "--listen", "0.0.0.0:0"], "needs --token-file"),
+        (&["test:", "x264:300", "--listen", "0.0.0.0:0", "--token-file", token], "has no token"),
+        (&["test:"], "no renditions"),
+        (&[], "Usage"),
+        (&["--config", config], "line 5: unknown field `colour`"),
+        (&["--check-config", config], "line 5: unknown field `colour`"),
+        (&["--config", config, "test:", "x264:300"], "cannot be used with"),
+    ];
+    for (arguments, what) in wrong {
+        let mut command = hipvmaf("monitor");
+        command.args(*arguments);
+        let ended = Ended::of(command);
+        assert_eq!(ended.status.code(), Some(2), "{arguments:?} {}", ended.stderr);
+        assert!(ended.stderr.contains(what), "{arguments:?} {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_channel_that_lacks_its_film_fails_alone_and_plays_it_once_it_appears() {
+    let folder = tempfile::tempdir().unwrap();
+    let [config, film, same, made] =
+        ["channels.toml", "film.mp4", "same.mp4", "made.mp4"].map(|name| folder.path().join(name));
+    encode(&made, "format=I420", 500);
+    let same_source = format!("same={}", same.display());
+    write_config(
+        &config,
+        &[("live", "test:160x90@25", "low=x264:300"), ("films", film.to_str().unwrap(), &same_source)],
+    );
+    let mut monitor = Monitor::start(&["--config", config.to_str().unwrap()]);
+    monitor.wait_for(&["films", "reference", "there is no such file"]);
+    monitor.wait_for(&["live", "VMAF"]);
+    fs::copy(&made, folder.path().join("part")).unwrap();
+    fs::rename(folder.path().join("part"), &film).unwrap();
+    monitor.poll("/api/channels/films", |channel| stream(channel, "reference")["status"] == "running");
+    // The encoding comes later, and is compared with the same moments of the film.
+    fs::rename(&made, &same).unwrap();
+    let scored = |channel: &Value| stream(channel, "same")["last"]["min"].as_f64().is_some();
+    let films = monitor.poll("/api/channels/films", scored);
+    let lowest = stream(&films, "same")["last"]["min"].as_f64().unwrap();
+    assert!(lowest > 90.0, "{films:#}");
+    let live = monitor.json("/api/channels/live");
+    assert_eq!(
+        (&live["restarts"], &stream(&live, "reference")["failures"]),
+        (&0.into(), &0.into()),
+        "{live:#}"
+    );
+    let summary = monitor.end();
+    assert!(summary.contains("films: 0 restarts") && summary.contains("1 failure, 1 restart"), "{summary}");
+    assert!(!summary.contains("NaN"), "{summary}");
+}
+
+#[test]
+fn a_reload_touches_only_what_has_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("channels.toml");
+    write_config(
+        &config,
+        &[
+            ("kept", "test:160x90@25", "a=x264:300"),
+            ("changed", "test:160x90@25", "a=x264:300"),
+            ("gone", "test:160x90@25", "a=x264:300"),
+        ],
+    );
+    let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    let (send_line, lines) = channel();
+    thread::spawn(move || {
+        let mut buffer = [0; 500];
+        while let Ok(length) = socket.recv(&mut buffer) {
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if text.lines().any(|line| send_line.send(line.to_owned()).is_err()) {
+                return;
+            }
+        }
+    });
+    let mut command = hipvmaf("monitor");
+    command.args(["--plain", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()]);
+    command.env("NOTIFY_SOCKET", folder.path().join("notify")).env("WATCHDOG_USEC", "1000000");
+    let mut monitor = Monitor::run(command);
+    let told = |what: &str| while lines.recv_timeout(PATIENCE).unwrap() != what {};
+    told("READY=1");
+    told("WATCHDOG=1");
+    for name in ["kept", "changed", "gone"] {
+        monitor.poll(&format!("/api/channels/{name}"), |channel| channel["score"].is_f64());
+    }
+    let before = monitor.json("/api/channels/kept");
+
+    write_config(
+        &config,
+        &[
+            ("new", "test:160x90@25", "a=x264:300"),
+            ("changed", "test:160x90@25", "b=x264:300"),
+            ("kept", "test:160x90@25", "a=x264:300"),
+        ],
+    );
+    send("HUP", &monitor.child);
+    told("RELOADING=1");
+    told("READY=1");
+    monitor.wait_for(&["started: new; changed: changed; stopped: gone"]);
+    for name in ["new", "changed"] {
+        monitor.poll(&format!("/api/channels/{name}"), |channel| channel["score"].is_f64());
+    }
+    assert_eq!(monitor.json("/api/channels/changed")["streams"][1]["label"], "b");
+    assert_eq!(monitor.ask("GET", "/api/channels/gone", "", "").0, 404);
+    let scored = |channel: &Value| stream(channel, "a")["counts"]["scored"].as_u64().unwrap();
+    let kept = monitor.json("/api/channels/kept");
+    assert!(scored(&kept) > scored(&before) && kept["restarts"] == 0, "{before:#}\n{kept:#}");
+
+    fs::write(&config, "[[channel]]\nname = 1\n").unwrap();
+    send("HUP", &monitor.child);
+    monitor.wait_for(&["the channels stay as they are", "line 2"]);
+    assert_eq!(monitor.json("/api/channels")["channels"].as_array().unwrap().len(), 3);
+    send("TERM", &monitor.child);
+    told("STOPPING=1");
+}
+
+#[test]
+fn the_history_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let arguments = [
+        "test:160x90@25",
+        "low=x264:50",
+        "--alarm-low",
+        "99",
+        "--alarm-hold",
+        "1",
+        "--state",
+        state.to_str().unwrap(),
+    ];
+    let monitor = Monitor::start(&arguments);
+    let means = |history: &Value| -> Vec<Value> {
+        let renditions = history["renditions"].as_array().unwrap();
+        renditions.first().map_or(vec![], |low| low["mean"].as_array().unwrap().clone())
+    };
+    let path = "/api/channels/live/history?limit=5000";
+    let before = means(&monitor.poll(path, |history| means(history).len() >= 3));
+    let raised = |events: &Value| {
+        events.as_array().unwrap().iter().any(|e| e["kind"] == "alarm" && e["state"] == "raised")
+    };
+    monitor.poll("/api/channels/live/events", raised);
+    // Not by a signal that it could do something about.
+    drop(monitor);
+
+    let monitor = Monitor::start(&arguments);
+    let after = means(&monitor.json(path));
+    assert_eq!(after[..before.len()], before[..]);
+    assert!(raised(&monitor.json("/api/channels/live/events")));
+    let table = monitor.get("/api/channels/live/history.csv");
+    let mut lines = table.lines();
+    assert_eq!(lines.next(), Some("time,rendition,mean,min,p5,alarm"));
+    assert!(lines.next().is_some_and(|line| line.split(',').nth(1) == Some("low")), "{table}");
+    assert!(table.lines().count() > before.len(), "{table}");
+    monitor.end();
+}
+
+#[test]
+fn credentials_are_nowhere() {
+    let monitor = Monitor::start(&[
+        "test:160x90@25",
+        "low=x264:300",
+        "srt://127.0.0.1:47019?mode=caller&passphrase=hunter2hunter2&streamid=hunter2stream",
+        "camera=rtsp://hunter2user:hunter2word@127.0.0.1:47020/live",
+        "push=rtmp://127.0.0.1:47021/app/hunter2key",
+        "--stall",
+        "2",
+    ]);
+    monitor.poll("/api/channels/live", |channel| {
+        channel["streams"].as_array().unwrap().iter().skip(2).all(|stream| stream["failures"] != 0)
+    });
+    let pages = [
+        "/api/channels",
+        "/api/channels/live",
+        "/api/channels/live/events",
+        "/metrics",
+        "/",
+        "/channel?name=live",
+    ];
+    let answers = pages.map(|page| monitor.get(page)).concat();
+    assert!(answers.contains("srt://127.0.0.1:47019?…") && answers.contains("rtsp://127.0.0.1:47020/live"));
+    let all = answers + &monitor.end();
+    assert!(!all.contains("hunter2"), "{all}");
+}
+
+#[test]
+fn others_need_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "0123456789abcdef0123\n").unwrap();
+    let mut command = hipvmaf("monitor");
+    command.args(["--plain", "--listen", "0.0.0.0:0", "test:160x90@25", "low=x264:300"]);
+    command.arg("--token-file").arg(&token);
+    let monitor = Monitor::run(command);
+    let status = |path, head| monitor.ask("GET", path, head, "").0;
+    for path in ["/metrics", "/api/channels", "/api/stream", "/", "/channel", "/assets/uplot.js"] {
+        assert_eq!(status(path, ""), 401, "{path}");
+        assert_eq!(status(path, "Authorization: Bearer 0123456789abcdef0124\r\n"), 401, "{path}");
+        assert_eq!(status(path, "Accept: text/html\r\n"), 303, "{path}");
+    }
+    assert_eq!(status("/metrics", "Authorization: Bearer 0123456789abcdef0123\r\n"), 200);
+    assert_eq!(status("/healthz", ""), 200);
+
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    assert_eq!(status("/login", ""), 200);
+    assert_eq!(monitor.ask("POST", "/login", form, "token=wrong").0, 401);
+    let (given, answer) = monitor.ask("POST", "/login", form, "token=0123456789abcdef0123");
+    assert_eq!(given, 303, "{answer}");
+    let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    assert!(cookie.contains("HttpOnly") && !cookie.contains("0123456789abcdef0123"), "{cookie}");
+    let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
+    assert_eq!(status("/api/channels", &cookie), 200);
+}
+
+#[test]
+fn nothing_can_be_changed_through_the_api() {
+    let monitor = Monitor::start(&["test:160x90@25", "low=x264:300"]);
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        for path in ["/api/channels", "/api/channels/live", "/api/channels/live/history", "/metrics", "/"] {
+            assert_eq!(monitor.ask(method, path, "", "{}").0, 405, "{method} {path}");
+        }
+    }
+    assert_eq!(monitor.ask("GET", "/api/channels/none", "", "").0, 404);
+    assert_eq!(monitor.ask("GET", "/api/channels/live/history?from=x", "", "").0, 400);
+    assert_eq!(monitor.ask("GET", "/../etc/passwd", "", "").0, 404);
+}
+
+#[test]
+fn clients_that_do_not_read_stop_nobody() {
+    let monitor = Monitor::start(&["test:160x90@25", "low=x264:300"]);
+    let stalled: Vec<_> = (0..200)
+        .map(|i| {
+            let mut stream = TcpStream::connect(&monitor.address).unwrap();
+            // Some ask for what is sent for ever, some for a page over and over, and some do not finish to ask.
+            let request = match i % 3 {
+                0 => "GET /api/stream HTTP/1.1\r\nHost: monitor\r\n\r\n".into(),
+                1 => "GET /assets/uplot.js HTTP/1.1\r\nHost: monitor\r\n\r\n".repeat(50),
+                _ => "GET / HTTP/1.1\r\nHost: ".to_owned(),
+            };
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    monitor.poll("/api/channels", |overview| overview["channels"][0]["score"].is_f64());
+    assert!(monitor.get("/metrics").contains("hipvmaf_channel_up{channel=\"live\"} 1"));
+    drop(stalled);
+}
