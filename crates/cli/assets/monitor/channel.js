@@ -4,6 +4,7 @@
 const name = new URLSearchParams(location.search).get("name") || "";
 const path = `/api/channels/${encodeURIComponent(name)}`;
 const SPANS = [["10 min", 600], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400], ["3 d", 259200]];
+const worst = new Map();
 let span = 600, zoom = null, plot = null, shown = null, alarmLow = null, events = [], labels = [];
 
 $("name").textContent = name;
@@ -126,7 +127,7 @@ function table() {
                 make("td", {textContent: moment(event.time)}), make("td", {textContent: event.label}),
                 make("td", {textContent: event.kind}),
                 make("td", {}, make("span", {className: `chip ${seen ? "seen" : event.state}`, textContent: event.state})),
-                make("td", {className: "wide", textContent: event.text}),
+                make("td", {className: "wide"}, event.text, ...(event.still ? [make("br"), ...pictures(event.still, event.label)] : [])),
                 make("td", {}, event.state === "raised" ? button : null));
   });
   $("events").replaceChildren(head, ...(rows.length ? rows : [make("tr", {}, make("td", {textContent: "none in this time"}))]));
@@ -147,6 +148,15 @@ function streams(channel) {
   };
   const head = make("tr", {}, ...titles.map(textContent => make("th", {textContent})));
   $("streams").replaceChildren(head, ...channel.streams.map(row));
+  // Pictures are put there once, not each second.
+  for (const {label, worst: frame} of channel.streams) {
+    if (!frame || worst.get(label)?.still === frame.still) continue;
+    const text = `${label}: ${number(frame.score)} at ${moment(frame.time)}`;
+    const box = make("div", {}, make("p", {textContent: text}), make("div", {className: "pictures"}, ...pictures(frame.still, label)));
+    worst.get(label)?.box.remove();
+    worst.set(label, {still: frame.still, box});
+    $("worst").append(box);
+  }
 }
 
 follow(({channels}) => {

@@ -29,6 +29,16 @@ function swatch(i) {
   return line;
 }
 
+// Pictures of a frame: the reference, what was made of it, and the damage.
+function pictures(still, label) {
+  return ["reference", "distorted", "heatmap"].map(kind => {
+    const image = make("img", {src: `/api/stills/${still}/${kind}`, alt: `${kind} of ${label}`, title: kind, loading: "lazy"});
+    // It may still be made, or was removed since.
+    image.onerror = () => image.remove();
+    return make("a", {href: image.src, target: "_blank"}, image);
+  });
+}
+
 // A set of names that this browser remembers: the monitor itself cannot be changed from a page.
 function remembered(key) {
   let names = [];

@@ -12,6 +12,7 @@ use std::{fs, io};
 
 use super::backoff::Backoff;
 use super::config::Channel;
+use super::gallery::Gallery;
 use super::pipeline::{End, Pipeline};
 use super::redact;
 use super::state::{Shared, State, Status, lock};
@@ -37,6 +38,7 @@ impl Watched {
     pub fn start(
         channel: Channel,
         metrics: PathBuf,
+        gallery: Gallery,
         measure: bool,
         before: Option<Thread>,
     ) -> io::Result<Self> {
@@ -50,7 +52,7 @@ impl Watched {
                     // What it leaves belongs to a channel that is gone.
                     let _ = before.join();
                 }
-                Task { channel, metrics, state, stop, measure }.run()
+                Task { channel, metrics, gallery, state, stop, measure }.run()
             })?
         };
         Ok(Self { channel, state, metrics, stop, thread })
@@ -72,6 +74,7 @@ impl Watched {
 struct Task {
     channel: Channel,
     metrics: PathBuf,
+    gallery: Gallery,
     state: Shared,
     stop: Arc<AtomicBool>,
     measure: bool,
@@ -110,7 +113,8 @@ impl Task {
     }
 
     fn attempt(&self, well: &mut dyn FnMut(), latencies: &mut Option<String>) -> End {
-        let pipeline = Pipeline::new(&self.channel, &self.metrics, self.state.clone(), self.measure);
+        let pipeline =
+            Pipeline::new(&self.channel, &self.metrics, self.state.clone(), &self.gallery, self.measure);
         let mut pipeline = match pipeline {
             Ok(pipeline) => pipeline,
             Err(error) => return End::Failed(error.to_string()),

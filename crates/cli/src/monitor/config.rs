@@ -55,6 +55,7 @@ pub struct Channel {
     pub stall: Duration,
     /// The longest pause between attempts.
     pub retry: Duration,
+    pub stills: bool,
     pub properties: Vec<Property>,
 }
 
@@ -123,6 +124,7 @@ impl Channel {
             wait: of.wait.map_or(Duration::from_millis(200), |ms| Duration::from_millis(ms.into())),
             stall: time(of.stall, seconds(10)),
             retry: time(of.retry, seconds(60)).max(seconds(1)),
+            stills: of.stills.unwrap_or(true),
             properties: of.set.unwrap_or_default(),
         };
         channel.check()?;

@@ -10,6 +10,7 @@ use std::{fmt, io};
 
 use super::channel::{Thread, Watched};
 use super::config::Channel;
+use super::gallery::Gallery;
 use super::state::{Shared, lock};
 
 /// How long to wait for channels when the program ends.
@@ -23,6 +24,7 @@ pub struct Fleet {
     folder: Arc<tempfile::TempDir>,
     /// How many were started.
     count: Arc<AtomicU64>,
+    gallery: Gallery,
     measure: bool,
 }
 
@@ -37,9 +39,9 @@ pub struct Changes {
 
 impl Fleet {
     /// None so far. `measure` is whether latencies are to be measured.
-    pub fn new(measure: bool) -> io::Result<Self> {
+    pub fn new(gallery: Gallery, measure: bool) -> io::Result<Self> {
         let folder = Arc::new(tempfile::tempdir()?);
-        Ok(Self { channels: Arc::default(), folder, count: Arc::default(), measure })
+        Ok(Self { channels: Arc::default(), folder, count: Arc::default(), gallery, measure })
     }
 
     /// Has these channels watched and no others. Those that are watched already, and as they are to be, are left alone.
@@ -71,7 +73,7 @@ impl Fleet {
         // A name of its own: the thread before removes its file when it ends.
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let metrics = self.folder.path().join(format!("{number}.prom"));
-        Watched::start(channel, metrics, self.measure, before)
+        Watched::start(channel, metrics, self.gallery.clone(), self.measure, before)
     }
 
     /// The states of all channels.

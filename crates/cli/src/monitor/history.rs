@@ -62,6 +62,7 @@ struct Stored {
     kind: String,
     state: String,
     text: String,
+    still: Option<u64>,
 }
 
 impl History {
@@ -101,8 +102,8 @@ impl History {
             }
             let mut table = write.open_table(EVENTS)?;
             for (i, (channel, event)) in (0..).zip(events) {
-                let Entry { label, kind, state, text, .. } = event.clone();
-                let value = serde_json::to_vec(&Stored { label, kind, state, text })?;
+                let Entry { label, kind, state, text, still, .. } = event.clone();
+                let value = serde_json::to_vec(&Stored { label, kind, state, text, still })?;
                 table.insert((channel.as_str(), (event.time * 1e6) as u64, i), value.as_slice())?;
             }
         }
@@ -185,8 +186,8 @@ impl History {
         let mut events = vec![];
         for item in table.range(range)?.rev().take(most) {
             let (key, value) = item?;
-            let Stored { label, kind, state, text } = serde_json::from_slice(value.value())?;
-            events.push(Entry { time: key.value().1 as f64 / 1e6, label, kind, state, text });
+            let Stored { label, kind, state, text, still } = serde_json::from_slice(value.value())?;
+            events.push(Entry { time: key.value().1 as f64 / 1e6, label, kind, state, text, still });
         }
         Ok(events)
     }
@@ -280,7 +281,7 @@ mod tests {
 
     fn event(time: f64, text: &str) -> (String, Entry) {
         let (label, kind, state) = ("high".into(), "alarm".into(), "raised".into());
-        ("sport".into(), Entry { time, label, kind, state, text: text.into() })
+        ("sport".into(), Entry { time, label, kind, state, text: text.into(), still: Some(7) })
     }
 
     #[test]

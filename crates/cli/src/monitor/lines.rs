@@ -56,7 +56,7 @@ pub fn score(score: f64) -> String {
 }
 
 fn event_line(channel: &str, event: &Entry) -> String {
-    let Entry { time, label, kind, state, text } = event;
+    let Entry { time, label, kind, state, text, .. } = event;
     format!(
         "{}Z  {channel}{label:<10}  {kind} {state}{}{text}",
         clock(*time),

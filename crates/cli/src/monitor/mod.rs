@@ -15,6 +15,7 @@ mod clock;
 mod config;
 mod dashboard;
 mod fleet;
+mod gallery;
 mod health;
 mod history;
 mod latency;
@@ -27,6 +28,7 @@ mod service;
 mod settings;
 mod source;
 mod state;
+mod stills;
 mod web;
 
 use std::io::IsTerminal;
@@ -38,6 +40,7 @@ use std::time::{Duration, Instant};
 use config::Channel;
 use dashboard::Dashboard;
 use fleet::Fleet;
+use gallery::Gallery;
 use history::History;
 use lines::Lines;
 use recorder::Recorder;
@@ -108,9 +111,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Error::Failed(format!("cannot keep the history in {}: {error}", folder.display()))
     })?);
     let mut service = Service::watch()?;
-    let fleet = Fleet::new(args.latency)?;
+    let gallery = Gallery::open(args.state.as_deref())?;
+    let fleet = Fleet::new(gallery.clone(), args.latency)?;
     let alive = Arc::new(Mutex::new(Instant::now()));
-    let app = web::App { fleet: fleet.clone(), history: history.clone(), alive: alive.clone() };
+    let app = web::App { fleet: fleet.clone(), history: history.clone(), gallery, alive: alive.clone() };
     let address = web::serve(args.listen, app, token)?;
     let mut view = View::new(args.plain || !std::io::stdout().is_terminal(), address)?;
     fleet.set(channels)?;

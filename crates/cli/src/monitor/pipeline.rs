@@ -11,16 +11,18 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst::{ClockTime, MessageView, Structure};
-use gsthipvmaf::event::EventMessage;
+use gsthipvmaf::event::{EventMessage, EventState};
 use gsthipvmaf::message::VmafMessage;
 
 use super::branch::{Branch, ENDED};
 use super::clock::LEAD;
 use super::config::Channel;
+use super::gallery::Gallery;
 use super::health::{Change, SETTLED};
 use super::latency::Latency;
 use super::source::{Named, Source};
 use super::state::{Counts, Shared, Status, Stream, lock, pad};
+use super::stills::Stills;
 
 /// How often the sources are looked at.
 const TICK: Duration = Duration::from_millis(200);
@@ -47,6 +49,7 @@ pub struct Pipeline {
     start: Option<ClockTime>,
     state: Shared,
     latency: Option<Latency>,
+    stills: Option<Stills>,
 }
 
 impl Pipeline {
@@ -55,11 +58,12 @@ impl Pipeline {
         channel: &Channel,
         metrics: &Path,
         state: Shared,
+        gallery: &Gallery,
         measure: bool,
     ) -> Result<Self, Box<dyn Error>> {
         let element = channel.element()?;
         element.set_property("metrics-filename", metrics.to_str());
-        element.set_property("frame-message", measure);
+        element.set_property("frame-message", measure || channel.stills);
         let pipeline = gst::Pipeline::new();
         let feed = gst::ElementFactory::make("tee").property("allow-not-linked", true).build()?;
         let buffer = holding_queue()?;
@@ -87,9 +91,10 @@ impl Pipeline {
         }
         let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
         let latency = measure.then(|| Latency::new(&element, &bus));
+        let stills = channel.stills.then(|| Stills::new(&element, gallery.clone()));
         // Sources come once it runs, so that none of them keeps it from running.
         pipeline.set_state(gst::State::Playing)?;
-        Ok(Self { pipeline, element, bus, branches, start: None, state, latency })
+        Ok(Self { pipeline, element, bus, branches, start: None, state, latency, stills })
     }
 
     /// Scores until told to stop, or to the end of the streams. Calls `well` once frames have come for a while.
@@ -263,9 +268,21 @@ impl Pipeline {
         if structure.name() == ENDED {
             return self.failed(message, "the stream has ended");
         } else if let Ok(event) = EventMessage::try_from(structure) {
-            lock(&self.state).event(&event);
-        } else if let Ok(VmafMessage::Window(window)) = VmafMessage::try_from(structure) {
-            lock(&self.state).window(&window);
+            let stills = self.stills.as_ref().filter(|_| event.state == EventState::Raised);
+            let still = stills.and_then(|stills| stills.alarm(&event.pad));
+            lock(&self.state).event(&event, still);
+            return None;
+        }
+        match VmafMessage::try_from(structure) {
+            Ok(VmafMessage::Window(window)) => lock(&self.state).window(&window),
+            Ok(VmafMessage::Frame(frame)) => {
+                if let Some(worst) = self.stills.as_mut().and_then(|stills| stills.score(&frame))
+                    && let Some(stream) = lock(&self.state).stream(&frame.pad)
+                {
+                    stream.worst = Some(worst);
+                }
+            }
+            _ => {}
         }
         None
     }

@@ -66,6 +66,9 @@ pub struct Settings {
     /// Longest pause before a source that has failed is tried again; the first is a second [default: 60]
     #[arg(long, value_name = "SECONDS")]
     pub retry: Option<Seconds>,
+    /// Keep pictures of the worst frames and of alarms, for which the last frames are held in memory [default: true]
+    #[arg(long, value_name = "true|false")]
+    pub stills: Option<bool>,
     /// Set any other property of the element hipvmaf; may be repeated
     #[arg(long = "set", value_name = "PROPERTY=VALUE")]
     pub set: Option<Vec<Property>>,
@@ -95,6 +98,7 @@ impl Settings {
             wait,
             stall,
             retry,
+            stills,
             set
         )
     }

@@ -70,10 +70,22 @@ pub struct Stream {
     pub alarms: BTreeMap<&'static str, bool>,
     /// By how many milliseconds the video is late, if that was looked for and found.
     pub offset: Option<f64>,
+    /// The worst frame of the last hour of which there is a picture.
+    pub worst: Option<Worst>,
     #[serde(skip)]
     pub last: Option<Point>,
     #[serde(skip)]
     pub history: VecDeque<Point>,
+}
+
+/// A frame of which there is a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Worst {
+    /// Seconds since 1970.
+    pub time: f64,
+    pub score: f64,
+    /// The number of the picture.
+    pub still: u64,
 }
 
 /// Of a channel or a source.
@@ -120,6 +132,8 @@ pub struct Entry {
     /// `raised`, `cleared` or `info`.
     pub state: String,
     pub text: String,
+    /// The number of the picture that there is of it.
+    pub still: Option<u64>,
 }
 
 /// The pad of the element for the rendition with this number.
@@ -211,8 +225,8 @@ impl State {
         }
     }
 
-    /// Takes an event of the element.
-    pub fn event(&mut self, event: &EventMessage) {
+    /// Takes an event of the element, with the number of the picture that there is of it.
+    pub fn event(&mut self, event: &EventMessage, still: Option<u64>) {
         let Some(stream) = self.stream(&event.pad) else { return };
         match event.state {
             EventState::Raised | EventState::Cleared => {
@@ -225,12 +239,15 @@ impl State {
         }
         let label = stream.label.clone();
         self.note(&label, event.event.name(), event.state.name(), describe(event));
+        if let Some(entry) = self.events.front_mut() {
+            entry.still = still;
+        }
     }
 
     /// Notes that something has happened.
     pub fn note(&mut self, label: &str, kind: &str, state: &str, text: String) {
         let (label, kind, state) = (label.into(), kind.into(), state.into());
-        self.events.push_front(Entry { time: wall_clock(), label, kind, state, text });
+        self.events.push_front(Entry { time: wall_clock(), label, kind, state, text, still: None });
         self.events.truncate(EVENTS);
         self.event_count += 1;
     }

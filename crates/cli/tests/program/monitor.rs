@@ -80,8 +80,10 @@ impl Monitor {
             "{method} {path} HTTP/1.1\r\nHost: monitor\r\nConnection: close\r\nContent-Length: {length}\r\n{head}\r\n{body}"
         );
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let mut answer = vec![];
+        stream.read_to_end(&mut answer).unwrap();
+        // Pictures are no text.
+        let answer = String::from_utf8_lossy(&answer).into_owned();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
         (status, answer)
     }
@@ -318,6 +320,32 @@ fn the_history_survives_a_kill() {
     assert!(lines.next().is_some_and(|line| line.split(',').nth(1) == Some("low")), "{table}");
     assert!(table.lines().count() > before.len(), "{table}");
     monitor.end();
+}
+
+#[test]
+fn there_are_pictures_of_an_alarm_and_of_the_worst_frame() {
+    let monitor =
+        Monitor::start(&["test:160x90@25", "low=x264:50", "--alarm-low", "99", "--alarm-hold", "1"]);
+    let seen = monitor.poll("/api/channels/live", |channel| stream(channel, "low")["worst"].is_object());
+    let alarm = seen["events"].as_array().unwrap().iter().find(|event| event["kind"] == "alarm").unwrap();
+    for number in [&alarm["still"], &stream(&seen, "low")["worst"]["still"]] {
+        for kind in ["reference", "distorted", "heatmap"] {
+            let path = format!("/api/stills/{number}/{kind}");
+            // It is made after it is told of.
+            let end = Instant::now() + PATIENCE;
+            while monitor.ask("GET", &path, "", "").0 == 404 && Instant::now() < end {
+                thread::sleep(Duration::from_millis(50));
+            }
+            let (status, answer) = monitor.ask("GET", &path, "", "");
+            assert!(
+                status == 200 && answer.contains("image/jpeg") && answer.contains("JFIF"),
+                "{path} {status}"
+            );
+        }
+    }
+    let wrong =
+        ["/api/stills/1/reference", "/api/stills/x/reference", "/api/stills/1/..%2F..%2Fhistory.redb"];
+    assert!(wrong.iter().all(|path| matches!(monitor.ask("GET", path, "", "").0, 400 | 404)));
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub fn routes() -> Router<App> {
         .route("/api/channels/{name}/history", get(past))
         .route("/api/channels/{name}/history.csv", get(table))
         .route("/api/channels/{name}/events", get(events))
+        .route("/api/stills/{number}/{kind}", get(still))
         .route("/api/stream", get(move |app| listen(app, listeners.clone())))
 }
 
@@ -91,8 +92,9 @@ fn verdict(state: &state::State) -> &'static str {
     match state.status {
         Status::Down => "down",
         Status::Ended => "ended",
-        _ if state.streams().any(state::Stream::alarmed) => "alarm",
-        _ if state.streams().any(|stream| stream.status == Status::Down) => "impaired",
+        // That this machine has no time is no fault of the picture.
+        _ if state.streams().any(|stream| stream.raised().iter().any(|kind| *kind != "overload")) => "alarm",
+        _ if state.streams().any(|stream| stream.status == Status::Down || stream.alarmed()) => "impaired",
         Status::Starting => "starting",
         Status::Running => "ok",
     }
@@ -248,6 +250,19 @@ async fn events(State(app): State<App>, Path(name): Path<String>, Query(span): Q
     let most = span.limit.unwrap_or(200).clamp(1, MOST_EVENTS);
     let read = move |history: &History, channel: &str| history.events(channel, from, to, most);
     ask(app, name, read).await.map_or_else(|response| response, |answer| Json(answer).into_response())
+}
+
+/// A picture: of the reference, of what was made of it, or of the damage.
+async fn still(State(app): State<App>, Path((number, kind)): Path<(u64, String)>) -> Response {
+    let read = move || app.gallery.path(number, &kind).and_then(|path| std::fs::read(path).ok());
+    match tokio::task::spawn_blocking(read).await {
+        Ok(Some(picture)) => {
+            let headers =
+                [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=86400")];
+            (headers, picture).into_response()
+        }
+        _ => (StatusCode::NOT_FOUND, "there is no such picture\n").into_response(),
+    }
 }
 
 /// All channels, again and again.

@@ -23,6 +23,7 @@ use axum::routing::get;
 use axum::{Router, middleware};
 
 use super::fleet::Fleet;
+use super::gallery::Gallery;
 use super::history::History;
 use super::metrics;
 use super::state::{self, Status, lock};
@@ -42,6 +43,7 @@ const HUNG: Duration = Duration::from_secs(30);
 pub struct App {
     pub fleet: Fleet,
     pub history: Arc<History>,
+    pub gallery: Gallery,
     /// When the main loop came by last.
     pub alive: Arc<Mutex<Instant>>,
 }
