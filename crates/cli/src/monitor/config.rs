@@ -56,6 +56,8 @@ pub struct Channel {
     /// The longest pause between attempts.
     pub retry: Duration,
     pub stills: bool,
+    /// What alarms are told to.
+    pub webhook: Option<String>,
     pub properties: Vec<Property>,
 }
 
@@ -125,6 +127,7 @@ impl Channel {
             stall: time(of.stall, seconds(10)),
             retry: time(of.retry, seconds(60)).max(seconds(1)),
             stills: of.stills.unwrap_or(true),
+            webhook: of.webhook.map(|webhook| webhook.0),
             properties: of.set.unwrap_or_default(),
         };
         channel.check()?;
@@ -282,6 +285,7 @@ mod tests {
             (channel("set = [\"colour=1\"]"), "channel \"a\": hipvmaf has no property colour"),
             (channel("set = [\"subsample=0\"]"), "0 is no value for subsample"),
             (channel("set = [\"subsample=all\"]"), "all is no value for subsample"),
+            (channel("webhook = \"ftp://u:hunter2@h\""), "line 5: a webhook is"),
             (channel("backend = \"gpu\""), "gpu is no value for backend"),
             (channel("models = [\"vmaf_v9\"]"), "vmaf_v9"),
             (channel("models = []"), "no model"),

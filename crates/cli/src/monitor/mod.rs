@@ -30,6 +30,7 @@ mod source;
 mod state;
 mod stills;
 mod web;
+mod webhook;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -47,6 +48,7 @@ use recorder::Recorder;
 use service::Service;
 use settings::{Align, Seconds, Settings};
 use state::lock;
+use webhook::Webhooks;
 
 use crate::error::Error;
 use crate::output::print;
@@ -114,13 +116,19 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let gallery = Gallery::open(args.state.as_deref())?;
     let fleet = Fleet::new(gallery.clone(), args.latency)?;
     let alive = Arc::new(Mutex::new(Instant::now()));
-    let app = web::App { fleet: fleet.clone(), history: history.clone(), gallery, alive: alive.clone() };
+    let app = web::App {
+        fleet: fleet.clone(),
+        history: history.clone(),
+        gallery: gallery.clone(),
+        alive: alive.clone(),
+    };
     let address = web::serve(args.listen, app, token)?;
     let mut view = View::new(args.plain || !std::io::stdout().is_terminal(), address)?;
     fleet.set(channels)?;
     service.ready();
 
     let mut recorder = Recorder::new(history);
+    let mut webhooks = Webhooks::new(gallery);
     let end = args.duration.map(|time| Instant::now() + time.0);
     while !service.is_to_stop() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(TICK);
@@ -130,7 +138,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
             reload(args, &fleet, &service)?;
         }
         let states = fleet.states();
-        recorder.record(&states);
+        for (channel, event) in recorder.record(&states) {
+            if let Some(address) = fleet.webhook(&channel) {
+                webhooks.tell(&address, &channel, &event);
+            }
+        }
         // The channels of a file may be others when it is read again.
         if view.show(&states)? || (args.config.is_none() && fleet.has_ended()) {
             break;
@@ -141,6 +153,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let latencies = fleet.stop();
     recorder.record(&states);
     recorder.flush();
+    webhooks.close();
     view.show(&states)?;
     drop(view);
     print(lines::summary(&states))?;

@@ -46,8 +46,9 @@ impl Recorder {
         }
     }
 
-    /// Takes what is new, and writes it if the last time was a while ago.
-    pub fn record(&mut self, states: &[Shared]) {
+    /// Takes what is new, and writes it if the last time was a while ago. The events among it, with their channels.
+    pub fn record(&mut self, states: &[Shared]) -> Vec<(String, Entry)> {
+        let mut events = vec![];
         let mut seen = HashMap::new();
         for shared in states {
             let address = Arc::as_ptr(shared).addr();
@@ -59,15 +60,16 @@ impl Recorder {
                 self.points.extend(new.map(|point| (state.name.clone(), stream.label.clone(), *point)));
                 *time = stream.history.back().map_or(*time, |point| point.time);
             }
-            self.events
-                .extend(state.events_since(last.events).map(|event| (state.name.clone(), event.clone())));
+            events.extend(state.events_since(last.events).map(|event| (state.name.clone(), event.clone())));
             last.events = state.event_count;
             seen.insert(address, last);
         }
         self.seen = seen;
+        self.events.extend_from_slice(&events);
         if self.written.elapsed() >= INTERVAL {
             self.flush();
         }
+        events
     }
 
     /// Writes what was taken. What cannot be written is lost, and scoring goes on.

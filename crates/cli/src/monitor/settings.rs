@@ -69,6 +69,9 @@ pub struct Settings {
     /// Keep pictures of the worst frames and of alarms, for which the last frames are held in memory [default: true]
     #[arg(long, value_name = "true|false")]
     pub stills: Option<bool>,
+    /// Send alarms to this address, as they are raised and cleared
+    #[arg(long, value_name = "URL")]
+    pub webhook: Option<Webhook>,
     /// Set any other property of the element hipvmaf; may be repeated
     #[arg(long = "set", value_name = "PROPERTY=VALUE")]
     pub set: Option<Vec<Property>>,
@@ -99,6 +102,7 @@ impl Settings {
             stall,
             retry,
             stills,
+            webhook,
             set
         )
     }
@@ -150,6 +154,30 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self, String> {
         text.parse().map_err(|_| format!("{text} is no number")).and_then(|share: f64| share.try_into())
+    }
+}
+
+/// An address that alarms are sent to.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Webhook(pub String);
+
+impl TryFrom<String> for Webhook {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Webhook {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_address = |text: &&str| text.parse::<hyper::Uri>().is_ok_and(|uri| uri.host().is_some());
+        let address = Some(text).filter(|text| text.starts_with("http://") || text.starts_with("https://"));
+        let address = address.filter(is_address).ok_or("a webhook is an address of http:// or https://")?;
+        Ok(Self(address.into()))
     }
 }
 

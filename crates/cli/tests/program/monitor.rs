@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -169,6 +169,7 @@ fn what_cannot_be_is_refused_at_the_start() {
         (&["test:", "x264:300", "--model", "vmaf_v9"], "vmaf_v9"),
         (&["test:", "x264:300", "--listen", "0.0.0.0:0"], "needs --token-file"),
         (&["test:", "x264:300", "--listen", "0.0.0.0:0", "--token-file", token], "has no token"),
+        (&["test:", "x264:300", "--webhook", "ftp://host"], "a webhook is"),
         (&["test:"], "no renditions"),
         (&[], "Usage"),
         (&["--config", config], "line 5: unknown field `colour`"),
@@ -346,6 +347,60 @@ fn there_are_pictures_of_an_alarm_and_of_the_worst_frame() {
     let wrong =
         ["/api/stills/1/reference", "/api/stills/x/reference", "/api/stills/1/..%2F..%2Fhistory.redb"];
     assert!(wrong.iter().all(|path| matches!(monitor.ask("GET", path, "", "").0, 400 | 404)));
+}
+
+/// The body of the next request to a server, which answers so.
+fn answer(server: &TcpListener, status: &str) -> Value {
+    let mut stream = server.accept().unwrap().0;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let (mut line, mut length) = (String::new(), 0);
+    while reader.read_line(&mut line).unwrap() > 2 {
+        if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap();
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    stream
+        .write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes())
+        .unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[test]
+fn a_webhook_is_told_of_an_alarm_until_it_has_heard() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/services/hunter2?token=hunter2", server.local_addr().unwrap());
+    let monitor = Monitor::start(&[
+        "test:160x90@25",
+        "low=x264:50",
+        "--alarm-low",
+        "99",
+        "--alarm-hold",
+        "1",
+        "--webhook",
+        &address,
+    ]);
+    let alarm = |told: &Value| told["kind"] == "alarm";
+    let first = answer(&server, "503 Service Unavailable");
+    let again = answer(&server, "200 OK");
+    assert_eq!(first, again);
+    let mut told = again;
+    while !alarm(&told) {
+        told = answer(&server, "200 OK");
+    }
+    assert_eq!(
+        (&told["channel"], &told["label"], &told["state"]),
+        (&"live".into(), &"low".into(), &"raised".into())
+    );
+    for kind in ["reference", "distorted", "heatmap"] {
+        // What JPEG begins with.
+        assert!(told["stills"][kind].as_str().is_some_and(|picture| picture.starts_with("/9j/")), "{told:#}");
+    }
+    drop(server);
+    assert!(!monitor.end().contains("hunter2"));
 }
 
 #[test]
