@@ -18,6 +18,7 @@ use super::config::Channel;
 use super::health::{Change, Health};
 use super::source::{Named, Source};
 use super::state::Status;
+use super::tape::Tape;
 
 /// Name of the message that says that a live source has ended.
 pub const ENDED: &str = "source-ended";
@@ -33,6 +34,8 @@ pub struct Branch {
     health: Health,
     /// It was told that the source's file does not exist.
     missing: bool,
+    /// What it has sent, if that is to be kept around alarms.
+    pub tape: Option<Tape>,
 }
 
 /// What has come out of the branch.
@@ -53,6 +56,7 @@ impl Branch {
             seen: Arc::default(),
             health: Health::new(channel.stall, channel.retry, Instant::now()),
             missing: false,
+            tape: (!channel.incidents.is_zero()).then(|| Tape::new(channel.incidents)),
         }
     }
 
@@ -118,6 +122,7 @@ impl Branch {
             _ => timed.set_offset(i64::try_from(start.nseconds())?),
         }
         self.watch(&src, &bin);
+        self.tape.iter().for_each(|tape| tape.attach(&bin));
         pipeline.add(&bin)?;
         self.bin = Some(bin.clone());
         if let Some(feed) = &self.feed {

@@ -12,7 +12,7 @@ use std::{fs, io};
 
 use super::backoff::Backoff;
 use super::config::Channel;
-use super::gallery::Gallery;
+use super::evidence::Evidence;
 use super::pipeline::{End, Pipeline};
 use super::redact;
 use super::state::{Shared, State, Status, lock};
@@ -38,7 +38,7 @@ impl Watched {
     pub fn start(
         channel: Channel,
         metrics: PathBuf,
-        gallery: Gallery,
+        evidence: Evidence,
         measure: bool,
         before: Option<Thread>,
     ) -> io::Result<Self> {
@@ -52,7 +52,7 @@ impl Watched {
                     // What it leaves belongs to a channel that is gone.
                     let _ = before.join();
                 }
-                Task { channel, metrics, gallery, state, stop, measure }.run()
+                Task { channel, metrics, evidence, state, stop, measure }.run()
             })?
         };
         Ok(Self { channel, state, metrics, stop, thread })
@@ -74,7 +74,7 @@ impl Watched {
 struct Task {
     channel: Channel,
     metrics: PathBuf,
-    gallery: Gallery,
+    evidence: Evidence,
     state: Shared,
     stop: Arc<AtomicBool>,
     measure: bool,
@@ -114,7 +114,7 @@ impl Task {
 
     fn attempt(&self, well: &mut dyn FnMut(), latencies: &mut Option<String>) -> End {
         let pipeline =
-            Pipeline::new(&self.channel, &self.metrics, self.state.clone(), &self.gallery, self.measure);
+            Pipeline::new(&self.channel, &self.metrics, self.state.clone(), &self.evidence, self.measure);
         let mut pipeline = match pipeline {
             Ok(pipeline) => pipeline,
             Err(error) => return End::Failed(error.to_string()),

@@ -56,6 +56,8 @@ pub struct Channel {
     /// The longest pause between attempts.
     pub retry: Duration,
     pub stills: bool,
+    /// What is kept before and after alarms; zero if nothing is.
+    pub incidents: Duration,
     /// What alarms are told to.
     pub webhook: Option<String>,
     pub properties: Vec<Property>,
@@ -127,6 +129,7 @@ impl Channel {
             stall: time(of.stall, seconds(10)),
             retry: time(of.retry, seconds(60)).max(seconds(1)),
             stills: of.stills.unwrap_or(true),
+            incidents: time(of.incidents, Duration::ZERO).min(seconds(600)),
             webhook: of.webhook.map(|webhook| webhook.0),
             properties: of.set.unwrap_or_default(),
         };

@@ -10,7 +10,7 @@ use std::{fmt, io};
 
 use super::channel::{Thread, Watched};
 use super::config::Channel;
-use super::gallery::Gallery;
+use super::evidence::Evidence;
 use super::state::{Shared, lock};
 
 /// How long to wait for channels when the program ends.
@@ -24,7 +24,7 @@ pub struct Fleet {
     folder: Arc<tempfile::TempDir>,
     /// How many were started.
     count: Arc<AtomicU64>,
-    gallery: Gallery,
+    evidence: Evidence,
     measure: bool,
 }
 
@@ -39,9 +39,9 @@ pub struct Changes {
 
 impl Fleet {
     /// None so far. `measure` is whether latencies are to be measured.
-    pub fn new(gallery: Gallery, measure: bool) -> io::Result<Self> {
+    pub fn new(evidence: Evidence, measure: bool) -> io::Result<Self> {
         let folder = Arc::new(tempfile::tempdir()?);
-        Ok(Self { channels: Arc::default(), folder, count: Arc::default(), gallery, measure })
+        Ok(Self { channels: Arc::default(), folder, count: Arc::default(), evidence, measure })
     }
 
     /// Has these channels watched and no others. Those that are watched already, and as they are to be, are left alone.
@@ -73,7 +73,7 @@ impl Fleet {
         // A name of its own: the thread before removes its file when it ends.
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let metrics = self.folder.path().join(format!("{number}.prom"));
-        Watched::start(channel, metrics, self.gallery.clone(), self.measure, before)
+        Watched::start(channel, metrics, self.evidence.clone(), self.measure, before)
     }
 
     /// The states of all channels.

@@ -14,10 +14,12 @@ mod channel;
 mod clock;
 mod config;
 mod dashboard;
+mod evidence;
 mod fleet;
 mod gallery;
 mod health;
 mod history;
+mod incidents;
 mod latency;
 mod lines;
 mod metrics;
@@ -29,6 +31,7 @@ mod settings;
 mod source;
 mod state;
 mod stills;
+mod tape;
 mod web;
 mod webhook;
 
@@ -40,8 +43,8 @@ use std::time::{Duration, Instant};
 
 use config::Channel;
 use dashboard::Dashboard;
+use evidence::Evidence;
 use fleet::Fleet;
-use gallery::Gallery;
 use history::History;
 use lines::Lines;
 use recorder::Recorder;
@@ -80,6 +83,9 @@ pub struct Args {
     /// For how long scores and events are kept
     #[arg(long, value_name = "HOURS", default_value_t = 72, value_parser = clap::value_parser!(u32).range(1..=8784))]
     keep: u32,
+    /// How much all incidents may take; the oldest are removed
+    #[arg(long, value_name = "MB", default_value_t = 2048)]
+    incident_size: u32,
     /// Print lines instead of the dashboard, as is done where there is no terminal
     #[arg(long)]
     plain: bool,
@@ -106,6 +112,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
             "--latency does not go with --align auto, which pairs other frames than arrive together".into(),
         ));
     }
+    if args.state.is_none() && channels.iter().any(|channel| !channel.incidents.is_zero()) {
+        return Err(Error::Usage("--incidents needs --state, the folder that they are kept in".into()));
+    }
     let token = args.token_file.as_deref().map(web::Token::read).transpose()?;
     let keep = Duration::from_secs(u64::from(args.keep) * 3600);
     let history = Arc::new(History::open(args.state.as_deref(), keep).map_err(|error| {
@@ -113,8 +122,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Error::Failed(format!("cannot keep the history in {}: {error}", folder.display()))
     })?);
     let mut service = Service::watch()?;
-    let gallery = Gallery::open(args.state.as_deref())?;
-    let fleet = Fleet::new(gallery.clone(), args.latency)?;
+    let evidence = Evidence::open(args.state.as_deref(), u64::from(args.incident_size) << 20)?;
+    let gallery = evidence.gallery.clone();
+    let fleet = Fleet::new(evidence, args.latency)?;
     let alive = Arc::new(Mutex::new(Instant::now()));
     let app = web::App {
         fleet: fleet.clone(),
@@ -123,9 +133,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         alive: alive.clone(),
     };
     let address = web::serve(args.listen, app, token)?;
-    let mut view = View::new(args.plain || !std::io::stdout().is_terminal(), address)?;
     fleet.set(channels)?;
     service.ready();
+    let mut view = View::new(args.plain || !std::io::stdout().is_terminal(), address)?;
 
     let mut recorder = Recorder::new(history);
     let mut webhooks = Webhooks::new(gallery);

@@ -2,6 +2,7 @@
 
 //! The pipeline of a channel: the element, a queue before each of its pads, and the sources that come and go.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +12,15 @@ use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 use gst::{ClockTime, MessageView, Structure};
-use gsthipvmaf::event::{EventMessage, EventState};
+use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::VmafMessage;
 
 use super::branch::{Branch, ENDED};
 use super::clock::LEAD;
 use super::config::Channel;
-use super::gallery::Gallery;
+use super::evidence::Evidence;
 use super::health::{Change, SETTLED};
+use super::incidents::{Incident, Incidents};
 use super::latency::Latency;
 use super::source::{Named, Source};
 use super::state::{Counts, Shared, Status, Stream, lock, pad};
@@ -50,6 +52,19 @@ pub struct Pipeline {
     state: Shared,
     latency: Option<Latency>,
     stills: Option<Stills>,
+    incidents: Option<Incidents>,
+    incident: Option<Running>,
+    /// For how long an incident goes on.
+    length: Duration,
+}
+
+/// Alarms, until enough has come after them.
+struct Running {
+    begin: Instant,
+    end: Instant,
+    alarms: Vec<(String, &'static str)>,
+    /// The branches that they are about.
+    branches: BTreeSet<usize>,
 }
 
 impl Pipeline {
@@ -58,7 +73,7 @@ impl Pipeline {
         channel: &Channel,
         metrics: &Path,
         state: Shared,
-        gallery: &Gallery,
+        evidence: &Evidence,
         measure: bool,
     ) -> Result<Self, Box<dyn Error>> {
         let element = channel.element()?;
@@ -91,22 +106,35 @@ impl Pipeline {
         }
         let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
         let latency = measure.then(|| Latency::new(&element, &bus));
-        let stills = channel.stills.then(|| Stills::new(&element, gallery.clone()));
+        let stills = channel.stills.then(|| Stills::new(&element, evidence.gallery.clone()));
+        let incidents = evidence.incidents.clone();
         // Sources come once it runs, so that none of them keeps it from running.
         pipeline.set_state(gst::State::Playing)?;
-        Ok(Self { pipeline, element, bus, branches, start: None, state, latency, stills })
+        Ok(Self {
+            pipeline,
+            element,
+            bus,
+            branches,
+            start: None,
+            state,
+            latency,
+            stills,
+            incidents,
+            incident: None,
+            length: channel.incidents,
+        })
     }
 
     /// Scores until told to stop, or to the end of the streams. Calls `well` once frames have come for a while.
     pub fn run(&mut self, stop: &AtomicBool, well: &mut dyn FnMut()) -> End {
         let mut flowing = None;
         loop {
-            if stop.load(Ordering::Relaxed) {
-                return End::Stopped;
-            }
-            if let Some(end) = self.look().or_else(|| self.follow()) {
+            let stopped = || stop.load(Ordering::Relaxed).then_some(End::Stopped);
+            if let Some(end) = stopped().or_else(|| self.look()).or_else(|| self.follow()) {
+                self.keep(true);
                 return end;
             }
+            self.keep(false);
             if self.branches[0].status() == Status::Running
                 && flowing.get_or_insert_with(Instant::now).elapsed() > SETTLED
             {
@@ -263,6 +291,45 @@ impl Pipeline {
         }
     }
 
+    /// Has what the sources send kept from now on, if this is an alarm about them.
+    fn alarm(&mut self, event: &EventMessage) {
+        let about = matches!(event.event, Event::Alarm | Event::Freeze | Event::Black | Event::Dropout);
+        if !about || event.state != EventState::Raised || self.length.is_zero() {
+            return;
+        }
+        let of = |i: &usize| *i == 0 || event.pad == "ref_sink" || pad(*i - 1) == event.pad;
+        let branches: BTreeSet<_> = (0..self.branches.len()).filter(of).collect();
+        for tape in branches.iter().filter_map(|i| self.branches[*i].tape.as_ref()) {
+            tape.keep();
+        }
+        let now = Instant::now();
+        let new = || Running { begin: now, end: now, alarms: vec![], branches: BTreeSet::new() };
+        let running = self.incident.get_or_insert_with(new);
+        // Alarms that come again and again are several incidents in the end.
+        running.end = (now + self.length).min(running.begin + self.length * 4);
+        running.alarms.push((event.label.clone(), event.event.name()));
+        running.branches.extend(branches);
+    }
+
+    /// Hands over what was kept, once enough has come or nothing more is to come.
+    fn keep(&mut self, last: bool) {
+        let Some(running) = self.incident.take_if(|running| last || running.end <= Instant::now()) else {
+            return;
+        };
+        let stream = |i: &usize| {
+            let branch = &self.branches[*i];
+            Some((branch.source.label.clone(), branch.tape.as_ref()?.take()))
+        };
+        let streams = running.branches.iter().filter_map(stream).collect();
+        if let Some(incidents) = &self.incidents {
+            incidents.add(Incident {
+                channel: lock(&self.state).name.clone(),
+                alarms: running.alarms,
+                streams,
+            });
+        }
+    }
+
     /// Takes what an element says.
     fn said(&mut self, message: &gst::Message, structure: &gst::StructureRef) -> Option<End> {
         if structure.name() == ENDED {
@@ -270,6 +337,7 @@ impl Pipeline {
         } else if let Ok(event) = EventMessage::try_from(structure) {
             let stills = self.stills.as_ref().filter(|_| event.state == EventState::Raised);
             let still = stills.and_then(|stills| stills.alarm(&event.pad));
+            self.alarm(&event);
             lock(&self.state).event(&event, still);
             return None;
         }

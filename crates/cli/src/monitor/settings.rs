@@ -69,6 +69,9 @@ pub struct Settings {
     /// Keep pictures of the worst frames and of alarms, for which the last frames are held in memory [default: true]
     #[arg(long, value_name = "true|false")]
     pub stills: Option<bool>,
+    /// Keep what the sources have sent for so long before and after each alarm, as files in the folder of --state
+    #[arg(long, value_name = "SECONDS")]
+    pub incidents: Option<Seconds>,
     /// Send alarms to this address, as they are raised and cleared
     #[arg(long, value_name = "URL")]
     pub webhook: Option<Webhook>,
@@ -102,6 +105,7 @@ impl Settings {
             stall,
             retry,
             stills,
+            incidents,
             webhook,
             set
         )

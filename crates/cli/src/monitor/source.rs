@@ -196,7 +196,7 @@ impl Source {
             Self::Encode(kbits) => {
                 let encoder = encoder(*kbits);
                 format!(
-                    "queue name=in leaky=downstream ! {encoder} ! avdec_h264 ! videoconvert name=timed ! identity name=out"
+                    "queue name=in leaky=downstream ! {encoder} ! h264parse ! avdec_h264 ! videoconvert name=timed ! identity name=out"
                 )
             }
             // Interlaced video is refused by the element, so both sides are deinterlaced where needed. A live source that
@@ -255,10 +255,7 @@ fn file_uri(path: &Path) -> Result<String, String> {
 fn encoder(kbits: u32) -> String {
     let there = |name| gst::ElementFactory::find(name).is_some();
     if there("openh264enc") && !there("x264enc") {
-        return format!(
-            "openh264enc bitrate={} rate-control=bitrate ! h264parse",
-            kbits.saturating_mul(1000)
-        );
+        return format!("openh264enc bitrate={} rate-control=bitrate", kbits.saturating_mul(1000));
     }
     format!("x264enc bitrate={kbits} tune=zerolatency speed-preset=veryfast key-int-max=50")
 }

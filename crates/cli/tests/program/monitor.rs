@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{Ended, encode, hipvmaf, send};
+use crate::common::{Ended, encode, hipvmaf, run, send};
 
 /// How long to wait for what has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -170,6 +170,7 @@ fn what_cannot_be_is_refused_at_the_start() {
         (&["test:", "x264:300", "--listen", "0.0.0.0:0"], "needs --token-file"),
         (&["test:", "x264:300", "--listen", "0.0.0.0:0", "--token-file", token], "has no token"),
         (&["test:", "x264:300", "--webhook", "ftp://host"], "a webhook is"),
+        (&["test:", "x264:300", "--incidents", "5"], "--incidents needs --state"),
         (&["test:"], "no renditions"),
         (&[], "Usage"),
         (&["--config", config], "line 5: unknown field `colour`"),
@@ -347,6 +348,55 @@ fn there_are_pictures_of_an_alarm_and_of_the_worst_frame() {
     let wrong =
         ["/api/stills/1/reference", "/api/stills/x/reference", "/api/stills/1/..%2F..%2Fhistory.redb"];
     assert!(wrong.iter().all(|path| matches!(monitor.ask("GET", path, "", "").0, 400 | 404)));
+}
+
+#[test]
+fn what_was_sent_around_an_alarm_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let [film, state] = ["film.mp4", "state"].map(|name| folder.path().join(name));
+    encode(&film, "format=I420", 500);
+    let [film, state] = [film.to_str().unwrap(), state.to_str().unwrap()];
+    let mut monitor = Monitor::start(&[
+        film,
+        "low=x264:10",
+        "--alarm-low",
+        "99",
+        "--alarm-hold",
+        "1",
+        "--incidents",
+        "2",
+        "--state",
+        state,
+    ]);
+    monitor.wait_for(&["low", "alarm raised"]);
+    let end = Instant::now() + PATIENCE;
+    let is_alarm = |alarm: &Value| alarm["label"] == "low" && alarm["kind"] == "alarm";
+    let (incident, told) = loop {
+        let folders = fs::read_dir(format!("{state}/incidents")).unwrap().flatten().map(|entry| entry.path());
+        // While it is written its folder has another name.
+        let complete = folders.filter(|path| !path.to_str().unwrap().contains(".part"));
+        let read = |path: PathBuf| {
+            let text = fs::read(path.join("incident.json")).unwrap();
+            (path, serde_json::from_slice::<Value>(&text).unwrap())
+        };
+        let mut found = complete.map(read);
+        if let Some(found) = found.find(|(_, told)| told["alarms"].as_array().unwrap().iter().any(is_alarm)) {
+            break found;
+        }
+        assert!(Instant::now() < end, "nothing was kept");
+        thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(told["channel"], "live");
+    let files = told["files"].as_array().unwrap();
+    let streams: Vec<_> = files.iter().map(|file| file["stream"].as_str().unwrap()).collect();
+    assert_eq!(streams, ["reference", "low"]);
+    for file in files {
+        let path = incident.join(file["file"].as_str().unwrap());
+        run(&format!(
+            "filesrc location={} ! matroskademux ! h264parse ! avdec_h264 ! fakesink",
+            path.display()
+        ));
+    }
 }
 
 /// The body of the next request to a server, which answers so.
