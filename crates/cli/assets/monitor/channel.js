@@ -53,7 +53,7 @@ function marks(chart, alarms) {
   ctx.globalAlpha = 1;
   if (alarmLow != null) {
     const y = Math.round(chart.valToPos(alarmLow, "y", true));
-    ctx.fillRect(bbox.left, y, bbox.width, 1);
+    ctx.fillRect(bbox.left, y - 1, bbox.width, 2);
   }
   for (const event of events) {
     ctx.fillStyle = style(event.state === "raised" ? "--bad" : event.state === "cleared" ? "--good" : "--dim");
@@ -79,7 +79,7 @@ function draw(history) {
   const options = {
     ...size, series: [{value: (_, v) => v == null ? "–" : moment(v)}, ...series],
     scales: {x: {min: history.from, max: history.to}, y: {range: [0, 100]}},
-    axes: [{...axis, values: (_, splits, __, ___, step) => splits.map(time => step < 60 ? clock(time) : history.to - history.from > 90000
+    axes: [{...axis, space: 80, values: (_, splits, __, ___, step) => splits.map(time => step < 60 ? clock(time) : history.to - history.from > 90000
              ? new Date(time * 1000).toLocaleString([], {weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false})
              : clock(time).slice(0, 5))}, {...axis, size: 40}],
     cursor: {drag: {setScale: false}, bind: {dblclick: () => () => { zoom = null; refresh(); return null; }}},

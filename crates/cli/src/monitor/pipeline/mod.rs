@@ -2,7 +2,9 @@
 
 //! The pipeline of a channel: the element, a queue before each of its pads, and the sources that come and go.
 
-use std::collections::BTreeSet;
+mod bus;
+mod incident;
+
 use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,20 +13,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use gst::{ClockTime, MessageView, Structure};
-use gsthipvmaf::event::{Event, EventMessage, EventState};
-use gsthipvmaf::message::VmafMessage;
+use gst::{ClockTime, Structure};
 
-use super::branch::{Branch, ENDED};
-use super::clock::LEAD;
-use super::config::Channel;
-use super::evidence::Evidence;
-use super::health::{Change, SETTLED};
-use super::incidents::{Incident, Incidents};
-use super::latency::Latency;
-use super::source::{Named, Source};
-use super::state::{Counts, Shared, Status, Stream, lock, pad};
-use super::stills::Stills;
+use incident::Running;
+
+use crate::monitor::branch::Branch;
+use crate::monitor::clock::LEAD;
+use crate::monitor::config::Channel;
+use crate::monitor::evidence::Evidence;
+use crate::monitor::health::{Change, SETTLED};
+use crate::monitor::incidents::Incidents;
+use crate::monitor::latency::Latency;
+use crate::monitor::source::{Named, Source};
+use crate::monitor::state::{Counts, Shared, Status, Stream, lock, pad};
+use crate::monitor::stills::Stills;
 
 /// How often the sources are looked at.
 const TICK: Duration = Duration::from_millis(200);
@@ -56,15 +58,6 @@ pub struct Pipeline {
     incident: Option<Running>,
     /// For how long an incident goes on.
     length: Duration,
-}
-
-/// Alarms, until enough has come after them.
-struct Running {
-    begin: Instant,
-    end: Instant,
-    alarms: Vec<(String, &'static str)>,
-    /// The branches that they are about.
-    branches: BTreeSet<usize>,
 }
 
 impl Pipeline {
@@ -266,102 +259,6 @@ impl Pipeline {
         if news {
             // Sources that have come may be later than those before. Refused only by a pipeline that stops.
             let _ = self.pipeline.recalculate_latency();
-        }
-    }
-
-    /// Reads the bus for a while.
-    fn follow(&mut self) -> Option<End> {
-        let end = Instant::now() + TICK;
-        loop {
-            let left = ClockTime::try_from(end.saturating_duration_since(Instant::now())).unwrap_or_default();
-            let message = self.bus.timed_pop(left)?;
-            let end = match message.view() {
-                MessageView::Element(element) => self.said(&message, element.structure()?),
-                MessageView::Error(error) => self.failed(&message, error.error().message()),
-                MessageView::Latency(_) => {
-                    let _ = self.pipeline.recalculate_latency();
-                    None
-                }
-                MessageView::Eos(_) => Some(End::Ended),
-                _ => None,
-            };
-            if end.is_some() {
-                return end;
-            }
-        }
-    }
-
-    /// Has what the sources send kept from now on, if this is an alarm about them.
-    fn alarm(&mut self, event: &EventMessage) {
-        let about = matches!(event.event, Event::Alarm | Event::Freeze | Event::Black | Event::Dropout);
-        if !about || event.state != EventState::Raised || self.length.is_zero() {
-            return;
-        }
-        let of = |i: &usize| *i == 0 || event.pad == "ref_sink" || pad(*i - 1) == event.pad;
-        let branches: BTreeSet<_> = (0..self.branches.len()).filter(of).collect();
-        for tape in branches.iter().filter_map(|i| self.branches[*i].tape.as_ref()) {
-            tape.keep();
-        }
-        let now = Instant::now();
-        let new = || Running { begin: now, end: now, alarms: vec![], branches: BTreeSet::new() };
-        let running = self.incident.get_or_insert_with(new);
-        // Alarms that come again and again are several incidents in the end.
-        running.end = (now + self.length).min(running.begin + self.length * 4);
-        running.alarms.push((event.label.clone(), event.event.name()));
-        running.branches.extend(branches);
-    }
-
-    /// Hands over what was kept, once enough has come or nothing more is to come.
-    fn keep(&mut self, last: bool) {
-        let Some(running) = self.incident.take_if(|running| last || running.end <= Instant::now()) else {
-            return;
-        };
-        let stream = |i: &usize| {
-            let branch = &self.branches[*i];
-            Some((branch.source.label.clone(), branch.tape.as_ref()?.take()))
-        };
-        let streams = running.branches.iter().filter_map(stream).collect();
-        if let Some(incidents) = &self.incidents {
-            incidents.add(Incident {
-                channel: lock(&self.state).name.clone(),
-                alarms: running.alarms,
-                streams,
-            });
-        }
-    }
-
-    /// Takes what an element says.
-    fn said(&mut self, message: &gst::Message, structure: &gst::StructureRef) -> Option<End> {
-        if structure.name() == ENDED {
-            return self.failed(message, "the stream has ended");
-        } else if let Ok(event) = EventMessage::try_from(structure) {
-            let stills = self.stills.as_ref().filter(|_| event.state == EventState::Raised);
-            let still = stills.and_then(|stills| stills.alarm(&event.pad));
-            self.alarm(&event);
-            lock(&self.state).event(&event, still);
-            return None;
-        }
-        match VmafMessage::try_from(structure) {
-            Ok(VmafMessage::Window(window)) => lock(&self.state).window(&window),
-            Ok(VmafMessage::Frame(frame)) => {
-                if let Some(worst) = self.stills.as_mut().and_then(|stills| stills.score(&frame))
-                    && let Some(stream) = lock(&self.state).stream(&frame.pad)
-                {
-                    stream.worst = Some(worst);
-                }
-            }
-            _ => {}
-        }
-        None
-    }
-
-    /// Takes the failed source out, if it was one.
-    fn failed(&mut self, message: &gst::Message, text: &str) -> Option<End> {
-        let source = message.src()?;
-        match self.branches.iter().position(|branch| branch.owns(source)) {
-            Some(i) => self.fail(i, text),
-            // An error of a source that was taken out meanwhile is none.
-            None => source.has_as_ancestor(&self.pipeline).then(|| End::Failed(text.into())),
         }
     }
 }
