@@ -4,7 +4,7 @@
 const name = new URLSearchParams(location.search).get("name") || "";
 const path = `/api/channels/${encodeURIComponent(name)}`;
 const SPANS = [["10 min", 600], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400], ["3 d", 259200]];
-const worst = new Map();
+const LIMIT = 800, worst = new Map();
 let span = 600, zoom = null, plot = null, shown = null, alarmLow = null, events = [], labels = [];
 
 $("name").textContent = name;
@@ -23,12 +23,17 @@ function pressed() {
 pressed();
 
 // Renditions have times of their own; the chart wants one column of times for all.
-function columns(renditions) {
-  const rows = new Map();
-  renditions.forEach((rendition, i) => rendition.time.forEach((time, k) => {
+function columns({from, to, renditions}) {
+  const rows = new Map(), gap = Math.max(5, (to - from) / LIMIT * 3);
+  const set = (time, i, cell) => {
     const key = Math.round(time);
     if (!rows.has(key)) rows.set(key, new Array(renditions.length));
-    rows.get(key)[i] = {mean: rendition.mean[k], alarm: rendition.alarm[k]};
+    rows.get(key)[i] = cell;
+  };
+  renditions.forEach((rendition, i) => rendition.time.forEach((time, k) => {
+    // No line leads over a time in which the monitor did not run.
+    if (k > 0 && time - rendition.time[k - 1] > gap) set(rendition.time[k - 1] + gap / 2, i, {mean: null, alarm: false});
+    set(time, i, {mean: rendition.mean[k], alarm: rendition.alarm[k]});
   }));
   const times = [...rows.keys()].sort((a, b) => a - b);
   // Undefined is what another rendition has at this time, null is a time without a score.
@@ -68,7 +73,7 @@ function marks(chart, alarms) {
 }
 
 function draw(history) {
-  const {data, alarms} = columns(history.renditions);
+  const {data, alarms} = columns(history);
   const size = {width: $("chart").clientWidth, height: Math.max(220, Math.min(420, innerHeight * .45))};
   const axis = {stroke: style("--dim"), grid: {stroke: style("--grid"), width: 1}, ticks: {stroke: style("--grid"), width: 1},
                 font: "12px system-ui"};
@@ -103,7 +108,7 @@ async function refresh() {
   $("csv").href = `${path}/history.csv?${query}`;
   $("range").textContent = `${moment(from)} to ${moment(to)}`;
   try {
-    const [history, list] = await Promise.all([ask(`${path}/history?${query}&limit=800`), ask(`${path}/events?${query}&limit=500`)]);
+    const [history, list] = await Promise.all([ask(`${path}/history?${query}&limit=${LIMIT}`), ask(`${path}/events?${query}&limit=500`)]);
     events = list;
     // In the order of the streams, for a rendition to have one colour everywhere; those that are gone come last.
     const place = ({label}) => (labels.indexOf(label) + labels.length + 1) % (labels.length + 1);

@@ -24,6 +24,8 @@ const EVENTS: TableDefinition<(&str, u64, u64), &[u8]> = TableDefinition::new("e
 const FILE: &str = "history.redb";
 /// Bytes that the data may take; the oldest is given up for the newest.
 const LARGEST: u64 = 1 << 30;
+/// Bytes of it that are held in memory.
+const CACHE: usize = 16 << 20;
 /// Events of a channel that are kept.
 const MOST_EVENTS: usize = 20_000;
 /// Seconds in a value.
@@ -71,9 +73,9 @@ impl History {
         let database = match folder {
             Some(folder) => {
                 fs::create_dir_all(folder)?;
-                Database::create(folder.join(FILE))?
+                Database::builder().set_cache_size(CACHE).create(folder.join(FILE))?
             }
-            None => Database::builder().create_with_backend(InMemoryBackend::new())?,
+            None => Database::builder().set_cache_size(CACHE).create_with_backend(InMemoryBackend::new())?,
         };
         let write = database.begin_write()?;
         write.open_table(POINTS)?;
