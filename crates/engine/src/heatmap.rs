@@ -48,7 +48,9 @@ const INFERNO: [[u8; 3]; 33] = [
 /// The loss that has the last colour. An x264 encoding is at a third of the way with crf 32, at two thirds with 40.
 const HOTTEST: f64 = 0.85;
 /// Where in the colour map no damage begins: what comes before is as dark as the dimmed picture.
-const FIRST_COLOUR: f64 = 0.2;
+const FIRST_COLOUR: f64 = 0.3;
+/// Exponent of the heat on its way through the colours: below 1, so that moderate damage is not as dark as none.
+const CURVE: f64 = 0.7;
 /// What is left of the picture's brightness where nothing is damaged.
 const DIMMED: f64 = 0.4;
 /// How much of the colour hides the picture where the damage is worst, and how fast it gets there.
@@ -57,7 +59,7 @@ const RISE: f64 = 2.0;
 
 /// Red, green and blue, 0 to 1, for a heat of 0 to 1.
 fn colour(heat: f64) -> [f64; 3] {
-    let at = (FIRST_COLOUR + heat * (1.0 - FIRST_COLOUR)) * (INFERNO.len() - 1) as f64;
+    let at = (FIRST_COLOUR + heat.powf(CURVE) * (1.0 - FIRST_COLOUR)) * (INFERNO.len() - 1) as f64;
     let first = (at as usize).min(INFERNO.len() - 2);
     let share = at - first as f64;
     std::array::from_fn(|i| {
