@@ -14,6 +14,7 @@ pub mod interrupt;
 pub mod models;
 pub mod monitor;
 pub mod output;
+mod property;
 pub mod score;
 
 use std::path::PathBuf;

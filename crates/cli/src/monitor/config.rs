@@ -15,6 +15,7 @@ use super::redact;
 use super::settings::{Align, Property, Settings};
 use super::source::{Named, Source, check_name};
 use crate::error::Error;
+use crate::property;
 
 /// What the channel of the command line is called.
 const ONLY: &str = "live";
@@ -171,10 +172,10 @@ impl Channel {
             .property("force-live", true)
             .build()
             .map_err(|error| error.to_string())?;
-        set(&element, "backend", &self.backend)?;
+        property::set(&element, "backend", &self.backend)?;
         for (name, score) in [("alarm-low", self.alarm_low), ("alarm-clear", self.alarm_clear)] {
             if let Some(score) = score {
-                set(&element, name, &score.to_string())?;
+                property::set(&element, name, &score.to_string())?;
             }
         }
         element.set_properties(&[
@@ -190,42 +191,9 @@ impl Channel {
             ("freeze-time", &nanoseconds(self.freeze)),
             ("black-time", &nanoseconds(self.black)),
         ]);
-        self.properties.iter().try_for_each(|property| set(&element, &property.name, &property.value))?;
+        self.properties.iter().try_for_each(|of| property::set(&element, &of.name, &of.value))?;
         Ok(element)
     }
-}
-
-/// Sets a property to a value that the user wrote.
-fn set(element: &gst::Element, name: &str, value: &str) -> Result<(), String> {
-    let property = element.find_property(name).filter(|property| {
-        let flags = property.flags();
-        flags.contains(glib::ParamFlags::WRITABLE) && !flags.contains(glib::ParamFlags::CONSTRUCT_ONLY)
-    });
-    let property = property
-        .ok_or(format!("hipvmaf has no property {name} that can be set; docs/reference.md lists them"))?;
-    let refused = || format!("{value} is no value for {name}: {}", property.blurb().unwrap_or(""));
-    let value = glib::Value::deserialize_with_pspec(value, &property).map_err(|_| refused())?;
-    if !in_range(&property, &value) {
-        return Err(refused());
-    }
-    element.set_property_from_value(name, &value);
-    Ok(())
-}
-
-/// Whether a property of numbers takes this one.
-fn in_range(property: &glib::ParamSpec, value: &glib::Value) -> bool {
-    macro_rules! within {
-        ($($spec:ident: $of:ty),*) => { $(
-            if let Some(spec) = property.downcast_ref::<glib::$spec>() {
-                return value.get::<$of>().is_ok_and(|value| (spec.minimum()..=spec.maximum()).contains(&value));
-            }
-        )* };
-    }
-    within!(
-        ParamSpecInt: i32, ParamSpecUInt: u32, ParamSpecInt64: i64, ParamSpecUInt64: u64, ParamSpecFloat: f32,
-        ParamSpecDouble: f64
-    );
-    true
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::scores::Scores;
 use super::source::{self, Input};
 use super::treatment::Treatment;
 use crate::error::Error;
-use crate::interrupt;
+use crate::{interrupt, property};
 
 /// What is to be compared, and how.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {
     element.set_property("model-filename", model);
     element.set_property("extra-models", others.join(";"));
     for (name, value) in &job.properties {
-        set(element, name, value)?;
+        property::set(element, name, value).map_err(Error::Usage)?;
     }
     let said = job.extra_provenance.iter().filter(|(_, lines)| !lines.is_empty());
     let said = said.map(|(name, lines)| (*name, gst::Array::new(lines).to_send_value()));
@@ -151,25 +151,8 @@ fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {
     for (pad, (label, _)) in pads.zip(&job.renditions) {
         pad.set_property("label", label);
         pad.set_property("ts-offset", -job.offset);
-        set(&pad, "align", &job.align)?;
+        property::set(&pad, "align", &job.align).map_err(Error::Usage)?;
     }
-    Ok(())
-}
-
-/// Sets a property to a value that the user wrote.
-fn set(object: &impl IsA<glib::Object>, name: &str, value: &str) -> Result<(), Error> {
-    let property = object.as_ref().find_property(name);
-    let property = property.filter(|property| {
-        let flags = property.flags();
-        flags.contains(glib::ParamFlags::WRITABLE) && !flags.contains(glib::ParamFlags::CONSTRUCT_ONLY)
-    });
-    let property = property.ok_or_else(|| {
-        Error::Usage(format!("hipvmaf has no property {name} that can be set; docs/reference.md lists them"))
-    })?;
-    let value = glib::Value::deserialize_with_pspec(value, &property).map_err(|_| {
-        Error::Usage(format!("{value} is no value for {name}: {}", property.blurb().unwrap_or("")))
-    })?;
-    object.as_ref().set_property_from_value(name, &value);
     Ok(())
 }
 

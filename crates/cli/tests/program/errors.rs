@@ -25,6 +25,8 @@ fn exit_codes_tell_failures_from_mistakes() {
         (&[&film, &film, "--model", "vmaf_v9"], 2, "vmaf_v9"),
         (&[&film, &film, "--set", "colour=red"], 2, "no property colour"),
         (&[&film, &film, "--set", "subsample=all"], 2, "all is no value for subsample"),
+        (&[&film, &film, "--set", "subsample=0"], 2, "0 is no value for subsample"),
+        (&[&film, &film, "--set", "alarm-low=1000"], 2, "1000 is no value for alarm-low"),
         (&[&film, &film, "--from", "20s"], 2, "behind the end"),
         (&[&film, &film, "--from", "9", "--to", "9"], 2, "ends before it begins"),
         (&[&film], 2, "Usage"),
