@@ -206,8 +206,8 @@ HV_DEV void errors_of(const HvFrame *__restrict__ frame, uint32_t bits, const Hv
 }  // namespace hvs
 
 // The errors of all blocks, each 64: error k of block i of a component is errors[k * blocks + i] there. Beside them what
-// they come to, about, for each block and for each wave of the blocks. tables: for each component 64 weights. pitch: from the scratch of a distorted picture to the next one's. Block 64 threads, grid
-// ceil(blocks/64) of each component.
+// they come to, about, for each block and for each wave of the blocks. tables: for each component 64 weights. pitch: from
+// the scratch of a distorted picture to the next one's. Block 64 threads, grid ceil(blocks/64) of each component.
 #define PSNR_HVS(name, T)                                                                                       \
   HV_KERNEL(HVS_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, HvsLayout layout,              \
                                const HvsWeights *__restrict__ tables, uint32_t pictures, uint32_t pitch,  \

@@ -176,23 +176,34 @@ void run_ssim(Run &run, const Frame<T> &frame) {
 // Weights need not be those of crates/engine/src/metrics/psnr_hvs.rs here.
 template <class T>
 void run_psnr_hvs(Run &run, const Frame<T> &frame) {
-  std::vector<float> weights;
-  for (int i = 0; i < 3 * 128; i++) weights.push_back(1.5f / (float)(1 + i % 64 / 8 + i % 8));
-  const Array<float> tables(weights);
-  HvsErrors where{};
-  uint32_t first = 0;
+  constexpr uint32_t PAIRS = 2, LEAST_WAVE = 32;
+  std::vector<HvsWeights> weights;
+  for (int i = 0; i < 3 * 64; i++) {
+    const float weight = 1.5f / (float)(1 + i % 64 / 8 + i % 8);
+    weights.push_back({weight, weight, 1 / weight, 0});
+  }
+  const Array<HvsWeights> tables(weights);
+  HvsLayout layout{};
+  uint32_t pitch = 0;
+  const auto take = [&](uint32_t count) {
+    const uint32_t first = pitch;
+    pitch += (count + 1) / 2 * 2;
+    return first;
+  };
+  unsigned grid = 0;
   for (const int i : {0, 1, 2}) {
     const auto blocks = [](int extent) { return (uint32_t)((extent - 8) / HVS_STEP + 1); };
-    where.first[i] = first;
-    where.blocks[i] = blocks(frame.width(i)) * blocks(frame.height(i));
-    first += 64 * where.blocks[i];
+    layout.columns[i] = blocks(frame.width(i)), layout.blocks[i] = layout.columns[i] * blocks(frame.height(i));
+    layout.errors[i] = take(64 * layout.blocks[i]), layout.totals[i] = take(layout.blocks[i]);
+    layout.waves[i] = take(tiles((int)layout.blocks[i], HVS_THREADS) * HVS_THREADS / LEAST_WAVE);
+    layout.additions[i] = take(2 * layout.blocks[i]);
+    grid += tiles((int)layout.blocks[i], HVS_THREADS);
   }
-  const Array<float> errors(2 * first);
-  for (const int i : {0, 1, 2})
-    run.one(kernel_name<T>("psnr_hvs"), {tiles((int)where.blocks[i], HVS_THREADS), 1, HVS_THREADS}, frame.data(), (uint32_t)i,
-            frame.bits, (uint32_t)((frame.width(i) - 8) / HVS_STEP + 1), where.blocks[i], tables.data(),
-            2u, first, errors.data() + where.first[i]);
-  run.sums("psnr_hvs_sum", {3, 2, HVS_SUM_THREADS}, 6, errors.data(), where, first, 3u);
+  const Array<float> scratch(PAIRS * pitch);
+  run.one(kernel_name<T>("psnr_hvs"), {grid, 1, HVS_THREADS}, frame.data(), frame.bits, layout, tables.data(), PAIRS, pitch,
+          scratch.data());
+  run.one("psnr_hvs_additions", {grid, PAIRS, HVS_THREADS}, layout, pitch, scratch.data());
+  run.sums("psnr_hvs_sum", {3, PAIRS, HVS_SUM_THREADS}, 3 * PAIRS, layout, pitch, scratch.data(), 3u);
 }
 
 template <class T>
