@@ -96,7 +96,10 @@ impl Task {
             // A panic is a fault of ours, and no reason to watch no longer.
             let end = catch_unwind(AssertUnwindSafe(|| self.attempt(&mut well, &mut latencies)));
             let why = match end.unwrap_or_else(|_| End::Failed("there was a fault in this program".into())) {
-                End::Stopped => return latencies,
+                End::Stopped => {
+                    lock(&self.state).stopped(Status::Ended, "it is no longer watched");
+                    return latencies;
+                }
                 End::Ended => {
                     lock(&self.state).stopped(Status::Ended, "the streams have ended");
                     return latencies;

@@ -86,11 +86,6 @@ impl Fleet {
         lock(&self.channels).iter().find(|watched| watched.channel.name == name).map(|w| w.state.clone())
     }
 
-    /// The address that alarms of a channel are told to.
-    pub fn webhook(&self, name: &str) -> Option<String> {
-        lock(&self.channels).iter().find(|watched| watched.channel.name == name)?.channel.webhook.clone()
-    }
-
     /// The figures for Prometheus that elements have written, with the name of the channel.
     pub fn figures(&self) -> Vec<(String, String)> {
         let paths: Vec<_> =

@@ -2,46 +2,21 @@
 
 //! What is printed where there is no terminal: a line for each window and each event, and a summary at the end.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use super::state::{Entry, Point, Shared, State, Stream, lock};
+use super::news::{News, Window};
+use super::state::{Entry, Shared, State, lock};
 use crate::error::Error;
 use crate::output::print;
 
-/// What was printed so far.
-#[derive(Default)]
-pub struct Lines {
-    /// By the address of the state: the number of events, and when the last windows ended.
-    seen: HashMap<usize, (u64, Vec<f64>)>,
-}
-
-impl Lines {
-    /// Prints what is new.
-    pub fn show(&mut self, states: &[Shared]) -> Result<(), Error> {
-        let mut seen = HashMap::new();
-        for shared in states {
-            let address = Arc::as_ptr(shared).addr();
-            let state = lock(shared).clone();
-            // The channel's name says nothing where there is only one.
-            let channel = if states.len() > 1 { format!("{}  ", state.name) } else { String::new() };
-            let (events, mut times) = self.seen.remove(&address).unwrap_or_default();
-            times.resize(state.renditions.len(), f64::NEG_INFINITY);
-            for event in state.events_since(events) {
-                print(event_line(&channel, event))?;
-            }
-            for (stream, time) in state.renditions.iter().zip(&mut times) {
-                for point in stream.history.iter().filter(|point| point.time > *time) {
-                    print(window_line(&channel, stream, point))?;
-                }
-                *time = stream.history.back().map_or(*time, |point| point.time);
-            }
-            seen.insert(address, (state.event_count, times));
-        }
-        self.seen = seen;
-        Ok(())
+/// Prints what is new. Whose it is goes without saying where there is but one channel.
+pub fn show(news: &[News], one: bool) -> Result<(), Error> {
+    for news in news {
+        let channel = if one { String::new() } else { format!("{}  ", news.channel) };
+        news.events.iter().try_for_each(|event| print(event_line(&channel, event)))?;
+        news.windows.iter().try_for_each(|window| print(window_line(&channel, window)))?;
     }
+    Ok(())
 }
 
 /// The time of day on the clock of UTC.
@@ -64,18 +39,17 @@ fn event_line(channel: &str, event: &Entry) -> String {
     )
 }
 
-fn window_line(channel: &str, stream: &Stream, point: &Point) -> String {
-    let counts = stream.counts;
-    let raised = stream.raised().join(" ");
+fn window_line(channel: &str, window: &Window) -> String {
+    let Window { label, point, counts, raised } = window;
     let line = format!(
-        "{}Z  {channel}{:<10}  VMAF {:>6}  lowest {:>6}  scored {}  unpaired {}  skipped {}  {raised}",
+        "{}Z  {channel}{label:<10}  VMAF {:>6}  lowest {:>6}  scored {}  unpaired {}  skipped {}  {}",
         clock(point.time),
-        stream.label,
         score(point.mean),
         score(point.min),
         counts.scored,
         counts.unpaired,
         counts.skipped,
+        raised.join(" "),
     );
     line.trim_end().into()
 }
@@ -120,12 +94,13 @@ fn of_channel(text: &mut String, state: &State) -> std::fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::monitor::state::{Counts, Point};
 
     #[test]
     fn lines_have_no_nan() {
-        let stream = Stream { label: "low".into(), ..Stream::default() };
         let point = Point { time: 3725.0, mean: f64::NAN, min: f64::INFINITY, p5: f64::NAN, alarm: false };
-        let line = window_line("", &stream, &point);
+        let window = Window { label: "low".into(), point, counts: Counts::default(), raised: vec![] };
+        let line = window_line("", &window);
         assert_eq!(
             line,
             "01:02:05Z  low         VMAF      -  lowest      -  scored 0  unpaired 0  skipped 0"

@@ -5,8 +5,9 @@
 //!
 //! What is to be watched is said by a file or the command line (`config.rs`, `settings.rs`, `source.rs`). Each channel has
 //! a thread of its own (`channel.rs`), which builds a pipeline around the element (`pipeline.rs`); sources that fail there are
-//! brought back (`branch.rs`, `health.rs`). What the element says is followed (`state.rs`) and kept (`history.rs`). The rest is
-//! presentation: the terminal (`dashboard.rs`, `lines.rs`) and the web server (`web`, `metrics.rs`).
+//! brought back (`branch.rs`, `health.rs`). What the element says is noted (`state.rs`); what is new in that (`news.rs`) is kept
+//! (`recorder.rs`, `history.rs`), told (`webhook.rs`) and printed (`lines.rs`). The rest is presentation: the terminal
+//! (`dashboard.rs`) and the web server (`web`, `metrics.rs`).
 
 mod backoff;
 mod branch;
@@ -23,6 +24,7 @@ mod incidents;
 mod latency;
 mod lines;
 mod metrics;
+mod news;
 mod pipeline;
 mod recorder;
 mod redact;
@@ -46,7 +48,7 @@ use dashboard::Dashboard;
 use evidence::Evidence;
 use fleet::Fleet;
 use history::History;
-use lines::Lines;
+use news::{Follower, News};
 use recorder::Recorder;
 use service::Service;
 use settings::{Align, Seconds, Settings};
@@ -137,6 +139,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     service.ready();
     let mut view = View::new(args.plain || !std::io::stdout().is_terminal(), address)?;
 
+    let mut follower = Follower::default();
     let mut recorder = Recorder::new(history);
     let mut webhooks = Webhooks::new(gallery);
     let end = args.duration.map(|time| Instant::now() + time.0);
@@ -148,23 +151,23 @@ pub fn run(args: &Args) -> Result<(), Error> {
             reload(args, &fleet, &service)?;
         }
         let states = fleet.states();
-        for (channel, event) in recorder.record(&states) {
-            if let Some(address) = fleet.webhook(&channel) {
-                webhooks.tell(&address, &channel, &event);
-            }
-        }
+        let news = follower.look(&states);
+        recorder.record(&news);
+        webhooks.tell(&news);
         // The channels of a file may be others when it is read again.
-        if view.show(&states)? || (args.config.is_none() && fleet.has_ended()) {
+        if view.show(&states, &news)? || (args.config.is_none() && fleet.has_ended()) {
             break;
         }
     }
     service.stopping();
     let states = fleet.states();
     let latencies = fleet.stop();
-    recorder.record(&states);
+    let news = follower.look(&states);
+    recorder.record(&news);
     recorder.flush();
+    webhooks.tell(&news);
+    view.show(&states, &news)?;
     webhooks.close();
-    view.show(&states)?;
     drop(view);
     print(lines::summary(&states))?;
     latencies.iter().try_for_each(print)
@@ -204,7 +207,7 @@ fn reload(args: &Args, fleet: &Fleet, service: &Service) -> Result<(), Error> {
 /// The terminal, or lines.
 enum View {
     Screen(Dashboard),
-    Lines(Lines),
+    Lines,
 }
 
 impl View {
@@ -215,14 +218,14 @@ impl View {
         print(format_args!(
             "http://{address}/ shows the scores, http://{address}/metrics is for Prometheus"
         ))?;
-        Ok(Self::Lines(Lines::default()))
+        Ok(Self::Lines)
     }
 
     /// Shows how things are. Whether the user wants to leave.
-    fn show(&mut self, states: &[state::Shared]) -> Result<bool, Error> {
+    fn show(&mut self, states: &[state::Shared], news: &[News]) -> Result<bool, Error> {
         match self {
             Self::Screen(dashboard) => Ok(dashboard.show(states)?),
-            Self::Lines(lines) => lines.show(states).map(|()| false),
+            Self::Lines => lines::show(news, states.len() == 1).map(|()| false),
         }
     }
 }

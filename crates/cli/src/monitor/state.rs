@@ -43,6 +43,9 @@ pub struct State {
     /// `cpu` or `hip`, and the name of the GPU.
     pub backend: String,
     pub alarm_low: Option<f64>,
+    /// The address that is told of alarms.
+    #[serde(skip)]
+    pub webhook: Option<String>,
     pub reference: Stream,
     pub renditions: Vec<Stream>,
     /// The newest first.
@@ -182,6 +185,7 @@ impl State {
             name: channel.name.clone(),
             model: channel.models.first().cloned().unwrap_or_default(),
             alarm_low: channel.alarm_low,
+            webhook: channel.webhook.clone(),
             reference: stream("reference", "ref_sink".into(), &channel.reference),
             renditions: renditions.collect(),
             ..Self::default()

@@ -7,7 +7,9 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::backoff::Backoff;
 use super::gallery::{Gallery, KINDS};
+use super::news::News;
 use super::redact;
 use super::state::Entry;
 
@@ -39,7 +42,15 @@ struct Alarm {
 /// All addresses that something was sent to.
 pub struct Webhooks {
     gallery: Gallery,
-    queues: HashMap<String, (SyncSender<Alarm>, JoinHandle<()>)>,
+    queues: HashMap<String, Queue>,
+}
+
+/// What waits for an address.
+struct Queue {
+    alarms: SyncSender<Alarm>,
+    /// How many of them there are, the one that is being told included.
+    waiting: Arc<AtomicUsize>,
+    thread: JoinHandle<()>,
 }
 
 impl Webhooks {
@@ -47,50 +58,74 @@ impl Webhooks {
         Self { gallery, queues: HashMap::new() }
     }
 
-    /// Tells an address of an event, if it is an alarm.
-    pub fn tell(&mut self, address: &str, channel: &str, event: &Entry) {
-        if event.state == "info" {
-            return;
+    /// Tells of what is an alarm among these.
+    pub fn tell(&mut self, news: &[News]) {
+        for News { channel, webhook, events, .. } in news {
+            let Some(address) = webhook else { continue };
+            let alarms = events.iter().filter(|event| event.state != "info");
+            alarms.for_each(|event| {
+                self.add(address, Alarm { channel: channel.clone(), event: event.clone() })
+            });
         }
+    }
+
+    fn add(&mut self, address: &str, alarm: Alarm) {
         if !self.queues.contains_key(address) {
             let (sender, receiver) = sync_channel(WAITING);
             let (to, gallery) = (address.to_owned(), self.gallery.clone());
-            let thread = thread::spawn(move || deliver(&to, &receiver, &gallery));
-            self.queues.insert(address.to_owned(), (sender, thread));
+            let waiting = Arc::<AtomicUsize>::default();
+            let left = waiting.clone();
+            let thread = thread::spawn(move || {
+                let agent = agent();
+                for alarm in &receiver {
+                    deliver(&agent, &to, &alarm, &gallery);
+                    left.fetch_sub(1, Ordering::Relaxed);
+                }
+            });
+            self.queues.insert(address.to_owned(), Queue { alarms: sender, waiting, thread });
         }
-        let alarm = Alarm { channel: channel.into(), event: event.clone() };
-        if self.queues.get(address).is_some_and(|(queue, _)| queue.try_send(alarm).is_err()) {
+        let Some(queue) = self.queues.get(address) else { return };
+        queue.waiting.fetch_add(1, Ordering::Relaxed);
+        if queue.alarms.try_send(alarm).is_err() {
+            queue.waiting.fetch_sub(1, Ordering::Relaxed);
             eprintln!("error: {} has {WAITING} alarms waiting, and one was left out", host(address));
         }
     }
 
-    /// Delivers what waits, for a while.
+    /// Delivers what waits, for a while, and says what could not be.
     pub fn close(self) {
         let end = Instant::now() + LAST;
-        let threads: Vec<_> = self.queues.into_values().map(|(_, thread)| thread).collect();
-        while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < end {
-            thread::sleep(Duration::from_millis(20));
+        // Without a sender, a thread ends after what waits.
+        let queues = self.queues.into_iter().map(|(address, queue)| (address, queue.waiting, queue.thread));
+        for (address, waiting, thread) in queues.collect::<Vec<_>>() {
+            while !thread.is_finished() && Instant::now() < end {
+                thread::sleep(Duration::from_millis(20));
+            }
+            if !thread.is_finished() {
+                let count = waiting.load(Ordering::Relaxed);
+                eprintln!("error: {} was not told of the last alarms ({count})", host(&address));
+            }
         }
     }
 }
 
-fn deliver(address: &str, queue: &Receiver<Alarm>, gallery: &Gallery) {
-    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).max_redirects(0);
-    let agent: ureq::Agent = config.build().into();
-    for alarm in queue {
-        let body = body(&alarm, gallery).to_string();
-        let mut backoff = Backoff::new(LONGEST);
-        let begin = Instant::now();
-        while let Err(error) = agent.post(address).content_type("application/json").send(&body) {
-            // What was refused is refused again.
-            let refused = matches!(error, ureq::Error::StatusCode(code) if (400..500).contains(&code) && code != 408 && code != 429);
-            if refused || begin.elapsed() > TRIED {
-                let why = redact::text(&error.to_string(), address);
-                eprintln!("error: {} was not told of an alarm: {why}", host(address));
-                break;
-            }
-            thread::sleep(backoff.next_pause());
+fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).max_redirects(0).build().into()
+}
+
+fn deliver(agent: &ureq::Agent, address: &str, alarm: &Alarm, gallery: &Gallery) {
+    let body = body(alarm, gallery).to_string();
+    let mut backoff = Backoff::new(LONGEST);
+    let begin = Instant::now();
+    while let Err(error) = agent.post(address).content_type("application/json").send(&body) {
+        // What was refused is refused again.
+        let refused = matches!(error, ureq::Error::StatusCode(code) if (400..500).contains(&code) && code != 408 && code != 429);
+        if refused || begin.elapsed() > TRIED {
+            let why = redact::text(&error.to_string(), address);
+            eprintln!("error: {} was not told of an alarm: {why}", host(address));
+            break;
         }
+        thread::sleep(backoff.next_pause());
     }
 }
 

@@ -449,8 +449,39 @@ fn a_webhook_is_told_of_an_alarm_until_it_has_heard() {
         // What JPEG begins with.
         assert!(told["stills"][kind].as_str().is_some_and(|picture| picture.starts_with("/9j/")), "{told:#}");
     }
-    drop(server);
-    assert!(!monitor.end().contains("hunter2"));
+    // Whoever was told of it is told that nobody looks any more.
+    let last = thread::spawn(move || {
+        loop {
+            let told = answer(&server, "200 OK");
+            if alarm(&told) && told["state"] == "cleared" && told["text"] == "it is no longer watched" {
+                return;
+            }
+        }
+    });
+    let printed = monitor.end();
+    assert!(printed.contains("alarm cleared: it is no longer watched"), "{printed}");
+    last.join().unwrap();
+    assert!(!printed.contains("hunter2"));
+}
+
+#[test]
+fn what_a_webhook_was_not_told_is_said() {
+    // Nobody answers: connections wait to be accepted.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/", server.local_addr().unwrap());
+    let mut monitor = Monitor::start(&[
+        "test:160x90@25",
+        "low=x264:50",
+        "--alarm-low",
+        "99",
+        "--alarm-hold",
+        "1",
+        "--webhook",
+        &address,
+    ]);
+    monitor.wait_for(&["alarm raised"]);
+    let printed = monitor.end();
+    assert!(printed.contains("was not told of the last alarms (2)"), "{printed}");
 }
 
 #[test]
