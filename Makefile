@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
-	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak stress \
+	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak soak-monitor stress \
 	check-report check-report-where-possible check-monitor check-monitor-where-possible check-prometheus check-prometheus-where-possible clean bootstrap bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
@@ -96,6 +96,9 @@ interop-where-possible: plugin swhip
 soak: bootstrap-tests ## run live with losses, restarts and new sizes for DURATION seconds, then seek a thousand times
 	cargo build --locked $(WITH_EXAMPLE) --bin soak
 	target/debug/soak --duration $(or $(DURATION),180)
+
+soak-monitor: plugin $(PACKAGES) ## have the monitor watch eight channels through kills, reloads and stalled clients for MINUTES (30)
+	scripts/soak-monitor $(MINUTES)
 
 stress: bootstrap-tests ## let anything happen to elements in any order for DURATION seconds; SEED=n for other choices
 	HIPVMAF_STRESS_SECONDS=$(or $(DURATION),600) HIPVMAF_STRESS_SEED=$(or $(SEED),1) \

@@ -111,7 +111,7 @@ pub enum Error {
     Missing { pad: String, at: ClockTime },
     #[error(
         "{device} has computed something else than the CPU for frame {frame}: {difference}; do not use this GPU with this \
-         driver, and report it with the output of hipvmaf-bench --report"
+         driver, and report it with the output of hipvmaf check"
     )]
     WrongScore { device: String, frame: u64, difference: Difference },
     #[error("no caps came before the first buffer on {0}; put a parser or a caps filter before it")]

@@ -48,6 +48,26 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Have a GPU prove itself: versions, self-tests, a comparison with the CPU bit for bit, and how fast it is
+    ///
+    /// This is what to paste into an issue. It takes less than two minutes, and says as much as there is where something fails.
+    #[command(after_long_help = EXIT_CODES)]
+    Check {
+        #[command(flatten)]
+        device: bench::Device,
+        /// The one part of the report that this process is for
+        #[arg(long, hide = true)]
+        part: Option<usize>,
+    },
+    /// Measure how fast pairs of frames are scored, and how long one takes
+    #[command(after_long_help = EXIT_CODES)]
+    Bench {
+        /// Measure the steps from a fresh process to the first scores instead
+        #[arg(long)]
+        start: bool,
+        #[command(flatten)]
+        args: bench::Args,
+    },
     /// List the models that are built in
     Models {
         /// Print JSON
@@ -68,10 +88,26 @@ fn run(command: &Command) -> Result<ExitCode, Error> {
         Command::Archive(command) => return archive::run(command),
         Command::Monitor(args) => monitor::run(args)?,
         Command::Devices { json } => devices::list(*json)?,
+        Command::Check { device, part } => {
+            check(device, *part).map_err(|error| Error::Failed(error.to_string()))?
+        }
+        Command::Bench { start, args } => {
+            let run = if *start { bench::start } else { bench::measure };
+            run(args).map_err(|error| Error::Failed(error.to_string()))?;
+        }
         Command::Models { json } => models::list(*json)?,
         Command::Generate { folder } => generate::write(folder)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The report, or the part of it that this process is for.
+fn check(device: &bench::Device, part: Option<usize>) -> Result<(), Box<dyn std::error::Error>> {
+    let args = bench::Args::of(device.clone())?;
+    match part {
+        Some(part) => bench::report_part(&args, part),
+        None => bench::report(&args),
+    }
 }
 
 /// Runs the program with the arguments of this process.

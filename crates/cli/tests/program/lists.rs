@@ -38,6 +38,53 @@ fn gpus_are_listed_for_programs() {
     assert_eq!(Ended::of(hipvmaf("devices")).stdout.lines().count(), gpus.len().max(1));
 }
 
+/// Each section is answered by a process of its own, the first by one that says that there is no GPU.
+#[test]
+fn a_check_says_why_there_is_no_gpu() {
+    let mut command = hipvmaf("check");
+    command.arg("--json").env("HIPVMAF_HIP_LIBRARY", "/nowhere").env("HIPVMAF_CUDA_LIBRARY", "/nowhere");
+    let ended = Ended::of(command);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let sections = report["sections"].as_array().unwrap();
+    let errors: Vec<_> = sections.iter().map(|section| section["error"].as_str().unwrap()).collect();
+    assert!(errors[0].contains("there is no usable GPU"), "{errors:?}");
+    assert!(errors.len() > 1 && errors[1..].iter().all(|error| error.starts_with("left out")), "{errors:?}");
+}
+
+#[test]
+fn the_cpu_is_measured_where_there_is_no_gpu() {
+    let bench = |backend: &str| {
+        let mut command = hipvmaf("bench");
+        command.args([
+            "--size",
+            "176x144",
+            "--pairs",
+            "3",
+            "--seconds",
+            "0",
+            "--runs",
+            "2",
+            "--json",
+            "--backend",
+            backend,
+        ]);
+        command.env("HIPVMAF_HIP_LIBRARY", "/nowhere").env("HIPVMAF_CUDA_LIBRARY", "/nowhere");
+        Ended::of(command)
+    };
+    for backend in ["auto", "cpu"] {
+        let ended = bench(backend);
+        assert_eq!(ended.stderr.contains("so this is the CPU"), backend == "auto", "{}", ended.stderr);
+        let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert!(report["device"].as_str().is_some_and(|device| device.starts_with("cpu")), "{report}");
+        assert_eq!((&report["memory"], report["fps"].as_array().map(Vec::len)), (&"host".into(), Some(2)));
+        assert!(report["fps"][0].as_f64().is_some_and(|fps| fps > 0.0), "{report}");
+    }
+    let ended = bench("hip");
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("there is no usable GPU"), "{}", ended.stderr);
+}
+
 #[test]
 fn pages_and_completions_are_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,6 @@ use engine::frame::BitDepth;
 use engine::metrics::FrameSums;
 use engine::plan::Plan;
 use engine::session::{PairScore, Session};
-use engine::testing::metrics::ADM_MIN_SIZE;
 use gpu::Device;
 use serde::Serialize;
 
@@ -27,6 +26,8 @@ const CONTENTS: [Content; 4] = [Content::Natural, Content::Noise, Content::Extre
 const PLACES: [Place; 3] = [Place::Device, Place::Pinned, Place::Host];
 /// Bits of a sample that are tried.
 const DEPTHS: [u32; 3] = [8, 10, 12];
+/// Of sides of random size: what ADM takes.
+const SMALLEST: usize = 33;
 /// Pairs of each clip: enough for motion over two frames and for lanes to come round again.
 const PAIRS: usize = 5;
 
@@ -103,11 +104,11 @@ impl Error for Failed {
 pub fn check(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Checked, Box<dyn Error>> {
     let start = Instant::now();
     let device = hip::open(&args.selection())?;
-    let sizes = args.check_sizes.iter().flat_map(|size| {
-        DEPTHS.into_iter().flat_map(move |depth| CONTENTS.map(|content| (*size, depth, content)))
+    let sizes = args.check_sizes().into_iter().flat_map(|size| {
+        DEPTHS.into_iter().flat_map(move |depth| CONTENTS.map(|content| (size, depth, content)))
     });
     let mut random = Random(0);
-    let planned: Vec<_> = sizes.chain((0..args.check_random).map(|_| random.clip())).collect();
+    let planned: Vec<_> = sizes.chain((0..args.check_random()).map(|_| random.clip())).collect();
     if planned.is_empty() {
         return Err("there is nothing to check".into());
     }
@@ -155,7 +156,7 @@ impl Random {
     fn clip(&mut self) -> ((usize, usize), u32, Content) {
         let mut side = || {
             let most = self.of([8, 100, 700]);
-            ADM_MIN_SIZE + self.below(most)
+            SMALLEST + self.below(most)
         };
         ((side(), side()), self.of(DEPTHS), self.of(CONTENTS))
     }

@@ -3,7 +3,7 @@
 //! The report of `hipvmaf-bench`, on the software device of `tests/swhip`: all of it where everything works, and whatever
 //! there is where something does not.
 
-#[path = "../../tests/swhip/library.rs"]
+#[path = "../../../tests/swhip/library.rs"]
 mod swhip;
 
 use std::process::{Command, Output};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Measures and checks the GPU backend by itself, without GStreamer pipelines:
+//! Measures the backends by themselves, without GStreamer pipelines, and checks that a GPU comes to what the CPU comes to:
 //!
 //! ```sh
-//! cargo run --release -p hipvmaf-tools --bin hipvmaf-bench -- --list
-//! cargo run --release -p hipvmaf-tools --bin hipvmaf-bench -- --size 3840x2160 --depth 10 --memory pinned --streams 4
-//! cargo run --release -p hipvmaf-tools --bin hipvmaf-bench -- --check
-//! cargo run --release -p hipvmaf-tools --bin hipvmaf-bench -- --report
+//! hipvmaf-bench --list
+//! hipvmaf-bench --size 3840x2160 --depth 10 --memory pinned --streams 4
+//! hipvmaf-bench --check
+//! hipvmaf-bench --report
 //! ```
 //!
 //! `docs/gpu.md` says what to make of the figures.
@@ -18,12 +18,10 @@ mod report;
 mod system;
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::builder::ArgPredicate;
-use clap::{Parser, ValueEnum};
+use clap::{Args as _, Command, FromArgMatches, ValueEnum};
 use engine::backend::hip;
 use engine::frame::BitDepth;
 use engine::metrics::feature::Feature;
@@ -34,41 +32,50 @@ use gpu::Selection;
 
 use clip::{Format, Place};
 
-#[derive(Clone, Copy, ValueEnum)]
+pub use report::{part as report_part, report};
+
+/// Version and commit.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Vendor {
     Amd,
     Nvidia,
 }
 
-/// Version and commit.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
+/// What computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// A GPU if there is one, else the CPU
+    Auto,
+    /// A GPU
+    Hip,
+    /// The CPU
+    Cpu,
+}
 
-/// Measure how fast a GPU scores video, or check that it scores as the CPU does
-#[derive(Clone, Parser)]
-#[command(name = "hipvmaf-bench", version = VERSION)]
-struct Args {
-    /// List all GPUs, also those that this build has no code for
-    #[arg(long, group = "mode")]
-    list: bool,
-    /// Compare sums and scores with those of the CPU, bit for bit
-    #[arg(long, group = "mode")]
-    check: bool,
-    /// Measure the steps from a fresh process to the first scores
-    #[arg(long, group = "mode")]
-    start: bool,
-    /// Print what to paste into an issue: versions, self-tests, a short check, short measurements. It sets options to less
-    /// than their defaults
-    #[arg(long, group = "mode")]
-    report: bool,
-    /// The one part of the report that this process is for
-    #[arg(long, hide = true, requires = "report")]
-    part: Option<usize>,
+/// Which of the GPUs to use, and how to say what it does.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Device {
     /// Whose GPU to use
     #[arg(long)]
     vendor: Option<Vendor>,
     /// Number of the GPU, as listed
     #[arg(long, value_name = "N")]
     device: Option<i32>,
+    /// Print a line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to measure or to check, and how much of it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    device: Device,
+    /// What computes
+    #[arg(long, default_value = "auto")]
+    backend: Kind,
     /// Built-in names or JSON files of models
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',', default_value = "vmaf_v0.6.1")]
     models: Vec<String>,
@@ -81,52 +88,39 @@ struct Args {
     /// Bits of a sample
     #[arg(long, default_value = "8", value_parser = bit_depth)]
     depth: BitDepth,
-    /// Where the frames lie
+    /// Where the frames lie; for the CPU always in ordinary memory
     #[arg(long, default_value = "device")]
     memory: Place,
     /// Pairs of frames that take turns; their luma should not fit into the GPU's caches
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = count)]
     pairs: usize,
-    /// Pairs that each stream has in flight
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count,
-        default_value_if("report", ArgPredicate::IsPresent, "4"))]
-    in_flight: usize,
-    /// Threads that copy a picture in ordinary memory, 0 for one per CPU
+    /// Pairs that each stream has in flight [default: 8]
+    #[arg(long, value_name = "N", value_parser = count)]
+    in_flight: Option<usize>,
+    /// Threads that compute on the CPU, or that copy a picture in ordinary memory, 0 for one per CPU
     #[arg(long, value_name = "N", default_value_t = 0)]
-    copiers: usize,
+    threads: usize,
     /// Independent sessions, each with a thread and frames of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     streams: usize,
     /// Distorted pictures that are compared with each reference picture
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     renditions: usize,
-    /// Length of a run
-    #[arg(long, default_value_t = 2.0, value_parser = seconds,
-        default_value_if("report", ArgPredicate::IsPresent, "1"))]
-    seconds: f64,
-    /// Runs, for the median
-    #[arg(long, default_value_t = 5, value_parser = count,
-        default_value_if("report", ArgPredicate::IsPresent, "3"))]
-    runs: usize,
+    /// Length of a run [default: 2]
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Runs, for the median [default: 5]
+    #[arg(long, value_parser = count)]
+    runs: Option<usize>,
     /// Launches of each kernel to time, 0 for none
     #[arg(long, value_name = "N", default_value_t = 100)]
     repeat: u32,
-    /// Sizes to check
-    #[arg(long, value_name = "WxH,...", value_delimiter = ',', value_parser = size,
-        default_value = "576x324,1280x720,1920x1080",
-        default_value_if("report", ArgPredicate::IsPresent, "576x324"))]
-    check_sizes: Vec<(usize, usize)>,
-    /// How many clips of random size to check
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 100,
-        default_value_if("report", ArgPredicate::IsPresent, "12")
-    )]
-    check_random: usize,
-    /// Print a line of JSON
-    #[arg(long)]
-    json: bool,
+    /// Sizes to check [default: 576x324,1280x720,1920x1080]
+    #[arg(long, value_name = "WxH,...", value_delimiter = ',', value_parser = size)]
+    check_sizes: Option<Vec<(usize, usize)>>,
+    /// How many clips of random size to check [default: 100]
+    #[arg(long, value_name = "N")]
+    check_random: Option<usize>,
 }
 
 fn size(text: &str) -> Result<(usize, usize), String> {
@@ -152,12 +146,63 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
+    /// The defaults, for this GPU.
+    ///
+    /// # Errors
+    ///
+    /// None but for a mistake in the options of this crate.
+    pub fn of(device: Device) -> Result<Self, Box<dyn Error>> {
+        let matches = Self::augment_args(Command::new("bench")).try_get_matches_from(["bench"])?;
+        Ok(Self { device, ..Self::from_arg_matches(&matches)? })
+    }
+
     fn selection(&self) -> Selection {
-        let vendor = self.vendor.map(|vendor| match vendor {
+        let vendor = self.device.vendor.map(|vendor| match vendor {
             Vendor::Amd => gpu::Vendor::Amd,
             Vendor::Nvidia => gpu::Vendor::Nvidia,
         });
-        Selection { vendor, ordinal: self.device }
+        Selection { vendor, ordinal: self.device.device }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight.unwrap_or(8)
+    }
+
+    fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(2.0)
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.unwrap_or(5)
+    }
+
+    fn check_sizes(&self) -> Vec<(usize, usize)> {
+        self.check_sizes.clone().unwrap_or_else(|| vec![(576, 324), (1280, 720), (1920, 1080)])
+    }
+
+    fn check_random(&self) -> usize {
+        self.check_random.unwrap_or(100)
+    }
+
+    /// As much of a GPU's work as fits into a report, unless the options say how much.
+    fn brief(&self) -> Self {
+        Self {
+            backend: Kind::Hip,
+            in_flight: self.in_flight.or(Some(4)),
+            seconds: self.seconds.or(Some(1.0)),
+            runs: self.runs.or(Some(3)),
+            check_sizes: self.check_sizes.clone().or_else(|| Some(vec![(576, 324)])),
+            check_random: self.check_random.or(Some(12)),
+            ..self.clone()
+        }
+    }
+
+    /// How many threads that is.
+    fn threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            some => some,
+        }
     }
 
     /// Format of the frames to measure with.
@@ -184,24 +229,22 @@ impl Args {
     }
 }
 
-fn run(args: &Args) -> Result<(), Box<dyn Error>> {
-    match args.part {
-        Some(number) => report::part(args, number),
-        None if args.report => report::report(args),
-        None if args.list => list(),
-        None if args.check => check(args),
-        None if args.start => start(args),
-        None => measure(args),
-    }
-}
-
 /// Prints a line for each GPU.
-fn list() -> Result<(), Box<dyn Error>> {
+///
+/// # Errors
+///
+/// Why there is none.
+pub fn list() -> Result<(), Box<dyn Error>> {
     hip::gpus()?.iter().for_each(|gpu| println!("{gpu}"));
     Ok(())
 }
 
-fn check(args: &Args) -> Result<(), Box<dyn Error>> {
+/// Compares the sums and scores of many clips with those of the CPU, bit for bit.
+///
+/// # Errors
+///
+/// What differs, or why there is no GPU.
+pub fn check(args: &Args) -> Result<(), Box<dyn Error>> {
     let checked = check::check(args, &args.check_plan()?, Duration::MAX)?;
     if !checked.differing.is_empty() {
         return Err(checked.to_string().into());
@@ -210,9 +253,14 @@ fn check(args: &Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn start(args: &Args) -> Result<(), Box<dyn Error>> {
+/// Prints the steps from a fresh process to the first scores of a GPU, in milliseconds.
+///
+/// # Errors
+///
+/// Why there is no GPU, or what fails.
+pub fn start(args: &Args) -> Result<(), Box<dyn Error>> {
     let steps = measure::start(args, &args.plan(&[])?)?;
-    if args.json {
+    if args.device.json {
         println!("{}", serde_json::to_string(&steps)?);
     } else {
         steps.iter().for_each(|(step, ms)| println!("{ms:9.2} ms  {step}"));
@@ -220,22 +268,17 @@ fn start(args: &Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
+/// Prints how many pairs per second are scored, how long one takes, and on a GPU what each kernel takes of that.
+///
+/// # Errors
+///
+/// Why there is no GPU, or what fails.
+pub fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
     let report = measure::measure(args, &args.plan(&[])?, Duration::MAX)?;
-    if args.json {
+    if args.device.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
         print!("{report}");
     }
     Ok(())
-}
-
-fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(err) => {
-            eprintln!("error: {err}");
-            ExitCode::FAILURE
-        }
-    }
 }

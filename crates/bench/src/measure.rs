@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 
 use engine::EngineError;
 use engine::backend::Backend;
+use engine::backend::cpu::Cpu;
 use engine::backend::hip::{self, Hip};
 use engine::plan::Plan;
 use engine::session::Session;
 use gpu::Device;
 use serde::Serialize;
 
-use crate::Args;
-use crate::clip::{Clip, Content};
+use crate::clip::{Clip, Content, Place};
+use crate::{Args, Kind};
 
 /// Seconds until caches are filled and clocks are up.
 const WARM_UP: f64 = 0.5;
@@ -31,15 +32,17 @@ struct Stream {
 }
 
 impl Stream {
-    /// A stream that is ready to run.
-    fn new(args: &Args, plan: &Arc<Plan>, device: &Arc<Device>) -> Result<Self, Box<dyn Error>> {
-        let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1).moved(args.memory, device)?;
-        let hip = Hip::open(&args.selection(), args.in_flight)?;
-        let mut session = Session::new(plan.clone(), Box::new(hip), 1);
-        session.set_copiers(match args.copiers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            some => some,
-        });
+    /// A stream that is ready to run, on this GPU or on the CPU.
+    fn new(args: &Args, plan: &Arc<Plan>, device: Option<&Arc<Device>>) -> Result<Self, Box<dyn Error>> {
+        let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1);
+        let (clip, backend): (_, Box<dyn Backend>) = match device {
+            Some(device) => {
+                (clip.moved(args.memory, device)?, Box::new(Hip::open(&args.selection(), args.in_flight())?))
+            }
+            None => (clip, Box::new(Cpu::new(args.threads)?)),
+        };
+        let mut session = Session::new(plan.clone(), backend, 1);
+        session.set_copiers(args.threads());
         session.prepare(clip.geometry(), &vec![None; args.renditions])?;
         Ok(Self { session, clip, submitted: 0 })
     }
@@ -51,6 +54,8 @@ impl Stream {
         in_flight: usize,
         renditions: usize,
     ) -> Result<Vec<f64>, EngineError> {
+        // A backend may have room for less.
+        let in_flight = in_flight.min(self.session.depth());
         let mut waiting = VecDeque::new();
         let mut latencies = vec![];
         let start = Instant::now();
@@ -100,9 +105,8 @@ impl fmt::Display for Latency {
 /// What was measured.
 #[derive(Serialize)]
 pub struct Report {
+    /// Its name, and of a GPU the target of its code and its place on the bus.
     device: String,
-    arch: String,
-    pci: String,
     width: usize,
     height: usize,
     depth: u32,
@@ -123,11 +127,11 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, arch, pci, width, height, depth, memory, pairs, clip_mib, .. } = self;
+        let Self { device, width, height, depth, memory, pairs, clip_mib, .. } = self;
         let models = self.models.join(", ");
         let features = if self.features.is_empty() { "" } else { ", " };
         let features = format!("{features}{}", self.features);
-        writeln!(f, "{device} ({arch}, {pci})")?;
+        writeln!(f, "{device}")?;
         writeln!(f, "{width}x{height}, {depth} bit, {models}{features}")?;
         writeln!(f, "{pairs} pairs ({clip_mib:.0} MiB of luma a stream) in {memory} memory")?;
         let Self { streams, in_flight, renditions, fps, .. } = self;
@@ -165,11 +169,26 @@ impl fmt::Display for Kernels {
     }
 }
 
+/// The GPU to measure, or none to measure the CPU.
+fn open(args: &Args) -> Result<Option<Arc<Device>>, gpu::Error> {
+    if args.backend == Kind::Cpu {
+        return Ok(None);
+    }
+    match (args.backend, hip::open(&args.selection())) {
+        (Kind::Auto, Err(why)) => {
+            eprintln!("No GPU can be used, so this is the CPU: {why}");
+            Ok(None)
+        }
+        (_, device) => device.map(Some),
+    }
+}
+
 /// Measures what the arguments say. Once the time is up no further run begins, but there is always one.
 pub fn measure(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Report, Box<dyn Error>> {
     let begin = Instant::now();
-    let device = hip::open(&args.selection())?;
-    let streams = (0..args.streams).map(|_| Stream::new(args, plan, &device));
+    let device = open(args)?;
+    let device = device.as_ref();
+    let streams = (0..args.streams).map(|_| Stream::new(args, plan, device));
     let mut streams = streams.collect::<Result<Vec<_>, _>>()?;
     // Pairs per second, and the latencies.
     let mut run_all = |seconds: f64| -> Result<(f64, Vec<f64>), Box<dyn Error>> {
@@ -178,7 +197,7 @@ pub fn measure(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Report, 
         let runs: Vec<_> = std::thread::scope(|scope| {
             let runs = streams
                 .iter_mut()
-                .map(|stream| scope.spawn(|| stream.run(duration, args.in_flight, args.renditions)));
+                .map(|stream| scope.spawn(|| stream.run(duration, args.in_flight(), args.renditions)));
             let runs: Vec<_> = runs.collect();
             runs.into_iter().map(|run| run.join()).collect()
         });
@@ -188,41 +207,42 @@ pub fn measure(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Report, 
         }
         Ok(((latencies.len() * args.renditions) as f64 / start.elapsed().as_secs_f64(), latencies))
     };
-    run_all(args.seconds.min(WARM_UP))?;
+    run_all(args.seconds().min(WARM_UP))?;
     let mut fps = vec![];
     let mut latencies = vec![];
-    for run in 0..args.runs {
+    for run in 0..args.runs() {
         if run > 0 && begin.elapsed() > time {
             break;
         }
-        let (rate, run) = run_all(args.seconds)?;
+        let (rate, run) = run_all(args.seconds())?;
         fps.push(rate);
         latencies.extend(run);
     }
     fps.sort_by(f64::total_cmp);
     let stream = streams.first_mut().ok_or("no stream to measure")?;
-    let alone = stream.run(Duration::from_secs_f64(args.seconds), 1, args.renditions)?;
+    let alone = stream.run(Duration::from_secs_f64(args.seconds()), 1, args.renditions)?;
     let clip = &stream.clip;
-    let info = device.info();
+    let memory = if device.is_some() { args.memory } else { Place::Host };
     Ok(Report {
-        device: info.name.clone(),
-        arch: info.arch.clone(),
-        pci: info.pci.clone(),
+        device: match device.map(|device| device.info()) {
+            Some(info) => format!("{} ({}, {})", info.name, info.arch, info.pci),
+            None => stream.session.made_by().into_iter().map(|(_, is)| is).collect::<Vec<_>>().join(", "),
+        },
         width: args.size.0,
         height: args.size.1,
         depth: args.depth.bits(),
         models: args.models.clone(),
         features: args.features.clone(),
-        memory: format!("{:?}", args.memory).to_lowercase(),
+        memory: format!("{memory:?}").to_lowercase(),
         pairs: clip.len(),
         clip_mib: clip.size() as f64 / 1_048_576.0,
-        in_flight: args.in_flight,
+        in_flight: args.in_flight(),
         streams: args.streams,
         renditions: args.renditions,
         fps,
         latency: Latency::new(latencies),
         alone: Latency::new(alone),
-        kernels: kernels(args, plan, clip)?,
+        kernels: if device.is_some() { kernels(args, plan, clip)? } else { Kernels(vec![]) },
     })
 }
 
@@ -244,8 +264,8 @@ fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Kernels, Box<dyn Err
 /// What each kernel takes, without a measurement before. On a slow GPU there are fewer launches, for about so much time.
 pub fn kernels_alone(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Kernels, Box<dyn Error>> {
     let device = hip::open(&args.selection())?;
-    let mut stream = Stream::new(args, plan, &device)?;
-    let warm_up = Duration::from_secs_f64(args.seconds.min(WARM_UP));
+    let mut stream = Stream::new(args, plan, Some(&device))?;
+    let warm_up = Duration::from_secs_f64(args.seconds().min(WARM_UP));
     let latencies = stream.run(warm_up, 1, args.renditions)?;
     let affordable = time.as_secs_f64() * 1e3 / Latency::new(latencies).p50;
     let repeat = args.repeat.min((affordable as u32).max(1));
@@ -268,7 +288,8 @@ pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, 
     step("load the runtime, find GPUs");
     let _device = hip::open(&args.selection())?;
     step("open the GPU");
-    let mut session = Session::new(plan.clone(), Box::new(Hip::open(&args.selection(), args.in_flight)?), 1);
+    let mut session =
+        Session::new(plan.clone(), Box::new(Hip::open(&args.selection(), args.in_flight())?), 1);
     session.prepare(clip.geometry(), &[None])?;
     step("load the kernels, set up");
     let mut stream = Stream { session, clip, submitted: 0 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! What the owner of a GPU pastes into an issue: versions, self-tests, a check against the CPU, how fast it is.
+//! It is `hipvmaf check` and `hipvmaf-bench --report`.
 //!
 //! On a GPU that nobody has tried, anything may go wrong: a runtime aborts the process, a kernel never ends, a device is
 //! lost for as long as the process lives. So each section is the work of a process of its own, which is this program with
@@ -159,7 +160,7 @@ impl Part {
             models: vec![self.model.into()],
             depth: BitDepth::new(self.depth).ok_or("no such depth")?,
             memory: self.place,
-            ..args.clone()
+            ..args.brief()
         })
     }
 
@@ -201,7 +202,7 @@ fn gpus() -> Result<Answer, Box<dyn Error>> {
 /// Has the GPU prove itself, whatever is known of it.
 fn self_test(args: &Args) -> Result<Answer, Box<dyn Error>> {
     let plan = args.plan(&[])?;
-    let mut hip = Hip::open(&args.selection(), args.in_flight)?;
+    let mut hip = Hip::open(&args.selection(), args.in_flight())?;
     let start = Instant::now();
     hip.prepare(&plan.work, args.format().geometry(), &[None])?;
     let ms = start.elapsed().as_secs_f64() * 1e3;
@@ -222,7 +223,12 @@ fn compare(args: &Args) -> Result<Answer, Box<dyn Error>> {
     Ok(Answer { error, ..Answer::new(first.join("\n"), checked)? })
 }
 
-/// Prints the answer of the section with this number.
+/// Prints the answer of the section with this number, for [`report`], which starts this program again with `--part` beside its
+/// other arguments.
+///
+/// # Errors
+///
+/// There is no such section. What goes wrong in it is in the answer.
 pub fn part(args: &Args, number: usize) -> Result<(), Box<dyn Error>> {
     let part = parts().into_iter().nth(number).ok_or("there is no such part")?;
     let failed = |err: Box<dyn Error>| Answer::failed(err.to_string(), is_hopeless(&*err));
@@ -342,28 +348,32 @@ impl Progress {
     }
 }
 
-/// Prints the report. It is an error if some of it is missing, or has something wrong in it.
+/// Prints the report.
+///
+/// # Errors
+///
+/// How many sections are missing, or have something wrong in them.
 pub fn report(args: &Args) -> Result<(), Box<dyn Error>> {
     let mut progress = Progress { start: Instant::now(), hopeless: None };
     let system = System::new();
     let mut out = io::stdout();
-    if !args.json {
+    if !args.device.json {
         // At once, here and below: it is there if this process ends too.
-        writeln!(out, "hipvmaf-bench {}\n{system}", crate::VERSION)?;
+        writeln!(out, "hipvmaf {}\n{system}", crate::VERSION)?;
     }
     let parts = parts();
     let mut sections = vec![];
     for (number, part) in parts.iter().enumerate() {
         eprintln!("{} of {}: {}", number + 1, parts.len(), part.title(args));
         let section = progress.section(args, part, number);
-        if !args.json {
+        if !args.device.json {
             print(&mut out, &section)?;
         }
         sections.push(section);
     }
     let failed = sections.iter().filter(|section| section.error.is_some()).count();
     let seconds = progress.start.elapsed().as_secs_f64();
-    if args.json {
+    if args.device.json {
         let report = Report { program: crate::VERSION, system, sections, seconds };
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
     } else {
