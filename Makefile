@@ -3,8 +3,9 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
-	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak soak-monitor stress \
-	check-report check-report-where-possible check-monitor check-monitor-where-possible check-prometheus check-prometheus-where-possible clean bootstrap bootstrap-tests
+	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak soak-monitor \
+	stress check-report check-report-where-possible check-monitor check-monitor-where-possible check-prometheus \
+	check-prometheus-where-possible check-crates clean bootstrap bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -31,7 +32,8 @@ demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in
 	@scripts/demo
 
 STEPS := fmt-check lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
-	interop-where-possible check-report-where-possible check-monitor-where-possible check-prometheus-where-possible
+	interop-where-possible check-report-where-possible check-monitor-where-possible check-prometheus-where-possible \
+	check-crates
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
@@ -121,6 +123,9 @@ check-prometheus-where-possible: bootstrap-tests
 
 check-prometheus: bootstrap-tests ## have Prometheus scrape the monitor, and raise its alerts
 	@scripts/check-prometheus
+
+check-crates: bootstrap ## pack the crates, and compile what is in the packages
+	@scripts/check-crates
 
 clean: ## remove everything that was built or fetched
 	rm -rf target

@@ -113,7 +113,8 @@ fn main() {
 }
 
 fn embed_kernels() -> Result<()> {
-    let kernels = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../kernels");
+    // A link to the folder that the tests and the tools share, and a folder in what is published.
+    let kernels = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("kernels").canonicalize()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     watch(&kernels);
 

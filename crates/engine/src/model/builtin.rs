@@ -19,7 +19,7 @@ const fn builtin(
 
 macro_rules! file {
     ($name:literal) => {
-        include_str!(concat!("../../../../models/", $name, ".json"))
+        include_str!(concat!("../../models/", $name, ".json"))
     };
 }
 

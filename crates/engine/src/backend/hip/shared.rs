@@ -76,7 +76,7 @@ macro_rules! shared {
         }
 
         const _: () = {
-            const KERNELS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/", $file));
+            const KERNELS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/", $file));
             assert!(size_of::<$name>() == $size);
             let line = concat!("HV_SIZE(", stringify!($name), ", ", stringify!($size), ");");
             assert!($crate::backend::hip::shared::says(KERNELS, line), "the kernels declare another size");
