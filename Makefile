@@ -5,7 +5,8 @@
 .PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
 	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak soak-monitor \
 	stress check-report check-report-where-possible check-monitor check-monitor-where-possible check-prometheus \
-	check-prometheus-where-possible check-crates clean bootstrap bootstrap-tests
+	check-prometheus-where-possible check-crates packages check-packages check-packages-where-possible clean bootstrap \
+	bootstrap-packages bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -33,7 +34,7 @@ demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in
 
 STEPS := fmt-check lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
 	interop-where-possible check-report-where-possible check-monitor-where-possible check-prometheus-where-possible \
-	check-crates
+	check-crates check-packages-where-possible
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
@@ -124,6 +125,15 @@ check-prometheus-where-possible: bootstrap-tests
 check-prometheus: bootstrap-tests ## have Prometheus scrape the monitor, and raise its alerts
 	@scripts/check-prometheus
 
+packages: bootstrap-packages plugin ## make a .deb, a tarball, a bill of materials and checksums in target/packages
+	@scripts/packages target/packages
+
+check-packages-where-possible: plugin bootstrap-tests
+	@scripts/check-packages || [ $$? = 77 ]
+
+check-packages: plugin bootstrap-tests ## make packages, and install, use and remove them in a Debian root; as root
+	@scripts/check-packages
+
 check-crates: bootstrap ## pack the crates, and compile what is in the packages
 	@scripts/check-crates
 
@@ -132,6 +142,9 @@ clean: ## remove everything that was built or fetched
 
 bootstrap:
 	@scripts/bootstrap
+
+bootstrap-packages:
+	@scripts/bootstrap packages
 
 bootstrap-tests:
 	@scripts/bootstrap tests
