@@ -29,7 +29,7 @@ help: ## list these commands
 man: bootstrap ## write man pages and shell completions into target/generated
 	cargo run --locked $(RELEASE) --package hipvmaf-cli -- generate target/generated
 
-demo: plugin $(PACKAGES) ## score a real film live; leaves results and a plot in target/demo
+demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
 	@scripts/demo
 
 STEPS := fmt-check lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \

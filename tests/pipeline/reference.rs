@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! docs/reference.md lists what there is, with its type.
+//! docs/element.md lists what there is, with its type.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::common::{Bench, FRAME, Input, coarse, entries, moving, score, sides};
 /// The rows of the tables of a section: what stands in backticks in the first cell, with the second cell, or those
 /// of several messages one after the other.
 fn rows(section: &str) -> BTreeMap<String, String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/element.md");
     let text = std::fs::read_to_string(path).unwrap();
     let (_, section) = text.split_once(&format!("\n## {section}\n")).unwrap();
     let section = section.split("\n## ").next().unwrap();

@@ -16,8 +16,9 @@ pub fn set(object: &impl IsA<glib::Object>, name: &str, value: &str) -> Result<(
         let flags = property.flags();
         flags.contains(glib::ParamFlags::WRITABLE) && !flags.contains(glib::ParamFlags::CONSTRUCT_ONLY)
     });
-    let property = property
-        .ok_or(format!("hipvmaf has no property {name} that can be set; docs/reference.md lists them"))?;
+    let property = property.ok_or(format!(
+        "hipvmaf has no property {name} that can be set; gst-inspect-1.0 hipvmaf lists them"
+    ))?;
     let refused = || format!("{value} is no value for {name}: {}", property.blurb().unwrap_or(""));
     let value = glib::Value::deserialize_with_pspec(value, &property).map_err(|_| refused())?;
     if !in_range(&property, &value) {
