@@ -2,11 +2,11 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
+	.PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
 	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak soak-monitor \
 	stress check-report check-report-where-possible check-monitor check-monitor-where-possible check-prometheus \
-	check-prometheus-where-possible check-crates packages check-packages check-packages-where-possible clean bootstrap \
-	bootstrap-packages bootstrap-tests
+	check-prometheus-where-possible check-crates packages check-packages check-packages-where-possible site check-links \
+	clean bootstrap bootstrap-packages bootstrap-tests
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -29,10 +29,13 @@ help: ## list these commands
 man: bootstrap ## write man pages and shell completions into target/generated
 	cargo run --locked $(RELEASE) --package hipvmaf-cli -- generate target/generated
 
+site: ## make a site of README.md and docs/ in target/site, with mdBook
+	@scripts/site
+
 demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
 	@scripts/demo
 
-STEPS := fmt-check lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
+STEPS := fmt-check check-links lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
 	interop-where-possible check-report-where-possible check-monitor-where-possible check-prometheus-where-possible \
 	check-crates check-packages-where-possible
 test: $(STEPS) ## everything that a change must pass
@@ -49,6 +52,9 @@ fmt: ## format the code
 
 fmt-check: bootstrap
 	cargo fmt --all --check
+
+check-links: ## look whether all files and headings are there that pages link to
+	@scripts/check-links
 
 lint: bootstrap ## warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
