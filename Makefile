@@ -2,11 +2,12 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-	.PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
-	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak soak-monitor \
-	stress check-report check-report-where-possible check-monitor check-monitor-where-possible check-prometheus \
-	check-prometheus-where-possible check-crates packages check-packages check-packages-where-possible site check-links \
-	clean bootstrap bootstrap-packages bootstrap-tests
+.PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
+	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak \
+	soak-monitor stress check-report check-report-where-possible check-monitor check-monitor-where-possible \
+	check-prometheus check-prometheus-where-possible check-crates packages check-packages \
+	check-packages-where-possible site check-links clean bootstrap bootstrap-packages bootstrap-tests check-slurm \
+	check-slurm-where-possible
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -37,7 +38,7 @@ demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a 
 
 STEPS := fmt-check check-links lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
 	interop-where-possible check-report-where-possible check-monitor-where-possible check-prometheus-where-possible \
-	check-crates check-packages-where-possible
+	check-crates check-packages-where-possible check-slurm-where-possible
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
@@ -142,6 +143,12 @@ check-packages: plugin bootstrap-tests ## make packages, and install, use and re
 
 check-crates: bootstrap ## pack the crates, and compile what is in the packages
 	@scripts/check-crates
+
+check-slurm-where-possible: bootstrap-tests
+	@scripts/check-slurm || [ $$? = 77 ]
+
+check-slurm: bootstrap-tests ## have Slurm score an archive on two nodes, and lose one of them
+	@scripts/check-slurm
 
 clean: ## remove everything that was built or fetched
 	rm -rf target

@@ -110,15 +110,21 @@ pub fn run(folder: &Path, title: &Title, chunk: &Chunk, how: &How) -> Result<Cam
         Ok(()) => String::new(),
         Err(_) => format!("{:016x}.", RandomState::new().hash_one(std::process::id())),
     };
-    let came = score_missing(folder, title, chunk, how, &own);
     let why = title.work(folder, chunk, "failed");
+    // What cannot be noted is printed at least.
+    let note = |text: String| fs::write(&why, text).unwrap_or_default();
+    // All that is left of a process that is killed, or of a machine that goes.
+    note(format!(
+        "was begun by process {} on {}, which has not ended it",
+        std::process::id(),
+        glib::host_name()
+    ));
+    let came = score_missing(folder, title, chunk, how, &own);
     match &came {
-        Ok(Came::Interrupted(_)) => {}
         Ok(_) => {
             let _ = fs::remove_file(why);
         }
-        // What cannot be noted is printed at least.
-        Err(error) => fs::write(why, error.to_string()).unwrap_or_default(),
+        Err(error) => note(error.to_string()),
     }
     came
 }

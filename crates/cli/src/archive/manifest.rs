@@ -130,6 +130,11 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// All chunks in their order.
+    pub fn chunks(&self) -> impl Iterator<Item = (&Title, &Chunk)> {
+        self.titles.iter().flat_map(|title| title.chunks.iter().map(move |chunk| (title, chunk)))
+    }
+
     pub fn write(&self, folder: &Path) -> Result<(), Error> {
         let path = folder.join(FILE);
         let text = serde_json::to_string_pretty(self)? + "\n";

@@ -24,13 +24,13 @@ use crate::output;
 #[derive(clap::Args)]
 pub struct Args {
     /// The folder of the plan
-    folder: PathBuf,
+    pub folder: PathBuf,
     /// Gets a file NAME.json for each title
     #[arg(short = 'o', long = "output", value_name = "OUT")]
-    output: PathBuf,
+    pub output: PathBuf,
     /// Leave out what made the scores and how fast, so that files of different runs can be compared
     #[arg(long)]
-    no_provenance: bool,
+    pub no_provenance: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Error> {

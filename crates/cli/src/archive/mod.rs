@@ -6,17 +6,21 @@
 //! itself, with the frames around it that its scores depend on, and leaves one file that is there as a whole or not at all.
 //! `merge` puts the chunks of a title together as the very file that `score` writes of the whole title. That the frames of a
 //! chunk are those of the whole title is proven and not assumed: neighbours overlap, and frames that both have decoded must
-//! have the same samples (`seam`). Titles that cannot be cut are one chunk.
+//! have the same samples (`seam`). Titles that cannot be cut are one chunk. `submit` gives the chunks to an engine: this machine,
+//! `slurm` or `ray`.
 
 mod chunk;
 mod list;
 mod manifest;
 mod merge;
 mod plan;
+mod ray;
 mod run;
 mod scan;
 mod seam;
+mod slurm;
 mod status;
+mod submit;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +36,8 @@ pub enum Command {
     Plan(plan::Args),
     /// Score the chunks that are missing, or those that are named
     Run(run::Args),
+    /// Have this machine, Slurm or Ray score all that is missing, and merge it
+    Submit(Box<submit::Args>),
     /// Write the results of each title that is complete: OUT/NAME.json
     Merge(merge::Args),
     /// Say what is complete, and what is missing and why
@@ -49,6 +55,7 @@ pub fn run(command: &Command) -> Result<ExitCode, Error> {
     match command {
         Command::Plan(args) => plan::run(args),
         Command::Run(args) => run::run(args),
+        Command::Submit(args) => submit::run(args),
         Command::Merge(args) => merge::run(args),
         Command::Status { folder, json } => status::run(folder, *json),
     }

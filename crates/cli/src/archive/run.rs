@@ -3,10 +3,12 @@
 //! The command `archive run`: scores chunks, here, several at a time.
 //!
 //! One chunk is scored by this process. Of several each has a process of its own, which is this program again with the name
-//! of the chunk: a decoder that crashes takes nothing else with it. Schedulers that place chunks on machines do the same.
+//! of the chunk: a decoder that crashes takes nothing else with it. Schedulers that place chunks on machines do the same, by
+//! the name of a chunk or by a share of all chunks.
 
 use std::path::PathBuf;
 use std::process::{Child, ExitCode, Stdio};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -23,13 +25,26 @@ pub struct Args {
     folder: PathBuf,
     /// NAME/NUMBER, or NAME for all chunks of a title; all that are missing unless any is named
     chunks: Vec<String>,
+    /// Of all chunks each N-th from the I-th on, counted from 0: what one of N machines has to do
+    #[arg(long, value_name = "I/N", conflicts_with = "chunks")]
+    share: Option<Share>,
     /// How many chunks to score at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     jobs: u16,
+    /// How often to try again to score a chunk that has failed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retries: u32,
     /// Score anew, decoding from so much earlier on than need be: for chunks that begin with other samples than the chunk
     /// before has
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, requires = "chunks", value_parser = seconds)]
     earlier: f64,
+    #[command(flatten)]
+    means: Means,
+}
+
+/// With what chunks are scored, which their scores do not depend on.
+#[derive(Clone, clap::Args)]
+pub struct Means {
     /// Where the work on pixels is done
     #[arg(long, value_name = "auto|hip|cpu", default_value = "auto")]
     backend: String,
@@ -41,18 +56,58 @@ pub struct Args {
     threads: u32,
 }
 
+impl Means {
+    /// As arguments, of `score` as well.
+    pub fn options(&self) -> Vec<String> {
+        let Self { backend, decoder, threads } = self;
+        vec![format!("--backend={backend}"), format!("--decoder={decoder}"), format!("--threads={threads}")]
+    }
+}
+
+/// One of several shares of the chunks of a plan. It is the same whatever is scored already.
+#[derive(Clone, Copy)]
+pub struct Share {
+    index: usize,
+    of: usize,
+}
+
+impl FromStr for Share {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        let (index, of) = numbers.ok_or("not two numbers, as 0/8")?;
+        if index < of {
+            Ok(Self { index, of })
+        } else {
+            Err("shares are counted from 0: of 8 the last is 7/8")
+        }
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|s| (0.0..1e6).contains(s)).ok_or("not a number of seconds")
 }
 
 type Named<'a> = (&'a Title, &'a Chunk);
 
+impl Args {
+    /// All that are missing.
+    pub fn all(folder: PathBuf, jobs: u16, retries: u32, means: Means) -> Self {
+        Self { folder, chunks: vec![], share: None, jobs, retries, earlier: 0.0, means }
+    }
+}
+
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     crate::init()?;
     interrupt::watch()?;
     let manifest = Manifest::read(&args.folder)?;
-    let (wanted, mut all) = wanted(args, &manifest)?;
-    if let ([(title, chunk)], true) = (&wanted[..], all) {
+    let (wanted, mut all) = match args.share {
+        Some(Share { index, of }) => (manifest.chunks().skip(index).step_by(of).collect(), true),
+        None => wanted(args, &manifest)?,
+    };
+    // What may crash and is to be tried again then has a process of its own.
+    if let ([(title, chunk)], true, 0) = (&wanted[..], all, args.retries) {
         return one(args, title, chunk);
     }
     let mut missing = vec![];
@@ -100,13 +155,9 @@ fn wanted<'a>(args: &Args, manifest: &'a Manifest) -> Result<(Vec<Named<'a>>, bo
 }
 
 fn one(args: &Args, title: &Title, chunk: &Chunk) -> Result<ExitCode, Error> {
-    let options = vec![
-        format!("--backend={}", args.backend),
-        format!("--decoder={}", args.decoder),
-        format!("--threads={}", args.threads),
-    ];
     let name = title.chunk_name(chunk);
-    let came = chunk::run(&args.folder, title, chunk, &How { options, earlier: args.earlier });
+    let how = How { options: args.means.options(), earlier: args.earlier };
+    let came = chunk::run(&args.folder, title, chunk, &how);
     match came.map_err(|error| Error::Failed(format!("{name}: {error}")))? {
         Came::Done => output::print(format_args!("{name} scored"))?,
         Came::Valid => {}
@@ -120,29 +171,33 @@ fn several(args: &Args, chunks: &[Named]) -> Result<bool, Error> {
     let program = std::env::current_exe()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let jobs = usize::from(args.jobs).min(chunks.len()).max(1);
-    let threads = match args.threads {
+    let means = &args.means;
+    let threads = match means.threads {
         0 if jobs > 1 => (cores / jobs).max(1).to_string(),
         threads => threads.to_string(),
     };
     let start = |(title, chunk): &Named| {
         let mut command = std::process::Command::new(&program);
-        command.args(["archive", "run", "--backend", &args.backend, "--decoder", &args.decoder]);
+        command.args(["archive", "run", "--backend", &means.backend, "--decoder", &means.decoder]);
         command.args(["--threads", &threads, "--earlier", &args.earlier.to_string(), "--"]);
         command.arg(&args.folder).arg(title.chunk_name(chunk)).stdin(Stdio::null()).spawn()
     };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(named) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if interrupt::caught().is_some() {
-                return;
-            }
             let name = named.0.chunk_name(named.1);
-            match start(named).and_then(wait) {
-                Ok(true) => {
-                    done.fetch_add(1, Ordering::Relaxed);
+            for _ in 0..=args.retries {
+                if interrupt::caught().is_some() {
+                    return;
                 }
-                Ok(false) => {}
-                Err(error) => eprintln!("error: {name}: {error}"),
+                match start(named).and_then(wait) {
+                    Ok(true) => {
+                        done.fetch_add(1, Ordering::Relaxed);
+                        break;
+                    }
+                    Ok(false) => {}
+                    Err(error) => eprintln!("error: {name}: {error}"),
+                }
             }
         }
     };

@@ -236,7 +236,9 @@ fn a_run_that_was_killed_is_gone_on_with() {
     }
     child.kill().unwrap();
     assert!(!child.wait().unwrap().success(), "it was killed in the middle");
-    assert_eq!(archive.missing().len(), chunks);
+    let missing = archive.missing();
+    assert_eq!(missing.len(), chunks);
+    assert!(missing[0].1.contains(&format!("was begun by process {}", child.id())), "{missing:?}");
     assert!(!archive.chunk("film/1").exists());
     archive.merge(1);
     archive.ends("run", &["film/1"], 0);
@@ -244,6 +246,42 @@ fn a_run_that_was_killed_is_gone_on_with() {
     archive.ends("run", &["--jobs", "2"], 0);
     archive.merge(0);
     assert!(archive.whole(&files, &[]) == fs::read_to_string(archive.merged("film")).unwrap());
+}
+
+#[test]
+fn shares_and_what_is_submitted_here_leave_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let files = clips(folder, "cinema", CINEMA, 120, "matroskamux", X264);
+    let archive = Archive::plan(folder, "name,reference,distorted\ncinema,cinema.film,cinema.encoded\n", &[]);
+    let names =
+        |missing: Vec<(String, String)>| missing.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(names(archive.missing()), ["cinema/1", "cinema/2", "cinema/3", "cinema/4", "cinema/5"]);
+    archive.ends("run", &["--share", "1/2"], 0);
+    assert_eq!(names(archive.missing()), ["cinema/1", "cinema/3", "cinema/5"]);
+    // It is the same share whatever is there.
+    assert!(!archive.ends("run", &["--share", "1/2"], 0).stdout.contains("scored"));
+    archive.ends("run", &["--share", "7/8"], 0);
+    for wrong in ["2/2", "1", "a/b"] {
+        archive.ends("run", &["--share", wrong], 2);
+    }
+    let out = folder.join("out").display().to_string();
+    let submit = |more: &[&str], code| {
+        archive.ends("submit", &[&["--no-provenance", "-o", &out], more].concat(), code)
+    };
+    submit(&["--on", "cluster"], 2);
+    submit(&["--on", "local", "--gres", "gpu:1"], 2);
+    // A chunk that cannot be scored is tried again, and what is complete is merged nevertheless.
+    let away = folder.join("away");
+    fs::rename(folder.join("cinema.film"), &away).unwrap();
+    let errors = submit(&["--on", "local", "--retries", "1"], 1).stderr;
+    assert_eq!(errors.matches("error: cinema/5: ").count(), 2, "{errors}");
+    assert!(archive.missing().iter().all(|(_, why)| why.contains("cinema.film")), "{:?}", archive.missing());
+    fs::rename(&away, folder.join("cinema.film")).unwrap();
+    let said = submit(&["--on", "local:2"], 0).stdout;
+    let scored: Vec<_> = said.lines().filter(|line| line.ends_with(" scored")).collect();
+    assert_eq!(scored.len(), 3, "only those that were missing: {said}");
+    assert!(archive.whole(&files, &[]) == fs::read_to_string(archive.merged("cinema")).unwrap());
 }
 
 #[test]
