@@ -7,11 +7,12 @@
 	soak-monitor stress check-report check-report-where-possible check-monitor check-monitor-where-possible \
 	check-prometheus check-prometheus-where-possible check-crates packages check-packages \
 	check-packages-where-possible site check-links clean bootstrap bootstrap-packages bootstrap-tests check-slurm \
-	check-slurm-where-possible
+	check-slurm-where-possible check-ray check-ray-where-possible
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
 PACKAGES := target/python/ready
+RAY := target/ray/ready
 
 # Examples and tests have features of the dependencies that the plugin alone has not. With an example built beside it,
 # it has them too: whatever was built before, no crate is compiled twice.
@@ -39,6 +40,8 @@ demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a 
 STEPS := fmt-check check-links lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
 	interop-where-possible check-report-where-possible check-monitor-where-possible check-prometheus-where-possible \
 	check-crates check-packages-where-possible check-slurm-where-possible
+
+	check-slurm-where-possible check-ray-where-possible
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
@@ -150,6 +153,13 @@ check-slurm-where-possible: bootstrap-tests
 check-slurm: bootstrap-tests ## have Slurm score an archive on two nodes, and lose one of them
 	@scripts/check-slurm
 
+check-ray-where-possible: bootstrap-tests
+	@$(MAKE) --no-print-directory $(RAY) || echo "Ray could not be fetched, so nothing is tested with it."
+	@scripts/check-ray || [ $$? = 77 ]
+
+check-ray: bootstrap-tests $(RAY) ## have Ray score an archive on two raylets, and lose one of them
+	@scripts/check-ray
+
 clean: ## remove everything that was built or fetched
 	rm -rf target
 
@@ -166,4 +176,12 @@ $(PACKAGES): tests/tools/requirements.txt | bootstrap
 	rm -rf target/python
 	python3 -m venv target/python
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
+	touch $@
+
+$(RAY): tests/tools/requirements-ray.txt python/pyproject.toml python/hipvmaf_ray.py | bootstrap
+	rm -rf target/ray
+	python3 -m venv target/ray
+	target/ray/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
+	cp -r python target/ray/source
+	target/ray/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation target/ray/source
 	touch $@

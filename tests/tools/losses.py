@@ -53,7 +53,7 @@ class Archive:
             queue = "queue max-size-buffers=0 max-size-time=0 max-size-bytes=0"
             encoder = "x264enc speed-preset=ultrafast threads=2 bframes=2"
             told("gst-launch-1.0", "-q", *(
-                f"videotestsrc num-buffers=1000 pattern=ball ! video/x-raw,format=I420,width=640,height=360,{caps} ! tee name=film "
+                f"videotestsrc num-buffers=800 pattern=ball ! video/x-raw,format=I420,width=640,height=360,{caps} ! tee name=film "
                 f"film. ! {queue} ! {encoder} bitrate=2000 key-int-max=25 ! {muxer} ! filesink location={film} "
                 f"film. ! {queue} ! {encoder} bitrate=60 key-int-max=40 ! {muxer} ! filesink location={encoded}").split())
             lines.append(f"{name},{film},{encoded}")
