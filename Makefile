@@ -7,12 +7,14 @@
 	soak-monitor stress check-report check-report-where-possible check-monitor check-monitor-where-possible \
 	check-prometheus check-prometheus-where-possible check-crates packages check-packages \
 	check-packages-where-possible site check-links clean bootstrap bootstrap-packages bootstrap-tests check-slurm \
-	check-slurm-where-possible check-ray check-ray-where-possible
+	check-slurm-where-possible check-ray check-ray-where-possible check-kubernetes check-kubernetes-where-possible
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
 PACKAGES := target/python/ready
-RAY := target/ray/ready
+# What archives are tested with.
+ENGINES := target/engines/ready
+ENGINES_LIST := tests/tools/requirements-engines.txt
 
 # Examples and tests have features of the dependencies that the plugin alone has not. With an example built beside it,
 # it has them too: whatever was built before, no crate is compiled twice.
@@ -42,6 +44,8 @@ STEPS := fmt-check check-links lint doc unit walk swhip-check-and-soak check-ker
 	check-crates check-packages-where-possible check-slurm-where-possible
 
 	check-slurm-where-possible check-ray-where-possible
+
+	check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
@@ -153,12 +157,15 @@ check-slurm-where-possible: bootstrap-tests
 check-slurm: bootstrap-tests ## have Slurm score an archive on two nodes, and lose one of them
 	@scripts/check-slurm
 
-check-ray-where-possible: bootstrap-tests
-	@$(MAKE) --no-print-directory $(RAY) || echo "Ray could not be fetched, so nothing is tested with it."
-	@scripts/check-ray || [ $$? = 77 ]
+check-ray-where-possible check-kubernetes-where-possible: check-%-where-possible: bootstrap-tests
+	@$(MAKE) --no-print-directory $(ENGINES) || echo "What is in $(ENGINES_LIST) could not be fetched."
+	@scripts/check-$* || [ $$? = 77 ]
 
-check-ray: bootstrap-tests $(RAY) ## have Ray score an archive on two raylets, and lose one of them
+check-ray: bootstrap-tests $(ENGINES) ## have Ray score an archive on two raylets, and lose one of them
 	@scripts/check-ray
+
+check-kubernetes: bootstrap-tests $(ENGINES) ## check the manifests with the schema of Kubernetes, and run what the pods run
+	@scripts/check-kubernetes
 
 clean: ## remove everything that was built or fetched
 	rm -rf target
@@ -178,10 +185,10 @@ $(PACKAGES): tests/tools/requirements.txt | bootstrap
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
 	touch $@
 
-$(RAY): tests/tools/requirements-ray.txt python/pyproject.toml python/hipvmaf_ray.py | bootstrap
-	rm -rf target/ray
-	python3 -m venv target/ray
-	target/ray/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
-	cp -r python target/ray/source
-	target/ray/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation target/ray/source
+$(ENGINES): $(ENGINES_LIST) python/pyproject.toml python/hipvmaf_ray.py | bootstrap
+	rm -rf target/engines
+	python3 -m venv target/engines
+	target/engines/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
+	cp -r python target/engines/source
+	target/engines/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation target/engines/source
 	touch $@
