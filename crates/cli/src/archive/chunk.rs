@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use gsthipvmaf::exact::{self, Line};
@@ -119,7 +119,12 @@ pub fn run(folder: &Path, title: &Title, chunk: &Chunk, how: &How) -> Result<Cam
         std::process::id(),
         glib::host_name()
     ));
-    let came = score_missing(folder, title, chunk, how, &own);
+    let files = Files::of(folder, title, chunk, &own);
+    // Of a process that was killed.
+    files.remove();
+    let came = score_missing(folder, title, chunk, how, &files);
+    // What is not complete is of no use, and there may be no room for it.
+    files.remove();
     match &came {
         Ok(_) => {
             let _ = fs::remove_file(why);
@@ -129,30 +134,52 @@ pub fn run(folder: &Path, title: &Title, chunk: &Chunk, how: &How) -> Result<Cam
     came
 }
 
-/// `own` comes before the names of files that others would write at a time.
-fn score_missing(folder: &Path, title: &Title, chunk: &Chunk, how: &How, own: &str) -> Result<Came, Error> {
+/// Files of a chunk that is being scored.
+struct Files {
+    /// What the element writes, and what it calls that until it is complete.
+    rows: PathBuf,
+    partial: PathBuf,
+    /// The chunk's file.
+    result: PathBuf,
+}
+
+impl Files {
+    /// `own` is in their names where others may write at a time.
+    fn of(folder: &Path, title: &Title, chunk: &Chunk, own: &str) -> Self {
+        let of = |what: &str| title.work(folder, chunk, &format!("{own}{what}"));
+        Self { rows: of("rows"), partial: of("rows.partial"), result: of("result") }
+    }
+
+    fn remove(&self) {
+        for file in [&self.rows, &self.partial, &self.result] {
+            // Most are not there.
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+fn score_missing(
+    folder: &Path,
+    title: &Title,
+    chunk: &Chunk,
+    how: &How,
+    files: &Files,
+) -> Result<Came, Error> {
     title.check_inputs()?;
     if how.earlier <= 0.0 && Scored::open(folder, title, chunk)?.is_some() {
         return Ok(Came::Valid);
     }
-    score(folder, title, chunk, how, own)
+    score(folder, title, chunk, how, files)
 }
 
-fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, own: &str) -> Result<Came, Error> {
-    let rows = title.work(folder, chunk, &format!("{own}rows"));
-    // Of a process that was killed.
-    let mut partial = rows.clone().into_os_string();
-    partial.push(".partial");
-    for left in [rows.as_path(), partial.as_ref()] {
-        let _ = fs::remove_file(left);
-    }
+fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) -> Result<Came, Error> {
     let started = Instant::now();
     let args = title.args(&how.options)?;
     let Prepared { mut job, checked, .. } = command::prepare(&args)?;
     if args.strict {
         command::tell(&checked.findings, true)?;
     }
-    job.results = Some(rows.clone());
+    job.results = Some(files.rows.clone());
     job.properties.push(("results-format".into(), "exact".into()));
     let tap = Tap::default();
     if let Some(part) = chunk.part {
@@ -162,13 +189,12 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, own: &str) -> R
     let prepare = |element: &gst::Element| chunk.part.iter().for_each(|part| tap.watch(element, *part));
     let outcome = score::run::score_with(&job, &prepare, &mut |_| {})?;
     if let Some(signal) = outcome.signal {
-        let _ = fs::remove_file(&rows);
         return Ok(Came::Interrupted(signal));
     }
     if let Some(failure) = outcome.failure {
         return Err(failure);
     }
-    let mut lines = File::open(&rows).map_err(|error| match error.kind() {
+    let mut lines = File::open(&files.rows).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::from("no frame was scored; hipvmaf score says more of these files"),
         _ => error.into(),
     })?;
@@ -188,15 +214,16 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, own: &str) -> R
         changed: notes.changed,
     };
     let result = title.result(folder, chunk);
-    let whole = title.work(folder, chunk, &format!("{own}result"));
-    let mut out = BufWriter::new(File::create(&whole)?);
-    out.write_all((serde_json::to_string(&head)? + "\n").as_bytes())?;
-    io::copy(&mut lines, &mut out)?;
-    out.flush()?;
-    out.get_ref().sync_all()?;
-    fs::rename(&whole, &result)?;
-    File::open(result.parent().unwrap_or(folder))?.sync_all()?;
-    let _ = fs::remove_file(&rows);
+    let mut write = || {
+        let mut out = BufWriter::new(File::create(&files.result)?);
+        out.write_all((serde_json::to_string(&head)? + "\n").as_bytes())?;
+        io::copy(&mut lines, &mut out)?;
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        fs::rename(&files.result, &result)?;
+        File::open(result.parent().unwrap_or(folder))?.sync_all()
+    };
+    write().map_err(|error| Error::Failed(format!("cannot write {}: {error}", result.display())))?;
     Ok(Came::Done)
 }
 
@@ -207,5 +234,9 @@ pub fn why_missing(folder: &Path, title: &Title, chunk: &Chunk) -> String {
     if busy {
         return "is being scored".into();
     }
-    fs::read_to_string(title.work(folder, chunk, "failed")).unwrap_or_else(|_| "is not scored yet".into())
+    match fs::read_to_string(title.work(folder, chunk, "failed")) {
+        Ok(why) if why.is_empty() => "was begun, and there was no room to note what came of it".into(),
+        Ok(why) => why,
+        Err(_) => "is not scored yet".into(),
+    }
 }

@@ -11,6 +11,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -146,7 +147,9 @@ impl Manifest {
 /// Writes a file that others see as a whole or not at all.
 pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    // Others may work on it, as far as the mask of the process lets them.
+    let mode = fs::Permissions::from_mode(0o666);
+    let mut file = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
     file.write_all(text)?;
     file.as_file().sync_all()?;
     file.persist(path)?;

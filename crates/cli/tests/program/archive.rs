@@ -179,6 +179,38 @@ fn what_cannot_be_scored_holds_up_nothing_else() {
 }
 
 #[test]
+fn a_disk_that_is_full_costs_what_does_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    clips(folder, "large", CINEMA, 60, "matroskamux", X264);
+    clips(folder, "small", CINEMA, 12, "matroskamux", X264);
+    let list = "name,reference,distorted\nlarge,large.film,large.encoded\nsmall,small.film,small.encoded\n";
+    let archive = Archive::plan(folder, list, &[]);
+    assert_eq!(archive.missing().len(), 3);
+    // Files that get longer than this cannot be written, as on a disk that is full: 20 blocks of 512 bytes.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 20; exec \"$@\"", "sh"]).arg(env!("CARGO_BIN_EXE_hipvmaf"));
+    limited.args(["archive", "run"]).arg(archive.dir());
+    let ended = Ended::of(limited);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    let missing = archive.missing();
+    let names: Vec<_> = missing.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["large/1", "large/2"], "{missing:?}");
+    assert!(missing.iter().all(|(_, why)| why.contains("File too large")), "{missing:?}");
+    let left = fs::read_dir(archive.dir().join("work/large")).unwrap().map(|file| file.unwrap().file_name());
+    let mut left: Vec<_> = left.collect();
+    left.sort();
+    assert_eq!(left, ["1.failed", "1.lock", "2.failed", "2.lock"], "what takes room is gone");
+    let small = archive.chunk("small/1");
+    let made = fs::metadata(&small).unwrap().modified().unwrap();
+    archive.merge(1);
+    assert!(archive.merged("small").exists() && !archive.merged("large").exists());
+    archive.ends("run", &[], 0);
+    archive.merge(0);
+    assert_eq!(fs::metadata(&small).unwrap().modified().unwrap(), made, "it is not scored twice");
+}
+
+#[test]
 fn changed_inputs_and_seams_that_do_not_match_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
