@@ -7,7 +7,8 @@
 	soak-monitor stress check-report check-report-where-possible check-monitor check-monitor-where-possible \
 	check-prometheus check-prometheus-where-possible check-crates packages check-packages \
 	check-packages-where-possible site check-links clean bootstrap bootstrap-packages bootstrap-tests check-slurm \
-	check-slurm-where-possible check-ray check-ray-where-possible check-kubernetes check-kubernetes-where-possible
+	check-slurm-where-possible check-ray check-ray-where-possible check-kubernetes check-kubernetes-where-possible \
+	check-archive
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -166,6 +167,9 @@ check-ray: bootstrap-tests $(ENGINES) ## have Ray score an archive on two raylet
 
 check-kubernetes: bootstrap-tests $(ENGINES) ## check the manifests with the schema of Kubernetes, and run what the pods run
 	@scripts/check-kubernetes
+
+check-archive: $(PACKAGES) ## score fifty titles in chunks, kill some of what scores, compare with whole titles; minutes
+	@scripts/check-archive
 
 clean: ## remove everything that was built or fetched
 	rm -rf target
