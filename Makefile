@@ -2,13 +2,8 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help man demo test bench plugin fmt fmt-check lint doc unit walk check-inspect update-inspect meson-check \
-	check-kernels kernel-table swhip swhip-check swhip-check-and-soak interop interop-where-possible soak \
-	soak-monitor stress check-report check-report-where-possible check-monitor check-monitor-where-possible \
-	check-prometheus check-prometheus-where-possible check-crates packages check-packages \
-	check-packages-where-possible site check-links clean bootstrap bootstrap-packages bootstrap-tests check-slurm \
-	check-slurm-where-possible check-ray check-ray-where-possible check-kubernetes check-kubernetes-where-possible \
-	check-archive
+# All names are commands, and none a file.
+.PHONY: $(shell sed -n 's/^\([a-z][a-z -]*\):.*/\1/p' Makefile)
 
 # What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
@@ -40,13 +35,11 @@ site: ## make a site of README.md and docs/ in target/site, with mdBook
 demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
 	@scripts/demo
 
-STEPS := fmt-check check-links lint doc unit walk swhip-check-and-soak check-kernels check-inspect meson-check \
-	interop-where-possible check-report-where-possible check-monitor-where-possible check-prometheus-where-possible \
-	check-crates check-packages-where-possible check-slurm-where-possible
-
-	check-slurm-where-possible check-ray-where-possible
-
-	check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
+# What computes, on one CPU, and what waits for time to pass or for the network have a lane each.
+COMPUTING := swhip-check check-kernels check-inspect meson-check check-crates check-packages-where-possible
+WAITING := interop-where-possible soak check-report-where-possible check-monitor-where-possible \
+	check-prometheus-where-possible check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
+STEPS := fmt-check check-links lint doc unit walk lanes
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
@@ -100,10 +93,10 @@ swhip: bootstrap-tests ## build the software devices into target/swhip
 swhip-check: bootstrap-tests ## run every kernel on it under sanitizers and a race checker
 	@tests/swhip/check
 
-# Live streams leave CPUs idle most of the time.
-swhip-check-and-soak: bootstrap-tests
-	@$(MAKE) --no-print-directory soak & soak=$$!; \
-	$(MAKE) --no-print-directory swhip-check; check=$$?; wait $$soak && exit $$check
+lanes: plugin swhip bootstrap-tests
+	@lane="$(MAKE) --no-print-directory PROFILE=$(PROFILE) PLUGINS=$(PLUGINS)"; \
+	$$lane $(WAITING) & waiting=$$!; \
+	$$lane $(COMPUTING); code=$$?; wait $$waiting && exit $$code
 
 interop: plugin swhip ## run with a newer GStreamer and its HIP elements, in a Debian root; as root
 	@scripts/interop
