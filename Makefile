@@ -36,9 +36,10 @@ demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a 
 	@scripts/demo
 
 # What computes, on one CPU, and what waits for time to pass or for the network have a lane each.
-COMPUTING := swhip-check check-kernels check-inspect meson-check check-crates check-packages-where-possible
+COMPUTING := swhip-check check-kernels check-inspect meson-check check-crates check-packages-where-possible \
+	check-ray-where-possible check-kubernetes-where-possible
 WAITING := interop-where-possible soak check-report-where-possible check-monitor-where-possible \
-	check-prometheus-where-possible check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
+	check-prometheus-where-possible check-slurm-where-possible
 STEPS := fmt-check check-links lint doc unit walk lanes
 test: $(STEPS) ## everything that a change must pass
 
