@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// Scale 0 of VIF for 8-bit samples on NVIDIA's tensor cores.
+// Scale 0 of VIF for samples of up to 12 bits on NVIDIA's tensor cores.
 #pragma once
 #include "vif.h"
 
@@ -12,9 +12,13 @@
 // so that the results of a thread are four neighbours in two rows, which the horizontal pass,
 // A[column][input column] B[input column][row], takes as they are: the 16 columns before them
 // and these are its 32 inputs.
-#define VIF_MMA_WARPS 4
-// With "one block fits", which lets the compiler use all registers: 8 % faster.
-#define VIF_MMA_BOUNDS 32 * VIF_MMA_WARPS, 1
+//
+// Both passes keep what the other needs in shared memory: the planes of 16 columns and, for the next 16, those before. A
+// lane reads only what it has written itself. That leaves few enough registers for twice the warps, which is worth 14 %.
+#define VIF_MMA_WARPS(pictures) (4 / (pictures))
+// With the blocks that are to fit a multiprocessor, which bounds the registers.
+#define VIF_MMA_BLOCKS(pictures) ((pictures) > 1 ? 5 : HV_F64_FAST ? 4 : 3)
+#define VIF_MMA_BOUNDS(pictures) 32 * VIF_MMA_WARPS(pictures), VIF_MMA_BLOCKS(pictures)
 
 // Words of A for each lane: the taps' low bytes and high bytes; then those of the next scale, low bytes in
 // the rows 0 to 7 and high bytes in the rows 8 to 15.
@@ -62,13 +66,20 @@ template <uint32_t SELECTOR> HV_DEV uint32_t vif_prmt(uint32_t a, uint32_t b) {
   return r;
 }
 
+// The words of one lane in shared memory: those of all lanes take turns.
+struct VifMmaWords {
+  uint32_t *first;
+  HV_MEMBER uint32_t &operator[](int i) const { return first[32 * i]; }
+  HV_MEMBER VifMmaWords operator+(int i) const { return {first + 32 * i}; }
+};
+
 // Two lanes' halves of one horizontal B: byte planes of four neighbouring values.
-HV_DEV void vif_planes_u16(const uint32_t (&v)[4], uint32_t *planes) {
+HV_DEV void vif_planes_u16(const uint32_t (&v)[4], VifMmaWords planes) {
   const uint32_t t = vif_prmt<0x5140>(v[0], v[1]), u = vif_prmt<0x5140>(v[2], v[3]);
   planes[0] = vif_prmt<0x5410>(t, u);
   planes[1] = vif_prmt<0x7632>(t, u);
 }
-HV_DEV void vif_planes_u32(const uint32_t (&v)[4], uint32_t *planes) {
+HV_DEV void vif_planes_u32(const uint32_t (&v)[4], VifMmaWords planes) {
   vif_planes_u16(v, planes);
   const uint32_t t = vif_prmt<0x7362>(v[0], v[1]), u = vif_prmt<0x7362>(v[2], v[3]);
   planes[2] = vif_prmt<0x5410>(t, u);
@@ -80,30 +91,73 @@ HV_DEV void vif_planes_u32(const uint32_t (&v)[4], uint32_t *planes) {
 // that with the reference.
 template <int N> struct VifMmaPlanes {
   enum { PRODUCTS = 2, HALF = 2 + 4 * N, NEXT = 2 * HALF, SIZE = NEXT + 2 };
-  uint32_t v[SIZE];
 };
 
-// Vertical pass of one picture's means. `b`: inputs of even and of odd columns.
+// B of the vertical pass, for even and odd columns and for the first and the last 16 rows: samples of four rows, a byte each,
+// or in two words of two.
+template <class T> struct VifMmaColumns;
+template <> struct VifMmaColumns<uint8_t> {
+  uint32_t v[2][2];
+};
+template <> struct VifMmaColumns<uint16_t> {
+  uint32_t v[2][2][2];
+};
+
+// Vertical pass of one picture's means.
 template <int N>
-HV_DEV void vif_mma_means(const VifMatrix (&m)[3], const VifProduct &half, const uint32_t (&b)[2][2],
-                          VifMmaPlanes<N> &planes) {
+HV_DEV void vif_mma_means(const VifMatrix (&m)[3], const VifProduct &half, const VifMmaColumns<uint8_t> &b, uint32_t,
+                          VifMmaWords planes) {
+  using Planes = VifMmaPlanes<N>;
   VifProduct lo[2], hi[2], next[2];
 #pragma unroll
   for (int j = 0; j < 2; j++) {
-    lo[j] = vif_mma(m[0], b[j][0], b[j][1], half);
-    hi[j] = vif_mma(m[1], b[j][0], b[j][1], {});
-    next[j] = vif_mma(m[2], b[j][0], b[j][1], half);
+    lo[j] = vif_mma(m[0], b.v[j][0], b.v[j][1], half);
+    hi[j] = vif_mma(m[1], b.v[j][0], b.v[j][1], {});
+    next[j] = vif_mma(m[2], b.v[j][0], b.v[j][1], half);
   }
   uint32_t v[4];
 #pragma unroll
   for (int height = 0; height < 2; height++) {
 #pragma unroll
     for (int i = 0; i < 4; i++) v[i] = hi[i % 2].c[2 * height + i / 2] + (lo[i % 2].c[2 * height + i / 2] >> 8);
-    vif_planes_u16(v, planes.v + height * planes.HALF);
+    vif_planes_u16(v, planes + height * Planes::HALF);
   }
 #pragma unroll
   for (int i = 0; i < 4; i++) v[i] = next[i % 2].c[2 + i / 2] - 128 + (next[i % 2].c[i / 2] >> 8);
-  vif_planes_u16(v, planes.v + planes.NEXT);
+  vif_planes_u16(v, planes + Planes::NEXT);
+}
+template <int N>
+HV_DEV void vif_mma_means(const VifMatrix (&m)[3], const VifProduct &, const VifMmaColumns<uint16_t> &b, uint32_t bits,
+                          VifMmaWords planes) {
+  using Planes = VifMmaPlanes<N>;
+  const uint32_t round = 1u << (bits - 1);
+  uint32_t mean[2][4], next[2][2];
+#pragma unroll
+  for (int j = 0; j < 2; j++) {
+    uint32_t lo[2], hi[2];
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+      lo[k] = vif_prmt<0x6420>(b.v[j][k][0], b.v[j][k][1]);
+      hi[k] = vif_prmt<0x7531>(b.v[j][k][0], b.v[j][k][1]);
+    }
+    const VifProduct w0 = vif_mma(m[0], lo[0], lo[1], {});
+    const VifProduct w1 = vif_mma(m[1], lo[0], lo[1], vif_mma(m[0], hi[0], hi[1], {}));
+    const VifProduct w2 = vif_mma(m[1], hi[0], hi[1], {});
+#pragma unroll
+    for (int i = 0; i < 4; i++) mean[j][i] = (w0.c[i] + w1.c[i] * 256 + w2.c[i] * 65536 + round) >> bits;
+    const VifProduct a = vif_mma(m[2], lo[0], lo[1], {}), b2 = vif_mma(m[2], hi[0], hi[1], {});
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+      next[j][i] = (a.c[i] + (a.c[2 + i] + b2.c[i]) * 256 + b2.c[2 + i] * 65536 + round) >> bits;
+  }
+#pragma unroll
+  for (int height = 0; height < 2; height++) {
+    const int at = 2 * height;
+    const uint32_t v[4] = {mean[0][at], mean[1][at], mean[0][at + 1], mean[1][at + 1]};
+    vif_planes_u16(v, planes + height * Planes::HALF);
+  }
+  const uint32_t v[4] = {next[0][0], next[1][0], next[0][1], next[1][1]};
+  vif_planes_u16(v, planes + Planes::NEXT);
 }
 
 // a b + c, also where the compiler sees that no bits meet and would rather have an `or`.
@@ -122,41 +176,75 @@ HV_DEV void vif_mma_multiply(uint32_t a, uint32_t b, uint32_t &lo, uint32_t &hi)
   lo = vif_prmt<0x6420>(p, p2);
   hi = vif_prmt<0x7531>(p, p2);
 }
+HV_DEV void vif_mma_multiply(const uint32_t (&a)[2], const uint32_t (&b)[2], uint32_t &lo, uint32_t &mid, uint32_t &hi) {
+  uint32_t p[4];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    p[2 * i] = (a[i] & 0xffff) * (b[i] & 0xffff);
+    p[2 * i + 1] = (a[i] >> 16) * (b[i] >> 16);
+  }
+  const uint32_t t = vif_prmt<0x5140>(p[0], p[1]), u = vif_prmt<0x5140>(p[2], p[3]);
+  lo = vif_prmt<0x5410>(t, u);
+  mid = vif_prmt<0x7632>(t, u);
+  hi = vif_prmt<0x5410>(vif_prmt<0x0062>(p[0], p[1]), vif_prmt<0x0062>(p[2], p[3]));
+}
 
-// Vertical pass of one of the products.
-template <int N>
-HV_DEV void vif_mma_products(const VifMatrix (&m)[3], const uint32_t (&a)[2][2], const uint32_t (&b)[2][2],
-                             int which, VifMmaPlanes<N> &planes) {
-  uint32_t sum[2][4];
+// Vertical pass over one of the products: of 16 rows, by even and odd columns, in 1/65536 of the square of an 8-bit step.
+HV_DEV void vif_mma_sums(const VifMatrix (&m)[3], const VifMmaColumns<uint8_t> &a, const VifMmaColumns<uint8_t> &b, uint32_t,
+                         uint32_t (&sum)[2][4]) {
 #pragma unroll
   for (int j = 0; j < 2; j++) {
     uint32_t lo[2], hi[2];
-    vif_mma_multiply(a[j][0], b[j][0], lo[0], hi[0]);
-    vif_mma_multiply(a[j][1], b[j][1], lo[1], hi[1]);
+#pragma unroll
+    for (int k = 0; k < 2; k++) vif_mma_multiply(a.v[j][k], b.v[j][k], lo[k], hi[k]);
     const VifProduct w0 = vif_mma(m[0], lo[0], lo[1], {});
     const VifProduct w1 = vif_mma(m[1], lo[0], lo[1], vif_mma(m[0], hi[0], hi[1], {}));
     const VifProduct w2 = vif_mma(m[1], hi[0], hi[1], {});
 #pragma unroll
     for (int i = 0; i < 4; i++) sum[j][i] = w0.c[i] + w1.c[i] * 256 + w2.c[i] * 65536;
   }
+}
+HV_DEV void vif_mma_sums(const VifMatrix (&m)[3], const VifMmaColumns<uint16_t> &a, const VifMmaColumns<uint16_t> &b,
+                         uint32_t bits, uint32_t (&sum)[2][4]) {
+  const uint32_t shift = 2 * (bits - 8), round = 1u << shift >> 1;
+#pragma unroll
+  for (int j = 0; j < 2; j++) {
+    uint32_t lo[2], mid[2], hi[2];
+#pragma unroll
+    for (int k = 0; k < 2; k++) vif_mma_multiply(a.v[j][k], b.v[j][k], lo[k], mid[k], hi[k]);
+    const VifProduct w0 = vif_mma(m[0], lo[0], lo[1], {});
+    const VifProduct w1 = vif_mma(m[1], lo[0], lo[1], vif_mma(m[0], mid[0], mid[1], {}));
+    const VifProduct w2 = vif_mma(m[1], mid[0], mid[1], vif_mma(m[0], hi[0], hi[1], {}));
+    const VifProduct w3 = vif_mma(m[1], hi[0], hi[1], {});
+    // The upper products are multiples of what is cut off.
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      sum[j][i] = (w3.c[i] << (24 - shift)) + (w2.c[i] << (16 - shift)) + ((w0.c[i] + w1.c[i] * 256 + round) >> shift);
+  }
+}
+template <int N, class T>
+HV_DEV void vif_mma_products(const VifMatrix (&m)[3], const VifMmaColumns<T> &a, const VifMmaColumns<T> &b, int which,
+                             uint32_t bits, VifMmaWords planes) {
+  using Planes = VifMmaPlanes<N>;
+  uint32_t sum[2][4];
+  vif_mma_sums(m, a, b, bits, sum);
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const uint32_t v[4] = {sum[0][2 * half], sum[1][2 * half], sum[0][2 * half + 1], sum[1][2 * half + 1]};
-    vif_planes_u32(v, planes.v + half * planes.HALF + planes.PRODUCTS + 4 * which);
+    vif_planes_u32(v, planes + half * Planes::HALF + Planes::PRODUCTS + 4 * which);
   }
 }
 
-// Horizontal pass over planes `first` on of the columns before and of these.
-HV_DEV void vif_mma_mean_row(const VifMatrix (&m)[3], const uint32_t *before, const uint32_t *planes,
-                             uint32_t *mean) {
+// Horizontal pass over planes of the columns before and of these.
+HV_DEV void vif_mma_mean_row(const VifMatrix (&m)[3], VifMmaWords before, VifMmaWords planes, uint32_t *mean) {
   const VifProduct w0 = vif_mma(m[0], before[0], planes[0], {});
   const VifProduct w1 = vif_mma(m[1], before[0], planes[0], vif_mma(m[0], before[1], planes[1], {}));
   const VifProduct w2 = vif_mma(m[1], before[1], planes[1], {});
 #pragma unroll
   for (int i = 0; i < 4; i++) mean[i] = w0.c[i] + w1.c[i] * 256 + w2.c[i] * 65536;
 }
-HV_DEV void vif_mma_product_row(const VifMatrix (&m)[3], const VifProduct &half, const uint32_t *before,
-                                const uint32_t *planes, uint32_t *mean) {
+HV_DEV void vif_mma_product_row(const VifMatrix (&m)[3], const VifProduct &half, VifMmaWords before, VifMmaWords planes,
+                                uint32_t *mean) {
   const VifProduct w0 = vif_mma(m[0], before[0], planes[0], {});
   const VifProduct w1 = vif_mma(m[1], before[0], planes[0], vif_mma(m[0], before[1], planes[1], half));
   const VifProduct w2 = vif_mma(m[1], before[1], planes[1], vif_mma(m[0], before[2], planes[2], {}));
@@ -167,68 +255,105 @@ HV_DEV void vif_mma_product_row(const VifMatrix (&m)[3], const VifProduct &half,
     mean[i] = (w4.c[i] * 256 + w3.c[i]) * 256 + (w2.c[i] + ((w1.c[i] + (w0.c[i] >> 8)) >> 8));
 }
 
-// `PICTURES`: distorted ones. In words of 32 lanes.
+// `PICTURES`: distorted ones.
 template <int PICTURES> struct VifMmaShared {
-  alignas(16) uint32_t samples[VIF_MMA_WARPS][1 + PICTURES][32][4];  // of 16 columns, by row
-  // Planes of the 16 columns before.
-  uint32_t reference[VIF_MMA_WARPS][VifMmaPlanes<1>::SIZE][32];
-  uint32_t distorted[VIF_MMA_WARPS][PICTURES][VifMmaPlanes<2>::SIZE][32];
+  // Of 16 columns by turns: first their samples, then the planes of the reference and of each distorted picture.
+  enum { DISTORTED = VifMmaPlanes<1>::SIZE, SIZE = DISTORTED + PICTURES * VifMmaPlanes<2>::SIZE };
+  alignas(16) uint32_t words[VIF_MMA_WARPS(PICTURES)][2][SIZE][32];
   alignas(16) uint16_t log2_steps[4096];
 };
-template <int N> HV_DEV VifMmaPlanes<N> vif_mma_restore(const uint32_t (&from)[VifMmaPlanes<N>::SIZE][32]) {
-  VifMmaPlanes<N> planes;
-#pragma unroll
-  for (int i = 0; i < planes.SIZE; i++) planes.v[i] = from[i][hv_lane()];
-  return planes;
-}
-template <int N> HV_DEV void vif_mma_keep(const VifMmaPlanes<N> &planes, uint32_t (&to)[VifMmaPlanes<N>::SIZE][32]) {
-#pragma unroll
-  for (int i = 0; i < planes.SIZE; i++) to[i][hv_lane()] = planes.v[i];
-}
 
-// Sixteen samples of a row from column `x` on.
-struct VifSamples {
-  uint32_t v[4];
+// Sixteen samples of a row as they are stored, from column `x` on.
+template <class T> struct VifSamples {
+  enum { WORDS = 4 * sizeof(T) };
+  uint32_t v[WORDS];
 };
-HV_DEV VifSamples vif_mma_load(const uint8_t *row, int32_t x, int32_t width) {
-  VifSamples s;
+template <class T> HV_DEV VifSamples<T> vif_mma_load(const uint8_t *row, int32_t x, int32_t width) {
+  using Samples = VifSamples<T>;
+  Samples s;
   if (x >= 0 && x + 16 <= width) {
-    const HvU32x2 lo = hv_ldg((const HvU32x2 *)(row + x)), hi = hv_ldg((const HvU32x2 *)(row + x + 8));
-    s = {{lo.v[0], lo.v[1], hi.v[0], hi.v[1]}};
+#pragma unroll
+    for (int i = 0; i < Samples::WORDS; i += 2) {
+      const HvU32x2 pair = hv_ldg((const HvU32x2 *)((const T *)row + x) + i / 2);
+      s.v[i] = pair.v[0], s.v[i + 1] = pair.v[1];
+    }
   } else {
+    const int bits = 8 * sizeof(T);
     s = {};
 #pragma unroll 1
     for (int k = 15; k >= 0; k--) {
-      const uint32_t v = hv_ldg(row + vif_mirror(x + k, width));
-      s.v[3] = s.v[3] << 8 | s.v[2] >> 24;
-      s.v[2] = s.v[2] << 8 | s.v[1] >> 24;
-      s.v[1] = s.v[1] << 8 | s.v[0] >> 24;
-      s.v[0] = s.v[0] << 8 | v;
+#pragma unroll
+      for (int i = Samples::WORDS - 1; i > 0; i--) s.v[i] = s.v[i] << bits | s.v[i - 1] >> (32 - bits);
+      s.v[0] = s.v[0] << bits | hv_ldg((const T *)row + vif_mirror(x + k, width));
     }
   }
   return s;
 }
-// B of the vertical pass for even and odd columns.
-HV_DEV void vif_mma_inputs(const uint32_t (*rows)[4], uint32_t (&b)[2][2]) {
-  uint32_t r0, r1, r2, r3;
-  const uint32_t at = vif_shared_address(rows[hv_lane()]);
+
+// Rows of samples in shared memory. `ldmatrix` takes pairs of bytes: two columns of 8 bits, or one of 16, where the even
+// columns lie before all odd ones.
+template <class T> struct VifMmaRows {
+  uint32_t v[sizeof(T)][32][4];
+};
+HV_DEV void vif_mma_store(const VifSamples<uint8_t> &s, uint32_t, uint32_t, VifMmaRows<uint8_t> &rows, uint32_t place) {
+  *(HvU32x4 *)rows.v[0][place] = {{s.v[0], s.v[1], s.v[2], s.v[3]}};
+}
+HV_DEV void vif_mma_store(const VifSamples<uint16_t> &s, uint32_t shift, uint32_t bits, VifMmaRows<uint16_t> &rows,
+                          uint32_t place) {
+  const uint32_t stored = (0xffffu >> shift) * 0x10001, most = (1u << bits) - 1;
+  uint32_t v[8], above = 0;
+#pragma unroll
+  for (int i = 0; i < 8; i++) v[i] = s.v[i] >> shift & stored, above |= v[i];
+  // Never, unless somebody has put something into bits that are not used.
+  if (above & ~(most * 0x10001)) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] = hv_min(v[i] & 0xffff, most) | hv_min(v[i] >> 16, most) << 16;
+  }
+  HvU32x4 even, odd;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    even.v[i] = vif_prmt<0x5410>(v[2 * i], v[2 * i + 1]);
+    odd.v[i] = vif_prmt<0x7632>(v[2 * i], v[2 * i + 1]);
+  }
+  *(HvU32x4 *)rows.v[0][place] = even;
+  *(HvU32x4 *)rows.v[1][place] = odd;
+}
+HV_DEV VifProduct vif_mma_matrices(const uint32_t (&rows)[32][4]) {
+  VifProduct r;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
-               : "r"(at)
+               : "=r"(r.c[0]), "=r"(r.c[1]), "=r"(r.c[2]), "=r"(r.c[3])
+               : "r"(vif_shared_address(rows[hv_lane()]))
                : "memory");
-  b[0][0] = vif_prmt<0x6420>(r0, r1);
-  b[1][0] = vif_prmt<0x7531>(r0, r1);
-  b[0][1] = vif_prmt<0x6420>(r2, r3);
-  b[1][1] = vif_prmt<0x7531>(r2, r3);
+  return r;
+}
+HV_DEV VifMmaColumns<uint8_t> vif_mma_columns(const VifMmaRows<uint8_t> &rows) {
+  const VifProduct r = vif_mma_matrices(rows.v[0]);
+  VifMmaColumns<uint8_t> b;
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    b.v[0][k] = vif_prmt<0x6420>(r.c[2 * k], r.c[2 * k + 1]);
+    b.v[1][k] = vif_prmt<0x7531>(r.c[2 * k], r.c[2 * k + 1]);
+  }
+  return b;
+}
+HV_DEV VifMmaColumns<uint16_t> vif_mma_columns(const VifMmaRows<uint16_t> &rows) {
+  VifMmaColumns<uint16_t> b;
+#pragma unroll
+  for (int j = 0; j < 2; j++) {
+    const VifProduct r = vif_mma_matrices(rows.v[j]);
+#pragma unroll
+    for (int i = 0; i < 4; i++) b.v[j][i / 2][i % 2] = r.c[i];
+  }
+  return b;
 }
 
 // One picture's samples of the next scale from one column and two rows, at x, y of that scale.
 template <int N>
-HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, const VifMmaPlanes<N> &before,
-                         const VifMmaPlanes<N> &planes, uint32_t x, uint32_t y, uint32_t width, uint32_t height, uint16_t *to,
-                         uint32_t stride) {
-  const VifProduct a = vif_mma(m[2], before.v[planes.NEXT], planes.v[planes.NEXT], {});
-  const VifProduct b = vif_mma(m[2], before.v[planes.NEXT + 1], planes.v[planes.NEXT + 1], half);
+HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, VifMmaWords before, VifMmaWords planes, uint32_t x,
+                         uint32_t y, uint32_t width, uint32_t height, uint16_t *to, uint32_t stride) {
+  constexpr int NEXT = VifMmaPlanes<N>::NEXT;
+  const VifProduct a = vif_mma(m[2], before[NEXT], planes[NEXT], {});
+  const VifProduct b = vif_mma(m[2], before[NEXT + 1], planes[NEXT + 1], half);
 #pragma unroll
   for (uint32_t i = 0; i < 2; i++) {
     const uint32_t v = (((a.c[i] >> 8) + a.c[2 + i] + b.c[i]) >> 8) + b.c[2 + i] - 128;
@@ -237,12 +362,14 @@ HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, const 
   }
 }
 
-// Scale 0 of 8-bit samples: the arguments and results are those of `VIF_SCALE_0`, but the block is (128, 1, 1) and tiles
-// are any multiple of 16 x 64 pixels: grid (ceil(width / 128), ceil(height / 64), 1) is best. `PICTURES` distorted ones.
-template <int PICTURES>
+// Scale 0: the arguments and results are those of `VIF_SCALE_0`, for samples of up to 12 bits, but the block
+// is (32 * VIF_MMA_WARPS(PICTURES), 1, 1) and tiles are any multiple of 16 columns and of 16 rows a warp: grid (ceil(width /
+// 128), ceil(height / (16 * VIF_MMA_WARPS(PICTURES))), 1), or half as wide with frames in flight. `PICTURES` distorted ones.
+template <class T, int PICTURES>
 HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, const VifArgs &args,
                           const VifPlanes &next, const uint16_t *log2_steps, uint64_t *out) {
-  vif_load_log2_steps<32 * VIF_MMA_WARPS>(log2_steps, shared.log2_steps);
+  constexpr int WARPS = VIF_MMA_WARPS(PICTURES);
+  vif_load_log2_steps<32 * WARPS>(log2_steps, shared.log2_steps);
   __syncthreads();
 
   const uint32_t lane = hv_lane(), warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
@@ -263,93 +390,87 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
   for (int i = 0; i < 4; i++) asm volatile("mov.b32 %0, 128;" : "=r"(half.c[i]));
   // Those of the reference are in the first.
   VifSums sums[PICTURES] = {};
-  for (int32_t y0 = 16 * (int32_t)(blockIdx.y * VIF_MMA_WARPS + warp); y0 < height;
-       y0 += 16 * VIF_MMA_WARPS * (int32_t)gridDim.y) {
+  for (int32_t y0 = 16 * (int32_t)(blockIdx.y * WARPS + warp); y0 < height; y0 += 16 * WARPS * (int32_t)gridDim.y) {
     const uint32_t y = (uint32_t)vif_mirror(y0 - 8 + (int32_t)lane, height);
     const uint8_t *reference_row = reference.data + (uint64_t)y * reference.stride;
     const uint8_t *distorted_row[PICTURES];
-    VifSamples r = vif_mma_load(reference_row, x0 - 8, width), d[PICTURES];
+    VifSamples<T> r = vif_mma_load<T>(reference_row, x0 - 8, width), d[PICTURES];
 #pragma unroll
     for (int p = 0; p < PICTURES; p++) {
       distorted_row[p] = distorted[p].data + (uint64_t)y * distorted[p].stride;
-      d[p] = vif_mma_load(distorted_row[p], x0 - 8, width);
+      d[p] = vif_mma_load<T>(distorted_row[p], x0 - 8, width);
     }
     for (int32_t t = 0; t <= steps; t++) {
       const int32_t x = x0 - 8 + 16 * t;  // of these columns; results are for 8 columns less
       if (x - 8 >= width) break;
-      *(VifSamples *)shared.samples[warp][0][place] = r;
-#pragma unroll
-      for (int p = 0; p < PICTURES; p++) *(VifSamples *)shared.samples[warp][1 + p][place] = d[p];
-      vif_sync_warp();
-      VifMmaPlanes<1> planes;
-      VifMmaPlanes<2> distorted_planes[PICTURES];
+      auto &words = shared.words[warp][t & 1];
+      const VifMmaWords planes = {&words[0][lane]}, before = {&shared.words[warp][~t & 1][0][lane]};
+      const VifMmaWords distorted_planes = planes + shared.DISTORTED, distorted_before = before + shared.DISTORTED;
       {
-        uint32_t rb[2][2], db[PICTURES][2][2];
-        vif_mma_inputs(shared.samples[warp][0], rb);
+        auto &rows = *(VifMmaRows<T>(*)[1 + PICTURES]) & words;
+        static_assert(sizeof rows <= sizeof words, "samples lie where the planes are to be");
+        // Other lanes may still read what lay here.
+        vif_sync_warp();
+        vif_mma_store(r, reference.shift, args.bits, rows[0], place);
 #pragma unroll
-        for (int p = 0; p < PICTURES; p++) vif_mma_inputs(shared.samples[warp][1 + p], db[p]);
+        for (int p = 0; p < PICTURES; p++) vif_mma_store(d[p], distorted[p].shift, args.bits, rows[1 + p], place);
+        vif_sync_warp();
+        const VifMmaColumns<T> rb = vif_mma_columns(rows[0]);
+        VifMmaColumns<T> db[PICTURES];
+#pragma unroll
+        for (int p = 0; p < PICTURES; p++) db[p] = vif_mma_columns(rows[1 + p]);
         vif_sync_warp();
         if (t < steps) {
-          r = vif_mma_load(reference_row, x + 16, width);
+          r = vif_mma_load<T>(reference_row, x + 16, width);
 #pragma unroll
-          for (int p = 0; p < PICTURES; p++) d[p] = vif_mma_load(distorted_row[p], x + 16, width);
+          for (int p = 0; p < PICTURES; p++) d[p] = vif_mma_load<T>(distorted_row[p], x + 16, width);
         }
-        vif_mma_means(matrix, half, rb, planes);
-        vif_mma_products(matrix, rb, rb, 0, planes);
+        vif_mma_means<1>(matrix, half, rb, args.bits, planes);
+        vif_mma_products<1>(matrix, rb, rb, 0, args.bits, planes);
 #pragma unroll
         for (int p = 0; p < PICTURES; p++) {
-          vif_mma_means(matrix, half, db[p], distorted_planes[p]);
-          vif_mma_products(matrix, db[p], db[p], 0, distorted_planes[p]);
-          vif_mma_products(matrix, rb, db[p], 1, distorted_planes[p]);
+          const VifMmaWords to = distorted_planes + p * VifMmaPlanes<2>::SIZE;
+          vif_mma_means<2>(matrix, half, db[p], args.bits, to);
+          vif_mma_products<2>(matrix, db[p], db[p], 0, args.bits, to);
+          vif_mma_products<2>(matrix, rb, db[p], 1, args.bits, to);
         }
       }
-      if (t > 0) {
-        const VifMmaPlanes<1> before = vif_mma_restore<1>(shared.reference[warp]);
-        const uint32_t nx = (uint32_t)(x - 8) / 2 + g, ny = (uint32_t)y0 / 2 + 2 * q;
-        const uint32_t nw = (uint32_t)width / 2, nh = (uint32_t)height / 2;
-        vif_mma_next(matrix, half, before, planes, nx, ny, nw, nh, next.reference, next.stride);
-        VifMmaPlanes<2> distorted_before[PICTURES];
+      if (t == 0) continue;
+      const uint32_t nx = (uint32_t)(x - 8) / 2 + g, ny = (uint32_t)y0 / 2 + 2 * q;
+      const uint32_t nw = (uint32_t)width / 2, nh = (uint32_t)height / 2;
+      vif_mma_next<1>(matrix, half, before, planes, nx, ny, nw, nh, next.reference, next.stride);
+#pragma unroll
+      for (int p = 0; p < PICTURES; p++) {
+        const int at = p * VifMmaPlanes<2>::SIZE;
+        uint16_t *to = next.distorted + (uint64_t)p * next.stride * nh;
+        vif_mma_next<2>(matrix, half, distorted_before + at, distorted_planes + at, nx, ny, nw, nh, to, next.stride);
+      }
+      if (!args.gains) continue;
+      // Eight rows at a time: for 16 there are no registers.
+#pragma unroll 1
+      for (int h = 0; h < 2; h++) {
+        uint32_t m1[4], xx[4], m2[4], yy[4], xy[4];
+        int32_t var1[4], var2[4], cov[4];
+        bool inside[4];
+        const int at = h * VifMmaPlanes<1>::HALF;
+        vif_mma_mean_row(matrix, before + at, planes + at, m1);
+        vif_mma_product_row(matrix, half, before + at + 2, planes + at + 2, xx);
+        vif_variances(m1, m1, xx, var1);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          inside[i] = x - 8 + (int32_t)g + i / 2 * 8 < width && y0 + h * 8 + 2 * (int32_t)q + i % 2 < height;
 #pragma unroll
         for (int p = 0; p < PICTURES; p++) {
-          distorted_before[p] = vif_mma_restore<2>(shared.distorted[warp][p]);
-          uint16_t *to = next.distorted + (uint64_t)p * next.stride * nh;
-          vif_mma_next(matrix, half, distorted_before[p], distorted_planes[p], nx, ny, nw, nh, to, next.stride);
-        }
-        if (args.gains) {
-          uint32_t m1[8], xx[8], m2[8], yy[8], xy[8];
-          int32_t var1[8], var2[8], cov[8];
-          bool inside[8];
-          const auto filter = [&](int p, int i) {
-            const VifMmaPlanes<2> &before = distorted_before[p], &planes = distorted_planes[p];
-            const int at = i / 4 * planes.HALF;
-            vif_mma_mean_row(matrix, before.v + at, planes.v + at, m2 + i);
-            vif_mma_product_row(matrix, half, before.v + at + 2, planes.v + at + 2, yy + i);
-            vif_mma_product_row(matrix, half, before.v + at + 6, planes.v + at + 6, xy + i);
-          };
-#pragma unroll
-          for (int i = 0; i < 8; i += 4) {
-            const int at = i / 4 * planes.HALF;
-            vif_mma_mean_row(matrix, before.v + at, planes.v + at, m1 + i);
-            vif_mma_product_row(matrix, half, before.v + at + 2, planes.v + at + 2, xx + i);
-            // Beside the reference's it is faster; for several pictures there are no registers for that.
-            if (PICTURES == 1) filter(0, i);
-          }
-          vif_variances(m1, m1, xx, var1);
-#pragma unroll
-          for (int i = 0; i < 8; i++)
-            inside[i] = x - 8 + (int32_t)g + i / 2 % 2 * 8 < width && y0 + i / 4 * 8 + 2 * (int32_t)q + i % 2 < height;
-#pragma unroll
-          for (int p = 0; p < PICTURES; p++) {
-            if (PICTURES > 1) filter(p, 0), filter(p, 4);
-            vif_variances(m2, m2, yy, var2);
-            vif_variances(m1, m2, xy, cov);
-            vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, p == 0, sums[p]);
-          }
+          const int at = p * VifMmaPlanes<2>::SIZE + h * VifMmaPlanes<2>::HALF;
+          const VifMmaWords before = distorted_before + at, planes = distorted_planes + at;
+          vif_mma_mean_row(matrix, before, planes, m2);
+          vif_mma_product_row(matrix, half, before + 2, planes + 2, yy);
+          vif_mma_product_row(matrix, half, before + 6, planes + 6, xy);
+          vif_variances(m2, m2, yy, var2);
+          vif_variances(m1, m2, xy, cov);
+          vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, p == 0, sums[p]);
         }
       }
-      vif_mma_keep(planes, shared.reference[warp]);
-#pragma unroll
-      for (int p = 0; p < PICTURES; p++) vif_mma_keep(distorted_planes[p], shared.distorted[warp][p]);
     }
   }
 #pragma unroll
@@ -359,10 +480,10 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
   }
 }
 
-#define VIF_MMA_SCALE(name, PICTURES)                                                                        \
-  HV_KERNEL(VIF_MMA_BOUNDS, name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,           \
-                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {     \
+#define VIF_MMA_SCALE(name, T, PICTURES)                                                                     \
+  HV_KERNEL(VIF_MMA_BOUNDS(PICTURES), name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next, \
+                                            const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) { \
     __shared__ VifMmaShared<PICTURES> shared;                                                                \
-    vif_mma_scale<PICTURES>(shared, frame, args, next, log2_steps, out);                                     \
+    vif_mma_scale<T, PICTURES>(shared, frame, args, next, log2_steps, out);                                  \
   }                                                                                                          \
   HV_EXPORT(name)

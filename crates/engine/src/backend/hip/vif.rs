@@ -25,11 +25,16 @@ struct Shape {
     most: usize,
 }
 
+/// Whether scale 0 goes through tensor cores.
+fn on_tensor_cores(bits: u32, target: &str) -> bool {
+    bits <= 12 && target.starts_with("sm_80")
+}
+
 impl Shape {
-    /// The shape of a scale's kernel as `kernels/vif.h` has it; `target` is a GPU target of this crate's `build.rs`.
-    /// With `alone`, each block has one tile, and there are more blocks: a group that overlaps with no others is done
-    /// sooner.
-    fn new(scale: usize, bits: u32, target: &str, alone: bool) -> Self {
+    /// The shape of a scale's kernel as `kernels/vif.h` and `kernels/vif_mma.h` have it, for one distorted picture or for
+    /// `several`; `target` is a GPU target of this crate's `build.rs`. With `alone`, there are more and smaller blocks: a group
+    /// that overlaps with no others is done sooner.
+    fn new(scale: usize, bits: u32, target: &str, alone: bool, several: bool) -> Self {
         let nvidia = target.starts_with("sm_");
         let shape = |threads, tile, tiles| Self {
             threads,
@@ -38,7 +43,11 @@ impl Shape {
             most: usize::MAX,
         };
         match scale {
-            0 if bits == 8 && target.starts_with("sm_80") => Self { most: 2, ..shape(128, (128, 64), 1) },
+            0 if on_tensor_cores(bits, target) => {
+                let (most, warps) = if several { (2, 2) } else { (1, 4) };
+                let columns = if alone { 128 } else { 256 };
+                Self { most, ..shape(32 * warps, (columns, 16 * warps as usize), 1) }
+            }
             0 if nvidia => shape(256, (240, 8), 4),
             0 => shape(128, (112, 8), 2),
             1 => shape(128, (120, 8), 2),
@@ -62,12 +71,18 @@ shared! {
     }
 }
 
-struct Scale {
-    /// Kernel for one distorted picture.
+/// A kernel, its grid, and how many distorted pictures it takes at most.
+struct Launch {
     kernel: Kernel,
-    /// Kernel for several distorted pictures at a time, and how many it takes at most; only where groups have several.
-    group: Option<(Kernel, usize)>,
     grid: (u32, u32),
+    most: usize,
+}
+
+struct Scale {
+    /// What takes one distorted picture.
+    one: Launch,
+    /// What takes several distorted pictures at a time; only where groups have several.
+    several: Option<Launch>,
     width: usize,
     height: usize,
 }
@@ -84,21 +99,24 @@ impl Scale {
             2 => ("vif", "vif2"),
             _ => ("vif", "vif3"),
         };
-        let shape = Shape::new(scale, bits, device.module(image)?.target(), alone);
-        let Shape { threads, tile, tiles, most } = shape;
-        let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
-        let kernel = Kernel::new(device, image, name, threads)?;
-        let group =
-            || Ok::<_, Error>((Kernel::new(device, "vif_group", &format!("{name}_group"), threads)?, most));
-        let group = setup.several().then(group).transpose()?;
-        Ok(Self { kernel, group, grid, width, height })
+        let target = device.module(image)?.target();
+        let name = if name == "vif0_u16" && on_tensor_cores(bits, target) { "vif0_u12" } else { name };
+        let launch = |image, name: &str, several| {
+            let Shape { threads, tile, tiles, most } = Shape::new(scale, bits, target, alone, several);
+            let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
+            Ok::<_, Error>(Launch { kernel: Kernel::new(device, image, name, threads)?, grid, most })
+        };
+        let one = launch(image, name, false)?;
+        let several = || launch("vif_group", &format!("{name}_group"), true);
+        let several = setup.several().then(several).transpose()?;
+        Ok(Self { one, several, width, height })
     }
 
     /// What takes as many as possible of so many distorted pictures at a time, and how many.
-    fn kernel(&self, pictures: usize) -> (&Kernel, usize) {
-        match &self.group {
-            Some((group, most)) if pictures > 1 => (group, pictures.min(*most)),
-            _ => (&self.kernel, 1),
+    fn take(&self, pictures: usize) -> (&Launch, usize) {
+        match &self.several {
+            Some(several) if pictures > 1 => (several, pictures.min(several.most)),
+            _ => (&self.one, 1),
         }
     }
 
@@ -183,7 +201,7 @@ impl Metric for Vif {
                 args.whole_limits.iter_mut().zip(limits).for_each(|(to, limit)| *to = whole(limit));
                 let mut first = 0;
                 while first < pairs.count {
-                    let (kernel, count) = scale.kernel(pairs.count - first);
+                    let (Launch { kernel, grid, .. }, count) = scale.take(pairs.count - first);
                     let Addresses { frame, sums, .. } = pairs.pair(first);
                     let sums = sums + (i * 4 * SUMS * 8) as u64;
                     let planes = planes.at(first, scale.size());
@@ -193,8 +211,8 @@ impl Metric for Vif {
                         0 => arguments![frame, args, next, log2_steps, sums],
                         _ => arguments![planes, args, next, log2_steps, sums],
                     };
-                    // SAFETY: the parameters of vif0_u8 and vif0_u16, or of vif1 to vif3, and of their groups.
-                    unsafe { kernel.launch(stream, scale.grid, arguments)? };
+                    // SAFETY: the parameters of vif0_u8, vif0_u12 and vif0_u16, or of vif1 to vif3, and of their groups.
+                    unsafe { kernel.launch(stream, *grid, arguments)? };
                     first += count;
                 }
                 planes = next;
