@@ -3,7 +3,7 @@
 // Scale 0 of VIF for samples of more than 8 bits: of up to 12 by tensor cores where there are any, and of up to 16.
 #if HV_MMA
 #include "vif_mma.h"
-VIF_MMA_SCALE(vif0_u12, uint16_t, 1)
+VIF_MMA_SCALE(vif0_u12, uint16_t)
 #else
 #include "vif.h"
 #endif

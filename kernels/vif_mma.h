@@ -15,10 +15,10 @@
 //
 // Both passes keep what the other needs in shared memory: the planes of 16 columns and, for the next 16, those before. A
 // lane reads only what it has written itself. That leaves few enough registers for twice the warps, which is worth 14 %.
-#define VIF_MMA_WARPS(pictures) (4 / (pictures))
+// That is worth more than to filter the reference once for several distorted pictures.
+#define VIF_MMA_WARPS 4
 // With the blocks that are to fit a multiprocessor, which bounds the registers.
-#define VIF_MMA_BLOCKS(pictures) ((pictures) > 1 ? 5 : HV_F64_FAST ? 4 : 3)
-#define VIF_MMA_BOUNDS(pictures) 32 * VIF_MMA_WARPS(pictures), VIF_MMA_BLOCKS(pictures)
+#define VIF_MMA_BOUNDS 32 * VIF_MMA_WARPS, HV_F64_FAST ? 4 : 3
 
 // Words of A for each lane: the taps' low bytes and high bytes; then those of the next scale, low bytes in
 // the rows 0 to 7 and high bytes in the rows 8 to 15.
@@ -255,11 +255,10 @@ HV_DEV void vif_mma_product_row(const VifMatrix (&m)[3], const VifProduct &half,
     mean[i] = (w4.c[i] * 256 + w3.c[i]) * 256 + (w2.c[i] + ((w1.c[i] + (w0.c[i] >> 8)) >> 8));
 }
 
-// `PICTURES`: distorted ones.
-template <int PICTURES> struct VifMmaShared {
-  // Of 16 columns by turns: first their samples, then the planes of the reference and of each distorted picture.
-  enum { DISTORTED = VifMmaPlanes<1>::SIZE, SIZE = DISTORTED + PICTURES * VifMmaPlanes<2>::SIZE };
-  alignas(16) uint32_t words[VIF_MMA_WARPS(PICTURES)][2][SIZE][32];
+struct VifMmaShared {
+  // Of 16 columns by turns: first their samples, then the planes of the reference and of the distorted picture.
+  enum { DISTORTED = VifMmaPlanes<1>::SIZE, SIZE = DISTORTED + VifMmaPlanes<2>::SIZE };
+  alignas(16) uint32_t words[VIF_MMA_WARPS][2][SIZE][32];
   alignas(16) uint16_t log2_steps[4096];
 };
 
@@ -363,13 +362,12 @@ HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, VifMma
 }
 
 // Scale 0: the arguments and results are those of `VIF_SCALE_0`, for samples of up to 12 bits, but the block
-// is (32 * VIF_MMA_WARPS(PICTURES), 1, 1) and tiles are any multiple of 16 columns and of 16 rows a warp: grid (ceil(width /
-// 128), ceil(height / (16 * VIF_MMA_WARPS(PICTURES))), 1), or half as wide with frames in flight. `PICTURES` distorted ones.
-template <class T, int PICTURES>
-HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, const VifArgs &args,
+// is (32 * VIF_MMA_WARPS, 1, 1) and tiles are any multiple of 16 columns and of 16 rows a warp: grid (ceil(width / 128),
+// ceil(height / (16 * VIF_MMA_WARPS)), 1), or half as wide with frames in flight.
+template <class T>
+HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifArgs &args,
                           const VifPlanes &next, const uint16_t *log2_steps, uint64_t *out) {
-  constexpr int WARPS = VIF_MMA_WARPS(PICTURES);
-  vif_load_log2_steps<32 * WARPS>(log2_steps, shared.log2_steps);
+  vif_load_log2_steps<32 * VIF_MMA_WARPS>(log2_steps, shared.log2_steps);
   __syncthreads();
 
   const uint32_t lane = hv_lane(), warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
@@ -379,27 +377,19 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
   const int32_t width = args.width, height = args.height;
   const int32_t steps = ((width + 15) / 16 + (int32_t)gridDim.x - 1) / (int32_t)gridDim.x;
   const int32_t x0 = (int32_t)blockIdx.x * steps * 16;
-  const HvPlane reference = frame->reference[0];
-  HvPlane distorted[PICTURES];
-#pragma unroll
-  for (int p = 0; p < PICTURES; p++) distorted[p] = frame[p].distorted[0];
+  const HvPlane reference = frame->reference[0], distorted = frame->distorted[0];
   const VifMatrix matrix[3] = {vif_matrix(0), vif_matrix(1), vif_matrix(2)};
   // What rounds when a sum is cut by 8 bits. Without the assembler the compiler would make it anew each time.
   VifProduct half;
 #pragma unroll
   for (int i = 0; i < 4; i++) asm volatile("mov.b32 %0, 128;" : "=r"(half.c[i]));
-  // Those of the reference are in the first.
-  VifSums sums[PICTURES] = {};
-  for (int32_t y0 = 16 * (int32_t)(blockIdx.y * WARPS + warp); y0 < height; y0 += 16 * WARPS * (int32_t)gridDim.y) {
+  VifSums sums = {};
+  for (int32_t y0 = 16 * (int32_t)(blockIdx.y * VIF_MMA_WARPS + warp); y0 < height;
+       y0 += 16 * VIF_MMA_WARPS * (int32_t)gridDim.y) {
     const uint32_t y = (uint32_t)vif_mirror(y0 - 8 + (int32_t)lane, height);
     const uint8_t *reference_row = reference.data + (uint64_t)y * reference.stride;
-    const uint8_t *distorted_row[PICTURES];
-    VifSamples<T> r = vif_mma_load<T>(reference_row, x0 - 8, width), d[PICTURES];
-#pragma unroll
-    for (int p = 0; p < PICTURES; p++) {
-      distorted_row[p] = distorted[p].data + (uint64_t)y * distorted[p].stride;
-      d[p] = vif_mma_load<T>(distorted_row[p], x0 - 8, width);
-    }
+    const uint8_t *distorted_row = distorted.data + (uint64_t)y * distorted.stride;
+    VifSamples<T> r = vif_mma_load<T>(reference_row, x0 - 8, width), d = vif_mma_load<T>(distorted_row, x0 - 8, width);
     for (int32_t t = 0; t <= steps; t++) {
       const int32_t x = x0 - 8 + 16 * t;  // of these columns; results are for 8 columns less
       if (x - 8 >= width) break;
@@ -407,44 +397,30 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
       const VifMmaWords planes = {&words[0][lane]}, before = {&shared.words[warp][~t & 1][0][lane]};
       const VifMmaWords distorted_planes = planes + shared.DISTORTED, distorted_before = before + shared.DISTORTED;
       {
-        auto &rows = *(VifMmaRows<T>(*)[1 + PICTURES]) & words;
+        auto &rows = *(VifMmaRows<T>(*)[2]) & words;
         static_assert(sizeof rows <= sizeof words, "samples lie where the planes are to be");
         // Other lanes may still read what lay here.
         vif_sync_warp();
         vif_mma_store(r, reference.shift, args.bits, rows[0], place);
-#pragma unroll
-        for (int p = 0; p < PICTURES; p++) vif_mma_store(d[p], distorted[p].shift, args.bits, rows[1 + p], place);
+        vif_mma_store(d, distorted.shift, args.bits, rows[1], place);
         vif_sync_warp();
-        const VifMmaColumns<T> rb = vif_mma_columns(rows[0]);
-        VifMmaColumns<T> db[PICTURES];
-#pragma unroll
-        for (int p = 0; p < PICTURES; p++) db[p] = vif_mma_columns(rows[1 + p]);
+        const VifMmaColumns<T> rb = vif_mma_columns(rows[0]), db = vif_mma_columns(rows[1]);
         vif_sync_warp();
         if (t < steps) {
           r = vif_mma_load<T>(reference_row, x + 16, width);
-#pragma unroll
-          for (int p = 0; p < PICTURES; p++) d[p] = vif_mma_load<T>(distorted_row[p], x + 16, width);
+          d = vif_mma_load<T>(distorted_row, x + 16, width);
         }
         vif_mma_means<1>(matrix, half, rb, args.bits, planes);
         vif_mma_products<1>(matrix, rb, rb, 0, args.bits, planes);
-#pragma unroll
-        for (int p = 0; p < PICTURES; p++) {
-          const VifMmaWords to = distorted_planes + p * VifMmaPlanes<2>::SIZE;
-          vif_mma_means<2>(matrix, half, db[p], args.bits, to);
-          vif_mma_products<2>(matrix, db[p], db[p], 0, args.bits, to);
-          vif_mma_products<2>(matrix, rb, db[p], 1, args.bits, to);
-        }
+        vif_mma_means<2>(matrix, half, db, args.bits, distorted_planes);
+        vif_mma_products<2>(matrix, db, db, 0, args.bits, distorted_planes);
+        vif_mma_products<2>(matrix, rb, db, 1, args.bits, distorted_planes);
       }
       if (t == 0) continue;
       const uint32_t nx = (uint32_t)(x - 8) / 2 + g, ny = (uint32_t)y0 / 2 + 2 * q;
       const uint32_t nw = (uint32_t)width / 2, nh = (uint32_t)height / 2;
       vif_mma_next<1>(matrix, half, before, planes, nx, ny, nw, nh, next.reference, next.stride);
-#pragma unroll
-      for (int p = 0; p < PICTURES; p++) {
-        const int at = p * VifMmaPlanes<2>::SIZE;
-        uint16_t *to = next.distorted + (uint64_t)p * next.stride * nh;
-        vif_mma_next<2>(matrix, half, distorted_before + at, distorted_planes + at, nx, ny, nw, nh, to, next.stride);
-      }
+      vif_mma_next<2>(matrix, half, distorted_before, distorted_planes, nx, ny, nw, nh, next.distorted, next.stride);
       if (!args.gains) continue;
       // Eight rows at a time: for 16 there are no registers.
 #pragma unroll 1
@@ -452,38 +428,31 @@ HV_DEV void vif_mma_scale(VifMmaShared<PICTURES> &shared, const HvFrame *frame, 
         uint32_t m1[4], xx[4], m2[4], yy[4], xy[4];
         int32_t var1[4], var2[4], cov[4];
         bool inside[4];
-        const int at = h * VifMmaPlanes<1>::HALF;
-        vif_mma_mean_row(matrix, before + at, planes + at, m1);
-        vif_mma_product_row(matrix, half, before + at + 2, planes + at + 2, xx);
+        const VifMmaWords b1 = before + h * VifMmaPlanes<1>::HALF, p1 = planes + h * VifMmaPlanes<1>::HALF;
+        vif_mma_mean_row(matrix, b1, p1, m1);
+        vif_mma_product_row(matrix, half, b1 + 2, p1 + 2, xx);
+        const VifMmaWords b2 = distorted_before + h * VifMmaPlanes<2>::HALF;
+        const VifMmaWords p2 = distorted_planes + h * VifMmaPlanes<2>::HALF;
+        vif_mma_mean_row(matrix, b2, p2, m2);
+        vif_mma_product_row(matrix, half, b2 + 2, p2 + 2, yy);
+        vif_mma_product_row(matrix, half, b2 + 6, p2 + 6, xy);
         vif_variances(m1, m1, xx, var1);
+        vif_variances(m2, m2, yy, var2);
+        vif_variances(m1, m2, xy, cov);
 #pragma unroll
         for (int i = 0; i < 4; i++)
           inside[i] = x - 8 + (int32_t)g + i / 2 * 8 < width && y0 + h * 8 + 2 * (int32_t)q + i % 2 < height;
-#pragma unroll
-        for (int p = 0; p < PICTURES; p++) {
-          const int at = p * VifMmaPlanes<2>::SIZE + h * VifMmaPlanes<2>::HALF;
-          const VifMmaWords before = distorted_before + at, planes = distorted_planes + at;
-          vif_mma_mean_row(matrix, before, planes, m2);
-          vif_mma_product_row(matrix, half, before + 2, planes + 2, yy);
-          vif_mma_product_row(matrix, half, before + 6, planes + 6, xy);
-          vif_variances(m2, m2, yy, var2);
-          vif_variances(m1, m2, xy, cov);
-          vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, p == 0, sums[p]);
-        }
+        vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, true, sums);
       }
     }
   }
-#pragma unroll
-  for (int p = 0; p < PICTURES; p++) {
-    sums[p].den_log = sums[0].den_log, sums[p].flat_count = sums[0].flat_count;
-    if (args.gains) vif_add_sums<0>(sums[p], args.gains, out + p * args.pitch);
-  }
+  if (args.gains) vif_add_sums<0>(sums, args.gains, out);
 }
 
-#define VIF_MMA_SCALE(name, T, PICTURES)                                                                     \
-  HV_KERNEL(VIF_MMA_BOUNDS(PICTURES), name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next, \
-                                            const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) { \
-    __shared__ VifMmaShared<PICTURES> shared;                                                                \
-    vif_mma_scale<T, PICTURES>(shared, frame, args, next, log2_steps, out);                                  \
+#define VIF_MMA_SCALE(name, T)                                                                               \
+  HV_KERNEL(VIF_MMA_BOUNDS, name)(const HvFrame *__restrict__ frame, VifArgs args, VifPlanes next,           \
+                                  const uint16_t *__restrict__ log2_steps, uint64_t *__restrict__ out) {     \
+    __shared__ VifMmaShared shared;                                                                          \
+    vif_mma_scale<T>(shared, frame, args, next, log2_steps, out);                                            \
   }                                                                                                          \
   HV_EXPORT(name)

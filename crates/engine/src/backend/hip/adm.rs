@@ -209,8 +209,10 @@ impl Metric for Adm {
                 (false, 0) => (name, "adm_group", name.into()),
                 (false, _) => ("adm", "adm_group", name.into()),
             };
-            let kernel = Kernel::new(device, image, &name, wave)?;
-            let group = || Kernel::new(device, group, &format!("{name}_group"), wave);
+            let kernel =
+                |image, name: &str| Kernel::new(device, image, name, wave)?.with_most_shared_memory(device);
+            let group = || kernel(group, &format!("{name}_group"));
+            let kernel = kernel(image, &name)?;
             let group = setup.several().then(group).transpose()?;
             Ok::<_, Error>(Scale::new(kernel, group, s, input, &shapes[s], coefficient, tile_heights[s]))
         };
@@ -230,7 +232,7 @@ impl Metric for Adm {
         }
         Ok(Self {
             scales,
-            rows: Kernel::new(device, "adm", "adm_rows", ROWS_THREADS)?,
+            rows: Kernel::new(device, "adm", "adm_rows", ROWS_THREADS)?.with_most_shared_memory(device)?,
             rows_shape,
             row_sums: first as usize,
             work: work.clone(),

@@ -55,11 +55,13 @@ impl InFlightSlot {
         let on_device = DeviceBuffer::new(device, "working memory", size)?;
         // SAFETY: the buffer is that long and belongs to this slot, whose work comes later in the stream.
         unsafe { zero(&stream, on_device.address(), size)? };
+        let kernel =
+            |name| Kernel::new(device, "frame", name, FRAME_THREADS)?.with_most_shared_memory(device);
         let mut slot = Self {
             stream,
             done: Arc::new(Event::for_host(device)?),
-            begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
-            end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
+            begin: kernel("frame_begin")?,
+            end: kernel("frame_end")?,
             frames: Pinned::coherent(device.clone(), frames_room(renditions))?,
             sums: Arc::new(Pinned::coherent(device.clone(), sums)?),
             on_device,

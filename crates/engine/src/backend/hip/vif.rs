@@ -16,38 +16,26 @@ const MAX_GAINS: usize = 4;
 /// Sums of one scale.
 const SUMS: usize = 8;
 
-/// How a kernel divides a picture: threads of a block, pixels of a tile, and tiles that a block walks down. And how
-/// many distorted pictures it takes at most.
+/// How a kernel divides a picture: threads of a block, pixels of a tile, and tiles that a block walks down.
 struct Shape {
     threads: u32,
     tile: (usize, usize),
     tiles: usize,
-    most: usize,
 }
 
-/// Whether scale 0 goes through tensor cores.
+/// Whether scale 0 goes through tensor cores, one distorted picture after the other.
 fn on_tensor_cores(bits: u32, target: &str) -> bool {
     bits <= 12 && target.starts_with("sm_80")
 }
 
 impl Shape {
-    /// The shape of a scale's kernel as `kernels/vif.h` and `kernels/vif_mma.h` have it, for one distorted picture or for
-    /// `several`; `target` is a GPU target of this crate's `build.rs`. With `alone`, there are more and smaller blocks: a group
-    /// that overlaps with no others is done sooner.
-    fn new(scale: usize, bits: u32, target: &str, alone: bool, several: bool) -> Self {
+    /// The shape of a scale's kernel as `kernels/vif.h` and `kernels/vif_mma.h` have it; `target` is a GPU target of this
+    /// crate's `build.rs`. With `alone`, there are more and smaller blocks: a group that overlaps with no others is done sooner.
+    fn new(scale: usize, bits: u32, target: &str, alone: bool) -> Self {
         let nvidia = target.starts_with("sm_");
-        let shape = |threads, tile, tiles| Self {
-            threads,
-            tile,
-            tiles: if alone { 1 } else { tiles },
-            most: usize::MAX,
-        };
+        let shape = |threads, tile, tiles| Self { threads, tile, tiles: if alone { 1 } else { tiles } };
         match scale {
-            0 if on_tensor_cores(bits, target) => {
-                let (most, warps) = if several { (2, 2) } else { (1, 4) };
-                let columns = if alone { 128 } else { 256 };
-                Self { most, ..shape(32 * warps, (columns, 16 * warps as usize), 1) }
-            }
+            0 if on_tensor_cores(bits, target) => shape(128, (if alone { 128 } else { 256 }, 64), 1),
             0 if nvidia => shape(256, (240, 8), 4),
             0 => shape(128, (112, 8), 2),
             1 => shape(128, (120, 8), 2),
@@ -71,18 +59,12 @@ shared! {
     }
 }
 
-/// A kernel, its grid, and how many distorted pictures it takes at most.
-struct Launch {
-    kernel: Kernel,
-    grid: (u32, u32),
-    most: usize,
-}
-
 struct Scale {
-    /// What takes one distorted picture.
-    one: Launch,
-    /// What takes several distorted pictures at a time; only where groups have several.
-    several: Option<Launch>,
+    /// Kernel for one distorted picture.
+    kernel: Kernel,
+    /// Kernel for all distorted pictures at a time, where groups have several and that is faster.
+    group: Option<Kernel>,
+    grid: (u32, u32),
     width: usize,
     height: usize,
 }
@@ -100,23 +82,23 @@ impl Scale {
             _ => ("vif", "vif3"),
         };
         let target = device.module(image)?.target();
-        let name = if name == "vif0_u16" && on_tensor_cores(bits, target) { "vif0_u12" } else { name };
-        let launch = |image, name: &str, several| {
-            let Shape { threads, tile, tiles, most } = Shape::new(scale, bits, target, alone, several);
-            let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
-            Ok::<_, Error>(Launch { kernel: Kernel::new(device, image, name, threads)?, grid, most })
-        };
-        let one = launch(image, name, false)?;
-        let several = || launch("vif_group", &format!("{name}_group"), true);
-        let several = setup.several().then(several).transpose()?;
-        Ok(Self { one, several, width, height })
+        let one_by_one = scale == 0 && on_tensor_cores(bits, target);
+        let name = if one_by_one && bits > 8 { "vif0_u12" } else { name };
+        let Shape { threads, tile, tiles } = Shape::new(scale, bits, target, alone);
+        let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
+        let kernel =
+            |image, name: &str| Kernel::new(device, image, name, threads)?.with_most_shared_memory(device);
+        let group = || kernel("vif_group", &format!("{name}_group"));
+        let kernel = kernel(image, name)?;
+        let group = (setup.several() && !one_by_one).then(group).transpose()?;
+        Ok(Self { kernel, group, grid, width, height })
     }
 
     /// What takes as many as possible of so many distorted pictures at a time, and how many.
-    fn take(&self, pictures: usize) -> (&Launch, usize) {
-        match &self.several {
-            Some(several) if pictures > 1 => (several, pictures.min(several.most)),
-            _ => (&self.one, 1),
+    fn kernel(&self, pictures: usize) -> (&Kernel, usize) {
+        match &self.group {
+            Some(group) if pictures > 1 => (group, pictures),
+            _ => (&self.kernel, 1),
         }
     }
 
@@ -201,7 +183,7 @@ impl Metric for Vif {
                 args.whole_limits.iter_mut().zip(limits).for_each(|(to, limit)| *to = whole(limit));
                 let mut first = 0;
                 while first < pairs.count {
-                    let (Launch { kernel, grid, .. }, count) = scale.take(pairs.count - first);
+                    let (kernel, count) = scale.kernel(pairs.count - first);
                     let Addresses { frame, sums, .. } = pairs.pair(first);
                     let sums = sums + (i * 4 * SUMS * 8) as u64;
                     let planes = planes.at(first, scale.size());
@@ -212,7 +194,7 @@ impl Metric for Vif {
                         _ => arguments![planes, args, next, log2_steps, sums],
                     };
                     // SAFETY: the parameters of vif0_u8, vif0_u12 and vif0_u16, or of vif1 to vif3, and of their groups.
-                    unsafe { kernel.launch(stream, *grid, arguments)? };
+                    unsafe { kernel.launch(stream, scale.grid, arguments)? };
                     first += count;
                 }
                 planes = next;
