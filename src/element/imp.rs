@@ -118,7 +118,7 @@ pub struct HipVmaf {
         builder(Vendor::default()))]
     #[property(name = "device-id", get, set, type = i32, member = device_id, minimum = -1, default = -1,
         mutable_ready, nick = "Device number",
-        blurb = "Number that the vendor's runtime gives the GPU (-1 = the best that can be used)")]
+        blurb = "Number that the vendor's runtime gives the GPU (-1 = the one with the video, else that with the least work)")]
     #[property(name = "max-in-flight", get, set, type = u32, member = max_in_flight, minimum = 1, maximum = 64,
         default = 4, mutable_ready, nick = "Pairs in flight",
         blurb = "How many pairs the GPU works on at a time: more for throughput, fewer for GPU memory")]
@@ -220,7 +220,7 @@ pub struct HipVmaf {
     #[property(name = "backend-name", get = Self::backend_name, type = Option<String>,
         nick = "Backend name", blurb = "The backend in use, when running")]
     #[property(name = "device-name", get = Self::device_name, type = Option<String>,
-        nick = "Device name", blurb = "The GPU in use, when running on one")]
+        nick = "Device name", blurb = "The GPU in use with its target and place on the bus, when running on one")]
     /// Between start and stop. Never locked while calling out of the element.
     pub(super) state: Mutex<Option<State>>,
     /// The worker, which outlives the state so that its news are heard.

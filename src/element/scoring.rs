@@ -180,14 +180,14 @@ pub struct Scoring {
 }
 
 impl Scoring {
-    /// `follow`: the GPU can be chosen by where the first frames are. `copiers`: threads that may copy a picture, where scores
+    /// `follow`: of these GPUs one can be chosen by where the first frames are. `copiers`: threads that may copy a picture, where scores
     /// may take their time and many are to be had. `distrust` makes the CPU's backend, to go on with
     /// where a GPU is found out. `deliver` is called on the worker's thread.
     pub fn new(
         session: Session,
         fallback: Option<Fallback>,
         distrust: Distrust,
-        follow: bool,
+        follow: Option<Selection>,
         copiers: usize,
         deliver: impl Fn(Vec<News>) + Send + 'static,
     ) -> io::Result<Self> {
@@ -369,7 +369,8 @@ struct Worker {
     withheld: Vec<News>,
     /// Number of the last frame that it has computed.
     last_of_gpu: Option<u64>,
-    follow: bool,
+    /// As long as it is to be found out, the GPUs of which it may be the one with the video in its memory.
+    follow: Option<Selection>,
     copiers: usize,
     tracks: Vec<Track>,
     groups: VecDeque<InFlight>,
@@ -495,7 +496,7 @@ impl Worker {
         let taken = std::mem::take(&mut trial.taken);
         self.trial = Some(trial);
         let Some(setup) = self.setup.take() else { return Ok(()) };
-        self.follow = false;
+        self.follow = None;
         let done = self.prepare(setup).and_then(|()| self.redo(&taken));
         if done.is_err()
             && let Some(trial) = &mut self.trial
@@ -565,8 +566,8 @@ impl Worker {
     fn prepare(&mut self, setup: Setup) -> Result<(), Error> {
         // Told even if it fails: with another backend it is tried again.
         self.setup = Some(setup.clone());
-        if std::mem::take(&mut self.follow) {
-            self.follow(&setup.heads)?;
+        if let Some(selection) = self.follow.take() {
+            self.follow(&selection, &setup.heads)?;
         }
         if let Some(trial) = &mut self.trial {
             trial.taken.clear();
@@ -603,13 +604,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Goes on with the GPU that has these frames in its memory.
-    fn follow(&mut self, buffers: &[gst::Buffer]) -> Result<(), Error> {
-        let owner = buffers.iter().find_map(|buffer| gpu_of(buffer));
+    /// Goes on with the GPU that has these frames in its memory, if it is one of those that may be used.
+    fn follow(&mut self, selection: &Selection, buffers: &[gst::Buffer]) -> Result<(), Error> {
+        let owner = buffers.iter().find_map(|buffer| gpu_of(buffer)).filter(|owner| selection.takes(owner));
         let (Some(owner), Some(gpu)) = (owner, self.session.gpu()) else { return Ok(()) };
         if !std::ptr::eq(owner, gpu.info()) {
-            let selection = Selection { vendor: Some(owner.vendor), ordinal: Some(owner.ordinal) };
-            let hip = Hip::open(&selection, self.session.depth()).map_err(EngineError::from)?;
+            let hip = Hip::open(&owner.selection(), self.session.depth()).map_err(EngineError::from)?;
             gst::info!(CAT, "scoring on the {hip}, which has the video in its memory");
             self.session.set_backend(Box::new(hip));
             (self.deliver)(vec![News::Backend(Used::of(&self.session))]);

@@ -441,9 +441,9 @@ impl Settings {
         }
     }
 
-    /// Nothing says which GPU to use, so it may be the one that has the video in its memory.
-    pub fn follows_input(&self) -> bool {
-        self.backend != Backend::Cpu && self.selection() == Selection::default()
+    /// The GPUs of which it is the one that has the video in its memory, as nothing says which it is to be.
+    pub fn follows_input(&self) -> Option<Selection> {
+        Some(self.selection()).filter(|all| self.backend != Backend::Cpu && all.ordinal.is_none())
     }
 
     /// Path and format of the results file, if one is wanted.

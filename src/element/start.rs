@@ -12,11 +12,12 @@ use std::time::Instant;
 use engine::EngineError;
 use engine::audit::Verify;
 use engine::backend::cpu::Cpu;
-use engine::backend::hip::Hip;
+use engine::backend::hip::{self, Hip};
 use engine::backend::{self, Backend as _, BackendError};
 use engine::model::ScoreOptions;
 use engine::plan::Plan;
 use engine::session::Session;
+use gpu::Selection;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use watch::prometheus;
@@ -72,9 +73,11 @@ impl HipVmaf {
             gst::info!(CAT, imp = self, "scoring on the {cpu}, as backend=cpu says");
             return Ok((Box::new(cpu), None));
         }
-        match self.open_gpu(settings) {
+        match Hip::open(&self.selection(settings), settings.max_in_flight as usize) {
             Ok(hip) => {
-                gst::info!(CAT, imp = self, "scoring on the {hip}");
+                gst::info!(CAT, imp = self, "scoring on the {hip}: {}", hip.why());
+                // The one that was kept open for the start may be another, as there was more to do since.
+                *lock(&self.gpu) = hip.gpu().cloned();
                 let fallback = (settings.backend == Backend::Auto).then(|| self.fallback(settings));
                 Ok((Box::new(hip), fallback))
             }
@@ -96,13 +99,12 @@ impl HipVmaf {
         }
     }
 
-    /// Opens the GPU that the settings and the neighbours agree on.
-    fn open_gpu(&self, settings: &Settings) -> Result<Hip, BackendError> {
+    /// The GPUs that the settings and the neighbours agree on.
+    fn selection(&self, settings: &Settings) -> Selection {
         if settings.selection().ordinal.is_none() {
             self.ask_for_context();
         }
-        let selection = lock(&self.contexts).complete(settings.selection());
-        Hip::open(&selection, settings.max_in_flight as usize)
+        lock(&self.contexts).complete(settings.selection())
     }
 
     /// Asks the neighbours, and then whoever runs the pipeline, which GPU they have agreed on.
@@ -171,9 +173,11 @@ impl HipVmaf {
         settings.check(&lock(&self.watch))?;
         Self::plan(&settings)?;
         if settings.backend != Backend::Cpu {
-            match self.open_gpu(&settings) {
-                Ok(hip) => *lock(&self.gpu) = hip.gpu().cloned(),
-                Err(err) if settings.backend == Backend::Hip => return Err(EngineError::from(err).into()),
+            match hip::open(&self.selection(&settings)) {
+                Ok(device) => *lock(&self.gpu) = Some(device),
+                Err(err) if settings.backend == Backend::Hip => {
+                    return Err(EngineError::from(BackendError::from(err)).into());
+                }
                 // The start says what is used instead.
                 Err(_) => {}
             }

@@ -15,6 +15,7 @@ use engine::backend::hip;
 use engine::plan::Plan;
 use engine::scale::Scaling;
 use engine::session::{Told, Wrong};
+use gpu::Selection;
 use gst::prelude::*;
 use gst::{ClockTime, Structure};
 use gst_base::AggregatorPad;
@@ -139,8 +140,8 @@ pub struct State {
     provenance: Provenance,
     /// Somebody was told that the models are not for this video.
     told_hdr: bool,
-    /// The GPU can be chosen by where the first frames are.
-    follow: bool,
+    /// Of these GPUs one can be chosen by where the first frames are.
+    follow: Option<Selection>,
     has_results: bool,
     /// Scores that do not count are in the results too.
     provisional_results: bool,
@@ -249,7 +250,7 @@ impl State {
     }
 
     pub fn device_name(&self) -> Option<String> {
-        self.used.gpu.as_ref().map(|gpu| gpu.info().name.clone())
+        self.used.gpu.as_ref().map(|gpu| gpu.info().to_string())
     }
 
     pub fn has_failed(&self) -> bool {
@@ -266,7 +267,9 @@ impl State {
         let Some(gpu) = &self.used.gpu else { return vec![] };
         let suits = |kind: &Kind| {
             kind.suits(gpu.info())
-                || self.follow && gpu::devices().iter().any(|info| hip::supports(info) && kind.suits(info))
+                || self.follow.is_some_and(|all| {
+                    gpu::selected(&all).into_iter().any(|info| hip::supports(info) && kind.suits(info))
+                })
         };
         Kind::ALL.into_iter().filter(suits).collect()
     }
@@ -1375,7 +1378,7 @@ impl State {
         let heads = partners.iter().filter_map(|i| self.renditions[*i].input.pad.peek_buffer());
         let heads = std::iter::once(head.clone()).chain(heads).collect();
         gst::info!(CAT, "scoring {geometry:?}: {renditions:?}");
-        self.follow = false;
+        self.follow = None;
         self.jobs.prepare(Setup { geometry, renditions, heads, patient });
         self.prepared = true;
         Ok(())

@@ -19,6 +19,7 @@ mod live;
 mod memory;
 mod output;
 mod peer;
+mod placement;
 mod reference;
 mod renditions;
 mod results;

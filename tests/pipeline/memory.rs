@@ -12,7 +12,7 @@ use gst_allocators::prelude::*;
 use gst_video::{VideoFormat, VideoFrameFlags, VideoFrameRef, VideoInfo, VideoMeta};
 
 use crate::common::clip::{Clip, clips};
-use crate::common::device::{DEVICE, FakeAllocator};
+use crate::common::device::{DEVICE, FakeAllocator, number};
 use crate::common::{Bench, Input, Report, init, score};
 
 const HIP: &str = "memory:HIPMemory";
@@ -304,14 +304,12 @@ fn the_gpu_follows_the_input_unless_it_is_fixed() {
     let [reference, distorted] = sides(&clip("176x144_420_8bit"));
     let expected = score(&[], &reference, &distorted).unwrap();
     let second = [&reference, &distorted].map(|input| allocator.input(1, HIP, input));
-    for properties in [&[][..], &[("backend", "auto")], &[("device-id", "1")]] {
+    for properties in [&[][..], &[("backend", "auto")], &[("device-id", "1")], &[("vendor", "amd")]] {
         let report = score(properties, &second[0], &second[1]).unwrap();
         assert_eq!(report.scores(), expected.scores(), "{properties:?}");
     }
-    for properties in [&[("device-id", "0")][..], &[("vendor", "amd")]] {
-        let text = refusal(properties, &second[0], &second[1]);
-        assert!(["gfx90a", "gfx1100", "hipdownload"].iter().all(|said| text.contains(said)), "{text}");
-    }
+    let text = refusal(&[("device-id", "0")], &second[0], &second[1]);
+    assert!(["gfx90a", "gfx1100", "hipdownload"].iter().all(|said| text.contains(said)), "{text}");
     // There is one GPU for both.
     let first = allocator.input(0, HIP, &reference);
     let text = refusal(&[], &first, &second[1]);
@@ -326,39 +324,37 @@ fn the_gpu_follows_the_input_unless_it_is_fixed() {
 #[ignore = "needs the software device"]
 fn a_context_says_which_gpu_to_use() {
     init();
-    let memory = FakeAllocator::new(c"HIPMemory");
-    let [reference, distorted] = sides(&clip("176x144_420_8bit"));
-    // Fixing the vendor keeps the GPU from following the input, so the context alone decides.
-    let on = |device, context: &gst::Context, id: &str| {
-        let bench = Bench::new(&[("vendor", "amd"), ("device-id", id)]);
-        bench.element.set_context(context);
-        bench.run(&memory.input(device, HIP, &reference), &distorted).is_ok()
+    let on = |context: &gst::Context, id: &str| {
+        let element = Bench::new(&[("device-id", id)]).element.clone();
+        element.set_context(context);
+        element.set_state(gst::State::Paused).unwrap();
+        let device = number(&element);
+        element.set_state(gst::State::Null).unwrap();
+        device
     };
     for device in [0, 1] {
-        let context = context("gst.hip.device", device);
-        assert!(on(device as i32, &context, "-1") && !on(1 - device as i32, &context, "-1"), "{device}");
+        assert_eq!(on(&context("gst.hip.device", device), "-1"), Some(device));
     }
     // The user knows better, and what is not there does not count.
-    assert!(on(0, &context("gst.hip.device", 1), "0"));
-    assert!(on(0, &context("gst.hip.device", 7), "-1"));
-    assert!(on(0, &context("gst.cuda.context", 1), "-1"));
+    assert_eq!(on(&context("gst.hip.device", 1), "0"), Some(0));
+    assert_eq!(on(&context("gst.hip.device", 7), "-1"), Some(0));
+    assert_eq!(on(&context("gst.cuda.context", 1), "-1"), Some(0));
 }
 
 #[test]
 #[ignore = "needs the software device"]
 fn neighbours_and_the_application_are_asked_for_a_context() {
     init();
-    let memory = FakeAllocator::new(c"HIPMemory");
     let [reference, distorted] = sides(&clip("176x144_420_8bit"));
-    let second = memory.input(1, HIP, &reference);
     let shared = context("gst.hip.device", 1);
-    let plays = |bench: &Bench| bench.run(&second, &distorted).is_ok();
-    // The vendor keeps the GPU from following the input here, too.
-    let properties = [("vendor", "amd")];
-    assert!(!plays(&Bench::new(&properties)));
+    let used = |bench: &Bench| {
+        bench.run(&reference, &distorted).unwrap();
+        number(&bench.element)
+    };
+    assert_eq!(used(&Bench::new(&[])), Some(0));
 
     for pad in ["src", "ref_sink", "dist_sink"] {
-        let bench = Bench::new(&properties);
+        let bench = Bench::new(&[]);
         let neighbour = bench.element.static_pad(pad).unwrap().peer().unwrap();
         let shared = shared.clone();
         neighbour.add_probe(gst::PadProbeType::QUERY_BOTH, move |_, info| match info.query_mut() {
@@ -371,7 +367,7 @@ fn neighbours_and_the_application_are_asked_for_a_context() {
             },
             None => gst::PadProbeReturn::Ok,
         });
-        assert!(plays(&bench), "{pad}");
+        assert_eq!(used(&bench), Some(1), "{pad}");
     }
 
     let asked = |properties: &[(&str, &str)]| {
@@ -386,14 +382,14 @@ fn neighbours_and_the_application_are_asked_for_a_context() {
             }
             gst::BusSyncReply::Pass
         });
-        let played = plays(&bench);
-        (played, asked.lock().unwrap().clone())
+        let used = used(&bench);
+        (used, asked.lock().unwrap().clone())
     };
     let both = ["gst.hip.device".to_string(), "gst.cuda.context".to_string()];
-    assert_eq!(asked(&properties), (true, both.to_vec()));
+    assert_eq!(asked(&[]), (Some(1), both.to_vec()));
     // The user knows already.
-    assert_eq!(asked(&[("device-id", "1")]), (true, vec![]));
-    assert_eq!(asked(&[("backend", "cpu")]), (false, vec![]));
+    assert_eq!(asked(&[("device-id", "0")]), (Some(0), vec![]));
+    assert_eq!(asked(&[("backend", "cpu")]), (None, vec![]));
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub fn check(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Checked, B
         }
         let case = random.case(size, depth, content, seed as u32)?;
         let failed = |reason| Failed { case: case.to_string(), reason };
-        let Some(differences) = case.compare(args, plan, &device).map_err(failed)? else {
+        let Some(differences) = case.compare(plan, &device).map_err(failed)? else {
             checked.refused += 1;
             continue;
         };
@@ -192,16 +192,12 @@ fn next(
 
 impl Case {
     /// What differs, unless both refuse the clip.
-    fn compare(
-        &self,
-        args: &Args,
-        plan: &Arc<Plan>,
-        device: &Arc<Device>,
-    ) -> Result<Option<Vec<String>>, Box<dyn Error>> {
+    fn compare(&self, plan: &Arc<Plan>, device: &Arc<Device>) -> Result<Option<Vec<String>>, Box<dyn Error>> {
         let clip = Clip::new(self.format, self.content, PAIRS, self.seed);
         let on_cpu = self.run(Box::new(Cpu::new(0)?), plan, &clip);
         let clip = clip.moved(self.place, device)?;
-        let on_gpu = self.run(Box::new(Hip::open(&args.selection(), self.in_flight)?), plan, &clip);
+        let hip = Hip::open(&device.info().selection(), self.in_flight)?;
+        let on_gpu = self.run(Box::new(hip), plan, &clip);
         let (on_cpu, on_gpu) = match (on_cpu, on_gpu) {
             (Err(cpu), Err(gpu)) if cpu.to_string() == gpu.to_string() => return Ok(None),
             (cpu, gpu) => (cpu?, gpu?),

@@ -14,7 +14,7 @@ use engine::backend::cpu::Cpu;
 use engine::backend::hip::{self, Hip};
 use engine::plan::Plan;
 use engine::session::Session;
-use gpu::Device;
+use gpu::{Device, Selection};
 use serde::Serialize;
 
 use crate::clip::{Clip, Content, Place};
@@ -37,7 +37,8 @@ impl Stream {
         let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1);
         let (clip, backend): (_, Box<dyn Backend>) = match device {
             Some(device) => {
-                (clip.moved(args.memory, device)?, Box::new(Hip::open(&args.selection(), args.in_flight())?))
+                let hip = Hip::open(&device.info().selection(), args.in_flight())?;
+                (clip.moved(args.memory, device)?, Box::new(hip))
             }
             None => (clip, Box::new(Cpu::new(args.threads)?)),
         };
@@ -242,16 +243,19 @@ pub fn measure(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Report, 
         fps,
         latency: Latency::new(latencies),
         alone: Latency::new(alone),
-        kernels: if device.is_some() { kernels(args, plan, clip)? } else { Kernels(vec![]) },
+        kernels: match device {
+            Some(device) => kernels(args, &device.info().selection(), plan, clip)?,
+            None => Kernels(vec![]),
+        },
     })
 }
 
 /// What each kernel takes for one pair.
-fn kernels(args: &Args, plan: &Plan, clip: &Clip) -> Result<Kernels, Box<dyn Error>> {
+fn kernels(args: &Args, selection: &Selection, plan: &Plan, clip: &Clip) -> Result<Kernels, Box<dyn Error>> {
     if args.repeat == 0 {
         return Ok(Kernels(vec![]));
     }
-    let mut hip = Hip::open(&args.selection(), 1)?;
+    let mut hip = Hip::open(selection, 1)?;
     hip.prepare(&plan.work, clip.geometry(), &vec![None; args.renditions])?;
     // Motion looks back at two frames at most.
     for index in 0..2 {
@@ -269,7 +273,7 @@ pub fn kernels_alone(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Ke
     let latencies = stream.run(warm_up, 1, args.renditions)?;
     let affordable = time.as_secs_f64() * 1e3 / Latency::new(latencies).p50;
     let repeat = args.repeat.min((affordable as u32).max(1));
-    kernels(&Args { repeat, ..args.clone() }, plan, &stream.clip)
+    kernels(&Args { repeat, ..args.clone() }, &device.info().selection(), plan, &stream.clip)
 }
 
 /// Pairs that are scored one after another after the first, for what one takes once everything is warm.
@@ -286,10 +290,10 @@ pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, 
     };
     gpu::devices();
     step("load the runtime, find GPUs");
-    let _device = hip::open(&args.selection())?;
+    let device = hip::open(&args.selection())?;
     step("open the GPU");
-    let mut session =
-        Session::new(plan.clone(), Box::new(Hip::open(&args.selection(), args.in_flight())?), 1);
+    let hip = Hip::open(&device.info().selection(), args.in_flight())?;
+    let mut session = Session::new(plan.clone(), Box::new(hip), 1);
     session.prepare(clip.geometry(), &[None])?;
     step("load the kernels, set up");
     let mut stream = Stream { session, clip, submitted: 0 };

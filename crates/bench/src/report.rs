@@ -202,7 +202,8 @@ fn gpus() -> Result<Answer, Box<dyn Error>> {
 /// Has the GPU prove itself, whatever is known of it.
 fn self_test(args: &Args) -> Result<Answer, Box<dyn Error>> {
     let plan = args.plan(&[])?;
-    let mut hip = Hip::open(&args.selection(), args.in_flight())?;
+    let device = hip::open(&args.selection())?;
+    let mut hip = Hip::open(&device.info().selection(), args.in_flight())?;
     let start = Instant::now();
     hip.prepare(&plan.work, args.format().geometry(), &[None])?;
     let ms = start.elapsed().as_secs_f64() * 1e3;

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::c_void;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hip_sys::HipError;
@@ -26,27 +27,24 @@ pub struct Device {
 
 impl Device {
     /// Opens the best GPU ([`ranked`](crate::ranked)) of those wanted that takes the code, or shares it if it is open for
-    /// this code already.
+    /// this code already. Whoever has work for it takes the one that has least to do instead ([`Claim`](crate::Claim)).
     pub fn open(selection: &Selection, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
-        Self::open_besides(selection, code, &[])
-    }
-
-    /// As [`Device::open`], but for these GPUs.
-    pub fn open_besides(
-        selection: &Selection,
-        code: &'static dyn Code,
-        others: &[&'static DeviceInfo],
-    ) -> Result<Arc<Self>, Error> {
         let mut refused = None;
-        let left = |info: &&DeviceInfo| !others.iter().any(|other| std::ptr::eq(*other, *info));
-        for info in candidates(selection, code)?.into_iter().filter(left) {
-            match Self::of(info, code).and_then(|device| device.try_code().map(|()| device)) {
+        for info in candidates(selection, code)? {
+            match Self::with_code(info, code) {
                 Ok(device) => return Ok(device),
                 // The first is the one that was to be had.
                 Err(err) => refused = refused.or(Some(err)),
             }
         }
         Err(refused.unwrap_or_else(|| Error::NoDevice("none is left".into())))
+    }
+
+    /// This GPU, if its runtime takes the code.
+    pub(crate) fn with_code(info: &'static DeviceInfo, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
+        let device = Self::of(info, code)?;
+        device.try_code()?;
+        Ok(device)
     }
 
     /// This GPU, opened or shared.
@@ -121,6 +119,7 @@ impl Device {
         let Err(error) = status.ok() else { return Ok(()) };
         let device = self.info.name.clone();
         Err(if error.is_device_lost() {
+            self.info.lost.store(true, Relaxed);
             Error::Lost { device, call, error }
         } else {
             Error::Call { device, call, error }
@@ -151,7 +150,7 @@ impl Device {
 }
 
 /// The GPUs of those wanted that there is code for, at least one, the best first.
-fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&'static DeviceInfo>, Error> {
+pub(crate) fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&'static DeviceInfo>, Error> {
     if let Some(reason) = code.missing() {
         return Err(Error::NoKernels(reason));
     }

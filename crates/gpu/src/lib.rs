@@ -2,12 +2,13 @@
 
 //! Safe owners of what a GPU's runtime hands out, through HIP: AMD's runtime, or the same calls on NVIDIA's driver.
 //!
-//! No runtime is linked: those that are there are opened when [`devices`] or [`Device::open`] first asks for one. A
-//! [`Device`] is shared by everything in the process that uses it; [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`],
+//! No runtime is linked: those that are there are opened when [`devices`], [`Device::open`] or [`Claim::new`] first asks for one. A
+//! [`Device`] is shared by everything in the process that uses it, and a [`Claim`] counts how many work on it; [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`],
 //! [`Graph`], [`Kernel`] and [`External`] give back what they own when they are dropped. What runs on the GPU is not this
 //! crate's: it loads the code objects that the [`Code`] of its user has for a GPU. What was set for a thread is set again
 //! when a function returns ([`Visit`]).
 
+mod claim;
 mod cleaner;
 mod code;
 mod device;
@@ -22,6 +23,7 @@ mod runtime;
 mod stream;
 mod visit;
 
+pub use claim::Claim;
 pub use code::{Code, Image};
 pub use device::Device;
 pub use error::Error;

@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use hip_sys::{
     Api, HipError, LoadError, Vendor, hipDeviceAttributeIntegrated, hipDeviceAttributeMultiprocessorCount,
@@ -36,6 +37,10 @@ pub struct DeviceInfo {
     pub integrated: bool,
     /// Compute units, or multiprocessors on NVIDIA; 0 if the runtime does not say.
     pub compute_units: u32,
+    /// How many sessions of this process work on it ([`Claim`](crate::Claim)).
+    pub(crate) sessions: AtomicUsize,
+    /// It was lost, and is for good.
+    pub(crate) lost: AtomicBool,
 }
 
 impl fmt::Display for DeviceInfo {
@@ -67,6 +72,23 @@ impl DeviceInfo {
         format!("{} {driver} {runtime}", self.library.api.library())
     }
 
+    /// What selects this very GPU.
+    pub fn selection(&self) -> Selection {
+        Selection { vendor: Some(self.vendor), ordinal: Some(self.ordinal) }
+    }
+
+    /// Bytes of its memory that nobody has taken, in whichever process; `None` if the runtime does not say. Has the runtime set
+    /// itself up on it.
+    pub(crate) fn free_memory(&self) -> Option<usize> {
+        let api = Visit::new().enter(self.api().ok()?);
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: takes a number, which the runtime gave; both addresses are valid for writes.
+        let status = unsafe {
+            api.hipSetDevice(self.ordinal).ok().and_then(|()| api.hipMemGetInfo(&mut free, &mut total).ok())
+        };
+        status.ok().map(|()| free)
+    }
+
     /// The functions to give things back with, with this device set for the calling thread. None in a child process.
     pub(crate) fn release(&self) -> Option<Entered> {
         let api = Visit::new().enter(self.api().ok()?);
@@ -82,7 +104,8 @@ impl DeviceInfo {
     }
 }
 
-/// Which GPU is wanted; by default the best that can be used ([`Device::open`](crate::Device::open)).
+/// Which GPUs are wanted; by default all of them. [`Device::open`](crate::Device::open) and
+/// [`Claim::new`](crate::Claim::new) say which of those it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Only one of this vendor.
@@ -218,6 +241,8 @@ fn find(library: &'static Library, vendor: Vendor) -> Result<Found, String> {
                 integrated: number(hipDeviceAttributeIntegrated, ordinal) != 0,
                 compute_units: u32::try_from(number(hipDeviceAttributeMultiprocessorCount, ordinal))
                     .unwrap_or(0),
+                sessions: AtomicUsize::new(0),
+                lost: AtomicBool::new(false),
             })
         };
         match info() {

@@ -24,6 +24,7 @@ pub struct Device {
     live: unsafe extern "C" fn(*const i8) -> i64,
     count: unsafe extern "C" fn(*const i8) -> i64,
     fail: unsafe extern "C" fn(*const i8),
+    revive: unsafe extern "C" fn(),
 }
 
 pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
@@ -41,6 +42,7 @@ pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
             live: *library.get("swhip_live").unwrap(),
             count: *library.get("swhip_count").unwrap(),
             fail: *library.get("swhip_fail").unwrap(),
+            revive: *library.get("swhip_revive").unwrap(),
         }
     }
 });
@@ -69,6 +71,12 @@ impl Device {
         let faults = CString::new(faults).unwrap();
         // SAFETY: text that ends with a zero.
         unsafe { (self.fail)(faults.as_ptr()) }
+    }
+
+    /// Ends the loss of the devices, which are lost together.
+    pub fn revive(&self) {
+        // SAFETY: takes nothing.
+        unsafe { (self.revive)() }
     }
 
     /// A stream that is never destroyed.
@@ -100,6 +108,13 @@ impl Device {
             assert_eq!(self.live(what), 0, "{what}");
         }
     }
+}
+
+/// The number of the software device that an element uses, by its place on the bus; `None` if it uses none.
+pub fn number(element: &gst::Element) -> Option<u32> {
+    let name = element.property::<Option<String>>("device-name")?;
+    let (_, place) = name.rsplit_once("0000:").expect("a place on the bus");
+    Some(u32::from_str_radix(&place[..2], 16).unwrap() - 3)
 }
 
 #[repr(C)]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use gpu::{Device, DeviceInfo, Error, Selection, Visit};
+use gpu::{Claim, Device, DeviceInfo, Error, Selection, Visit};
 
 use super::frame::{HvFrame, HvPlane};
 use super::host::{self, GroupInfo, Reader};
@@ -33,6 +33,8 @@ const TEST_DEPTH: usize = 2;
 /// Computes on a GPU.
 pub struct Hip {
     device: Arc<Device>,
+    /// Counts this as work of the GPU; none in a self-test.
+    claim: Option<Claim>,
     depth: usize,
     copiers: usize,
     prepared: Option<Prepared>,
@@ -42,7 +44,7 @@ pub struct Hip {
 }
 
 impl Hip {
-    /// Opens the GPU that is wanted, for `depth` groups in flight (at least 1).
+    /// Opens the GPU that has least to do of those that are wanted ([`Claim`]), for `depth` groups in flight (at least 1).
     pub fn open(selection: &Selection, depth: usize) -> Result<Self, BackendError> {
         Self::open_besides(selection, depth, &[])
     }
@@ -53,8 +55,14 @@ impl Hip {
         depth: usize,
         others: &[&'static DeviceInfo],
     ) -> Result<Self, BackendError> {
-        let device = images::open_besides(selection, others)?;
-        Ok(Self { device, depth: depth.max(1), copiers: 1, prepared: None, next: 0, self_test: None })
+        let claim = images::claim(selection, others)?;
+        let (device, claim, depth) = (claim.device().clone(), Some(claim), depth.max(1));
+        Ok(Self { device, claim, depth, copiers: 1, prepared: None, next: 0, self_test: None })
+    }
+
+    /// Why it is this GPU, for a log.
+    pub fn why(&self) -> &str {
+        self.claim.as_ref().map_or("", Claim::why)
     }
 
     /// How the GPU has proven itself for what it is prepared for.
@@ -73,7 +81,7 @@ impl Hip {
     ) -> Result<Self, BackendError> {
         let prepared = Some(Prepared::new(device, work, geometry, (TEST_DEPTH, alone), renditions)?);
         let (device, depth) = (device.clone(), TEST_DEPTH);
-        Ok(Self { device, depth, copiers: 1, prepared, next: 0, self_test: None })
+        Ok(Self { device, claim: None, depth, copiers: 1, prepared, next: 0, self_test: None })
     }
 
     /// Has every in-flight slot compute a group, and forgets it.

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
 
-use gpu::{Code, Device, DeviceInfo, Error, Selection};
+use gpu::{Claim, Code, Device, DeviceInfo, Error, Selection};
 use lzma_rust2::LzmaReader;
 
 mod built {
@@ -34,15 +34,12 @@ pub(super) fn hash() -> u64 {
 
 /// Opens the GPU that is wanted for the kernels of this crate, or shares it if it is open already.
 pub fn open(selection: &Selection) -> Result<Arc<Device>, Error> {
-    open_besides(selection, &[])
+    Device::open(selection, &Kernels)
 }
 
-/// Opens a GPU that is wanted, but none of these.
-pub(super) fn open_besides(
-    selection: &Selection,
-    others: &[&'static DeviceInfo],
-) -> Result<Arc<Device>, Error> {
-    Device::open_besides(selection, &Kernels, others)
+/// Opens the GPU that has least to do of those that are wanted, but none of these.
+pub(super) fn claim(selection: &Selection, others: &[&'static DeviceInfo]) -> Result<Claim, Error> {
+    Claim::new(selection, &Kernels, others)
 }
 
 /// The kernels of this crate.

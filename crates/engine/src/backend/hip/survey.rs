@@ -46,8 +46,7 @@ impl Opened {
 impl Gpu {
     fn new(info: &DeviceInfo) -> Self {
         let supported = supports(info);
-        let selection = Selection { vendor: Some(info.vendor), ordinal: Some(info.ordinal) };
-        let opened = supported.then(|| open(&selection).and_then(|device| Opened::new(&device)));
+        let opened = supported.then(|| open(&info.selection()).and_then(|device| Opened::new(&device)));
         let (opened, error) = match opened.transpose() {
             Ok(opened) => (opened, None),
             Err(err) => (None, Some(err.to_string())),

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Which of several GPUs a session goes to.
+//!
+//! What this process does is known, as each of its sessions holds a [`Claim`]. What others do shows only in the memory that
+//! they leave, and asking for that makes a runtime set itself up on a GPU: it is asked where nothing else decides.
+
+use std::cmp::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::code::Code;
+use crate::device::{Device, candidates};
+use crate::error::Error;
+use crate::runtime::{DeviceInfo, Selection};
+
+/// So many bytes of memory are no difference: a runtime takes some for itself, and not the same everywhere.
+const TRIFLE: usize = 128 << 20;
+
+/// A GPU for one session, which counts as work of this GPU until it is dropped.
+pub struct Claim {
+    device: Arc<Device>,
+    why: String,
+    _session: Session,
+}
+
+impl Claim {
+    /// Opens, or shares, the GPU with the least work of those wanted that take the code, but none of these `others`.
+    ///
+    /// One of its own comes before one that is part of the processor, whatever either has to do. Then it counts how many
+    /// compute units there are for each session of this process, the new one among them, and then how much memory is free.
+    /// Among equals it is the lower number, AMD's first. One that was lost comes last.
+    ///
+    /// # Errors
+    ///
+    /// Why the first of them cannot be opened, if none can, or why there is none.
+    pub fn new(
+        selection: &Selection,
+        code: &'static dyn Code,
+        others: &[&'static DeviceInfo],
+    ) -> Result<Self, Error> {
+        let mut left = candidates(selection, code)?;
+        left.retain(|info| !others.iter().any(|other| std::ptr::eq(*other, *info)));
+        let mut refused = None;
+        while let Some((session, why)) = Session::begin(&left) {
+            match Device::with_code(session.0, code) {
+                Ok(device) => return Ok(Self { device, why, _session: session }),
+                // The first is the one that was to be had.
+                Err(err) => refused = refused.or(Some(err)),
+            }
+            left.retain(|info| !std::ptr::eq(*info, session.0));
+        }
+        Err(refused.unwrap_or_else(|| Error::NoDevice("none is left".into())))
+    }
+
+    /// The GPU.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Why it is this one, for a log.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+}
+
+/// A session that a GPU is counted to have.
+struct Session(&'static DeviceInfo);
+
+impl Session {
+    /// Counts one more for the GPU with the least work, and says why it is that; `None` if there is no GPU.
+    fn begin(left: &[&'static DeviceInfo]) -> Option<(Self, String)> {
+        // Two that begin at once see each other.
+        static CHOICE: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
+        let loads: Vec<_> = left.iter().map(|info| Load::of(info)).collect();
+        let mut said: Vec<_> = left.iter().zip(&loads).map(|(info, load)| load.describe(info)).collect();
+        let chosen = least(&loads, |i| {
+            let free = left[i].free_memory().unwrap_or(0);
+            said[i] += &format!(", {} MiB free", free >> 20);
+            free
+        })?;
+        let info = left[chosen];
+        info.sessions.fetch_add(1, Relaxed);
+        let why = match &said[..] {
+            [_] => "no other GPU can be used as the settings are".into(),
+            all => format!("the least busy of {}", all.join("; ")),
+        };
+        Some((Self(info), why))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What decides between GPUs, and costs nothing to know.
+struct Load {
+    lost: bool,
+    integrated: bool,
+    compute_units: u32,
+    /// Sessions of this process.
+    sessions: usize,
+}
+
+impl Load {
+    fn of(info: &DeviceInfo) -> Self {
+        let (lost, sessions) = (info.lost.load(Relaxed), info.sessions.load(Relaxed));
+        Self { lost, integrated: info.integrated, compute_units: info.compute_units, sessions }
+    }
+
+    fn describe(&self, info: &DeviceInfo) -> String {
+        let lost = if self.lost { ", which was lost" } else { "" };
+        let sessions = if self.sessions == 1 { "session" } else { "sessions" };
+        format!("{} {}{lost}: {} {sessions} of this process", info.vendor, info.ordinal, self.sessions)
+    }
+
+    /// The one that is better for another session comes first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Compute units for each session, without a division: 1 where the runtime does not say.
+        let units = |load: &Self| u64::from(load.compute_units.max(1));
+        let sessions = |load: &Self| load.sessions as u64 + 1;
+        let share = (units(other) * sessions(self)).cmp(&(units(self) * sessions(other)));
+        (self.lost, self.integrated).cmp(&(other.lost, other.integrated)).then(share)
+    }
+}
+
+/// Which of these GPUs has the least work. How many bytes of memory are free is asked only of those that are equal in the rest.
+fn least(loads: &[Load], mut free: impl FnMut(usize) -> usize) -> Option<usize> {
+    let best = loads.iter().min_by(|a, b| a.cmp(b))?;
+    let equals: Vec<_> = (0..loads.len()).filter(|i| loads[*i].cmp(best).is_eq()).collect();
+    match equals[..] {
+        [only] => Some(only),
+        _ => {
+            let free: Vec<_> = equals.iter().map(|i| free(*i)).collect();
+            let most = free.iter().max()?;
+            let first = free.iter().position(|bytes| most - bytes <= TRIFLE)?;
+            Some(equals[first])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The choice among GPUs of so many compute units and sessions, and which of them were asked for their memory.
+    fn choice(gpus: &[(u32, usize)], free: &[usize]) -> (usize, Vec<usize>) {
+        let load = |(compute_units, sessions): &(u32, usize)| Load {
+            lost: false,
+            integrated: false,
+            compute_units: *compute_units,
+            sessions: *sessions,
+        };
+        among(&gpus.iter().map(load).collect::<Vec<_>>(), free)
+    }
+
+    fn among(loads: &[Load], free: &[usize]) -> (usize, Vec<usize>) {
+        let mut asked = vec![];
+        let chosen = least(loads, |i| {
+            asked.push(i);
+            free[i] << 20
+        });
+        (chosen.unwrap(), asked)
+    }
+
+    #[test]
+    fn sessions_of_this_process_count_before_memory() {
+        assert_eq!(choice(&[(132, 1), (132, 0)], &[9000, 10]), (1, vec![]));
+        assert_eq!(choice(&[(132, 3), (132, 2), (132, 4)], &[0; 3]), (1, vec![]));
+        // Only those that are equal are asked, and a little does not count.
+        assert_eq!(choice(&[(132, 1), (132, 0), (132, 0)], &[9000, 1000, 2000]), (2, vec![1, 2]));
+        assert_eq!(choice(&[(132, 0), (132, 0)], &[1023, 1024]), (0, vec![0, 1]));
+        assert_eq!(choice(&[(132, 0)], &[0]), (0, vec![]));
+        assert_eq!(least(&[], |_| 0), None);
+    }
+
+    #[test]
+    fn a_larger_gpu_takes_more_sessions() {
+        let mut gpus = [(132, 0), (40, 0)];
+        let mut order = vec![];
+        for _ in 0..8 {
+            let (chosen, _) = choice(&gpus, &[0, 0]);
+            gpus[chosen].1 += 1;
+            order.push(chosen);
+        }
+        assert_eq!(order, [0, 0, 0, 1, 0, 0, 0, 1]);
+        // A runtime that does not say how many units there are.
+        assert_eq!(choice(&[(0, 0), (1, 1)], &[0, 0]), (0, vec![]));
+    }
+
+    #[test]
+    fn kinds_are_not_weighed_against_each_other() {
+        let load = |lost, integrated, sessions| Load { lost, integrated, compute_units: 20, sessions };
+        assert_eq!(among(&[load(false, true, 0), load(false, false, 50)], &[9000, 0]), (1, vec![]));
+        assert_eq!(among(&[load(true, false, 0), load(false, false, 5)], &[9000, 0]), (1, vec![]));
+        assert_eq!(among(&[load(true, false, 0), load(false, true, 5)], &[9000, 0]), (1, vec![]));
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Which of several GPUs an element takes where nothing says it. The ignored tests need two software devices that are equal,
+//! in a process of their own: what others do there would count.
+
+use std::sync::{Arc, Barrier};
+
+use gst::prelude::*;
+
+use crate::common::clip::clips;
+use crate::common::device::{DEVICE, FakeAllocator, number};
+use crate::common::{Bench, Input, init, sides};
+use crate::gpu::{assert_passes, run};
+
+/// Starts one of the tests below.
+#[track_caller]
+fn holds(test: &str, further: &[(&str, &str)]) {
+    let two = [("SWHIP_ARCH", "gfx1100,gfx1100"), ("HIPVMAF_TEST_BACKEND", "hip")];
+    let test = format!("placement::{test}");
+    assert_passes(&run(&["--exact", &test, "--ignored"], &[&two, further].concat()));
+}
+
+#[test]
+fn elements_are_spread_over_gpus() {
+    holds("spread", &[]);
+    // One that is part of the processor is no help to one that is not.
+    holds("together", &[("SWHIP_UNITS", "8,8i")]);
+}
+
+#[test]
+fn elements_that_start_at_once_do_not_meet() {
+    holds("at_once", &[]);
+}
+
+#[test]
+fn memory_that_others_have_taken_counts_among_equals() {
+    holds("taken", &[]);
+}
+
+#[test]
+fn video_in_the_memory_of_a_gpu_is_scored_there() {
+    holds("followed", &[]);
+}
+
+#[test]
+fn a_gpu_that_was_lost_is_left_alone() {
+    holds("lost", &[]);
+}
+
+/// An element that is about to score, and the number of its GPU.
+fn started(properties: &[(&str, &str)]) -> (Bench, u32) {
+    let bench = Bench::new(properties);
+    bench.pipeline.set_state(gst::State::Paused).unwrap();
+    let device = number(&bench.element).unwrap();
+    (bench, device)
+}
+
+fn stop(bench: &Bench, state: gst::State) {
+    bench.pipeline.set_state(state).unwrap();
+}
+
+#[test]
+#[ignore = "needs two software devices"]
+fn spread() {
+    let first = started(&[]);
+    let second = started(&[]);
+    assert_eq!((first.1, second.1), (0, 1));
+    // One that is stopped has no work, whether it goes on to be READY or not.
+    stop(&first.0, gst::State::Ready);
+    let third = started(&[]);
+    assert_eq!(third.1, 0);
+    stop(&second.0, gst::State::Null);
+    let fourth = started(&[]);
+    assert_eq!(fourth.1, 1);
+    // Those that were told where to go count as well.
+    let fixed = [(); 2].map(|()| started(&[("device-id", "0")]));
+    assert!(fixed.iter().all(|(_, device)| *device == 0));
+    assert_eq!([(); 2].map(|()| started(&[])).map(|(bench, device)| (drop(bench), device).1), [1, 1]);
+}
+
+#[test]
+#[ignore = "needs two software devices"]
+fn together() {
+    let all = [(); 3].map(|()| started(&[]));
+    assert_eq!(all.each_ref().map(|(_, device)| *device), [0, 0, 0]);
+}
+
+#[test]
+#[ignore = "needs two software devices"]
+fn at_once() {
+    init();
+    for _ in 0..5 {
+        let gate = Arc::new(Barrier::new(4));
+        let start = |_| {
+            let gate = gate.clone();
+            std::thread::spawn(move || {
+                let bench = Bench::new(&[]);
+                bench.pipeline.set_state(gst::State::Ready).unwrap();
+                gate.wait();
+                bench.pipeline.set_state(gst::State::Paused).unwrap();
+                let device = number(&bench.element).unwrap();
+                // None of them stops before all have started.
+                gate.wait();
+                device
+            })
+        };
+        let all: Vec<_> = (0..4).map(start).collect();
+        let mut devices: Vec<_> = all.into_iter().map(|thread| thread.join().unwrap()).collect();
+        devices.sort();
+        assert_eq!(devices, [0, 0, 1, 1]);
+    }
+}
+
+#[test]
+#[ignore = "needs two software devices"]
+fn taken() {
+    init();
+    let allocator = FakeAllocator::new(c"HIPMemory");
+    let others = allocator.memory(0, &vec![0; 300 << 20]);
+    let first = started(&[]);
+    let second = started(&[]);
+    // Sessions count first, so the second goes where less is free.
+    assert_eq!((first.1, second.1), (1, 0));
+    stop(&first.0, gst::State::Null);
+    stop(&second.0, gst::State::Null);
+    drop(others);
+    // What a runtime takes for itself is no difference.
+    let little = allocator.memory(0, &vec![0; 1 << 20]);
+    assert_eq!(started(&[]).1, 0);
+    drop(little);
+}
+
+#[test]
+#[ignore = "needs two software devices"]
+fn followed() {
+    let allocator = FakeAllocator::new(c"HIPMemory");
+    let clip = clips().into_iter().find(|clip| clip.name == "176x144_420_8bit").unwrap();
+    let [reference, distorted] = [false, true].map(|distorted| Input::planar(&clip, distorted));
+    let scored_on = |properties: &[(&str, &str)], device: i32| {
+        let feature = "memory:HIPMemory";
+        let [reference, distorted] =
+            [&reference, &distorted].map(|input| allocator.input(device, feature, input));
+        let bench = Bench::new(properties);
+        bench.begin(&reference, &distorted);
+        let device = number(&bench.element).unwrap();
+        (bench, device)
+    };
+    // The first is free both times.
+    let busy = scored_on(&[], 1);
+    let busier = scored_on(&[("vendor", "amd")], 1);
+    assert_eq!((busy.1, busier.1), (1, 1));
+    // The sessions that they had before they knew are over: two that follow no video go to the first.
+    let others = [(); 2].map(|()| started(&[]));
+    assert_eq!(others.each_ref().map(|(_, device)| *device), [0, 0]);
+}
+
+#[test]
+#[ignore = "needs two software devices"]
+fn lost() {
+    let both = sides(4);
+    let bench = Bench::new(&[]);
+    DEVICE.fail("async:700@1");
+    let failure = bench.run(&both.0, &both.1).unwrap_err();
+    assert!(failure.text.contains("was lost"), "{}", failure.text);
+    drop(bench);
+    DEVICE.revive();
+    let all = [(); 2].map(|()| started(&[]));
+    assert_eq!(all.each_ref().map(|(_, device)| *device), [1, 1]);
+}
