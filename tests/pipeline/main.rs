@@ -20,6 +20,7 @@ mod memory;
 mod output;
 mod peer;
 mod placement;
+mod ready;
 mod reference;
 mod renditions;
 mod results;

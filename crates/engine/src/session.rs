@@ -293,6 +293,7 @@ impl Session {
     /// Sets the size and depth of the reference frames to come, and for each rendition how its frames are brought to
     /// that size, unless they have it. Earlier pairs are forgotten: end their runs first.
     pub fn prepare(&mut self, geometry: Geometry, renditions: &[Option<Scaling>]) -> Result<(), EngineError> {
+        self.backend.expect_history(self.subsample > 1);
         self.backend.prepare(&self.plan.work, geometry, renditions)?;
         let track = |_: &_| {
             let scorer = |source: &PlannedSource| Ok((source.source.scorer(geometry)?, VecDeque::new()));

@@ -87,6 +87,11 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
+    /// How many bytes there are, at least those that were asked for.
+    pub fn size(&self) -> usize {
+        self.0.size
+    }
+
     /// Device address of the first byte, a multiple of 256.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64

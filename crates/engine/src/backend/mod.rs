@@ -152,6 +152,9 @@ pub trait Backend: Send {
         renditions: &[Option<Scaling>],
     ) -> Result<(), BackendError>;
 
+    /// Whether groups will come that only serve as history: [`Backend::prepare`] gets ready for them, too.
+    fn expect_history(&mut self, _expected: bool) {}
+
     /// How many threads may copy a picture that lies where the device cannot read it. One is least work, more are sooner done.
     fn set_copiers(&mut self, _threads: usize) {}
 

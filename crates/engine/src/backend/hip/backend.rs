@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use gpu::{Claim, Device, DeviceInfo, Error, Selection, Visit};
+use gpu::{Claim, Device, DeviceBuffer, DeviceInfo, Error, Selection, Visit};
 
 use super::frame::{HvFrame, HvPlane};
 use super::host::{self, GroupInfo, Reader};
 use super::metric::{self, Chains, Setup};
-use super::pictures::{Luma, Placer, Staged, in_place, room};
+use super::pictures::{Luma, PictureBuffers, Placer, Rooms, Staged, in_place, room};
 use super::scale::Scaler;
 use super::self_test::{self, SelfTest};
 use super::shared::bytes_of;
@@ -37,6 +37,8 @@ pub struct Hip {
     claim: Option<Claim>,
     depth: usize,
     copiers: usize,
+    /// Groups will come that only serve as history.
+    history: bool,
     prepared: Option<Prepared>,
     /// Number of the ticket that the next group gets.
     next: u64,
@@ -57,7 +59,16 @@ impl Hip {
     ) -> Result<Self, BackendError> {
         let claim = images::claim(selection, others)?;
         let (device, claim, depth) = (claim.device().clone(), Some(claim), depth.max(1));
-        Ok(Self { device, claim, depth, copiers: 1, prepared: None, next: 0, self_test: None })
+        Ok(Self {
+            device,
+            claim,
+            depth,
+            copiers: 1,
+            history: false,
+            prepared: None,
+            next: 0,
+            self_test: None,
+        })
     }
 
     /// Why it is this GPU, for a log.
@@ -81,7 +92,16 @@ impl Hip {
     ) -> Result<Self, BackendError> {
         let prepared = Some(Prepared::new(device, work, geometry, (TEST_DEPTH, alone), renditions)?);
         let (device, depth) = (device.clone(), TEST_DEPTH);
-        Ok(Self { device, claim: None, depth, copiers: 1, prepared, next: 0, self_test: None })
+        Ok(Self {
+            device,
+            claim: None,
+            depth,
+            copiers: 1,
+            history: false,
+            prepared,
+            next: 0,
+            self_test: None,
+        })
     }
 
     /// Has every in-flight slot compute a group, and forgets it.
@@ -103,8 +123,8 @@ impl Hip {
         }
         tickets.into_iter().try_for_each(|ticket| self.wait(ticket).map(|_| ()))?;
         self.reset();
-        self.prepared.iter_mut().for_each(Prepared::cool);
-        Ok(())
+        let history = self.history;
+        self.prepared.as_mut().map_or(Ok(()), |prepared| prepared.settle(history))
     }
 
     /// Submits a group and waits for it, only to time its kernels: the names in the order of launches, and the mean
@@ -178,6 +198,10 @@ impl Backend for Hip {
         Ok(ticket)
     }
 
+    fn expect_history(&mut self, expected: bool) {
+        self.history = expected;
+    }
+
     fn set_copiers(&mut self, threads: usize) {
         self.copiers = threads;
     }
@@ -225,6 +249,8 @@ struct Prepared {
     scaled: usize,
     slots: Vec<InFlightSlot>,
     lumas: Vec<Luma>,
+    /// The room for pictures that every slot has, and bytes for the luma of a reference picture.
+    provided: (Vec<Rooms>, usize),
     /// Groups submitted in the present run.
     run: usize,
     /// The group submitted last.
@@ -281,6 +307,7 @@ impl Prepared {
             scaled,
             slots,
             lumas,
+            provided: (vec![], 0),
             run,
             last,
         })
@@ -289,7 +316,7 @@ impl Prepared {
     fn submit(&mut self, ticket: Ticket, group: Group<'_>, copiers: usize) -> Result<(), BackendError> {
         let slot = ticket.0 as usize % self.slots.len();
         self.check(&self.slots[slot], &group)?;
-        let started = self.start(ticket, &group, copiers);
+        let started = self.start(ticket, &group, copiers).and_then(|()| Ok(self.provide(ticket)?));
         if started.is_err() {
             // What is in the stream already reads the pictures, whose leases end here. On a lost device nothing does.
             let _ = self.slots[slot].stream.synchronize();
@@ -412,12 +439,43 @@ impl Prepared {
         Ok(Some(sums))
     }
 
-    /// Gives what warming up took and real pictures may not need back to the pool, where it is at hand.
-    fn cool(&mut self) {
-        for buffers in self.slots.iter_mut().flat_map(|slot| &mut slot.buffers) {
-            (buffers.staging, buffers.pictures) = (None, None);
+    /// Gives every slot the room for pictures that this group has taken: those to come lie as these do, and are not to wait
+    /// for memory.
+    fn provide(&mut self, ticket: Ticket) -> Result<(), Error> {
+        let n = ticket.0 as usize;
+        let (slots, lumas) = (self.slots.len(), self.lumas.len());
+        let rooms = || self.slots[n % slots].buffers.iter().map(PictureBuffers::rooms);
+        let luma = self.lumas[n % lumas].buffer.as_ref().map_or(0, DeviceBuffer::size);
+        if rooms().eq(self.provided.0.iter().copied()) && luma == self.provided.1 {
+            return Ok(());
+        }
+        self.provided = (rooms().collect(), luma);
+        for slot in &mut self.slots {
+            for (buffers, rooms) in slot.buffers.iter_mut().zip(&self.provided.0) {
+                buffers.make(*rooms, &self.device, self.room)?;
+            }
+        }
+        for other in self.lumas.iter_mut().filter(|other| luma > 0 && other.buffer.is_none()) {
+            other.buffer = Some(DeviceBuffer::new(&self.device, "a picture", luma)?);
+        }
+        Ok(())
+    }
+
+    /// Gets ready for whatever may come once it is warm. What warming up took and real pictures may not need goes back to the
+    /// pool, where it is at hand for the first of them.
+    fn settle(&mut self, history: bool) -> Result<(), BackendError> {
+        for slot in &mut self.slots {
+            slot.record_others(&self.chains, history)?;
+            for buffers in &mut slot.buffers {
+                (buffers.staging, buffers.pictures) = (None, None);
+                if self.scaled > 0 {
+                    buffers.scaled(&self.device, self.scaled)?;
+                }
+            }
         }
         self.lumas.iter_mut().for_each(|luma| luma.buffer = None);
+        self.provided = (vec![], 0);
+        Ok(())
     }
 
     fn reset(&mut self) {

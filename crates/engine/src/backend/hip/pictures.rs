@@ -36,7 +36,30 @@ pub struct PictureBuffers {
     pub scaled: Option<DeviceBuffer>,
 }
 
+/// Which room there is for pictures of a group that do not lie where kernels can read them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rooms {
+    staging: bool,
+    pictures: bool,
+}
+
 impl PictureBuffers {
+    /// Which room was made.
+    pub fn rooms(&self) -> Rooms {
+        Rooms { staging: self.staging.is_some(), pictures: self.pictures.is_some() }
+    }
+
+    /// Makes this room as well, of so many bytes each.
+    pub fn make(&mut self, rooms: Rooms, device: &Arc<Device>, size: usize) -> Result<(), Error> {
+        if rooms.staging && self.staging.is_none() {
+            self.staging = Some(Pinned::new(device.clone(), size)?);
+        }
+        if rooms.pictures && self.pictures.is_none() {
+            self.pictures = Some(DeviceBuffer::new(device, "pictures", size)?);
+        }
+        Ok(())
+    }
+
     /// Room of so many bytes for the scaled picture.
     pub fn scaled(&mut self, device: &Arc<Device>, size: usize) -> Result<u64, Error> {
         let buffer = match &mut self.scaled {

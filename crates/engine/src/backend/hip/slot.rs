@@ -69,17 +69,36 @@ impl InFlightSlot {
             buffers: (0..renditions).map(|_| PictureBuffers::default()).collect(),
             in_flight: None,
         };
-        // Others when they are needed.
         slot.record(renditions, chains, false)?;
         Ok(slot)
+    }
+
+    /// Records what groups of fewer pairs need, too, and those that only serve as history where such are expected: it takes
+    /// memory, and a moment, which none of them has when it comes.
+    pub fn record_others(&mut self, chains: &Chains, history: bool) -> Result<(), Error> {
+        if !self.records() {
+            return Ok(());
+        }
+        for count in 1..=self.graphs.len() {
+            if self.graphs[count - 1][0].is_none() {
+                self.record(count, chains, false)?;
+            }
+            if history {
+                self.record(count, chains, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The runtime knows graphs, as the first could be recorded.
+    fn records(&self) -> bool {
+        self.graphs.last().is_some_and(|[first, _]| first.is_some())
     }
 
     /// Starts the work for the pairs whose structures are in place.
     pub fn start(&mut self, count: usize, chains: &Chains, history_only: bool) -> Result<(), Error> {
         let which = usize::from(history_only);
-        // The first was recorded if the runtime knows graphs.
-        let records = self.graphs.last().is_some_and(|[first, _]| first.is_some());
-        if records && self.graphs[count - 1][which].is_none() {
+        if self.records() && self.graphs[count - 1][which].is_none() {
             self.record(count, chains, history_only)?;
         }
         match &self.graphs[count - 1][which] {

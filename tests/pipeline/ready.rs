@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What is left to do for a GPU once the pipeline is PAUSED: frames to score, and nothing to set up. The ignored tests count
+//! what the software device is asked for, in a process of their own.
+
+use gst::prelude::*;
+use gst_video::VideoFormat;
+use gst_video::VideoInfo;
+
+use crate::common::device::{DEVICE, FakeAllocator};
+use crate::common::{Bench, FRAME, Input, coarse, init, moving, sides};
+use crate::gpu::{RDNA, assert_passes, run};
+
+/// What takes memory or time that a frame would wait for.
+const CALLS: [&str; 9] = [
+    "hipMalloc",
+    "hipHostMalloc",
+    "hipModuleLoadData",
+    "hipModuleGetFunction",
+    "hipStreamCreateWithFlags",
+    "hipEventCreateWithFlags",
+    "hipStreamBeginCapture",
+    "hipGraphInstantiate",
+    "hipImportExternalMemory",
+];
+
+#[track_caller]
+fn holds(test: &str) {
+    let test = format!("ready::{test}");
+    assert_passes(&run(&["--exact", &test, "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
+}
+
+#[test]
+fn nothing_is_set_up_after_paused() {
+    holds("one_stream");
+    holds("some_frames_only");
+    holds("several_renditions");
+    holds("frames_in_its_memory");
+}
+
+const FRAMES: usize = 40;
+/// What comes before this time comes before the pipeline is PAUSED: fewer frames than may be in flight.
+const FIRST: gst::ClockTime = gst::ClockTime::from_mseconds(6 * FRAME.mseconds());
+
+/// Plays these inputs, the reference first. The calls that were made before the pipeline was PAUSED, and those that came later.
+fn calls(settings: &str, inputs: &[Input]) -> [Vec<i64>; 2] {
+    init();
+    let pads = ["ref_sink", "dist_sink", "dist_0"];
+    let sources =
+        pads.iter().take(inputs.len()).map(|pad| format!("appsrc name={pad} format=time ! h.{pad}"));
+    let sources = sources.collect::<Vec<_>>().join(" ");
+    let line = format!("hipvmaf name=h backend=hip {settings} ! fakesink sync=false {sources}");
+    let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    pipeline.set_state(gst::State::Paused).unwrap();
+    let source = |pad: &str| pipeline.by_name(pad).unwrap().downcast::<gst_app::AppSrc>().unwrap();
+    let sources: Vec<_> = pads.iter().zip(inputs).map(|(pad, input)| (source(pad), input)).collect();
+    let push = |first: bool| {
+        for (source, input) in &sources {
+            let wanted = |sample: &&gst::Sample| (sample.buffer().unwrap().pts() < Some(FIRST)) == first;
+            input.0.iter().filter(wanted).for_each(|sample| assert!(source.push_sample(sample).is_ok()));
+        }
+    };
+    push(true);
+    let (prerolled, state, _) = pipeline.state(gst::ClockTime::from_seconds(60));
+    assert_eq!((prerolled.is_ok(), state), (true, gst::State::Paused));
+    let _other = free_what_is_idle();
+    let counts = || CALLS.iter().map(|call| DEVICE.count(call)).collect::<Vec<_>>();
+    let before = counts();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    push(false);
+    sources.iter().for_each(|(source, _)| assert!(source.end_of_stream().is_ok()));
+    let bus = pipeline.bus().unwrap();
+    let ends = [gst::MessageType::Eos, gst::MessageType::Error];
+    let end = bus.timed_pop_filtered(gst::ClockTime::from_seconds(60), &ends).expect("an end");
+    assert_eq!(end.type_(), gst::MessageType::Eos, "{end:?}");
+    let later = counts().iter().zip(&before).map(|(now, before)| now - before).collect();
+    pipeline.set_state(gst::State::Null).unwrap();
+    [before, later]
+}
+
+/// Memory that nobody uses is freed after some seconds, and at once where there is no other: so another element finds, which
+/// is returned as it keeps what it has.
+fn free_what_is_idle() -> Bench {
+    let bench = Bench::new(&[]);
+    let (reference, distorted) = sides(4);
+    bench.begin(&reference, &distorted);
+    let info = VideoInfo::builder(VideoFormat::I420, 64, 48).build().unwrap();
+    let mut query = gst::query::Allocation::new(Some(&info.to_caps().unwrap()), true);
+    assert!(bench.element.static_pad("dist_sink").unwrap().query(query.get_mut().unwrap()));
+    let (allocator, _) = query.allocation_params().next().expect("memory is offered");
+    let allocator = allocator.expect("page-locked memory").to_owned();
+    DEVICE.fail("hipHostMalloc:2@1");
+    drop(allocator.alloc(123_456, None).unwrap());
+    DEVICE.fail("");
+    bench
+}
+
+#[track_caller]
+fn assert_ready(settings: &str, inputs: &[Input]) {
+    let [before, later] = calls(settings, inputs);
+    assert!(before[..8].iter().all(|count| *count > 0), "{before:?}");
+    let left: Vec<_> = CALLS.iter().zip(later).filter(|(_, count)| *count > 0).collect();
+    assert!(left.is_empty(), "{settings}: {left:?}");
+}
+
+#[test]
+#[ignore = "needs the software device"]
+fn one_stream() {
+    assert_ready("max-in-flight=16", &<[Input; 2]>::from(sides(FRAMES)));
+}
+
+#[test]
+#[ignore = "needs the software device"]
+fn some_frames_only() {
+    assert_ready("max-in-flight=16 subsample=3", &<[Input; 2]>::from(sides(FRAMES)));
+}
+
+/// One of which is scaled, and lacks frames, so that there are groups of one pair.
+#[test]
+#[ignore = "needs the software device"]
+fn several_renditions() {
+    let smaller = Input::drawn_at((32, 24), FRAMES, |t, x, y| coarse(moving(t, 2 * x, 2 * y)));
+    let (reference, distorted) = sides(FRAMES);
+    let lacking = |input: &Input| input.keep(|t| t % 5 != 3);
+    let inputs = [reference.clone(), lacking(&smaller), distorted.clone()];
+    assert_ready("max-in-flight=16 scale-method=bilinear", &inputs);
+    let inputs = [reference, lacking(&distorted), smaller];
+    assert_ready("max-in-flight=16 scale-method=bilinear subsample=2", &inputs);
+}
+
+#[test]
+#[ignore = "needs the software device"]
+fn frames_in_its_memory() {
+    let allocator = FakeAllocator::new(c"HIPMemory");
+    let moved = |input: &Input| allocator.input(0, "memory:HIPMemory", input);
+    let (reference, distorted) = sides(FRAMES);
+    let distorted = moved(&distorted);
+    assert_ready("max-in-flight=16 verify=0", &[moved(&reference), distorted.clone()]);
+    // Frames that are read where they lie beside frames that are copied.
+    assert_ready("max-in-flight=16 verify=0", &[reference, distorted]);
+}
