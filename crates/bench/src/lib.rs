@@ -15,9 +15,11 @@ mod check;
 mod clip;
 mod measure;
 mod report;
+mod several;
 mod system;
 
 use std::error::Error;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +31,10 @@ use engine::metrics::feature_list;
 use engine::model::{Model, ScoreOptions};
 use engine::plan::Plan;
 use gpu::Selection;
+use serde::Serialize;
 
 use clip::{Format, Place};
+use several::Devices;
 
 pub use report::{part as report_part, report};
 
@@ -73,6 +77,9 @@ pub struct Device {
 pub struct Args {
     #[command(flatten)]
     device: Device,
+    /// GPUs to measure at the same time, by their numbers, or every one that can be used
+    #[arg(long, value_name = "all|N,...", conflicts_with = "device")]
+    devices: Option<Devices>,
     /// What computes
     #[arg(long, default_value = "auto")]
     backend: Kind,
@@ -229,6 +236,12 @@ impl Args {
     }
 }
 
+/// Refuses to do with several GPUs what is done with one.
+pub(crate) fn only_one(args: &Args) -> Result<(), Box<dyn Error>> {
+    let refused = "--devices is for measurements of the frame rate; name one GPU with --device";
+    args.devices.is_none().then_some(()).ok_or(refused.into())
+}
+
 /// Prints a line for each GPU.
 ///
 /// # Errors
@@ -245,6 +258,7 @@ pub fn list() -> Result<(), Box<dyn Error>> {
 ///
 /// What differs, or why there is no GPU.
 pub fn check(args: &Args) -> Result<(), Box<dyn Error>> {
+    only_one(args)?;
     let checked = check::check(args, &args.check_plan()?, Duration::MAX)?;
     if !checked.differing.is_empty() {
         return Err(checked.to_string().into());
@@ -259,6 +273,7 @@ pub fn check(args: &Args) -> Result<(), Box<dyn Error>> {
 ///
 /// Why there is no GPU, or what fails.
 pub fn start(args: &Args) -> Result<(), Box<dyn Error>> {
+    only_one(args)?;
     let steps = measure::start(args, &args.plan(&[])?)?;
     if args.device.json {
         println!("{}", serde_json::to_string(&steps)?);
@@ -268,15 +283,24 @@ pub fn start(args: &Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints how many pairs per second are scored, how long one takes, and on a GPU what each kernel takes of that.
+/// Prints how many pairs per second are scored, how long one takes, and on a GPU what each kernel takes of that; with several
+/// GPUs a line for each, and their sum.
 ///
 /// # Errors
 ///
 /// Why there is no GPU, or what fails.
 pub fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
-    let report = measure::measure(args, &args.plan(&[])?, Duration::MAX)?;
+    let plan = args.plan(&[])?;
+    match &args.devices {
+        None => print(args, &measure::measure(args, &plan, Duration::MAX)?),
+        Some(_) if args.backend == Kind::Cpu => Err("--devices is for GPUs, and --backend says cpu".into()),
+        Some(devices) => print(args, &several::measure(args, &plan, devices)?),
+    }
+}
+
+fn print(args: &Args, report: &(impl Display + Serialize)) -> Result<(), Box<dyn Error>> {
     if args.device.json {
-        println!("{}", serde_json::to_string(&report)?);
+        println!("{}", serde_json::to_string(report)?);
     } else {
         print!("{report}");
     }

@@ -21,10 +21,10 @@ use crate::clip::{Clip, Content, Place};
 use crate::{Args, Kind};
 
 /// Seconds until caches are filled and clocks are up.
-const WARM_UP: f64 = 0.5;
+pub const WARM_UP: f64 = 0.5;
 
 /// One session with pictures of its own.
-struct Stream {
+pub struct Stream {
     session: Session,
     clip: Clip,
     /// Pairs submitted so far.
@@ -33,7 +33,7 @@ struct Stream {
 
 impl Stream {
     /// A stream that is ready to run, on this GPU or on the CPU.
-    fn new(args: &Args, plan: &Arc<Plan>, device: Option<&Arc<Device>>) -> Result<Self, Box<dyn Error>> {
+    pub fn new(args: &Args, plan: &Arc<Plan>, device: Option<&Arc<Device>>) -> Result<Self, Box<dyn Error>> {
         let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1);
         let (clip, backend): (_, Box<dyn Backend>) = match device {
             Some(device) => {
@@ -49,7 +49,7 @@ impl Stream {
     }
 
     /// Scores groups for a while, one at least, with so many in flight; the milliseconds from handing in each to its sums.
-    fn run(
+    pub fn run(
         &mut self,
         duration: Duration,
         in_flight: usize,
@@ -82,14 +82,14 @@ impl Stream {
 
 /// Milliseconds that this share of the pairs did not exceed.
 #[derive(Serialize)]
-struct Latency {
+pub struct Latency {
     p50: f64,
     p95: f64,
     p99: f64,
 }
 
 impl Latency {
-    fn new(mut latencies: Vec<f64>) -> Self {
+    pub fn new(mut latencies: Vec<f64>) -> Self {
         latencies.sort_by(f64::total_cmp);
         let rank = |percent: usize| (latencies.len() * percent).div_ceil(100).saturating_sub(1);
         let at = |percent| latencies.get(rank(percent)).copied().unwrap_or(f64::NAN);

@@ -355,6 +355,7 @@ impl Progress {
 ///
 /// How many sections are missing, or have something wrong in them.
 pub fn report(args: &Args) -> Result<(), Box<dyn Error>> {
+    crate::only_one(args)?;
     let mut progress = Progress { start: Instant::now(), hopeless: None };
     let system = System::new();
     let mut out = io::stdout();

@@ -34,6 +34,25 @@ enum Memory {
     Cuda,
 }
 
+/// Numbers of GPUs.
+#[derive(Clone)]
+struct Devices(Vec<i32>);
+
+fn devices(text: &str) -> Result<Devices, String> {
+    let usable = || gpu::devices().into_iter().filter(|info| engine::backend::hip::supports(info));
+    let number = |text: &str| text.parse().ok().filter(|number| *number >= 0);
+    match text {
+        "" => Ok(Devices(vec![])),
+        "all" => Ok(Devices(usable().map(|info| info.ordinal).collect())),
+        _ => text
+            .split(',')
+            .map(number)
+            .collect::<Option<_>>()
+            .map(Devices)
+            .ok_or("neither all nor like 0,1".into()),
+    }
+}
+
 /// Measure how fast the element scores, or check that it scores as the CPU does
 #[derive(Parser)]
 struct Args {
@@ -63,9 +82,9 @@ struct Args {
     /// Follow so many live channels at a time, each in a pipeline of its own
     #[arg(long, value_name = "N", conflicts_with = "check", value_parser = clap::value_parser!(u32).range(1..=10000))]
     channels: Option<u32>,
-    /// Numbers of the GPUs that channels are spread over, or that are checked
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..))]
-    devices: Vec<i32>,
+    /// Numbers of the GPUs that channels are spread over, or that are checked; or all that can be used
+    #[arg(long, value_name = "all|N,...", default_value = "", hide_default_value = true, value_parser = devices)]
+    devices: Devices,
     /// With --check and --memory cuda: the reference is in the memory of the first of --devices, the distorted frames in that
     /// of the second
     #[arg(long, requires = "check", requires = "devices")]
@@ -243,7 +262,8 @@ fn play(
     let upload = |side: usize| match (memory, device) {
         (Memory::Cuda, None) => "cudaupload ! video/x-raw(memory:CUDAMemory) !".into(),
         (Memory::Cuda, Some(device)) => {
-            let device = if args.split { args.devices.get(side).copied().unwrap_or(device) } else { device };
+            let device =
+                if args.split { args.devices.0.get(side).copied().unwrap_or(device) } else { device };
             format!("cudaupload cuda-device-id={device} ! video/x-raw(memory:CUDAMemory) !")
         }
         (Memory::Pinned | Memory::System, _) => String::new(),
@@ -344,7 +364,7 @@ fn check(args: &Args, device: Option<i32>, frames: u64) -> Result<(), Box<dyn Er
 }
 
 fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
-    let device = args.devices.first().copied();
+    let device = args.devices.0.first().copied();
     let pipeline = play(args, &args.backend, device, sides(args, args.memory)?, None)?;
     let element = pipeline.0.by_name("score").ok_or("no element")?;
     let scored = || -> Result<u64, Box<dyn Error>> {
@@ -475,7 +495,7 @@ fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
 
 /// The GPUs to use; `None` for the one that the element chooses.
 fn gpus(args: &Args) -> Vec<Option<i32>> {
-    match &args.devices[..] {
+    match &args.devices.0[..] {
         [] => vec![None],
         devices => devices.iter().copied().map(Some).collect(),
     }
@@ -484,7 +504,7 @@ fn gpus(args: &Args) -> Vec<Option<i32>> {
 /// Checks each GPU, all at once.
 fn check_all(args: &Args, frames: u64) -> Result<(), Box<dyn Error>> {
     if args.split {
-        return check(args, args.devices.first().copied(), frames);
+        return check(args, args.devices.0.first().copied(), frames);
     }
     std::thread::scope(|scope| {
         let check = |device| scope.spawn(move || check(args, device, frames).map_err(|err| err.to_string()));

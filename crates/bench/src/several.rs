@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! How fast several GPUs are at the same time, each with sessions of its own.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::backend::hip;
+use engine::plan::Plan;
+use gpu::{Device, Selection};
+use serde::Serialize;
+
+use crate::Args;
+use crate::measure::{Latency, Stream, WARM_UP};
+
+/// Which GPUs are measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// Every one that can be used.
+    All,
+    /// Those with these numbers.
+    These(Vec<i32>),
+}
+
+impl std::str::FromStr for Devices {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse().ok().filter(|number| *number >= 0);
+        match text {
+            "all" => Ok(Self::All),
+            _ => text
+                .split(',')
+                .map(number)
+                .collect::<Option<Vec<i32>>>()
+                .map(Self::These)
+                .ok_or("neither all nor numbers like 0,1".into()),
+        }
+    }
+}
+
+impl Devices {
+    /// Opens them: `selection` says of which vendor.
+    fn open(&self, selection: &Selection) -> Result<Vec<Arc<Device>>, Box<dyn Error>> {
+        match self {
+            Self::These(numbers) => {
+                let of = |number: &i32| hip::open(&Selection { ordinal: Some(*number), ..*selection });
+                Ok(numbers.iter().map(of).collect::<Result<_, _>>()?)
+            }
+            Self::All => {
+                let mut open = vec![];
+                for info in
+                    gpu::ranked(gpu::selected(selection)).into_iter().filter(|info| hip::supports(info))
+                {
+                    match hip::open(&info.selection()) {
+                        Ok(device) => open.push(device),
+                        Err(err) => eprintln!("{} {}: {info} is left out: {err}", info.vendor, info.ordinal),
+                    }
+                }
+                if open.is_empty() {
+                    // Says why.
+                    open.push(hip::open(selection)?);
+                }
+                Ok(open)
+            }
+        }
+    }
+}
+
+/// Pairs per second of each run, in increasing order.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Rates(Vec<f64>);
+
+impl fmt::Display for Rates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |i: usize| self.0.get(i).copied().unwrap_or(f64::NAN);
+        let runs = self.0.len();
+        let (least, median, most) = (at(0), at(runs / 2), at(runs.saturating_sub(1)));
+        write!(f, "{median:.1} fps, {runs} runs {least:.1} to {most:.1}")
+    }
+}
+
+/// What came of one GPU.
+#[derive(Serialize)]
+struct Row {
+    vendor: String,
+    number: i32,
+    device: String,
+    fps: Rates,
+    latency: Latency,
+}
+
+/// What was measured on several GPUs at once.
+#[derive(Serialize)]
+pub struct Report {
+    devices: Vec<Row>,
+    /// All together.
+    fps: Rates,
+    width: usize,
+    height: usize,
+    depth: u32,
+    models: Vec<String>,
+    features: String,
+    memory: String,
+    in_flight: usize,
+    streams: usize,
+    renditions: usize,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { width, height, depth, models, memory, streams, in_flight, renditions, .. } = self;
+        let models = models.join(", ");
+        writeln!(f, "{width}x{height}, {depth} bit, {models}; frames in {memory} memory")?;
+        writeln!(f, "on each GPU: streams {streams}, in flight {in_flight}, renditions {renditions}")?;
+        for Row { vendor, number, device, fps, latency } in &self.devices {
+            writeln!(f, "{vendor} {number}: {device}: {fps}; latency {latency}")?;
+        }
+        writeln!(f, "all {}: {}", self.devices.len(), self.fps)
+    }
+}
+
+/// Measures these GPUs at the same time.
+pub fn measure(args: &Args, plan: &Arc<Plan>, devices: &Devices) -> Result<Report, Box<dyn Error>> {
+    let devices = devices.open(&args.selection())?;
+    let mut streams = vec![];
+    for (on, device) in devices.iter().enumerate() {
+        for _ in 0..args.streams {
+            streams.push((on, Stream::new(args, plan, Some(device))?));
+        }
+    }
+    let mut latencies = vec![vec![]; devices.len()];
+    let mut rates = vec![vec![]; devices.len() + 1];
+    let durations = std::iter::repeat_n(args.seconds(), args.runs());
+    for (run, seconds) in std::iter::once(args.seconds().min(WARM_UP)).chain(durations).enumerate() {
+        let start = Instant::now();
+        let latest = run_all(&mut streams, args, devices.len(), Duration::from_secs_f64(seconds))?;
+        if run == 0 {
+            continue;
+        }
+        let elapsed = start.elapsed().as_secs_f64();
+        let rate = |latencies: &Vec<f64>| (latencies.len() * args.renditions) as f64 / elapsed;
+        let each: Vec<_> = latest.iter().map(rate).collect();
+        rates[devices.len()].push(each.iter().sum());
+        rates.iter_mut().zip(each).for_each(|(rates, rate)| rates.push(rate));
+        latencies.iter_mut().zip(latest).for_each(|(all, latest)| all.extend(latest));
+    }
+    let mut rates = rates.into_iter().map(|mut rates| {
+        rates.sort_by(f64::total_cmp);
+        Rates(rates)
+    });
+    let row = |((device, fps), latencies): ((&Arc<Device>, Rates), Vec<f64>)| {
+        let info = device.info();
+        let (vendor, number, device) = (info.vendor.to_string(), info.ordinal, info.to_string());
+        Row { vendor, number, device, fps, latency: Latency::new(latencies) }
+    };
+    let rows = devices.iter().zip(rates.by_ref()).zip(latencies).map(row).collect();
+    Ok(Report {
+        devices: rows,
+        fps: rates.next().unwrap_or(Rates(vec![])),
+        width: args.size.0,
+        height: args.size.1,
+        depth: args.depth.bits(),
+        models: args.models.clone(),
+        features: args.features.clone(),
+        memory: format!("{:?}", args.memory).to_lowercase(),
+        in_flight: args.in_flight(),
+        streams: args.streams,
+        renditions: args.renditions,
+    })
+}
+
+/// Runs all streams at once: for each GPU the latencies of its groups.
+fn run_all(
+    streams: &mut [(usize, Stream)],
+    args: &Args,
+    devices: usize,
+    duration: Duration,
+) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
+    let runs: Vec<_> = std::thread::scope(|scope| {
+        let run = |(on, stream): &'_ mut (usize, Stream)| {
+            (*on, stream.run(duration, args.in_flight(), args.renditions))
+        };
+        let threads: Vec<_> = streams.iter_mut().map(|stream| scope.spawn(move || run(stream))).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    let mut latencies = vec![vec![]; devices];
+    for run in runs {
+        let (on, run) = run.map_err(|_| "the thread of a stream died")?;
+        latencies[on].extend(run?);
+    }
+    Ok(latencies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_all_or_have_numbers() {
+        assert_eq!("all".parse(), Ok(Devices::All));
+        assert_eq!("0,3".parse(), Ok(Devices::These(vec![0, 3])));
+        for wrong in ["", "0,", "-1", "every", "0 1"] {
+            assert!(wrong.parse::<Devices>().is_err(), "{wrong}");
+        }
+    }
+}
