@@ -51,7 +51,10 @@ pub fn assert_passes(output: &Output) {
 #[track_caller]
 fn holds_on(device: &[(&str, &str)], modules: &[&str], but: &[&str]) {
     let environment = [device, &[("HIPVMAF_TEST_BACKEND", "hip")]].concat();
-    let skipped = ["gpu::", "faults::", "peer::"].iter().chain(but).flat_map(|name| ["--skip", name]);
+    let skipped = ["gpu::", "faults::", "peer::", "placement::", "ready::"]
+        .iter()
+        .chain(but)
+        .flat_map(|name| ["--skip", name]);
     let arguments: Vec<_> = modules.iter().copied().chain(skipped).collect();
     assert_passes(&run(&arguments, &environment));
 }
