@@ -294,11 +294,11 @@ pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, 
     step("open the GPU");
     let hip = Hip::open(&device.info().selection(), args.in_flight())?;
     let mut session = Session::new(plan.clone(), Box::new(hip), 1);
-    session.prepare(clip.geometry(), &[None])?;
+    session.prepare(clip.geometry(), &vec![None; args.renditions])?;
     step("load the kernels, set up");
     let mut stream = Stream { session, clip, submitted: 0 };
     let mut pairs = |count| -> Result<Vec<f64>, EngineError> {
-        let pairs = (0..count).map(|_| stream.run(Duration::ZERO, 1, 1));
+        let pairs = (0..count).map(|_| stream.run(Duration::ZERO, 1, args.renditions));
         Ok(pairs.collect::<Result<Vec<_>, _>>()?.concat())
     };
     steps.extend(pairs(1)?.into_iter().map(|ms| ("first pair", ms)));
