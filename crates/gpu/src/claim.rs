@@ -3,7 +3,7 @@
 //! Which of several GPUs a session goes to.
 //!
 //! What this process does is known, as each of its sessions holds a [`Claim`]. What others do shows only in the memory that
-//! they leave, and asking for that makes a runtime set itself up on a GPU: it is asked where nothing else decides.
+//! they leave, which is asked for where nothing else decides.
 
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;

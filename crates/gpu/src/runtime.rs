@@ -9,12 +9,13 @@
 use std::cmp::Reverse;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Once, OnceLock};
 
 use hip_sys::{
     Api, HipError, LoadError, Vendor, hipDeviceAttributeIntegrated, hipDeviceAttributeMultiprocessorCount,
 };
+use nvml_wrapper::Nvml;
 use once_cell::sync::OnceCell;
 
 use crate::error::Error;
@@ -77,9 +78,16 @@ impl DeviceInfo {
         Selection { vendor: Some(self.vendor), ordinal: Some(self.ordinal) }
     }
 
-    /// Bytes of its memory that nobody has taken, in whichever process; `None` if the runtime does not say. Has the runtime set
-    /// itself up on it.
+    /// Bytes of its memory that nobody has taken, in whichever process; `None` if that is not said. NVIDIA's driver would make a
+    /// context on the GPU to tell it, of some hundred megabytes, so its library for monitoring is asked. AMD's runtime sets
+    /// itself up.
     pub(crate) fn free_memory(&self) -> Option<usize> {
+        static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
+        if self.vendor == Vendor::Nvidia {
+            let open = || Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init().ok();
+            let device = NVML.get_or_init(open).as_ref()?.device_by_pci_bus_id(self.pci.as_str()).ok()?;
+            return device.memory_info().ok()?.free.try_into().ok();
+        }
         let api = Visit::new().enter(self.api().ok()?);
         let (mut free, mut total) = (0, 0);
         // SAFETY: takes a number, which the runtime gave; both addresses are valid for writes.
