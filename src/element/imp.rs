@@ -121,7 +121,7 @@ pub struct HipVmaf {
         blurb = "Number that the vendor's runtime gives the GPU (-1 = the one with the video, else that with the least work)")]
     #[property(name = "max-in-flight", get, set, type = u32, member = max_in_flight, minimum = 1, maximum = 64,
         default = 4, mutable_ready, nick = "Pairs in flight",
-        blurb = "How many pairs the GPU works on at a time: more for throughput, fewer for GPU memory")]
+        blurb = "How many groups the GPU works on at a time: more for throughput, fewer for memory and latency")]
     #[property(name = "attach-meta", get, set, type = bool, member = attach_meta, default = true,
         mutable_ready, nick = "Attach meta",
         blurb = "Hold reference frames until they can carry their scores as HipVmafScoreMeta; else they leave at once")]
