@@ -196,6 +196,70 @@ void graphs() {
   OK(hipGraphExecDestroy(exec));
 }
 
+// Whole pages are locked, once, and copies of them happen later.
+void registered(const Array<unsigned char> &device) {
+  constexpr size_t PAGE = 4096;
+  char *const pages =
+      (char *)mmap(nullptr, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT(pages != MAP_FAILED);
+  const auto counted = [](const char *what) { return swhip_count(what); };
+  EXPECT(hipHostUnregister(pages) == hipErrorHostMemoryNotRegistered);
+  OK(hipHostRegister(pages + PAGE, PAGE, 1));
+  EXPECT(swhip_live("registered") == 1);
+  for (const size_t at : {PAGE / 2, PAGE, PAGE + 100, 2 * PAGE - 1})
+    EXPECT(hipHostRegister(pages + at, PAGE, 1) == hipErrorHostMemoryAlreadyRegistered);
+  OK(hipHostRegister(pages + 2 * PAGE, PAGE, 1));
+  OK(hipHostUnregister(pages + 2 * PAGE));
+  // Half of what is copied is locked.
+  const auto copy = [&](size_t at) {
+    return hipMemcpyAsync(device.data(), pages + at, 100, hipMemcpyHostToDevice, nullptr);
+  };
+  EXPECT(copy(PAGE - 50) == hipErrorInvalidValue && copy(2 * PAGE - 50) == hipErrorInvalidValue);
+  // What is not locked is read at the call, and what is when the stream gets there.
+  std::atomic<bool> go = false;
+  const auto found = [&](size_t at) {
+    go = false;
+    OK(hipLaunchHostFunc(
+        nullptr,
+        [](void *go) {
+          while (!*(std::atomic<bool> *)go) usleep(100);
+        },
+        &go));
+    pages[at] = 1;
+    OK(copy(at));
+    pages[at] = 2;
+    go = true;
+    OK(hipStreamSynchronize(nullptr));
+    return device.read()[0];
+  };
+  const long before = counted("registered_bytes");
+  EXPECT(found(0) == 1 && counted("registered_bytes") == before);
+  EXPECT(found(PAGE) == 2 && counted("registered_bytes") == before + 100);
+  // Mistakes that no real runtime tells.
+  EXPECT(counted("unregistered_early") == 0 && counted("unregistered_late") == 0);
+  go = false;
+  std::thread opens([&] {
+    while (!counted("unregistered_early")) usleep(100);
+    go = true;
+  });
+  OK(hipLaunchHostFunc(
+      nullptr,
+      [](void *go) {
+        while (!*(std::atomic<bool> *)go) usleep(100);
+      },
+      &go));
+  OK(copy(PAGE));
+  OK(hipHostUnregister(pages + PAGE));
+  opens.join();
+  OK(hipHostRegister(pages + PAGE, PAGE, 1));
+  munmap(pages + PAGE, PAGE);
+  OK(hipHostUnregister(pages + PAGE));
+  EXPECT(counted("unregistered_early") == 1 && counted("unregistered_late") == 1);
+  EXPECT(hipHostRegister(pages + PAGE, PAGE, 1) == hipErrorInvalidValue);
+  munmap(pages, PAGE);
+  munmap(pages + 2 * PAGE, 2 * PAGE);
+}
+
 void memory() {
   const Array<unsigned char> device(100);
   const Pinned pinned;
@@ -231,6 +295,8 @@ void memory() {
   OK(hipFree(freed));
   EXPECT(hipFree(freed) == hipErrorInvalidValue);
   EXPECT(hipMemsetAsync(freed, 0, N, nullptr) == hipErrorInvalidValue);
+
+  registered(device);
 
   const int fd = memfd_create("frame", 0);
   EXPECT(ftruncate(fd, 8192) == 0 && pwrite(fd, "here", 4, 4096 + 16) == 4);

@@ -25,6 +25,13 @@ hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hip
   if (width > to.pitch || width > from.pitch) return hipErrorInvalidValue;
   const Allocation *target = owner(to.at, to.extent(width, height));
   const Allocation *source = owner(from.at, from.extent(width, height));
+  // Locked for another device alone, memory is to this one as any other is.
+  constexpr unsigned PORTABLE = 1;
+  const bool registered = source && source->kind == Kind::Registered;
+  if (registered && !(source->flags & PORTABLE) && source->device != stream->device) source = nullptr;
+  else if (registered) state.counts["registered_bytes"] += (long)(width * height);
+  // Memory of which a part only is locked is neither the one nor the other.
+  else if (!source && touched(from.at, from.extent(width, height))) return hipErrorInvalidValue;
   const bool to_device = on_device(target), from_device = on_device(source);
   if (kind == hipMemcpyDefault)
     kind = to_device     ? (from_device ? hipMemcpyDeviceToDevice : hipMemcpyHostToDevice)

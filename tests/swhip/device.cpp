@@ -23,7 +23,7 @@ thread_local hipError_t error_of_thread;
 const char *const COUNTERS[] = {
     "launches", "graph_launches", "graph_nodes", "h2d",       "h2d_bytes", "d2h",           "d2h_bytes",
     "d2d",      "d2d_bytes",      "h2h",         "h2h_bytes", "memsets",   "memsets_bytes", "host_functions",
-    "calls",    "faults",         "fault_at"};
+    "calls",    "faults",         "fault_at",  "registered_bytes", "unregistered_early", "unregistered_late"};
 const char *const LIVE[] = {"allocs",  "bytes",  "pinned",  "registered", "external",
                             "streams", "events", "modules", "graphs",     "coherent", "released"};
 
@@ -151,10 +151,11 @@ void advance(std::unique_lock<std::mutex> &lock, Queue &queue, uint64_t random) 
     replay->left--;
     return;
   }
-  const auto [stream, command] = std::move(queue.commands.front());
-  queue.commands.pop_front();
+  // It stays in the queue until it is done, for those who ask what is pending.
+  const auto &[stream, command] = queue.commands.front();
   execute(lock, command);
   stream->finished++;
+  queue.commands.pop_front();
 }
 
 bool may_run(const Command &command) {
@@ -231,6 +232,20 @@ Allocation *owner(const void *at, size_t size) {
   if (next == state.allocations.begin()) return nullptr;
   auto &[first, allocation] = *--next;
   return (char *)at + size <= first + allocation.size ? &allocation : nullptr;
+}
+Allocation *touched(const void *at, size_t size) {
+  auto next = state.allocations.lower_bound((char *)at + size);
+  if (next == state.allocations.begin()) return nullptr;
+  auto &[first, allocation] = *--next;
+  return first + allocation.size > (char *)at ? &allocation : nullptr;
+}
+bool is_pending(const char *at, size_t size) {
+  for (const Device &device : state.devices)
+    for (const auto &queue : device.queues)
+      for (const auto &[stream, command] : queue->commands)
+        for (const char *address : command.addresses)
+          if (at <= address && address < at + size) return true;
+  return false;
 }
 char *first_byte(const void *at) { return std::prev(state.allocations.upper_bound((char *)at))->first; }
 std::shared_ptr<Stream> create_stream(int ordinal) {

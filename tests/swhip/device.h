@@ -92,7 +92,7 @@ struct Allocation {
   size_t size;
   char *mapping = nullptr;  // all that was mapped for it
   size_t mapped = 0;
-  unsigned flags = 0;  // of hipHostMalloc
+  unsigned flags = 0;  // of hipHostMalloc or hipHostRegister
   std::shared_ptr<View> view = {};  // of the device, where it differs from the host's
 };
 struct Module;
@@ -165,6 +165,10 @@ std::vector<std::string> split(const std::string &list);
 
 // The allocation that holds all of [at, at + size), or null.
 Allocation *owner(const void *at, size_t size);
+// The last allocation that has some of [at, at + size), or null.
+Allocation *touched(const void *at, size_t size);
+// Whether something in a stream was given an address in there and is not done yet.
+bool is_pending(const char *at, size_t size);
 // The first byte of the allocation that holds an address.
 char *first_byte(const void *at);
 std::shared_ptr<Stream> create_stream(int device);

@@ -3,6 +3,7 @@
 // Memory: every allocation is filled with garbage and ends at a page that nobody may touch, and so does all
 // of it once it is freed.
 #include "coherence.h"
+#include <cstdio>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -89,12 +90,31 @@ hipError_t hipHostFree(void *at) {
   ENTER_RELEASE();
   RETURN_RELEASED(release(call, at, Kind::Pinned));
 }
-hipError_t hipHostRegister(void *at, size_t size, unsigned) {
+// The whole pages that some memory is on.
+struct Pages {
+  char *first;
+  size_t size;
+  Pages(const void *at, size_t bytes) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)at % page;
+    first = (char *)at - before;
+    size = (before + bytes + page - 1) / page * page;
+  }
+  bool are_mapped() const {
+    std::vector<unsigned char> present(size / (size_t)sysconf(_SC_PAGESIZE));
+    return mincore(first, size, present.data()) == 0;
+  }
+};
+// Whole pages are locked, as drivers do, and none of them twice.
+hipError_t hipHostRegister(void *at, size_t size, unsigned flags) {
   ENTER();
   if (!at || !size) RETURN(hipErrorInvalidValue);
   if (const hipError_t error = forbidden_by_capture()) RETURN(error);
-  if (owner(at, 1)) RETURN(hipErrorHostMemoryAlreadyRegistered);
-  state.allocations[(char *)at] = {Kind::Registered, current_device(), size};
+  const Pages pages(at, size);
+  if (touched(pages.first, pages.size)) RETURN(hipErrorHostMemoryAlreadyRegistered);
+  if (!pages.are_mapped()) RETURN(hipErrorInvalidValue);
+  Allocation &made = state.allocations[(char *)at];
+  made = {Kind::Registered, current_device(), size};
+  made.flags = flags;
   RETURN(hipSuccess);
 }
 hipError_t hipHostUnregister(void *at) {
@@ -102,6 +122,16 @@ hipError_t hipHostUnregister(void *at) {
   const auto found = state.allocations.find((char *)at);
   if (found == state.allocations.end() || found->second.kind != Kind::Registered)
     RETURN_RELEASED(hipErrorHostMemoryNotRegistered);
+  // What real runtimes do not tell: whoever counts finds it out.
+  const size_t size = found->second.size;
+  if (is_pending((char *)at, size)) {
+    fprintf(stderr, "swhip: memory is unregistered while copies of it are pending\n");
+    state.counts["unregistered_early"]++;
+  }
+  if (!Pages(at, size).are_mapped()) {
+    fprintf(stderr, "swhip: memory is unregistered after it was unmapped\n");
+    state.counts["unregistered_late"]++;
+  }
   const hipError_t lost = drain_all(call);
   state.allocations.erase((char *)at);
   RETURN_RELEASED(lost);
