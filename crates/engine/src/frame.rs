@@ -3,6 +3,7 @@
 //! Pictures as they lie in somebody's memory.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bits per sample, 8 to 16.
@@ -108,7 +109,7 @@ pub struct Component<'a> {
 #[derive(Clone)]
 pub struct Lease {
     _keep: Arc<dyn Any + Send + Sync>,
-    pinned: bool,
+    pinned: Range<usize>,
     producers: Vec<usize>,
     in_place: bool,
 }
@@ -121,7 +122,7 @@ impl Lease {
     /// As long as `keep` lives, the samples of every picture that carries this lease, or a clone of it, must stay where
     /// they are, unchanged, and readable for all threads.
     pub unsafe fn new(keep: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { _keep: keep, pinned: false, producers: vec![], in_place: false }
+        Self { _keep: keep, pinned: 0..0, producers: vec![], in_place: false }
     }
 
     /// The lease, saying that the memory is page-locked host memory, which a GPU can copy from on its own.
@@ -130,7 +131,17 @@ impl Lease {
     ///
     /// The memory must be page-locked for as long as the lease keeps it.
     pub unsafe fn pinned(self) -> Self {
-        Self { pinned: true, ..self }
+        // SAFETY: the caller has promised it of the memory, wherever that lies.
+        unsafe { self.pinned_within(0..usize::MAX) }
+    }
+
+    /// The lease, saying that as much of the memory as lies within these addresses is page-locked host memory.
+    ///
+    /// # Safety
+    ///
+    /// That part of the memory must be page-locked for as long as the lease keeps it.
+    pub unsafe fn pinned_within(self, addresses: Range<usize>) -> Self {
+        Self { pinned: addresses, ..self }
     }
 
     /// The lease, saying that the picture is being written on this stream of the GPU's runtime, which may not be done
@@ -152,9 +163,9 @@ impl Lease {
         Self { in_place: true, ..self }
     }
 
-    /// A GPU can copy from the memory on its own.
-    pub fn is_pinned(&self) -> bool {
-        self.pinned
+    /// The addresses within which a GPU can copy from the memory on its own; none by default.
+    pub fn pinned_part(&self) -> &Range<usize> {
+        &self.pinned
     }
 
     /// The streams on which the picture is being written.

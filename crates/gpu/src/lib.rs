@@ -2,9 +2,10 @@
 
 //! Safe owners of what a GPU's runtime hands out, through HIP: AMD's runtime, or the same calls on NVIDIA's driver.
 //!
-//! No runtime is linked: those that are there are opened when [`devices`], [`Device::open`] or [`Claim::new`] first asks for one. A
-//! [`Device`] is shared by everything in the process that uses it, and a [`Claim`] counts how many work on it; [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`],
-//! [`Graph`], [`Kernel`] and [`External`] give back what they own when they are dropped. What runs on the GPU is not this
+//! No runtime is linked: those that are there are opened when [`devices`], [`Device::open`] or [`Claim::new`] first asks for
+//! one. A [`Device`] is shared by everything in the process that uses it, and a [`Claim`] counts how many work on it;
+//! [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`], [`Graph`], [`Kernel`], [`External`] and [`Registered`] give back what
+//! they own when they are dropped. What runs on the GPU is not this
 //! crate's: it loads the code objects that the [`Code`] of its user has for a GPU. What was set for a thread is set again
 //! when a function returns ([`Visit`]).
 
@@ -19,6 +20,7 @@ mod kernel;
 mod memory;
 mod module;
 mod pool;
+mod registered;
 mod runtime;
 mod stream;
 mod visit;
@@ -33,6 +35,7 @@ pub use hip_sys::{HipError, Vendor};
 pub use kernel::Kernel;
 pub use memory::{DeviceBuffer, Direction, Pinned, Rectangle, copy, copy_rectangle, zero};
 pub use module::Module;
+pub use registered::Registered;
 pub use runtime::{DeviceInfo, Selection, devices, owner, ranked, selected};
 pub use stream::{Event, Profile, Stream};
 pub use visit::Visit;

@@ -9,8 +9,8 @@ mod swhip;
 use std::ffi::{CStr, c_char, c_long};
 
 use hipvmaf_gpu::{
-    Code, Device, DeviceBuffer, Direction, Error, Event, Graph, Image, Kernel, Pinned, Selection, Stream,
-    Vendor, arguments, copy, devices, owner, zero,
+    Code, Device, DeviceBuffer, Direction, Error, Event, Graph, Image, Kernel, Pinned, Registered, Selection,
+    Stream, Vendor, arguments, copy, devices, owner, zero,
 };
 
 use swhip::library;
@@ -84,6 +84,30 @@ fn copies(device: &std::sync::Arc<Device>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Memory of two pages and a half, of which two are locked for both GPUs.
+fn locks(device: &std::sync::Arc<Device>) -> Result<Registered, Error> {
+    const PAGE: usize = 4096;
+    let bytes = vec![7u8; 3 * PAGE].leak();
+    let first = (bytes.as_ptr() as usize).next_multiple_of(PAGE);
+    let pages = first..first + 2 * PAGE;
+    // SAFETY: the memory is never freed.
+    let lock = |pages: std::ops::Range<usize>| unsafe { Registered::new(device, pages) };
+    let registered = lock(pages.clone())?;
+    assert_eq!((live(c"registered"), registered.pages()), (1, &pages));
+    let again = lock(first + PAGE..first + 2 * PAGE).map(|_| ()).unwrap_err().to_string();
+    assert!(again.contains("hipHostRegister") && again.contains("712"), "{again}");
+    let (there, stream) = (DeviceBuffer::new(device, "bytes", PAGE)?, Stream::new(device)?);
+    let back = Pinned::new(device.clone(), PAGE)?;
+    // SAFETY: all memory is that long, and waits for the stream.
+    unsafe {
+        copy(&stream, there.address(), first as u64 + 100, PAGE, Direction::HostToDevice)?;
+        copy(&stream, back.address(), there.address(), PAGE, Direction::DeviceToHost)?;
+    }
+    stream.synchronize()?;
+    assert!(back.bytes()[..PAGE].iter().all(|byte| *byte == 7));
+    Ok(registered)
+}
+
 #[test]
 fn nvidias_driver_works_and_gets_everything_back() {
     // SAFETY: this process has no other test, so no other thread reads the environment.
@@ -100,8 +124,13 @@ fn nvidias_driver_works_and_gets_everything_back() {
     // A thread that is new to the driver.
     std::thread::scope(|scope| scope.spawn(|| copies(&device)).join().unwrap()).unwrap();
     assert_eq!((live(c"streams"), live(c"events"), live(c"graphs")), (0, 0, 0));
+    let registered = locks(&device).unwrap();
     drop(device);
     for what in [c"allocs", c"pinned", c"modules"] {
         assert_eq!(live(what), 0, "{what:?}");
     }
+    // Which needs the device no more.
+    assert_eq!(live(c"registered"), 1);
+    drop(registered);
+    assert_eq!(live(c"registered"), 0);
 }

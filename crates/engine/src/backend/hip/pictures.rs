@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! How pictures get to where kernels can read them: in place where they are on the GPU already, else by a copy, for which
-//! host memory that is not page-locked takes a copy of its own.
+//! host memory that is not page-locked takes a copy of its own. Of a picture some rows may be page-locked and others not.
 //!
 //! Those copies are what ordinary memory costs: one thread takes as long for a pair of pictures as the GPU takes for ten. So
 //! all rows of a group that have to be copied are noted first, and then copied by several threads, whoever submits the
 //! group being one of them.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu::{
@@ -301,16 +302,24 @@ impl<'p> Placer<'_, 'p> {
                 if rows > 0 && bytes.len() < (rows - 1) * stride + width {
                     return Err(BackendError::Picture("hip"));
                 }
-                if lease.is_some_and(Lease::is_pinned) && self.copies_at_once(stride) {
-                    let from = at(bytes.as_ptr() as u64);
+                let first = bytes.as_ptr() as usize;
+                let pinned = lease.filter(|_| self.copies_at_once(stride)).map(Lease::pinned_part);
+                let pinned = pinned.map_or(0..0, |part| rows_within(part, first, stride, extent));
+                let target = |row: usize| to.address + (row * to.pitch) as u64;
+                if !pinned.is_empty() {
+                    let from = at((first + pinned.start * stride) as u64);
+                    let to = Rectangle { address: target(pinned.start), ..to };
+                    let (count, direction) = (pinned.len(), Direction::HostToDevice);
                     // SAFETY: all rows are there, as was checked above, and the lease is kept until the group is done, as is
                     // the copy.
-                    unsafe { copy_rectangle(stream, to, from, width, rows, Direction::HostToDevice)? };
-                } else {
+                    unsafe { copy_rectangle(stream, to, from, width, count, direction)? };
+                }
+                for left in [0..pinned.start, pinned.end..rows].into_iter().filter(|left| !left.is_empty()) {
                     if self.buffers.staging.is_none() {
                         self.buffers.staging = Some(Pinned::new(self.device.clone(), self.room)?);
                     }
-                    let (from, to) = (bytes, to.address);
+                    let (from, to) = (&bytes[left.start * stride..], target(left.start));
+                    let extent = Extent { width, rows: left.len() };
                     self.staged.0.push(Rows { buffers: self.index, from, stride, extent, to });
                 }
             }
@@ -323,6 +332,17 @@ impl<'p> Placer<'_, 'p> {
     fn copies_at_once(&self, stride: usize) -> bool {
         self.device.info().vendor != Vendor::Amd || stride.is_multiple_of(4)
     }
+}
+
+/// Which rows lie wholly within these addresses, of rows that are `stride` bytes apart from the address `first` on. The
+/// first of no rows is the first of all.
+fn rows_within(addresses: &Range<usize>, first: usize, stride: usize, extent: Extent) -> Range<usize> {
+    let stride = stride.max(1);
+    let start = addresses.start.saturating_sub(first).div_ceil(stride);
+    // What is left behind the first row, if that ends in time.
+    let behind = addresses.end.checked_sub(first.saturating_add(extent.width));
+    let end = behind.map_or(0, |behind| (behind / stride).saturating_add(1)).min(extent.rows);
+    if start < end { start..end } else { 0..0 }
 }
 
 /// Whether kernels read a component where it lies.
@@ -341,4 +361,28 @@ pub fn room(geometry: Geometry) -> usize {
     let chroma =
         geometry.chroma.map_or(0, |(width, rows)| plane((2 * width, rows)).max(2 * plane((width, rows))));
     luma + chroma
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_within_when_all_of_their_bytes_are() {
+        let stride = 10;
+        let extent = Extent { width: 7, rows: 5 };
+        let is_in = |addresses: &Range<usize>, row: usize| {
+            let bytes = 100 + row * stride..100 + row * stride + extent.width;
+            addresses.start <= bytes.start && bytes.end <= addresses.end
+        };
+        for start in 90..160 {
+            for end in start..170 {
+                let rows = rows_within(&(start..end), 100, stride, extent);
+                let expected: Vec<_> = (0..extent.rows).filter(|row| is_in(&(start..end), *row)).collect();
+                assert_eq!(rows.collect::<Vec<_>>(), expected, "{start}..{end}");
+            }
+        }
+        assert_eq!(rows_within(&(0..usize::MAX), 100, stride, extent), 0..5);
+        assert_eq!(rows_within(&(0..0), 100, stride, extent), 0..0);
+    }
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Memory of others, page-locked where it lies.
+
+use std::ffi::c_void;
+use std::ops::Range;
+
+use hip_sys::hipHostRegisterPortable;
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::runtime::DeviceInfo;
+
+/// Pages of ordinary memory that all GPUs of a runtime copy from on their own, as they do from [`Pinned`](crate::Pinned)
+/// memory. They are unlocked when this is dropped, once the GPU has done what is in its streams.
+///
+/// It keeps no [`Device`] open: what is locked belongs to the runtime, which stays as long as the process.
+pub struct Registered {
+    info: &'static DeviceInfo,
+    /// Addresses.
+    pages: Range<usize>,
+}
+
+impl Registered {
+    /// Page-locks these addresses, which are whole pages. Refused where one of them is locked already, or the system
+    /// allows no more.
+    ///
+    /// # Safety
+    ///
+    /// The pages must be ordinary memory of this process, and stay so until what this returns is dropped. They may be dropped
+    /// only once no stream reads them any more.
+    pub unsafe fn new(device: &Device, pages: Range<usize>) -> Result<Self, Error> {
+        let api = device.enter()?;
+        // SAFETY: the caller has promised that there is memory in all of the range.
+        let status =
+            unsafe { api.hipHostRegister(pages.start as *mut c_void, pages.len(), hipHostRegisterPortable) };
+        device.check("hipHostRegister", status)?;
+        Ok(Self { info: device.info(), pages })
+    }
+
+    /// The GPU for which they were locked; the others of its runtime read them as well.
+    pub fn info(&self) -> &'static DeviceInfo {
+        self.info
+    }
+
+    /// The addresses that are locked.
+    pub fn pages(&self) -> &Range<usize> {
+        &self.pages
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(api) = self.info.release() {
+            // SAFETY: registered with this address, and once. There is nothing to do about an error: on a lost device
+            // nothing is read any more.
+            let _ = unsafe { api.hipHostUnregister(self.pages.start as *mut c_void) };
+        }
+    }
+}
