@@ -22,6 +22,7 @@ mod peer;
 mod placement;
 mod ready;
 mod reference;
+mod registered;
 mod renditions;
 mod results;
 mod scale;

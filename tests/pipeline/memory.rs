@@ -474,7 +474,7 @@ fn makers(pad: &gst::Pad) -> Arc<Mutex<Vec<String>>> {
 const OURS: &str = "GstHipVmafPinnedAllocator";
 
 /// Plays what a launch line describes; the scores, and who made the frames on either pad.
-fn play(backend: &str, source: &str, sink: &str) -> (Vec<f64>, [Vec<String>; 2]) {
+pub fn play(backend: &str, source: &str, sink: &str) -> (Vec<f64>, [Vec<String>; 2]) {
     init();
     let line = format!(
         "{source} ! h.ref_sink {source} ! videobalance brightness=0.1 ! h.dist_sink \

@@ -2,6 +2,7 @@
 
 //! From GStreamer buffers to the pictures of [`engine::frame`]. Nothing is copied or converted here.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
@@ -13,6 +14,7 @@ use gst_video::{VideoFrame, VideoInfo};
 use super::super::CAT;
 use super::allocator::PinnedAllocator;
 use super::device_memory::{DeviceFrame, DeviceMemoryError, DevicePlane, ImportCache, Kind};
+use super::registered;
 
 /// Where one component (luma, Cb or Cr) lies in a frame.
 #[derive(Clone, Copy)]
@@ -60,7 +62,7 @@ impl Layout {
         let Self { plane, offset, step, shift, width, height, sample_size } = *self;
         let component = |samples, stride| Component { samples, width, height, stride, step, shift };
         match mapped {
-            Mapped::Host(frame) | Mapped::Pinned(frame) => {
+            Mapped::Host(frame, _) => {
                 let samples = Samples::Host(frame.plane_data(plane).ok()?.get(offset..)?);
                 let stride = usize::try_from(*frame.plane_stride().get(plane as usize)?).ok()?;
                 Some(component(samples, stride))
@@ -81,10 +83,8 @@ impl Layout {
 
 /// A buffer whose samples can be read, where they are.
 pub enum Mapped {
-    /// A frame in the system's memory.
-    Host(Arc<VideoFrame<Readable>>),
-    /// A frame in page-locked memory, which the GPU may read after the call that hands it over.
-    Pinned(Arc<VideoFrame<Readable>>),
+    /// A frame in the system's memory, which the GPU can read on its own within these addresses: page-locked memory.
+    Host(Arc<VideoFrame<Readable>>, Range<usize>),
     /// A frame in the GPU's memory, or imported for it.
     Device(Arc<DeviceFrame>),
 }
@@ -125,7 +125,6 @@ impl Importer {
 
     /// Makes a buffer's samples readable for the GPU that scores them, or for the CPU.
     pub fn map(&mut self, buffer: gst::Buffer, gpu: Option<&Arc<Device>>) -> Result<Mapped, ImportError> {
-        let pinned = gpu.is_some_and(|gpu| PinnedAllocator::has_made(&buffer, gpu));
         match (gpu, Kind::of(&buffer)) {
             (Some(gpu), Some(Kind::DmaBuf)) if gpu.info().imports_external_memory() => {
                 match DeviceFrame::import(buffer.clone(), &self.info, gpu, &mut self.imported) {
@@ -142,8 +141,12 @@ impl Importer {
             // Device memory that no GPU of ours is there for copies itself to system memory when it is mapped.
             _ => {}
         }
+        let pinned = gpu.and_then(|gpu| {
+            let ours = PinnedAllocator::has_made(&buffer, gpu).then_some(0..usize::MAX);
+            ours.or_else(|| registered::locked(&buffer, gpu))
+        });
         let frame = VideoFrame::from_buffer_readable(buffer, &self.info).map_err(|_| ImportError::Small)?;
-        Ok(if pinned { Mapped::Pinned(Arc::new(frame)) } else { Mapped::Host(Arc::new(frame)) })
+        Ok(Mapped::Host(Arc::new(frame), pinned.unwrap_or(0..0)))
     }
 
     /// The picture in a frame, or `None` when the frame is smaller than its caps say.
@@ -153,10 +156,12 @@ impl Importer {
             None => None,
         };
         let lease = match mapped {
-            // SAFETY: nobody writes to the frame while it is mapped and its buffer shared.
-            Mapped::Host(frame) => Some(unsafe { Lease::new(frame.clone()) }),
-            // SAFETY: as above; the frame is page-locked.
-            Mapped::Pinned(frame) => Some(unsafe { Lease::new(frame.clone()).pinned() }),
+            Mapped::Host(frame, pinned) => {
+                // SAFETY: nobody writes to the frame while it is mapped and its buffer shared.
+                let lease = unsafe { Lease::new(frame.clone()) };
+                // SAFETY: what is page-locked of the frame's memory is so for as long as the memory lives.
+                Some(unsafe { lease.pinned_within(pinned.clone()) })
+            }
             Mapped::Device(frame) => {
                 let mut layouts = [self.luma].into_iter().chain(self.chroma.into_iter().flatten());
                 let in_place = frame.in_place && layouts.all(|layout| layout.has_whole_rows(frame));

@@ -7,3 +7,4 @@ pub mod allocator;
 pub mod context;
 pub mod device_memory;
 pub mod import;
+mod registered;

@@ -3,7 +3,7 @@
 //! The software device from the side of whoever fills its memory, and an allocator that looks like GStreamer's own
 //! for HIP memory.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::sync::LazyLock;
 
 use gst::prelude::*;
@@ -21,6 +21,8 @@ pub struct Device {
     get_device: unsafe extern "C" fn(*mut c_int) -> Status,
     create_stream: unsafe extern "C" fn(*mut usize) -> Status,
     memcpy: unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int) -> Status,
+    register: unsafe extern "C" fn(*mut c_void, usize, c_uint) -> Status,
+    unregister: unsafe extern "C" fn(*mut c_void) -> Status,
     live: unsafe extern "C" fn(*const i8) -> i64,
     count: unsafe extern "C" fn(*const i8) -> i64,
     fail: unsafe extern "C" fn(*const i8),
@@ -39,6 +41,8 @@ pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
             get_device: *library.get("hipGetDevice").unwrap(),
             create_stream: *library.get("hipStreamCreate").unwrap(),
             memcpy: *library.get("hipMemcpy").unwrap(),
+            register: *library.get("hipHostRegister").unwrap(),
+            unregister: *library.get("hipHostUnregister").unwrap(),
             live: *library.get("swhip_live").unwrap(),
             count: *library.get("swhip_count").unwrap(),
             fail: *library.get("swhip_fail").unwrap(),
@@ -77,6 +81,20 @@ impl Device {
     pub fn revive(&self) {
         // SAFETY: takes nothing.
         unsafe { (self.revive)() }
+    }
+
+    /// Page-locks memory, as an application does; its address.
+    pub fn register(&self, bytes: &[u8]) -> usize {
+        let address = bytes.as_ptr().cast_mut().cast();
+        // SAFETY: memory of that size.
+        assert_eq!(unsafe { (self.register)(address, bytes.len(), 0) }, 0);
+        address as usize
+    }
+
+    /// Unlocks it.
+    pub fn unregister(&self, address: usize) {
+        // SAFETY: takes an address, and knows which of them are locked.
+        assert_eq!(unsafe { (self.unregister)(address as *mut c_void) }, 0);
     }
 
     /// A stream that is never destroyed.

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Ordinary memory that comes again is page-locked where it lies.
+//!
+//! A GPU copies page-locked memory on its own, while ordinary memory costs the CPU a copy first, which is most of what such
+//! frames cost. Who sends frames in ordinary memory has not taken the memory that was offered, but mostly sends few memories
+//! in turns: those of a pool. To lock one takes about as long as to copy it some times, so a memory is locked once it has
+//! brought some frames, and stays so until it is freed. Memory that is made for each frame never is.
+//!
+//! What is known of a memory hangs on it as GStreamer's qdata, which all elements of the process share. GStreamer frees qdata
+//! when the last reference to the memory has gone, before its allocator gets the memory back (`gst_mini_object_unref` calls
+//! `free_priv_data` and then `free`, 1.22.0): no page is freed while it is locked. Nor is a GPU copying from it then, as
+//! leases keep the memory. Only the whole pages inside are locked: the others have neighbours on them, whose pages cannot be
+//! locked twice. What is on those is copied as before.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use glib::ffi::gpointer;
+use glib::translate::IntoGlib;
+use gpu::{Device, DeviceInfo, Registered, Vendor};
+use gst::ClockTime;
+use gst::ffi::{GstMemory, gst_mini_object_get_qdata, gst_mini_object_set_qdata};
+
+use super::super::CAT;
+
+/// Frames that a memory has brought when it is locked.
+const FRAMES: u32 = 4;
+/// Memory is locked as a whole, where frames are at least this part of it.
+const PARTS: usize = 4;
+/// So many refusals in a row, and a runtime is not asked any more.
+const REFUSALS: u32 = 8;
+
+/// The addresses within which the one memory of a buffer is page-locked for this GPU, for as long as the memory lives; `None`
+/// if it is not, or not yet.
+pub fn locked(buffer: &gst::BufferRef, gpu: &Device) -> Option<Range<usize>> {
+    if buffer.n_memory() != 1 || limit() == 0 {
+        return None;
+    }
+    // That of other allocators may lie elsewhere each time it is mapped.
+    let memory = Some(buffer.peek_memory(0)).filter(|memory| memory.is_type("SystemMemory"))?;
+    // Taken where another element is just locking the memory.
+    let mut state = Known::of(memory).0.try_lock().ok()?;
+    if let State::Watched { frames, offset, last } = &mut *state {
+        // A frame that several elements look at is one, and so are all frames that share a memory which is new for them.
+        let first = offset.get_or_insert(memory.offset());
+        if *first == memory.offset() && *last != buffer.pts() {
+            (*frames, *last) = (*frames + 1, buffer.pts());
+        }
+        if *frames < FRAMES {
+            return None;
+        }
+        *state = State::lock(memory, gpu)?;
+    }
+    match &*state {
+        State::Locked(Locked(registered)) if registered.info().vendor == gpu.info().vendor => {
+            Some(registered.pages().clone())
+        }
+        _ => None,
+    }
+}
+
+/// What is known of a memory.
+struct Known(Mutex<State>);
+
+enum State {
+    Watched {
+        /// Frames that it has brought, at the offset of the first.
+        frames: u32,
+        offset: Option<usize>,
+        /// The time of the last of them.
+        last: Option<ClockTime>,
+    },
+    Locked(Locked),
+    /// It cannot be locked.
+    Refused,
+}
+
+impl Known {
+    /// What is known of a memory, or of the one that it is a part of.
+    fn of(memory: &gst::MemoryRef) -> &Self {
+        static QUARK: OnceLock<glib::Quark> = OnceLock::new();
+        static MAKING: Mutex<()> = Mutex::new(());
+        let quark = QUARK.get_or_init(|| glib::Quark::from_str("hipvmaf-registered")).into_glib();
+        // SAFETY: the memory is live, and keeps its parent.
+        let parent = unsafe { (*memory.as_ptr()).parent };
+        let whole: *mut GstMemory = if parent.is_null() { memory.as_ptr().cast_mut() } else { parent };
+        let _one_at_a_time = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: a live memory is a live mini object, whose qdata GStreamer guards. Ours is set here only, where there is
+        // none: it is freed with the memory, which the caller holds for as long as what is returned.
+        unsafe {
+            let mut known = gst_mini_object_get_qdata(whole.cast(), quark).cast::<Self>();
+            if known.is_null() {
+                let state = State::Watched { frames: 0, offset: None, last: None };
+                known = Box::into_raw(Box::new(Self(Mutex::new(state))));
+                gst_mini_object_set_qdata(whole.cast(), quark, known.cast(), Some(forget));
+            }
+            &*known
+        }
+    }
+}
+
+/// Frees what is known of a memory, and unlocks it.
+///
+/// # Safety
+///
+/// `known` must be what was set as qdata, which nobody uses any more.
+unsafe extern "C" fn forget(known: gpointer) {
+    // SAFETY: made from a box, and freed once.
+    drop(unsafe { Box::from_raw(known.cast::<Known>()) });
+}
+
+impl State {
+    /// Locks a memory; `None` where that is not possible now.
+    fn lock(memory: &gst::MemoryRef, gpu: &Device) -> Option<Self> {
+        let refusals = refusals(gpu.info());
+        if refusals.load(Ordering::Relaxed) >= REFUSALS || memory.size() < memory.maxsize() / PARTS {
+            return Some(Self::Refused);
+        }
+        let first = (memory.map_readable().ok()?.as_ptr() as usize).checked_sub(memory.offset())?;
+        let page = page();
+        let pages = first.next_multiple_of(page)..(first + memory.maxsize()) / page * page;
+        if pages.is_empty() {
+            return Some(Self::Refused);
+        }
+        let fits = |total: usize| total.checked_add(pages.len()).filter(|total| *total <= limit());
+        TOTAL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        // SAFETY: the pages are inside of a memory of the system's allocator, which lies where it is until it is freed. What
+        // is returned is dropped before that, and after the leases of those who have a GPU read there.
+        match unsafe { Registered::new(gpu, pages.clone()) } {
+            Ok(registered) => {
+                refusals.store(0, Ordering::Relaxed);
+                gst::debug!(CAT, "page-locked {} bytes of ordinary memory", pages.len());
+                Some(Self::Locked(Locked(registered)))
+            }
+            Err(err) => {
+                TOTAL.fetch_sub(pages.len(), Ordering::Relaxed);
+                match refusals.fetch_add(1, Ordering::Relaxed) + 1 {
+                    1 => gst::info!(CAT, "frames in ordinary memory are copied by the CPU first: {err}"),
+                    REFUSALS => gst::info!(CAT, "no more ordinary memory is page-locked: {err}"),
+                    _ => gst::debug!(CAT, "a memory is not page-locked: {err}"),
+                }
+                Some(Self::Refused)
+            }
+        }
+    }
+}
+
+/// Bytes that are locked in the process.
+static TOTAL: AtomicUsize = AtomicUsize::new(0);
+
+/// Memory that is locked, and counted.
+struct Locked(Registered);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        TOTAL.fetch_sub(self.0.pages().len(), Ordering::Relaxed);
+    }
+}
+
+/// How often in a row the runtime of a GPU has refused.
+fn refusals(info: &DeviceInfo) -> &'static AtomicU32 {
+    static REFUSALS: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+    &REFUSALS[usize::from(info.vendor == Vendor::Nvidia)]
+}
+
+/// Bytes that may be locked in the process: the kernel cannot swap locked memory out, so there has to be an end.
+fn limit() -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let Ok(text) = std::env::var("HIPVMAF_REGISTER_MAX") else { return usual_limit() };
+        text.parse().unwrap_or_else(|_| {
+            gst::warning!(CAT, "HIPVMAF_REGISTER_MAX is '{text}', which is no number of bytes");
+            usual_limit()
+        })
+    })
+}
+
+/// A quarter of the machine's memory. Nothing with kernels that have a process which forks write to new pages from then on,
+/// while the GPU reads the old ones: since Linux 5.9 it is the child that gets copies of locked pages.
+fn usual_limit() -> usize {
+    // SAFETY: takes a number.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    let quarter = usize::try_from(pages).unwrap_or(0).saturating_mul(page()) / 4;
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if version(&release) >= Some((5, 9)) { quarter } else { 0 }
+}
+
+/// The first two numbers of a kernel's release: `6.1.0-28-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Bytes of a page of memory.
+fn page() -> usize {
+    // SAFETY: takes a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn releases_of_kernels_are_compared_as_numbers() {
+        assert_eq!(version("6.1.0-28-amd64\n"), Some((6, 1)));
+        assert!(version("5.10.0") > Some((5, 9)) && version("4.18.0-553.el8_10.x86_64") < Some((5, 9)));
+        assert_eq!((version(""), version("Linux")), (None, None));
+    }
+}

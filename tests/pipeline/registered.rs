@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Ordinary memory that comes again: it is page-locked where it lies, once and for as long as it lives, and frames in it have
+//! the scores that they have anyway. The ignored tests need the software device, which counts what is locked, what is copied
+//! from there, and what is unlocked too early or too late. The others start them.
+
+use std::ffi::c_void;
+
+use gst_video::{VideoFormat, VideoFrameFlags, VideoInfo, VideoMeta};
+
+use crate::common::clip::{Clip, clips};
+use crate::common::device::DEVICE;
+use crate::common::{FRAME, Input, Report, init, score};
+use crate::gpu::{RDNA, assert_passes, run};
+use crate::memory::play;
+
+/// Memories that take turns on either pad.
+const MEMORIES: usize = 4;
+/// How often each of them comes.
+const ROUNDS: usize = 6;
+const PROPERTIES: [(&str, &str); 1] = [("psnr", "true")];
+
+/// Two devices of different kinds, where whatever is not waited for has time to show.
+const DEVICES: [(&str, &str); 4] = [
+    ("SWHIP_ARCH", "gfx1100,gfx90a:sramecc+:xnack-"),
+    ("HIPVMAF_TEST_BACKEND", "hip"),
+    ("SWHIP_SEED", "2"),
+    ("SWHIP_DELAY_US", "100"),
+];
+
+#[test]
+fn memory_that_comes_again_is_page_locked() {
+    assert_passes(&run(&["--ignored", "--test-threads=1", "registered::again::"], &DEVICES));
+}
+
+/// In processes of their own, as what was refused is kept in mind.
+#[test]
+fn memory_that_cannot_be_locked_is_copied() {
+    let alone = |test: &str, environment: &[(&str, &str)]| {
+        let test = format!("registered::alone::{test}");
+        let environment = [&[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")], environment].concat();
+        assert_passes(&run(&["--exact", &test, "--ignored"], &environment));
+    };
+    alone("some_are_refused", &[]);
+    alone("all_are_refused", &[]);
+    alone("the_application_has_locked_it", &[]);
+    alone("the_device_is_lost", &[]);
+    alone("there_is_a_limit", &[("HIPVMAF_REGISTER_MAX", "80000")]);
+    alone("it_is_forbidden", &[("HIPVMAF_REGISTER_MAX", "0")]);
+}
+
+fn clip(name: &str) -> Clip {
+    clips().into_iter().find(|clip| clip.name == name).unwrap()
+}
+
+fn small() -> [Input; 2] {
+    [false, true].map(|distorted| Input::planar(&clip("176x144_420_8bit"), distorted))
+}
+
+/// The first frames of an input over and over, each in its own memory.
+fn rounds(input: &Input, rounds: usize) -> Input {
+    let first = input.keep(|t| t < MEMORIES);
+    Input((0..rounds).flat_map(|_| first.0.clone()).collect()).retimed(|t| Some(FRAME * t as u64))
+}
+
+fn both(inputs: &[Input; 2]) -> [Input; 2] {
+    inputs.each_ref().map(|input| rounds(input, ROUNDS))
+}
+
+/// The frames in other memory, which may be part of what the frames before were in.
+fn moved(input: &Input, mut memory: impl FnMut(&[u8]) -> gst::Memory) -> Input {
+    input.moved("memory:SystemMemory", |bytes| memory(bytes))
+}
+
+fn filled(bytes: &[u8]) -> gst::Memory {
+    let mut memory = gst::Memory::with_size(bytes.len());
+    memory.get_mut().unwrap().map_writable().unwrap().copy_from_slice(bytes);
+    memory
+}
+
+/// Memory of its own for each frame.
+fn anew(input: &Input) -> Input {
+    moved(input, filled)
+}
+
+/// What happened meanwhile: memory that was locked, and bytes that were copied from where they lay.
+struct Count {
+    locks: i64,
+    bytes: i64,
+}
+
+fn counted<T>(what: impl FnOnce() -> T) -> (T, Count) {
+    let count = || (DEVICE.count("hipHostRegister"), DEVICE.count("registered_bytes"));
+    let before = count();
+    let result = what();
+    let after = count();
+    (result, Count { locks: after.0 - before.0, bytes: after.1 - before.1 })
+}
+
+#[track_caller]
+fn assert_equal(report: &Report, expected: &Report) {
+    assert_eq!(report.frames.len(), expected.frames.len());
+    for (frame, expected) in report.frames.iter().zip(&expected.frames) {
+        assert_eq!((&frame.models, &frame.features), (&expected.models, &expected.features));
+    }
+}
+
+/// Plays inputs on the device, and compares the scores with those of the CPU.
+#[track_caller]
+fn plays([reference, distorted]: &[Input; 2]) -> Count {
+    let (report, count) = counted(|| score(&PROPERTIES, reference, distorted).unwrap());
+    let on_cpu = [("backend", "cpu"), PROPERTIES[0]];
+    assert_equal(&report, &score(&on_cpu, reference, distorted).unwrap());
+    count
+}
+
+/// Nothing is locked, and nothing was unlocked when it should not have been.
+#[track_caller]
+fn assert_unlocked() {
+    assert_eq!(DEVICE.live("registered"), 0);
+    assert_eq!((DEVICE.count("unregistered_early"), DEVICE.count("unregistered_late")), (0, 0));
+    DEVICE.assert_empty();
+}
+
+mod again {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn frames_are_read_where_they_lie() {
+        for (name, format) in [
+            ("176x144_420_8bit", VideoFormat::I420),
+            ("176x144_420_8bit", VideoFormat::Nv12),
+            ("176x144_420_10bit", VideoFormat::P01010le),
+            ("97x71_420_8bit", VideoFormat::I420),
+            ("97x71_422_10bit", VideoFormat::I42210le),
+        ] {
+            let clip = clip(name);
+            let inputs = both(&[false, true].map(|distorted| Input::new(&clip, distorted, format)));
+            let count = plays(&inputs);
+            assert_eq!(count.locks, 2 * MEMORIES as i64, "{name} {format}");
+            // As long as they live, which is longer than the element does.
+            assert_eq!(DEVICE.live("registered"), 2 * MEMORIES as i64, "{name} {format}");
+            DEVICE.assert_empty();
+            let frame = inputs[0].0[0].buffer().unwrap().size() as i64;
+            // Luma and chroma of half of the rounds, but for what shares pages with others.
+            let rows = 2 * 4096 + 6 * 256;
+            let least = (frame - rows).max(0) * (2 * MEMORIES * (ROUNDS - 3)) as i64;
+            assert!(count.bytes >= least && count.bytes > 0, "{name} {format}: {} of {least}", count.bytes);
+            drop(inputs);
+            assert_unlocked();
+        }
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn memory_that_is_new_for_each_frame_is_left_alone() {
+        let inputs = both(&small());
+        assert_eq!(plays(&inputs.each_ref().map(anew)).locks, 0);
+        // Nor what several pads, or several elements, look at.
+        let new = anew(&inputs[0]);
+        let play = || score(&PROPERTIES, &new, &new).unwrap();
+        assert_eq!(counted(|| (0..6).for_each(|_| drop(play()))).1.locks, 0);
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn a_source_with_a_pool_has_it_locked() {
+        init();
+        // Who asks for an allocator gets no answer, and takes memory of the system.
+        let source = "videotestsrc pattern=ball num-buffers=50 ! video/x-raw,format=I420,width=176,height=144 \
+                      ! identity drop-allocation=true";
+        let ((scores, makers), count) = counted(|| play("hip", source, "fakesink"));
+        assert!(makers.iter().flatten().all(|maker| maker == "GstAllocatorSysmem"), "{makers:?}");
+        assert!(count.locks > 0 && count.bytes > 0, "{} {}", count.locks, count.bytes);
+        assert_unlocked();
+        assert_eq!((scores.len(), scores), (50, play("cpu", source, "fakesink").0));
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn an_element_that_is_started_again_finds_it_locked() {
+        let inputs = both(&small());
+        let [first, second] = [(); 2].map(|()| plays(&inputs));
+        assert_eq!((first.locks, second.locks), (2 * MEMORIES as i64, 0));
+        assert!(second.bytes * 2 > first.bytes * 3, "{} after {}", second.bytes, first.bytes);
+        // All of them are seen again after the memory was freed and others have its place.
+        drop(inputs);
+        assert_unlocked();
+        assert_eq!(plays(&both(&small())).locks, 2 * MEMORIES as i64);
+        assert_unlocked();
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn elements_on_several_gpus_share_what_is_locked() {
+        let inputs = both(&small());
+        let expected = score(&[("backend", "cpu"), PROPERTIES[0]], &inputs[0], &inputs[1]).unwrap();
+        let on = |device| {
+            let properties = [("device-id", device), PROPERTIES[0]];
+            assert_equal(&score(&properties, &inputs[0], &inputs[1]).unwrap(), &expected);
+        };
+        let ((), count) = counted(|| {
+            std::thread::scope(|scope| {
+                for device in ["0", "1", "0"] {
+                    scope.spawn(move || on(device));
+                }
+            });
+        });
+        assert_eq!(count.locks, 2 * MEMORIES as i64);
+        // Whoever locked it, both read all of it.
+        let [first, second] = ["0", "1"].map(|device| counted(|| on(device)).1);
+        assert_eq!((first.locks, second.locks), (0, 0));
+        assert!(first.bytes == second.bytes && first.bytes > 0, "{} {}", first.bytes, second.bytes);
+        drop((inputs, expected));
+        assert_unlocked();
+    }
+
+    /// Memory of the system around bytes that are mapped, and unmapped when nobody has the memory any more.
+    fn mapped(bytes: &[u8]) -> gst::Memory {
+        struct Mapping(*mut c_void, usize);
+        /// # Safety
+        ///
+        /// It must be a box, given here once.
+        unsafe extern "C" fn unmap(mapping: *mut c_void) {
+            // SAFETY: made below, and given here once.
+            let mapping = unsafe { Box::from_raw(mapping.cast::<Mapping>()) };
+            // SAFETY: mapped below, and nobody's any more.
+            assert_eq!(unsafe { libc::munmap(mapping.0, mapping.1) }, 0);
+        }
+        let (size, none) = (bytes.len(), std::ptr::null_mut());
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory of that size, which the notification gives back.
+        unsafe {
+            let at = libc::mmap(none, size, access, kind, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            at.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), size);
+            let mapping = Box::into_raw(Box::new(Mapping(at, size))).cast();
+            let memory = gst::ffi::gst_memory_new_wrapped(0, at, size, 0, size, mapping, Some(unmap));
+            glib::translate::from_glib_full(memory)
+        }
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn it_is_unlocked_before_it_is_freed() {
+        let frames = small().map(|input| moved(&input.keep(|t| t < MEMORIES), mapped));
+        let inputs = both(&frames);
+        assert_eq!(plays(&inputs).locks, 2 * MEMORIES as i64);
+        drop((frames, inputs));
+        assert_unlocked();
+    }
+
+    /// Frames in parts of blocks.
+    fn in_blocks(input: &Input, count: usize, offset: usize) -> Input {
+        let bytes = |sample: &gst::Sample| sample.buffer().unwrap().map_readable().unwrap().to_vec();
+        let mut parts = vec![];
+        for frames in input.0.chunks(count) {
+            let frames: Vec<_> = frames.iter().map(bytes).collect();
+            let block = filled(&[vec![0xa5; offset], frames.concat()].concat());
+            let size = frames[0].len();
+            let part = |i: usize| block.share(offset + i * size..offset + (i + 1) * size);
+            parts.extend((0..frames.len()).map(part));
+        }
+        let mut parts = parts.into_iter();
+        moved(input, |_| parts.next().unwrap())
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn parts_of_a_memory_are_locked_with_it() {
+        for offset in [0, 77] {
+            let frames = small().map(|input| in_blocks(&input.keep(|t| t < MEMORIES), 2, offset));
+            let inputs = both(&frames);
+            let count = plays(&inputs);
+            assert_eq!(count.locks, MEMORIES as i64, "{offset}");
+            assert!(count.bytes > 0);
+            drop((frames, inputs));
+            assert_unlocked();
+        }
+        // A block for some frames that is new each time, and one that is much larger than they are.
+        let inputs = both(&small());
+        assert_eq!(plays(&inputs.each_ref().map(|input| in_blocks(input, 3, 0))).locks, 0);
+        let frames = small().map(|input| in_blocks(&input.keep(|t| t < MEMORIES), MEMORIES, 40_000));
+        assert_eq!(plays(&both(&frames)).locks, 0);
+    }
+
+    /// Frames with so many bytes from row to row, before which there are some others.
+    fn with_pitch(input: &Input, pitch: usize) -> Input {
+        let pad = |sample: &gst::Sample| {
+            let info = VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
+            let old = sample.buffer().unwrap();
+            let data = old.map_readable().unwrap();
+            let (mut bytes, mut offsets) = (vec![0x5a; 33], vec![]);
+            for plane in 0..info.n_planes() {
+                offsets.push(bytes.len());
+                let stride = info.stride()[plane as usize] as usize;
+                let rows = info.comp_height(plane as u8) as usize;
+                for row in data[info.offset()[plane as usize]..].chunks(stride).take(rows) {
+                    let start = bytes.len();
+                    bytes.extend(row);
+                    bytes.resize(start + pitch, 0xa5);
+                }
+            }
+            let mut buffer = gst::Buffer::new();
+            let new = buffer.get_mut().unwrap();
+            new.append_memory(filled(&bytes));
+            let (format, width, height) = (info.format(), info.width(), info.height());
+            let strides = vec![pitch as i32; offsets.len()];
+            VideoMeta::add_full(new, VideoFrameFlags::empty(), format, width, height, &offsets, &strides)
+                .unwrap();
+            gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build()
+        };
+        Input(input.0.iter().map(pad).collect())
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn rows_may_be_any_bytes_apart() {
+        // AMD's runtime copies rows one by one that are no multiple of 4 bytes apart.
+        for (pitch, at_once) in [(212, true), (211, false)] {
+            let frames = small().map(|input| with_pitch(&input.keep(|t| t < MEMORIES), pitch));
+            let count = plays(&both(&frames));
+            assert_eq!((count.locks, count.bytes > 0), (2 * MEMORIES as i64, at_once), "{pitch}");
+            drop(frames);
+            assert_unlocked();
+        }
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn the_size_may_change() {
+        let other = [false, true].map(|distorted| Input::planar(&clip("97x71_420_8bit"), distorted));
+        let (first, second) = (both(&small()), both(&other));
+        let inputs = [first[0].then(&second[0]), first[1].then(&second[1])];
+        drop((first, second));
+        assert_eq!(plays(&inputs).locks, 4 * MEMORIES as i64);
+        drop((inputs, other));
+        assert_unlocked();
+    }
+}
+
+mod alone {
+    use super::*;
+
+    #[test]
+    #[ignore = "started by another, on a device that it describes"]
+    fn some_are_refused() {
+        init();
+        let inputs = both(&small());
+        DEVICE.fail("hipHostRegister:2@1,hipHostRegister:801@4");
+        assert_eq!(plays(&inputs).locks, 2 * MEMORIES as i64);
+        assert_eq!(DEVICE.live("registered"), 2 * MEMORIES as i64 - 2);
+        // What was refused is not asked for again.
+        assert_eq!(plays(&inputs).locks, 0);
+        drop(inputs);
+        assert_unlocked();
+    }
+
+    #[test]
+    #[ignore = "started by another, on a device that it describes"]
+    fn all_are_refused() {
+        init();
+        DEVICE.fail("hipHostRegister:1@1+");
+        let mut asked = 0;
+        for _ in 0..3 {
+            let count = plays(&both(&small()));
+            asked += count.locks;
+            assert_eq!(count.bytes, 0);
+        }
+        assert_eq!(asked, 8);
+        DEVICE.fail("");
+        assert_eq!(plays(&both(&small())).locks, 0);
+        assert_unlocked();
+    }
+
+    #[test]
+    #[ignore = "started by another, on a device that it describes"]
+    fn the_application_has_locked_it() {
+        let inputs = both(&small());
+        let theirs = inputs[0].0[0].buffer_owned().unwrap();
+        let locked = DEVICE.register(&theirs.map_readable().unwrap());
+        let count = plays(&inputs);
+        assert_eq!((count.locks, DEVICE.live("registered")), (8, 8));
+        drop((inputs, theirs));
+        assert_eq!(DEVICE.live("registered"), 1);
+        DEVICE.unregister(locked);
+        assert_unlocked();
+    }
+
+    #[test]
+    #[ignore = "started by another, on a device that it describes"]
+    fn the_device_is_lost() {
+        let inputs = both(&small());
+        assert_eq!(plays(&inputs).locks, 2 * MEMORIES as i64);
+        DEVICE.fail("async:700@200");
+        assert!(score(&PROPERTIES, &inputs[0], &inputs[1]).unwrap_err().text.contains("was lost"));
+        drop(inputs);
+        assert_eq!(DEVICE.live("registered"), 0);
+    }
+
+    #[test]
+    #[ignore = "started by another, on a device that it describes"]
+    fn there_is_a_limit() {
+        init();
+        for _ in 0..2 {
+            // Each has 8 or 9 whole pages.
+            let inputs = both(&small());
+            assert_eq!(plays(&inputs).locks, 2);
+            assert_eq!(plays(&inputs).locks, 0);
+            drop(inputs);
+            assert_unlocked();
+        }
+    }
+
+    #[test]
+    #[ignore = "started by another, on a device that it describes"]
+    fn it_is_forbidden() {
+        assert_eq!(plays(&both(&small())).locks, 0);
+        assert_unlocked();
+    }
+}
