@@ -51,7 +51,7 @@ pub fn assert_passes(output: &Output) {
 #[track_caller]
 fn holds_on(device: &[(&str, &str)], modules: &[&str], but: &[&str]) {
     let environment = [device, &[("HIPVMAF_TEST_BACKEND", "hip")]].concat();
-    let skipped = ["gpu::", "faults::", "peer::", "placement::", "ready::"]
+    let skipped = ["gpu::", "faults::", "peer::", "registered::", "placement::", "ready::"]
         .iter()
         .chain(but)
         .flat_map(|name| ["--skip", name]);
