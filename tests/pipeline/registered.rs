@@ -381,7 +381,8 @@ mod alone {
         let theirs = inputs[0].0[0].buffer_owned().unwrap();
         let locked = DEVICE.register(&theirs.map_readable().unwrap());
         let count = plays(&inputs);
-        assert_eq!((count.locks, DEVICE.live("registered")), (8, 8));
+        // AMD's runtime would lock it again, so it is not asked.
+        assert_eq!((count.locks, DEVICE.live("registered")), (7, 8));
         drop((inputs, theirs));
         assert_eq!(DEVICE.live("registered"), 1);
         DEVICE.unregister(locked);

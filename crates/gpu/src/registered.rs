@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::ops::Range;
 
-use hip_sys::hipHostRegisterPortable;
+use hip_sys::{HipError, Vendor, hipHostRegisterPortable};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -31,6 +31,16 @@ impl Registered {
     /// only once no stream reads them any more.
     pub unsafe fn new(device: &Device, pages: Range<usize>) -> Result<Self, Error> {
         let api = device.enter()?;
+        if device.info().vendor == Vendor::Amd {
+            // Its runtime would lock what somebody else has locked already, and unlock that with it.
+            let new = |address: usize| match api.knows(address as *const c_void) {
+                Ok(false) => HipError::SUCCESS,
+                Ok(true) => HipError::HOST_MEMORY_ALREADY_REGISTERED,
+                Err(error) => error,
+            };
+            device.check("hipHostRegister", new(pages.start))?;
+            device.check("hipHostRegister", new(pages.end.saturating_sub(1)))?;
+        }
         // SAFETY: the caller has promised that there is memory in all of the range.
         let status =
             unsafe { api.hipHostRegister(pages.start as *mut c_void, pages.len(), hipHostRegisterPortable) };

@@ -9,7 +9,7 @@ use crate::constants::*;
 use crate::cuda::Cuda;
 use crate::library::Library;
 use crate::structs::{ARCH_OFFSET, ARCH_OFFSET_R0600, PROPERTIES_SIZE, PointerAttributes, arch_in};
-use crate::structs::{MEMORY_TYPE_DEVICE, MEMORY_TYPE_DEVICE_5};
+use crate::structs::{MEMORY_TYPE_DEVICE, MEMORY_TYPE_DEVICE_5, MEMORY_TYPE_UNREGISTERED};
 use crate::{HipError, LoadError};
 
 /// Whose library it is.
@@ -378,25 +378,33 @@ impl Api {
     }
 
     /// The device in whose memory an address is; `None` for host memory.
-    #[expect(
-        clippy::not_unsafe_ptr_arg_deref,
-        reason = "the runtime looks the address up and reads nothing there"
-    )]
     pub fn device_of(&self, address: *const c_void) -> Result<Option<c_int>, HipError> {
+        let device_memory = if self.is_rocm_5() { MEMORY_TYPE_DEVICE_5 } else { MEMORY_TYPE_DEVICE };
+        let attributes = self.attributes(address)?.filter(|attributes| attributes.kind == device_memory);
+        Ok(attributes.map(|attributes| attributes.device))
+    }
+
+    /// Whether the memory at an address was allocated by the runtime, or registered with it.
+    pub fn knows(&self, address: *const c_void) -> Result<bool, HipError> {
+        let known = |kind| self.is_rocm_5() || kind != MEMORY_TYPE_UNREGISTERED;
+        Ok(self.attributes(address)?.is_some_and(|attributes| known(attributes.kind)))
+    }
+
+    /// What the runtime says of an address; `None` for memory that it has never seen, which from ROCm 6 on is a type too.
+    fn attributes(&self, address: *const c_void) -> Result<Option<PointerAttributes>, HipError> {
         let mut attributes = PointerAttributes::new(0, 0);
         // SAFETY: the buffer is valid for writes and larger than the structure of any release; nothing is read at the
         // address.
         match unsafe { self.hipPointerGetAttributes((&raw mut attributes).cast(), address) } {
-            HipError::SUCCESS => {}
-            // Memory that the runtime has never seen.
-            HipError::INVALID_VALUE => return Ok(None),
-            error => return Err(error),
+            HipError::SUCCESS => Ok(Some(attributes)),
+            HipError::INVALID_VALUE => Ok(None),
+            error => Err(error),
         }
-        // The numbers changed in ROCm 6, which is when the R0600 properties came.
-        let rocm_5 =
-            matches!(&self.functions, Functions::Hip(hip) if hip.hipGetDevicePropertiesR0600.is_none());
-        let device_memory = if rocm_5 { MEMORY_TYPE_DEVICE_5 } else { MEMORY_TYPE_DEVICE };
-        Ok((attributes.kind == device_memory).then_some(attributes.device))
+    }
+
+    /// The numbers of types of memory changed in ROCm 6, which is when the R0600 properties came.
+    fn is_rocm_5(&self) -> bool {
+        matches!(&self.functions, Functions::Hip(hip) if hip.hipGetDevicePropertiesR0600.is_none())
     }
 
     /// What is current for the calling thread.

@@ -44,6 +44,8 @@ impl PointerAttributes {
 /// `hipMemoryTypeDevice` of ROCm 5, and of ROCm 6 and later.
 pub(crate) const MEMORY_TYPE_DEVICE_5: c_int = 1;
 pub(crate) const MEMORY_TYPE_DEVICE: c_int = 2;
+/// `hipMemoryTypeUnregistered` of ROCm 6 and later.
+pub(crate) const MEMORY_TYPE_UNREGISTERED: c_int = 0;
 
 /// `hipExternalMemoryHandleDesc`: the memory behind a file descriptor.
 #[repr(C)]

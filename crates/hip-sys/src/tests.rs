@@ -155,6 +155,10 @@ fn layouts_of_rocm_5_and_6() {
         assert_eq!(api.arch_name(1), Err(HipError::INVALID_DEVICE));
         let of = |address| api.device_of(std::ptr::without_provenance(address));
         assert_eq!((of(1), of(2), of(9)), (Ok(Some(3)), Ok(None), Ok(None)), "{arch}");
+        let knows = |address| api.knows(std::ptr::without_provenance(address));
+        assert_eq!((knows(1), knows(2), knows(9)), (Ok(true), Ok(true), Ok(false)), "{arch}");
+        // What is the host's memory with ROCm 5 is nobody's with ROCm 6.
+        assert_eq!(knows(3), Ok(arch != "gfx1100"));
     }
 }
 

@@ -25,10 +25,9 @@ use gst::ffi::{GstMemory, gst_mini_object_get_qdata, gst_mini_object_set_qdata};
 
 use super::super::CAT;
 
-/// Frames that a memory has brought when it is locked.
+/// Frames that a memory has brought when it is locked. Memory in which there is room for as many is left alone: it could be
+/// new for them.
 const FRAMES: u32 = 4;
-/// Memory is locked as a whole, where frames are at least this part of it.
-const PARTS: usize = 4;
 /// So many refusals in a row, and a runtime is not asked any more.
 const REFUSALS: u32 = 8;
 
@@ -42,10 +41,9 @@ pub fn locked(buffer: &gst::BufferRef, gpu: &Device) -> Option<Range<usize>> {
     let memory = Some(buffer.peek_memory(0)).filter(|memory| memory.is_type("SystemMemory"))?;
     // Taken where another element is just locking the memory.
     let mut state = Known::of(memory).0.try_lock().ok()?;
-    if let State::Watched { frames, offset, last } = &mut *state {
-        // A frame that several elements look at is one, and so are all frames that share a memory which is new for them.
-        let first = offset.get_or_insert(memory.offset());
-        if *first == memory.offset() && *last != buffer.pts() {
+    if let State::Watched { frames, last } = &mut *state {
+        // A frame that several elements look at is one.
+        if *last != buffer.pts() {
             (*frames, *last) = (*frames + 1, buffer.pts());
         }
         if *frames < FRAMES {
@@ -66,9 +64,8 @@ struct Known(Mutex<State>);
 
 enum State {
     Watched {
-        /// Frames that it has brought, at the offset of the first.
+        /// Frames that it has brought.
         frames: u32,
-        offset: Option<usize>,
         /// The time of the last of them.
         last: Option<ClockTime>,
     },
@@ -92,7 +89,7 @@ impl Known {
         unsafe {
             let mut known = gst_mini_object_get_qdata(whole.cast(), quark).cast::<Self>();
             if known.is_null() {
-                let state = State::Watched { frames: 0, offset: None, last: None };
+                let state = State::Watched { frames: 0, last: None };
                 known = Box::into_raw(Box::new(Self(Mutex::new(state))));
                 gst_mini_object_set_qdata(whole.cast(), quark, known.cast(), Some(forget));
             }
@@ -115,7 +112,8 @@ impl State {
     /// Locks a memory; `None` where that is not possible now.
     fn lock(memory: &gst::MemoryRef, gpu: &Device) -> Option<Self> {
         let refusals = refusals(gpu.info());
-        if refusals.load(Ordering::Relaxed) >= REFUSALS || memory.size() < memory.maxsize() / PARTS {
+        let room = memory.maxsize() / memory.size().max(1);
+        if refusals.load(Ordering::Relaxed) >= REFUSALS || room >= FRAMES as usize {
             return Some(Self::Refused);
         }
         let first = (memory.map_readable().ok()?.as_ptr() as usize).checked_sub(memory.offset())?;
