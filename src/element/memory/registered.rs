@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Ordinary memory that comes again is page-locked where it lies.
+//! Ordinary memory that comes again is page-locked where it lies, where `HIPVMAF_REGISTER_MAX` allows it.
 //!
 //! A GPU copies page-locked memory on its own, while ordinary memory costs the CPU a copy first, which is most of what such
 //! frames cost. Who sends frames in ordinary memory has not taken the memory that was offered, but mostly sends few memories
@@ -163,48 +163,24 @@ fn refusals(info: &DeviceInfo) -> &'static AtomicU32 {
     &REFUSALS[usize::from(info.vendor == Vendor::Nvidia)]
 }
 
-/// Bytes that may be locked in the process: the kernel cannot swap locked memory out, so there has to be an end.
+/// Bytes that may be locked in the process: the kernel cannot swap locked memory out, so whoever wants it says how much. With
+/// kernels before Linux 5.9 a process that forks may write to new pages from then on, while the GPU reads the old ones.
 fn limit() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     *LIMIT.get_or_init(|| {
-        let Ok(text) = std::env::var("HIPVMAF_REGISTER_MAX") else { return usual_limit() };
+        let Ok(text) = std::env::var("HIPVMAF_REGISTER_MAX") else { return 0 };
         text.parse().unwrap_or_else(|_| {
-            gst::warning!(CAT, "HIPVMAF_REGISTER_MAX is '{text}', which is no number of bytes");
-            usual_limit()
+            gst::warning!(
+                CAT,
+                "HIPVMAF_REGISTER_MAX is '{text}', which is no number of bytes: nothing is page-locked"
+            );
+            0
         })
     })
-}
-
-/// A quarter of the machine's memory. Nothing with kernels that have a process which forks write to new pages from then on,
-/// while the GPU reads the old ones: since Linux 5.9 it is the child that gets copies of locked pages.
-fn usual_limit() -> usize {
-    // SAFETY: takes a number.
-    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
-    let quarter = usize::try_from(pages).unwrap_or(0).saturating_mul(page()) / 4;
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    if version(&release) >= Some((5, 9)) { quarter } else { 0 }
-}
-
-/// The first two numbers of a kernel's release: `6.1.0-28-amd64`.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Bytes of a page of memory.
 fn page() -> usize {
     // SAFETY: takes a number.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::version;
-
-    #[test]
-    fn releases_of_kernels_are_compared_as_numbers() {
-        assert_eq!(version("6.1.0-28-amd64\n"), Some((6, 1)));
-        assert!(version("5.10.0") > Some((5, 9)) && version("4.18.0-553.el8_10.x86_64") < Some((5, 9)));
-        assert_eq!((version(""), version("Linux")), (None, None));
-    }
 }
