@@ -5,9 +5,8 @@
 //! No runtime is linked: those that are there are opened when [`devices`], [`Device::open`] or [`Claim::new`] first asks for
 //! one. A [`Device`] is shared by everything in the process that uses it, and a [`Claim`] counts how many work on it;
 //! [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`], [`Graph`], [`Kernel`], [`External`] and [`Registered`] give back what
-//! they own when they are dropped. What runs on the GPU is not this
-//! crate's: it loads the code objects that the [`Code`] of its user has for a GPU. What was set for a thread is set again
-//! when a function returns ([`Visit`]).
+//! they own when they are dropped. What runs on the GPU is not this crate's: it loads the code objects that the [`Code`] of its
+//! user has for a GPU. What was set for a thread is set again when a function returns ([`Visit`]).
 
 mod claim;
 mod cleaner;

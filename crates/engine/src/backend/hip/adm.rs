@@ -210,7 +210,7 @@ impl Metric for Adm {
                 (false, _) => ("adm", "adm_group", name.into()),
             };
             let kernel =
-                |image, name: &str| Kernel::new(device, image, name, wave)?.with_most_shared_memory(device);
+                |image, name: &str| Kernel::new(device, image, name, wave)?.with_most_shared_memory();
             let group = || kernel(group, &format!("{name}_group"));
             let kernel = kernel(image, &name)?;
             let group = setup.several().then(group).transpose()?;
@@ -232,7 +232,7 @@ impl Metric for Adm {
         }
         Ok(Self {
             scales,
-            rows: Kernel::new(device, "adm", "adm_rows", ROWS_THREADS)?.with_most_shared_memory(device)?,
+            rows: Kernel::new(device, "adm", "adm_rows", ROWS_THREADS)?.with_most_shared_memory()?,
             rows_shape,
             row_sums: first as usize,
             work: work.clone(),

@@ -58,17 +58,12 @@ impl Hip {
         others: &[&'static DeviceInfo],
     ) -> Result<Self, BackendError> {
         let claim = images::claim(selection, others)?;
-        let (device, claim, depth) = (claim.device().clone(), Some(claim), depth.max(1));
-        Ok(Self {
-            device,
-            claim,
-            depth,
-            copiers: 1,
-            history: false,
-            prepared: None,
-            next: 0,
-            self_test: None,
-        })
+        Ok(Self::new(claim.device().clone(), Some(claim), depth.max(1)))
+    }
+
+    fn new(device: Arc<Device>, claim: Option<Claim>, depth: usize) -> Self {
+        let (copiers, history, prepared, next, self_test) = (1, false, None, 0, None);
+        Self { device, claim, depth, copiers, history, prepared, next, self_test }
     }
 
     /// Why it is this GPU, for a log.
@@ -91,17 +86,7 @@ impl Hip {
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         let prepared = Some(Prepared::new(device, work, geometry, (TEST_DEPTH, alone), renditions)?);
-        let (device, depth) = (device.clone(), TEST_DEPTH);
-        Ok(Self {
-            device,
-            claim: None,
-            depth,
-            copiers: 1,
-            history: false,
-            prepared,
-            next: 0,
-            self_test: None,
-        })
+        Ok(Self { prepared, ..Self::new(device.clone(), None, TEST_DEPTH) })
     }
 
     /// Has every in-flight slot compute a group, and forgets it.

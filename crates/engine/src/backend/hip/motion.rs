@@ -30,7 +30,7 @@ impl Metric for Motion {
 
     fn prepare(work: &MotionWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let name = setup.by_sample("motion_u8", "motion_u16");
-        let kernel = Kernel::new(setup.device, name, name, THREADS)?.with_most_shared_memory(setup.device)?;
+        let kernel = Kernel::new(setup.device, name, name, THREADS)?.with_most_shared_memory()?;
         Ok(Self { kernel, work: *work, geometry: setup.geometry })
     }
 

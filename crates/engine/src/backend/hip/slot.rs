@@ -55,8 +55,7 @@ impl InFlightSlot {
         let on_device = DeviceBuffer::new(device, "working memory", size)?;
         // SAFETY: the buffer is that long and belongs to this slot, whose work comes later in the stream.
         unsafe { zero(&stream, on_device.address(), size)? };
-        let kernel =
-            |name| Kernel::new(device, "frame", name, FRAME_THREADS)?.with_most_shared_memory(device);
+        let kernel = |name| Kernel::new(device, "frame", name, FRAME_THREADS)?.with_most_shared_memory();
         let mut slot = Self {
             stream,
             done: Arc::new(Event::for_host(device)?),

@@ -86,8 +86,7 @@ impl Scale {
         let name = if one_by_one && bits > 8 { "vif0_u12" } else { name };
         let Shape { threads, tile, tiles } = Shape::new(scale, bits, target, alone);
         let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
-        let kernel =
-            |image, name: &str| Kernel::new(device, image, name, threads)?.with_most_shared_memory(device);
+        let kernel = |image, name: &str| Kernel::new(device, image, name, threads)?.with_most_shared_memory();
         let group = || kernel("vif_group", &format!("{name}_group"));
         let kernel = kernel(image, name)?;
         let group = (setup.several() && !one_by_one).then(group).transpose()?;
