@@ -103,24 +103,69 @@ impl fmt::Display for Latency {
     }
 }
 
+/// Pairs per second of each run, in increasing order.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub struct Rates(Vec<f64>);
+
+impl Rates {
+    pub fn new(mut rates: Vec<f64>) -> Self {
+        rates.sort_by(f64::total_cmp);
+        Self(rates)
+    }
+}
+
+impl fmt::Display for Rates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |i: usize| self.0.get(i).copied().unwrap_or(f64::NAN);
+        let runs = self.0.len();
+        let (least, median, most) = (at(0), at(runs / 2), at(runs.saturating_sub(1)));
+        write!(f, "{median:.1} fps, {runs} runs {least:.1} to {most:.1}")
+    }
+}
+
+/// What is measured.
+#[derive(Serialize)]
+pub struct Setting {
+    pub width: usize,
+    pub height: usize,
+    pub depth: u32,
+    pub models: Vec<String>,
+    pub features: String,
+    pub memory: String,
+    pub in_flight: usize,
+    pub streams: usize,
+    pub renditions: usize,
+}
+
+impl Setting {
+    /// What the arguments say, with frames in this memory.
+    pub fn new(args: &Args, memory: Place) -> Self {
+        Self {
+            width: args.size.0,
+            height: args.size.1,
+            depth: args.depth.bits(),
+            models: args.models.clone(),
+            features: args.features.clone(),
+            memory: format!("{memory:?}").to_lowercase(),
+            in_flight: args.in_flight(),
+            streams: args.streams,
+            renditions: args.renditions,
+        }
+    }
+}
+
 /// What was measured.
 #[derive(Serialize)]
 pub struct Report {
     /// Its name, and of a GPU the target of its code and its place on the bus.
     device: String,
-    width: usize,
-    height: usize,
-    depth: u32,
-    models: Vec<String>,
-    features: String,
-    memory: String,
+    #[serde(flatten)]
+    setting: Setting,
     pairs: usize,
     clip_mib: f64,
-    in_flight: usize,
-    streams: usize,
-    renditions: usize,
-    /// Pairs per second of each run, all streams together, in increasing order.
-    fps: Vec<f64>,
+    /// All streams together.
+    fps: Rates,
     latency: Latency,
     alone: Latency,
     kernels: Kernels,
@@ -128,24 +173,17 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, width, height, depth, memory, pairs, clip_mib, .. } = self;
-        let models = self.models.join(", ");
-        let features = if self.features.is_empty() { "" } else { ", " };
-        let features = format!("{features}{}", self.features);
+        let Self { device, setting, pairs, clip_mib, fps, .. } = self;
+        let Setting { width, height, depth, features, memory, in_flight, streams, renditions, .. } = setting;
+        let models = setting.models.join(", ");
+        let comma = if features.is_empty() { "" } else { ", " };
         writeln!(f, "{device}")?;
-        writeln!(f, "{width}x{height}, {depth} bit, {models}{features}")?;
+        writeln!(f, "{width}x{height}, {depth} bit, {models}{comma}{features}")?;
         writeln!(f, "{pairs} pairs ({clip_mib:.0} MiB of luma a stream) in {memory} memory")?;
-        let Self { streams, in_flight, renditions, fps, .. } = self;
         if *renditions > 1 {
             writeln!(f, "{renditions} distorted pictures for each reference picture, a pair each")?;
         }
-        let at = |i: usize| fps.get(i).copied().unwrap_or(f64::NAN);
-        let (least, median, most) = (at(0), at(fps.len() / 2), at(fps.len().saturating_sub(1)));
-        let runs = fps.len();
-        writeln!(
-            f,
-            "streams {streams}, in flight {in_flight}: {median:.1} fps, {runs} runs {least:.1} to {most:.1}"
-        )?;
+        writeln!(f, "streams {streams}, in flight {in_flight}: {fps}")?;
         writeln!(f, "latency    {}", self.latency)?;
         writeln!(f, "alone      {}", self.alone)?;
         self.kernels.fmt(f)
@@ -191,56 +229,31 @@ pub fn measure(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Report, 
     let device = device.as_ref();
     let streams = (0..args.streams).map(|_| Stream::new(args, plan, device));
     let mut streams = streams.collect::<Result<Vec<_>, _>>()?;
-    // Pairs per second, and the latencies.
-    let mut run_all = |seconds: f64| -> Result<(f64, Vec<f64>), Box<dyn Error>> {
-        let duration = Duration::from_secs_f64(seconds);
-        let start = Instant::now();
-        let runs: Vec<_> = std::thread::scope(|scope| {
-            let runs = streams
-                .iter_mut()
-                .map(|stream| scope.spawn(|| stream.run(duration, args.in_flight(), args.renditions)));
-            let runs: Vec<_> = runs.collect();
-            runs.into_iter().map(|run| run.join()).collect()
-        });
-        let mut latencies = vec![];
-        for run in runs {
-            latencies.extend(run.map_err(|_| "the thread of a stream died")??);
-        }
-        Ok(((latencies.len() * args.renditions) as f64 / start.elapsed().as_secs_f64(), latencies))
-    };
-    run_all(args.seconds().min(WARM_UP))?;
+    run_all(&mut streams, args, args.seconds().min(WARM_UP))?;
     let mut fps = vec![];
     let mut latencies = vec![];
     for run in 0..args.runs() {
         if run > 0 && begin.elapsed() > time {
             break;
         }
-        let (rate, run) = run_all(args.seconds())?;
-        fps.push(rate);
+        let start = Instant::now();
+        let run = run_all(&mut streams, args, args.seconds())?.concat();
+        fps.push((run.len() * args.renditions) as f64 / start.elapsed().as_secs_f64());
         latencies.extend(run);
     }
-    fps.sort_by(f64::total_cmp);
     let stream = streams.first_mut().ok_or("no stream to measure")?;
     let alone = stream.run(Duration::from_secs_f64(args.seconds()), 1, args.renditions)?;
     let clip = &stream.clip;
     let memory = if device.is_some() { args.memory } else { Place::Host };
     Ok(Report {
         device: match device.map(|device| device.info()) {
-            Some(info) => format!("{} ({}, {})", info.name, info.arch, info.pci),
+            Some(info) => info.to_string(),
             None => stream.session.made_by().into_iter().map(|(_, is)| is).collect::<Vec<_>>().join(", "),
         },
-        width: args.size.0,
-        height: args.size.1,
-        depth: args.depth.bits(),
-        models: args.models.clone(),
-        features: args.features.clone(),
-        memory: format!("{memory:?}").to_lowercase(),
+        setting: Setting::new(args, memory),
         pairs: clip.len(),
         clip_mib: clip.size() as f64 / 1_048_576.0,
-        in_flight: args.in_flight(),
-        streams: args.streams,
-        renditions: args.renditions,
-        fps,
+        fps: Rates::new(fps),
         latency: Latency::new(latencies),
         alone: Latency::new(alone),
         kernels: match device {
@@ -248,6 +261,17 @@ pub fn measure(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Report, 
             None => Kernels(vec![]),
         },
     })
+}
+
+/// Runs streams side by side for so many seconds: the latencies of each one's groups.
+pub fn run_all(streams: &mut [Stream], args: &Args, seconds: f64) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
+    let duration = Duration::from_secs_f64(seconds);
+    let runs: Vec<_> = std::thread::scope(|scope| {
+        let run = |stream: &'_ mut Stream| stream.run(duration, args.in_flight(), args.renditions);
+        let threads: Vec<_> = streams.iter_mut().map(|stream| scope.spawn(move || run(stream))).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    runs.into_iter().map(|run| Ok(run.map_err(|_| "the thread of a stream died")??)).collect()
 }
 
 /// What each kernel takes for one pair.

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use engine::backend::hip;
 use engine::plan::Plan;
@@ -13,7 +13,7 @@ use gpu::{Device, Selection};
 use serde::Serialize;
 
 use crate::Args;
-use crate::measure::{Latency, Stream, WARM_UP};
+use crate::measure::{Latency, Rates, Setting, Stream, WARM_UP, run_all};
 
 /// Which GPUs are measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,20 +69,6 @@ impl Devices {
     }
 }
 
-/// Pairs per second of each run, in increasing order.
-#[derive(Serialize)]
-#[serde(transparent)]
-struct Rates(Vec<f64>);
-
-impl fmt::Display for Rates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = |i: usize| self.0.get(i).copied().unwrap_or(f64::NAN);
-        let runs = self.0.len();
-        let (least, median, most) = (at(0), at(runs / 2), at(runs.saturating_sub(1)));
-        write!(f, "{median:.1} fps, {runs} runs {least:.1} to {most:.1}")
-    }
-}
-
 /// What came of one GPU.
 #[derive(Serialize)]
 struct Row {
@@ -99,20 +85,14 @@ pub struct Report {
     devices: Vec<Row>,
     /// All together.
     fps: Rates,
-    width: usize,
-    height: usize,
-    depth: u32,
-    models: Vec<String>,
-    features: String,
-    memory: String,
-    in_flight: usize,
-    streams: usize,
-    renditions: usize,
+    #[serde(flatten)]
+    setting: Setting,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { width, height, depth, models, memory, streams, in_flight, renditions, .. } = self;
+        let Setting { width, height, depth, models, memory, streams, in_flight, renditions, .. } =
+            &self.setting;
         let models = models.join(", ");
         writeln!(f, "{width}x{height}, {depth} bit, {models}; frames in {memory} memory")?;
         writeln!(f, "on each GPU: streams {streams}, in flight {in_flight}, renditions {renditions}")?;
@@ -126,32 +106,24 @@ impl fmt::Display for Report {
 /// Measures these GPUs at the same time.
 pub fn measure(args: &Args, plan: &Arc<Plan>, devices: &Devices) -> Result<Report, Box<dyn Error>> {
     let devices = devices.open(&args.selection())?;
-    let mut streams = vec![];
-    for (on, device) in devices.iter().enumerate() {
-        for _ in 0..args.streams {
-            streams.push((on, Stream::new(args, plan, Some(device))?));
-        }
-    }
+    let each = |device| (0..args.streams).map(move |_| Stream::new(args, plan, Some(device)));
+    // Those of a GPU in a row.
+    let mut streams = devices.iter().flat_map(each).collect::<Result<Vec<_>, _>>()?;
     let mut latencies = vec![vec![]; devices.len()];
     let mut rates = vec![vec![]; devices.len() + 1];
-    let durations = std::iter::repeat_n(args.seconds(), args.runs());
-    for (run, seconds) in std::iter::once(args.seconds().min(WARM_UP)).chain(durations).enumerate() {
+    run_all(&mut streams, args, args.seconds().min(WARM_UP))?;
+    for _ in 0..args.runs() {
         let start = Instant::now();
-        let latest = run_all(&mut streams, args, devices.len(), Duration::from_secs_f64(seconds))?;
-        if run == 0 {
-            continue;
-        }
+        let latest = run_all(&mut streams, args, args.seconds())?;
         let elapsed = start.elapsed().as_secs_f64();
+        let latest: Vec<_> = latest.chunks(args.streams).map(<[_]>::concat).collect();
         let rate = |latencies: &Vec<f64>| (latencies.len() * args.renditions) as f64 / elapsed;
         let each: Vec<_> = latest.iter().map(rate).collect();
         rates[devices.len()].push(each.iter().sum());
         rates.iter_mut().zip(each).for_each(|(rates, rate)| rates.push(rate));
         latencies.iter_mut().zip(latest).for_each(|(all, latest)| all.extend(latest));
     }
-    let mut rates = rates.into_iter().map(|mut rates| {
-        rates.sort_by(f64::total_cmp);
-        Rates(rates)
-    });
+    let mut rates = rates.into_iter().map(Rates::new);
     let row = |((device, fps), latencies): ((&Arc<Device>, Rates), Vec<f64>)| {
         let info = device.info();
         let (vendor, number, device) = (info.vendor.to_string(), info.ordinal, info.to_string());
@@ -160,39 +132,9 @@ pub fn measure(args: &Args, plan: &Arc<Plan>, devices: &Devices) -> Result<Repor
     let rows = devices.iter().zip(rates.by_ref()).zip(latencies).map(row).collect();
     Ok(Report {
         devices: rows,
-        fps: rates.next().unwrap_or(Rates(vec![])),
-        width: args.size.0,
-        height: args.size.1,
-        depth: args.depth.bits(),
-        models: args.models.clone(),
-        features: args.features.clone(),
-        memory: format!("{:?}", args.memory).to_lowercase(),
-        in_flight: args.in_flight(),
-        streams: args.streams,
-        renditions: args.renditions,
+        fps: rates.next().unwrap_or(Rates::new(vec![])),
+        setting: Setting::new(args, args.memory),
     })
-}
-
-/// Runs all streams at once: for each GPU the latencies of its groups.
-fn run_all(
-    streams: &mut [(usize, Stream)],
-    args: &Args,
-    devices: usize,
-    duration: Duration,
-) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
-    let runs: Vec<_> = std::thread::scope(|scope| {
-        let run = |(on, stream): &'_ mut (usize, Stream)| {
-            (*on, stream.run(duration, args.in_flight(), args.renditions))
-        };
-        let threads: Vec<_> = streams.iter_mut().map(|stream| scope.spawn(move || run(stream))).collect();
-        threads.into_iter().map(|thread| thread.join()).collect()
-    });
-    let mut latencies = vec![vec![]; devices];
-    for run in runs {
-        let (on, run) = run.map_err(|_| "the thread of a stream died")?;
-        latencies[on].extend(run?);
-    }
-    Ok(latencies)
 }
 
 #[cfg(test)]
