@@ -172,12 +172,13 @@ fn frames_in_device_memory_are_verified() {
     }
 }
 
-/// Frames with this many bytes from row to row in all planes, as GStreamer's pools of device memory have it.
-fn with_pitch(input: &Input, pitch: usize) -> Input {
+/// Frames with this many bytes from row to row in all planes, as GStreamer's pools of device memory have it, and so many others
+/// before the first row.
+pub fn with_pitch(input: &Input, before: usize, pitch: usize) -> Input {
     let pad = |sample: &gst::Sample| {
         let info = VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
         let frame = VideoFrameRef::from_buffer_ref_readable(sample.buffer().unwrap(), &info).unwrap();
-        let (mut bytes, mut offsets) = (vec![], vec![]);
+        let (mut bytes, mut offsets) = (vec![0x5a; before], vec![]);
         for plane in 0..info.n_planes() {
             offsets.push(bytes.len());
             let stride = info.stride()[plane as usize] as usize;
@@ -209,7 +210,8 @@ fn frames_as_pools_of_device_memory_have_them_are_not_copied() {
         let [reference, distorted] = sides(&clip(name));
         let what = ["h2d_bytes", "d2d"];
         let (expected, _) = counted(&reference, &distorted, &what);
-        let padded = [&reference, &distorted].map(|input| allocator.input(0, HIP, &with_pitch(input, 256)));
+        let padded =
+            [&reference, &distorted].map(|input| allocator.input(0, HIP, &with_pitch(input, 0, 256)));
         let (report, counts) = counted(&padded[0], &padded[1], &what);
         for (frame, expected) in report.frames.iter().zip(&expected.frames) {
             assert_eq!((&frame.models, &frame.features), (&expected.models, &expected.features), "{name}");

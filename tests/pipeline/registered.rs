@@ -6,13 +6,13 @@
 
 use std::ffi::c_void;
 
-use gst_video::{VideoFormat, VideoFrameFlags, VideoInfo, VideoMeta};
+use gst_video::VideoFormat;
 
 use crate::common::clip::{Clip, clips};
 use crate::common::device::DEVICE;
 use crate::common::{FRAME, Input, Report, init, score};
 use crate::gpu::{RDNA, assert_passes, run};
-use crate::memory::play;
+use crate::memory::{play, with_pitch};
 
 /// Memories that take turns on either pad.
 const MEMORIES: usize = 4;
@@ -289,41 +289,12 @@ mod again {
         assert_eq!(plays(&both(&frames)).locks, 0);
     }
 
-    /// Frames with so many bytes from row to row, before which there are some others.
-    fn with_pitch(input: &Input, pitch: usize) -> Input {
-        let pad = |sample: &gst::Sample| {
-            let info = VideoInfo::from_caps(sample.caps().unwrap()).unwrap();
-            let old = sample.buffer().unwrap();
-            let data = old.map_readable().unwrap();
-            let (mut bytes, mut offsets) = (vec![0x5a; 33], vec![]);
-            for plane in 0..info.n_planes() {
-                offsets.push(bytes.len());
-                let stride = info.stride()[plane as usize] as usize;
-                let rows = info.comp_height(plane as u8) as usize;
-                for row in data[info.offset()[plane as usize]..].chunks(stride).take(rows) {
-                    let start = bytes.len();
-                    bytes.extend(row);
-                    bytes.resize(start + pitch, 0xa5);
-                }
-            }
-            let mut buffer = gst::Buffer::new();
-            let new = buffer.get_mut().unwrap();
-            new.append_memory(filled(&bytes));
-            let (format, width, height) = (info.format(), info.width(), info.height());
-            let strides = vec![pitch as i32; offsets.len()];
-            VideoMeta::add_full(new, VideoFrameFlags::empty(), format, width, height, &offsets, &strides)
-                .unwrap();
-            gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build()
-        };
-        Input(input.0.iter().map(pad).collect())
-    }
-
     #[test]
     #[ignore = "needs the software device"]
     fn rows_may_be_any_bytes_apart() {
         // AMD's runtime copies rows one by one that are no multiple of 4 bytes apart.
         for (pitch, at_once) in [(212, true), (211, false)] {
-            let frames = small().map(|input| with_pitch(&input.keep(|t| t < MEMORIES), pitch));
+            let frames = small().map(|input| anew(&with_pitch(&input.keep(|t| t < MEMORIES), 33, pitch)));
             let count = plays(&both(&frames));
             assert_eq!((count.locks, count.bytes > 0), (2 * MEMORIES as i64, at_once), "{pitch}");
             drop(frames);
