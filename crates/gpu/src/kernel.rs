@@ -5,7 +5,7 @@
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
-use hip_sys::{Vendor, hipFuncAttributePreferredSharedMemoryCarveout, hipFunction_t};
+use hip_sys::hipFunction_t;
 
 use crate::device::Device;
 use crate::error::Error;
@@ -14,7 +14,7 @@ use crate::stream::Stream;
 /// A kernel, and how many threads its blocks have.
 pub struct Kernel {
     /// Which keeps the module loaded.
-    device: Arc<Device>,
+    _device: Arc<Device>,
     name: String,
     function: hipFunction_t,
     threads: u32,
@@ -35,19 +35,7 @@ impl Kernel {
         let status =
             unsafe { device.enter()?.hipModuleGetFunction(&mut function, module.handle, symbol.as_ptr()) };
         device.check("hipModuleGetFunction", status)?;
-        Ok(Self { device: device.clone(), name: name.to_owned(), function, threads })
-    }
-
-    /// The same kernel, for multiprocessors with as much shared memory as they can have. On NVIDIA shared memory and cache are
-    /// one memory, which is divided anew for a kernel of another taste only once a multiprocessor is idle: kernels that are to
-    /// overlap should want the same. This is a hint and says nothing where it is refused.
-    pub fn with_most_shared_memory(self) -> Result<Self, Error> {
-        if self.device.info().vendor == Vendor::Nvidia {
-            let (attribute, percent) = (hipFuncAttributePreferredSharedMemoryCarveout, 100);
-            // SAFETY: the module that the kernel is of is loaded.
-            let _ = unsafe { self.device.enter()?.hipFuncSetAttribute(self.function, attribute, percent) };
-        }
-        Ok(self)
+        Ok(Self { _device: device.clone(), name: name.to_owned(), function, threads })
     }
 
     /// Threads of a block.

@@ -201,9 +201,6 @@ functions! {
             to: *mut c_void, to_device: c_int, from: *const c_void, from_device: c_int, size: usize,
             stream: hipStream_t
         );
-        /// Sets a property of a kernel, one of `hipFuncAttribute…`. AMD's runtime takes addresses of functions that the compiler
-        /// has registered, and no handles of modules' kernels.
-        fn hipFuncSetAttribute(function: *const c_void, attribute: c_int, value: c_int);
         /// Pins memory that is there already; `flags` are `hipHostRegister…`.
         fn hipHostRegister(address: *mut c_void, size: usize, flags: c_uint);
         /// Unpins memory that was pinned by [`hipHostRegister`](Self::hipHostRegister).

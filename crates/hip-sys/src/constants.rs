@@ -59,8 +59,6 @@ constants! {
         hipDeviceAttributeMaxSharedMemoryPerBlock = 74;
         hipDeviceAttributeWarpSize = 87;
         hipDeviceAttributeMemoryPoolsSupported = 88;
-
-        hipFuncAttributePreferredSharedMemoryCarveout = 9;
     }
     c_uint {
         hipStreamDefault = 0;

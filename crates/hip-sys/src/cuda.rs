@@ -157,7 +157,6 @@ forwarded! {
     }
     optional {
         hipDeviceSynchronize = "cuCtxSynchronize"();
-        hipFuncSetAttribute = "cuFuncSetAttribute"(function: *const c_void, attribute: c_int, value: c_int);
         hipHostRegister = "cuMemHostRegister_v2"(address: *mut c_void, size: usize, flags: c_uint);
         hipHostUnregister = "cuMemHostUnregister"(address: *mut c_void);
         hipStreamAddCallback = "cuStreamAddCallback"(

@@ -271,7 +271,6 @@ fn cuda_driver_behind_the_table() {
     check!(hipFree(handle), 0, "cuMemFree_v2 7010\n");
     check!(hipHostMalloc(&mut handle, 64, 0x8000_0003), 2, "cuMemHostAlloc 64 3\n");
     check!(hipHostFree(p(0x20)), 0, "cuMemFreeHost 20\n");
-    check!(hipFuncSetAttribute(p(0x30), 9, 100), 0, "cuFuncSetAttribute 30 9 100\n");
     check!(hipHostRegister(p(0x20), 3, 1), 0, "cuMemHostRegister_v2 20 3 1\n");
     check!(hipHostUnregister(p(0x20)), 0, "cuMemHostUnregister 20\n");
     check!(hipMemcpyAsync(p(1), p(2), 3, hipMemcpyHostToDevice, p(4)), 0, "cuMemcpyAsync 1 2 3 4\n");

@@ -57,9 +57,6 @@ int cuMemHostAlloc(P *address, size_t size, unsigned flags) {
   return 2;
 }
 int cuMemFreeHost(P address) { return call("cuMemFreeHost %zx", (size_t)address); }
-int cuFuncSetAttribute(P function, int attribute, int value) {
-  return call("cuFuncSetAttribute %zx %d %d", (size_t)function, attribute, value);
-}
 int cuMemHostRegister_v2(P address, size_t size, unsigned flags) {
   return call("cuMemHostRegister_v2 %zx %zu %x", (size_t)address, size, flags);
 }

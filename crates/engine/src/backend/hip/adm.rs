@@ -5,7 +5,7 @@
 use gpu::{Error, Kernel, Stream, arguments};
 
 use super::frame::HvPlanes;
-use super::metric::{Addresses, Metric, Pairs, Setup};
+use super::metric::{Addresses, Metric, Overlap, Pairs, Setup};
 use super::shared::shared;
 use crate::backend::BackendError;
 use crate::frame::Geometry;
@@ -15,9 +15,14 @@ use crate::metrics::adm::{self, AdmPassSums, AdmSums, AdmWork, BandSums, scales}
 const ROWS_THREADS: u32 = 128;
 /// Coefficients that 32 threads cover. Blocks are waves.
 const STRIP: usize = 60;
-/// Rows of a tile, for each scale, when frames overlap and when they do not: more rows save work, more tiles fill
-/// the GPU.
-const TILE_HEIGHT: [[usize; 4]; 2] = [[14, 6, 3, 2], [10, 4, 2, 1]];
+/// Rows of a tile, for each scale: more rows save work, more tiles fill the GPU.
+const fn tile_heights(overlap: Overlap) -> [usize; 4] {
+    match overlap {
+        Overlap::Little => [10, 4, 2, 1],
+        Overlap::Some => [14, 6, 3, 2],
+        Overlap::Much => [14, 6, 6, 4],
+    }
+}
 /// Shift of the horizontal transform, for each scale.
 const HORIZONTAL: [u32; 4] = [16, 15, 16, 15];
 /// Passes of one launch.
@@ -186,6 +191,7 @@ fn kinds(passes: &[adm::AdmPass]) -> usize {
 
 impl Metric for Adm {
     type Of = metrics::adm::Adm;
+    const WIDE: bool = true;
 
     fn modules(work: &AdmWork, setup: &Setup<'_>) -> Vec<&'static str> {
         let (first, group) = match Self::needs_passes(work) {
@@ -197,7 +203,7 @@ impl Metric for Adm {
 
     fn prepare(work: &AdmWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let device = setup.device;
-        let tile_heights = TILE_HEIGHT[usize::from(setup.alone)];
+        let tile_heights = tile_heights(setup.overlap);
         let Geometry { width, height, depth, .. } = setup.geometry;
         let many = Self::needs_passes(work);
         let shapes = scales(width, height);
@@ -209,10 +215,8 @@ impl Metric for Adm {
                 (false, 0) => (name, "adm_group", name.into()),
                 (false, _) => ("adm", "adm_group", name.into()),
             };
-            let kernel =
-                |image, name: &str| Kernel::new(device, image, name, wave)?.with_most_shared_memory();
-            let group = || kernel(group, &format!("{name}_group"));
-            let kernel = kernel(image, &name)?;
+            let kernel = Kernel::new(device, image, &name, wave)?;
+            let group = || Kernel::new(device, group, &format!("{name}_group"), wave);
             let group = setup.several().then(group).transpose()?;
             Ok::<_, Error>(Scale::new(kernel, group, s, input, &shapes[s], coefficient, tile_heights[s]))
         };
@@ -232,7 +236,7 @@ impl Metric for Adm {
         }
         Ok(Self {
             scales,
-            rows: Kernel::new(device, "adm", "adm_rows", ROWS_THREADS)?.with_most_shared_memory()?,
+            rows: Kernel::new(device, "adm", "adm_rows", ROWS_THREADS)?,
             rows_shape,
             row_sums: first as usize,
             work: work.clone(),

@@ -12,7 +12,7 @@ use gpu::{Claim, Device, DeviceBuffer, DeviceInfo, Error, Selection, Visit};
 
 use super::frame::{HvFrame, HvPlane};
 use super::host::{self, GroupInfo, Reader};
-use super::metric::{self, Chains, Setup};
+use super::metric::{self, Chains, Overlap, Setup};
 use super::pictures::{Luma, PictureBuffers, Placer, Rooms, Staged, in_place, room};
 use super::scale::Scaler;
 use super::self_test::{self, SelfTest};
@@ -25,8 +25,6 @@ use crate::frame::Geometry;
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
 
-/// With so many groups in flight they hardly overlap.
-const FEW: usize = 2;
 /// Groups in flight in a self-test: enough for one that waits for what another stream has written.
 const TEST_DEPTH: usize = 2;
 
@@ -76,16 +74,16 @@ impl Hip {
         self.self_test
     }
 
-    /// The GPU prepared for a self-test: all is as when it scores, but nothing is tested before. `alone` is what it will be
+    /// The GPU prepared for a self-test: all is as when it scores, but nothing is tested before. `overlap` is what it will be
     /// set up for.
     pub(super) fn untested(
         device: &Arc<Device>,
         work: &Work,
         geometry: Geometry,
-        alone: bool,
+        overlap: Overlap,
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
-        let prepared = Some(Prepared::new(device, work, geometry, (TEST_DEPTH, alone), renditions)?);
+        let prepared = Some(Prepared::new(device, work, geometry, (TEST_DEPTH, overlap), renditions)?);
         Ok(Self { prepared, ..Self::new(device.clone(), None, TEST_DEPTH) })
     }
 
@@ -164,9 +162,9 @@ impl Backend for Hip {
     ) -> Result<(), BackendError> {
         let _visit = Visit::new();
         self.prepared = None;
-        let alone = self.depth <= FEW;
-        self.self_test = Some(self_test::pass(&self.device, work, geometry, alone, renditions)?);
-        self.prepared = Some(Prepared::new(&self.device, work, geometry, (self.depth, alone), renditions)?);
+        let overlap = Overlap::of(self.depth);
+        self.self_test = Some(self_test::pass(&self.device, work, geometry, overlap, renditions)?);
+        self.prepared = Some(Prepared::new(&self.device, work, geometry, (self.depth, overlap), renditions)?);
         let warmed = self.warm_up(geometry, renditions);
         if warmed.is_err() {
             self.prepared = None;
@@ -259,11 +257,11 @@ impl Prepared {
         device: &Arc<Device>,
         work: &Work,
         geometry: Geometry,
-        (depth, alone): (usize, bool),
+        (depth, overlap): (usize, Overlap),
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         work.check(geometry)?;
-        let setup = Setup { device, geometry, renditions: renditions.len(), alone };
+        let setup = Setup { device, geometry, renditions: renditions.len(), overlap };
         load_modules(work, &setup, renditions)?;
         let chains = Arc::new(metric::prepare(work, &setup)?);
         let reads_long = chains.iter().flatten().any(|task| task.reads_long());

@@ -42,6 +42,7 @@ pub struct Ciede {
 
 impl Metric for Ciede {
     type Of = metrics::ciede::Ciede;
+    const WIDE: bool = true;
 
     fn modules(_work: &CiedeWork, _setup: &Setup<'_>) -> Vec<&'static str> {
         vec!["ciede"]

@@ -18,8 +18,28 @@ pub struct Setup<'a> {
     pub geometry: Geometry,
     /// The most distorted pictures of a group.
     pub renditions: usize,
-    /// Groups hardly overlap: one is to be done soon, even if that takes more of the GPU.
-    pub alone: bool,
+    pub overlap: Overlap,
+}
+
+/// How far groups overlap on the GPU, which decides what is worth more: that one is done soon, or that it takes little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// Hardly: a group is to be done soon, even if that takes more of the GPU.
+    Little,
+    Some,
+    /// So far that other groups fill all gaps.
+    Much,
+}
+
+impl Overlap {
+    /// That of so many groups in flight.
+    pub fn of(in_flight: usize) -> Self {
+        match in_flight {
+            0..=2 => Self::Little,
+            3..=7 => Self::Some,
+            _ => Self::Much,
+        }
+    }
 }
 
 impl Setup<'_> {
@@ -90,6 +110,8 @@ pub trait Metric: Sized + Send + Sync + 'static {
     const HALVES: Halves = Halves::Ignored;
     /// Reading the sums takes so long that those of several groups are read side by side ([`host`](super::host)).
     const LONG_READ: bool = false;
+    /// Its kernels fill the GPU, by and large: beside others of the same group they only take turns.
+    const WIDE: bool = false;
 
     /// The files in `kernels/` that it takes kernels of, without their extension.
     fn modules(work: &WorkOf<Self>, setup: &Setup<'_>) -> Vec<&'static str>;
@@ -120,6 +142,7 @@ pub trait Metric: Sized + Send + Sync + 'static {
 pub trait Task: Send + Sync {
     fn has_history(&self) -> bool;
     fn reads_long(&self) -> bool;
+    fn is_wide(&self) -> bool;
     fn halves_are(&self) -> Halves;
     fn scratch(&self) -> usize;
     fn sums(&self) -> usize;
@@ -135,6 +158,10 @@ impl<M: Metric> Task for M {
 
     fn reads_long(&self) -> bool {
         M::LONG_READ
+    }
+
+    fn is_wide(&self) -> bool {
+        M::WIDE
     }
 
     fn halves_are(&self) -> Halves {
@@ -187,7 +214,8 @@ impl Registration {
     }
 }
 
-/// Metrics that need what another one makes come after it; otherwise, each is on its own.
+/// Metrics that need what another one makes come after it; otherwise, each is on its own. Where groups overlap much, those that
+/// fill the GPU are one chain: next to each other they only compete for registers, shared memory and cache.
 pub type Chains = Vec<Vec<Box<dyn Task>>>;
 
 /// Prepares what the work asks for.
@@ -195,13 +223,15 @@ pub fn prepare(work: &Work, setup: &Setup<'_>) -> Result<Chains, BackendError> {
     let mut chains: Chains = vec![];
     for registration in &super::METRICS {
         let Some(task) = (registration.prepare)(work, setup)? else { continue };
-        match task.halves_are() {
-            Halves::Needed => {
-                let made = |chain: &&mut Vec<Box<dyn Task>>| chain[0].halves_are() == Halves::Made;
-                let chain = chains.iter_mut().find(made);
-                chain.ok_or(BackendError::Incomplete { metric: registration.name })?.push(task);
-            }
-            Halves::Ignored | Halves::Made => chains.push(vec![task]),
+        let needed = task.halves_are() == Halves::Needed;
+        let joins = |before: &Box<dyn Task>| match needed {
+            true => before.halves_are() == Halves::Made,
+            false => setup.overlap == Overlap::Much && task.is_wide() && before.is_wide(),
+        };
+        match chains.iter_mut().find(|chain| chain.iter().any(joins)) {
+            Some(chain) => chain.push(task),
+            None if needed => return Err(BackendError::Incomplete { metric: registration.name }),
+            None => chains.push(vec![task]),
         }
     }
     Ok(chains)

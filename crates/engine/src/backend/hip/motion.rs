@@ -23,6 +23,7 @@ pub struct Motion {
 impl Metric for Motion {
     type Of = metrics::motion::Motion;
     const HISTORY: bool = true;
+    const WIDE: bool = true;
 
     fn modules(_work: &MotionWork, setup: &Setup<'_>) -> Vec<&'static str> {
         vec![setup.by_sample("motion_u8", "motion_u16")]
@@ -30,7 +31,7 @@ impl Metric for Motion {
 
     fn prepare(work: &MotionWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let name = setup.by_sample("motion_u8", "motion_u16");
-        let kernel = Kernel::new(setup.device, name, name, THREADS)?.with_most_shared_memory()?;
+        let kernel = Kernel::new(setup.device, name, name, THREADS)?;
         Ok(Self { kernel, work: *work, geometry: setup.geometry })
     }
 

@@ -24,6 +24,7 @@ pub struct Psnr {
 impl Metric for Psnr {
     type Of = metrics::psnr::Psnr;
     const HISTORY: bool = true;
+    const WIDE: bool = true;
 
     fn modules(_work: &PsnrWork, _setup: &Setup<'_>) -> Vec<&'static str> {
         vec!["psnr"]

@@ -19,7 +19,7 @@ use gpu::Device;
 use serde::{Deserialize, Serialize};
 
 use super::backend::Hip;
-use super::metric::Setup;
+use super::metric::{Overlap, Setup};
 use super::{METRICS, images};
 use crate::backend::cpu::Cpu;
 use crate::backend::known::{self, Known};
@@ -91,7 +91,7 @@ impl Key {
         device: &Device,
         work: &Work,
         geometry: Geometry,
-        alone: bool,
+        overlap: Overlap,
         renditions: &[Option<Scaling>],
     ) -> Self {
         let variable = |name| std::env::var(name).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Key {
             build: format!("{} {:016x}", env!("CARGO_PKG_VERSION"), images::hash()),
             code: variable("HIPVMAF_GPU_CODE"),
             graphs: variable("HIPVMAF_GRAPHS"),
-            work: format!("{work:?} {depth} {subsampled:?} {several} {alone} {methods:?}"),
+            work: format!("{work:?} {depth} {subsampled:?} {several} {overlap:?} {methods:?}"),
         }
     }
 
@@ -161,7 +161,7 @@ pub fn pass(
     device: &Arc<Device>,
     work: &Work,
     geometry: Geometry,
-    alone: bool,
+    overlap: Overlap,
     renditions: &[Option<Scaling>],
 ) -> Result<SelfTest, BackendError> {
     /// What this process knows. Locked while a GPU is tested: others who want it for the same work wait.
@@ -170,7 +170,7 @@ pub fn pass(
     if wanted == "never" || renditions.is_empty() {
         return Ok(SelfTest::Skipped);
     }
-    let key = Key::new(device, work, geometry, alone, renditions);
+    let key = Key::new(device, work, geometry, overlap, renditions);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_default();
     if let Some(verdict) = known.get(&key) {
@@ -180,7 +180,7 @@ pub fn pass(
     let verdict = match recalled {
         Some(outcome) => outcome.map(|()| SelfTest::PassedBefore),
         None => {
-            let outcome = test(device, work, geometry, alone, renditions)?;
+            let outcome = test(device, work, geometry, overlap, renditions)?;
             let _ = keep(&key, &outcome);
             outcome.map(|()| SelfTest::Passed)
         }
@@ -194,7 +194,7 @@ fn test(
     device: &Arc<Device>,
     work: &Work,
     geometry: Geometry,
-    alone: bool,
+    overlap: Overlap,
     renditions: &[Option<Scaling>],
 ) -> Result<Outcome, BackendError> {
     for kind in known::KNOWN {
@@ -204,14 +204,14 @@ fn test(
         let clip = Known::new(kind, scale, geometry, work.lags() + 1, renditions);
         let mut cpu = Cpu::new(1)?;
         cpu.prepare(work, clip.geometry(), clip.renditions())?;
-        let mut hip = Hip::untested(device, work, clip.geometry(), alone, clip.renditions())?;
+        let mut hip = Hip::untested(device, work, clip.geometry(), overlap, clip.renditions())?;
         let (expected, got) = (clip.sums(&mut cpu)?, clip.sums(&mut hip)?);
         let differing = |(expected, got): (&FrameSums, &FrameSums)| expected.difference(got);
         let pairs = expected.iter().zip(&got);
         for (frame, (expected, got)) in pairs.enumerate() {
             let Some(difference) = expected.iter().zip(got).find_map(differing) else { continue };
             let setup =
-                Setup { device, geometry: clip.geometry(), renditions: clip.renditions().len(), alone };
+                Setup { device, geometry: clip.geometry(), renditions: clip.renditions().len(), overlap };
             return Ok(Err(Box::new(SelfTestFailure {
                 device: format!("{} with {}", device.info(), device.info().runtime()),
                 kernels: kernels(&difference.metric, work, &setup),

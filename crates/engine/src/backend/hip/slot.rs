@@ -55,12 +55,11 @@ impl InFlightSlot {
         let on_device = DeviceBuffer::new(device, "working memory", size)?;
         // SAFETY: the buffer is that long and belongs to this slot, whose work comes later in the stream.
         unsafe { zero(&stream, on_device.address(), size)? };
-        let kernel = |name| Kernel::new(device, "frame", name, FRAME_THREADS)?.with_most_shared_memory();
         let mut slot = Self {
             stream,
             done: Arc::new(Event::for_host(device)?),
-            begin: kernel("frame_begin")?,
-            end: kernel("frame_end")?,
+            begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
+            end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             frames: Pinned::coherent(device.clone(), frames_room(renditions))?,
             sums: Arc::new(Pinned::coherent(device.clone(), sums)?),
             on_device,
@@ -157,8 +156,9 @@ impl InFlightSlot {
         for (i, chain) in chains.iter().enumerate() {
             let branch =
                 i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
-            pairs.halves = chain.first().and_then(|first| first.halves(pairs));
+            pairs.halves = None;
             for task in chain {
+                pairs.halves = pairs.halves.or_else(|| task.halves(pairs));
                 if !history_only || task.has_history() {
                     task.launch(branch, pairs)?;
                 }

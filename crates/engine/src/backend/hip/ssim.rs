@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gpu::{Device, Error, Kernel, Stream, arguments};
 
 use super::frame::HvPlanes;
-use super::metric::{Addresses, Metric, Pairs, Setup};
+use super::metric::{Addresses, Metric, Overlap, Pairs, Setup};
 use super::shared::shared;
 use crate::backend::BackendError;
 use crate::frame::Geometry;
@@ -17,9 +17,13 @@ use crate::metrics::ssim::{MapSums, SCALES, SsimSums, SsimWork, WINDOW_SIZE, dec
 const THREADS: u32 = 128;
 /// Samples of a tile of the means.
 const BOX_TILE: (usize, usize) = (32, 4);
-/// Rows that a block of the window or of the low pass walks down, when frames overlap and when they do not.
-const MAP_ROWS: [usize; 2] = [54, 22];
-const LOW_PASS_ROWS: [usize; 2] = [28, 12];
+/// Rows that a block of the window, and one of the low pass, walks down: more rows save work, more blocks fill the GPU.
+const fn rows(overlap: Overlap) -> (usize, usize) {
+    match overlap {
+        Overlap::Little => (22, 12),
+        Overlap::Some | Overlap::Much => (54, 28),
+    }
+}
 
 shared! {
     "ssim.h"
@@ -82,12 +86,12 @@ pub struct Ssim {
 }
 
 impl Filters {
-    fn new(device: &Arc<Device>, suffix: &str, geometry: Geometry, alone: bool) -> Result<Self, Error> {
+    fn new(device: &Arc<Device>, suffix: &str, geometry: Geometry, overlap: Overlap) -> Result<Self, Error> {
         let name = |name: &str| format!("{name}{suffix}");
-        let alone = usize::from(alone);
+        let (map_rows, low_pass_rows) = rows(overlap);
         Ok(Self {
-            map: Kernels::new(device, &name("ssim_map"), geometry, MAP_ROWS[alone])?,
-            low_pass: Kernels::new(device, &name("ssim_low_pass"), geometry, LOW_PASS_ROWS[alone])?,
+            map: Kernels::new(device, &name("ssim_map"), geometry, map_rows)?,
+            low_pass: Kernels::new(device, &name("ssim_low_pass"), geometry, low_pass_rows)?,
             means: luma(device, &name("ssim_box"), geometry)?,
             geometry,
         })
@@ -176,7 +180,7 @@ impl Metric for Ssim {
     }
 
     fn prepare(work: &SsimWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
-        let filters = |suffix| Filters::new(setup.device, suffix, setup.geometry, setup.alone);
+        let filters = |suffix| Filters::new(setup.device, suffix, setup.geometry, setup.overlap);
         let later = setup.several().then(|| filters("_later")).transpose()?;
         Ok(Self { first: filters("")?, later, work: work.clone() })
     }

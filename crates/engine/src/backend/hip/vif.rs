@@ -5,7 +5,7 @@
 use gpu::{DeviceBuffer, Error, Kernel, Stream, arguments};
 
 use super::frame::HvPlanes;
-use super::metric::{Addresses, HalfPictures, Metric, Pairs, Setup};
+use super::metric::{Addresses, HalfPictures, Metric, Overlap, Pairs, Setup};
 use super::shared::{bytes_of, shared};
 use crate::backend::{BackendError, Halves};
 use crate::metrics;
@@ -71,7 +71,7 @@ struct Scale {
 
 impl Scale {
     fn new(setup: &Setup<'_>, scale: usize) -> Result<Self, Error> {
-        let Setup { device, geometry, alone, .. } = *setup;
+        let Setup { device, geometry, overlap, .. } = *setup;
         let (width, height) = (geometry.width >> scale, geometry.height >> scale);
         let bits = geometry.depth.bits();
         let (image, name) = match scale {
@@ -84,9 +84,9 @@ impl Scale {
         let target = device.module(image)?.target();
         let one_by_one = scale == 0 && on_tensor_cores(bits, target);
         let name = if one_by_one && bits > 8 { "vif0_u12" } else { name };
-        let Shape { threads, tile, tiles } = Shape::new(scale, bits, target, alone);
+        let Shape { threads, tile, tiles } = Shape::new(scale, bits, target, overlap == Overlap::Little);
         let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
-        let kernel = |image, name: &str| Kernel::new(device, image, name, threads)?.with_most_shared_memory();
+        let kernel = |image, name: &str| Kernel::new(device, image, name, threads);
         let group = || kernel("vif_group", &format!("{name}_group"));
         let kernel = kernel(image, name)?;
         let group = (setup.several() && !one_by_one).then(group).transpose()?;
@@ -130,6 +130,7 @@ impl Vif {
 impl Metric for Vif {
     type Of = metrics::vif::Vif;
     const HALVES: Halves = Halves::Made;
+    const WIDE: bool = true;
 
     fn modules(_work: &VifWork, setup: &Setup<'_>) -> Vec<&'static str> {
         let first = setup.by_sample("vif0_u8", "vif0_u16");
