@@ -47,6 +47,7 @@ namespace ssim {
 
 // Luma of the frame pair.
 template <class T> struct Samples {
+  static constexpr bool NEGATIVE = false;
   HvPlane reference, distorted;
   uint32_t bits;
   float unit;
@@ -57,7 +58,8 @@ template <class T> struct Samples {
         unit(1.0f / (float)(1u << (bits - 8))) {}
   HV_MEMBER float sample(const HvPlane &plane, int x, int y) const {
     const uint8_t *at = plane.data + (uint64_t)y * plane.stride + (uint32_t)x * sizeof(T);
-    return (float)hv_sample<T>(at, plane.shift, bits) * unit;
+    const float v = (float)hv_sample<T>(at, plane.shift, bits);
+    return sizeof(T) == 1 ? v : v * unit;
   }
   template <int SIDES> HV_MEMBER SsimSample<SIDES> read(int x, int y) const {
     SsimSample<SIDES> s;
@@ -68,6 +70,8 @@ template <class T> struct Samples {
 };
 
 template <> struct Samples<float> {
+  // The low pass has negative taps.
+  static constexpr bool NEGATIVE = true;
   SsimPlanes planes;
   HV_MEMBER explicit Samples(const SsimPlanes &planes) : planes(planes) {}
   template <int SIDES> HV_MEMBER SsimSample<SIDES> read(int x, int y) const {
@@ -100,6 +104,14 @@ HV_DEV float root(float v) {
 
 HV_DEV uint64_t bits_of(double v) { return __builtin_bit_cast(uint64_t, v); }
 
+// `v`, which is not negative, in double precision: the bits moved by two operations of integers, where a conversion takes as
+// long as eight. What is less than 2^-126, zero too, becomes something less than 2^-125. That is lost in each sum with
+// anything that comes from a sample, and where all samples are zero, in those with the constants of `terms_of`.
+HV_DEV double widen_positive(float v) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, v);
+  return __builtin_bit_cast(double, (uint64_t)((bits >> 3) + 0x38000000) << 32 | bits << 29);
+}
+
 // Adds to each of four totals the sum over the block.
 HV_DEV void add_to_all(uint64_t *totals, const uint64_t v[4]) {
   __shared__ uint64_t waves[HV_MAX_WAVES_PER_BLOCK(SSIM_THREADS)][4];
@@ -115,8 +127,11 @@ HV_DEV void add_to_all(uint64_t *totals, const uint64_t v[4]) {
   hv_atomic_add_u64(totals + threadIdx.x, sum);
 }
 
-// The distorted picture, its squares and its product with the reference after a row of the window whose first sample is
-// `at`; then the reference and its squares, if N is 5.
+// What the window is for: the distorted picture, its squares and its product with the reference; then the reference and its
+// squares. Part of the conversions by `widen_positive` keeps both of the units busy that can do them.
+HV_DEV double widen(int quantity, float v) { return quantity == 1 || quantity == 4 ? widen_positive(v) : (double)v; }
+
+// The first N of these after a row of the window whose first sample is `at`.
 template <int N> HV_DEV void window_row(const SsimSample<2> *at, const float taps[6], float row[N]) {
   double sums[N] = {};
 #pragma unroll
@@ -124,7 +139,7 @@ template <int N> HV_DEV void window_row(const SsimSample<2> *at, const float tap
     const float distorted = at[k].of[SSIM_DISTORTED], reference = at[k].of[SSIM_REFERENCE];
     const float values[] = {distorted, distorted * distorted, reference * distorted, reference, reference * reference};
 #pragma unroll
-    for (int i = 0; i < N; i++) sums[i] += (double)(values[i] * taps[k < 6 ? k : 10 - k]);
+    for (int i = 0; i < N; i++) sums[i] += widen(i, values[i] * taps[k < 6 ? k : 10 - k]);
   }
 #pragma unroll
   for (int i = 0; i < N; i++) row[i] = (float)sums[i];
@@ -159,13 +174,19 @@ HV_DEV void map(const S source, int width, int height, int rows, double bias, Ss
   const int places = width - (SSIM_WINDOW - 1);
   const bool inside = x0 + (int)threadIdx.x < places;
 
+  // A thread takes samples of its column to shared memory, and the first ones also of those on the right.
+  const int edge = (int)threadIdx.x % (SSIM_WINDOW - 1) + SSIM_THREADS, edge_row = (int)threadIdx.x / (SSIM_WINDOW - 1);
+  const auto sample = [&](int column, int row) {
+    return source.template read<2>(hv_min(x0 + column, width - 1), hv_min(y0 + row, height - 1));
+  };
+
   // The windows that the rows so far belong to, by how many rows each still lacks.
   double begun[n][SSIM_WINDOW - 1] = {};
   uint64_t sums[4] = {};
   for (int first = 0, turn = 0; first < needed; first += SSIM_STAGE, turn ^= 1) {
-    for (int i = (int)threadIdx.x; i < SSIM_STAGE * columns; i += SSIM_THREADS)
-      staged[turn][i / columns][i % columns] =
-          source.template read<2>(hv_min(x0 + i % columns, width - 1), hv_min(y0 + first + i / columns, height - 1));
+#pragma unroll
+    for (int r = 0; r < SSIM_STAGE; r++) staged[turn][r][threadIdx.x] = sample((int)threadIdx.x, first + r);
+    if (edge_row < SSIM_STAGE) staged[turn][edge_row][edge] = sample(edge, first + edge_row);
     __syncthreads();
     for (int r = 0; r < SSIM_STAGE && first + r < needed; r++) {
       float row[n], filtered[n];
@@ -174,26 +195,26 @@ HV_DEV void map(const S source, int width, int height, int rows, double bias, Ss
       for (int i = 0; i < n; i++) {
         double products[6];
 #pragma unroll
-        for (int k = 0; k < 6; k++) products[k] = (double)(row[i] * taps[k]);
+        for (int k = 0; k < 6; k++) products[k] = widen(i, row[i] * taps[k]);
         filtered[i] = (float)(begun[i][SSIM_WINDOW - 2] + products[0]);
 #pragma unroll
         for (int k = SSIM_WINDOW - 2; k > 0; k--) begun[i][k] = begun[i][k - 1] + products[k < 6 ? k : 10 - k];
         begun[i][0] = products[0];
       }
-      if (first + r < SSIM_WINDOW - 1) continue;
-      SsimMoments reference{};
+      if (first + r < SSIM_WINDOW - 1 || !inside) continue;
+      SsimMoments reference;
       const uint64_t place =
           (uint64_t)(y0 + first + r - (SSIM_WINDOW - 1)) * (uint32_t)places + (uint32_t)x0 + threadIdx.x;
       if constexpr (SIDES == 2) {
         reference = {filtered[3], filtered[4]};
-        if (kept && inside) kept[place] = reference;
-      } else if (inside) {
+        if (kept) kept[place] = reference;
+      } else {
         reference = kept[place];
       }
       double terms[4];
       terms_of(filtered, reference, terms);
 #pragma unroll
-      for (int i = 0; i < 4; i++) sums[i] += inside ? bits_of(terms[i] + bias) : 0;
+      for (int i = 0; i < 4; i++) sums[i] += bits_of(terms[i] + bias);
     }
   }
   add_to_all(totals, sums);
@@ -215,15 +236,23 @@ HV_DEV void low_pass(const S source, int width, int height, int rows, const Ssim
   const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
   const int x = (int)blockIdx.x * SSIM_THREADS + (int)threadIdx.x, y0 = (int)blockIdx.y * rows;
   const int needed = 2 * hv_min(rows, to_height - y0) + 7;
+  const int edge = (int)threadIdx.x % 8 + 2 * SSIM_THREADS, edge_row = (int)threadIdx.x / 8;
+  // Those products that are outermost in a column are converted as in `widen`.
+  const auto widen_outer = [](float v, float tap) {
+    if constexpr (S::NEGATIVE) return (double)(v * tap);
+    else return tap < 0 ? -widen_positive(v * -tap) : widen_positive(v * tap);
+  };
 
   // The results that the rows so far belong to: those that have had two rows, four, six and eight.
   double begun[SIDES][4] = {};
   for (int first = 0, turn = 0; first < needed; first += SSIM_STAGE, turn ^= 1) {
-    for (int i = (int)threadIdx.x; i < SSIM_STAGE * 2 * columns; i += SSIM_THREADS) {
-      const int column = i % (2 * columns), row = i / (2 * columns);
+    const auto stage = [&](int column, int row) {
       const int left = 2 * (int)blockIdx.x * SSIM_THREADS - 4 + column, top = 2 * y0 - 4 + first + row;
       staged[turn][row][column % 2][column / 2] = source.template read<SIDES>(mirror(left, width), mirror(top, height));
-    }
+    };
+#pragma unroll
+    for (int r = 0; r < SSIM_STAGE; r++) stage((int)threadIdx.x, r), stage((int)threadIdx.x + SSIM_THREADS, r);
+    if (edge_row < SSIM_STAGE) stage(edge, edge_row);
     __syncthreads();
 #pragma unroll 2
     for (int r = 0; r < SSIM_STAGE; r++) {
@@ -240,10 +269,10 @@ HV_DEV void low_pass(const S source, int width, int height, int rows, const Ssim
 #pragma unroll
         for (int side = 0; side < SIDES; side++) {
           if (r % 2) {  // rows 1, 3, 5 and 7 of the filter
-            const double outer = (double)(s.of[side] * taps[1][u]), inner = (double)(s.of[side] * taps[3][u]);
+            const double outer = widen_outer(s.of[side], taps[1][u]), inner = (double)(s.of[side] * taps[3][u]);
             next[side][0] += outer, next[side][1] += inner, next[side][2] += inner, next[side][3] += outer;
           } else {  // rows 0, 2, 4, 6 and 8
-            const double outer = (double)(s.of[side] * taps[0][u]), inner = (double)(s.of[side] * taps[2][u]);
+            const double outer = widen_outer(s.of[side], taps[0][u]), inner = (double)(s.of[side] * taps[2][u]);
             next[side][0] += outer, next[side][1] += inner;
             next[side][2] += (double)(s.of[side] * taps[4][u]);
             next[side][3] += inner, done[side] += outer;
