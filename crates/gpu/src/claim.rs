@@ -41,16 +41,13 @@ impl Claim {
     ) -> Result<Self, Error> {
         let mut left = candidates(selection, code)?;
         left.retain(|info| !others.iter().any(|other| std::ptr::eq(*other, *info)));
-        let mut refused = None;
-        while let Some((session, why)) = Session::begin(&left) {
-            match Device::with_code(session.0, code) {
-                Ok(device) => return Ok(Self { device, why, _session: session }),
-                // The first is the one that was to be had.
-                Err(err) => refused = refused.or(Some(err)),
-            }
+        let chosen = std::iter::from_fn(|| {
+            let (session, why) = Session::begin(&left)?;
             left.retain(|info| !std::ptr::eq(*info, session.0));
-        }
-        Err(refused.unwrap_or_else(|| Error::NoDevice("none is left".into())))
+            Some((session.0, (session, why)))
+        });
+        let (device, (session, why)) = Device::first_of(chosen, code)?;
+        Ok(Self { device, why, _session: session })
     }
 
     /// The GPU.

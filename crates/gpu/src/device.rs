@@ -29,22 +29,24 @@ impl Device {
     /// Opens the best GPU ([`ranked`](crate::ranked)) of those wanted that takes the code, or shares it if it is open for
     /// this code already. Whoever has work for it takes the one that has least to do instead ([`Claim`](crate::Claim)).
     pub fn open(selection: &Selection, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
+        let all = candidates(selection, code)?.into_iter().map(|info| (info, ()));
+        Self::first_of(all, code).map(|(device, ())| device)
+    }
+
+    /// Opens, or shares, the first of these GPUs whose runtime takes the code, and has what came with it; else why the first of
+    /// them cannot be opened, as that is the one that was to be had.
+    pub(crate) fn first_of<T>(
+        gpus: impl Iterator<Item = (&'static DeviceInfo, T)>,
+        code: &'static dyn Code,
+    ) -> Result<(Arc<Self>, T), Error> {
         let mut refused = None;
-        for info in candidates(selection, code)? {
-            match Self::with_code(info, code) {
-                Ok(device) => return Ok(device),
-                // The first is the one that was to be had.
+        for (info, with) in gpus {
+            match Self::of(info, code).and_then(|device| device.try_code().map(|()| device)) {
+                Ok(device) => return Ok((device, with)),
                 Err(err) => refused = refused.or(Some(err)),
             }
         }
         Err(refused.unwrap_or_else(|| Error::NoDevice("none is left".into())))
-    }
-
-    /// This GPU, if its runtime takes the code.
-    pub(crate) fn with_code(info: &'static DeviceInfo, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
-        let device = Self::of(info, code)?;
-        device.try_code()?;
-        Ok(device)
     }
 
     /// This GPU, opened or shared.
