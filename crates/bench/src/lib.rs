@@ -34,9 +34,9 @@ use gpu::Selection;
 use serde::Serialize;
 
 use clip::{Format, Place};
-use several::Devices;
 
 pub use report::{part as report_part, report};
+pub use several::Devices;
 
 /// Version and commit.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bench::Devices;
 use clap::{Parser, ValueEnum};
 use gst::prelude::*;
 use gst::{ClockTime, MessageView};
@@ -32,25 +33,6 @@ enum Memory {
     System,
     /// Ordinary memory, from where `cudaupload` copies it into the GPU's
     Cuda,
-}
-
-/// Numbers of GPUs.
-#[derive(Clone)]
-struct Devices(Vec<i32>);
-
-fn devices(text: &str) -> Result<Devices, String> {
-    let usable = || gpu::devices().into_iter().filter(|info| engine::backend::hip::supports(info));
-    let number = |text: &str| text.parse().ok().filter(|number| *number >= 0);
-    match text {
-        "" => Ok(Devices(vec![])),
-        "all" => Ok(Devices(usable().map(|info| info.ordinal).collect())),
-        _ => text
-            .split(',')
-            .map(number)
-            .collect::<Option<_>>()
-            .map(Devices)
-            .ok_or("neither all nor like 0,1".into()),
-    }
 }
 
 /// Measure how fast the element scores, or check that it scores as the CPU does
@@ -83,8 +65,8 @@ struct Args {
     #[arg(long, value_name = "N", conflicts_with = "check", value_parser = clap::value_parser!(u32).range(1..=10000))]
     channels: Option<u32>,
     /// Numbers of the GPUs that channels are spread over, or that are checked; or all that can be used
-    #[arg(long, value_name = "all|N,...", default_value = "", hide_default_value = true, value_parser = devices)]
-    devices: Devices,
+    #[arg(long, value_name = "all|N,...")]
+    devices: Option<Devices>,
     /// With --check and --memory cuda: the reference is in the memory of the first of --devices, the distorted frames in that
     /// of the second
     #[arg(long, requires = "check", requires = "devices")]
@@ -263,7 +245,7 @@ fn play(
         (Memory::Cuda, None) => "cudaupload ! video/x-raw(memory:CUDAMemory) !".into(),
         (Memory::Cuda, Some(device)) => {
             let device =
-                if args.split { args.devices.0.get(side).copied().unwrap_or(device) } else { device };
+                if args.split { gpus(args).get(side).copied().flatten().unwrap_or(device) } else { device };
             format!("cudaupload cuda-device-id={device} ! video/x-raw(memory:CUDAMemory) !")
         }
         (Memory::Pinned | Memory::System, _) => String::new(),
@@ -364,7 +346,7 @@ fn check(args: &Args, device: Option<i32>, frames: u64) -> Result<(), Box<dyn Er
 }
 
 fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
-    let device = args.devices.0.first().copied();
+    let device = gpus(args)[0];
     let pipeline = play(args, &args.backend, device, sides(args, args.memory)?, None)?;
     let element = pipeline.0.by_name("score").ok_or("no element")?;
     let scored = || -> Result<u64, Box<dyn Error>> {
@@ -493,18 +475,23 @@ fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The GPUs to use; `None` for the one that the element chooses.
+/// Numbers of the GPUs to use, at least one; `None` for the one that the element chooses.
 fn gpus(args: &Args) -> Vec<Option<i32>> {
-    match &args.devices.0[..] {
-        [] => vec![None],
-        devices => devices.iter().copied().map(Some).collect(),
-    }
+    let numbers = match &args.devices {
+        None => vec![],
+        Some(Devices::These(numbers)) => numbers.clone(),
+        Some(Devices::All) => {
+            let usable = gpu::devices().into_iter().filter(|info| engine::backend::hip::supports(info));
+            usable.map(|info| info.ordinal).collect()
+        }
+    };
+    if numbers.is_empty() { vec![None] } else { numbers.into_iter().map(Some).collect() }
 }
 
 /// Checks each GPU, all at once.
 fn check_all(args: &Args, frames: u64) -> Result<(), Box<dyn Error>> {
     if args.split {
-        return check(args, args.devices.0.first().copied(), frames);
+        return check(args, gpus(args)[0], frames);
     }
     std::thread::scope(|scope| {
         let check = |device| scope.spawn(move || check(args, device, frames).map_err(|err| err.to_string()));
