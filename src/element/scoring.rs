@@ -563,12 +563,15 @@ impl Worker {
     }
 
     /// Sets the session up. Nothing is in flight.
-    fn prepare(&mut self, setup: Setup) -> Result<(), Error> {
+    fn prepare(&mut self, mut setup: Setup) -> Result<(), Error> {
+        // Looked at once and not kept, as whoever sends them may have no more than a few.
+        let heads = std::mem::take(&mut setup.heads);
         // Told even if it fails: with another backend it is tried again.
         self.setup = Some(setup.clone());
         if let Some(selection) = self.follow.take() {
-            self.follow(&selection, &setup.heads)?;
+            self.follow(&selection, &heads)?;
         }
+        drop(heads);
         if let Some(trial) = &mut self.trial {
             trial.taken.clear();
         }

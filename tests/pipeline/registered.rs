@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Ordinary memory that comes again: it is page-locked where it lies, once and for as long as it lives, and frames in it have
-//! the scores that they have anyway. The ignored tests need the software device, which counts what is locked, what is copied
-//! from there, and what is unlocked too early or too late. The others start them.
+//! the scores that they have anyway, whatever comes and goes meanwhile. The ignored tests need the software device, which counts
+//! what is locked, what is copied from there, and what is unlocked too early or too late. The others start them.
 
 use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use gst::prelude::*;
 use gst_video::VideoFormat;
 
 use crate::common::clip::{Clip, clips};
 use crate::common::device::DEVICE;
-use crate::common::{FRAME, Input, Report, init, score};
+use crate::common::rig::Rig;
+use crate::common::{FRAME, Input, Report, init, score, until};
 use crate::gpu::{RDNA, assert_passes, run};
 use crate::memory::{play, with_pitch};
 
@@ -20,7 +24,7 @@ const MEMORIES: usize = 4;
 const ROUNDS: usize = 6;
 const PROPERTIES: [(&str, &str); 1] = [("psnr", "true")];
 
-/// More than there is to lock.
+/// More than there is to lock, whatever the machine has.
 const ENOUGH: (&str, &str) = ("HIPVMAF_REGISTER_MAX", "1000000000");
 
 /// Two devices of different kinds, where whatever is not waited for has time to show.
@@ -300,6 +304,195 @@ mod again {
             drop(frames);
             assert_unlocked();
         }
+    }
+
+    /// Is set when the memory of a frame has gone, before its allocator has it back.
+    fn gone(sample: &gst::Sample) -> Arc<AtomicBool> {
+        /// # Safety
+        ///
+        /// `gone` must be an `Arc` of a flag, given here once.
+        unsafe extern "C" fn notify(gone: *mut c_void, _: *mut gst::ffi::GstMiniObject) {
+            // SAFETY: the caller has promised it.
+            unsafe { Arc::from_raw(gone.cast::<AtomicBool>()) }.store(true, Ordering::Release);
+        }
+        let gone = Arc::new(AtomicBool::new(false));
+        let memory = sample.buffer().unwrap().peek_memory(0).as_mut_ptr();
+        // SAFETY: a live memory is a live mini object, which notifies once.
+        unsafe {
+            gst::ffi::gst_mini_object_weak_ref(
+                memory.cast(),
+                Some(notify),
+                Arc::into_raw(gone.clone()) as *mut _,
+            );
+        }
+        gone
+    }
+
+    /// Plays two inputs, some of the last pairs while the GPU is held up. The memory of the first of these frames that comes to a
+    /// pad is nobody's then but the element's, which has taken others from there since, and has to keep it.
+    #[track_caller]
+    fn assert_kept(output: &str, pad: &str, inputs: [Input; 2], expected: &Report) {
+        let rig = Rig::offline(&[("output", output), ("verify", "0"), PROPERTIES[0]]).play();
+        let before = inputs[0].0.len() - 4;
+        let gone = gone(&inputs[usize::from(pad == "dist_sink")].0[before]);
+        let [mut reference, mut distorted] = inputs.map(|input| input.0.into_iter());
+        let mut push = |pad| {
+            let frames = if pad == "ref_sink" { &mut reference } else { &mut distorted };
+            rig.push(pad, &frames.next().unwrap());
+        };
+        let mut push_pairs =
+            |count| (0..count).for_each(|_| ["ref_sink", "dist_sink"].into_iter().for_each(&mut push));
+        push_pairs(before);
+        rig.wait_scores(before - 1);
+        let launched = DEVICE.count("hipGraphLaunch");
+        let hold = DEVICE.hold();
+        push_pairs(3);
+        // What comes after a pair has the element look for it, too.
+        push("ref_sink");
+        until(|| gone.load(Ordering::Acquire) || DEVICE.count("hipGraphLaunch") == launched + 3);
+        assert!(!gone.load(Ordering::Acquire), "a frame of {pad} that the GPU is to read has gone");
+        drop(hold);
+        push("dist_sink");
+        rig.end();
+        assert_equal(&rig.finish().unwrap(), expected);
+        until(|| gone.load(Ordering::Acquire));
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn it_is_kept_until_the_gpu_is_done() {
+        // Which nobody else keeps.
+        let inputs = || both(&small());
+        let expected = score(&[("backend", "cpu"), PROPERTIES[0]], &inputs()[0], &inputs()[1]).unwrap();
+        for (pad, output) in [("dist_sink", "reference"), ("ref_sink", "distorted")] {
+            let ((), count) = counted(|| assert_kept(output, pad, inputs(), &expected));
+            assert_eq!(count.locks, 2 * MEMORIES as i64);
+            assert_unlocked();
+        }
+    }
+
+    /// Frames of a pool of so many buffers, which wait for one that nobody uses any more.
+    struct Pool(gst::BufferPool);
+
+    impl Pool {
+        fn new(input: &Input, buffers: u32) -> Self {
+            let (caps, size) = (input.0[0].caps_owned().unwrap(), input.0[0].buffer().unwrap().size());
+            let pool = gst::BufferPool::new();
+            let mut config = pool.config();
+            config.set_params(Some(&caps), size as u32, buffers, buffers);
+            pool.set_config(config).unwrap();
+            pool.set_active(true).unwrap();
+            Self(pool)
+        }
+
+        /// A frame in a buffer of the pool.
+        fn fill(&self, sample: &gst::Sample) -> gst::Sample {
+            let mut buffer = self.0.acquire_buffer(None).unwrap();
+            let new = buffer.get_mut().unwrap();
+            new.set_pts(sample.buffer().unwrap().pts());
+            let bytes = sample.buffer().unwrap().map_readable().unwrap();
+            new.map_writable().unwrap().copy_from_slice(&bytes);
+            gst::Sample::builder().buffer(&buffer).caps(&sample.caps_owned().unwrap()).build()
+        }
+    }
+
+    impl Drop for Pool {
+        fn drop(&mut self) {
+            self.0.set_active(false).unwrap();
+        }
+    }
+
+    /// Each takes its memory along, once the element has no frame in it any more.
+    #[test]
+    #[ignore = "needs the software device"]
+    fn a_pool_may_take_the_place_of_another() {
+        const POOLS: usize = 3;
+        let whole = small().map(|input| rounds(&input, POOLS * ROUNDS));
+        let expected = score(&[("backend", "cpu"), PROPERTIES[0]], &whole[0], &whole[1]).unwrap();
+        let [reference, distorted] = [anew(&whole[0]), whole[1].clone()];
+        let rig = Rig::offline(&PROPERTIES).play();
+        let ((), count) = counted(|| {
+            let mut pairs = reference.0.iter().zip(&distorted.0);
+            for played in 1..=POOLS {
+                let pool = Pool::new(&distorted, MEMORIES as u32);
+                for (reference, distorted) in pairs.by_ref().take(MEMORIES * ROUNDS) {
+                    rig.push("ref_sink", reference);
+                    rig.push("dist_sink", &pool.fill(distorted));
+                }
+                drop(pool);
+                // Of the one before there is nothing left, and of this one the last frames.
+                rig.wait_scores(played * MEMORIES * ROUNDS - 1);
+                assert!(DEVICE.live("registered") <= MEMORIES as i64, "after {played}");
+            }
+        });
+        rig.end();
+        assert_equal(&rig.finish().unwrap(), &expected);
+        assert_eq!(count.locks, (POOLS * MEMORIES) as i64);
+        assert!(count.bytes > 0);
+        drop(rig);
+        assert_unlocked();
+    }
+
+    /// Plays renditions beside the first that come and go, each with memory of its own that nobody else keeps. Each goes while its
+    /// last pair is on the GPU.
+    fn come_and_go(backend: &str, inputs: &[Input; 2], others: impl Iterator<Item = Input>) -> Report {
+        let mut rig = Rig::offline(&[("backend", backend), ("verify", "0"), PROPERTIES[0]]).play();
+        let mut pairs = inputs[0].0.iter().zip(&inputs[1].0);
+        let mut push = |rig: &Rig, other: Option<(&str, &gst::Sample)>| {
+            let (reference, distorted) = pairs.next().unwrap();
+            if let Some((pad, sample)) = other {
+                let timed = Input(vec![sample.clone()]).retimed(|_| reference.buffer().unwrap().pts());
+                rig.push(pad, &timed.0[0]);
+            }
+            rig.push("ref_sink", reference);
+            rig.push("dist_sink", distorted);
+        };
+        for other in others {
+            (0..3).for_each(|_| push(&rig, None));
+            let pad = rig.request().name();
+            // The name may be that of one before.
+            let earlier = rig.log().report.scores_of(&pad).len();
+            let (last, first) = other.0.split_last().unwrap();
+            first.iter().for_each(|sample| push(&rig, Some((&pad, sample))));
+            let scored = |count| rig.wait(|log| log.report.scores_of(&pad).len() == earlier + count);
+            scored(first.len() - 1);
+            let hold = (backend == "hip").then(|| (DEVICE.hold(), DEVICE.count("hipGraphLaunch")));
+            push(&rig, Some((&pad, last)));
+            match hold {
+                Some((_, launched)) => until(|| DEVICE.count("hipGraphLaunch") > launched),
+                None => scored(first.len()),
+            }
+            std::thread::scope(|scope| {
+                // Either waits for the GPU.
+                scope.spawn(|| {
+                    drop(other);
+                    rig.release(&pad);
+                });
+                drop(hold);
+            });
+        }
+        (0..3).for_each(|_| push(&rig, None));
+        rig.end();
+        rig.finish().unwrap()
+    }
+
+    #[test]
+    #[ignore = "needs the software device"]
+    fn renditions_may_come_and_go() {
+        const OTHERS: usize = 2;
+        let inputs = small().map(|input| rounds(&input, (OTHERS + 1) * ROUNDS));
+        let other = |_| rounds(&anew(&small()[1].keep(|t| t >= MEMORIES)), ROUNDS);
+        let (report, count) = counted(|| come_and_go("hip", &inputs, (0..OTHERS).map(other)));
+        assert_eq!(count.locks, ((2 + OTHERS) * MEMORIES) as i64);
+        // Those of renditions that have gone are not locked any more.
+        assert_eq!(DEVICE.live("registered"), 2 * MEMORIES as i64);
+        let expected = come_and_go("cpu", &inputs, (0..OTHERS).map(other));
+        for (pad, frames) in [("dist_sink", 57), ("dist_0", 48)] {
+            assert_eq!(report.scores_of(pad).len(), frames, "{pad}");
+            assert_eq!(report.scores_of(pad), expected.scores_of(pad), "{pad}");
+        }
+        drop((inputs, report, expected));
+        assert_unlocked();
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::sync::LazyLock;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
 
 use gst::prelude::*;
 use gst::subclass::prelude::*;
@@ -20,6 +22,7 @@ pub struct Device {
     set_device: unsafe extern "C" fn(c_int) -> Status,
     get_device: unsafe extern "C" fn(*mut c_int) -> Status,
     create_stream: unsafe extern "C" fn(*mut usize) -> Status,
+    launch_host: unsafe extern "C" fn(usize, unsafe extern "C" fn(*mut c_void), *mut c_void) -> Status,
     memcpy: unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int) -> Status,
     register: unsafe extern "C" fn(*mut c_void, usize, c_uint) -> Status,
     unregister: unsafe extern "C" fn(*mut c_void) -> Status,
@@ -40,6 +43,7 @@ pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
             set_device: *library.get("hipSetDevice").unwrap(),
             get_device: *library.get("hipGetDevice").unwrap(),
             create_stream: *library.get("hipStreamCreate").unwrap(),
+            launch_host: *library.get("hipLaunchHostFunc").unwrap(),
             memcpy: *library.get("hipMemcpy").unwrap(),
             register: *library.get("hipHostRegister").unwrap(),
             unregister: *library.get("hipHostUnregister").unwrap(),
@@ -51,7 +55,39 @@ pub static DEVICE: LazyLock<Device> = LazyLock::new(|| {
     }
 });
 
+/// As long as this lives, what is put into any stream is not begun.
+pub struct Hold {
+    _go: Sender<()>,
+}
+
+/// What a device that is held up tells, and what it waits for.
+type Held = (Sender<()>, Receiver<()>);
+
+/// Tells that the device has come here, and lets it go on once nobody holds it up any more.
+///
+/// # Safety
+///
+/// `held` must be a box of [`Held`], given here once.
+unsafe extern "C" fn wait_here(held: *mut c_void) {
+    // SAFETY: the caller has promised it.
+    let (here, go) = *unsafe { Box::from_raw(held.cast::<Held>()) };
+    // Whoever waited may have given up. Nothing is ever sent by the other channel, which ends.
+    here.send(()).unwrap_or_default();
+    go.recv().unwrap_or_default();
+}
+
 impl Device {
+    /// Holds all devices up: one thread does the work of all of their streams, and this is some that takes long. It has come
+    /// to that when this returns.
+    pub fn hold(&self) -> Hold {
+        let ((here, come), (_go, go)) = (mpsc::channel(), mpsc::channel());
+        let held: Box<Held> = Box::new((here, go));
+        // SAFETY: the null stream, and a function for a box of that type, which is called once.
+        assert_eq!(unsafe { (self.launch_host)(0, wait_here, Box::into_raw(held).cast()) }, 0);
+        come.recv_timeout(Duration::from_secs(60)).expect("the device gets there within a minute");
+        Hold { _go }
+    }
+
     fn ask(&self, function: unsafe extern "C" fn(*const i8) -> i64, what: &str) -> i64 {
         let what = CString::new(what).unwrap();
         // SAFETY: text that ends with a zero.
