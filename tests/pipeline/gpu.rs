@@ -29,6 +29,7 @@ pub fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         .env("HIPVMAF_HIP_LIBRARY", library("libamdhip64.so.6"))
         .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
         .env("HIPVMAF_SELF_TEST", "never")
+        .env_remove("HIPVMAF_REGISTER_MAX")
         .envs(environment.iter().copied())
         .output()
         .unwrap()

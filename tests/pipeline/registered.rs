@@ -41,6 +41,13 @@ fn memory_that_comes_again_is_page_locked() {
     assert_passes(&run(&["--ignored", "--test-threads=1", "registered::again::"], &DEVICES));
 }
 
+/// On a kernel that is new enough, which machines that run this have.
+#[test]
+fn that_is_the_default() {
+    let test = ["--exact", "--ignored", "registered::again::frames_are_read_where_they_lie"];
+    assert_passes(&run(&test, &DEVICES[1..]));
+}
+
 /// In processes of their own, as what was refused is kept in mind.
 #[test]
 fn memory_that_cannot_be_locked_is_copied() {
@@ -54,7 +61,9 @@ fn memory_that_cannot_be_locked_is_copied() {
     alone("the_application_has_locked_it", &[ENOUGH]);
     alone("the_device_is_lost", &[ENOUGH]);
     alone("there_is_a_limit", &[("HIPVMAF_REGISTER_MAX", "80000")]);
-    alone("it_is_not_allowed", &[]);
+    for none in ["0", "", "1GB"] {
+        alone("it_is_not_allowed", &[("HIPVMAF_REGISTER_MAX", none)]);
+    }
 }
 
 fn clip(name: &str) -> Clip {

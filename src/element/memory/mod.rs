@@ -7,4 +7,5 @@ pub mod allocator;
 pub mod context;
 pub mod device_memory;
 pub mod import;
+mod limit;
 mod registered;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Ordinary memory that comes again is page-locked where it lies, where `HIPVMAF_REGISTER_MAX` allows it.
+//! Ordinary memory that comes again is page-locked where it lies, as far as the [limit](super::limit) goes.
 //!
 //! A GPU copies page-locked memory on its own, while ordinary memory costs the CPU a copy first, which is most of what such
 //! frames cost. Who sends frames in ordinary memory has not taken the memory that was offered, but mostly sends few memories
@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 use glib::ffi::gpointer;
 use glib::translate::IntoGlib;
@@ -24,6 +24,7 @@ use gst::ClockTime;
 use gst::ffi::{GstMemory, gst_mini_object_get_qdata, gst_mini_object_set_qdata};
 
 use super::super::CAT;
+use super::limit::{limit, page};
 
 /// Frames that a memory has brought when it is locked. Memory in which there is room for as many is left alone: it could be
 /// new for them.
@@ -123,7 +124,13 @@ impl State {
             return Some(Self::Refused);
         }
         let fits = |total: usize| total.checked_add(pages.len()).filter(|total| *total <= limit());
-        TOTAL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        if TOTAL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+            static FULL: Once = Once::new();
+            FULL.call_once(|| {
+                gst::info!(CAT, "no more ordinary memory is page-locked, as {} bytes are", limit())
+            });
+            return None;
+        }
         // SAFETY: the pages are inside of a memory of the system's allocator, which lies where it is until it is freed. What
         // is returned is dropped before that, and after the leases of those who have a GPU read there.
         match unsafe { Registered::new(gpu, pages.clone()) } {
@@ -161,26 +168,4 @@ impl Drop for Locked {
 fn refusals(info: &DeviceInfo) -> &'static AtomicU32 {
     static REFUSALS: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
     &REFUSALS[usize::from(info.vendor == Vendor::Nvidia)]
-}
-
-/// Bytes that may be locked in the process: the kernel cannot swap locked memory out, so whoever wants it says how much. With
-/// kernels before Linux 5.9 a process that forks may write to new pages from then on, while the GPU reads the old ones.
-fn limit() -> usize {
-    static LIMIT: OnceLock<usize> = OnceLock::new();
-    *LIMIT.get_or_init(|| {
-        let Ok(text) = std::env::var("HIPVMAF_REGISTER_MAX") else { return 0 };
-        text.parse().unwrap_or_else(|_| {
-            gst::warning!(
-                CAT,
-                "HIPVMAF_REGISTER_MAX is '{text}', which is no number of bytes: nothing is page-locked"
-            );
-            0
-        })
-    })
-}
-
-/// Bytes of a page of memory.
-fn page() -> usize {
-    // SAFETY: takes a number.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1)
 }
