@@ -12,8 +12,8 @@ use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
 use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::speed::{
-    BLOCK, ChromaStatistics, Covariance, ELEMENTS, Layout, Misfit, PlaneStatistics, SpeedSums, SpeedWork,
-    reflect,
+    BLOCK, ChromaStatistics, Covariance, ELEMENTS, Layout, Misfit, PlaneMoments, PlaneStatistics, SpeedSums,
+    SpeedWork, reflect,
 };
 
 /// Rows of the small image in a part.
@@ -64,7 +64,8 @@ fn all<T: Sample>(
     sigmas: &[f32],
     planes: &[Plane<'_, T>],
 ) -> Vec<PlaneStatistics> {
-    planes.par_iter().with_max_len(1).map(|plane| statistics(level, layout, sigmas, *plane)).collect()
+    let moments = planes.par_iter().with_max_len(1).map(|plane| moments(level, layout, *plane));
+    PlaneStatistics::of(moments.collect(), sigmas)
 }
 
 /// The first one, which is the reference's, beside each of the others.
@@ -74,15 +75,10 @@ fn pairs(statistics: Vec<PlaneStatistics>) -> impl Iterator<Item = [PlaneStatist
     statistics.filter_map(move |distorted| Some([reference.clone()?, distorted]))
 }
 
-fn statistics<T: Sample>(
-    level: Level,
-    layout: &Layout,
-    sigmas: &[f32],
-    plane: Plane<'_, T>,
-) -> PlaneStatistics {
+fn moments<T: Sample>(level: Level, layout: &Layout, plane: Plane<'_, T>) -> PlaneMoments {
     let image = less_local_mean(layout, &downscale(level, layout, plane));
     let covariance = covariance(level, layout, &image, means(layout, &image));
-    PlaneStatistics::new(&covariance, &image, layout.blocks, sigmas)
+    PlaneMoments::new(covariance, &image, layout.blocks)
 }
 
 /// The small image.

@@ -11,7 +11,7 @@ use super::shared::{bytes_of, shared};
 use crate::backend::BackendError;
 use crate::metrics;
 use crate::metrics::speed::{
-    self, ChromaStatistics, ELEMENTS, Layout, PlaneStatistics, Sample, SpeedSums, SpeedWork,
+    self, ChromaStatistics, ELEMENTS, Layout, PlaneMoments, PlaneStatistics, Sample, SpeedSums, SpeedWork,
 };
 
 const THREADS: u32 = 128;
@@ -194,38 +194,30 @@ impl Metric for Speed {
     }
 
     fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<SpeedSums> {
-        let mut of_reference = vec![];
-        let mut pairs = vec![];
-        for sums in sums {
-            let mut at = 0;
-            let mut scalings = vec![];
-            for (i, scaling) in self.scalings.iter().enumerate() {
-                let size = plane_sums(&scaling.layout);
-                let plane = |i: usize| {
-                    statistics(&scaling.layout, &self.sigmas, &sums[at + i * size..at + (i + 1) * size])
-                };
-                // Beside each other, on the pool's threads that are free.
-                let pair = |i: usize, j: usize| <[_; 2]>::from(rayon::join(|| plane(i), || plane(j)));
-                let distorted = if i < of_reference.len() {
-                    pair(1, 3)
-                } else {
-                    let (reference, distorted) = rayon::join(|| pair(0, 2), || pair(1, 3));
-                    of_reference.push(reference);
-                    distorted
-                };
-                let [cb, cr] = distorted;
-                let [of_cb, of_cr] = of_reference[i].clone();
-                scalings.push(ChromaStatistics([[of_cb, cb], [of_cr, cr]]));
-                at += PLANES * size;
+        let Some(first) = sums.first() else { return vec![] };
+        let mut pairs = vec![vec![]; sums.len()];
+        let mut at = 0;
+        for Scaling { layout, .. } in &self.scalings {
+            let size = plane_sums(layout);
+            let plane = |sums: &[u64], i: usize| moments(layout, &sums[at + i * size..][..size]);
+            // Those of the reference are with the first pair.
+            let reference = [plane(first, 0), plane(first, 2)].into_iter();
+            let distorted = sums.iter().flat_map(|sums| [plane(sums, 1), plane(sums, 3)]);
+            let statistics = PlaneStatistics::of(reference.chain(distorted).collect(), &self.sigmas);
+            if let [of_cb, of_cr, distorted @ ..] = &statistics[..] {
+                for (pair, distorted) in pairs.iter_mut().zip(distorted.chunks_exact(2)) {
+                    let [cb, cr] = [0, 1].map(|i| distorted[i].clone());
+                    pair.push(ChromaStatistics([[of_cb.clone(), cb], [of_cr.clone(), cr]]));
+                }
             }
-            pairs.push(scalings);
+            at += PLANES * size;
         }
         pairs
     }
 }
 
-/// What is left to do for a plane.
-fn statistics(layout: &Layout, sigmas: &[f32], sums: &[u64]) -> PlaneStatistics {
+/// What the kernels leave of a plane.
+fn moments(layout: &Layout, sums: &[u64]) -> PlaneMoments {
     let halves = |pair: &u64| [f32::from_bits(*pair as u32), f32::from_bits((*pair >> 32) as u32)];
     let numbers: Vec<f32> = sums.iter().flat_map(halves).collect();
     let mut covariance = [[0.0; ELEMENTS]; ELEMENTS];
@@ -235,5 +227,5 @@ fn statistics(layout: &Layout, sigmas: &[f32], sums: &[u64]) -> PlaneStatistics 
             covariance[b][a] = covariance[a][b];
         }
     }
-    PlaneStatistics::new(&covariance, &numbers[PAIRS + 1..], layout.blocks, sigmas)
+    PlaneMoments::new(covariance, &numbers[PAIRS + 1..], layout.blocks)
 }

@@ -2,9 +2,11 @@
 
 //! The linear algebra behind the statistics of a plane, operation by operation as in libvmaf.
 //!
-//! All loops run over the columns of a row innermost, so that compilers can take several columns at a time: each
-//! column keeps its own order of additions. Terms that are zero whatever the input are left out.
+//! Eigenvalues are found for four planes at a time. All other loops run over the columns of a row innermost, so that
+//! compilers can take several columns at a time: each column keeps its own order of additions. Terms that are zero whatever
+//! the input are left out.
 
+use super::four::{Four, LANES};
 use super::{BLOCK, Covariance, ELEMENTS};
 
 /// Numbers below are taken for zero, be it an eigenvalue or a diagonal element.
@@ -40,63 +42,57 @@ fn padded(covariance: &Covariance) -> Matrix {
     matrix
 }
 
-/// The eigenvalues of a covariance, in no particular order.
-pub fn eigenvalues(covariance: &Covariance) -> [f32; ELEMENTS] {
-    let (mut d, mut e) = tridiagonal(covariance);
-    drop_small(&d, &mut e);
-    let mut last = ELEMENTS - 1;
-    let mut sweeps = 0;
-    while last > 0 && sweeps < MAX_SWEEPS {
-        if e[last - 1] == 0.0 {
-            last -= 1;
-            continue;
-        }
-        let first = e[..last].iter().rposition(|e| *e == 0.0).map_or(0, |zero| zero + 1);
-        let (d, e) = (&mut d[first..=last], &mut e[first..last]);
-        sweep(d, e);
-        drop_small(d, e);
-        sweeps += 1;
-    }
-    d
+/// The eigenvalues of covariances, of each in no particular order.
+pub fn eigenvalues<'a>(covariances: &[&'a Covariance]) -> Vec<[f32; ELEMENTS]> {
+    let of = |some: &[&'a Covariance]| {
+        // Lanes that are left over do the work of the first once more.
+        let (diagonal, beside) = tridiagonal(std::array::from_fn(|i| *some.get(i).unwrap_or(&some[0])));
+        diagonalise(diagonal, beside).into_iter().take(some.len())
+    };
+    covariances.chunks(LANES).flat_map(of).collect()
 }
 
-/// Diagonal and subdiagonal of the tridiagonal matrix that a covariance is similar to.
-fn tridiagonal(covariance: &Covariance) -> ([f32; ELEMENTS], [f32; ELEMENTS - 1]) {
-    let mut a = padded(covariance);
-    let mut e = [0.0; ELEMENTS - 1];
+fn splat(value: f32) -> Four {
+    [value; LANES].into()
+}
+
+/// Diagonals and subdiagonals of the tridiagonal matrices that covariances are similar to.
+fn tridiagonal(covariances: [&Covariance; LANES]) -> ([Four; ELEMENTS], [Four; ELEMENTS - 1]) {
+    let element = |i: usize, j: usize| covariances.map(|covariance| covariance[i][j]).into();
+    let mut a: [[Four; ELEMENTS]; ELEMENTS] = std::array::from_fn(|i| std::array::from_fn(|j| element(i, j)));
+    let zero = splat(0.0);
+    let mut e = [zero; ELEMENTS - 1];
     for i in 0..ELEMENTS - 2 {
         // What is left of the matrix stays symmetric, so a row serves as the column.
         let s = i + 1;
         let column = a[i];
-        e[i] = column[s];
-        let below = norm(column[s + 1..ELEMENTS].iter().copied());
-        if below == 0.0 {
-            continue;
-        }
+        let below = column[s + 1..].iter().fold(zero, |sum, value| sum + *value * *value).sqrt();
         let alpha = column[s];
-        let beta = -sign(alpha) * hypot(alpha, below);
-        let tau = (beta - alpha) / beta;
-        e[i] = beta;
-        let mut v = [0.0; WIDTH];
+        let length = (alpha * alpha + below * below).sqrt();
+        let beta = zero.gt(alpha).choose(length, splat(-1.0) * length);
+        // Where nothing is below, nothing changes.
+        let done = below.is_zero();
+        let tau = done.choose(zero, (beta - alpha) / beta);
+        e[i] = done.choose(alpha, beta);
+        let mut v = [zero; ELEMENTS];
         for j in s + 1..ELEMENTS {
-            v[j] = column[j] / (alpha - beta);
+            v[j] = done.choose(zero, column[j] / (alpha - beta));
         }
-        v[s] = 1.0;
-        let mut x = [0.0; WIDTH];
+        v[s] = splat(1.0);
+        let mut x = [zero; ELEMENTS];
         for l in s..ELEMENTS {
-            for j in 0..WIDTH {
-                x[j] += (tau * a[l][j]) * v[l];
+            for j in s..ELEMENTS {
+                x[j] = x[j] + (tau * a[l][j]) * v[l];
             }
         }
-        x[..s].fill(0.0);
-        let product = (s..ELEMENTS).fold(0f32, |sum, j| sum + x[j] * v[j]);
-        let g = (-0.5 * f64::from(tau) * f64::from(product)) as f32;
+        let product = (s..ELEMENTS).fold(zero, |sum, j| sum + x[j] * v[j]);
+        let g = tau.minus_half_of(product);
         for j in s..ELEMENTS {
-            x[j] += g * v[j];
+            x[j] = x[j] + g * v[j];
         }
         for j in s..ELEMENTS {
-            for l in 0..WIDTH {
-                a[j][l] -= x[j] * v[l] + v[j] * x[l];
+            for l in s..ELEMENTS {
+                a[j][l] = a[j][l] - (x[j] * v[l] + v[j] * x[l]);
             }
         }
     }
@@ -113,20 +109,16 @@ fn drop_small(d: &[f32], e: &mut [f32]) {
     }
 }
 
-/// Cosine and sine of the rotation that turns `z` to zero.
-fn rotation(x: f32, z: f32) -> (f32, f32) {
-    let inverse = |t: f32| (1.0 / f64::from(1.0 + t * t).sqrt()) as f32;
-    if z == 0.0 {
-        (1.0, 0.0)
-    } else if z.abs() > x.abs() {
-        let t = -x / z;
-        let s = inverse(t);
-        (s * t, s)
-    } else {
-        let t = -z / x;
-        let c = inverse(t);
-        (c, c * t)
-    }
+/// Cosines and sines of the rotations that turn `z` to zero.
+#[inline(always)]
+fn rotations(x: Four, z: Four) -> (Four, Four) {
+    let steep = z.abs().gt(x.abs());
+    let t = splat(-1.0) * steep.choose(x, z) / steep.choose(z, x);
+    let one = (splat(1.0) + t * t).inverse_root();
+    let other = one * t;
+    let (c, s) = (steep.choose(other, one), steep.choose(one, other));
+    let none = z.is_zero();
+    (none.choose(splat(1.0), c), none.choose(splat(0.0), s))
 }
 
 /// The shift of a sweep: the eigenvalue of the last two rows that is nearer to the last element.
@@ -141,41 +133,131 @@ fn shift(p: f32, r: f32, t: f32) -> f32 {
     }
 }
 
-/// One step of the implicit QR algorithm on a tridiagonal matrix without zeros beside its diagonal.
-fn sweep(d: &mut [f32], e: &mut [f32]) {
-    let n = d.len();
-    let mut mu = shift(d[n - 2], d[n - 1], e[n - 2]);
-    if EPSILON * f64::from(mu.abs()) > f64::from(d[0].abs() + e[0].abs()) {
-        mu = 0.0;
+/// Room for a diagonal, and for what rotations beyond its end touch.
+const ROOM: usize = ELEMENTS + 3;
+
+/// A tridiagonal matrix on its way to a diagonal one.
+struct Tridiagonal {
+    d: [f32; ROOM],
+    /// Element `i + 1` is beside those of the diagonal at `i` and `i + 1`.
+    e: [f32; ROOM],
+    /// The rows that a sweep goes over: what is beside the diagonal is zero around them and nowhere between.
+    first: usize,
+    last: usize,
+    /// Where the sweep is.
+    k: usize,
+    sweeps: usize,
+}
+
+/// What a rotation hands to the next, in the names of [`diagonalise`]: x, z, ap, bp, aq, bq.
+type Chase<T> = [T; 6];
+
+impl Tridiagonal {
+    fn new(d: &[Four; ELEMENTS], e: &[Four; ELEMENTS - 1], lane: usize) -> Self {
+        let of_lane = |four: Four| <[f32; LANES]>::from(four)[lane];
+        let mut new = Self { d: [0.0; ROOM], e: [0.0; ROOM], first: 0, last: ELEMENTS - 1, k: 0, sweeps: 0 };
+        new.d.iter_mut().zip(d).for_each(|(new, d)| *new = of_lane(*d));
+        new.e[1..].iter_mut().zip(e).for_each(|(new, e)| *new = of_lane(*e));
+        drop_small(&new.d[..ELEMENTS], &mut new.e[1..ELEMENTS]);
+        new
     }
-    let (mut x, mut z) = (d[0] - mu, e[0]);
-    let (mut ap, mut bp, mut aq) = (d[0], e[0], d[1]);
-    let mut bq = if n > 2 { e[1] } else { 0.0 };
-    let (mut bk, mut zk) = (0.0, 0.0);
-    for k in 0..n - 1 {
-        let (c, s) = rotation(x, z);
-        let before = c * bk - s * zk;
+
+    /// Begins a sweep, one step of the implicit QR algorithm, if there is something left beside the diagonal.
+    fn begin(&mut self) -> Option<Chase<f32>> {
+        let Self { d, e, .. } = self;
+        while self.last > 0 && e[self.last] == 0.0 {
+            self.last -= 1;
+        }
+        if self.last == 0 || self.sweeps == MAX_SWEEPS {
+            return None;
+        }
+        let (first, last) =
+            (e[1..=self.last].iter().rposition(|e| *e == 0.0).map_or(0, |i| i + 1), self.last);
+        (self.first, self.k) = (first, first);
+        let mut mu = shift(d[last - 1], d[last], e[last]);
+        if EPSILON * f64::from(mu.abs()) > f64::from(d[first].abs() + e[first + 1].abs()) {
+            mu = 0.0;
+        }
+        Some([d[first] - mu, e[first + 1], d[first], e[first + 1], d[first + 1], e[first + 2]])
+    }
+
+    /// Ends a sweep that has come to the last row.
+    fn end(&mut self, [x, _, ap, ..]: Chase<f32>) {
+        let Self { d, e, first, last, .. } = self;
+        (d[*last], e[*last]) = (ap, x);
+        // Rotations wrote there as if they had neighbours.
+        (e[*first], e[*last + 1]) = (0.0, 0.0);
+        drop_small(&d[*first..=*last], &mut e[*first + 1..=*last]);
+        self.sweeps += 1;
+    }
+}
+
+/// What tridiagonal matrices have on their diagonals once nothing is left beside these.
+///
+/// The matrices are on their own: each goes on with its next sweep wherever the others are, and waits for nobody. Only
+/// rotations, which take nearly all of the time and of which each needs the one before, are done for all at once.
+fn diagonalise(d: [Four; ELEMENTS], e: [Four; ELEMENTS - 1]) -> [[f32; ELEMENTS]; LANES] {
+    let mut matrices: [Tridiagonal; LANES] = std::array::from_fn(|lane| Tridiagonal::new(&d, &e, lane));
+    let mut found = [None; LANES];
+    let mut chase = [[0.0; LANES]; 6];
+    loop {
+        for (lane, matrix) in matrices.iter_mut().enumerate() {
+            if found[lane].is_none() && matrix.k == matrix.first {
+                match matrix.begin() {
+                    Some(begin) => (0..6).for_each(|i| chase[i][lane] = begin[i]),
+                    None => found[lane] = Some(std::array::from_fn(|i| matrix.d[i])),
+                }
+            }
+            if found[lane].is_some() {
+                // The lane goes on with nothing.
+                (0..6).for_each(|i| chase[i][lane] = 0.0);
+                (matrix.first, matrix.k, matrix.last) = (0, 0, ELEMENTS - 1);
+            }
+        }
+        if let [Some(a), Some(b), Some(c), Some(d)] = found {
+            return [a, b, c, d];
+        }
+        let steps = matrices.iter().map(|matrix| matrix.last - matrix.k).min().unwrap_or_default();
+        chase = rotate(&mut matrices, chase.map(Four::from), steps).map(<[f32; LANES]>::from);
+        for (lane, matrix) in matrices.iter_mut().enumerate() {
+            matrix.k += steps;
+            if matrix.k == matrix.last {
+                matrix.end(chase.map(|of| of[lane]));
+                matrix.k = matrix.first;
+            }
+        }
+    }
+}
+
+/// The next rotations of all matrices.
+fn rotate(
+    matrices: &mut [Tridiagonal; LANES],
+    [mut x, mut z, mut ap, mut bp, mut aq, mut bq]: Chase<Four>,
+    steps: usize,
+) -> Chase<Four> {
+    for i in 0..steps {
+        let (c, s) = rotations(x, z);
+        let before = c * x - s * z;
         let (m1, m2) = (c * ap - s * bp, s * aq - c * bp);
         let (m3, m4) = (s * ap + c * bp, s * bp + c * aq);
-        d[k] = c * m1 + s * m2;
-        if k > 0 {
-            e[k - 1] = before;
-        }
-        bk = c * m3 - s * m4;
-        zk = -s * bq;
+        let diagonal = c * m1 + s * m2;
+        x = c * m3 - s * m4;
+        z = splat(-1.0) * s * bq;
         ap = s * m3 + c * m4;
         bp = c * bq;
-        if k + 2 < n {
-            aq = d[k + 2];
-            e[k + 1] = bp;
+        let [before, diagonal, beside]: [[f32; LANES]; 3] = [before, diagonal, bp].map(Four::into);
+        let [mut next_aq, mut next_bq] = [[0.0; LANES]; 2];
+        for (lane, Tridiagonal { d, e, k, .. }) in matrices.iter_mut().enumerate() {
+            let k = *k + i;
+            e[k] = before[lane];
+            d[k] = diagonal[lane];
+            e[k + 2] = beside[lane];
+            next_aq[lane] = d[k + 2];
+            next_bq[lane] = e[k + 3];
         }
-        if k + 3 < n {
-            bq = e[k + 2];
-        }
-        (x, z) = (bk, zk);
+        (aq, bq) = (next_aq.into(), next_bq.into());
     }
-    d[n - 1] = ap;
-    e[n - 2] = bk;
+    [x, z, ap, bp, aq, bq]
 }
 
 /// A row of a product of matrices: that row of the first, times the second.
@@ -264,4 +346,60 @@ pub fn variances(covariance: &Covariance, image: &[f32], blocks: (usize, usize))
         variances.extend_from_slice(&sum[..inside]);
     }
     Some(variances)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Covariances of as many kinds as there are ways through the algorithm: full ones, such that fall apart into parts of
+    /// their own after some sweeps or at once, of little rank, and nothing.
+    fn covariances() -> Vec<Covariance> {
+        let factor = |kind: usize, i: usize, j: usize| ((kind * 31 + i * 17 + j * j * 7) % 23) as f32 - 11.0;
+        let of = |kind: usize, rank: usize, apart: usize| -> Covariance {
+            std::array::from_fn(|i| {
+                std::array::from_fn(|j| match i / apart == j / apart {
+                    true => (0..rank).map(|l| factor(kind, i, l) * factor(kind, j, l)).sum::<f32>() / 25.0,
+                    false => 0.0,
+                })
+            })
+        };
+        let mut all: Vec<_> = (0..6).map(|kind| of(kind, 25, 25)).collect();
+        all.extend([of(1, 25, 5), of(2, 25, 1), of(3, 1, 25), of(4, 6, 13), [[0.0; ELEMENTS]; ELEMENTS]]);
+        all
+    }
+
+    #[test]
+    fn eigenvalues_do_not_depend_on_the_planes_beside() {
+        let covariances = covariances();
+        let alone: Vec<_> = covariances.iter().map(|one| eigenvalues(&[one])[0].map(f32::to_bits)).collect();
+        for step in 1..covariances.len() {
+            for count in 1..=LANES + 2 {
+                for first in 0..covariances.len() {
+                    let which: Vec<_> = (0..count).map(|i| (first + i * step) % covariances.len()).collect();
+                    let some: Vec<_> = which.iter().map(|i| &covariances[*i]).collect();
+                    let found = eigenvalues(&some).into_iter().map(|values| values.map(f32::to_bits));
+                    assert!(found.eq(which.iter().map(|i| alone[*i])), "{which:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn eigenvalues_of_what_is_diagonal_are_there_already() {
+        let diagonal: Covariance =
+            std::array::from_fn(|i| std::array::from_fn(|j| if i == j { 1.0 + i as f32 } else { 0.0 }));
+        assert_eq!(eigenvalues(&[&diagonal]), [std::array::from_fn(|i| 1.0 + i as f32)]);
+        assert_eq!(eigenvalues(&[]), [[0.0; ELEMENTS]; 0]);
+    }
+
+    /// Both are the trace, but for rounding.
+    #[test]
+    fn eigenvalues_add_up_to_the_diagonal() {
+        for covariance in covariances() {
+            let trace: f32 = (0..ELEMENTS).map(|i| covariance[i][i]).sum();
+            let sum: f32 = eigenvalues(&[&covariance])[0].iter().sum();
+            assert!((sum - trace).abs() <= 1e-4 * trace, "{sum} {trace}");
+        }
+    }
 }

@@ -5,10 +5,13 @@
 //! Formulas, constants and the order of all floating point operations are those of libvmaf 3.2.0's
 //! `speed_chroma` (BSD-2-Clause-Patent) in its plain C form.
 
+mod entropy;
+mod four;
 mod linear;
 
 use std::f64::consts::PI;
 
+use self::entropy::LOG2_2PIE;
 use super::extractor::{About, Extract};
 use super::metric::{self, Metric};
 use super::options::{Options, Row, float, name, number};
@@ -22,9 +25,6 @@ pub const BLOCK: usize = 5;
 pub const ELEMENTS: usize = BLOCK * BLOCK;
 /// Decimation of the chroma planes, as a power of two.
 const DECIMATION: u32 = 4;
-
-/// log2(2 pi e)
-const LOG2_2PIE: f64 = 4.094191170361282;
 
 /// How a plane is resampled to the prescaled size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -350,6 +350,20 @@ fn gaussian(size: usize, deviation: f32) -> Vec<f32> {
 /// The covariances of the samples of blocks, over all places in a plane.
 pub type Covariance = [[f32; ELEMENTS]; ELEMENTS];
 
+/// What the samples of one plane come to.
+pub struct PlaneMoments {
+    pub covariance: Covariance,
+    /// The variance field of each block, in raster order; `None` if the covariance is found to be singular on the way.
+    pub variances: Option<Vec<f32>>,
+}
+
+impl PlaneMoments {
+    /// With the variances from the used part of the small image, less its local mean, row by row.
+    pub fn new(covariance: Covariance, image: &[f32], blocks: (usize, usize)) -> Self {
+        Self { variances: linear::variances(&covariance, image, blocks), covariance }
+    }
+}
+
 /// Statistics of one plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaneStatistics {
@@ -357,21 +371,23 @@ pub struct PlaneStatistics {
     pub eigenvalues: [f32; ELEMENTS],
     /// The variance field of each block, in raster order; `None` if the covariance is singular.
     pub variances: Option<Vec<f32>>,
-    /// The entropies of the blocks for each of [`SpeedWork::sigmas`]: most of what a score costs, so they are left to
-    /// where there are threads.
+    /// The entropies of the blocks for each of [`SpeedWork::sigmas`].
     pub entropies: Vec<(f32, Vec<f32>)>,
 }
 
 impl PlaneStatistics {
-    /// From the covariance and the used part of the small image, less its local mean, row by row.
-    pub fn new(covariance: &Covariance, image: &[f32], blocks: (usize, usize), sigmas: &[f32]) -> Self {
-        let eigenvalues = linear::eigenvalues(covariance);
-        let regular = !eigenvalues.iter().any(|value| f64::from(*value) < linear::EPSILON);
-        let variances = regular.then(|| linear::variances(covariance, image, blocks)).flatten();
-        let blocks = variances.as_deref().unwrap_or_default();
-        let of = |sigma: f32| blocks.iter().map(|variance| entropy(&eigenvalues, *variance, sigma)).collect();
-        let entropies = sigmas.iter().map(|sigma| (*sigma, of(*sigma))).collect();
-        Self { eigenvalues, variances, entropies }
+    /// Those of each plane. Several at once take hardly longer than one.
+    pub fn of(planes: Vec<PlaneMoments>, sigmas: &[f32]) -> Vec<Self> {
+        let covariances: Vec<_> = planes.iter().map(|plane| &plane.covariance).collect();
+        let eigenvalues = linear::eigenvalues(&covariances);
+        let of_plane = |(plane, eigenvalues): (PlaneMoments, [f32; ELEMENTS])| {
+            let regular = !eigenvalues.iter().any(|value| f64::from(*value) < linear::EPSILON);
+            let variances = plane.variances.filter(|_| regular);
+            let blocks = variances.as_deref().unwrap_or_default();
+            let of = |sigma: f32| (sigma, entropy::entropies(&eigenvalues, blocks, sigma));
+            Self { eigenvalues, entropies: sigmas.iter().map(|sigma| of(*sigma)).collect(), variances }
+        };
+        planes.into_iter().zip(eigenvalues).map(of_plane).collect()
     }
 
     /// The variances and the entropies of the blocks; `None` if there is too little texture.
@@ -379,14 +395,6 @@ impl PlaneStatistics {
         let (_, entropies) = self.entropies.iter().find(|(of, _)| *of == sigma)?;
         Some(self.variances.as_ref()?.iter().copied().zip(entropies.iter().copied()))
     }
-}
-
-/// The entropy of a block of the given variance.
-fn entropy(eigenvalues: &[f32; ELEMENTS], variance: f32, sigma: f32) -> f32 {
-    eigenvalues.iter().fold(0.0, |sum, value| {
-        let value = if *value < 0.0 { 0.0 } else { *value };
-        (f64::from(sum) + (f64::from(value * variance + sigma).log2() + LOG2_2PIE)) as f32
-    })
 }
 
 /// Statistics of one scaling: of Cb and Cr, in the reference and in the distorted picture.
