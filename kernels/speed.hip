@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// SpEED chroma: small images of Cb and Cr, less their local mean, and the covariances of the samples in a block.
+// SpEED chroma: small images of Cb and Cr, less their local mean, the covariances of the samples in a block, and the
+// variance fields of the blocks. Eigenvalues and entropies are left to the CPU: the former are one long chain of roots and
+// quotients, the latter take logarithms.
 //
 // All floating point operations are those of the CPU in the same order, and `crates/engine/src/metrics/speed` has the
 // tables.
@@ -15,9 +17,13 @@
 #define SPEED_BLOCK 5      // samples along a side of the blocks that the covariance is of
 #define SPEED_OFFSETS (SPEED_BLOCK * SPEED_BLOCK)
 #define SPEED_PAIRS (SPEED_OFFSETS * (SPEED_OFFSETS + 1) / 2)
-#define SPEED_PART 55   // of these pairs, in a block
-#define SPEED_CHUNK 32  // columns of a row at a time
-#define SPEED_ADDERS 64  // threads of a block that add up, the first SPEED_PART of them; the others prepare
+#define SPEED_PARTS (SPEED_BLOCK * (SPEED_BLOCK + 1) / 2)  // blocks of threads that the pairs of offsets are dealt out to
+#define SPEED_ADDERS 64  // threads of a block that add up, the first of them at that; the others prepare
+#define SPEED_CHUNK (SPEED_THREADS - SPEED_ADDERS)  // places at a time
+#define SPEED_SOLVERS 256  // threads that compute the variance fields of a plane
+#define SPEED_SYSTEMS 128  // of them have a block of samples each
+#define SPEED_STRIDE (SPEED_OFFSETS + 3)  // from row to row of a matrix, in whole words of 16 bytes
+#define SPEED_EPSILON 1e-6  // numbers below are taken for zero
 #define SPEED_KEPT 8192  // samples of a plane that a block keeps in shared memory: those of 4096x2160 pictures
 
 // A sample of a plane and what it counts; `Sample` in `crates/engine/src/metrics/speed/mod.rs`.
@@ -53,7 +59,6 @@ struct SpeedMean {
   int32_t width, height;  // of the small image
   int32_t used[2];        // width and height of the part that makes whole blocks
   int32_t count;          // taps
-  uint32_t stride;        // floats from plane to plane in the sums
 };
 HV_SIZE(SpeedMean, 32);
 HV_OFFSET(SpeedMean, taps, 0);
@@ -61,7 +66,6 @@ HV_OFFSET(SpeedMean, width, 8);
 HV_OFFSET(SpeedMean, height, 12);
 HV_OFFSET(SpeedMean, used, 16);
 HV_OFFSET(SpeedMean, count, 24);
-HV_OFFSET(SpeedMean, stride, 28);
 
 namespace speed {
 
@@ -140,10 +144,10 @@ HV_DEV void small(const HvFrame *frame, const SpeedScaling &scaling, uint32_t pl
 SPEED_SMALL(speed_small_u8, uint8_t)
 SPEED_SMALL(speed_small_u16, uint16_t)
 
-// The used parts of the small images less their local mean, each to the end of its plane's sums.
+// The fields: the used parts of the small images less their local mean, one after another.
 // Block 128 threads; grid (ceil(used width * used height / 128), planes).
 HV_KERNEL(SPEED_THREADS, speed_mean)(const float *__restrict__ images, SpeedMean mean, uint32_t planes,
-                                     float *sums) {
+                                     float *fields) {
   const int i = (int)(blockIdx.x * SPEED_THREADS + threadIdx.x), plane = speed::plane_of(blockIdx.y, planes);
   if (i >= mean.used[0] * mean.used[1]) return;
   const int x = i % mean.used[0], y = i / mean.used[0], radius = mean.count / 2;
@@ -156,77 +160,237 @@ HV_KERNEL(SPEED_THREADS, speed_mean)(const float *__restrict__ images, SpeedMean
       sum += mean.taps[k] * image[speed::reflect(y + k - radius, mean.height) * mean.width + column];
     row += mean.taps[l] * sum;
   }
-  sums[plane * mean.stride + SPEED_PAIRS + 1 + i] = image[y * mean.width + x] - row;
+  fields[plane * mean.used[0] * mean.used[1] + i] = image[y * mean.width + x] - row;
 }
 HV_EXPORT(speed_mean)
 
 namespace speed {
 
 struct Room {
-  double deviations[2][SPEED_CHUNK][SPEED_OFFSETS];
-  float means[SPEED_OFFSETS];
+  // Of the offsets in the two rows of the part, at each place of a chunk. A few more keep rows off each other's banks.
+  alignas(16) double deviations[2][2 * SPEED_BLOCK][SPEED_CHUNK + 2];
+  double means[2 * SPEED_BLOCK];
 };
 
-// Additions come one after the other, so what they wait for has to be there: some threads add up a chunk of columns while
+// A block of threads has the pairs of the offsets in a row of the block of samples with those in the same or an earlier
+// row. Additions come one after the other, so what they wait for has to be there: a wave adds up a chunk of places while
 // the others prepare the next one, each sample less the mean of its offset in the block.
 HV_DEV void covariances(const float *image, int width, int height, Room &room, float *covariance) {
-  const int t = (int)threadIdx.x, columns = width - SPEED_BLOCK + 1, rows = height - SPEED_BLOCK + 1;
-  if (t < SPEED_OFFSETS) {
+  const int t = (int)threadIdx.x, columns = width - SPEED_BLOCK + 1, places = columns * (height - SPEED_BLOCK + 1);
+  int later = 0;
+  while ((later + 1) * (later + 2) / 2 <= (int)blockIdx.x) later++;
+  const int earlier = (int)blockIdx.x - later * (later + 1) / 2;
+  const int rows = earlier == later ? 1 : 2;
+  // Where the offset `i` of those in the part is at the first place.
+  const auto first = [&](int i) { return (i < SPEED_BLOCK ? later : earlier) * width + i % SPEED_BLOCK; };
+  if (t < rows * SPEED_BLOCK) {
     float sum = 0;
-    for (int y = 0; y < rows; y++) {
-      const float *row = image + (y + t / SPEED_BLOCK) * width + t % SPEED_BLOCK;
+    for (int from = first(t), y = 0; y < places / columns; y++, from += width) {
 #pragma unroll 16
-      for (int x = 0; x < columns; x++) sum += row[x];
+      for (int x = 0; x < columns; x++) sum += image[from + x];
     }
-    room.means[t] = sum / (float)(columns * rows);
+    room.means[t] = sum / (float)places;
   }
   __syncthreads();
 
-  const auto prepare = [&](int step, int y, int left, int thread, int threads) {
-    for (int i = thread; i < SPEED_CHUNK * SPEED_OFFSETS; i += threads) {
-      const int x = i % SPEED_CHUNK, e = i / SPEED_CHUNK;
-      if (left + x >= columns) continue;
-      const float value = image[(y + e / SPEED_BLOCK) * width + left + x + e % SPEED_BLOCK];
-      room.deviations[step % 2][x][e] = (double)value - (double)room.means[e];
-    }
+  const auto prepare = [&](int chunk, int i) {
+    const int place = chunk * SPEED_CHUNK + i;
+    if (place >= places) return;
+    const float *at = image + place / columns * width + place % columns;
+#pragma unroll
+    for (int row = 0; row < 2; row++)
+      if (row < rows)
+#pragma unroll
+        for (int e = row * SPEED_BLOCK; e < (row + 1) * SPEED_BLOCK; e++)
+          room.deviations[chunk % 2][e][i] = (double)at[first(e)] - room.means[e];
   };
-  const int pair = (int)blockIdx.x * SPEED_PART + t;
-  const bool adds = t < SPEED_PART && pair < SPEED_PAIRS;
-  int a = 0;
-  while (a + 1 < SPEED_OFFSETS && (a + 1) * (a + 2) / 2 <= pair) a++;
-  const int b = pair - a * (a + 1) / 2;
+  const int a = t / SPEED_BLOCK, b = t % SPEED_BLOCK;
+  const bool adds = a < SPEED_BLOCK && (rows == 2 || b <= a);
+  const int other = (rows - 1) * SPEED_BLOCK + b;
   double sum = 0;
-  prepare(0, 0, 0, t, SPEED_THREADS);
+  if (t < SPEED_CHUNK) prepare(0, t);
   __syncthreads();
-  for (int step = 0, y = 0, left = 0; y < rows; step++) {
-    const int chunk = hv_min(SPEED_CHUNK, columns - left);
-    const bool ends = left + SPEED_CHUNK >= columns;
-    const int next_y = ends ? y + 1 : y, next_left = ends ? 0 : left + SPEED_CHUNK;
+  for (int chunk = 0; chunk * SPEED_CHUNK < places; chunk++) {
     if (t >= SPEED_ADDERS) {
-      if (next_y < rows) prepare(step + 1, next_y, next_left, t - SPEED_ADDERS, SPEED_THREADS - SPEED_ADDERS);
+      prepare(chunk + 1, t - SPEED_ADDERS);
     } else if (adds) {
-      const auto &deviations = room.deviations[step % 2];
-#pragma unroll 8
-      for (int x = 0; x < chunk; x++) sum += deviations[x][a] * deviations[x][b];
+      const double *one = room.deviations[chunk % 2][a], *two = room.deviations[chunk % 2][other];
+      const int count = hv_min(SPEED_CHUNK, places - chunk * SPEED_CHUNK);
+#pragma unroll 16
+      for (int i = 0; i < count; i++) sum += one[i] * two[i];
     }
-    y = next_y, left = next_left;
     __syncthreads();
   }
-  if (adds) covariance[pair] = (float)(sum / (double)(columns * rows));
+  if (!adds) return;
+  const int row = later * SPEED_BLOCK + a;
+  covariance[row * (row + 1) / 2 + earlier * SPEED_BLOCK + b] = (float)(sum / (double)places);
 }
 
 }  // namespace speed
 
 // The covariances of a block's samples over all places, each pair of offsets once, to the start of the plane's sums.
-// width, height: of the used part. Block 128 threads; grid (6, planes).
-HV_KERNEL(SPEED_THREADS, speed_covariance)(int width, int height, uint32_t stride, uint32_t planes, float *sums) {
+// width, height: of the fields; stride: floats from plane to plane in the sums. Block 128 threads; grid (15, planes).
+HV_KERNEL(SPEED_THREADS, speed_covariance)(const float *__restrict__ fields, int width, int height, uint32_t stride,
+                                           uint32_t planes, float *__restrict__ sums) {
   __shared__ speed::Room room;
   __shared__ float kept[SPEED_KEPT];
-  float *covariance = sums + (uint32_t)speed::plane_of(blockIdx.y, planes) * stride;
-  const float *image = covariance + SPEED_PAIRS + 1;
-  if (width * height > SPEED_KEPT) return speed::covariances(image, width, height, room, covariance);
-  for (int i = (int)threadIdx.x; i < width * height; i += SPEED_THREADS) kept[i] = image[i];
+  const int plane = speed::plane_of(blockIdx.y, planes), samples = width * height;
+  float *covariance = sums + (uint32_t)plane * stride;
+  const float *field = fields + plane * samples;
+  if (samples > SPEED_KEPT) return speed::covariances(field, width, height, room, covariance);
+#pragma unroll 8
+  for (int i = (int)threadIdx.x; i < samples; i += SPEED_THREADS) kept[i] = field[i];
   __syncthreads();
   speed::covariances(kept, width, height, room, covariance);
 }
 HV_EXPORT(speed_covariance)
+
+namespace speed {
+
+HV_DEV float root(float v) {
+#if defined(HV_HOST) || defined(HV_BARE)
+  return __builtin_sqrtf(v);
+#else
+  return sqrtf(v);
+#endif
+}
+
+using Matrix = float[SPEED_OFFSETS][SPEED_STRIDE];
+
+struct Solver {
+  // What is left of the covariance, and beside it the transposed orthogonal factor, before and after a reflection. There
+  // are whole groups of four rows, the last of which are zero.
+  alignas(16) float both[2][SPEED_STRIDE][2 * SPEED_STRIDE];
+  alignas(16) Matrix covariance, reflection, triangle;
+  float direction[SPEED_OFFSETS];
+  float solutions[SPEED_OFFSETS][SPEED_SYSTEMS];
+
+  // A row of the orthogonal factor: no reflection changes it any more after its own.
+  HV_MEMBER const float *orthogonal(int i) const {
+    return both[(hv_min(i, SPEED_OFFSETS - 2) + 1) % 2][i] + SPEED_STRIDE;
+  }
+};
+
+// The orthogonal factor of the covariance, by Householder's reflections that are multiplied out.
+HV_DEV void reflect_all(Solver &s) {
+  const int t = (int)threadIdx.x;
+  for (int k = 0; k < SPEED_OFFSETS - 1; k++) {
+    const auto &before = s.both[k % 2];
+    auto &after = s.both[(k + 1) % 2];
+    // Each thread that needs the length finds it, so that none waits for another one.
+    if (t >= k && t < SPEED_OFFSETS) {
+      float v[SPEED_OFFSETS], squares = 0, length = 0;
+#pragma unroll
+      for (int i = 0; i < SPEED_OFFSETS; i++) v[i] = i < k ? 0 : before[i][k];
+#pragma unroll
+      for (int i = 0; i < SPEED_OFFSETS; i++) squares += v[i] * v[i];
+      // The sign is that of the covariance, not of what has become of it.
+      const float first = (s.covariance[k][k] >= 0 ? 1.0f : -1.0f) * root(squares);
+#pragma unroll
+      for (int i = 0; i < SPEED_OFFSETS; i++) {
+        if (i == k) v[i] += first;
+        length += v[i] * v[i];
+      }
+      s.direction[t] = (before[t][k] + (t == k ? first : 0)) / root(length);
+    }
+    __syncthreads();
+    for (int i = t; i < SPEED_OFFSETS * SPEED_STRIDE; i += SPEED_SOLVERS) {
+      const int row = i / SPEED_STRIDE, column = i % SPEED_STRIDE;
+      float value = 0;
+      if (row >= k && column >= k && column < SPEED_OFFSETS) {
+        value = -2 * s.direction[row] * s.direction[column];
+        if (row == column) value += 1;
+      }
+      s.reflection[row][column] = value;
+    }
+    __syncthreads();
+    // Nobody looks at columns up to k again, of what is left of the covariance.
+    const int columns = 2 * SPEED_OFFSETS - k - 1;
+    for (int i = t; i < (SPEED_OFFSETS - k) * columns; i += SPEED_SOLVERS) {
+      const int row = k + i / columns, of_both = k + 1 + i % columns;
+      const int column = of_both < SPEED_OFFSETS ? of_both : of_both + SPEED_STRIDE - SPEED_OFFSETS;
+      float sum = 0;
+      for (int j = k / 4 * 4; j < SPEED_STRIDE; j += 4)
+#pragma unroll
+        for (int l = j; l < j + 4; l++) sum += s.reflection[row][l] * before[l][column];
+      after[row][column] = sum;
+    }
+    __syncthreads();
+  }
+}
+
+// The mean over a block of the product of its samples with the solution of the system that has them on its right-hand side.
+HV_DEV float variance(Solver &s, const float *block, int width) {
+  const int t = (int)threadIdx.x;
+  float y[SPEED_OFFSETS], last = 0;
+#pragma unroll
+  for (int i = 0; i < SPEED_OFFSETS; i++) y[i] = block[i / SPEED_BLOCK * width + i % SPEED_BLOCK];
+  for (int i = SPEED_OFFSETS - 1; i >= 0; i--) {
+    const float *orthogonal = s.orthogonal(i), *triangle = s.triangle[i];
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < SPEED_OFFSETS; j++) sum += orthogonal[j] * y[j];
+    // What was just found is at hand, the others are in memory.
+    if (i + 1 < SPEED_OFFSETS) sum -= last * triangle[i + 1];
+#pragma unroll 8
+    for (int j = i + 2; j < SPEED_OFFSETS; j++) sum -= s.solutions[j][t] * triangle[j];
+    last = sum / triangle[i];
+    s.solutions[i][t] = last;
+  }
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < SPEED_OFFSETS; i++) sum += s.solutions[i][t] * y[i] / (float)SPEED_OFFSETS;
+  return sum;
+}
+
+HV_DEV void variances(Solver &s, const float *field, int width, int height, float *sums) {
+  const int t = (int)threadIdx.x;
+  for (int i = t; i < SPEED_STRIDE * SPEED_STRIDE; i += SPEED_SOLVERS) {
+    const int row = i / SPEED_STRIDE, column = i % SPEED_STRIDE;
+    const bool inside = row < SPEED_OFFSETS && column < SPEED_OFFSETS;
+    const int a = hv_max(row, column), b = hv_min(row, column);
+    const float value = inside ? sums[a * (a + 1) / 2 + b] : 0;
+    if (row < SPEED_OFFSETS) s.covariance[row][column] = value;
+    for (auto &both : s.both) {
+      both[row][column] = value;
+      both[row][SPEED_STRIDE + column] = inside && row == column ? 1 : 0;
+    }
+  }
+  __syncthreads();
+  reflect_all(s);
+  for (int i = t; i < SPEED_OFFSETS * SPEED_OFFSETS; i += SPEED_SOLVERS) {
+    const int row = i / SPEED_OFFSETS, column = i % SPEED_OFFSETS;
+    const float *orthogonal = s.orthogonal(row);
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < SPEED_OFFSETS; j++) sum += orthogonal[j] * s.covariance[j][column];
+    s.triangle[row][column] = sum;
+  }
+  __syncthreads();
+  if (t == SPEED_SYSTEMS) {
+    bool singular = false;
+    for (int i = 0; i < SPEED_OFFSETS; i++) {
+      const float value = s.triangle[i][i];
+      singular |= (double)(value < 0 ? -value : value) < SPEED_EPSILON;
+    }
+    sums[SPEED_PAIRS] = singular ? 0 : 1;
+  }
+  const int beside = width / SPEED_BLOCK, blocks = beside * (height / SPEED_BLOCK);
+  if (t >= SPEED_SYSTEMS) return;
+  for (int i = t; i < blocks; i += SPEED_SYSTEMS) {
+    const float *block = field + (i / beside * width + i % beside) * SPEED_BLOCK;
+    sums[SPEED_PAIRS + 1 + i] = variance(s, block, width);
+  }
+}
+
+}  // namespace speed
+
+// After the covariances in the plane's sums: one if they are regular, and zero if not, and the variance field of each block
+// of samples. width, height: of the fields. Block 256 threads; grid (1, planes).
+HV_KERNEL(SPEED_SOLVERS, speed_variances)(const float *__restrict__ fields, int width, int height, uint32_t stride,
+                                          uint32_t planes, float *__restrict__ sums) {
+  __shared__ speed::Solver solver;
+  const int plane = speed::plane_of(blockIdx.y, planes);
+  speed::variances(solver, fields + plane * width * height, width, height, sums + (uint32_t)plane * stride);
+}
+HV_EXPORT(speed_variances)

@@ -364,17 +364,18 @@ void run_scale(Run &run, const Frame<T> &frame) {
 
 // More columns than a part of a row has.
 void run_speed(Run &run) {
-  constexpr int SMALL_W = 77, SMALL_H = 12, USED_W = 75, USED_H = 10;
-  constexpr uint32_t SUMS = SPEED_PAIRS + 1 + USED_W * USED_H;
-  const Array<float> images(floats(SPEED_PLANES * SMALL_W * SMALL_H)), taps(floats(3));
-  const SpeedMean mean{taps.data(), SMALL_W, SMALL_H, {USED_W, USED_H}, 3, SUMS};
-  const Shape shape{tiles(USED_W * USED_H, SPEED_THREADS), SPEED_PLANES, SPEED_THREADS};
-  run.sums("speed_mean", shape, SPEED_PLANES * SUMS / 2, images.data(), mean, (uint32_t)SPEED_PLANES);
-  const Array<float> sums(floats(SPEED_PLANES * SUMS));
-  const unsigned parts = (SPEED_PAIRS + SPEED_PART - 1) / SPEED_PART;
-  run.one("speed_covariance", {parts, SPEED_PLANES, SPEED_THREADS}, USED_W, USED_H, SUMS, (uint32_t)SPEED_PLANES,
+  constexpr int SMALL_W = 77, SMALL_H = 12, USED_W = 75, USED_H = 10, PLANES = SPEED_PLANES;
+  constexpr uint32_t SUMS = SPEED_PAIRS + 1 + USED_W * USED_H / SPEED_OFFSETS;
+  const Array<float> images(floats(PLANES * SMALL_W * SMALL_H)), taps(floats(3));
+  const SpeedMean mean{taps.data(), SMALL_W, SMALL_H, {USED_W, USED_H}, 3};
+  const Shape shape{tiles(USED_W * USED_H, SPEED_THREADS), PLANES, SPEED_THREADS};
+  run.sums("speed_mean", shape, PLANES * USED_W * USED_H / 2, images.data(), mean, (uint32_t)PLANES);
+  const Array<float> fields(floats(PLANES * USED_W * USED_H)), sums(floats(PLANES * SUMS));
+  run.one("speed_covariance", {SPEED_PARTS, PLANES, SPEED_THREADS}, fields.data(), USED_W, USED_H, SUMS,
+          (uint32_t)PLANES, sums.data());
+  run.one("speed_variances", {1, PLANES, SPEED_SOLVERS}, fields.data(), USED_W, USED_H, SUMS, (uint32_t)PLANES,
           sums.data());
-  printf("speed_covariance");
+  printf("speed_covariance, speed_variances");
   for (const float sum : sums.read()) printf(" %a", (double)sum);
   printf("\n");
 }

@@ -11,16 +11,19 @@ use super::shared::{bytes_of, shared};
 use crate::backend::BackendError;
 use crate::metrics;
 use crate::metrics::speed::{
-    self, ChromaStatistics, ELEMENTS, Layout, PlaneMoments, PlaneStatistics, Sample, SpeedSums, SpeedWork,
+    self, BLOCK, ChromaStatistics, ELEMENTS, Layout, PlaneMoments, PlaneStatistics, Sample, SpeedSums,
+    SpeedWork,
 };
 
 const THREADS: u32 = 128;
+/// Those of the blocks that find variances.
+const SOLVERS: u32 = 256;
 const PLANES: usize = 4;
 /// Samples of the small image in a block.
 const TILE: usize = 32;
-/// Covariances of a plane, and how many of them a block computes.
+/// Covariances of a plane, and the blocks that compute them, each those of two rows of the block of samples.
 const PAIRS: usize = ELEMENTS * (ELEMENTS + 1) / 2;
-const PART: usize = 55;
+const PARTS: u32 = (BLOCK * (BLOCK + 1) / 2) as u32;
 
 shared! {
     "speed.hip"
@@ -57,7 +60,6 @@ shared! {
         [12] height: i32,
         [16] used: [i32; 2],
         [24] count: i32,
-        [28] stride: u32,
     }
 }
 
@@ -105,27 +107,32 @@ impl Scaling {
             height,
             used: [used.0 as i32, used.1 as i32],
             count: layout.local_mean.len() as i32,
-            stride: 2 * plane_sums(&layout) as u32,
         };
         Ok(Self { scaling, mean, _tables: tables, layout })
     }
 
     /// Bytes of the small images.
-    fn size(&self) -> usize {
+    fn images(&self) -> usize {
         PLANES * self.layout.x.size * self.layout.y.size * size_of::<f32>()
+    }
+
+    /// Bytes of what is left of them without their local mean.
+    fn fields(&self) -> usize {
+        let (width, height) = self.layout.used();
+        PLANES * width * height * size_of::<f32>()
     }
 }
 
-/// Sums of a plane: two singles in each, the covariances, one that is not used, and the image.
+/// Sums of a plane, two singles in each: the covariances, whether they are regular, and the variance of each block.
 fn plane_sums(layout: &Layout) -> usize {
-    let (width, height) = layout.used();
-    (PAIRS + 1 + width * height).div_ceil(2)
+    (PAIRS + 1 + layout.blocks.0 * layout.blocks.1).div_ceil(2)
 }
 
 pub struct Speed {
     small: Kernel,
     mean: Kernel,
     covariance: Kernel,
+    variances: Kernel,
     scalings: Vec<Scaling>,
     sigmas: Vec<f32>,
 }
@@ -134,22 +141,28 @@ impl Speed {
     /// Launches the kernels of one pair for `planes` planes: all [`PLANES`], or half of them, which are those of the
     /// distorted picture; the reference's are done once for a group.
     fn launch_planes(&self, stream: &Stream, at: Addresses, planes: usize) -> Result<(), Error> {
-        let (mut images, mut sums) = (at.scratch, at.sums);
+        let (mut scratch, mut sums) = (at.scratch, at.sums);
         let planes = planes as u32;
         for scaling in &self.scalings {
             let (layout, mean) = (&scaling.layout, scaling.mean);
             let tiles = layout.x.size.div_ceil(TILE) as u32;
             let [width, height] = mean.used;
-            // SAFETY: the parameters of speed_small_u8 and speed_small_u16, speed_mean, and speed_covariance.
+            let stride = 2 * plane_sums(layout) as u32;
+            let images = scratch;
+            let fields = images + scaling.images() as u64;
+            // SAFETY: the parameters of speed_small_u8 and speed_small_u16, speed_mean, speed_covariance, and
+            // speed_variances.
             unsafe {
                 let grid = (tiles, planes * layout.y.size as u32);
                 self.small.launch(stream, grid, arguments![at.frame, scaling.scaling, planes, images])?;
                 let grid = ((width * height) as u32).div_ceil(THREADS);
-                self.mean.launch(stream, (grid, planes), arguments![images, mean, planes, sums])?;
-                let grid = (PAIRS.div_ceil(PART) as u32, planes);
-                self.covariance.launch(stream, grid, arguments![width, height, mean.stride, planes, sums])?;
+                self.mean.launch(stream, (grid, planes), arguments![images, mean, planes, fields])?;
+                let given = arguments![fields, width, height, stride, planes, sums];
+                self.covariance.launch(stream, (PARTS, planes), given)?;
+                let given = arguments![fields, width, height, stride, planes, sums];
+                self.variances.launch(stream, (1, planes), given)?;
             }
-            images += scaling.size() as u64;
+            scratch = fields + scaling.fields() as u64;
             sums += (PLANES * plane_sums(layout) * 8) as u64;
         }
         Ok(())
@@ -166,7 +179,7 @@ impl Metric for Speed {
 
     fn prepare(work: &SpeedWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let Setup { device, geometry, .. } = *setup;
-        let kernel = |name| Kernel::new(device, "speed", name, THREADS);
+        let kernel = |name, threads| Kernel::new(device, "speed", name, threads);
         let scaling = |scaling: &speed::Scaling| {
             let layout = scaling.layout(geometry).map_err(metrics::Misfit::from)?;
             Ok::<_, BackendError>(Scaling::new(device, layout, geometry.depth.bits())?)
@@ -174,14 +187,15 @@ impl Metric for Speed {
         Ok(Self {
             scalings: work.scalings.iter().map(scaling).collect::<Result<_, _>>()?,
             sigmas: work.sigmas.clone(),
-            small: kernel(setup.by_sample("speed_small_u8", "speed_small_u16"))?,
-            mean: kernel("speed_mean")?,
-            covariance: kernel("speed_covariance")?,
+            small: kernel(setup.by_sample("speed_small_u8", "speed_small_u16"), THREADS)?,
+            mean: kernel("speed_mean", THREADS)?,
+            covariance: kernel("speed_covariance", THREADS)?,
+            variances: kernel("speed_variances", SOLVERS)?,
         })
     }
 
     fn scratch(&self) -> usize {
-        self.scalings.iter().map(Scaling::size).sum()
+        self.scalings.iter().map(|scaling| scaling.images() + scaling.fields()).sum()
     }
 
     fn sums(&self) -> usize {
@@ -227,5 +241,6 @@ fn moments(layout: &Layout, sums: &[u64]) -> PlaneMoments {
             covariance[b][a] = covariance[a][b];
         }
     }
-    PlaneMoments::new(covariance, &numbers[PAIRS + 1..], layout.blocks)
+    let variances = &numbers[PAIRS + 1..][..layout.blocks.0 * layout.blocks.1];
+    PlaneMoments { covariance, variances: (numbers[PAIRS] != 0.0).then(|| variances.to_vec()) }
 }
