@@ -456,6 +456,39 @@ fn of_speed_chroma_equal_the_processors() {
     check(&speed(&[prescaled(4.0, Method::Nearest)]), 1, (1100, 900), 8, 1);
 }
 
+/// All who wait for a group go on once its sums can be had, whoever of them reads them, and when its backend ends.
+#[test]
+#[ignore = "started by the tests of `gpu`, on a device that they describe"]
+fn groups_end_for_all_who_wait() {
+    let [reference, distorted] = [false, true].map(|d| Clip::new(1, d, 320, 240, 8, 1));
+    let work = speed(&[SpeedOptions::default()]);
+    let group = || Group::pair(reference.picture(0), distorted.picture(0));
+    let mut cpu = Cpu::new(1).unwrap();
+    cpu.prepare(&work, reference.geometry, &[None]).unwrap();
+    let ticket = cpu.submit(group()).unwrap();
+    let expected = cpu.wait(ticket).unwrap();
+    for depth in [1, 3] {
+        let mut hip = Hip::open(&Selection::default(), depth).unwrap();
+        hip.prepare(&work, reference.geometry, &[None]).unwrap();
+        let others = |hip: &Hip, ticket| {
+            [0, 1].map(|_| std::thread::spawn(hip.completion(ticket).unwrap())).into_iter()
+        };
+        for _ in 0..16 {
+            let ticket = hip.submit(group()).unwrap();
+            let waiting = others(&hip, ticket);
+            hip.completion(ticket).unwrap()();
+            let found = hip.poll(ticket).unwrap().expect("the sums, as they were waited for");
+            assert_eq!(found[0].differences(&expected[0]), [""; 0]);
+            assert!(matches!(hip.poll(ticket), Err(BackendError::UnknownTicket)));
+            waiting.for_each(|waiting| waiting.join().unwrap());
+        }
+        let ticket = hip.submit(group()).unwrap();
+        let waiting: Vec<_> = (0..2).map(|_| std::thread::spawn(hip.completion(ticket).unwrap())).collect();
+        drop(hip);
+        waiting.into_iter().for_each(|waiting| waiting.join().unwrap());
+    }
+}
+
 #[test]
 #[ignore = "started by the tests of `gpu`, on a device that they describe"]
 fn banding_equals_the_processors() {

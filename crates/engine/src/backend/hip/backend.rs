@@ -11,7 +11,7 @@ use std::sync::Arc;
 use gpu::{Claim, Device, DeviceBuffer, DeviceInfo, Error, Selection, Visit};
 
 use super::frame::{HvFrame, HvPlane};
-use super::host::{self, GroupInfo, Reader};
+use super::host::{self, GroupInfo, Reader, Reading};
 use super::metric::{self, Chains, Overlap, Setup};
 use super::pictures::{Luma, PictureBuffers, Placer, Rooms, Staged, in_place, room};
 use super::scale::Scaler;
@@ -197,10 +197,12 @@ impl Backend for Hip {
     fn completion(&self, ticket: Ticket) -> Option<Completion> {
         let prepared = self.prepared.as_ref()?;
         let slot = &prepared.slots[ticket.0 as usize % prepared.slots.len()];
-        let outcome = slot.in_flight.as_ref().and_then(|group| group.outcome.clone());
+        let reading = slot.in_flight.as_ref().and_then(|group| group.reading.clone());
         let done = slot.done.clone();
-        Some(Box::new(move || match outcome {
-            Some(outcome) => outcome.wait(),
+        let reader = prepared.reader.is_some();
+        Some(Box::new(move || match reading {
+            Some(reading) if reader => reading.wait(),
+            Some(reading) => reading.read(),
             None => {
                 // An error is met again by whoever asks for the sums.
                 let _ = done.synchronize();
@@ -220,7 +222,9 @@ struct Prepared {
     device: Arc<Device>,
     geometry: Geometry,
     chains: Arc<Chains>,
-    /// Reads the sums of groups, where that takes long.
+    /// Reading the sums of a group takes so long that it is not left to whoever collects them.
+    reads_long: bool,
+    /// Does so where there are many groups; otherwise those who wait do.
     reader: Option<Reader>,
     lags: usize,
     chroma: bool,
@@ -247,8 +251,8 @@ impl Drop for Prepared {
             let _ = slot.stream.synchronize();
         }
         self.reader = None;
-        let outcomes = self.slots.iter().filter_map(|slot| slot.in_flight.as_ref()?.outcome.as_ref());
-        outcomes.for_each(|outcome| outcome.wait());
+        let readings = self.slots.iter().filter_map(|slot| slot.in_flight.as_ref()?.reading.as_ref());
+        readings.for_each(|reading| reading.read());
     }
 }
 
@@ -265,7 +269,7 @@ impl Prepared {
         load_modules(work, &setup, renditions)?;
         let chains = Arc::new(metric::prepare(work, &setup)?);
         let reads_long = chains.iter().flatten().any(|task| task.reads_long());
-        let reader = reads_long.then(|| Reader::new(chains.clone())).transpose()?;
+        let reader = (reads_long && overlap != Overlap::Little).then(Reader::new).transpose()?;
         let lags = work.lags();
         let scaler = |scaling: &Option<Scaling>| scaling.map(|s| Scaler::new(device, &s)).transpose();
         let scalers = renditions.iter().map(scaler).collect::<Result<Vec<_>, _>>()?;
@@ -282,6 +286,7 @@ impl Prepared {
             device,
             geometry,
             chains,
+            reads_long,
             reader,
             lags,
             chroma,
@@ -311,8 +316,11 @@ impl Prepared {
         let leases = pictures.filter_map(|picture| picture.lease).collect();
         let slot = &mut self.slots[slot];
         let info = GroupInfo { count, history_only, run: self.run };
-        let outcome = self.reader.as_ref().map(|reader| reader.order(&slot.done, &slot.sums, info));
-        slot.in_flight = Some(InFlight { ticket, info, outcome, leases });
+        let reading = self.reads_long.then(|| Reading::new(&self.chains, &slot.done, &slot.sums, info));
+        if let (Some(reader), Some(reading)) = (&self.reader, &reading) {
+            reader.order(reading);
+        }
+        slot.in_flight = Some(InFlight { ticket, info, reading, leases });
         self.run += 1;
         self.last = Some(ticket);
         Ok(())
@@ -402,8 +410,13 @@ impl Prepared {
         if slot.in_flight.as_ref().is_none_or(|frame| frame.ticket != ticket) {
             return Err(BackendError::UnknownTicket);
         }
-        let outcome = slot.in_flight.as_ref().and_then(|group| group.outcome.as_ref());
-        let read = match outcome.map(|outcome| outcome.take()) {
+        let reading = slot.in_flight.as_ref().and_then(|group| group.reading.as_ref());
+        if let Some(reading) = reading.filter(|_| self.reader.is_none())
+            && slot.done.is_done()?
+        {
+            reading.read();
+        }
+        let read = match reading.map(|reading| reading.take()) {
             Some(None) => return Ok(None),
             Some(Some(sums)) => Some(sums?),
             None if !slot.done.is_done()? => return Ok(None),

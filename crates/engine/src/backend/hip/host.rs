@@ -2,10 +2,11 @@
 
 //! The CPU's part of a group: what is left to do once the GPU is done with it.
 //!
-//! Most metrics leave a few numbers, which whoever asks for the sums reads on the spot. [`SpEED`](super::speed) leaves linear
-//! algebra that takes longer than the GPU takes for a frame. So a thread of its own waits for the groups, oldest first, and
-//! hands each to a pool as soon as the GPU is done: several groups are worked on side by side, and nobody who submits or
-//! collects groups is held up by any of them.
+//! Most metrics leave a few numbers, which whoever asks for the sums reads on the spot. [`SpEED`](super::speed) leaves
+//! eigenvalues to be found, which takes tens of microseconds. Whoever waits for such a group reads its sums when the GPU is
+//! done: threads that would have to wake up for it would take as long. Where many groups are in flight a thread of its own
+//! does so, so that nobody who submits or collects groups is held up by any of them, and has a pool help as soon as there is
+//! more to do than it can.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -63,24 +64,61 @@ pub fn left(chains: &Chains, sums: &Pinned, count: usize) -> Vec<u64> {
     sums.bytes()[..count * sums_room(chains)].chunks_exact(8).map(number).collect()
 }
 
-/// What comes of reading a group's sums, for whoever collects them and for whoever waits.
-#[derive(Default)]
-pub struct Outcome {
+/// A group on its way through the GPU, for all who wait for it: one of them reads its sums.
+pub struct Reading {
+    done: Arc<Event>,
     known: Mutex<Known>,
     changed: Condvar,
 }
 
-#[derive(Default)]
 enum Known {
-    #[default]
-    NotYet,
+    NotYet(Order),
+    /// Somebody is reading them.
+    Soon,
     Sums(Result<Vec<FrameSums>, BackendError>),
     Taken,
 }
 
-impl Outcome {
+/// What reading a group takes. None of it is held any longer than that: it is memory of the GPU.
+struct Order {
+    chains: Arc<Chains>,
+    sums: Arc<Pinned>,
+    group: GroupInfo,
+}
+
+impl Reading {
+    /// Of sums that are there when `done` is signalled, and stay there until they were read.
+    pub fn new(chains: &Arc<Chains>, done: &Arc<Event>, sums: &Arc<Pinned>, group: GroupInfo) -> Arc<Self> {
+        let order = Order { chains: chains.clone(), sums: sums.clone(), group };
+        let (done, known) = (done.clone(), Mutex::new(Known::NotYet(order)));
+        Arc::new(Self { done, known, changed: Condvar::new() })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the GPU, and reads the sums unless somebody else has begun to, and then waits for that.
+    pub fn read(&self) {
+        if matches!(*self.lock(), Known::NotYet(_)) {
+            let done = self.done.synchronize();
+            if let Some(order) = self.begin() {
+                self.tell(done.map_err(BackendError::from).and_then(|()| order.carry_out()));
+            }
+        }
+        self.wait();
+    }
+
+    /// What there is to do, for the first who asks.
+    fn begin(&self) -> Option<Order> {
+        let mut known = self.lock();
+        match std::mem::replace(&mut *known, Known::Soon) {
+            Known::NotYet(order) => Some(order),
+            other => {
+                *known = other;
+                None
+            }
+        }
     }
 
     fn tell(&self, sums: Result<Vec<FrameSums>, BackendError>) {
@@ -88,83 +126,76 @@ impl Outcome {
         self.changed.notify_all();
     }
 
-    /// Waits until something has come of it.
+    /// Waits until somebody has read the sums.
     pub fn wait(&self) {
-        let not_yet = |known: &mut Known| matches!(known, Known::NotYet);
+        let not_yet = |known: &mut Known| matches!(known, Known::NotYet(_) | Known::Soon);
         drop(self.changed.wait_while(self.lock(), not_yet).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What has come of it, once.
+    /// The sums, once.
     pub fn take(&self) -> Option<Result<Vec<FrameSums>, BackendError>> {
         let mut known = self.lock();
         match std::mem::replace(&mut *known, Known::Taken) {
-            Known::NotYet => {
-                *known = Known::NotYet;
-                None
-            }
             Known::Sums(sums) => Some(sums),
             Known::Taken => Some(Err(BackendError::UnknownTicket)),
+            not_yet => {
+                *known = not_yet;
+                None
+            }
         }
     }
 }
 
-/// A group on its way through the GPU.
-struct Order {
-    outcome: Arc<Outcome>,
-    done: Arc<Event>,
-    sums: Arc<Pinned>,
-    group: GroupInfo,
+impl Order {
+    fn carry_out(self) -> Result<Vec<FrameSums>, BackendError> {
+        let Self { chains, sums, group } = self;
+        let read = || read(&chains, &left(&chains, &sums, group.count), group);
+        catch_unwind(AssertUnwindSafe(read)).map_err(|_| BackendError::Panicked)
+    }
 }
 
 /// The thread that waits for groups and has their sums read.
 pub struct Reader {
-    orders: Option<Sender<Order>>,
+    readings: Option<Sender<Arc<Reading>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reader {
-    /// For groups that go through these kernels.
-    pub fn new(chains: Arc<Chains>) -> Result<Self, BackendError> {
+    pub fn new() -> Result<Self, BackendError> {
         let pool = pool()?;
-        let (orders, queue) = mpsc::channel();
-        let thread = Builder::new().name("hipvmaf-read".into()).spawn(move || run(pool, &chains, &queue));
+        let (readings, queue) = mpsc::channel();
+        let thread = Builder::new().name("hipvmaf-read".into()).spawn(move || run(pool, &queue));
         let thread = thread.map_err(|err| BackendError::Threads { threads: 1, reason: err.to_string() })?;
-        Ok(Self { orders: Some(orders), thread: Some(thread) })
+        Ok(Self { readings: Some(readings), thread: Some(thread) })
     }
 
-    /// Has the sums of a group read, which are there when `done` is signalled and stay there until something has come of it.
-    pub fn order(&self, done: &Arc<Event>, sums: &Arc<Pinned>, group: GroupInfo) -> Arc<Outcome> {
-        let outcome = Arc::new(Outcome::default());
-        let order = Order { outcome: outcome.clone(), done: done.clone(), sums: sums.clone(), group };
-        if self.orders.as_ref().is_none_or(|orders| orders.send(order).is_err()) {
-            outcome.tell(Err(BackendError::Panicked));
+    /// Has a group read. Groups come in the order in which the GPU will be done with them.
+    pub fn order(&self, reading: &Arc<Reading>) {
+        if self.readings.as_ref().is_none_or(|readings| readings.send(reading.clone()).is_err()) {
+            reading.tell(Err(BackendError::Panicked));
         }
-        outcome
     }
 }
 
 impl Drop for Reader {
-    /// All groups were read afterwards, or will be without anything of the GPU.
+    /// All groups were read afterwards, or are about to be.
     fn drop(&mut self) {
-        self.orders = None;
+        self.readings = None;
         self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn run(pool: &'static ThreadPool, chains: &Arc<Chains>, queue: &Receiver<Order>) {
+fn run(pool: &'static ThreadPool, queue: &Receiver<Arc<Reading>>) {
     Visit::for_good();
-    for Order { outcome, done, sums, group } in queue {
-        if let Err(err) = done.synchronize() {
-            outcome.tell(Err(err.into()));
-            continue;
+    let mut next = None;
+    while let Some(reading) = next.take().or_else(|| queue.recv().ok()) {
+        // An error is met again by whoever reads.
+        let _ = reading.done.synchronize();
+        next = queue.try_recv().ok();
+        match next {
+            // The GPU may be done with that one, too.
+            Some(_) => pool.spawn(move || reading.read()),
+            None => reading.read(),
         }
-        // The next group may be written there as soon as this one was collected.
-        let (left, chains) = (left(chains, &sums, group.count), chains.clone());
-        pool.spawn(move || {
-            let read = catch_unwind(AssertUnwindSafe(|| read(&chains, &left, group)));
-            // What it holds of the GPU is gone before anybody hears of it.
-            drop(chains);
-            outcome.tell(read.map_err(|_| BackendError::Panicked));
-        });
     }
 }

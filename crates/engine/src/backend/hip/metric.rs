@@ -108,7 +108,7 @@ pub trait Metric: Sized + Send + Sync + 'static {
     /// Later pairs need its sums of pairs that are not scored, too.
     const HISTORY: bool = false;
     const HALVES: Halves = Halves::Ignored;
-    /// Reading the sums takes so long that those of several groups are read side by side ([`host`](super::host)).
+    /// Reading the sums takes so long that it is not left to whoever collects them ([`host`](super::host)).
     const LONG_READ: bool = false;
     /// Its kernels fill the GPU, by and large: beside others of the same group they only take turns.
     const WIDE: bool = false;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gpu::{Device, DeviceBuffer, Error, Event, Graph, Kernel, Pinned, Profile, Stream, arguments, zero};
 
 use super::frame::HvFrame;
-use super::host::{GroupInfo, Outcome};
+use super::host::{GroupInfo, Reading};
 use super::metric::{Addresses, Chains, Pairs, Task};
 use super::pictures::PictureBuffers;
 use crate::backend::Ticket;
@@ -18,8 +18,8 @@ use crate::frame::Lease;
 pub struct InFlight {
     pub ticket: Ticket,
     pub info: GroupInfo,
-    /// What will come of reading its sums, where that is not left to whoever collects them.
-    pub outcome: Option<Arc<Outcome>>,
+    /// How its sums are read, where that is not left to whoever collects them.
+    pub reading: Option<Arc<Reading>>,
     /// Leases of the pictures' memory, which is read until the group is done.
     pub leases: Vec<Lease>,
 }
