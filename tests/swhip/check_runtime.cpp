@@ -31,6 +31,16 @@ struct Pinned {
   unsigned char last() const { return ((unsigned char *)at)[N - 1]; }
 };
 
+// What is in a stream after this waits until `go`.
+void hold(hipStream_t stream, std::atomic<bool> &go) {
+  OK(hipLaunchHostFunc(
+      stream,
+      [](void *go) {
+        while (!*(std::atomic<bool> *)go) usleep(100);
+      },
+      &go));
+}
+
 // One stream fills, another one copies what it filled; true if the copy always has it.
 bool copies_in_order(bool wait) {
   const Array<unsigned char> device(N);
@@ -39,10 +49,13 @@ bool copies_in_order(bool wait) {
   const Pinned host;
   bool right = true;
   for (int i = 1; i < 50; i++) {
+    std::atomic<bool> go = false;
+    hold(fills, go);
     OK(hipMemsetAsync(device.data(), i, N, fills));
     OK(hipEventRecord(filled, fills));
     if (wait) OK(hipStreamWaitEvent(copies, filled, 0));
     OK(hipMemcpyAsync(host.at, device.data(), N, hipMemcpyDeviceToHost, copies));
+    go = true;
     OK(hipStreamSynchronize(copies));
     right = right && host.last() == i;
     OK(hipStreamSynchronize(fills));
@@ -68,12 +81,7 @@ void streams() {
   const Event event;
   EXPECT(hipEventQuery(event) == hipSuccess);
   std::atomic<bool> go = false;
-  OK(hipLaunchHostFunc(
-      stream,
-      [](void *go) {
-        while (!*(std::atomic<bool> *)go) usleep(100);
-      },
-      &go));
+  hold(stream, go);
   OK(hipEventRecord(event, stream));
   EXPECT(hipEventQuery(event) == hipErrorNotReady);
   EXPECT(hipStreamQuery(stream) == hipErrorNotReady);
@@ -95,7 +103,7 @@ void streams() {
 }
 
 // One stream fills, another one waits for that, and a third one copies what was filled without waiting; true if
-// the copy has it in all orders.
+// the copy has it in all orders. The device is held up until it has all of that to choose from.
 bool copies_behind(hipStream_t fills, hipStream_t waits, hipStream_t copies) {
   const Array<unsigned char> device(N);
   const Event filled;
@@ -103,10 +111,13 @@ bool copies_behind(hipStream_t fills, hipStream_t waits, hipStream_t copies) {
   bool right = true;
   for (unsigned char i = 1; i < 50; i++) {
     swhip_seed(i);
+    std::atomic<bool> go = false;
+    hold(fills, go);
     OK(hipMemsetAsync(device.data(), i, N, fills));
     OK(hipEventRecord(filled, fills));
     OK(hipStreamWaitEvent(waits, filled, 0));
     OK(hipMemcpyAsync(host.at, device.data(), N, hipMemcpyDeviceToHost, copies));
+    go = true;
     OK(hipDeviceSynchronize());
     right = right && host.last() == i;
   }
