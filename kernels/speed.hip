@@ -20,7 +20,7 @@
 #define SPEED_PARTS (SPEED_BLOCK * (SPEED_BLOCK + 1) / 2)  // blocks of threads that the pairs of offsets are dealt out to
 #define SPEED_ADDERS 64  // threads of a block that add up, the first of them at that; the others prepare
 #define SPEED_CHUNK (SPEED_THREADS - SPEED_ADDERS)  // places at a time
-#define SPEED_SOLVERS 256  // threads that compute the variance fields of a plane
+#define SPEED_SOLVERS 512  // threads that compute the variance fields of a plane
 #define SPEED_SYSTEMS 128  // of them have a block of samples each
 #define SPEED_STRIDE (SPEED_OFFSETS + 3)  // from row to row of a matrix, in whole words of 16 bytes
 #define SPEED_EPSILON 1e-6  // numbers below are taken for zero
@@ -261,8 +261,8 @@ struct Solver {
   // What is left of the covariance, and beside it the transposed orthogonal factor, before and after a reflection. There
   // are whole groups of four rows, the last of which are zero.
   alignas(16) float both[2][SPEED_STRIDE][2 * SPEED_STRIDE];
-  alignas(16) Matrix covariance, reflection, triangle;
-  float direction[SPEED_OFFSETS];
+  alignas(16) Matrix covariance, triangle;
+  alignas(16) float direction[SPEED_STRIDE];
   float solutions[SPEED_OFFSETS][SPEED_SYSTEMS];
 
   // A row of the orthogonal factor: no reflection changes it any more after its own.
@@ -293,27 +293,31 @@ HV_DEV void reflect_all(Solver &s) {
       }
       s.direction[t] = (before[t][k] + (t == k ? first : 0)) / root(length);
     }
+    if (t < k || (t >= SPEED_OFFSETS && t < SPEED_STRIDE)) s.direction[t] = 0;
     __syncthreads();
-    for (int i = t; i < SPEED_OFFSETS * SPEED_STRIDE; i += SPEED_SOLVERS) {
-      const int row = i / SPEED_STRIDE, column = i % SPEED_STRIDE;
-      float value = 0;
-      if (row >= k && column >= k && column < SPEED_OFFSETS) {
-        value = -2 * s.direction[row] * s.direction[column];
-        if (row == column) value += 1;
-      }
-      s.reflection[row][column] = value;
-    }
-    __syncthreads();
-    // Nobody looks at columns up to k again, of what is left of the covariance.
-    const int columns = 2 * SPEED_OFFSETS - k - 1;
-    for (int i = t; i < (SPEED_OFFSETS - k) * columns; i += SPEED_SOLVERS) {
-      const int row = k + i / columns, of_both = k + 1 + i % columns;
+    // A thread has a column of both, and some of its rows. Nobody looks at columns up to k again, of what is left of the
+    // covariance.
+    const int of_both = t % 64;
+    if (of_both > k && of_both < 2 * SPEED_OFFSETS) {
       const int column = of_both < SPEED_OFFSETS ? of_both : of_both + SPEED_STRIDE - SPEED_OFFSETS;
-      float sum = 0;
-      for (int j = k / 4 * 4; j < SPEED_STRIDE; j += 4)
+      float v[SPEED_STRIDE];
 #pragma unroll
-        for (int l = j; l < j + 4; l++) sum += s.reflection[row][l] * before[l][column];
-      after[row][column] = sum;
+      for (int i = 0; i < SPEED_STRIDE; i++) v[i] = before[i][column];
+      for (int row = k + t / 64; row < SPEED_OFFSETS; row += SPEED_SOLVERS / 64) {
+        const float twice = -2 * s.direction[row];
+        float sum = 0;
+#pragma unroll
+        for (int j = 0; j < SPEED_STRIDE; j += 4) {
+          if (j + 4 <= k) continue;
+#pragma unroll
+          for (int i = j; i < j + 4; i++) {
+            float reflection = twice * s.direction[i];
+            if (i == row) reflection += 1;
+            sum += reflection * v[i];
+          }
+        }
+        after[row][column] = sum;
+      }
     }
     __syncthreads();
   }
@@ -386,7 +390,7 @@ HV_DEV void variances(Solver &s, const float *field, int width, int height, floa
 }  // namespace speed
 
 // After the covariances in the plane's sums: one if they are regular, and zero if not, and the variance field of each block
-// of samples. width, height: of the fields. Block 256 threads; grid (1, planes).
+// of samples. width, height: of the fields. Block 512 threads; grid (1, planes).
 HV_KERNEL(SPEED_SOLVERS, speed_variances)(const float *__restrict__ fields, int width, int height, uint32_t stride,
                                           uint32_t planes, float *__restrict__ sums) {
   __shared__ speed::Solver solver;

@@ -17,7 +17,7 @@ use crate::metrics::speed::{
 
 const THREADS: u32 = 128;
 /// Those of the blocks that find variances.
-const SOLVERS: u32 = 256;
+const SOLVERS: u32 = 512;
 const PLANES: usize = 4;
 /// Samples of the small image in a block.
 const TILE: usize = 32;
