@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use glib::subclass::Signal;
+use glib::translate::{IntoGlibPtr, try_from_glib};
 use gpu::Device;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
@@ -237,7 +238,7 @@ pub struct HipVmaf {
     pub(super) load: Mutex<Load>,
     /// Paints heat maps, for frames of the format that was painted last.
     pub(super) painter: Mutex<Option<Painter>>,
-    /// Frames that arrived and results that came.
+    /// Frames that were queued and results that came.
     pub(super) progress: Arc<Progress>,
     pub(super) arrival: Arc<Arrival>,
     /// The latency that was reported last, in nanoseconds.
@@ -317,10 +318,31 @@ impl HipVmaf {
         self.obj().sink_pads().into_iter().filter_map(|pad| pad.downcast().ok()).collect()
     }
 
-    /// What passes here lets the streaming task go on.
-    fn watch_pad(&self, pad: &impl IsA<gst::Pad>, what: gst::PadProbeType) {
+    /// Each frame that comes to a new sink pad lets the streaming task go on, once the base class has queued it: a task that
+    /// looks before that sees nothing, and sleeps beside a frame that has come. A probe is too early, and what the base class
+    /// tells when it has queued a frame only its own wait can hear. So the function that queues frames is wrapped: it waits
+    /// for room first, and returns as soon as the frame is queued.
+    fn watch_frames(&self, pad: &impl IsA<gst::Pad>) {
+        let pad: &gst::Pad = pad.upcast_ref();
+        // SAFETY: a live pad, which nobody but this thread has.
+        let queue = unsafe { (*pad.as_ptr()).chainfunc }.expect("the base class takes what comes");
         let progress = self.progress.clone();
-        pad.add_probe(what, move |_, _| {
+        let chain = move |pad: &gst::Pad, parent: Option<&gst::Object>, buffer: gst::Buffer| {
+            let parent = parent.map_or(std::ptr::null_mut(), |parent| parent.as_ptr());
+            // SAFETY: what this pad was made with, called as GStreamer would call it, and given the buffer.
+            let flow = unsafe { queue(pad.as_ptr(), parent, buffer.into_glib_ptr()) };
+            progress.made();
+            // SAFETY: a result of GStreamer's.
+            unsafe { try_from_glib(flow) }
+        };
+        // SAFETY: no frame can come yet, as nobody but this thread has the pad.
+        unsafe { pad.set_chain_function(chain) };
+    }
+
+    /// A flush waits for the streaming task, which has to hear of it. The pad is flushing by the time that the event passes.
+    fn watch_flush(&self) {
+        let progress = self.progress.clone();
+        self.obj().src_pad().add_probe(gst::PadProbeType::EVENT_FLUSH, move |_, _| {
             progress.made();
             gst::PadProbeReturn::Ok
         });
@@ -403,11 +425,10 @@ impl ObjectImpl for HipVmaf {
         );
         let distorted = gst::PadBuilder::<HipVmafPad>::from_template(&self.template(DISTORTED)).build();
         for pad in [self.reference(), distorted.upcast_ref()] {
-            self.watch_pad(pad, gst::PadProbeType::BUFFER);
+            self.watch_frames(pad);
             obj.add_pad(pad).expect("the element is new and has no pad of this name");
         }
-        // A flush waits for the task, which has to hear of it.
-        self.watch_pad(obj.src_pad(), gst::PadProbeType::EVENT_FLUSH);
+        self.watch_flush();
         self.watch_arrival();
     }
 }
@@ -467,7 +488,6 @@ impl ElementImpl for HipVmaf {
     ) -> Option<gst::Pad> {
         let pad = self.parent_request_new_pad(template, name, caps)?;
         let distorted = pad.downcast_ref::<HipVmafPad>()?;
-        self.watch_pad(distorted, gst::PadProbeType::BUFFER);
         let added = self.add_rendition(distorted);
         self.obj().child_added(distorted, &distorted.name());
         added.is_ok().then_some(pad)
@@ -532,6 +552,7 @@ impl AggregatorImpl for HipVmaf {
             _ => numbered(),
         }?;
         let pad = gst::PadBuilder::<HipVmafPad>::from_template(template).name(name).build();
+        self.watch_frames(&pad);
         Some(pad.upcast())
     }
 

@@ -10,6 +10,8 @@
 mod swhip;
 
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use gst::prelude::*;
 
@@ -17,7 +19,8 @@ use gsthipvmaf::event::Event;
 
 use crate::common::clip::clips;
 use crate::common::device::{DEVICE, FakeAllocator};
-use crate::common::{Bench, Input};
+use crate::common::rig::Rig;
+use crate::common::{Bench, Input, sides, until};
 
 use swhip::library;
 
@@ -340,4 +343,61 @@ fn reader() {
     };
     let ((one, expected), (two, scores)) = (waits(1), waits(2));
     assert_eq!((two - one, scores), (distorted.0.len() as i64, expected));
+}
+
+/// While one group is on the GPU, the next has to be handed over as soon as it is there.
+#[test]
+fn frames_that_come_while_the_gpu_works_are_handed_over() {
+    assert_passes(&run(&["--exact", "gpu::overlap", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
+}
+
+/// A thread of this process waits for something.
+fn is_asleep(thread: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("Linux");
+    // Behind the name, which may have anything in it.
+    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn overlap() {
+    const PADS: [&str; 3] = ["ref_sink", "dist_sink", "dist_0"];
+    const GROUPS: usize = 4;
+    let (reference, distorted) = sides(GROUPS * PADS.len());
+    let rig = Rig::offline(&[("verify", "0")]).with_renditions(&["other"]);
+    let task = Arc::new(AtomicI32::new(0));
+    let told = task.clone();
+    rig.pad("src").add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        // SAFETY: takes nothing.
+        told.store(unsafe { libc::gettid() }, Ordering::Release);
+        gst::PadProbeReturn::Ok
+    });
+    let rig = rig.play();
+    let push = |pad, t: usize| {
+        rig.push(pad, if pad == "ref_sink" { &reference.0[t] } else { &distorted.0[t] });
+    };
+    for (round, last) in PADS.into_iter().enumerate() {
+        let first = GROUPS * round;
+        (first..first + 2).for_each(|t| PADS.iter().for_each(|pad| push(pad, t)));
+        // The second group waits for the next one, which follows it, and nothing is on the GPU any more.
+        rig.wait_scores((first + 1) * 2);
+        let launched = DEVICE.count("hipGraphLaunch");
+        let hold = DEVICE.hold();
+        PADS.iter().for_each(|pad| push(pad, first + 2));
+        until(|| DEVICE.count("hipGraphLaunch") == launched + 1);
+        PADS.iter().filter(|pad| **pad != last).for_each(|pad| push(pad, first + 3));
+        // Between the arrival of the last frame and the moment from which on the element can see it, there is time enough to
+        // look for it in vain, and to go to sleep again.
+        let task = task.clone();
+        let arrival = rig.pad(last).add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            until(|| is_asleep(task.load(Ordering::Acquire)));
+            gst::PadProbeReturn::Ok
+        });
+        push(last, first + 3);
+        rig.pad(last).remove_probe(arrival.unwrap());
+        until(|| DEVICE.count("hipGraphLaunch") == launched + 2);
+        drop(hold);
+    }
+    rig.end();
+    assert_eq!(rig.finish().unwrap().frames.len(), 2 * GROUPS * PADS.len());
 }

@@ -345,23 +345,21 @@ mod again {
         let before = inputs[0].0.len() - 4;
         let gone = gone(&inputs[usize::from(pad == "dist_sink")].0[before]);
         let [mut reference, mut distorted] = inputs.map(|input| input.0.into_iter());
-        let mut push = |pad| {
-            let frames = if pad == "ref_sink" { &mut reference } else { &mut distorted };
-            rig.push(pad, &frames.next().unwrap());
+        let mut push_pairs = |count| {
+            for _ in 0..count {
+                rig.push("ref_sink", &reference.next().unwrap());
+                rig.push("dist_sink", &distorted.next().unwrap());
+            }
         };
-        let mut push_pairs =
-            |count| (0..count).for_each(|_| ["ref_sink", "dist_sink"].into_iter().for_each(&mut push));
         push_pairs(before);
         rig.wait_scores(before - 1);
         let launched = DEVICE.count("hipGraphLaunch");
         let hold = DEVICE.hold();
         push_pairs(3);
-        // What comes after a pair has the element look for it, too.
-        push("ref_sink");
         until(|| gone.load(Ordering::Acquire) || DEVICE.count("hipGraphLaunch") == launched + 3);
         assert!(!gone.load(Ordering::Acquire), "a frame of {pad} that the GPU is to read has gone");
         drop(hold);
-        push("dist_sink");
+        push_pairs(1);
         rig.end();
         assert_equal(&rig.finish().unwrap(), expected);
         until(|| gone.load(Ordering::Acquire));
