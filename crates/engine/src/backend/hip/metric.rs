@@ -224,11 +224,11 @@ pub fn prepare(work: &Work, setup: &Setup<'_>) -> Result<Chains, BackendError> {
     for registration in &super::METRICS {
         let Some(task) = (registration.prepare)(work, setup)? else { continue };
         let needed = task.halves_are() == Halves::Needed;
-        let joins = |before: &Box<dyn Task>| match needed {
+        let joins = |before: &dyn Task| match needed {
             true => before.halves_are() == Halves::Made,
             false => setup.overlap == Overlap::Much && task.is_wide() && before.is_wide(),
         };
-        match chains.iter_mut().find(|chain| chain.iter().any(joins)) {
+        match chains.iter_mut().find(|chain| chain.iter().any(|task| joins(&**task))) {
             Some(chain) => chain.push(task),
             None if needed => return Err(BackendError::Incomplete { metric: registration.name }),
             None => chains.push(vec![task]),
