@@ -228,17 +228,9 @@ void registered(const Array<unsigned char> &device) {
   EXPECT(copy(PAGE - 50) == hipErrorInvalidValue && copy(2 * PAGE - 50) == hipErrorInvalidValue);
   // What is not locked is read at the call, and what is when the stream gets there.
   std::atomic<bool> go = false;
-  const auto hold = [&] {
-    OK(hipLaunchHostFunc(
-        nullptr,
-        [](void *go) {
-          while (!*(std::atomic<bool> *)go) usleep(100);
-        },
-        &go));
-  };
   const auto found = [&](size_t at) {
     go = false;
-    hold();
+    hold(nullptr, go);
     pages[at] = 1;
     OK(copy(at));
     pages[at] = 2;
@@ -256,7 +248,7 @@ void registered(const Array<unsigned char> &device) {
     while (!counted("unregistered_early")) usleep(100);
     go = true;
   });
-  hold();
+  hold(nullptr, go);
   OK(copy(PAGE));
   OK(hipHostUnregister(pages + PAGE));
   opens.join();
