@@ -224,9 +224,12 @@ pub fn prepare(work: &Work, setup: &Setup<'_>) -> Result<Chains, BackendError> {
     for registration in &super::METRICS {
         let Some(task) = (registration.prepare)(work, setup)? else { continue };
         let needed = task.halves_are() == Halves::Needed;
-        let joins = |before: &dyn Task| match needed {
-            true => before.halves_are() == Halves::Made,
-            false => setup.overlap == Overlap::Much && task.is_wide() && before.is_wide(),
+        let joins = |before: &dyn Task| {
+            if needed {
+                before.halves_are() == Halves::Made
+            } else {
+                setup.overlap == Overlap::Much && task.is_wide() && before.is_wide()
+            }
         };
         match chains.iter_mut().find(|chain| chain.iter().any(|task| joins(&**task))) {
             Some(chain) => chain.push(task),
