@@ -287,6 +287,14 @@ HV_DEV int32_t hv_sdot4(int32_t a, int32_t b, int32_t c) {
 template <class T> HV_DEV T hv_min(T a, T b) { return a < b ? a : b; }
 template <class T> HV_DEV T hv_max(T a, T b) { return a > b ? a : b; }
 HV_DEV int32_t hv_abs(int32_t a) { return a < 0 ? -a : a; }
+// The square root, correctly rounded.
+HV_DEV float hv_sqrt_f32(float v) {
+#if defined(HV_HOST) || defined(HV_BARE)
+  return __builtin_sqrtf(v);
+#else
+  return sqrtf(v);
+#endif
+}
 // a * b + c for factors of at most 24 bits, modulo 2^32. AMD multiplies 24 bits four times as fast.
 HV_DEV int32_t hv_mad_i24(int32_t a, int32_t b, int32_t c) {
 #if defined(HV_AMD)

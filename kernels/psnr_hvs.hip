@@ -36,13 +36,6 @@ HV_OFFSET(HvsWeights, unused, 12);
 
 namespace hvs {
 
-HV_DEV float root(float v) {
-#if defined(HV_HOST) || defined(HV_BARE)
-  return __builtin_sqrtf(v);
-#else
-  return sqrtf(v);
-#endif
-}
 // The component that a block of threads is for, where each has as many as its blocks take, and which of those it is.
 template <int threads> HV_DEV uint32_t component_of(const HvsLayout &layout, uint32_t &tile) {
   uint32_t component = 0;
@@ -126,7 +119,7 @@ HV_DEV float masking(int32_t block[64], const HvsWeights *weights) {
   float energy = 0;
 #pragma unroll
   for (int k = 1; k < 64; k++) energy += (float)(block[k] * block[k]) * float_of(hv_ldg((const uint32_t *)&weights[k].mask));
-  return root(energy * ratio) * (1.0f / 32.0f);
+  return hv_sqrt_f32(energy * ratio) * (1.0f / 32.0f);
 }
 
 // a / b, of a number from 0 on and a weight with its inverse, both rounded: two corrections by what is left make it the

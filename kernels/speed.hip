@@ -247,14 +247,6 @@ HV_EXPORT(speed_covariance)
 
 namespace speed {
 
-HV_DEV float root(float v) {
-#if defined(HV_HOST) || defined(HV_BARE)
-  return __builtin_sqrtf(v);
-#else
-  return sqrtf(v);
-#endif
-}
-
 using Matrix = float[SPEED_OFFSETS][SPEED_STRIDE];
 
 struct Solver {
@@ -285,13 +277,13 @@ HV_DEV void reflect_all(Solver &s) {
 #pragma unroll
       for (int i = 0; i < SPEED_OFFSETS; i++) squares += v[i] * v[i];
       // The sign is that of the covariance, not of what has become of it.
-      const float first = (s.covariance[k][k] >= 0 ? 1.0f : -1.0f) * root(squares);
+      const float first = (s.covariance[k][k] >= 0 ? 1.0f : -1.0f) * hv_sqrt_f32(squares);
 #pragma unroll
       for (int i = 0; i < SPEED_OFFSETS; i++) {
         if (i == k) v[i] += first;
         length += v[i] * v[i];
       }
-      s.direction[t] = (before[t][k] + (t == k ? first : 0)) / root(length);
+      s.direction[t] = (before[t][k] + (t == k ? first : 0)) / hv_sqrt_f32(length);
     }
     if (t < k || (t >= SPEED_OFFSETS && t < SPEED_STRIDE)) s.direction[t] = 0;
     __syncthreads();

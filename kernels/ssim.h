@@ -94,14 +94,6 @@ HV_DEV int mirror(int i, int n) {
   return i < n ? i : hv_max(2 * n - 1 - i, 0);
 }
 
-HV_DEV float root(float v) {
-#if defined(HV_HOST) || defined(HV_BARE)
-  return __builtin_sqrtf(v);
-#else
-  return sqrtf(v);
-#endif
-}
-
 HV_DEV uint64_t bits_of(double v) { return __builtin_bit_cast(uint64_t, v); }
 
 // `v`, which is not negative, in double precision: the bits moved by two operations of integers, where a conversion takes as
@@ -151,7 +143,7 @@ HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, doub
   constexpr float c3 = c2 / 2.0f;
   const float m1 = reference.mean, m2 = filtered[0];
   const float variance1 = hv_max(reference.square - m1 * m1, 0.0f), variance2 = hv_max(filtered[1] - m2 * m2, 0.0f);
-  const float difference = filtered[2] - m1 * m2, deviations = root(variance1 * variance2);
+  const float difference = filtered[2] - m1 * m2, deviations = hv_sqrt_f32(variance1 * variance2);
   const double luminance =
       ((2.0 * (double)m1) * (double)m2 + (double)c1) / (double)((m1 * m1 + m2 * m2) + c1);
   const double contrast = (2.0 * (double)deviations + (double)c2) / (double)((variance1 + variance2) + c2);
