@@ -459,9 +459,10 @@ fn a_second_live_run_is_like_the_first() {
     let rig = Rig::live(&[]).play();
     play_live(&rig, &both, 0..5, |_, t| t == 2);
     rig.wait_buffers(2);
-    let before = rig.log().report.buffers.len();
     rig.element.set_base_time(rig.clock.time());
     rig.restart();
+    // Some frames of the first run may have left while it was stopped.
+    let before = rig.log().report.buffers.len();
     let start = rig.clock.time();
     for t in 0..8 {
         if t > 0 {
