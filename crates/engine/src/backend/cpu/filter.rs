@@ -139,7 +139,7 @@ pub(super) unsafe fn horizontal<V: Lanes, const TAPS: usize>(from: *const u16, b
             let pairs = V::load16(from.sub(const { FILTERS[TAPS].radius }).add(2 * s));
             for side in 0..2 {
                 let taps = V::splat(FILTERS[TAPS].taps[s][side]);
-                sums[side] = V::add(sums[side], V::madd16(pairs, taps));
+                sums[side] = V::dot16(sums[side], pairs, taps);
             }
         }
         [whole::<V, TAPS>(sums[0]), whole::<V, TAPS>(sums[1])]

@@ -33,10 +33,10 @@ pub(super) trait Log2: Lanes {
 impl Log2 for Portable {}
 
 #[cfg(target_arch = "x86_64")]
-impl Log2 for Avx2 {}
+impl<const VNNI: bool> Log2 for Avx2<VNNI> {}
 
 #[cfg(target_arch = "x86_64")]
-impl Log2 for Avx512 {
+impl<const VNNI: bool> Log2 for Avx512<VNNI> {
     /// Computes the logarithm by curves instead of the table: three look-ups in registers take a third of the time of
     /// one in memory.
     #[inline(always)]

@@ -46,7 +46,7 @@ impl Scratch {
     }
 }
 
-dispatch!(fn band[T: Sample](planes: [Plane<'_, T>; 2], from: usize, bits: u32, scratch: &mut Scratch) -> u64
+dispatch!(vnni fn band[T: Sample](planes: [Plane<'_, T>; 2], from: usize, bits: u32, scratch: &mut Scratch) -> u64
     = process[T]);
 
 /// The part of the sum from row `from`.
@@ -94,7 +94,7 @@ unsafe fn process<V: Lanes, T: Sample>(
                             for row in 0..2 {
                                 let taps = V::splat(FILTERS[BLUR].taps[s][row]);
                                 let sum = &mut sums[row][side][half];
-                                *sum = V::add(*sum, V::madd16(values, taps));
+                                *sum = V::dot16(*sum, values, taps);
                             }
                         }
                     }

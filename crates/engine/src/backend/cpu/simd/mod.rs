@@ -6,6 +6,9 @@
 //! A vector `I` holds `N` lanes of 32 bits. Operations ending in `16` see it as `2 N` lanes of 16
 //! bits, the low half of each 32-bit lane first. Vectors of 64-bit integers and doubles are pairs:
 //! the even lanes of the `I` they belong to, then its odd lanes, so widening never crosses lanes.
+//!
+//! VNNI is one instruction, [`Lanes::dot16`], for which AVX2 and AVX-512 have two. Algorithms that live on it are compiled
+//! for CPUs with it as well; the others are the same there as on CPUs without.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -34,12 +37,16 @@ pub(crate) enum Isa {
     #[cfg(target_arch = "x86_64")]
     Avx2,
     #[cfg(target_arch = "x86_64")]
+    AvxVnni,
+    #[cfg(target_arch = "x86_64")]
     Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
 }
 
 impl Level {
     /// The level to use: the widest of this machine, or a lower one named by the environment
-    /// variable `HIPVMAF_CPU_LEVEL` (`scalar`, `avx2` or `avx512`). Read once per process.
+    /// variable `HIPVMAF_CPU_LEVEL` (`scalar`, `avx2`, `avxvnni`, `avx512` or `avx512vnni`). Read once per process.
     pub fn detect() -> Self {
         static LEVEL: OnceLock<Level> = OnceLock::new();
         *LEVEL.get_or_init(|| {
@@ -53,18 +60,21 @@ impl Level {
 
     /// Every level of this machine, the plain one first.
     pub fn available() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
         let levels: &[(Isa, bool)] = &[
             (Isa::Scalar, true),
             #[cfg(target_arch = "x86_64")]
             (Isa::Avx2, is_x86_feature_detected!("avx2")),
             #[cfg(target_arch = "x86_64")]
-            (
-                Isa::Avx512,
-                is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl"),
-            ),
+            (Isa::AvxVnni, is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni")),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512, avx512),
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx512Vnni, avx512 && is_x86_feature_detected!("avx512vnni")),
         ];
         levels.iter().filter(|(_, here)| *here).map(|(isa, _)| Self(*isa)).collect::<Vec<_>>().into_iter()
     }
@@ -76,7 +86,11 @@ impl Level {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni => "avxvnni",
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vnni => "avx512vnni",
         }
     }
 
@@ -85,47 +99,79 @@ impl Level {
     }
 }
 
+/// Runs an algorithm with some lanes in a function compiled for their instructions, on a machine whose level says that it
+/// has them.
+macro_rules! compiled {
+    ($name:ident, $features:literal, $lanes:ty, ($($arg:ident: $ty:ty),*) -> $ret:ty
+        = $algorithm:ident[$($generics:tt)*][$($params:tt)*]) => {{
+        /// # Safety
+        ///
+        /// The CPU must have these features.
+        #[target_feature(enable = $features)]
+        #[allow(clippy::too_many_arguments)]
+        fn $name<$($generics)*>($($arg: $ty),*) -> $ret {
+            // SAFETY: this function is compiled for the instructions of these lanes.
+            unsafe { $algorithm::<$lanes, $($params)*>($($arg),*) }
+        }
+        // SAFETY: the level exists, so the machine has the instructions.
+        unsafe { $name::<$($params)*>($($arg),*) }
+    }};
+}
+pub(crate) use compiled;
+
 /// `dispatch!(fn entry[T: Sample](a: A, b: B) -> R = algorithm[T])` defines the safe
 /// `fn entry<T: Sample>(level: Level, a: A, b: B) -> R`, which runs `algorithm::<V, T>(a, b)` with the
 /// lanes of the level. The algorithm is an `#[inline(always)] unsafe fn` whose only demand on its
-/// caller is that the instructions of `V` exist.
+/// caller is that the instructions of `V` exist. `dispatch!(vnni fn ...)` is for algorithms that spend their time in
+/// [`Lanes::dot16`]: these are compiled for VNNI too.
 macro_rules! dispatch {
     ($(#[$doc:meta])* $vis:vis fn $name:ident[$($generics:tt)*]($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty
         = $algorithm:ident[$($params:tt)*]) => {
         $(#[$doc])*
         #[allow(clippy::too_many_arguments)]
         $vis fn $name<$($generics)*>(level: $crate::backend::cpu::simd::Level, $($arg: $ty),*) -> $ret {
+            #[cfg(target_arch = "x86_64")]
+            use $crate::backend::cpu::simd::{Avx2, Avx512};
             use $crate::backend::cpu::simd::{Isa, Portable};
             match level.isa() {
                 // SAFETY: portable lanes need no instruction set.
                 Isa::Scalar => unsafe { $algorithm::<Portable, $($params)*>($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => {
-                    /// # Safety
-                    ///
-                    /// The CPU must have AVX2.
-                    #[target_feature(enable = "avx2")]
-                    #[allow(clippy::too_many_arguments)]
-                    fn avx2<$($generics)*>($($arg: $ty),*) -> $ret {
-                        // SAFETY: this function is compiled for the instructions of these lanes.
-                        unsafe { $algorithm::<$crate::backend::cpu::simd::Avx2, $($params)*>($($arg),*) }
-                    }
-                    // SAFETY: the level exists, so the machine has the instructions.
-                    unsafe { avx2::<$($params)*>($($arg),*) }
-                }
+                Isa::Avx2 | Isa::AvxVnni => $crate::backend::cpu::simd::compiled!(
+                    avx2, "avx2", Avx2<false>, ($($arg: $ty),*) -> $ret = $algorithm[$($generics)*][$($params)*]
+                ),
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => {
-                    /// # Safety
-                    ///
-                    /// The CPU must have these parts of AVX-512.
-                    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-                    #[allow(clippy::too_many_arguments)]
-                    fn avx512<$($generics)*>($($arg: $ty),*) -> $ret {
-                        // SAFETY: this function is compiled for the instructions of these lanes.
-                        unsafe { $algorithm::<$crate::backend::cpu::simd::Avx512, $($params)*>($($arg),*) }
-                    }
-                    // SAFETY: the level exists, so the machine has the instructions.
-                    unsafe { avx512::<$($params)*>($($arg),*) }
+                Isa::Avx512 | Isa::Avx512Vnni => $crate::backend::cpu::simd::compiled!(
+                    avx512, "avx512f,avx512bw,avx512dq,avx512vl", Avx512<false>,
+                    ($($arg: $ty),*) -> $ret = $algorithm[$($generics)*][$($params)*]
+                ),
+            }
+        }
+    };
+    ($(#[$doc:meta])* $vis:vis vnni fn $name:ident[$($generics:tt)*]($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty
+        = $algorithm:ident[$($params:tt)*]) => {
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name<$($generics)*>(level: $crate::backend::cpu::simd::Level, $($arg: $ty),*) -> $ret {
+            #[cfg(target_arch = "x86_64")]
+            use $crate::backend::cpu::simd::{Avx2, Avx512};
+            use $crate::backend::cpu::simd::Isa;
+            match level.isa() {
+                #[cfg(target_arch = "x86_64")]
+                Isa::AvxVnni => $crate::backend::cpu::simd::compiled!(
+                    avxvnni, "avx2,avxvnni", Avx2<true>,
+                    ($($arg: $ty),*) -> $ret = $algorithm[$($generics)*][$($params)*]
+                ),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512Vnni => $crate::backend::cpu::simd::compiled!(
+                    avx512vnni, "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni", Avx512<true>,
+                    ($($arg: $ty),*) -> $ret = $algorithm[$($generics)*][$($params)*]
+                ),
+                _ => {
+                    $crate::backend::cpu::simd::dispatch!(
+                        fn plain[$($generics)*]($($arg: $ty),*) -> $ret = $algorithm[$($params)*]
+                    );
+                    plain::<$($params)*>(level, $($arg),*)
                 }
             }
         }
@@ -208,6 +254,12 @@ pub(crate) trait Lanes: Copy + 'static {
 
     /// `lo(a) lo(b) + hi(a) hi(b)` of the signed 16-bit halves of each lane.
     unsafe fn madd16(a: Self::I, b: Self::I) -> Self::I;
+    /// `sum + madd16(a, b)`.
+    #[inline(always)]
+    unsafe fn dot16(sum: Self::I, a: Self::I, b: Self::I) -> Self::I {
+        // SAFETY: the machine has the instructions, as the caller has promised.
+        unsafe { Self::add(sum, Self::madd16(a, b)) }
+    }
     unsafe fn add16(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn sub16(a: Self::I, b: Self::I) -> Self::I;
     /// Low halves of the 16-bit products.
@@ -359,7 +411,7 @@ mod tests {
                 }
                 out
             }
-            dispatch!(fn run[](x: &[i32; 16], y: &[i32; 16]) -> [i32; 16] = algorithm[]);
+            dispatch!(vnni fn run[](x: &[i32; 16], y: &[i32; 16]) -> [i32; 16] = algorithm[]);
             run($level, $x, $y)
         }};
     }
@@ -381,10 +433,13 @@ mod tests {
                 assert_eq!(t, each(&x, &y, |a, b| (f64::from(a) / f64::from(b)) as i32));
                 let m = lanewise!(level, &x, &y, |V, a, b| V::madd16(a, b));
                 let halves = |a: i32| (i32::from(a as i16), a >> 16);
-                assert_eq!(m, each(&x, &y, |a, b| {
+                let both = |a, b| {
                     let ((al, ah), (bl, bh)) = (halves(a), halves(b));
                     (al * bl).wrapping_add(ah * bh)
-                }));
+                };
+                assert_eq!(m, each(&x, &y, both));
+                let dot = lanewise!(level, &x, &y, |V, a, b| V::dot16(b, a, b));
+                assert_eq!(dot, each(&x, &y, |a, b| b.wrapping_add(both(a, b))));
                 let large = x.map(|x| x | 1 << 16);
                 let e = lanewise!(level, &large, &y, |V, a, b| V::xor(
                     V::and(V::shr::<8>(V::leading_bits(a)), b),

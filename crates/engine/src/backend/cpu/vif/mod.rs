@@ -317,7 +317,7 @@ unsafe fn process<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize>(
 }
 
 // Not part of the function around it: compilers need far longer for one that has all of this twice.
-dispatch!(fn four_rows[T: Sample, const SCALE: usize, const NEXT: usize, const FIRST: bool](
+dispatch!(vnni fn four_rows[T: Sample, const SCALE: usize, const NEXT: usize, const FIRST: bool](
     band: &mut Band<'_, T>, scratch: &mut Scratch, i: usize, y: usize, sums: &mut [VifScaleSums],
 ) -> () = process_four_rows[T, SCALE, NEXT, FIRST]);
 

@@ -133,7 +133,7 @@ unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize, const FIRST: boo
         for odd in 0..2 {
             let taps = V::splat(FILTERS[TAPS].taps[step][odd]);
             for q in own(FIRST)..Q {
-                sums[row + odd][q] = V::add(sums[row + odd][q], V::madd16(quantities[q], taps));
+                sums[row + odd][q] = V::dot16(sums[row + odd][q], quantities[q], taps);
             }
         }
     }
