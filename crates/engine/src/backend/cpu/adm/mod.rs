@@ -283,7 +283,7 @@ impl Run<'_> {
     }
 }
 
-dispatch!(fn process_band[S: Source, C: Buffered](
+dispatch!(vnni fn process_band[S: Source, C: Buffered](
     run: Run, band: &mut Band, sources: &[S], out: Vec<ApproximationRows>
 ) -> () = process[S, C]);
 

@@ -21,12 +21,16 @@ pub(super) trait Source: Copy + Send + Sync {
     type Element: Copy;
     /// Row `y`, below `height`, of the lower (0) or upper (1) halves.
     fn row(self, half: usize, y: usize) -> *const Self::Element;
-    /// `2 N` values.
+    /// `2 N` values, all too large by [`Source::surplus`].
     ///
     /// # Safety
     ///
     /// Needs the instructions of `V` and `2 N` elements of a row at `p`.
     unsafe fn load<V: Lanes>(self, p: *const Self::Element) -> V::I;
+    /// What is taken off the sums of a filter and not off each value.
+    fn surplus(self) -> i32 {
+        0
+    }
 }
 
 /// A luma plane at least as wide as any vector, its samples taken relative to the middle of their range.
@@ -59,9 +63,17 @@ impl<T: Sample> Source for Luma<'_, T> {
     unsafe fn load<V: Lanes>(self, p: *const T) -> V::I {
         // SAFETY: as the caller promises; the cast is to the type that T is.
         unsafe {
-            let samples = if size_of::<T>() == 1 { V::load16_u8(p.cast()) } else { V::load16(p.cast()) };
-            V::sub16(samples, splat16::<V>(self.middle))
+            if size_of::<T>() == 1 {
+                V::load16_u8(p.cast())
+            } else {
+                // Only then are samples of 16 bits signed.
+                V::sub16(V::load16(p.cast()), splat16::<V>(self.middle))
+            }
         }
+    }
+
+    fn surplus(self) -> i32 {
+        if size_of::<T>() == 1 { self.middle } else { 0 }
     }
 }
 
@@ -116,7 +128,12 @@ unsafe fn factors<V: Lanes>(taps: [i16; 4]) -> [V::I; 2] {
     unsafe { each!(i in [0, 2] => V::splat(i32::from(taps[i]) & 0xffff | i32::from(taps[i + 1]) << 16)) }
 }
 
-/// Joins the sums of the lower and the upper halves, shifted right with rounding by at most 16.
+/// What sums of the lower halves begin with, so that the shift after them rounds.
+fn rounding(shift: u32) -> i32 {
+    (1 << shift) >> 1
+}
+
+/// Joins the sums of the lower and the upper halves, shifted right by at most 16.
 ///
 /// # Safety
 ///
@@ -125,7 +142,7 @@ unsafe fn factors<V: Lanes>(taps: [i16; 4]) -> [V::I; 2] {
 unsafe fn join<V: Lanes>(sums: [V::I; 2], halves: usize, shift: u32) -> V::I {
     // SAFETY: as the caller promises.
     unsafe {
-        let lower = V::sra_by(V::add(sums[0], V::splat((1 << shift) >> 1)), shift);
+        let lower = V::sra_by(sums[0], shift);
         if halves == 1 { lower } else { V::add(V::shl_by(sums[1], 16 - shift), lower) }
     }
 }
@@ -201,16 +218,18 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
             // [filter][half][place in the order of zip16]
             let mut sums = [[[V::splat(0); 2]; 2]; 2];
             let taps = [factors::<V>(LOW_PASS), factors::<V>(HIGH_PASS)];
+            let begin = each!(taps in [LOW_PASS, HIGH_PASS] => {
+                let surplus = source.surplus() * taps.iter().map(|tap| i32::from(*tap)).sum::<i32>();
+                [V::splat(rounding(shift) - surplus), V::splat(0)]
+            });
             for half in 0..S::HALVES {
                 let [a, b, c, d] =
                     each!(i in [0, 1, 2, 3] => source.load::<V>(starts[half][i].wrapping_add(x)));
                 let (upper, lower) = (V::zip16(a, b), V::zip16(c, d));
                 for filter in 0..filters {
                     for place in 0..2 {
-                        sums[filter][half][place] = V::add(
-                            V::madd16(upper[place], taps[filter][0]),
-                            V::madd16(lower[place], taps[filter][1]),
-                        );
+                        let sum = V::dot16(begin[filter][half], upper[place], taps[filter][0]);
+                        sums[filter][half][place] = V::dot16(sum, lower[place], taps[filter][1]);
                     }
                 }
             }
@@ -255,11 +274,11 @@ unsafe fn split<V: Lanes>(values: [V::I; 2]) -> [[V::I; 2]; 2] {
 unsafe fn across<V: Lanes, C: Coef>(line: &Mid, x: usize, taps: [V::I; 2], shift: u32) -> V::I {
     // SAFETY: as the caller promises.
     unsafe {
-        let mut sums = [V::splat(0); 2];
+        let mut sums = [V::splat(rounding(shift)), V::splat(0)];
         for (sum, half) in sums.iter_mut().zip(&line.halves).take(C::HALVES) {
             let inputs = half.at(LEAD + 2 * x - 1).cast();
-            *sum =
-                V::add(V::madd16(V::load16(inputs), taps[0]), V::madd16(V::load16(inputs.add(2)), taps[1]));
+            *sum = V::dot16(*sum, V::load16(inputs), taps[0]);
+            *sum = V::dot16(*sum, V::load16(inputs.add(2)), taps[1]);
         }
         join::<V>(sums, C::HALVES, shift)
     }
