@@ -8,7 +8,7 @@
 //! kept, and they slide along the row for as long as pixels need no others.
 
 use super::picture::Numbers;
-use crate::backend::cpu::filter::Line;
+use crate::backend::cpu::filter::{Line, load_samples};
 use crate::backend::cpu::simd::{Lanes, Level, dispatch};
 use crate::metrics::cambi::{CambiPicture, CambiPlan, Contrast, MAX_WINDOW, RECIPROCALS};
 use std::ops::Range;
@@ -174,13 +174,13 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
         let mut next = tile.rows.start.saturating_sub(radius);
         let top = next;
         while next < codes.height.min(tile.rows.start + radius) {
-            count(first, stride, Some(line(next)), None);
+            count::<V>(first, stride, Some(line(next)), None);
             next += 1;
         }
         for y in tile.rows.clone() {
             let enters = (y + radius < codes.height).then(|| line(y + radius));
             let leaves = (y > top + radius).then(|| line(y - radius - 1));
-            count(first, stride, enters, leaves);
+            count::<V>(first, stride, enters, leaves);
             let row = &codes.row(y)[left..right];
             let n = gather::<V, SPAN>(counting, histograms, row, window, scratch);
             contrasts::<V, SPAN>(counting, scratch, n, tile);
@@ -188,19 +188,20 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
         // Leaves all bins empty.
         let last = tile.rows.end - 1;
         for y in top.max(last.saturating_sub(radius))..codes.height.min(last + radius + 1) {
-            count(first, stride, None, Some(line(y)));
+            count::<V>(first, stride, None, Some(line(y)));
         }
     }
 }
 
-/// Adds to the bin of each pixel of a row, and takes from that of each pixel of another, modulo 256.
+/// Adds to the bin of each pixel of a row, and takes from that of each pixel of another, modulo 256. Where both are in the
+/// same bin, as those are that are in none, nothing changes; whole vectors of these are passed over.
 ///
 /// # Safety
 ///
-/// For each number of a row there must be a histogram, `stride` bytes after that of the number before it, with a bin
-/// for that number.
+/// The CPU must have the instructions of `V`. For each number of a row there must be a histogram, `stride` bytes after that
+/// of the number before it, with a bin for that number. Two rows must be of the same length.
 #[inline(always)]
-unsafe fn count(mut histogram: *mut u8, stride: usize, enters: Option<&[u16]>, leaves: Option<&[u16]>) {
+unsafe fn count<V: Lanes>(histogram: *mut u8, stride: usize, enters: Option<&[u16]>, leaves: Option<&[u16]>) {
     let add = |histogram: *mut u8, code: &u16, number: u8| {
         // SAFETY: the caller has promised a histogram for each number, with a bin for it.
         unsafe {
@@ -209,10 +210,23 @@ unsafe fn count(mut histogram: *mut u8, stride: usize, enters: Option<&[u16]>, l
         }
     };
     if let (Some(enters), Some(leaves)) = (enters, leaves) {
-        for (enters, leaves) in enters.iter().zip(leaves) {
-            add(histogram, enters, 1);
-            add(histogram, leaves, u8::MAX);
-            histogram = histogram.wrapping_add(stride);
+        let blocks = enters.chunks(2 * V::N).zip(leaves.chunks(2 * V::N));
+        for (i, (enters, leaves)) in blocks.enumerate() {
+            // SAFETY: the caller has promised that the CPU has the instructions.
+            let differ = unsafe {
+                let both = V::xor(load_samples::<V, u16>(enters, 0), load_samples::<V, u16>(leaves, 0));
+                // Numbers have less than 15 bits.
+                V::any(V::gt(both, V::splat(0)))
+            };
+            if !differ {
+                continue;
+            }
+            let mut histogram = histogram.wrapping_add(i * 2 * V::N * stride);
+            for (enters, leaves) in enters.iter().zip(leaves) {
+                add(histogram, enters, 1);
+                add(histogram, leaves, u8::MAX);
+                histogram = histogram.wrapping_add(stride);
+            }
         }
     } else {
         for (codes, number) in [(enters, 1), (leaves, u8::MAX)] {
@@ -254,11 +268,20 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
     // from that of the pixel's number on are those of its window. Numbers of a pixel go SPAN numbers further than its
     // predecessor's, less at most `slack`; those before its own belong to what no longer matters there.
     unsafe {
-        for (x, code) in row.iter().enumerate() {
-            let bin = usize::from(*code);
-            *columns.add(n) = x as i32;
-            *bins.add(n) = bin as i32;
-            n += usize::from(bin.wrapping_sub(first) <= last - first);
+        let [lowest, highest] = [first, last].map(|bin| V::splat((bin | bin << 16) as i32));
+        for (i, block) in row.chunks(2 * V::N).enumerate() {
+            let codes = load_samples::<V, u16>(block, 0);
+            let active = V::eq16(codes, V::min16(V::max16(codes, lowest), highest));
+            // Without their sign, as any bit will do.
+            if !V::any(V::gt(V::shr::<1>(active), V::splat(0))) {
+                continue;
+            }
+            for (k, code) in block.iter().enumerate() {
+                let bin = usize::from(*code);
+                *columns.add(n) = (i * 2 * V::N + k) as i32;
+                *bins.add(n) = bin as i32;
+                n += usize::from(bin.wrapping_sub(first) <= last - first);
+            }
         }
         // Of the narrowest vectors.
         let mut sums = [V::splat(0); WIDE / 8];
