@@ -27,7 +27,7 @@ pub(super) trait Source: Copy + Send + Sync {
     ///
     /// Needs the instructions of `V` and `2 N` elements of a row at `p`.
     unsafe fn load<V: Lanes>(self, p: *const Self::Element) -> V::I;
-    /// What is taken off the sums of a filter and not off each value.
+    /// By how much [`Source::load`] gives values too large: it is taken off the sums of a filter, not off each value.
     fn surplus(self) -> i32 {
         0
     }
@@ -66,7 +66,7 @@ impl<T: Sample> Source for Luma<'_, T> {
             if size_of::<T>() == 1 {
                 V::load16_u8(p.cast())
             } else {
-                // Only then are samples of 16 bits signed.
+                // Multiply-adds take signed numbers, which samples of 16 bits are only less the middle.
                 V::sub16(V::load16(p.cast()), splat16::<V>(self.middle))
             }
         }

@@ -215,7 +215,7 @@ unsafe fn count<V: Lanes>(histogram: *mut u8, stride: usize, enters: Option<&[u1
             // SAFETY: the caller has promised that the CPU has the instructions.
             let differ = unsafe {
                 let both = V::xor(load_samples::<V, u16>(enters, 0), load_samples::<V, u16>(leaves, 0));
-                // Numbers have less than 15 bits.
+                // Numbers stay below 2^15, so that no lane is negative.
                 V::any(V::gt(both, V::splat(0)))
             };
             if !differ {
