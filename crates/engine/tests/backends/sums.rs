@@ -312,26 +312,19 @@ fn check_clips(work: &Work, kind: u32, reference: &Clip, distorted: &[Scaled]) {
 #[test]
 fn of_groups_are_those_of_the_pairs() {
     let sizes = [(33, 33), (47, 34), (121, 75), (217, 81), (320, 241), (193, 214)];
-    let groups = [(2, 2, 1), (2, 3, 3), (3, 3, 1), (3, 3, 3)];
-    groups_are_pairs(&sizes, &groups, |threads| Cpu::new(threads).unwrap());
+    groups_are_pairs(&sizes, |threads| Cpu::new(threads).unwrap());
 }
 
 #[test]
 #[ignore = "started by the tests of `gpu`, on a device that they describe"]
 fn of_groups_equal_the_processors() {
     let sizes = [(33, 33), (121, 75), (320, 241)];
-    groups_are_pairs(&sizes, &[(2, 3, 3), (3, 3, 1)], |depth| {
-        Hip::open(&Selection::default(), depth).unwrap()
-    });
+    groups_are_pairs(&sizes, |depth| Hip::open(&Selection::default(), depth).unwrap());
 }
 
 /// Groups of two and three pictures have the sums that the CPU finds for the pairs, in a backend that expects as
-/// many and in one that expects more: how many there are, are expected, and may be in work at once.
-fn groups_are_pairs<B: Backend>(
-    sizes: &[(usize, usize)],
-    groups: &[(usize, usize, usize)],
-    open: impl Fn(usize) -> B,
-) {
+/// many and in one that expects more.
+fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -> B) {
     let banding = CambiOptions { full_ref: true, ..Default::default() };
     for (i, (width, height)) in sizes.iter().copied().enumerate() {
         for (j, bits) in [8, 10, 16].into_iter().enumerate() {
@@ -365,8 +358,8 @@ fn groups_are_pairs<B: Backend>(
             };
             let mut cpu = Cpu::new(1).unwrap();
             let pairs = renditions.each_ref().map(|clip| sums(&mut cpu, std::slice::from_ref(clip), 1));
-            for (n, expected, at_once) in groups.iter().copied() {
-                let group = sums(&mut open(at_once), &renditions[..n], expected);
+            for (n, expected, threads) in [(2, 2, 1), (2, 3, 3), (3, 3, 1), (3, 3, 3)] {
+                let group = sums(&mut open(threads), &renditions[..n], expected);
                 for t in 0..3 {
                     let pairs: Vec<_> = pairs[..n].iter().flat_map(|sums| &sums[t]).collect();
                     let group: Vec<_> = group[t].iter().collect();
