@@ -161,7 +161,7 @@ HV_DEV void tile(const Input<T> &reference, const Input<T> &distorted, const Adm
 // Block of one wave, 32 or 64 threads, a tile of tile_width = 60 or 120 columns by tile_height rows of coefficients
 // from (x0, y0) on; grid (ceil((w - x0) / tile_width), ceil((h - y0) / tile_height)). Tiles begin where the scored
 // part does: x0 is the largest number up to 0 that differs from left - left mod 2 by a multiple of tile_width,
-// y0 likewise from top by one of tile_height. Good heights are 14, 6, 3, 2 at the four scales, and 14, 6, 6, 4 with many frames in flight.
+// y0 likewise from top by one of tile_height. Good heights are in crates/engine/src/backend/hip/adm.rs.
 //
 // With the suffix `_group` for the pictures that are compared with one reference, one launch each: `keep` has room for
 // ADM_KEEP_WORDS words for each thread and row of each tile, and two rows more. They are written by the first picture,

@@ -5,8 +5,8 @@
 // libvmaf 3.2.0's integer VIF (BSD-2-Clause-Patent).
 //
 // Launch of every kernel: block (VIF_THREADS(scale), 1, 1), grid (ceil(width / VIF_TILE_W(scale)), n, 1) with any
-// n up to ceil(height / VIF_TILE_H(scale)): a block walks down every nth tile, at most 64 tiles. With several
-// frames at a time two tiles a block are best, four at scales 2 and 3. width and height are of the kernel's own scale:
+// n up to ceil(height / VIF_TILE_H(scale)): a block walks down every nth tile, at most 64 tiles. How many are best is in
+// crates/engine/src/backend/hip/vif.rs. width and height are of the kernel's own scale:
 // those of the picture, halved and rounded down once for each scale. Other tiles with HV_MMA: see there.
 //
 // The kernels whose names end in `_group` compare the reference with several distorted pictures, and filter it once.
@@ -199,14 +199,18 @@ HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], c
   uint32_t noise_log = 0;
 #pragma unroll
   for (int i = 0; i < N; i++) noise_log += vif_log2(steps, pixels.noise(i));
-#pragma unroll 1
-  for (uint32_t k = 0; k < args.gains; k++) {
-    uint32_t explained[N], num = 0;
+  const auto explained_log = [&](uint32_t k) {
+    uint32_t explained[N], sum = 0;
     pixels.explained(args.limit(k), explained);
 #pragma unroll
-    for (int i = 0; i < N; i++) num += vif_log2(steps, explained[i] + pixels.noise(i));
-    num -= noise_log;
-    sums.num_log[0] += k == 0 ? num : 0;
+    for (int i = 0; i < N; i++) sum += vif_log2(steps, explained[i] + pixels.noise(i));
+    return sum - noise_log;
+  };
+  // Of a loop, the choice of where to add takes longer than the addition, and one limit is what most ask for.
+  sums.num_log[0] += explained_log(0);
+#pragma unroll 1
+  for (uint32_t k = 1; k < args.gains; k++) {
+    const uint32_t num = explained_log(k);
     sums.num_log[1] += k == 1 ? num : 0;
     sums.num_log[2] += k == 2 ? num : 0;
     sums.num_log[3] += k == 3 ? num : 0;

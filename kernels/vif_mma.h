@@ -262,7 +262,7 @@ struct VifMmaShared {
   alignas(16) uint16_t log2_steps[4096];
 };
 
-// Sixteen samples of a row as they are stored, from column `x` on.
+// Sixteen samples of a row as they are stored, from column `x` on, a multiple of 16.
 template <class T> struct VifSamples {
   enum { WORDS = 4 * sizeof(T) };
   uint32_t v[WORDS];
@@ -272,9 +272,10 @@ template <class T> HV_DEV VifSamples<T> vif_mma_load(const uint8_t *row, int32_t
   Samples s;
   if (x >= 0 && x + 16 <= width) {
 #pragma unroll
-    for (int i = 0; i < Samples::WORDS; i += 2) {
-      const HvU32x2 pair = hv_ldg((const HvU32x2 *)((const T *)row + x) + i / 2);
-      s.v[i] = pair.v[0], s.v[i + 1] = pair.v[1];
+    for (int i = 0; i < Samples::WORDS; i += 4) {
+      const HvU32x4 words = hv_ldg((const HvU32x4 *)((const T *)row + x) + i / 4);
+#pragma unroll
+      for (int j = 0; j < 4; j++) s.v[i + j] = words.v[j];
     }
   } else {
     const int bits = 8 * sizeof(T);
@@ -294,11 +295,10 @@ template <class T> HV_DEV VifSamples<T> vif_mma_load(const uint8_t *row, int32_t
 template <class T> struct VifMmaRows {
   uint32_t v[sizeof(T)][32][4];
 };
-HV_DEV void vif_mma_store(const VifSamples<uint8_t> &s, uint32_t, uint32_t, VifMmaRows<uint8_t> &rows, uint32_t place) {
-  *(HvU32x4 *)rows.v[0][place] = {{s.v[0], s.v[1], s.v[2], s.v[3]}};
+HV_DEV void vif_mma_store(const VifSamples<uint8_t> &s, uint32_t, uint32_t, VifMmaRows<uint8_t> &rows) {
+  *(HvU32x4 *)rows.v[0][hv_lane()] = {{s.v[0], s.v[1], s.v[2], s.v[3]}};
 }
-HV_DEV void vif_mma_store(const VifSamples<uint16_t> &s, uint32_t shift, uint32_t bits, VifMmaRows<uint16_t> &rows,
-                          uint32_t place) {
+HV_DEV void vif_mma_store(const VifSamples<uint16_t> &s, uint32_t shift, uint32_t bits, VifMmaRows<uint16_t> &rows) {
   const uint32_t stored = (0xffffu >> shift) * 0x10001, most = (1u << bits) - 1;
   uint32_t v[8], above = 0;
 #pragma unroll
@@ -314,8 +314,8 @@ HV_DEV void vif_mma_store(const VifSamples<uint16_t> &s, uint32_t shift, uint32_
     even.v[i] = vif_prmt<0x5410>(v[2 * i], v[2 * i + 1]);
     odd.v[i] = vif_prmt<0x7632>(v[2 * i], v[2 * i + 1]);
   }
-  *(HvU32x4 *)rows.v[0][place] = even;
-  *(HvU32x4 *)rows.v[1][place] = odd;
+  *(HvU32x4 *)rows.v[0][hv_lane()] = even;
+  *(HvU32x4 *)rows.v[1][hv_lane()] = odd;
 }
 HV_DEV VifProduct vif_mma_matrices(const uint32_t (&rows)[32][4]) {
   VifProduct r;
@@ -364,6 +364,9 @@ HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, VifMma
 // Scale 0: the arguments and results are those of `VIF_SCALE_0`, for samples of up to 12 bits, but the block
 // is (32 * VIF_MMA_WARPS, 1, 1) and tiles are any multiple of 16 columns and of 16 rows a warp: grid (ceil(width / 128),
 // ceil(height / (16 * VIF_MMA_WARPS)), 1), or half as wide with frames in flight.
+//
+// The first tile begins 8 columns before the picture. So the samples that go in begin at multiples of 16, and a lane loads 16
+// bytes of its row at a time: each lane has cache lines of its own, and a load takes as long as there are lines.
 template <class T>
 HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifArgs &args,
                           const VifPlanes &next, const uint16_t *log2_steps, uint64_t *out) {
@@ -371,11 +374,11 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
   __syncthreads();
 
   const uint32_t lane = hv_lane(), warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
-  // Of a row: `ldmatrix` gives a lane the places 2 q, 2 q + 1, 2 q + 8, 2 q + 9: those are to be the rows 4 q
-  // to 4 q + 3.
-  const uint32_t place = (lane & 17) | (lane & 2) << 2 | (lane & 12) >> 1;
+  // The row that a lane loads. `ldmatrix` gives it what the lanes 2 q, 2 q + 1, 2 q + 8, 2 q + 9 have stored: that is to be
+  // the rows 4 q to 4 q + 3.
+  const uint32_t row = (lane & 17) | (lane & 8) >> 2 | (lane & 6) << 1;
   const int32_t width = args.width, height = args.height;
-  const int32_t steps = ((width + 15) / 16 + (int32_t)gridDim.x - 1) / (int32_t)gridDim.x;
+  const int32_t steps = ((width + 8 + 15) / 16 + (int32_t)gridDim.x - 1) / (int32_t)gridDim.x;
   const int32_t x0 = (int32_t)blockIdx.x * steps * 16;
   const HvPlane reference = frame->reference[0], distorted = frame->distorted[0];
   const VifMatrix matrix[3] = {vif_matrix(0), vif_matrix(1), vif_matrix(2)};
@@ -386,12 +389,12 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
   VifSums sums = {};
   for (int32_t y0 = 16 * (int32_t)(blockIdx.y * VIF_MMA_WARPS + warp); y0 < height;
        y0 += 16 * VIF_MMA_WARPS * (int32_t)gridDim.y) {
-    const uint32_t y = (uint32_t)vif_mirror(y0 - 8 + (int32_t)lane, height);
+    const uint32_t y = (uint32_t)vif_mirror(y0 - 8 + (int32_t)row, height);
     const uint8_t *reference_row = reference.data + (uint64_t)y * reference.stride;
     const uint8_t *distorted_row = distorted.data + (uint64_t)y * distorted.stride;
-    VifSamples<T> r = vif_mma_load<T>(reference_row, x0 - 8, width), d = vif_mma_load<T>(distorted_row, x0 - 8, width);
+    VifSamples<T> r = vif_mma_load<T>(reference_row, x0 - 16, width), d = vif_mma_load<T>(distorted_row, x0 - 16, width);
     for (int32_t t = 0; t <= steps; t++) {
-      const int32_t x = x0 - 8 + 16 * t;  // of these columns; results are for 8 columns less
+      const int32_t x = x0 - 16 + 16 * t;  // of these columns; results are for 8 columns less
       if (x - 8 >= width) break;
       auto &words = shared.words[warp][t & 1];
       const VifMmaWords planes = {&words[0][lane]}, before = {&shared.words[warp][~t & 1][0][lane]};
@@ -401,8 +404,8 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
         static_assert(sizeof rows <= sizeof words, "samples lie where the planes are to be");
         // Other lanes may still read what lay here.
         vif_sync_warp();
-        vif_mma_store(r, reference.shift, args.bits, rows[0], place);
-        vif_mma_store(d, distorted.shift, args.bits, rows[1], place);
+        vif_mma_store(r, reference.shift, args.bits, rows[0]);
+        vif_mma_store(d, distorted.shift, args.bits, rows[1]);
         vif_sync_warp();
         const VifMmaColumns<T> rb = vif_mma_columns(rows[0]), db = vif_mma_columns(rows[1]);
         vif_sync_warp();
@@ -417,7 +420,7 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
         vif_mma_products<2>(matrix, rb, db, 1, args.bits, distorted_planes);
       }
       if (t == 0) continue;
-      const uint32_t nx = (uint32_t)(x - 8) / 2 + g, ny = (uint32_t)y0 / 2 + 2 * q;
+      const uint32_t nx = (uint32_t)((x - 8) / 2) + g, ny = (uint32_t)y0 / 2 + 2 * q;
       const uint32_t nw = (uint32_t)width / 2, nh = (uint32_t)height / 2;
       vif_mma_next<1>(matrix, half, before, planes, nx, ny, nw, nh, next.reference, next.stride);
       vif_mma_next<2>(matrix, half, distorted_before, distorted_planes, nx, ny, nw, nh, next.distorted, next.stride);
@@ -441,7 +444,7 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
         vif_variances(m1, m2, xy, cov);
 #pragma unroll
         for (int i = 0; i < 4; i++)
-          inside[i] = x - 8 + (int32_t)g + i / 2 * 8 < width && y0 + h * 8 + 2 * (int32_t)q + i % 2 < height;
+          inside[i] = (uint32_t)(x - 8 + i / 2 * 8) + g < (uint32_t)width && y0 + h * 8 + 2 * (int32_t)q + i % 2 < height;
         vif_statistics(var1, var2, cov, inside, args, shared.log2_steps, true, sums);
       }
     }

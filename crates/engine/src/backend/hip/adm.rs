@@ -5,7 +5,7 @@
 use gpu::{Error, Kernel, Stream, arguments};
 
 use super::frame::HvPlanes;
-use super::metric::{Addresses, Metric, Overlap, Pairs, Setup};
+use super::metric::{Addresses, Metric, Overlap, Pairs, Setup, is_large};
 use super::shared::shared;
 use crate::backend::BackendError;
 use crate::frame::Geometry;
@@ -15,12 +15,14 @@ use crate::metrics::adm::{self, AdmPassSums, AdmSums, AdmWork, BandSums, scales}
 const ROWS_THREADS: u32 = 128;
 /// Coefficients that 32 threads cover. Blocks are waves.
 const STRIP: usize = 60;
-/// Rows of a tile, for each scale: more rows save work, more tiles fill the GPU.
-const fn tile_heights(overlap: Overlap) -> [usize; 4] {
+/// Rows of a tile, for each scale: more rows save work, more tiles fill the GPU. What other groups fill anyway can have more
+/// rows, which is so at the last scales; the first one is most of the work, and has to be many tiles.
+fn tile_heights(overlap: Overlap, geometry: Geometry) -> [usize; 4] {
     match overlap {
         Overlap::Little => [10, 4, 2, 1],
         Overlap::Some => [14, 6, 3, 2],
-        Overlap::Much => [14, 6, 6, 4],
+        Overlap::Much if is_large(geometry) => [14, 6, 10, 8],
+        Overlap::Much => [8, 6, 10, 8],
     }
 }
 /// Shift of the horizontal transform, for each scale.
@@ -203,7 +205,7 @@ impl Metric for Adm {
 
     fn prepare(work: &AdmWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let device = setup.device;
-        let tile_heights = tile_heights(setup.overlap);
+        let tile_heights = tile_heights(setup.overlap, setup.geometry);
         let Geometry { width, height, depth, .. } = setup.geometry;
         let many = Self::needs_passes(work);
         let shapes = scales(width, height);

@@ -42,6 +42,11 @@ impl Overlap {
     }
 }
 
+/// Pictures so large that a part of one kernel fills a GPU, even where work is divided coarsely: more than those of 1080p.
+pub fn is_large(geometry: Geometry) -> bool {
+    geometry.width * geometry.height > 1920 * 1088
+}
+
 impl Setup<'_> {
     /// Groups have more than one pair.
     pub fn several(&self) -> bool {

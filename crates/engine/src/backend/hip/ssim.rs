@@ -17,12 +17,21 @@ use crate::metrics::ssim::{MapSums, SCALES, SsimSums, SsimWork, WINDOW_SIZE, dec
 const THREADS: u32 = 128;
 /// Samples of a tile of the means.
 const BOX_TILE: (usize, usize) = (32, 4);
-/// Rows that a block of the window, and one of the low pass, walks down: more rows save work, more blocks fill the GPU.
-const fn rows(overlap: Overlap) -> (usize, usize) {
-    match overlap {
+/// Rows that a block of one of the filters walks down: more rows save work, more blocks fill the GPU.
+#[derive(Clone, Copy)]
+struct Rows {
+    luma: usize,
+    /// Decimated pictures are little work, whatever the blocks, but wait for each other.
+    decimated: usize,
+}
+
+/// Those of the window, and of the low pass.
+const fn rows(overlap: Overlap) -> (Rows, Rows) {
+    let (map, low_pass) = match overlap {
         Overlap::Little => (22, 12),
         Overlap::Some | Overlap::Much => (54, 28),
-    }
+    };
+    (Rows { luma: map, decimated: 22 }, Rows { luma: low_pass, decimated: 12 })
 }
 
 shared! {
@@ -38,17 +47,18 @@ shared! {
 struct Kernels {
     luma: Kernel,
     decimated: Kernel,
-    /// Rows of a block.
-    rows: usize,
+    rows: Rows,
 }
 
 impl Kernels {
-    fn new(device: &Arc<Device>, name: &str, geometry: Geometry, rows: usize) -> Result<Self, Error> {
+    fn new(device: &Arc<Device>, name: &str, geometry: Geometry, rows: Rows) -> Result<Self, Error> {
         Ok(Self { luma: luma(device, name, geometry)?, decimated: kernel(device, name)?, rows })
     }
 
-    fn grid(&self, width: usize, height: usize) -> (u32, u32) {
-        (width.div_ceil(THREADS as usize) as u32, height.div_ceil(self.rows) as u32)
+    /// The grid for results of this size, and the rows of a block.
+    fn grid(&self, decimated: bool, width: usize, height: usize) -> ((u32, u32), i32) {
+        let rows = if decimated { self.rows.decimated } else { self.rows.luma };
+        ((width.div_ceil(THREADS as usize) as u32, height.div_ceil(rows) as u32), rows as i32)
     }
 }
 
@@ -99,9 +109,9 @@ impl Filters {
 
     fn map(&self, stream: &Stream, at: Addresses, from: Pictures, sums: u64) -> Result<(), Error> {
         let Pictures { planes, size, kept } = from;
-        let grid = self.map.grid(size.0 - (WINDOW_SIZE - 1), size.1 - (WINDOW_SIZE - 1));
-        let (bits, w, h, rows) =
-            (self.geometry.depth.bits(), size.0 as i32, size.1 as i32, self.map.rows as i32);
+        let places = [size.0, size.1].map(|extent| extent - (WINDOW_SIZE - 1));
+        let (grid, rows) = self.map.grid(planes.is_some(), places[0], places[1]);
+        let (bits, w, h) = (self.geometry.depth.bits(), size.0 as i32, size.1 as i32);
         let bias = fixed_sum(size).bias();
         match planes {
             // SAFETY: the parameters of ssim_map_u8, ssim_map_u16, and those of later pairs.
@@ -118,9 +128,8 @@ impl Filters {
     fn low_pass(&self, stream: &Stream, at: Addresses, from: Pictures, to: HvPlanes) -> Result<(), Error> {
         let Pictures { planes, size, .. } = from;
         let (width, height) = decimated(size.0, size.1, 2);
-        let grid = self.low_pass.grid(width, height);
-        let (bits, w, h, rows) =
-            (self.geometry.depth.bits(), size.0 as i32, size.1 as i32, self.low_pass.rows as i32);
+        let (grid, rows) = self.low_pass.grid(planes.is_some(), width, height);
+        let (bits, w, h) = (self.geometry.depth.bits(), size.0 as i32, size.1 as i32);
         match planes {
             // SAFETY: the parameters of ssim_low_pass_u8, ssim_low_pass_u16, and those of later pairs.
             None => unsafe {

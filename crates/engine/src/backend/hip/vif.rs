@@ -5,9 +5,10 @@
 use gpu::{DeviceBuffer, Error, Kernel, Stream, arguments};
 
 use super::frame::HvPlanes;
-use super::metric::{Addresses, HalfPictures, Metric, Overlap, Pairs, Setup};
+use super::metric::{Addresses, HalfPictures, Metric, Overlap, Pairs, Setup, is_large};
 use super::shared::{bytes_of, shared};
 use crate::backend::{BackendError, Halves};
+use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::vif::{LOG2_STEPS, VifScaleSums, VifSums, VifWork};
 
@@ -30,16 +31,20 @@ fn on_tensor_cores(bits: u32, target: &str) -> bool {
 
 impl Shape {
     /// The shape of a scale's kernel as `kernels/vif.h` and `kernels/vif_mma.h` have it; `target` is a GPU target of this
-    /// crate's `build.rs`. With `alone`, there are more and smaller blocks: a group that overlaps with no others is done sooner.
-    fn new(scale: usize, bits: u32, target: &str, alone: bool) -> Self {
+    /// crate's `build.rs`. More tiles a block save work, more blocks keep the GPU busy: a group that overlaps with no others is
+    /// done sooner with one tile each.
+    fn new(scale: usize, geometry: Geometry, target: &str, overlap: Overlap) -> Self {
         let nvidia = target.starts_with("sm_");
+        let alone = overlap == Overlap::Little;
         let shape = |threads, tile, tiles| Self { threads, tile, tiles: if alone { 1 } else { tiles } };
         match scale {
-            0 if on_tensor_cores(bits, target) => shape(128, (if alone { 128 } else { 256 }, 64), 1),
+            0 if on_tensor_cores(geometry.depth.bits(), target) => {
+                shape(128, (if alone { 128 } else { 256 }, 64), 1)
+            }
             0 if nvidia => shape(256, (240, 8), 4),
             0 => shape(128, (112, 8), 2),
-            1 => shape(128, (120, 8), 2),
-            _ => shape(128, (124, 4), 4),
+            1 => shape(128, (120, 8), if is_large(geometry) { 2 } else { 1 }),
+            _ => shape(128, (124, 4), 2),
         }
     }
 }
@@ -84,7 +89,7 @@ impl Scale {
         let target = device.module(image)?.target();
         let one_by_one = scale == 0 && on_tensor_cores(bits, target);
         let name = if one_by_one && bits > 8 { "vif0_u12" } else { name };
-        let Shape { threads, tile, tiles } = Shape::new(scale, bits, target, overlap == Overlap::Little);
+        let Shape { threads, tile, tiles } = Shape::new(scale, geometry, target, overlap);
         let grid = (width.div_ceil(tile.0) as u32, height.div_ceil(tile.1 * tiles) as u32);
         let kernel = |image, name: &str| Kernel::new(device, image, name, threads);
         let group = || kernel("vif_group", &format!("{name}_group"));
