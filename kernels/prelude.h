@@ -138,6 +138,11 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
     uint32_t l = hv_lane();
     return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);
   }
+  // Waits for the wave's lanes, and shows each what the others have written to shared memory.
+  HV_DEV void hv_sync_wave() {
+    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+  }
   HV_DEV uint64_t hv_ballot(bool p) {
     #if HV_WAVE == 64 && __has_builtin(__builtin_amdgcn_ballot_w64)
       return __builtin_amdgcn_ballot_w64(p);
@@ -151,6 +156,7 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   HV_DEV uint32_t hv_lane() {
     uint32_t l; asm("mov.u32 %0, %%laneid;" : "=r"(l)); return l;
   }
+  HV_DEV void hv_sync_wave() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
   #if defined(HV_BARE)
     HV_DEV uint32_t hv_shfl_u32(uint32_t v, uint32_t s) { return (uint32_t)__nvvm_shfl_sync_idx_i32(~0u, (int)v, (int)s, 0x1f); }
     HV_DEV uint32_t hv_shfl_xor_u32(uint32_t v, uint32_t m) { return (uint32_t)__nvvm_shfl_sync_bfly_i32(~0u, (int)v, (int)m, 0x1f); }

@@ -13,9 +13,9 @@
 // A[column][input column] B[input column][row], takes as they are: the 16 columns before them
 // and these are its 32 inputs.
 //
-// Both passes keep what the other needs in shared memory: the planes of 16 columns and, for the next 16, those before. A
-// lane reads only what it has written itself. That leaves few enough registers for twice the warps, which is worth 14 %.
-// That is worth more than to filter the reference once for several distorted pictures.
+// Both passes keep what the other needs in shared memory: the planes of 16 columns and, for the next 16, those before.
+// That leaves few enough registers for twice the warps, which is worth 14 %, and more than to filter the reference once for
+// several distorted pictures.
 #define VIF_MMA_WARPS 4
 // With the blocks that are to fit a multiprocessor, which bounds the registers.
 #define VIF_MMA_BOUNDS 32 * VIF_MMA_WARPS, HV_F64_FAST ? 4 : 3
@@ -59,14 +59,13 @@ HV_DEV VifProduct vif_mma(const VifMatrix &m, uint32_t b0, uint32_t b1, const Vi
         "r"(c.c[2]), "r"(c.c[3]));
   return r;
 }
-HV_DEV void vif_sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 template <uint32_t SELECTOR> HV_DEV uint32_t vif_prmt(uint32_t a, uint32_t b) {
   uint32_t r;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "n"(SELECTOR));
   return r;
 }
 
-// The words of one lane in shared memory: those of all lanes take turns.
+// The words that one lane writes to shared memory: those of all lanes take turns, so that a plane is eight rows of 16 bytes.
 struct VifMmaWords {
   uint32_t *first;
   HV_MEMBER uint32_t &operator[](int i) const { return first[32 * i]; }
@@ -235,21 +234,41 @@ HV_DEV void vif_mma_products(const VifMatrix (&m)[3], const VifMmaColumns<T> &a,
   }
 }
 
+// Two planes, of the columns before and of these, as a B each.
+struct VifMmaPair {
+  uint32_t b[2][2];
+};
+// The planes `plane` and `plane + 1`. A lane gets the words that it has written itself, but four of them by one instruction, in
+// registers next to each other, as products want them. `row` is what this lane says for all: where in shared memory row
+// lane % 8 of the columns before (lane / 8 even) or of these (odd) is, of plane 0 (the first half of the lanes) or 1.
+HV_DEV VifMmaPair vif_mma_pair(uint32_t row, int plane) {
+  VifMmaPair p;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(p.b[0][0]), "=r"(p.b[0][1]), "=r"(p.b[1][0]), "=r"(p.b[1][1])
+               : "r"(row + 128 * plane)
+               : "memory");
+  return p;
+}
+HV_DEV VifProduct vif_mma(const VifMatrix &m, const uint32_t (&b)[2], const VifProduct &c) {
+  return vif_mma(m, b[0], b[1], c);
+}
+
 // Horizontal pass over planes of the columns before and of these.
-HV_DEV void vif_mma_mean_row(const VifMatrix (&m)[3], VifMmaWords before, VifMmaWords planes, uint32_t *mean) {
-  const VifProduct w0 = vif_mma(m[0], before[0], planes[0], {});
-  const VifProduct w1 = vif_mma(m[1], before[0], planes[0], vif_mma(m[0], before[1], planes[1], {}));
-  const VifProduct w2 = vif_mma(m[1], before[1], planes[1], {});
+HV_DEV void vif_mma_mean_row(const VifMatrix (&m)[3], uint32_t row, int plane, uint32_t *mean) {
+  const VifMmaPair p = vif_mma_pair(row, plane);
+  const VifProduct w0 = vif_mma(m[0], p.b[0], {});
+  const VifProduct w1 = vif_mma(m[1], p.b[0], vif_mma(m[0], p.b[1], {}));
+  const VifProduct w2 = vif_mma(m[1], p.b[1], {});
 #pragma unroll
   for (int i = 0; i < 4; i++) mean[i] = w0.c[i] + w1.c[i] * 256 + w2.c[i] * 65536;
 }
-HV_DEV void vif_mma_product_row(const VifMatrix (&m)[3], const VifProduct &half, VifMmaWords before, VifMmaWords planes,
-                                uint32_t *mean) {
-  const VifProduct w0 = vif_mma(m[0], before[0], planes[0], {});
-  const VifProduct w1 = vif_mma(m[1], before[0], planes[0], vif_mma(m[0], before[1], planes[1], half));
-  const VifProduct w2 = vif_mma(m[1], before[1], planes[1], vif_mma(m[0], before[2], planes[2], {}));
-  const VifProduct w3 = vif_mma(m[1], before[2], planes[2], vif_mma(m[0], before[3], planes[3], {}));
-  const VifProduct w4 = vif_mma(m[1], before[3], planes[3], {});
+HV_DEV void vif_mma_product_row(const VifMatrix (&m)[3], const VifProduct &half, uint32_t row, int plane, uint32_t *mean) {
+  const VifMmaPair lo = vif_mma_pair(row, plane), hi = vif_mma_pair(row, plane + 2);
+  const VifProduct w0 = vif_mma(m[0], lo.b[0], {});
+  const VifProduct w1 = vif_mma(m[1], lo.b[0], vif_mma(m[0], lo.b[1], half));
+  const VifProduct w2 = vif_mma(m[1], lo.b[1], vif_mma(m[0], hi.b[0], {}));
+  const VifProduct w3 = vif_mma(m[1], hi.b[0], vif_mma(m[0], hi.b[1], {}));
+  const VifProduct w4 = vif_mma(m[1], hi.b[1], {});
 #pragma unroll
   for (int i = 0; i < 4; i++)
     mean[i] = (w4.c[i] * 256 + w3.c[i]) * 256 + (w2.c[i] + ((w1.c[i] + (w0.c[i] >> 8)) >> 8));
@@ -347,12 +366,11 @@ HV_DEV VifMmaColumns<uint16_t> vif_mma_columns(const VifMmaRows<uint16_t> &rows)
 }
 
 // One picture's samples of the next scale from one column and two rows, at x, y of that scale.
-template <int N>
-HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, VifMmaWords before, VifMmaWords planes, uint32_t x,
-                         uint32_t y, uint32_t width, uint32_t height, uint16_t *to, uint32_t stride) {
-  constexpr int NEXT = VifMmaPlanes<N>::NEXT;
-  const VifProduct a = vif_mma(m[2], before[NEXT], planes[NEXT], {});
-  const VifProduct b = vif_mma(m[2], before[NEXT + 1], planes[NEXT + 1], half);
+HV_DEV void vif_mma_next(const VifMatrix (&m)[3], const VifProduct &half, uint32_t row, int plane, uint32_t x, uint32_t y,
+                         uint32_t width, uint32_t height, uint16_t *to, uint32_t stride) {
+  const VifMmaPair p = vif_mma_pair(row, plane);
+  const VifProduct a = vif_mma(m[2], p.b[0], {});
+  const VifProduct b = vif_mma(m[2], p.b[1], half);
 #pragma unroll
   for (uint32_t i = 0; i < 2; i++) {
     const uint32_t v = (((a.c[i] >> 8) + a.c[2 + i] + b.c[i]) >> 8) + b.c[2 + i] - 128;
@@ -397,18 +415,18 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
       const int32_t x = x0 - 16 + 16 * t;  // of these columns; results are for 8 columns less
       if (x - 8 >= width) break;
       auto &words = shared.words[warp][t & 1];
-      const VifMmaWords planes = {&words[0][lane]}, before = {&shared.words[warp][~t & 1][0][lane]};
-      const VifMmaWords distorted_planes = planes + shared.DISTORTED, distorted_before = before + shared.DISTORTED;
+      const VifMmaWords planes = {&words[0][lane]};
+      const VifMmaWords distorted_planes = planes + shared.DISTORTED;
       {
         auto &rows = *(VifMmaRows<T>(*)[2]) & words;
         static_assert(sizeof rows <= sizeof words, "samples lie where the planes are to be");
         // Other lanes may still read what lay here.
-        vif_sync_warp();
+        hv_sync_wave();
         vif_mma_store(r, reference.shift, args.bits, rows[0]);
         vif_mma_store(d, distorted.shift, args.bits, rows[1]);
-        vif_sync_warp();
+        hv_sync_wave();
         const VifMmaColumns<T> rb = vif_mma_columns(rows[0]), db = vif_mma_columns(rows[1]);
-        vif_sync_warp();
+        hv_sync_wave();
         if (t < steps) {
           r = vif_mma_load<T>(reference_row, x + 16, width);
           d = vif_mma_load<T>(distorted_row, x + 16, width);
@@ -420,10 +438,14 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
         vif_mma_products<2>(matrix, rb, db, 1, args.bits, distorted_planes);
       }
       if (t == 0) continue;
+      hv_sync_wave();
+      const uint32_t slot = ((uint32_t)t + 1 + lane / 8) & 1;  // of the columns before, or of these
+      const uint32_t planes_row = vif_shared_address(&shared.words[warp][slot][lane / 16][lane % 8 * 4]);
       const uint32_t nx = (uint32_t)((x - 8) / 2) + g, ny = (uint32_t)y0 / 2 + 2 * q;
       const uint32_t nw = (uint32_t)width / 2, nh = (uint32_t)height / 2;
-      vif_mma_next<1>(matrix, half, before, planes, nx, ny, nw, nh, next.reference, next.stride);
-      vif_mma_next<2>(matrix, half, distorted_before, distorted_planes, nx, ny, nw, nh, next.distorted, next.stride);
+      const int next_r = VifMmaPlanes<1>::NEXT, next_d = shared.DISTORTED + VifMmaPlanes<2>::NEXT;
+      vif_mma_next(matrix, half, planes_row, next_r, nx, ny, nw, nh, next.reference, next.stride);
+      vif_mma_next(matrix, half, planes_row, next_d, nx, ny, nw, nh, next.distorted, next.stride);
       if (!args.gains) continue;
       // Eight rows at a time: for 16 there are no registers.
 #pragma unroll 1
@@ -431,14 +453,12 @@ HV_DEV void vif_mma_scale(VifMmaShared &shared, const HvFrame *frame, const VifA
         uint32_t m1[4], xx[4], m2[4], yy[4], xy[4];
         int32_t var1[4], var2[4], cov[4];
         bool inside[4];
-        const VifMmaWords b1 = before + h * VifMmaPlanes<1>::HALF, p1 = planes + h * VifMmaPlanes<1>::HALF;
-        vif_mma_mean_row(matrix, b1, p1, m1);
-        vif_mma_product_row(matrix, half, b1 + 2, p1 + 2, xx);
-        const VifMmaWords b2 = distorted_before + h * VifMmaPlanes<2>::HALF;
-        const VifMmaWords p2 = distorted_planes + h * VifMmaPlanes<2>::HALF;
-        vif_mma_mean_row(matrix, b2, p2, m2);
-        vif_mma_product_row(matrix, half, b2 + 2, p2 + 2, yy);
-        vif_mma_product_row(matrix, half, b2 + 6, p2 + 6, xy);
+        const int of_r = h * VifMmaPlanes<1>::HALF, of_d = shared.DISTORTED + h * VifMmaPlanes<2>::HALF;
+        vif_mma_mean_row(matrix, planes_row, of_r, m1);
+        vif_mma_product_row(matrix, half, planes_row, of_r + 2, xx);
+        vif_mma_mean_row(matrix, planes_row, of_d, m2);
+        vif_mma_product_row(matrix, half, planes_row, of_d + 2, yy);
+        vif_mma_product_row(matrix, half, planes_row, of_d + 6, xy);
         vif_variances(m1, m1, xx, var1);
         vif_variances(m2, m2, yy, var2);
         vif_variances(m1, m2, xy, cov);
