@@ -18,17 +18,17 @@ template <int scale> struct Keep {
   uint32_t *at;  // of the first row, for this lane
 
   HV_MEMBER void save(int row, const int32_t detail[3][2]) const {
-    uint32_t *to = at + row * WORDS * ADM_THREADS;
+    uint32_t *to = at + row * WORDS * HV_WAVE;
 #pragma unroll
     for (int i = 0; i < WORDS; i++)
-      to[i * ADM_THREADS] = scale == 0 ? (uint32_t)(detail[i][0] & 0xffff) | (uint32_t)detail[i][1] << 16
+      to[i * HV_WAVE] = scale == 0 ? (uint32_t)(detail[i][0] & 0xffff) | (uint32_t)detail[i][1] << 16
                                        : (uint32_t)detail[i / 2][i % 2];
   }
   HV_MEMBER void load(int row, int32_t detail[3][2]) const {
-    const uint32_t *from = at + row * WORDS * ADM_THREADS;
+    const uint32_t *from = at + row * WORDS * HV_WAVE;
 #pragma unroll
     for (int i = 0; i < 6; i++) {
-      const uint32_t word = from[(scale == 0 ? i / 2 : i) * ADM_THREADS];
+      const uint32_t word = from[(scale == 0 ? i / 2 : i) * HV_WAVE];
       detail[i / 2][i % 2] = scale > 0 ? (int32_t)word : i % 2 ? (int32_t)word >> 16 : (int16_t)word;
     }
   }
@@ -69,7 +69,7 @@ template <int scale, class T, bool many, bool group> struct Tile {
     }
   }
 
-  HV_MEMBER void all(RowSums sums, int32_t (*kept)[10][ADM_THREADS]) const {
+  HV_MEMBER void all(RowSums sums, int32_t (*kept)[10][ADM_THREADS(T, many)]) const {
     Transform<scale, T, true> o{}, t{};
     // A branch would cost more than the cubes of the two rows that need none, unless tiles are low.
     const bool always = scale == 0;
@@ -129,22 +129,24 @@ template <int scale, class T, bool many, bool group> struct Tile {
 template <int scale, class T, bool many, bool group>
 HV_DEV void tile(const Input<T> &reference, const Input<T> &distorted, const AdmPlanes &out, const AdmScale &shape,
                  const AdmPasses &passes, uint64_t *rows, uint32_t *kept_words, bool later) {
-  __shared__ uint64_t lanes[ADM_THREADS / 32][3 * ADM_SLOTS][33];
-  __shared__ int32_t kept[many ? 2 * ADM_PASSES : 1][10][ADM_THREADS];
+  __shared__ uint64_t lanes[ADM_THREADS(T, many) / 32][3 * ADM_SLOTS][33];
+  __shared__ int32_t kept[many ? 2 * ADM_PASSES : 1][10][ADM_THREADS(T, many)];
   const int lane = threadIdx.x % 32, strip = threadIdx.x / 32;
   const int left = shape.x0 + (int)blockIdx.x * ADM_TILE_W, right = left + ADM_TILE_W;
-  const int top = shape.y0 + (int)blockIdx.y * shape.tile_height;
-  const int x = left + strip * ADM_STRIP_W + 2 * (lane - 1);
+  const uint32_t below = blockIdx.y * shape.waves + threadIdx.x / HV_WAVE;  // which tile of this column of tiles
+  const int top = shape.y0 + (int)below * shape.tile_height;
+  if (top >= shape.height) return;
+  const int x = left + strip % (HV_WAVE / 32) * ADM_STRIP_W + 2 * (lane - 1);
   const bool own = lane != 0 && lane != 31;
-  const Lane at{x, threadIdx.x - 1, threadIdx.x + 1, own,
+  const Lane at{x, hv_lane() - 1, hv_lane() + 1, own,
                 {own && x >= shape.left && x < shape.right,
                  own && x + 1 >= shape.left && x + 1 < shape.right}};
   const int first = hv_max(top, 0), end = hv_min(top + shape.tile_height, shape.height);
   const bool edge = 2 * right + 4 > shape.in_width;
   Keep<scale> keep{};
   if constexpr (group) {
-    const uint32_t block = blockIdx.y * gridDim.x + blockIdx.x, rows_kept = (uint32_t)shape.tile_height + 2;
-    keep.at = kept_words + (uint64_t)block * rows_kept * keep.WORDS * ADM_THREADS + threadIdx.x;
+    const uint32_t which = below * gridDim.x + blockIdx.x, rows_kept = (uint32_t)shape.tile_height + 2;
+    keep.at = kept_words + (uint64_t)which * rows_kept * keep.WORDS * HV_WAVE + hv_lane();
   }
   const Tile<scale, T, many, group> tile{reference, distorted, out, shape, passes, keep, later, first, end, edge, at};
   if (left < shape.right && right > shape.left && first < shape.bottom && end > shape.top)
@@ -158,8 +160,9 @@ HV_DEV void tile(const Input<T> &reference, const Input<T> &distorted, const Adm
 // cubes of each scored row: rows[(3 k + band) h + row], band h, v, d, k 0 for the reference, 1 + 2 p for the
 // restored part of pass p and 2 + 2 p for its additive part. Pictures have at least 33 rows and columns.
 // Without suffix for one pass without the additive part, `_passes` for 1 to 4 passes.
-// Block of one wave, 32 or 64 threads, a tile of tile_width = 60 or 120 columns by tile_height rows of coefficients
-// from (x0, y0) on; grid (ceil((w - x0) / tile_width), ceil((h - y0) / tile_height)). Tiles begin where the scored
+// Block of `waves` waves of 32 or 64 threads, ADM_WAVES at most; each has a tile of tile_width = 60 or 120 columns by
+// tile_height rows of coefficients from (x0, y0) on, those of a block one below the other; grid
+// (ceil((w - x0) / tile_width), ceil((h - y0) / (waves tile_height))). Tiles begin where the scored
 // part does: x0 is the largest number up to 0 that differs from left - left mod 2 by a multiple of tile_width,
 // y0 likewise from top by one of tile_height. Good heights are in crates/engine/src/backend/hip/adm.rs.
 //
@@ -172,13 +175,15 @@ HV_DEV void tile(const Input<T> &reference, const Input<T> &distorted, const Adm
                                {d.data, d.stride, d.shift, bits, shape.in_width, shape.in_height}, out, shape, \
                                passes, rows, keep, later);
 #define ADM0(name, T, many)                                                                                  \
-  HV_KERNEL(ADM_THREADS, name)(const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape,             \
+  HV_KERNEL(ADM_BOUNDS(T, many, sizeof(T) == 1 ? 24 : 20), name)(                                            \
+                               const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape,             \
                                uint32_t bits, AdmPasses passes, uint64_t *rows) {                            \
     ADM0_TILE(T, many, false, nullptr, false)                                                                \
   }                                                                                                          \
   HV_EXPORT(name)
 #define ADM0_GROUP(name, T, many)                                                                            \
-  HV_KERNEL(ADM_THREADS, name)(const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape,             \
+  HV_KERNEL(ADM_BOUNDS(T, many, sizeof(T) == 1 ? 24 : 20), name)(                                            \
+                               const HvFrame *__restrict__ frame, AdmPlanes out, AdmScale shape,             \
                                uint32_t bits, AdmPasses passes, uint64_t *rows, uint32_t *keep,              \
                                uint32_t later) {                                                             \
     ADM0_TILE(T, many, true, keep, later)                                                                    \
@@ -194,13 +199,15 @@ HV_DEV void tile(const Input<T> &reference, const Input<T> &distorted, const Adm
                                    {(const uint8_t *)in.distorted, stride, 0, 0, shape.in_width, shape.in_height}, out, \
                                    shape, passes, rows, keep, later);
 #define ADM(name, scale, many)                                                                               \
-  HV_KERNEL(ADM_THREADS, name)(AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes,                \
+  HV_KERNEL(ADM_BOUNDS(int32_t, many, 16), name)(                                                            \
+                               AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes,                \
                                uint64_t *rows) {                                                             \
     ADM_TILE(scale, many, false, nullptr, false)                                                             \
   }                                                                                                          \
   HV_EXPORT(name)
 #define ADM_GROUP(name, scale, many)                                                                         \
-  HV_KERNEL(ADM_THREADS, name)(AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes,                \
+  HV_KERNEL(ADM_BOUNDS(int32_t, many, 16), name)(                                                            \
+                               AdmPlanes in, AdmPlanes out, AdmScale shape, AdmPasses passes,                \
                                uint64_t *rows, uint32_t *keep, uint32_t later) {                             \
     ADM_TILE(scale, many, true, keep, later)                                                                 \
   }                                                                                                          \

@@ -38,7 +38,7 @@ struct Chain {
   int32_t partial[2];    // threshold of the latest row but for the row after
   int32_t signal[3][2];  // of the latest row
 
-  HV_MEMBER void load(const int32_t from[10][ADM_THREADS]) {
+  template <int threads> HV_MEMBER void load(const int32_t (&from)[10][threads]) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       box[i] = from[i][threadIdx.x];
@@ -47,7 +47,7 @@ struct Chain {
       for (int band = 0; band < 3; band++) signal[band][i] = from[4 + 2 * band + i][threadIdx.x];
     }
   }
-  HV_MEMBER void save(int32_t to[10][ADM_THREADS]) const {
+  template <int threads> HV_MEMBER void save(int32_t (&to)[10][threads]) const {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       to[i][threadIdx.x] = box[i];
@@ -74,7 +74,7 @@ struct RowSums {
     used++;
   }
   HV_MEMBER void flush() {
-    __syncthreads();
+    hv_sync_wave();
     const int mine = lane % 16;
     uint64_t sum = 0;
     if (mine < 3 * used) {
@@ -85,7 +85,7 @@ struct RowSums {
     sum += hv_shfl_xor_u64(sum, 16);
     if (lane < 3 * used && sum) hv_atomic_add_u64(rows + to, sum);
     used = 0;
-    __syncthreads();
+    hv_sync_wave();
   }
 };
 

@@ -5,10 +5,11 @@
 #include "frame.h"
 
 // 32 lanes walk down a strip together, eight columns each; the outer two only serve their neighbours. More
-// rows save loads and cost blocks in flight, to the same effect at 1080p.
+// rows save loads and cost blocks in flight. Moving differences from row to row costs a tenth of the operations; without, the
+// code would be seven times as long, and leave no room for others in the multiprocessor's cache for instructions.
 #define MOTION_THREADS 128
 #define MOTION_COLUMNS 8  // of a lane
-#define MOTION_ROWS 5     // of a strip: as many as taps, so that each difference keeps its register
+#define MOTION_ROWS 10    // of a strip
 #define MOTION_TILE_W (30 * MOTION_COLUMNS)
 #define MOTION_TILE_H (MOTION_THREADS / 32 * MOTION_ROWS)
 
@@ -41,7 +42,7 @@ HV_DEV void motion(const HvFrame *__restrict__ frame, uint32_t lag, int width, i
   const uint32_t first = hv_min(hv_max(x, 0), (width - 1) / MOTION_COLUMNS * MOTION_COLUMNS) * sizeof(T);
   const uint32_t left = hv_lane() - 1, right = hv_lane() + 1;
 
-  // Differences of five rows, the row y in e[(y - y0) mod 5].
+  // Differences of the row at hand, of the two above it and of the two below.
   int32_t e[5][MOTION_COLUMNS];
   auto load = [&](int32_t to[MOTION_COLUMNS], int y) {
     const uint64_t row = hv_max(mirror(y, height), 0);  // far below the picture any row will do
@@ -53,24 +54,25 @@ HV_DEV void motion(const HvFrame *__restrict__ frame, uint32_t lag, int width, i
       to[i] = (int32_t)(hv_sample_in<T>(p.v, i, a.shift, bits) - hv_sample_in<T>(q.v, i, b.shift, bits));
   };
 #pragma unroll
-  for (int i = 0; i < 4; i++) load(e[(i + 3) % 5], y0 + i - 2);
+  for (int i = 0; i < 4; i++) load(e[i], y0 + i - 2);
 
   uint32_t sums[MOTION_COLUMNS] = {};  // at most 2^16 for each row
-#pragma unroll
+#pragma unroll 1
   for (int k = 0; k < MOTION_ROWS; k++) {
-    load(e[(k + 2) % 5], y0 + k + 2);
+    load(e[4], y0 + k + 2);
     int32_t v[MOTION_COLUMNS + 4];  // from column x - 2 on
 #pragma unroll
     for (int i = 0; i < MOTION_COLUMNS; i++) {
-      const int32_t *up[] = {e[(k + 3) % 5], e[(k + 4) % 5]}, *down[] = {e[(k + 1) % 5], e[(k + 2) % 5]};
-      v[i + 2] = blur(up[0][i], up[1][i], e[k][i], down[0][i], down[1][i], bits);
+      v[i + 2] = blur(e[0][i], e[1][i], e[2][i], e[3][i], e[4][i], bits);
+#pragma unroll
+      for (int j = 0; j < 4; j++) e[j][i] = e[j + 1][i];
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       v[i] = (int32_t)hv_shfl_u32((uint32_t)v[i + MOTION_COLUMNS], left);
       v[i + MOTION_COLUMNS + 2] = (int32_t)hv_shfl_u32((uint32_t)v[i + 2], right);
     }
-    if (y0 + k >= height) continue;
+    if (y0 + k >= height) continue;  // not before: a wave of 64 lanes has two strips
     if (x == 0) v[0] = v[4], v[1] = v[3];
     if (inside < MOTION_COLUMNS + 2) {
 #pragma unroll
@@ -92,8 +94,8 @@ HV_DEV void motion(const HvFrame *__restrict__ frame, uint32_t lag, int width, i
 
 // Adds to *sum the sum over all pixels of |blur(earlier - later)|, where later is the reference's luma and
 // earlier the one `lag` (1 or 2) frames ago, in 1/256 of an 8-bit step. Does nothing where that is null.
-// width, height: pixels, at least 3. Block 128 threads, a tile of 240 x 20 pixels; grid (ceil(width/240),
-// ceil(height/20)).
+// width, height: pixels, at least 3. Block 128 threads, a tile of 240 x 40 pixels; grid (ceil(width/240),
+// ceil(height/40)).
 #define MOTION(name, T)                                                                                      \
   HV_KERNEL(MOTION_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t lag, int width, int height,    \
                                   uint32_t bits, uint64_t *sum) {                                            \

@@ -255,7 +255,7 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block, uint32_t 
 
 // Typical shifts and weights: those of crates/engine/src/metrics/adm.rs need not be exact here.
 template <class T>
-void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures) {
+void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures, uint32_t waves) {
   constexpr int TILE_H = 16;
   const int tile_w = (int)wave() / 32 * ADM_STRIP_W;
   const std::string suffix = std::string(passes > 1 ? "_passes" : "") + (pictures > 1 ? "_group" : "");
@@ -269,7 +269,8 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures
     AdmRows all{};
     uint32_t first = 0;
     for (int scale = 0, w = WIDTH, h = HEIGHT; scale < 4; scale++) {
-      AdmScale shape{w, h, (w + 1) / 2, (h + 1) / 2, 0, 0, 0, 0, 0, 0, TILE_H, {7, 7}, 31, 7, scale % 2 ? 15u : 16u};
+      AdmScale shape{w, h, (w + 1) / 2, (h + 1) / 2, 0, 0, 0, 0, 0, 0, TILE_H, {7, 7}, 31, 7, scale % 2 ? 15u : 16u,
+                     waves};
       w = shape.width, h = shape.height;
       shape.left = (w - 5) / 10, shape.right = w - shape.left;
       shape.top = std::max(h - 5, 0) / 10, shape.bottom = h - shape.top;
@@ -280,10 +281,10 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures
         these.passes[p] = {
             p ? 1.0 : 100.0, {scale ? 137000000u : 36453u, scale ? 66000000u : 49417u}, p ? 1u : 0u};
       const uint32_t stride = ((uint32_t)w + 63) / 64 * 64;
-      const Shape grid{tiles(w - shape.x0, tile_w), tiles(h - shape.y0, TILE_H), wave()};
+      const Shape grid{tiles(w - shape.x0, tile_w), tiles(h - shape.y0, (int)waves * TILE_H), waves * wave()};
       if (picture == 0) {
         for (int i = 0; i < 2; i++) memory.push_back(std::make_unique<Array<int32_t>>(stride * (uint32_t)h));
-        const uint32_t words = grid.grid_x * grid.grid_y * (TILE_H + 2) * ADM_KEEP_WORDS(scale) * wave();
+        const uint32_t words = grid.grid_x * grid.grid_y * waves * (TILE_H + 2) * ADM_KEEP_WORDS(scale) * wave();
         kept.push_back(std::make_unique<Array<uint32_t>>(words));
       }
       const size_t at = 2 * (size_t)scale;
@@ -447,8 +448,10 @@ void run_all(Run &run) {
   run_scale(run, frame);
   for (const unsigned tiles_of_block : {1u, 2u})
     for (const uint32_t pictures : {1u, 2u}) run_vif(run, frame, tiles_of_block, pictures);
-  for (const uint32_t passes : {1u, 2u})
-    for (const uint32_t pictures : {1u, 2u}) run_adm(run, frame, passes, pictures);
+  for (const uint32_t pictures : {1u, 2u}) {
+    for (const uint32_t waves : {1u, 2u}) run_adm(run, frame, 1, pictures, waves);
+    run_adm(run, frame, 2, pictures, 1);
+  }
   for (const bool halved : {false, true}) run_cambi(run, frame, halved);
 }
 }  // namespace

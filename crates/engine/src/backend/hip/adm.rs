@@ -13,18 +13,8 @@ use crate::metrics;
 use crate::metrics::adm::{self, AdmPassSums, AdmSums, AdmWork, BandSums, scales};
 
 const ROWS_THREADS: u32 = 128;
-/// Coefficients that 32 threads cover. Blocks are waves.
+/// Coefficients that 32 threads cover.
 const STRIP: usize = 60;
-/// Rows of a tile, for each scale: more rows save work, more tiles fill the GPU. What other groups fill anyway can have more
-/// rows, which is so at the last scales; the first one is most of the work, and has to be many tiles.
-fn tile_heights(overlap: Overlap, geometry: Geometry) -> [usize; 4] {
-    match overlap {
-        Overlap::Little => [10, 4, 2, 1],
-        Overlap::Some => [14, 6, 3, 2],
-        Overlap::Much if is_large(geometry) => [14, 6, 10, 8],
-        Overlap::Much => [8, 6, 10, 8],
-    }
-}
 /// Shift of the horizontal transform, for each scale.
 const HORIZONTAL: [u32; 4] = [16, 15, 16, 15];
 /// Passes of one launch.
@@ -37,7 +27,7 @@ const SUMS: usize = 12;
 shared! {
     "adm_args.h"
     /// The shape of one scale; what extents, scored part and shifts mean is said in [`crate::metrics::adm`].
-    struct AdmScale: 64 {
+    struct AdmScale: 68 {
         [0] in_width: i32,
         [4] in_height: i32,
         [8] width: i32,
@@ -53,6 +43,7 @@ shared! {
         [52] reference_square: u32,
         [56] reference_cube: u32,
         [60] horizontal: u32,
+        [64] waves: u32,
     }
 }
 
@@ -126,17 +117,18 @@ impl Scale {
         input: (usize, usize),
         scale: &adm::AdmScale,
         coefficient: usize,
-        tile_height: usize,
+        tiling: &Tiling,
     ) -> Self {
         let adm::AdmScale { width, height, ref rows, ref columns, numerator, reference } = *scale;
-        let tile = (kernel.threads() as usize / 32 * STRIP, tile_height);
+        let waves = tiling.waves[index];
+        let tile = (tiling.wave / 32 * STRIP, tiling.heights[index]);
         let origin = [origin(columns.start / 2 * 2, tile.0), origin(rows.start, tile.1)];
         let tiles = |extent: usize, origin: i32, tile: usize| {
             (extent + origin.unsigned_abs() as usize).div_ceil(tile) as u32
         };
         let stride = width.next_multiple_of(64);
-        let grid = (tiles(width, origin[0], tile.0), tiles(height, origin[1], tile.1));
-        let words = (grid.0 * grid.1 * kernel.threads()) as usize * (tile_height + 2) * KEEP_WORDS[index];
+        let grid = (tiles(width, origin[0], tile.0), tiles(height, origin[1], waves * tile.1));
+        let words = (grid.0 * grid.1 * kernel.threads()) as usize * (tile.1 + 2) * KEEP_WORDS[index];
         Self {
             group: group.map(|group| (group, (4 * words).next_multiple_of(16))),
             kernel,
@@ -156,6 +148,7 @@ impl Scale {
                 reference_square: reference.square[0],
                 reference_cube: reference.cube[0],
                 horizontal: HORIZONTAL[index],
+                waves: waves as u32,
             },
             grid,
             stride,
@@ -181,9 +174,37 @@ impl Adm {
     }
 }
 
-/// Threads of a wave, which the kernels take as their block.
-fn wave(arch: &str) -> u32 {
-    if arch.starts_with("gfx9") { 64 } else { 32 }
+/// How the kernels of a GPU divide their work.
+struct Tiling {
+    /// Threads of a wave, which has a tile.
+    wave: usize,
+    /// Waves of a block, for each scale.
+    waves: [usize; 4],
+    /// Rows of a tile, for each scale.
+    heights: [usize; 4],
+}
+
+impl Tiling {
+    /// `many`: of the kernels for several passes and the additive part.
+    ///
+    /// More rows save work, more tiles fill the GPU. What other groups fill anyway can have more rows, which is so at the last
+    /// scales; the first one is most of the work, and has to be many tiles. With blocks of several waves (`ADM_WAVES` in
+    /// `adm_args.h`) fewer rows are enough, as there are fewer blocks.
+    fn new(setup: &Setup<'_>, many: bool) -> Self {
+        let arch = &setup.device.info().arch;
+        let single = many || !arch.starts_with("sm_");
+        let first = if is_large(setup.geometry) { 14 } else { 8 };
+        Self {
+            wave: if arch.starts_with("gfx9") { 64 } else { 32 },
+            waves: if single { [1; 4] } else { [setup.by_sample(8, 4), 4, 4, 4] },
+            heights: match setup.overlap {
+                Overlap::Little => [10, 4, 2, 1],
+                Overlap::Some => [14, 6, 3, 2],
+                Overlap::Much if single => [first, 6, 10, 8],
+                Overlap::Much => [first, 6, 5, 4],
+            },
+        }
+    }
 }
 
 /// The denominator, and the numerators of some passes: restored and additive.
@@ -205,11 +226,10 @@ impl Metric for Adm {
 
     fn prepare(work: &AdmWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let device = setup.device;
-        let tile_heights = tile_heights(setup.overlap, setup.geometry);
         let Geometry { width, height, depth, .. } = setup.geometry;
         let many = Self::needs_passes(work);
         let shapes = scales(width, height);
-        let wave = wave(&device.info().arch);
+        let tiling = Tiling::new(setup, many);
         let scale = |s: usize, name: &'static str, coefficient| {
             let input = if s == 0 { (width, height) } else { (shapes[s - 1].width, shapes[s - 1].height) };
             let (image, group, name) = match (many, s) {
@@ -217,10 +237,11 @@ impl Metric for Adm {
                 (false, 0) => (name, "adm_group", name.into()),
                 (false, _) => ("adm", "adm_group", name.into()),
             };
-            let kernel = Kernel::new(device, image, &name, wave)?;
-            let group = || Kernel::new(device, group, &format!("{name}_group"), wave);
+            let threads = (tiling.wave * tiling.waves[s]) as u32;
+            let kernel = Kernel::new(device, image, &name, threads)?;
+            let group = || Kernel::new(device, group, &format!("{name}_group"), threads);
             let group = setup.several().then(group).transpose()?;
-            Ok::<_, Error>(Scale::new(kernel, group, s, input, &shapes[s], coefficient, tile_heights[s]))
+            Ok::<_, Error>(Scale::new(kernel, group, s, input, &shapes[s], coefficient, &tiling))
         };
         let first = setup.by_sample("adm0_u8", "adm0_u16");
         let scales = [scale(0, first, 2)?, scale(1, "adm1", 4)?, scale(2, "adm2", 4)?, scale(3, "adm2", 0)?];

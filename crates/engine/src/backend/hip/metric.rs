@@ -42,7 +42,7 @@ impl Overlap {
     }
 }
 
-/// Pictures so large that a part of one kernel fills a GPU, even where work is divided coarsely: more than those of 1080p.
+/// Pictures so large that their kernels have blocks enough even where work is divided coarsely: those above 1080p.
 pub fn is_large(geometry: Geometry) -> bool {
     geometry.width * geometry.height > 1920 * 1088
 }
@@ -53,8 +53,8 @@ impl Setup<'_> {
         self.renditions > 1
     }
 
-    /// The one of two names that goes with the size of a sample.
-    pub fn by_sample<'a>(&self, byte: &'a str, word: &'a str) -> &'a str {
+    /// The one of the two that goes with the size of a sample.
+    pub fn by_sample<T>(&self, byte: T, word: T) -> T {
         if self.geometry.sample_size() == 1 { byte } else { word }
     }
 }

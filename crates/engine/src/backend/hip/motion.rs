@@ -12,7 +12,7 @@ use crate::metrics::motion::{MotionSums, MotionWork};
 
 const THREADS: u32 = 128;
 /// Pixels that a block covers.
-const TILE: (usize, usize) = (240, 20);
+const TILE: (usize, usize) = (240, 40);
 
 pub struct Motion {
     kernel: Kernel,

@@ -32,20 +32,21 @@ fn on_tensor_cores(bits: u32, target: &str) -> bool {
 impl Shape {
     /// The shape of a scale's kernel as `kernels/vif.h` and `kernels/vif_mma.h` have it; `target` is a GPU target of this
     /// crate's `build.rs`. More tiles a block save work, more blocks keep the GPU busy: a group that overlaps with no others is
-    /// done sooner with one tile each.
+    /// done sooner with one tile each, or two of the second scale.
     fn new(scale: usize, geometry: Geometry, target: &str, overlap: Overlap) -> Self {
         let nvidia = target.starts_with("sm_");
         let alone = overlap == Overlap::Little;
-        let shape = |threads, tile, tiles| Self { threads, tile, tiles: if alone { 1 } else { tiles } };
-        match scale {
+        let one_or = |tiles| if alone { 1 } else { tiles };
+        let (threads, tile, tiles) = match scale {
             0 if on_tensor_cores(geometry.depth.bits(), target) => {
-                shape(128, (if alone { 128 } else { 256 }, 64), 1)
+                (128, (if alone { 128 } else { 256 }, 64), 1)
             }
-            0 if nvidia => shape(256, (240, 8), 4),
-            0 => shape(128, (112, 8), 2),
-            1 => shape(128, (120, 8), if is_large(geometry) { 2 } else { 1 }),
-            _ => shape(128, (124, 4), 2),
-        }
+            0 if nvidia => (256, (240, 8), one_or(4)),
+            0 => (128, (112, 8), one_or(2)),
+            1 => (128, (120, 4), if is_large(geometry) && !alone { 4 } else { 2 }),
+            _ => (128, (124, 4), one_or(2)),
+        };
+        Self { threads, tile, tiles }
     }
 }
 
