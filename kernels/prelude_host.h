@@ -16,8 +16,8 @@ struct Grid { Dim bid, bdim, gdim; };
 extern Lane *cur;
 extern Grid grid;
 void barrier();                                        // all live threads of the block
-// All live lanes of the wave hand in `v`; returns the lane's view afterwards. `op` must agree.
-enum Op : uint32_t { Shfl, Ballot };
+// All live lanes of the wave hand in `v`; returns the lane's view afterwards. `op` must agree. Only Sync orders memory.
+enum Op : uint32_t { Shfl, Ballot, Sync };
 uint64_t wave_op(Op op, uint64_t v, uint32_t src, uint32_t width);
 struct Kernel {                                        // one registered kernel
   const char *name; int wave, max_threads, nargs;
@@ -75,7 +75,7 @@ HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) {
   uint32_t l = hv_lane();
   return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);
 }
-HV_DEV void hv_sync_wave() { hv::wave_op(hv::Ballot, 0, 0, HV_WAVE); }
+HV_DEV void hv_sync_wave() { hv::wave_op(hv::Sync, 0, 0, HV_WAVE); }
 HV_DEV uint64_t hv_ballot(bool p) { return hv::wave_op(hv::Ballot, p, 0, HV_WAVE); }
 HV_DEV float hv_rcp_f32(float x) { return 1 / x; }
 HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }

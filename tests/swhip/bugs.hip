@@ -32,6 +32,24 @@ HV_KERNEL(256, bug_no_wave_sync)(uint32_t *out) {
 }
 HV_EXPORT(bug_no_wave_sync)
 
+// A ballot, which waits for the lanes of the wave but orders no memory, in place of hv_sync_wave.
+HV_KERNEL(256, bug_ballot_for_sync)(uint32_t *out) {
+  __shared__ uint32_t s[256];
+  s[threadIdx.x] = threadIdx.x;
+  const uint32_t all = (uint32_t)hv_popc64(hv_ballot(true));
+  out[blockIdx.x * 256 + threadIdx.x] = s[threadIdx.x ^ 31] + all - HV_WAVE;
+}
+HV_EXPORT(bug_ballot_for_sync)
+
+// Waits for the wave only, then reads what another wave wrote.
+HV_KERNEL(256, bug_wave_for_block)(uint32_t *out) {
+  __shared__ uint32_t s[256];
+  s[threadIdx.x] = threadIdx.x;
+  hv_sync_wave();
+  out[blockIdx.x * 256 + threadIdx.x] = s[threadIdx.x ^ 128];
+}
+HV_EXPORT(bug_wave_for_block)
+
 // Takes a wave for 32 lanes.
 HV_KERNEL(256, bug_wave32)(uint32_t *out) {
   __shared__ uint32_t s[8];

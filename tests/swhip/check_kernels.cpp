@@ -594,13 +594,14 @@ bool caught(const std::string &bug) {
   const std::vector<uint32_t> found = out.read();
   for (uint32_t i = 0; i < found.size(); i++) {
     const uint32_t t = i % THREADS, block = i / THREADS;
-    const bool wrong = bug == "bug_no_barrier"      ? found[i] != 255 - t
-                       : bug == "bug_overwrite"     ? found[i] != ((t + 64) & 255) + 7
-                       : bug == "bug_no_wave_sync"  ? found[i] != (t ^ 31)
-                       : bug == "bug_wave32"        ? found[i] != 32640
-                       : bug == "bug_uninitialised" ? found[i] != 0
-                       : bug == "bug_blocks"        ? t == 0 && found[i] != block + 1
-                                                    : false;
+    const bool wrong = bug == "bug_no_barrier"       ? found[i] != 255 - t
+                       : bug == "bug_overwrite"      ? found[i] != ((t + 64) & 255) + 7
+                       : bug == "bug_no_wave_sync"   ? found[i] != (t ^ 31)
+                       : bug == "bug_wave_for_block" ? found[i] != (t ^ 128)
+                       : bug == "bug_wave32"         ? found[i] != 32640
+                       : bug == "bug_uninitialised"  ? found[i] != 0
+                       : bug == "bug_blocks"         ? t == 0 && found[i] != block + 1
+                                                     : false;
     if (wrong) return true;
   }
   return false;

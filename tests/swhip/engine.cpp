@@ -36,6 +36,7 @@ struct Fiber {
   Op op;              // at which it waits
   uint32_t number;    // wave operations so far
   uint64_t value[2];  // that it hands in; two, as a lane may reach the next operation before others read
+  char synced[2];     // tags of the race checker, those of the wave with its first lane
   void *stack_pointer;
   sanitizers::Context context;
 };
@@ -228,7 +229,9 @@ uint64_t wave_op(Op op, uint64_t v, uint32_t src, uint32_t width) {
   fiber.op = op;
   fiber.value[slot] = v;
   fiber.state = AtWave;
+  if (op == Sync) sanitizers::release(fibers[first].synced[slot]);
   to_engine(fiber, false);
+  if (op == Sync) sanitizers::acquire(fibers[first].synced[slot]);
   fiber.number++;
   if (op == Shfl) return first + src < threads ? fibers[first + src].value[slot] : 0xA5A5A5A5u;
   uint64_t mask = 0;

@@ -3,7 +3,7 @@
 // What the address and thread sanitizers must be told of fibers; nothing in an ordinary build.
 //
 // The thread sanitizer is the race checker: with HV_RACECHECK only the kernels are compiled with
-// -fsanitize=thread. A switch from fiber to fiber orders nothing for it, __syncthreads does.
+// -fsanitize=thread. A switch from fiber to fiber orders nothing for it, __syncthreads and hv_sync_wave do.
 #pragma once
 #include <cstddef>
 #if defined(__SANITIZE_ADDRESS__)
