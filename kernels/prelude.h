@@ -308,10 +308,12 @@ HV_DEV int32_t hv_mad_i24(int32_t a, int32_t b, int32_t c) {
 #endif
   return (int32_t)((uint32_t)a * (uint32_t)b + (uint32_t)c);
 }
+#if !defined(HV_HOST)
 HV_DEV uint64_t hv_shfl_xor_u64(uint64_t v, uint32_t m) {
   uint32_t lo = hv_shfl_xor_u32((uint32_t)v, m), hi = hv_shfl_xor_u32((uint32_t)(v >> 32), m);
   return ((uint64_t)hi << 32) | lo;
 }
+#endif
 // Sum over the wave; every lane receives it. Integer, so the order does not matter.
 HV_DEV uint64_t hv_wave_sum_u64(uint64_t v) {
   for (uint32_t m = HV_WAVE / 2; m; m >>= 1) v += hv_shfl_xor_u64(v, m);

@@ -2,11 +2,22 @@
 //
 // prelude.h, compiled as ordinary C++ for the CPU: the "software device".
 // Each GPU thread is a fiber; __syncthreads and wave operations are the only switching points.
-// HV_WAVE (32 or 64) comes from the command line: the same source is compiled once per width.
+// HV_WAVE (32 or 64) comes from the command line: the same source is compiled once per width. So may HV_SHARED, the name of
+// the section for shared memory, another for each source and width.
 #pragma once
 #ifndef HV_WAVE
 #error "host build: pass -DHV_WAVE=32 or -DHV_WAVE=64"
 #endif
+#ifndef HV_SHARED
+#define HV_SHARED hv_shared
+#endif
+#define HV_PASTE(a, b) HV_PASTE_(a, b)
+#define HV_PASTE_(a, b) a##b
+#define HV_TEXT(a) HV_TEXT_(a)
+#define HV_TEXT_(a) #a
+// The ends of the section, from the linker; null where it is empty.
+extern char HV_PASTE(__start_, HV_SHARED)[] __attribute__((weak, visibility("hidden")));
+extern char HV_PASTE(__stop_, HV_SHARED)[] __attribute__((weak, visibility("hidden")));
 
 namespace hv {
 struct Dim { unsigned x, y, z; };
@@ -23,6 +34,7 @@ struct Kernel {                                        // one registered kernel
   const char *name; int wave, max_threads, nargs;
   void (*invoke)(void **args);
   void (*save)(void **args, unsigned char *dst, void **slots);  // deep-copies the arguments
+  char *shared, *shared_end;                           // where its __shared__ variables lie, among others
   Kernel *next;
 };
 extern Kernel *kernels;
@@ -52,25 +64,27 @@ struct Register { Register(Kernel *k) { k->next = kernels; kernels = k; } };
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 // One block runs at a time, so a static is exactly "shared by the block". The section lets the engine fill
-// shared memory with garbage before every block, as on real hardware; the address sanitizer guards only what
-// is in no section of its own.
+// shared memory with garbage before every block, as on real hardware, and not that of all other kernels; the address
+// sanitizer guards only what is in no section of its own.
 #if defined(__SANITIZE_ADDRESS__)
 #define __shared__ static
 #else
-#define __shared__ static __attribute__((section("hv_shared")))
+#define __shared__ static __attribute__((section(HV_TEXT(HV_SHARED))))
 #endif
 #define HV_DEV [[maybe_unused]] static inline
 #define HV_KERNEL(max_threads, name) enum { hv_max_##name = max_threads }; static void name
 #define HV_EXPORT(name)                                                                        \
   static hv::Kernel hv_k_##name{#name, HV_WAVE, hv_max_##name, hv::Bind<&name, decltype(&name)>::n, \
                                 hv::Bind<&name, decltype(&name)>::invoke,                      \
-                                hv::Bind<&name, decltype(&name)>::save, nullptr};              \
+                                hv::Bind<&name, decltype(&name)>::save,                        \
+                                HV_PASTE(__start_, HV_SHARED), HV_PASTE(__stop_, HV_SHARED), nullptr}; \
   static hv::Register hv_r_##name(&hv_k_##name);
 
 static inline void __syncthreads() { hv::barrier(); }
 HV_DEV uint32_t hv_lane() { return hv::cur->lin % HV_WAVE; }
 HV_DEV uint32_t hv_shfl_u32(uint32_t v, uint32_t s) { return (uint32_t)hv::wave_op(hv::Shfl, v, s % HV_WAVE, HV_WAVE); }
 HV_DEV uint32_t hv_shfl_xor_u32(uint32_t v, uint32_t m) { return hv_shfl_u32(v, hv_lane() ^ m); }
+HV_DEV uint64_t hv_shfl_xor_u64(uint64_t v, uint32_t m) { return hv::wave_op(hv::Shfl, v, hv_lane() ^ m, HV_WAVE); }
 HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) {
   uint32_t l = hv_lane();
   return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);

@@ -15,10 +15,6 @@
 
 extern "C" void hv_switch(void **save, void *to);
 
-// Where the kernels' __shared__ variables lie; null where there are none.
-extern char __start_hv_shared[] __attribute__((weak, visibility("hidden")));
-extern char __stop_hv_shared[] __attribute__((weak, visibility("hidden")));
-
 namespace hv {
 Kernel *kernels;
 Lane *cur;
@@ -45,6 +41,8 @@ char *stacks;
 
 void *engine_stack_pointer;
 sanitizers::Context engine;
+const uint16_t *next_lane, *last_lane;  // of the wave, in the order in which they run
+uint64_t ballot;                        // of the wave operation that its lanes come from
 // Tags of the race checker.
 char block_starts, block_ends;  // of a block, or of guarded work
 char barriers[2];
@@ -63,6 +61,20 @@ void to_engine(Fiber &fiber, bool for_ever) {
   hv_switch(&fiber.stack_pointer, engine_stack_pointer);
   sanitizers::after_switch(fiber.context);
 }
+Fiber *next_ready() {
+  while (next_lane != last_lane)
+    if (Fiber &fiber = fibers[*next_lane++]; fiber.state == Ready) return &fiber;
+  return nullptr;
+}
+// On with the wave's next lane, and from the last one to the engine.
+void to_next(Fiber &fiber, bool for_ever) {
+  Fiber *next = next_ready();
+  if (!next) return to_engine(fiber, for_ever);
+  cur = &next->lane;
+  sanitizers::before_switch(fiber.context, next->context, for_ever);
+  hv_switch(&fiber.stack_pointer, next->stack_pointer);
+  sanitizers::after_switch(fiber.context);
+}
 void to_fiber(Fiber &fiber) {
   cur = &fiber.lane;
   inside = 1;
@@ -79,7 +91,7 @@ void entry() {
   body(body_data);
   sanitizers::release(block_ends);
   fiber.state = Done;
-  to_engine(fiber, true);
+  to_next(fiber, true);
   abort();
 }
 
@@ -118,7 +130,8 @@ void start(unsigned i, Dim tid) {
   fiber.state = Ready;
   fiber.number = 0;
   sanitizers::prepare(fiber.context, stacks + i * STACK, STACK);
-  void **top = (void **)(stacks + (i + 1) * STACK);
+  // Tops that are whole STACKs apart would share a few sets of a cache.
+  void **top = (void **)(stacks + (i + 1) * STACK - i % 64 * 7 * 64);
 #if defined(__x86_64__)
   *--top = nullptr;  // keeps the stack aligned at the entry, as after a call
   *--top = (void *)entry;
@@ -142,13 +155,14 @@ bool run_wave(const uint16_t *order, unsigned from, unsigned to, bool &progress,
   for (;;) {
     unsigned ended = 0, at_barrier = 0;
     const Fiber *at_wave = nullptr;
-    for (unsigned k = from; k < to; k++) {
-      Fiber &fiber = fibers[order[k]];
-      if (fiber.state != Ready) continue;
-      to_fiber(fiber);
+    next_lane = order + from;
+    last_lane = order + to;
+    if (Fiber *first = next_ready()) {
+      to_fiber(*first);
       progress = true;
-      if (fiber.state == Faulted) return false;
+      if (current()->state == Faulted) return false;
     }
+    ballot = 0;
     for (unsigned k = from; k < to; k++) {
       const Fiber &fiber = fibers[order[k]];
       ended += fiber.state == Done;
@@ -157,6 +171,7 @@ bool run_wave(const uint16_t *order, unsigned from, unsigned to, bool &progress,
       if (!at_wave) at_wave = &fiber;
       if (fiber.op != at_wave->op || fiber.number != at_wave->number)
         return fail("lanes of one wave are in different wave operations");
+      ballot |= (fiber.value[fiber.number & 1] & 1) << (order[k] - from);
     }
     if (!at_wave) {
       done += ended;
@@ -169,8 +184,9 @@ bool run_wave(const uint16_t *order, unsigned from, unsigned to, bool &progress,
   }
 }
 
-bool run_block(unsigned threads, unsigned wave, const uint16_t *order) {
-  if (__start_hv_shared) memset(__start_hv_shared, 0xA5, __stop_hv_shared - __start_hv_shared);
+bool run_block(const Kernel &kernel, unsigned threads, const uint16_t *order) {
+  const unsigned wave = (unsigned)kernel.wave;
+  if (kernel.shared) memset(kernel.shared, 0xA5, kernel.shared_end - kernel.shared);
   sanitizers::release(block_starts);
   for (unsigned i = 0; i < threads; i++) {
     const unsigned x = grid.bdim.x, y = grid.bdim.y;
@@ -218,26 +234,23 @@ void barrier() {
   fiber.state = AtBarrier;
   char &tag = barriers[phase & 1];
   sanitizers::release(tag);
-  to_engine(fiber, false);
+  to_next(fiber, false);
   sanitizers::acquire(tag);
 }
 
 uint64_t wave_op(Op op, uint64_t v, uint32_t src, uint32_t width) {
   Fiber &fiber = *current();
-  const unsigned slot = fiber.number & 1, first = fiber.lane.lin - fiber.lane.lin % width;
+  const unsigned slot = fiber.number & 1, first = fiber.lane.lin & ~(width - 1);
   const unsigned threads = grid.bdim.x * grid.bdim.y * grid.bdim.z;
   fiber.op = op;
   fiber.value[slot] = v;
   fiber.state = AtWave;
   if (op == Sync) sanitizers::release(fibers[first].synced[slot]);
-  to_engine(fiber, false);
+  to_next(fiber, false);
   if (op == Sync) sanitizers::acquire(fibers[first].synced[slot]);
   fiber.number++;
-  if (op == Shfl) return first + src < threads ? fibers[first + src].value[slot] : 0xA5A5A5A5u;
-  uint64_t mask = 0;
-  for (unsigned i = 0; i < width && first + i < threads; i++)
-    mask |= (fibers[first + i].value[slot] & 1) << i;
-  return mask;
+  if (op != Shfl) return ballot;
+  return first + src < threads ? fibers[first + src].value[slot] : 0xA5A5A5A5u;
 }
 
 const char *run_grid(const Kernel *kernel, Dim gdim, Dim bdim, void **arguments, uint64_t seed) {
@@ -263,7 +276,7 @@ const char *run_grid(const Kernel *kernel, Dim gdim, Dim bdim, void **arguments,
     grid.bid = {(unsigned)(block % gdim.x), (unsigned)(block / gdim.x % gdim.y),
                 (unsigned)(block / gdim.x / gdim.y)};
     shuffle_lanes(order, threads, wave, seed, random);
-    if (run_block(threads, wave, order)) continue;
+    if (run_block(*kernel, threads, order)) continue;
     static char text[512];
     snprintf(text, sizeof text, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), wave%u: %s", kernel->name,
              grid.bid.x, grid.bid.y, grid.bid.z, cur->tid.x, cur->tid.y, cur->tid.z, wave, problem);
@@ -276,6 +289,7 @@ const char *run_guarded(void (*work)(void *), void *data) {
   prepare_thread();
   body = work;
   body_data = data;
+  next_lane = last_lane;  // a fault may have left some behind
   start(0, {0, 0, 0});
   sanitizers::release(block_starts);
   to_fiber(fibers[0]);

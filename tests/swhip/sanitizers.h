@@ -43,7 +43,9 @@ inline void before_switch([[maybe_unused]] Context &from, [[maybe_unused]] Conte
 }
 inline void after_switch([[maybe_unused]] Context &to, [[maybe_unused]] Context *from = nullptr) {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(to.fake_stack, from ? &from->stack : nullptr, from ? &from->size : nullptr);
+  // Only the first fiber of all comes from the engine's stack for sure.
+  const bool unknown = from && !from->stack;
+  __sanitizer_finish_switch_fiber(to.fake_stack, unknown ? &from->stack : nullptr, unknown ? &from->size : nullptr);
 #endif
 }
 // Before the fiber runs for the first time.

@@ -20,7 +20,8 @@ hv_switch:
 	popq %r12
 	popq %rbx
 	popq %rbp
-	ret
+	popq %rcx
+	jmp *%rcx
 #elif defined(__aarch64__)
 	sub sp, sp, #160
 	stp x19, x20, [sp]
