@@ -22,6 +22,8 @@ RELEASE = $(if $(filter release,$(PROFILE)),--release)
 export PLUGINS := target/plugins
 test: PROFILE := debug
 test: PLUGINS := target/test-plugins
+# It compiles all there is, once; what compilers keep for the next time takes a quarter longer.
+test: export CARGO_INCREMENTAL := 0
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -48,7 +50,7 @@ bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 108
 
 plugin: bootstrap ## build the plugin into target/plugins, and the program hipvmaf beside it
 	cargo build --locked --lib $(WITH_EXAMPLE) $(RELEASE)
-	install -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
+	install -C -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
 
 fmt: ## format the code
 	cargo fmt --all
@@ -116,22 +118,26 @@ stress: bootstrap-tests ## let anything happen to elements in any order for DURA
 	HIPVMAF_STRESS_SECONDS=$(or $(DURATION),600) HIPVMAF_STRESS_SEED=$(or $(SEED),1) \
 		cargo test --locked --test stress -- --nocapture
 
-check-report-where-possible: bootstrap-tests
+# target/debug/hipvmaf, which the following run.
+program: bootstrap-tests
+	@cargo build --locked --quiet $(WITH_EXAMPLE)
+
+check-report-where-possible: program
 	@scripts/check-report || [ $$? = 77 ]
 
-check-report: bootstrap-tests ## write the report of a ladder and look at it in Chromium
+check-report: program ## write the report of a ladder and look at it in Chromium
 	@scripts/check-report
 
-check-monitor-where-possible: bootstrap-tests
+check-monitor-where-possible: program
 	@scripts/check-monitor || [ $$? = 77 ]
 
-check-monitor: bootstrap-tests ## run the monitor and look at its page in Chromium
+check-monitor: program ## run the monitor and look at its page in Chromium
 	@scripts/check-monitor
 
-check-prometheus-where-possible: bootstrap-tests
+check-prometheus-where-possible: program
 	@scripts/check-prometheus || [ $$? = 77 ]
 
-check-prometheus: bootstrap-tests ## have Prometheus scrape the monitor, and raise its alerts
+check-prometheus: program ## have Prometheus scrape the monitor, and raise its alerts
 	@scripts/check-prometheus
 
 packages: bootstrap-packages plugin ## make a .deb, a tarball, a bill of materials and checksums in target/packages
@@ -146,20 +152,20 @@ check-packages: plugin bootstrap-tests ## make packages, and install, use and re
 check-crates: bootstrap ## pack the crates, and compile what is in the packages
 	@scripts/check-crates
 
-check-slurm-where-possible: bootstrap-tests
+check-slurm-where-possible: program
 	@scripts/check-slurm || [ $$? = 77 ]
 
-check-slurm: bootstrap-tests ## have Slurm score an archive on two nodes, and lose one of them
+check-slurm: program ## have Slurm score an archive on two nodes, and lose one of them
 	@scripts/check-slurm
 
-check-ray-where-possible check-kubernetes-where-possible: check-%-where-possible: bootstrap-tests
+check-ray-where-possible check-kubernetes-where-possible: check-%-where-possible: program
 	@$(MAKE) --no-print-directory $(ENGINES) || echo "What is in $(ENGINES_LIST) could not be fetched."
 	@scripts/check-$* || [ $$? = 77 ]
 
-check-ray: bootstrap-tests $(ENGINES) ## have Ray score an archive on two raylets, and lose one of them
+check-ray: program $(ENGINES) ## have Ray score an archive on two raylets, and lose one of them
 	@scripts/check-ray
 
-check-kubernetes: bootstrap-tests $(ENGINES) ## check the manifests with the schema of Kubernetes, and run what the pods run
+check-kubernetes: program $(ENGINES) ## check the manifests with the schema of Kubernetes, and run what the pods run
 	@scripts/check-kubernetes
 
 check-archive: $(PACKAGES) ## score fifty titles in chunks, kill some of what scores, compare with whole titles; minutes
