@@ -4,6 +4,7 @@
 
 use std::ffi::c_uint;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use hip_sys::{HipError, hipEvent_t, hipStream_t};
 
@@ -90,10 +91,11 @@ impl Drop for Stream {
     }
 }
 
-/// A point in a stream. A thread that waits for it sleeps.
+/// A point in a stream. A thread that waits for it sleeps, at once or after a while.
 pub struct Event {
     device: Arc<Device>,
     handle: hipEvent_t,
+    patience: Duration,
 }
 
 // SAFETY: a handle that any thread may use that has set the device, which every use does.
@@ -108,10 +110,15 @@ impl Event {
     }
 
     /// An event after which the CPU sees what kernels before it have written to [coherent](crate::Pinned::coherent) memory.
-    pub fn for_host(device: &Arc<Device>) -> Result<Self, Error> {
+    ///
+    /// A thread that waits for it asks for it again and again for as long as `patience` before it sleeps. That keeps a CPU
+    /// busy, and saves the time that a thread takes to wake up, which may be a third of what the work takes.
+    pub fn for_host(device: &Arc<Device>, patience: Duration) -> Result<Self, Error> {
         let flags =
             hip_sys::hipEventBlockingSync | hip_sys::hipEventDisableTiming | hip_sys::hipEventReleaseToSystem;
-        Self::with_flags(device, flags)
+        let mut event = Self::with_flags(device, flags)?;
+        event.patience = patience;
+        Ok(event)
     }
 
     /// An event that knows when it was reached.
@@ -124,7 +131,7 @@ impl Event {
         // SAFETY: the address is valid for a write.
         let status = unsafe { device.enter()?.hipEventCreateWithFlags(&mut handle, flags) };
         device.check("hipEventCreateWithFlags", status)?;
-        Ok(Self { device: device.clone(), handle })
+        Ok(Self { device: device.clone(), handle, patience: Duration::ZERO })
     }
 
     /// Marks the work now in the stream.
@@ -154,6 +161,13 @@ impl Event {
 
     /// Waits on the CPU until the marked work is done.
     pub fn synchronize(&self) -> Result<(), Error> {
+        let begin = Instant::now();
+        while begin.elapsed() < self.patience {
+            if self.is_done()? {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
         // SAFETY: the handle is live.
         let status = unsafe { self.device.enter()?.hipEventSynchronize(self.handle) };
         self.device.check("hipEventSynchronize", status)

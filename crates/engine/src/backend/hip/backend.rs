@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpu::{Claim, Device, DeviceBuffer, DeviceInfo, Error, Selection, Visit};
 
@@ -27,6 +28,10 @@ use crate::scale::Scaling;
 
 /// Groups in flight in a self-test: enough for one that waits for what another stream has written.
 const TEST_DEPTH: usize = 2;
+
+/// How long a thread that waits for the only group in flight stays awake. Most are done by then; what takes longer takes hardly
+/// longer for the thread that has to wake up.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Computes on a GPU.
 pub struct Hip {
@@ -274,7 +279,9 @@ impl Prepared {
         let scaler = |scaling: &Option<Scaling>| scaling.map(|s| Scaler::new(device, &s)).transpose();
         let scalers = renditions.iter().map(scaler).collect::<Result<Vec<_>, _>>()?;
         let scaled = scalers.iter().flatten().map(Scaler::room).max().unwrap_or(0);
-        let slot = |_| InFlightSlot::new(device, &chains, renditions.len());
+        // With one group at a time, whoever waits for it has nothing else to do, and is to have it soon.
+        let patience = if depth == 1 { PATIENCE } else { Duration::ZERO };
+        let slot = |_| InFlightSlot::new(device, &chains, renditions.len(), patience);
         let slots = (0..depth).map(slot).collect::<Result<_, _>>()?;
         let sources = scalers.iter().flatten().map(|scaler| room(scaler.source()));
         let room = room(geometry) + sources.max().unwrap_or(0).max(room(geometry));

@@ -4,6 +4,7 @@
 //! need.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpu::{Device, DeviceBuffer, Error, Event, Graph, Kernel, Pinned, Profile, Stream, arguments, zero};
 
@@ -47,7 +48,13 @@ pub struct InFlightSlot {
 const FRAME_THREADS: u32 = 128;
 
 impl InFlightSlot {
-    pub fn new(device: &Arc<Device>, chains: &Chains, renditions: usize) -> Result<Self, Error> {
+    /// `patience`: how long a thread that waits for the group stays awake.
+    pub fn new(
+        device: &Arc<Device>,
+        chains: &Chains,
+        renditions: usize,
+        patience: Duration,
+    ) -> Result<Self, Error> {
         let stream = Stream::new(device)?;
         let sums = renditions * sums_room(chains);
         let scratch: usize = chains.iter().flatten().map(|task| scratch_room(&**task)).sum();
@@ -57,7 +64,7 @@ impl InFlightSlot {
         unsafe { zero(&stream, on_device.address(), size)? };
         let mut slot = Self {
             stream,
-            done: Arc::new(Event::for_host(device)?),
+            done: Arc::new(Event::for_host(device, patience)?),
             begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             frames: Pinned::coherent(device.clone(), frames_room(renditions))?,
