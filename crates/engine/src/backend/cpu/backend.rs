@@ -5,12 +5,12 @@
 //! A group whose pictures stay where they are is queued, and computed as soon as there is an in-flight slot for it; its
 //! parts run on whichever threads are idle. One whose pictures are only borrowed is computed while it is submitted.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::import::{as_it_lies, is_readable};
 use super::luma::{Luma, Spare};
@@ -141,29 +141,32 @@ pub struct Cpu {
     level: Level,
     /// Dropped before the threads.
     prepared: Option<Prepared>,
-    pool: ThreadPool,
+    pool: Arc<ThreadPool>,
     next: u64,
 }
 
 impl Cpu {
     /// `threads`: how many to compute with; 0 for as many as there are CPUs.
     pub fn new(threads: usize) -> Result<Self, BackendError> {
-        Self::with(threads, |_| {})
+        let pool = ThreadPoolBuilder::new().thread_name(|i| format!("hipvmaf-{i}"));
+        Ok(Self::on(Arc::new(build(pool, threads)?)))
     }
 
-    /// For what can wait: the threads get computing time that nobody else wants.
+    /// For what can wait: the threads get computing time that nobody else wants, and all who want as many share them.
     pub fn in_background(threads: usize) -> Result<Self, BackendError> {
-        Self::with(threads, |_| yield_to_others())
+        static POOLS: Mutex<BTreeMap<usize, Weak<ThreadPool>>> = Mutex::new(BTreeMap::new());
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(&threads).and_then(Weak::upgrade) {
+            return Ok(Self::on(pool));
+        }
+        let pool = ThreadPoolBuilder::new().thread_name(|i| format!("hipvmaf-late-{i}"));
+        let pool = Arc::new(build(pool.start_handler(|_| yield_to_others()), threads)?);
+        pools.insert(threads, Arc::downgrade(&pool));
+        Ok(Self::on(pool))
     }
 
-    fn with(threads: usize, start: fn(usize)) -> Result<Self, BackendError> {
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|i| format!("hipvmaf-{i}"))
-            .start_handler(start)
-            .build()
-            .map_err(|err| BackendError::Threads { threads, reason: err.to_string() })?;
-        Ok(Self { level: Level::detect(), prepared: None, pool, next: 0 })
+    fn on(pool: Arc<ThreadPool>) -> Self {
+        Self { level: Level::detect(), prepared: None, pool, next: 0 }
     }
 
     /// In-flight slots. A thread computes a group by itself; several need one group more than they are, as the last
@@ -174,6 +177,11 @@ impl Cpu {
             threads => (threads + 1).min(MAX_SLOTS),
         }
     }
+}
+
+fn build(pool: ThreadPoolBuilder, threads: usize) -> Result<ThreadPool, BackendError> {
+    let refused = |err: ThreadPoolBuildError| BackendError::Threads { threads, reason: err.to_string() };
+    pool.num_threads(threads).build().map_err(refused)
 }
 
 impl fmt::Display for Cpu {
@@ -341,4 +349,23 @@ fn check(picture: &Picture<'_>, geometry: Geometry, chroma: bool) -> Result<(), 
     let components = picture.chroma.iter().flatten().filter(|_| chroma).chain([&picture.luma]);
     let readable = components.into_iter().all(|component| is_readable(component, geometry.depth));
     readable.then_some(()).ok_or(BackendError::Picture("cpu"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_in_the_background_share_threads() {
+        let [first, second, other] = [3, 3, 2].map(|threads| Cpu::in_background(threads).unwrap());
+        assert!(Arc::ptr_eq(&first.pool, &second.pool));
+        assert_eq!([&first, &other].map(|cpu| cpu.pool.current_num_threads()), [3, 2]);
+        // The others end when nobody has use for them.
+        let pool = Arc::downgrade(&first.pool);
+        drop(first);
+        assert!(pool.upgrade().is_some());
+        drop(second);
+        assert!(pool.upgrade().is_none());
+        assert_eq!(Cpu::in_background(3).unwrap().pool.current_num_threads(), 3);
+    }
 }
