@@ -269,6 +269,8 @@ fn play(
     for side in sides {
         side.feed(&pipeline, enough)?;
     }
+    // All channels would take one lock to wait for the clock of the process.
+    pipeline.use_clock(Some(&glib::Object::new::<gst::SystemClock>()));
     let pipeline = Pipeline(pipeline);
     let element = pipeline.0.by_name("score").ok_or("no element")?;
     for setting in &args.set {

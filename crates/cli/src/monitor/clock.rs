@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Time stamps of live sources, as running time of the pipeline.
+//! The clock of a channel, and time stamps of live sources as running time of its pipeline.
 //!
 //! Most live sources stamp frames with the time of their arrival. Others count from where they like: RTMP from the start of
 //! the broadcast, HLS from the first segment. And all of them may jump, when a sender was started again or its clock was
@@ -20,6 +20,13 @@ const FIRST: ClockTime = ClockTime::from_seconds(2);
 const LEAP: ClockTime = ClockTime::from_seconds(8);
 /// What is not in real time begins so much later than it might, as decoders need a while to start.
 pub const LEAD: ClockTime = ClockTime::from_mseconds(500);
+
+/// Gives a pipeline a clock of the system for itself. GStreamer has one for the whole process, and all that wait for it take one
+/// lock: with some hundred live pipelines, who once has to wait for that keeps others waiting, until hardly a frame comes in
+/// time.
+pub fn give(pipeline: &gst::Pipeline) {
+    pipeline.use_clock(Some(&glib::Object::new::<gst::SystemClock>()));
+}
 
 /// Keeps the frames that leave this pad near the clock of the pipeline. A frame with which their time is moved is lost.
 pub fn follow(pad: &gst::Pad, pipeline: &gst::Pipeline, source: &Source) {
@@ -68,6 +75,22 @@ mod tests {
     fn at(time: u64, offset: i64, now: u64, stamped: bool, first: bool) -> Option<i64> {
         moved(ClockTime::from_seconds(time), offset * S, ClockTime::from_seconds(now), stamped, first)
             .map(|offset| offset / (S / 10))
+    }
+
+    #[test]
+    fn pipelines_do_not_share_a_clock() {
+        gst::init().unwrap();
+        let clock = || {
+            let pipeline = gst::Pipeline::new();
+            give(&pipeline);
+            pipeline.set_state(gst::State::Playing).unwrap();
+            let clock = pipeline.clock().unwrap();
+            pipeline.set_state(gst::State::Null).unwrap();
+            clock
+        };
+        let clocks = [clock(), clock(), gst::SystemClock::obtain()];
+        assert!(clocks.iter().all(|clock| clock.is::<gst::SystemClock>()));
+        assert!(clocks[0] != clocks[1] && clocks[0] != clocks[2]);
     }
 
     #[test]

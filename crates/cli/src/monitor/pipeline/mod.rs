@@ -18,7 +18,7 @@ use gst::{ClockTime, Structure};
 use incident::Running;
 
 use crate::monitor::branch::Branch;
-use crate::monitor::clock::LEAD;
+use crate::monitor::clock::{self, LEAD};
 use crate::monitor::config::Channel;
 use crate::monitor::evidence::Evidence;
 use crate::monitor::health::{Change, SETTLED};
@@ -73,6 +73,7 @@ impl Pipeline {
         element.set_property("metrics-filename", metrics.to_str());
         element.set_property("frame-message", measure || channel.stills);
         let pipeline = gst::Pipeline::new();
+        clock::give(&pipeline);
         let feed = gst::ElementFactory::make("tee").property("allow-not-linked", true).build()?;
         let buffer = holding_queue()?;
         let sink = gst::ElementFactory::make("fakesink").property("async", false).build()?;
