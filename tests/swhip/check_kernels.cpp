@@ -363,22 +363,29 @@ void run_scale(Run &run, const Frame<T> &frame) {
   }
 }
 
+// Fields of some blocks of samples: fewer than are solved at once, as of usual pictures, and more.
+void run_speed_fields(Run &run, int width, int height) {
+  constexpr uint32_t PLANES = SPEED_PLANES;
+  const uint32_t samples = (uint32_t)(width * height), stride = SPEED_PAIRS + 1 + samples / SPEED_OFFSETS;
+  const Array<float> fields(floats(PLANES * samples)), sums(floats(PLANES * stride));
+  run.one("speed_covariance", {SPEED_PARTS, PLANES, SPEED_THREADS}, fields.data(), width, height, stride, PLANES,
+          sums.data());
+  run.one("speed_variances", {1, PLANES, SPEED_SOLVERS}, fields.data(), width, height, stride, PLANES, sums.data());
+  printf("speed_covariance, speed_variances");
+  for (const float sum : sums.read()) printf(" %a", (double)sum);
+  printf("\n");
+}
+
 // More columns than a part of a row has.
 void run_speed(Run &run) {
   constexpr int SMALL_W = 77, SMALL_H = 12, USED_W = 75, USED_H = 10, PLANES = SPEED_PLANES;
-  constexpr uint32_t SUMS = SPEED_PAIRS + 1 + USED_W * USED_H / SPEED_OFFSETS;
   const Array<float> images(floats(PLANES * SMALL_W * SMALL_H)), taps(floats(3));
   const SpeedMean mean{taps.data(), SMALL_W, SMALL_H, {USED_W, USED_H}, 3};
   const Shape shape{tiles(USED_W * USED_H, SPEED_THREADS), PLANES, SPEED_THREADS};
   run.sums("speed_mean", shape, PLANES * USED_W * USED_H / 2, images.data(), mean, (uint32_t)PLANES);
-  const Array<float> fields(floats(PLANES * USED_W * USED_H)), sums(floats(PLANES * SUMS));
-  run.one("speed_covariance", {SPEED_PARTS, PLANES, SPEED_THREADS}, fields.data(), USED_W, USED_H, SUMS,
-          (uint32_t)PLANES, sums.data());
-  run.one("speed_variances", {1, PLANES, SPEED_SOLVERS}, fields.data(), USED_W, USED_H, SUMS, (uint32_t)PLANES,
-          sums.data());
-  printf("speed_covariance, speed_variances");
-  for (const float sum : sums.read()) printf(" %a", (double)sum);
-  printf("\n");
+  run_speed_fields(run, USED_W, USED_H);
+  run_speed_fields(run, 60, 30);
+  run_speed_fields(run, 105, 65);
 }
 
 // Windows for each of the kernels, and a share of the values that leaves some out. The picture is made of 7x7 equal
