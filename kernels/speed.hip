@@ -18,13 +18,14 @@
 #define SPEED_OFFSETS (SPEED_BLOCK * SPEED_BLOCK)
 #define SPEED_PAIRS (SPEED_OFFSETS * (SPEED_OFFSETS + 1) / 2)
 #define SPEED_PARTS (SPEED_BLOCK * (SPEED_BLOCK + 1) / 2)  // blocks of threads that the pairs of offsets are dealt out to
-#define SPEED_ADDERS 64  // threads of a block that add up, the first of them at that; the others prepare
-#define SPEED_CHUNK (SPEED_THREADS - SPEED_ADDERS)  // places at a time
+#define SPEED_COMPARERS 256  // threads of such a block
+#define SPEED_ADDERS 64      // of them add up, the first of them at that; the others prepare
+#define SPEED_PLACES 96      // that are prepared at a time; of single numbers four times as many
+#define SPEED_GROUP 32       // terms that are loaded ahead
 #define SPEED_SOLVERS 512  // threads that compute the variance fields of a plane
 #define SPEED_SYSTEMS 128  // of them have a block of samples each
 #define SPEED_STRIDE (SPEED_OFFSETS + 3)  // from row to row of a matrix, in whole words of 16 bytes
 #define SPEED_EPSILON 1e-6  // numbers below are taken for zero
-#define SPEED_KEPT 8192  // samples of a plane that a block keeps in shared memory: those of 4096x2160 pictures
 
 // A sample of a plane and what it counts; `Sample` in `crates/engine/src/metrics/speed/mod.rs`.
 struct alignas(8) SpeedSource { uint32_t index; float weight; };
@@ -166,82 +167,133 @@ HV_EXPORT(speed_mean)
 
 namespace speed {
 
+// What a thread loads at once.
+template <class T> struct alignas(16) Vector { static constexpr int size = 16 / sizeof(T); T v[size]; };
+
+// Terms of some sums at some places, and at a few more to keep sums off each other's banks.
+template <class T, int sums, int count> struct alignas(16) Chunk {
+  static constexpr int places = count;
+  Vector<T> terms[sums][count / Vector<T>::size + 1];
+
+  HV_MEMBER T &at(int sum, int place) { return terms[sum][place / Vector<T>::size].v[place % Vector<T>::size]; }
+};
+
 struct Room {
-  // Of the offsets in the two rows of the part, at each place of a chunk. A few more keep rows off each other's banks.
-  alignas(16) double deviations[2][2 * SPEED_BLOCK][SPEED_CHUNK + 2];
+  union {
+    Chunk<float, 2 * SPEED_BLOCK, 4 * SPEED_PLACES> samples[2];
+    Chunk<double, SPEED_OFFSETS, SPEED_PLACES> products[2];
+  };
   double means[2 * SPEED_BLOCK];
 };
 
-// A block of threads has the pairs of the offsets in a row of the block of samples with those in the same or an earlier
-// row. Additions come one after the other, so what they wait for has to be there: a wave adds up a chunk of places while
-// the others prepare the next one, each sample less the mean of its offset in the block.
-HV_DEV void covariances(const float *image, int width, int height, Room &room, float *covariance) {
-  const int t = (int)threadIdx.x, columns = width - SPEED_BLOCK + 1, places = columns * (height - SPEED_BLOCK + 1);
-  int later = 0;
-  while ((later + 1) * (later + 2) / 2 <= (int)blockIdx.x) later++;
-  const int earlier = (int)blockIdx.x - later * (later + 1) / 2;
-  const int rows = earlier == later ? 1 : 2;
-  // Where the offset `i` of those in the part is at the first place.
-  const auto first = [&](int i) { return (i < SPEED_BLOCK ? later : earlier) * width + i % SPEED_BLOCK; };
-  if (t < rows * SPEED_BLOCK) {
-    float sum = 0;
-    for (int from = first(t), y = 0; y < places / columns; y++, from += width) {
-#pragma unroll 16
-      for (int x = 0; x < columns; x++) sum += image[from + x];
-    }
-    room.means[t] = sum / (float)places;
-  }
-  __syncthreads();
-
-  const auto prepare = [&](int chunk, int i) {
-    const int place = chunk * SPEED_CHUNK + i;
-    if (place >= places) return;
-    const float *at = image + place / columns * width + place % columns;
+// The sum and `count` groups of terms, one after the other. Half a group is on its way while the other half is added,
+// so that an addition waits for the one before it alone.
+template <class T> HV_DEV T add(T sum, int count, const Vector<T> *terms) {
+  constexpr int size = Vector<T>::size, half = SPEED_GROUP / size / 2;
+  Vector<T> some[half], others[half];
+  const auto load = [&](Vector<T> (&to)[half]) {
 #pragma unroll
-    for (int row = 0; row < 2; row++)
-      if (row < rows)
-#pragma unroll
-        for (int e = row * SPEED_BLOCK; e < (row + 1) * SPEED_BLOCK; e++)
-          room.deviations[chunk % 2][e][i] = (double)at[first(e)] - room.means[e];
+    for (int i = 0; i < half; i++) to[i] = terms[i];
+    terms += half;
   };
-  const int a = t / SPEED_BLOCK, b = t % SPEED_BLOCK;
-  const bool adds = a < SPEED_BLOCK && (rows == 2 || b <= a);
-  const int other = (rows - 1) * SPEED_BLOCK + b;
-  double sum = 0;
-  if (t < SPEED_CHUNK) prepare(0, t);
-  __syncthreads();
-  for (int chunk = 0; chunk * SPEED_CHUNK < places; chunk++) {
-    if (t >= SPEED_ADDERS) {
-      prepare(chunk + 1, t - SPEED_ADDERS);
-    } else if (adds) {
-      const double *one = room.deviations[chunk % 2][a], *two = room.deviations[chunk % 2][other];
-      const int count = hv_min(SPEED_CHUNK, places - chunk * SPEED_CHUNK);
-#pragma unroll 16
-      for (int i = 0; i < count; i++) sum += one[i] * two[i];
-    }
-    __syncthreads();
+  const auto add = [&](const Vector<T> (&from)[half]) {
+#pragma unroll
+    for (int i = 0; i < SPEED_GROUP / 2; i++) sum += from[i / size].v[i % size];
+  };
+  load(some);
+  load(others);
+#pragma unroll 1
+  for (int i = 1; i < count; i++) {
+    add(some);
+    load(some);
+    add(others);
+    load(others);
   }
-  if (!adds) return;
-  const int row = later * SPEED_BLOCK + a;
-  covariance[row * (row + 1) / 2 + earlier * SPEED_BLOCK + b] = (float)(sum / (double)places);
+  add(some);
+  add(others);
+  return sum;
+}
+
+// A block of threads has the pairs of the offsets in a row of the block of samples with those in the same or an
+// earlier row. Additions come one after the other, so what they wait for has to be there: a wave adds up the terms of
+// a chunk of places while the others prepare the next one. First these are the samples at each offset, which make its
+// mean, and then the products of what samples differ from their means by.
+struct Part {
+  const float *field;
+  int width, columns, places;  // of the field, and those that blocks of samples begin at
+  int later, earlier;          // the rows of the part
+
+  HV_MEMBER Part(const float *samples, int w, int h)
+      : field(samples), width(w), columns(w - SPEED_BLOCK + 1), places(columns * (h - SPEED_BLOCK + 1)), later(0) {
+    while ((later + 1) * (later + 2) / 2 <= (int)blockIdx.x) later++;
+    earlier = (int)blockIdx.x - later * (later + 1) / 2;
+  }
+
+  // A chunk from the place `first` on. Beyond the last place are zeros, which change no sum.
+  template <class Chunk, class Terms>
+  HV_MEMBER void prepare(Chunk &chunk, int first, int thread, int threads, const Terms &terms) const {
+    for (int i = thread; i < Chunk::places; i += threads) {
+      const uint32_t place = (uint32_t)(first + i), across = (uint32_t)columns;
+      const bool inside = place < (uint32_t)places;
+      const float *at = field + (inside ? place / across * (uint32_t)width + place % across : 0);
+      float samples[2 * SPEED_BLOCK];
+#pragma unroll
+      for (int offset = 0; offset < 2 * SPEED_BLOCK; offset++)
+        samples[offset] = at[(offset < SPEED_BLOCK ? later : earlier) * width + offset % SPEED_BLOCK];
+      terms(chunk, i, samples, inside);
+    }
+  }
+
+  // The sums of the terms at all places, each in one of the first threads.
+  template <class T, int sums, int count, class Terms>
+  HV_MEMBER T sum(Chunk<T, sums, count> (&chunks)[2], const Terms &terms) const {
+    const int t = (int)threadIdx.x;
+    T sum = 0;
+    prepare(chunks[0], 0, t, SPEED_COMPARERS, terms);
+    __syncthreads();
+    for (int i = 0, left = places; left > 0; i++, left -= count) {
+      if (t >= SPEED_ADDERS) {
+        if (left > count)
+          prepare(chunks[(i + 1) % 2], (i + 1) * count, t - SPEED_ADDERS, SPEED_COMPARERS - SPEED_ADDERS, terms);
+      } else if (t < sums) {
+        sum = add(sum, (hv_min(left, count) + SPEED_GROUP - 1) / SPEED_GROUP, chunks[i % 2].terms[t]);
+      }
+      __syncthreads();
+    }
+    return sum;
+  }
+};
+
+HV_DEV void covariances(const Part &part, Room &room, float *covariance) {
+  const int t = (int)threadIdx.x;
+  const float all = part.sum(room.samples, [](auto &chunk, int place, const auto &samples, bool inside) {
+#pragma unroll
+    for (int i = 0; i < 2 * SPEED_BLOCK; i++) chunk.at(i, place) = inside ? samples[i] : 0;
+  });
+  if (t < 2 * SPEED_BLOCK) room.means[t] = all / (float)part.places;
+  __syncthreads();
+  const double sum = part.sum(room.products, [&](auto &chunk, int place, const auto &samples, bool inside) {
+    double deviations[2 * SPEED_BLOCK];
+#pragma unroll
+    for (int i = 0; i < 2 * SPEED_BLOCK; i++) deviations[i] = inside ? (double)samples[i] - room.means[i] : 0;
+#pragma unroll
+    for (int i = 0; i < SPEED_OFFSETS; i++)
+      chunk.at(i, place) = deviations[i / SPEED_BLOCK] * deviations[SPEED_BLOCK + i % SPEED_BLOCK];
+  });
+  const int row = part.later * SPEED_BLOCK + t / SPEED_BLOCK, column = part.earlier * SPEED_BLOCK + t % SPEED_BLOCK;
+  if (t < SPEED_OFFSETS && column <= row) covariance[row * (row + 1) / 2 + column] = (float)(sum / (double)part.places);
 }
 
 }  // namespace speed
 
 // The covariances of a block's samples over all places, each pair of offsets once, to the start of the plane's sums.
-// width, height: of the fields; stride: floats from plane to plane in the sums. Block 128 threads; grid (15, planes).
-HV_KERNEL(SPEED_THREADS, speed_covariance)(const float *__restrict__ fields, int width, int height, uint32_t stride,
-                                           uint32_t planes, float *__restrict__ sums) {
+// width, height: of the fields; stride: floats from plane to plane in the sums. Block 256 threads; grid (15, planes).
+HV_KERNEL(SPEED_COMPARERS, speed_covariance)(const float *__restrict__ fields, int width, int height, uint32_t stride,
+                                             uint32_t planes, float *__restrict__ sums) {
   __shared__ speed::Room room;
-  __shared__ float kept[SPEED_KEPT];
-  const int plane = speed::plane_of(blockIdx.y, planes), samples = width * height;
-  float *covariance = sums + (uint32_t)plane * stride;
-  const float *field = fields + plane * samples;
-  if (samples > SPEED_KEPT) return speed::covariances(field, width, height, room, covariance);
-#pragma unroll 8
-  for (int i = (int)threadIdx.x; i < samples; i += SPEED_THREADS) kept[i] = field[i];
-  __syncthreads();
-  speed::covariances(kept, width, height, room, covariance);
+  const int plane = speed::plane_of(blockIdx.y, planes);
+  const speed::Part part(fields + plane * width * height, width, height);
+  speed::covariances(part, room, sums + (uint32_t)plane * stride);
 }
 HV_EXPORT(speed_covariance)
 

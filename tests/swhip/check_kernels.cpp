@@ -368,7 +368,7 @@ void run_speed_fields(Run &run, int width, int height) {
   constexpr uint32_t PLANES = SPEED_PLANES;
   const uint32_t samples = (uint32_t)(width * height), stride = SPEED_PAIRS + 1 + samples / SPEED_OFFSETS;
   const Array<float> fields(floats(PLANES * samples)), sums(floats(PLANES * stride));
-  run.one("speed_covariance", {SPEED_PARTS, PLANES, SPEED_THREADS}, fields.data(), width, height, stride, PLANES,
+  run.one("speed_covariance", {SPEED_PARTS, PLANES, SPEED_COMPARERS}, fields.data(), width, height, stride, PLANES,
           sums.data());
   run.one("speed_variances", {1, PLANES, SPEED_SOLVERS}, fields.data(), width, height, stride, PLANES, sums.data());
   printf("speed_covariance, speed_variances");

@@ -16,6 +16,8 @@ use crate::metrics::speed::{
 };
 
 const THREADS: u32 = 128;
+/// Those of the blocks that find covariances.
+const COMPARERS: u32 = 256;
 /// Those of the blocks that find variances.
 const SOLVERS: u32 = 512;
 const PLANES: usize = 4;
@@ -189,7 +191,7 @@ impl Metric for Speed {
             sigmas: work.sigmas.clone(),
             small: kernel(setup.by_sample("speed_small_u8", "speed_small_u16"), THREADS)?,
             mean: kernel("speed_mean", THREADS)?,
-            covariance: kernel("speed_covariance", THREADS)?,
+            covariance: kernel("speed_covariance", COMPARERS)?,
             variances: kernel("speed_variances", SOLVERS)?,
         })
     }
