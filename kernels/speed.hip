@@ -23,7 +23,9 @@
 #define SPEED_PLACES 96      // that are prepared at a time; of single numbers four times as many
 #define SPEED_GROUP 32       // terms that are loaded ahead
 #define SPEED_SOLVERS 512  // threads that compute the variance fields of a plane
-#define SPEED_SYSTEMS 128  // of them have a block of samples each
+#define SPEED_SYSTEMS 128  // blocks of samples that they have at a time
+#define SPEED_TEAMS 8      // that reflect, of 32 of these threads each
+#define SPEED_STEPS 8      // rows of a system that are solved by the same code
 #define SPEED_STRIDE (SPEED_OFFSETS + 3)  // from row to row of a matrix, in whole words of 16 bytes
 #define SPEED_EPSILON 1e-6  // numbers below are taken for zero
 
@@ -299,135 +301,314 @@ HV_EXPORT(speed_covariance)
 
 namespace speed {
 
-using Matrix = float[SPEED_OFFSETS][SPEED_STRIDE];
+// The orthogonal factor of the covariance is found by Householder's reflections, each of which needs the one before.
+// What takes longest is the direction of the next one, two sums and two roots one after the other: a wave is ahead of
+// the others and has it ready when these are done with the reflection. Rows that no reflection changes any more are
+// multiplied meanwhile with what comes after, so that only the systems remain.
 
-struct Solver {
-  // What is left of the covariance, and beside it the transposed orthogonal factor, before and after a reflection. There
-  // are whole groups of four rows, the last of which are zero.
-  alignas(16) float both[2][SPEED_STRIDE][2 * SPEED_STRIDE];
-  alignas(16) Matrix covariance, triangle;
-  alignas(16) float direction[SPEED_STRIDE];
-  float solutions[SPEED_OFFSETS][SPEED_SYSTEMS];
-
-  // A row of the orthogonal factor: no reflection changes it any more after its own.
-  HV_MEMBER const float *orthogonal(int i) const {
-    return both[(hv_min(i, SPEED_OFFSETS - 2) + 1) % 2][i] + SPEED_STRIDE;
-  }
+// What a reflection changes.
+struct State {
+  // The columns of the transposed orthogonal factor, and then those of what is left of the covariance, backwards: a
+  // column that is done is behind all others. Nobody looks at the first and the last column of the covariance.
+  alignas(16) float columns[2 * SPEED_OFFSETS - 2][SPEED_STRIDE];
+  // Of the column to reflect next, the row on the diagonal and those below; and the direction.
+  float pivot;
+  alignas(16) float below[SPEED_STRIDE], direction[SPEED_STRIDE];
 };
 
-// The orthogonal factor of the covariance, by Householder's reflections that are multiplied out.
-HV_DEV void reflect_all(Solver &s) {
-  const int t = (int)threadIdx.x;
-  for (int k = 0; k < SPEED_OFFSETS - 1; k++) {
-    const auto &before = s.both[k % 2];
-    auto &after = s.both[(k + 1) % 2];
-    // Each thread that needs the length finds it, so that none waits for another one.
-    if (t >= k && t < SPEED_OFFSETS) {
-      float v[SPEED_OFFSETS], squares = 0, length = 0;
+struct Solver {
+  State states[2];  // before a reflection, and after it
+  // The triangle, right of its diagonal and on it.
+  alignas(16) float triangle[SPEED_OFFSETS][SPEED_STRIDE];
+  float diagonal[SPEED_OFFSETS];
+  // What the factor is multiplied with, the covariance and the samples of each block, and its product with the latter.
+  float given[SPEED_OFFSETS][SPEED_OFFSETS + SPEED_SYSTEMS], right[SPEED_OFFSETS][SPEED_SYSTEMS];
+};
+
+using Row = float[SPEED_OFFSETS];
+
+// The numbers of a row from `from` on, in vectors.
+template <int from> HV_DEV void load(Row &to, const float *numbers) {
 #pragma unroll
-      for (int i = 0; i < SPEED_OFFSETS; i++) v[i] = i < k ? 0 : before[i][k];
+  for (int i = from; i < SPEED_OFFSETS; i += 4) {
+    const Vector<float> some = *(const Vector<float> *)(numbers + i);
 #pragma unroll
-      for (int i = 0; i < SPEED_OFFSETS; i++) squares += v[i] * v[i];
-      // The sign is that of the covariance, not of what has become of it.
-      const float first = (s.covariance[k][k] >= 0 ? 1.0f : -1.0f) * hv_sqrt_f32(squares);
-#pragma unroll
-      for (int i = 0; i < SPEED_OFFSETS; i++) {
-        if (i == k) v[i] += first;
-        length += v[i] * v[i];
-      }
-      s.direction[t] = (before[t][k] + (t == k ? first : 0)) / hv_sqrt_f32(length);
-    }
-    if (t < k || (t >= SPEED_OFFSETS && t < SPEED_STRIDE)) s.direction[t] = 0;
-    __syncthreads();
-    // A thread has a column of both, and some of its rows. Nobody looks at columns up to k again, of what is left of the
-    // covariance.
-    const int of_both = t % 64;
-    if (of_both > k && of_both < 2 * SPEED_OFFSETS) {
-      const int column = of_both < SPEED_OFFSETS ? of_both : of_both + SPEED_STRIDE - SPEED_OFFSETS;
-      float v[SPEED_STRIDE];
-#pragma unroll
-      for (int i = 0; i < SPEED_STRIDE; i++) v[i] = before[i][column];
-      for (int row = k + t / 64; row < SPEED_OFFSETS; row += SPEED_SOLVERS / 64) {
-        const float twice = -2 * s.direction[row];
-        float sum = 0;
-#pragma unroll
-        for (int j = 0; j < SPEED_STRIDE; j += 4) {
-          if (j + 4 <= k) continue;
-#pragma unroll
-          for (int i = j; i < j + 4; i++) {
-            float reflection = twice * s.direction[i];
-            if (i == row) reflection += 1;
-            sum += reflection * v[i];
-          }
-        }
-        after[row][column] = sum;
-      }
-    }
-    __syncthreads();
+    for (int j = 0; j < 4 && i + j < SPEED_OFFSETS; j++) to[i + j] = some.v[j];
   }
 }
 
-// The mean over a block of the product of its samples with the solution of the system that has them on its right-hand side.
-HV_DEV float variance(Solver &s, const float *block, int width) {
-  const int t = (int)threadIdx.x;
-  float y[SPEED_OFFSETS], last = 0;
+// A row of the reflection, from the column `from` on. The identity's is given: telling where the one is takes longer.
+template <int from> HV_DEV void reflection(Row &h, const float *direction, int row, const Row &identity) {
+  load<from>(h, direction);
+  const float twice = -2 * direction[row];
 #pragma unroll
-  for (int i = 0; i < SPEED_OFFSETS; i++) y[i] = block[i / SPEED_BLOCK * width + i % SPEED_BLOCK];
-  for (int i = SPEED_OFFSETS - 1; i >= 0; i--) {
-    const float *orthogonal = s.orthogonal(i), *triangle = s.triangle[i];
-    float sum = 0;
+  for (int i = from; i < SPEED_OFFSETS; i++) h[i] = twice * h[i] + identity[i];
+}
+
+// The direction of the reflection `k`, of which a thread has the row `t`, and `own` of the column. Each of the threads
+// finds the length, so that none waits for another one. Zeros above the pivot change no sum.
+template <int from> HV_DEV void direct(const Solver &s, State &state, int k, int t, float own) {
+  const float pivot = state.pivot;
+  Row v;
+  load<from>(v, state.below);
+  float squares = pivot * pivot;
 #pragma unroll
-    for (int j = 0; j < SPEED_OFFSETS; j++) sum += orthogonal[j] * y[j];
-    // What was just found is at hand, the others are in memory.
-    if (i + 1 < SPEED_OFFSETS) sum -= last * triangle[i + 1];
-#pragma unroll 8
-    for (int j = i + 2; j < SPEED_OFFSETS; j++) sum -= s.solutions[j][t] * triangle[j];
-    last = sum / triangle[i];
-    s.solutions[i][t] = last;
+  for (int i = from; i < SPEED_OFFSETS; i++) squares += v[i] * v[i];
+  // The sign is that of the covariance, not of what has become of it.
+  const float moved = pivot + (s.given[k][k] >= 0 ? 1.0f : -1.0f) * hv_sqrt_f32(squares);
+  float length = moved * moved;
+#pragma unroll
+  for (int i = from; i < SPEED_OFFSETS; i++) length += v[i] * v[i];
+  state.direction[t] = t < k ? 0 : (t == k ? moved : own) / hv_sqrt_f32(length);
+}
+
+// Columns that are left after the next one.
+HV_DEV int columns_left(int k) { return SPEED_OFFSETS + hv_max(SPEED_OFFSETS - 3 - k, 0); }
+
+// The wave that leads reflects the next column before all others, to find the next direction while they are reflected.
+// A thread has a row.
+template <int from>
+HV_DEV void lead(const Solver &s, const State &before, State &after, int k, int t, const Row &identity) {
+  float sum = 0;
+  if (t < SPEED_OFFSETS) {
+    Row h, v;
+    load<from>(v, before.columns[columns_left(k)]);
+    reflection<from>(h, before.direction, t, identity);
+#pragma unroll
+    for (int i = from; i < SPEED_OFFSETS; i++) sum += h[i] * v[i];
+    after.below[t] = t > k + 1 ? sum : 0;
+    if (t == k + 1) after.pivot = sum;
   }
+  hv_sync_wave();
+  if (t < SPEED_OFFSETS) direct<from>(s, after, k + 1, t, sum);
+}
+
+// A row of some columns after a reflection.
+template <int from, int count, int stride>
+HV_DEV void reflect(const State &before, State &after, int row, const Row &h, int first) {
+  float sum[count] = {};
+#pragma unroll
+  for (int i = from; i < SPEED_OFFSETS; i += 4) {
+    Vector<float> v[count];
+#pragma unroll
+    for (int c = 0; c < count; c++) v[c] = *(const Vector<float> *)(before.columns[first + c * stride] + i);
+#pragma unroll
+    for (int j = 0; j < 4 && i + j < SPEED_OFFSETS; j++)
+#pragma unroll
+      for (int c = 0; c < count; c++) sum[c] += h[i + j] * v[c].v[j];
+  }
+#pragma unroll
+  for (int c = 0; c < count; c++) after.columns[first + c * stride][row] = sum[c];
+}
+
+// A row of the other columns that anybody looks at again, of every `stride`th from the first on: two at a time, to have
+// one to add while the other waits.
+template <int from, int stride>
+HV_DEV void follow(const State &before, State &after, int k, int first, int row, const Row &identity) {
+  Row h;
+  reflection<from>(h, before.direction, row, identity);
+  const int count = columns_left(k);
+  int column = first;
+  if (from == 0 && k == 0) {  // the orthogonal factor is the identity, which becomes the reflection
+#pragma unroll
+    for (int i = 0; i < SPEED_OFFSETS; i++)
+      if (i % stride == first) after.columns[i][row] = h[i];
+    column += SPEED_OFFSETS;
+  }
+#pragma unroll 1
+  for (; column + stride < count; column += 2 * stride) reflect<from, 2, stride>(before, after, row, h, column);
+  if (column < count) reflect<from, 1, stride>(before, after, row, h, column);
+}
+
+// The product of a row of the orthogonal factor with a column of what is given.
+HV_DEV void finish(Solver &s, int row, int column, const Row &given) {
+  // No reflection changes it any more after its own.
+  const State &state = s.states[(hv_min(row, SPEED_OFFSETS - 2) + 1) % 2];
   float sum = 0;
 #pragma unroll
-  for (int i = 0; i < SPEED_OFFSETS; i++) sum += s.solutions[i][t] * y[i] / (float)SPEED_OFFSETS;
+  for (int i = 0; i < SPEED_OFFSETS; i++) sum += state.columns[i][row] * given[i];
+  if (column >= SPEED_OFFSETS) s.right[row][column - SPEED_OFFSETS] = sum;
+  else if (column > row) s.triangle[row][column - row - 1] = sum;
+  else if (column == row) s.diagonal[row] = sum;
+}
+
+// The reflections from one to before another, and the product of the orthogonal factor with the first `columns` of what
+// is given, a row in the step after the one that was the last to change it. The first wave leads; then come teams of 32
+// threads, each of which has a row, in some columns at once if there are so few rows; then those that finish a column
+// each.
+template <int begin, int end> HV_DEV void reflect_some(Solver &s, int columns) {
+  constexpr int from = begin / 4 * 4, rows = SPEED_OFFSETS - begin, beside = 32 / rows;
+  static_assert(SPEED_SOLVERS - HV_WAVE - 32 * SPEED_TEAMS >= SPEED_OFFSETS + SPEED_SYSTEMS, "a column each");
+  const int t = (int)threadIdx.x, follower = t - HV_WAVE, finisher = follower - 32 * SPEED_TEAMS;
+  const int inside = follower % 32, first = follower / 32 * beside + inside / rows;
+  const int row = follower < 0 ? t : begin + inside % rows;
+  const bool finishes = finisher >= 0 && finisher < columns, follows = finisher < 0 && inside / rows < beside;
+  Row own;  // of the identity, or the column that is finished
+  const float *given = &s.given[0][finishes ? finisher : 0];
+#pragma unroll
+  for (int i = 0; i < SPEED_OFFSETS; i++) {
+    const float element = given[i * (SPEED_OFFSETS + SPEED_SYSTEMS)];
+    own[i] = finishes ? element : row == i;
+  }
+  State *before = &s.states[begin % 2], *after = &s.states[(begin + 1) % 2];
+#pragma unroll 1
+  for (int k = begin; k < end; k++) {
+    if (follower < 0) {
+      if (k < SPEED_OFFSETS - 2) lead<from>(s, *before, *after, k, row, own);
+    } else if (follows) {
+      if (row >= k) follow<from, SPEED_TEAMS * beside>(*before, *after, k, first, row, own);
+    } else if (finishes && k > 0) {
+      finish(s, k - 1, finisher, own);
+    }
+    __syncthreads();
+    State *const done = before;
+    before = after;
+    after = done;
+  }
+  if (end < SPEED_OFFSETS - 1) return;
+  if (finishes)
+#pragma unroll
+    for (int i = SPEED_OFFSETS - 2; i < SPEED_OFFSETS; i++) finish(s, i, finisher, own);
+  __syncthreads();
+}
+
+// The orthogonal factor of the covariance, by reflections that are multiplied out, and its product with the first
+// `columns` of what is given. Rows and columns before a reflection are those of the identity. The code leaves out what
+// all of its steps can; it changes where the rows of two columns, and then those of four, fit in a team.
+HV_DEV void reflect_all(Solver &s, int columns) {
+  const int t = (int)threadIdx.x;
+  if (t < SPEED_OFFSETS) direct<0>(s, s.states[0], 0, t, t == 0 ? s.states[0].pivot : s.states[0].below[t]);
+  __syncthreads();
+  reflect_some<0, 9>(s, columns);
+  reflect_some<9, 17>(s, columns);
+  reflect_some<17, SPEED_OFFSETS - 1>(s, columns);
+}
+
+// An element of the covariance, before all reflections.
+HV_DEV void begin(Solver &s, int row, int column, float value) {
+  State &state = s.states[0];
+  s.given[row][column] = value;
+  s.triangle[row][column] = 0;
+  if (column == 0) (row == 0 ? state.pivot : state.below[row]) = value;
+  else if (column < SPEED_OFFSETS - 1) state.columns[2 * SPEED_OFFSETS - 2 - column][row] = value;
+  if (row == 0 && column == 0) state.below[0] = 0;
+}
+
+// The samples of blocks from the first on.
+HV_DEV void take(Solver &s, const float *field, int width, int beside, int first, int blocks) {
+  const int t = (int)threadIdx.x, system = t % SPEED_SYSTEMS, block = first + system;
+  constexpr int together = SPEED_SOLVERS / SPEED_SYSTEMS;
+  if (block >= blocks) return;
+  const float *samples = field + (block / beside * width + block % beside) * SPEED_BLOCK;
+#pragma unroll
+  for (int some = 0; some < SPEED_OFFSETS; some += together) {
+    const int i = some + t / SPEED_SYSTEMS;
+    if (i < SPEED_OFFSETS) s.given[i][SPEED_OFFSETS + system] = samples[i / SPEED_BLOCK * width + i % SPEED_BLOCK];
+  }
+}
+
+// A row of a system.
+template <int count> struct Equation {
+  float right, diagonal, sample, triangle[count];
+
+  HV_MEMBER void load(const Solver &s, int system, int row) {
+    right = s.right[row][system], diagonal = s.diagonal[row], sample = s.given[row][SPEED_OFFSETS + system];
+#pragma unroll
+    for (int i = 0; i < count; i += 4) {
+      const Vector<float> some = *(const Vector<float> *)(s.triangle[row] + i);
+#pragma unroll
+      for (int j = 0; j < 4; j++) triangle[i + j] = some.v[j];
+    }
+  }
+};
+
+// The solutions of a system from the last row on, the nearest first. Those that are not yet there are zero.
+struct Solutions {
+  float all[SPEED_OFFSETS - 1], product;  // and what the nearest makes with its sample
+};
+
+// Some rows of a system, above up to `count` others; the triangle is zero beyond its end. The share that the row below
+// has in the mean, which no row waits for, takes the place of a right-hand side that is needed no more.
+template <int count> HV_DEV void solve(Solver &s, int system, Solutions &solutions) {
+  constexpr int last = SPEED_OFFSETS + SPEED_STEPS - 1 - count;
+  constexpr int first = count < SPEED_OFFSETS - 1 ? SPEED_OFFSETS - count : 0;
+  Equation<count> equation;
+  equation.load(s, system, last);
+#pragma unroll 1
+  for (int row = last; row >= first; row--) {
+    float sum = equation.right;
+#pragma unroll
+    for (int i = 0; i < count; i++) sum -= solutions.all[i] * equation.triangle[i];
+    const float share = solutions.product / (float)SPEED_OFFSETS;
+    const float diagonal = equation.diagonal, sample = equation.sample;
+    equation.load(s, system, hv_max(row - 1, 0));
+    s.right[row][system] = share;
+    const float solution = sum / diagonal;
+#pragma unroll
+    for (int i = count - 1; i > 0; i--) solutions.all[i] = solutions.all[i - 1];
+    solutions.all[0] = solution;
+    solutions.product = solution * sample;
+  }
+}
+
+// The mean over a block of the product of its samples with the solution of the system that has them on its right-hand
+// side.
+HV_DEV float variance(Solver &s, int system) {
+  Solutions solutions{};
+  solve<SPEED_STEPS>(s, system, solutions);
+  solve<2 * SPEED_STEPS>(s, system, solutions);
+  solve<3 * SPEED_STEPS>(s, system, solutions);
+  float sum = 0;
+  sum += solutions.product / (float)SPEED_OFFSETS;
+#pragma unroll
+  for (int i = 0; i < SPEED_OFFSETS - 1; i++) sum += s.right[i][system];
   return sum;
 }
 
 HV_DEV void variances(Solver &s, const float *field, int width, int height, float *sums) {
-  const int t = (int)threadIdx.x;
-  for (int i = t; i < SPEED_STRIDE * SPEED_STRIDE; i += SPEED_SOLVERS) {
-    const int row = i / SPEED_STRIDE, column = i % SPEED_STRIDE;
-    const bool inside = row < SPEED_OFFSETS && column < SPEED_OFFSETS;
-    const int a = hv_max(row, column), b = hv_min(row, column);
-    const float value = inside ? sums[a * (a + 1) / 2 + b] : 0;
-    if (row < SPEED_OFFSETS) s.covariance[row][column] = value;
-    for (auto &both : s.both) {
-      both[row][column] = value;
-      both[row][SPEED_STRIDE + column] = inside && row == column ? 1 : 0;
-    }
-  }
-  __syncthreads();
-  reflect_all(s);
-  for (int i = t; i < SPEED_OFFSETS * SPEED_OFFSETS; i += SPEED_SOLVERS) {
-    const int row = i / SPEED_OFFSETS, column = i % SPEED_OFFSETS;
-    const float *orthogonal = s.orthogonal(row);
-    float sum = 0;
+  const int t = (int)threadIdx.x, beside = width / SPEED_BLOCK, blocks = beside * (height / SPEED_BLOCK);
+  constexpr int some = (SPEED_OFFSETS * SPEED_OFFSETS + SPEED_SOLVERS - 1) / SPEED_SOLVERS;
+  float values[some];
 #pragma unroll
-    for (int j = 0; j < SPEED_OFFSETS; j++) sum += orthogonal[j] * s.covariance[j][column];
-    s.triangle[row][column] = sum;
+  for (int j = 0; j < some; j++) {
+    const int i = t + j * SPEED_SOLVERS, row = i / SPEED_OFFSETS, column = i % SPEED_OFFSETS;
+    const int a = hv_max(row, column), b = hv_min(row, column);
+    values[j] = row < SPEED_OFFSETS ? sums[a * (a + 1) / 2 + b] : 0;
   }
+  take(s, field, width, beside, 0, blocks);
+#pragma unroll
+  for (int j = 0; j < some; j++) {
+    const int i = t + j * SPEED_SOLVERS;
+    if (i < SPEED_OFFSETS * SPEED_OFFSETS) begin(s, i / SPEED_OFFSETS, i % SPEED_OFFSETS, values[j]);
+  }
+  // The second reflection leaves out this row of the orthogonal factor, and the third one multiplies it with zero.
+  if (t < SPEED_OFFSETS) s.states[0].columns[t][0] = 0;
   __syncthreads();
+  reflect_all(s, SPEED_OFFSETS + hv_min(blocks, SPEED_SYSTEMS));
   if (t == SPEED_SYSTEMS) {
     bool singular = false;
     for (int i = 0; i < SPEED_OFFSETS; i++) {
-      const float value = s.triangle[i][i];
+      const float value = s.diagonal[i];
       singular |= (double)(value < 0 ? -value : value) < SPEED_EPSILON;
     }
     sums[SPEED_PAIRS] = singular ? 0 : 1;
   }
-  const int beside = width / SPEED_BLOCK, blocks = beside * (height / SPEED_BLOCK);
-  if (t >= SPEED_SYSTEMS) return;
-  for (int i = t; i < blocks; i += SPEED_SYSTEMS) {
-    const float *block = field + (i / beside * width + i % beside) * SPEED_BLOCK;
-    sums[SPEED_PAIRS + 1 + i] = variance(s, block, width);
+  const int system = t % SPEED_SYSTEMS;
+  for (int first = 0; first < blocks; first += SPEED_SYSTEMS) {
+    const bool inside = first + system < blocks;
+    if (first > 0) {
+      __syncthreads();
+      take(s, field, width, beside, first, blocks);
+      __syncthreads();
+      Row given;
+#pragma unroll
+      for (int i = 0; i < SPEED_OFFSETS; i++) given[i] = s.given[i][SPEED_OFFSETS + system];
+#pragma unroll 1
+      for (int i = t / SPEED_SYSTEMS; inside && i < SPEED_OFFSETS; i += SPEED_SOLVERS / SPEED_SYSTEMS)
+        finish(s, i, SPEED_OFFSETS + system, given);
+      __syncthreads();
+    }
+    if (t < SPEED_SYSTEMS && inside) sums[SPEED_PAIRS + 1 + first + t] = variance(s, t);
   }
 }
 
