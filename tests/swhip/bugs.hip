@@ -85,6 +85,15 @@ HV_KERNEL(256, bug_uninitialised)(uint32_t *out) {
 }
 HV_EXPORT(bug_uninitialised)
 
+// The same, but multiplies it with zero.
+HV_KERNEL(256, bug_uninitialised_factor)(uint32_t *out) {
+  __shared__ float s[256];
+  if (threadIdx.x < 200) s[threadIdx.x] = 1;
+  __syncthreads();
+  out[blockIdx.x * 256 + threadIdx.x] = 0 * s[threadIdx.x] == 0 ? 0 : 1;
+}
+HV_EXPORT(bug_uninitialised_factor)
+
 // Takes for granted that blocks run one after another.
 HV_KERNEL(256, bug_blocks)(uint32_t *out) {
   if (threadIdx.x == 0) out[blockIdx.x * 256] = blockIdx.x ? out[blockIdx.x * 256 - 256] + 1 : 1;

@@ -606,7 +606,7 @@ bool caught(const std::string &bug) {
                        : bug == "bug_no_wave_sync"   ? found[i] != (t ^ 31)
                        : bug == "bug_wave_for_block" ? found[i] != (t ^ 128)
                        : bug == "bug_wave32"         ? found[i] != 32640
-                       : bug == "bug_uninitialised"  ? found[i] != 0
+                       : bug == "bug_uninitialised" || bug == "bug_uninitialised_factor" ? found[i] != 0
                        : bug == "bug_blocks"         ? t == 0 && found[i] != block + 1
                                                      : false;
     if (wrong) return true;

@@ -186,7 +186,8 @@ bool run_wave(const uint16_t *order, unsigned from, unsigned to, bool &progress,
 
 bool run_block(const Kernel &kernel, unsigned threads, const uint16_t *order) {
   const unsigned wave = (unsigned)kernel.wave;
-  if (kernel.shared) memset(kernel.shared, 0xA5, kernel.shared_end - kernel.shared);
+  // What is no number, of either precision, so that zero times that is not zero.
+  if (kernel.shared) memset(kernel.shared, 0xFF, kernel.shared_end - kernel.shared);
   sanitizers::release(block_starts);
   for (unsigned i = 0; i < threads; i++) {
     const unsigned x = grid.bdim.x, y = grid.bdim.y;
