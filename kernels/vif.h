@@ -188,11 +188,13 @@ HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], c
   for (int i = 0; i < N; i++) {
     // Without a branch: the others become such that add nothing to the logarithms.
     const bool flat = inside[i] && var1[i] < VIF_NOISE, busy = inside[i] && var1[i] >= VIF_NOISE;
-    x[i] = busy ? (uint32_t)var1[i] : 0, y[i] = (uint32_t)hv_max(var2[i], 0);
-    xy[i] = busy && hv_min(var2[i], cov[i]) > 0 ? (uint32_t)cov[i] : 0;
+    const bool related = busy && hv_min(var2[i], cov[i]) > 0;
+    const uint32_t busy_x = busy ? (uint32_t)var1[i] : 0;
+    x[i] = HV_F64_FAST ? busy_x : related ? (uint32_t)var1[i] : 1, y[i] = (uint32_t)hv_max(var2[i], 0);
+    xy[i] = related ? (uint32_t)cov[i] : 0;
     if (first) {
       sums.flat_count += flat;
-      den += vif_log2(steps, x[i] + VIF_NOISE);
+      den += vif_log2(steps, busy_x + VIF_NOISE);
     }
     sums.flat_energy += flat ? y[i] : 0;
   }

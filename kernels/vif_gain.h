@@ -14,9 +14,10 @@
 //    products: for terms below 2^31 it is off by less than 6 * 2^-53 * 2^31 < 2^-19.4, and the difference from y < 2^31 by
 //    2^-23 more.
 //  - s is computed in single precision. n / x epsilon / x is 2^-3.2 at most, and the relative error of q epsilon below 2^-20,
-//    so k q epsilon is off by less than 2^-22 x; rest, by less than 2^-24.7 x; and their difference by 2^-24 x.
-// In all that is less than 2^-18.9 x. Where |s| is not above 2^-18 x, or a term might not be below 2^31, f64 decides after
-// all: one pixel in 60,000, were s spread evenly. c = 0 is exact, and where c = x, as in equal pictures, |s| is above
+//    besides 2^7 epsilon < 2^-27 x; so k q epsilon is off by less than 2^-22 x; rest, by less than 2^-24.7 x; and their
+//    difference by 2^-24 x.
+// In all that is less than 2^-18.9 x. Where |s| is not above 2^-18 x - 2^-17, or a term might not be below 2^31, f64 decides
+// after all: one pixel in 60,000, were s spread evenly. c = 0 is exact, and where c = x, as in equal pictures, |s| is above
 // 2^-17.3 x.
 #pragma once
 #include "prelude.h"
@@ -107,41 +108,78 @@ struct VifPixelF64 {
   }
 };
 
-// A pixel without f64. x is 0 or at least VIF_NOISE, and all are below 2^31; c = 0 where x or y is.
+// a b + c of f32, rounded once or twice.
+HV_DEV float vif_fma(float a, float b, float c) {
+#if defined(HV_HOST)
+  return a * b + c;
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+// Of two numbers, and of their amounts; comparisons would have to mind those that are none.
+HV_DEV float vif_min(float a, float b) {
+#if defined(HV_NV)
+  float r;
+  asm("min.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+#elif defined(HV_HOST)
+  return hv_min(a, b);
+#else
+  return __builtin_fminf(a, b);
+#endif
+}
+HV_DEV uint32_t vif_bits(float v) { return __builtin_bit_cast(uint32_t, v); }
+
+// Whether f64 has to decide any of some pixels.
+struct VifDoubt {
+  float least;  // by how much |s| is above what it has to be
+  float most;   // n / x, and 2^31
+
+  HV_MEMBER VifDoubt() : least(1), most(0) {}
+  // Where c is 0, and x 1, s is 0 and exact: less by 2^-18. To others that is nothing.
+  HV_MEMBER bool any() const { return !(least > -0x1p-17f && most < 0x1.f8p31f); }
+};
+
+// A pixel without f64. x is at least VIF_NOISE, or 1 if c is 0; all are below 2^31.
 struct VifPixelU32 {
   uint32_t x, c;
   uint32_t noise;
   uint32_t most;  // what is explained with the gain that it has
 
   HV_MEMBER VifPixelU32() {}
-  // `decided`: otherwise f64 has to.
-  HV_MEMBER VifPixelU32(uint32_t x, uint32_t y, uint32_t c, bool &decided) : x(x), c(c) {
-    const float fx = (float)hv_max(x, 1u), fc = (float)c, reciprocal = hv_rcp_f32(fx);
-    // n / x, wrong by 2^-20 of it: by 2^11.
-    const float about = hv_min(fc * reciprocal * fc, 0x1.fp31f);
-    const uint32_t first = (uint32_t)about;
-    const int64_t left = (int64_t)(hv_mad_u64(c, c, 0) - hv_mad_u64(first, x, 0));
+  HV_MEMBER VifPixelU32(uint32_t x, uint32_t y, uint32_t c, VifDoubt &doubt) : x(x), c(c) {
+    const float fx = (float)x, fc = (float)c, reciprocal = hv_rcp_f32(fx);
+    // n / x + 2^31, wrong by 2^-21 of n / x and by 2^7: by less than 2^11. That is a multiple of 2^8, and its last 24 bits are
+    // n / x without the last 8 bits.
+    const float about = vif_fma(fc * reciprocal, fc, 0x1p31f);
+    const uint32_t minus_first = vif_bits(about) * (0u - 256);
+    const int64_t left = hv_mad_i64((int32_t)minus_first, (int32_t)x, (int64_t)hv_mad_u64(c, c, 0));
     // The rest of the quotient to a tenth, rounded by an addition.
     constexpr float ROUND = 0x1.8p23f;
-    const float second = (float)(int32_t)(left >> 13) * (reciprocal * 8192.0f) + ROUND;
-    const uint32_t more = __builtin_bit_cast(uint32_t, second) - __builtin_bit_cast(uint32_t, ROUND);
-    const uint32_t q = first + more;
-    const float rest = (float)(int32_t)((uint32_t)left - more * x);
-    const float loss = about * (float)VIF_EPSILON, close = fx * 0x1p-18f;
-    const float s1 = rest - loss, s2 = rest - 2 * loss;
-    const uint32_t up = s1 > 0 ? q + 1 : q;
-    noise = (uint32_t)hv_max((int32_t)(y - up), 0) + VIF_NOISE;
-    most = s2 > 0 || c == 0 ? q : q - 1;
-    decided = c == 0 || (hv_min(s1 < 0 ? -s1 : s1, s2 < 0 ? -s2 : s2) > close && about < 0x1.fp30f);
+    const float second = vif_fma((float)(int32_t)(left >> 13) * reciprocal, 8192, ROUND);
+    const uint32_t minus_more = vif_bits(ROUND) - vif_bits(second);
+    const uint32_t q = 0u - minus_more - minus_first;
+    const float rest = (float)(int32_t)((uint32_t)left + minus_more * x), of_n = about - 0x1p31f;
+    const float minus_s1 = vif_fma(of_n, (float)VIF_EPSILON, -rest), s2 = vif_fma(of_n, -2 * (float)VIF_EPSILON, rest);
+    // Signs are bits. Of the difference from y the whole number is that after q where s > 0.
+    noise = (uint32_t)hv_max((int32_t)(y - q) + ((int32_t)vif_bits(minus_s1) >> 31), 0) + VIF_NOISE;
+    most = q + (uint32_t)((int32_t)vif_bits(s2) >> 31);
+    const float least = vif_min(__builtin_fabsf(minus_s1), __builtin_fabsf(s2));
+    doubt.least = vif_min(doubt.least, vif_fma(fx, -0x1p-18f, least));
+    doubt.most = -vif_min(-doubt.most, -about);
   }
   HV_MEMBER void decide(uint32_t y) {
     const VifPixelF64 exact(x, y, c);
     noise = exact.noise;
-    most = exact.explained({__builtin_inf(), 0});
+    most = vif_trunc(hv_min(exact.gain * exact.gain * exact.x, 0x1p31));
   }
-  // With a whole limit. No rounding makes the gain equal to it: it is off by epsilon / x or by 1 / c of itself at least.
+  // With a whole limit. Where c <= whole x, `most` is not above whole whole x; else it is, as then n / x is by 2 whole at
+  // least, of which epsilon takes 2 whole whole epsilon < 0.2.
   HV_MEMBER uint32_t explained(uint32_t whole) const {
-    return c <= hv_mad_u64(whole, x, 0) ? most : whole * whole * x;
+    const uint32_t square = whole * whole;
+    // For a greater x the product might not fit, but for this it is already above 2^31.
+    const uint32_t greatest = (uint32_t)(0x1.8p31f * hv_rcp_f32((float)square));
+    return hv_min(most, square * hv_min(x, greatest));
   }
 };
 
@@ -167,20 +205,22 @@ template <int N> struct VifPixels {
   VifPixelU32 pixels[N];
 
   HV_MEMBER VifPixels(const uint32_t (&x)[N], const uint32_t (&y)[N], const uint32_t (&c)[N]) {
-    uint32_t undecided = 0;
+    VifDoubt doubt;
   #pragma unroll
-    for (int i = 0; i < N; i++) {
-      bool decided;
-      pixels[i] = VifPixelU32(x[i], y[i], c[i], decided);
-      undecided |= (uint32_t)!decided << i;
-    }
-    while (undecided) {
-      const int at = 31 - hv_clz(undecided);
-      undecided ^= 1u << at;
-      VifPixelU32 pixel = pick(at);
+    for (int i = 0; i < N; i++) pixels[i] = VifPixelU32(x[i], y[i], c[i], doubt);
+    if (doubt.any()) decide(y);
+  }
+  // Once more with each pixel, to see which are undecided.
+  HV_MEMBER void decide(const uint32_t (&y)[N]) {
+  #pragma unroll 1
+    for (int at = 0; at < N; at++) {
       uint32_t of_y = 0;
   #pragma unroll
       for (int i = 0; i < N; i++) of_y = i == at ? y[i] : of_y;
+      VifDoubt doubt;
+      VifPixelU32 pixel = pick(at);
+      pixel = VifPixelU32(pixel.x, of_y, pixel.c, doubt);
+      if (!doubt.any()) continue;
       pixel.decide(of_y);
   #pragma unroll
       for (int i = 0; i < N; i++) {
