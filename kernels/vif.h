@@ -330,12 +330,30 @@ HV_DEV void vif_vertical_means(const uint32_t (&v)[VIF_TILE_H(S) + 2 * VIF_RADIU
   }
 }
 
+// A product of two samples. Had it a usual multiplication, the compiler of PTX would multiply once more for each sum of two
+// instead of adding.
+template <class T> HV_DEV uint32_t vif_product(uint32_t a, uint32_t b) {
+  return VIF_WIDE && sizeof(T) == 1 ? hv_udot4(a, b, 0) : a * b;
+}
+
 // Filters one product of all rows, given by `product(row)`, and rounds to 16 fraction bits of an 8-bit step.
 template <int S, class T, class Product, class Store>
 HV_DEV void vif_products(Product product, uint32_t bits, Store store) {
   constexpr int R = VIF_RADIUS(S), ROWS = VIF_TILE_H(S) + 2 * R;
   const uint32_t shift = 2 * (bits - 8);
   if constexpr (sizeof(T) == 1) {
+#if VIF_WIDE
+    // Rows with the same tap first: additions run beside multiplications, of which there are more than enough.
+    uint32_t p[ROWS], sum[VIF_TILE_H(S)];
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) p[k] = product(k);
+#pragma unroll
+    for (int j = 0; j < VIF_TILE_H(S); j++) {
+      sum[j] = vif_tap(S, 0) * p[j + R];
+#pragma unroll
+      for (int i = 1; i <= R; i++) sum[j] += vif_tap(S, i) * (p[j + R - i] + p[j + R + i]);
+    }
+#else
     uint32_t sum[VIF_TILE_H(S)] = {};
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
@@ -344,6 +362,7 @@ HV_DEV void vif_products(Product product, uint32_t bits, Store store) {
       for (int j = 0; j < VIF_TILE_H(S); j++)
         if (vif_tap(S, k - j - R)) sum[j] += vif_tap(S, k - j - R) * p;
     }
+#endif
 #pragma unroll
     for (int j = 0; j < VIF_TILE_H(S); j++) store(j, sum[j]);
   } else {
@@ -401,7 +420,7 @@ HV_DEV void vif_vertical_reference(VifShared<S> &shared, const uint32_t (&r)[VIF
   const uint32_t x = threadIdx.x;
   vif_vertical_means<S, T>(r, bits, [&](int j, uint32_t v) { shared.moments[j][x].means = v; },
                            [&](int j, uint32_t v) { shared.next[j][x] = v; });
-  vif_products<S, T>([&](int k) { return r[k] * r[k]; }, bits,
+  vif_products<S, T>([&](int k) { return vif_product<T>(r[k], r[k]); }, bits,
                      [&](int j, uint32_t v) { shared.moments[j][x].xx = v; });
 }
 
@@ -413,9 +432,9 @@ HV_DEV void vif_vertical_distorted(VifShared<S> &shared, const uint32_t (&r)[VIF
   const auto put = [](uint32_t &means, uint32_t v) { means = (means & 0xffff) | v << 16; };
   vif_vertical_means<S, T>(d, bits, [&](int j, uint32_t v) { put(shared.moments[j][x].means, v); },
                            [&](int j, uint32_t v) { put(shared.next[j][x], v); });
-  vif_products<S, T>([&](int k) { return d[k] * d[k]; }, bits,
+  vif_products<S, T>([&](int k) { return vif_product<T>(d[k], d[k]); }, bits,
                      [&](int j, uint32_t v) { shared.moments[j][x].yy = v; });
-  vif_products<S, T>([&](int k) { return r[k] * d[k]; }, bits,
+  vif_products<S, T>([&](int k) { return vif_product<T>(r[k], d[k]); }, bits,
                      [&](int j, uint32_t v) { shared.moments[j][x].xy = v; });
 }
 
@@ -453,6 +472,35 @@ struct VifMean {
 #endif
 };
 
+#if VIF_WIDE
+// The same in another way: the sum modulo 2^32, and in f32 which of the numbers that have the same it is. A tap is two
+// instructions, but only one of them is a multiplication of integers.
+//
+// `most` is 2^23 and the mean in units of 2^9. Values are at most 65535 65535, so it stays below 2^24, where each of 17 additions
+// is wrong by 1/2; the values are by 2^-24 of themselves, so by 1/2 in all. That is less than 10 2^9 < 2^15, and the 16 bits
+// of the mean that `sum` has say which number that is: the nearest.
+struct VifMeanF32 {
+  struct Value {
+    uint32_t v;
+    float f;
+    HV_MEMBER explicit Value(uint32_t v) : v(v), f((float)v) {}
+  };
+  uint32_t sum = 1 << 15;
+  float most = 0x1p23f;
+  HV_MEMBER void add(uint32_t tap, Value value) {
+    sum += tap * value.v;
+    most = vif_fma((float)tap * 0x1p-25f, value.f, most);
+  }
+  HV_MEMBER uint32_t get() const {
+    const uint32_t about = vif_bits(most) << 9;
+    return about + (uint32_t)((int32_t)(sum - (about << 16)) >> 16);
+  }
+};
+using VifMeanOther = VifMeanF32;
+#else
+using VifMeanOther = VifMean;
+#endif
+
 // Variances and covariances of `VIF_RUN` pixels from their vertically filtered neighbourhood.
 template <int S, VifPart PART>
 HV_DEV void vif_horizontal(const VifMoments *row, uint32_t (&m1)[VIF_RUN(S)], int32_t (&var1)[VIF_RUN(S)],
@@ -462,12 +510,14 @@ HV_DEV void vif_horizontal(const VifMoments *row, uint32_t (&m1)[VIF_RUN(S)], in
   uint32_t m2[VIF_RUN(S)] = {};
 #pragma unroll
   for (int j = 0; REF && j < VIF_RUN(S); j++) m1[j] = 0;
-  VifMean xx[VIF_RUN(S)], yy[VIF_RUN(S)], xy[VIF_RUN(S)];
+  VifMean xx[VIF_RUN(S)];
+  VifMeanOther yy[VIF_RUN(S)], xy[VIF_RUN(S)];
 #pragma unroll
   for (int k = 0; k < VIF_RUN(S) + 2 * R; k++) {
     const VifMoments v = row[k];
     const uint32_t v1 = v.means & 0xffff, v2 = v.means >> 16;
-    const VifMean::Value vxx(v.xx), vyy(v.yy), vxy(v.xy);
+    const VifMean::Value vxx(v.xx);
+    const VifMeanOther::Value vyy(v.yy), vxy(v.xy);
 #pragma unroll
     for (int j = 0; j < VIF_RUN(S); j++) {
       const uint32_t tap = vif_tap(S, k - j - R);
