@@ -280,6 +280,25 @@ template <int ROWS> HV_DEV void vif_pack(const uint32_t (&v)[ROWS], uint32_t (&w
     words[k / 4] = (v[k] | v[k + 1] << 8) | (v[k + 2] | v[k + 3] << 8) << 16;
 }
 
+#if VIF_WIDE
+// c and the products of two 16-bit factors with the lower or the upper two of four bytes.
+template <bool UPPER> HV_DEV uint32_t vif_dot2(uint32_t factors, uint32_t bytes, uint32_t c) {
+  uint32_t d;
+  if constexpr (UPPER) asm("dp2a.hi.u32.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(factors), "r"(bytes), "r"(c));
+  else asm("dp2a.lo.u32.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(factors), "r"(bytes), "r"(c));
+  return d;
+}
+// The filter of scale F at row `row`, rounded to 8 fraction bits.
+template <int F, int ROWS> HV_DEV uint32_t vif_mean_u8(const uint32_t (&words)[ROWS / 4], int row) {
+  uint32_t sum = 128;
+#pragma unroll
+  for (int k = 0; k < ROWS; k += 2) {
+    const uint32_t taps = vif_tap(F, k - row) | vif_tap(F, k + 1 - row) << 16;
+    if (taps) sum = k % 4 ? vif_dot2<true>(taps, words[k / 4], sum) : vif_dot2<false>(taps, words[k / 4], sum);
+  }
+  return sum >> 8;
+}
+#else
 // The filter of scale F at row `row`, rounded to 8 fraction bits. 8-bit samples: the taps' high and low
 // bytes by dot products; ((hi << 8) + lo + 128) >> 8 is hi + ((lo + 128) >> 8).
 template <int F, int ROWS> HV_DEV uint32_t vif_mean_u8(const uint32_t (&words)[ROWS / 4], int row) {
@@ -300,6 +319,7 @@ template <int F, int ROWS> HV_DEV uint32_t vif_mean_u8(const uint32_t (&words)[R
   }
   return hi + (lo >> 8);
 }
+#endif
 template <int F, int ROWS> HV_DEV uint32_t vif_mean_u16(const uint32_t (&v)[ROWS], int row, uint32_t bits) {
   uint32_t sum = 1u << (bits - 1);
 #pragma unroll
