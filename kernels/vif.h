@@ -527,6 +527,8 @@ HV_DEV void vif_horizontal(const VifMoments *row, uint32_t (&m1)[VIF_RUN(S)], in
                            int32_t (&var2)[VIF_RUN(S)], int32_t (&cov)[VIF_RUN(S)]) {
   constexpr int R = VIF_RADIUS(S);
   constexpr bool REF = PART != VIF_DISTORTED, DIS = PART != VIF_REFERENCE;
+  // Modulo 2^32 the sum of whole words has that of the high halves 2^16 times, which is subtracted from it in the end.
+  constexpr bool WORDS = VIF_WIDE && REF && DIS;
   uint32_t m2[VIF_RUN(S)] = {};
 #pragma unroll
   for (int j = 0; REF && j < VIF_RUN(S); j++) m1[j] = 0;
@@ -535,7 +537,7 @@ HV_DEV void vif_horizontal(const VifMoments *row, uint32_t (&m1)[VIF_RUN(S)], in
 #pragma unroll
   for (int k = 0; k < VIF_RUN(S) + 2 * R; k++) {
     const VifMoments v = row[k];
-    const uint32_t v1 = v.means & 0xffff, v2 = v.means >> 16;
+    const uint32_t v1 = WORDS ? v.means : v.means & 0xffff, v2 = v.means >> 16;
     const VifMean::Value vxx(v.xx);
     const VifMeanOther::Value vyy(v.yy), vxy(v.xy);
 #pragma unroll
@@ -549,6 +551,8 @@ HV_DEV void vif_horizontal(const VifMoments *row, uint32_t (&m1)[VIF_RUN(S)], in
       if constexpr (DIS) xy[j].add(tap, vxy);
     }
   }
+#pragma unroll
+  for (int j = 0; WORDS && j < VIF_RUN(S); j++) m1[j] -= m2[j] << 16;
   uint32_t xx_mean[VIF_RUN(S)], yy_mean[VIF_RUN(S)], xy_mean[VIF_RUN(S)];
 #pragma unroll
   for (int j = 0; j < VIF_RUN(S); j++) xx_mean[j] = xx[j].get(), yy_mean[j] = yy[j].get(), xy_mean[j] = xy[j].get();
