@@ -31,8 +31,8 @@
 #define VIF_RUN(scale) VIF_TILE_H(scale)
 #define VIF_TILE_W(scale) ((VIF_THREADS(scale) - 2 * VIF_RADIUS(scale)) / VIF_RUN(scale) * VIF_RUN(scale))
 
-// Without f64, sums beyond 32 bits are of 64, where the multiplication adds to as many: half the instructions, and no
-// halves to cut out. Elsewhere they are two, of the high and of the low halves, whose multiplications are faster.
+// Forms for NVIDIA without f64. Sums beyond 32 bits are of 64, as a multiplication adds to as many: half the instructions,
+// and no halves to cut out. Elsewhere they are two, of the high and of the low halves, whose multiplications are faster.
 #if defined(HV_NV) && !HV_F64_FAST
   #define VIF_WIDE 1
 #else
@@ -101,7 +101,7 @@ HV_DEV constexpr uint32_t vif_tap(int scale, int i) {
 }
 
 #if VIF_WIDE
-// a b + c in 64 bits. The compiler of PTX makes one instruction of these two, and of `mad.wide` in sums of several it does not:
+// a b + c in 64 bits. The compiler of PTX makes one instruction of these two. Of `mad.wide` in sums of several it does not:
 // it adds two products at a time, by two more instructions.
 HV_DEV uint64_t vif_mad_wide(uint32_t a, uint32_t b, uint64_t c) {
   uint32_t lo, hi;
@@ -208,15 +208,14 @@ HV_DEV void vif_statistics(const int32_t (&var1)[N], const int32_t (&var2)[N], c
   for (int i = 0; i < N; i++) {
     // Without a branch: the others become such that add nothing to the logarithms.
     const bool flat = inside[i] && var1[i] < VIF_NOISE, busy = inside[i] && var1[i] >= VIF_NOISE;
-    const bool related = busy && hv_min(var2[i], cov[i]) > 0;
-    const uint32_t busy_x = busy ? (uint32_t)var1[i] : 0;
-    x[i] = HV_F64_FAST ? busy_x : related ? (uint32_t)var1[i] : 1, y[i] = (uint32_t)hv_max(var2[i], 0);
-    xy[i] = related ? (uint32_t)cov[i] : 0;
+    x[i] = busy ? (uint32_t)var1[i] : 0, y[i] = (uint32_t)hv_max(var2[i], 0);
+    xy[i] = busy && hv_min(var2[i], cov[i]) > 0 ? (uint32_t)cov[i] : 0;
     if (first) {
       sums.flat_count += flat;
-      den += vif_log2(steps, busy_x + VIF_NOISE);
+      den += vif_log2(steps, x[i] + VIF_NOISE);
     }
     sums.flat_energy += flat ? y[i] : 0;
+    if (!HV_F64_FAST && !(busy && hv_min(var2[i], cov[i]) > 0)) x[i] = 1;
   }
   if (first) sums.den_log += den - N * VIF_LOG2_NOISE;
   const VifPixels<N> pixels(x, y, xy);
@@ -309,9 +308,9 @@ template <int ROWS> struct VifByteColumn {
   }
 };
 #if VIF_WIDE
-// The columns of both pictures for a wave of 32, from column `x` on, a multiple of 4. A lane loads four neighbours at a time, of
-// four rows, and turns them; that takes a third fewer instructions than to load each sample. The lanes exchange words where the
-// moments of their own columns will be.
+// The columns of both pictures for a wave of 32, from column `x` on, a multiple of 4. A lane loads four neighbours at a
+// time, of four rows, and turns them; that takes a third fewer instructions than to load each sample. The lanes exchange
+// words where the moments of their own columns will be.
 template <int S>
 HV_DEV void vif_load_byte_columns(VifShared<S> &shared, const uint8_t *reference, const uint8_t *distorted, int32_t x,
                                   int32_t width, VifByteColumn<VIF_TILE_H(S) + 2 * VIF_RADIUS(S)> &r,
@@ -436,8 +435,8 @@ HV_DEV void vif_vertical_means(const Column &column, uint32_t bits, Store store,
   }
 }
 
-// A product of two samples. Had it a usual multiplication, the compiler of PTX would multiply once more for each sum of two
-// instead of adding.
+// A product of two samples. Were it a usual multiplication, the compiler of PTX would multiply once more for each sum of
+// two instead of adding.
 template <class T> HV_DEV uint32_t vif_product(uint32_t a, uint32_t b) {
   return VIF_WIDE && sizeof(T) == 1 ? hv_udot4(a, b, 0) : a * b;
 }
@@ -580,9 +579,9 @@ struct VifMean {
 // The same in another way: the sum modulo 2^32, and in f32 which of the numbers that have the same it is. A tap is two
 // instructions, but only one of them is a multiplication of integers.
 //
-// `most` is 2^23 and the mean in units of 2^9. Values are at most 65535 65535, so it stays below 2^24, where each of 17 additions
-// is wrong by 1/2; the values are by 2^-24 of themselves, so by 1/2 in all. That is less than 10 2^9 < 2^15, and the 16 bits
-// of the mean that `sum` has say which number that is: the nearest.
+// `most` is 2^23 and the mean in units of 2^9. Values are at most 65535 65535, so the mean is below 2^23 - 2^7 and `most`
+// below 2^24, where each of 17 additions is wrong by 1/2 at most; the values are by 2^-24 of themselves, so by 1/2 in all.
+// In all that is less than 10 2^9 < 2^15. `sum` has the last 16 bits of the mean, which so is the nearest number with these.
 struct VifMeanF32 {
   struct Value {
     uint32_t v;
@@ -600,8 +599,8 @@ struct VifMeanF32 {
     return about + (uint32_t)((int32_t)(sum - (about << 16)) >> 16);
   }
 };
-// Of the three sums of a scale: as many as make both kinds of unit equally busy. The last scales have few taps, and wait for
-// neither.
+// For so many of the three sums of a scale that both kinds of unit are equally busy. The last scales have few taps, and
+// wait for neither.
 template <int S> using VifMeanXx = typename VifEither<S == 1, VifMeanF32, VifMean>::Type;
 template <int S> using VifMeanYy = typename VifEither<S <= 1, VifMeanF32, VifMean>::Type;
 #else

@@ -16,9 +16,9 @@
 //  - s is computed in single precision. n / x epsilon / x is 2^-3.2 at most, and the relative error of q epsilon below 2^-20,
 //    besides 2^7 epsilon < 2^-27 x; so k q epsilon is off by less than 2^-22 x; rest, by less than 2^-24.7 x; and their
 //    difference by 2^-24 x.
-// In all that is less than 2^-18.9 x. Where |s| is not above 2^-18 x - 2^-17, or a term might not be below 2^31, f64 decides
-// after all: one pixel in 60,000, were s spread evenly. c = 0 is exact, and where c = x, as in equal pictures, |s| is above
-// 2^-17.3 x.
+// In all that is less than 2^-18.9 x. Where |s| is not above 2^-18 x - 2^-17, or a term might not be below 2^31, f64
+// decides after all: one pixel in 60,000, were s spread evenly. c = 0 is exact, and where c = x, as in equal pictures, |s|
+// is above 2^-17.3 x.
 #pragma once
 #include "prelude.h"
 
@@ -149,8 +149,8 @@ struct VifPixelU32 {
   HV_MEMBER VifPixelU32() {}
   HV_MEMBER VifPixelU32(uint32_t x, uint32_t y, uint32_t c, VifDoubt &doubt) : x(x), c(c) {
     const float fx = (float)x, fc = (float)c, reciprocal = hv_rcp_f32(fx);
-    // n / x + 2^31, wrong by 2^-21 of n / x and by 2^7: by less than 2^11. That is a multiple of 2^8, and its last 24 bits are
-    // n / x without the last 8 bits.
+    // n / x + 2^31, wrong by 2^-21 of n / x and by 2^7: by less than 2^11. It is a multiple of 2^8, and the last 24 bits of
+    // its representation are those of n / x without its last 8.
     const float about = vif_fma(fc * reciprocal, fc, 0x1p31f);
     const uint32_t minus_first = vif_bits(about) * (0u - 256);
     const int64_t left = hv_mad_i64((int32_t)minus_first, (int32_t)x, (int64_t)hv_mad_u64(c, c, 0));
@@ -173,8 +173,8 @@ struct VifPixelU32 {
     noise = exact.noise;
     most = vif_trunc(hv_min(exact.gain * exact.gain * exact.x, 0x1p31));
   }
-  // With a whole limit. Where c <= whole x, `most` is not above whole whole x; else it is, as then n / x is by 2 whole at
-  // least, of which epsilon takes 2 whole whole epsilon < 0.2.
+  // With a whole limit. Where c <= whole x, `most` is not above whole whole x. Else it is: n / x is above it by 2 whole at
+  // least, of which epsilon takes 2 whole whole epsilon < 0.2, and the fraction less than 1.
   HV_MEMBER uint32_t explained(uint32_t whole) const {
     const uint32_t square = whole * whole;
     // For a greater x the product might not fit, but for this it is already above 2^31.
