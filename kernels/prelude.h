@@ -97,8 +97,8 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
 #define HV_MAX_WAVES_PER_BLOCK(threads) (((threads) + 31) / 32)  // safe for both widths
 
 // ---- forms of a kernel: the same results by the means that are fast on the target ----------
-// HV_F64_FAST: sums beyond 32 bits as f64 where f64 runs at half the rate of f32 or better, else as two
-// u32. HV_MMA: NVIDIA tensor cores (sm_80 and later).
+// HV_F64_FAST: sums beyond 32 bits as f64 where f64 runs at half the rate of f32 or better, else as integers.
+// HV_MMA: NVIDIA tensor cores (sm_80 and later).
 #if !defined(HV_F64_FAST)
   #if defined(HV_HOST) || defined(HV_AMD)
     #define HV_F64_FAST (HV_WAVE == 64)
