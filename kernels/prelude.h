@@ -185,6 +185,16 @@ struct alignas(16) HvU32x4 { uint32_t v[4]; };
   HV_DEV uint32_t hv_atomic_max_u32(uint32_t *p, uint32_t v) { return atomicMax(p, v); }
 #endif
 
+// ---- memory order ---------------------------------------------------------------------------
+// What a thread has written before is there for the whole system before what it writes next.
+HV_DEV void hv_release_to_system() {
+#if defined(HV_AMD)
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+#else
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
+
 // ---- read-only loads from global memory ---------------------------------------------------
 // AMD has no such instruction; saying that the address is global is enough there.
 #if defined(HV_BARE)

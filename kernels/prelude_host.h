@@ -90,6 +90,7 @@ HV_DEV uint32_t hv_shfl_down_u32(uint32_t v, uint32_t d) {
   return hv_shfl_u32(v, l + d < HV_WAVE ? l + d : l);
 }
 HV_DEV void hv_sync_wave() { hv::wave_op(hv::Sync, 0, 0, HV_WAVE); }
+HV_DEV void hv_release_to_system() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 HV_DEV uint64_t hv_ballot(bool p) { return hv::wave_op(hv::Ballot, p, 0, HV_WAVE); }
 HV_DEV float hv_rcp_f32(float x) { return 1 / x; }
 HV_DEV uint32_t hv_atomic_add_u32(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }

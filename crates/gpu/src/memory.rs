@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use hip_sys::HipError;
@@ -116,6 +117,13 @@ impl Pinned {
     /// Address of the first byte, for the CPU as well as for the GPU.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64
+    }
+
+    /// The numbers in the memory, for those who look at them while a kernel writes there.
+    pub fn numbers(&self) -> &[AtomicU64] {
+        // SAFETY: as for `bytes`, and an allocation is aligned to a page. Whoever else has access at the same time is the GPU,
+        // which writes whole numbers.
+        unsafe { std::slice::from_raw_parts(self.0.address.as_ptr().cast(), self.0.size / 8) }
     }
 
     /// The bytes of the memory.

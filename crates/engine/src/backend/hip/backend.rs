@@ -29,10 +29,6 @@ use crate::scale::Scaling;
 /// Groups in flight in a self-test: enough for one that waits for what another stream has written.
 const TEST_DEPTH: usize = 2;
 
-/// How long a thread that waits for the only group in flight stays awake. Most are done by then; what takes longer takes hardly
-/// longer for the thread that has to wake up.
-const PATIENCE: Duration = Duration::from_millis(1);
-
 /// Computes on a GPU.
 pub struct Hip {
     device: Arc<Device>,
@@ -280,7 +276,7 @@ impl Prepared {
         let scalers = renditions.iter().map(scaler).collect::<Result<Vec<_>, _>>()?;
         let scaled = scalers.iter().flatten().map(Scaler::room).max().unwrap_or(0);
         // With one group at a time, whoever waits for it has nothing else to do, and is to have it soon.
-        let patience = if depth == 1 { PATIENCE } else { Duration::ZERO };
+        let patience = if depth == 1 { host::PATIENCE } else { Duration::ZERO };
         let slot = |_| InFlightSlot::new(device, &chains, renditions.len(), patience);
         let slots = (0..depth).map(slot).collect::<Result<_, _>>()?;
         let sources = scalers.iter().flatten().map(|scaler| room(scaler.source()));
@@ -323,7 +319,7 @@ impl Prepared {
         let leases = pictures.filter_map(|picture| picture.lease).collect();
         let slot = &mut self.slots[slot];
         let info = GroupInfo { count, history_only, run: self.run };
-        let reading = self.reads_long.then(|| Reading::new(&self.chains, &slot.done, &slot.sums, info));
+        let reading = self.reads_long.then(|| Reading::new(&self.chains, slot, info));
         if let (Some(reader), Some(reading)) = (&self.reader, &reading) {
             reader.order(reading);
         }

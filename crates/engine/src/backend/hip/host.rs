@@ -8,18 +8,25 @@
 //! does so, so that nobody who submits or collects groups is held up by any of them, and has a pool help as soon as there is
 //! more to do than it can.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use gpu::{Event, Pinned, Visit};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-use super::metric::Chains;
-use super::slot::sums_room;
+use super::early::Early;
+use super::metric::{Chains, Task};
+use super::slot::{InFlightSlot, sums_room};
 use crate::backend::BackendError;
 use crate::metrics::FrameSums;
+
+/// How long a thread that waits for the only group in flight stays awake. Most are done by then; what takes longer takes hardly
+/// longer for the thread that has to wake up.
+pub const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The threads on which the CPU does its part, for all backends of the process: as many as there are processors.
 pub fn pool() -> Result<&'static ThreadPool, BackendError> {
@@ -43,19 +50,55 @@ pub struct GroupInfo {
 
 /// Makes the sums of a group of what its kernels have left.
 pub fn read(chains: &Chains, left: &[u64], group: GroupInfo) -> Vec<FrameSums> {
-    let room = sums_room(chains) / 8;
     let mut out = vec![FrameSums::default(); group.count];
+    read_some(chains, left, group, &mut out, |_, _| true);
+    out
+}
+
+/// Makes those that take long of what has come early.
+fn read_early(chains: &Chains, early: Vec<u64>, group: GroupInfo) -> ReadEarly {
+    let mut sums = vec![FrameSums::default(); group.count];
+    read_some(chains, &early, group, &mut sums, |task, _| task.reads_long());
+    ReadEarly { left: early, sums }
+}
+
+/// Makes the others of all that is left, and once more those of which that is something else.
+fn read_rest(chains: &Chains, left: &[u64], group: GroupInfo, early: ReadEarly) -> Vec<FrameSums> {
+    let ReadEarly { left: before, mut sums } = early;
+    let room = sums_room(chains) / 8;
+    let same = |range: Range<usize>| {
+        let part = |pair: &[u64]| pair[range.clone()].to_vec();
+        left.chunks(room).map(part).eq(before.chunks(room).map(part))
+    };
+    read_some(chains, left, group, &mut sums, |task, range| !task.reads_long() || !same(range));
+    sums
+}
+
+/// What was made of sums that had come early.
+struct ReadEarly {
+    left: Vec<u64>,
+    sums: Vec<FrameSums>,
+}
+
+/// The same for some metrics only. Whether one is of them may depend on what its kernels have left of each pair.
+fn read_some(
+    chains: &Chains,
+    left: &[u64],
+    group: GroupInfo,
+    out: &mut [FrameSums],
+    wanted: impl Fn(&dyn Task, Range<usize>) -> bool,
+) {
+    let room = sums_room(chains) / 8;
     let mut at = 0;
     for task in chains.iter().flatten() {
         let range = at..at + task.sums();
         at = range.end;
-        if group.history_only && !task.has_history() {
+        if group.history_only && !task.has_history() || !wanted(&**task, range.clone()) {
             continue;
         }
         let pairs: Vec<_> = left.chunks(room).map(|pair| &pair[range.clone()]).collect();
-        task.read(&pairs, group.run, &mut out);
+        task.read(&pairs, group.run, out);
     }
-    out
 }
 
 /// What the kernels have left of so many pairs.
@@ -83,13 +126,15 @@ enum Known {
 struct Order {
     chains: Arc<Chains>,
     sums: Arc<Pinned>,
+    early: Option<Arc<Early>>,
     group: GroupInfo,
 }
 
 impl Reading {
-    /// Of sums that are there when `done` is signalled, and stay there until they were read.
-    pub fn new(chains: &Arc<Chains>, done: &Arc<Event>, sums: &Arc<Pinned>, group: GroupInfo) -> Arc<Self> {
-        let order = Order { chains: chains.clone(), sums: sums.clone(), group };
+    /// Of the sums of a slot that are there when `done` is signalled, and stay there until they were read.
+    pub fn new(chains: &Arc<Chains>, slot: &InFlightSlot, group: GroupInfo) -> Arc<Self> {
+        let InFlightSlot { done, sums, early, .. } = slot;
+        let order = Order { chains: chains.clone(), sums: sums.clone(), early: early.clone(), group };
         let (done, known) = (done.clone(), Mutex::new(Known::NotYet(order)));
         Arc::new(Self { done, known, changed: Condvar::new() })
     }
@@ -98,13 +143,14 @@ impl Reading {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the GPU, and reads the sums unless somebody else has begun to, and then waits for that.
+    /// Waits for the GPU and reads the sums, unless somebody else has begun to, and then waits for that.
     pub fn read(&self) {
-        if matches!(*self.lock(), Known::NotYet(_)) {
-            let done = self.done.synchronize();
-            if let Some(order) = self.begin() {
-                self.tell(done.map_err(BackendError::from).and_then(|()| order.carry_out()));
-            }
+        if matches!(&*self.lock(), Known::NotYet(order) if order.early.is_none()) {
+            // It is left to whoever is there first. An error is met again by who reads.
+            let _ = self.done.synchronize();
+        }
+        if let Some(order) = self.begin() {
+            self.tell(order.carry_out(&self.done));
         }
         self.wait();
     }
@@ -147,11 +193,36 @@ impl Reading {
 }
 
 impl Order {
-    fn carry_out(self) -> Result<Vec<FrameSums>, BackendError> {
-        let Self { chains, sums, group } = self;
-        let read = || read(&chains, &left(&chains, &sums, group.count), group);
-        catch_unwind(AssertUnwindSafe(read)).map_err(|_| BackendError::Panicked)
+    fn carry_out(self, done: &Event) -> Result<Vec<FrameSums>, BackendError> {
+        let Self { chains, sums, group, .. } = &self;
+        let early = self.await_early(done).map(|early| guarded(|| read_early(chains, early, *group)));
+        // Whatever comes of that, nobody goes on before the GPU is done.
+        done.synchronize()?;
+        let left = left(chains, sums, group.count);
+        match early.transpose()? {
+            Some(early) => guarded(|| read_rest(chains, &left, *group, early)),
+            None => guarded(|| read(chains, &left, *group)),
+        }
     }
+
+    /// Waits for what comes early: what the kernels have left by then, unless they are done with all or take long.
+    fn await_early(&self, done: &Event) -> Option<Vec<u64>> {
+        let early = self.early.as_ref().filter(|_| !self.group.history_only)?;
+        let begin = Instant::now();
+        while !early.is_there(self.group.count) {
+            // An error is met again by whoever waits for the end.
+            if begin.elapsed() > PATIENCE || done.is_done().unwrap_or(true) {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+        Some(early.left(self.group.count))
+    }
+}
+
+/// What reading comes to, unless it panics.
+fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, BackendError> {
+    catch_unwind(AssertUnwindSafe(read)).map_err(|_| BackendError::Panicked)
 }
 
 /// The thread that waits for groups and has their sums read.
@@ -196,6 +267,78 @@ fn run(pool: &'static ThreadPool, queue: &Receiver<Arc<Reading>>) {
             // The GPU may be done with that one, too.
             Some(_) => pool.spawn(move || reading.read()),
             None => reading.read(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use gpu::{Error, Stream};
+
+    use super::super::metric::{HalfPictures, Pairs};
+    use super::*;
+    use crate::backend::Halves;
+
+    /// A metric that counts how often it is read.
+    struct Counting {
+        reads: Arc<AtomicUsize>,
+        reads_long: bool,
+    }
+
+    impl Task for Counting {
+        fn has_history(&self) -> bool {
+            false
+        }
+        fn reads_long(&self) -> bool {
+            self.reads_long
+        }
+        fn is_wide(&self) -> bool {
+            false
+        }
+        fn halves_are(&self) -> Halves {
+            Halves::Ignored
+        }
+        fn scratch(&self) -> usize {
+            0
+        }
+        fn sums(&self) -> usize {
+            2
+        }
+        fn launch(&self, _stream: &Stream, _pairs: Pairs) -> Result<(), Error> {
+            Ok(())
+        }
+        fn halves(&self, _pairs: Pairs) -> Option<HalfPictures> {
+            None
+        }
+        fn read(&self, sums: &[&[u64]], _run: usize, _out: &mut [FrameSums]) {
+            assert!(sums.iter().all(|pair| pair.len() == 2));
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What was read early counts only as long as it is what is there in the end.
+    #[test]
+    fn sums_that_came_early_are_read_again_if_they_have_changed() {
+        let reads = [false, true].map(|reads_long| (Arc::<AtomicUsize>::default(), reads_long));
+        let task = |(reads, reads_long): &(Arc<AtomicUsize>, bool)| {
+            Box::new(Counting { reads: reads.clone(), reads_long: *reads_long }) as Box<dyn Task>
+        };
+        let chains: Chains = reads.iter().map(|reads| vec![task(reads)]).collect();
+        let room = sums_room(&chains) / 8;
+        let group = GroupInfo { count: 2, history_only: false, run: 0 };
+        // Of the second metric in the second pair, and what is nobody's sum.
+        for (changed, again) in [(None, 0), (Some(room + 3), 1), (Some(room + 4), 0), (Some(0), 0)] {
+            let early = vec![7; 2 * room];
+            let mut left = early.clone();
+            if let Some(changed) = changed {
+                left[changed] += 1;
+            }
+            let early = read_early(&chains, early, group);
+            read_rest(&chains, &left, group, early);
+            let [short, long] = [0, 1].map(|i| reads[i].0.swap(0, Ordering::Relaxed));
+            assert_eq!((short, long), (1, 1 + again), "{changed:?}");
         }
     }
 }

@@ -10,6 +10,7 @@ mod backend;
 mod cambi;
 mod ciede;
 mod damage;
+mod early;
 mod fetch;
 mod frame;
 mod host;

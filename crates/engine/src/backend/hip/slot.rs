@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gpu::{Device, DeviceBuffer, Error, Event, Graph, Kernel, Pinned, Profile, Stream, arguments, zero};
 
+use super::early::Early;
 use super::frame::HvFrame;
 use super::host::{GroupInfo, Reading};
 use super::metric::{Addresses, Chains, Pairs, Task};
@@ -34,6 +35,9 @@ pub struct InFlightSlot {
     /// The structures that tell the kernels where the pictures of each pair are, and the sums; on the host's side.
     pub frames: Pinned,
     pub sums: Arc<Pinned>,
+    /// Sums that take long to be read, before the others are there; if somebody stays awake to read them.
+    pub early: Option<Arc<Early>>,
+    tell: Kernel,
     /// The structures and the sums on the GPU's side, and the scratch.
     on_device: DeviceBuffer,
     /// Recorded work for each number of pairs in a group, from 1: for scored groups, and for those that only serve as
@@ -62,6 +66,7 @@ impl InFlightSlot {
         let on_device = DeviceBuffer::new(device, "working memory", size)?;
         // SAFETY: the buffer is that long and belongs to this slot, whose work comes later in the stream.
         unsafe { zero(&stream, on_device.address(), size)? };
+        let early = || Early::new(device, chains, renditions).map(Arc::new);
         let mut slot = Self {
             stream,
             done: Arc::new(Event::for_host(device, patience)?),
@@ -69,6 +74,8 @@ impl InFlightSlot {
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             frames: Pinned::coherent(device.clone(), frames_room(renditions))?,
             sums: Arc::new(Pinned::coherent(device.clone(), sums)?),
+            early: (!patience.is_zero()).then(early).transpose()?,
+            tell: Kernel::new(device, "frame", "frame_tell", FRAME_THREADS)?,
             on_device,
             graphs: (0..renditions).map(|_| [None, None]).collect(),
             buffers: (0..renditions).map(|_| PictureBuffers::default()).collect(),
@@ -102,6 +109,9 @@ impl InFlightSlot {
 
     /// Starts the work for the pairs whose structures are in place.
     pub fn start(&mut self, count: usize, chains: &Chains, history_only: bool) -> Result<(), Error> {
+        if let Some(early) = &self.early {
+            early.forget();
+        }
         let which = usize::from(history_only);
         if self.records() && self.graphs[count - 1][which].is_none() {
             self.record(count, chains, history_only)?;
@@ -160,6 +170,8 @@ impl InFlightSlot {
         let scratch = sums + (self.buffers.len() * room) as u64;
         let first = Addresses { frame, scratch, sums };
         let mut pairs = Pairs { first, count, pitch: room as u64, halves: None };
+        // Metrics so far whose sums take long to be read.
+        let mut long = 0;
         for (i, chain) in chains.iter().enumerate() {
             let branch =
                 i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
@@ -168,6 +180,13 @@ impl InFlightSlot {
                 pairs.halves = pairs.halves.or_else(|| task.halves(pairs));
                 if !history_only || task.has_history() {
                     task.launch(branch, pairs)?;
+                    if let Some(early) = self.early.as_ref().filter(|_| task.reads_long()) {
+                        let (from, n) = (pairs.first.sums, task.sums() as u32);
+                        let (taken, told) = early.addresses(from - sums, long);
+                        // SAFETY: the parameters of frame_tell.
+                        unsafe { self.tell.launch(branch, grid, arguments![from, taken, n, pitch, told])? };
+                        long += 1;
+                    }
                 }
                 pairs.first.scratch += scratch_room(&**task) as u64;
                 pairs.first.sums += task.sums() as u64 * 8;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Sums that are read while the GPU is still at work on others.
+//!
+//! What [`SpEED`](super::speed) leaves takes the CPU long to read, and is there long before [`ADM`](super::adm) is done. Where
+//! there is one group in flight at a time, its kernels are followed by one that copies these sums to the host and says so; and
+//! whoever waits for the group, and is awake anyway, reads them meanwhile.
+//!
+//! Nothing depends on that: once the group is done, what was read early counts only if it is what is there in the end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gpu::{Device, Error, Pinned};
+
+use super::metric::Chains;
+use super::slot::sums_room;
+
+/// Where such sums are copied to, and numbers that say which are there: of one metric after the other, one for each pair.
+pub struct Early {
+    memory: Pinned,
+    /// Numbers of all pairs' sums.
+    room: usize,
+    renditions: usize,
+    /// How many metrics have such sums.
+    metrics: usize,
+}
+
+impl Early {
+    /// For groups of up to `renditions` pairs.
+    pub fn new(device: &Arc<Device>, chains: &Chains, renditions: usize) -> Result<Self, Error> {
+        let metrics = chains.iter().flatten().filter(|task| task.reads_long()).count();
+        let room = renditions * sums_room(chains) / 8;
+        let memory = Pinned::coherent(device.clone(), 8 * (room + metrics * renditions))?;
+        let early = Self { memory, room, renditions, metrics };
+        early.forget();
+        Ok(early)
+    }
+
+    /// Addresses for the sums of a metric, which lie so many bytes behind all others, and for what says that they are there.
+    /// `metric`: how many had such sums before.
+    pub fn addresses(&self, behind: u64, metric: usize) -> (u64, u64) {
+        let told = self.room + metric * self.renditions;
+        (self.memory.address() + behind, self.memory.address() + 8 * told as u64)
+    }
+
+    /// None are there any more.
+    pub fn forget(&self) {
+        self.memory.numbers()[self.room..].iter().for_each(|told| told.store(0, Ordering::Relaxed));
+    }
+
+    /// Whether those of so many pairs are there.
+    pub fn is_there(&self, pairs: usize) -> bool {
+        let told = &self.memory.numbers()[self.room..][..self.metrics * self.renditions];
+        told.chunks(self.renditions)
+            .flat_map(|metric| &metric[..pairs])
+            .all(|told| told.load(Ordering::Acquire) != 0)
+    }
+
+    /// What is there of so many pairs, in its place among the sums of all metrics.
+    pub fn left(&self, pairs: usize) -> Vec<u64> {
+        let numbers = &self.memory.numbers()[..self.room / self.renditions * pairs];
+        numbers.iter().map(|number| number.load(Ordering::Relaxed)).collect()
+    }
+}
