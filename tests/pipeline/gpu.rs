@@ -188,7 +188,7 @@ fn every_failing_call_ends_in_an_error_or_on_the_processor() {
         "hipGetDevicePropertiesR0600",
         "hipModuleLoadData",
         "hipModuleGetFunction",
-        "hipStreamCreateWithFlags",
+        "hipStreamCreateWithPriority",
         "hipEventCreateWithFlags",
         "hipEventRecord",
         "hipStreamWaitEvent",

@@ -17,7 +17,7 @@ const CALLS: [&str; 9] = [
     "hipHostMalloc",
     "hipModuleLoadData",
     "hipModuleGetFunction",
-    "hipStreamCreateWithFlags",
+    "hipStreamCreateWithPriority",
     "hipEventCreateWithFlags",
     "hipStreamBeginCapture",
     "hipGraphInstantiate",

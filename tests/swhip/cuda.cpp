@@ -341,10 +341,10 @@ hipError_t cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t size, hip
 
 // ---- streams and events ----------------------------------------------------------------------------
 
-hipError_t cuStreamCreate(hipStream_t *stream, unsigned flags) {
+hipError_t cuStreamCreateWithPriority(hipStream_t *stream, unsigned flags, int priority) {
   ENTER_CONTEXT();
   if (flags > 1) return hipErrorInvalidValue;
-  const hipError_t error = hipStreamCreateWithFlags(stream, flags);
+  const hipError_t error = hipStreamCreateWithPriority(stream, flags, priority);
   return own(error, *stream, hipStreamDestroy);
 }
 hipError_t cuStreamDestroy_v2(hipStream_t stream) {

@@ -2,7 +2,7 @@
 
 //! Streams, in which the GPU works in order; events, the points in them; and how long kernels take between these.
 
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,11 +26,20 @@ unsafe impl Sync for Stream {}
 impl Stream {
     /// A new stream of a device.
     pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
+        Self::with_priority(device, 0)
+    }
+
+    /// A stream whose kernels are begun before those of others that wait as well.
+    pub fn urgent(device: &Arc<Device>) -> Result<Self, Error> {
+        Self::with_priority(device, -1)
+    }
+
+    fn with_priority(device: &Arc<Device>, priority: c_int) -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
+        let flags = hip_sys::hipStreamNonBlocking;
         // SAFETY: the address is valid for a write.
-        let status =
-            unsafe { device.enter()?.hipStreamCreateWithFlags(&mut handle, hip_sys::hipStreamNonBlocking) };
-        device.check("hipStreamCreateWithFlags", status)?;
+        let status = unsafe { device.enter()?.hipStreamCreateWithPriority(&mut handle, flags, priority) };
+        device.check("hipStreamCreateWithPriority", status)?;
         Ok(Self { device: device.clone(), handle, profile: None })
     }
 

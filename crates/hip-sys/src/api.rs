@@ -150,8 +150,9 @@ functions! {
         /// Fills memory with the lowest byte of `value` in the order of a stream.
         fn hipMemsetAsync(address: *mut c_void, value: c_int, size: usize, stream: hipStream_t);
 
-        /// Makes a stream; `flags` are `hipStream…`.
-        fn hipStreamCreateWithFlags(stream: *mut hipStream_t, flags: c_uint);
+        /// Makes a stream; `flags` are `hipStream…`. The lower the number of its priority, the earlier its kernels get what
+        /// others leave of the GPU; 0 is usual, and what is out of range is taken for the nearest that there is.
+        fn hipStreamCreateWithPriority(stream: *mut hipStream_t, flags: c_uint, priority: c_int);
         /// Destroys a stream once its work is done.
         fn hipStreamDestroy(stream: hipStream_t);
         /// Waits for all work in a stream.

@@ -140,7 +140,9 @@ forwarded! {
         hipMalloc = "cuMemAlloc_v2"(address: *mut *mut c_void, size: usize);
         hipFree = "cuMemFree_v2"(address: *mut c_void);
         hipHostFree = "cuMemFreeHost"(address: *mut c_void);
-        hipStreamCreateWithFlags = "cuStreamCreate"(stream: *mut hipStream_t, flags: c_uint);
+        hipStreamCreateWithPriority = "cuStreamCreateWithPriority"(
+            stream: *mut hipStream_t, flags: c_uint, priority: c_int
+        );
         hipStreamDestroy = "cuStreamDestroy_v2"(stream: hipStream_t);
         hipStreamSynchronize = "cuStreamSynchronize"(stream: hipStream_t);
         hipStreamQuery = "cuStreamQuery"(stream: hipStream_t);

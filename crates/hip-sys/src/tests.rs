@@ -310,7 +310,11 @@ fn cuda_driver_behind_the_table() {
     assert_eq!((api.set_current(ours), calls().as_str()), (Ok(()), "cuCtxSetCurrent 1041\n"));
     assert_eq!(api.current(), Ok(ours));
 
-    check!(hipStreamCreateWithFlags(&mut handle, hipStreamNonBlocking), 0, "cuStreamCreate 1\n");
+    check!(
+        hipStreamCreateWithPriority(&mut handle, hipStreamNonBlocking, -1),
+        0,
+        "cuStreamCreateWithPriority 1 -1\n"
+    );
     check!(hipStreamQuery(handle), 600, "");
     check!(hipStreamWaitEvent(handle, p(0xe), 0), 0, "cuStreamWaitEvent 51 e 0\n");
     check!(hipStreamSynchronize(handle), 0, "cuStreamSynchronize 51\n");

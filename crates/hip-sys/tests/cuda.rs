@@ -125,7 +125,7 @@ impl Driver {
 
 fn stream() -> hipStream_t {
     let mut stream = null_mut();
-    ok!(hipStreamCreateWithFlags(&mut stream, hipStreamNonBlocking));
+    ok!(hipStreamCreateWithPriority(&mut stream, hipStreamNonBlocking, 0));
     stream
 }
 
@@ -392,7 +392,7 @@ fn loses() {
         status!(hipMemGetInfo(&mut size.0, &mut size.1)),
         status!(hipMemsetAsync(memory, 0, 16, stream)),
         launch(function, memory, memory, stream),
-        status!(hipStreamCreateWithFlags(&mut address, 0)),
+        status!(hipStreamCreateWithPriority(&mut address, 0, 0)),
         status!(hipStreamQuery(stream)),
         status!(hipEventRecord(event, stream)),
         status!(hipEventQuery(event)),

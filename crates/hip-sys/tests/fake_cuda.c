@@ -105,7 +105,10 @@ int cuStreamGetCtx(P stream, P *context) {
   *context = (P)77;
   return call("cuStreamGetCtx %zx", (size_t)stream);
 }
-int cuStreamCreate(P *stream, unsigned flags) { *stream = (P)0x51; return call("cuStreamCreate %x", flags); }
+int cuStreamCreateWithPriority(P *stream, unsigned flags, int priority) {
+  *stream = (P)0x51;
+  return call("cuStreamCreateWithPriority %x %d", flags, priority);
+}
 int cuStreamDestroy_v2(P stream) { return call("cuStreamDestroy_v2 %zx", (size_t)stream); }
 int cuStreamSynchronize(P stream) { return call("cuStreamSynchronize %zx", (size_t)stream); }
 int cuStreamQuery(P stream) { (void)stream; return 600; }

@@ -129,7 +129,7 @@ fn graphs_have_no_branches_on_amd_unless_asked_for() {
         passes("branching", &[("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_GRAPHS", graphs)]);
         let counts = std::fs::read_to_string(&report).unwrap();
         std::fs::remove_file(report).unwrap();
-        let made = counts.lines().find_map(|line| line.strip_prefix("count hipStreamCreateWithFlags "));
+        let made = counts.lines().find_map(|line| line.strip_prefix("count hipStreamCreateWithPriority "));
         made.unwrap().parse::<i64>().unwrap()
     };
     let plain = streams("off");

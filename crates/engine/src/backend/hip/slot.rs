@@ -139,9 +139,12 @@ impl InFlightSlot {
     /// Makes a graph of the work for so many pairs, each chain of metrics in a branch of its own where that is worth it.
     fn record(&mut self, count: usize, chains: &Chains, history_only: bool) -> Result<(), Error> {
         let device = self.stream.device();
-        let count_of_branches = if Graph::has_branches(device) { chains.len().saturating_sub(1) } else { 0 };
-        let branches: Vec<_> =
-            (0..count_of_branches).map(|_| Branch::new(device)).collect::<Result<_, _>>()?;
+        let branching = if Graph::has_branches(device) { chains.get(1..).unwrap_or_default() } else { &[] };
+        // What the CPU still has to work on is to be there early, and takes little of the GPU.
+        let urgent =
+            |chain: &[Box<dyn Task>]| self.early.is_some() && chain.iter().any(|task| task.reads_long());
+        let branch = |chain: &Vec<_>| Branch::new(device, urgent(chain));
+        let branches = branching.iter().map(branch).collect::<Result<Vec<_>, _>>()?;
         let graph = Graph::record(&self.stream, || self.launch(count, chains, history_only, &branches))?;
         self.graphs[count - 1][usize::from(history_only)] = graph;
         Ok(())
@@ -210,8 +213,9 @@ struct Branch {
 }
 
 impl Branch {
-    pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
-        Ok(Self { stream: Stream::new(device)?, fork: Event::new(device)?, join: Event::new(device)? })
+    fn new(device: &Arc<Device>, urgent: bool) -> Result<Self, Error> {
+        let stream = if urgent { Stream::urgent(device)? } else { Stream::new(device)? };
+        Ok(Self { stream, fork: Event::new(device)?, join: Event::new(device)? })
     }
 }
 
