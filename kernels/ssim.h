@@ -10,18 +10,21 @@
 #pragma once
 #include "frame.h"
 
-#define SSIM_THREADS 128  // each walks down a column
-#define SSIM_STAGE 4      // rows in shared memory at a time
 #define SSIM_WINDOW 11
+#define SSIM_TILE 32   // rows and columns that a block of the window has in shared memory at a time
+#define SSIM_PITCH 43  // of a row there, with the samples that its last places need: odd, so that rows differ in banks
+#define SSIM_MAP_THREADS(sides) (SSIM_TILE * (1 + 2 * (sides)))
+#define SSIM_THREADS 128  // of a block of the low pass, each for a column, and of the means
+#define SSIM_STAGE 4      // rows of the low pass in shared memory at a time
 #define SSIM_BOX_TILE_H 4
 // So many blocks of `map` have to fit a multiprocessor; some targets would spend all registers on less. For one side, and
 // for two.
 #if defined(HV_NV)
-  #define SSIM_BOUNDS1 SSIM_THREADS, 4
-  #define SSIM_BOUNDS2 SSIM_THREADS, 3
+  #define SSIM_BOUNDS1 SSIM_MAP_THREADS(1), 8
+  #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2), 5
 #else
-  #define SSIM_BOUNDS1 SSIM_THREADS
-  #define SSIM_BOUNDS2 SSIM_THREADS
+  #define SSIM_BOUNDS1 SSIM_MAP_THREADS(1)
+  #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2)
 #endif
 
 #define SSIM_DISTORTED 0
@@ -57,7 +60,7 @@ template <class T> struct Samples {
         bits(bits),
         unit(1.0f / (float)(1u << (bits - 8))) {}
   HV_MEMBER float sample(const HvPlane &plane, int x, int y) const {
-    const uint8_t *at = plane.data + (uint64_t)y * plane.stride + (uint32_t)x * sizeof(T);
+    const uint8_t *at = plane.data + (uint64_t)(uint32_t)y * plane.stride + (uint32_t)x * sizeof(T);
     const float v = (float)hv_sample<T>(at, plane.shift, bits);
     return sizeof(T) == 1 ? v : v * unit;
   }
@@ -75,7 +78,7 @@ template <> struct Samples<float> {
   SsimPlanes planes;
   HV_MEMBER explicit Samples(const SsimPlanes &planes) : planes(planes) {}
   template <int SIDES> HV_MEMBER SsimSample<SIDES> read(int x, int y) const {
-    const uint64_t at = (uint64_t)y * planes.stride + (uint32_t)x;
+    const uint32_t at = (uint32_t)y * planes.stride + (uint32_t)x;
     SsimSample<SIDES> s;
     s.of[SSIM_DISTORTED] = planes.distorted[at];
     if constexpr (SIDES == 2) s.of[SSIM_REFERENCE] = planes.reference[at];
@@ -96,109 +99,211 @@ HV_DEV int mirror(int i, int n) {
 
 HV_DEV uint64_t bits_of(double v) { return __builtin_bit_cast(uint64_t, v); }
 
-// `v`, which is not negative, in double precision: the bits moved by two operations of integers, where a conversion takes as
-// long as eight. What is less than 2^-126, zero too, becomes something less than 2^-125. That is lost in each sum with
-// anything that comes from a sample, and where all samples are zero, in those with the constants of `terms_of`.
+// `v`, which is not negative, in double precision: its bits moved by operations of integers, where a conversion takes as long
+// as eight. What is less than 2^-126, zero too, becomes something less than 2^-125. That is lost in each sum with anything
+// that comes from a sample, and where all samples are zero, in those with the constants of `terms_of`.
 HV_DEV double widen_positive(float v) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, v);
   return __builtin_bit_cast(double, (uint64_t)((bits >> 3) + 0x38000000) << 32 | bits << 29);
 }
-
-// Adds to each of four totals the sum over the block.
-HV_DEV void add_to_all(uint64_t *totals, const uint64_t v[4]) {
-  __shared__ uint64_t waves[HV_MAX_WAVES_PER_BLOCK(SSIM_THREADS)][4];
+// Adds to each of four totals the sum over the block. A block need not end with a whole wave of 64, so the sums are of 32
+// threads.
+template <int THREADS> HV_DEV void add_to_all(uint64_t *totals, const uint64_t v[4]) {
+  constexpr int parts = THREADS / 32;
+  __shared__ uint64_t shared[parts][4];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    const uint64_t sum = hv_wave_sum_u64(v[i]);
-    if (hv_lane() == 0) waves[threadIdx.x / HV_WAVE][i] = sum;
+    uint64_t sum = v[i];
+    for (uint32_t m = 16; m; m >>= 1) sum += hv_shfl_xor_u64(sum, m);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32][i] = sum;
   }
   __syncthreads();
   if (threadIdx.x >= 4) return;
   uint64_t sum = 0;
-  for (int i = 0; i < SSIM_THREADS / HV_WAVE; i++) sum += waves[i][threadIdx.x];
+  for (int i = 0; i < parts; i++) sum += shared[i][threadIdx.x];
   hv_atomic_add_u64(totals + threadIdx.x, sum);
 }
 
-// What the window is for: the distorted picture, its squares and its product with the reference; then the reference and its
-// squares. Part of the conversions by `widen_positive` keeps both of the units busy that can do them.
-HV_DEV double widen(int quantity, float v) { return quantity == 1 || quantity == 4 ? widen_positive(v) : (double)v; }
+// ---- doubles for sums ----------------------------------------------------------------------
+// The filters add doubles that are 2^-896 times what they stand for: these are the bits of a float that is not negative, moved
+// to the left by 29. That is one operation of integers, where a conversion takes as long as eight. Additions round as they
+// would, and to come back, sums get 896 more in the exponent. A sum of zeros comes back as 2^-127. That is lost in each sum
+// with anything that comes from a sample, and where all samples are zero, in those with the constants of `terms_of`.
+template <bool NEGATIVE> HV_DEV double scale_down(float v) {
+  if (NEGATIVE) return (double)v * 0x1p-896;
+  const uint32_t bits = __builtin_bit_cast(uint32_t, v);
+#if defined(HV_NV)
+  // Of a factor that it knows the compiler would make two shifts. There is one layer of blocks.
+  return __builtin_bit_cast(double, hv_mad_u64(bits, gridDim.z << 29, 0));
+#else
+  return __builtin_bit_cast(double, (uint64_t)bits << 29);
+#endif
+}
+HV_DEV float scale_up(double v) {
+  constexpr uint32_t up = 896u << 20;
+#if defined(HV_NV)
+  // As 64 bits it would be two additions.
+  double r;
+  asm("{.reg .b32 low, high;\n\t"
+      "mov.b64 {low, high}, %1;\n\t"
+      "add.u32 high, high, %2;\n\t"
+      "mov.b64 %0, {low, high};}" : "=d"(r) : "d"(v), "n"(up));
+  return (float)r;
+#else
+  return (float)__builtin_bit_cast(double, bits_of(v) + ((uint64_t)up << 32));
+#endif
+}
 
-// The first N of these after a row of the window whose first sample is `at`.
-template <int N> HV_DEV void window_row(const SsimSample<2> *at, const float taps[6], float row[N]) {
-  double sums[N] = {};
+// ---- the window ----------------------------------------------------------------------------
+// A thread filters one quantity, the distorted picture, say, or its squares. It walks along a row and keeps all windows that
+// are begun, so that each sample is multiplied with six taps, not eleven. When the threads of a quantity are through with
+// the rows of a tile, they walk down its columns in the same way, from tile to tile. Results take the place of samples.
+
+// The windows that the samples so far belong to, by how many they have had less one, get the next sample, which is number
+// `from` to `to` of those of interest. Returns the one that has had all, if `to` is the last number.
+template <bool NEGATIVE> HV_DEV float advance(double begun[SSIM_WINDOW - 1], float v, int from, int to) {
+  constexpr float taps[] = {0.001028f, 0.007599f, 0.036001f, 0.109361f, 0.213006f, 0.266012f};
+  constexpr int last = SSIM_WINDOW - 1;
+  double products[6];
 #pragma unroll
-  for (int k = 0; k < SSIM_WINDOW; k++) {
-    const float distorted = at[k].of[SSIM_DISTORTED], reference = at[k].of[SSIM_REFERENCE];
-    const float values[] = {distorted, distorted * distorted, reference * distorted, reference, reference * reference};
+  for (int k = 0; k < 6; k++) products[k] = scale_down<NEGATIVE>(v * taps[k]);
+  const double done = to == last ? begun[last - 1] + products[0] : 0;
 #pragma unroll
-    for (int i = 0; i < N; i++) sums[i] += widen(i, values[i] * taps[k < 6 ? k : 10 - k]);
+  for (int k = last - 1; k > 0; k--)
+    if (from <= k && k <= to) begun[k] = begun[k - 1] + products[k < 6 ? k : last - k];
+  if (from == 0) begun[0] = products[0];
+  return scale_up(done);
+}
+
+// The windows that begin in a row. At its ends only those are of interest that are wholly there.
+template <bool NEGATIVE> HV_DEV void across(float *row) {
+  constexpr int reach = SSIM_WINDOW - 1;
+  double begun[reach] = {};
+#pragma unroll
+  for (int x = 0; x < reach; x++) advance<NEGATIVE>(begun, row[x], 0, x);
+#pragma unroll 2
+  for (int x = reach; x < SSIM_TILE; x++) row[x - reach] = advance<NEGATIVE>(begun, row[x], 0, reach);
+#pragma unroll
+  for (int x = SSIM_TILE; x < SSIM_TILE + reach; x++)
+    row[x - reach] = advance<NEGATIVE>(begun, row[x], x - SSIM_TILE + 1, reach);
+}
+
+// The windows that end in a column.
+template <bool NEGATIVE> HV_DEV void down(double begun[SSIM_WINDOW - 1], float *column) {
+#pragma unroll 4
+  for (int y = 0; y < SSIM_TILE; y++) {
+    float &at = column[y * SSIM_PITCH];
+    at = advance<NEGATIVE>(begun, at, 0, SSIM_WINDOW - 1);
   }
-#pragma unroll
-  for (int i = 0; i < N; i++) row[i] = (float)sums[i];
+}
+
+// ---- statistics ----------------------------------------------------------------------------
+// a / b, correctly rounded, for any b of ordinary size. The reciprocal in single precision is wrong by 2^-22, the one after
+// it by 2^-44, and the last quotient before its rounding by 2^-88. b has 24 bits: as the quotient of that and 53 bits,
+// nothing comes closer than 2^-78 to the middle between two doubles.
+HV_DEV double divide(double a, float b) {
+  const double divisor = (double)b, first = (double)hv_rcp_f32(b);
+  const double reciprocal = __builtin_fma(__builtin_fma(-divisor, first, 1.0), first, first);
+  const double quotient = a * reciprocal;
+  return __builtin_fma(__builtin_fma(-divisor, quotient, a), reciprocal, quotient);
+}
+
+// The same in single precision: the compilers' sequence without the scaling that only extreme exponents need.
+HV_DEV float divide(float a, float b) {
+  const float first = hv_rcp_f32(b), reciprocal = __builtin_fmaf(__builtin_fmaf(-b, first, 1.0f), first, first);
+  float quotient = a * reciprocal;
+  quotient = __builtin_fmaf(__builtin_fmaf(-b, quotient, a), reciprocal, quotient);
+  return __builtin_fmaf(__builtin_fmaf(-b, quotient, a), reciprocal, quotient);
+}
+
+// The square root of `v`, at least 2^-100, correctly rounded: likewise.
+HV_DEV float root(float v) {
+#if defined(HV_NV)
+  float reciprocal;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(v));
+  const float first = v * reciprocal;
+  return __builtin_fmaf(__builtin_fmaf(-first, first, v), reciprocal * 0.5f, first);
+#else
+  return hv_sqrt_f32(v);
+#endif
 }
 
 // SSIM, and its luminance, contrast and structure terms, of one place of the window.
 HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, double terms[4]) {
   constexpr float c1 = (0.01f * 255.0f) * (0.01f * 255.0f), c2 = (0.03f * 255.0f) * (0.03f * 255.0f);
   constexpr float c3 = c2 / 2.0f;
-  const float m1 = reference.mean, m2 = filtered[0];
-  const float variance1 = hv_max(reference.square - m1 * m1, 0.0f), variance2 = hv_max(filtered[1] - m2 * m2, 0.0f);
-  const float difference = filtered[2] - m1 * m2, deviations = hv_sqrt_f32(variance1 * variance2);
-  const double luminance =
-      ((2.0 * (double)m1) * (double)m2 + (double)c1) / (double)((m1 * m1 + m2 * m2) + c1);
-  const double contrast = (2.0 * (double)deviations + (double)c2) / (double)((variance1 + variance2) + c2);
-  const bool flat = (difference < 0.0f) & (deviations <= 0.0f);
+  const float m1 = reference.mean, m2 = filtered[0], square1 = m1 * m1, square2 = m2 * m2;
+  const float variance1 = hv_max(reference.square - square1, 0.0f), variance2 = hv_max(filtered[1] - square2, 0.0f);
+  const float difference = filtered[2] - m1 * m2, product = variance1 * variance2;
+  // Less than 2^-50 would be lost in both of the sums with it.
+  const float deviations = root(hv_max(product, 0x1p-100f));
+  // Doubles hold products of floats exactly.
+  const double luminance = divide(__builtin_fma((double)(m1 + m1), (double)m2, (double)c1), (square1 + square2) + c1);
+  const double contrast = divide(__builtin_fma((double)deviations, 2.0, (double)c2), (variance1 + variance2) + c2);
+  const bool flat = (difference < 0.0f) & (product <= 0.0f);
   const float covariance = flat ? 0.0f : difference;
-  const double structure = (double)((covariance + c3) / (deviations + c3));
+  const double structure = (double)divide(covariance + c3, deviations + c3);
   terms[0] = (luminance * contrast) * structure;
   terms[1] = luminance, terms[2] = contrast, terms[3] = structure;
 }
 
-// The moments of the reference are kept for the later pairs, if there are any: `kept` may be null.
+// The statistics of a tile are a row for 32 threads at a time, whatever the quantity that they filtered. The moments of the
+// reference are kept for the later pairs, if there are any: `kept` may be null.
 template <int SIDES, class S>
 HV_DEV void map(const S source, int width, int height, int rows, double bias, SsimMoments *kept, uint64_t *totals) {
-  constexpr float taps[] = {0.001028f, 0.007599f, 0.036001f, 0.109361f, 0.213006f, 0.266012f};
-  constexpr int columns = SSIM_THREADS + SSIM_WINDOW - 1, n = 1 + 2 * SIDES;
-  // Double buffered: one barrier for each stage.
-  __shared__ SsimSample<2> staged[2][SSIM_STAGE][columns];
-  const int x0 = (int)blockIdx.x * SSIM_THREADS, y0 = (int)blockIdx.y * rows;
-  const int needed = hv_min(rows, height - (SSIM_WINDOW - 1) - y0) + SSIM_WINDOW - 1;
-  const int places = width - (SSIM_WINDOW - 1);
-  const bool inside = x0 + (int)threadIdx.x < places;
-
-  // A thread takes samples of its column to shared memory, and the first ones also of those on the right.
-  const int edge = (int)threadIdx.x % (SSIM_WINDOW - 1) + SSIM_THREADS, edge_row = (int)threadIdx.x / (SSIM_WINDOW - 1);
-  const auto sample = [&](int column, int row) {
-    return source.template read<2>(hv_min(x0 + column, width - 1), hv_min(y0 + row, height - 1));
-  };
-
-  // The windows that the rows so far belong to, by how many rows each still lacks.
-  double begun[n][SSIM_WINDOW - 1] = {};
-  uint64_t sums[4] = {};
-  for (int first = 0, turn = 0; first < needed; first += SSIM_STAGE, turn ^= 1) {
-#pragma unroll
-    for (int r = 0; r < SSIM_STAGE; r++) staged[turn][r][threadIdx.x] = sample((int)threadIdx.x, first + r);
-    if (edge_row < SSIM_STAGE) staged[turn][edge_row][edge] = sample(edge, first + edge_row);
+  constexpr int n = 1 + 2 * SIDES, reach = SSIM_WINDOW - 1, columns = SSIM_TILE + reach;
+  constexpr int threads = SSIM_MAP_THREADS(SIDES), rows_at_once = threads / columns;
+  constexpr int turns = (SSIM_TILE + rows_at_once - 1) / rows_at_once;
+  // The distorted picture, its squares and its product with the reference; then the reference and its squares. Some last
+  // rows may be there only so that all threads take equally many.
+  __shared__ float tile[n][turns * rows_at_once][SSIM_PITCH];
+  __shared__ uint32_t negative;  // whether a sample of the strip so far was
+  const int x0 = (int)blockIdx.x * SSIM_TILE, y0 = (int)blockIdx.y * rows, places = width - reach;
+  const int needed = hv_min(rows, height - reach - y0) + reach;
+  const int lane = (int)threadIdx.x % SSIM_TILE, quantity = (int)threadIdx.x / SSIM_TILE;
+  const int column = (int)threadIdx.x % columns, row = (int)threadIdx.x / columns;
+  const int x = hv_min(x0 + column, width - 1);
+  if constexpr (S::NEGATIVE) {
+    if (threadIdx.x == 0) negative = 0;
     __syncthreads();
-    for (int r = 0; r < SSIM_STAGE && first + r < needed; r++) {
-      float row[n], filtered[n];
-      window_row<n>(staged[turn][r] + threadIdx.x, taps, row);
+  }
+
+  double begun[reach] = {};
+  uint64_t sums[4] = {};
+  for (int first = 0; first < needed; first += SSIM_TILE) {
+    uint32_t signs = 0;
+    if (row < rows_at_once) {
 #pragma unroll
-      for (int i = 0; i < n; i++) {
-        double products[6];
+      for (int i = 0; i < turns; i++) {
+        const int r = row + i * rows_at_once;
+        const SsimSample<2> s = source.template read<2>(x, hv_min(y0 + first + r, height - 1));
+        const float distorted = s.of[SSIM_DISTORTED], reference = s.of[SSIM_REFERENCE];
+        const float values[] = {distorted, distorted * distorted, reference * distorted, reference,
+                                reference * reference};
 #pragma unroll
-        for (int k = 0; k < 6; k++) products[k] = widen(i, row[i] * taps[k]);
-        filtered[i] = (float)(begun[i][SSIM_WINDOW - 2] + products[0]);
-#pragma unroll
-        for (int k = SSIM_WINDOW - 2; k > 0; k--) begun[i][k] = begun[i][k - 1] + products[k < 6 ? k : 10 - k];
-        begun[i][0] = products[0];
+        for (int k = 0; k < n; k++) tile[k][r][column] = values[k];
+        signs |= __builtin_bit_cast(uint32_t, distorted) | __builtin_bit_cast(uint32_t, reference);
       }
-      if (first + r < SSIM_WINDOW - 1 || !inside) continue;
+    }
+    if (S::NEGATIVE && signs >> 31) hv_atomic_max_u32(&negative, 1);
+    __syncthreads();
+    if (S::NEGATIVE && negative) {
+      across<true>(tile[quantity][lane]);
+      hv_sync_wave();
+      down<true>(begun, tile[quantity][0] + lane);
+    } else {
+      across<false>(tile[quantity][lane]);
+      hv_sync_wave();
+      down<false>(begun, tile[quantity][0] + lane);
+    }
+    __syncthreads();
+    for (int r = quantity; r < SSIM_TILE; r += n) {
+      if (first + r < reach || first + r >= needed || x0 + lane >= places) continue;
+      const float filtered[] = {tile[0][r][lane], tile[1][r][lane], tile[2][r][lane]};
+      const uint64_t place = (uint64_t)(y0 + first + r - reach) * (uint32_t)places + (uint32_t)(x0 + lane);
       SsimMoments reference;
-      const uint64_t place =
-          (uint64_t)(y0 + first + r - (SSIM_WINDOW - 1)) * (uint32_t)places + (uint32_t)x0 + threadIdx.x;
       if constexpr (SIDES == 2) {
-        reference = {filtered[3], filtered[4]};
+        reference = {tile[3][r][lane], tile[4][r][lane]};
         if (kept) kept[place] = reference;
       } else {
         reference = kept[place];
@@ -208,8 +313,9 @@ HV_DEV void map(const S source, int width, int height, int rows, double bias, Ss
 #pragma unroll
       for (int i = 0; i < 4; i++) sums[i] += bits_of(terms[i] + bias);
     }
+    __syncthreads();
   }
-  add_to_all(totals, sums);
+  add_to_all<threads>(totals, sums);
 }
 
 // The low pass at every other sample, with `rows` of the result for a block.

@@ -5,8 +5,8 @@
 
 // Adds to sums[0] to [3] the bits of SSIM, luminance, contrast and structure of every place of the window, each with
 // `bias` added; see `crates/engine/src/metrics/fixed.rs`. width, height: samples of the pictures, at least 11. kept:
-// room for (width-10) x (height-10), or null if no pair follows. Block 128 threads, a tile of 128 x rows places; grid
-// (ceil((width-10)/128), ceil((height-10)/rows)).
+// room for (width-10) x (height-10), or null if no pair follows. Block SSIM_MAP_THREADS, a strip of 32 x rows places; grid
+// (ceil((width-10)/32), ceil((height-10)/rows)). Steps are of 32 rows, so multiples of that less ten fit best.
 #define SSIM_MAP(name, sides, T)                                                                               \
   HV_KERNEL(SSIM_BOUNDS##sides, name)(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, \
                                       int rows, double bias, SsimMoments *kept, uint64_t *sums) {              \

@@ -145,7 +145,8 @@ void run_ssim(Run &run, const Frame<T> &frame) {
   constexpr int ROWS = 20, LOW_PASS_ROWS = 6, FACTOR = 3;
   constexpr double BIAS = 4096.0;
   const int places = SSIM_WINDOW - 1;
-  const auto map = [&](int w, int h) { return Shape{tiles(w - places, SSIM_THREADS), tiles(h - places, ROWS), SSIM_THREADS}; };
+  unsigned map_threads = SSIM_MAP_THREADS(2);
+  const auto map = [&](int w, int h) { return Shape{tiles(w - places, SSIM_TILE), tiles(h - places, ROWS), map_threads}; };
   const auto low_pass = [](int w, int h) { return Shape{tiles(w, SSIM_THREADS), tiles(h, LOW_PASS_ROWS), SSIM_THREADS}; };
   const Array<float> memory(6 * WIDTH * HEIGHT);
   std::vector<std::unique_ptr<Array<SsimMoments>>> kept;
@@ -161,6 +162,7 @@ void run_ssim(Run &run, const Frame<T> &frame) {
   for (const int picture : {0, 1}) {
     const HvFrame *pair = frame.data() + picture;
     const std::string later = picture ? "_later" : "";
+    if (picture) map_threads = SSIM_MAP_THREADS(1);
     const auto luma = [&](const char *name) { return kernel_name<T>((name + later).c_str()); };
     run.sums(luma("ssim_map"), map(WIDTH, HEIGHT), 4, pair, frame.bits, WIDTH, HEIGHT, ROWS, BIAS, kept[0]->data());
     run.one(luma("ssim_low_pass"), low_pass(w2, h2), pair, frame.bits, WIDTH, HEIGHT, LOW_PASS_ROWS, half);
@@ -171,6 +173,36 @@ void run_ssim(Run &run, const Frame<T> &frame) {
             FACTOR, w3, h3, third);
     run.sums("ssim_map" + later, map(w3, h3), 4, third, w3, h3, ROWS, BIAS, kept[3]->data());
   }
+}
+
+// The window on pictures that end at the border of a tile, beside it, or before it; of samples that are zero in places, and
+// negative in others.
+template <class T>
+void run_ssim_borders(Run &run, const Frame<T> &frame) {
+  constexpr int ROWS = 54, MOST = 75;
+  constexpr double BIAS = 4096.0;
+  std::vector<float> values;
+  uint32_t random = 1;
+  for (int i = 0; i < 2 * MOST * MOST; i++) {
+    random = random * 1103515245 + 12345;
+    const int x = i % MOST, y = i / MOST % MOST;
+    const float noise = (float)(random >> 16) / 256;
+    values.push_back(x < 20 && y < 20 ? 0 : x > 45 && y < 25 ? noise - 20 : noise);
+  }
+  const Array<float> memory(values);
+  const Array<SsimMoments> kept(MOST * MOST);
+  for (const int w : {11, 12, 42, 43, 74, MOST})
+    for (const int h : {11, 12, 42, 43, 64, 65, MOST})
+      for (const int picture : {0, 1}) {
+        const std::string later = picture ? "_later" : "";
+        const Shape shape{tiles(w - SSIM_WINDOW + 1, SSIM_TILE), tiles(h - SSIM_WINDOW + 1, ROWS),
+                          (unsigned)SSIM_MAP_THREADS(picture ? 1 : 2)};
+        const SsimPlanes planes{memory.data(), memory.data() + MOST * MOST, MOST};
+        run.sums("ssim_map" + later, shape, 4, planes, w, h, ROWS, BIAS, kept.data());
+        if (h <= HEIGHT)
+          run.sums(kernel_name<T>(("ssim_map" + later).c_str()), shape, 4, frame.data() + picture, frame.bits, w, h, ROWS, BIAS,
+                   kept.data());
+      }
 }
 
 // Weights need not be those of crates/engine/src/metrics/psnr_hvs.rs here.
@@ -454,6 +486,7 @@ void run_all(Run &run) {
   run_psnr(run, frame);
   run_speed_small(run, frame);
   run_ssim(run, frame);
+  run_ssim_borders(run, frame);
   run_psnr_hvs(run, frame);
   run_ciede(run, frame);
   run_scale(run, frame);

@@ -14,24 +14,29 @@ use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::ssim::{MapSums, SCALES, SsimSums, SsimWork, WINDOW_SIZE, decimated, factor, fixed_sum};
 
+/// Threads of a block of the decimations.
 const THREADS: u32 = 128;
 /// Samples of a tile of the means.
 const BOX_TILE: (usize, usize) = (32, 4);
+/// Columns that a block of the window, and of the low pass, walks down.
+const MAP_COLUMNS: usize = 32;
+const LOW_PASS_COLUMNS: usize = THREADS as usize;
 /// Rows that a block of one of the filters walks down: more rows save work, more blocks fill the GPU.
 #[derive(Clone, Copy)]
 struct Rows {
     luma: usize,
-    /// Decimated pictures are little work, whatever the blocks, but wait for each other.
     decimated: usize,
 }
 
-/// Those of the window, and of the low pass.
+/// Those of the window, and of the low pass. The window takes 32 rows in a step, ten of them before its first place.
+/// Decimated pictures are little work, and wait for each other.
 const fn rows(overlap: Overlap) -> (Rows, Rows) {
-    let (map, low_pass) = match overlap {
-        Overlap::Little => (22, 12),
-        Overlap::Some | Overlap::Much => (54, 28),
-    };
-    (Rows { luma: map, decimated: 22 }, Rows { luma: low_pass, decimated: 12 })
+    match overlap {
+        Overlap::Little => (Rows { luma: 54, decimated: 22 }, Rows { luma: 12, decimated: 12 }),
+        Overlap::Some | Overlap::Much => {
+            (Rows { luma: 118, decimated: 54 }, Rows { luma: 28, decimated: 12 })
+        }
+    }
 }
 
 shared! {
@@ -47,28 +52,21 @@ shared! {
 struct Kernels {
     luma: Kernel,
     decimated: Kernel,
+    columns: usize,
     rows: Rows,
 }
 
 impl Kernels {
-    fn new(device: &Arc<Device>, name: &str, geometry: Geometry, rows: Rows) -> Result<Self, Error> {
-        Ok(Self { luma: luma(device, name, geometry)?, decimated: kernel(device, name)?, rows })
-    }
-
     /// The grid for results of this size, and the rows of a block.
     fn grid(&self, decimated: bool, width: usize, height: usize) -> ((u32, u32), i32) {
         let rows = if decimated { self.rows.decimated } else { self.rows.luma };
-        ((width.div_ceil(THREADS as usize) as u32, height.div_ceil(rows) as u32), rows as i32)
+        ((width.div_ceil(self.columns) as u32, height.div_ceil(rows) as u32), rows as i32)
     }
 }
 
-fn kernel(device: &Arc<Device>, name: &str) -> Result<Kernel, Error> {
-    Kernel::new(device, "ssim", name, THREADS)
-}
-
-/// A kernel for luma samples.
-fn luma(device: &Arc<Device>, name: &str, geometry: Geometry) -> Result<Kernel, Error> {
-    kernel(device, &format!("{name}_{}", if geometry.depth.bits() == 8 { "u8" } else { "u16" }))
+/// The name of a kernel for luma samples.
+fn luma(name: &str, geometry: Geometry) -> String {
+    format!("{name}_{}", if geometry.depth.bits() == 8 { "u8" } else { "u16" })
 }
 
 /// A picture pair: that of the frame, or a decimated one.
@@ -96,13 +94,20 @@ pub struct Ssim {
 }
 
 impl Filters {
-    fn new(device: &Arc<Device>, suffix: &str, geometry: Geometry, overlap: Overlap) -> Result<Self, Error> {
-        let name = |name: &str| format!("{name}{suffix}");
+    /// Those of the first pair, or of a later one.
+    fn new(device: &Arc<Device>, later: bool, geometry: Geometry, overlap: Overlap) -> Result<Self, Error> {
+        // Of each picture it and its squares are filtered, and the product.
+        let (suffix, quantities) = if later { ("_later", 3) } else { ("", 5) };
         let (map_rows, low_pass_rows) = rows(overlap);
+        let kernels = |name: &str, threads, columns, rows| -> Result<Kernels, Error> {
+            let name = format!("{name}{suffix}");
+            let kernel = |name: &str| Kernel::new(device, "ssim", name, threads);
+            Ok(Kernels { luma: kernel(&luma(&name, geometry))?, decimated: kernel(&name)?, columns, rows })
+        };
         Ok(Self {
-            map: Kernels::new(device, &name("ssim_map"), geometry, map_rows)?,
-            low_pass: Kernels::new(device, &name("ssim_low_pass"), geometry, low_pass_rows)?,
-            means: luma(device, &name("ssim_box"), geometry)?,
+            map: kernels("ssim_map", MAP_COLUMNS as u32 * quantities, MAP_COLUMNS, map_rows)?,
+            low_pass: kernels("ssim_low_pass", THREADS, LOW_PASS_COLUMNS, low_pass_rows)?,
+            means: Kernel::new(device, "ssim", &luma(&format!("ssim_box{suffix}"), geometry), THREADS)?,
             geometry,
         })
     }
@@ -189,9 +194,9 @@ impl Metric for Ssim {
     }
 
     fn prepare(work: &SsimWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
-        let filters = |suffix| Filters::new(setup.device, suffix, setup.geometry, setup.overlap);
-        let later = setup.several().then(|| filters("_later")).transpose()?;
-        Ok(Self { first: filters("")?, later, work: work.clone() })
+        let filters = |later| Filters::new(setup.device, later, setup.geometry, setup.overlap);
+        let later = setup.several().then(|| filters(true)).transpose()?;
+        Ok(Self { first: filters(false)?, later, work: work.clone() })
     }
 
     fn scratch(&self) -> usize {
