@@ -17,8 +17,8 @@
 #define SSIM_THREADS 128  // of a block of the low pass, each for a column, and of the means
 #define SSIM_STAGE 4      // rows of the low pass in shared memory at a time
 #define SSIM_BOX_TILE_H 4
-// So many blocks of `map` have to fit a multiprocessor; some targets would spend all registers on less. For one side, and
-// for two.
+// So many blocks of `map` have to fit a multiprocessor; some targets would spend all registers on less. For one side,
+// and for two.
 #if defined(HV_NV)
   #define SSIM_BOUNDS1 SSIM_MAP_THREADS(1), 8
   #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2), 5
@@ -86,10 +86,10 @@ template <> struct Samples<float> {
   }
 };
 
-template <int SIDES> HV_DEV void write(const SsimPlanes &to, int x, int y, const double v[SIDES]) {
+template <int SIDES> HV_DEV void write(const SsimPlanes &to, int x, int y, const float v[SIDES]) {
   const uint64_t at = (uint64_t)y * to.stride + (uint32_t)x;
-  to.distorted[at] = (float)v[SSIM_DISTORTED];
-  if constexpr (SIDES == 2) to.reference[at] = (float)v[SSIM_REFERENCE];
+  to.distorted[at] = v[SSIM_DISTORTED];
+  if constexpr (SIDES == 2) to.reference[at] = v[SSIM_REFERENCE];
 }
 
 HV_DEV int mirror(int i, int n) {
@@ -99,15 +99,8 @@ HV_DEV int mirror(int i, int n) {
 
 HV_DEV uint64_t bits_of(double v) { return __builtin_bit_cast(uint64_t, v); }
 
-// `v`, which is not negative, in double precision: its bits moved by operations of integers, where a conversion takes as long
-// as eight. What is less than 2^-126, zero too, becomes something less than 2^-125. That is lost in each sum with anything
-// that comes from a sample, and where all samples are zero, in those with the constants of `terms_of`.
-HV_DEV double widen_positive(float v) {
-  const uint32_t bits = __builtin_bit_cast(uint32_t, v);
-  return __builtin_bit_cast(double, (uint64_t)((bits >> 3) + 0x38000000) << 32 | bits << 29);
-}
-// Adds to each of four totals the sum over the block. A block need not end with a whole wave of 64, so the sums are of 32
-// threads.
+// Adds to each of four totals the sum over the block. A block need not end with a whole wave of 64, so the sums are of
+// 32 threads.
 template <int THREADS> HV_DEV void add_to_all(uint64_t *totals, const uint64_t v[4]) {
   constexpr int parts = THREADS / 32;
   __shared__ uint64_t shared[parts][4];
@@ -125,19 +118,14 @@ template <int THREADS> HV_DEV void add_to_all(uint64_t *totals, const uint64_t v
 }
 
 // ---- doubles for sums ----------------------------------------------------------------------
-// The filters add doubles that are 2^-896 times what they stand for: these are the bits of a float that is not negative, moved
-// to the left by 29. That is one operation of integers, where a conversion takes as long as eight. Additions round as they
-// would, and to come back, sums get 896 more in the exponent. A sum of zeros comes back as 2^-127. That is lost in each sum
-// with anything that comes from a sample, and where all samples are zero, in those with the constants of `terms_of`.
+// The filters add doubles that are 2^-896 times what they stand for: these are the bits of a float that is not
+// negative, moved to the left by 29. That is one operation of integers, a multiplication on NVIDIA, where a conversion
+// takes as long as eight. Additions round as they would, and to come back, sums get 896 more in the exponent. A sum of
+// zeros comes back as 2^-127. That is lost in each sum with anything that comes from a sample, and where all samples
+// are zero, in those with the constants of `terms_of`.
 template <bool NEGATIVE> HV_DEV double scale_down(float v) {
   if (NEGATIVE) return (double)v * 0x1p-896;
-  const uint32_t bits = __builtin_bit_cast(uint32_t, v);
-#if defined(HV_NV)
-  // Of a factor that it knows the compiler would make two shifts. There is one layer of blocks.
-  return __builtin_bit_cast(double, hv_mad_u64(bits, gridDim.z << 29, 0));
-#else
-  return __builtin_bit_cast(double, (uint64_t)bits << 29);
-#endif
+  return __builtin_bit_cast(double, (uint64_t)__builtin_bit_cast(uint32_t, v) << 29);
 }
 HV_DEV float scale_up(double v) {
   constexpr uint32_t up = 896u << 20;
@@ -155,12 +143,13 @@ HV_DEV float scale_up(double v) {
 }
 
 // ---- the window ----------------------------------------------------------------------------
-// A thread filters one quantity, the distorted picture, say, or its squares. It walks along a row and keeps all windows that
-// are begun, so that each sample is multiplied with six taps, not eleven. When the threads of a quantity are through with
-// the rows of a tile, they walk down its columns in the same way, from tile to tile. Results take the place of samples.
+// A thread filters one quantity, the distorted picture, say, or its squares. It walks along a row and keeps all windows
+// that are begun, so that each sample is multiplied with six taps, not eleven. When the threads of a quantity are
+// through with the rows of a tile, they walk down its columns in the same way, from tile to tile. Results take the
+// place of samples.
 
-// The windows that the samples so far belong to, by how many they have had less one, get the next sample, which is number
-// `from` to `to` of those of interest. Returns the one that has had all, if `to` is the last number.
+// The windows that the samples so far belong to, by how many they have had less one, get the next sample, which is
+// number `from` to `to` of those of interest. Returns the one that has had all, if `to` is the last number.
 template <bool NEGATIVE> HV_DEV float advance(double begun[SSIM_WINDOW - 1], float v, int from, int to) {
   constexpr float taps[] = {0.001028f, 0.007599f, 0.036001f, 0.109361f, 0.213006f, 0.266012f};
   constexpr int last = SSIM_WINDOW - 1;
@@ -198,9 +187,9 @@ template <bool NEGATIVE> HV_DEV void down(double begun[SSIM_WINDOW - 1], float *
 }
 
 // ---- statistics ----------------------------------------------------------------------------
-// a / b, correctly rounded, for any b of ordinary size. The reciprocal in single precision is wrong by 2^-22, the one after
-// it by 2^-44, and the last quotient before its rounding by 2^-88. b has 24 bits: as the quotient of that and 53 bits,
-// nothing comes closer than 2^-78 to the middle between two doubles.
+// a / b, correctly rounded, for any b of ordinary size. The reciprocal in single precision is wrong by 2^-22, the one
+// after it by 2^-44, and the last quotient before its rounding by 2^-88. b has 24 bits: as the quotient of that and 53
+// bits, nothing comes closer than 2^-78 to the middle between two doubles.
 HV_DEV double divide(double a, float b) {
   const double divisor = (double)b, first = (double)hv_rcp_f32(b);
   const double reciprocal = __builtin_fma(__builtin_fma(-divisor, first, 1.0), first, first);
@@ -247,15 +236,15 @@ HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, doub
   terms[1] = luminance, terms[2] = contrast, terms[3] = structure;
 }
 
-// The statistics of a tile are a row for 32 threads at a time, whatever the quantity that they filtered. The moments of the
-// reference are kept for the later pairs, if there are any: `kept` may be null.
+// The statistics of a tile are a row for 32 threads at a time, whatever the quantity that they filtered. The moments of
+// the reference are kept for the later pairs, if there are any: `kept` may be null.
 template <int SIDES, class S>
 HV_DEV void map(const S source, int width, int height, int rows, double bias, SsimMoments *kept, uint64_t *totals) {
   constexpr int n = 1 + 2 * SIDES, reach = SSIM_WINDOW - 1, columns = SSIM_TILE + reach;
   constexpr int threads = SSIM_MAP_THREADS(SIDES), rows_at_once = threads / columns;
   constexpr int turns = (SSIM_TILE + rows_at_once - 1) / rows_at_once;
-  // The distorted picture, its squares and its product with the reference; then the reference and its squares. Some last
-  // rows may be there only so that all threads take equally many.
+  // The distorted picture, its squares and its product with the reference; then the reference and its squares. Some
+  // last rows may be there only so that all threads take equally many.
   __shared__ float tile[n][turns * rows_at_once][SSIM_PITCH];
   __shared__ uint32_t negative;  // whether a sample of the strip so far was
   const int x0 = (int)blockIdx.x * SSIM_TILE, y0 = (int)blockIdx.y * rows, places = width - reach;
@@ -318,9 +307,13 @@ HV_DEV void map(const S source, int width, int height, int rows, double bias, Ss
   add_to_all<threads>(totals, sums);
 }
 
-// The low pass at every other sample, with `rows` of the result for a block.
-template <int SIDES, class S>
-HV_DEV void low_pass(const S source, int width, int height, int rows, const SsimPlanes out) {
+// ---- decimations ---------------------------------------------------------------------------
+// A row of the low pass: number 1, 3, 5 or 7 of the filter for one result each, or 0, 2, 4, 6 or 8. `at` has the even
+// columns and the odd ones apart. `begun` are the results that the rows so far belong to: those that have had two rows,
+// four, six and eight. `done` gets the one that has had all.
+template <int SIDES, bool NEGATIVE, int COLUMNS>
+HV_DEV void low_pass_row(const SsimSample<SIDES> (&at)[2][COLUMNS], bool odd, double begun[SIDES][4],
+                         double done[SIDES]) {
   // Columns 0-8 of rows 0-4; rows 5-8 are 3-0.
   constexpr float taps[5][9] = {
       {0.000714f, -0.000450f, -0.002090f, 0.007132f, 0.016114f, 0.007132f, -0.002090f, -0.000450f, 0.000714f},
@@ -328,61 +321,80 @@ HV_DEV void low_pass(const S source, int width, int height, int rows, const Ssim
       {-0.002090f, 0.001316f, 0.006115f, -0.020867f, -0.047149f, -0.020867f, 0.006115f, 0.001316f, -0.002090f},
       {0.007132f, -0.004490f, -0.020867f, 0.071207f, 0.160885f, 0.071207f, -0.020867f, -0.004490f, 0.007132f},
       {0.016114f, -0.010146f, -0.047149f, 0.160885f, 0.363505f, 0.160885f, -0.047149f, -0.010146f, 0.016114f}};
+  const auto product = [](float v, float tap) {
+    return NEGATIVE || tap > 0 ? scale_down<NEGATIVE>(v * tap) : -scale_down<NEGATIVE>(v * -tap);
+  };
+  double next[SIDES][4];
+#pragma unroll
+  for (int side = 0; side < SIDES; side++) {
+    done[side] = begun[side][3];
+#pragma unroll
+    for (int k = 0; k < 4; k++) next[side][k] = odd ? begun[side][k] : k ? begun[side][k - 1] : 0;
+  }
+#pragma unroll
+  for (int u = 0; u < 9; u++) {
+    const SsimSample<SIDES> s = at[u % 2][threadIdx.x + u / 2];
+#pragma unroll
+    for (int side = 0; side < SIDES; side++) {
+      const float v = s.of[side];
+      if (odd) {
+        const double outer = product(v, taps[1][u]), inner = product(v, taps[3][u]);
+        next[side][0] += outer, next[side][1] += inner, next[side][2] += inner, next[side][3] += outer;
+      } else {
+        const double outer = product(v, taps[0][u]), inner = product(v, taps[2][u]);
+        next[side][0] += outer, next[side][1] += inner, next[side][2] += product(v, taps[4][u]);
+        next[side][3] += inner, done[side] += outer;
+      }
+    }
+  }
+#pragma unroll
+  for (int side = 0; side < SIDES; side++)
+#pragma unroll
+    for (int k = 0; k < 4; k++) begun[side][k] = next[side][k];
+}
+
+// The low pass at every other sample, with `rows` of the result for a block.
+template <int SIDES, class S>
+HV_DEV void low_pass(const S source, int width, int height, int rows, const SsimPlanes out) {
   constexpr int columns = SSIM_THREADS + 4;
   // Even and odd columns from -4 on apart, so that neighbours read neighbours.
   __shared__ SsimSample<SIDES> staged[2][SSIM_STAGE][2][columns];
+  __shared__ uint32_t negative[2];  // whether a sample so far was of those that came to either place
   const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
   const int x = (int)blockIdx.x * SSIM_THREADS + (int)threadIdx.x, y0 = (int)blockIdx.y * rows;
   const int needed = 2 * hv_min(rows, to_height - y0) + 7;
   const int edge = (int)threadIdx.x % 8 + 2 * SSIM_THREADS, edge_row = (int)threadIdx.x / 8;
-  // Those products that are outermost in a column are converted as in `widen`.
-  const auto widen_outer = [](float v, float tap) {
-    if constexpr (S::NEGATIVE) return (double)(v * tap);
-    else return tap < 0 ? -widen_positive(v * -tap) : widen_positive(v * tap);
-  };
+  if constexpr (S::NEGATIVE) {
+    if (threadIdx.x < 2) negative[threadIdx.x] = 0;
+    __syncthreads();
+  }
 
-  // The results that the rows so far belong to: those that have had two rows, four, six and eight.
   double begun[SIDES][4] = {};
   for (int first = 0, turn = 0; first < needed; first += SSIM_STAGE, turn ^= 1) {
+    uint32_t signs = 0;
     const auto stage = [&](int column, int row) {
       const int left = 2 * (int)blockIdx.x * SSIM_THREADS - 4 + column, top = 2 * y0 - 4 + first + row;
-      staged[turn][row][column % 2][column / 2] = source.template read<SIDES>(mirror(left, width), mirror(top, height));
+      const auto s = source.template read<SIDES>(mirror(left, width), mirror(top, height));
+      staged[turn][row][column % 2][column / 2] = s;
+#pragma unroll
+      for (int side = 0; side < SIDES; side++) signs |= __builtin_bit_cast(uint32_t, s.of[side]);
     };
 #pragma unroll
     for (int r = 0; r < SSIM_STAGE; r++) stage((int)threadIdx.x, r), stage((int)threadIdx.x + SSIM_THREADS, r);
     if (edge_row < SSIM_STAGE) stage(edge, edge_row);
+    if (S::NEGATIVE && signs >> 31) hv_atomic_max_u32(&negative[turn], 1);
     __syncthreads();
 #pragma unroll 2
     for (int r = 0; r < SSIM_STAGE; r++) {
-      double done[SIDES], next[SIDES][4];
-#pragma unroll
-      for (int side = 0; side < SIDES; side++) {
-        done[side] = begun[side][3];
-#pragma unroll
-        for (int k = 0; k < 4; k++) next[side][k] = r % 2 ? begun[side][k] : k ? begun[side][k - 1] : 0;
-      }
-#pragma unroll
-      for (int u = 0; u < 9; u++) {
-        const SsimSample<SIDES> s = staged[turn][r][u % 2][threadIdx.x + u / 2];
-#pragma unroll
-        for (int side = 0; side < SIDES; side++) {
-          if (r % 2) {  // rows 1, 3, 5 and 7 of the filter
-            const double outer = widen_outer(s.of[side], taps[1][u]), inner = (double)(s.of[side] * taps[3][u]);
-            next[side][0] += outer, next[side][1] += inner, next[side][2] += inner, next[side][3] += outer;
-          } else {  // rows 0, 2, 4, 6 and 8
-            const double outer = widen_outer(s.of[side], taps[0][u]), inner = (double)(s.of[side] * taps[2][u]);
-            next[side][0] += outer, next[side][1] += inner;
-            next[side][2] += (double)(s.of[side] * taps[4][u]);
-            next[side][3] += inner, done[side] += outer;
-          }
-        }
-      }
-#pragma unroll
-      for (int side = 0; side < SIDES; side++)
-#pragma unroll
-        for (int k = 0; k < 4; k++) begun[side][k] = next[side][k];
+      double done[SIDES];
+      if (S::NEGATIVE && negative[turn]) low_pass_row<SIDES, true>(staged[turn][r], r % 2, begun, done);
+      else low_pass_row<SIDES, false>(staged[turn][r], r % 2, begun, done);
       const int row = first + r - 8;
-      if (r % 2 == 0 && row >= 0 && first + r < needed && x < to_width) write<SIDES>(out, x, y0 + row / 2, done);
+      if (r % 2 || row < 0 || first + r >= needed || x >= to_width) continue;
+      float v[SIDES];
+#pragma unroll
+      for (int side = 0; side < SIDES; side++) v[side] = scale_up(done[side]);
+      write<SIDES>(out, x, y0 + row / 2, v);
     }
   }
 }
@@ -402,7 +414,10 @@ HV_DEV void box(const S source, int width, int height, int factor, int to_width,
 #pragma unroll
       for (int side = 0; side < SIDES; side++) sums[side] += (double)(s.of[side] * weight);
     }
-  write<SIDES>(out, x, y, sums);
+  float v[SIDES];
+#pragma unroll
+  for (int side = 0; side < SIDES; side++) v[side] = (float)sums[side];
+  write<SIDES>(out, x, y, v);
 }
 
 }  // namespace ssim

@@ -191,18 +191,29 @@ void run_ssim_borders(Run &run, const Frame<T> &frame) {
   }
   const Array<float> memory(values);
   const Array<SsimMoments> kept(MOST * MOST);
+  const SsimPlanes planes{memory.data(), memory.data() + MOST * MOST, MOST};
+  const auto map = [](int w, int h, int picture) {
+    return Shape{tiles(w - SSIM_WINDOW + 1, SSIM_TILE), tiles(h - SSIM_WINDOW + 1, ROWS),
+                 (unsigned)SSIM_MAP_THREADS(picture ? 1 : 2)};
+  };
   for (const int w : {11, 12, 42, 43, 74, MOST})
     for (const int h : {11, 12, 42, 43, 64, 65, MOST})
       for (const int picture : {0, 1}) {
         const std::string later = picture ? "_later" : "";
-        const Shape shape{tiles(w - SSIM_WINDOW + 1, SSIM_TILE), tiles(h - SSIM_WINDOW + 1, ROWS),
-                          (unsigned)SSIM_MAP_THREADS(picture ? 1 : 2)};
-        const SsimPlanes planes{memory.data(), memory.data() + MOST * MOST, MOST};
+        const Shape shape = map(w, h, picture);
         run.sums("ssim_map" + later, shape, 4, planes, w, h, ROWS, BIAS, kept.data());
         if (h <= HEIGHT)
           run.sums(kernel_name<T>(("ssim_map" + later).c_str()), shape, 4, frame.data() + picture, frame.bits, w, h, ROWS, BIAS,
                    kept.data());
       }
+  constexpr int HALF = (MOST + 1) / 2;
+  const Array<float> half_memory(2 * HALF * HALF);
+  const SsimPlanes half{half_memory.data(), half_memory.data() + HALF * HALF, HALF};
+  for (const int picture : {0, 1}) {
+    const std::string later = picture ? "_later" : "";
+    run.one("ssim_low_pass" + later, {1, tiles(HALF, ROWS), SSIM_THREADS}, planes, MOST, MOST, ROWS, half);
+    run.sums("ssim_map" + later, map(HALF, HALF, picture), 4, half, HALF, HALF, ROWS, BIAS, kept.data());
+  }
 }
 
 // Weights need not be those of crates/engine/src/metrics/psnr_hvs.rs here.
