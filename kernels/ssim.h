@@ -286,8 +286,8 @@ HV_DEV void map(const S source, int width, int height, int rows, double bias, Ss
       down<false>(begun, tile[quantity][0] + lane);
     }
     __syncthreads();
-    for (int r = quantity; r < SSIM_TILE; r += n) {
-      if (first + r < reach || first + r >= needed || x0 + lane >= places) continue;
+    const int from = hv_max(reach - first, 0), to = hv_min(needed - first, SSIM_TILE);
+    for (int r = from + quantity; r < to && x0 + lane < places; r += n) {
       const float filtered[] = {tile[0][r][lane], tile[1][r][lane], tile[2][r][lane]};
       const uint64_t place = (uint64_t)(y0 + first + r - reach) * (uint32_t)places + (uint32_t)(x0 + lane);
       SsimMoments reference;
