@@ -123,10 +123,24 @@ template <int THREADS> HV_DEV void add_to_all(uint64_t *totals, const uint64_t v
 // takes as long as eight. Additions round as they would, and to come back, sums get 896 more in the exponent. A sum of
 // zeros comes back as 2^-127. That is lost in each sum with anything that comes from a sample, and where all samples
 // are zero, in those with the constants of `terms_of`.
-template <bool NEGATIVE> HV_DEV double scale_down(float v) {
+template <bool NEGATIVE> HV_DEV double scale_down(float v, bool shifted) {
   if (NEGATIVE) return (double)v * 0x1p-896;
+#if defined(HV_NV)
+  if (shifted) {
+    double r;
+    asm("{.reg .b32 low, high;\n\t"
+        "shl.b32 low, %1, 29;\n\t"
+        "shr.u32 high, %1, 3;\n\t"
+        "mov.b64 %0, {low, high};}" : "=d"(r) : "r"(__builtin_bit_cast(uint32_t, v)));
+    return r;
+  }
+#endif
   return __builtin_bit_cast(double, (uint64_t)__builtin_bit_cast(uint32_t, v) << 29);
 }
+// Which products with a tap of the window, and with a row of the low pass, are shifted in place of multiplied on NVIDIA, so
+// that both of the units are busy that can do it.
+constexpr bool window_shifts(int tap) { return tap >= 4; }
+constexpr bool low_pass_shifts(int row) { return row < 1; }
 HV_DEV float scale_up(double v) {
   constexpr uint32_t up = 896u << 20;
 #if defined(HV_NV)
@@ -155,7 +169,7 @@ template <bool NEGATIVE> HV_DEV float advance(double begun[SSIM_WINDOW - 1], flo
   constexpr int last = SSIM_WINDOW - 1;
   double products[6];
 #pragma unroll
-  for (int k = 0; k < 6; k++) products[k] = scale_down<NEGATIVE>(v * taps[k]);
+  for (int k = 0; k < 6; k++) products[k] = scale_down<NEGATIVE>(v * taps[k], window_shifts(k));
   const double done = to == last ? begun[last - 1] + products[0] : 0;
 #pragma unroll
   for (int k = last - 1; k > 0; k--)
@@ -321,8 +335,10 @@ HV_DEV void low_pass_row(const SsimSample<SIDES> (&at)[2][COLUMNS], bool odd, do
       {-0.002090f, 0.001316f, 0.006115f, -0.020867f, -0.047149f, -0.020867f, 0.006115f, 0.001316f, -0.002090f},
       {0.007132f, -0.004490f, -0.020867f, 0.071207f, 0.160885f, 0.071207f, -0.020867f, -0.004490f, 0.007132f},
       {0.016114f, -0.010146f, -0.047149f, 0.160885f, 0.363505f, 0.160885f, -0.047149f, -0.010146f, 0.016114f}};
-  const auto product = [](float v, float tap) {
-    return NEGATIVE || tap > 0 ? scale_down<NEGATIVE>(v * tap) : -scale_down<NEGATIVE>(v * -tap);
+  const auto product = [&](float v, int row, int u) {
+    const float tap = taps[row][u];
+    const bool shifted = low_pass_shifts(row);
+    return NEGATIVE || tap > 0 ? scale_down<NEGATIVE>(v * tap, shifted) : -scale_down<NEGATIVE>(v * -tap, shifted);
   };
   double next[SIDES][4];
 #pragma unroll
@@ -338,11 +354,11 @@ HV_DEV void low_pass_row(const SsimSample<SIDES> (&at)[2][COLUMNS], bool odd, do
     for (int side = 0; side < SIDES; side++) {
       const float v = s.of[side];
       if (odd) {
-        const double outer = product(v, taps[1][u]), inner = product(v, taps[3][u]);
+        const double outer = product(v, 1, u), inner = product(v, 3, u);
         next[side][0] += outer, next[side][1] += inner, next[side][2] += inner, next[side][3] += outer;
       } else {
-        const double outer = product(v, taps[0][u]), inner = product(v, taps[2][u]);
-        next[side][0] += outer, next[side][1] += inner, next[side][2] += product(v, taps[4][u]);
+        const double outer = product(v, 0, u), inner = product(v, 2, u);
+        next[side][0] += outer, next[side][1] += inner, next[side][2] += product(v, 4, u);
         next[side][3] += inner, done[side] += outer;
       }
     }
