@@ -5,8 +5,8 @@
 // libvmaf.
 // Formulas and constants are those of libvmaf 3.2.0's float_ssim and float_ms_ssim (BSD-2-Clause-Patent).
 //
-// SIDES tells what is computed: 2, of the distorted picture and of the reference; 1, of the distorted picture alone, for
-// the later pairs of a group, with what the first has left of the reference.
+// Blocks of decimations take one picture. SIDES tells what windows filter: 2, the distorted picture and the reference;
+// 1, the distorted picture alone, for the later pairs of a group, with what the first has left of the reference.
 #pragma once
 #include "frame.h"
 
@@ -27,13 +27,11 @@
   #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2)
 #endif
 
+// The order of the pictures in the grids of the decimations: the later pairs of a group are through after the first.
 #define SSIM_DISTORTED 0
 #define SSIM_REFERENCE 1
 
-// A sample of the distorted picture, and of the reference, in the range of 8 bits.
-template <int SIDES> struct alignas(4 * SIDES) SsimSample {
-  float of[SIDES];
-};
+#define SSIM_PAIRS 8  // at most so many picture pairs in a launch of the window
 
 // What a window has of the reference: its mean and that of its squares.
 struct alignas(8) SsimMoments {
@@ -46,55 +44,82 @@ HV_OFFSET(SsimMoments, square, 4);
 // Decimated pictures.
 using SsimPlanes = HvPlanesOf<float>;
 
+// A picture pair for the window.
+struct SsimPair {
+  SsimPlanes planes;      // null where it is luma of the frame
+  SsimMoments *kept;      // room for (width-10) x (height-10), or null if no pair follows
+  uint64_t *sums;         // four
+  double bias;            // added to each term; see `crates/engine/src/metrics/fixed.rs`
+  int32_t width, height;  // samples, at least 11
+  int32_t rows;           // places that a block walks down
+  uint32_t columns;       // blocks side by side: ceil((width-10)/32)
+  uint32_t first;         // number of the first of its blocks, or more than there are in the launch
+};
+HV_SIZE(SsimPair, 72);
+HV_OFFSET(SsimPair, planes, 0);
+HV_OFFSET(SsimPair, kept, 24);
+HV_OFFSET(SsimPair, sums, 32);
+HV_OFFSET(SsimPair, bias, 40);
+HV_OFFSET(SsimPair, width, 48);
+HV_OFFSET(SsimPair, height, 52);
+HV_OFFSET(SsimPair, rows, 56);
+HV_OFFSET(SsimPair, columns, 60);
+HV_OFFSET(SsimPair, first, 64);
+
+// Those of one launch, whose blocks follow each other.
+struct SsimPairs {
+  SsimPair at[SSIM_PAIRS];
+};
+HV_SIZE(SsimPairs, 576);
+HV_OFFSET(SsimPairs, at, 0);
+
 namespace ssim {
 
-// Luma of the frame pair.
+// The samples of a picture: where they lie as `Stored`, and what they are in the range of 8 bits. These are those of
+// luma.
 template <class T> struct Samples {
+  using Stored = uint32_t;
   static constexpr bool NEGATIVE = false;
-  HvPlane reference, distorted;
+  HvPlane plane;
   uint32_t bits;
   float unit;
-  HV_MEMBER Samples(const HvFrame *frame, uint32_t bits)
-      : reference(frame->reference[0]),
-        distorted(frame->distorted[0]),
+  HV_MEMBER Samples(const HvFrame *frame, int picture, uint32_t bits)
+      : plane(picture == SSIM_REFERENCE ? frame->reference[0] : frame->distorted[0]),
         bits(bits),
         unit(1.0f / (float)(1u << (bits - 8))) {}
-  HV_MEMBER float sample(const HvPlane &plane, int x, int y) const {
-    const uint8_t *at = plane.data + (uint64_t)(uint32_t)y * plane.stride + (uint32_t)x * sizeof(T);
-    const float v = (float)hv_sample<T>(at, plane.shift, bits);
+  HV_MEMBER Stored load(int x, int y) const {
+    return hv_ldg((const T *)(plane.data + (uint64_t)(uint32_t)y * plane.stride) + (uint32_t)x);
+  }
+  HV_MEMBER float value(Stored stored) const {
+    const float v = (float)hv_number<T>(stored, plane.shift, bits);
     return sizeof(T) == 1 ? v : v * unit;
   }
-  template <int SIDES> HV_MEMBER SsimSample<SIDES> read(int x, int y) const {
-    SsimSample<SIDES> s;
-    s.of[SSIM_DISTORTED] = sample(distorted, x, y);
-    if constexpr (SIDES == 2) s.of[SSIM_REFERENCE] = sample(reference, x, y);
-    return s;
-  }
+  HV_MEMBER float read(int x, int y) const { return value(load(x, y)); }
 };
+
+HV_DEV float *plane(const SsimPlanes &planes, int picture) {
+  return picture == SSIM_REFERENCE ? planes.reference : planes.distorted;
+}
 
 template <> struct Samples<float> {
+  using Stored = float;
   // The low pass has negative taps.
   static constexpr bool NEGATIVE = true;
-  SsimPlanes planes;
-  HV_MEMBER explicit Samples(const SsimPlanes &planes) : planes(planes) {}
-  template <int SIDES> HV_MEMBER SsimSample<SIDES> read(int x, int y) const {
-    const uint32_t at = (uint32_t)y * planes.stride + (uint32_t)x;
-    SsimSample<SIDES> s;
-    s.of[SSIM_DISTORTED] = planes.distorted[at];
-    if constexpr (SIDES == 2) s.of[SSIM_REFERENCE] = planes.reference[at];
-    return s;
-  }
+  const float *data;
+  uint32_t stride;
+  HV_MEMBER Samples(const SsimPlanes &planes, int picture) : data(plane(planes, picture)), stride(planes.stride) {}
+  HV_MEMBER Stored load(int x, int y) const { return data[(uint32_t)y * stride + (uint32_t)x]; }
+  HV_MEMBER float value(Stored stored) const { return stored; }
+  HV_MEMBER float read(int x, int y) const { return load(x, y); }
 };
 
-template <int SIDES> HV_DEV void write(const SsimPlanes &to, int x, int y, const float v[SIDES]) {
-  const uint64_t at = (uint64_t)y * to.stride + (uint32_t)x;
-  to.distorted[at] = v[SSIM_DISTORTED];
-  if constexpr (SIDES == 2) to.reference[at] = v[SSIM_REFERENCE];
+HV_DEV void write(const SsimPlanes &to, int picture, int x, int y, float v) {
+  plane(to, picture)[(uint64_t)(uint32_t)y * to.stride + (uint32_t)x] = v;
 }
 
 HV_DEV int mirror(int i, int n) {
-  i = i < 0 ? -1 - i : i;
-  return i < n ? i : hv_max(2 * n - 1 - i, 0);
+  const int after_first = (int)hv_min((uint32_t)i, ~(uint32_t)i);  // -1 - i for what is negative
+  return hv_max(hv_min(after_first, 2 * n - 1 - after_first), 0);
 }
 
 HV_DEV uint64_t bits_of(double v) { return __builtin_bit_cast(uint64_t, v); }
@@ -137,8 +162,8 @@ template <bool NEGATIVE> HV_DEV double scale_down(float v, bool shifted) {
 #endif
   return __builtin_bit_cast(double, (uint64_t)__builtin_bit_cast(uint32_t, v) << 29);
 }
-// Which products with a tap of the window, and with a row of the low pass, are shifted in place of multiplied on NVIDIA, so
-// that both of the units are busy that can do it.
+// Which products with a tap of the window, and with a row of the low pass, are shifted in place of multiplied on
+// NVIDIA, so that both of the units are busy that can do it.
 constexpr bool window_shifts(int tap) { return tap >= 4; }
 constexpr bool low_pass_shifts(int row) { return row < 1; }
 HV_DEV float scale_up(double v) {
@@ -251,9 +276,8 @@ HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, doub
 }
 
 // The statistics of a tile are a row for 32 threads at a time, whatever the quantity that they filtered. The moments of
-// the reference are kept for the later pairs, if there are any: `kept` may be null.
-template <int SIDES, class S>
-HV_DEV void map(const S source, int width, int height, int rows, double bias, SsimMoments *kept, uint64_t *totals) {
+// the reference are kept for the later pairs, if there are any.
+template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bits, const SsimPairs &pairs) {
   constexpr int n = 1 + 2 * SIDES, reach = SSIM_WINDOW - 1, columns = SSIM_TILE + reach;
   constexpr int threads = SSIM_MAP_THREADS(SIDES), rows_at_once = threads / columns;
   constexpr int turns = (SSIM_TILE + rows_at_once - 1) / rows_at_once;
@@ -261,36 +285,47 @@ HV_DEV void map(const S source, int width, int height, int rows, double bias, Ss
   // last rows may be there only so that all threads take equally many.
   __shared__ float tile[n][turns * rows_at_once][SSIM_PITCH];
   __shared__ uint32_t negative;  // whether a sample of the strip so far was
-  const int x0 = (int)blockIdx.x * SSIM_TILE, y0 = (int)blockIdx.y * rows, places = width - reach;
+  // No loop that ends at the pair: a copy of all would be made for it on NVIDIA.
+  int index = 0;
+#pragma unroll
+  for (int i = 1; i < SSIM_PAIRS; i++) index += blockIdx.x >= pairs.at[i].first;
+  const SsimPair &pair = pairs.at[index];
+  const uint32_t block = blockIdx.x - pair.first;
+  const int width = pair.width, height = pair.height, rows = pair.rows;
+  const int x0 = (int)(block % pair.columns) * SSIM_TILE, y0 = (int)(block / pair.columns) * rows;
+  const int places = width - reach;
   const int needed = hv_min(rows, height - reach - y0) + reach;
   const int lane = (int)threadIdx.x % SSIM_TILE, quantity = (int)threadIdx.x / SSIM_TILE;
   const int column = (int)threadIdx.x % columns, row = (int)threadIdx.x / columns;
   const int x = hv_min(x0 + column, width - 1);
-  if constexpr (S::NEGATIVE) {
-    if (threadIdx.x == 0) negative = 0;
-    __syncthreads();
-  }
+  if (threadIdx.x == 0) negative = 0;
+  __syncthreads();
 
   double begun[reach] = {};
   uint64_t sums[4] = {};
   for (int first = 0; first < needed; first += SSIM_TILE) {
     uint32_t signs = 0;
-    if (row < rows_at_once) {
+    const auto stage = [&](const auto distorted_picture, const auto reference_picture) {
 #pragma unroll
       for (int i = 0; i < turns; i++) {
-        const int r = row + i * rows_at_once;
-        const SsimSample<2> s = source.template read<2>(x, hv_min(y0 + first + r, height - 1));
-        const float distorted = s.of[SSIM_DISTORTED], reference = s.of[SSIM_REFERENCE];
+        const int r = row + i * rows_at_once, y = hv_min(y0 + first + r, height - 1);
+        const float distorted = distorted_picture.read(x, y), reference = reference_picture.read(x, y);
         const float values[] = {distorted, distorted * distorted, reference * distorted, reference,
                                 reference * reference};
 #pragma unroll
         for (int k = 0; k < n; k++) tile[k][r][column] = values[k];
         signs |= __builtin_bit_cast(uint32_t, distorted) | __builtin_bit_cast(uint32_t, reference);
       }
+    };
+    if (row < rows_at_once) {
+      if (pair.planes.distorted)
+        stage(Samples<float>(pair.planes, SSIM_DISTORTED), Samples<float>(pair.planes, SSIM_REFERENCE));
+      else
+        stage(Samples<T>(frame, SSIM_DISTORTED, bits), Samples<T>(frame, SSIM_REFERENCE, bits));
     }
-    if (S::NEGATIVE && signs >> 31) hv_atomic_max_u32(&negative, 1);
+    if (signs >> 31) hv_atomic_max_u32(&negative, 1);
     __syncthreads();
-    if (S::NEGATIVE && negative) {
+    if (negative) {
       across<true>(tile[quantity][lane]);
       hv_sync_wave();
       down<true>(begun, tile[quantity][0] + lane);
@@ -307,27 +342,26 @@ HV_DEV void map(const S source, int width, int height, int rows, double bias, Ss
       SsimMoments reference;
       if constexpr (SIDES == 2) {
         reference = {tile[3][r][lane], tile[4][r][lane]};
-        if (kept) kept[place] = reference;
+        if (pair.kept) pair.kept[place] = reference;
       } else {
-        reference = kept[place];
+        reference = pair.kept[place];
       }
       double terms[4];
       terms_of(filtered, reference, terms);
 #pragma unroll
-      for (int i = 0; i < 4; i++) sums[i] += bits_of(terms[i] + bias);
+      for (int i = 0; i < 4; i++) sums[i] += bits_of(terms[i] + pair.bias);
     }
     __syncthreads();
   }
-  add_to_all<threads>(totals, sums);
+  add_to_all<threads>(pair.sums, sums);
 }
 
 // ---- decimations ---------------------------------------------------------------------------
 // A row of the low pass: number 1, 3, 5 or 7 of the filter for one result each, or 0, 2, 4, 6 or 8. `at` has the even
 // columns and the odd ones apart. `begun` are the results that the rows so far belong to: those that have had two rows,
-// four, six and eight. `done` gets the one that has had all.
-template <int SIDES, bool NEGATIVE, int COLUMNS>
-HV_DEV void low_pass_row(const SsimSample<SIDES> (&at)[2][COLUMNS], bool odd, double begun[SIDES][4],
-                         double done[SIDES]) {
+// four, six and eight. Returns the one that has had all.
+template <bool NEGATIVE, int COLUMNS>
+HV_DEV double low_pass_row(const float (&at)[2][COLUMNS], bool odd, double begun[4]) {
   // Columns 0-8 of rows 0-4; rows 5-8 are 3-0.
   constexpr float taps[5][9] = {
       {0.000714f, -0.000450f, -0.002090f, 0.007132f, 0.016114f, 0.007132f, -0.002090f, -0.000450f, 0.000714f},
@@ -340,100 +374,108 @@ HV_DEV void low_pass_row(const SsimSample<SIDES> (&at)[2][COLUMNS], bool odd, do
     const bool shifted = low_pass_shifts(row);
     return NEGATIVE || tap > 0 ? scale_down<NEGATIVE>(v * tap, shifted) : -scale_down<NEGATIVE>(v * -tap, shifted);
   };
-  double next[SIDES][4];
+  double done = begun[3], next[4];
 #pragma unroll
-  for (int side = 0; side < SIDES; side++) {
-    done[side] = begun[side][3];
-#pragma unroll
-    for (int k = 0; k < 4; k++) next[side][k] = odd ? begun[side][k] : k ? begun[side][k - 1] : 0;
-  }
+  for (int k = 0; k < 4; k++) next[k] = odd ? begun[k] : k ? begun[k - 1] : 0;
 #pragma unroll
   for (int u = 0; u < 9; u++) {
-    const SsimSample<SIDES> s = at[u % 2][threadIdx.x + u / 2];
-#pragma unroll
-    for (int side = 0; side < SIDES; side++) {
-      const float v = s.of[side];
-      if (odd) {
-        const double outer = product(v, 1, u), inner = product(v, 3, u);
-        next[side][0] += outer, next[side][1] += inner, next[side][2] += inner, next[side][3] += outer;
-      } else {
-        const double outer = product(v, 0, u), inner = product(v, 2, u);
-        next[side][0] += outer, next[side][1] += inner, next[side][2] += product(v, 4, u);
-        next[side][3] += inner, done[side] += outer;
-      }
+    const float v = at[u % 2][threadIdx.x + u / 2];
+    if (odd) {
+      const double outer = product(v, 1, u), inner = product(v, 3, u);
+      next[0] += outer, next[1] += inner, next[2] += inner, next[3] += outer;
+    } else {
+      const double outer = product(v, 0, u), inner = product(v, 2, u);
+      next[0] += outer, next[1] += inner, next[2] += product(v, 4, u), next[3] += inner, done += outer;
     }
   }
 #pragma unroll
-  for (int side = 0; side < SIDES; side++)
-#pragma unroll
-    for (int k = 0; k < 4; k++) begun[side][k] = next[side][k];
+  for (int k = 0; k < 4; k++) begun[k] = next[k];
+  return done;
 }
 
-// The low pass at every other sample, with `rows` of the result for a block.
-template <int SIDES, class S>
-HV_DEV void low_pass(const S source, int width, int height, int rows, const SsimPlanes out) {
-  constexpr int columns = SSIM_THREADS + 4;
-  // Even and odd columns from -4 on apart, so that neighbours read neighbours.
-  __shared__ SsimSample<SIDES> staged[2][SSIM_STAGE][2][columns];
+// What a block of a decimation is for: one of the pictures, which lie side by side in the grid, from column `x0` on.
+struct Part {
+  int picture, x0;
+};
+HV_DEV Part part(int width, int tile) {
+  const int columns = (width + tile - 1) / tile, column = (int)blockIdx.x;
+  if (column < columns) return {SSIM_DISTORTED, column * tile};
+  return {SSIM_REFERENCE, (column - columns) * tile};
+}
+
+// The low pass at every other sample of a picture, with `rows` of the result for a block.
+template <class S>
+HV_DEV void low_pass(const S source, const Part part, int width, int height, int rows, const SsimPlanes &out) {
+  // Even and odd columns from -4 on apart, so that neighbours read neighbours, and half of the banks apart, so that
+  // they write to different ones.
+  constexpr int pitch = SSIM_THREADS + 16;
+  __shared__ float staged[2][SSIM_STAGE][2][pitch];
   __shared__ uint32_t negative[2];  // whether a sample so far was of those that came to either place
   const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
-  const int x = (int)blockIdx.x * SSIM_THREADS + (int)threadIdx.x, y0 = (int)blockIdx.y * rows;
+  const int x = part.x0 + (int)threadIdx.x, y0 = (int)blockIdx.y * rows, left = 2 * part.x0 - 4, top = 2 * y0 - 4;
   const int needed = 2 * hv_min(rows, to_height - y0) + 7;
-  const int edge = (int)threadIdx.x % 8 + 2 * SSIM_THREADS, edge_row = (int)threadIdx.x / 8;
+  // A thread takes two samples of each row, and some one of those that are left.
+  const int columns[] = {(int)threadIdx.x, (int)threadIdx.x + SSIM_THREADS, (int)threadIdx.x % 8 + 2 * SSIM_THREADS};
+  const int edge_row = (int)threadIdx.x / 8;
+  int from[3];
+#pragma unroll
+  for (int i = 0; i < 3; i++) from[i] = mirror(left + columns[i], width);
   if constexpr (S::NEGATIVE) {
     if (threadIdx.x < 2) negative[threadIdx.x] = 0;
     __syncthreads();
   }
 
-  double begun[SIDES][4] = {};
+  // The samples of a stage are on their way while those of the one before are worked on.
+  typename S::Stored ahead[SSIM_STAGE][2], edge = 0;
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int r = 0; r < SSIM_STAGE; r++) {
+      const int y = mirror(top + first + r, height);
+      ahead[r][0] = source.load(from[0], y), ahead[r][1] = source.load(from[1], y);
+    }
+    if (edge_row < SSIM_STAGE) edge = source.load(from[2], mirror(top + first + edge_row, height));
+  };
+  load(0);
+  double begun[4] = {};
   for (int first = 0, turn = 0; first < needed; first += SSIM_STAGE, turn ^= 1) {
     uint32_t signs = 0;
-    const auto stage = [&](int column, int row) {
-      const int left = 2 * (int)blockIdx.x * SSIM_THREADS - 4 + column, top = 2 * y0 - 4 + first + row;
-      const auto s = source.template read<SIDES>(mirror(left, width), mirror(top, height));
-      staged[turn][row][column % 2][column / 2] = s;
-#pragma unroll
-      for (int side = 0; side < SIDES; side++) signs |= __builtin_bit_cast(uint32_t, s.of[side]);
+    const auto store = [&](int row, int column, typename S::Stored stored) {
+      const float v = source.value(stored);
+      staged[turn][row][column % 2][column / 2] = v;
+      signs |= __builtin_bit_cast(uint32_t, v);
     };
 #pragma unroll
-    for (int r = 0; r < SSIM_STAGE; r++) stage((int)threadIdx.x, r), stage((int)threadIdx.x + SSIM_THREADS, r);
-    if (edge_row < SSIM_STAGE) stage(edge, edge_row);
+    for (int r = 0; r < SSIM_STAGE; r++) store(r, columns[0], ahead[r][0]), store(r, columns[1], ahead[r][1]);
+    if (edge_row < SSIM_STAGE) store(edge_row, columns[2], edge);
     if (S::NEGATIVE && signs >> 31) hv_atomic_max_u32(&negative[turn], 1);
     __syncthreads();
+    if (first + SSIM_STAGE < needed) load(first + SSIM_STAGE);
 #pragma unroll 2
     for (int r = 0; r < SSIM_STAGE; r++) {
-      double done[SIDES];
-      if (S::NEGATIVE && negative[turn]) low_pass_row<SIDES, true>(staged[turn][r], r % 2, begun, done);
-      else low_pass_row<SIDES, false>(staged[turn][r], r % 2, begun, done);
+      const double done = S::NEGATIVE && negative[turn] ? low_pass_row<true>(staged[turn][r], r % 2, begun)
+                                                        : low_pass_row<false>(staged[turn][r], r % 2, begun);
       const int row = first + r - 8;
       if (r % 2 || row < 0 || first + r >= needed || x >= to_width) continue;
-      float v[SIDES];
-#pragma unroll
-      for (int side = 0; side < SIDES; side++) v[side] = scale_up(done[side]);
-      write<SIDES>(out, x, y0 + row / 2, v);
+      write(out, part.picture, x, y0 + row / 2, scale_up(done));
     }
   }
 }
 
-// Means of `factor` x `factor` samples. Doubles hold their sums exactly.
-template <int SIDES, class S>
-HV_DEV void box(const S source, int width, int height, int factor, int to_width, int to_height, const SsimPlanes out) {
-  const int x = (int)(blockIdx.x * 32 + threadIdx.x % 32);
+// Means of `factor` x `factor` samples of a picture. Doubles hold their sums exactly.
+template <class S>
+HV_DEV void box(const S source, const Part part, int width, int height, int factor, int to_width, int to_height,
+                const SsimPlanes &out) {
+  const int x = part.x0 + (int)threadIdx.x % 32;
   const int y = (int)(blockIdx.y * SSIM_BOX_TILE_H + threadIdx.x / 32);
   if (x >= to_width || y >= to_height) return;
   const float weight = 1.0f / (float)(factor * factor);
-  double sums[SIDES] = {};
+  double sum = 0;
   for (int v = 0; v < factor; v++)
     for (int u = 0; u < factor; u++) {
-      const SsimSample<SIDES> s = source.template read<SIDES>(mirror(x * factor + u - factor / 2, width),
-                                                              mirror(y * factor + v - factor / 2, height));
-#pragma unroll
-      for (int side = 0; side < SIDES; side++) sums[side] += (double)(s.of[side] * weight);
+      const int column = mirror(x * factor + u - factor / 2, width), row = mirror(y * factor + v - factor / 2, height);
+      sum += (double)(source.read(column, row) * weight);
     }
-  float v[SIDES];
-#pragma unroll
-  for (int side = 0; side < SIDES; side++) v[side] = (float)sums[side];
-  write<SIDES>(out, x, y, v);
+  write(out, part.picture, x, y, (float)sum);
 }
 
 }  // namespace ssim

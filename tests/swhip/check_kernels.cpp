@@ -140,14 +140,54 @@ void run_psnr(Run &run, const Frame<T> &frame) {
   }
 }
 
+// A launch of the window for several picture pairs.
+class SsimWindows {
+ public:
+  SsimWindows() {
+    for (SsimPair &pair : pairs.at) pair.first = UINT32_MAX;
+  }
+  // Takes a pair, of luma where there are no planes.
+  void add(const SsimPlanes &planes, int width, int height, int rows, SsimMoments *kept) {
+    constexpr double BIAS = 4096.0;
+    const unsigned columns = tiles(width - SSIM_WINDOW + 1, SSIM_TILE);
+    pairs.at[count] = {planes, kept, sums.data() + 4 * count, BIAS, width, height, rows, columns, blocks};
+    blocks += columns * tiles(height - SSIM_WINDOW + 1, rows);
+    count++;
+  }
+  // Returns the sums of all pairs; `picture` is that of the group.
+  template <class T>
+  std::vector<uint64_t> launch(Run &run, const Frame<T> &frame, int picture) const {
+    const unsigned threads = picture ? SSIM_MAP_THREADS(1) : SSIM_MAP_THREADS(2);
+    run.one(name<T>(picture), {blocks, 1, threads}, frame.data() + picture, frame.bits, pairs);
+    std::vector<uint64_t> values = sums.read();
+    values.resize(4 * count);
+    return values;
+  }
+  // The same, and prints them.
+  template <class T>
+  std::vector<uint64_t> print(Run &run, const Frame<T> &frame, int picture) const {
+    const std::vector<uint64_t> values = launch(run, frame, picture);
+    for (size_t i = 0; i < values.size(); i += 4)
+      printf("%s %llu %llu %llu %llu\n", name<T>(picture).c_str(), (unsigned long long)values[i],
+             (unsigned long long)values[i + 1], (unsigned long long)values[i + 2], (unsigned long long)values[i + 3]);
+    return values;
+  }
+
+ private:
+  template <class T>
+  static std::string name(int picture) {
+    return kernel_name<T>(picture ? "ssim_map_later" : "ssim_map");
+  }
+
+  SsimPairs pairs{};
+  size_t count = 0;
+  unsigned blocks = 0;
+  Array<uint64_t> sums{std::vector<uint64_t>(4 * SSIM_PAIRS, 0)};
+};
+
 template <class T>
 void run_ssim(Run &run, const Frame<T> &frame) {
   constexpr int ROWS = 20, LOW_PASS_ROWS = 6, FACTOR = 3;
-  constexpr double BIAS = 4096.0;
-  const int places = SSIM_WINDOW - 1;
-  unsigned map_threads = SSIM_MAP_THREADS(2);
-  const auto map = [&](int w, int h) { return Shape{tiles(w - places, SSIM_TILE), tiles(h - places, ROWS), map_threads}; };
-  const auto low_pass = [](int w, int h) { return Shape{tiles(w, SSIM_THREADS), tiles(h, LOW_PASS_ROWS), SSIM_THREADS}; };
   const Array<float> memory(6 * WIDTH * HEIGHT);
   std::vector<std::unique_ptr<Array<SsimMoments>>> kept;
   for (int i = 0; i < 4; i++) kept.push_back(std::make_unique<Array<SsimMoments>>(WIDTH * HEIGHT));
@@ -158,29 +198,41 @@ void run_ssim(Run &run, const Frame<T> &frame) {
     return SsimPlanes{at, at + WIDTH * HEIGHT, (uint32_t)w};
   };
   const SsimPlanes half = planes(0, w2), quarter = planes(1, w4), third = planes(2, w3);
+  const auto add = [&](SsimWindows &windows, bool keep) {
+    const auto kept_of = [&](int i) { return keep ? kept[i]->data() : nullptr; };
+    windows.add({}, WIDTH, HEIGHT, ROWS, kept_of(0));
+    windows.add(half, w2, h2, ROWS, kept_of(1));
+    windows.add(quarter, w4, h4, ROWS, kept_of(2));
+    windows.add(third, w3, h3, ROWS, kept_of(3));
+  };
   // The pairs of a group.
   for (const int picture : {0, 1}) {
     const HvFrame *pair = frame.data() + picture;
-    const std::string later = picture ? "_later" : "";
-    if (picture) map_threads = SSIM_MAP_THREADS(1);
-    const auto luma = [&](const char *name) { return kernel_name<T>((name + later).c_str()); };
-    run.sums(luma("ssim_map"), map(WIDTH, HEIGHT), 4, pair, frame.bits, WIDTH, HEIGHT, ROWS, BIAS, kept[0]->data());
-    run.one(luma("ssim_low_pass"), low_pass(w2, h2), pair, frame.bits, WIDTH, HEIGHT, LOW_PASS_ROWS, half);
-    run.sums("ssim_map" + later, map(w2, h2), 4, half, w2, h2, ROWS, BIAS, kept[1]->data());
-    run.one("ssim_low_pass" + later, low_pass(w4, h4), half, w2, h2, LOW_PASS_ROWS, quarter);
-    run.sums("ssim_map" + later, map(w4, h4), 4, quarter, w4, h4, ROWS, BIAS, kept[2]->data());
-    run.one(luma("ssim_box"), {tiles(w3, 32), tiles(h3, SSIM_BOX_TILE_H), SSIM_THREADS}, pair, frame.bits, WIDTH, HEIGHT,
-            FACTOR, w3, h3, third);
-    run.sums("ssim_map" + later, map(w3, h3), 4, third, w3, h3, ROWS, BIAS, kept[3]->data());
+    const unsigned pictures = picture ? 1 : 2;
+    const auto low_pass = [&](int w, int h) {
+      return Shape{pictures * tiles(w, SSIM_THREADS), tiles(h, LOW_PASS_ROWS), SSIM_THREADS};
+    };
+    run.one(kernel_name<T>("ssim_low_pass"), low_pass(w2, h2), pair, frame.bits, WIDTH, HEIGHT, LOW_PASS_ROWS, half);
+    run.one("ssim_low_pass", low_pass(w4, h4), half, w2, h2, LOW_PASS_ROWS, quarter);
+    run.one(kernel_name<T>("ssim_box"), {pictures * tiles(w3, 32), tiles(h3, SSIM_BOX_TILE_H), SSIM_THREADS}, pair,
+            frame.bits, WIDTH, HEIGHT, FACTOR, w3, h3, third);
+    SsimWindows windows;
+    add(windows, true);
+    const std::vector<uint64_t> sums = windows.print(run, frame, picture);
+    if (picture) continue;
+    // Nothing is kept where no pair follows, and a launch may be full.
+    SsimWindows full;
+    for (int i = 0; i < SSIM_PAIRS / 4; i++) add(full, false);
+    const std::vector<uint64_t> all = full.launch(run, frame, picture);
+    for (size_t i = 0; i < all.size(); i++) EXPECT(all[i] == sums[i % sums.size()]);
   }
 }
 
-// The window on pictures that end at the border of a tile, beside it, or before it; of samples that are zero in places, and
-// negative in others.
+// The window on pictures that end at the border of a tile, beside it, or before it; of samples that are zero in places,
+// and negative in others.
 template <class T>
 void run_ssim_borders(Run &run, const Frame<T> &frame) {
   constexpr int ROWS = 54, MOST = 75;
-  constexpr double BIAS = 4096.0;
   std::vector<float> values;
   uint32_t random = 1;
   for (int i = 0; i < 2 * MOST * MOST; i++) {
@@ -190,29 +242,25 @@ void run_ssim_borders(Run &run, const Frame<T> &frame) {
     values.push_back(x < 20 && y < 20 ? 0 : x > 45 && y < 25 ? noise - 20 : noise);
   }
   const Array<float> memory(values);
-  const Array<SsimMoments> kept(MOST * MOST);
+  const Array<SsimMoments> kept(2 * MOST * MOST);
   const SsimPlanes planes{memory.data(), memory.data() + MOST * MOST, MOST};
-  const auto map = [](int w, int h, int picture) {
-    return Shape{tiles(w - SSIM_WINDOW + 1, SSIM_TILE), tiles(h - SSIM_WINDOW + 1, ROWS),
-                 (unsigned)SSIM_MAP_THREADS(picture ? 1 : 2)};
-  };
   for (const int w : {11, 12, 42, 43, 74, MOST})
     for (const int h : {11, 12, 42, 43, 64, 65, MOST})
       for (const int picture : {0, 1}) {
-        const std::string later = picture ? "_later" : "";
-        const Shape shape = map(w, h, picture);
-        run.sums("ssim_map" + later, shape, 4, planes, w, h, ROWS, BIAS, kept.data());
-        if (h <= HEIGHT)
-          run.sums(kernel_name<T>(("ssim_map" + later).c_str()), shape, 4, frame.data() + picture, frame.bits, w, h, ROWS, BIAS,
-                   kept.data());
+        SsimWindows windows;
+        windows.add(planes, w, h, ROWS, kept.data());
+        if (h <= HEIGHT) windows.add({}, w, h, ROWS, kept.data() + MOST * MOST);
+        windows.print(run, frame, picture);
       }
   constexpr int HALF = (MOST + 1) / 2;
   const Array<float> half_memory(2 * HALF * HALF);
   const SsimPlanes half{half_memory.data(), half_memory.data() + HALF * HALF, HALF};
   for (const int picture : {0, 1}) {
-    const std::string later = picture ? "_later" : "";
-    run.one("ssim_low_pass" + later, {1, tiles(HALF, ROWS), SSIM_THREADS}, planes, MOST, MOST, ROWS, half);
-    run.sums("ssim_map" + later, map(HALF, HALF, picture), 4, half, HALF, HALF, ROWS, BIAS, kept.data());
+    const unsigned pictures = picture ? 1 : 2;
+    run.one("ssim_low_pass", {pictures, tiles(HALF, ROWS), SSIM_THREADS}, planes, MOST, MOST, ROWS, half);
+    SsimWindows windows;
+    windows.add(half, HALF, HALF, ROWS, kept.data());
+    windows.print(run, frame, picture);
   }
 }
 

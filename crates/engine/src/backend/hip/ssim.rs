@@ -2,9 +2,7 @@
 
 //! Launches `kernels/ssim.hip`.
 
-use std::sync::Arc;
-
-use gpu::{Device, Error, Kernel, Stream, arguments};
+use gpu::{Error, Kernel, Stream, arguments};
 
 use super::frame::HvPlanes;
 use super::metric::{Addresses, Metric, Overlap, Pairs, Setup};
@@ -19,8 +17,10 @@ const THREADS: u32 = 128;
 /// Samples of a tile of the means.
 const BOX_TILE: (usize, usize) = (32, 4);
 /// Columns that a block of the window, and of the low pass, walks down.
-const MAP_COLUMNS: usize = 32;
+const WINDOW_COLUMNS: usize = 32;
 const LOW_PASS_COLUMNS: usize = THREADS as usize;
+/// The most picture pairs in a launch of the window.
+const PAIRS: usize = 8;
 /// Rows that a block of one of the filters walks down: more rows save work, more blocks fill the GPU.
 #[derive(Clone, Copy)]
 struct Rows {
@@ -28,14 +28,18 @@ struct Rows {
     decimated: usize,
 }
 
+impl Rows {
+    fn of(self, decimated: bool) -> usize {
+        if decimated { self.decimated } else { self.luma }
+    }
+}
+
 /// Those of the window, and of the low pass. The window takes 32 rows in a step, ten of them before its first place.
-/// Decimated pictures are little work, and wait for each other.
+/// The low pass takes four, seven of them before its first result, and decimated pictures wait for each other there.
 const fn rows(overlap: Overlap) -> (Rows, Rows) {
     match overlap {
-        Overlap::Little => (Rows { luma: 54, decimated: 22 }, Rows { luma: 12, decimated: 12 }),
-        Overlap::Some | Overlap::Much => {
-            (Rows { luma: 118, decimated: 54 }, Rows { luma: 28, decimated: 12 })
-        }
+        Overlap::Little => (Rows { luma: 54, decimated: 22 }, Rows { luma: 12, decimated: 4 }),
+        Overlap::Some | Overlap::Much => (Rows { luma: 118, decimated: 54 }, Rows { luma: 28, decimated: 6 }),
     }
 }
 
@@ -48,19 +52,33 @@ shared! {
     }
 }
 
-/// One of the filters as two kernels: for luma, and for decimated pictures.
-struct Kernels {
-    luma: Kernel,
-    decimated: Kernel,
-    columns: usize,
-    rows: Rows,
+shared! {
+    "ssim.h"
+    /// A picture pair for the window.
+    #[derive(Default)]
+    struct SsimPair: 72 {
+        /// Decimated pictures, or none where it is luma of the frame.
+        [0] planes: HvPlanes,
+        /// Room for what windows keep of the reference, 0 if nobody reads it.
+        [24] kept: u64,
+        [32] sums: u64,
+        [40] bias: f64,
+        [48] width: i32,
+        [52] height: i32,
+        /// Rows of a block.
+        [56] rows: i32,
+        /// Blocks side by side.
+        [60] columns: u32,
+        /// Number of its first block.
+        [64] first: u32,
+    }
 }
 
-impl Kernels {
-    /// The grid for results of this size, and the rows of a block.
-    fn grid(&self, decimated: bool, width: usize, height: usize) -> ((u32, u32), i32) {
-        let rows = if decimated { self.rows.decimated } else { self.rows.luma };
-        ((width.div_ceil(self.columns) as u32, height.div_ceil(rows) as u32), rows as i32)
+shared! {
+    "ssim.h"
+    /// The picture pairs of a launch.
+    struct SsimPairs: 576 {
+        [0] at: [SsimPair; PAIRS],
     }
 }
 
@@ -78,96 +96,103 @@ struct Pictures {
     kept: u64,
 }
 
-/// The kernels for a pair of a group.
-struct Filters {
-    map: Kernels,
-    low_pass: Kernels,
-    means: Kernel,
-    geometry: Geometry,
+/// Where kernels find the data of a pair of a group, and whether it is the first: later ones only need what is of the
+/// distorted picture.
+#[derive(Clone, Copy)]
+struct Turn {
+    at: Addresses,
+    first: bool,
+}
+
+impl Turn {
+    /// The grid of a decimation with results of this size: the blocks of a picture, and beside them those of another.
+    fn grid(self, (width, height): (usize, usize), tile: (usize, usize)) -> (u32, u32) {
+        let pictures = if self.first { 2 } else { 1 };
+        ((pictures * width.div_ceil(tile.0)) as u32, height.div_ceil(tile.1) as u32)
+    }
 }
 
 pub struct Ssim {
-    first: Filters,
-    /// The kernels for the pairs of a group after the first, if groups have any.
-    later: Option<Filters>,
+    windows: Kernel,
+    /// The windows of the pairs of a group after the first, if groups have any.
+    later_windows: Option<Kernel>,
+    window_rows: Rows,
+    low_pass: Kernel,
+    decimated_low_pass: Kernel,
+    low_pass_rows: Rows,
+    means: Kernel,
+    geometry: Geometry,
     work: SsimWork,
 }
 
-impl Filters {
-    /// Those of the first pair, or of a later one.
-    fn new(device: &Arc<Device>, later: bool, geometry: Geometry, overlap: Overlap) -> Result<Self, Error> {
-        // Of each picture it and its squares are filtered, and the product.
-        let (suffix, quantities) = if later { ("_later", 3) } else { ("", 5) };
-        let (map_rows, low_pass_rows) = rows(overlap);
-        let kernels = |name: &str, threads, columns, rows| -> Result<Kernels, Error> {
-            let name = format!("{name}{suffix}");
-            let kernel = |name: &str| Kernel::new(device, "ssim", name, threads);
-            Ok(Kernels { luma: kernel(&luma(&name, geometry))?, decimated: kernel(&name)?, columns, rows })
-        };
-        Ok(Self {
-            map: kernels("ssim_map", MAP_COLUMNS as u32 * quantities, MAP_COLUMNS, map_rows)?,
-            low_pass: kernels("ssim_low_pass", THREADS, LOW_PASS_COLUMNS, low_pass_rows)?,
-            means: Kernel::new(device, "ssim", &luma(&format!("ssim_box{suffix}"), geometry), THREADS)?,
-            geometry,
-        })
-    }
-
-    fn map(&self, stream: &Stream, at: Addresses, from: Pictures, sums: u64) -> Result<(), Error> {
-        let Pictures { planes, size, kept } = from;
-        let places = [size.0, size.1].map(|extent| extent - (WINDOW_SIZE - 1));
-        let (grid, rows) = self.map.grid(planes.is_some(), places[0], places[1]);
-        let (bits, w, h) = (self.geometry.depth.bits(), size.0 as i32, size.1 as i32);
-        let bias = fixed_sum(size).bias();
-        match planes {
-            // SAFETY: the parameters of ssim_map_u8, ssim_map_u16, and those of later pairs.
-            None => unsafe {
-                self.map.luma.launch(stream, grid, arguments![at.frame, bits, w, h, rows, bias, kept, sums])
-            },
-            // SAFETY: the parameters of ssim_map and ssim_map_later.
-            Some(planes) => unsafe {
-                self.map.decimated.launch(stream, grid, arguments![planes, w, h, rows, bias, kept, sums])
-            },
-        }
-    }
-
-    fn low_pass(&self, stream: &Stream, at: Addresses, from: Pictures, to: HvPlanes) -> Result<(), Error> {
-        let Pictures { planes, size, .. } = from;
-        let (width, height) = decimated(size.0, size.1, 2);
-        let (grid, rows) = self.low_pass.grid(planes.is_some(), width, height);
-        let (bits, w, h) = (self.geometry.depth.bits(), size.0 as i32, size.1 as i32);
-        match planes {
-            // SAFETY: the parameters of ssim_low_pass_u8, ssim_low_pass_u16, and those of later pairs.
-            None => unsafe {
-                self.low_pass.luma.launch(stream, grid, arguments![at.frame, bits, w, h, rows, to])
-            },
-            // SAFETY: the parameters of ssim_low_pass and ssim_low_pass_later.
-            Some(planes) => unsafe {
-                self.low_pass.decimated.launch(stream, grid, arguments![planes, w, h, rows, to])
-            },
-        }
-    }
-
-    fn means(&self, stream: &Stream, at: Addresses, factor: usize, to: Pictures) -> Result<(), Error> {
-        let Geometry { width, height, depth, .. } = self.geometry;
-        let grid = (to.size.0.div_ceil(BOX_TILE.0) as u32, to.size.1.div_ceil(BOX_TILE.1) as u32);
-        let planes = to.planes.unwrap_or_default();
-        let (bits, factor) = (depth.bits(), factor as i32);
-        let [w, h, w2, h2] = [width, height, to.size.0, to.size.1].map(|extent| extent as i32);
-        // SAFETY: the parameters of ssim_box_u8, ssim_box_u16, and those of later pairs.
-        unsafe { self.means.launch(stream, grid, arguments![at.frame, bits, w, h, factor, w2, h2, planes]) }
-    }
-}
-
 impl Ssim {
+    /// Launches the windows of all picture pairs, which go with where their sums lie.
+    fn windows(&self, stream: &Stream, turn: Turn, pairs: &[(Pictures, u64)]) -> Result<(), Error> {
+        let Turn { at, first } = turn;
+        let kernel = self.later_windows.as_ref().filter(|_| !first).unwrap_or(&self.windows);
+        let bits = self.geometry.depth.bits();
+        for pairs in pairs.chunks(PAIRS) {
+            let none = SsimPair { first: u32::MAX, ..SsimPair::default() };
+            let mut given = SsimPairs { at: [none; PAIRS] };
+            let mut blocks = 0;
+            for (given, (Pictures { planes, size, kept }, sums)) in given.at.iter_mut().zip(pairs) {
+                let rows = self.window_rows.of(planes.is_some());
+                let places = [size.0, size.1].map(|extent| extent - (WINDOW_SIZE - 1));
+                let columns = places[0].div_ceil(WINDOW_COLUMNS) as u32;
+                *given = SsimPair {
+                    planes: planes.unwrap_or_default(),
+                    kept: *kept,
+                    sums: *sums,
+                    bias: fixed_sum(*size).bias(),
+                    width: size.0 as i32,
+                    height: size.1 as i32,
+                    rows: rows as i32,
+                    columns,
+                    first: blocks,
+                };
+                blocks += columns * places[1].div_ceil(rows) as u32;
+            }
+            // SAFETY: the parameters of ssim_map_u8, ssim_map_u16, and those of later pairs.
+            unsafe { kernel.launch(stream, (blocks, 1), arguments![at.frame, bits, given])? };
+        }
+        Ok(())
+    }
+
+    fn low_pass(&self, stream: &Stream, turn: Turn, from: Pictures, to: Pictures) -> Result<(), Error> {
+        let rows = self.low_pass_rows.of(from.planes.is_some());
+        let grid = turn.grid(to.size, (LOW_PASS_COLUMNS, rows));
+        let [w, h, rows] = [from.size.0, from.size.1, rows].map(|extent| extent as i32);
+        let (bits, out) = (self.geometry.depth.bits(), to.planes.unwrap_or_default());
+        match from.planes {
+            // SAFETY: the parameters of ssim_low_pass_u8 and ssim_low_pass_u16.
+            None => unsafe {
+                self.low_pass.launch(stream, grid, arguments![turn.at.frame, bits, w, h, rows, out])
+            },
+            // SAFETY: the parameters of ssim_low_pass.
+            Some(planes) => unsafe {
+                self.decimated_low_pass.launch(stream, grid, arguments![planes, w, h, rows, out])
+            },
+        }
+    }
+
+    fn means(&self, stream: &Stream, turn: Turn, factor: usize, to: Pictures) -> Result<(), Error> {
+        let Geometry { width, height, depth, .. } = self.geometry;
+        let grid = turn.grid(to.size, BOX_TILE);
+        let (bits, factor, out) = (depth.bits(), factor as i32, to.planes.unwrap_or_default());
+        let [w, h, w2, h2] = [width, height, to.size.0, to.size.1].map(|extent| extent as i32);
+        // SAFETY: the parameters of ssim_box_u8 and ssim_box_u16.
+        unsafe { self.means.launch(stream, grid, arguments![turn.at.frame, bits, w, h, factor, w2, h2, out]) }
+    }
+
     /// Whether pictures are compared as they are: by SSIM of factor 1, or by the first scale of MS-SSIM.
     fn plain(&self) -> bool {
-        self.work.multi_scale || self.work.scales.iter().any(|scale| factor(*scale, self.first.geometry) == 1)
+        self.work.multi_scale || self.work.scales.iter().any(|scale| factor(*scale, self.geometry) == 1)
     }
 
     /// Sizes of all decimated pictures, in the order in which they take room: of SSIM, then of MS-SSIM.
     fn decimated(&self) -> Vec<(usize, usize)> {
-        let Geometry { width, height, .. } = self.first.geometry;
-        let factors = self.work.scales.iter().map(|scale| factor(*scale, self.first.geometry));
+        let Geometry { width, height, .. } = self.geometry;
+        let factors = self.work.scales.iter().map(|scale| factor(*scale, self.geometry));
         let scales = factors.filter(|factor| *factor > 1).map(|factor| decimated(width, height, factor));
         let next = |size: &(usize, usize)| Some(decimated(size.0, size.1, 2));
         let pyramid = std::iter::successors(Some((width, height)), next).skip(1).take(SCALES - 1);
@@ -177,7 +202,7 @@ impl Ssim {
     /// Bytes of what the windows of a picture keep of the reference for later pairs.
     fn kept(&self, (width, height): (usize, usize)) -> usize {
         let places = (width - (WINDOW_SIZE - 1)) * (height - (WINDOW_SIZE - 1));
-        self.later.as_ref().map_or(0, |_| places * size_of::<SsimMoments>())
+        self.later_windows.as_ref().map_or(0, |_| places * size_of::<SsimMoments>())
     }
 }
 
@@ -194,13 +219,27 @@ impl Metric for Ssim {
     }
 
     fn prepare(work: &SsimWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
-        let filters = |later| Filters::new(setup.device, later, setup.geometry, setup.overlap);
-        let later = setup.several().then(|| filters(true)).transpose()?;
-        Ok(Self { first: filters(false)?, later, work: work.clone() })
+        let geometry = setup.geometry;
+        let kernel = |name: &str, threads| Kernel::new(setup.device, "ssim", name, threads);
+        // Of each picture it and its squares are filtered, and the product.
+        let windows =
+            |name: &str, quantities| kernel(&luma(name, geometry), WINDOW_COLUMNS as u32 * quantities);
+        let (window_rows, low_pass_rows) = rows(setup.overlap);
+        Ok(Self {
+            windows: windows("ssim_map", 5)?,
+            later_windows: setup.several().then(|| windows("ssim_map_later", 3)).transpose()?,
+            window_rows,
+            low_pass: kernel(&luma("ssim_low_pass", geometry), THREADS)?,
+            decimated_low_pass: kernel("ssim_low_pass", THREADS)?,
+            low_pass_rows,
+            means: kernel(&luma("ssim_box", geometry), THREADS)?,
+            geometry,
+            work: work.clone(),
+        })
     }
 
     fn scratch(&self) -> usize {
-        let Geometry { width, height, .. } = self.first.geometry;
+        let Geometry { width, height, .. } = self.geometry;
         let whole = if self.plain() { self.kept((width, height)) } else { 0 };
         let decimated = self.decimated().into_iter().map(|size| 2 * bytes(size) + self.kept(size));
         whole + decimated.sum::<usize>()
@@ -212,11 +251,10 @@ impl Metric for Ssim {
     }
 
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        let geometry = self.first.geometry;
-        let Geometry { width, height, .. } = geometry;
+        let Geometry { width, height, .. } = self.geometry;
         for i in 0..pairs.count {
-            let filters = self.later.as_ref().filter(|_| i > 0).unwrap_or(&self.first);
             let at = pairs.pair(i);
+            let turn = Turn { at, first: i == 0 };
             let sums = |slot: usize| at.sums + (slot * size_of::<MapSums>()) as u64;
             let mut room = at.scratch;
             let keep = |room: &mut u64, size| {
@@ -228,26 +266,29 @@ impl Metric for Ssim {
                 let planes = Some(HvPlanes::take(room, bytes(size), size.0, 1));
                 Pictures { planes, size, kept: keep(room, size) }
             };
+            // Windows wait for all decimations: then they are one launch, that fills the GPU.
+            let mut all = Vec::new();
             let mut whole = Pictures { planes: None, size: (width, height), kept: 0 };
             if self.plain() {
                 whole.kept = keep(&mut room, whole.size);
-                filters.map(stream, at, whole, sums(0))?;
+                all.push((whole, sums(0)));
             }
             for (i, scale) in self.work.scales.iter().enumerate() {
-                let factor = factor(*scale, geometry);
+                let factor = factor(*scale, self.geometry);
                 if factor > 1 {
                     let small = take(&mut room, decimated(width, height, factor));
-                    filters.means(stream, at, factor, small)?;
-                    filters.map(stream, at, small, sums(1 + i))?;
+                    self.means(stream, turn, factor, small)?;
+                    all.push((small, sums(1 + i)));
                 }
             }
             let mut above = whole;
             for scale in (1..SCALES).filter(|_| self.work.multi_scale) {
                 let this = take(&mut room, decimated(above.size.0, above.size.1, 2));
-                filters.low_pass(stream, at, above, this.planes.unwrap_or_default())?;
-                filters.map(stream, at, this, sums(self.work.scales.len() + scale))?;
+                self.low_pass(stream, turn, above, this)?;
+                all.push((this, sums(self.work.scales.len() + scale)));
                 above = this;
             }
+            self.windows(stream, turn, &all)?;
         }
         Ok(())
     }
@@ -261,9 +302,8 @@ impl Ssim {
     /// Reads the sums of a pair.
     fn pair(&self, sums: &[u64]) -> SsimSums {
         let slot = |i: usize| -> MapSums { std::array::from_fn(|k| sums[4 * i + k]) };
-        let scale = |(i, scale): (usize, &u32)| {
-            slot(if factor(*scale, self.first.geometry) == 1 { 0 } else { 1 + i })
-        };
+        let scale =
+            |(i, scale): (usize, &u32)| slot(if factor(*scale, self.geometry) == 1 { 0 } else { 1 + i });
         let scales = self.work.scales.iter().enumerate().map(scale).collect();
         let pyramid = |scale: usize| slot(if scale == 0 { 0 } else { self.work.scales.len() + scale });
         SsimSums { scales, multi_scale: self.work.multi_scale.then(|| std::array::from_fn(pyramid)) }
