@@ -15,7 +15,7 @@
 #define SSIM_PITCH 43  // of a row there, with the samples that its last places need: odd, so that rows differ in banks
 #define SSIM_MAP_THREADS(sides) (SSIM_TILE * (1 + 2 * (sides)))
 #define SSIM_THREADS 128  // of a block of the low pass, each for a column, and of the means
-#define SSIM_STAGE 4      // rows of the low pass in shared memory at a time
+#define SSIM_STAGE (SSIM_THREADS / 32)  // rows of the low pass in shared memory at a time
 #define SSIM_BOX_TILE_H 4
 // So many blocks of `map` have to fit a multiprocessor; some targets would spend all registers on less. For one side,
 // and for two.
@@ -414,39 +414,34 @@ HV_DEV void low_pass(const S source, const Part part, int width, int height, int
   const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
   const int x = part.x0 + (int)threadIdx.x, y0 = (int)blockIdx.y * rows, left = 2 * part.x0 - 4, top = 2 * y0 - 4;
   const int needed = 2 * hv_min(rows, to_height - y0) + 7;
-  // A thread takes two samples of each row, and some one of those that are left.
-  const int columns[] = {(int)threadIdx.x, (int)threadIdx.x + SSIM_THREADS, (int)threadIdx.x % 8 + 2 * SSIM_THREADS};
-  const int edge_row = (int)threadIdx.x / 8;
-  int from[3];
+  // 32 threads take a row of a stage, and eight of them one sample more than the others.
+  constexpr int turns = 2 * SSIM_THREADS / 32 + 1;
+  const int lane = (int)threadIdx.x % 32, row_of_stage = (int)threadIdx.x / 32;
+  int from[turns];
 #pragma unroll
-  for (int i = 0; i < 3; i++) from[i] = mirror(left + columns[i], width);
+  for (int i = 0; i < turns; i++) from[i] = mirror(left + lane + 32 * i, width);
   if constexpr (S::NEGATIVE) {
     if (threadIdx.x < 2) negative[threadIdx.x] = 0;
     __syncthreads();
   }
 
   // The samples of a stage are on their way while those of the one before are worked on.
-  typename S::Stored ahead[SSIM_STAGE][2], edge = 0;
+  typename S::Stored ahead[turns];
   const auto load = [&](int first) {
+    const int y = mirror(top + first + row_of_stage, height);
 #pragma unroll
-    for (int r = 0; r < SSIM_STAGE; r++) {
-      const int y = mirror(top + first + r, height);
-      ahead[r][0] = source.load(from[0], y), ahead[r][1] = source.load(from[1], y);
-    }
-    if (edge_row < SSIM_STAGE) edge = source.load(from[2], mirror(top + first + edge_row, height));
+    for (int i = 0; i < turns; i++) ahead[i] = source.load(from[i], y);
   };
   load(0);
   double begun[4] = {};
   for (int first = 0, turn = 0; first < needed; first += SSIM_STAGE, turn ^= 1) {
     uint32_t signs = 0;
-    const auto store = [&](int row, int column, typename S::Stored stored) {
-      const float v = source.value(stored);
-      staged[turn][row][column % 2][column / 2] = v;
-      signs |= __builtin_bit_cast(uint32_t, v);
-    };
 #pragma unroll
-    for (int r = 0; r < SSIM_STAGE; r++) store(r, columns[0], ahead[r][0]), store(r, columns[1], ahead[r][1]);
-    if (edge_row < SSIM_STAGE) store(edge_row, columns[2], edge);
+    for (int i = 0; i < turns; i++) {
+      const float v = source.value(ahead[i]);
+      if (i < turns - 1 || lane < 8) staged[turn][row_of_stage][lane % 2][lane / 2 + 16 * i] = v;
+      signs |= __builtin_bit_cast(uint32_t, v);
+    }
     if (S::NEGATIVE && signs >> 31) hv_atomic_max_u32(&negative[turn], 1);
     __syncthreads();
     if (first + SSIM_STAGE < needed) load(first + SSIM_STAGE);
