@@ -145,19 +145,34 @@ template <int THREADS> HV_DEV void add_to_all(uint64_t *totals, const uint64_t v
 // ---- doubles for sums ----------------------------------------------------------------------
 // The filters add doubles that are 2^-896 times what they stand for: these are the bits of a float that is not
 // negative, moved to the left by 29. That is one operation of integers, a multiplication on NVIDIA, where a conversion
-// takes as long as eight. Additions round as they would, and to come back, sums get 896 more in the exponent. A sum of
+// takes as long as eight. It takes one more where floats may be negative: these leave copies of the sign behind, and
+// only the first remains. Additions round as they would, and to come back, sums get 896 more in the exponent. A sum of
 // zeros comes back as 2^-127. That is lost in each sum with anything that comes from a sample, and where all samples
 // are zero, in those with the constants of `terms_of`.
 template <bool NEGATIVE> HV_DEV double scale_down(float v, bool shifted) {
-  if (NEGATIVE) return (double)v * 0x1p-896;
 #if defined(HV_NV)
+  double r;
+  if (NEGATIVE) {
+    // As 64 bits it would be two operations more.
+    asm("{.reg .b32 low, high;\n\t"
+        ".reg .b64 moved;\n\t"
+        "mul.wide.s32 moved, %1, 0x20000000;\n\t"
+        "mov.b64 {low, high}, moved;\n\t"
+        "and.b32 high, high, 0x8fffffff;\n\t"
+        "mov.b64 %0, {low, high};}" : "=d"(r) : "r"(__builtin_bit_cast(uint32_t, v)));
+    return r;
+  }
   if (shifted) {
-    double r;
     asm("{.reg .b32 low, high;\n\t"
         "shl.b32 low, %1, 29;\n\t"
         "shr.u32 high, %1, 3;\n\t"
         "mov.b64 %0, {low, high};}" : "=d"(r) : "r"(__builtin_bit_cast(uint32_t, v)));
     return r;
+  }
+#else
+  if (NEGATIVE) {
+    const auto moved = (uint64_t)((int64_t)__builtin_bit_cast(int32_t, v) * (1 << 29));
+    return __builtin_bit_cast(double, moved & ~(7ull << 60));
   }
 #endif
   return __builtin_bit_cast(double, (uint64_t)__builtin_bit_cast(uint32_t, v) << 29);
