@@ -149,7 +149,7 @@ template <int THREADS> HV_DEV void add_to_all(uint64_t *totals, const uint64_t v
 // only the first remains. Additions round as they would, and to come back, sums get 896 more in the exponent. A sum of
 // zeros comes back as 2^-127. That is lost in each sum with anything that comes from a sample, and where all samples
 // are zero, in those with the constants of `terms_of`.
-template <bool NEGATIVE> HV_DEV double scale_down(float v, bool shifted) {
+template <bool NEGATIVE> HV_DEV double scale_down(float v, [[maybe_unused]] bool shifted) {
 #if defined(HV_NV)
   double r;
   if (NEGATIVE) {
@@ -290,8 +290,11 @@ HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, doub
   terms[1] = luminance, terms[2] = contrast, terms[3] = structure;
 }
 
-// The statistics of a tile are a row for 32 threads at a time, whatever the quantity that they filtered. The moments of
-// the reference are kept for the later pairs, if there are any.
+template <int count> struct Count { static constexpr int value = count; };
+
+// The statistics of a tile are two rows for 32 threads at a time, whatever the quantity that they filtered: in one alone
+// each step of a quotient waits for the one before. The moments of the reference are kept for the later pairs, if there
+// are any.
 template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bits, const SsimPairs &pairs) {
   constexpr int n = 1 + 2 * SIDES, reach = SSIM_WINDOW - 1, columns = SSIM_TILE + reach;
   constexpr int threads = SSIM_MAP_THREADS(SIDES), rows_at_once = threads / columns;
@@ -351,20 +354,33 @@ template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bit
     }
     __syncthreads();
     const int from = hv_max(reach - first, 0), to = hv_min(needed - first, SSIM_TILE);
-    for (int r = from + quantity; r < to && x0 + lane < places; r += n) {
-      const float filtered[] = {tile[0][r][lane], tile[1][r][lane], tile[2][r][lane]};
-      const uint64_t place = (uint64_t)(y0 + first + r - reach) * (uint32_t)places + (uint32_t)(x0 + lane);
-      SsimMoments reference;
-      if constexpr (SIDES == 2) {
-        reference = {tile[3][r][lane], tile[4][r][lane]};
-        if (pair.kept) pair.kept[place] = reference;
-      } else {
-        reference = pair.kept[place];
-      }
-      double terms[4];
-      terms_of(filtered, reference, terms);
+    const auto statistics = [&](const auto count, int r) {
+      constexpr int some = decltype(count)::value;
+      double terms[some][4];
 #pragma unroll
-      for (int i = 0; i < 4; i++) sums[i] += bits_of(terms[i] + pair.bias);
+      for (int j = 0; j < some; j++) {
+        const int at = r + j * n;
+        const float filtered[] = {tile[0][at][lane], tile[1][at][lane], tile[2][at][lane]};
+        const uint64_t place = (uint64_t)(y0 + first + at - reach) * (uint32_t)places + (uint32_t)(x0 + lane);
+        SsimMoments reference;
+        if constexpr (SIDES == 2) {
+          reference = {tile[3][at][lane], tile[4][at][lane]};
+          if (pair.kept) pair.kept[place] = reference;
+        } else {
+          reference = pair.kept[place];
+        }
+        terms_of(filtered, reference, terms[j]);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < some; j++) sums[i] += bits_of(terms[j][i] + pair.bias);
+    };
+    if (x0 + lane < places) {
+      int r = from + quantity;
+#pragma unroll 1
+      for (; r + n < to; r += 2 * n) statistics(Count<2>(), r);
+      if (r < to) statistics(Count<1>(), r);
     }
     __syncthreads();
   }
