@@ -39,7 +39,8 @@ impl Rows {
 const fn rows(overlap: Overlap) -> (Rows, Rows) {
     match overlap {
         Overlap::Little => (Rows { luma: 54, decimated: 22 }, Rows { luma: 12, decimated: 4 }),
-        Overlap::Some | Overlap::Much => (Rows { luma: 118, decimated: 54 }, Rows { luma: 28, decimated: 6 }),
+        Overlap::Some => (Rows { luma: 118, decimated: 54 }, Rows { luma: 28, decimated: 6 }),
+        Overlap::Much => (Rows { luma: 214, decimated: 118 }, Rows { luma: 28, decimated: 12 }),
     }
 }
 

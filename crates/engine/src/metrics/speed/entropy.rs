@@ -48,7 +48,18 @@ fn positive(eigenvalue: f32) -> f32 {
 /// The same of several blocks; `None` where it is in doubt.
 fn sums(eigenvalues: &[f32; ELEMENTS], variances: &[f32; GROUP], sigma: f32) -> [Option<f32>; GROUP] {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
+    {
+        /// # Safety
+        ///
+        /// The CPU must have AVX-512F and AVX-512DQ.
+        #[target_feature(enable = "avx512f,avx512dq")]
+        fn avx512(
+            eigenvalues: &[f32; ELEMENTS],
+            variances: &[f32; GROUP],
+            sigma: f32,
+        ) -> [Option<f32>; GROUP] {
+            sums_of(eigenvalues, variances, sigma)
+        }
         /// # Safety
         ///
         /// The CPU must have AVX2.
@@ -56,8 +67,14 @@ fn sums(eigenvalues: &[f32; ELEMENTS], variances: &[f32; GROUP], sigma: f32) -> 
         fn avx2(eigenvalues: &[f32; ELEMENTS], variances: &[f32; GROUP], sigma: f32) -> [Option<f32>; GROUP] {
             sums_of(eigenvalues, variances, sigma)
         }
-        // SAFETY: the CPU has AVX2.
-        return unsafe { avx2(eigenvalues, variances, sigma) };
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+            // SAFETY: the CPU has AVX-512F and AVX-512DQ.
+            return unsafe { avx512(eigenvalues, variances, sigma) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2.
+            return unsafe { avx2(eigenvalues, variances, sigma) };
+        }
     }
     sums_of(eigenvalues, variances, sigma)
 }
