@@ -3,7 +3,7 @@
 //! Streams, in which the GPU works in order; events, the points in them; and how long kernels take between these.
 
 use std::ffi::{c_int, c_uint};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hip_sys::{HipError, hipEvent_t, hipStream_t};
@@ -101,10 +101,14 @@ impl Drop for Stream {
 }
 
 /// A point in a stream. A thread that waits for it sleeps, at once or after a while.
+///
+/// What one who asks for it or waits has failed with is what all others fail with, until it marks something else: the runtime
+/// may say it once only.
 pub struct Event {
     device: Arc<Device>,
     handle: hipEvent_t,
     patience: Duration,
+    failed: Mutex<Option<Error>>,
 }
 
 // SAFETY: a handle that any thread may use that has set the device, which every use does.
@@ -140,11 +144,12 @@ impl Event {
         // SAFETY: the address is valid for a write.
         let status = unsafe { device.enter()?.hipEventCreateWithFlags(&mut handle, flags) };
         device.check("hipEventCreateWithFlags", status)?;
-        Ok(Self { device: device.clone(), handle, patience: Duration::ZERO })
+        Ok(Self { device: device.clone(), handle, patience: Duration::ZERO, failed: Mutex::default() })
     }
 
     /// Marks the work now in the stream.
     pub fn record(&self, stream: &Stream) -> Result<(), Error> {
+        *self.failed() = None;
         // SAFETY: both handles are live.
         let status = unsafe { self.device.enter()?.hipEventRecord(self.handle, stream.handle) };
         self.device.check("hipEventRecord", status)
@@ -153,10 +158,24 @@ impl Event {
     /// Whether the marked work is done.
     pub fn is_done(&self) -> Result<bool, Error> {
         // SAFETY: the handle is live.
-        match unsafe { self.device.enter()?.hipEventQuery(self.handle) } {
+        let done = match unsafe { self.device.enter()?.hipEventQuery(self.handle) } {
             HipError::NOT_READY => Ok(false),
             status => self.device.check("hipEventQuery", status).map(|()| true),
+        };
+        self.or_failed(done)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<Error>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was heard of it, unless it has failed before.
+    fn or_failed<T>(&self, heard: Result<T, Error>) -> Result<T, Error> {
+        let mut failed = self.failed();
+        if failed.is_none() {
+            *failed = heard.as_ref().err().cloned();
         }
+        failed.clone().map_or(heard, Err)
     }
 
     /// Milliseconds from an earlier event to this one; both are timed and were reached.
@@ -172,14 +191,16 @@ impl Event {
     pub fn synchronize(&self) -> Result<(), Error> {
         let begin = Instant::now();
         while begin.elapsed() < self.patience {
-            if self.is_done()? {
-                return Ok(());
+            match self.is_done() {
+                Ok(true) => return Ok(()),
+                Ok(false) => std::hint::spin_loop(),
+                // Nobody goes on before the work is done.
+                Err(_) => break,
             }
-            std::hint::spin_loop();
         }
         // SAFETY: the handle is live.
         let status = unsafe { self.device.enter()?.hipEventSynchronize(self.handle) };
-        self.device.check("hipEventSynchronize", status)
+        self.or_failed(self.device.check("hipEventSynchronize", status))
     }
 }
 

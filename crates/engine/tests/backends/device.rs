@@ -123,6 +123,29 @@ fn failing() {
 }
 
 #[test]
+fn what_a_wait_failed_with_is_what_the_group_failed_with() {
+    passes("failing_wait", &[("SWHIP_DELAY_US", "10000")]);
+}
+
+/// Runtimes may say it once only, to the thread that waits.
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn failing_wait() {
+    for (depth, call) in [(1, c"hipEventQuery:1@1"), (2, c"hipEventSynchronize:1@1")] {
+        let mut hip = prepared(&psnr(), 96, depth);
+        let device = hip.gpu().unwrap().clone();
+        let copied = Arc::new(AtomicI64::new(i64::MAX));
+        let group = || Group::pair(pinned(&device, 96, 96, 3, &copied), pinned(&device, 96, 96, 5, &copied));
+        let ticket = hip.submit(group()).unwrap();
+        // SAFETY: text that ends with a zero.
+        unsafe { (OBSERVER.fail)(call.as_ptr()) };
+        let error = hip.wait(ticket).unwrap_err().to_string();
+        let (call, _) = call.to_str().unwrap().split_once(':').unwrap();
+        assert!(error.contains(call), "{error}");
+    }
+}
+
+#[test]
 fn graphs_have_no_branches_on_amd_unless_asked_for() {
     let streams = |graphs| {
         let report = std::env::temp_dir().join(format!("hipvmaf-{}.{graphs}", std::process::id()));
