@@ -9,7 +9,7 @@
 //! Nothing depends on that: once the group is done, what was read early counts only if it is what is there in the end.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpu::{Device, Error, Pinned};
 
@@ -27,14 +27,15 @@ pub struct Early {
 }
 
 impl Early {
-    /// For groups of up to `renditions` pairs.
-    pub fn new(device: &Arc<Device>, chains: &Chains, renditions: usize) -> Result<Self, Error> {
+    /// For groups of up to `renditions` pairs; `None` if no metric has such sums.
+    pub fn new(device: &Arc<Device>, chains: &Chains, renditions: usize) -> Result<Option<Self>, Error> {
         let metrics = chains.iter().flatten().filter(|task| task.reads_long()).count();
+        if metrics == 0 {
+            return Ok(None);
+        }
         let room = renditions * sums_room(chains) / 8;
         let memory = Pinned::coherent(device.clone(), 8 * (room + metrics * renditions))?;
-        let early = Self { memory, room, renditions, metrics };
-        early.forget();
-        Ok(early)
+        Ok(Some(Self { memory, room, renditions, metrics }))
     }
 
     /// Addresses for the sums of a metric, which lie so many bytes behind all others, and for what says that they are there.
@@ -44,17 +45,20 @@ impl Early {
         (self.memory.address() + behind, self.memory.address() + 8 * told as u64)
     }
 
+    /// What says that they are there.
+    fn told(&self) -> &[AtomicU64] {
+        &self.memory.numbers()[self.room..][..self.metrics * self.renditions]
+    }
+
     /// None are there any more.
     pub fn forget(&self) {
-        self.memory.numbers()[self.room..].iter().for_each(|told| told.store(0, Ordering::Relaxed));
+        self.told().iter().for_each(|told| told.store(0, Ordering::Relaxed));
     }
 
     /// Whether those of so many pairs are there.
     pub fn is_there(&self, pairs: usize) -> bool {
-        let told = &self.memory.numbers()[self.room..][..self.metrics * self.renditions];
-        told.chunks(self.renditions)
-            .flat_map(|metric| &metric[..pairs])
-            .all(|told| told.load(Ordering::Acquire) != 0)
+        let mut told = self.told().chunks(self.renditions).flat_map(|metric| &metric[..pairs]);
+        told.all(|told| told.load(Ordering::Acquire) != 0)
     }
 
     /// What is there of so many pairs, in its place among the sums of all metrics.

@@ -67,8 +67,8 @@ fn read_rest(chains: &Chains, left: &[u64], group: GroupInfo, early: ReadEarly) 
     let ReadEarly { left: before, mut sums } = early;
     let room = sums_room(chains) / 8;
     let same = |range: Range<usize>| {
-        let part = |pair: &[u64]| pair[range.clone()].to_vec();
-        left.chunks(room).map(part).eq(before.chunks(room).map(part))
+        let mut pairs = left.chunks(room).zip(before.chunks(room));
+        pairs.all(|(now, before)| now[range.clone()] == before[range.clone()])
     };
     read_some(chains, left, group, &mut sums, |task, range| !task.reads_long() || !same(range));
     sums
