@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-use super::import::{as_it_lies, is_readable};
+use super::import::is_readable;
 use super::luma::{Luma, Spare};
 use super::metric::Setup;
 use super::simd::Level;
@@ -41,13 +41,10 @@ struct Job {
 
 impl Job {
     fn compute(&self, plan: &Plan, slot: &mut Slot) -> Outcome {
-        let unreadable = BackendError::Picture("cpu");
-        let (Some(reference), Some(luma)) = (self.luma.picture(), self.luma.plane()) else {
-            return Err(unreadable);
-        };
+        let reference = self.luma.picture().ok_or(BackendError::Picture("cpu"))?;
         let distorted = self.distorted.iter().map(|(rendition, leased)| (*rendition, leased.picture()));
         let (distorted, earlier) = (distorted.collect(), &self.earlier[..]);
-        let luma = Some(luma);
+        let luma = Some(&*self.luma);
         slot.compute(
             plan,
             &slot::Group { reference, luma, distorted, earlier, history_only: self.history_only },
@@ -275,8 +272,7 @@ impl Backend for Cpu {
             Some(luma)
         } else {
             // Motion compares with it later, which is after the picture was released.
-            let keep = plan.lags > 0 || as_it_lies(&reference.luma, depth).is_none();
-            let luma = keep.then(|| Arc::new(Luma::copied(&reference.luma, depth, &shared.spare)));
+            let luma = (plan.lags > 0).then(|| Arc::new(Luma::copied(&reference.luma, depth, &shared.spare)));
             let mut state = shared.state();
             let mut slot = loop {
                 match state.idle.pop() {
@@ -288,7 +284,7 @@ impl Backend for Cpu {
             let outcome = guarded(|| {
                 let group = slot::Group {
                     reference: &reference,
-                    luma: luma.as_ref().and_then(|luma| luma.plane()),
+                    luma: luma.as_deref(),
                     distorted: distorted.iter().map(|(rendition, picture)| (*rendition, picture)).collect(),
                     earlier: &earlier,
                     history_only,

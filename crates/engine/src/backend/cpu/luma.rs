@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::import::{Unpacked, as_it_lies};
+use super::import::{Unpacked, as_it_lies, is_in_range};
 use crate::backend::cpu::plane::AnyPlane;
 use crate::frame::{BitDepth, Component, Leased, Picture};
 
@@ -24,8 +24,8 @@ pub struct Luma {
     depth: BitDepth,
     /// The picture, if it may be kept.
     leased: Option<Leased>,
-    /// The samples, if they are not where they can be read as they lie; unpacked by who first needs them.
-    samples: OnceLock<Unpacked>,
+    /// The samples, unless they can be read as they lie: who first needs them looks, and unpacks them if not.
+    samples: OnceLock<Option<Unpacked>>,
     spare: Arc<Spare>,
 }
 
@@ -39,7 +39,7 @@ impl Luma {
     pub fn copied(luma: &Component<'_>, depth: BitDepth, spare: &Arc<Spare>) -> Self {
         let mut samples = spare.take();
         samples.copy(luma, depth);
-        Self { depth, leased: None, samples: OnceLock::from(samples), spare: spare.clone() }
+        Self { depth, leased: None, samples: OnceLock::from(Some(samples)), spare: spare.clone() }
     }
 
     /// The picture, if it is leased.
@@ -50,21 +50,25 @@ impl Luma {
     /// The luma; `None` where the picture is smaller than it says.
     pub fn plane(&self) -> Option<AnyPlane<'_>> {
         let component = self.picture().map(|picture| &picture.luma);
-        if let Some(plane) = component.and_then(|component| as_it_lies(component, self.depth)) {
-            return Some(plane);
-        }
+        let as_it_lies = || component.and_then(|component| as_it_lies(component, self.depth));
         let unpack = || {
+            if as_it_lies().is_some_and(|plane| is_in_range(&plane, self.depth)) {
+                return None;
+            }
             let mut samples = self.spare.take();
             component.into_iter().for_each(|component| samples.copy(component, self.depth));
-            samples
+            Some(samples)
         };
-        self.samples.get_or_init(unpack).plane()
+        match self.samples.get_or_init(unpack) {
+            Some(samples) => samples.plane(),
+            None => as_it_lies(),
+        }
     }
 }
 
 impl Drop for Luma {
     fn drop(&mut self) {
-        if let Some(samples) = self.samples.take() {
+        if let Some(Some(samples)) = self.samples.take() {
             self.spare.0.lock().unwrap_or_else(PoisonError::into_inner).push(samples);
         }
     }

@@ -11,7 +11,7 @@ use super::luma::Luma;
 use super::metric::{Pictures, Setup, Task, group};
 use super::scale::{Scaled, Scaler};
 use super::simd::Level;
-use crate::backend::cpu::plane::{AnyPlane, Frame, PlanePair};
+use crate::backend::cpu::plane::{Frame, PlanePair};
 use crate::backend::{BackendError, Halves};
 use crate::frame::{Geometry, Picture};
 use crate::metrics::{FrameSums, Work};
@@ -51,8 +51,8 @@ impl Plan {
 /// A group whose pictures are there while it is computed.
 pub struct Group<'a> {
     pub reference: &'a Picture<'a>,
-    /// The reference's luma, if it is not that of the picture as it lies.
-    pub luma: Option<AnyPlane<'a>>,
+    /// The reference's luma, if later groups will look at it too.
+    pub luma: Option<&'a Luma>,
     /// The distorted pictures, each with the number of its rendition.
     pub distorted: Vec<(usize, &'a Picture<'a>)>,
     /// The luma of the reference one and two pictures ago, as far as the run reaches back.
@@ -91,18 +91,6 @@ impl Slot {
         let Self { chains, for_reference, for_distorted } = self;
         let Plan { level, geometry: Geometry { depth, .. }, chroma, .. } = *plan;
         let unreadable = || BackendError::Picture("cpu");
-        let [y, cb, cr] = for_reference;
-        let luma = match given.luma {
-            Some(luma) => luma,
-            None => y.import(&given.reference.luma, depth).ok_or_else(unreadable)?,
-        };
-        let of_reference = match &given.reference.chroma {
-            Some([b, r]) if chroma => {
-                let (cb, cr) = (cb.import(b, depth), cr.import(r, depth));
-                Some([cb.ok_or_else(unreadable)?, cr.ok_or_else(unreadable)?])
-            }
-            _ => None,
-        };
         let frame = |((rendition, picture), room): (&(usize, &_), _)| -> Result<Frame<'_>, BackendError> {
             let (importer, scaled): &mut (Importer, Scaled) = room;
             let frame = importer.import(picture, depth, chroma).ok_or_else(unreadable)?;
@@ -111,8 +99,25 @@ impl Slot {
                 None => Ok(frame),
             }
         };
-        let frames = given.distorted.iter().zip(for_distorted).map(frame);
-        let frames = frames.collect::<Result<Vec<_>, _>>()?;
+        let (of_reference, frames) = rayon::join(
+            || {
+                let [y, cb, cr] = for_reference;
+                let luma = match given.luma {
+                    Some(luma) => luma.plane(),
+                    None => y.import(&given.reference.luma, depth),
+                };
+                let chroma = match &given.reference.chroma {
+                    Some([b, r]) if chroma => {
+                        let (cb, cr) = (cb.import(b, depth), cr.import(r, depth));
+                        Some([cb.ok_or_else(unreadable)?, cr.ok_or_else(unreadable)?])
+                    }
+                    _ => None,
+                };
+                Ok::<_, BackendError>((luma.ok_or_else(unreadable)?, chroma))
+            },
+            || given.distorted.par_iter().zip(for_distorted).map(frame).collect::<Result<Vec<_>, _>>(),
+        );
+        let ((luma, of_reference), frames) = (of_reference?, frames?);
         let of_distorted = frames.iter().map(|frame| frame.chroma).collect::<Option<Vec<_>>>();
         let planes = of_reference.zip(of_distorted).map(|(reference, distorted)| {
             let component = |i: usize| group(reference[i], distorted.iter().map(|planes| planes[i]));
