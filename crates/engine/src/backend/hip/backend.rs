@@ -35,6 +35,8 @@ pub struct Hip {
     /// Counts this as work of the GPU; none in a self-test.
     claim: Option<Claim>,
     depth: usize,
+    /// How long a thread that waits for a group stays awake.
+    patience: Duration,
     copiers: usize,
     /// Groups will come that only serve as history.
     history: bool,
@@ -61,8 +63,16 @@ impl Hip {
     }
 
     fn new(device: Arc<Device>, claim: Option<Claim>, depth: usize) -> Self {
+        // With one group at a time, whoever waits for it has nothing else to do, and is to have it soon.
+        let patience = if depth == 1 { host::PATIENCE } else { Duration::ZERO };
         let (copiers, history, prepared, next, self_test) = (1, false, None, 0, None);
-        Self { device, claim, depth, copiers, history, prepared, next, self_test }
+        Self { device, claim, depth, patience, copiers, history, prepared, next, self_test }
+    }
+
+    /// Has those who wait stay awake for longer: a device of software takes more time than any that they have by default.
+    #[cfg(feature = "testing")]
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Why it is this GPU, for a log.
@@ -84,7 +94,8 @@ impl Hip {
         overlap: Overlap,
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
-        let prepared = Some(Prepared::new(device, work, geometry, (TEST_DEPTH, overlap), renditions)?);
+        let flight = (TEST_DEPTH, overlap, Duration::ZERO);
+        let prepared = Some(Prepared::new(device, work, geometry, flight, renditions)?);
         Ok(Self { prepared, ..Self::new(device.clone(), None, TEST_DEPTH) })
     }
 
@@ -165,7 +176,8 @@ impl Backend for Hip {
         self.prepared = None;
         let overlap = Overlap::of(self.depth);
         self.self_test = Some(self_test::pass(&self.device, work, geometry, overlap, renditions)?);
-        self.prepared = Some(Prepared::new(&self.device, work, geometry, (self.depth, overlap), renditions)?);
+        let flight = (self.depth, overlap, self.patience);
+        self.prepared = Some(Prepared::new(&self.device, work, geometry, flight, renditions)?);
         let warmed = self.warm_up(geometry, renditions);
         if warmed.is_err() {
             self.prepared = None;
@@ -262,7 +274,7 @@ impl Prepared {
         device: &Arc<Device>,
         work: &Work,
         geometry: Geometry,
-        (depth, overlap): (usize, Overlap),
+        (depth, overlap, patience): (usize, Overlap, Duration),
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         work.check(geometry)?;
@@ -275,8 +287,6 @@ impl Prepared {
         let scaler = |scaling: &Option<Scaling>| scaling.map(|s| Scaler::new(device, &s)).transpose();
         let scalers = renditions.iter().map(scaler).collect::<Result<Vec<_>, _>>()?;
         let scaled = scalers.iter().flatten().map(Scaler::room).max().unwrap_or(0);
-        // With one group at a time, whoever waits for it has nothing else to do, and is to have it soon.
-        let patience = if depth == 1 { host::PATIENCE } else { Duration::ZERO };
         let slot = |_| InFlightSlot::new(device, &chains, renditions.len(), patience);
         let slots = (0..depth).map(slot).collect::<Result<_, _>>()?;
         let sources = scalers.iter().flatten().map(|scaler| room(scaler.source()));

@@ -211,7 +211,7 @@ impl Order {
         let begin = Instant::now();
         while !early.is_there(self.group.count) {
             // An error is met again by whoever waits for the end.
-            if begin.elapsed() > PATIENCE || done.is_done().unwrap_or(true) {
+            if begin.elapsed() > early.patience || done.is_done().unwrap_or(true) {
                 return None;
             }
             std::hint::spin_loop();
