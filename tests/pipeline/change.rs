@@ -11,6 +11,7 @@ use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::FrameMessage;
 use gsthipvmaf::meta::ScoreState;
 
+use crate::common::clip::Clip;
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, Report, coarse, entries, moving, score, sides};
 
@@ -198,6 +199,40 @@ fn a_run_that_others_break_is_marked() {
             assert!(motion(frame) > 0.0 || marked, "frame {}, a stream joins: {joins}", frame.index);
         }
     }
+}
+
+/// With one group in flight, too.
+#[test]
+fn one_group_in_flight_goes_through_changes_as_several_do() {
+    const FRAMES: usize = 8;
+    let settings = [("model-filename", "vmaf_v1.0.16_3d0h"), ("scale-method", "bicubic")];
+    let [full, half] = [(352, 336), (176, 168)].map(|(width, height)| {
+        let clip = Clip { banded: false, ..Clip::banded(width, height, 8, "420", FRAMES) };
+        [false, true].map(|distorted| Input::planar(&clip, distorted))
+    });
+    let alone = [settings[0], settings[1], ("max-in-flight", "1")];
+    let rig = Rig::offline(&alone).with_renditions(&["changing"]).play();
+    for t in 0..FRAMES {
+        // Switched off for two frames, and of another size at last.
+        rig.pad("dist_0").set_property("enabled", !(2..4).contains(&t));
+        let changing = if t < 6 { &full[1] } else { &half[1] };
+        for (pad, input) in [("dist_0", changing), ("ref_sink", &full[0]), ("dist_sink", &full[1])] {
+            rig.push(pad, &input.0[t]);
+        }
+        // The score of the last pair waits for the next.
+        rig.wait(|log| log.report.scores_of("dist_sink").len() >= t);
+    }
+    rig.end();
+    let report = rig.finish().unwrap();
+    let expected = |distorted: &Input, run: Range<usize>| {
+        let keep = |input: &Input| input.keep(|t| run.contains(&t));
+        score(&settings, &keep(&full[0]), &keep(distorted)).unwrap().scores()
+    };
+    assert_eq!(report.buffers.len(), FRAMES);
+    assert_eq!(report.scores_of("dist_sink"), expected(&full[1], 0..FRAMES));
+    let runs = [(&full[1], 0..2), (&full[1], 4..6), (&half[1], 6..8)];
+    let changing: Vec<f64> = runs.into_iter().flat_map(|(distorted, run)| expected(distorted, run)).collect();
+    assert_eq!(report.scores_of("dist_0"), changing);
 }
 
 /// So many frames, of which some are badly coded.
