@@ -113,7 +113,7 @@ pub struct Event {
 
 // SAFETY: a handle that any thread may use that has set the device, which every use does.
 unsafe impl Send for Event {}
-// SAFETY: nothing is changed through a shared reference, and HIP's functions may be called side by side.
+// SAFETY: a lock guards what is changed through a shared reference, and HIP's functions may be called side by side.
 unsafe impl Sync for Event {}
 
 impl Event {
@@ -145,6 +145,11 @@ impl Event {
         let status = unsafe { device.enter()?.hipEventCreateWithFlags(&mut handle, flags) };
         device.check("hipEventCreateWithFlags", status)?;
         Ok(Self { device: device.clone(), handle, patience: Duration::ZERO, failed: Mutex::default() })
+    }
+
+    /// How long a thread that waits for it stays awake.
+    pub fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Marks the work now in the stream.

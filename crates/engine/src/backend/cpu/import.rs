@@ -20,8 +20,13 @@ pub fn is_readable(component: &Component<'_>, depth: BitDepth) -> bool {
     stride >= row && all.is_some_and(|all| all <= data.len())
 }
 
-/// The plane of a component whose samples lie as planes have them; those of more than 8 bits may be out of range.
+/// The plane of a component whose samples need not be unpacked. Those of more than 8 bits are all looked at.
 pub fn as_it_lies<'a>(component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
+    unchecked(component, depth).filter(|plane| is_in_range(plane, depth))
+}
+
+/// The same for one that was found to be so before.
+pub fn unchecked<'a>(component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
     let Component { samples: Samples::Host(data), width, height, stride, step: 1, shift: 0 } = *component
     else {
         return None;
@@ -36,7 +41,7 @@ pub fn as_it_lies<'a>(component: &Component<'a>, depth: BitDepth) -> Option<AnyP
 }
 
 /// Whether no sample is more than its depth can have.
-pub fn is_in_range(plane: &AnyPlane<'_>, depth: BitDepth) -> bool {
+fn is_in_range(plane: &AnyPlane<'_>, depth: BitDepth) -> bool {
     let AnyPlane::U16(plane) = plane else { return true };
     // The maximum has all bits set that a sample may have.
     let bits = |y| plane.row(y).iter().fold(0, |bits, sample| bits | sample);
@@ -91,7 +96,7 @@ impl Unpacked {
 
     /// The plane of a component, where it lies or unpacked here; `None` where samples are missing.
     pub fn import<'a>(&'a mut self, component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
-        as_it_lies(component, depth).filter(|plane| is_in_range(plane, depth)).or_else(|| {
+        as_it_lies(component, depth).or_else(|| {
             self.copy(component, depth);
             self.plane()
         })

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::import::{Unpacked, as_it_lies, is_in_range};
+use super::import::{Unpacked, as_it_lies, unchecked};
 use crate::backend::cpu::plane::AnyPlane;
 use crate::frame::{BitDepth, Component, Leased, Picture};
 
@@ -50,9 +50,8 @@ impl Luma {
     /// The luma; `None` where the picture is smaller than it says.
     pub fn plane(&self) -> Option<AnyPlane<'_>> {
         let component = self.picture().map(|picture| &picture.luma);
-        let as_it_lies = || component.and_then(|component| as_it_lies(component, self.depth));
         let unpack = || {
-            if as_it_lies().is_some_and(|plane| is_in_range(&plane, self.depth)) {
+            if component.and_then(|component| as_it_lies(component, self.depth)).is_some() {
                 return None;
             }
             let mut samples = self.spare.take();
@@ -61,7 +60,7 @@ impl Luma {
         };
         match self.samples.get_or_init(unpack) {
             Some(samples) => samples.plane(),
-            None => as_it_lies(),
+            None => component.and_then(|component| unchecked(component, self.depth)),
         }
     }
 }

@@ -10,7 +10,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use gpu::{Device, Error, Pinned};
 
@@ -25,25 +24,18 @@ pub struct Early {
     renditions: usize,
     /// How many metrics have such sums.
     metrics: usize,
-    /// How long they are waited for.
-    pub patience: Duration,
 }
 
 impl Early {
-    /// For groups of up to `renditions` pairs; `None` if no metric has such sums, or nobody has the patience to wait for them.
-    pub fn new(
-        device: &Arc<Device>,
-        chains: &Chains,
-        renditions: usize,
-        patience: Duration,
-    ) -> Result<Option<Self>, Error> {
+    /// For groups of up to `renditions` pairs; `None` if no metric has such sums.
+    pub fn new(device: &Arc<Device>, chains: &Chains, renditions: usize) -> Result<Option<Self>, Error> {
         let metrics = chains.iter().flatten().filter(|task| task.reads_long()).count();
-        if metrics == 0 || patience.is_zero() {
+        if metrics == 0 {
             return Ok(None);
         }
         let room = renditions * sums_room(chains) / 8;
         let memory = Pinned::coherent(device.clone(), 8 * (room + metrics * renditions))?;
-        Ok(Some(Self { memory, room, renditions, metrics, patience }))
+        Ok(Some(Self { memory, room, renditions, metrics }))
     }
 
     /// Addresses for the sums of a metric, which lie so many bytes behind all others, and for what says that they are there.

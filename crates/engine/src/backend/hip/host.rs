@@ -80,7 +80,7 @@ struct ReadEarly {
     sums: Vec<FrameSums>,
 }
 
-/// The same for some metrics only. Whether one is of them may depend on what its kernels have left of each pair.
+/// Makes the sums of some metrics only. Whether one is of them may depend on what its kernels have left of each pair.
 fn read_some(
     chains: &Chains,
     left: &[u64],
@@ -211,7 +211,7 @@ impl Order {
         let begin = Instant::now();
         while !early.is_there(self.group.count) {
             // An error is met again by whoever waits for the end.
-            if begin.elapsed() > early.patience || done.is_done().unwrap_or(true) {
+            if begin.elapsed() > done.patience() || done.is_done().unwrap_or(true) {
                 return None;
             }
             std::hint::spin_loop();

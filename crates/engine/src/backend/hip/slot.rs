@@ -66,6 +66,7 @@ impl InFlightSlot {
         let on_device = DeviceBuffer::new(device, "working memory", size)?;
         // SAFETY: the buffer is that long and belongs to this slot, whose work comes later in the stream.
         unsafe { zero(&stream, on_device.address(), size)? };
+        let early = || Early::new(device, chains, renditions);
         let mut slot = Self {
             stream,
             done: Arc::new(Event::for_host(device, patience)?),
@@ -73,7 +74,7 @@ impl InFlightSlot {
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             frames: Pinned::coherent(device.clone(), frames_room(renditions))?,
             sums: Arc::new(Pinned::coherent(device.clone(), sums)?),
-            early: Early::new(device, chains, renditions, patience)?.map(Arc::new),
+            early: (!patience.is_zero()).then(early).transpose()?.flatten().map(Arc::new),
             tell: Kernel::new(device, "frame", "frame_tell", FRAME_THREADS)?,
             on_device,
             graphs: (0..renditions).map(|_| [None, None]).collect(),
