@@ -147,11 +147,6 @@ impl Event {
         Ok(Self { device: device.clone(), handle, patience: Duration::ZERO, failed: Mutex::default() })
     }
 
-    /// How long a thread that waits for it stays awake.
-    pub fn patience(&self) -> Duration {
-        self.patience
-    }
-
     /// Marks the work now in the stream.
     pub fn record(&self, stream: &Stream) -> Result<(), Error> {
         *self.failed() = None;
@@ -192,16 +187,31 @@ impl Event {
         self.device.check("hipEventElapsedTime", status).map(|()| time)
     }
 
+    /// Stays awake until the marked work is done, or what is asked for beside it has come, but no longer than for the
+    /// [patience](Self::for_host) of the event from `begin` on. Tells whether the work is done.
+    pub fn watch(&self, begin: Instant, has_come: impl Fn() -> bool) -> Result<bool, Error> {
+        while begin.elapsed() < self.patience {
+            if has_come() {
+                return Ok(false);
+            }
+            if self.is_done()? {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
     /// Waits on the CPU until the marked work is done.
     pub fn synchronize(&self) -> Result<(), Error> {
-        let begin = Instant::now();
-        while begin.elapsed() < self.patience {
-            match self.is_done() {
-                Ok(true) => return Ok(()),
-                Ok(false) => std::hint::spin_loop(),
-                // Nobody goes on before the work is done.
-                Err(_) => break,
-            }
+        self.synchronize_since(Instant::now())
+    }
+
+    /// The same for a thread that has been [awake](Self::watch) for it since `begin`.
+    pub fn synchronize_since(&self, begin: Instant) -> Result<(), Error> {
+        // After an error, too, nobody goes on before the work is done.
+        if matches!(self.watch(begin, || false), Ok(true)) {
+            return Ok(());
         }
         // SAFETY: the handle is live.
         let status = unsafe { self.device.enter()?.hipEventSynchronize(self.handle) };

@@ -12,8 +12,8 @@ use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
 use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::speed::{
-    BLOCK, ChromaStatistics, Covariance, ELEMENTS, Layout, Misfit, PlaneMoments, PlaneStatistics, SpeedSums,
-    SpeedWork, reflect,
+    BLOCK, ChromaStatistics, Covariance, ELEMENTS, Eigenvalues, Layout, Misfit, PlaneMoments,
+    PlaneStatistics, SpeedSums, SpeedWork, reflect,
 };
 
 /// Rows of the small image in a part.
@@ -65,7 +65,7 @@ fn all<T: Sample>(
     planes: &[Plane<'_, T>],
 ) -> Vec<PlaneStatistics> {
     let moments = planes.par_iter().with_max_len(1).map(|plane| moments(level, layout, *plane));
-    PlaneStatistics::of(moments.collect(), sigmas)
+    PlaneStatistics::of(moments.collect(), Eigenvalues::default(), sigmas)
 }
 
 /// The first one, which is the reference's, beside each of the others.

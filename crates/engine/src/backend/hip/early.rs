@@ -4,7 +4,8 @@
 //!
 //! What [`SpEED`](super::speed) leaves takes the CPU long to read, and is there long before [`ADM`](super::adm) is done. Where
 //! there is one group in flight at a time, its kernels are followed by one that copies these sums to the host and says so; and
-//! whoever waits for the group, and is awake anyway, reads them meanwhile.
+//! whoever waits for the group, and is awake anyway, reads them meanwhile. What takes longest, the eigenvalues, needs the
+//! covariances only, so the same is done once more when these are there.
 //!
 //! Nothing depends on that: once the group is done, what was read early counts only if it is what is there in the end.
 
@@ -16,7 +17,16 @@ use gpu::{Device, Error, Pinned};
 use super::metric::Chains;
 use super::slot::sums_room;
 
-/// Where such sums are copied to, and numbers that say which are there: of one metric after the other, one for each pair.
+/// The sums of a metric that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Those that something can be found of [ahead](super::metric::Metric::read_ahead), if there are such.
+    Ahead,
+    All,
+}
+
+/// Where such sums are copied to, and numbers that say which are there: of one part after the other, in it of one metric after
+/// the other, one for each pair.
 pub struct Early {
     memory: Pinned,
     /// Numbers of all pairs' sums.
@@ -26,6 +36,8 @@ pub struct Early {
     metrics: usize,
 }
 
+const PARTS: usize = 2;
+
 impl Early {
     /// For groups of up to `renditions` pairs; `None` if no metric has such sums.
     pub fn new(device: &Arc<Device>, chains: &Chains, renditions: usize) -> Result<Option<Self>, Error> {
@@ -34,20 +46,20 @@ impl Early {
             return Ok(None);
         }
         let room = renditions * sums_room(chains) / 8;
-        let memory = Pinned::coherent(device.clone(), 8 * (room + metrics * renditions))?;
+        let memory = Pinned::coherent(device.clone(), 8 * (room + PARTS * metrics * renditions))?;
         Ok(Some(Self { memory, room, renditions, metrics }))
     }
 
     /// Addresses for the sums of a metric, which lie so many bytes behind all others, and for what says that they are there.
     /// `metric`: how many had such sums before.
-    pub fn addresses(&self, behind: u64, metric: usize) -> (u64, u64) {
-        let told = self.room + metric * self.renditions;
+    pub fn addresses(&self, behind: u64, part: Part, metric: usize) -> (u64, u64) {
+        let told = self.room + (part as usize * self.metrics + metric) * self.renditions;
         (self.memory.address() + behind, self.memory.address() + 8 * told as u64)
     }
 
     /// What says that they are there.
     fn told(&self) -> &[AtomicU64] {
-        &self.memory.numbers()[self.room..][..self.metrics * self.renditions]
+        &self.memory.numbers()[self.room..][..PARTS * self.metrics * self.renditions]
     }
 
     /// None are there any more.
@@ -55,9 +67,11 @@ impl Early {
         self.told().iter().for_each(|told| told.store(0, Ordering::Relaxed));
     }
 
-    /// Whether those of so many pairs are there.
-    pub fn is_there(&self, pairs: usize) -> bool {
-        let mut told = self.told().chunks(self.renditions).flat_map(|metric| &metric[..pairs]);
+    /// Whether this part of all metrics' sums of so many pairs is there.
+    pub fn is_there(&self, part: Part, pairs: usize) -> bool {
+        let metrics =
+            self.told().chunks(self.renditions).skip(part as usize * self.metrics).take(self.metrics);
+        let mut told = metrics.flat_map(|metric| &metric[..pairs]);
         told.all(|told| told.load(Ordering::Acquire) != 0)
     }
 

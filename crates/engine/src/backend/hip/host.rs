@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use gpu::{Event, Pinned, Visit};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-use super::early::Early;
+use super::early::{Early, Part};
 use super::metric::{Chains, Task};
 use super::slot::{InFlightSlot, sums_room};
 use crate::backend::BackendError;
@@ -55,6 +55,15 @@ pub fn read(chains: &Chains, left: &[u64], group: GroupInfo) -> Vec<FrameSums> {
     out
 }
 
+/// Has the metrics whose sums take long find what they can of those that come first.
+fn read_ahead(chains: &Chains, early: &[u64], group: GroupInfo) {
+    each(chains, early, group, |task, _, pairs| {
+        if task.reads_long() {
+            task.read_ahead(pairs);
+        }
+    });
+}
+
 /// Makes those that take long of what has come early.
 fn read_early(chains: &Chains, early: Vec<u64>, group: GroupInfo) -> ReadEarly {
     let mut sums = vec![FrameSums::default(); group.count];
@@ -88,16 +97,29 @@ fn read_some(
     out: &mut [FrameSums],
     wanted: impl Fn(&dyn Task, Range<usize>) -> bool,
 ) {
+    each(chains, left, group, |task, range, pairs| {
+        if wanted(task, range) {
+            task.read(pairs, group.run, out);
+        }
+    });
+}
+
+/// Goes through the metrics of a group, with where among the sums of a pair theirs are, and those of each pair.
+fn each(
+    chains: &Chains,
+    left: &[u64],
+    group: GroupInfo,
+    mut with: impl FnMut(&dyn Task, Range<usize>, &[&[u64]]),
+) {
     let room = sums_room(chains) / 8;
     let mut at = 0;
     for task in chains.iter().flatten() {
         let range = at..at + task.sums();
         at = range.end;
-        if group.history_only && !task.has_history() || !wanted(&**task, range.clone()) {
-            continue;
+        if !group.history_only || task.has_history() {
+            let pairs: Vec<_> = left.chunks(room).map(|pair| &pair[range.clone()]).collect();
+            with(&**task, range, &pairs);
         }
-        let pairs: Vec<_> = left.chunks(room).map(|pair| &pair[range.clone()]).collect();
-        task.read(&pairs, group.run, out);
     }
 }
 
@@ -195,9 +217,14 @@ impl Reading {
 impl Order {
     fn carry_out(self, done: &Event) -> Result<Vec<FrameSums>, BackendError> {
         let Self { chains, sums, group, .. } = &self;
-        let early = self.await_early(done).map(|early| guarded(|| read_early(chains, early, *group)));
+        let begin = Instant::now();
+        let ahead = self.await_early(done, begin, Part::Ahead);
+        let ahead = ahead.map_or(Ok(()), |early| guarded(|| read_ahead(chains, &early, *group)));
+        let early = self.await_early(done, begin, Part::All);
+        let early = early.map(|early| guarded(|| read_early(chains, early, *group)));
         // Whatever comes of that, nobody goes on before the GPU is done.
-        done.synchronize()?;
+        done.synchronize_since(begin)?;
+        ahead?;
         let left = left(chains, sums, group.count);
         match early.transpose()? {
             Some(early) => guarded(|| read_rest(chains, &left, *group, early)),
@@ -205,18 +232,13 @@ impl Order {
         }
     }
 
-    /// Waits for what comes early: what the kernels have left by then, unless they are done with all or take long.
-    fn await_early(&self, done: &Event) -> Option<Vec<u64>> {
+    /// Waits for a part of what comes early: what the kernels have left by then, unless they are further or take long.
+    fn await_early(&self, done: &Event, begin: Instant, part: Part) -> Option<Vec<u64>> {
         let early = self.early.as_ref().filter(|_| !self.group.history_only)?;
-        let begin = Instant::now();
-        while !early.is_there(self.group.count) {
-            // An error is met again by whoever waits for the end.
-            if begin.elapsed() > done.patience() || done.is_done().unwrap_or(true) {
-                return None;
-            }
-            std::hint::spin_loop();
-        }
-        Some(early.left(self.group.count))
+        let is_there = |part| early.is_there(part, self.group.count);
+        // An error is met again by whoever waits for the end.
+        let _ = done.watch(begin, || is_there(part) || is_there(Part::All));
+        is_there(part).then(|| early.left(self.group.count))
     }
 }
 
@@ -306,9 +328,16 @@ mod tests {
         fn sums(&self) -> usize {
             2
         }
+        fn launch_first(&self, _stream: &Stream, _pairs: Pairs) -> Result<(), Error> {
+            Ok(())
+        }
+        fn launch_ahead(&self, _stream: &Stream, _pairs: Pairs) -> Result<(), Error> {
+            Ok(())
+        }
         fn launch(&self, _stream: &Stream, _pairs: Pairs) -> Result<(), Error> {
             Ok(())
         }
+        fn read_ahead(&self, _sums: &[&[u64]]) {}
         fn halves(&self, _pairs: Pairs) -> Option<HalfPictures> {
             None
         }

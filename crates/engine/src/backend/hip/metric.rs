@@ -131,13 +131,28 @@ pub trait Metric: Sized + Send + Sync + 'static {
     /// How many sums a pair has.
     fn sums(&self) -> usize;
 
-    /// Puts the work for the pairs of a group into a stream.
+    /// Puts the first of the work for the pairs of a group into a stream: what spreads over the GPU where the rest does not, so
+    /// that other metrics had better wait for it if this one is to be done soon.
+    fn launch_first(&self, _stream: &Stream, _pairs: Pairs) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Puts the work for those sums behind it that [`read_ahead`](Self::read_ahead) makes something of.
+    fn launch_ahead(&self, _stream: &Stream, _pairs: Pairs) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Puts the rest of the work behind that, which is all of it for most metrics.
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
 
     /// Where the metric leaves the pictures at half their size, if it makes them.
     fn halves(&self, _pairs: Pairs) -> Option<HalfPictures> {
         None
     }
+
+    /// Finds what takes long of sums of which not all are there yet, and keeps it for the next [`read`](Self::read), which
+    /// uses it only if it is of the sums that are there then.
+    fn read_ahead(&self, _sums: &[&[u64]]) {}
 
     /// Reads the sums of each pair of a group that had `run` groups before it in its run.
     fn read(&self, sums: &[&[u64]], run: usize) -> Vec<SumsOf<Self>>;
@@ -151,8 +166,11 @@ pub trait Task: Send + Sync {
     fn halves_are(&self) -> Halves;
     fn scratch(&self) -> usize;
     fn sums(&self) -> usize;
+    fn launch_first(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
+    fn launch_ahead(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
     fn halves(&self, pairs: Pairs) -> Option<HalfPictures>;
+    fn read_ahead(&self, sums: &[&[u64]]);
     fn read(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]);
 }
 
@@ -181,12 +199,24 @@ impl<M: Metric> Task for M {
         Metric::sums(self)
     }
 
+    fn launch_first(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        Metric::launch_first(self, stream, pairs)
+    }
+
+    fn launch_ahead(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        Metric::launch_ahead(self, stream, pairs)
+    }
+
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         Metric::launch(self, stream, pairs)
     }
 
     fn halves(&self, pairs: Pairs) -> Option<HalfPictures> {
         Metric::halves(self, pairs)
+    }
+
+    fn read_ahead(&self, sums: &[&[u64]]) {
+        Metric::read_ahead(self, sums);
     }
 
     fn read(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gpu::{Device, DeviceBuffer, Error, Event, Graph, Kernel, Pinned, Profile, Stream, arguments, zero};
 
-use super::early::Early;
+use super::early::{Early, Part};
 use super::frame::HvFrame;
 use super::host::{GroupInfo, Reading};
 use super::metric::{Addresses, Chains, Pairs, Task};
@@ -59,14 +59,16 @@ impl InFlightSlot {
         renditions: usize,
         patience: Duration,
     ) -> Result<Self, Error> {
-        let stream = Stream::new(device)?;
+        let early = || Early::new(device, chains, renditions);
+        let early = (!patience.is_zero()).then(early).transpose()?.flatten().map(Arc::new);
+        // What the CPU still has to work on is to be there early, and takes little of the GPU.
+        let stream = if early.is_some() { Stream::urgent(device)? } else { Stream::new(device)? };
         let sums = renditions * sums_room(chains);
         let scratch: usize = chains.iter().flatten().map(|task| scratch_room(&**task)).sum();
         let size = frames_room(renditions) + sums + scratch;
         let on_device = DeviceBuffer::new(device, "working memory", size)?;
         // SAFETY: the buffer is that long and belongs to this slot, whose work comes later in the stream.
         unsafe { zero(&stream, on_device.address(), size)? };
-        let early = || Early::new(device, chains, renditions);
         let mut slot = Self {
             stream,
             done: Arc::new(Event::for_host(device, patience)?),
@@ -74,7 +76,7 @@ impl InFlightSlot {
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             frames: Pinned::coherent(device.clone(), frames_room(renditions))?,
             sums: Arc::new(Pinned::coherent(device.clone(), sums)?),
-            early: (!patience.is_zero()).then(early).transpose()?.flatten().map(Arc::new),
+            early,
             tell: Kernel::new(device, "frame", "frame_tell", FRAME_THREADS)?,
             on_device,
             graphs: (0..renditions).map(|_| [None, None]).collect(),
@@ -136,18 +138,21 @@ impl InFlightSlot {
         profiling.profile().map_or(Ok(vec![]), Profile::times)
     }
 
-    /// Makes a graph of the work for so many pairs, each chain of metrics in a branch of its own where that is worth it.
+    /// Makes a graph of the work for so many pairs, each chain of metrics but the trunk in a branch of its own where that is worth
+    /// it.
     fn record(&mut self, count: usize, chains: &Chains, history_only: bool) -> Result<(), Error> {
         let device = self.stream.device();
-        let branching = if Graph::has_branches(device) { chains.get(1..).unwrap_or_default() } else { &[] };
-        // What the CPU still has to work on is to be there early, and takes little of the GPU.
-        let urgent =
-            |chain: &[Box<dyn Task>]| self.early.is_some() && chain.iter().any(|task| task.reads_long());
-        let branch = |chain: &Vec<_>| Branch::new(device, urgent(chain));
-        let branches = branching.iter().map(branch).collect::<Result<Vec<_>, _>>()?;
+        let branches = if Graph::has_branches(device) { chains.len().saturating_sub(1) } else { 0 };
+        let branches = (0..branches).map(|_| Branch::new(device)).collect::<Result<Vec<_>, _>>()?;
         let graph = Graph::record(&self.stream, || self.launch(count, chains, history_only, &branches))?;
         self.graphs[count - 1][usize::from(history_only)] = graph;
         Ok(())
+    }
+
+    /// Which chain is the trunk, that begins before the others: one with sums that somebody reads early, or else the first.
+    fn trunk(&self, chains: &Chains, history_only: bool) -> usize {
+        let early = self.early.is_some() && !history_only;
+        chains.iter().position(|chain| early && chain.iter().any(|task| task.reads_long())).unwrap_or(0)
     }
 
     /// Puts the work for so many pairs into the stream, and into those of the branches as far as there are any.
@@ -166,33 +171,47 @@ impl InFlightSlot {
         let (grid, pitch) = ((count as u32, 1), room as u32 / 8);
         // SAFETY: the parameters of frame_begin.
         unsafe { self.begin.launch(stream, grid, arguments![given, frame, sums, used, pitch])? };
-        for branch in branches {
-            branch.fork.record(stream)?;
-            branch.stream.wait_for(&branch.fork)?;
-        }
         let scratch = sums + (self.buffers.len() * room) as u64;
         let first = Addresses { frame, scratch, sums };
         let mut pairs = Pairs { first, count, pitch: room as u64, halves: None };
-        // Metrics so far whose sums take long to be read.
-        let mut long = 0;
-        for (i, chain) in chains.iter().enumerate() {
-            let branch =
-                i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
-            pairs.halves = None;
+        // The chains with where their data begins, and how many metrics before have sums that take long to be read.
+        let (mut places, mut long) = (vec![], 0);
+        for chain in chains {
+            places.push((chain, pairs, long));
             for task in chain {
+                pairs = pairs.after(&**task);
+                long += usize::from(task.reads_long());
+            }
+        }
+        let trunk = self.trunk(chains, history_only);
+        places[..=trunk].rotate_right(1);
+        for (i, (chain, mut pairs, mut long)) in places.into_iter().enumerate() {
+            let on = i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
+            for (j, task) in chain.iter().enumerate() {
                 pairs.halves = pairs.halves.or_else(|| task.halves(pairs));
-                if !history_only || task.has_history() {
-                    task.launch(branch, pairs)?;
-                    if let Some(early) = self.early.as_ref().filter(|_| task.reads_long()) {
-                        let (from, n) = (pairs.first.sums, task.sums() as u32);
-                        let (taken, told) = early.addresses(from - sums, long);
-                        // SAFETY: the parameters of frame_tell.
-                        unsafe { self.tell.launch(branch, grid, arguments![from, taken, n, pitch, told])? };
-                        long += 1;
-                    }
+                let wanted = !history_only || task.has_history();
+                if wanted {
+                    task.launch_first(on, pairs)?;
                 }
-                pairs.first.scratch += scratch_room(&**task) as u64;
-                pairs.first.sums += task.sums() as u64 * 8;
+                if (i, j) == (0, 0) {
+                    branches.iter().try_for_each(|branch| branch.fork_from(stream))?;
+                }
+                if wanted {
+                    let early = self.early.as_ref().filter(|_| task.reads_long());
+                    let tell = |part: Part| {
+                        let Some(early) = early else { return Ok(()) };
+                        let (from, n) = (pairs.first.sums, task.sums() as u32);
+                        let (taken, told) = early.addresses(from - sums, part, long);
+                        // SAFETY: the parameters of frame_tell.
+                        unsafe { self.tell.launch(on, grid, arguments![from, taken, n, pitch, told]) }
+                    };
+                    task.launch_ahead(on, pairs)?;
+                    tell(Part::Ahead)?;
+                    task.launch(on, pairs)?;
+                    tell(Part::All)?;
+                }
+                pairs = pairs.after(&**task);
+                long += usize::from(task.reads_long());
             }
         }
         for branch in branches {
@@ -205,6 +224,15 @@ impl InFlightSlot {
     }
 }
 
+impl Pairs {
+    /// The same for the metric after this one.
+    fn after(mut self, task: &dyn Task) -> Self {
+        self.first.scratch += scratch_room(task) as u64;
+        self.first.sums += task.sums() as u64 * 8;
+        self
+    }
+}
+
 /// A branch of a graph that is being recorded.
 struct Branch {
     stream: Stream,
@@ -213,9 +241,14 @@ struct Branch {
 }
 
 impl Branch {
-    fn new(device: &Arc<Device>, urgent: bool) -> Result<Self, Error> {
-        let stream = if urgent { Stream::urgent(device)? } else { Stream::new(device)? };
-        Ok(Self { stream, fork: Event::new(device)?, join: Event::new(device)? })
+    fn new(device: &Arc<Device>) -> Result<Self, Error> {
+        Ok(Self { stream: Stream::new(device)?, fork: Event::new(device)?, join: Event::new(device)? })
+    }
+
+    /// It begins after what is in this stream so far.
+    fn fork_from(&self, stream: &Stream) -> Result<(), Error> {
+        self.fork.record(stream)?;
+        self.stream.wait_for(&self.fork)
     }
 }
 

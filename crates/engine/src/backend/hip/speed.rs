@@ -2,7 +2,7 @@
 
 //! Launches `kernels/speed.hip`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
 
@@ -11,8 +11,8 @@ use super::shared::{bytes_of, shared};
 use crate::backend::BackendError;
 use crate::metrics;
 use crate::metrics::speed::{
-    self, BLOCK, ChromaStatistics, ELEMENTS, Layout, PlaneMoments, PlaneStatistics, Sample, SpeedSums,
-    SpeedWork,
+    self, BLOCK, ChromaStatistics, Covariance, ELEMENTS, Eigenvalues, Layout, PlaneMoments, PlaneStatistics,
+    Sample, SpeedSums, SpeedWork,
 };
 
 const THREADS: u32 = 128;
@@ -137,38 +137,83 @@ pub struct Speed {
     variances: Kernel,
     scalings: Vec<Scaling>,
     sigmas: Vec<f32>,
+    /// What was found ahead of the group that is read next, for each scaling.
+    ahead: Mutex<Vec<Eigenvalues>>,
 }
 
 impl Speed {
-    /// Launches the kernels of one pair for `planes` planes: all [`PLANES`], or half of them, which are those of the
-    /// distorted picture; the reference's are done once for a group.
-    fn launch_planes(&self, stream: &Stream, at: Addresses, planes: usize) -> Result<(), Error> {
+    /// The scalings of a pair, with where their small images, these without their local mean, and their sums are.
+    fn places(&self, at: Addresses) -> impl Iterator<Item = (&Scaling, [u64; 3])> {
         let (mut scratch, mut sums) = (at.scratch, at.sums);
-        let planes = planes as u32;
-        for scaling in &self.scalings {
+        self.scalings.iter().map(move |scaling| {
+            let images = scratch;
+            let place = [images, images + scaling.images() as u64, sums];
+            scratch = place[1] + scaling.fields() as u64;
+            sums += (PLANES * plane_sums(&scaling.layout) * 8) as u64;
+            (scaling, place)
+        })
+    }
+
+    /// Launches what makes the small images of pair `i`, less their local means.
+    fn launch_fields(&self, stream: &Stream, pairs: Pairs, i: usize) -> Result<(), Error> {
+        let (at, planes) = (pairs.pair(i), planes_of(i));
+        for (scaling, [images, fields, _]) in self.places(at) {
             let (layout, mean) = (&scaling.layout, scaling.mean);
             let tiles = layout.x.size.div_ceil(TILE) as u32;
             let [width, height] = mean.used;
-            let stride = 2 * plane_sums(layout) as u32;
-            let images = scratch;
-            let fields = images + scaling.images() as u64;
-            // SAFETY: the parameters of speed_small_u8 and speed_small_u16, speed_mean, speed_covariance, and
-            // speed_variances.
+            // SAFETY: the parameters of speed_small_u8 and speed_small_u16, and of speed_mean.
             unsafe {
                 let grid = (tiles, planes * layout.y.size as u32);
                 self.small.launch(stream, grid, arguments![at.frame, scaling.scaling, planes, images])?;
                 let grid = ((width * height) as u32).div_ceil(THREADS);
                 self.mean.launch(stream, (grid, planes), arguments![images, mean, planes, fields])?;
-                let given = arguments![fields, width, height, stride, planes, sums];
-                self.covariance.launch(stream, (PARTS, planes), given)?;
-                let given = arguments![fields, width, height, stride, planes, sums];
-                self.variances.launch(stream, (1, planes), given)?;
             }
-            scratch = fields + scaling.fields() as u64;
-            sums += (PLANES * plane_sums(layout) * 8) as u64;
         }
         Ok(())
     }
+
+    /// Launches what makes the covariances of these.
+    fn launch_covariances(&self, stream: &Stream, pairs: Pairs, i: usize) -> Result<(), Error> {
+        self.launch_sums(&self.covariance, PARTS, stream, pairs, i)
+    }
+
+    /// Launches what makes the variances of these, after the covariances.
+    fn launch_variances(&self, stream: &Stream, pairs: Pairs, i: usize) -> Result<(), Error> {
+        self.launch_sums(&self.variances, 1, stream, pairs, i)
+    }
+
+    /// `blocks`: how many there are for a plane.
+    fn launch_sums(
+        &self,
+        kernel: &Kernel,
+        blocks: u32,
+        stream: &Stream,
+        pairs: Pairs,
+        i: usize,
+    ) -> Result<(), Error> {
+        let planes = planes_of(i);
+        self.places(pairs.pair(i)).try_for_each(|(Scaling { layout, mean, .. }, [_, fields, sums])| {
+            let ([width, height], stride) = (mean.used, 2 * plane_sums(layout) as u32);
+            let given = arguments![fields, width, height, stride, planes, sums];
+            // SAFETY: the parameters of speed_covariance and speed_variances.
+            unsafe { kernel.launch(stream, (blocks, planes), given) }
+        })
+    }
+}
+
+/// The planes that are computed with pair `i`: all, or only those of the distorted picture, which are the first half; the
+/// reference's are done once for a group.
+fn planes_of(i: usize) -> u32 {
+    if i == 0 { PLANES as u32 } else { PLANES as u32 / 2 }
+}
+
+/// What planes of the pairs of a group left, in this order: those of the reference, which are with the first pair, and of each
+/// distorted picture, Cb and Cr.
+fn of_planes<'a>(pairs: &'a [&[u64]], at: usize, size: usize) -> impl Iterator<Item = &'a [u64]> {
+    let plane = move |sums: &'a [u64], i: usize| &sums[at + i * size..][..size];
+    let of = move |sums: &'a [u64], first: usize| [plane(sums, first), plane(sums, first + 2)];
+    let reference = pairs.first().into_iter().flat_map(move |sums| of(sums, 0));
+    reference.chain(pairs.iter().flat_map(move |sums| of(sums, 1)))
 }
 
 impl Metric for Speed {
@@ -189,6 +234,7 @@ impl Metric for Speed {
         Ok(Self {
             scalings: work.scalings.iter().map(scaling).collect::<Result<_, _>>()?,
             sigmas: work.sigmas.clone(),
+            ahead: Mutex::default(),
             small: kernel(setup.by_sample("speed_small_u8", "speed_small_u16"), THREADS)?,
             mean: kernel("speed_mean", THREADS)?,
             covariance: kernel("speed_covariance", COMPARERS)?,
@@ -204,22 +250,46 @@ impl Metric for Speed {
         self.scalings.iter().map(|scaling| PLANES * plane_sums(&scaling.layout)).sum()
     }
 
+    fn launch_first(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        self.launch_fields(stream, pairs, 0)
+    }
+
+    /// All but the variances of the last pair: the pairs share their scratch.
+    fn launch_ahead(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
+        self.launch_covariances(stream, pairs, 0)?;
+        for i in 1..pairs.count {
+            self.launch_variances(stream, pairs, i - 1)?;
+            self.launch_fields(stream, pairs, i)?;
+            self.launch_covariances(stream, pairs, i)?;
+        }
+        Ok(())
+    }
+
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        self.launch_planes(stream, pairs.first, PLANES)?;
-        (1..pairs.count).try_for_each(|i| self.launch_planes(stream, pairs.pair(i), PLANES / 2))
+        self.launch_variances(stream, pairs, pairs.count - 1)
+    }
+
+    fn read_ahead(&self, sums: &[&[u64]]) {
+        let mut at = 0;
+        let of = |Scaling { layout, .. }: &Scaling| {
+            let size = plane_sums(layout);
+            let planes = of_planes(sums, at, size);
+            at += PLANES * size;
+            Eigenvalues::of(planes.map(covariance).collect())
+        };
+        let ahead = self.scalings.iter().map(of).collect();
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
     }
 
     fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<SpeedSums> {
-        let Some(first) = sums.first() else { return vec![] };
         let mut pairs = vec![vec![]; sums.len()];
+        let mut ahead =
+            std::mem::take(&mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)).into_iter();
         let mut at = 0;
         for Scaling { layout, .. } in &self.scalings {
             let size = plane_sums(layout);
-            let plane = |sums: &[u64], i: usize| moments(layout, &sums[at + i * size..][..size]);
-            // Those of the reference are with the first pair.
-            let reference = [plane(first, 0), plane(first, 2)].into_iter();
-            let distorted = sums.iter().flat_map(|sums| [plane(sums, 1), plane(sums, 3)]);
-            let statistics = PlaneStatistics::of(reference.chain(distorted).collect(), &self.sigmas);
+            let planes = of_planes(sums, at, size).map(|sums| moments(layout, sums)).collect();
+            let statistics = PlaneStatistics::of(planes, ahead.next().unwrap_or_default(), &self.sigmas);
             if let [of_cb, of_cr, distorted @ ..] = &statistics[..] {
                 for (pair, distorted) in pairs.iter_mut().zip(distorted.chunks_exact(2)) {
                     let [cb, cr] = [0, 1].map(|i| distorted[i].clone());
@@ -232,10 +302,9 @@ impl Metric for Speed {
     }
 }
 
-/// What the kernels leave of a plane.
-fn moments(layout: &Layout, sums: &[u64]) -> PlaneMoments {
-    let halves = |pair: &u64| [f32::from_bits(*pair as u32), f32::from_bits((*pair >> 32) as u32)];
-    let numbers: Vec<f32> = sums.iter().flat_map(halves).collect();
+/// The covariances of what the kernels leave of a plane: its first singles.
+fn covariance(sums: &[u64]) -> Covariance {
+    let numbers: &[f32] = bytemuck::cast_slice(sums);
     let mut covariance = [[0.0; ELEMENTS]; ELEMENTS];
     for a in 0..ELEMENTS {
         for b in 0..=a {
@@ -243,6 +312,13 @@ fn moments(layout: &Layout, sums: &[u64]) -> PlaneMoments {
             covariance[b][a] = covariance[a][b];
         }
     }
+    covariance
+}
+
+/// All that the kernels leave of a plane.
+fn moments(layout: &Layout, sums: &[u64]) -> PlaneMoments {
+    let numbers: &[f32] = bytemuck::cast_slice(sums);
     let variances = &numbers[PAIRS + 1..][..layout.blocks.0 * layout.blocks.1];
-    PlaneMoments { covariance, variances: (numbers[PAIRS] != 0.0).then(|| variances.to_vec()) }
+    let variances = (numbers[PAIRS] != 0.0).then(|| variances.to_vec());
+    PlaneMoments { covariance: covariance(sums), variances }
 }

@@ -364,6 +364,35 @@ impl PlaneMoments {
     }
 }
 
+/// Eigenvalues that are found ahead: covariances are known before variances are, and what takes longest needs no more.
+#[derive(Default)]
+pub struct Eigenvalues {
+    of: Vec<Covariance>,
+    values: Vec<[f32; ELEMENTS]>,
+}
+
+impl Eigenvalues {
+    /// Those of each covariance. Several at once take hardly longer than one.
+    pub fn of(covariances: Vec<Covariance>) -> Self {
+        let values = linear::eigenvalues(&covariances.iter().collect::<Vec<_>>());
+        Self { of: covariances, values }
+    }
+
+    /// Those of the covariances of planes: these, if it is these covariances that they are of.
+    fn of_planes(self, planes: &[PlaneMoments]) -> Vec<[f32; ELEMENTS]> {
+        // To the bit: numbers that are equal may differ in the sign of zero.
+        let same = |(a, b): (&Covariance, &PlaneMoments)| bits(a) == bits(&b.covariance);
+        if self.of.len() == planes.len() && self.of.iter().zip(planes).all(same) {
+            return self.values;
+        }
+        linear::eigenvalues(&planes.iter().map(|plane| &plane.covariance).collect::<Vec<_>>())
+    }
+}
+
+fn bits(covariance: &Covariance) -> &[u32] {
+    bytemuck::cast_slice(covariance.as_flattened())
+}
+
 /// Statistics of one plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaneStatistics {
@@ -376,10 +405,9 @@ pub struct PlaneStatistics {
 }
 
 impl PlaneStatistics {
-    /// Those of each plane. Several at once take hardly longer than one.
-    pub fn of(planes: Vec<PlaneMoments>, sigmas: &[f32]) -> Vec<Self> {
-        let covariances: Vec<_> = planes.iter().map(|plane| &plane.covariance).collect();
-        let eigenvalues = linear::eigenvalues(&covariances);
+    /// Those of each plane, of which eigenvalues may have been found ahead.
+    pub fn of(planes: Vec<PlaneMoments>, ahead: Eigenvalues, sigmas: &[f32]) -> Vec<Self> {
+        let eigenvalues = ahead.of_planes(&planes);
         let of_plane = |(plane, eigenvalues): (PlaneMoments, [f32; ELEMENTS])| {
             let regular = !eigenvalues.iter().any(|value| f64::from(*value) < linear::EPSILON);
             let variances = plane.variances.filter(|_| regular);
@@ -580,6 +608,25 @@ mod tests {
         let both = low_pass.iter().chain(low_pass[..4].iter().rev()).copied();
         assert_eq!(bits(gaussian(9, 3.6)), both.collect::<Vec<u32>>());
         assert_eq!(bits(gaussian(3, 0.6)), [0x3e2a5f21, 0x3f2ad06f, 0x3e2a5f21]);
+    }
+
+    #[test]
+    fn what_was_found_ahead_counts_only_for_the_same_covariances() {
+        let covariance: Covariance =
+            std::array::from_fn(|i| std::array::from_fn(|j| if i == j { 1.0 + i as f32 } else { 0.0 }));
+        let planes = |covariances: &[Covariance]| -> Vec<PlaneMoments> {
+            covariances.iter().map(|of| PlaneMoments { covariance: *of, variances: None }).collect()
+        };
+        let right = linear::eigenvalues(&[&covariance])[0];
+        let ahead = || Eigenvalues { of: vec![covariance; 2], values: vec![[7.0; ELEMENTS]; 2] };
+        assert_eq!(ahead().of_planes(&planes(&[covariance; 2])), [[7.0; ELEMENTS]; 2]);
+        let mut other = covariance;
+        other[3][4] = -0.0;
+        for covariances in [&[covariance, other][..], &[covariance], &[covariance; 3]] {
+            assert_eq!(ahead().of_planes(&planes(covariances)), vec![right; covariances.len()]);
+        }
+        let found = Eigenvalues::of(vec![covariance]);
+        assert_eq!((found.of.len(), found.values), (1, vec![right]));
     }
 
     #[test]
