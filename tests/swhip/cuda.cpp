@@ -4,8 +4,11 @@
 // done by HIP's functions, under whose names it counts and fails.
 #include "coherence.h"
 #include "module.h"
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <pthread.h>
 
 namespace swhip {
 const char *default_arch() { return "sm_75"; }
@@ -90,6 +93,47 @@ Context *primary_of(int device) {
     if (context->primary && context->device == device) return context;
   return *contexts.insert(new Context{device, true}).first;
 }
+
+// With SWHIP_CROWDED the driver is as crowded as that of a GPU which gets more than it can take. Threads that copy are in it
+// side by side, and each stays until another comes, or for a while. Who allocates, frees or destroys something waits until none
+// is in it, and holds up none: that is how glibc's lock is.
+bool crowded() {
+  static const bool set = getenv("SWHIP_CROWDED");
+  return set;
+}
+pthread_rwlock_t crowd = PTHREAD_RWLOCK_INITIALIZER;
+class Copying {
+  static inline std::mutex mutex;
+  static inline std::condition_variable came;
+  static inline unsigned long last;
+  unsigned long mine = 0;
+
+public:
+  Copying() {
+    if (!crowded()) return;
+    pthread_rwlock_rdlock(&crowd);
+    const std::lock_guard<std::mutex> lock(mutex);
+    mine = ++last;
+    came.notify_all();
+  }
+  ~Copying() {
+    if (!crowded()) return;
+    {
+      std::unique_lock<std::mutex> lock(mutex);
+      came.wait_for(lock, std::chrono::milliseconds(20), [&] { return last != mine; });
+    }
+    pthread_rwlock_unlock(&crowd);
+  }
+};
+struct Alone {
+  Alone() {
+    if (crowded()) pthread_rwlock_wrlock(&crowd);
+  }
+  ~Alone() {
+    if (crowded()) pthread_rwlock_unlock(&crowd);
+  }
+};
+
 bool exists(int device) {
   return device >= FIRST_DEVICE && (size_t)(device - FIRST_DEVICE) < state.devices.size();
 }
@@ -245,12 +289,14 @@ hipError_t cuMemGetInfo_v2(size_t *free, size_t *total) {
 }
 hipError_t cuMemAlloc_v2(CUdeviceptr *at, size_t size) {
   ENTER_CONTEXT();
+  const Alone alone;
   if (!size) return hipErrorInvalidValue;
   const hipError_t error = hipMalloc(at, size);
   return own(error, *at, hipFree);
 }
 hipError_t cuMemFree_v2(CUdeviceptr at) {
   ENTER_CONTEXT();
+  const Alone alone;
   const hipError_t error = hipFree(at);
   if (error != hipErrorInvalidValue) disown(at);
   return error;
@@ -312,6 +358,7 @@ hipError_t cuDestroyExternalMemory(hipExternalMemory_t memory) {
 
 hipError_t cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, hipStream_t stream) {
   ENTER_CONTEXT();
+  const Copying copying;
   return hipMemcpyAsync(to, from, size, hipMemcpyDefault, stream);
 }
 hipError_t cuMemcpyPeerAsync(CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context,
@@ -324,6 +371,7 @@ hipError_t cuMemcpyPeerAsync(CUdeviceptr to, Context *to_context, CUdeviceptr fr
 // The structure is HIP's, with one more type of memory.
 hipError_t cuMemcpy2DAsync_v2(const hip_Memcpy2D *copy, hipStream_t stream) {
   ENTER_CONTEXT();
+  const Copying copying;
   constexpr int UNIFIED = 4;
   if (!copy || copy->from.array || copy->to.array) return hipErrorInvalidValue;
   if (copy->from.type != UNIFIED && copy->to.type != UNIFIED) return hipMemcpyParam2DAsync(copy, stream);
@@ -349,6 +397,7 @@ hipError_t cuStreamCreateWithPriority(hipStream_t *stream, unsigned flags, int p
 }
 hipError_t cuStreamDestroy_v2(hipStream_t stream) {
   ENTER_CONTEXT();
+  const Alone alone;
   const hipError_t error = hipStreamDestroy(stream);
   disown(stream);
   return error;

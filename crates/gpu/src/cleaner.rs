@@ -69,9 +69,9 @@ impl Reserve {
         if waste.is_empty() {
             return;
         }
-        // A child process, which has nothing to free, has no such thread.
-        let Some(api) = self.info.release() else { return };
         for waste in waste {
+            // A child process, which has nothing to free, has no such thread.
+            let Some(api) = self.info.release() else { return };
             // SAFETY: whoever put it there has promised that it is live and unused.
             unsafe { waste.free(&api) };
         }

@@ -99,8 +99,17 @@ impl Device {
         Ok(api)
     }
 
-    /// The functions to give things back with: a lost device takes them too. None in a child process, which has
-    /// nothing to give back.
+    /// The same to put work into a stream.
+    pub(crate) fn enter_with_work(&self) -> Result<Entered, Error> {
+        Ok(self.enter()?.in_turn(self.info.turns.work()))
+    }
+
+    /// The same to create or allocate something.
+    pub(crate) fn enter_alone(&self) -> Result<Entered, Error> {
+        Ok(self.enter()?.in_turn(self.info.turns.alone()))
+    }
+
+    /// The functions to give things back with ([`DeviceInfo::release`]).
     pub(crate) fn release(&self) -> Option<Entered> {
         self.info.release()
     }
@@ -175,12 +184,14 @@ pub(crate) fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let Some(api) = self.release() else { return self.cleaner.forget() };
+        if self.info.api().is_err() {
+            return self.cleaner.forget();
+        }
         let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Before the pool: nothing can run any more.
         for (_, module) in modules.drain() {
             // SAFETY: kernels keep the device open, so there are none any more.
-            unsafe { module.unload(&api) };
+            let _ = self.info.release().map(|api| unsafe { module.unload(&api) });
         }
         self.cleaner.close();
     }

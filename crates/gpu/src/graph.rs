@@ -65,6 +65,7 @@ impl Graph {
                 return Ok(None);
             }
             let mut handle = null();
+            let api = device.enter_alone()?;
             // SAFETY: the address is valid for a write, the graph was recorded just now.
             let status =
                 unsafe { api.hipGraphInstantiate(&mut handle, recording, null().cast(), null().cast(), 0) };
@@ -84,7 +85,7 @@ impl Graph {
     ///
     /// What the recorded work reads and writes must be valid, and the GPU's to use until the stream has got there.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<(), Error> {
-        let api = self.device.enter()?;
+        let api = self.device.enter_with_work()?;
         // SAFETY: both handles are live, and the caller has promised that the work's memory is the GPU's to use.
         self.device.check("hipGraphLaunch", unsafe { api.hipGraphLaunch(self.handle, stream.handle()) })
     }

@@ -56,9 +56,9 @@ impl Kernel {
         grid: (u32, u32),
         arguments: &mut [*mut c_void],
     ) -> Result<(), Error> {
-        let api = stream.device().enter()?;
         let arguments = arguments.as_mut_ptr();
         let launch = || {
+            let api = stream.device().enter_with_work()?;
             // SAFETY: the caller has promised that the arguments are the kernel's and that their memory is the GPU's to
             // use; the kernel and the stream are live.
             let status = unsafe {

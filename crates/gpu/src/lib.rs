@@ -22,6 +22,7 @@ mod pool;
 mod registered;
 mod runtime;
 mod stream;
+mod turn;
 mod visit;
 
 pub use claim::Claim;

@@ -36,12 +36,12 @@ impl Block {
         if let Some(address) = device.reserve().pool().take(kind, size) {
             return Ok(block(address));
         }
-        let api = device.enter()?;
-        let mut result = kind.allocate(&api, size);
+        let allocate = || device.enter_alone().map(|api| kind.allocate(&api, size));
+        let mut result = allocate()?;
         if result.1 == HipError::OUT_OF_MEMORY {
             // Blocks of other sizes may be what is missing.
             device.reserve().clear();
-            result = kind.allocate(&api, size);
+            result = allocate()?;
         }
         match result {
             (_, HipError::OUT_OF_MEMORY, _) => {
@@ -165,7 +165,7 @@ pub unsafe fn copy(
     size: usize,
     direction: Direction,
 ) -> Result<(), Error> {
-    let api = stream.device().enter()?;
+    let api = stream.device().enter_with_work()?;
     // SAFETY: the caller has promised that both ranges are valid and left alone; the stream is live.
     let status = unsafe {
         api.hipMemcpyAsync(to as *mut c_void, from as *const c_void, size, direction as i32, stream.handle())
@@ -195,7 +195,7 @@ pub unsafe fn copy_rectangle(
     rows: usize,
     direction: Direction,
 ) -> Result<(), Error> {
-    let api = stream.device().enter()?;
+    let api = stream.device().enter_with_work()?;
     let (to_address, from_address) = (to.address as *mut c_void, from.address as *const c_void);
     // SAFETY: the caller has promised that all rows are valid and left alone; the stream is live.
     let status = unsafe {
@@ -219,7 +219,7 @@ pub unsafe fn copy_rectangle(
 ///
 /// The range must be valid device memory, and left alone until the stream has got there.
 pub unsafe fn zero(stream: &Stream, address: u64, size: usize) -> Result<(), Error> {
-    let api = stream.device().enter()?;
+    let api = stream.device().enter_with_work()?;
     // SAFETY: the caller has promised that the range is valid and left alone; the stream is live.
     let status = unsafe { api.hipMemsetAsync(address as *mut c_void, 0, size, stream.handle()) };
     stream.device().check("hipMemsetAsync", status)

@@ -19,6 +19,7 @@ use nvml_wrapper::Nvml;
 use once_cell::sync::OnceCell;
 
 use crate::error::Error;
+use crate::turn::Turns;
 use crate::visit::{Entered, Visit};
 
 /// A GPU that a runtime reports.
@@ -42,6 +43,7 @@ pub struct DeviceInfo {
     pub(crate) sessions: AtomicUsize,
     /// It was lost, and is for good.
     pub(crate) lost: AtomicBool,
+    pub(crate) turns: Turns,
 }
 
 impl fmt::Display for DeviceInfo {
@@ -97,12 +99,13 @@ impl DeviceInfo {
         status.ok().map(|()| free)
     }
 
-    /// The functions to give things back with, with this device set for the calling thread. None in a child process.
-    pub(crate) fn release(&self) -> Option<Entered> {
+    /// The functions to give things back with, in a turn of its own and with this device set for the calling thread: a lost
+    /// device takes them too. None in a child process, which has nothing to give back.
+    pub(crate) fn release(&'static self) -> Option<Entered> {
         let api = Visit::new().enter(self.api().ok()?);
         // SAFETY: takes a number, which the runtime gave. On a lost device there is nothing to do about the error.
         let _ = unsafe { api.hipSetDevice(self.ordinal) };
-        Some(api)
+        Some(api.in_turn(self.turns.alone()))
     }
 
     /// The functions that drive it.
@@ -251,6 +254,7 @@ fn find(library: &'static Library, vendor: Vendor) -> Result<Found, String> {
                     .unwrap_or(0),
                 sessions: AtomicUsize::new(0),
                 lost: AtomicBool::new(false),
+                turns: Turns::default(),
             })
         };
         match info() {

@@ -38,7 +38,8 @@ impl Stream {
         let mut handle = std::ptr::null_mut();
         let flags = hip_sys::hipStreamNonBlocking;
         // SAFETY: the address is valid for a write.
-        let status = unsafe { device.enter()?.hipStreamCreateWithPriority(&mut handle, flags, priority) };
+        let status =
+            unsafe { device.enter_alone()?.hipStreamCreateWithPriority(&mut handle, flags, priority) };
         device.check("hipStreamCreateWithPriority", status)?;
         Ok(Self { device: device.clone(), handle, profile: None })
     }
@@ -67,7 +68,8 @@ impl Stream {
     /// Has what comes next in this stream wait for the event.
     pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
         // SAFETY: both handles are live.
-        let status = unsafe { self.device.enter()?.hipStreamWaitEvent(self.handle, event.handle, 0) };
+        let status =
+            unsafe { self.device.enter_with_work()?.hipStreamWaitEvent(self.handle, event.handle, 0) };
         self.device.check("hipStreamWaitEvent", status)
     }
 
@@ -77,7 +79,7 @@ impl Stream {
     ///
     /// `producer` must be the handle of a live stream of the same device, of HIP on AMD and of CUDA on NVIDIA.
     pub unsafe fn wait_for_stream(&self, producer: usize) -> Result<(), Error> {
-        let api = self.device.enter()?;
+        let api = self.device.enter_with_work()?;
         // SAFETY: the caller has promised that the producer's stream is live, and so is this one.
         let status = unsafe { api.wait_for_stream(self.handle, producer as hipStream_t) };
         self.device.check("waiting for a stream", status.err().unwrap_or(HipError::SUCCESS))
@@ -142,7 +144,7 @@ impl Event {
     fn with_flags(device: &Arc<Device>, flags: c_uint) -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address is valid for a write.
-        let status = unsafe { device.enter()?.hipEventCreateWithFlags(&mut handle, flags) };
+        let status = unsafe { device.enter_alone()?.hipEventCreateWithFlags(&mut handle, flags) };
         device.check("hipEventCreateWithFlags", status)?;
         Ok(Self { device: device.clone(), handle, patience: Duration::ZERO, failed: Mutex::default() })
     }
@@ -151,7 +153,7 @@ impl Event {
     pub fn record(&self, stream: &Stream) -> Result<(), Error> {
         *self.failed() = None;
         // SAFETY: both handles are live.
-        let status = unsafe { self.device.enter()?.hipEventRecord(self.handle, stream.handle) };
+        let status = unsafe { self.device.enter_with_work()?.hipEventRecord(self.handle, stream.handle) };
         self.device.check("hipEventRecord", status)
     }
 

@@ -11,6 +11,8 @@ use std::ops::Deref;
 
 use hip_sys::{Api, Current, Vendor};
 
+use crate::turn::Turn;
+
 /// What a thread had set when its outermost visit first came to a vendor's runtime.
 type Found = Option<(&'static Api, Current)>;
 
@@ -56,7 +58,7 @@ impl Visit {
                 found.set(api.current().ok().map(|current| (api, current)));
             }
         });
-        Entered { api, _visit: self }
+        Entered { api, _turn: None, _visit: self }
     }
 }
 
@@ -79,10 +81,18 @@ impl Drop for Visit {
     }
 }
 
-/// A runtime's functions during a visit.
+/// A runtime's functions during a visit, which may be one's turn at the GPU.
 pub(crate) struct Entered {
     api: &'static Api,
+    _turn: Option<Turn>,
     _visit: Visit,
+}
+
+impl Entered {
+    /// With a turn, until it is dropped.
+    pub(crate) fn in_turn(self, turn: Turn) -> Self {
+        Self { _turn: Some(turn), ..self }
+    }
 }
 
 impl Deref for Entered {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! A driver in which somebody always is, on the software `libcuda` of `tests/swhip`. One test, as the environment and the
+//! runtimes are those of the whole process.
+
+#[path = "../../../tests/swhip/library.rs"]
+mod swhip;
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use hipvmaf_gpu::{Code, Device, DeviceBuffer, Direction, Image, Pinned, Selection, Stream, copy};
+
+/// Code for every GPU, which nothing here loads.
+struct Anything;
+
+impl Code for Anything {
+    fn missing(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn covers(&self, _: &str) -> bool {
+        true
+    }
+
+    fn images(&self, _: &str, _: &str) -> Vec<Image> {
+        vec![]
+    }
+}
+
+const THREADS: usize = 4;
+/// Far more than come before anybody who is alone has had a turn.
+const COPIES: usize = 3000;
+const SIZE: usize = 64;
+
+#[test]
+fn streams_and_memory_come_and_go_however_much_work_there_is() {
+    // SAFETY: this process has no other test, so no other thread reads the environment.
+    unsafe {
+        std::env::set_var("HIPVMAF_HIP_LIBRARY", "/nowhere/libamdhip64.so.6");
+        std::env::set_var("HIPVMAF_CUDA_LIBRARY", swhip::library("libcuda.so.1"));
+        std::env::set_var("SWHIP_CROWDED", "1");
+    }
+    let device = Device::open(&Selection::default(), &Anything).unwrap();
+    let (begun, enough) = (Barrier::new(THREADS + 1), AtomicBool::new(false));
+    let spare = Stream::new(&device).unwrap();
+    let copies = || {
+        let stream = Stream::new(&device).unwrap();
+        let (from, to) =
+            (Pinned::new(device.clone(), SIZE).unwrap(), DeviceBuffer::new(&device, "bytes", SIZE).unwrap());
+        begun.wait();
+        let mut left = COPIES;
+        while left > 0 && !enough.load(Ordering::Relaxed) {
+            // SAFETY: both are that long, and wait for the stream.
+            unsafe { copy(&stream, to.address(), from.address(), SIZE, Direction::HostToDevice).unwrap() };
+            left -= 1;
+        }
+        stream.synchronize().unwrap();
+        left
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(copies)).collect();
+        begun.wait();
+        drop(spare);
+        // Of a size that nobody has given back.
+        drop(DeviceBuffer::new(&device, "bytes", 1 << 20).unwrap());
+        enough.store(true, Ordering::Relaxed);
+        let left: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert!(!left.contains(&0), "of {COPIES} copies are left: {left:?}");
+    });
+}
