@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 //
 // Structural similarity: the window and its statistics, and the decimations before them. Every product is rounded to
-// single precision and added to a double in the order of the taps; so do `crates/engine/src/backend/cpu/ssim.rs` and
-// libvmaf.
+// single precision and added to a double in the order of the taps, as in `crates/engine/src/backend/cpu/ssim.rs` and in
+// libvmaf, or in another where that makes no difference.
 // Formulas and constants are those of libvmaf 3.2.0's float_ssim and float_ms_ssim (BSD-2-Clause-Patent).
 //
 // Blocks of decimations take one picture. SIDES tells what windows filter: 2, the distorted picture and the reference;
@@ -12,7 +12,7 @@
 
 #define SSIM_WINDOW 11
 #define SSIM_TILE 32   // rows and columns that a block of the window has in shared memory at a time
-#define SSIM_PITCH 43  // of a row there, with the samples that its last places need: odd, so that rows differ in banks
+#define SSIM_PITCH 44  // of a row there, with the samples that its last places need, and two more; see `across`
 #define SSIM_MAP_THREADS(sides) (SSIM_TILE * (1 + 2 * (sides)))
 #define SSIM_THREADS 128  // of a block of the low pass, each for a column, and of the means
 #define SSIM_STAGE (SSIM_THREADS / 32)  // rows of the low pass in shared memory at a time
@@ -21,7 +21,7 @@
 // and for two.
 #if defined(HV_NV)
   #define SSIM_BOUNDS1 SSIM_MAP_THREADS(1), 8
-  #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2), 5
+  #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2), 4
 #else
   #define SSIM_BOUNDS1 SSIM_MAP_THREADS(1)
   #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2)
@@ -54,6 +54,7 @@ struct SsimPair {
   int32_t rows;           // places that a block walks down
   uint32_t columns;       // blocks side by side: ceil((width-10)/32)
   uint32_t first;         // number of the first of its blocks, or more than there are in the launch
+  uint32_t all_terms;     // 0 where nobody reads the sums of SSIM and luminance: they stay 0
 };
 HV_SIZE(SsimPair, 72);
 HV_OFFSET(SsimPair, planes, 0);
@@ -65,6 +66,7 @@ HV_OFFSET(SsimPair, height, 52);
 HV_OFFSET(SsimPair, rows, 56);
 HV_OFFSET(SsimPair, columns, 60);
 HV_OFFSET(SsimPair, first, 64);
+HV_OFFSET(SsimPair, all_terms, 68);
 
 // Those of one launch, whose blocks follow each other.
 struct SsimPairs {
@@ -79,7 +81,7 @@ namespace ssim {
 // luma.
 template <class T> struct Samples {
   using Stored = uint32_t;
-  static constexpr bool NEGATIVE = false;
+  static constexpr bool ORDINARY = true;
   HvPlane plane;
   uint32_t bits;
   float unit;
@@ -104,7 +106,7 @@ HV_DEV float *plane(const SsimPlanes &planes, int picture) {
 template <> struct Samples<float> {
   using Stored = float;
   // The low pass has negative taps.
-  static constexpr bool NEGATIVE = true;
+  static constexpr bool ORDINARY = false;
   const float *data;
   uint32_t stride;
   HV_MEMBER Samples(const SsimPlanes &planes, int picture) : data(plane(planes, picture)), stride(planes.stride) {}
@@ -142,59 +144,47 @@ template <int THREADS> HV_DEV void add_to_all(uint64_t *totals, const uint64_t v
   hv_atomic_add_u64(totals + threadIdx.x, sum);
 }
 
-// ---- doubles for sums ----------------------------------------------------------------------
-// The filters add doubles that are 2^-896 times what they stand for: these are the bits of a float that is not
-// negative, moved to the left by 29. That is one operation of integers, a multiplication on NVIDIA, where a conversion
-// takes as long as eight. It takes one more where floats may be negative: these leave copies of the sign behind, and
-// only the first remains. Additions round as they would, and to come back, sums get 896 more in the exponent. A sum of
-// zeros comes back as 2^-127. That is lost in each sum with anything that comes from a sample, and where all samples
-// are zero, in those with the constants of `terms_of`.
-template <bool NEGATIVE> HV_DEV double scale_down(float v, [[maybe_unused]] bool shifted) {
+// ---- doubles -------------------------------------------------------------------------------
+// A float as a double. NVIDIA's GPUs convert one in the time of seven other operations, those without fast f64 in that
+// of many more. Two operations of integers do the same, which move the bits to their places and correct the exponent.
+// Where all wait for these, some floats had better be `converted` by what is idle meanwhile.
+//
+// That way is for ORDINARY floats: those from 2^-126 on, and 0, of which it makes 2^-127.
+template <bool ORDINARY> HV_DEV double widen(float v, [[maybe_unused]] bool converted) {
+  if (!ORDINARY) return (double)v;
+  constexpr uint32_t exponent = 896u << 20;
 #if defined(HV_NV)
-  double r;
-  if (NEGATIVE) {
-    // As 64 bits it would be two operations more.
-    asm("{.reg .b32 low, high;\n\t"
-        ".reg .b64 moved;\n\t"
-        "mul.wide.s32 moved, %1, 0x20000000;\n\t"
-        "mov.b64 {low, high}, moved;\n\t"
-        "and.b32 high, high, 0x8fffffff;\n\t"
-        "mov.b64 %0, {low, high};}" : "=d"(r) : "r"(__builtin_bit_cast(uint32_t, v)));
-    return r;
-  }
-  if (shifted) {
-    asm("{.reg .b32 low, high;\n\t"
-        "shl.b32 low, %1, 29;\n\t"
-        "shr.u32 high, %1, 3;\n\t"
-        "mov.b64 %0, {low, high};}" : "=d"(r) : "r"(__builtin_bit_cast(uint32_t, v)));
-    return r;
-  }
-#else
-  if (NEGATIVE) {
-    const auto moved = (uint64_t)((int64_t)__builtin_bit_cast(int32_t, v) * (1 << 29));
-    return __builtin_bit_cast(double, moved & ~(7ull << 60));
-  }
-#endif
-  return __builtin_bit_cast(double, (uint64_t)__builtin_bit_cast(uint32_t, v) << 29);
-}
-// Which products with a tap of the window, and with a row of the low pass, are shifted in place of multiplied on
-// NVIDIA, so that both of the units are busy that can do it.
-constexpr bool window_shifts(int tap) { return tap >= 4; }
-constexpr bool low_pass_shifts(int row) { return row < 1; }
-HV_DEV float scale_up(double v) {
-  constexpr uint32_t up = 896u << 20;
-#if defined(HV_NV)
-  // As 64 bits it would be two additions.
+  if (HV_F64_FAST && converted) return (double)v;
+  // As 64 bits it would be one operation more.
   double r;
   asm("{.reg .b32 low, high;\n\t"
-      "mov.b64 {low, high}, %1;\n\t"
+      "shl.b32 low, %1, 29;\n\t"
+      "shr.u32 high, %1, 3;\n\t"
       "add.u32 high, high, %2;\n\t"
-      "mov.b64 %0, {low, high};}" : "=d"(r) : "d"(v), "n"(up));
-  return (float)r;
+      "mov.b64 %0, {low, high};}" : "=d"(r) : "r"(__builtin_bit_cast(uint32_t, v)), "n"(exponent));
+  return r;
 #else
-  return (float)__builtin_bit_cast(double, bits_of(v) + ((uint64_t)up << 32));
+  const uint64_t moved = (uint64_t)__builtin_bit_cast(uint32_t, v) << 29;
+  return __builtin_bit_cast(double, moved + ((uint64_t)exponent << 32));
 #endif
 }
+// Which products with a tap of the window, and of the low pass, are converted.
+constexpr bool window_converts(int tap) { return tap >= 4; }
+constexpr bool low_pass_converts(int row, int column) { return (row + column) % 3 == 0; }
+
+// Samples of decimated pictures from here on have products with taps, and their squares have, that are ordinary floats.
+//
+// So have those of luma, although they may be 0: the 2^-127 in place of a product with 0 is lost in each sum with
+// another product, which is at least 2^-36 in the window and 2^-20 in the low pass. Sums of nothing else, and those
+// that would be 0, are below 2^-120. They are lost in the sums with the constants of `terms_of`.
+#define SSIM_ORDINARY 0x1p-30f
+
+// The least of some samples, compared as integers, for which all that are negative come before the others.
+struct Least {
+  int32_t bits = 0x7fffffff;
+  HV_MEMBER void add(float v) { bits = hv_min(bits, __builtin_bit_cast(int32_t, v)); }
+  HV_MEMBER bool ordinary() const { return bits >= __builtin_bit_cast(int32_t, SSIM_ORDINARY); }
+};
 
 // ---- the window ----------------------------------------------------------------------------
 // A thread filters one quantity, the distorted picture, say, or its squares. It walks along a row and keeps all windows
@@ -204,48 +194,67 @@ HV_DEV float scale_up(double v) {
 
 // The windows that the samples so far belong to, by how many they have had less one, get the next sample, which is
 // number `from` to `to` of those of interest. Returns the one that has had all, if `to` is the last number.
-template <bool NEGATIVE> HV_DEV float advance(double begun[SSIM_WINDOW - 1], float v, int from, int to) {
+template <bool ORDINARY> HV_DEV float advance(double begun[SSIM_WINDOW - 1], float v, int from, int to) {
   constexpr float taps[] = {0.001028f, 0.007599f, 0.036001f, 0.109361f, 0.213006f, 0.266012f};
   constexpr int last = SSIM_WINDOW - 1;
   double products[6];
 #pragma unroll
-  for (int k = 0; k < 6; k++) products[k] = scale_down<NEGATIVE>(v * taps[k], window_shifts(k));
+  for (int k = 0; k < 6; k++) products[k] = widen<ORDINARY>(v * taps[k], window_converts(k));
   const double done = to == last ? begun[last - 1] + products[0] : 0;
 #pragma unroll
   for (int k = last - 1; k > 0; k--)
     if (from <= k && k <= to) begun[k] = begun[k - 1] + products[k < 6 ? k : last - k];
   if (from == 0) begun[0] = products[0];
-  return scale_up(done);
+  return (float)done;
 }
 
-// The windows that begin in a row. At its ends only those are of interest that are wholly there.
-template <bool NEGATIVE> HV_DEV void across(float *row) {
+// What a thread reads and writes of a row at once.
+struct alignas(16) Four { float v[4]; };
+#define SSIM_AHEAD 2  // columns before the first sample of a row
+
+// The windows that begin in a row. At its ends only those are of interest that are wholly there. Samples lie two
+// columns after the windows that begin with them, so that four samples complete the four windows of another such group.
+// Rows are an odd number of groups apart: neighbours read from different banks.
+template <bool ORDINARY> HV_DEV void across(float *row) {
   constexpr int reach = SSIM_WINDOW - 1;
+  Four *groups = (Four *)row;
   double begun[reach] = {};
 #pragma unroll
-  for (int x = 0; x < reach; x++) advance<NEGATIVE>(begun, row[x], 0, x);
-#pragma unroll 2
-  for (int x = reach; x < SSIM_TILE; x++) row[x - reach] = advance<NEGATIVE>(begun, row[x], 0, reach);
+  for (int x = 0; x < reach; x++) advance<ORDINARY>(begun, row[x + SSIM_AHEAD], 0, x);
+#pragma unroll 1
+  for (int g = 0; g < 5; g++) {
+    Four at = groups[g + 3];
 #pragma unroll
-  for (int x = SSIM_TILE; x < SSIM_TILE + reach; x++)
-    row[x - reach] = advance<NEGATIVE>(begun, row[x], x - SSIM_TILE + 1, reach);
+    for (int i = 0; i < 4; i++) at.v[i] = advance<ORDINARY>(begun, at.v[i], 0, reach);
+    groups[g] = at;
+  }
+#pragma unroll
+  for (int g = 5; g < 8; g++) {
+    Four at = groups[g + 3];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int past = 4 * g + i + reach - (SSIM_TILE - 1);
+      at.v[i] = advance<ORDINARY>(begun, at.v[i], hv_max(past, 0), reach);
+    }
+    groups[g] = at;
+  }
 }
 
 // The windows that end in a column.
-template <bool NEGATIVE> HV_DEV void down(double begun[SSIM_WINDOW - 1], float *column) {
+template <bool ORDINARY> HV_DEV void down(double begun[SSIM_WINDOW - 1], float *column) {
 #pragma unroll 4
   for (int y = 0; y < SSIM_TILE; y++) {
     float &at = column[y * SSIM_PITCH];
-    at = advance<NEGATIVE>(begun, at, 0, SSIM_WINDOW - 1);
+    at = advance<ORDINARY>(begun, at, 0, SSIM_WINDOW - 1);
   }
 }
 
 // ---- statistics ----------------------------------------------------------------------------
-// a / b, correctly rounded, for any b of ordinary size. The reciprocal in single precision is wrong by 2^-22, the one
-// after it by 2^-44, and the last quotient before its rounding by 2^-88. b has 24 bits: as the quotient of that and 53
-// bits, nothing comes closer than 2^-78 to the middle between two doubles.
+// a / b, correctly rounded, for any b of ordinary size above 0. The reciprocal in single precision is wrong by 2^-22,
+// the one after it by 2^-44, and the last quotient before its rounding by 2^-88. b has 24 bits: as the quotient of that
+// and 53 bits, nothing comes closer than 2^-78 to the middle between two doubles.
 HV_DEV double divide(double a, float b) {
-  const double divisor = (double)b, first = (double)hv_rcp_f32(b);
+  const double divisor = widen<true>(b, false), first = widen<true>(hv_rcp_f32(b), true);
   const double reciprocal = __builtin_fma(__builtin_fma(-divisor, first, 1.0), first, first);
   const double quotient = a * reciprocal;
   return __builtin_fma(__builtin_fma(-divisor, quotient, a), reciprocal, quotient);
@@ -271,8 +280,11 @@ HV_DEV float root(float v) {
 #endif
 }
 
-// SSIM, and its luminance, contrast and structure terms, of one place of the window.
-HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, double terms[4]) {
+// The structure and the contrast term of one place of the window; if all are asked for, also the luminance term and
+// SSIM.
+constexpr int terms(bool all) { return all ? 4 : 2; }
+template <bool ALL>
+HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, double to[terms(ALL)]) {
   constexpr float c1 = (0.01f * 255.0f) * (0.01f * 255.0f), c2 = (0.03f * 255.0f) * (0.03f * 255.0f);
   constexpr float c3 = c2 / 2.0f;
   const float m1 = reference.mean, m2 = filtered[0], square1 = m1 * m1, square2 = m2 * m2;
@@ -280,29 +292,32 @@ HV_DEV void terms_of(const float filtered[3], const SsimMoments &reference, doub
   const float difference = filtered[2] - m1 * m2, product = variance1 * variance2;
   // Less than 2^-50 would be lost in both of the sums with it.
   const float deviations = root(hv_max(product, 0x1p-100f));
-  // Doubles hold products of floats exactly.
-  const double luminance = divide(__builtin_fma((double)(m1 + m1), (double)m2, (double)c1), (square1 + square2) + c1);
-  const double contrast = divide(__builtin_fma((double)deviations, 2.0, (double)c2), (variance1 + variance2) + c2);
   const bool flat = (difference < 0.0f) & (product <= 0.0f);
   const float covariance = flat ? 0.0f : difference;
-  const double structure = (double)divide(covariance + c3, deviations + c3);
-  terms[0] = (luminance * contrast) * structure;
-  terms[1] = luminance, terms[2] = contrast, terms[3] = structure;
+  to[0] = (double)divide(covariance + c3, deviations + c3);
+  to[1] = divide(__builtin_fma(widen<true>(deviations, true), 2.0, (double)c2), (variance1 + variance2) + c2);
+  if constexpr (ALL) {
+    // Doubles hold products of floats exactly.
+    to[2] = divide(__builtin_fma((double)(m1 + m1), (double)m2, (double)c1), (square1 + square2) + c1);
+    to[3] = (to[2] * to[1]) * to[0];
+  }
 }
 
-template <int count> struct Count { static constexpr int value = count; };
+template <auto VALUE> struct Constant { static constexpr auto value = VALUE; };
 
 // The statistics of a tile are two rows for 32 threads at a time, whatever the quantity that they filtered: in one alone
 // each step of a quotient waits for the one before. The moments of the reference are kept for the later pairs, if there
 // are any.
 template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bits, const SsimPairs &pairs) {
-  constexpr int n = 1 + 2 * SIDES, reach = SSIM_WINDOW - 1, columns = SSIM_TILE + reach;
-  constexpr int threads = SSIM_MAP_THREADS(SIDES), rows_at_once = threads / columns;
-  constexpr int turns = (SSIM_TILE + rows_at_once - 1) / rows_at_once;
+  constexpr int n = 1 + 2 * SIDES, reach = SSIM_WINDOW - 1, threads = SSIM_MAP_THREADS(SIDES);
+  // Turns in which threads stage the columns of a tile, a row for 32 of them, and those beyond it.
+  constexpr int turns = (SSIM_TILE + n - 1) / n, turns_beyond = (SSIM_TILE * reach + threads - 1) / threads;
+  constexpr int rows_beyond = (turns_beyond * threads + reach - 1) / reach;
+  constexpr int staged = turns * n > rows_beyond ? turns * n : rows_beyond;
   // The distorted picture, its squares and its product with the reference; then the reference and its squares. Some
   // last rows may be there only so that all threads take equally many.
-  __shared__ float tile[n][turns * rows_at_once][SSIM_PITCH];
-  __shared__ uint32_t negative;  // whether a sample of the strip so far was
+  alignas(16) __shared__ float tile[n][staged][SSIM_PITCH];
+  __shared__ uint32_t extraordinary[2];  // whether a sample of this tile is, and of the next
   // No loop that ends at the pair: a copy of all would be made for it on NVIDIA.
   int index = 0;
 #pragma unroll
@@ -314,73 +329,78 @@ template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bit
   const int places = width - reach;
   const int needed = hv_min(rows, height - reach - y0) + reach;
   const int lane = (int)threadIdx.x % SSIM_TILE, quantity = (int)threadIdx.x / SSIM_TILE;
-  const int column = (int)threadIdx.x % columns, row = (int)threadIdx.x / columns;
-  const int x = hv_min(x0 + column, width - 1);
-  if (threadIdx.x == 0) negative = 0;
+  if (threadIdx.x < 2) extraordinary[threadIdx.x] = 0;
   __syncthreads();
 
   double begun[reach] = {};
   uint64_t sums[4] = {};
-  for (int first = 0; first < needed; first += SSIM_TILE) {
-    uint32_t signs = 0;
+  for (int first = 0, turn = 0; first < needed; first += SSIM_TILE, turn ^= 1) {
     const auto stage = [&](const auto distorted_picture, const auto reference_picture) {
-#pragma unroll
-      for (int i = 0; i < turns; i++) {
-        const int r = row + i * rows_at_once, y = hv_min(y0 + first + r, height - 1);
+      Least least;
+      const auto put = [&](int r, int column) {
+        const int x = hv_min(x0 + column, width - 1), y = hv_min(y0 + first + r, height - 1);
         const float distorted = distorted_picture.read(x, y), reference = reference_picture.read(x, y);
         const float values[] = {distorted, distorted * distorted, reference * distorted, reference,
                                 reference * reference};
 #pragma unroll
-        for (int k = 0; k < n; k++) tile[k][r][column] = values[k];
-        signs |= __builtin_bit_cast(uint32_t, distorted) | __builtin_bit_cast(uint32_t, reference);
+        for (int k = 0; k < n; k++) tile[k][r][column + SSIM_AHEAD] = values[k];
+        least.add(distorted), least.add(reference);
+      };
+#pragma unroll
+      for (int i = 0; i < turns; i++) put(quantity + i * n, lane);
+#pragma unroll
+      for (int i = 0; i < turns_beyond; i++) {
+        const int place = (int)threadIdx.x + i * threads;
+        put(place / reach, SSIM_TILE + place % reach);
       }
+      if (!distorted_picture.ORDINARY && !least.ordinary()) hv_atomic_max_u32(&extraordinary[turn], 1);
     };
-    if (row < rows_at_once) {
-      if (pair.planes.distorted)
-        stage(Samples<float>(pair.planes, SSIM_DISTORTED), Samples<float>(pair.planes, SSIM_REFERENCE));
-      else
-        stage(Samples<T>(frame, SSIM_DISTORTED, bits), Samples<T>(frame, SSIM_REFERENCE, bits));
-    }
-    if (signs >> 31) hv_atomic_max_u32(&negative, 1);
+    if (pair.planes.distorted)
+      stage(Samples<float>(pair.planes, SSIM_DISTORTED), Samples<float>(pair.planes, SSIM_REFERENCE));
+    else
+      stage(Samples<T>(frame, SSIM_DISTORTED, bits), Samples<T>(frame, SSIM_REFERENCE, bits));
     __syncthreads();
-    if (negative) {
-      across<true>(tile[quantity][lane]);
-      hv_sync_wave();
-      down<true>(begun, tile[quantity][0] + lane);
-    } else {
+    if (threadIdx.x == 0) extraordinary[turn ^ 1] = 0;
+    if (extraordinary[turn]) {
       across<false>(tile[quantity][lane]);
       hv_sync_wave();
       down<false>(begun, tile[quantity][0] + lane);
+    } else {
+      across<true>(tile[quantity][lane]);
+      hv_sync_wave();
+      down<true>(begun, tile[quantity][0] + lane);
     }
     __syncthreads();
     const int from = hv_max(reach - first, 0), to = hv_min(needed - first, SSIM_TILE);
-    const auto statistics = [&](const auto count, int r) {
-      constexpr int some = decltype(count)::value;
-      double terms[some][4];
+    const auto kept_at = [&](int at) -> SsimMoments & {
+      return pair.kept[(uint64_t)(y0 + first + at - reach) * (uint32_t)places + (uint32_t)(x0 + lane)];
+    };
+    const auto reference_at = [&](int at) { return SsimMoments{tile[n - 2][at][lane], tile[n - 1][at][lane]}; };
+    const auto statistics = [&](const auto all, const auto count, int r) {
+      constexpr int some = decltype(count)::value, n_terms = terms(all.value);
+      double found[some][n_terms];
 #pragma unroll
       for (int j = 0; j < some; j++) {
         const int at = r + j * n;
         const float filtered[] = {tile[0][at][lane], tile[1][at][lane], tile[2][at][lane]};
-        const uint64_t place = (uint64_t)(y0 + first + at - reach) * (uint32_t)places + (uint32_t)(x0 + lane);
-        SsimMoments reference;
-        if constexpr (SIDES == 2) {
-          reference = {tile[3][at][lane], tile[4][at][lane]};
-          if (pair.kept) pair.kept[place] = reference;
-        } else {
-          reference = pair.kept[place];
-        }
-        terms_of(filtered, reference, terms[j]);
+        terms_of<all.value>(filtered, SIDES == 2 ? reference_at(at) : kept_at(at), found[j]);
       }
 #pragma unroll
-      for (int i = 0; i < 4; i++)
+      for (int i = 0; i < n_terms; i++)
 #pragma unroll
-        for (int j = 0; j < some; j++) sums[i] += bits_of(terms[j][i] + pair.bias);
+        for (int j = 0; j < some; j++) sums[3 - i] += bits_of(found[j][i] + pair.bias);
     };
-    if (x0 + lane < places) {
+    const auto all_statistics = [&](const auto all) {
       int r = from + quantity;
 #pragma unroll 1
-      for (; r + n < to; r += 2 * n) statistics(Count<2>(), r);
-      if (r < to) statistics(Count<1>(), r);
+      for (; r + n < to; r += 2 * n) statistics(all, Constant<2>(), r);
+      if (r < to) statistics(all, Constant<1>(), r);
+    };
+    if (x0 + lane < places) {
+      if (SIDES == 2 && pair.kept)
+        for (int r = from + quantity; r < to; r += n) kept_at(r) = reference_at(r);
+      if (pair.all_terms) all_statistics(Constant<true>());
+      else all_statistics(Constant<false>());
     }
     __syncthreads();
   }
@@ -388,42 +408,6 @@ template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bit
 }
 
 // ---- decimations ---------------------------------------------------------------------------
-// A row of the low pass: number 1, 3, 5 or 7 of the filter for one result each, or 0, 2, 4, 6 or 8. `at` has the even
-// columns and the odd ones apart. `begun` are the results that the rows so far belong to: those that have had two rows,
-// four, six and eight. Returns the one that has had all.
-template <bool NEGATIVE, int COLUMNS>
-HV_DEV double low_pass_row(const float (&at)[2][COLUMNS], bool odd, double begun[4]) {
-  // Columns 0-8 of rows 0-4; rows 5-8 are 3-0.
-  constexpr float taps[5][9] = {
-      {0.000714f, -0.000450f, -0.002090f, 0.007132f, 0.016114f, 0.007132f, -0.002090f, -0.000450f, 0.000714f},
-      {-0.000450f, 0.000283f, 0.001316f, -0.004490f, -0.010146f, -0.004490f, 0.001316f, 0.000283f, -0.000450f},
-      {-0.002090f, 0.001316f, 0.006115f, -0.020867f, -0.047149f, -0.020867f, 0.006115f, 0.001316f, -0.002090f},
-      {0.007132f, -0.004490f, -0.020867f, 0.071207f, 0.160885f, 0.071207f, -0.020867f, -0.004490f, 0.007132f},
-      {0.016114f, -0.010146f, -0.047149f, 0.160885f, 0.363505f, 0.160885f, -0.047149f, -0.010146f, 0.016114f}};
-  const auto product = [&](float v, int row, int u) {
-    const float tap = taps[row][u];
-    const bool shifted = low_pass_shifts(row);
-    return NEGATIVE || tap > 0 ? scale_down<NEGATIVE>(v * tap, shifted) : -scale_down<NEGATIVE>(v * -tap, shifted);
-  };
-  double done = begun[3], next[4];
-#pragma unroll
-  for (int k = 0; k < 4; k++) next[k] = odd ? begun[k] : k ? begun[k - 1] : 0;
-#pragma unroll
-  for (int u = 0; u < 9; u++) {
-    const float v = at[u % 2][threadIdx.x + u / 2];
-    if (odd) {
-      const double outer = product(v, 1, u), inner = product(v, 3, u);
-      next[0] += outer, next[1] += inner, next[2] += inner, next[3] += outer;
-    } else {
-      const double outer = product(v, 0, u), inner = product(v, 2, u);
-      next[0] += outer, next[1] += inner, next[2] += product(v, 4, u), next[3] += inner, done += outer;
-    }
-  }
-#pragma unroll
-  for (int k = 0; k < 4; k++) begun[k] = next[k];
-  return done;
-}
-
 // What a block of a decimation is for: one of the pictures, which lie side by side in the grid, from column `x0` on.
 struct Part {
   int picture, x0;
@@ -434,14 +418,138 @@ HV_DEV Part part(int width, int tile) {
   return {SSIM_REFERENCE, (column - columns) * tile};
 }
 
-// The low pass at every other sample of a picture, with `rows` of the result for a block.
-template <class S>
-HV_DEV void low_pass(const S source, const Part part, int width, int height, int rows, const SsimPlanes &out) {
+// Columns 0-4 of rows 0-4 of the low pass; those beyond mirror them in either direction.
+HV_DEV constexpr float low_pass_tap(int row, int column) {
+  constexpr float taps[5][5] = {{0.000714f, -0.000450f, -0.002090f, 0.007132f, 0.016114f},
+                                {-0.000450f, 0.000283f, 0.001316f, -0.004490f, -0.010146f},
+                                {-0.002090f, 0.001316f, 0.006115f, -0.020867f, -0.047149f},
+                                {0.007132f, -0.004490f, -0.020867f, 0.071207f, 0.160885f},
+                                {0.016114f, -0.010146f, -0.047149f, 0.160885f, 0.363505f}};
+  return taps[row][column < 5 ? column : 8 - column];
+}
+
+// What a sample adds to a result for which it is in this row (0-4) and column (0-8) of the low pass.
+template <bool ORDINARY> HV_DEV double low_pass_product(float v, int row, int column) {
+  const float tap = low_pass_tap(row, column);
+  const bool converted = low_pass_converts(row, column);
+  return tap > 0 ? widen<ORDINARY>(v * tap, converted) : -widen<ORDINARY>(v * -tap, converted);
+}
+
+// ---- the low pass of luma -------------------------------------------------------------------
+// Sums of these products are exact in any order: samples are multiples of 2^-8 at least, in the range of 8 bits, and
+// the smallest tap is 2^-11.8, so that products, of 24 bits each, are multiples of 2^-43 and below 2^7, and all sums
+// below 2^9. That takes 52 bits of the 53 that a double has. So each column is added up by itself, once for each tap
+// that columns left and right of it have in common, and results are sums of columns: 48 additions instead of 81, of 25
+// products instead of 45.
+
+#define SSIM_LUMA_COLUMNS (SSIM_THREADS - 4)  // results of a block side by side
+
+// The sums of a column with one column of the low pass: those for results that are begun, which have had two rows,
+// four, six and eight.
+struct ColumnSums {
+  double begun[4] = {};
+  // Adds an even row of samples. Returns the sum that has had all.
+  HV_MEMBER double even_row(float v, int column) {
+    const double outer = low_pass_product<true>(v, 0, column), inner = low_pass_product<true>(v, 2, column);
+    const double done = begun[3] + outer;
+    begun[3] = begun[2] + inner;
+    begun[2] = begun[1] + low_pass_product<true>(v, 4, column);
+    begun[1] = begun[0] + inner;
+    begun[0] = outer;
+    return done;
+  }
+  // Adds the odd row below.
+  HV_MEMBER void odd_row(float v, int column) {
+    const double outer = low_pass_product<true>(v, 1, column), inner = low_pass_product<true>(v, 3, column);
+    begun[0] += outer, begun[1] += inner, begun[2] += inner, begun[3] += outer;
+  }
+};
+
+// The low pass at every other sample of luma, with `rows` of the result for a block. A thread has the two columns of a
+// result; the first two and the last two threads are there for their columns only.
+template <class T>
+HV_DEV void low_pass(const Samples<T> source, const Part part, int width, int height, int rows, const SsimPlanes &out) {
+  constexpr int n = SSIM_THREADS;
+  // What others need: the sums of even columns with the outermost tap and the next but one, of odd ones with the same.
+  __shared__ double shared[2][4][n];
+  const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
+  const int thread = (int)threadIdx.x, x = part.x0 + thread - 2, y0 = (int)blockIdx.y * rows;
+  const int even = mirror(2 * x, width), odd = mirror(2 * x + 1, width), top = 2 * y0 - 4;
+  const int end = hv_min(rows, to_height - y0) + 4;
+  typename Samples<T>::Stored ahead[2][2][2];  // samples of two steps that are on their way
+  const auto load = [&](int step, int turn) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int y = mirror(top + 2 * step + i, height);
+      ahead[turn][i][0] = source.load(even, y), ahead[turn][i][1] = source.load(odd, y);
+    }
+  };
+  load(0, 0);
+  load(1, 1);
+  ColumnSums columns[5];  // with column 0, 2, 4 of the low pass, of even samples, and with 1 and 3, of odd ones
+  const auto two_rows = [&](int step, int turn) {
+    float v[2][2];
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+      for (int k = 0; k < 2; k++) v[i][k] = source.value(ahead[turn][i][k]);
+    load(step + 2, turn);
+    double done[5];
+#pragma unroll
+    for (int k = 0; k < 5; k++) {
+      done[k] = columns[k].even_row(v[0][k % 2], k);
+      columns[k].odd_row(v[1][k % 2], k);
+    }
+    double(&all)[4][n] = shared[turn];
+#pragma unroll
+    for (int k = 0; k < 4; k++) all[k][thread] = done[k];
+    __syncthreads();
+    if (thread < 2 || thread >= n - 2 || x >= to_width || step < 4 || step >= end) return;
+    const double outer = (all[0][thread - 2] + all[1][thread - 2]) + (all[0][thread + 2] + all[1][thread + 1]);
+    const double inner = (all[2][thread - 1] + all[3][thread - 1]) + (all[2][thread + 1] + done[3]);
+    write(out, part.picture, x, y0 + step - 4, (float)((outer + inner) + done[4]));
+  };
+#pragma unroll 1
+  for (int step = 0; step < end; step += 2) {
+    two_rows(step, 0);
+    two_rows(step + 1, 1);
+  }
+}
+
+// ---- the low pass of decimated pictures ----------------------------------------------------
+// A row of the low pass: number 1, 3, 5 or 7 of the filter for one result each, or 0, 2, 4, 6 or 8. `at` has the even
+// columns and the odd ones apart. `begun` are the results that the rows so far belong to: those that have had two rows,
+// four, six and eight. Returns the one that has had all.
+template <bool ORDINARY, int COLUMNS>
+HV_DEV double low_pass_row(const float (&at)[2][COLUMNS], bool odd, double begun[4]) {
+  double done = begun[3], next[4];
+#pragma unroll
+  for (int k = 0; k < 4; k++) next[k] = odd ? begun[k] : k ? begun[k - 1] : 0;
+#pragma unroll
+  for (int u = 0; u < 9; u++) {
+    const float v = at[u % 2][threadIdx.x + u / 2];
+    if (odd) {
+      const double outer = low_pass_product<ORDINARY>(v, 1, u), inner = low_pass_product<ORDINARY>(v, 3, u);
+      next[0] += outer, next[1] += inner, next[2] += inner, next[3] += outer;
+    } else {
+      const double outer = low_pass_product<ORDINARY>(v, 0, u), inner = low_pass_product<ORDINARY>(v, 2, u);
+      const double middle = low_pass_product<ORDINARY>(v, 4, u);
+      next[0] += outer, next[1] += inner, next[2] += middle, next[3] += inner, done += outer;
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < 4; k++) begun[k] = next[k];
+  return done;
+}
+
+// The low pass at every other sample of a decimated picture, with `rows` of the result for a block.
+HV_DEV void low_pass(const Samples<float> source, const Part part, int width, int height, int rows,
+                     const SsimPlanes &out) {
   // Even and odd columns from -4 on apart, so that neighbours read neighbours, and half of the banks apart, so that
   // they write to different ones.
   constexpr int pitch = SSIM_THREADS + 16;
   __shared__ float staged[2][SSIM_STAGE][2][pitch];
-  __shared__ uint32_t negative[2];  // whether a sample so far was of those that came to either place
+  __shared__ uint32_t extraordinary[3];  // whether a sample of this stage is, of the next, and of the one after it
   const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
   const int x = part.x0 + (int)threadIdx.x, y0 = (int)blockIdx.y * rows, left = 2 * part.x0 - 4, top = 2 * y0 - 4;
   const int needed = 2 * hv_min(rows, to_height - y0) + 7;
@@ -451,13 +559,11 @@ HV_DEV void low_pass(const S source, const Part part, int width, int height, int
   int from[turns];
 #pragma unroll
   for (int i = 0; i < turns; i++) from[i] = mirror(left + lane + 32 * i, width);
-  if constexpr (S::NEGATIVE) {
-    if (threadIdx.x < 2) negative[threadIdx.x] = 0;
-    __syncthreads();
-  }
+  if (threadIdx.x < 3) extraordinary[threadIdx.x] = 0;
+  __syncthreads();
 
   // The samples of a stage are on their way while those of the one before are worked on.
-  typename S::Stored ahead[turns];
+  float ahead[turns];
   const auto load = [&](int first) {
     const int y = mirror(top + first + row_of_stage, height);
 #pragma unroll
@@ -465,28 +571,31 @@ HV_DEV void low_pass(const S source, const Part part, int width, int height, int
   };
   load(0);
   double begun[4] = {};
-  for (int first = 0, turn = 0; first < needed; first += SSIM_STAGE, turn ^= 1) {
-    uint32_t signs = 0;
+  for (int first = 0, stage = 0; first < needed; first += SSIM_STAGE, stage++) {
+    const int turn = stage % 2;
+    Least least;
 #pragma unroll
     for (int i = 0; i < turns; i++) {
-      const float v = source.value(ahead[i]);
+      const float v = ahead[i];
       if (i < turns - 1 || lane < 8) staged[turn][row_of_stage][lane % 2][lane / 2 + 16 * i] = v;
-      signs |= __builtin_bit_cast(uint32_t, v);
+      least.add(v);
     }
-    if (S::NEGATIVE && signs >> 31) hv_atomic_max_u32(&negative[turn], 1);
+    if (!least.ordinary()) hv_atomic_max_u32(&extraordinary[stage % 3], 1);
     __syncthreads();
+    if (threadIdx.x == 0) extraordinary[(stage + 2) % 3] = 0;
     if (first + SSIM_STAGE < needed) load(first + SSIM_STAGE);
 #pragma unroll 2
     for (int r = 0; r < SSIM_STAGE; r++) {
-      const double done = S::NEGATIVE && negative[turn] ? low_pass_row<true>(staged[turn][r], r % 2, begun)
-                                                        : low_pass_row<false>(staged[turn][r], r % 2, begun);
+      const double done = extraordinary[stage % 3] ? low_pass_row<false>(staged[turn][r], r % 2, begun)
+                                                   : low_pass_row<true>(staged[turn][r], r % 2, begun);
       const int row = first + r - 8;
       if (r % 2 || row < 0 || first + r >= needed || x >= to_width) continue;
-      write(out, part.picture, x, y0 + row / 2, scale_up(done));
+      write(out, part.picture, x, y0 + row / 2, (float)done);
     }
   }
 }
 
+// ---- means ---------------------------------------------------------------------------------
 // Means of `factor` x `factor` samples of a picture. Doubles hold their sums exactly.
 template <class S>
 HV_DEV void box(const S source, const Part part, int width, int height, int factor, int to_width, int to_height,

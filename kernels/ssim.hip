@@ -13,12 +13,12 @@
 
 // Decimations are of the distorted picture, and of the reference where the grid has the columns twice.
 
-// The pictures after the low pass, at every other sample: (width+1)/2 x (height+1)/2. Block 128 threads, a tile of
-// 128 x rows samples; grid (ceil(to_width/128) for each picture, ceil(to_height/rows)).
+// Luma after the low pass, at every other sample: (width+1)/2 x (height+1)/2. Block 128 threads, a tile of 124 x rows
+// samples; grid (ceil(to_width/124) for each picture, ceil(to_height/rows)).
 #define SSIM_LOW_PASS(name, T)                                                                                     \
   HV_KERNEL(SSIM_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, int rows, \
                                 SsimPlanes out) {                                                                  \
-    const ssim::Part part = ssim::part((width + 1) / 2, SSIM_THREADS);                                             \
+    const ssim::Part part = ssim::part((width + 1) / 2, SSIM_LUMA_COLUMNS);                                        \
     ssim::low_pass(ssim::Samples<T>(frame, part.picture, bits), part, width, height, rows, out);                   \
   }                                                                                                                \
   HV_EXPORT(name)
@@ -42,7 +42,7 @@ SSIM_LOW_PASS(ssim_low_pass_u16, uint16_t)
 SSIM_BOX(ssim_box_u8, uint8_t)
 SSIM_BOX(ssim_box_u16, uint16_t)
 
-// The same of decimated pictures.
+// The same of decimated pictures, with a tile of 128 x rows samples.
 HV_KERNEL(SSIM_THREADS, ssim_low_pass)(SsimPlanes in, int width, int height, int rows, SsimPlanes out) {
   const ssim::Part part = ssim::part((width + 1) / 2, SSIM_THREADS);
   ssim::low_pass(ssim::Samples<float>(in, part.picture), part, width, height, rows, out);

@@ -114,8 +114,10 @@ fn measure<T: Sample + TryFrom<u32>>(
     let speed =
         SpeedWork { scalings: options.scaling().into_iter().collect(), sigmas: vec![options.sigma()] };
     let chroma_group = |distorted: &[_]| [(); 2].map(|_| group(*chroma_reference, distorted.to_vec()));
-    let (automatic, multi_scale) =
-        (SsimWork { scales: vec![0], multi_scale: false }, SsimWork { scales: vec![], multi_scale: true });
+    let (automatic, multi_scale) = (
+        SsimWork { scales: vec![0], ..SsimWork::default() },
+        SsimWork { multi_scale: true, ..SsimWork::default() },
+    );
     let colours = |plane: &_| [*plane, next, reference];
 
     for level in Level::available() {

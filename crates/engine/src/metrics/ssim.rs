@@ -92,7 +92,8 @@ pub struct SsimScores {
     pub lcs: [f64; 3],
 }
 
-/// A score and the means of the luminance, contrast and structure terms of each scale.
+/// A score and the means of the luminance, contrast and structure terms of each scale. Luminance that the score does not
+/// depend on is `NaN` without `enable_lcs`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MsSsimScores {
     pub score: f64,
@@ -116,8 +117,12 @@ impl MsSsimOptions {
         let mut score = 1.0;
         let mut all = [[0.0; 3]; SCALES];
         for (scale, sums) in sums.iter().enumerate() {
-            let [_, lcs @ ..] = means(sums, size);
+            let [_, mut lcs @ ..] = means(sums, size);
             let [luminance, contrast] = [LUMINANCE, CONTRAST].map(|weights| f64::from(weights[scale]));
+            if luminance == 0.0 && !self.enable_lcs {
+                lcs[0] = f64::NAN;
+            }
+            // Whatever the luminance, its power of 0 is 1.
             score *= (lcs[0].powf(luminance) * lcs[1].powf(contrast)) * lcs[2].powf(contrast);
             all[scale] = lcs;
             size = decimated(size.0, size.1, 2);
@@ -172,10 +177,21 @@ pub struct SsimWork {
     pub scales: Vec<u32>,
     /// MS-SSIM is wanted.
     pub multi_scale: bool,
+    /// The luminance term of each scale of MS-SSIM is wanted, not only of those that its score depends on.
+    pub every_luminance: bool,
+}
+
+impl SsimWork {
+    /// Whether all sums of a scale of MS-SSIM are wanted, or only those of contrast and structure. Scale 0 is also what
+    /// SSIM of factor 1 looks at.
+    pub fn all_terms(&self, scale: usize, geometry: Geometry) -> bool {
+        let plain = || self.scales.iter().any(|scale| factor(*scale, geometry) == 1);
+        self.every_luminance || LUMINANCE[scale] > 0.0 || (scale == 0 && plain())
+    }
 }
 
 /// Over all places of the window in one picture pair, the sums of SSIM and of its luminance, contrast and structure
-/// terms, as [`FixedSum`] adds them up.
+/// terms, as [`FixedSum`] adds them up. The first two are 0 where nobody wants them.
 pub type MapSums = [u64; 4];
 
 /// The sums of one frame pair.
@@ -327,7 +343,10 @@ impl Extract for MsSsimOptions {
     }
 
     fn plan(&self, _costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
-        work.extend::<Ssim, _>(SsimWork::default(), |work| work.multi_scale = true);
+        work.extend::<Ssim, _>(SsimWork::default(), |work| {
+            work.multi_scale = true;
+            work.every_luminance |= self.enable_lcs;
+        });
         Ok(Box::new(MsSsimSource(*self)))
     }
 }

@@ -272,7 +272,7 @@ fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
         .with::<Adm>(AdmWork { passes: gain_limits.iter().map(pass).collect() })
         .with::<Motion>(MotionWork { lag1: true, lag2 })
         .with::<Psnr>(PsnrWork { chroma: true })
-        .with::<Ssim>(SsimWork { scales: vec![0], multi_scale: false })
+        .with::<Ssim>(SsimWork { scales: vec![0], ..SsimWork::default() })
         .with::<Ciede>(CiedeWork);
     if aim || lag2 {
         work.set::<Damage>(DamageWork);
@@ -345,7 +345,7 @@ fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -
                 work.set::<Cambi>(CambiWork { analyses: vec![banding.analysis()] });
             }
             if width.min(height) > 176 {
-                work.set::<Ssim>(SsimWork { scales: vec![0, 2], multi_scale: true });
+                work.set::<Ssim>(SsimWork { scales: vec![0, 2], multi_scale: true, every_luminance: false });
             }
             let clip = |kind, distorted| Clip::new(kind % 8, distorted, width, height, bits, 3);
             let reference = clip(kind, false);
@@ -529,10 +529,11 @@ fn banding_equals_the_processors() {
 fn similarity_equals_the_processors() {
     let mut cpu = Cpu::new(1).unwrap();
     let mut hip = Hip::open(&Selection::default(), 3).unwrap();
-    let ssim = SsimWork { scales: vec![0, 1, 2, 3, 10], multi_scale: true };
-    let work = Work::default().with::<Ssim>(ssim).with::<PsnrHvs>(PsnrHvsWork);
     for (i, (width, height)) in [(177, 181), (391, 389)].into_iter().enumerate() {
         for bits in [8, 10, 12] {
+            let scales = vec![0, 1, 2, 3, 10];
+            let ssim = SsimWork { scales, multi_scale: true, every_luminance: bits != 10 };
+            let work = Work::default().with::<Ssim>(ssim).with::<PsnrHvs>(PsnrHvsWork);
             let kind = (i as u32 + bits) % 6;
             let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 1));
             let distorted = [(distorted, None)];

@@ -83,6 +83,8 @@ pub struct Ssim {
     scales: Vec<Option<(usize, Vec<Decimated>)>>,
     /// Scales 1 to 4 of MS-SSIM.
     pyramid: Option<[Vec<Decimated>; SCALES - 1]>,
+    /// Which scales of MS-SSIM have all terms.
+    all_terms: [bool; SCALES],
 }
 
 impl Ssim {
@@ -103,6 +105,7 @@ impl Ssim {
             geometry,
             scales: work.scales.iter().map(scale).collect(),
             pyramid: work.multi_scale.then(|| [(); SCALES - 1].map(|_| next())),
+            all_terms: std::array::from_fn(|scale| work.all_terms(scale, geometry)),
         }
     }
 
@@ -124,14 +127,14 @@ impl Ssim {
         let mut sums = vec![SsimSums { scales: vec![], multi_scale: None }; distorted.len()];
         // Pictures as they are serve SSIM of factor 1 and the first scale of MS-SSIM.
         let plain = self.pyramid.is_some() || self.scales.iter().any(Option::is_none);
-        let plain = if plain { map_sums(level, &whole) } else { vec![] };
+        let plain = if plain { map_sums(level, &whole, self.all_terms[0]) } else { vec![] };
         for scale in &mut self.scales {
             let decimated = scale.as_mut().map(|(factor, pictures)| {
                 for (to, from) in pictures.iter_mut().zip(&whole) {
                     to.fill(|rows, to| box_band(level, *from, *factor, rows, to));
                 }
                 let pictures: Vec<_> = pictures.iter().take(whole.len()).collect();
-                map_sums(level, &pictures)
+                map_sums(level, &pictures, true)
             });
             for (sums, map) in sums.iter_mut().zip(decimated.as_ref().unwrap_or(&plain)) {
                 sums.scales.push(*map);
@@ -150,7 +153,7 @@ impl Ssim {
                     });
                 }
                 let pictures: Vec<_> = this[0].iter().take(whole.len()).collect();
-                for (sums, map) in sums.iter_mut().zip(map_sums(level, &pictures)) {
+                for (sums, map) in sums.iter_mut().zip(map_sums(level, &pictures, self.all_terms[scale])) {
                     sums.multi_scale.iter_mut().for_each(|scales| scales[scale] = map);
                 }
             }
@@ -168,15 +171,15 @@ impl Decimated {
     }
 }
 
-/// The sums of each picture with the first one.
-fn map_sums<I: Image>(level: Level, pictures: &[I]) -> Vec<MapSums> {
+/// The sums of each picture with the first one: of all terms, or of contrast and structure.
+fn map_sums<I: Image>(level: Level, pictures: &[I], all_terms: bool) -> Vec<MapSums> {
     let (width, height) = pictures[0].size();
     let places = height - (WINDOW_SIZE - 1);
     let bias = fixed_sum((width, height)).bias();
     let distorted = pictures.len() - 1;
     let work = |scratch: &mut Scratch, i: usize| {
         let rows = i * BAND..places.min((i + 1) * BAND);
-        map_band(level, pictures, rows, bias, scratch)
+        map_band(level, pictures, rows, bias, all_terms, scratch)
     };
     let add = |mut a: Vec<MapSums>, b: Vec<MapSums>| {
         a.iter_mut().zip(&b).for_each(|(a, b)| accumulate_sums(a, b));
@@ -258,7 +261,7 @@ impl<const PLANES: usize> Windowed<PLANES> {
 }
 
 dispatch!(fn map_band[I: Image](
-    pictures: &[I], rows: Range<usize>, bias: f64, scratch: &mut Scratch,
+    pictures: &[I], rows: Range<usize>, bias: f64, all_terms: bool, scratch: &mut Scratch,
 ) -> Vec<MapSums> = process_map[I]);
 
 /// The part of the sums of these rows of window places.
@@ -271,6 +274,7 @@ unsafe fn process_map<V: Lanes, I: Image>(
     pictures: &[I],
     rows: Range<usize>,
     bias: f64,
+    all_terms: bool,
     scratch: &mut Scratch,
 ) -> Vec<MapSums> {
     let Scratch { reference, distorted } = scratch;
@@ -297,7 +301,13 @@ unsafe fn process_map<V: Lanes, I: Image>(
             distorted.across(y);
             if let Some(first) = first {
                 distorted.down(first);
-                accumulate_sums(&mut sums[i], &statistics(&reference.filtered, &distorted.filtered, bias));
+                let (reference, distorted) = (&reference.filtered, &distorted.filtered);
+                let more = if all_terms {
+                    statistics::<true>(reference, distorted, bias)
+                } else {
+                    statistics::<false>(reference, distorted, bias)
+                };
+                accumulate_sums(&mut sums[i], &more);
             }
         }
     }
@@ -328,9 +338,9 @@ fn window(rows: [&[f32]; WINDOW_SIZE], to: &mut [f32]) {
     }
 }
 
-/// The sums of a row of window places.
+/// The sums of a row of window places: of all terms, or of contrast and structure.
 #[inline(always)]
-fn statistics(reference: &[Vec<f32>; 2], distorted: &[Vec<f32>; 3], bias: f64) -> MapSums {
+fn statistics<const ALL: bool>(reference: &[Vec<f32>; 2], distorted: &[Vec<f32>; 3], bias: f64) -> MapSums {
     let n = reference[0].len();
     let [mean1, square1] = [&reference[0][..n], &reference[1][..n]];
     let [mean2, square2, product] = [&distorted[0][..n], &distorted[1][..n], &distorted[2][..n]];
@@ -348,7 +358,7 @@ fn statistics(reference: &[Vec<f32>; 2], distorted: &[Vec<f32>; 3], bias: f64) -
         let covariance = if covariance < 0.0 && deviations <= 0.0 { 0.0 } else { covariance };
         let structure = f64::from((covariance + C3) / (deviations + C3));
         let terms = [(luminance * contrast) * structure, luminance, contrast, structure];
-        for i in 0..4 {
+        for i in if ALL { 0 } else { 2 }..4 {
             sums[i] = sums[i].wrapping_add((terms[i] + bias).to_bits());
         }
     }
@@ -567,7 +577,7 @@ mod tests {
 
     fn check(pair: &[Picture; 2], scales: &[u32], multi_scale: bool) {
         let geometry = geometry(&pair[0]);
-        let work = SsimWork { scales: scales.to_vec(), multi_scale };
+        let work = SsimWork { scales: scales.to_vec(), multi_scale, every_luminance: true };
         let pictures = group(pair);
         let single = |i: usize| {
             run(Level::detect(), &work, geometry, &[pictures[0].clone(), pictures[i].clone()]).remove(0)
@@ -589,12 +599,25 @@ mod tests {
             assert_eq!([found.score, l, c, s], Map::means(&a, &b), "{geometry:?} {scale}");
         }
         let Some(sums) = sums.multi_scale else { return };
-        let found = MsSsimOptions::default().scores(&sums, geometry);
+        let options = MsSsimOptions { enable_lcs: true, ..Default::default() };
+        let found = options.scores(&sums, geometry);
         let taps: Vec<_> = LOW_PASS.iter().map(|row| row.to_vec()).collect();
         for lcs in found.lcs {
             assert_eq!(lcs, Map::means(&maps[0], &maps[1])[1..], "{geometry:?}");
             maps = maps.map(|map| map.decimated(2, &taps));
         }
+
+        // Luminance is left out where nobody wants it.
+        let work = SsimWork { every_luminance: false, ..work };
+        let fewer = run(Level::detect(), &work, geometry, pair).remove(0).multi_scale.unwrap();
+        for (scale, (sums, fewer)) in sums.iter().zip(&fewer).enumerate() {
+            let all = scale == SCALES - 1 || (scale == 0 && scales.contains(&1));
+            assert_eq!(*fewer, if all { *sums } else { [0, 0, sums[2], sums[3]] }, "{scale}");
+        }
+        let fewer = MsSsimOptions::default().scores(&fewer, geometry);
+        assert!(fewer.score.total_cmp(&found.score).is_eq(), "{} {}", fewer.score, found.score);
+        assert!(fewer.lcs[..SCALES - 1].iter().all(|[luminance, ..]| luminance.is_nan()));
+        assert_eq!(fewer.lcs[SCALES - 1], found.lcs[SCALES - 1]);
     }
 
     #[test]
@@ -625,7 +648,7 @@ mod tests {
         let sizes = [(176, 176), (177, 193), (230, 181), (207, 240)];
         for (i, (width, height)) in sizes.into_iter().cycle().take(8).enumerate() {
             let bits = [8, 10, 12, 16][i / 2];
-            check(&content(i, width, height, bits), &[1], true);
+            check(&content(i, width, height, bits), if i % 2 == 0 { &[1] } else { &[2] }, true);
         }
     }
 }

@@ -18,29 +18,30 @@ const THREADS: u32 = 128;
 const BOX_TILE: (usize, usize) = (32, 4);
 /// Columns that a block of the window, and of the low pass, walks down.
 const WINDOW_COLUMNS: usize = 32;
-const LOW_PASS_COLUMNS: usize = THREADS as usize;
+const LOW_PASS_COLUMNS: PerPicture = PerPicture { luma: THREADS as usize - 4, decimated: THREADS as usize };
 /// The most picture pairs in a launch of the window.
 const PAIRS: usize = 8;
-/// Rows that a block of one of the filters walks down: more rows save work, more blocks fill the GPU.
+/// What blocks of a filter have of luma, and of decimated pictures.
 #[derive(Clone, Copy)]
-struct Rows {
+struct PerPicture {
     luma: usize,
     decimated: usize,
 }
 
-impl Rows {
+impl PerPicture {
     fn of(self, decimated: bool) -> usize {
         if decimated { self.decimated } else { self.luma }
     }
 }
 
-/// Those of the window, and of the low pass. The window takes 32 rows in a step, ten of them before its first place.
-/// The low pass takes four, seven of them before its first result, and decimated pictures wait for each other there.
-const fn rows(overlap: Overlap) -> (Rows, Rows) {
+/// Rows that blocks of the window walk down, and those of the low pass: more rows save work, more blocks fill the GPU.
+/// The window takes 32 rows in a step, ten of them before its first place. The low pass takes four, seven of them before
+/// its first result, and decimated pictures wait for each other there.
+const fn rows(overlap: Overlap) -> (PerPicture, PerPicture) {
     match overlap {
-        Overlap::Little => (Rows { luma: 54, decimated: 22 }, Rows { luma: 12, decimated: 4 }),
-        Overlap::Some => (Rows { luma: 118, decimated: 54 }, Rows { luma: 28, decimated: 6 }),
-        Overlap::Much => (Rows { luma: 214, decimated: 118 }, Rows { luma: 28, decimated: 12 }),
+        Overlap::Little => (PerPicture { luma: 54, decimated: 22 }, PerPicture { luma: 12, decimated: 4 }),
+        Overlap::Some => (PerPicture { luma: 118, decimated: 54 }, PerPicture { luma: 28, decimated: 6 }),
+        Overlap::Much => (PerPicture { luma: 214, decimated: 150 }, PerPicture { luma: 60, decimated: 20 }),
     }
 }
 
@@ -72,6 +73,8 @@ shared! {
         [60] columns: u32,
         /// Number of its first block.
         [64] first: u32,
+        /// 1 where the sums of SSIM and luminance are wanted.
+        [68] all_terms: u32,
     }
 }
 
@@ -95,6 +98,8 @@ struct Pictures {
     size: (usize, usize),
     /// Room for what windows keep of the reference, 0 if nobody reads it.
     kept: u64,
+    /// Whether the sums of SSIM and luminance are wanted.
+    all_terms: bool,
 }
 
 /// Where kernels find the data of a pair of a group, and whether it is the first: later ones only need what is of the
@@ -117,10 +122,10 @@ pub struct Ssim {
     windows: Kernel,
     /// The windows of the pairs of a group after the first, if groups have any.
     later_windows: Option<Kernel>,
-    window_rows: Rows,
+    window_rows: PerPicture,
     low_pass: Kernel,
     decimated_low_pass: Kernel,
-    low_pass_rows: Rows,
+    low_pass_rows: PerPicture,
     means: Kernel,
     geometry: Geometry,
     work: SsimWork,
@@ -136,7 +141,8 @@ impl Ssim {
             let none = SsimPair { first: u32::MAX, ..SsimPair::default() };
             let mut given = SsimPairs { at: [none; PAIRS] };
             let mut blocks = 0;
-            for (given, (Pictures { planes, size, kept }, sums)) in given.at.iter_mut().zip(pairs) {
+            for (given, (Pictures { planes, size, kept, all_terms }, sums)) in given.at.iter_mut().zip(pairs)
+            {
                 let rows = self.window_rows.of(planes.is_some());
                 let places = [size.0, size.1].map(|extent| extent - (WINDOW_SIZE - 1));
                 let columns = places[0].div_ceil(WINDOW_COLUMNS) as u32;
@@ -150,6 +156,7 @@ impl Ssim {
                     rows: rows as i32,
                     columns,
                     first: blocks,
+                    all_terms: u32::from(*all_terms),
                 };
                 blocks += columns * places[1].div_ceil(rows) as u32;
             }
@@ -160,8 +167,8 @@ impl Ssim {
     }
 
     fn low_pass(&self, stream: &Stream, turn: Turn, from: Pictures, to: Pictures) -> Result<(), Error> {
-        let rows = self.low_pass_rows.of(from.planes.is_some());
-        let grid = turn.grid(to.size, (LOW_PASS_COLUMNS, rows));
+        let [columns, rows] = [LOW_PASS_COLUMNS, self.low_pass_rows].map(|of| of.of(from.planes.is_some()));
+        let grid = turn.grid(to.size, (columns, rows));
         let [w, h, rows] = [from.size.0, from.size.1, rows].map(|extent| extent as i32);
         let (bits, out) = (self.geometry.depth.bits(), to.planes.unwrap_or_default());
         match from.planes {
@@ -263,13 +270,15 @@ impl Metric for Ssim {
                 *room += self.kept(size) as u64;
                 kept
             };
-            let take = |room: &mut u64, size| {
+            let take = |room: &mut u64, size, all_terms| {
                 let planes = Some(HvPlanes::take(room, bytes(size), size.0, 1));
-                Pictures { planes, size, kept: keep(room, size) }
+                Pictures { planes, size, kept: keep(room, size), all_terms }
             };
             // Windows wait for all decimations: then they are one launch, that fills the GPU.
             let mut all = Vec::new();
-            let mut whole = Pictures { planes: None, size: (width, height), kept: 0 };
+            let all_terms = |scale: usize| self.work.all_terms(scale, self.geometry);
+            let mut whole =
+                Pictures { planes: None, size: (width, height), kept: 0, all_terms: all_terms(0) };
             if self.plain() {
                 whole.kept = keep(&mut room, whole.size);
                 all.push((whole, sums(0)));
@@ -277,14 +286,14 @@ impl Metric for Ssim {
             for (i, scale) in self.work.scales.iter().enumerate() {
                 let factor = factor(*scale, self.geometry);
                 if factor > 1 {
-                    let small = take(&mut room, decimated(width, height, factor));
+                    let small = take(&mut room, decimated(width, height, factor), true);
                     self.means(stream, turn, factor, small)?;
                     all.push((small, sums(1 + i)));
                 }
             }
             let mut above = whole;
             for scale in (1..SCALES).filter(|_| self.work.multi_scale) {
-                let this = take(&mut room, decimated(above.size.0, above.size.1, 2));
+                let this = take(&mut room, decimated(above.size.0, above.size.1, 2), all_terms(scale));
                 self.low_pass(stream, turn, above, this)?;
                 all.push((this, sums(self.work.scales.len() + scale)));
                 above = this;
