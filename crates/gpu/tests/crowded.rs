@@ -3,6 +3,7 @@
 //! A driver in which somebody always is, on the software `libcuda` of `tests/swhip`. One test, as the environment and the
 //! runtimes are those of the whole process.
 
+mod code;
 #[path = "../../../tests/swhip/library.rs"]
 mod swhip;
 
@@ -10,24 +11,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use hipvmaf_gpu::{Code, Device, DeviceBuffer, Direction, Image, Pinned, Selection, Stream, copy};
+use hipvmaf_gpu::{Device, DeviceBuffer, Direction, Pinned, Selection, Stream, copy};
 
-/// Code for every GPU, which nothing here loads.
-struct Anything;
-
-impl Code for Anything {
-    fn missing(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn covers(&self, _: &str) -> bool {
-        true
-    }
-
-    fn images(&self, _: &str, _: &str) -> Vec<Image> {
-        vec![]
-    }
-}
+use code::Empty;
 
 const THREADS: usize = 4;
 /// Far more than come before anybody who is alone has had a turn.
@@ -42,7 +28,7 @@ fn streams_and_memory_come_and_go_however_much_work_there_is() {
         std::env::set_var("HIPVMAF_CUDA_LIBRARY", swhip::library("libcuda.so.1"));
         std::env::set_var("SWHIP_CROWDED", "1");
     }
-    let device = Device::open(&Selection::default(), &Anything).unwrap();
+    let device = Device::open(&Selection::default(), &Empty { covers: true }).unwrap();
     let (begun, enough) = (Barrier::new(THREADS + 1), AtomicBool::new(false));
     let spare = Stream::new(&device).unwrap();
     let copies = || {

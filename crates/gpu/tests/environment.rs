@@ -2,24 +2,11 @@
 
 //! Variables that are set to nothing. One test, as the environment is one for the whole process.
 
-use hipvmaf_gpu::{Code, Device, Image, Selection, devices};
+mod code;
 
-/// Code for no GPU.
-struct Nothing;
+use hipvmaf_gpu::{Device, Selection, devices};
 
-impl Code for Nothing {
-    fn missing(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn covers(&self, _: &str) -> bool {
-        false
-    }
-
-    fn images(&self, _: &str, _: &str) -> Vec<Image> {
-        vec![]
-    }
-}
+use code::Empty;
 
 /// An empty name would be this program itself.
 #[test]
@@ -28,7 +15,7 @@ fn set_to_nothing_is_not_set() {
         // SAFETY: this process has no other test, so no other thread reads the environment.
         unsafe { std::env::set_var(variable, "") };
     }
-    let error = Device::open(&Selection::default(), &Nothing).err().unwrap().to_string();
+    let error = Device::open(&Selection::default(), &Empty { covers: false }).err().unwrap().to_string();
     assert!(
         !devices().is_empty() || error.contains("libamdhip64.so") && error.contains("libcuda.so.1"),
         "{error}"

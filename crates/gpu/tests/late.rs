@@ -3,27 +3,14 @@
 //! A runtime that comes after it was first asked for. One test, as the environment and the runtimes are those of the
 //! whole process.
 
+mod code;
+
 use std::path::Path;
 use std::process::Command;
 
-use hipvmaf_gpu::{Code, Device, Error, Image, Selection, Stream, Vendor, devices, owner};
+use hipvmaf_gpu::{Device, Error, Selection, Stream, Vendor, devices, owner};
 
-/// Code for every GPU, which nothing here loads.
-struct Anything;
-
-impl Code for Anything {
-    fn missing(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn covers(&self, _: &str) -> bool {
-        true
-    }
-
-    fn images(&self, _: &str, _: &str) -> Vec<Image> {
-        vec![]
-    }
-}
+use code::Empty;
 
 /// What says which context is current for a thread of the fake driver, and what sets it.
 fn contexts(driver: &Path) -> (impl Fn() -> usize, impl Fn(usize)) {
@@ -54,7 +41,7 @@ fn a_driver_that_was_missing_is_found_later_and_then_kept() {
         std::env::set_var("HIPVMAF_CUDA_LIBRARY", &driver);
     }
     assert!(devices().is_empty());
-    let refused = Device::open(&Selection::default(), &Anything).err();
+    let refused = Device::open(&Selection::default(), &Empty { covers: true }).err();
     let Some(Error::NoDevice(reason)) = refused else { panic!("{refused:?}") };
     assert!(
         reason.contains(driver.to_str().unwrap()) && reason.contains("libm.so.6 has no function"),
@@ -73,11 +60,11 @@ fn a_driver_that_was_missing_is_found_later_and_then_kept() {
     assert_eq!(owner(0xde).map(|info| info.ordinal), Some(1));
 
     let selection = Selection { vendor: None, ordinal: Some(1) };
-    let device = Device::open(&selection, &Anything).unwrap();
+    let device = Device::open(&selection, &Empty { covers: true }).unwrap();
     let (get, set) = contexts(&driver);
     std::fs::remove_file(&driver).unwrap();
     assert!(std::ptr::eq(devices()[1], found[1]));
-    assert!(std::sync::Arc::ptr_eq(&device, &Device::open(&selection, &Anything).unwrap()));
+    assert!(std::sync::Arc::ptr_eq(&device, &Device::open(&selection, &Empty { covers: true }).unwrap()));
 
     // The application's context is current after each call, or none if there was none.
     for theirs in [5, 0] {

@@ -3,6 +3,7 @@
 //! What an application finds of its own after it called this crate, on the software device of `tests/swhip`. One test, as
 //! the environment and the runtimes are those of the whole process.
 
+mod code;
 #[path = "../../../tests/swhip/library.rs"]
 mod swhip;
 
@@ -12,29 +13,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use hipvmaf_gpu::{
-    Code, Device, DeviceBuffer, Event, External, Graph, Image, Pinned, Selection, Stream, Visit, devices,
-    owner, zero,
+    Device, DeviceBuffer, Event, External, Graph, Pinned, Selection, Stream, Visit, devices, owner, zero,
 };
+
+use code::Empty;
 use libloading::Library;
 
 use swhip::library;
-
-/// Code for every GPU, which nothing here loads.
-struct Anything;
-
-impl Code for Anything {
-    fn missing(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn covers(&self, _: &str) -> bool {
-        true
-    }
-
-    fn images(&self, _: &str, _: &str) -> Vec<Image> {
-        vec![]
-    }
-}
 
 /// The device that the application has set.
 const THEIRS: c_int = 2;
@@ -145,7 +130,7 @@ fn the_device_of_the_thread_is_as_before() {
     app.calls(devices);
     assert_eq!(app.calls(|| owner(theirs as u64).map(|info| info.ordinal)), Some(THEIRS));
     let selection = Selection { vendor: None, ordinal: Some(1) };
-    let device = app.calls(|| Device::open(&selection, &Anything).unwrap());
+    let device = app.calls(|| Device::open(&selection, &Empty { covers: true }).unwrap());
     app.calls(|| device.memory().unwrap());
     app.calls(|| device.synchronize_owner(theirs as u64).unwrap());
     app.calls(|| device.module("none").err().unwrap());

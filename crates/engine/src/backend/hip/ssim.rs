@@ -16,7 +16,8 @@ use crate::metrics::ssim::{MapSums, SCALES, SsimSums, SsimWork, WINDOW_SIZE, dec
 const THREADS: u32 = 128;
 /// Samples of a tile of the means.
 const BOX_TILE: (usize, usize) = (32, 4);
-/// Columns that a block of the window, and of the low pass, walks down.
+/// Columns that a block of the window, and of the low pass, walks down. Four threads that filter luma have results for others
+/// only.
 const WINDOW_COLUMNS: usize = 32;
 const LOW_PASS_COLUMNS: PerPicture = PerPicture { luma: THREADS as usize - 4, decimated: THREADS as usize };
 /// The most picture pairs in a launch of the window.

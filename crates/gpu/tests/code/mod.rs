@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Code for GPUs without any kernels, for tests that load none.
+
+use hipvmaf_gpu::{Code, Image};
+
+pub struct Empty {
+    /// It is for every GPU, or else for none.
+    pub covers: bool,
+}
+
+impl Code for Empty {
+    fn missing(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn covers(&self, _: &str) -> bool {
+        self.covers
+    }
+
+    fn images(&self, _: &str, _: &str) -> Vec<Image> {
+        vec![]
+    }
+}
