@@ -3,7 +3,6 @@
 //! What is checked: memory, and what became of every frame.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs;
 
 use gst::ClockTime;
 use gsthipvmaf::event::{Event, EventMessage};
@@ -11,33 +10,38 @@ use gsthipvmaf::message::FrameMessage;
 
 use crate::number::LOWEST_PSNR;
 
-/// Resident memory over time, in samples that are evenly spaced.
+/// Memory that is allocated over time, in samples that are evenly spaced.
+///
+/// How much that is goes up and down with sizes, senders and the frames that wait in queues, the more so the busier the machine,
+/// and the allocator keeps what it once had. So what counts is not what the system sees, but what is allocated, and of that
+/// what it comes down to again and again: a leak raises it, and a full queue does not.
 #[derive(Default)]
 pub struct Memory(Vec<f64>);
+
+/// How much more may be allocated in the last quarter of the samples than in the one before, in MiB.
+const GROWTH: f64 = 1.0;
 
 impl Memory {
     /// Takes a sample; in MiB.
     pub fn sample(&mut self) {
-        let pages = fs::read_to_string("/proc/self/statm")
-            .ok()
-            .and_then(|statm| statm.split(' ').nth(1)?.parse().ok());
-        // SAFETY: sysconf only reads.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as f64;
-        self.0.extend(pages.map(|pages: f64| pages * page / 1048576.0));
+        // SAFETY: mallinfo2 only reads.
+        let info = unsafe { libc::mallinfo2() };
+        self.0.push((info.uordblks + info.hblkhd) as f64 / 1048576.0);
     }
 
-    /// The most in the third quarter and in the last, when everything that is kept has been allocated long since.
+    /// The least in the third quarter and in the last, when everything that is kept has been allocated long since.
     pub fn late(&self) -> (f64, f64) {
-        let most = |samples: &[f64]| samples.iter().copied().fold(0.0, f64::max);
+        let least = |samples: &[f64]| samples.iter().copied().reduce(f64::min).unwrap_or_default();
         let quarter = self.0.len() / 4;
         let (before, last) = self.0.split_at(3 * quarter);
-        (most(&before[2 * quarter..]), most(last))
+        (least(&before[2 * quarter..]), least(last))
     }
 
     /// A fault, if memory still grows.
     pub fn fault(&self, part: &str) -> Option<String> {
         let (before, last) = self.late();
-        (last > before * 1.02).then(|| format!("{part}: memory has grown from {before:.1} to {last:.1} MiB"))
+        (last > before + GROWTH)
+            .then(|| format!("{part}: memory has grown from {before:.1} to {last:.1} MiB"))
     }
 }
 

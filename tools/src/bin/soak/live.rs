@@ -18,10 +18,10 @@ use crate::watchdog::Watchdog;
 
 /// Sizes that the video changes between, all at least as wide as the number that is drawn into each frame.
 const SIZES: [(i32, i32); 3] = [(192, 108), (256, 144), (320, 180)];
-/// Seconds between changes of the size.
-const RESIZE: u64 = 7;
-/// Seconds between restarts of a sender.
-const RESTART: u64 = 11;
+/// Seconds between changes of the size, and as many between restarts of a sender, which come half of that later.
+const TURN: u64 = 7;
+/// After these seconds, three sizes and two senders have met each other. Memory can be compared from one such time to the next.
+const CYCLE: u64 = 6 * TURN;
 /// At how many of 1000 frames a loss begins.
 const LOSS: u64 = 10;
 /// How many frames a loss takes at most.
@@ -105,7 +105,7 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
 
     let (before, last) = memory.late();
     println!("live: {duration} s, memory {before:.1} MiB, at the end {last:.1} MiB");
-    let mut faults: Vec<_> = memory.fault("live").filter(|_| duration >= 60).into_iter().collect();
+    let mut faults: Vec<_> = memory.fault("live").filter(|_| duration >= 4 * CYCLE).into_iter().collect();
     for (rendition, stats) in lock(&renditions).iter_mut().zip(stats) {
         let count = |name| stats.as_ref().and_then(|stats| stats.get::<u64>(name).ok()).unwrap_or_default();
         rendition.end(count("frames-unpaired"), count("dist-unmatched"));
@@ -151,14 +151,15 @@ fn disturb(
     pipeline: &gst::Pipeline,
     film: &gst::Element,
 ) -> Result<(), Box<dyn Error>> {
-    if second.is_multiple_of(RESIZE) {
-        resize(size, (second / RESIZE) as usize);
+    let turn = (second / TURN) as usize;
+    if second.is_multiple_of(TURN) {
+        resize(size, turn);
     }
     for sender in senders.iter_mut().filter(|sender| sender.sending.is_none()) {
         sender.start(pipeline, film)?;
     }
-    if second.is_multiple_of(RESTART) {
-        let next = (second / RESTART) as usize % senders.len();
+    if second % TURN == TURN / 2 {
+        let next = turn % senders.len();
         senders[next].stop(pipeline, film)?;
     }
     Ok(())
