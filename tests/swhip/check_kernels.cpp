@@ -147,10 +147,10 @@ class SsimWindows {
     for (SsimPair &pair : pairs.at) pair.first = UINT32_MAX;
   }
   // Takes a pair, of luma where there are no planes.
-  void add(const SsimPlanes &planes, int width, int height, int rows, SsimMoments *kept) {
+  void add(const SsimPlanes &planes, int width, int height, int rows, SsimMoments *kept, bool all_terms = true) {
     constexpr double BIAS = 4096.0;
     const unsigned columns = tiles(width - SSIM_WINDOW + 1, SSIM_TILE);
-    pairs.at[count] = {planes, kept, sums.data() + 4 * count, BIAS, width, height, rows, columns, blocks};
+    pairs.at[count] = {planes, kept, sums.data() + 4 * count, BIAS, width, height, rows, columns, blocks, all_terms};
     blocks += columns * tiles(height - SSIM_WINDOW + 1, rows);
     count++;
   }
@@ -201,7 +201,7 @@ void run_ssim(Run &run, const Frame<T> &frame) {
   const auto add = [&](SsimWindows &windows, bool keep) {
     const auto kept_of = [&](int i) { return keep ? kept[i]->data() : nullptr; };
     windows.add({}, WIDTH, HEIGHT, ROWS, kept_of(0));
-    windows.add(half, w2, h2, ROWS, kept_of(1));
+    windows.add(half, w2, h2, ROWS, kept_of(1), false);
     windows.add(quarter, w4, h4, ROWS, kept_of(2));
     windows.add(third, w3, h3, ROWS, kept_of(3));
   };
@@ -249,7 +249,7 @@ void run_ssim_borders(Run &run, const Frame<T> &frame) {
       for (const int picture : {0, 1}) {
         SsimWindows windows;
         windows.add(planes, w, h, ROWS, kept.data());
-        if (h <= HEIGHT) windows.add({}, w, h, ROWS, kept.data() + MOST * MOST);
+        if (h <= HEIGHT) windows.add({}, w, h, ROWS, kept.data() + MOST * MOST, false);
         windows.print(run, frame, picture);
       }
   constexpr int HALF = (MOST + 1) / 2;
