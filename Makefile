@@ -37,12 +37,18 @@ site: ## make a site of README.md and docs/ in target/site, with mdBook
 demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
 	@scripts/demo
 
-# What computes, on one CPU, and what waits for time to pass or for the network have a lane each.
-COMPUTING := swhip-check check-kernels check-inspect meson-check check-crates check-packages-where-possible \
-	check-ray-where-possible check-kubernetes-where-possible
-WAITING := interop-where-possible soak check-report-where-possible check-monitor-where-possible \
-	check-prometheus-where-possible check-slurm-where-possible
-STEPS := fmt-check check-links lint doc unit walk lanes
+# What computes, on one CPU, and what waits for time to pass or for the network have a lane each; the soak, which only waits,
+# runs beside the unit tests.
+COMPUTING := swhip-check check-kernels check-inspect meson-check check-crates check-packages-where-possible
+WAITING := walk interop-where-possible check-report-where-possible check-monitor-where-possible \
+	check-prometheus-where-possible check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
+STEPS := fmt-check check-links lint doc unit-and-soak lanes
+# Two lists of steps at the same time.
+define beside
+	@lane="$(MAKE) --no-print-directory PROFILE=$(PROFILE) PLUGINS=$(PLUGINS)"; \
+	$$lane $(1) & other=$$!; \
+	$$lane $(2); code=$$?; wait $$other && exit $$code
+endef
 test: $(STEPS) ## everything that a change must pass
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
@@ -67,8 +73,15 @@ lint: bootstrap ## warnings are errors
 doc: bootstrap ## build the documentation of the library
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 
+unit: export HIPVMAF_REQUIRE_HIP_HEADERS := 1
+unit: export HIPVMAF_PYTHON := $(abspath $(PYTHON))
 unit: $(PACKAGES) bootstrap-tests swhip ## the tests alone
-	HIPVMAF_REQUIRE_HIP_HEADERS=1 HIPVMAF_PYTHON=$(abspath $(PYTHON)) cargo test --locked --workspace
+	cargo test --locked --workspace
+
+unit-and-soak: $(PACKAGES) bootstrap-tests swhip
+	cargo test --locked --workspace --no-run
+	cargo build --locked $(WITH_EXAMPLE) --bin soak
+	$(call beside,soak,unit)
 
 walk: plugin $(PACKAGES) bootstrap-tests ## run the commands of README.md and docs/, as printed
 	cargo build --locked $(WITH_EXAMPLE) $(RELEASE)
@@ -91,15 +104,13 @@ kernel-table: plugin bootstrap-tests ## write what each kernel takes on AMD GPUs
 	@scripts/kernel-report update
 
 swhip: bootstrap-tests ## build the software devices into target/swhip
-	@$(MAKE) --no-print-directory -C tests/swhip
+	@$(MAKE) --no-print-directory -j$$(nproc) -C tests/swhip
 
 swhip-check: bootstrap-tests ## run every kernel on it under sanitizers and a race checker
 	@tests/swhip/check
 
-lanes: plugin swhip bootstrap-tests
-	@lane="$(MAKE) --no-print-directory PROFILE=$(PROFILE) PLUGINS=$(PLUGINS)"; \
-	$$lane $(WAITING) & waiting=$$!; \
-	$$lane $(COMPUTING); code=$$?; wait $$waiting && exit $$code
+lanes: plugin swhip $(PACKAGES) bootstrap-tests
+	$(call beside,$(WAITING),$(COMPUTING))
 
 interop: plugin swhip ## run with a newer GStreamer and its HIP elements, in a Debian root; as root
 	@scripts/interop
