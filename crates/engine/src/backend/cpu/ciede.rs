@@ -85,7 +85,7 @@ fn expand<T: Sample>(plane: &Plane<'_, T>, luma: Plane<'_, T>, y: usize, to: &mu
     let (right, down) = (half(plane.width(), luma.width()), half(plane.height(), luma.height()));
     let row = plane.row((y >> down).min(plane.height() - 1));
     for (x, to) in to.iter_mut().enumerate() {
-        let sample: i32 = row[(x >> right).min(row.len() - 1)].into();
+        let sample: i32 = row.at((x >> right).min(row.len() - 1)).into();
         *to = sample as f32;
     }
 }

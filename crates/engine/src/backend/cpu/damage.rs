@@ -28,8 +28,8 @@ fn row_of_windows([reference, distorted]: [Plane<'_, u16>; 2], row: usize) -> Ve
     for y in rows.clone() {
         let samples = reference.row(y).chunks(PART).zip(distorted.row(y).chunks(PART));
         for (part, (r, d)) in parts.iter_mut().zip(samples) {
-            for (r, d) in r.iter().zip(d) {
-                let (r, d) = (u64::from(*r), u64::from(*d));
+            for (r, d) in r.iter().zip(d.iter()) {
+                let (r, d) = (u64::from(r), u64::from(d));
                 add(part, &([r, d], [r * r, d * d, r * d]));
             }
         }

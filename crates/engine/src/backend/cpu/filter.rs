@@ -10,7 +10,7 @@
 //! with what it takes to get that back (all of this modulo 2^32).
 
 use super::simd::Lanes;
-use crate::backend::cpu::plane::Sample;
+use crate::backend::cpu::plane::{Row, Sample};
 use crate::metrics::vif::TAPS;
 
 /// Samples that every row of scratch is rounded up to: two vectors' worth of the widest lanes.
@@ -87,7 +87,22 @@ pub(super) fn mirror(i: isize, n: usize) -> usize {
 ///
 /// The CPU must have the instructions of `V`.
 #[inline(always)]
-pub(super) unsafe fn load_samples<V: Lanes, T: Sample>(line: &[T], x: usize) -> V::I {
+pub(super) unsafe fn load_samples<V: Lanes, T: Sample>(row: Row<'_, T>, x: usize) -> V::I {
+    let max: i32 = row.max().into();
+    // SAFETY: the CPU has the instructions, as the caller has promised.
+    unsafe {
+        let samples = load_numbers::<V, T>(row.memory(), x);
+        if size_of::<T>() == 1 { samples } else { V::min_u16(samples, V::splat(max | max << 16)) }
+    }
+}
+
+/// `2 N` numbers of a line from place `x`, zeros after its end.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
+#[inline(always)]
+pub(super) unsafe fn load_numbers<V: Lanes, T: Sample>(line: &[T], x: usize) -> V::I {
     let rest = &line[x..];
     let mut tail = [T::default(); BLOCK];
     let from = if rest.len() >= 2 * V::N {

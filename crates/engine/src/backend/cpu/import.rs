@@ -2,9 +2,8 @@
 
 //! From pictures as they lie in memory to planes.
 //!
-//! Planar samples are borrowed where they are, those of more than 8 bits if all of them are in the range of their depth:
-//! to look at each takes half of the traffic with memory that a copy would. Everything else (interleaved chroma, samples
-//! in the high bits or out of range, odd addresses) is unpacked row by row, which clamps what is out of range.
+//! Planar samples are borrowed where they are, and clamped when they are read. Everything else (interleaved chroma, samples
+//! in the high bits, odd addresses) is unpacked row by row.
 
 use crate::backend::cpu::plane::{AnyPlane, Frame, Plane};
 use crate::frame::{BitDepth, Component, Picture, Samples};
@@ -20,13 +19,8 @@ pub fn is_readable(component: &Component<'_>, depth: BitDepth) -> bool {
     stride >= row && all.is_some_and(|all| all <= data.len())
 }
 
-/// The plane of a component whose samples need not be unpacked. Those of more than 8 bits are all looked at.
+/// The plane of a component whose samples need not be unpacked.
 pub fn as_it_lies<'a>(component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
-    unchecked(component, depth).filter(|plane| is_in_range(plane, depth))
-}
-
-/// The same for one that was found to be so before.
-pub fn unchecked<'a>(component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
     let Component { samples: Samples::Host(data), width, height, stride, step: 1, shift: 0 } = *component
     else {
         return None;
@@ -37,15 +31,8 @@ pub fn unchecked<'a>(component: &Component<'a>, depth: BitDepth) -> Option<AnyPl
     let whole = data.len() / 2 * 2;
     let words = bytemuck::try_cast_slice(&data[..whole]).ok().filter(|_| cfg!(target_endian = "little"))?;
     let stride = stride.is_multiple_of(2).then_some(stride / 2)?;
-    Plane::new(words, width, height, stride).map(AnyPlane::U16)
-}
-
-/// Whether no sample is more than its depth can have.
-fn is_in_range(plane: &AnyPlane<'_>, depth: BitDepth) -> bool {
-    let AnyPlane::U16(plane) = plane else { return true };
-    // The maximum has all bits set that a sample may have.
-    let bits = |y| plane.row(y).iter().fold(0, |bits, sample| bits | sample);
-    (0..plane.height()).all(|y| u32::from(bits(y)) <= depth.max())
+    let plane = Plane::new(words, width, height, stride)?;
+    Some(AnyPlane::U16(plane.clamped(depth.max() as u16)))
 }
 
 /// Unpacked samples of one component.
@@ -181,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_as_planes_do_is_not_copied_unless_a_sample_is_out_of_range() {
+    fn what_lies_as_planes_do_is_not_copied_and_clamped_when_it_is_read() {
         let (width, height) = (37, 5);
         for bits in [9, 10, 12, 16] {
             let depth = BitDepth::new(bits).unwrap();
@@ -206,10 +193,10 @@ mod tests {
                         for (row, y) in (0..height).map(|y| (plane.row(y), y)) {
                             let bytes = bytes[first + y * stride..].as_chunks().0;
                             let expected = bytes.iter().map(|sample| u16::from_le_bytes(*sample).min(max));
-                            assert!(row.iter().copied().eq(expected.take(width)), "{bits} bits, row {y}");
+                            assert!(row.iter().eq(expected.take(width)), "{bits} bits, row {y}");
                         }
-                        let lies = stride % 2 == 0 && first % 2 == 0 && (excess == 0 || x == width);
-                        let borrowed = plane.row(0).as_ptr().cast() == bytes[first..].as_ptr();
+                        let lies = stride % 2 == 0 && first % 2 == 0;
+                        let borrowed = plane.row(0).memory().as_ptr().cast() == bytes[first..].as_ptr();
                         assert_eq!(
                             borrowed, lies,
                             "{bits} bits, {stride} + {first}, {excess} too much at {x}, {y}"

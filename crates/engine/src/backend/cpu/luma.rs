@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::import::{Unpacked, as_it_lies, unchecked};
+use super::import::{Unpacked, as_it_lies};
 use crate::backend::cpu::plane::AnyPlane;
 use crate::frame::{BitDepth, Component, Leased, Picture};
 
@@ -24,8 +24,8 @@ pub struct Luma {
     depth: BitDepth,
     /// The picture, if it may be kept.
     leased: Option<Leased>,
-    /// The samples, unless they can be read as they lie: who first needs them looks, and unpacks them if not.
-    samples: OnceLock<Option<Unpacked>>,
+    /// The samples, unless they can be read as they lie: who first needs them unpacks them.
+    samples: OnceLock<Unpacked>,
     spare: Arc<Spare>,
 }
 
@@ -39,7 +39,7 @@ impl Luma {
     pub fn copied(luma: &Component<'_>, depth: BitDepth, spare: &Arc<Spare>) -> Self {
         let mut samples = spare.take();
         samples.copy(luma, depth);
-        Self { depth, leased: None, samples: OnceLock::from(Some(samples)), spare: spare.clone() }
+        Self { depth, leased: None, samples: OnceLock::from(samples), spare: spare.clone() }
     }
 
     /// The picture, if it is leased.
@@ -51,23 +51,18 @@ impl Luma {
     pub fn plane(&self) -> Option<AnyPlane<'_>> {
         let component = self.picture().map(|picture| &picture.luma);
         let unpack = || {
-            if component.and_then(|component| as_it_lies(component, self.depth)).is_some() {
-                return None;
-            }
             let mut samples = self.spare.take();
             component.into_iter().for_each(|component| samples.copy(component, self.depth));
-            Some(samples)
+            samples
         };
-        match self.samples.get_or_init(unpack) {
-            Some(samples) => samples.plane(),
-            None => component.and_then(|component| unchecked(component, self.depth)),
-        }
+        let lies = component.and_then(|component| as_it_lies(component, self.depth));
+        lies.or_else(|| self.samples.get_or_init(unpack).plane())
     }
 }
 
 impl Drop for Luma {
     fn drop(&mut self) {
-        if let Some(Some(samples)) = self.samples.take() {
+        if let Some(samples) = self.samples.take() {
             self.spare.0.lock().unwrap_or_else(PoisonError::into_inner).push(samples);
         }
     }

@@ -65,11 +65,17 @@ mod tests {
     }
 
     /// A picture in its own sample type.
-    pub struct Samples<T>(Vec<T>, usize, usize, usize);
+    pub struct Samples<T> {
+        data: Vec<T>,
+        size: [usize; 2],
+        stride: usize,
+        max: T,
+    }
 
     impl<T: Sample> Samples<T> {
         pub fn plane(&self) -> Plane<'_, T> {
-            Plane::new(&self.0, self.1, self.2, self.3).unwrap()
+            let [width, height] = self.size;
+            Plane::new(&self.data, width, height, self.stride).unwrap().clamped(self.max)
         }
     }
 
@@ -87,13 +93,19 @@ mod tests {
             self.data.chunks(self.stride).flat_map(|row| row[..self.width].to_vec()).collect()
         }
 
-        pub fn bytes(&self) -> Samples<u8> {
-            let data = self.data.iter().map(|x| *x as u8).collect();
-            Samples(data, self.width, self.height, self.stride)
+        fn as_it_lies<T>(&self, max: T, lies: impl Fn((usize, &u16)) -> T) -> Samples<T> {
+            let data = self.data.iter().enumerate().map(lies).collect();
+            Samples { data, size: [self.width, self.height], stride: self.stride, max }
         }
 
+        pub fn bytes(&self) -> Samples<u8> {
+            self.as_it_lies(u8::MAX, |(_, x)| *x as u8)
+        }
+
+        /// Where a sample is the largest of its depth, any that is not smaller may lie in memory.
         pub fn words(&self) -> Samples<u16> {
-            Samples(self.data.clone(), self.width, self.height, self.stride)
+            let max = self.depth.max() as u16;
+            self.as_it_lies(max, |(i, x)| if *x == max { max | noise(1, i, 0) as u16 } else { *x })
         }
     }
 

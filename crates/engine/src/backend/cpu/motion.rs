@@ -9,7 +9,7 @@ use super::filter::{BLOCK, FILTERS, Line, PAD, extend, horizontal, load_samples,
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
-use crate::backend::cpu::plane::{Plane, Sample};
+use crate::backend::cpu::plane::{Plane, Row, Sample};
 use crate::frame::BitDepth;
 use crate::metrics;
 use crate::metrics::motion::{MotionSums, MotionWork};
@@ -132,7 +132,7 @@ const fn halves<T>() -> usize {
 /// The CPU must have the instructions of `V`. `at` must have room for four vectors for each block of `2 N` columns of
 /// the lines.
 #[inline(always)]
-unsafe fn difference<V: Lanes, T: Sample>(at: *mut i32, lines: [&[T]; 4]) {
+unsafe fn difference<V: Lanes, T: Sample>(at: *mut i32, lines: [Row<'_, T>; 4]) {
     // SAFETY: the caller has promised that the CPU has the instructions, and four vectors for each block of columns
     // at `at`.
     unsafe {

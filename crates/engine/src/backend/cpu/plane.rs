@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Pictures as the metrics see them: samples of more than 8 bits sit in the low bits of a `u16` and never exceed the
-//! maximum of their depth. [`Picture`](crate::frame::Picture)s make no such promise: what brings them here shifts and
-//! clamps.
+//! maximum of their depth. [`Picture`](crate::frame::Picture)s make no such promise. A look at all of their samples would
+//! read all of a picture from memory once more, a seventh of the time of version 1. So a plane knows the maximum, and its
+//! [`Row`]s clamp what is read of them.
 
 /// A sample type of a plane: `u8` for 8-bit video, `u16` for everything deeper.
 pub trait Sample:
-    Copy + Default + Into<i32> + Into<u32> + Send + Sync + PartialEq + std::fmt::Debug + 'static
+    Copy + Default + Into<i32> + Into<u32> + Send + Sync + Ord + std::fmt::Debug + 'static
 {
+    /// The largest number of this type.
+    const MAX: Self;
+
     /// The low bits of a number.
     fn low(value: i32) -> Self;
 }
 
 impl Sample for u8 {
+    const MAX: Self = Self::MAX;
+
     fn low(value: i32) -> Self {
         value as u8
     }
 }
 
 impl Sample for u16 {
+    const MAX: Self = Self::MAX;
+
     fn low(value: i32) -> Self {
         value as u16
     }
@@ -31,6 +39,7 @@ pub struct Plane<'a, T> {
     width: usize,
     height: usize,
     stride: usize,
+    max: T,
 }
 
 impl<'a, T: Sample> Plane<'a, T> {
@@ -40,7 +49,17 @@ impl<'a, T: Sample> Plane<'a, T> {
             0 => 0,
             h => stride.checked_mul(h - 1)?.checked_add(width)?,
         };
-        (stride >= width && data.len() >= needed).then_some(Self { data, width, height, stride })
+        (stride >= width && data.len() >= needed).then_some(Self { data, width, height, stride, max: T::MAX })
+    }
+
+    /// The same, with larger samples of more than 8 bits read as this one.
+    pub fn clamped(self, max: T) -> Self {
+        Self { max, ..self }
+    }
+
+    /// The largest sample that can be read.
+    pub fn max(&self) -> T {
+        self.max
     }
 
     /// Samples of a row.
@@ -55,9 +74,61 @@ impl<'a, T: Sample> Plane<'a, T> {
 
     /// Row `y` from the top, exactly `width` samples.
     #[inline]
-    pub fn row(&self, y: usize) -> &'a [T] {
+    pub fn row(&self, y: usize) -> Row<'a, T> {
         let start = y * self.stride;
-        &self.data[start..start + self.width]
+        Row { memory: &self.data[start..start + self.width], max: self.max }
+    }
+}
+
+/// Samples of a row, clamped as they are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a, T> {
+    memory: &'a [T],
+    max: T,
+}
+
+impl<'a, T: Sample> Row<'a, T> {
+    /// How many samples there are.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "a row without samples is none")]
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// A sample as it lies in memory, clamped.
+    #[inline]
+    pub fn clamp(&self, sample: T) -> T {
+        if size_of::<T>() == 1 { sample } else { sample.min(self.max) }
+    }
+
+    /// Sample `x` from the left.
+    #[inline]
+    pub fn at(&self, x: usize) -> T {
+        self.clamp(self.memory[x])
+    }
+
+    /// All samples from the left.
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = T> {
+        self.memory.iter().map(move |sample| self.clamp(*sample))
+    }
+
+    /// Parts of so many samples, of which the last may have fewer.
+    #[inline]
+    pub fn chunks(self, size: usize) -> impl Iterator<Item = Self> {
+        self.memory.chunks(size).map(move |memory| Self { memory, ..self })
+    }
+
+    /// What lies in memory, for those who clamp it themselves.
+    #[inline]
+    pub fn memory(&self) -> &'a [T] {
+        self.memory
+    }
+
+    /// The largest sample that can be read.
+    #[inline]
+    pub fn max(&self) -> T {
+        self.max
     }
 }
 

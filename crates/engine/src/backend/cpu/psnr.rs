@@ -6,7 +6,7 @@ use super::filter::load_samples;
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
-use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
+use crate::backend::cpu::plane::{Plane, PlaneGroup, Row, Sample};
 use crate::metrics;
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
 use rayon::prelude::*;
@@ -48,7 +48,7 @@ unsafe fn process<V: Lanes, T: Sample>(planes: [Plane<'_, T>; 2], from: usize) -
 ///
 /// The CPU must have the instructions of `V`.
 #[inline(always)]
-unsafe fn bytes<V: Lanes, T: Sample>(a: &[T], b: &[T]) -> u64 {
+unsafe fn bytes<V: Lanes, T: Sample>(a: Row<'_, T>, b: Row<'_, T>) -> u64 {
     // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let mut sum = V::splat(0);
@@ -66,7 +66,7 @@ unsafe fn bytes<V: Lanes, T: Sample>(a: &[T], b: &[T]) -> u64 {
 ///
 /// The CPU must have the instructions of `V`.
 #[inline(always)]
-unsafe fn words<V: Lanes, T: Sample>(a: &[T], b: &[T]) -> u64 {
+unsafe fn words<V: Lanes, T: Sample>(a: Row<'_, T>, b: Row<'_, T>) -> u64 {
     // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let low = V::splat(0xffff);

@@ -133,9 +133,8 @@ fn load<T: Sample>(plane: &Plane<'_, T>, [x, y]: [usize; 2], columns: usize, n: 
         let row = plane.row(y * STEP + i);
         for lane in 0..n {
             let from = (x + lane).min(columns - 1) * STEP;
-            let block = &row[from..from + BLOCK];
             for j in 0..BLOCK {
-                to[(i * BLOCK + j) * n + lane] = block[j].into();
+                to[(i * BLOCK + j) * n + lane] = row.at(from + j).into();
             }
         }
     }

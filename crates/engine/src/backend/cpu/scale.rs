@@ -9,7 +9,7 @@
 use rayon::prelude::*;
 
 use super::simd::{Lanes, Level, dispatch};
-use crate::backend::cpu::plane::{AnyPlane, Frame, Plane, Sample};
+use crate::backend::cpu::plane::{AnyPlane, Frame, Plane, Row, Sample};
 use crate::frame::BitDepth;
 use crate::scale::{Axis, ONE, Scaling, shifts};
 
@@ -173,17 +173,18 @@ unsafe fn scale_band<V: Lanes, T: Sample>(tables: &Tables, plane: Plane<'_, T>, 
 /// must be as many of.
 #[inline(always)]
 unsafe fn filter_row<V: Lanes, T: Sample>(
-    row: &[T],
+    row: Row<'_, T>,
     columns: &Columns,
     shift: u32,
     pairs: &mut [u32],
     to: &mut [i32],
 ) {
-    let signed = |low: T, high: T| (Into::<u32>::into(low) | Into::<u32>::into(high) << 16) ^ 0x8000_8000;
-    for (pair, two) in pairs.iter_mut().zip(row.windows(2)) {
+    let sample = |sample: T| Into::<u32>::into(row.clamp(sample));
+    let signed = |low: T, high: T| (sample(low) | sample(high) << 16) ^ 0x8000_8000;
+    for (pair, two) in pairs.iter_mut().zip(row.memory().windows(2)) {
         *pair = signed(two[0], two[1]);
     }
-    if let (Some(pair), Some(last)) = (pairs.last_mut(), row.last()) {
+    if let (Some(pair), Some(last)) = (pairs.last_mut(), row.memory().last()) {
         // A weight of 0 is all that meets its other half.
         *pair = signed(*last, *last);
     }
@@ -273,10 +274,8 @@ mod tests {
             };
             let mut scaled = Scaled::default();
             let found = match scaler.scale(level, &Frame { luma, chroma: None }, &mut scaled).unwrap().luma {
-                AnyPlane::U8(plane) => {
-                    (0..height).flat_map(|y| plane.row(y)).map(|s| u16::from(*s)).collect()
-                }
-                AnyPlane::U16(plane) => (0..height).flat_map(|y| plane.row(y)).copied().collect::<Vec<_>>(),
+                AnyPlane::U8(plane) => (0..height).flat_map(|y| plane.row(y).iter()).map(u16::from).collect(),
+                AnyPlane::U16(plane) => (0..height).flat_map(|y| plane.row(y).iter()).collect::<Vec<_>>(),
             };
             assert_eq!(found, expected, "{level:?} {scaling:?}");
         }

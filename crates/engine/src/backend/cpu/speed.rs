@@ -148,7 +148,7 @@ unsafe fn process<V: Lanes, T: Sample>(
                     let samples = plane.row(y.index as usize);
                     for x in columns {
                         let weight = y.weight * x.weight;
-                        let sample: i32 = samples[x.index as usize].into();
+                        let sample: i32 = samples.at(x.index as usize).into();
                         value += (sample as f32 * layout.unit - 128.0) * weight;
                         total += weight;
                     }
@@ -490,6 +490,22 @@ mod tests {
                         assert_eq!(found, expected, "{level:?} {width}x{height} {bits}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn resampled_planes_are_clamped_like_others() {
+        let (width, height) = (200, 180);
+        for prescale_method in [Method::Nearest, Method::Bilinear, Method::Bicubic, Method::Lanczos4] {
+            let options = SpeedOptions { prescale: 0.8, prescale_method, ..Default::default() };
+            let layout = layout(options, width, height, 10);
+            let [picture, _] = content(3, width, height, 10);
+            let samples = picture.samples();
+            let in_range = Plane::new(&samples, width, height, width).unwrap();
+            for level in Level::available() {
+                let found = downscale(level, &layout, picture.words().plane());
+                assert_eq!(found, downscale(level, &layout, in_range), "{level:?} {prescale_method:?}");
             }
         }
     }

@@ -43,8 +43,8 @@ impl<T: Sample> Image for Scaled<'_, T> {
 
     #[inline(always)]
     fn read(&self, y: usize, to: &mut [f32]) {
-        for (to, sample) in to.iter_mut().zip(self.0.row(y)) {
-            let sample: i32 = (*sample).into();
+        for (to, sample) in to.iter_mut().zip(self.0.row(y).iter()) {
+            let sample: i32 = sample.into();
             *to = sample as f32 * self.1;
         }
     }

@@ -56,7 +56,7 @@ impl<T: Sample> Source for Luma<'_, T> {
 
     #[inline(always)]
     fn row(self, _half: usize, y: usize) -> *const T {
-        self.plane.row(y).as_ptr()
+        self.plane.row(y).memory().as_ptr()
     }
 
     #[inline(always)]
@@ -66,8 +66,9 @@ impl<T: Sample> Source for Luma<'_, T> {
             if size_of::<T>() == 1 {
                 V::load16_u8(p.cast())
             } else {
+                let samples = V::min_u16(V::load16(p.cast()), splat16::<V>(self.plane.max().into()));
                 // Multiply-adds take signed numbers, which samples of 16 bits are only less the middle.
-                V::sub16(V::load16(p.cast()), splat16::<V>(self.middle))
+                V::sub16(samples, splat16::<V>(self.middle))
             }
         }
     }

@@ -8,7 +8,7 @@
 //! kept, and they slide along the row for as long as pixels need no others.
 
 use super::picture::Numbers;
-use crate::backend::cpu::filter::{Line, load_samples};
+use crate::backend::cpu::filter::{Line, load_numbers};
 use crate::backend::cpu::simd::{Lanes, Level, dispatch};
 use crate::metrics::cambi::{CambiPicture, CambiPlan, Contrast, MAX_WINDOW, RECIPROCALS};
 use std::ops::Range;
@@ -214,7 +214,7 @@ unsafe fn count<V: Lanes>(histogram: *mut u8, stride: usize, enters: Option<&[u1
         for (i, (enters, leaves)) in blocks.enumerate() {
             // SAFETY: the caller has promised that the CPU has the instructions.
             let differ = unsafe {
-                let both = V::xor(load_samples::<V, u16>(enters, 0), load_samples::<V, u16>(leaves, 0));
+                let both = V::xor(load_numbers::<V, u16>(enters, 0), load_numbers::<V, u16>(leaves, 0));
                 // Numbers stay below 2^15, so that no lane is negative.
                 V::any(V::gt(both, V::splat(0)))
             };
@@ -270,7 +270,7 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
     unsafe {
         let [lowest, highest] = [first, last].map(|bin| V::splat((bin | bin << 16) as i32));
         for (i, block) in row.chunks(2 * V::N).enumerate() {
-            let codes = load_samples::<V, u16>(block, 0);
+            let codes = load_numbers::<V, u16>(block, 0);
             let active = V::eq16(codes, V::min16(V::max16(codes, lowest), highest));
             // Without their sign, as any bit will do.
             if !V::any(V::gt(V::shr::<1>(active), V::splat(0))) {

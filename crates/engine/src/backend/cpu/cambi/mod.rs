@@ -163,15 +163,16 @@ mod tests {
     use crate::backend::cpu::tests::{Picture, noise, planes};
     use crate::metrics::cambi::{CambiOptions, CambiScorer, Eotf};
 
-    /// Ramps with steps, flat areas, grain, and some noise.
+    /// Ramps with steps, flat areas, grain, some noise, and steps up to the largest sample.
     fn picture(seed: usize, width: usize, height: usize, bits: u32) -> Picture {
         Picture::new(width, height, bits, |x, y| {
             let (x, y) = (x + 13 * seed, y + 7 * seed);
-            let value = match seed % 5 {
+            let value = match seed % 6 {
                 0 => 100 + 4 * (x / 17) as u32 + (y / 40) as u32,
                 1 => 40 * 4 + (x * x / 900 + y * y / 1100) as u32 % 600,
                 2 => 300 + (noise(seed, x / 9, y / 11) >> 29) + (noise(seed, x, y) >> 31 << 2),
                 3 => noise(seed, x, y) >> 22,
+                4 => 1019 + (x / 17 + y / 40) as u32 % 5,
                 _ => 70 + (x / 9 + y / 5) as u32 % 40 * 4,
             };
             if bits >= 10 { value << (bits - 10) | noise(seed + 1, x, y) >> 30 } else { value >> (10 - bits) }
@@ -231,8 +232,8 @@ mod tests {
             CambiOptions { eotf: Eotf::Pq, ..default },
         ];
         for (i, options) in options.into_iter().enumerate() {
-            for seed in 0..3 {
-                check(options, i + seed, 251, 91, [8, 10, 16][seed]);
+            for (seed, bits) in [8, 10, 9, 16, 12, 10].into_iter().enumerate() {
+                check(options, i + seed, 251, 91, bits);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! Beyond their last column and row pictures go on with what is there: the filter against dithering and the
 //! comparison of neighbours then have no special cases.
 
-use crate::backend::cpu::filter::{BLOCK, Line, PAD, load_samples, row_stride};
+use crate::backend::cpu::filter::{BLOCK, Line, PAD, load_numbers, load_samples, row_stride};
 use crate::backend::cpu::plane::{Plane, Sample};
 use crate::backend::cpu::simd::{Lanes, Level, dispatch};
 use crate::metrics::cambi::{CambiScale, SCALES};
@@ -263,31 +263,34 @@ unsafe fn ten_bits<V: Lanes, T: Sample>(input: &Input<'_, T>, y: usize, to: *mut
     // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch.
     unsafe {
         match input.picks {
-            None => convert::<V, T>(input.plane.row(y), input.bits, to),
+            None => {
+                let row = input.plane.row(y);
+                convert::<V>(row.len(), input.bits, to, |x| load_samples::<V, T>(row, x));
+            }
             Some([columns, rows]) => {
                 let line = input.plane.row(rows[y] as usize);
                 for (to, column) in picked.iter_mut().zip(columns) {
-                    let sample: u32 = line[*column as usize].into();
+                    let sample: u32 = line.at(*column as usize).into();
                     *to = sample as u16;
                 }
-                convert::<V, u16>(picked, input.bits, to);
+                convert::<V>(picked.len(), input.bits, to, |x| load_numbers::<V, u16>(picked, x));
             }
         }
         *to.add(input.width) = *to.add(input.width - 1);
     }
 }
 
-/// Samples as numbers of 10 bits.
+/// So many samples as numbers of 10 bits; `load` gives `2 N` from some column on.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. `to` must point to a row of scratch that is as wide as the line.
+/// The CPU must have the instructions of `V`. `to` must point to a row of scratch of this width.
 #[inline(always)]
-unsafe fn convert<V: Lanes, T: Sample>(line: &[T], bits: u32, to: *mut u16) {
+unsafe fn convert<V: Lanes>(width: usize, bits: u32, to: *mut u16, load: impl Fn(usize) -> V::I) {
     // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch.
     unsafe {
-        for x in (0..line.len()).step_by(2 * V::N) {
-            let sample = load_samples::<V, T>(line, x);
+        for x in (0..width).step_by(2 * V::N) {
+            let sample = load(x);
             let ten = if bits <= 10 {
                 V::shl_by(sample, 10 - bits)
             } else {

@@ -98,6 +98,7 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     #[inline(always)] unsafe fn mulhi16(a: I, b: I) -> I { _mm256_mulhi_epi16(a, b) }
     #[inline(always)] unsafe fn mul_round16(a: I, b: I) -> I { _mm256_mulhrs_epi16(a, b) }
     #[inline(always)] unsafe fn min16(a: I, b: I) -> I { _mm256_min_epi16(a, b) }
+    #[inline(always)] unsafe fn min_u16(a: I, b: I) -> I { _mm256_min_epu16(a, b) }
     #[inline(always)] unsafe fn max16(a: I, b: I) -> I { _mm256_max_epi16(a, b) }
     #[inline(always)] unsafe fn abs16(a: I) -> I { _mm256_abs_epi16(a) }
     #[inline(always)] unsafe fn eq16(a: I, b: I) -> I { _mm256_cmpeq_epi16(a, b) }

@@ -89,6 +89,7 @@ impl<const VNNI: bool> Lanes for Avx512<VNNI> {
     #[inline(always)] unsafe fn mulhi16(a: I, b: I) -> I { _mm512_mulhi_epi16(a, b) }
     #[inline(always)] unsafe fn mul_round16(a: I, b: I) -> I { _mm512_mulhrs_epi16(a, b) }
     #[inline(always)] unsafe fn min16(a: I, b: I) -> I { _mm512_min_epi16(a, b) }
+    #[inline(always)] unsafe fn min_u16(a: I, b: I) -> I { _mm512_min_epu16(a, b) }
     #[inline(always)] unsafe fn max16(a: I, b: I) -> I { _mm512_max_epi16(a, b) }
     #[inline(always)] unsafe fn abs16(a: I) -> I { _mm512_abs_epi16(a) }
     #[inline(always)] unsafe fn eq16(a: I, b: I) -> I { _mm512_movm_epi16(_mm512_cmpeq_epi16_mask(a, b)) }

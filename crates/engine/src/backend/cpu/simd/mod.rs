@@ -272,6 +272,8 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn mul_round16(a: Self::I, b: Self::I) -> Self::I;
     /// Signed minimum of 16-bit lanes.
     unsafe fn min16(a: Self::I, b: Self::I) -> Self::I;
+    /// Unsigned minimum of 16-bit lanes.
+    unsafe fn min_u16(a: Self::I, b: Self::I) -> Self::I;
     /// Signed maximum of 16-bit lanes.
     unsafe fn max16(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn abs16(a: Self::I) -> Self::I;
@@ -459,6 +461,11 @@ mod tests {
                 assert_eq!(e, each(&x, &y, |a, b| {
                     let equal = |mask: i32| if (a ^ b) & mask == 0 { 0xffff } else { 0 };
                     equal(3) | equal(0x10000) << 16
+                }));
+                let m = lanewise!(level, &x, &y, |V, a, b| V::min_u16(a, b));
+                assert_eq!(m, each(&x, &y, |a, b| {
+                    let least = |shift: u32| i32::from(((a >> shift) as u16).min((b >> shift) as u16));
+                    least(0) | least(16) << 16
                 }));
                 const THIRD: f32 = 1.0 / 3.0;
                 let m = lanewise!(level, &x, &y, |V, a, _b| V::mul_bits(a, V::splat(THIRD.to_bits() as i32)));

@@ -86,6 +86,7 @@ operations! {
     });
     add16: _mm_add_epi16 = |a, b| halves!(a, b, |x: u16, y| x.wrapping_add(y));
     sub16: _mm_sub_epi16 = |a, b| halves!(a, b, |x: u16, y| x.wrapping_sub(y));
+    excess_u16: _mm_subs_epu16 = |a, b| halves!(a, b, |x: u16, y| x.saturating_sub(y));
     mul16: _mm_mullo_epi16 = |a, b| halves!(a, b, |x: u16, y| x.wrapping_mul(y));
     mulhi_u16: _mm_mulhi_epu16 = |a, b| halves!(a, b, |x: u16, y| (u32::from(x) * u32::from(y)) >> 16);
     mulhi16: _mm_mulhi_epi16 = |a, b| halves!(a, b, |x: i16, y| (i32::from(x) * i32::from(y)) >> 16);
@@ -159,6 +160,8 @@ impl Lanes for Portable {
         halves!(a, b, |x: i16, y| (i32::from(x) * i32::from(y) + (1 << 14)) >> 15)
     }
     #[inline(always)] unsafe fn min16(a: I, b: I) -> I { native::min16(a, b) }
+    // SSE2 has it for signed numbers only.
+    #[inline(always)] unsafe fn min_u16(a: I, b: I) -> I { native::sub16(a, native::excess_u16(a, b)) }
     #[inline(always)] unsafe fn max16(a: I, b: I) -> I { native::max16(a, b) }
     #[inline(always)] unsafe fn abs16(a: I) -> I { halves!(a, a, |x: i16, _y| x.wrapping_abs()) }
     #[inline(always)] unsafe fn eq16(a: I, b: I) -> I { halves!(a, b, |x: u16, y| if x == y { 0xffff } else { 0 }) }

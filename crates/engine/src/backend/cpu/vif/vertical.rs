@@ -9,7 +9,7 @@ use super::{PLANES, ROWS};
 use crate::backend::cpu::filter::{
     FILTERS, FLIPPED, PAD, bias, extend, horizontal, load_samples, row_stride, whole,
 };
-use crate::backend::cpu::plane::Sample;
+use crate::backend::cpu::plane::{Row, Sample};
 use crate::backend::cpu::simd::Lanes;
 
 /// The highest bits of both halves.
@@ -35,7 +35,7 @@ pub(super) struct Pairs<'a> {
 /// The CPU must have the instructions of `V`. `at` must have room for two vectors for each block of `2 N` columns of
 /// the lines.
 #[inline(always)]
-pub(super) unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [&[T]; 2], bits: u32) {
+pub(super) unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [Row<'_, T>; 2], bits: u32) {
     // SAFETY: whole vectors are read inside the rows, the rest from an array of a vector's size; the caller
     // provides two vectors to write for each block of columns.
     unsafe {
