@@ -43,7 +43,6 @@ class Archive:
     NAMES = ("news", "sports")
 
     def __init__(self, folder):
-        subprocess.run(["cargo", "build", "--locked", "--quiet", "--package", "hipvmaf-cli"], cwd=ROOT, check=True)
         shutil.rmtree(folder, ignore_errors=True)
         self.folder, self.plan, self.merged = folder, folder / "plan", folder / "merged"
         self.plan.mkdir(parents=True)
