@@ -80,7 +80,6 @@ unit: $(PACKAGES) bootstrap-tests swhip ## the tests alone
 
 unit-and-soak: $(PACKAGES) bootstrap-tests swhip
 	cargo test --locked --workspace --no-run
-	cargo build --locked $(WITH_EXAMPLE) --bin soak
 	$(call beside,soak,unit)
 
 walk: plugin $(PACKAGES) bootstrap-tests ## run the commands of README.md and docs/, as printed
