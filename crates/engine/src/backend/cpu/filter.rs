@@ -88,11 +88,10 @@ pub(super) fn mirror(i: isize, n: usize) -> usize {
 /// The CPU must have the instructions of `V`.
 #[inline(always)]
 pub(super) unsafe fn load_samples<V: Lanes, T: Sample>(row: Row<'_, T>, x: usize) -> V::I {
-    let max: i32 = row.max().into();
     // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
         let samples = load_numbers::<V, T>(row.memory(), x);
-        if size_of::<T>() == 1 { samples } else { V::min_u16(samples, V::splat(max | max << 16)) }
+        if size_of::<T>() == 1 { samples } else { V::min_u16(samples, V::splat16(row.max().into())) }
     }
 }
 

@@ -88,6 +88,12 @@ pub struct Row<'a, T> {
 }
 
 impl<'a, T: Sample> Row<'a, T> {
+    /// A row of samples that all are in range.
+    #[inline]
+    pub fn new(memory: &'a [T]) -> Self {
+        Self { memory, max: T::MAX }
+    }
+
     /// How many samples there are.
     #[inline]
     #[allow(clippy::len_without_is_empty, reason = "a row without samples is none")]

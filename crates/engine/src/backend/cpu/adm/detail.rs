@@ -6,7 +6,6 @@
 //! integers of the specification exactly; the shortcuts are argued where they are taken.
 
 use super::lines::{Coef, Rows};
-use super::transform::splat16;
 use crate::backend::cpu::simd::{Lanes, each};
 use crate::metrics::adm::{BandSums, COS_SQUARED, CubeShifts};
 
@@ -93,9 +92,9 @@ impl Detail for i16 {
                     let (o, t) = (o[band], t[band]);
                     largest = V::max16(largest, V::abs16(o));
                     for (gain, out) in gains.iter().zip(&mut *out) {
-                        let bound = splat16::<V>((32767.0 / gain) as i32);
+                        let bound = V::splat16((32767.0 / gain) as i32);
                         let short = V::max16(V::min16(o, bound), V::sub16(zero, bound));
-                        let enhanced = V::mul16(short, splat16::<V>(*gain as i32));
+                        let enhanced = V::mul16(short, V::splat16(*gain as i32));
                         let limit = V::xor(o, V::and(same, V::xor(o, enhanced)));
                         let r = V::max16(V::min16(t, V::max16(limit, zero)), V::min16(limit, zero));
                         V::store16(out.restored.at_mut(band, x).cast(), r);
@@ -130,16 +129,15 @@ impl Detail for i16 {
             for x in (0..n).step_by(2 * V::N) {
                 let [h, v, m] = each!(band in [0, 1, 2] => V::load16(masker[band].add(x).cast()));
                 let [h, v] = each!(m in [h, v] => {
-                    V::abs16(V::add16(V::mul_round16(m, splat16::<V>(hv & 0x7fff)), V::and(m, whole_hv)))
+                    V::abs16(V::add16(V::mul_round16(m, V::splat16(hv & 0x7fff)), V::and(m, whole_hv)))
                 });
                 // (q m + 65535) >> 17 is the negative of a floor shifted by 16, halved rounding up.
                 let negative = V::sub16(V::splat(0), m);
-                let floor = V::add16(V::mulhi16(negative, splat16::<V>(d)), V::and(negative, whole_d));
-                let diagonal = V::abs16(V::mul_round16(floor, splat16::<V>(1 << 14)));
-                let sides =
-                    each!(c in [h, v, diagonal] => V::add16(c, V::mul_round16(c, splat16::<V>(2184))));
+                let floor = V::add16(V::mulhi16(negative, V::splat16(d)), V::and(negative, whole_d));
+                let diagonal = V::abs16(V::mul_round16(floor, V::splat16(1 << 14)));
+                let sides = each!(c in [h, v, diagonal] => V::add16(c, V::mul_round16(c, V::splat16(2184))));
                 let centres = each!(c in [h, v, diagonal] => {
-                    V::widen16(V::add16(V::add16(c, c), V::mul_round16(c, splat16::<V>(4368))))
+                    V::widen16(V::add16(V::add16(c, c), V::mul_round16(c, V::splat16(4368))))
                 });
                 // Two sides still fit unsigned 16 bits.
                 let (two, one) = (V::widen_u16(V::add16(sides[0], sides[1])), V::widen_u16(sides[2]));

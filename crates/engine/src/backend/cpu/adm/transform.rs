@@ -66,9 +66,9 @@ impl<T: Sample> Source for Luma<'_, T> {
             if size_of::<T>() == 1 {
                 V::load16_u8(p.cast())
             } else {
-                let samples = V::min_u16(V::load16(p.cast()), splat16::<V>(self.plane.max().into()));
+                let samples = V::min_u16(V::load16(p.cast()), V::splat16(self.plane.max().into()));
                 // Multiply-adds take signed numbers, which samples of 16 bits are only less the middle.
-                V::sub16(samples, splat16::<V>(self.middle))
+                V::sub16(samples, V::splat16(self.middle))
             }
         }
     }
@@ -105,17 +105,6 @@ impl<const H: usize> Source for Coarse<'_, H> {
         // SAFETY: as the caller promises.
         unsafe { V::load16(p.cast()) }
     }
-}
-
-/// All 16-bit lanes equal to the low 16 bits of `x`.
-///
-/// # Safety
-///
-/// Needs the instructions of `V`.
-#[inline(always)]
-pub(super) unsafe fn splat16<V: Lanes>(x: i32) -> V::I {
-    // SAFETY: as the caller promises.
-    unsafe { V::splat(x & 0xffff | x << 16) }
 }
 
 /// Four taps as factors of two multiply-adds.

@@ -5,8 +5,8 @@
 //! Beyond their last column and row pictures go on with what is there: the filter against dithering and the
 //! comparison of neighbours then have no special cases.
 
-use crate::backend::cpu::filter::{BLOCK, Line, PAD, load_numbers, load_samples, row_stride};
-use crate::backend::cpu::plane::{Plane, Sample};
+use crate::backend::cpu::filter::{BLOCK, Line, PAD, load_samples, row_stride};
+use crate::backend::cpu::plane::{Plane, Row, Sample};
 use crate::backend::cpu::simd::{Lanes, Level, dispatch};
 use crate::metrics::cambi::{CambiScale, SCALES};
 use rayon::prelude::*;
@@ -263,34 +263,31 @@ unsafe fn ten_bits<V: Lanes, T: Sample>(input: &Input<'_, T>, y: usize, to: *mut
     // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch.
     unsafe {
         match input.picks {
-            None => {
-                let row = input.plane.row(y);
-                convert::<V>(row.len(), input.bits, to, |x| load_samples::<V, T>(row, x));
-            }
+            None => convert::<V, T>(input.plane.row(y), input.bits, to),
             Some([columns, rows]) => {
                 let line = input.plane.row(rows[y] as usize);
                 for (to, column) in picked.iter_mut().zip(columns) {
                     let sample: u32 = line.at(*column as usize).into();
                     *to = sample as u16;
                 }
-                convert::<V>(picked.len(), input.bits, to, |x| load_numbers::<V, u16>(picked, x));
+                convert::<V, u16>(Row::new(picked), input.bits, to);
             }
         }
         *to.add(input.width) = *to.add(input.width - 1);
     }
 }
 
-/// So many samples as numbers of 10 bits; `load` gives `2 N` from some column on.
+/// Samples as numbers of 10 bits.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. `to` must point to a row of scratch of this width.
+/// The CPU must have the instructions of `V`. `to` must point to a row of scratch that is as wide as the row.
 #[inline(always)]
-unsafe fn convert<V: Lanes>(width: usize, bits: u32, to: *mut u16, load: impl Fn(usize) -> V::I) {
+unsafe fn convert<V: Lanes, T: Sample>(row: Row<'_, T>, bits: u32, to: *mut u16) {
     // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch.
     unsafe {
-        for x in (0..width).step_by(2 * V::N) {
-            let sample = load(x);
+        for x in (0..row.len()).step_by(2 * V::N) {
+            let sample = load_samples::<V, T>(row, x);
             let ten = if bits <= 10 {
                 V::shl_by(sample, 10 - bits)
             } else {

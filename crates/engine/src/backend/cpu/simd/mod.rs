@@ -211,6 +211,12 @@ pub(crate) trait Lanes: Copy + 'static {
 
     /// A vector with `x` in all 32-bit lanes.
     unsafe fn splat(x: i32) -> Self::I;
+    /// The low 16 bits of `x` in all 16-bit lanes.
+    #[inline(always)]
+    unsafe fn splat16(x: i32) -> Self::I {
+        // SAFETY: the machine has the instructions, as the caller has promised.
+        unsafe { Self::splat(x & 0xffff | x << 16) }
+    }
     /// Reads `N` lanes of 32 bits.
     unsafe fn load(p: *const i32) -> Self::I;
     /// Reads `2 N` lanes of 16 bits.
