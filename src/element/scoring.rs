@@ -120,7 +120,8 @@ pub enum News {
 #[derive(Clone)]
 pub struct Used {
     pub name: &'static str,
-    /// Groups that can be handed over before the first of them is done: one is being imported while others are computed.
+    /// Groups that can be handed over before the first of them is done. One more than a GPU works on, so that the next is at
+    /// hand when one of those is done; the CPU counts such a one itself.
     pub depth: usize,
     pub gpu: Option<Arc<Device>>,
     /// What exactly computes.
@@ -131,7 +132,7 @@ impl Used {
     pub fn of(session: &Session) -> Self {
         Self {
             name: session.backend_name(),
-            depth: session.depth().max(2),
+            depth: session.depth() + usize::from(session.gpu().is_some()),
             gpu: session.gpu().cloned(),
             made_by: session.made_by(),
         }

@@ -401,3 +401,31 @@ fn overlap() {
     rig.end();
     assert_eq!(rig.finish().unwrap().frames.len(), 2 * GROUPS * PADS.len());
 }
+
+/// When one of the groups on the GPU is done, the next goes there at once: it need not be fetched from the pads first.
+#[test]
+fn a_group_is_at_hand_for_a_gpu_that_has_all_it_takes() {
+    assert_passes(&run(&["--exact", "gpu::full", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn full() {
+    for in_flight in [1, 2, 5] {
+        let inputs = sides(2 + in_flight + 2);
+        let rig = Rig::offline(&[("verify", "0"), ("max-in-flight", &in_flight.to_string())]).play();
+        let (begun, rest) = (|t| t < 2, |t| t >= 2);
+        rig.push_pairs(&inputs.0.keep(begun).0, &inputs.1.keep(begun).0);
+        rig.wait_scores(1);
+        let (launched, hold) = (DEVICE.count("hipGraphLaunch"), DEVICE.hold());
+        let reference = rig.streaming("ref_sink", &inputs.0.keep(rest));
+        let distorted = rig.streaming("dist_sink", &inputs.1.keep(rest));
+        // One is at hand, and one more lies on the pad.
+        distorted.wait_taken(in_flight + 2);
+        until(|| DEVICE.count("hipGraphLaunch") == launched + in_flight as i64);
+        drop(hold);
+        reference.join();
+        distorted.join();
+        assert_eq!(rig.finish().unwrap().frames.len(), inputs.0.0.len());
+    }
+}
