@@ -5,10 +5,12 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gst::prelude::*;
+
 use super::lock;
 
-/// How long distorted streams wait for the reference's caps, all in all. Where one thread feeds both pads, it would wait
-/// for itself.
+/// How long distorted streams wait for the reference's caps, all in all. Where one thread feeds both pads, the distorted
+/// one first, it waits for itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The caps that have arrived at the reference pad, be it that frames before them are still queued there.
@@ -59,5 +61,45 @@ impl Arrival {
         let waited = self.changed.wait_timeout_while(known, left, unknown);
         let (known, _) = waited.unwrap_or_else(PoisonError::into_inner);
         known.caps.clone()
+    }
+}
+
+/// Whether the reference's caps can come only once a query of the distorted stream for caps is answered. So it is where one
+/// source feeds both through a `tee`, or whatever else asks all that comes after it for the caps that it takes, and has not
+/// decided what to send.
+pub fn waits_for_answer(reference: &gst::Pad, distorted: &gst::Pad) -> bool {
+    let others = upstream(distorted);
+    let shared = upstream(reference).into_iter().find(|pad| others.contains(pad));
+    shared.is_some_and(|pad| {
+        let undecided = pad.peer().is_some_and(|source| !source.has_current_caps());
+        undecided && pad.pad_flags().contains(gst::PadFlags::PROXY_CAPS)
+    })
+}
+
+/// The sink pads upstream of a sink pad, the nearest first.
+fn upstream(pad: &gst::Pad) -> Vec<gst::Pad> {
+    let mut found = vec![pad.clone()];
+    let mut next = 0;
+    while let Some(pad) = found.get(next) {
+        for pad in pad.peer().map(behind).unwrap_or_default() {
+            if !found.contains(&pad) {
+                found.push(pad);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+/// The sink pads of what a source pad belongs to, into bins and out of them.
+fn behind(source: gst::Pad) -> Vec<gst::Pad> {
+    if let Some(ghost) = source.downcast_ref::<gst::GhostPad>() {
+        return ghost.target().map(behind).unwrap_or_default();
+    }
+    match source.parent().map(gst::Object::downcast::<gst::Element>) {
+        Some(Ok(element)) => element.sink_pads(),
+        // A bin hands on what comes to a sink pad of its by a source pad that belongs to that.
+        Some(Err(parent)) => parent.downcast().into_iter().collect(),
+        None => vec![],
     }
 }

@@ -3,8 +3,8 @@
 //! What neighbours are told: which caps the pads take, and which memory to use.
 //!
 //! Distorted video has to match the reference, so what a distorted pad takes is known once the reference's caps are.
-//! Which of the two comes first is chance. A distorted stream that asks too early waits a little for the answer; if the
-//! reference comes later still, or changes, upstream is asked to negotiate again.
+//! Which of the two comes first is chance. A distorted stream that asks too early waits a little for the answer, unless
+//! the reference cannot come before; if it comes later still, or changes, upstream is asked to negotiate again.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 
+use super::arrival::waits_for_answer;
 use super::caps::{self, filtered};
 use super::imp::HipVmaf;
 use super::lock;
@@ -91,7 +92,9 @@ impl HipVmaf {
         let scaled = lock(&self.settings).scale_method != ScaleMethod::None;
         let reference = lock(&self.state).as_ref().and_then(|state| state.reference_info().cloned());
         let arriving = || {
-            let caps = self.reference().is_linked().then(|| self.arrival.caps()).flatten()?;
+            let reference = self.reference();
+            let comes = reference.is_linked() && !waits_for_answer(reference.upcast_ref(), pad.upcast_ref());
+            let caps = comes.then(|| self.arrival.caps()).flatten()?;
             caps::info(&caps).map(Arc::new)
         };
         let matching = reference.or_else(arriving).map(|info| caps::matching(&info, &memories, scaled));

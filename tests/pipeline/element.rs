@@ -4,8 +4,9 @@
 
 use crate::common::clip::{Clip, clips};
 use crate::common::rig::Rig;
-use crate::common::{Bench, FRAME, Input, score, score_clip};
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::common::{Bench, FRAME, Input, is_asleep, score, score_clip, thread_id, until};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
 use gsthipvmaf::message::VmafMessage;
@@ -510,5 +511,55 @@ fn a_converter_before_the_distorted_pad_picks_the_size_of_the_reference() {
     let end = [gst::MessageType::Eos, gst::MessageType::Error];
     let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &end).unwrap();
     assert!(matches!(end.view(), gst::MessageView::Eos(_)), "{end:?}");
+    pipeline.set_state(gst::State::Null).unwrap();
+}
+
+/// One source feeds both pads, and asks both which caps they take before it decides. The converter asks again once it knows
+/// what comes, perhaps a moment before the reference is there.
+#[test]
+fn a_converter_behind_a_tee_picks_the_size_of_the_reference() {
+    crate::common::init();
+    let part = |line: &str| gst::parse::bin_from_description(line, true).unwrap();
+    let source = part(
+        "videotestsrc name=source num-buffers=3 ! capsfilter caps=video/x-raw,format=I420,width=64,height=48",
+    );
+    let convert = part("queue ! videoconvertscale ! video/x-raw,width=32,height=24 ! videoconvertscale");
+    let line = "tee name=tee ! queue name=late ! h.ref_sink hipvmaf name=h backend=cpu ! fakesink";
+    let pipeline = gst::parse::launch(line).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let element = |name: &str| pipeline.by_name(name).unwrap();
+    pipeline.add_many([&source, &convert]).unwrap();
+    gst::Element::link_many([source.upcast_ref(), &element("tee"), convert.upcast_ref()]).unwrap();
+    convert.link_pads(None, &element("h"), Some("dist_sink")).unwrap();
+    let pad = |name: &str, pad: &str| element(name).static_pad(pad).unwrap();
+    let (source, distorted) = (pad("source", "src"), pad("h", "dist_sink"));
+    // The thread that has asked the distorted pad since, and the widths that have come there.
+    let (asking, widths) = (Arc::new(AtomicI32::new(0)), Arc::new(Mutex::new(vec![])));
+    let (asks, comes) = (asking.clone(), widths.clone());
+    let both = gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::EVENT_DOWNSTREAM;
+    distorted.add_probe(both, move |_, info| {
+        if let Some(gst::EventView::Caps(caps)) = info.event().map(|event| event.view()) {
+            comes.lock().unwrap().push(caps.caps().structure(0).unwrap().get::<i32>("width").unwrap());
+        } else if info.query().is_some_and(|query| query.type_() == gst::QueryType::Caps)
+            && source.has_current_caps()
+        {
+            asks.store(thread_id(), Ordering::Release);
+        }
+        gst::PadProbeReturn::Ok
+    });
+    let come = widths.clone();
+    pad("late", "src").add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+        if info.event().is_some_and(|event| event.type_() == gst::EventType::Caps) {
+            // The converter waits for these caps, or has gone on without them.
+            let asking = || Some(asking.load(Ordering::Acquire)).filter(|thread| *thread != 0);
+            until(|| asking().is_some_and(is_asleep) || !come.lock().unwrap().is_empty());
+        }
+        gst::PadProbeReturn::Ok
+    });
+    pipeline.set_state(gst::State::Playing).unwrap();
+    let told = [gst::MessageType::Eos, gst::MessageType::Error, gst::MessageType::Warning];
+    let told = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &told).unwrap();
+    assert!(matches!(told.view(), gst::MessageView::Eos(_)), "{told:?}");
+    let stats = element("h").property::<gst::Structure>("stats");
+    assert_eq!((stats.get::<u64>("frames-scored"), &*widths.lock().unwrap()), (Ok(3), &vec![64]));
     pipeline.set_state(gst::State::Null).unwrap();
 }

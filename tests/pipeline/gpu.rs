@@ -20,7 +20,7 @@ use gsthipvmaf::event::Event;
 use crate::common::clip::clips;
 use crate::common::device::{DEVICE, FakeAllocator};
 use crate::common::rig::Rig;
-use crate::common::{Bench, Input, sides, until};
+use crate::common::{Bench, Input, is_asleep, sides, thread_id, until};
 
 use swhip::library;
 
@@ -351,13 +351,6 @@ fn frames_that_come_while_the_gpu_works_are_handed_over() {
     assert_passes(&run(&["--exact", "gpu::overlap", "--ignored"], &[RDNA, ("HIPVMAF_TEST_BACKEND", "hip")]));
 }
 
-/// A thread of this process waits for something.
-fn is_asleep(thread: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("Linux");
-    // Behind the name, which may have anything in it.
-    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
-}
-
 #[test]
 #[ignore = "started by another, on a device that it describes"]
 fn overlap() {
@@ -368,8 +361,7 @@ fn overlap() {
     let task = Arc::new(AtomicI32::new(0));
     let told = task.clone();
     rig.pad("src").add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-        // SAFETY: takes nothing.
-        told.store(unsafe { libc::gettid() }, Ordering::Release);
+        told.store(thread_id(), Ordering::Release);
         gst::PadProbeReturn::Ok
     });
     let rig = rig.play();

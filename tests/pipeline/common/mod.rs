@@ -419,6 +419,19 @@ pub fn deep(input: &Input) -> Input {
     Input(deep.collect())
 }
 
+/// The number of this thread.
+pub fn thread_id() -> i32 {
+    // SAFETY: takes nothing.
+    unsafe { libc::gettid() }
+}
+
+/// A thread of this process waits for something.
+pub fn is_asleep(thread: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("Linux");
+    // Behind the name, which may have anything in it.
+    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
+}
+
 /// Waits for something that has to happen and that nobody tells of.
 #[track_caller]
 pub fn until(mut happened: impl FnMut() -> bool) {
