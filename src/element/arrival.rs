@@ -3,15 +3,19 @@
 //! The caps that have arrived at the reference pad, for those who cannot go on without them.
 
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
 use super::lock;
 
-/// How long distorted streams wait for the reference's caps, all in all. Where one thread feeds both pads, the distorted
-/// one first, it waits for itself.
+/// How long a thread waits for the reference's caps, all in all. One that feeds both pads, the distorted one first, waits for
+/// itself; another can ask in its turn.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// After so long a thread may wait once more, and one that is gone is forgotten.
+const MEMORY: Duration = Duration::from_secs(60);
 
 /// The caps that have arrived at the reference pad, be it that frames before them are still queued there.
 #[derive(Default)]
@@ -27,8 +31,8 @@ struct Known {
     caps: Option<gst::Caps>,
     /// No caps will come.
     ended: bool,
-    /// When the waiting is over, once somebody has begun to wait.
-    until: Option<Instant>,
+    /// When threads have begun to wait.
+    begun: Vec<(ThreadId, Instant)>,
 }
 
 impl Arrival {
@@ -55,25 +59,32 @@ impl Arrival {
     /// The caps, waited for if they can be expected to come soon.
     pub fn caps(&self) -> Option<gst::Caps> {
         let mut known = lock(&self.known);
-        let until = *known.until.get_or_insert_with(|| Instant::now() + PATIENCE);
+        let (this, now) = (thread::current().id(), Instant::now());
+        known.begun.retain(|(_, begun)| now < *begun + MEMORY);
+        let begun = known.begun.iter().find(|(thread, _)| *thread == this).map(|(_, begun)| *begun);
+        if begun.is_none() {
+            known.begun.push((this, now));
+        }
         let unknown = |known: &mut Known| known.running && !known.ended && known.caps.is_none();
-        let left = until.saturating_duration_since(Instant::now());
+        let left = (begun.unwrap_or(now) + PATIENCE).saturating_duration_since(now);
         let waited = self.changed.wait_timeout_while(known, left, unknown);
         let (known, _) = waited.unwrap_or_else(PoisonError::into_inner);
         known.caps.clone()
     }
 }
 
-/// Whether the reference's caps can come only once a query of the distorted stream for caps is answered. So it is where one
-/// source feeds both through a `tee`, or whatever else asks all that comes after it for the caps that it takes, and has not
-/// decided what to send.
-pub fn waits_for_answer(reference: &gst::Pad, distorted: &gst::Pad) -> bool {
-    let others = upstream(distorted);
-    let shared = upstream(reference).into_iter().find(|pad| others.contains(pad));
-    shared.is_some_and(|pad| {
-        let undecided = pad.peer().is_some_and(|source| !source.has_current_caps());
-        undecided && pad.pad_flags().contains(gst::PadFlags::PROXY_CAPS)
-    })
+/// Whether the reference's caps can come before a query of the distorted stream for caps is answered. They cannot
+///
+/// - while the distorted stream is being linked: that may be done by a demuxer's thread, which brings the reference as well;
+/// - where one source feeds both through a `tee`, or whatever else asks all that comes after it for the caps that it takes, and
+///   has not decided what to send.
+pub fn can_come_before(reference: &gst::Pad, distorted: &gst::Pad) -> bool {
+    let of_distorted = upstream(distorted);
+    let shared = upstream(reference).into_iter().find(|pad| of_distorted.contains(pad));
+    let asks_both = |pad: &gst::Pad| pad.pad_flags().contains(gst::PadFlags::PROXY_CAPS);
+    let undecided = |pad: &gst::Pad| pad.peer().is_some_and(|source| !source.has_current_caps());
+    let waits_for_answer = shared.is_some_and(|pad| asks_both(&pad) && undecided(&pad));
+    !waits_for_answer && of_distorted.iter().all(gst::Pad::is_linked)
 }
 
 /// The sink pads upstream of a sink pad, the nearest first.

@@ -13,7 +13,7 @@ use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 
-use super::arrival::waits_for_answer;
+use super::arrival::can_come_before;
 use super::caps::{self, filtered};
 use super::imp::HipVmaf;
 use super::lock;
@@ -92,9 +92,8 @@ impl HipVmaf {
         let scaled = lock(&self.settings).scale_method != ScaleMethod::None;
         let reference = lock(&self.state).as_ref().and_then(|state| state.reference_info().cloned());
         let arriving = || {
-            let reference = self.reference();
-            let comes = reference.is_linked() && !waits_for_answer(reference.upcast_ref(), pad.upcast_ref());
-            let caps = comes.then(|| self.arrival.caps()).flatten()?;
+            let can_come = can_come_before(self.reference().upcast_ref(), pad.upcast_ref());
+            let caps = can_come.then(|| self.arrival.caps()).flatten()?;
             caps::info(&caps).map(Arc::new)
         };
         let matching = reference.or_else(arriving).map(|info| caps::matching(&info, &memories, scaled));

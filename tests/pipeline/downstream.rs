@@ -2,10 +2,13 @@
 
 //! What travels with the frames and around them: caps and segments in their order, and negotiation with upstream.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use gst::prelude::*;
+
 use crate::common::rig::Rig;
-use crate::common::{FRAME, Input, coarse, moving, sides, until};
+use crate::common::{FRAME, Input, coarse, is_asleep, moving, sides, thread_id, until};
 
 const SMALL: (usize, usize) = (64, 48);
 const LARGE: (usize, usize) = (96, 64);
@@ -152,6 +155,48 @@ fn a_scaler_may_come_before_the_reference() {
         let report = rig.finish().unwrap_or_else(|failure| panic!("queued: {queued}: {}", failure.text));
         assert_eq!(report.scores(), expected, "queued: {queued}");
         assert_eq!(report.buffers.len(), FRAMES);
+    }
+}
+
+/// Whoever has asked before, and whichever of the two is linked first, as it is where decoders bring the pads.
+#[test]
+fn a_scaler_waits_for_the_reference_whatever_has_come_before() {
+    let (reference, distorted) = (sized(SMALL, 1).0, sized((128, 96), 1).1);
+    for before in ["another thread asks", "the stream is linked", "the reference is not linked"] {
+        let mut rig = Rig::offline(&[]);
+        let elements = scaler(false);
+        rig.insert(&elements, "dist_sink");
+        let rig = rig.play();
+        let (ours, its) = (elements[0].static_pad("sink").unwrap(), rig.pad("ref_sink"));
+        let [our_source, its_source] = [&ours, &its].map(|pad| pad.peer().unwrap());
+        match before {
+            "another thread asks" => {
+                std::thread::scope(|scope| scope.spawn(|| ours.query_caps(None)).join().unwrap());
+            }
+            "the stream is linked" => {
+                our_source.unlink(&ours).unwrap();
+                our_source.link(&ours).unwrap();
+            }
+            _ => its_source.unlink(&its).unwrap(),
+        }
+        let (asking, gone_on) = (thread_id(), AtomicBool::new(false));
+        let begin = |pad: &str, input: &Input| {
+            rig.push_event(pad, gst::event::StreamStart::new(pad));
+            rig.push_caps(pad, &input.0[0]);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                until(|| is_asleep(asking) || gone_on.load(Ordering::Acquire));
+                if !its.is_linked() {
+                    its_source.link(&its).unwrap();
+                }
+                begin("ref_sink", &reference);
+            });
+            begin("dist_sink", &distorted);
+            gone_on.store(true, Ordering::Release);
+        });
+        let caps = rig.pad("dist_sink").current_caps().unwrap();
+        assert_eq!(caps.structure(0).unwrap().get::<i32>("width"), Ok(64), "{before}");
     }
 }
 
