@@ -2,7 +2,7 @@
 
 //! The caps that have arrived at the reference pad, for those who cannot go on without them.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -56,8 +56,16 @@ impl Arrival {
         self.changed.notify_all();
     }
 
-    /// The caps, waited for if they can be expected to come soon.
-    pub fn caps(&self) -> Option<gst::Caps> {
+    /// The caps; where they are not there and `can_come` says so, they are waited for a little.
+    pub fn caps(&self, can_come: impl FnOnce() -> bool) -> Option<gst::Caps> {
+        let awaited = lock(&self.known).are_awaited();
+        if awaited && can_come() {
+            self.wait();
+        }
+        lock(&self.known).caps.clone()
+    }
+
+    fn wait(&self) {
         let mut known = lock(&self.known);
         let (this, now) = (thread::current().id(), Instant::now());
         known.begun.retain(|(_, begun)| now < *begun + MEMORY);
@@ -65,11 +73,15 @@ impl Arrival {
         if begun.is_none() {
             known.begun.push((this, now));
         }
-        let unknown = |known: &mut Known| known.running && !known.ended && known.caps.is_none();
         let left = (begun.unwrap_or(now) + PATIENCE).saturating_duration_since(now);
-        let waited = self.changed.wait_timeout_while(known, left, unknown);
-        let (known, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        known.caps.clone()
+        let _ = self.changed.wait_timeout_while(known, left, |known| known.are_awaited());
+    }
+}
+
+impl Known {
+    /// They are not there, and may come.
+    fn are_awaited(&self) -> bool {
+        self.running && !self.ended && self.caps.is_none()
     }
 }
 
@@ -112,5 +124,21 @@ fn behind(source: gst::Pad) -> Vec<gst::Pad> {
         // A bin hands on what comes to a sink pad of its by a source pad that belongs to that.
         Some(Err(parent)) => parent.downcast().into_iter().collect(),
         None => vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caps_that_are_there_are_told_to_those_who_cannot_wait() {
+        gst::init().unwrap();
+        let arrival = Arrival::default();
+        arrival.begin();
+        assert_eq!(arrival.caps(|| false), None);
+        let caps = gst::Caps::new_empty_simple("video/x-raw");
+        arrival.hear(&gst::event::Caps::new(&caps));
+        assert_eq!(arrival.caps(|| false), Some(caps));
     }
 }

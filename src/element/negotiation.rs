@@ -92,8 +92,8 @@ impl HipVmaf {
         let scaled = lock(&self.settings).scale_method != ScaleMethod::None;
         let reference = lock(&self.state).as_ref().and_then(|state| state.reference_info().cloned());
         let arriving = || {
-            let can_come = can_come_before(self.reference().upcast_ref(), pad.upcast_ref());
-            let caps = can_come.then(|| self.arrival.caps()).flatten()?;
+            let can_come = || can_come_before(self.reference().upcast_ref(), pad.upcast_ref());
+            let caps = self.arrival.caps(can_come)?;
             caps::info(&caps).map(Arc::new)
         };
         let matching = reference.or_else(arriving).map(|info| caps::matching(&info, &memories, scaled));
