@@ -9,7 +9,7 @@ use gsthipvmaf::event::{Event, EventMessage, EventState};
 use crate::common::clip::clips;
 use crate::common::device::DEVICE;
 use crate::common::rig::Rig;
-use crate::common::{Input, Report, score, sides};
+use crate::common::{Input, Report, score, sides, until};
 use crate::gpu::{RDNA, assert_passes, run};
 
 #[test]
@@ -208,6 +208,34 @@ mod on_gpu {
         // For the first group after the change, the picture before was not kept.
         let not = rig.stats().get::<u64>("not-verified").unwrap();
         assert_eq!((pooled.verified, pooled.wrong, not), (7, 0, 1));
+    }
+
+    /// As many channels as there are have two threads that copy and compare, and a CPU backend, between them.
+    #[test]
+    #[ignore = "needs the software device, started by another"]
+    fn elements_share_who_computes_again() {
+        let both = sides(4);
+        let rigs = [(); 3].map(|()| Rig::offline(&[("backend", "hip"), ("verify", "1")]).play());
+        for rig in &rigs {
+            rig.push_pairs(&both.0.0, &both.1.0);
+            rig.wait_scores(3);
+        }
+        // Those of a test before may not be gone yet.
+        let threads = || ["hipvmaf-copy", "hipvmaf-verify"].map(threads_named);
+        until(|| threads() == [1, 1]);
+        for rig in rigs {
+            rig.end();
+            assert_eq!(rig.finish().unwrap().pooled[0].verified, 4);
+        }
+        until(|| threads() == [0, 0]);
+    }
+
+    /// How many threads of this process have a name.
+    fn threads_named(name: &str) -> usize {
+        let threads = std::fs::read_dir("/proc/self/task").expect("Linux");
+        let names =
+            threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+        names.filter(|found| found.trim_end() == name).count()
     }
 
     /// A live pipeline does not wait for the CPU.

@@ -5,10 +5,10 @@
 //! A group whose pictures stay where they are is queued, and computed as soon as there is an in-flight slot for it; its
 //! parts run on whichever threads are idle. One whose pictures are only borrowed is computed while it is submitted.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
@@ -149,17 +149,15 @@ impl Cpu {
         Ok(Self::on(Arc::new(build(pool, threads)?)))
     }
 
-    /// For what can wait: the threads get computing time that nobody else wants, and all who want as many share them.
+    /// For what can wait: the threads get computing time that nobody else wants.
     pub fn in_background(threads: usize) -> Result<Self, BackendError> {
-        static POOLS: Mutex<BTreeMap<usize, Weak<ThreadPool>>> = Mutex::new(BTreeMap::new());
-        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = pools.get(&threads).and_then(Weak::upgrade) {
-            return Ok(Self::on(pool));
-        }
         let pool = ThreadPoolBuilder::new().thread_name(|i| format!("hipvmaf-late-{i}"));
-        let pool = Arc::new(build(pool.start_handler(|_| yield_to_others()), threads)?);
-        pools.insert(threads, Arc::downgrade(&pool));
-        Ok(Self::on(pool))
+        Ok(Self::on(Arc::new(build(pool.start_handler(|_| yield_to_others()), threads)?)))
+    }
+
+    /// Another on the same threads.
+    pub fn beside(other: &Self) -> Self {
+        Self::on(other.pool.clone())
     }
 
     fn on(pool: Arc<ThreadPool>) -> Self {
@@ -345,23 +343,4 @@ fn check(picture: &Picture<'_>, geometry: Geometry, chroma: bool) -> Result<(), 
     let components = picture.chroma.iter().flatten().filter(|_| chroma).chain([&picture.luma]);
     let readable = components.into_iter().all(|component| is_readable(component, geometry.depth));
     readable.then_some(()).ok_or(BackendError::Picture("cpu"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn those_in_the_background_share_threads() {
-        let [first, second, other] = [3, 3, 2].map(|threads| Cpu::in_background(threads).unwrap());
-        assert!(Arc::ptr_eq(&first.pool, &second.pool));
-        assert_eq!([&first, &other].map(|cpu| cpu.pool.current_num_threads()), [3, 2]);
-        // The others end when nobody has use for them.
-        let pool = Arc::downgrade(&first.pool);
-        drop(first);
-        assert!(pool.upgrade().is_some());
-        drop(second);
-        assert!(pool.upgrade().is_none());
-        assert_eq!(Cpu::in_background(3).unwrap().pool.current_num_threads(), 3);
-    }
 }
