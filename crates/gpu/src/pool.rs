@@ -74,6 +74,12 @@ struct Idle {
     since: Instant,
 }
 
+impl Idle {
+    fn into_waste(self) -> Waste {
+        Waste::Block(self.kind, self.address)
+    }
+}
+
 /// What is to be freed.
 pub(crate) enum Waste {
     Block(Kind, NonNull<c_void>),
@@ -151,40 +157,41 @@ impl Pool {
     pub(crate) fn limit_locked(&mut self, limit: usize) -> bool {
         let mut locked: usize =
             self.idle.iter().filter(|idle| idle.kind != Kind::Device).map(|idle| idle.size).sum();
-        self.discard_if(|idle| {
+        let Self { idle, waste, .. } = self;
+        let before = waste.len();
+        idle.retain(|idle| {
             let excess = idle.kind != Kind::Device && locked > limit;
-            locked -= if excess { idle.size } else { 0 };
-            excess
-        })
+            if excess {
+                locked -= idle.size;
+                waste.push(Waste::Block(idle.kind, idle.address));
+            }
+            !excess
+        });
+        waste.len() > before
     }
 
     pub(crate) fn has_waste(&self) -> bool {
         !self.waste.is_empty()
     }
 
-    /// What is to be freed now, with what has been idle for too long.
-    pub(crate) fn due(&mut self, now: Instant) -> Vec<Waste> {
-        self.discard_if(|idle| now.saturating_duration_since(idle.since) >= PATIENCE);
+    /// What somebody has handed in to be freed.
+    pub(crate) fn take_waste(&mut self) -> Vec<Waste> {
         std::mem::take(&mut self.waste)
+    }
+
+    /// A block that nobody has used for too long, to be freed.
+    pub(crate) fn take_old(&mut self, now: Instant) -> Option<Waste> {
+        self.has_old(now).then(|| self.idle.pop_front()).flatten().map(Idle::into_waste)
+    }
+
+    pub(crate) fn has_old(&self, now: Instant) -> bool {
+        self.idle.front().is_some_and(|idle| now.saturating_duration_since(idle.since) >= PATIENCE)
     }
 
     /// Everything, to be freed.
     pub(crate) fn all(&mut self) -> Vec<Waste> {
-        self.discard_if(|_| true);
-        std::mem::take(&mut self.waste)
-    }
-
-    fn discard_if(&mut self, mut condemned: impl FnMut(&Idle) -> bool) -> bool {
-        let waste = self.waste.len();
-        let Self { idle, waste: to, .. } = self;
-        idle.retain(|idle| {
-            let condemned = condemned(idle);
-            if condemned {
-                to.push(Waste::Block(idle.kind, idle.address));
-            }
-            !condemned
-        });
-        self.waste.len() > waste
+        self.waste.extend(self.idle.drain(..).map(Idle::into_waste));
+        self.take_waste()
     }
 }
 
@@ -210,6 +217,13 @@ mod tests {
         waste.into_iter().map(number).collect()
     }
 
+    /// What is freed now, old blocks among it.
+    fn due(pool: &mut Pool, now: Instant) -> Vec<usize> {
+        let mut waste = pool.take_waste();
+        waste.extend(std::iter::from_fn(|| pool.take_old(now)));
+        numbers(waste)
+    }
+
     #[test]
     fn blocks_that_nobody_wants_grow_old() {
         let (mut pool, start) = (Pool::default(), Instant::now());
@@ -220,9 +234,9 @@ mod tests {
             let now = start + PATIENCE * i / 20;
             assert_eq!(pool.take(Kind::Device, 10), Some(address(2)));
             put(&mut pool, Kind::Device, 10, 2, now);
-            assert_eq!(numbers(pool.due(now)), if i < 20 { vec![] } else { vec![1] });
+            assert_eq!(due(&mut pool, now), if i < 20 { vec![] } else { vec![1] });
         }
-        assert_eq!(numbers(pool.due(start + PATIENCE * 2)), [2]);
+        assert_eq!(due(&mut pool, start + PATIENCE * 2), [2]);
         assert!(pool.all().is_empty());
     }
 
@@ -234,7 +248,7 @@ mod tests {
             let now = start + PATIENCE * i as u32 / 4;
             assert_eq!(pool.take(Kind::Host, 1000 + i), None);
             put(&mut pool, Kind::Host, 1000 + i, 1 + i, now);
-            freed.extend(numbers(pool.due(now)));
+            freed.extend(due(&mut pool, now));
             assert!(i + 1 - freed.len() <= 4, "{freed:?} of {i}");
         }
         assert_eq!(freed, Vec::from_iter(1..=96));
@@ -248,9 +262,9 @@ mod tests {
         }
         assert!(!pool.limit_locked(30));
         assert!(pool.limit_locked(29));
-        assert_eq!(numbers(pool.due(start)), [1]);
+        assert_eq!(due(&mut pool, start), [1]);
         assert!(pool.limit_locked(0));
-        assert_eq!(numbers(pool.due(start)), [3, 4]);
+        assert_eq!(due(&mut pool, start), [3, 4]);
         assert_eq!(numbers(pool.all()), [2]);
     }
 }
