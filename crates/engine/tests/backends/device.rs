@@ -111,15 +111,19 @@ fn a_group_that_fails_keeps_its_pictures_until_they_were_copied() {
 #[test]
 #[ignore = "started by another, on a device that it describes"]
 fn failing() {
-    let mut hip = prepared(&psnr(), 96, 1);
-    let device = hip.gpu().unwrap().clone();
-    let before = count("h2d");
-    let copied = Arc::new(AtomicI64::new(i64::MAX));
-    let group = Group::pair(pinned(&device, 96, 96, 3, &copied), pinned(&device, 96, 96, 5, &copied));
-    // SAFETY: text that ends with a zero.
-    unsafe { (OBSERVER.fail)(c"hipGraphLaunch:1@1".as_ptr()) };
-    assert!(hip.submit(group).is_err());
-    assert_eq!(copied.load(Ordering::Relaxed) - before, 2);
+    for (call, copies) in
+        [(c"hipGraphLaunch:1@1", 2), (c"hipStreamWaitEvent:1@1", 2), (c"hipMemcpy2DAsync:1@2", 1)]
+    {
+        let mut hip = prepared(&psnr(), 96, 1);
+        let device = hip.gpu().unwrap().clone();
+        let before = count("h2d");
+        let copied = Arc::new(AtomicI64::new(i64::MAX));
+        let group = Group::pair(pinned(&device, 96, 96, 3, &copied), pinned(&device, 96, 96, 5, &copied));
+        // SAFETY: text that ends with a zero.
+        unsafe { (OBSERVER.fail)(call.as_ptr()) };
+        assert!(hip.submit(group).is_err());
+        assert_eq!(copied.load(Ordering::Relaxed) - before, copies, "{call:?}");
+    }
 }
 
 #[test]
@@ -231,9 +235,29 @@ fn awaiting() {
         reference.lease = writers.iter().fold(reference.lease, write);
         let before = count("hipStreamWaitEvent");
         let ticket = hip.submit(Group::pair(reference, pinned(&device, 96, 96, 5, &copied))).unwrap();
-        assert_eq!(count("hipStreamWaitEvent") - before, waits, "{writers:?}");
+        // And for the distorted picture, which comes through another stream.
+        assert_eq!(count("hipStreamWaitEvent") - before, waits + 1, "{writers:?}");
         hip.wait(ticket).unwrap();
     }
+}
+
+/// A stream for each would have the GPU change from one to the other all the time.
+#[test]
+fn video_for_all_sessions_comes_through_one_stream() {
+    passes("uploading", &[]);
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn uploading() {
+    let device = hipvmaf_engine::backend::hip::open(&Selection::default()).unwrap();
+    let [first, second] = [(), ()].map(|()| device.uploads().unwrap());
+    assert!(Arc::ptr_eq(&first, &second));
+    // Sessions have that one, and give it back.
+    let sessions = [(), ()].map(|()| prepared(&psnr(), 96, 1));
+    assert_eq!(Arc::strong_count(&first), 4);
+    drop((sessions, second));
+    assert_eq!(Arc::strong_count(&first), 1);
 }
 
 /// As a runtime makes of what it did not understand.

@@ -9,12 +9,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpu::{Claim, Device, DeviceBuffer, DeviceInfo, Error, Selection, Visit};
+use gpu::{Claim, Device, DeviceBuffer, DeviceInfo, Error, Selection, Stream, Visit};
 
 use super::frame::{HvFrame, HvPlane};
 use super::host::{self, GroupInfo, Reader, Reading};
 use super::metric::{self, Chains, Overlap, Setup};
-use super::pictures::{Luma, PictureBuffers, Placer, Rooms, Staged, in_place, room};
+use super::pictures::{Luma, PictureBuffers, Placer, Rooms, Uploads, in_place, room};
 use super::scale::Scaler;
 use super::self_test::{self, SelfTest};
 use super::shared::bytes_of;
@@ -233,6 +233,8 @@ impl Backend for Hip {
 /// What is set up for the frames of one geometry.
 struct Prepared {
     device: Arc<Device>,
+    /// Through which pictures come from the host.
+    uploads: Arc<Stream>,
     geometry: Geometry,
     chains: Arc<Chains>,
     /// Reading the sums of a group takes so long that it is not left to whoever collects them.
@@ -293,10 +295,12 @@ impl Prepared {
         let room = room(geometry) + sources.max().unwrap_or(0).max(room(geometry));
         let lumas = (0..depth + lags).map(|_| Luma::new(device)).collect::<Result<_, _>>()?;
         let chroma = work.chroma() && geometry.chroma.is_some();
+        let uploads = device.uploads()?;
         let device = device.clone();
         let (run, last) = (0, None);
         Ok(Self {
             device,
+            uploads,
             geometry,
             chains,
             reads_long,
@@ -319,7 +323,8 @@ impl Prepared {
         self.check(&self.slots[slot], &group)?;
         let started = self.start(ticket, &group, copiers).and_then(|()| Ok(self.provide(ticket)?));
         if started.is_err() {
-            // What is in the stream already reads the pictures, whose leases end here. On a lost device nothing does.
+            // What is in the streams already reads the pictures, whose leases end here. On a lost device nothing does.
+            let _ = self.uploads.synchronize();
             let _ = self.slots[slot].stream.synchronize();
             return started;
         }
@@ -358,14 +363,14 @@ impl Prepared {
         let n = ticket.0 as usize;
         let lumas = self.lumas.len();
         let slot = n % self.slots.len();
-        let InFlightSlot { stream, buffers, .. } = &mut self.slots[slot];
+        let InFlightSlot { stream, arrived, buffers, .. } = &mut self.slots[slot];
         let mut frame = HvFrame::default();
         let luma = &mut self.lumas[n % lumas];
         let (size, room, device) = (self.geometry.sample_size(), self.room, &self.device);
         buffers.iter_mut().for_each(|buffers| buffers.used = 0);
-        let mut staged = Staged::default();
+        let mut uploads = Uploads::through(&self.uploads);
         let mut first =
-            Placer { device, size, room, stream, buffers: &mut buffers[0], index: 0, staged: &mut staged };
+            Placer { device, size, room, stream, buffers: &mut buffers[0], index: 0, uploads: &mut uploads };
         first.await_producer(reference)?;
         frame.reference[0] =
             first.place(reference.luma, reference.lease.as_ref(), &mut Some(&mut luma.buffer))?;
@@ -374,8 +379,8 @@ impl Prepared {
         }
         let mut placed = vec![];
         for (index, (_, picture)) in distorted.iter().enumerate() {
-            let (buffers, staged) = (&mut buffers[index], &mut staged);
-            let mut placer = Placer { device, size, room, stream, buffers, index, staged };
+            let (buffers, uploads) = (&mut buffers[index], &mut uploads);
+            let mut placer = Placer { device, size, room, stream, buffers, index, uploads };
             placer.await_producer(picture)?;
             let mut planes = [HvPlane::default(); 3];
             planes[0] = placer.place(picture.luma, picture.lease.as_ref(), &mut None)?;
@@ -384,7 +389,7 @@ impl Prepared {
             }
             placed.push(planes);
         }
-        staged.copy(stream, buffers, copiers)?;
+        uploads.finish(stream, arrived, buffers, copiers)?;
 
         luma.plane = frame.reference[0];
         // A copy outlives the buffer it was made of.

@@ -6,6 +6,8 @@
 //! Those copies are what ordinary memory costs: one thread takes as long for a pair of pictures as the GPU takes for ten. So
 //! all rows of a group that have to be copied are noted first, and then copied by several threads, whoever submits the
 //! group being one of them.
+//!
+//! From page-locked memory pictures of all groups come through one stream of the device ([`Device::uploads`]).
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,9 +108,15 @@ struct Rows<'p> {
     to: u64,
 }
 
-/// What has to be copied into page-locked memory for a group, in the order of the room that it takes there.
-#[derive(Default)]
-pub struct Staged<'p>(Vec<Rows<'p>>);
+/// What comes from the host for a group.
+pub struct Uploads<'a, 'p> {
+    /// Through which it comes.
+    stream: &'a Stream,
+    /// Some of it is on its way.
+    begun: bool,
+    /// What has to be copied into page-locked memory first, in the order of the room that it takes there.
+    staged: Vec<Rows<'p>>,
+}
 
 /// Rows that a thread copies at a time.
 struct Band<'a> {
@@ -127,18 +135,42 @@ impl Band<'_> {
     }
 }
 
-impl Staged<'_> {
-    /// Copies it with so many threads at most, and has the stream take it to the GPU.
-    pub fn copy(
-        self,
-        stream: &Stream,
+impl<'a> Uploads<'a, '_> {
+    /// Nothing so far, to come through this stream.
+    pub fn through(stream: &'a Stream) -> Self {
+        Self { stream, begun: false, staged: vec![] }
+    }
+
+    /// Has rows of page-locked memory copied by the GPU.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy_rectangle`].
+    unsafe fn copy(
+        &mut self,
+        to: Rectangle,
+        from: Rectangle,
+        width: usize,
+        rows: usize,
+    ) -> Result<(), Error> {
+        self.begun = true;
+        // SAFETY: the caller has promised it.
+        unsafe { copy_rectangle(self.stream, to, from, width, rows, Direction::HostToDevice) }
+    }
+
+    /// Copies what is in ordinary memory, with so many threads at most, and has the group's stream wait for all that comes from
+    /// the host. `arrived` marks the end of that.
+    pub fn finish(
+        mut self,
+        group: &Stream,
+        arrived: &Event,
         buffers: &mut [PictureBuffers],
         copiers: usize,
     ) -> Result<(), BackendError> {
         let mut bands = vec![];
         let mut copies = vec![];
         let mut bytes = 0;
-        let mut rows = self.0.into_iter().peekable();
+        let mut rows = std::mem::take(&mut self.staged).into_iter().peekable();
         for (i, buffers) in buffers.iter_mut().enumerate() {
             let Some(staging) = &mut buffers.staging else { continue };
             let mut address = staging.address();
@@ -170,16 +202,21 @@ impl Staged<'_> {
             }
         }
         for (to, from, size) in copies {
+            self.begun = true;
             // SAFETY: the picture buffers have room for that much, and wait for the next group of this slot.
-            unsafe { copy(stream, to, from, size, Direction::HostToDevice)? };
+            unsafe { copy(self.stream, to, from, size, Direction::HostToDevice)? };
+        }
+        if self.begun {
+            arrived.record(self.stream)?;
+            group.wait_for(arrived)?;
         }
         Ok(())
     }
 }
 
-/// Brings pictures to where kernels can read them, in the order of a stream; but what is in ordinary memory is there only
-/// after [`Staged::copy`].
-pub struct Placer<'a, 'p> {
+/// Brings pictures to where kernels can read them, in the order of the group's stream; but what comes from the host is there
+/// only after [`Uploads::finish`].
+pub struct Placer<'a, 'u, 'p> {
     pub device: &'a Arc<Device>,
     /// Bytes of a sample.
     pub size: usize,
@@ -189,7 +226,7 @@ pub struct Placer<'a, 'p> {
     pub buffers: &'a mut PictureBuffers,
     /// Which of the group's they are.
     pub index: usize,
-    pub staged: &'a mut Staged<'p>,
+    pub uploads: &'a mut Uploads<'u, 'p>,
 }
 
 /// Bytes of a row as it lies, and rows.
@@ -209,7 +246,7 @@ impl Extent {
     }
 }
 
-impl<'p> Placer<'_, 'p> {
+impl<'p> Placer<'_, '_, 'p> {
     /// Has the stream wait until the picture was written.
     pub fn await_producer(&self, picture: &Picture<'_>) -> Result<(), Error> {
         let producers = picture.lease.iter().flat_map(Lease::producers);
@@ -303,16 +340,23 @@ impl<'p> Placer<'_, 'p> {
                     return Err(BackendError::Picture("hip"));
                 }
                 let first = bytes.as_ptr() as usize;
+                let is_written = lease.is_some_and(|lease| !lease.producers().is_empty());
                 let pinned = lease.filter(|_| self.copies_at_once(stride)).map(Lease::pinned_part);
                 let pinned = pinned.map_or(0..0, |part| rows_within(part, first, stride, extent));
                 let target = |row: usize| to.address + (row * to.pitch) as u64;
                 if !pinned.is_empty() {
                     let from = at((first + pinned.start * stride) as u64);
                     let to = Rectangle { address: target(pinned.start), ..to };
-                    let (count, direction) = (pinned.len(), Direction::HostToDevice);
                     // SAFETY: all rows are there, as was checked above, and the lease is kept until the group is done, as is
                     // the copy.
-                    unsafe { copy_rectangle(stream, to, from, width, count, direction)? };
+                    unsafe {
+                        if is_written {
+                            // Nobody else is to wait for whoever writes it.
+                            copy_rectangle(stream, to, from, width, pinned.len(), Direction::HostToDevice)?;
+                        } else {
+                            self.uploads.copy(to, from, width, pinned.len())?;
+                        }
+                    }
                 }
                 for left in [0..pinned.start, pinned.end..rows].into_iter().filter(|left| !left.is_empty()) {
                     if self.buffers.staging.is_none() {
@@ -320,7 +364,7 @@ impl<'p> Placer<'_, 'p> {
                     }
                     let (from, to) = (&bytes[left.start * stride..], target(left.start));
                     let extent = Extent { width, rows: left.len() };
-                    self.staged.0.push(Rows { buffers: self.index, from, stride, extent, to });
+                    self.uploads.staged.push(Rows { buffers: self.index, from, stride, extent, to });
                 }
             }
         }

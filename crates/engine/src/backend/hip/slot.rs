@@ -29,6 +29,8 @@ pub struct InFlight {
 /// An in-flight slot: what one group needs while it is computed.
 pub struct InFlightSlot {
     pub stream: Stream,
+    /// What came from the host for the group is there.
+    pub arrived: Event,
     pub done: Arc<Event>,
     begin: Kernel,
     end: Kernel,
@@ -71,6 +73,7 @@ impl InFlightSlot {
         unsafe { zero(&stream, on_device.address(), size)? };
         let mut slot = Self {
             stream,
+            arrived: Event::new(device)?,
             done: Arc::new(Event::for_host(device, patience)?),
             begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
