@@ -7,6 +7,9 @@
 //! frame, so it does not matter how far the streaming task has got in the meantime. CPU and GPU are driven alike: groups
 //! are submitted as long as the backend takes more. Another thread waits for them, oldest first, and has each collected
 //! by one more job: so a group that comes in the meantime need not wait until an older one is done.
+//!
+//! Where there are more groups than the backend takes, the next is submitted before it is told what has come of the one that
+//! is done: until then its place on the GPU is empty.
 
 use std::collections::VecDeque;
 use std::io;
@@ -214,6 +217,7 @@ impl Scoring {
             groups: VecDeque::new(),
             importers: vec![],
             failed: false,
+            news: vec![],
             deliver: Box::new(deliver),
         };
         let thread = Builder::new().name("hipvmaf-score".into()).spawn(move || worker.run())?;
@@ -378,6 +382,8 @@ struct Worker {
     importers: Importers,
     /// An error was told; nothing more is done.
     failed: bool,
+    /// What is to be told.
+    news: Vec<News>,
     deliver: Box<dyn Fn(Vec<News>) + Send>,
 }
 
@@ -388,6 +394,7 @@ impl Worker {
             if !self.withheld.is_empty() && self.session.gpu().is_some() {
                 self.attempt(Self::replace_backend);
             }
+            self.tell();
             let job = self.held.pop_front().or_else(|| self.queue.recv().ok());
             match job.unwrap_or(Job::End) {
                 Job::End => return self.drain(),
@@ -405,7 +412,7 @@ impl Worker {
                     self.session.set_verified_share(share);
                     self.on_wrong = on_wrong;
                 }
-                Job::Group(_) if self.failed => (self.deliver)(vec![News::Done(None)]),
+                Job::Group(_) if self.failed => self.news.push(News::Done(None)),
                 Job::Prepare(_) | Job::EndRun { .. } if self.failed => {}
                 Job::Prepare(setup) => {
                     self.drain();
@@ -426,15 +433,17 @@ impl Worker {
         }
     }
 
-    /// Waits for everything that was submitted.
+    /// Waits for everything that was submitted, and tells it.
     fn drain(&mut self) {
         while !self.groups.is_empty() {
             self.attempt(Self::wait);
         }
+        self.tell();
         self.attempt(|worker| {
             worker.session.settle_audit();
             worker.collect()
         });
+        self.tell();
     }
 
     /// The backend takes no other group until one is collected.
@@ -442,8 +451,16 @@ impl Worker {
         !self.groups.is_empty() && !self.session.room()
     }
 
+    /// Tells what there is to tell.
+    fn tell(&mut self) {
+        if !self.news.is_empty() {
+            (self.deliver)(std::mem::take(&mut self.news));
+        }
+    }
+
     /// Waits for a group and collects it. Other jobs are put off.
     fn wait(&mut self) -> Result<(), Error> {
+        self.tell();
         loop {
             match self.queue.recv() {
                 Ok(Job::Collect(ticket)) => return self.collect_waited(ticket),
@@ -480,9 +497,8 @@ impl Worker {
         if let Err(err) = result {
             self.failed = true;
             self.waiter.settle(self.next);
-            let lost = self.groups.drain(..).map(|_| News::Done(None));
-            let news = std::iter::once(News::Error(err)).chain(lost).collect();
-            (self.deliver)(news);
+            self.news.push(News::Error(err));
+            self.news.extend(self.groups.drain(..).map(|_| News::Done(None)));
         }
     }
 
@@ -493,7 +509,7 @@ impl Worker {
         self.session.set_backend(backend);
         self.groups.clear();
         self.waiter.settle(self.next);
-        (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
+        self.news.push(News::Backend(Used::of(&self.session)));
         let taken = std::mem::take(&mut trial.taken);
         self.trial = Some(trial);
         let Some(setup) = self.setup.take() else { return Ok(()) };
@@ -559,7 +575,7 @@ impl Worker {
         });
         self.session.take_over(backend, groups.collect())?;
         self.last_of_gpu = self.tracks.iter().filter_map(|track| track.scores.back()).max().copied();
-        (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
+        self.news.push(News::Backend(Used::of(&self.session)));
         self.collect()
     }
 
@@ -604,7 +620,7 @@ impl Worker {
             scalings.len(),
             begun.elapsed()
         );
-        (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
+        self.news.push(News::Backend(Used::of(&self.session)));
         Ok(())
     }
 
@@ -616,7 +632,7 @@ impl Worker {
             let hip = Hip::open(&owner.selection(), self.session.depth()).map_err(EngineError::from)?;
             gst::info!(CAT, "scoring on the {hip}, which has the video in its memory");
             self.session.set_backend(Box::new(hip));
-            (self.deliver)(vec![News::Backend(Used::of(&self.session))]);
+            self.news.push(News::Backend(Used::of(&self.session)));
         }
         Ok(())
     }
@@ -638,13 +654,12 @@ impl Worker {
         let unreadable = |source| Error::Buffer { pad: REFERENCE.into(), source };
         let reference = map(None, &group.reference).map_err(unreadable)?;
         let mut mapped: Vec<(usize, u64, Mapped)> = vec![];
-        let mut news = vec![];
         for (rendition, frame) in &group.distorted {
             let Some(track) = self.tracks.iter().position(|track| track.rendition == *rendition) else {
                 continue;
             };
             if self.tracks[track].failed {
-                news.push(News::Failed { rendition: *rendition, index: group.index, reason: None });
+                self.news.push(News::Failed { rendition: *rendition, index: group.index, reason: None });
                 continue;
             }
             match map(Some(*rendition), frame) {
@@ -653,7 +668,7 @@ impl Worker {
                     self.tracks[track].failed = true;
                     self.tracks[track].broken = true;
                     self.session.end_run(track, true);
-                    news.push(News::Failed {
+                    self.news.push(News::Failed {
                         rendition: *rendition,
                         index: group.index,
                         reason: Some(reason),
@@ -675,14 +690,13 @@ impl Worker {
                     self.tracks[*track].broken = true;
                     self.session.end_run(*track, true);
                     let reason = Some(ImportError::Small);
-                    news.push(News::Failed { rendition: *rendition, index: group.index, reason });
+                    self.news.push(News::Failed { rendition: *rendition, index: group.index, reason });
                 }
             }
         }
         let tracks: Vec<usize> = pictures.iter().map(|(track, _)| *track).collect();
         if tracks.is_empty() {
-            news.push(News::Done(None));
-            (self.deliver)(news);
+            self.news.push(News::Done(None));
             return self.collect();
         }
         let index = group.index;
@@ -691,7 +705,6 @@ impl Worker {
             let distorted = group.distorted.iter().filter(|frame| readable(frame)).cloned().collect();
             trial.taken.push(Taken::Group(Group { distorted, ..group.clone() }));
         }
-        (self.deliver)(news);
         let damage = self.session.plan().work.get::<Damage>().is_some();
         for track in tracks {
             self.tracks[track].broken = false;
@@ -732,38 +745,35 @@ impl Worker {
         self.collect()
     }
 
-    /// Tells what is complete.
+    /// Takes what is complete.
     fn collect(&mut self) -> Result<(), Error> {
         let collected = self.session.collect();
-        let mut news = vec![];
         while let Some((track, damage)) = self.session.take_damage() {
             let Some(track) = self.tracks.get_mut(track) else { continue };
             let index = track.damages.pop_front();
-            news.extend(index.map(|index| News::Damaged { rendition: track.rendition, index, damage }));
+            self.news.extend(index.map(|index| News::Damaged { rendition: track.rendition, index, damage }));
         }
         for score in collected.iter().flatten() {
             let Some(track) = self.tracks.get_mut(score.rendition) else { continue };
             let index = track.scores.pop_front();
             let mut score = score.clone();
             score.discont |= std::mem::take(&mut track.resumes);
-            news.extend(index.map(|index| News::Scored { rendition: track.rendition, index, score }));
+            let scored = |index| News::Scored { rendition: track.rendition, index, score };
+            self.news.extend(index.map(scored));
         }
-        self.collect_verdicts(&mut news);
+        self.collect_verdicts();
         while self.groups.len() > self.session.in_flight() {
             let Some(group) = self.groups.pop_front() else { break };
             self.waiter.settle(group.ticket + 1);
-            news.push(News::Done(Some(group.since.elapsed())));
+            self.news.push(News::Done(Some(group.since.elapsed())));
             // It works.
             self.trial = None;
-        }
-        if !news.is_empty() {
-            (self.deliver)(news);
         }
         collected.map(|_| ()).map_err(Error::from)
     }
 
-    /// Tells what has come of computing groups again.
-    fn collect_verdicts(&mut self, news: &mut Vec<News>) {
+    /// Takes what has come of computing groups again.
+    fn collect_verdicts(&mut self) {
         while let Some(Verdict { number, wrong }) = self.session.take_verdict() {
             let Some(at) = self.audits.iter().position(|audited| audited.number == number) else { continue };
             let Audited { index, running_time, renditions, .. } = self.audits.remove(at);
@@ -773,16 +783,16 @@ impl Worker {
                 told.map(|(rendition, wrong)| News::Verified { rendition, index, running_time, wrong });
             match self.on_wrong {
                 OnWrongScore::Cpu if is_wrong && self.session.gpu().is_some() => self.withheld.extend(told),
-                _ => news.extend(told),
+                _ => self.news.extend(told),
             }
         }
         let waits = |track: &Track| track.scores.front().is_some_and(|next| Some(*next) <= self.last_of_gpu);
         if self.session.gpu().is_none() && !self.tracks.iter().any(waits) {
-            news.append(&mut self.withheld);
+            self.news.append(&mut self.withheld);
         }
         match self.session.take_left_out() {
             0 => {}
-            groups => news.push(News::NotVerified(groups)),
+            groups => self.news.push(News::NotVerified(groups)),
         }
     }
 }
