@@ -14,7 +14,7 @@ constexpr size_t N = 1 << 12;
 
 struct Stream {
   hipStream_t handle;
-  Stream() { OK(hipStreamCreateWithFlags(&handle, 1)); }
+  explicit Stream(int priority = 0) { OK(hipStreamCreateWithPriority(&handle, 1, priority)); }
   ~Stream() { hipStreamDestroy(handle); }
   operator hipStream_t() const { return handle; }
 };
@@ -134,6 +134,8 @@ void queues() {
     beside_the_null_stream += copies_behind(streams[fills], nullptr, streams[i]);
   }
   EXPECT(beside_the_null_stream == 1);
+  const Stream urgent{-1};
+  for (const Stream &stream : streams) EXPECT(!copies_behind(streams[0], stream, urgent));
 }
 
 // a = 1; then b = a on one branch and c = a on another; then the host gets both.

@@ -93,7 +93,7 @@ void start() {
   for (int i = 0; i < devices; i++) {
     const std::string &arch = archs[std::min((size_t)i, archs.size() - 1)];
     state.devices.push_back({arch});
-    state.devices.back().null_stream = create_stream(i);
+    state.devices.back().null_stream = create_stream(i, 0);
     if ((size_t)i < units.size()) {
       state.devices.back().units = atoi(units[(size_t)i].c_str());
       state.devices.back().integrated = units[(size_t)i].back() == 'i';
@@ -165,8 +165,9 @@ bool may_run(const Command &command) {
 std::vector<std::shared_ptr<Queue>> ready_queues() {
   std::vector<std::shared_ptr<Queue>> ready;
   for (const Device &device : state.devices)
-    for (const auto &queue : device.queues)
-      if (!queue->commands.empty() && may_run(queue->commands.front().second)) ready.push_back(queue);
+    for (const auto &queues : device.queues)
+      for (const auto &queue : queues)
+        if (!queue->commands.empty() && may_run(queue->commands.front().second)) ready.push_back(queue);
   return ready;
 }
 
@@ -241,18 +242,21 @@ Allocation *touched(const void *at, size_t size) {
 }
 bool is_pending(const char *at, size_t size) {
   for (const Device &device : state.devices)
-    for (const auto &queue : device.queues)
-      for (const auto &[stream, command] : queue->commands)
-        for (const char *address : command.addresses)
-          if (at <= address && address < at + size) return true;
+    for (const auto &queues : device.queues)
+      for (const auto &queue : queues)
+        for (const auto &[stream, command] : queue->commands)
+          for (const char *address : command.addresses)
+            if (at <= address && address < at + size) return true;
   return false;
 }
 char *first_byte(const void *at) { return std::prev(state.allocations.upper_bound((char *)at))->first; }
-std::shared_ptr<Stream> create_stream(int ordinal) {
-  constexpr size_t QUEUES = 4;  // GPU_MAX_HW_QUEUES of ROCm
+std::shared_ptr<Stream> create_stream(int ordinal, int priority) {
+  constexpr size_t QUEUES = 4;  // GPU_MAX_HW_QUEUES of ROCm, for each priority
   Device &device = state.devices[(size_t)ordinal];
-  if (device.queues.size() < QUEUES) device.queues.push_back(std::make_shared<Queue>());
-  return std::make_shared<Stream>(Stream{ordinal, device.queues[device.streams++ % QUEUES]});
+  auto &queues = device.queues[priority < 0];
+  size_t &streams = device.streams[priority < 0];
+  if (queues.size() < QUEUES) queues.push_back(std::make_shared<Queue>());
+  return std::make_shared<Stream>(Stream{ordinal, queues[streams++ % QUEUES]});
 }
 std::shared_ptr<Stream> find_stream(hipStream_t stream) {
   if (!stream) return state.devices[(size_t)current_device()].null_stream;

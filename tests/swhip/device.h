@@ -3,6 +3,7 @@
 // What the calls share: the state of the device, guarded by one mutex, and the way into every call.
 #pragma once
 #include "hip.h"
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -100,8 +101,9 @@ struct Function;
 
 struct Device {
   std::string arch;  // as HIP reports it: gfx90a:sramecc+:xnack-
-  std::vector<std::shared_ptr<Queue>> queues = {};
-  size_t streams = 0;  // that were ever created
+  // For streams of no priority, and for those of a high one.
+  std::array<std::vector<std::shared_ptr<Queue>>, 2> queues = {};
+  std::array<size_t, 2> streams = {};  // that were ever created
   std::shared_ptr<Stream> null_stream = {};
   int units = 1;           // compute units
   bool integrated = true;  // part of the processor
@@ -171,7 +173,7 @@ Allocation *touched(const void *at, size_t size);
 bool is_pending(const char *at, size_t size);
 // The first byte of the allocation that holds an address.
 char *first_byte(const void *at);
-std::shared_ptr<Stream> create_stream(int device);
+std::shared_ptr<Stream> create_stream(int device, int priority);
 std::shared_ptr<Stream> find_stream(hipStream_t stream);
 std::vector<std::shared_ptr<Stream>> all_streams();
 // Appends to the stream, or to the graph that it captures.

@@ -6,9 +6,9 @@
 
 using namespace swhip;
 
-static hipError_t create(hipStream_t *stream) {
+static hipError_t create(hipStream_t *stream, int priority = 0) {
   if (!stream) return hipErrorInvalidValue;
-  const auto created = create_stream(current_device());
+  const auto created = create_stream(current_device(), priority);
   *stream = created.get();
   state.streams[*stream] = created;
   return hipSuccess;
@@ -21,9 +21,9 @@ hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned) {
   ENTER();
   RETURN(create(stream));
 }
-hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned, int) {
+hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned, int priority) {
   ENTER();
-  RETURN(create(stream));
+  RETURN(create(stream, priority));
 }
 hipError_t hipStreamDestroy(hipStream_t handle) {
   ENTER_RELEASE();

@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use gpu::{Device, Graph, Pinned, Selection, Stream};
+use gpu::{Device, DeviceBuffer, Event, Graph, Pinned, Selection, Stream, zero};
 use hipvmaf_engine::backend::hip::Hip;
 use hipvmaf_engine::backend::{Backend, Group};
 use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Samples};
@@ -258,6 +258,34 @@ fn uploading() {
     assert_eq!(Arc::strong_count(&first), 4);
     drop((sessions, second));
     assert_eq!(Arc::strong_count(&first), 1);
+}
+
+/// Streams of AMD's runtime share queues, where whatever waits for something holds up what is behind it.
+#[test]
+fn video_from_the_host_does_not_wait_for_kernels_of_others() {
+    passes("passing", &[("SWHIP_DELAY_US", "10000"), ("SWHIP_SEED", "1")]);
+}
+
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn passing() {
+    let device = hipvmaf_engine::backend::hip::open(&Selection::default()).unwrap();
+    let memory = DeviceBuffer::new(&device, "bytes", 4096).unwrap();
+    let work = |stream: &Stream, commands: usize| {
+        for _ in 0..commands {
+            // SAFETY: the memory is that long, and waits for the stream.
+            unsafe { zero(stream, memory.address(), 4096).unwrap() };
+        }
+        let event = Event::new(&device).unwrap();
+        event.record(stream).unwrap();
+        event
+    };
+    // More than there are queues.
+    let others: Vec<_> = (0..8).map(|_| Stream::new(&device).unwrap()).collect();
+    let events: Vec<_> = others.iter().map(|stream| work(stream, 10)).collect();
+    work(&device.uploads().unwrap(), 1).synchronize().unwrap();
+    assert!(events.iter().all(|event| !event.is_done().unwrap()));
+    others.iter().for_each(|stream| stream.synchronize().unwrap());
 }
 
 /// As a runtime makes of what it did not understand.
