@@ -51,7 +51,12 @@ impl Block {
                 device.check(call, status)?;
                 let error = HipError::UNKNOWN;
                 let device = device.info().name.clone();
-                NonNull::new(address).map(block).ok_or(Error::Call { device, call, error })
+                let block = NonNull::new(address).map(block).ok_or(Error::Call { device, call, error })?;
+                if kind != Kind::Device {
+                    // Others have their turn at the driver meanwhile. SAFETY: new, and that long.
+                    unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, size) };
+                }
+                Ok(block)
             }
         }
     }

@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 const COHERENT: c_uint = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
 
 impl Kind {
-    /// A new block, and how that went.
+    /// A new block, and how that went. What the CPU reads of it has to be filled once.
     pub(crate) fn allocate(self, api: &Api, size: usize) -> (&'static str, HipError, *mut c_void) {
         let mut address = std::ptr::null_mut();
         // SAFETY: the address is valid for a write.
@@ -38,10 +38,6 @@ impl Kind {
                 Self::Coherent => ("hipHostMalloc", api.hipHostMalloc(&mut address, size, COHERENT)),
             }
         };
-        if self != Self::Device && !address.is_null() {
-            // SAFETY: new, and that long. What the CPU reads has to be filled once.
-            unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, size) };
-        }
         (call, status, address)
     }
 
