@@ -166,9 +166,17 @@ fn frames_in_device_memory_are_verified() {
         let clip = clip(name);
         let [reference, distorted] =
             [false, true].map(|distorted| allocator.input(0, HIP, &Input::new(&clip, distorted, format)));
-        let report = score(&[("psnr", "true"), ("verify", "1")], &reference, &distorted).unwrap();
-        let pooled = &report.pooled[0];
-        assert_eq!((pooled.verified, pooled.wrong), (clip.frames as u64, 0), "{name} {format:?}");
+        let verified = |share: &str| {
+            let before = DEVICE.count("hipStreamCreateWithPriority");
+            let report = score(&[("psnr", "true"), ("verify", share)], &reference, &distorted).unwrap();
+            let pooled = &report.pooled[0];
+            assert_eq!(pooled.wrong, 0, "{name} {format:?}");
+            (pooled.verified, DEVICE.count("hipStreamCreateWithPriority") - before)
+        };
+        assert_eq!(verified("1").0, clip.frames as u64, "{name} {format:?}");
+        // What creates something keeps all others out of the driver.
+        let (_, streams) = verified("0");
+        assert_eq!(verified("1"), (clip.frames as u64, streams), "{name} {format:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Backends agree to the last bit, so a GPU that has begun to compute something else is found out by computing a small
 //! share of its groups again. Which groups these are is decided by a hash of their number and a seed: they are spread at
-//! random, and the same seed chooses the same groups again. A clerk computes them, whom all sessions of the process share. What he
+//! random, and the same seed chooses the same groups again. A clerk computes them, which all sessions of the process share. What it
 //! cannot keep up with is left out, or waited for where nobody is in a hurry.
 //!
 //! The [`Session`](crate::session::Session) hands groups in and compares the sums.
@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 
-use gpu::Device;
+use gpu::{Device, Stream};
 
 use crate::backend::{BackendError, Group};
 use crate::frame::{Geometry, Leased, Picture};
@@ -45,8 +45,10 @@ pub struct Verify {
 /// Chooses groups and has them computed again.
 pub(crate) struct Audit {
     verify: Verify,
-    /// What groups are at present, and the GPU that their pictures may be on.
-    kind: Option<(Arc<Kind>, Option<Arc<Device>>)>,
+    /// What groups are at present.
+    kind: Option<Arc<Kind>>,
+    /// Through which pictures come that are on a GPU.
+    downloads: Option<Arc<Stream>>,
     /// Groups so far.
     offered: u64,
     /// The first group of the present kind.
@@ -69,6 +71,7 @@ impl Audit {
         Self {
             verify,
             kind: None,
+            downloads: None,
             offered: 0,
             first: 0,
             earlier: VecDeque::new(),
@@ -97,7 +100,9 @@ impl Audit {
         gpu: Option<&Arc<Device>>,
     ) {
         let (work, renditions) = (work.clone(), renditions.to_vec());
-        self.kind = Some((Arc::new(Kind { work, geometry, renditions }), gpu.cloned()));
+        self.kind = Some(Arc::new(Kind { work, geometry, renditions }));
+        // Without it, those pictures are left out.
+        self.downloads = gpu.and_then(|gpu| gpu.downloads().ok());
         self.first = self.offered;
         self.answers.clear();
         self.reset();
@@ -130,7 +135,7 @@ impl Audit {
     pub fn offer(&mut self, group: &Group<'_>) -> Option<u64> {
         let number = self.offered;
         self.offered += 1;
-        let lags = self.kind.as_ref()?.0.work.lags();
+        let lags = self.kind.as_ref()?.work.lags();
         let ordered = self.is_chosen(number) && self.order(number, group).is_some();
         if self.is_chosen(number) && !ordered {
             self.left_out += 1;
@@ -151,12 +156,11 @@ impl Audit {
         while self.waiting.len() > WAITING {
             self.await_answer();
         }
-        let (kind, gpu) = self.kind.clone()?;
         let leased = |(rendition, picture): &(usize, Picture<'_>)| Some((*rendition, Leased::new(picture)?));
         let (to, answer) = mpsc::channel();
         let order = Order {
-            kind,
-            gpu,
+            kind: self.kind.clone()?,
+            downloads: self.downloads.clone(),
             earlier: self.earlier.iter().cloned().collect::<Option<_>>()?,
             reference: Leased::new(&group.reference)?,
             distorted: group.distorted.iter().map(leased).collect::<Option<_>>()?,

@@ -25,6 +25,7 @@ pub struct Device {
     cleaner: Cleaner,
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
     uploads: Mutex<Weak<Stream>>,
+    downloads: Mutex<Weak<Stream>>,
 }
 
 impl Device {
@@ -67,6 +68,7 @@ impl Device {
             cleaner: Cleaner::new(info)?,
             modules: Mutex::default(),
             uploads: Mutex::default(),
+            downloads: Mutex::default(),
         });
         device.enter()?;
         open.push(Arc::downgrade(&device));
@@ -87,17 +89,17 @@ impl Device {
     /// AMD's runtime has streams of a priority share four queues of the GPU, in which a point that waits for a copy holds up
     /// whatever comes behind it (clr 6.2; not seen on hardware). So this one has a priority that others have not.
     pub fn uploads(self: &Arc<Self>) -> Result<Arc<Stream>, Error> {
-        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stream) = uploads.upgrade() {
-            return Ok(stream);
-        }
-        let stream = match self.info.vendor {
-            Vendor::Amd => Stream::urgent(self)?,
-            Vendor::Nvidia => Stream::new(self)?,
+        let create = || match self.info.vendor {
+            Vendor::Amd => Stream::urgent(self),
+            Vendor::Nvidia => Stream::new(self),
         };
-        let stream = Arc::new(stream);
-        *uploads = Arc::downgrade(&stream);
-        Ok(stream)
+        shared(&self.uploads, create)
+    }
+
+    /// The stream through which video comes back to the host now and then, for all who share the device: making one, and
+    /// giving it back, would keep everybody else out of the driver each time.
+    pub fn downloads(self: &Arc<Self>) -> Result<Arc<Stream>, Error> {
+        shared(&self.downloads, || Stream::new(self))
     }
 
     /// What is known of it.
@@ -188,6 +190,20 @@ impl Device {
             Entry::Vacant(place) => Ok(place.insert(module).clone()),
         }
     }
+}
+
+/// The stream that others have already, or a new one.
+fn shared(
+    stream: &Mutex<Weak<Stream>>,
+    create: impl FnOnce() -> Result<Stream, Error>,
+) -> Result<Arc<Stream>, Error> {
+    let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(stream) = stream.upgrade() {
+        return Ok(stream);
+    }
+    let new = Arc::new(create()?);
+    *stream = Arc::downgrade(&new);
+    Ok(new)
 }
 
 /// The GPUs of those wanted that there is code for, at least one, the best first.

@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
-use gpu::Device;
+use gpu::Stream;
 
 use crate::backend::cpu::Cpu;
 use crate::backend::{Backend, BackendError, Group, hip};
@@ -41,8 +41,8 @@ pub type Answer = Result<Vec<FrameSums>, BackendError>;
 /// A group to compute, and the references of those before it, the last one first.
 pub struct Order {
     pub kind: Arc<Kind>,
-    /// The GPU that the pictures may be on.
-    pub gpu: Option<Arc<Device>>,
+    /// Through which pictures come that are on a GPU.
+    pub downloads: Option<Arc<Stream>>,
     pub earlier: Vec<Arc<Leased>>,
     pub reference: Leased,
     pub distorted: Vec<(usize, Leased)>,
@@ -150,9 +150,9 @@ fn copy(errands: Receiver<Errand>, spare: &Spare, to: &Sender<Copied>) {
 impl Order {
     /// Copies its pictures. Whoever lent them has them back then.
     fn copy(self, spare: &Spare) -> Result<Copied, BackendError> {
-        let Self { kind, gpu, earlier, reference, distorted, history_only, asks, to } = self;
+        let Self { kind, downloads, earlier, reference, distorted, history_only, asks, to } = self;
         let own = |leased: &Leased| {
-            Own::copy(spare.take(), leased.picture(), kind.geometry.sample_size(), gpu.as_ref())
+            Own::copy(spare.take(), leased.picture(), kind.geometry.sample_size(), downloads.as_deref())
         };
         let earlier = earlier.iter().map(|leased| own(leased)).collect::<Result<_, _>>()?;
         let reference = own(&reference)?;
@@ -252,7 +252,7 @@ impl Own {
         mut bytes: Vec<u8>,
         picture: &Picture<'_>,
         size: usize,
-        gpu: Option<&Arc<Device>>,
+        downloads: Option<&Stream>,
     ) -> Result<Self, BackendError> {
         let components: Vec<_> =
             [picture.luma].into_iter().chain(picture.chroma.into_iter().flatten()).collect();
@@ -262,8 +262,8 @@ impl Own {
         bytes.reserve(total);
         let mut parts = vec![];
         let on_device = |component: &Component<'_>| matches!(component.samples, Samples::Device(_));
-        let fetched = match gpu {
-            Some(gpu) if components.iter().any(on_device) => Some(hip::fetch(gpu, picture, size)?),
+        let fetched = match downloads {
+            Some(stream) if components.iter().any(on_device) => Some(hip::fetch(stream, picture, size)?),
             _ => None,
         };
         for (i, component) in components.iter().enumerate() {
@@ -326,7 +326,7 @@ mod tests {
         let (to, answer) = mpsc::channel();
         let order = Order {
             kind,
-            gpu: None,
+            downloads: None,
             earlier: vec![],
             reference: leased(),
             distorted: vec![(0, leased())],
