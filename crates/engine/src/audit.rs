@@ -4,8 +4,8 @@
 //!
 //! Backends agree to the last bit, so a GPU that has begun to compute something else is found out by computing a small
 //! share of its groups again. Which groups these are is decided by a hash of their number and a seed: they are spread at
-//! random, and the same seed chooses the same groups again. A clerk computes them, which all sessions of the process share. What it
-//! cannot keep up with is left out, or waited for where nobody is in a hurry.
+//! random, and the same seed chooses the same groups again. A clerk computes them, which all sessions of the process share.
+//! What it cannot keep up with is left out, or waited for where nobody is in a hurry.
 //!
 //! The [`Session`](crate::session::Session) hands groups in and compares the sums.
 

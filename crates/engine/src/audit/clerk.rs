@@ -3,7 +3,8 @@
 //! Who computes groups again, for all sessions of the process.
 //!
 //! A session has one group in a thousand computed again. A CPU backend of its own would do nothing in between, but keep its
-//! memory, some 30 MB for pictures of 1920x1080, or 6 GB for 220 channels, which the system has to find while they play. So all sessions that want as many threads share one clerk, which has one backend for all groups of a kind.
+//! memory: some 30 MB for pictures of 1920x1080, or 6 GB for 220 channels, which the system has to find while they play. So all
+//! sessions that want as many threads share one clerk, which has one backend for all groups of a kind.
 //!
 //! Pictures are lent, and whoever lent them may have few. So one thread, of ordinary priority, copies the pictures of all
 //! orders as they come. Another has them computed one after the other, on threads of the lowest priority.
