@@ -156,14 +156,14 @@ impl Audit {
         while self.waiting.len() > WAITING {
             self.await_answer();
         }
-        let leased = |(rendition, picture): &(usize, Picture<'_>)| Some((*rendition, Leased::new(picture)?));
+        let leased = |picture: &Picture<'_>| Leased::new(picture).map(Arc::new);
+        let distorted = group.distorted.iter().map(|(i, picture)| Some((*i, leased(picture)?)));
         let (to, answer) = mpsc::channel();
         let order = Order {
             kind: self.kind.clone()?,
-            downloads: self.downloads.clone(),
             earlier: self.earlier.iter().cloned().collect::<Option<_>>()?,
-            reference: Leased::new(&group.reference)?,
-            distorted: group.distorted.iter().map(leased).collect::<Option<_>>()?,
+            reference: leased(&group.reference)?,
+            distorted: distorted.collect::<Option<_>>()?,
             history_only: group.history_only,
             asks: Arc::downgrade(&self.asks),
             to,
@@ -171,7 +171,7 @@ impl Audit {
         if self.clerk.is_none() {
             self.clerk = Clerk::of(self.verify.threads).ok();
         }
-        self.clerk.as_ref()?.compute(order)?;
+        self.clerk.as_ref()?.compute(order, self.downloads.clone())?;
         self.waiting.push_back((number, answer));
         Some(())
     }

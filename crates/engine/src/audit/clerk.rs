@@ -39,14 +39,13 @@ pub struct Kind {
 /// The sums that the CPU has for a group.
 pub type Answer = Result<Vec<FrameSums>, BackendError>;
 
-/// A group to compute, and the references of those before it, the last one first.
-pub struct Order {
+/// A group to compute, and the references of those before it, the last one first. Its pictures are lent ([`Leased`]), and then
+/// copied ([`Own`]).
+pub struct Order<P> {
     pub kind: Arc<Kind>,
-    /// Through which pictures come that are on a GPU.
-    pub downloads: Option<Arc<Stream>>,
-    pub earlier: Vec<Arc<Leased>>,
-    pub reference: Leased,
-    pub distorted: Vec<(usize, Leased)>,
+    pub earlier: Vec<P>,
+    pub reference: P,
+    pub distorted: Vec<(usize, P)>,
     pub history_only: bool,
     /// Gone once nobody wants the answer any more.
     pub asks: Weak<()>,
@@ -54,20 +53,12 @@ pub struct Order {
     pub to: Sender<Answer>,
 }
 
-/// An order whose pictures were copied.
-struct Copied {
-    kind: Arc<Kind>,
-    earlier: Vec<Own>,
-    reference: Own,
-    distorted: Vec<(usize, Own)>,
-    history_only: bool,
-    asks: Weak<()>,
-    to: Sender<Answer>,
-}
+/// An order, and through which pictures come that are on a GPU.
+type Lent = (Order<Arc<Leased>>, Option<Arc<Stream>>);
 
 /// What the thread that copies is asked for.
 enum Errand {
-    Copy(Box<Order>),
+    Copy(Box<Lent>),
     /// Answer once all orders before were copied.
     Settle(SyncSender<()>),
 }
@@ -106,9 +97,10 @@ impl Clerk {
         Ok(clerk)
     }
 
-    /// Has a group computed; `None` if there is no thread any more.
-    pub fn compute(&self, order: Order) -> Option<()> {
-        self.errands.as_ref()?.send(Errand::Copy(Box::new(order))).ok()
+    /// Has a group computed, whose pictures come through that stream if they are on a GPU; `None` if there is no thread any
+    /// more.
+    pub fn compute(&self, order: Order<Arc<Leased>>, downloads: Option<Arc<Stream>>) -> Option<()> {
+        self.errands.as_ref()?.send(Errand::Copy(Box::new((order, downloads)))).ok()
     }
 
     /// Waits until no pictures are lent any more of the orders so far.
@@ -129,16 +121,17 @@ impl Drop for Clerk {
 }
 
 /// The thread that copies.
-fn copy(errands: Receiver<Errand>, spare: &Spare, to: &Sender<Copied>) {
+fn copy(errands: Receiver<Errand>, spare: &Spare, to: &Sender<Order<Own>>) {
     gpu::Visit::for_good();
     for errand in errands {
         match errand {
             // Whoever asked may have gone.
             Errand::Settle(asked) => asked.send(()).unwrap_or(()),
-            Errand::Copy(order) if order.asks.strong_count() == 0 => {}
-            Errand::Copy(order) => {
+            Errand::Copy(lent) if lent.0.asks.strong_count() == 0 => {}
+            Errand::Copy(lent) => {
+                let (order, downloads) = *lent;
                 let answer = order.to.clone();
-                match order.copy(spare) {
+                match order.copy(downloads.as_deref(), spare) {
                     // Fails only if the other thread died.
                     Ok(copied) => to.send(copied).unwrap_or(()),
                     Err(err) => answer.send(Err(err)).unwrap_or(()),
@@ -148,18 +141,17 @@ fn copy(errands: Receiver<Errand>, spare: &Spare, to: &Sender<Copied>) {
     }
 }
 
-impl Order {
+impl Order<Arc<Leased>> {
     /// Copies its pictures. Whoever lent them has them back then.
-    fn copy(self, spare: &Spare) -> Result<Copied, BackendError> {
-        let Self { kind, downloads, earlier, reference, distorted, history_only, asks, to } = self;
-        let own = |leased: &Leased| {
-            Own::copy(spare.take(), leased.picture(), kind.geometry.sample_size(), downloads.as_deref())
-        };
-        let earlier = earlier.iter().map(|leased| own(leased)).collect::<Result<_, _>>()?;
+    fn copy(self, downloads: Option<&Stream>, spare: &Spare) -> Result<Order<Own>, BackendError> {
+        let Self { kind, earlier, reference, distorted, history_only, asks, to } = self;
+        let size = kind.geometry.sample_size();
+        let own = |leased: &Arc<Leased>| Own::copy(spare.take(), leased.picture(), size, downloads);
+        let earlier = earlier.iter().map(own).collect::<Result<_, _>>()?;
         let reference = own(&reference)?;
         let distorted = distorted.iter().map(|(i, leased)| Ok((*i, own(leased)?)));
         let distorted = distorted.collect::<Result<_, BackendError>>()?;
-        Ok(Copied { kind, earlier, reference, distorted, history_only, asks, to })
+        Ok(Order { kind, earlier, reference, distorted, history_only, asks, to })
     }
 }
 
@@ -172,20 +164,20 @@ struct Calculators {
 }
 
 impl Calculators {
-    fn answer(&mut self, order: Copied) {
+    fn answer(&mut self, order: Order<Own>) {
         if order.asks.strong_count() == 0 {
             return;
         }
         let answer = self.compute(&order);
-        let Copied { earlier, reference, distorted, to, .. } = order;
+        let Order { earlier, reference, distorted, to, .. } = order;
         self.spare
             .give(earlier.into_iter().chain([reference]).chain(distorted.into_iter().map(|(_, own)| own)));
         // Whoever asked may have gone.
         let _ = to.send(answer);
     }
 
-    fn compute(&mut self, order: &Copied) -> Answer {
-        let Copied { kind, earlier, reference, distorted, history_only, .. } = order;
+    fn compute(&mut self, order: &Order<Own>) -> Answer {
+        let Order { kind, earlier, reference, distorted, history_only, .. } = order;
         let cpu = self.of(kind)?;
         cpu.reset();
         let distorted = || distorted.iter().map(|(i, own)| (*i, own.picture())).collect();
@@ -318,16 +310,15 @@ mod tests {
     }
 
     /// An order for a picture and itself, which `keep` lends.
-    fn order(keep: &Arc<Vec<u8>>, asks: &Arc<()>) -> (Order, Receiver<Answer>) {
+    fn order(keep: &Arc<Vec<u8>>, asks: &Arc<()>) -> (Order<Arc<Leased>>, Receiver<Answer>) {
         let kind = kind(1);
         let mut picture = Picture::packed(keep, kind.geometry).unwrap();
         // SAFETY: nobody changes the bytes.
         picture.lease = Some(unsafe { Lease::new(keep.clone()) });
-        let leased = || Leased::new(&picture).unwrap();
+        let leased = || Arc::new(Leased::new(&picture).unwrap());
         let (to, answer) = mpsc::channel();
         let order = Order {
             kind,
-            downloads: None,
             earlier: vec![],
             reference: leased(),
             distorted: vec![(0, leased())],
@@ -358,7 +349,7 @@ mod tests {
         let answers: Vec<_> = (0..20)
             .map(|_| {
                 let (order, answer) = order(&keep, &asks);
-                clerk.compute(order).unwrap();
+                clerk.compute(order, None).unwrap();
                 answer
             })
             .collect();
@@ -374,9 +365,9 @@ mod tests {
         let clerk = Clerk::of(1).unwrap();
         let (keep, asks) = (Arc::new(vec![7; SIZE.0 * SIZE.1]), Arc::new(()));
         let (given_up, no_answer) = order(&keep, &Arc::new(()));
-        clerk.compute(given_up).unwrap();
+        clerk.compute(given_up, None).unwrap();
         let (wanted, answer) = order(&keep, &asks);
-        clerk.compute(wanted).unwrap();
+        clerk.compute(wanted, None).unwrap();
         assert!(answer.recv().unwrap().is_ok());
         assert!(no_answer.recv().is_err());
     }
