@@ -782,7 +782,7 @@ impl Worker {
             let told =
                 told.map(|(rendition, wrong)| News::Verified { rendition, index, running_time, wrong });
             match self.on_wrong {
-                OnWrongScore::Cpu if is_wrong && self.session.gpu().is_some() => self.withheld.extend(told),
+                OnWrongScore::Cpu if is_wrong => self.withheld.extend(told),
                 _ => self.news.extend(told),
             }
         }
