@@ -86,7 +86,7 @@ struct Args {
     /// Length of a run
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Runs, for the median
+    /// Runs, for the median; with --channels one after the other, a line for each
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
 }
@@ -446,6 +446,14 @@ fn cpu_time() -> Result<f64, Box<dyn Error>> {
     Ok(ticks / 100.0)
 }
 
+/// Resident memory of this process, in GB.
+fn resident() -> Result<f64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next());
+    Ok(kibibytes.ok_or("an unknown form of /proc/self/status")?.parse::<f64>()? * 1024.0 / 1e9)
+}
+
 fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
     let devices = gpus(args);
     // The memory that an element offers is its GPU's.
@@ -460,20 +468,23 @@ fn follow(args: &Args, count: u32) -> Result<(), Box<dyn Error>> {
     while followed(&channels)?.scored < 2 * second {
         std::thread::sleep(Duration::from_millis(100));
     }
-    let (before, start, cpu) = (followed(&channels)?, Instant::now(), cpu_time()?);
-    std::thread::sleep(Duration::from_secs(args.seconds));
-    let (after, taken) = (followed(&channels)?, start.elapsed().as_secs_f64());
-    let lost = after.skipped - before.skipped + after.unpaired - before.unpaired;
-    println!(
-        "{count} channels at {} fps: {:.0} frames per second, {lost} of {} not scored; {:.1} CPU cores, slowest channel \
-         {:.2} ms a pair, 99 % {:.2}",
-        args.fps,
-        (after.scored - before.scored) as f64 / taken,
-        after.scored - before.scored + lost,
-        (cpu_time()? - cpu) / taken,
-        after.slowest.0,
-        after.slowest.1,
-    );
+    for _ in 0..args.runs {
+        let (before, start, cpu) = (followed(&channels)?, Instant::now(), cpu_time()?);
+        std::thread::sleep(Duration::from_secs(args.seconds));
+        let (after, taken) = (followed(&channels)?, start.elapsed().as_secs_f64());
+        let lost = after.skipped - before.skipped + after.unpaired - before.unpaired;
+        println!(
+            "{count} channels at {} fps: {:.0} frames per second, {lost} of {} not scored; {:.1} CPU cores, {:.1} GB, slowest \
+             channel {:.2} ms a pair, 99 % {:.2}",
+            args.fps,
+            (after.scored - before.scored) as f64 / taken,
+            after.scored - before.scored + lost,
+            (cpu_time()? - cpu) / taken,
+            resident()?,
+            after.slowest.0,
+            after.slowest.1,
+        );
+    }
     Ok(())
 }
 
