@@ -382,6 +382,28 @@ hipError_t cuMemcpy2DAsync_v2(const hip_Memcpy2D *copy, hipStream_t stream) {
   return hipMemcpy2DAsync(first(to), to.pitch, first(from), from.pitch, width, height, hipMemcpyDefault,
                           stream);
 }
+struct CUmemcpyAttributes {
+  int source_order;
+  int source_place[2], destination_place[2];
+  unsigned flags;
+};
+// In any order among themselves, of which this is one.
+hipError_t cuMemcpyBatchAsync(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes, size_t count,
+                              const CUmemcpyAttributes *attributes, const size_t *first, size_t attribute_count,
+                              size_t *failed, hipStream_t stream) {
+  ENTER_CONTEXT();
+  const Copying copying;
+  if (!to || !from || !sizes || !count || !attributes || !first || !failed || !stream) return hipErrorInvalidValue;
+  if (attribute_count != 1 || first[0] || attributes->source_order != 1 || attributes->flags)
+    return hipErrorInvalidValue;
+  for (size_t i = count; i-- > 0;) {
+    if (const hipError_t error = hipMemcpyAsync(to[i], from[i], sizes[i], hipMemcpyDefault, stream)) {
+      *failed = i;
+      return error;
+    }
+  }
+  return hipSuccess;
+}
 hipError_t cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t size, hipStream_t stream) {
   ENTER_CONTEXT();
   return hipMemsetD8Async(at, value, size, stream);

@@ -178,6 +178,41 @@ pub unsafe fn copy(
     stream.device().check("hipMemcpyAsync", status)
 }
 
+/// A piece of memory to copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// Address of the first byte there.
+    pub to: u64,
+    /// Address of the first byte here.
+    pub from: u64,
+    /// Bytes.
+    pub size: usize,
+}
+
+/// Copies pieces of memory in the order of the stream, and in any order among themselves. Where the driver takes them all at
+/// once, the bus does not stand still between them.
+///
+/// # Safety
+///
+/// All ranges must be valid memory of the kinds that `direction` says, and left alone until the stream has got there.
+pub unsafe fn copy_pieces(stream: &Stream, pieces: &[Piece], direction: Direction) -> Result<(), Error> {
+    if pieces.len() > 1 {
+        let to: Vec<_> = pieces.iter().map(|piece| piece.to as *mut c_void).collect();
+        let from: Vec<_> = pieces.iter().map(|piece| piece.from as *const c_void).collect();
+        let sizes: Vec<_> = pieces.iter().map(|piece| piece.size).collect();
+        let api = stream.device().enter_with_work()?;
+        // SAFETY: the caller has promised that all pieces are valid and left alone; the stream is live.
+        let done = unsafe { api.copy_pieces(&to, &from, &sizes, stream.handle()) };
+        if done != Err(HipError::NOT_SUPPORTED) {
+            return stream.device().check("copying pieces", done.err().unwrap_or(HipError::SUCCESS));
+        }
+    }
+    pieces.iter().try_for_each(|Piece { to, from, size }| {
+        // SAFETY: as the caller has promised.
+        unsafe { copy(stream, *to, *from, *size, direction) }
+    })
+}
+
 /// Where the rows of a picture are in memory, of the host or of a GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Rectangle {

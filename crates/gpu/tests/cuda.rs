@@ -9,8 +9,8 @@ mod swhip;
 use std::ffi::{CStr, c_char, c_long};
 
 use hipvmaf_gpu::{
-    Code, Device, DeviceBuffer, Direction, Error, Event, Graph, Image, Kernel, Pinned, Registered, Selection,
-    Stream, Vendor, arguments, copy, devices, owner, zero,
+    Code, Device, DeviceBuffer, Direction, Error, Event, Graph, Image, Kernel, Piece, Pinned, Registered,
+    Selection, Stream, Vendor, arguments, copy, copy_pieces, devices, owner, zero,
 };
 
 use swhip::library;
@@ -84,6 +84,37 @@ fn copies(device: &std::sync::Arc<Device>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Copies so many pieces to the device and back, in the order of a stream.
+fn pieces(device: &std::sync::Arc<Device>, count: u64) -> Result<(), Error> {
+    const SIZE: usize = 1000;
+    let there = DeviceBuffer::new(device, "bytes", SIZE)?;
+    let [mut given, taken] = [Pinned::new(device.clone(), SIZE)?, Pinned::new(device.clone(), SIZE)?];
+    let bytes: Vec<_> = (0..SIZE).map(|i| (i * 7 % 251) as u8).collect();
+    given.bytes_mut()[..SIZE].copy_from_slice(&bytes);
+    let stream = Stream::new(device)?;
+    // The first comes last.
+    let piece = |to: u64, from: u64, i| Piece {
+        to: to + 100 * (count - 1 - i),
+        from: from + 100 * i,
+        size: 100 - i as usize,
+    };
+    let there = there.address();
+    let forth: Vec<_> = (0..count).map(|i| piece(there, given.address(), i)).collect();
+    let back: Vec<_> = (0..count).map(|i| piece(taken.address(), there, i)).collect();
+    // SAFETY: all memory is that long, and waits for the stream.
+    unsafe {
+        zero(&stream, there, SIZE)?;
+        copy_pieces(&stream, &forth, Direction::HostToDevice)?;
+        copy_pieces(&stream, &back, Direction::DeviceToHost)?;
+    }
+    stream.synchronize()?;
+    for i in 0..count as usize {
+        let size = 100 - i.max(count as usize - 1 - i);
+        assert_eq!(taken.bytes()[100 * i..][..size], bytes[100 * i..][..size], "{i} of {count}");
+    }
+    Ok(())
+}
+
 /// Memory of two pages and a half, of which two are locked for both GPUs.
 fn locks(device: &std::sync::Arc<Device>) -> Result<Registered, Error> {
     const PAGE: usize = 4096;
@@ -121,6 +152,7 @@ fn nvidias_driver_works_and_gets_everything_back() {
     let device = Device::open(&Selection::default(), &Copies).unwrap();
     assert!(!device.info().imports_external_memory());
     copies(&device).unwrap();
+    (0..4).for_each(|count| pieces(&device, count).unwrap());
     // A thread that is new to the driver.
     std::thread::scope(|scope| scope.spawn(|| copies(&device)).join().unwrap()).unwrap();
     assert_eq!((live(c"streams"), live(c"events"), live(c"graphs")), (0, 0, 0));

@@ -437,6 +437,32 @@ impl Api {
         }
     }
 
+    /// Copies pieces of memory in the order of a stream, and in any order among themselves: where they go to, where they come
+    /// from, and their bytes. [`HipError::NOT_SUPPORTED`] with NVIDIA's drivers before CUDA 12.8, and with AMD's, whose
+    /// `hipMemcpyBatchAsync` has nothing in its favour: it takes them one after the other.
+    ///
+    /// # Safety
+    ///
+    /// All pieces must be valid memory, and left alone until the live stream has got there.
+    ///
+    /// # Panics
+    ///
+    /// Unless there are as many sources and sizes as destinations.
+    pub unsafe fn copy_pieces(
+        &self,
+        to: &[*mut c_void],
+        from: &[*const c_void],
+        sizes: &[usize],
+        stream: hipStream_t,
+    ) -> Result<(), HipError> {
+        assert_eq!([from.len(), sizes.len()], [to.len(); 2]);
+        match &self.functions {
+            Functions::Hip(_) => Err(HipError::NOT_SUPPORTED),
+            // SAFETY: there are as many of each, and the caller has promised the rest.
+            Functions::Cuda(cuda) => unsafe { cuda.copy_pieces(to, from, sizes, stream) },
+        }
+    }
+
     /// Has `stream` wait for the work that is in `producer` now, a stream of the same device. On NVIDIA it may be of
     /// another context, which is current after this: set the device again.
     ///

@@ -84,6 +84,11 @@ table! {
             fn cuLibraryGetModule(*mut hipModule_t, CUlibrary);
             fn cuLibraryUnload(CUlibrary);
             fn cuGraphInstantiateWithFlags(*mut hipGraphExec_t, hipGraph_t, u64);
+            /// (to, from, sizes, count, attributes, the first copies that they are of, count, failed copy, stream)
+            fn cuMemcpyBatchAsync(
+                *const *mut c_void, *const *const c_void, *const usize, usize, *const CUmemcpyAttributes, *const usize,
+                usize, *mut usize, hipStream_t
+            );
         }
     }
 }
@@ -206,6 +211,16 @@ impl Side {
     }
 }
 
+/// How pieces of memory are copied; places are hints for memory that the driver does not know.
+#[repr(C)]
+struct CUmemcpyAttributes {
+    source_order: c_int,
+    source_place: [c_int; 2],
+    destination_place: [c_int; 2],
+    flags: c_uint,
+}
+
+const CU_MEMCPY_SRC_ACCESS_ORDER_STREAM: c_int = 1;
 const CU_MEMORYTYPE_HOST: c_int = 1;
 const CU_MEMORYTYPE_DEVICE: c_int = 2;
 const CU_MEMORYTYPE_UNIFIED: c_int = 4;
@@ -346,6 +361,32 @@ impl Cuda {
             (self.driver.cuStreamGetCtx)(stream, &mut context).ok()?;
             (self.driver.cuCtxSetCurrent)(context).ok()
         }
+    }
+
+    /// Copies pieces of memory in the order of a stream, and in any order among themselves.
+    ///
+    /// # Safety
+    ///
+    /// As for a copy of each. There must be as many sources and sizes as destinations.
+    pub(crate) unsafe fn copy_pieces(
+        &self,
+        to: &[*mut c_void],
+        from: &[*const c_void],
+        sizes: &[usize],
+        stream: hipStream_t,
+    ) -> Result<(), HipError> {
+        let copy = self.driver.cuMemcpyBatchAsync.ok_or(HipError::NOT_SUPPORTED)?;
+        let attributes = CUmemcpyAttributes {
+            source_order: CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+            source_place: [0; 2],
+            destination_place: [0; 2],
+            flags: 0,
+        };
+        let (to, from, sizes, count) = (to.as_ptr(), from.as_ptr(), sizes.as_ptr(), to.len());
+        let mut failed = 0;
+        // SAFETY: the arrays are that long; the first attributes, which are the only ones, are of all copies from the first on.
+        // The caller has promised the rest.
+        unsafe { copy(to, from, sizes, count, &attributes, &0, 1, &mut failed, stream) }.ok()
     }
 
     /// Waits for everything in the context that an address belongs to, and leaves that context current.

@@ -94,6 +94,22 @@ int cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, P stream) {
               (size_t)c->dstArray, c->dstPitch, c->WidthInBytes, c->Height, (size_t)stream);
 }
 
+// The structure of CUDA 12.8.
+typedef struct {
+  int srcAccessOrder;
+  struct { int type, id; } srcLocHint, dstLocHint;
+  unsigned flags;
+} CUmemcpyAttributes;
+int cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+                       size_t *first, size_t attribute_count, size_t *failed, P stream) {
+  call("cuMemcpyBatchAsync %zu of %zu: %d %d %d %d %d %u %zx", first[0], attribute_count, attributes->srcAccessOrder,
+       attributes->srcLocHint.type, attributes->srcLocHint.id, attributes->dstLocHint.type, attributes->dstLocHint.id,
+       attributes->flags, (size_t)stream);
+  for (size_t i = 0; i < count; ++i) call("%llx %llx %zu", to[i], from[i], sizes[i]);
+  *failed = (size_t)-1;
+  return to[0] == 0xbad;
+}
+
 int cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address) {
   if (address == 0xbad) return 1;
   if (attribute == 1) *(P *)value = (P)77;

@@ -7,13 +7,15 @@
 //! all rows of a group that have to be copied are noted first, and then copied by several threads, whoever submits the
 //! group being one of them.
 //!
-//! From page-locked memory pictures of all groups come through one stream of the device ([`Device::uploads`]).
+//! From page-locked memory pictures of all groups come through one stream of the device ([`Device::uploads`]), those of a group
+//! all at once: between one copy and the next the bus stands still, for a tenth of the time that a picture of 1920x1080 takes.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu::{
-    Device, DeviceBuffer, Direction, Error, Event, Pinned, Rectangle, Stream, Vendor, copy, copy_rectangle,
+    Device, DeviceBuffer, Direction, Error, Event, Piece, Pinned, Rectangle, Stream, Vendor, copy_pieces,
+    copy_rectangle,
 };
 
 use super::frame::{ALIGNMENT, HvPlane};
@@ -25,6 +27,8 @@ use crate::frame::{Component, Geometry, Lease, Picture, Samples};
 const BAND: usize = 128 << 10;
 /// Bytes that are worth another thread: fewer are copied before it has woken up.
 const SHARE: usize = 256 << 10;
+/// Rows of a copy begin at multiples of so many bytes, two of the sectors that GPUs read at a time.
+const SECTORS: usize = 64;
 
 /// Room for one distorted picture of a group; the reference's belongs to the first.
 #[derive(Default)]
@@ -114,6 +118,8 @@ pub struct Uploads<'a, 'p> {
     stream: &'a Stream,
     /// Some of it is on its way.
     begun: bool,
+    /// What comes from page-locked memory, in pieces.
+    pieces: Vec<Piece>,
     /// What has to be copied into page-locked memory first, in the order of the room that it takes there.
     staged: Vec<Rows<'p>>,
 }
@@ -129,7 +135,7 @@ struct Band<'a> {
 impl Band<'_> {
     fn copy(self) {
         let Extent { width, .. } = self.extent;
-        for (to, from) in self.to.chunks_mut(self.extent.pitch()).zip(self.from.chunks(self.stride)) {
+        for (to, from) in self.to.chunks_mut(self.extent.pitch).zip(self.from.chunks(self.stride)) {
             to[..width].copy_from_slice(&from[..width]);
         }
     }
@@ -138,14 +144,14 @@ impl Band<'_> {
 impl<'a> Uploads<'a, '_> {
     /// Nothing so far, to come through this stream.
     pub fn through(stream: &'a Stream) -> Self {
-        Self { stream, begun: false, staged: vec![] }
+        Self { stream, begun: false, pieces: vec![], staged: vec![] }
     }
 
-    /// Has rows of page-locked memory copied by the GPU.
+    /// Has rows of page-locked memory copied by the GPU, in one piece with others if they lie as they are to lie there.
     ///
     /// # Safety
     ///
-    /// As for [`copy_rectangle`].
+    /// As for [`copy_rectangle`], until the group is done.
     unsafe fn copy(
         &mut self,
         to: Rectangle,
@@ -153,6 +159,11 @@ impl<'a> Uploads<'a, '_> {
         width: usize,
         rows: usize,
     ) -> Result<(), Error> {
+        if to.pitch == from.pitch {
+            let size = rows.saturating_sub(1) * to.pitch + width;
+            self.pieces.push(Piece { to: to.address, from: from.address, size });
+            return Ok(());
+        }
         self.begun = true;
         // SAFETY: the caller has promised it.
         unsafe { copy_rectangle(self.stream, to, from, width, rows, Direction::HostToDevice) }
@@ -167,8 +178,8 @@ impl<'a> Uploads<'a, '_> {
         buffers: &mut [PictureBuffers],
         copiers: usize,
     ) -> Result<(), BackendError> {
+        self.send()?;
         let mut bands = vec![];
-        let mut copies = vec![];
         let mut bytes = 0;
         let mut rows = std::mem::take(&mut self.staged).into_iter().peekable();
         for (i, buffers) in buffers.iter_mut().enumerate() {
@@ -177,12 +188,12 @@ impl<'a> Uploads<'a, '_> {
             let mut room = staging.bytes_mut();
             while let Some(Rows { from, stride, extent, to, .. }) = rows.next_if(|rows| rows.buffers == i) {
                 let (mut here, rest) = std::mem::take(&mut room).split_at_mut(extent.size());
-                copies.push((to, address, extent.size()));
+                self.pieces.push(Piece { to, from: address, size: extent.size() });
                 (room, address, bytes) = (rest, address + extent.size() as u64, bytes + extent.size());
-                let at_a_time = BAND.checked_div(extent.pitch()).unwrap_or(0).max(1);
+                let at_a_time = BAND.checked_div(extent.pitch).unwrap_or(0).max(1);
                 let mut from = from;
                 while !here.is_empty() {
-                    let (to, more) = here.split_at_mut(here.len().min(at_a_time * extent.pitch()));
+                    let (to, more) = here.split_at_mut(here.len().min(at_a_time * extent.pitch));
                     let (band, behind) = from.split_at(from.len().min(at_a_time * stride));
                     bands.push(Band { to, from: band, stride, extent });
                     (here, from) = (more, behind);
@@ -201,16 +212,21 @@ impl<'a> Uploads<'a, '_> {
                 });
             }
         }
-        for (to, from, size) in copies {
-            self.begun = true;
-            // SAFETY: the picture buffers have room for that much, and wait for the next group of this slot.
-            unsafe { copy(self.stream, to, from, size, Direction::HostToDevice)? };
-        }
+        self.send()?;
         if self.begun {
             arrived.record(self.stream)?;
             group.wait_for(arrived)?;
         }
         Ok(())
+    }
+
+    /// Has the pieces so far copied.
+    fn send(&mut self) -> Result<(), Error> {
+        self.begun |= !self.pieces.is_empty();
+        let pieces = std::mem::take(&mut self.pieces);
+        // SAFETY: of page-locked pictures, whoever named them has promised it. What was copied before is in picture buffers, which
+        // have room for that much, and wait for the next group of this slot.
+        unsafe { copy_pieces(self.stream, &pieces, Direction::HostToDevice) }
     }
 }
 
@@ -229,20 +245,35 @@ pub struct Placer<'a, 'u, 'p> {
     pub uploads: &'a mut Uploads<'u, 'p>,
 }
 
-/// Bytes of a row as it lies, and rows.
+/// A copy of rows: bytes of a row, how many rows, and bytes from row to row.
 #[derive(Clone, Copy)]
 struct Extent {
     width: usize,
     rows: usize,
+    pitch: usize,
 }
 
 impl Extent {
-    fn pitch(self) -> usize {
-        self.width.next_multiple_of(256)
+    /// A copy of rows that are `stride` bytes apart. In the copy they are as well, if that is good for kernels and takes no more
+    /// room than they have: then the copy is made in one piece.
+    fn new(width: usize, rows: usize, stride: usize) -> Self {
+        let widest = Self::widest(width);
+        let as_it_is = (width..=widest).contains(&stride) && stride.is_multiple_of(SECTORS);
+        Self { width, rows, pitch: if as_it_is { stride } else { widest } }
     }
 
     fn size(self) -> usize {
-        self.pitch() * self.rows
+        self.pitch * self.rows
+    }
+
+    /// Bytes from row to row at most.
+    fn widest(width: usize) -> usize {
+        width.next_multiple_of(256)
+    }
+
+    /// Bytes that it may take, however far apart its rows are.
+    fn room(width: usize, rows: usize) -> usize {
+        Self::widest(width) * rows
     }
 }
 
@@ -275,16 +306,19 @@ impl<'p> Placer<'_, '_, 'p> {
         {
             return Ok(plane(address.get(), stride));
         }
-        let extent = Extent { width: width * step * size, rows: height };
+        let extent = Extent::new(width * step * size, height, stride);
         let address = match to {
             Some(buffer) => match buffer {
                 Some(buffer) => buffer.address(),
-                None => buffer.insert(DeviceBuffer::new(self.device, "a picture", extent.size())?).address(),
+                None => {
+                    let room = Extent::room(extent.width, extent.rows);
+                    buffer.insert(DeviceBuffer::new(self.device, "a picture", room)?).address()
+                }
             },
             None => self.room(extent)?,
         };
         self.copy(samples, stride, lease, extent, address)?;
-        Ok(plane(address, extent.pitch()))
+        Ok(plane(address, extent.pitch))
     }
 
     /// Where kernels find Cb and Cr; interleaved, they share a copy.
@@ -312,7 +346,7 @@ impl<'p> Placer<'_, '_, 'p> {
             none => none.insert(DeviceBuffer::new(self.device, "pictures", self.room)?),
         };
         let address = buffer.address() + self.buffers.used as u64;
-        self.buffers.used += extent.size();
+        self.buffers.used += extent.size().next_multiple_of(256);
         Ok(address)
     }
 
@@ -325,8 +359,8 @@ impl<'p> Placer<'_, '_, 'p> {
         extent: Extent,
         to: u64,
     ) -> Result<(), BackendError> {
-        let Extent { width, rows } = extent;
-        let to = Rectangle { address: to, pitch: extent.pitch() };
+        let Extent { width, rows, pitch } = extent;
+        let to = Rectangle { address: to, pitch };
         let at = |address| Rectangle { address, pitch: stride };
         let stream = self.stream;
         match from {
@@ -363,7 +397,7 @@ impl<'p> Placer<'_, '_, 'p> {
                         self.buffers.staging = Some(Pinned::new(self.device.clone(), self.room)?);
                     }
                     let (from, to) = (&bytes[left.start * stride..], target(left.start));
-                    let extent = Extent { width, rows: left.len() };
+                    let extent = Extent { rows: left.len(), ..extent };
                     self.uploads.staged.push(Rows { buffers: self.index, from, stride, extent, to });
                 }
             }
@@ -400,7 +434,7 @@ pub fn in_place(component: &Component<'_>, lease: Option<&Lease>) -> bool {
 /// Bytes that all planes of a picture take.
 pub fn room(geometry: Geometry) -> usize {
     let size = geometry.sample_size();
-    let plane = |(width, rows): (usize, usize)| Extent { width: width * size, rows }.size();
+    let plane = |(width, rows): (usize, usize)| Extent::room(width * size, rows);
     let luma = plane((geometry.width, geometry.height));
     let chroma =
         geometry.chroma.map_or(0, |(width, rows)| plane((2 * width, rows)).max(2 * plane((width, rows))));
@@ -412,9 +446,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_copy_takes_no_more_than_its_room() {
+        for width in 0..600 {
+            for stride in 0..1500 {
+                let Extent { pitch, .. } = Extent::new(width, 3, stride);
+                assert!(pitch >= width && pitch.is_multiple_of(SECTORS), "{width} {stride}");
+                assert!(3 * pitch <= Extent::room(width, 3), "{width} {stride}");
+                assert!(stride != width || pitch == stride || !stride.is_multiple_of(SECTORS));
+            }
+        }
+    }
+
+    #[test]
     fn rows_are_within_when_all_of_their_bytes_are() {
         let stride = 10;
-        let extent = Extent { width: 7, rows: 5 };
+        let extent = Extent::new(7, 5, stride);
         let is_in = |addresses: &Range<usize>, row: usize| {
             let bytes = 100 + row * stride..100 + row * stride + extent.width;
             addresses.start <= bytes.start && bytes.end <= addresses.end
