@@ -71,8 +71,13 @@ mod on_gpu {
             let all = ["psnr_hvs;ciede;float_ssim;psnr", "cambi;float_ms_ssim;speed_chroma_uv"];
             let models = ["vmaf_v0.6.1neg", "vmaf_v1.0.16_hfr_3d0h"];
             for (features, models) in all.into_iter().zip(models) {
-                let properties =
-                    [("backend", "hip"), ("verify", "1"), ("features", features), ("extra-models", models)];
+                let properties = [
+                    ("backend", "hip"),
+                    ("verify", "1"),
+                    ("threads", "3"),
+                    ("features", features),
+                    ("extra-models", models),
+                ];
                 let (reference, distorted) = (Input::planar(&clip, false), Input::planar(&clip, true));
                 // Some clips are too small for some of it.
                 let Ok(report) = score(&properties, &reference, &distorted) else { continue };
@@ -210,12 +215,13 @@ mod on_gpu {
         assert_eq!((pooled.verified, pooled.wrong, not), (7, 0, 1));
     }
 
-    /// As many channels as there are have two threads that copy and compare, and a CPU backend, between them.
+    /// As many channels as there are have a thread that copies and those that compute between them.
     #[test]
     #[ignore = "needs the software device, started by another"]
     fn elements_share_who_computes_again() {
         let both = sides(4);
-        let rigs = [(); 3].map(|()| Rig::offline(&[("backend", "hip"), ("verify", "1")]).play());
+        let properties = [("backend", "hip"), ("verify", "1"), ("threads", "1")];
+        let rigs = [(); 3].map(|()| Rig::offline(&properties).play());
         for rig in &rigs {
             rig.push_pairs(&both.0.0, &both.1.0);
             rig.wait_scores(3);

@@ -24,10 +24,6 @@ mod clerk;
 
 use clerk::{Answer, Clerk, Kind, Order};
 
-/// Groups that may wait for the CPU beside the one that it computes, where others wait in turn. Elsewhere none do: whoever
-/// lent their pictures may have few.
-const WAITING: usize = 2;
-
 /// How to verify.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verify {
@@ -38,7 +34,7 @@ pub struct Verify {
     /// Every group that is chosen is verified, even if others have to wait; else those are left out that the CPU cannot keep
     /// up with.
     pub patient: bool,
-    /// Threads of the CPU, at least 1; all sessions of the process that want as many share them.
+    /// Threads of the CPU, at least 1, with a group each; all sessions of the process that want as many share them.
     pub threads: usize,
 }
 
@@ -150,10 +146,13 @@ impl Audit {
     /// Has a group computed; `None` where that cannot be.
     fn order(&mut self, number: u64, group: &Group<'_>) -> Option<()> {
         self.hear();
-        if !self.verify.patient && !self.waiting.is_empty() {
+        if self.clerk.is_none() {
+            self.clerk = Clerk::of(self.verify.threads).ok();
+        }
+        if !self.verify.patient && self.clerk.as_ref()?.is_busy() {
             return None;
         }
-        while self.waiting.len() > WAITING {
+        while self.verify.patient && self.waiting.len() > self.verify.threads {
             self.await_answer();
         }
         let leased = |picture: &Picture<'_>| Leased::new(picture).map(Arc::new);
@@ -168,9 +167,6 @@ impl Audit {
             asks: Arc::downgrade(&self.asks),
             to,
         };
-        if self.clerk.is_none() {
-            self.clerk = Clerk::of(self.verify.threads).ok();
-        }
         self.clerk.as_ref()?.compute(order, self.downloads.clone())?;
         self.waiting.push_back((number, answer));
         Some(())

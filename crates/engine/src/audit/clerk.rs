@@ -4,26 +4,32 @@
 //!
 //! A session has one group in a thousand computed again. A CPU backend of its own would do nothing in between, but keep its
 //! memory: some 30 MB for pictures of 1920x1080, or 6 GB for 220 channels, which the system has to find while they play. So all
-//! sessions that want as many threads share one clerk, which has one backend for all groups of a kind.
+//! sessions that want as many threads share one clerk, which has [calculators](Calculator) for them.
 //!
 //! Pictures are lent, and whoever lent them may have few. So one thread, of ordinary priority, copies the pictures of all
-//! orders as they come. Another has them computed one after the other, on threads of the lowest priority.
+//! orders as they come. Calculators, whose threads have the lowest priority, compute them.
+//!
+//! An order takes one calculator, and with it one thread. Several threads would be done with it sooner, which nobody waits for, and
+//! for these milliseconds disturb those that feed GPUs: of 440 live channels some then lost frames. Where more orders come
+//! than one thread computes, more calculators do, up to as many as there may be threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
 use gpu::Stream;
+use rayon::ThreadPool;
 
-use crate::backend::cpu::Cpu;
+use crate::backend::cpu::{self, Cpu};
 use crate::backend::{Backend, BackendError, Group, hip};
 use crate::frame::{Component, Geometry, Leased, Picture, Samples};
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
 
-/// Kinds of groups that a clerk has a backend for. With more, the one that was used longest ago makes room.
+/// Kinds of groups that a calculator has a backend for. With more, the one that was used longest ago makes room.
 const KINDS: usize = 4;
 /// Pieces of memory for pictures that are kept for the next ones.
 const SPARE: usize = 16;
@@ -53,21 +59,20 @@ pub struct Order<P> {
     pub to: Sender<Answer>,
 }
 
-/// An order, and through which pictures come that are on a GPU.
-type Lent = (Order<Arc<Leased>>, Option<Arc<Stream>>);
-
 /// What the thread that copies is asked for.
 enum Errand {
-    Copy(Box<Lent>),
+    /// An order, and through which pictures come that are on a GPU.
+    Copy(Box<Order<Arc<Leased>>>, Option<Arc<Stream>>, Open),
     /// Answer once all orders before were copied.
     Settle(SyncSender<()>),
 }
 
-/// The threads that copy and compute.
+/// The thread that copies, and the calculators.
 pub struct Clerk {
-    /// Present until they are to end.
+    /// Present until it is to end.
     errands: Option<Sender<Errand>>,
-    threads: Vec<JoinHandle<()>>,
+    copying: Option<JoinHandle<()>>,
+    office: Arc<Office>,
 }
 
 impl Clerk {
@@ -84,23 +89,23 @@ impl Clerk {
     }
 
     fn new(threads: usize) -> io::Result<Self> {
+        let office = Arc::new(Office { threads, orders: Mutex::default(), fewer: Condvar::new() });
         let (errands, orders) = mpsc::channel();
-        let (to, copied) = mpsc::channel();
-        let spare = Spare::default();
-        let copies = spare.clone();
-        let copying = Builder::new().name("hipvmaf-copy".into()).spawn(move || copy(orders, &copies, &to))?;
-        // From here on it ends if the other does not begin, as it has no more errands.
-        let mut clerk = Self { errands: Some(errands), threads: vec![copying] };
-        let mut calculators = Calculators { threads, spare, prepared: vec![] };
-        let compute = move || copied.into_iter().for_each(|order| calculators.answer(order));
-        clerk.threads.push(Builder::new().name("hipvmaf-verify".into()).spawn(compute)?);
-        Ok(clerk)
+        let its = office.clone();
+        let copying = Builder::new().name("hipvmaf-copy".into()).spawn(move || copy(orders, &its))?;
+        Ok(Self { errands: Some(errands), copying: Some(copying), office })
+    }
+
+    /// Whether there are as many orders as it can work on, and one more.
+    pub fn is_busy(&self) -> bool {
+        self.office.orders().open > self.office.threads
     }
 
     /// Has a group computed, whose pictures come through that stream if they are on a GPU; `None` if there is no thread any
     /// more.
     pub fn compute(&self, order: Order<Arc<Leased>>, downloads: Option<Arc<Stream>>) -> Option<()> {
-        self.errands.as_ref()?.send(Errand::Copy(Box::new((order, downloads)))).ok()
+        let open = Open::new(self.office.clone());
+        self.errands.as_ref()?.send(Errand::Copy(Box::new(order), downloads, open)).ok()
     }
 
     /// Waits until no pictures are lent any more of the orders so far.
@@ -116,24 +121,24 @@ impl Clerk {
 impl Drop for Clerk {
     fn drop(&mut self) {
         self.errands = None;
-        self.threads.drain(..).for_each(|thread| thread.join().unwrap_or(()));
+        self.copying.take().map(JoinHandle::join);
+        // Those that are being computed; nobody asks for the others any more.
+        drop(self.office.fewer.wait_while(self.office.orders(), |orders| orders.open > 0));
     }
 }
 
 /// The thread that copies.
-fn copy(errands: Receiver<Errand>, spare: &Spare, to: &Sender<Order<Own>>) {
+fn copy(errands: Receiver<Errand>, office: &Arc<Office>) {
     gpu::Visit::for_good();
     for errand in errands {
         match errand {
             // Whoever asked may have gone.
             Errand::Settle(asked) => asked.send(()).unwrap_or(()),
-            Errand::Copy(lent) if lent.0.asks.strong_count() == 0 => {}
-            Errand::Copy(lent) => {
-                let (order, downloads) = *lent;
+            Errand::Copy(order, ..) if order.asks.strong_count() == 0 => {}
+            Errand::Copy(order, downloads, open) => {
                 let answer = order.to.clone();
-                match order.copy(downloads.as_deref(), spare) {
-                    // Fails only if the other thread died.
-                    Ok(copied) => to.send(copied).unwrap_or(()),
+                match order.copy(downloads.as_deref(), office) {
+                    Ok(copied) => office.take(copied, open),
                     Err(err) => answer.send(Err(err)).unwrap_or(()),
                 }
             }
@@ -141,12 +146,111 @@ fn copy(errands: Receiver<Errand>, spare: &Spare, to: &Sender<Order<Own>>) {
     }
 }
 
+/// Where orders lie until a calculator has time for them.
+struct Office {
+    /// Calculators that there may be.
+    threads: usize,
+    orders: Mutex<Orders>,
+    /// An order is no longer open.
+    fewer: Condvar,
+}
+
+/// An open order: it has no answer yet.
+struct Open(Arc<Office>);
+
+impl Open {
+    fn new(office: Arc<Office>) -> Self {
+        office.orders().open += 1;
+        Self(office)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.orders().open -= 1;
+        self.0.fewer.notify_all();
+    }
+}
+
+#[derive(Default)]
+struct Orders {
+    /// How many are open, those that are to be copied or are being computed among them.
+    open: usize,
+    waiting: VecDeque<(Order<Own>, Open)>,
+    /// Calculators that have nothing to do; the one that was busy last is the last.
+    idle: Vec<Calculator>,
+    /// How many calculators are busy.
+    busy: usize,
+    /// Memory for pictures. Giving it back each time would have the system take pages from a process that a GPU works for.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Orders {
+    /// A calculator for a group of this kind: one that has computed such, or that was busy last, so that what they keep does
+    /// not grow.
+    fn call(&mut self, kind: &Arc<Kind>) -> Option<Calculator> {
+        let knows =
+            |calculator: &Calculator| calculator.prepared.iter().any(|(prepared, _)| prepared == kind);
+        match self.idle.iter().rposition(knows) {
+            Some(at) => Some(self.idle.remove(at)),
+            None => self.idle.pop(),
+        }
+    }
+}
+
+impl Office {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has an order computed as soon as there is a calculator for it.
+    fn take(self: &Arc<Self>, order: Order<Own>, open: Open) {
+        let mut orders = self.orders();
+        let calculator = match orders.call(&order.kind) {
+            None if orders.busy >= self.threads => return orders.waiting.push_back((order, open)),
+            Some(calculator) => Ok(calculator),
+            None => Calculator::new(),
+        };
+        orders.busy += usize::from(calculator.is_ok());
+        drop(orders);
+        match calculator {
+            Ok(calculator) => calculator.work(self.clone(), order, open),
+            // Whoever asked may have gone.
+            Err(err) => order.to.send(Err(err)).unwrap_or(()),
+        }
+    }
+
+    /// What is next for a calculator, which otherwise has nothing to do.
+    fn next(&self, calculator: Calculator) -> Option<(Calculator, Order<Own>, Open)> {
+        let mut orders = self.orders();
+        match orders.waiting.pop_front() {
+            Some((order, open)) => Some((calculator, order, open)),
+            None => {
+                orders.busy -= 1;
+                orders.idle.push(calculator);
+                None
+            }
+        }
+    }
+
+    fn spare(&self) -> Vec<u8> {
+        self.orders().spare.pop().unwrap_or_default()
+    }
+
+    /// Takes back what pictures were copied into.
+    fn keep(&self, pictures: impl Iterator<Item = Own>) {
+        let mut orders = self.orders();
+        orders.spare.extend(pictures.map(|own| own.bytes));
+        orders.spare.truncate(SPARE);
+    }
+}
+
 impl Order<Arc<Leased>> {
     /// Copies its pictures. Whoever lent them has them back then.
-    fn copy(self, downloads: Option<&Stream>, spare: &Spare) -> Result<Order<Own>, BackendError> {
+    fn copy(self, downloads: Option<&Stream>, office: &Office) -> Result<Order<Own>, BackendError> {
         let Self { kind, earlier, reference, distorted, history_only, asks, to } = self;
         let size = kind.geometry.sample_size();
-        let own = |leased: &Arc<Leased>| Own::copy(spare.take(), leased.picture(), size, downloads);
+        let own = |leased: &Arc<Leased>| Own::copy(office.spare(), leased.picture(), size, downloads);
         let earlier = earlier.iter().map(own).collect::<Result<_, _>>()?;
         let reference = own(&reference)?;
         let distorted = distorted.iter().map(|(i, leased)| Ok((*i, own(leased)?)));
@@ -155,25 +259,40 @@ impl Order<Arc<Leased>> {
     }
 }
 
-/// The backends that compute groups again.
-struct Calculators {
-    threads: usize,
-    spare: Spare,
-    /// For which groups there is one, that which was used last at the end.
+/// A thread, and what it computes groups again with.
+struct Calculator {
+    thread: Arc<ThreadPool>,
+    /// The backends, and for which groups they are; the one that was used last is the last.
     prepared: Vec<(Arc<Kind>, Cpu)>,
 }
 
-impl Calculators {
-    fn answer(&mut self, order: Order<Own>) {
+impl Calculator {
+    fn new() -> Result<Self, BackendError> {
+        Ok(Self { thread: Arc::new(cpu::late_thread("hipvmaf-verify")?), prepared: vec![] })
+    }
+
+    /// Works on this order, and on those that wait when it is done.
+    fn work(self, office: Arc<Office>, order: Order<Own>, open: Open) {
+        let thread = self.thread.clone();
+        thread.spawn(move || {
+            let mut next = Some((self, order, open));
+            // An order stays open until what comes next was found out.
+            while let Some((mut calculator, order, _open)) = next {
+                calculator.answer(order, &office);
+                next = office.next(calculator);
+            }
+        });
+    }
+
+    fn answer(&mut self, order: Order<Own>, office: &Office) {
         if order.asks.strong_count() == 0 {
             return;
         }
-        let answer = self.compute(&order);
+        let answer = catch_unwind(AssertUnwindSafe(|| self.compute(&order)));
         let Order { earlier, reference, distorted, to, .. } = order;
-        self.spare
-            .give(earlier.into_iter().chain([reference]).chain(distorted.into_iter().map(|(_, own)| own)));
+        office.keep(earlier.into_iter().chain([reference]).chain(distorted.into_iter().map(|(_, own)| own)));
         // Whoever asked may have gone.
-        let _ = to.send(answer);
+        let _ = to.send(answer.unwrap_or(Err(BackendError::Panicked)));
     }
 
     fn compute(&mut self, order: &Order<Own>) -> Answer {
@@ -198,10 +317,7 @@ impl Calculators {
         let prepared = match found {
             Some(at) => self.prepared.remove(at),
             None => {
-                let mut cpu = match self.prepared.first() {
-                    Some((_, other)) => Cpu::beside(other),
-                    None => Cpu::in_background(self.threads)?,
-                };
+                let mut cpu = Cpu::on(self.thread.clone());
                 self.prepared.drain(..(self.prepared.len() + 1).saturating_sub(KINDS));
                 cpu.prepare(&kind.work, kind.geometry, &kind.renditions)?;
                 (kind.clone(), cpu)
@@ -209,26 +325,6 @@ impl Calculators {
         };
         self.prepared.push(prepared);
         self.prepared.last_mut().map(|(_, cpu)| cpu).ok_or(BackendError::NotPrepared)
-    }
-}
-
-/// Memory for pictures. Giving it back each time would have the system take pages from a process that a GPU works for.
-#[derive(Clone, Default)]
-struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl Spare {
-    fn pieces(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Vec<u8> {
-        self.pieces().pop().unwrap_or_default()
-    }
-
-    fn give(&self, pictures: impl Iterator<Item = Own>) {
-        let mut pieces = self.pieces();
-        pieces.extend(pictures.map(|own| own.bytes));
-        pieces.truncate(SPARE);
     }
 }
 
@@ -372,12 +468,66 @@ mod tests {
         assert!(no_answer.recv().is_err());
     }
 
+    /// Has so many orders computed at the same time, and says how many calculators there are afterwards.
+    fn calculators_after(clerk: &Clerk, orders: usize) -> usize {
+        let (keep, asks) = (Arc::new(vec![7; SIZE.0 * SIZE.1]), Arc::new(()));
+        let compute = |_| {
+            let (order, answer) = order(&keep, &asks);
+            clerk.compute(order, None).unwrap();
+            answer
+        };
+        let answers: Vec<_> = (0..orders).map(compute).collect();
+        for answer in answers {
+            assert_eq!(answer.recv().unwrap().unwrap().len(), 1);
+        }
+        let orders = clerk.office.fewer.wait_while(clerk.office.orders(), |orders| orders.open > 0).unwrap();
+        assert_eq!((orders.busy, orders.waiting.len()), (0, 0));
+        orders.idle.len()
+    }
+
+    #[test]
+    fn one_calculator_computes_what_comes_one_after_the_other() {
+        let clerk = Clerk::new(4).unwrap();
+        assert_eq!([(); 20].map(|()| calculators_after(&clerk, 1)), [1; 20]);
+    }
+
+    #[test]
+    fn there_are_no_more_calculators_than_threads() {
+        let clerk = Clerk::new(3).unwrap();
+        assert!((1..=3).contains(&calculators_after(&clerk, 50)));
+    }
+
+    #[test]
+    fn a_clerk_is_busy_with_one_order_more_than_it_can_work_on() {
+        let clerk = Clerk::new(2).unwrap();
+        let mut open: Vec<_> = (0..2).map(|_| Open::new(clerk.office.clone())).collect();
+        assert!(!clerk.is_busy());
+        open.push(Open::new(clerk.office.clone()));
+        assert!(clerk.is_busy());
+        open.pop();
+        assert!(!clerk.is_busy());
+    }
+
+    #[test]
+    fn a_group_comes_to_a_calculator_that_knows_its_kind() {
+        let with = |renditions| {
+            let mut calculator = Calculator::new().unwrap();
+            calculator.of(&kind(renditions)).unwrap();
+            calculator
+        };
+        let mut orders = Orders { idle: [1, 2, 3].map(with).into(), ..Orders::default() };
+        let mut call =
+            |renditions| orders.call(&kind(renditions)).map(|found| found.prepared[0].0.renditions.len());
+        // Nobody knows five renditions, and the last one was busy last.
+        assert_eq!([2, 5, 5, 1].map(&mut call), [Some(2), Some(3), Some(1), None]);
+    }
+
     #[test]
     fn groups_of_a_kind_share_a_backend() {
-        let mut calculators = Calculators { threads: 1, spare: Spare::default(), prepared: vec![] };
+        let mut calculator = Calculator::new().unwrap();
         let mut used = |renditions| {
-            calculators.of(&kind(renditions)).unwrap();
-            calculators.prepared.iter().map(|(kind, _)| kind.renditions.len()).collect::<Vec<_>>()
+            calculator.of(&kind(renditions)).unwrap();
+            calculator.prepared.iter().map(|(kind, _)| kind.renditions.len()).collect::<Vec<_>>()
         };
         assert_eq!(used(1), [1]);
         assert_eq!(used(1), [1]);

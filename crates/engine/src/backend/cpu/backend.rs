@@ -149,18 +149,8 @@ impl Cpu {
         Ok(Self::on(Arc::new(build(pool, threads)?)))
     }
 
-    /// For what can wait: the threads get computing time that nobody else wants.
-    pub fn in_background(threads: usize) -> Result<Self, BackendError> {
-        let pool = ThreadPoolBuilder::new().thread_name(|i| format!("hipvmaf-late-{i}"));
-        Ok(Self::on(Arc::new(build(pool.start_handler(|_| yield_to_others()), threads)?)))
-    }
-
-    /// Another on the same threads.
-    pub fn beside(other: &Self) -> Self {
-        Self::on(other.pool.clone())
-    }
-
-    fn on(pool: Arc<ThreadPool>) -> Self {
+    /// Computes on these threads, beside what else they do.
+    pub fn on(pool: Arc<ThreadPool>) -> Self {
         Self { level: Level::detect(), prepared: None, pool, next: 0 }
     }
 
@@ -172,6 +162,12 @@ impl Cpu {
             threads => (threads + 1).min(MAX_SLOTS),
         }
     }
+}
+
+/// A thread of this name for what can wait: it gets computing time that nobody else wants.
+pub fn late_thread(name: &'static str) -> Result<ThreadPool, BackendError> {
+    let pool = ThreadPoolBuilder::new().thread_name(|_| name.into());
+    build(pool.start_handler(|_| yield_to_others()), 1)
 }
 
 fn build(pool: ThreadPoolBuilder, threads: usize) -> Result<ThreadPool, BackendError> {

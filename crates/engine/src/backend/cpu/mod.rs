@@ -28,7 +28,7 @@ pub(crate) mod speed;
 pub(crate) mod ssim;
 pub(crate) mod vif;
 
-pub use backend::Cpu;
+pub use backend::{Cpu, late_thread};
 
 use crate::metrics;
 use metric::Registration;
