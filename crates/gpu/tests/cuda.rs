@@ -50,6 +50,16 @@ fn live(what: &CStr) -> c_long {
     }
 }
 
+/// Has a call of the driver fail.
+fn fail(what: &CStr) {
+    // SAFETY: the library is open already, and the type is that of tests/swhip/hip.h.
+    unsafe {
+        let library = libloading::Library::new(library("libcuda.so.1")).unwrap();
+        let fail = *library.get::<unsafe extern "C" fn(*const c_char)>("swhip_fail").unwrap();
+        fail(what.as_ptr());
+    }
+}
+
 const COUNT: usize = 100;
 
 /// Copies numbers from one end of the device to the other, as kernels and graphs do.
@@ -153,6 +163,9 @@ fn nvidias_driver_works_and_gets_everything_back() {
     assert!(!device.info().imports_external_memory());
     copies(&device).unwrap();
     (0..4).for_each(|count| pieces(&device, count).unwrap());
+    // Refused all at once, they come one by one.
+    fail(c"hipMemcpyAsync:1@2");
+    pieces(&device, 3).unwrap();
     // A thread that is new to the driver.
     std::thread::scope(|scope| scope.spawn(|| copies(&device)).join().unwrap()).unwrap();
     assert_eq!((live(c"streams"), live(c"events"), live(c"graphs")), (0, 0, 0));
