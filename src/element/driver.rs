@@ -13,6 +13,7 @@ use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_video::VideoInfo;
+use watch::load;
 use watch::thumbnail::Thumbnail;
 
 use super::caps;
@@ -310,7 +311,7 @@ impl HipVmaf {
         let deadline = due.filter(|_| timeout);
         // By a clock that is not of this world (all others are made of the system's), no frame is late for lack of time.
         let is_real = obj.clock().is_some_and(|clock| clock.is::<gst::SystemClock>());
-        let starved = is_real && lock(&self.load).is_exhausted(Instant::now());
+        let starved = is_real && load::is_exhausted(Instant::now());
         Clock { is_live: true, due, deadline, starved }
     }
 

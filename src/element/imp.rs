@@ -15,7 +15,6 @@ use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
-use watch::load::Load;
 
 use super::arrival::Arrival;
 use super::memory::allocator::PinnedAllocator;
@@ -234,8 +233,6 @@ pub struct HipVmaf {
     /// Allocates page-locked memory of the GPU in use; made when somebody upstream asks.
     pub(super) allocator: Mutex<Option<PinnedAllocator>>,
     pub(super) contexts: Mutex<Contexts>,
-    /// The machine's load, looked at in live pipelines.
-    pub(super) load: Mutex<Load>,
     /// Paints heat maps, for frames of the format that was painted last.
     pub(super) painter: Mutex<Option<Painter>>,
     /// Frames that were queued and results that came.

@@ -5,12 +5,19 @@
 //!
 //! Two figures of the kernel tell, once a second: how much of the time the CPUs were idle, and how much of it this process
 //! took. The second one counts where the process may use fewer CPUs than there are, as in a container.
+//!
+//! Both are of all streams of a process, which look only once between them: the kernel adds the second one up over all threads,
+//! and 440 streams have 3,500.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// What was so before a pause as long as this, in which no stream played, says nothing of the present.
+const LONG: Duration = Duration::from_secs(3);
 /// Share of the computing time that is as good as nothing.
 const LITTLE: f64 = 0.05;
 /// Ticks of a second in `/proc`, on every architecture of Linux.
@@ -43,9 +50,21 @@ impl Reading {
     }
 }
 
-/// Looks at the load of the machine. Where the kernel does not tell, there is always time left.
+/// Whether there was no computing time left in the last second or two. To be asked often: it looks once a second. Where the
+/// kernel does not tell, there is always time left.
+pub fn is_exhausted(now: Instant) -> bool {
+    static LOAD: LazyLock<Mutex<Load>> = LazyLock::new(Mutex::default);
+    static EXHAUSTED: AtomicBool = AtomicBool::new(false);
+    // Nobody waits for somebody else to look.
+    if let Ok(mut load) = LOAD.try_lock() {
+        EXHAUSTED.store(load.is_exhausted(now), Ordering::Relaxed);
+    }
+    EXHAUSTED.load(Ordering::Relaxed)
+}
+
+/// The load of the machine.
 #[derive(Debug)]
-pub struct Load {
+struct Load {
     /// CPUs that this process may use.
     cpus: f64,
     last: Option<Reading>,
@@ -61,8 +80,7 @@ impl Default for Load {
 }
 
 impl Load {
-    /// Whether there was no computing time left in the last second or two. To be asked often: it looks once a second.
-    pub fn is_exhausted(&mut self, now: Instant) -> bool {
+    fn is_exhausted(&mut self, now: Instant) -> bool {
         if self.last.is_none_or(|last| now.saturating_duration_since(last.at) >= INTERVAL)
             && let Some(reading) = Reading::now(now)
         {
@@ -73,9 +91,11 @@ impl Load {
 
     fn take(&mut self, reading: Reading) {
         if let Some(last) = self.last.replace(reading) {
-            let all = self.cpus * reading.at.saturating_duration_since(last.at).as_secs_f64();
+            let passed = reading.at.saturating_duration_since(last.at);
+            let all = self.cpus * passed.as_secs_f64();
             let (idle, own) = (reading.idle - last.idle, reading.own - last.own);
-            self.exhausted = [idle < LITTLE * all || own > (1.0 - LITTLE) * all, self.exhausted[0]];
+            let before = self.exhausted[0] && passed < LONG;
+            self.exhausted = [idle < LITTLE * all || own > (1.0 - LITTLE) * all, before];
         }
     }
 }
@@ -112,6 +132,18 @@ mod tests {
             load.is_exhausted(reading.at + INTERVAL / 2)
         });
         said.collect()
+    }
+
+    #[test]
+    fn what_was_before_a_pause_does_not_count() {
+        let mut load = Load { cpus: 1.0, ..Load::default() };
+        let at = Instant::now();
+        let mut take = |seconds, idle| load.take(Reading { at: at + seconds * INTERVAL, idle, own: 0.0 });
+        take(0, 0.0);
+        take(1, 0.0);
+        // A minute later, of which most was idle.
+        take(61, 50.0);
+        assert_eq!(load.exhausted, [false; 2]);
     }
 
     #[test]
