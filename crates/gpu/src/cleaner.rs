@@ -15,8 +15,8 @@ use crate::visit::Visit;
 
 /// How many times as long as it takes to free a block nothing is done before the next. The driver keeps everybody else out
 /// meanwhile, and takes long where there is much to do: 376 blocks at once cost 220 live channels 9 % of their frames for five
-/// seconds.
-const PAUSE: u32 = 20;
+/// seconds, and one in twenty of the time for them, 1 to 2 % for six.
+const PAUSE: u32 = 100;
 
 /// The pool of a device, and what tells the thread that there is something to do.
 pub(crate) struct Reserve {
