@@ -149,11 +149,12 @@ impl Audit {
         if self.clerk.is_none() {
             self.clerk = Clerk::of(self.verify.threads).ok();
         }
-        if !self.verify.patient && self.clerk.as_ref()?.is_busy() {
+        if self.verify.patient {
+            while self.waiting.len() > self.verify.threads {
+                self.await_answer();
+            }
+        } else if self.clerk.as_ref()?.is_busy() {
             return None;
-        }
-        while self.verify.patient && self.waiting.len() > self.verify.threads {
-            self.await_answer();
         }
         let leased = |picture: &Picture<'_>| Leased::new(picture).map(Arc::new);
         let distorted = group.distorted.iter().map(|(i, picture)| Some((*i, leased(picture)?)));
