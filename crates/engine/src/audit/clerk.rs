@@ -15,7 +15,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
@@ -24,7 +23,7 @@ use gpu::Stream;
 use rayon::ThreadPool;
 
 use crate::backend::cpu::{self, Cpu};
-use crate::backend::{Backend, BackendError, Group, hip};
+use crate::backend::{Backend, BackendError, Group, guarded, hip};
 use crate::frame::{Component, Geometry, Leased, Picture, Samples};
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
@@ -288,11 +287,11 @@ impl Calculator {
         if order.asks.strong_count() == 0 {
             return;
         }
-        let answer = catch_unwind(AssertUnwindSafe(|| self.compute(&order)));
+        let answer = guarded(|| self.compute(&order)).flatten();
         let Order { earlier, reference, distorted, to, .. } = order;
         office.keep(earlier.into_iter().chain([reference]).chain(distorted.into_iter().map(|(_, own)| own)));
         // Whoever asked may have gone.
-        let _ = to.send(answer.unwrap_or(Err(BackendError::Panicked)));
+        let _ = to.send(answer);
     }
 
     fn compute(&mut self, order: &Order<Own>) -> Answer {

@@ -11,6 +11,7 @@ pub mod hip;
 mod known;
 mod warm_up;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use gpu::Device;
@@ -75,6 +76,11 @@ impl BackendError {
     pub fn is_device_lost(&self) -> bool {
         matches!(self, Self::Device(gpu::Error::Lost { .. }))
     }
+}
+
+/// What work comes to, unless it panics. What it leaves in the middle has to be as good as any.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, BackendError> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| BackendError::Panicked)
 }
 
 /// Refuses a picture of another size than this.

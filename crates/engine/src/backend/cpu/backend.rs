@@ -7,7 +7,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
@@ -18,7 +17,7 @@ use super::metric::Setup;
 use super::simd::Level;
 use super::slot::{self, Plan, Slot};
 use crate::backend::warm_up::WarmUp;
-use crate::backend::{Backend, BackendError, Completion, Group, Ticket, check_size};
+use crate::backend::{Backend, BackendError, Completion, Group, Ticket, check_size, guarded};
 use crate::frame::{Geometry, Leased, Picture};
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
@@ -91,11 +90,6 @@ impl Shared {
     }
 }
 
-/// Runs what computes a group. A slot that was left in the middle is as good as any: groups overwrite all of it.
-fn guarded(compute: impl FnOnce() -> Outcome) -> Outcome {
-    catch_unwind(AssertUnwindSafe(compute)).unwrap_or(Err(BackendError::Panicked))
-}
-
 /// Computes the next group that waits, if there is a slot for it. Whoever has no slot leaves it to the thread that
 /// finishes next.
 fn compute_next(shared: Arc<Shared>) {
@@ -104,7 +98,8 @@ fn compute_next(shared: Arc<Shared>) {
     let Some(mut slot) = (!waiting.is_empty()).then(|| idle.pop()).flatten() else { return };
     let Some(job) = waiting.pop_front() else { return idle.push(slot) };
     drop(state);
-    let outcome = guarded(|| job.compute(&shared.plan, &mut slot));
+    // A slot that is left in the middle is as good as any: groups overwrite all of it.
+    let outcome = guarded(|| job.compute(&shared.plan, &mut slot)).flatten();
     let ticket = job.ticket;
     // Whoever fetches the sums finds the pictures released.
     drop(job);
@@ -222,7 +217,7 @@ impl Backend for Cpu {
                 history_only: false,
             };
             // What other slots find cold is their own memory, which takes less than half a group's time.
-            self.pool.install(|| guarded(|| first.compute(&plan, &group)))?;
+            self.pool.install(|| guarded(|| first.compute(&plan, &group)).flatten())?;
         }
         let state = State { waiting: VecDeque::new(), idle, outcomes: HashMap::new() };
         let shared = Shared {
@@ -284,7 +279,8 @@ impl Backend for Cpu {
                     history_only,
                 };
                 self.pool.install(|| slot.compute(plan, &group))
-            });
+            })
+            .flatten();
             if shared.finish(ticket, slot, outcome) {
                 let shared = shared.clone();
                 self.pool.spawn(move || compute_next(shared));

@@ -9,7 +9,6 @@
 //! more to do than it can.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -21,7 +20,7 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use super::early::{Early, Part};
 use super::metric::{Chains, Task};
 use super::slot::{InFlightSlot, sums_room};
-use crate::backend::BackendError;
+use crate::backend::{BackendError, guarded};
 use crate::metrics::FrameSums;
 
 /// How long a thread that waits for the only group in flight stays awake. Most are done by then; what takes longer takes hardly
@@ -240,11 +239,6 @@ impl Order {
         let _ = done.watch(begin, || is_there(part) || is_there(Part::All));
         is_there(part).then(|| early.left(self.group.count))
     }
-}
-
-/// What reading comes to, unless it panics.
-fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, BackendError> {
-    catch_unwind(AssertUnwindSafe(read)).map_err(|_| BackendError::Panicked)
 }
 
 /// The thread that waits for groups and has their sums read.
