@@ -31,11 +31,9 @@ pub use device::Device;
 pub use error::Error;
 pub use external::{External, Inode};
 pub use graph::Graph;
-pub use hip_sys::{HipError, Vendor};
+pub use hip_sys::{HipError, Piece, Vendor};
 pub use kernel::Kernel;
-pub use memory::{
-    DeviceBuffer, Direction, Piece, Pinned, Rectangle, copy, copy_pieces, copy_rectangle, zero,
-};
+pub use memory::{DeviceBuffer, Direction, Pinned, Rectangle, copy, copy_pieces, copy_rectangle, zero};
 pub use module::Module;
 pub use registered::Registered;
 pub use runtime::{DeviceInfo, Selection, devices, owner, ranked, selected};

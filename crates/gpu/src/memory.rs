@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use hip_sys::HipError;
+use hip_sys::{HipError, Piece};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -178,17 +178,6 @@ pub unsafe fn copy(
     stream.device().check("hipMemcpyAsync", status)
 }
 
-/// A piece of memory to copy.
-#[derive(Clone, Copy, Debug)]
-pub struct Piece {
-    /// Address of the first byte there.
-    pub to: u64,
-    /// Address of the first byte here.
-    pub from: u64,
-    /// Bytes.
-    pub size: usize,
-}
-
 /// Copies pieces of memory in the order of the stream, and in any order among themselves. Where the driver takes them all at
 /// once, the bus does not stand still between them; what is wrong with one of them shows when they are copied one by one.
 ///
@@ -197,12 +186,9 @@ pub struct Piece {
 /// All ranges must be valid memory of the kinds that `direction` says, and left alone until the stream has got there.
 pub unsafe fn copy_pieces(stream: &Stream, pieces: &[Piece], direction: Direction) -> Result<(), Error> {
     if pieces.len() > 1 {
-        let to: Vec<_> = pieces.iter().map(|piece| piece.to as *mut c_void).collect();
-        let from: Vec<_> = pieces.iter().map(|piece| piece.from as *const c_void).collect();
-        let sizes: Vec<_> = pieces.iter().map(|piece| piece.size).collect();
         let api = stream.device().enter_with_work()?;
         // SAFETY: the caller has promised that all pieces are valid and left alone; the stream is live.
-        if unsafe { api.copy_pieces(&to, &from, &sizes, stream.handle()) }.is_ok() {
+        if unsafe { api.copy_pieces(pieces, stream.handle()) }.is_ok() {
             return Ok(());
         }
     }

@@ -10,7 +10,7 @@ use crate::cuda::Cuda;
 use crate::library::Library;
 use crate::structs::{ARCH_OFFSET, ARCH_OFFSET_R0600, PROPERTIES_SIZE, PointerAttributes, arch_in};
 use crate::structs::{MEMORY_TYPE_DEVICE, MEMORY_TYPE_DEVICE_5, MEMORY_TYPE_UNREGISTERED};
-use crate::{HipError, LoadError};
+use crate::{HipError, LoadError, Piece};
 
 /// Whose library it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -437,29 +437,18 @@ impl Api {
         }
     }
 
-    /// Copies pieces of memory in the order of a stream, and in any order among themselves: where they go to, where they come
-    /// from, and their bytes. [`HipError::NOT_SUPPORTED`] with NVIDIA's drivers before CUDA 12.8, and with AMD's, whose
-    /// `hipMemcpyBatchAsync` has nothing in its favour: it takes them one after the other.
+    /// Copies pieces of memory in the order of a stream, and in any order among themselves. [`HipError::NOT_SUPPORTED`] with
+    /// NVIDIA's drivers before CUDA 12.8, and with AMD's, whose `hipMemcpyBatchAsync` has nothing in its favour: it takes them
+    /// one after the other.
     ///
     /// # Safety
     ///
     /// All pieces must be valid memory, and left alone until the live stream has got there.
-    ///
-    /// # Panics
-    ///
-    /// Unless there are as many sources and sizes as destinations.
-    pub unsafe fn copy_pieces(
-        &self,
-        to: &[*mut c_void],
-        from: &[*const c_void],
-        sizes: &[usize],
-        stream: hipStream_t,
-    ) -> Result<(), HipError> {
-        assert_eq!([from.len(), sizes.len()], [to.len(); 2]);
+    pub unsafe fn copy_pieces(&self, pieces: &[Piece], stream: hipStream_t) -> Result<(), HipError> {
         match &self.functions {
             Functions::Hip(_) => Err(HipError::NOT_SUPPORTED),
-            // SAFETY: there are as many of each, and the caller has promised the rest.
-            Functions::Cuda(cuda) => unsafe { cuda.copy_pieces(to, from, sizes, stream) },
+            // SAFETY: the caller has promised it.
+            Functions::Cuda(cuda) => unsafe { cuda.copy_pieces(pieces, stream) },
         }
     }
 

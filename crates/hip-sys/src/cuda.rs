@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::constants::*;
 use crate::library::Library;
-use crate::{HipError, LoadError};
+use crate::{HipError, LoadError, Piece};
 
 type CUdevice = c_int;
 type CUcontext = *mut c_void;
@@ -367,22 +367,19 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// As for a copy of each. There must be as many sources and sizes as destinations.
-    pub(crate) unsafe fn copy_pieces(
-        &self,
-        to: &[*mut c_void],
-        from: &[*const c_void],
-        sizes: &[usize],
-        stream: hipStream_t,
-    ) -> Result<(), HipError> {
+    /// As for a copy of each.
+    pub(crate) unsafe fn copy_pieces(&self, pieces: &[Piece], stream: hipStream_t) -> Result<(), HipError> {
         let copy = self.driver.cuMemcpyBatchAsync.ok_or(HipError::NOT_SUPPORTED)?;
+        let to: Vec<_> = pieces.iter().map(|piece| piece.to as *mut c_void).collect();
+        let from: Vec<_> = pieces.iter().map(|piece| piece.from as *const c_void).collect();
+        let sizes: Vec<_> = pieces.iter().map(|piece| piece.size).collect();
         let attributes = CUmemcpyAttributes {
             source_order: CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
             source_place: [0; 2],
             destination_place: [0; 2],
             flags: 0,
         };
-        let (to, from, sizes, count) = (to.as_ptr(), from.as_ptr(), sizes.as_ptr(), to.len());
+        let (to, from, sizes, count) = (to.as_ptr(), from.as_ptr(), sizes.as_ptr(), pieces.len());
         let mut failed = 0;
         // SAFETY: the arrays are that long; the first attributes, which are the only ones, are of all copies from the first on.
         // The caller has promised the rest.

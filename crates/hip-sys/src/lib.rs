@@ -29,7 +29,7 @@ pub use api::{Api, Current, Vendor};
 pub use constants::*;
 pub use error::HipError;
 pub use library::LoadError;
-pub use structs::{ExternalMemoryBufferDesc, ExternalMemoryHandleDesc};
+pub use structs::{ExternalMemoryBufferDesc, ExternalMemoryHandleDesc, Piece};
 
 #[cfg(test)]
 mod tests;

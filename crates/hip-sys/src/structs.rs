@@ -47,6 +47,17 @@ pub(crate) const MEMORY_TYPE_DEVICE: c_int = 2;
 /// `hipMemoryTypeUnregistered` of ROCm 6 and later.
 pub(crate) const MEMORY_TYPE_UNREGISTERED: c_int = 0;
 
+/// A piece of memory to copy, for [`Api::copy_pieces`](crate::Api::copy_pieces).
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// Address of the first byte there.
+    pub to: u64,
+    /// Address of the first byte here.
+    pub from: u64,
+    /// Bytes.
+    pub size: usize,
+}
+
 /// `hipExternalMemoryHandleDesc`: the memory behind a file descriptor.
 #[repr(C)]
 #[derive(Clone, Debug)]

@@ -289,8 +289,9 @@ fn cuda_driver_behind_the_table() {
     }
     check!(hipMemcpy2DAsync(p(1), 5, p(1), 5, 4, 1, 5, p(5)), 21, "");
     // SAFETY: the fake copies nothing.
-    let pieces = |first| unsafe { api.copy_pieces(&[p(first), p(2)], &[p(3), p(4)], &[5, 6], p(7)) };
-    let pieces = |first| (pieces(first), calls());
+    let copied = |pieces: &[Piece]| unsafe { api.copy_pieces(pieces, p(7)) };
+    let piece = |to, from, size| Piece { to, from, size };
+    let pieces = |first| (copied(&[piece(first, 3, 5), piece(2, 4, 6)]), calls());
     let said = |first| format!("cuMemcpyBatchAsync 0 of 1: 1 0 0 0 0 0 7\n{first:x} 3 5\n2 4 6\n");
     assert_eq!(pieces(1), (Ok(()), said(1)));
     assert_eq!(pieces(0xbad), (Err(HipError::INVALID_VALUE), said(0xbad)));
