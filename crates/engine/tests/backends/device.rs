@@ -222,6 +222,39 @@ fn packing() {
     }
 }
 
+#[test]
+fn rows_may_be_apart_otherwise_in_each_picture() {
+    passes("strides", &[]);
+}
+
+/// Motion compares with pictures that came before, two groups being in flight.
+#[test]
+#[ignore = "started by another, on a device that it describes"]
+fn strides() {
+    let work = psnr().with::<Motion>(MotionWork { lag1: true, lag2: true });
+    let sums = |strides: [usize; 6]| {
+        let mut hip = prepared(&work, 96, 2);
+        let device = hip.gpu().unwrap().clone();
+        let copied = Arc::new(AtomicI64::new(i64::MAX));
+        let mut tickets = vec![];
+        let mut sums = vec![];
+        for (stride, value) in strides.into_iter().zip([3, 5, 8, 4, 7, 3]) {
+            if tickets.len() == 2 {
+                sums.extend(hip.wait(tickets.remove(0)).unwrap());
+            }
+            let picture = |value| pinned(&device, 96, stride, value, &copied);
+            tickets.push(hip.submit(Group::pair(picture(value), picture(6))).unwrap());
+        }
+        sums.extend(tickets.into_iter().flat_map(|ticket| hip.wait(ticket).unwrap()));
+        let of = |sums: &FrameSums| (sums.get::<Psnr>().map(|sums| sums.y), sums.get::<Motion>().copied());
+        sums.iter().map(of).collect::<Vec<_>>()
+    };
+    let expected = sums([96; 6]);
+    assert_eq!(expected[1].0, Some(64 * 96));
+    assert!(expected[2].1.is_some_and(|motion| motion.lag1 > Some(0) && motion.lag2 > Some(0)));
+    assert_eq!(sums([128, 96, 256, 320, 192, 128]), expected);
+}
+
 /// The memories of a picture may be written on a stream each.
 #[test]
 fn everybody_who_writes_a_picture_is_waited_for() {
