@@ -12,9 +12,9 @@ use crate::number::LOWEST_PSNR;
 
 /// Memory that is allocated over time, in samples that are evenly spaced.
 ///
-/// How much that is goes up and down with sizes, senders and the frames that wait in queues, the more so the busier the machine,
-/// and the allocator keeps what it once had. So what counts is not what the system sees, but what is allocated, and of that
-/// what it comes down to again and again: a leak raises it, and a full queue does not.
+/// The allocator keeps what it once had, so what counts is not what the system sees, but what is allocated, and of that what it
+/// comes down to again and again: a leak raises it, and a full queue does not. A busy machine can keep queues full for as long
+/// as it is busy, so where frames wait, samples are to be taken when none comes.
 #[derive(Default)]
 pub struct Memory(Vec<f64>);
 

@@ -3,6 +3,7 @@
 //! Two encoders send over RTP to the element. Packets are lost, senders are started anew, the size changes.
 
 use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,16 @@ use crate::watchdog::Watchdog;
 /// Sizes that the video changes between, all at least as wide as the number that is drawn into each frame.
 const SIZES: [(i32, i32); 3] = [(192, 108), (256, 144), (320, 180)];
 /// Seconds between changes of the size, and as many between restarts of a sender, which come half of that later.
-const TURN: u64 = 7;
-/// After these seconds, three sizes and two senders have met each other. Memory can be compared from one such time to the next.
-const CYCLE: u64 = 6 * TURN;
+const TURN: u64 = 6;
+/// After these seconds, three sizes and two senders have met each other.
+const TURNS: u64 = 6 * TURN;
+/// Then memory is looked at, for which these seconds prepare. Frames that wait, the more the busier the machine, are not to count,
+/// nor are as many as have once waited, which pools keep until the size changes. So queues run empty, a few frames of another size
+/// follow, and then there is neither a frame nor a sender.
+const CALM: u64 = 4;
+const CYCLE: u64 = TURNS + CALM;
+const CALM_SIZE: (i32, i32) = (208, 116);
+const CALM_FRAMES: u64 = 5;
 /// At how many of 1000 frames a loss begins.
 const LOSS: u64 = 10;
 /// How many frames a loss takes at most.
@@ -48,7 +56,9 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     let by_name = |name| pipeline.by_name(name).ok_or_else(|| format!("no element {name} in the pipeline"));
     let (source, size, film, score) =
         (by_name("source")?, by_name("size")?, by_name("film")?, by_name("score")?);
-    resize(&size, 0);
+    resize(&size, SIZES[0]);
+    let admitted = Arc::new(AtomicU64::new(u64::MAX));
+    admit(&source.static_pad("src").ok_or("videotestsrc has no source pad")?, &admitted);
 
     let renditions: Renditions = Arc::default();
     draw_numbers(&size.static_pad("src").ok_or("capsfilter has no source pad")?);
@@ -72,17 +82,34 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
 
     let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
     let dog = Watchdog::new("live");
-    let (start, mut second) = (Instant::now(), 0);
+    // No second is shorter, as it would be after one that took longer: calm takes its time.
+    let (mut begun, mut second) = (Instant::now(), 0u64);
     let mut memory = Memory::default();
     let mut ended = false;
     loop {
-        if start.elapsed() >= Duration::from_secs(second + 1) && !ended {
+        if begun.elapsed() >= Duration::from_secs(1) && !ended {
+            begun = Instant::now();
             second += 1;
-            memory.sample();
+            if second.is_multiple_of(CYCLE) {
+                memory.sample();
+            }
             if second >= duration {
                 ended = source.send_event(gst::event::Eos::new());
             } else {
-                disturb(second, &size, &mut senders, &pipeline, &film)?;
+                match second % CYCLE {
+                    TURNS => admitted.store(0, Ordering::Relaxed),
+                    at if at == TURNS + 1 => {
+                        resize(&size, CALM_SIZE);
+                        admitted.store(CALM_FRAMES, Ordering::Relaxed);
+                    }
+                    at if at > TURNS => {
+                        senders.iter_mut().try_for_each(|sender| sender.stop(&pipeline, &film))?
+                    }
+                    at => {
+                        admitted.store(u64::MAX, Ordering::Relaxed);
+                        disturb(at, &size, &mut senders, &pipeline, &film)?;
+                    }
+                }
             }
         }
         let Some(message) = bus.timed_pop(100 * ClockTime::MSECOND) else { continue };
@@ -123,6 +150,9 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
         if counts.scored < counts.reference / 2 {
             faults.push(format!("{}: most frames were not scored", rendition.label));
         }
+        if counts.injected == 0 && duration >= CYCLE {
+            faults.push(format!("{}: nothing was lost on purpose", rendition.label));
+        }
         faults.append(&mut rendition.faults);
     }
     Ok(faults)
@@ -143,7 +173,7 @@ fn take(structure: &gst::StructureRef, renditions: &Renditions, pads: &[gst::Pad
     }
 }
 
-/// What happens in a second.
+/// What happens in a second of the turns.
 fn disturb(
     second: u64,
     size: &gst::Element,
@@ -153,7 +183,7 @@ fn disturb(
 ) -> Result<(), Box<dyn Error>> {
     let turn = (second / TURN) as usize;
     if second.is_multiple_of(TURN) {
-        resize(size, turn);
+        resize(size, SIZES[turn % SIZES.len()]);
     }
     for sender in senders.iter_mut().filter(|sender| sender.sending.is_none()) {
         sender.start(pipeline, film)?;
@@ -165,14 +195,24 @@ fn disturb(
     Ok(())
 }
 
-fn resize(size: &gst::Element, turn: usize) {
-    let (width, height) = SIZES[turn % SIZES.len()];
+fn resize(size: &gst::Element, (width, height): (i32, i32)) {
     let caps = gst_video::VideoCapsBuilder::new()
         .format(gst_video::VideoFormat::I420)
         .width(width)
         .height(height)
         .framerate(gst::Fraction::new(25, 1));
     size.set_property("caps", caps.build());
+}
+
+/// Lets so many more frames pass as are `admitted`.
+fn admit(pad: &gst::Pad, admitted: &Arc<AtomicU64>) {
+    let admitted = admitted.clone();
+    pad.add_probe(PadProbeType::BUFFER, move |_, _| {
+        match admitted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => PadProbeReturn::Ok,
+            Err(_) => PadProbeReturn::Drop,
+        }
+    });
 }
 
 /// Gives every frame its number.
@@ -279,8 +319,7 @@ impl Sender {
             true,
         )?;
         let pay = bin.by_name("pay").and_then(|pay| pay.static_pad("src")).ok_or("no payloader")?;
-        self.random.next();
-        lose(&pay, self.i, self.random.clone(), &self.renditions);
+        lose(&pay, self.i, Random(self.random.next()), &self.renditions);
         pipeline.add(&bin)?;
         bin.sync_state_with_parent()?;
         film.link(&bin)?;

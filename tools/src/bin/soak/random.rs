@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
 /// SplitMix64: the same numbers for the same seed (Steele, Lea and Flood, OOPSLA 2014).
-#[derive(Clone)]
 pub struct Random(pub u64);
 
 impl Random {
