@@ -116,29 +116,32 @@ impl Input {
         self.frame_duration().or_else(|| self.pad.peek_buffer()?.duration())
     }
 
-    pub fn times(&self, buffer: &gst::BufferRef) -> Result<Times, Error> {
+    /// When this buffer is due. A flush, which may come from another thread at any time, takes the segment away before the
+    /// buffer: then it is due never.
+    pub fn times(&self, buffer: &gst::BufferRef) -> Result<Option<Times>, Error> {
         let missing = || Error::Timestamp(self.name());
-        let segment = self.pad.segment().downcast::<ClockTime>().map_err(|_| missing())?;
+        let segment = self.pad.segment();
+        if segment.format() == gst::Format::Undefined {
+            return Ok(None);
+        }
+        let segment = segment.downcast::<ClockTime>().map_err(|_| missing())?;
         let timestamp = match (buffer.pts(), self.frame_duration()) {
             (Some(pts), _) => pts,
             (None, Some(_)) => self.next_pts.or(segment.start()).unwrap_or(ClockTime::ZERO),
             (None, None) => return Err(missing()),
         };
-        Ok(Times {
+        Ok(Some(Times {
             timestamp,
             running_time: segment.to_running_time(timestamp),
             stream_time: segment.to_stream_time(timestamp),
-        })
+        }))
     }
 
     /// What comes next, `offset` nanoseconds later than it says. Buffers outside the segment go to `dropped`.
     pub fn next(&mut self, offset: i64, dropped: &mut Vec<gst::Buffer>) -> Result<Next, Error> {
         while let Some(buffer) = self.pad.peek_buffer() {
-            // A flush takes the segment away first and then the buffer.
-            if self.pad.segment().format() == gst::Format::Undefined {
-                return Ok(Next::Empty);
-            }
-            if let Some(running_time) = self.times(&buffer)?.running_time {
+            let Some(times) = self.times(&buffer)? else { return Ok(Next::Empty) };
+            if let Some(running_time) = times.running_time {
                 let is_gap = buffer.size() == 0 && buffer.flags().contains(gst::BufferFlags::GAP);
                 let length = buffer.duration().or(self.frame_duration()).filter(|_| is_gap);
                 let end = running_time.saturating_add(length.unwrap_or(ClockTime::ZERO));
@@ -162,7 +165,7 @@ impl Input {
         let buffer = self.pad.pop_buffer()?;
         self.popped += 1;
         let duration = buffer.duration().or(self.frame_duration());
-        let timestamp = self.times(&buffer).ok().map(|times| times.timestamp);
+        let timestamp = self.times(&buffer).ok().flatten().map(|times| times.timestamp);
         self.next_pts = timestamp.zip(duration).map(|(time, duration)| time.saturating_add(duration));
         Some(buffer)
     }
@@ -241,6 +244,15 @@ fn day(code: &ValidVideoTimeCode) -> Option<i64> {
 mod tests {
     use super::*;
     use gst_video::VideoTimeCode;
+
+    /// A pad has a buffer and no segment for a moment, when another thread flushes it.
+    #[test]
+    fn what_is_being_flushed_is_no_error() {
+        gst::init().unwrap();
+        let pad = gst::PadBuilder::<AggregatorPad>::new(gst::PadDirection::Sink).build();
+        let buffer = gst::Buffer::new();
+        assert!(matches!(Input::new(pad).times(&buffer), Ok(None)));
+    }
 
     /// What GStreamer makes of the last frame of the day, and one frame more.
     #[test]

@@ -48,9 +48,9 @@ impl Reference {
         self.next_index > 0
     }
 
-    /// Numbers the frame that is about to be taken.
-    pub fn stamp(&mut self, buffer: &gst::BufferRef) -> Result<Stamp, Error> {
-        let times = self.input.times(buffer)?;
+    /// Numbers the frame that is about to be taken, unless it is being flushed.
+    pub fn stamp(&mut self, buffer: &gst::BufferRef) -> Result<Option<Stamp>, Error> {
+        let Some(times) = self.input.times(buffer)? else { return Ok(None) };
         let stamp = Stamp {
             index: self.next_index,
             timestamp: Some(times.timestamp),
@@ -61,7 +61,7 @@ impl Reference {
         };
         self.next_index += 1;
         self.last_time = Some(stamp.running_time);
-        Ok(stamp)
+        Ok(Some(stamp))
     }
 
     /// A reference frame has come, or (`present` is false) a distorted one that has none; `excused`: it could not have been

@@ -306,7 +306,7 @@ impl State {
         let head = || {
             let buffer = input.pad.peek_buffer()?;
             let duration = buffer.duration().or(input.frame_duration()).unwrap_or(ClockTime::ZERO);
-            Some(input.times(&buffer).ok()?.running_time?.saturating_add(duration))
+            Some(input.times(&buffer).ok()??.running_time?.saturating_add(duration))
         };
         (self.downstream.next_time(), head())
     }
@@ -1023,7 +1023,7 @@ impl State {
         if !partners.is_empty() && self.must_prepare(&partners) {
             self.prepare(&partners, &buffer, !clock.is_live && !self.may_skip(clock))?;
         }
-        let stamp = self.reference.stamp(&buffer)?;
+        let Some(stamp) = self.reference.stamp(&buffer)? else { return Ok(()) };
         let at = stamp.running_time;
         self.announce_latency(stamp.duration, actions);
         let late = self.is_late(&stamp, clock);
