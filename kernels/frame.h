@@ -45,6 +45,14 @@ HV_OFFSET(HvPlanes, reference, 0);
 HV_OFFSET(HvPlanes, distorted, 8);
 HV_OFFSET(HvPlanes, stride, 16);
 
+// Where row `y` has what `first` is in row 0; rows are `stride` bytes apart.
+template <class T> HV_DEV const T *hv_row(const T *first, uint32_t y, uint32_t stride) {
+#if defined(HV_NV)
+  asm volatile("" : "+r"(stride));  // else a loop widens it once, and multiplies all 64 bits in each step
+#endif
+  return (const T *)((const uint8_t *)first + (uint64_t)y * stride);
+}
+
 // A stored sample of `T` (uint8_t or uint16_t) as a number in 0 .. 2^bits - 1.
 template <class T> HV_DEV uint32_t hv_number(uint32_t stored, uint32_t shift, uint32_t bits) {
   return sizeof(T) == 1 ? stored : hv_min(stored >> shift, (1u << bits) - 1);

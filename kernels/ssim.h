@@ -15,16 +15,19 @@
 #define SSIM_PITCH 44  // of a row there, with the samples that its last places need, and two more; see `across`
 #define SSIM_MAP_THREADS(sides) (SSIM_TILE * (1 + 2 * (sides)))
 #define SSIM_THREADS 128  // of a block of the low pass, each for a column, and of the means
-#define SSIM_STAGE (SSIM_THREADS / 32)  // rows of the low pass in shared memory at a time
+#define SSIM_LOW_PASS_COLUMNS (SSIM_THREADS - 4)  // results of a block of the low pass side by side
+#define SSIM_STAGE (SSIM_THREADS / 32)  // rows of the low pass in shared memory at a time, if it has an order
 #define SSIM_BOX_TILE_H 4
-// So many blocks of `map` have to fit a multiprocessor; some targets would spend all registers on less. For one side,
-// and for two.
+// So many blocks have to fit a multiprocessor; some targets would spend all registers on less. Those of `map`, for one
+// side and for two, and those of the low pass of decimated pictures.
 #if defined(HV_NV)
   #define SSIM_BOUNDS1 SSIM_MAP_THREADS(1), 8
   #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2), 4
+  #define SSIM_LOW_PASS_BOUNDS SSIM_THREADS, 5
 #else
   #define SSIM_BOUNDS1 SSIM_MAP_THREADS(1)
   #define SSIM_BOUNDS2 SSIM_MAP_THREADS(2)
+  #define SSIM_LOW_PASS_BOUNDS SSIM_THREADS
 #endif
 
 // The order of the pictures in the grids of the decimations: the later pairs of a group are through after the first.
@@ -89,14 +92,13 @@ template <class T> struct Samples {
       : plane(picture == SSIM_REFERENCE ? frame->reference[0] : frame->distorted[0]),
         bits(bits),
         unit(1.0f / (float)(1u << (bits - 8))) {}
-  HV_MEMBER Stored load(int x, int y) const {
-    return hv_ldg((const T *)(plane.data + (uint64_t)(uint32_t)y * plane.stride) + (uint32_t)x);
-  }
+  HV_MEMBER const T *column(int x) const { return (const T *)plane.data + (uint32_t)x; }
+  HV_MEMBER Stored load(const T *column, int y) const { return hv_ldg(hv_row(column, (uint32_t)y, plane.stride)); }
   HV_MEMBER float value(Stored stored) const {
     const float v = (float)hv_number<T>(stored, plane.shift, bits);
     return sizeof(T) == 1 ? v : v * unit;
   }
-  HV_MEMBER float read(int x, int y) const { return value(load(x, y)); }
+  HV_MEMBER float read(int x, int y) const { return value(load(column(x), y)); }
 };
 
 HV_DEV float *plane(const SsimPlanes &planes, int picture) {
@@ -108,11 +110,13 @@ template <> struct Samples<float> {
   // The low pass has negative taps.
   static constexpr bool ORDINARY = false;
   const float *data;
-  uint32_t stride;
-  HV_MEMBER Samples(const SsimPlanes &planes, int picture) : data(plane(planes, picture)), stride(planes.stride) {}
-  HV_MEMBER Stored load(int x, int y) const { return data[(uint32_t)y * stride + (uint32_t)x]; }
+  uint32_t stride;  // in bytes
+  HV_MEMBER Samples(const SsimPlanes &planes, int picture)
+      : data(plane(planes, picture)), stride(planes.stride * (uint32_t)sizeof(float)) {}
+  HV_MEMBER const float *column(int x) const { return data + (uint32_t)x; }
+  HV_MEMBER Stored load(const float *column, int y) const { return *hv_row(column, (uint32_t)y, stride); }
   HV_MEMBER float value(Stored stored) const { return stored; }
-  HV_MEMBER float read(int x, int y) const { return load(x, y); }
+  HV_MEMBER float read(int x, int y) const { return load(column(x), y); }
 };
 
 HV_DEV void write(const SsimPlanes &to, int picture, int x, int y, float v) {
@@ -183,7 +187,7 @@ constexpr bool low_pass_converts(int row, int column) { return (row + column) % 
 struct Least {
   int32_t bits = 0x7fffffff;
   HV_MEMBER void add(float v) { bits = hv_min(bits, __builtin_bit_cast(int32_t, v)); }
-  HV_MEMBER bool ordinary() const { return bits >= __builtin_bit_cast(int32_t, SSIM_ORDINARY); }
+  HV_MEMBER bool from(float least) const { return bits >= __builtin_bit_cast(int32_t, least); }
 };
 
 // ---- the window ----------------------------------------------------------------------------
@@ -353,7 +357,7 @@ template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bit
         const int place = (int)threadIdx.x + i * threads;
         put(place / reach, SSIM_TILE + place % reach);
       }
-      if (!distorted_picture.ORDINARY && !least.ordinary()) hv_atomic_max_u32(&extraordinary[turn], 1);
+      if (!distorted_picture.ORDINARY && !least.from(SSIM_ORDINARY)) hv_atomic_max_u32(&extraordinary[turn], 1);
     };
     if (pair.planes.distorted)
       stage(Samples<float>(pair.planes, SSIM_DISTORTED), Samples<float>(pair.planes, SSIM_REFERENCE));
@@ -435,14 +439,17 @@ template <bool ORDINARY> HV_DEV double low_pass_product(float v, int row, int co
   return tap > 0 ? widen<ORDINARY>(v * tap, converted) : -widen<ORDINARY>(v * -tap, converted);
 }
 
-// ---- the low pass of luma -------------------------------------------------------------------
-// Sums of these products are exact in any order: samples are multiples of 2^-8 at least, in the range of 8 bits, and
-// the smallest tap is 2^-11.8, so that products, of 24 bits each, are multiples of 2^-43 and below 2^7, and all sums
-// below 2^9. That takes 52 bits of the 53 that a double has. So each column is added up by itself, once for each tap
-// that columns left and right of it have in common, and results are sums of columns: 48 additions instead of 81, of 25
-// products instead of 45.
+// ---- the low pass in any order --------------------------------------------------------------
+// Sums of these products are exact in any order where no sample is small. Those of luma are multiples of 2^-8 at least,
+// in the range of 8 bits, and the smallest tap is 2^-11.8, so that products, of 24 bits each, are multiples of 2^-43, and
+// all sums are below 2^9: that takes 52 bits of the 53 that a double has. Decimated samples from SSIM_EXACT on have
+// products that are multiples of 2^-40. What a low pass adds up is at most 1.91 times its largest sample, and the fourth
+// is the last, so that all sums are below 256 * 1.91^4 < 2^12: 52 bits again.
+//
+// So each column is added up by itself, once for each tap that columns left and right of it have in common, and results
+// are sums of columns: 48 additions instead of 81, of 25 products instead of 45.
 
-#define SSIM_LUMA_COLUMNS (SSIM_THREADS - 4)  // results of a block side by side
+#define SSIM_EXACT 0x1p-5f
 
 // The sums of a column with one column of the low pass: those for results that are begun, which have had two rows,
 // four, six and eight.
@@ -465,17 +472,23 @@ struct ColumnSums {
   }
 };
 
-// The low pass at every other sample of luma, with `rows` of the result for a block. A thread has the two columns of a
-// result; the first two and the last two threads are there for their columns only.
+// What threads need of others, for two steps: the sums of even columns with the outermost tap and the next but one, and of
+// odd ones with the same.
+using LowPassColumns = double[2][4][SSIM_THREADS];
+
+// The low pass at every other sample, with `rows` of the result for a block. A thread has the two columns of a result; the
+// first two and the last two threads are there for their columns only. Returns whether the samples of this thread were
+// large enough.
 template <class T>
-HV_DEV void low_pass(const Samples<T> source, const Part part, int width, int height, int rows, const SsimPlanes &out) {
+HV_DEV bool low_pass_by_columns(const Samples<T> source, const Part part, int width, int height, int rows,
+                                const SsimPlanes &out, LowPassColumns &shared) {
   constexpr int n = SSIM_THREADS;
-  // What others need: the sums of even columns with the outermost tap and the next but one, of odd ones with the same.
-  __shared__ double shared[2][4][n];
   const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
   const int thread = (int)threadIdx.x, x = part.x0 + thread - 2, y0 = (int)blockIdx.y * rows;
-  const int even = mirror(2 * x, width), odd = mirror(2 * x + 1, width), top = 2 * y0 - 4;
+  const int top = 2 * y0 - 4;
+  const auto even = source.column(mirror(2 * x, width)), odd = source.column(mirror(2 * x + 1, width));
   const int end = hv_min(rows, to_height - y0) + 4;
+  Least least;
   typename Samples<T>::Stored ahead[2][2][2];  // samples of two steps that are on their way
   const auto load = [&](int step, int turn) {
 #pragma unroll
@@ -492,7 +505,10 @@ HV_DEV void low_pass(const Samples<T> source, const Part part, int width, int he
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
-      for (int k = 0; k < 2; k++) v[i][k] = source.value(ahead[turn][i][k]);
+      for (int k = 0; k < 2; k++) {
+        v[i][k] = source.value(ahead[turn][i][k]);
+        if (!source.ORDINARY) least.add(v[i][k]);
+      }
     load(step + 2, turn);
     double done[5];
 #pragma unroll
@@ -514,9 +530,10 @@ HV_DEV void low_pass(const Samples<T> source, const Part part, int width, int he
     two_rows(step, 0);
     two_rows(step + 1, 1);
   }
+  return source.ORDINARY || least.from(SSIM_EXACT);
 }
 
-// ---- the low pass of decimated pictures ----------------------------------------------------
+// ---- the low pass in the order of its taps ---------------------------------------------------
 // A row of the low pass: number 1, 3, 5 or 7 of the filter for one result each, or 0, 2, 4, 6 or 8. `at` has the even
 // columns and the odd ones apart. `begun` are the results that the rows so far belong to: those that have had two rows,
 // four, six and eight. Returns the one that has had all.
@@ -542,13 +559,14 @@ HV_DEV double low_pass_row(const float (&at)[2][COLUMNS], bool odd, double begun
   return done;
 }
 
-// The low pass at every other sample of a decimated picture, with `rows` of the result for a block.
-HV_DEV void low_pass(const Samples<float> source, const Part part, int width, int height, int rows,
-                     const SsimPlanes &out) {
-  // Even and odd columns from -4 on apart, so that neighbours read neighbours, and half of the banks apart, so that
-  // they write to different ones.
-  constexpr int pitch = SSIM_THREADS + 16;
-  __shared__ float staged[2][SSIM_STAGE][2][pitch];
+// Two stages of samples, even and odd columns from -4 on apart, so that neighbours read neighbours, and half of the banks
+// apart, so that they write to different ones.
+using LowPassRows = float[2][SSIM_STAGE][2][SSIM_THREADS + 16];
+
+// The low pass at every other sample of a decimated picture, with `rows` of the result for a block. The last four threads
+// have no result.
+HV_DEV void low_pass_in_order(const Samples<float> source, const Part part, int width, int height, int rows,
+                              const SsimPlanes &out, LowPassRows &staged) {
   __shared__ uint32_t extraordinary[3];  // whether a sample of this stage is, of the next, and of the one after it
   const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
   const int x = part.x0 + (int)threadIdx.x, y0 = (int)blockIdx.y * rows, left = 2 * part.x0 - 4, top = 2 * y0 - 4;
@@ -556,9 +574,9 @@ HV_DEV void low_pass(const Samples<float> source, const Part part, int width, in
   // 32 threads take a row of a stage, and eight of them one sample more than the others.
   constexpr int turns = 2 * SSIM_THREADS / 32 + 1;
   const int lane = (int)threadIdx.x % 32, row_of_stage = (int)threadIdx.x / 32;
-  int from[turns];
+  const float *from[turns];
 #pragma unroll
-  for (int i = 0; i < turns; i++) from[i] = mirror(left + lane + 32 * i, width);
+  for (int i = 0; i < turns; i++) from[i] = source.column(mirror(left + lane + 32 * i, width));
   if (threadIdx.x < 3) extraordinary[threadIdx.x] = 0;
   __syncthreads();
 
@@ -580,7 +598,7 @@ HV_DEV void low_pass(const Samples<float> source, const Part part, int width, in
       if (i < turns - 1 || lane < 8) staged[turn][row_of_stage][lane % 2][lane / 2 + 16 * i] = v;
       least.add(v);
     }
-    if (!least.ordinary()) hv_atomic_max_u32(&extraordinary[stage % 3], 1);
+    if (!least.from(SSIM_ORDINARY)) hv_atomic_max_u32(&extraordinary[stage % 3], 1);
     __syncthreads();
     if (threadIdx.x == 0) extraordinary[(stage + 2) % 3] = 0;
     if (first + SSIM_STAGE < needed) load(first + SSIM_STAGE);
@@ -589,7 +607,7 @@ HV_DEV void low_pass(const Samples<float> source, const Part part, int width, in
       const double done = extraordinary[stage % 3] ? low_pass_row<false>(staged[turn][r], r % 2, begun)
                                                    : low_pass_row<true>(staged[turn][r], r % 2, begun);
       const int row = first + r - 8;
-      if (r % 2 || row < 0 || first + r >= needed || x >= to_width) continue;
+      if (r % 2 || row < 0 || first + r >= needed || x >= to_width || threadIdx.x >= SSIM_LOW_PASS_COLUMNS) continue;
       write(out, part.picture, x, y0 + row / 2, (float)done);
     }
   }

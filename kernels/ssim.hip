@@ -18,8 +18,9 @@
 #define SSIM_LOW_PASS(name, T)                                                                                     \
   HV_KERNEL(SSIM_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, int rows, \
                                 SsimPlanes out) {                                                                  \
-    const ssim::Part part = ssim::part((width + 1) / 2, SSIM_LUMA_COLUMNS);                                        \
-    ssim::low_pass(ssim::Samples<T>(frame, part.picture, bits), part, width, height, rows, out);                   \
+    const ssim::Part part = ssim::part((width + 1) / 2, SSIM_LOW_PASS_COLUMNS);                                        \
+    __shared__ ssim::LowPassColumns columns;                                                                       \
+    ssim::low_pass_by_columns(ssim::Samples<T>(frame, part.picture, bits), part, width, height, rows, out, columns); \
   }                                                                                                                \
   HV_EXPORT(name)
 
@@ -42,9 +43,20 @@ SSIM_LOW_PASS(ssim_low_pass_u16, uint16_t)
 SSIM_BOX(ssim_box_u8, uint8_t)
 SSIM_BOX(ssim_box_u16, uint16_t)
 
-// The same of decimated pictures, with a tile of 128 x rows samples.
-HV_KERNEL(SSIM_THREADS, ssim_low_pass)(SsimPlanes in, int width, int height, int rows, SsimPlanes out) {
-  const ssim::Part part = ssim::part((width + 1) / 2, SSIM_THREADS);
-  ssim::low_pass(ssim::Samples<float>(in, part.picture), part, width, height, rows, out);
+// The same of decimated pictures. A block that has come across a sample too small for sums in any order does its part
+// again.
+HV_KERNEL(SSIM_LOW_PASS_BOUNDS, ssim_low_pass)(SsimPlanes in, int width, int height, int rows, SsimPlanes out) {
+  __shared__ union {
+    ssim::LowPassColumns columns;
+    ssim::LowPassRows rows;
+  } shared;
+  __shared__ uint32_t small;
+  if (threadIdx.x == 0) small = 0;  // as all see after the first step
+  const ssim::Part part = ssim::part((width + 1) / 2, SSIM_LOW_PASS_COLUMNS);
+  const ssim::Samples<float> source(in, part.picture);
+  const bool large = ssim::low_pass_by_columns(source, part, width, height, rows, out, shared.columns);
+  if (!large) hv_atomic_max_u32(&small, 1);
+  __syncthreads();
+  if (small) ssim::low_pass_in_order(source, part, width, height, rows, out, shared.rows);
 }
 HV_EXPORT(ssim_low_pass)

@@ -16,10 +16,10 @@ use crate::metrics::ssim::{MapSums, SCALES, SsimSums, SsimWork, WINDOW_SIZE, dec
 const THREADS: u32 = 128;
 /// Samples of a tile of the means.
 const BOX_TILE: (usize, usize) = (32, 4);
-/// Columns that a block of the window, and of the low pass, walks down. Four threads that filter luma have results for others
-/// only.
+/// Columns that a block of the window, and of the low pass, walks down. Four threads of the low pass are there for the results
+/// of others.
 const WINDOW_COLUMNS: usize = 32;
-const LOW_PASS_COLUMNS: PerPicture = PerPicture { luma: THREADS as usize - 4, decimated: THREADS as usize };
+const LOW_PASS_COLUMNS: usize = THREADS as usize - 4;
 /// The most picture pairs in a launch of the window.
 const PAIRS: usize = 8;
 /// What blocks of a filter have of luma, and of decimated pictures.
@@ -36,8 +36,8 @@ impl PerPicture {
 }
 
 /// Rows that blocks of the window walk down, and those of the low pass: more rows save work, more blocks fill the GPU.
-/// The window takes 32 rows in a step, ten of them before its first place. The low pass takes four, seven of them before
-/// its first result, and decimated pictures wait for each other there.
+/// The window takes 32 rows in a step, ten of them before its first place. The low pass takes two results in a step, four
+/// of them before its first, and decimated pictures wait for each other there.
 const fn rows(overlap: Overlap) -> (PerPicture, PerPicture) {
     match overlap {
         Overlap::Little => (PerPicture { luma: 54, decimated: 22 }, PerPicture { luma: 12, decimated: 4 }),
@@ -168,8 +168,8 @@ impl Ssim {
     }
 
     fn low_pass(&self, stream: &Stream, turn: Turn, from: Pictures, to: Pictures) -> Result<(), Error> {
-        let [columns, rows] = [LOW_PASS_COLUMNS, self.low_pass_rows].map(|of| of.of(from.planes.is_some()));
-        let grid = turn.grid(to.size, (columns, rows));
+        let rows = self.low_pass_rows.of(from.planes.is_some());
+        let grid = turn.grid(to.size, (LOW_PASS_COLUMNS, rows));
         let [w, h, rows] = [from.size.0, from.size.1, rows].map(|extent| extent as i32);
         let (bits, out) = (self.geometry.depth.bits(), to.planes.unwrap_or_default());
         match from.planes {
