@@ -273,6 +273,17 @@ template <uint32_t digits> HV_DEV uint32_t hv_bytes(uint32_t a, uint32_t b) {
 #endif
 }
 
+// Byte i of v. Compilers would multiply such numbers as integers, and convert each product.
+HV_DEV float hv_float_of_byte(uint32_t v, int i) {
+#if defined(HV_NV)
+  uint32_t r; asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(v), "r"(0x4b000000), "r"(0x7440 + i));
+  return __builtin_bit_cast(float, r) - 0x1p23f;
+#else
+  float r = (float)(v >> 8 * i & 0xff);
+  asm("" : "+v"(r));
+  return r;
+#endif
+}
 // ---- packed dot products: native where the target has them --------------------------------
 // __has_builtin is false when the target lacks the required feature (gfx9-generic, gfx11 ...).
 HV_DEV uint32_t hv_udot4(uint32_t a, uint32_t b, uint32_t c) {

@@ -105,6 +105,7 @@ HV_DEV int hv_clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
 HV_DEV int hv_popc64(uint64_t x) { return __builtin_popcountll(x); }
 HV_DEV int64_t hv_mad_i64(int32_t a, int32_t b, int64_t c) { return (int64_t)a * b + c; }
 HV_DEV uint64_t hv_mad_u64(uint32_t a, uint32_t b, uint64_t c) { return (uint64_t)a * b + c; }
+HV_DEV float hv_float_of_byte(uint32_t v, int i) { return (float)(v >> 8 * i & 0xff); }
 template <uint32_t digits> HV_DEV uint32_t hv_bytes(uint32_t a, uint32_t b) {
   const uint64_t both = (uint64_t)b << 32 | a;
   uint32_t r = 0;

@@ -12,7 +12,7 @@
 
 #define SSIM_WINDOW 11
 #define SSIM_TILE 32   // rows and columns that a block of the window has in shared memory at a time
-#define SSIM_PITCH 44  // of a row there, with the samples that its last places need, and two more; see `across`
+#define SSIM_PITCH 44  // samples of a row there, with those that its last places need, and two more: groups of four
 #define SSIM_MAP_THREADS(sides) (SSIM_TILE * (1 + 2 * (sides)))
 #define SSIM_THREADS 128  // of a block of the low pass, each for a column, and of the means
 #define SSIM_LOW_PASS_COLUMNS (SSIM_THREADS - 4)  // results of a block of the low pass side by side
@@ -44,7 +44,8 @@ HV_SIZE(SsimMoments, 8);
 HV_OFFSET(SsimMoments, mean, 0);
 HV_OFFSET(SsimMoments, square, 4);
 
-// Decimated pictures.
+// Decimated pictures. Rows begin at multiples of 16 bytes and are whole groups of four samples: those past the end of the
+// picture are like others, but of no meaning.
 using SsimPlanes = HvPlanesOf<float>;
 
 // A picture pair for the window.
@@ -80,6 +81,8 @@ HV_OFFSET(SsimPairs, at, 0);
 
 namespace ssim {
 
+// Four samples side by side, from a multiple of 16 bytes on.
+struct alignas(16) Four { float v[4]; };
 // The samples of a picture: where they lie as `Stored`, and what they are in the range of 8 bits. These are those of
 // luma.
 template <class T> struct Samples {
@@ -99,6 +102,20 @@ template <class T> struct Samples {
     return sizeof(T) == 1 ? v : v * unit;
   }
   HV_MEMBER float read(int x, int y) const { return value(load(column(x), y)); }
+  HV_MEMBER Four read_four(int x, int y) const {
+    const T *const at = hv_row(column(x), (uint32_t)y, plane.stride);
+    Four four;
+    if constexpr (sizeof(T) == 1) {
+      const uint32_t bytes = hv_ldg((const uint32_t *)at);
+#pragma unroll
+      for (int i = 0; i < 4; i++) four.v[i] = hv_float_of_byte(bytes, i);
+    } else {
+      const HvU32x2 words = hv_ldg((const HvU32x2 *)at);
+#pragma unroll
+      for (int i = 0; i < 4; i++) four.v[i] = value(words.v[i / 2] >> 16 * (i % 2) & 0xffff);
+    }
+    return four;
+  }
 };
 
 HV_DEV float *plane(const SsimPlanes &planes, int picture) {
@@ -117,6 +134,7 @@ template <> struct Samples<float> {
   HV_MEMBER Stored load(const float *column, int y) const { return *hv_row(column, (uint32_t)y, stride); }
   HV_MEMBER float value(Stored stored) const { return stored; }
   HV_MEMBER float read(int x, int y) const { return load(column(x), y); }
+  HV_MEMBER Four read_four(int x, int y) const { return *(const Four *)hv_row(column(x), (uint32_t)y, stride); }
 };
 
 HV_DEV void write(const SsimPlanes &to, int picture, int x, int y, float v) {
@@ -212,35 +230,38 @@ template <bool ORDINARY> HV_DEV float advance(double begun[SSIM_WINDOW - 1], flo
   return (float)done;
 }
 
-// What a thread reads and writes of a row at once.
-struct alignas(16) Four { float v[4]; };
-#define SSIM_AHEAD 2  // columns before the first sample of a row
+#define SSIM_AHEAD 2  // columns before the result of the first window in a row
 
-// The windows that begin in a row. At its ends only those are of interest that are wholly there. Samples lie two
-// columns after the windows that begin with them, so that four samples complete the four windows of another such group.
-// Rows are an odd number of groups apart: neighbours read from different banks.
+// The windows that begin in a row. At its ends only those are of interest that are wholly there. Results lie two columns
+// after the samples that their windows begin with, so that the windows that four samples complete are such a group as
+// well. Rows are an odd number of groups apart: neighbours read from different banks.
 template <bool ORDINARY> HV_DEV void across(float *row) {
   constexpr int reach = SSIM_WINDOW - 1;
   Four *groups = (Four *)row;
   double begun[reach] = {};
 #pragma unroll
-  for (int x = 0; x < reach; x++) advance<ORDINARY>(begun, row[x + SSIM_AHEAD], 0, x);
+  for (int g = 0; g < 3; g++) {
+    Four at = groups[g];
+#pragma unroll
+    for (int i = 0; i < 4; i++) at.v[i] = advance<ORDINARY>(begun, at.v[i], 0, hv_min(4 * g + i, reach));
+    if (g == 2) groups[g - 2] = at;
+  }
 #pragma unroll 1
-  for (int g = 0; g < 5; g++) {
-    Four at = groups[g + 3];
+  for (int g = 3; g < 8; g++) {
+    Four at = groups[g];
 #pragma unroll
     for (int i = 0; i < 4; i++) at.v[i] = advance<ORDINARY>(begun, at.v[i], 0, reach);
-    groups[g] = at;
+    groups[g - 2] = at;
   }
 #pragma unroll
-  for (int g = 5; g < 8; g++) {
-    Four at = groups[g + 3];
+  for (int g = 8; g < 11; g++) {
+    Four at = groups[g];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      const int past = 4 * g + i + reach - (SSIM_TILE - 1);
-      at.v[i] = advance<ORDINARY>(begun, at.v[i], hv_max(past, 0), reach);
+      const int past = 4 * g + i - (SSIM_TILE - 1);
+      if (past <= reach) at.v[i] = advance<ORDINARY>(begun, at.v[i], hv_max(past, 0), reach);
     }
-    groups[g] = at;
+    groups[g - 2] = at;
   }
 }
 
@@ -314,13 +335,9 @@ template <auto VALUE> struct Constant { static constexpr auto value = VALUE; };
 // are any.
 template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bits, const SsimPairs &pairs) {
   constexpr int n = 1 + 2 * SIDES, reach = SSIM_WINDOW - 1, threads = SSIM_MAP_THREADS(SIDES);
-  // Turns in which threads stage the columns of a tile, a row for 32 of them, and those beyond it.
-  constexpr int turns = (SSIM_TILE + n - 1) / n, turns_beyond = (SSIM_TILE * reach + threads - 1) / threads;
-  constexpr int rows_beyond = (turns_beyond * threads + reach - 1) / reach;
-  constexpr int staged = turns * n > rows_beyond ? turns * n : rows_beyond;
-  // The distorted picture, its squares and its product with the reference; then the reference and its squares. Some
-  // last rows may be there only so that all threads take equally many.
-  alignas(16) __shared__ float tile[n][staged][SSIM_PITCH];
+  constexpr int groups = SSIM_TILE * SSIM_PITCH / 4;  // of four samples in a tile
+  // The distorted picture, its squares and its product with the reference; then the reference and its squares.
+  alignas(16) __shared__ float tile[n][SSIM_TILE][SSIM_PITCH];
   __shared__ uint32_t extraordinary[2];  // whether a sample of this tile is, and of the next
   // No loop that ends at the pair: a copy of all would be made for it on NVIDIA.
   int index = 0;
@@ -341,22 +358,25 @@ template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bit
   for (int first = 0, turn = 0; first < needed; first += SSIM_TILE, turn ^= 1) {
     const auto stage = [&](const auto distorted_picture, const auto reference_picture) {
       Least least;
-      const auto put = [&](int r, int column) {
-        const int x = hv_min(x0 + column, width - 1), y = hv_min(y0 + first + r, height - 1);
-        const float distorted = distorted_picture.read(x, y), reference = reference_picture.read(x, y);
-        const float values[] = {distorted, distorted * distorted, reference * distorted, reference,
-                                reference * reference};
+      const auto put = [&](int group) {
+        const int r = group / (SSIM_PITCH / 4), column = group % (SSIM_PITCH / 4) * 4;
+        const int x = hv_min(x0 + column, (width - 1) & ~3), y = hv_min(y0 + first + r, height - 1);
+        const Four distorted = distorted_picture.read_four(x, y), reference = reference_picture.read_four(x, y);
+        Four values[5];
 #pragma unroll
-        for (int k = 0; k < n; k++) tile[k][r][column + SSIM_AHEAD] = values[k];
-        least.add(distorted), least.add(reference);
+        for (int i = 0; i < 4; i++) {
+          const float d = distorted.v[i], v = reference.v[i];
+          const float products[] = {d, d * d, v * d, v, v * v};
+#pragma unroll
+          for (int k = 0; k < 5; k++) values[k].v[i] = products[k];
+          least.add(d), least.add(v);
+        }
+#pragma unroll
+        for (int k = 0; k < n; k++) ((Four *)tile[k])[group] = values[k];
       };
 #pragma unroll
-      for (int i = 0; i < turns; i++) put(quantity + i * n, lane);
-#pragma unroll
-      for (int i = 0; i < turns_beyond; i++) {
-        const int place = (int)threadIdx.x + i * threads;
-        put(place / reach, SSIM_TILE + place % reach);
-      }
+      for (int i = 0; i < groups / threads; i++) put((int)threadIdx.x + i * threads);
+      if (threadIdx.x < groups % threads) put((int)threadIdx.x + groups / threads * threads);
       if (!distorted_picture.ORDINARY && !least.from(SSIM_ORDINARY)) hv_atomic_max_u32(&extraordinary[turn], 1);
     };
     if (pair.planes.distorted)
@@ -368,25 +388,26 @@ template <int SIDES, class T> HV_DEV void map(const HvFrame *frame, uint32_t bit
     if (extraordinary[turn]) {
       across<false>(tile[quantity][lane]);
       hv_sync_wave();
-      down<false>(begun, tile[quantity][0] + lane);
+      down<false>(begun, tile[quantity][0] + SSIM_AHEAD + lane);
     } else {
       across<true>(tile[quantity][lane]);
       hv_sync_wave();
-      down<true>(begun, tile[quantity][0] + lane);
+      down<true>(begun, tile[quantity][0] + SSIM_AHEAD + lane);
     }
     __syncthreads();
     const int from = hv_max(reach - first, 0), to = hv_min(needed - first, SSIM_TILE);
     const auto kept_at = [&](int at) -> SsimMoments & {
       return pair.kept[(uint64_t)(y0 + first + at - reach) * (uint32_t)places + (uint32_t)(x0 + lane)];
     };
-    const auto reference_at = [&](int at) { return SsimMoments{tile[n - 2][at][lane], tile[n - 1][at][lane]}; };
+    const auto result = [&](int k, int at) { return tile[k][at][SSIM_AHEAD + lane]; };
+    const auto reference_at = [&](int at) { return SsimMoments{result(n - 2, at), result(n - 1, at)}; };
     const auto statistics = [&](const auto all, const auto count, int r) {
       constexpr int some = decltype(count)::value, n_terms = terms(all.value);
       double found[some][n_terms];
 #pragma unroll
       for (int j = 0; j < some; j++) {
         const int at = r + j * n;
-        const float filtered[] = {tile[0][at][lane], tile[1][at][lane], tile[2][at][lane]};
+        const float filtered[] = {result(0, at), result(1, at), result(2, at)};
         terms_of<all.value>(filtered, SIDES == 2 ? reference_at(at) : kept_at(at), found[j]);
       }
 #pragma unroll
@@ -483,7 +504,7 @@ template <class T>
 HV_DEV bool low_pass_by_columns(const Samples<T> source, const Part part, int width, int height, int rows,
                                 const SsimPlanes &out, LowPassColumns &shared) {
   constexpr int n = SSIM_THREADS;
-  const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
+  const int to_height = (height + 1) / 2;
   const int thread = (int)threadIdx.x, x = part.x0 + thread - 2, y0 = (int)blockIdx.y * rows;
   const int top = 2 * y0 - 4;
   const auto even = source.column(mirror(2 * x, width)), odd = source.column(mirror(2 * x + 1, width));
@@ -520,7 +541,7 @@ HV_DEV bool low_pass_by_columns(const Samples<T> source, const Part part, int wi
 #pragma unroll
     for (int k = 0; k < 4; k++) all[k][thread] = done[k];
     __syncthreads();
-    if (thread < 2 || thread >= n - 2 || x >= to_width || step < 4 || step >= end) return;
+    if (thread < 2 || thread >= n - 2 || x >= (int)out.stride || step < 4 || step >= end) return;
     const double outer = (all[0][thread - 2] + all[1][thread - 2]) + (all[0][thread + 2] + all[1][thread + 1]);
     const double inner = (all[2][thread - 1] + all[3][thread - 1]) + (all[2][thread + 1] + done[3]);
     write(out, part.picture, x, y0 + step - 4, (float)((outer + inner) + done[4]));
@@ -568,7 +589,7 @@ using LowPassRows = float[2][SSIM_STAGE][2][SSIM_THREADS + 16];
 HV_DEV void low_pass_in_order(const Samples<float> source, const Part part, int width, int height, int rows,
                               const SsimPlanes &out, LowPassRows &staged) {
   __shared__ uint32_t extraordinary[3];  // whether a sample of this stage is, of the next, and of the one after it
-  const int to_width = (width + 1) / 2, to_height = (height + 1) / 2;
+  const int to_height = (height + 1) / 2;
   const int x = part.x0 + (int)threadIdx.x, y0 = (int)blockIdx.y * rows, left = 2 * part.x0 - 4, top = 2 * y0 - 4;
   const int needed = 2 * hv_min(rows, to_height - y0) + 7;
   // 32 threads take a row of a stage, and eight of them one sample more than the others.
@@ -607,7 +628,8 @@ HV_DEV void low_pass_in_order(const Samples<float> source, const Part part, int 
       const double done = extraordinary[stage % 3] ? low_pass_row<false>(staged[turn][r], r % 2, begun)
                                                    : low_pass_row<true>(staged[turn][r], r % 2, begun);
       const int row = first + r - 8;
-      if (r % 2 || row < 0 || first + r >= needed || x >= to_width || threadIdx.x >= SSIM_LOW_PASS_COLUMNS) continue;
+      if (r % 2 || row < 0 || first + r >= needed) continue;
+      if (x >= (int)out.stride || threadIdx.x >= SSIM_LOW_PASS_COLUMNS) continue;
       write(out, part.picture, x, y0 + row / 2, (float)done);
     }
   }
@@ -616,11 +638,11 @@ HV_DEV void low_pass_in_order(const Samples<float> source, const Part part, int 
 // ---- means ---------------------------------------------------------------------------------
 // Means of `factor` x `factor` samples of a picture. Doubles hold their sums exactly.
 template <class S>
-HV_DEV void box(const S source, const Part part, int width, int height, int factor, int to_width, int to_height,
+HV_DEV void box(const S source, const Part part, int width, int height, int factor, int to_height,
                 const SsimPlanes &out) {
   const int x = part.x0 + (int)threadIdx.x % 32;
   const int y = (int)(blockIdx.y * SSIM_BOX_TILE_H + threadIdx.x / 32);
-  if (x >= to_width || y >= to_height) return;
+  if (x >= (int)out.stride || y >= to_height) return;
   const float weight = 1.0f / (float)(factor * factor);
   double sum = 0;
   for (int v = 0; v < factor; v++)

@@ -30,7 +30,7 @@
   HV_KERNEL(SSIM_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, int factor, \
                                 int to_width, int to_height, SsimPlanes out) {                                       \
     const ssim::Part part = ssim::part(to_width, 32);                                                                \
-    ssim::box(ssim::Samples<T>(frame, part.picture, bits), part, width, height, factor, to_width, to_height, out);   \
+    ssim::box(ssim::Samples<T>(frame, part.picture, bits), part, width, height, factor, to_height, out);             \
   }                                                                                                                  \
   HV_EXPORT(name)
 

@@ -185,17 +185,21 @@ class SsimWindows {
   Array<uint64_t> sums{std::vector<uint64_t>(4 * SSIM_PAIRS, 0)};
 };
 
+// Samples of a row of a decimated picture.
+constexpr int whole_groups(int width) { return (width + 3) / 4 * 4; }
+
 template <class T>
 void run_ssim(Run &run, const Frame<T> &frame) {
   constexpr int ROWS = 20, LOW_PASS_ROWS = 6, FACTOR = 3;
-  const Array<float> memory(6 * WIDTH * HEIGHT);
+  constexpr int MOST = whole_groups(WIDTH) * HEIGHT;
+  const Array<float> memory(6 * MOST);
   std::vector<std::unique_ptr<Array<SsimMoments>>> kept;
   for (int i = 0; i < 4; i++) kept.push_back(std::make_unique<Array<SsimMoments>>(WIDTH * HEIGHT));
   const int w2 = (WIDTH + 1) / 2, h2 = (HEIGHT + 1) / 2, w4 = (w2 + 1) / 2, h4 = (h2 + 1) / 2;
   const int w3 = WIDTH / FACTOR + 1, h3 = HEIGHT / FACTOR + 1;
   const auto planes = [&](int i, int w) {
-    float *at = memory.data() + 2 * i * WIDTH * HEIGHT;
-    return SsimPlanes{at, at + WIDTH * HEIGHT, (uint32_t)w};
+    float *at = memory.data() + 2 * i * MOST;
+    return SsimPlanes{at, at + MOST, (uint32_t)whole_groups(w)};
   };
   const SsimPlanes half = planes(0, w2), quarter = planes(1, w4), third = planes(2, w3);
   const auto add = [&](SsimWindows &windows, bool keep) {
@@ -232,18 +236,18 @@ void run_ssim(Run &run, const Frame<T> &frame) {
 // and negative in others.
 template <class T>
 void run_ssim_borders(Run &run, const Frame<T> &frame) {
-  constexpr int ROWS = 54, MOST = 75;
+  constexpr int ROWS = 54, MOST = 75, PITCH = whole_groups(MOST), SIZE = PITCH * MOST;
   std::vector<float> values;
   uint32_t random = 1;
-  for (int i = 0; i < 2 * MOST * MOST; i++) {
+  for (int i = 0; i < 2 * SIZE; i++) {
     random = random * 1103515245 + 12345;
-    const int x = i % MOST, y = i / MOST % MOST;
+    const int x = i % PITCH, y = i / PITCH % MOST;
     const float noise = (float)(random >> 16) / 256;
     values.push_back(x < 20 && y < 20 ? 0 : x > 45 && y < 25 ? noise - 20 : noise);
   }
   const Array<float> memory(values);
   const Array<SsimMoments> kept(2 * MOST * MOST);
-  const SsimPlanes planes{memory.data(), memory.data() + MOST * MOST, MOST};
+  const SsimPlanes planes{memory.data(), memory.data() + SIZE, PITCH};
   for (const int w : {11, 12, 42, 43, 74, MOST})
     for (const int h : {11, 12, 42, 43, 64, 65, MOST})
       for (const int picture : {0, 1}) {
@@ -252,9 +256,9 @@ void run_ssim_borders(Run &run, const Frame<T> &frame) {
         if (h <= HEIGHT) windows.add({}, w, h, ROWS, kept.data() + MOST * MOST, false);
         windows.print(run, frame, picture);
       }
-  constexpr int HALF = (MOST + 1) / 2;
-  const Array<float> half_memory(2 * HALF * HALF);
-  const SsimPlanes half{half_memory.data(), half_memory.data() + HALF * HALF, HALF};
+  constexpr int HALF = (MOST + 1) / 2, HALF_SIZE = HALF * whole_groups(HALF);
+  const Array<float> half_memory(2 * HALF_SIZE);
+  const SsimPlanes half{half_memory.data(), half_memory.data() + HALF_SIZE, whole_groups(HALF)};
   for (const int picture : {0, 1}) {
     const unsigned pictures = picture ? 1 : 2;
     run.one("ssim_low_pass", {pictures, tiles(HALF, ROWS), SSIM_THREADS}, planes, MOST, MOST, ROWS, half);
@@ -268,28 +272,29 @@ void run_ssim_borders(Run &run, const Frame<T> &frame) {
 // the picture that is the reference here, changes the results that it reaches and no others. Samples have all bits, from
 // the least that is added up by columns to the largest that there can be.
 void run_ssim_low_pass(Run &run) {
-  constexpr int WIDTH = 2 * SSIM_LOW_PASS_COLUMNS - 3, HEIGHT = 60, ROWS = 12, SIZE = WIDTH * HEIGHT;
-  constexpr int TO_WIDTH = (WIDTH + 1) / 2, TO_HEIGHT = (HEIGHT + 1) / 2, TO_SIZE = TO_WIDTH * TO_HEIGHT;
+  constexpr int WIDTH = 2 * SSIM_LOW_PASS_COLUMNS - 3, PITCH = whole_groups(WIDTH), HEIGHT = 60, ROWS = 12;
+  constexpr int TO_PITCH = whole_groups((WIDTH + 1) / 2), TO_HEIGHT = HEIGHT / 2;
+  constexpr int SIZE = PITCH * HEIGHT, TO_SIZE = TO_PITCH * TO_HEIGHT;
   constexpr float MOST = 1770;
   std::mt19937_64 random(1);
   std::vector<float> values(2 * SIZE);
   for (int i = 0; i < SIZE; i++) {
-    const float least = i / WIDTH < HEIGHT / 2 ? SSIM_EXACT : SSIM_EXACT * (float)(1 << random() % 16);
+    const float least = i / PITCH < HEIGHT / 2 ? SSIM_EXACT : SSIM_EXACT * (float)(1 << random() % 16);
     const auto bits = __builtin_bit_cast(uint32_t, least) | (uint32_t)(random() % (1 << 23));
     values[i] = hv_min(i % 7 ? __builtin_bit_cast(float, bits) : i % 2 ? MOST : SSIM_EXACT, MOST);
     values[SIZE + i] = values[i];
   }
   // One for each block.
-  for (int y = 0; y < HEIGHT; y += 2 * ROWS) values[SIZE + y * WIDTH] = 0.99f * SSIM_EXACT;
+  for (int y = 0; y < HEIGHT; y += 2 * ROWS) values[SIZE + y * PITCH] = 0.99f * SSIM_EXACT;
   const Array<float> memory(values), half_memory(2 * TO_SIZE);
-  const SsimPlanes planes{memory.data(), memory.data() + SIZE, WIDTH};
-  const SsimPlanes half{half_memory.data(), half_memory.data() + TO_SIZE, TO_WIDTH};
+  const SsimPlanes planes{memory.data(), memory.data() + SIZE, PITCH};
+  const SsimPlanes half{half_memory.data(), half_memory.data() + TO_SIZE, TO_PITCH};
   run.one("ssim_low_pass", {2, tiles(TO_HEIGHT, ROWS), SSIM_THREADS}, planes, WIDTH, HEIGHT, ROWS, half);
   const std::vector<float> results = half_memory.read();
   int different = 0;
   for (int i = 0; i < TO_SIZE; i++) {
     const bool same = __builtin_bit_cast(uint32_t, results[i]) == __builtin_bit_cast(uint32_t, results[TO_SIZE + i]);
-    EXPECT(same || i % TO_WIDTH <= 2);
+    EXPECT(same || i % TO_PITCH <= 2);
     different += !same;
   }
   EXPECT(different > 0);

@@ -14,6 +14,8 @@ use crate::metrics::ssim::{MapSums, SCALES, SsimSums, SsimWork, WINDOW_SIZE, dec
 
 /// Threads of a block of the decimations.
 const THREADS: u32 = 128;
+/// Samples that the window reads at once.
+const GROUP: usize = 4;
 /// Samples of a tile of the means.
 const BOX_TILE: (usize, usize) = (32, 4);
 /// Columns that a block of the window, and of the low pass, walks down. Four threads of the low pass are there for the results
@@ -211,13 +213,19 @@ impl Ssim {
     /// Bytes of what the windows of a picture keep of the reference for later pairs.
     fn kept(&self, (width, height): (usize, usize)) -> usize {
         let places = (width - (WINDOW_SIZE - 1)) * (height - (WINDOW_SIZE - 1));
-        self.later_windows.as_ref().map_or(0, |_| places * size_of::<SsimMoments>())
+        let kept = (places * size_of::<SsimMoments>()).next_multiple_of(GROUP * size_of::<f32>());
+        self.later_windows.as_ref().map_or(0, |_| kept)
     }
 }
 
+/// Samples of a row of a decimated picture: whole groups.
+fn stride((width, _): (usize, usize)) -> usize {
+    width.next_multiple_of(GROUP)
+}
+
 /// Bytes of one decimated picture.
-fn bytes((width, height): (usize, usize)) -> usize {
-    width * height * size_of::<f32>()
+fn bytes(size: (usize, usize)) -> usize {
+    stride(size) * size.1 * size_of::<f32>()
 }
 
 impl Metric for Ssim {
@@ -272,7 +280,7 @@ impl Metric for Ssim {
                 kept
             };
             let take = |room: &mut u64, size, all_terms| {
-                let planes = Some(HvPlanes::take(room, bytes(size), size.0, 1));
+                let planes = Some(HvPlanes::take(room, bytes(size), stride(size), 1));
                 Pictures { planes, size, kept: keep(room, size), all_terms }
             };
             // Windows wait for all decimations: then they are one launch, that fills the GPU.
