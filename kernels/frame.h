@@ -45,12 +45,15 @@ HV_OFFSET(HvPlanes, reference, 0);
 HV_OFFSET(HvPlanes, distorted, 8);
 HV_OFFSET(HvPlanes, stride, 16);
 
-// Where row `y` has what `first` is in row 0; rows are `stride` bytes apart.
-template <class T> HV_DEV const T *hv_row(const T *first, uint32_t y, uint32_t stride) {
+// Sample x of row y; rows are `stride` bytes apart. AMD's loads add x to an address that all threads share, as they often
+// do a row. On NVIDIA it is one multiplication that adds the address of a column, if `stride` is widened where it is used.
+template <class T> HV_DEV const T *hv_at(const T *data, uint32_t x, uint32_t y, uint32_t stride) {
 #if defined(HV_NV)
-  asm volatile("" : "+r"(stride));  // else a loop widens it once, and multiplies all 64 bits in each step
+  asm volatile("" : "+r"(stride));  // as a loop would widen it once, and multiply all 64 bits in each step
+  return (const T *)((const uint8_t *)(data + x) + (uint64_t)y * stride);
+#else
+  return (const T *)((const uint8_t *)data + (uint64_t)y * stride) + x;
 #endif
-  return (const T *)((const uint8_t *)first + (uint64_t)y * stride);
 }
 
 // A stored sample of `T` (uint8_t or uint16_t) as a number in 0 .. 2^bits - 1.

@@ -95,22 +95,23 @@ template <class T> struct Samples {
       : plane(picture == SSIM_REFERENCE ? frame->reference[0] : frame->distorted[0]),
         bits(bits),
         unit(1.0f / (float)(1u << (bits - 8))) {}
-  HV_MEMBER const T *column(int x) const { return (const T *)plane.data + (uint32_t)x; }
-  HV_MEMBER Stored load(const T *column, int y) const { return hv_ldg(hv_row(column, (uint32_t)y, plane.stride)); }
+  HV_MEMBER const T *at(int x, int y) const {
+    return hv_at((const T *)plane.data, (uint32_t)x, (uint32_t)y, plane.stride);
+  }
+  HV_MEMBER Stored load(int x, int y) const { return hv_ldg(at(x, y)); }
   HV_MEMBER float value(Stored stored) const {
     const float v = (float)hv_number<T>(stored, plane.shift, bits);
     return sizeof(T) == 1 ? v : v * unit;
   }
-  HV_MEMBER float read(int x, int y) const { return value(load(column(x), y)); }
+  HV_MEMBER float read(int x, int y) const { return value(load(x, y)); }
   HV_MEMBER Four read_four(int x, int y) const {
-    const T *const at = hv_row(column(x), (uint32_t)y, plane.stride);
     Four four;
     if constexpr (sizeof(T) == 1) {
-      const uint32_t bytes = hv_ldg((const uint32_t *)at);
+      const uint32_t bytes = hv_ldg((const uint32_t *)at(x, y));
 #pragma unroll
       for (int i = 0; i < 4; i++) four.v[i] = hv_float_of_byte(bytes, i);
     } else {
-      const HvU32x2 words = hv_ldg((const HvU32x2 *)at);
+      const HvU32x2 words = hv_ldg((const HvU32x2 *)at(x, y));
 #pragma unroll
       for (int i = 0; i < 4; i++) four.v[i] = value(words.v[i / 2] >> 16 * (i % 2) & 0xffff);
     }
@@ -130,11 +131,11 @@ template <> struct Samples<float> {
   uint32_t stride;  // in bytes
   HV_MEMBER Samples(const SsimPlanes &planes, int picture)
       : data(plane(planes, picture)), stride(planes.stride * (uint32_t)sizeof(float)) {}
-  HV_MEMBER const float *column(int x) const { return data + (uint32_t)x; }
-  HV_MEMBER Stored load(const float *column, int y) const { return *hv_row(column, (uint32_t)y, stride); }
+  HV_MEMBER const float *at(int x, int y) const { return hv_at(data, (uint32_t)x, (uint32_t)y, stride); }
+  HV_MEMBER Stored load(int x, int y) const { return *at(x, y); }
   HV_MEMBER float value(Stored stored) const { return stored; }
-  HV_MEMBER float read(int x, int y) const { return load(column(x), y); }
-  HV_MEMBER Four read_four(int x, int y) const { return *(const Four *)hv_row(column(x), (uint32_t)y, stride); }
+  HV_MEMBER float read(int x, int y) const { return load(x, y); }
+  HV_MEMBER Four read_four(int x, int y) const { return *(const Four *)at(x, y); }
 };
 
 HV_DEV void write(const SsimPlanes &to, int picture, int x, int y, float v) {
@@ -506,8 +507,7 @@ HV_DEV bool low_pass_by_columns(const Samples<T> source, const Part part, int wi
   constexpr int n = SSIM_THREADS;
   const int to_height = (height + 1) / 2;
   const int thread = (int)threadIdx.x, x = part.x0 + thread - 2, y0 = (int)blockIdx.y * rows;
-  const int top = 2 * y0 - 4;
-  const auto even = source.column(mirror(2 * x, width)), odd = source.column(mirror(2 * x + 1, width));
+  const int even = mirror(2 * x, width), odd = mirror(2 * x + 1, width), top = 2 * y0 - 4;
   const int end = hv_min(rows, to_height - y0) + 4;
   Least least;
   typename Samples<T>::Stored ahead[2][2][2];  // samples of two steps that are on their way
@@ -595,9 +595,9 @@ HV_DEV void low_pass_in_order(const Samples<float> source, const Part part, int 
   // 32 threads take a row of a stage, and eight of them one sample more than the others.
   constexpr int turns = 2 * SSIM_THREADS / 32 + 1;
   const int lane = (int)threadIdx.x % 32, row_of_stage = (int)threadIdx.x / 32;
-  const float *from[turns];
+  int from[turns];
 #pragma unroll
-  for (int i = 0; i < turns; i++) from[i] = source.column(mirror(left + lane + 32 * i, width));
+  for (int i = 0; i < turns; i++) from[i] = mirror(left + lane + 32 * i, width);
   if (threadIdx.x < 3) extraordinary[threadIdx.x] = 0;
   __syncthreads();
 
