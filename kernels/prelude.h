@@ -284,6 +284,7 @@ HV_DEV float hv_float_of_byte(uint32_t v, int i) {
   return r;
 #endif
 }
+
 // ---- packed dot products: native where the target has them --------------------------------
 // __has_builtin is false when the target lacks the required feature (gfx9-generic, gfx11 ...).
 HV_DEV uint32_t hv_udot4(uint32_t a, uint32_t b, uint32_t c) {

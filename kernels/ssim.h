@@ -83,6 +83,7 @@ namespace ssim {
 
 // Four samples side by side, from a multiple of 16 bytes on.
 struct alignas(16) Four { float v[4]; };
+
 // The samples of a picture: where they lie as `Stored`, and what they are in the range of 8 bits. These are those of
 // luma.
 template <class T> struct Samples {
