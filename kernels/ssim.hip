@@ -15,13 +15,13 @@
 
 // Luma after the low pass, at every other sample: (width+1)/2 x (height+1)/2. Block 128 threads, a tile of 124 x rows
 // samples; grid (ceil(to_width/124) for each picture, ceil(to_height/rows)).
-#define SSIM_LOW_PASS(name, T)                                                                                     \
-  HV_KERNEL(SSIM_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, int rows, \
-                                SsimPlanes out) {                                                                  \
-    const ssim::Part part = ssim::part((width + 1) / 2, SSIM_LOW_PASS_COLUMNS);                                        \
-    __shared__ ssim::LowPassColumns columns;                                                                       \
+#define SSIM_LOW_PASS(name, T)                                                                                       \
+  HV_KERNEL(SSIM_THREADS, name)(const HvFrame *__restrict__ frame, uint32_t bits, int width, int height, int rows,   \
+                                SsimPlanes out) {                                                                    \
+    const ssim::Part part = ssim::part((width + 1) / 2, SSIM_LOW_PASS_COLUMNS);                                      \
+    __shared__ ssim::LowPassColumns columns;                                                                         \
     ssim::low_pass_by_columns(ssim::Samples<T>(frame, part.picture, bits), part, width, height, rows, out, columns); \
-  }                                                                                                                \
+  }                                                                                                                  \
   HV_EXPORT(name)
 
 // Means of factor x factor samples: to_width x to_height of them. Block 128 threads, a tile of 32 x 4; grid

@@ -116,8 +116,8 @@ impl Input {
         self.frame_duration().or_else(|| self.pad.peek_buffer()?.duration())
     }
 
-    /// When this buffer is due. A flush, which may come from another thread at any time, takes the segment away before the
-    /// buffer: then it is due never.
+    /// When this buffer is due; `None` where it is being flushed. That may happen at any time, in another thread, and takes the
+    /// segment away before the buffer, so all times of a buffer are of one look at the segment.
     pub fn times(&self, buffer: &gst::BufferRef) -> Result<Option<Times>, Error> {
         let missing = || Error::Timestamp(self.name());
         let segment = self.pad.segment();

@@ -199,7 +199,7 @@ fn sums_hold_where_host_memory_is_not_coherent_by_itself() {
 }
 
 #[test]
-fn sums_hold_there_without_graphs() {
+fn sums_hold_without_graphs_where_host_memory_is_not_coherent() {
     where_host_memory_is_not_coherent_by_itself("off", "sums::of_speed_chroma_equal_the_processors");
 }
 

@@ -363,7 +363,7 @@ fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -
             };
             let mut cpu = Cpu::new(1).unwrap();
             let pairs = renditions.each_ref().map(|clip| sums(&mut cpu, std::slice::from_ref(clip), 1));
-            for (n, expected, threads) in [(2, 2, 1), (2, 3, 3), (3, 3, 3)] {
+            for (n, expected, threads) in [(2, 2, 1), (2, 3, 3), (3, 3, 1), (3, 3, 3)] {
                 let group = sums(&mut open(threads), &renditions[..n], expected);
                 for t in 0..3 {
                     let pairs: Vec<_> = pairs[..n].iter().flat_map(|sums| &sums[t]).collect();

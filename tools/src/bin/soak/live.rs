@@ -96,16 +96,10 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
             if second >= duration {
                 ended = source.send_event(gst::event::Eos::new());
             } else {
-                match second % CYCLE {
-                    TURNS => admitted.store(0, Ordering::Relaxed),
-                    at if at == TURNS + 1 => {
-                        resize(&size, CALM_SIZE);
-                        admitted.store(CALM_FRAMES, Ordering::Relaxed);
-                    }
-                    at if at > TURNS => {
-                        senders.iter_mut().try_for_each(|sender| sender.stop(&pipeline, &film))?
-                    }
-                    at => {
+                let at = second % CYCLE;
+                match at.checked_sub(TURNS) {
+                    Some(calm) => calm_down(calm, &size, &admitted, &mut senders, &pipeline, &film)?,
+                    None => {
                         admitted.store(u64::MAX, Ordering::Relaxed);
                         disturb(at, &size, &mut senders, &pipeline, &film)?;
                     }
@@ -191,6 +185,26 @@ fn disturb(
     if second % TURN == TURN / 2 {
         let next = turn % senders.len();
         senders[next].stop(pipeline, film)?;
+    }
+    Ok(())
+}
+
+/// What happens in a second of the calm after them.
+fn calm_down(
+    second: u64,
+    size: &gst::Element,
+    admitted: &AtomicU64,
+    senders: &mut [Sender],
+    pipeline: &gst::Pipeline,
+    film: &gst::Element,
+) -> Result<(), Box<dyn Error>> {
+    match second {
+        0 => admitted.store(0, Ordering::Relaxed),
+        1 => {
+            resize(size, CALM_SIZE);
+            admitted.store(CALM_FRAMES, Ordering::Relaxed);
+        }
+        _ => senders.iter_mut().try_for_each(|sender| sender.stop(pipeline, film))?,
     }
     Ok(())
 }

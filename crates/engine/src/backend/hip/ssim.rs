@@ -38,8 +38,8 @@ impl PerPicture {
 }
 
 /// Rows that blocks of the window walk down, and those of the low pass: more rows save work, more blocks fill the GPU.
-/// The window takes 32 rows in a step, ten of them before its first place. The low pass takes two results in a step, four
-/// of them before its first, and decimated pictures wait for each other there.
+/// The window takes 32 rows in a step, ten of them before its first place. The low pass takes a row of the result in each of
+/// an even number of steps, after four for none, and decimated pictures wait for each other there.
 const fn rows(overlap: Overlap) -> (PerPicture, PerPicture) {
     match overlap {
         Overlap::Little => (PerPicture { luma: 54, decimated: 22 }, PerPicture { luma: 12, decimated: 4 }),
