@@ -280,9 +280,9 @@ impl Prepared {
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         work.check(geometry)?;
-        let setup = Setup { device, geometry, renditions: renditions.len(), overlap };
-        load_modules(work, &setup, renditions)?;
-        let chains = Arc::new(metric::prepare(work, &setup)?);
+        let setup = Setup { device, work, geometry, renditions: renditions.len(), overlap };
+        load_modules(&setup, renditions)?;
+        let chains = Arc::new(metric::prepare(&setup)?);
         let reads_long = chains.iter().flatten().any(|task| task.reads_long());
         let reader = (reads_long && overlap != Overlap::Little).then(Reader::new).transpose()?;
         let lags = work.lags();
@@ -506,8 +506,8 @@ impl Prepared {
 }
 
 /// Loads what the work needs side by side: a driver that compiles takes its time for each.
-fn load_modules(work: &Work, setup: &Setup<'_>, renditions: &[Option<Scaling>]) -> Result<(), Error> {
-    let metrics = METRICS.iter().flat_map(|metric| (metric.modules)(work, setup));
+fn load_modules(setup: &Setup<'_>, renditions: &[Option<Scaling>]) -> Result<(), Error> {
+    let metrics = METRICS.iter().flat_map(|metric| (metric.modules)(setup));
     let scale = renditions.iter().any(Option::is_some).then_some("scale");
     let modules = metrics.chain(scale).chain(["frame"]);
     std::thread::scope(|scope| {

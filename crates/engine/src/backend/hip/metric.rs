@@ -15,6 +15,8 @@ use crate::metrics::{self, FrameSums, Work};
 /// What metrics are prepared for.
 pub struct Setup<'a> {
     pub device: &'a Arc<Device>,
+    /// That of all metrics.
+    pub work: &'a Work,
     pub geometry: Geometry,
     /// The most distorted pictures of a group.
     pub renditions: usize,
@@ -225,25 +227,25 @@ impl<M: Metric> Task for M {
 }
 
 /// Prepares a metric if the work asks for it.
-type Prepare = fn(&Work, &Setup<'_>) -> Result<Option<Box<dyn Task>>, BackendError>;
+type Prepare = fn(&Setup<'_>) -> Result<Option<Box<dyn Task>>, BackendError>;
 
 /// A metric in the list of this backend.
 #[derive(Clone, Copy)]
 pub struct Registration {
     pub name: &'static str,
-    pub modules: fn(&Work, &Setup<'_>) -> Vec<&'static str>,
+    pub modules: fn(&Setup<'_>) -> Vec<&'static str>,
     pub prepare: Prepare,
 }
 
 impl Registration {
     pub const fn of<M: Metric>() -> Self {
-        let prepare: Prepare = |work, setup| {
-            let metric = work.get::<M::Of>().map(|work| M::prepare(work, setup)).transpose()?;
+        let prepare: Prepare = |setup| {
+            let metric = setup.work.get::<M::Of>().map(|work| M::prepare(work, setup)).transpose()?;
             Ok(metric.map(|metric| Box::new(metric) as Box<dyn Task>))
         };
         Self {
             name: <M::Of as metrics::Metric>::NAME,
-            modules: |work, setup| work.get::<M::Of>().map_or(vec![], |work| M::modules(work, setup)),
+            modules: |setup| setup.work.get::<M::Of>().map_or(vec![], |work| M::modules(work, setup)),
             prepare,
         }
     }
@@ -254,10 +256,10 @@ impl Registration {
 pub type Chains = Vec<Vec<Box<dyn Task>>>;
 
 /// Prepares what the work asks for.
-pub fn prepare(work: &Work, setup: &Setup<'_>) -> Result<Chains, BackendError> {
+pub fn prepare(setup: &Setup<'_>) -> Result<Chains, BackendError> {
     let mut chains: Chains = vec![];
     for registration in &super::METRICS {
-        let Some(task) = (registration.prepare)(work, setup)? else { continue };
+        let Some(task) = (registration.prepare)(setup)? else { continue };
         let needed = task.halves_are() == Halves::Needed;
         let joins = |before: &dyn Task| {
             if needed {

@@ -210,11 +210,16 @@ fn test(
         let pairs = expected.iter().zip(&got);
         for (frame, (expected, got)) in pairs.enumerate() {
             let Some(difference) = expected.iter().zip(got).find_map(differing) else { continue };
-            let setup =
-                Setup { device, geometry: clip.geometry(), renditions: clip.renditions().len(), overlap };
+            let setup = Setup {
+                device,
+                work,
+                geometry: clip.geometry(),
+                renditions: clip.renditions().len(),
+                overlap,
+            };
             return Ok(Err(Box::new(SelfTestFailure {
                 device: format!("{} with {}", device.info(), device.info().runtime()),
-                kernels: kernels(&difference.metric, work, &setup),
+                kernels: kernels(&difference.metric, &setup),
                 difference,
                 picture: kind.name.into(),
                 frame,
@@ -225,8 +230,8 @@ fn test(
 }
 
 /// The files that a metric takes kernels of.
-fn kernels(metric: &str, work: &Work, setup: &Setup<'_>) -> Vec<String> {
+fn kernels(metric: &str, setup: &Setup<'_>) -> Vec<String> {
     let metric = METRICS.iter().find(|registration| registration.name == metric);
-    let files = metric.map_or(vec![], |metric| (metric.modules)(work, setup));
+    let files = metric.map_or(vec![], |metric| (metric.modules)(setup));
     files.into_iter().map(String::from).collect()
 }

@@ -39,11 +39,16 @@ impl PerPicture {
 
 /// Rows that blocks of the window walk down, and those of the low pass: more rows save work, more blocks fill the GPU.
 /// The window takes 32 rows in a step, ten of them before its first place. The low pass takes a row of the result in each of
-/// an even number of steps, after four for none, and decimated pictures wait for each other there.
-const fn rows(overlap: Overlap) -> (PerPicture, PerPicture) {
-    match overlap {
+/// an even number of steps, after four for none, and decimated pictures wait for each other there. Few blocks of it fit in beside
+/// VIF, where it takes less for that; without VIF, more of them are done sooner.
+fn rows(setup: &Setup<'_>) -> (PerPicture, PerPicture) {
+    let beside_vif = setup.work.get::<metrics::vif::Vif>().is_some();
+    match setup.overlap {
         Overlap::Little => (PerPicture { luma: 54, decimated: 22 }, PerPicture { luma: 12, decimated: 4 }),
         Overlap::Some => (PerPicture { luma: 118, decimated: 54 }, PerPicture { luma: 28, decimated: 6 }),
+        Overlap::Much if beside_vif => {
+            (PerPicture { luma: 214, decimated: 150 }, PerPicture { luma: 270, decimated: 54 })
+        }
         Overlap::Much => (PerPicture { luma: 214, decimated: 150 }, PerPicture { luma: 60, decimated: 20 }),
     }
 }
@@ -241,7 +246,7 @@ impl Metric for Ssim {
         // Of each picture it and its squares are filtered, and the product.
         let windows =
             |name: &str, quantities| kernel(&luma(name, geometry), WINDOW_COLUMNS as u32 * quantities);
-        let (window_rows, low_pass_rows) = rows(setup.overlap);
+        let (window_rows, low_pass_rows) = rows(setup);
         Ok(Self {
             windows: windows("ssim_map", 5)?,
             later_windows: setup.several().then(|| windows("ssim_map_later", 3)).transpose()?,
