@@ -391,6 +391,7 @@ struct CUmemcpyAttributes {
 hipError_t cuMemcpyBatchAsync(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes, size_t count,
                               const CUmemcpyAttributes *attributes, const size_t *first, size_t attribute_count,
                               size_t *failed, hipStream_t stream) {
+  ENTER_DRIVER();
   ENTER_CONTEXT();
   const Copying copying;
   if (!to || !from || !sizes || !count || !attributes || !first || !failed || !stream) return hipErrorInvalidValue;

@@ -4,8 +4,8 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use hip_sys::{HipError, Piece};
@@ -179,13 +179,16 @@ pub unsafe fn copy(
 }
 
 /// Copies pieces of memory in the order of the stream, and in any order among themselves. Where the driver takes them all at
-/// once, the bus does not stand still between them; what is wrong with one of them shows when they are copied one by one.
+/// once, the bus does not stand still between them; what is wrong with one of them shows when they are copied one by one, as
+/// all are with `HIPVMAF_BATCH_COPIES=off`: tools that watch what is written to memory need not know of copies in batches.
 ///
 /// # Safety
 ///
 /// All ranges must be valid memory of the kinds that `direction` says, and left alone until the stream has got there.
 pub unsafe fn copy_pieces(stream: &Stream, pieces: &[Piece], direction: Direction) -> Result<(), Error> {
-    if pieces.len() > 1 {
+    static OFF: LazyLock<bool> =
+        LazyLock::new(|| std::env::var_os("HIPVMAF_BATCH_COPIES").is_some_and(|batches| batches == "off"));
+    if pieces.len() > 1 && !*OFF {
         let api = stream.device().enter_with_work()?;
         // SAFETY: the caller has promised that all pieces are valid and left alone; the stream is live.
         if unsafe { api.copy_pieces(pieces, stream.handle()) }.is_ok() {

@@ -216,6 +216,24 @@ fn sums_are_those_of_the_processor_behind_nvidias_driver() {
     assert_passes(&run(&test, &environment));
 }
 
+/// Planes come all at once, or one by one where that is wanted.
+#[test]
+fn copies_are_made_in_batches_unless_they_are_off() {
+    let driver = library("libcuda.so.1");
+    let batches = |wanted| {
+        let environment = [
+            ("HIPVMAF_CUDA_LIBRARY", driver.to_str().unwrap()),
+            ("HIPVMAF_HIP_LIBRARY", "/nowhere/libamdhip64.so.6"),
+            ("HIPVMAF_BATCH_COPIES", wanted),
+        ];
+        let counts = counts(3, &environment);
+        ["cuMemcpyBatchAsync", "h2d"].map(|what| counts.get(what).copied().unwrap_or(0))
+    };
+    let ([some, planes], off) = (batches(""), batches("off"));
+    assert!(some > 0, "no batches");
+    assert_eq!(off, [0, planes]);
+}
+
 #[test]
 fn a_forked_process_is_told_to_open_the_gpu_itself() {
     let run = run(&["--exact", "gpu::forker", "--ignored", "--test-threads=1"], &[RDNA]);
@@ -250,11 +268,11 @@ fn forker() {
 }
 
 /// How often the software device was asked for what, by a process that scores so many pairs.
-fn counts(pairs: usize) -> BTreeMap<String, u64> {
+fn counts(pairs: usize, device: &[(&str, &str)]) -> BTreeMap<String, u64> {
     let report = std::env::temp_dir().join(format!("hipvmaf-{}-{pairs}.counts", std::process::id()));
-    let environment =
-        [RDNA, ("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_TEST_PAIRS", &pairs.to_string())];
-    assert_passes(&run(&["--exact", "gpu::scorer", "--ignored"], &environment));
+    let pairs = pairs.to_string();
+    let more = [("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_TEST_PAIRS", &pairs)];
+    assert_passes(&run(&["--exact", "gpu::scorer", "--ignored"], &[device, &more].concat()));
     let text = std::fs::read_to_string(&report).unwrap();
     std::fs::remove_file(report).unwrap();
     let counts = text.lines().filter_map(|line| line.strip_prefix("count ")?.split_once(' '));
@@ -264,7 +282,7 @@ fn counts(pairs: usize) -> BTreeMap<String, u64> {
 /// So the first pair takes no longer than others, as far as that is up to us.
 #[test]
 fn nothing_is_left_to_be_set_up_after_prepare() {
-    let (none, some) = (counts(0), counts(6));
+    let (none, some) = (counts(0, &[RDNA]), counts(6, &[RDNA]));
     let more: Vec<_> = some.iter().filter(|(what, count)| none.get(*what) != Some(count)).collect();
     let sets_up = ["Malloc", "Create", "Instantiate", "Load", "GetFunction", "Free", "Destroy"];
     let set_up: Vec<_> =
