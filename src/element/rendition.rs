@@ -179,6 +179,8 @@ pub struct Rendition {
     failure: Option<Failure>,
     /// Frames that may still come of the size that upstream was asked to give up.
     renegotiating: u32,
+    /// The last of its frames that met a reference frame did not suit it, and passed for one of those.
+    excused: bool,
     aligner: Option<Aligner>,
     /// What the aligner was made for: the range in frames, and the duration of a frame in nanoseconds.
     aligned: (u32, u64),
@@ -225,6 +227,7 @@ impl Rendition {
             told_shape: false,
             failure: None,
             renegotiating: 0,
+            excused: false,
             aligner: None,
             aligned: (0, 0),
             correction: 0,
@@ -307,9 +310,19 @@ impl Rendition {
 
     /// A frame that does not suit the reference was on its way when upstream was asked for other caps.
     pub fn excuses_mismatch(&mut self) -> bool {
-        let excused = self.renegotiating > 0;
+        self.excused = self.renegotiating > 0;
         self.renegotiating = self.renegotiating.saturating_sub(1);
-        excused
+        self.excused
+    }
+
+    /// The frame at the head suits the reference.
+    pub fn suits(&mut self) {
+        self.excused = false;
+    }
+
+    /// Its last frames passed for what was on its way, and none has come since that suits.
+    pub fn is_excused(&self) -> bool {
+        self.excused
     }
 
     /// How its frames are brought to the size of the reference's; `None` if they have it. An error if they cannot be

@@ -828,7 +828,10 @@ impl State {
             return Err(Error::NoCaps(self.reference.input.name()));
         }
         while self.renditions[i].is_active() && self.renditions[i].input.pad.has_buffer() {
-            let Err(err) = self.scaling(i) else { return Ok(()) };
+            let Err(err) = self.scaling(i) else {
+                self.renditions[i].suits();
+                return Ok(());
+            };
             // Nobody was asked for other colours.
             let was_asked = !matches!(err, Error::NoCaps(_) | Error::Colors { .. });
             if !was_asked || !self.renditions[i].excuses_mismatch() {
@@ -959,11 +962,11 @@ impl State {
     }
 
     /// Frames that do not suit may have been taken for those from before upstream heard of it. At the end it is clear that
-    /// they were not.
+    /// they were not. Of a stream that had ended by the time the reference changed, there were none.
     fn check_last_caps(&mut self, actions: &mut Vec<Action>) -> Result<(), Error> {
         for i in 0..self.renditions.len() {
-            let known = self.reference_info().is_some() && self.renditions[i].input.info.is_some();
-            if let Some(err) = self.scaling(i).err().filter(|_| known && self.renditions[i].is_active()) {
+            let excused = self.renditions[i].is_active() && self.renditions[i].is_excused();
+            if let Some(err) = self.scaling(i).err().filter(|_| excused) {
                 self.fail_rendition(i, Trouble::Mismatch, err, actions)?;
             }
         }

@@ -2,8 +2,13 @@
 
 //! A rendition that cannot be scored: beside others that is its own trouble, by itself it is an error.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gst::prelude::*;
+
 use crate::common::rig::Rig;
-use crate::common::{FRAME, Input, coarse, deep, entries, moving, score, sides};
+use crate::common::{FRAME, Input, coarse, deep, entries, init, moving, score, sides, until};
 
 const FRAMES: usize = 12;
 
@@ -135,4 +140,105 @@ fn the_only_rendition_ends_the_pipeline_with_an_error_that_names_it() {
             assert!(failure.text.contains(said), "{name}: `{said}` is not in: {}", failure.text);
         }
     }
+}
+
+/// What comes after the end of a stream need not suit it.
+#[test]
+fn no_stream_that_has_ended_fails_over_what_comes_later() {
+    let half = FRAMES / 2;
+    let large = Input::drawn_at((96, 64), half, moving);
+    let short = |input: &Input| input.keep(|t| t < half);
+    let grown = |input: &Input| short(input).then(&large);
+    let (reference, distorted) = sides(FRAMES);
+    let expected = scores_of_run(&(reference.clone(), distorted.clone()), 0..half);
+    let cases = [
+        ("the only rendition", grown(&reference), vec![("dist_sink", short(&distorted))]),
+        (
+            "one of two",
+            grown(&reference),
+            vec![("dist_sink", grown(&distorted)), ("dist_0", short(&distorted))],
+        ),
+        ("the reference", short(&reference), vec![("dist_sink", grown(&distorted))]),
+        (
+            "the reference of two",
+            short(&reference),
+            vec![("dist_sink", short(&distorted)), ("dist_0", grown(&distorted))],
+        ),
+    ];
+    for (case, reference, renditions) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let results = folder.path().join("results.json");
+        let labels: &[&str] = if renditions.len() > 1 { &["second"] } else { &[] };
+        let rig = Rig::offline(&[("results-filename", results.to_str().unwrap())]).with_renditions(labels);
+        let rig = rig.play();
+        let mut inputs = vec![("ref_sink", &reference)];
+        inputs.extend(renditions.iter().map(|(pad, input)| (*pad, input)));
+        let report = rig.run(&inputs).unwrap_or_else(|failure| panic!("{case}: {}", failure.text));
+        for (pad, _) in &renditions {
+            assert_eq!(report.scores_of(pad)[..half], expected, "{case}, {pad}");
+        }
+        let log = rig.log();
+        assert!(log.events_of("failed").is_empty(), "{case}");
+        assert!(log.warnings.is_empty(), "{case}: {:?}", log.warnings);
+        drop(log);
+        drop(rig);
+        let complete = |name: &str| folder.path().join(name).exists();
+        assert!(complete("results.json"), "{case}");
+        assert!(labels.is_empty() || complete("results.second.json"), "{case}");
+    }
+}
+
+/// The reference gets larger, and again smaller when the distorted stream has ended. Distorted frames that were on their way
+/// the first time were no failure, as others came that suit.
+#[test]
+fn frames_that_were_on_their_way_are_forgotten_once_others_suit() {
+    init();
+    let pipeline = gst::parse::launch(
+        "appsrc name=ref format=time ! h.ref_sink \
+         appsrc name=dist format=time ! videoscale name=scale ! queue name=queue ! h.dist_sink \
+         hipvmaf name=h backend=cpu ! fakesink",
+    );
+    let pipeline = pipeline.unwrap().downcast::<gst::Pipeline>().unwrap();
+    let element = |name: &str| pipeline.by_name(name).unwrap();
+    let source = |name: &str| element(name).downcast::<gst_app::AppSrc>().unwrap();
+    let (reference, distorted) = (source("ref"), source("dist"));
+    let push = |source: &gst_app::AppSrc, samples: &[gst::Sample]| {
+        samples.iter().for_each(|sample| assert!(source.push_sample(sample).is_ok()));
+    };
+    pipeline.set_state(gst::State::Playing).unwrap();
+
+    let (small, wanted) = sides(FRAMES);
+    let large = Input::drawn_at((96, 64), FRAMES, moving);
+    const PART: usize = FRAMES / 4;
+    let [first, second, third, fourth] = [0, 1, 2, 3].map(|i| i * PART..(i + 1) * PART);
+    push(&reference, &small.0[..1]);
+    until(|| element("h").static_pad("ref_sink").unwrap().has_current_caps());
+    let scaled = element("scale").static_pad("src").unwrap();
+    let frames = Arc::new(AtomicUsize::new(0));
+    let counted = frames.clone();
+    scaled.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        counted.fetch_add(1, Ordering::Release);
+        gst::PadProbeReturn::Ok
+    });
+    let queued = || element("queue").property::<u32>("current-level-buffers");
+    let scored = || element("h").property::<gst::Structure>("stats").get::<u64>("frames-scored").unwrap();
+    // Two parts are scaled before the reference changes in front of the second.
+    push(&distorted, &wanted.0[..second.end]);
+    until(|| frames.load(Ordering::Acquire) == second.end);
+    push(&reference, &small.0[1..first.end]);
+    push(&reference, &large.0[second]);
+    until(|| queued() == 0);
+    push(&distorted, &wanted.0[third.clone()]);
+    push(&reference, &large.0[third.clone()]);
+    // The last pair waits for another.
+    until(|| scored() == 2 * PART as u64 - 1);
+    let width = scaled.current_caps().unwrap().structure(0).unwrap().get::<i32>("width");
+    assert_eq!(width, Ok(96));
+    distorted.end_of_stream().unwrap();
+    push(&reference, &small.0[fourth]);
+    reference.end_of_stream().unwrap();
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+    let end = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(60), &kinds).unwrap();
+    pipeline.set_state(gst::State::Null).unwrap();
+    assert!(matches!(end.view(), gst::MessageView::Eos(_)), "{end:?}");
 }
