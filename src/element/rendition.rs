@@ -172,6 +172,8 @@ pub struct Rendition {
     /// The last distorted frame, kept where missing frames are to be repeated.
     pub shown: Option<Shown>,
     pub monitor: Monitor,
+    /// Caps have changed since differences from the reference were told.
+    pub untold: bool,
     /// Frame rates, of the reference and of this stream, that were warned of.
     pub told_rates: Option<(gst::Fraction, gst::Fraction)>,
     /// The pictures are of another shape than the reference's, which was warned of.
@@ -223,6 +225,7 @@ impl Rendition {
             absent: false,
             shown: None,
             monitor: Monitor::new(watch),
+            untold: false,
             told_rates: None,
             told_shape: false,
             failure: None,
@@ -316,7 +319,7 @@ impl Rendition {
     }
 
     /// The frame at the head suits the reference.
-    pub fn suits(&mut self) {
+    pub fn has_suited(&mut self) {
         self.excused = false;
     }
 

@@ -469,9 +469,7 @@ impl State {
             for i in 0..self.renditions.len() {
                 self.renegotiate(i, actions);
                 self.retry(i, Trouble::Mismatch, actions)?;
-                if self.suits(i) {
-                    self.tell_differences(i, actions);
-                }
+                self.renditions[i].untold = true;
             }
         }
         self.tell_hdr(self.reference.input.colors, REFERENCE.into(), actions);
@@ -529,8 +527,8 @@ impl State {
         self.forget_other_scaling(i);
         let input = &self.renditions[i].input;
         self.tell_hdr(input.colors, input.name(), actions);
+        self.renditions[i].untold = true;
         if self.suits(i) {
-            self.tell_differences(i, actions);
             self.renditions[i].expect_renegotiation(false);
         } else {
             // It may not have known yet, or not be able to have others.
@@ -548,11 +546,15 @@ impl State {
         }
     }
 
-    /// Warns of what can be scored and may not be meant: other frame rates, and pictures of another shape.
+    /// Warns of what can be scored and may not be meant: other frame rates, and pictures of another shape. That is known when
+    /// frames meet: where both streams get other caps, one does so before the other.
     fn tell_differences(&mut self, i: usize, actions: &mut Vec<Action>) {
+        if !std::mem::take(&mut self.renditions[i].untold) {
+            return;
+        }
         let pad = self.renditions[i].input.name();
         let infos = self.reference_info().cloned().zip(self.renditions[i].input.info.clone());
-        let Some((reference, distorted)) = infos.filter(|_| !self.renditions[i].is_failed()) else { return };
+        let Some((reference, distorted)) = infos else { return };
         let known = reference.fps().numer() > 0 && distorted.fps().numer() > 0;
         let rates = (known && reference.fps() != distorted.fps()).then(|| (reference.fps(), distorted.fps()));
         if rates != std::mem::replace(&mut self.renditions[i].told_rates, rates)
@@ -829,7 +831,8 @@ impl State {
         }
         while self.renditions[i].is_active() && self.renditions[i].input.pad.has_buffer() {
             let Err(err) = self.scaling(i) else {
-                self.renditions[i].suits();
+                self.renditions[i].has_suited();
+                self.tell_differences(i, actions);
                 return Ok(());
             };
             // Nobody was asked for other colours.

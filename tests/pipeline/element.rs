@@ -4,7 +4,7 @@
 
 use crate::common::clip::{Clip, clips};
 use crate::common::rig::Rig;
-use crate::common::{Bench, FRAME, Input, is_asleep, score, score_clip, thread_id, until};
+use crate::common::{Bench, FRAME, Input, is_asleep, moving, score, score_clip, thread_id, until};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -481,6 +481,39 @@ fn a_live_pipeline_is_told_the_latency() {
     };
     // A frame to wait for, and one of granularity.
     assert_eq!(latency(true), latency(false) + FRAME * 2);
+}
+
+/// Where both streams change, one does so before the other, which does not make them different.
+#[test]
+fn nobody_is_warned_while_both_streams_change() {
+    let part = |size, rate| {
+        Input::drawn_at(size, 4, moving).with_caps(|caps| caps.set("framerate", gst::Fraction::new(rate, 1)))
+    };
+    let reference = part((64, 48), 25).then(&part((96, 64), 50));
+    let distorted = part((32, 24), 25).then(&part((48, 32), 50));
+    let ends = part((32, 24), 25);
+    for first in ["ref_sink", "dist_sink"] {
+        let rig = Rig::offline(&[("scale-method", "bicubic")]).with_renditions(&["ends"]).play();
+        let push = |pad: &str, input: &Input, range: std::ops::Range<usize>| {
+            input.0[range].iter().for_each(|sample| rig.push(pad, sample));
+        };
+        for t in 0..4 {
+            for (pad, input) in [("ref_sink", &reference), ("dist_sink", &distorted), ("dist_0", &ends)] {
+                push(pad, input, t..t + 1);
+            }
+        }
+        rig.end_of("dist_0");
+        let mut both = [("ref_sink", &reference), ("dist_sink", &distorted)];
+        both.sort_by_key(|(pad, _)| *pad != first);
+        for t in 4..8 {
+            both.iter().for_each(|(pad, input)| push(pad, input, t..t + 1));
+        }
+        rig.end_of("ref_sink");
+        rig.end_of("dist_sink");
+        let report = rig.finish().unwrap();
+        assert_eq!(report.scores_of("dist_sink").len(), 8, "{first}");
+        assert_eq!(rig.log().warnings, [""; 0], "{first}");
+    }
 }
 
 #[test]
