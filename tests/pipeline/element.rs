@@ -494,19 +494,16 @@ fn nobody_is_warned_while_both_streams_change() {
     let ends = part((32, 24), 25);
     for first in ["ref_sink", "dist_sink"] {
         let rig = Rig::offline(&[("scale-method", "bicubic")]).with_renditions(&["ends"]).play();
-        let push = |pad: &str, input: &Input, range: std::ops::Range<usize>| {
-            input.0[range].iter().for_each(|sample| rig.push(pad, sample));
-        };
         for t in 0..4 {
             for (pad, input) in [("ref_sink", &reference), ("dist_sink", &distorted), ("dist_0", &ends)] {
-                push(pad, input, t..t + 1);
+                rig.push(pad, &input.0[t]);
             }
         }
         rig.end_of("dist_0");
         let mut both = [("ref_sink", &reference), ("dist_sink", &distorted)];
         both.sort_by_key(|(pad, _)| *pad != first);
         for t in 4..8 {
-            both.iter().for_each(|(pad, input)| push(pad, input, t..t + 1));
+            both.iter().for_each(|(pad, input)| rig.push(pad, &input.0[t]));
         }
         rig.end_of("ref_sink");
         rig.end_of("dist_sink");

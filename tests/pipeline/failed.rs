@@ -149,20 +149,17 @@ fn no_stream_that_has_ended_fails_over_what_comes_later() {
     let large = Input::drawn_at((96, 64), half, moving);
     let short = |input: &Input| input.keep(|t| t < half);
     let grown = |input: &Input| short(input).then(&large);
-    let (reference, distorted) = sides(FRAMES);
-    let expected = scores_of_run(&(reference.clone(), distorted.clone()), 0..half);
+    let both = sides(FRAMES);
+    let expected = scores_of_run(&both, 0..half);
+    let (reference, distorted) = &both;
     let cases = [
-        ("the only rendition", grown(&reference), vec![("dist_sink", short(&distorted))]),
-        (
-            "one of two",
-            grown(&reference),
-            vec![("dist_sink", grown(&distorted)), ("dist_0", short(&distorted))],
-        ),
-        ("the reference", short(&reference), vec![("dist_sink", grown(&distorted))]),
+        ("the only rendition", grown(reference), vec![("dist_sink", short(distorted))]),
+        ("one of two", grown(reference), vec![("dist_sink", grown(distorted)), ("dist_0", short(distorted))]),
+        ("the reference", short(reference), vec![("dist_sink", grown(distorted))]),
         (
             "the reference of two",
-            short(&reference),
-            vec![("dist_sink", short(&distorted)), ("dist_0", grown(&distorted))],
+            short(reference),
+            vec![("dist_sink", short(distorted)), ("dist_0", grown(distorted))],
         ),
     ];
     for (case, reference, renditions) in cases {
