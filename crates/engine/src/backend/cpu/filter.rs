@@ -12,6 +12,7 @@
 use super::simd::Lanes;
 use crate::backend::cpu::plane::{Row, Sample};
 use crate::metrics::vif::TAPS;
+use std::ops::Range;
 
 /// Samples that every row of scratch is rounded up to: two vectors' worth of the widest lanes.
 pub(super) const BLOCK: usize = 32;
@@ -136,6 +137,111 @@ pub(super) unsafe fn whole<V: Lanes, const TAPS: usize>(sum: V::I) -> V::I {
     unsafe { if FILTERS[TAPS].halved { V::shl::<1>(sum) } else { sum } }
 }
 
+/// Rows of flipped or signed 16-bit numbers to filter at `2 N` columns. Parts of the filter may stand between parts of
+/// other work that needs other ports of the CPU.
+pub(super) struct Horizontal<V: Lanes, const TAPS: usize, const ROWS: usize> {
+    from: [*const u16; ROWS],
+    sums: [[V::I; 2]; ROWS],
+}
+
+impl<V: Lanes, const TAPS: usize, const ROWS: usize> Horizontal<V, TAPS, ROWS> {
+    const STEPS: usize = FILTERS[TAPS].radius + 1;
+    /// Whether there are registers for the sums of several rows and for what stands in between. Elsewhere all parts are
+    /// added in the end, one row after the other.
+    const SIDE_BY_SIDE: bool = V::REGISTERS >= 32;
+
+    /// Rows to filter from these places on, and what their sums begin with.
+    ///
+    /// # Safety
+    ///
+    /// The CPU must have the instructions of `V`. From each place on there must be `2 N` numbers, and `PAD` more on
+    /// either side of them, for as long as this is used.
+    #[inline(always)]
+    pub unsafe fn new(from: [*const u16; ROWS], begin: [u32; ROWS]) -> Self {
+        // SAFETY: the CPU has the instructions, as the caller has promised.
+        unsafe {
+            let mut sums = [[V::splat(0); 2]; ROWS];
+            for row in 0..ROWS {
+                sums[row] = [bias::<V, TAPS>(begin[row]); 2];
+            }
+            Self { from, sums }
+        }
+    }
+
+    /// Adds pairs of some rows.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Horizontal::new`].
+    #[inline(always)]
+    unsafe fn add(&mut self, rows: Range<usize>, steps: Range<usize>) {
+        // SAFETY: the caller has promised that the CPU has the instructions, and PAD numbers before and after those at
+        // each place.
+        unsafe {
+            for s in steps {
+                let [even, odd] = FILTERS[TAPS].taps[s];
+                let taps = [V::splat(even), V::splat(odd)];
+                for row in rows.clone() {
+                    let pairs = V::load16(self.from[row].sub(const { FILTERS[TAPS].radius }).add(2 * s));
+                    for side in 0..2 {
+                        self.sums[row][side] = V::dot16(self.sums[row][side], pairs, taps[side]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds part `PART` of `PARTS`, [pinned](Lanes::pin) between what stands before and after it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Horizontal::new`].
+    #[inline(always)]
+    pub unsafe fn add_part<const PART: usize, const PARTS: usize>(&mut self) {
+        if Self::SIDE_BY_SIDE {
+            // SAFETY: the caller has promised what this needs.
+            unsafe {
+                self.add(0..ROWS, Self::STEPS * PART / PARTS..Self::STEPS * (PART + 1) / PARTS);
+                for sums in &mut self.sums {
+                    *sums = V::pin(*sums);
+                }
+            }
+        }
+    }
+
+    /// For each row the sums of the even columns and of the odd ones, when all parts have been added.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Horizontal::new`].
+    #[inline(always)]
+    pub unsafe fn sums(mut self) -> [[V::I; 2]; ROWS] {
+        // SAFETY: the caller has promised what this needs.
+        unsafe {
+            if !Self::SIDE_BY_SIDE {
+                for row in 0..ROWS {
+                    self.add(row..row + 1, 0..Self::STEPS);
+                }
+            }
+            self.whole()
+        }
+    }
+
+    /// The sums so far.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Horizontal::new`].
+    #[inline(always)]
+    unsafe fn whole(mut self) -> [[V::I; 2]; ROWS] {
+        for sum in self.sums.as_flattened_mut() {
+            // SAFETY: the CPU has the instructions, as the caller has promised.
+            *sum = unsafe { whole::<V, TAPS>(*sum) };
+        }
+        self.sums
+    }
+}
+
 /// Filters a row of flipped or signed 16-bit numbers at `2 N` columns: the sums of the even ones and the
 /// odd ones.
 ///
@@ -148,15 +254,10 @@ pub(super) unsafe fn horizontal<V: Lanes, const TAPS: usize>(from: *const u16, b
     // SAFETY: the caller has promised that the CPU has the instructions, and PAD numbers before and after those at
     // `from`.
     unsafe {
-        let mut sums = [bias::<V, TAPS>(begin); 2];
-        for s in 0..const { FILTERS[TAPS].radius + 1 } {
-            let pairs = V::load16(from.sub(const { FILTERS[TAPS].radius }).add(2 * s));
-            for side in 0..2 {
-                let taps = V::splat(FILTERS[TAPS].taps[s][side]);
-                sums[side] = V::dot16(sums[side], pairs, taps);
-            }
-        }
-        [whole::<V, TAPS>(sums[0]), whole::<V, TAPS>(sums[1])]
+        let mut row = Horizontal::<V, TAPS, 1>::new([from], [begin]);
+        row.add(0..1, 0..Horizontal::<V, TAPS, 1>::STEPS);
+        let [sums] = row.whole();
+        sums
     }
 }
 

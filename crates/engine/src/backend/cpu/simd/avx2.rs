@@ -49,6 +49,7 @@ fn dot16(mut sum: I, a: I, b: I) -> I {
 #[allow(unsafe_op_in_unsafe_fn, reason = "thin wrappers: the contract of the trait is that of each line")]
 impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     const N: usize = 8;
+    const REGISTERS: usize = 16;
     type I = I;
     type L = L;
     type D = D;

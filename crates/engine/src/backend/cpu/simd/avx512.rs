@@ -38,10 +38,26 @@ fn dot16(mut sum: I, a: I, b: I) -> I {
     sum
 }
 
+/// No instruction, but compilers see some that may change these vectors, and depend on those before.
+///
+/// # Safety
+///
+/// The CPU must have this part of AVX-512.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn pin([mut a, mut b]: [I; 2]) -> [I; 2] {
+    // SAFETY: nothing is executed.
+    unsafe {
+        asm!("/* {0} {1} */", inout(zmm_reg) a, inout(zmm_reg) b, options(nomem, nostack, preserves_flags));
+    }
+    [a, b]
+}
+
 #[rustfmt::skip]
 #[allow(unsafe_op_in_unsafe_fn, reason = "thin wrappers: the contract of the trait is that of each line")]
 impl<const VNNI: bool> Lanes for Avx512<VNNI> {
     const N: usize = 16;
+    const REGISTERS: usize = 32;
     type I = I;
     type L = L;
     type D = D;
@@ -111,6 +127,9 @@ impl<const VNNI: bool> Lanes for Avx512<VNNI> {
     #[inline(always)] unsafe fn count(m: M) -> u32 { m.count_ones() }
     #[inline(always)] unsafe fn select(m: M, a: I, b: I) -> I { _mm512_mask_blend_epi32(m, b, a) }
     #[inline(always)] unsafe fn keep(m: M, a: I) -> I { _mm512_maskz_mov_epi32(m, a) }
+
+    #[inline(always)] unsafe fn pin(a: [I; 2]) -> [I; 2] { pin(a) }
+    #[inline(always)] unsafe fn pin_f64(a: D) -> D { Self::from_bits(pin(Self::to_bits(a))) }
 
     #[inline(always)] unsafe fn leading_bits(a: I) -> I {
         _mm512_castps_si512(_mm512_cvt_roundepu32_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(a))

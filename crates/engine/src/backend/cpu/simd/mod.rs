@@ -198,6 +198,8 @@ pub(crate) use each;
 pub(crate) trait Lanes: Copy + 'static {
     /// 32-bit lanes of a vector.
     const N: usize;
+    /// Vectors that fit in registers.
+    const REGISTERS: usize;
     /// `N` integers of 32 bits; signed or unsigned is up to the operation.
     type I: Copy;
     /// `N` integers of 64 bits.
@@ -311,6 +313,18 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn select(m: Self::M, a: Self::I, b: Self::I) -> Self::I;
     /// `m ? a : 0`.
     unsafe fn keep(m: Self::M, a: Self::I) -> Self::I;
+
+    /// The same vectors, which compilers compute before what is pinned later. Otherwise they sort instructions such that
+    /// they need few registers, and put apart what stands side by side to keep all ports of the CPU busy. Costs nothing.
+    #[inline(always)]
+    unsafe fn pin(a: [Self::I; 2]) -> [Self::I; 2] {
+        a
+    }
+    /// As [`Lanes::pin`].
+    #[inline(always)]
+    unsafe fn pin_f64(a: Self::D) -> Self::D {
+        a
+    }
 
     /// Binary32 bits of an unsigned integer of at least 65536, correct in the exponent and the 15 highest fraction
     /// bits (the rest of the fraction means nothing): the 16 leading bits of `a` and where they stand.

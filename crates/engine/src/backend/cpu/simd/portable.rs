@@ -107,6 +107,7 @@ fn mask(x: bool) -> i32 {
 #[allow(unsafe_op_in_unsafe_fn, reason = "thin wrappers: the contract of the trait is that of each line")]
 impl Lanes for Portable {
     const N: usize = N;
+    const REGISTERS: usize = 16;
     type I = I;
     type L = L;
     type D = D;

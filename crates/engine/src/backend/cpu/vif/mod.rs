@@ -42,7 +42,7 @@ struct Scratch {
     rows: Vec<Line>,
     /// Means and variances of the reference in [`ROWS`] rows, where more than one distorted picture needs them.
     kept: Vec<Line>,
-    /// Lanes of the numerators, one vector for each gain limit.
+    /// For each gain limit a vector of the numerators, and two of what is explained with it in a block of pixels.
     numerators: Vec<Line>,
 }
 
@@ -53,7 +53,7 @@ impl Scratch {
             ring: Line::zeroed((1 + renditions) * PAIRS * slot(width) * 4),
             rows: Line::zeroed(ROWS * PLANES * row_stride(width) * 2),
             kept: Line::zeroed(kept),
-            numerators: Line::zeroed(gain_limits * 64),
+            numerators: Line::zeroed(gain_limits * 3 * 64),
         }
     }
 }

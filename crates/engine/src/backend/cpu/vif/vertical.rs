@@ -225,28 +225,13 @@ pub(super) unsafe fn vertical8<V: Lanes, const FIRST: bool>(
     to: *mut u16,
     stride: usize,
 ) {
-    // The means begin with a rounding half of 128, which squares see as 2^15 and products as half of that.
-    const MEANS: [u32; 2] = [128; 2];
-    const SQUARE: u32 = (1 << 30) - (1 << 15);
-    const PRODUCTS: [u32; 3] = [SQUARE, SQUARE, (1 << 30) - (1 << 14)];
     // SAFETY: the caller has promised that the CPU has the instructions, the columns in the pairs and the room at
     // `to`.
     unsafe {
-        let middle = V::splat(middle(8));
-        let mut sums = [[[middle; 5]; 2]; ROWS];
-        for side in 0..2 {
-            let at = x + side * V::N;
-            let means = vertical::<V, Samples, 2, 0, FIRST>(pairs, at, middle, MEANS);
-            let products = vertical::<V, Products8, 3, 0, FIRST>(pairs, at, middle, PRODUCTS);
-            for row in 0..ROWS {
-                let ([m1, m2], [xx, yy, xy]) = (means[row], products[row]);
-                let xx = V::add(xx, V::shl::<8>(m1));
-                let yy = V::add(yy, V::shl::<8>(m2));
-                let xy = V::add(xy, V::shl::<7>(m2));
-                sums[row][side] = [m1, m2, xx, yy, xy];
-            }
-        }
-        for (row, [even, odd]) in sums.into_iter().enumerate() {
+        let even = columns8::<V, FIRST>(pairs, x);
+        let odd = columns8::<V, FIRST>(pairs, x + V::N);
+        for row in 0..ROWS {
+            let (even, odd) = (even[row], odd[row]);
             let to = to.add(row * PLANES * stride);
             for q in own(FIRST)..2 {
                 store_means::<V>(to.add(q * stride), [even[q], odd[q]], 8);
@@ -255,6 +240,35 @@ pub(super) unsafe fn vertical8<V: Lanes, const FIRST: bool>(
                 store_halves::<V>(to.add(q * stride), [even[q], odd[q]], 3 * stride);
             }
         }
+    }
+}
+
+/// Vertically filtered samples of both pictures and their products, the squares first, of a vector of 8-bit columns in
+/// four rows. A function, as two vectors in a loop would go through memory.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`. From `at` on, every row pair must have a vector of each picture.
+#[inline(always)]
+unsafe fn columns8<V: Lanes, const FIRST: bool>(pairs: Pairs<'_>, at: usize) -> [[V::I; 5]; ROWS] {
+    // The means begin with a rounding half of 128, which squares see as 2^15 and products as half of that.
+    const MEANS: [u32; 2] = [128; 2];
+    const SQUARE: u32 = (1 << 30) - (1 << 15);
+    const PRODUCTS: [u32; 3] = [SQUARE, SQUARE, (1 << 30) - (1 << 14)];
+    // SAFETY: as for the filter.
+    unsafe {
+        let middle = V::splat(middle(8));
+        let means = vertical::<V, Samples, 2, 0, FIRST>(pairs, at, middle, MEANS);
+        let products = vertical::<V, Products8, 3, 0, FIRST>(pairs, at, middle, PRODUCTS);
+        let mut sums = [[middle; 5]; ROWS];
+        for row in 0..ROWS {
+            let ([m1, m2], [xx, yy, xy]) = (means[row], products[row]);
+            let xx = V::add(xx, V::shl::<8>(m1));
+            let yy = V::add(yy, V::shl::<8>(m2));
+            let xy = V::add(xy, V::shl::<7>(m2));
+            sums[row] = [m1, m2, xx, yy, xy];
+        }
+        sums
     }
 }
 
