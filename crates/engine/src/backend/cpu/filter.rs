@@ -104,14 +104,26 @@ pub(super) unsafe fn load_samples<V: Lanes, T: Sample>(row: Row<'_, T>, x: usize
 #[inline(always)]
 pub(super) unsafe fn load_numbers<V: Lanes, T: Sample>(line: &[T], x: usize) -> V::I {
     let rest = &line[x..];
-    let mut tail = [T::default(); BLOCK];
-    let from = if rest.len() >= 2 * V::N {
-        rest.as_ptr()
-    } else {
-        tail[..rest.len()].copy_from_slice(rest);
-        tail.as_ptr()
-    };
-    // SAFETY: 2 N samples follow `from`; the cast is to the type that T is.
+    // SAFETY: the caller has promised that the CPU has the instructions, and 2 N numbers follow either place.
+    unsafe {
+        if rest.len() >= 2 * V::N {
+            load::<V, T>(rest.as_ptr())
+        } else {
+            let mut tail = [T::default(); BLOCK];
+            tail[..rest.len()].copy_from_slice(rest);
+            load::<V, T>(tail.as_ptr())
+        }
+    }
+}
+
+/// `2 N` numbers, widened to 16 bits.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`, and `2 N` numbers must follow `from`.
+#[inline(always)]
+unsafe fn load<V: Lanes, T: Sample>(from: *const T) -> V::I {
+    // SAFETY: the caller has promised that; the cast is to the type that T is.
     unsafe { if size_of::<T>() == 1 { V::load16_u8(from.cast()) } else { V::load16(from.cast()) } }
 }
 

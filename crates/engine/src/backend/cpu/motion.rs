@@ -81,6 +81,10 @@ unsafe fn process<V: Lanes, T: Sample>(
                 let lines =
                     [planes[0].row(upper), planes[1].row(upper), planes[0].row(lower), planes[1].row(lower)];
                 difference::<V, T>(ring.add(ready % PAIRS * slot), lines);
+                for plane in planes {
+                    plane.prefetch((row + 4).unsigned_abs());
+                    plane.prefetch((row + 5).unsigned_abs());
+                }
                 ready += 1;
             }
             for x in (0..width).step_by(2 * V::N) {

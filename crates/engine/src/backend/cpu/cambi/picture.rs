@@ -263,7 +263,10 @@ unsafe fn ten_bits<V: Lanes, T: Sample>(input: &Input<'_, T>, y: usize, to: *mut
     // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch.
     unsafe {
         match input.picks {
-            None => convert::<V, T>(input.plane.row(y), input.bits, to),
+            None => {
+                input.plane.prefetch(y + 2);
+                convert::<V, T>(input.plane.row(y), input.bits, to);
+            }
             Some([columns, rows]) => {
                 let line = input.plane.row(rows[y] as usize);
                 for (to, column) in picked.iter_mut().zip(columns) {
