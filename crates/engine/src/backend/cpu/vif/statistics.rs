@@ -84,7 +84,7 @@ pub(super) unsafe fn statistics<V: Log2, const SCALE: usize, const FIRST: bool>(
             let rest = sides!(i => V::pin_f64(V::sub_f64(s2[i], V::mul_f64(gain[i], cov[i]))));
             let explained = block.explained(gain, *limit);
             let explained = sides!(i => V::pin_f64(explained[i]));
-            let [mut m1, high, low] = row.sums();
+            let [mut m1, high, low] = if FIRST { row.sums() } else { [[zero; 2]; 3] };
             tally.add_flat::<FIRST>(&block);
             for (k, limit) in more_limits.iter().enumerate() {
                 let explained = block.explained(gain, *limit);
