@@ -82,8 +82,7 @@ unsafe fn process<V: Lanes, T: Sample>(
                     [planes[0].row(upper), planes[1].row(upper), planes[0].row(lower), planes[1].row(lower)];
                 difference::<V, T>(ring.add(ready % PAIRS * slot), lines);
                 for plane in planes {
-                    plane.prefetch((row + 4).unsigned_abs());
-                    plane.prefetch((row + 5).unsigned_abs());
+                    plane.prefetch_after(row);
                 }
                 ready += 1;
             }

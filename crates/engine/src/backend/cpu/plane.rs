@@ -79,6 +79,14 @@ impl<'a, T: Sample> Plane<'a, T> {
         Row { memory: &self.data[start..start + self.width], max: self.max }
     }
 
+    /// Asks for the rows two pairs after the one that begins with row `pair`, which is counted from the top of the picture
+    /// or, below 0, mirrored there: the next to be read but one.
+    #[inline]
+    pub fn prefetch_after(&self, pair: isize) {
+        self.prefetch((pair + 4).unsigned_abs());
+        self.prefetch((pair + 5).unsigned_abs());
+    }
+
     /// Asks for row `y`, if there is one, which will be read soon: CPUs foresee samples that follow each other, not the
     /// step from one row to another.
     #[inline]

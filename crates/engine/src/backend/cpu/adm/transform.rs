@@ -27,8 +27,8 @@ pub(super) trait Source: Copy + Send + Sync {
     ///
     /// Needs the instructions of `V` and `2 N` elements of a row at `p`.
     unsafe fn load<V: Lanes>(self, p: *const Self::Element) -> V::I;
-    /// Asks for a row that will be read soon, if it may be far away.
-    fn prefetch(self, _y: usize) {}
+    /// As [`Plane::prefetch_after`], if rows may be far away.
+    fn prefetch_after(self, _pair: isize) {}
     /// By how much [`Source::load`] gives values too large: it is taken off the sums of a filter, not off each value.
     fn surplus(self) -> i32 {
         0
@@ -62,8 +62,8 @@ impl<T: Sample> Source for Luma<'_, T> {
     }
 
     #[inline(always)]
-    fn prefetch(self, y: usize) {
-        self.plane.prefetch(y);
+    fn prefetch_after(self, pair: isize) {
+        self.plane.prefetch_after(pair);
     }
 
     #[inline(always)]
@@ -166,8 +166,7 @@ pub(super) unsafe fn vertical<V: Lanes, S: Source, C: Coef>(
 ) {
     let width = source.width();
     let rows = taps_of(y, source.height());
-    source.prefetch(2 * y + 5);
-    source.prefetch(2 * y + 6);
+    source.prefetch_after(2 * y as isize + 1);
     let (first, last) = match detail {
         Some(scale) => {
             let columns = scale.halo_columns();

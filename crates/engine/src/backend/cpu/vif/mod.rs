@@ -296,9 +296,7 @@ unsafe fn process<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize>(
                     let lines = [plane.row(mirror(pair, height)), plane.row(mirror(pair + 1, height))];
                     let at = ring.add((i * PAIRS + ready % pair_count) * slot);
                     interleave::<V, T>(at, lines, band.bits);
-                    for row in [pair + ROWS as isize, pair + 1 + ROWS as isize] {
-                        plane.prefetch(row.unsigned_abs());
-                    }
+                    plane.prefetch_after(pair);
                 }
                 ready += 1;
             }
