@@ -19,9 +19,6 @@ use contrast::{Counting, Tile};
 use picture::{Codes, Input, Pyramid};
 use rayon::prelude::*;
 
-/// Rows that a thread filters at a time.
-const BAND: usize = 128;
-
 /// CAMBI of frames of one geometry, with all its memory.
 pub struct Analysis {
     bits: u32,
@@ -69,6 +66,8 @@ impl Analysis {
 struct Side {
     /// Columns and rows of the samples that make up the picture, where it is not of its own size.
     picks: Option<[Vec<u32>; 2]>,
+    /// How many parts the rows of a scale are cut into.
+    bands: usize,
     pyramid: Pyramid,
     tiles: Vec<Tile>,
     /// Contrast values of a scale of which not all count.
@@ -81,6 +80,7 @@ impl Side {
         let resized = (picture.width, picture.height) != (width, height);
         Self {
             picks: resized.then(|| [nearest(width, picture.width), nearest(height, picture.height)]),
+            bands,
             pyramid: Pyramid::new(&picture.scales),
             tiles: Tile::cut(picture, bands),
             values: vec![],
@@ -96,7 +96,7 @@ impl Side {
         bits: u32,
         plane: Plane<'_, T>,
     ) -> ScaleSums {
-        let Self { picks, pyramid, tiles, values } = self;
+        let Self { picks, bands, pyramid, tiles, values } = self;
         let input = Input {
             plane,
             bits,
@@ -108,7 +108,7 @@ impl Side {
             flat_limit: picture.flat_limit,
         };
         let codes = Codes { lowest: counting.lowest, none: counting.none() };
-        pyramid.fill(level, &input, codes, BAND);
+        pyramid.fill(level, &input, codes, *bands);
         tiles.par_iter_mut().with_max_len(1).for_each_init(
             || counting.scratch(picture.window),
             |scratch, tile| {

@@ -42,10 +42,6 @@ impl Numbers {
     pub fn row(&self, y: usize) -> &[u16] {
         &self.data[y * self.stride..(y + 1) * self.stride]
     }
-
-    fn bands(&mut self, rows: usize) -> rayon::slice::ChunksMut<'_, u16> {
-        self.data.par_chunks_mut(self.stride * rows)
-    }
 }
 
 /// How filtered samples become numbers of histogram bins.
@@ -72,12 +68,19 @@ pub(super) struct Input<'a, T> {
     pub flat_limit: u32,
 }
 
-/// The scales of a picture.
+impl<T> Input<'_, T> {
+    /// Of how many columns, and rows, one goes on.
+    fn step(&self) -> usize {
+        1 + usize::from(self.halved)
+    }
+}
+
+/// The scales of a picture. Of the finest only the codes are ever whole: what they are made from would be several times
+/// the size of the picture, and is gone from the cache before anybody reads it.
 pub(super) struct Pyramid {
-    /// The unfiltered first scale.
-    base: Numbers,
-    /// Filtered samples of each scale, with [`UNEVEN`].
-    samples: [Numbers; SCALES],
+    /// What each scale but the first is made from: the filtered samples in even columns and rows of the scale before,
+    /// with [`UNEVEN`].
+    shrunk: [Numbers; SCALES - 1],
     /// The filtered samples of each scale as numbers of histogram bins, see [`Codes`].
     pub codes: [Numbers; SCALES],
 }
@@ -86,37 +89,55 @@ impl Pyramid {
     pub fn new(scales: &[CambiScale; SCALES]) -> Self {
         let numbers = |scale: &CambiScale| Numbers::new(scale.width, scale.height);
         Self {
-            base: numbers(&scales[0]),
-            samples: scales.each_ref().map(numbers),
+            shrunk: std::array::from_fn(|i| numbers(&scales[i + 1])),
             codes: scales.each_ref().map(numbers),
         }
     }
 
-    /// Fills all scales, a band of `rows` at a time.
-    pub fn fill<T: Sample>(&mut self, level: Level, input: &Input<'_, T>, codes: Codes, rows: usize) {
-        let Self { base, samples, codes: numbers } = self;
-        let stride = base.stride;
-        base.bands(rows).enumerate().for_each_init(
-            || FlatScratch::new(input.width),
-            |scratch, (i, band)| find_flat::<T>(level, input, band, stride, i * rows, scratch),
-        );
-        for scale in 0..SCALES {
-            let (finer, rest) = samples.split_at_mut(scale);
-            let from = Shrunk { numbers: finer.last().unwrap_or(base), halved: scale > 0 };
-            let to = &mut rest[0];
-            let (width, stride) = (to.width, to.stride);
-            to.bands(rows).zip(numbers[scale].bands(rows)).enumerate().for_each_init(
-                || Line::zeroed(2 * MODE_RING * row_stride(width) * 2),
-                |scratch, (i, (to, numbers))| {
-                    let band = Band { samples: to, codes: numbers, stride, first: i * rows, width };
-                    filter(level, &from, band, codes, scratch);
-                },
-            );
+    /// Fills all scales, each cut into up to so many bands of rows.
+    pub fn fill<T: Sample>(&mut self, level: Level, input: &Input<'_, T>, codes: Codes, bands: usize) {
+        let Self { shrunk, codes: numbers } = self;
+        for (scale, numbers) in numbers.iter_mut().enumerate() {
+            let (made, to_make) = shrunk.split_at_mut(scale);
+            let width = numbers.width;
+            let bands = Band::cut(numbers, to_make.first_mut(), bands).into_par_iter();
+            match made.last() {
+                None => bands.for_each_init(
+                    || (FlatScratch::new(input.width), ModeScratch::new(width)),
+                    |(flat, mode), band| first_scale::<T>(level, input, flat, band, codes, mode),
+                ),
+                Some(from) => bands.for_each_init(
+                    || ModeScratch::new(width),
+                    |mode, band| later_scale(level, from, band, codes, mode),
+                ),
+            }
         }
     }
 }
 
-/// Rows in work, for one thread.
+/// Where the mode filter has its rows from: samples with [`UNEVEN`].
+trait Unfiltered {
+    /// Writes row `y` in whole vectors. Rows are asked for one after the other.
+    ///
+    /// # Safety
+    ///
+    /// The CPU must have the instructions of `V`. `to` must point to a row of scratch of the width of the scale.
+    unsafe fn put<V: Lanes>(&mut self, y: usize, to: *mut u16);
+}
+
+impl Unfiltered for &Numbers {
+    #[inline(always)]
+    unsafe fn put<V: Lanes>(&mut self, y: usize, to: *mut u16) {
+        let line = self.row(y);
+        for x in (0..self.width).step_by(2 * V::N) {
+            // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch; a plane's rows
+            // hold whole vectors.
+            unsafe { V::store16(to.add(x), V::load16(line[x..].as_ptr())) }
+        }
+    }
+}
+
+/// Rows in work on the way to the first scale, for one thread.
 struct FlatScratch {
     width: usize,
     lines: Vec<Line>,
@@ -137,41 +158,78 @@ impl FlatScratch {
     }
 }
 
-dispatch!(fn find_flat[T: Sample](
-    input: &Input<'_, T>, to: &mut [u16], stride: usize, first: usize, scratch: &mut FlatScratch,
-) -> () = flat_rows[T]);
+dispatch!(fn first_scale[T: Sample](
+    input: &Input<'_, T>, flat: &mut FlatScratch, to: Band<'_>, codes: Codes, mode: &mut ModeScratch,
+) -> () = filter_picture[T]);
 
-/// Rows of the first scale from row `first` on.
+/// The mode filter on the picture.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
-unsafe fn flat_rows<V: Lanes, T: Sample>(
+unsafe fn filter_picture<V: Lanes, T: Sample>(
     input: &Input<'_, T>,
-    to: &mut [u16],
-    stride: usize,
-    first: usize,
-    scratch: &mut FlatScratch,
+    flat: &mut FlatScratch,
+    to: Band<'_>,
+    codes: Codes,
+    mode: &mut ModeScratch,
 ) {
-    let (width, height) = (input.width, input.height);
-    let row = row_stride(width);
-    let [samples, averages, flat, sums] = scratch.rows();
-    let picked = &mut scratch.picked;
-    let step = 1 + usize::from(input.halved);
-    let start = (first * step).saturating_sub(RADIUS);
-    let limit = twice(input.flat_limit as i32 + 1);
-    // SAFETY: the CPU has the instructions, as the caller has promised. All rows have PAD numbers on either side and
-    // room for whole vectors; rings are indexed below their sizes. Rows of `to` have room for whole vectors as well.
+    // SAFETY: the CPU has the instructions, as the caller has promised.
     unsafe {
-        std::slice::from_raw_parts_mut(sums.sub(PAD), row).fill(0);
-        if input.anti_dither {
-            ten_bits::<V, T>(input, start, samples.add(start % 2 * row), picked);
+        let rows = FlatRows::begin::<V>(input, to.before(), flat);
+        filter_rows::<V, _>(rows, to, codes, mode);
+    }
+}
+
+/// Rows of the picture, in which it is marked what is not in a flat area.
+struct FlatRows<'a, T> {
+    input: &'a Input<'a, T>,
+    scratch: &'a mut FlatScratch,
+    /// The first row that counts for a flat area, and the next to be compared with its neighbours.
+    start: usize,
+    next: usize,
+}
+
+impl<'a, T: Sample> FlatRows<'a, T> {
+    /// Rows from `first` on.
+    ///
+    /// # Safety
+    ///
+    /// The CPU must have the instructions of `V`.
+    #[inline(always)]
+    unsafe fn begin<V: Lanes>(input: &'a Input<'a, T>, first: usize, scratch: &'a mut FlatScratch) -> Self {
+        let start = (first * input.step()).saturating_sub(RADIUS);
+        let row = row_stride(input.width);
+        let [samples, averages, _, sums] = scratch.rows();
+        // SAFETY: the CPU has the instructions, as the caller has promised. All rows have PAD numbers on either side and
+        // room for whole vectors; rings are indexed below their sizes.
+        unsafe {
+            std::slice::from_raw_parts_mut(sums.sub(PAD), row).fill(0);
+            if input.anti_dither {
+                ten_bits::<V, T>(input, start, samples.add(start % 2 * row), &mut scratch.picked);
+            }
+            average::<V, T>(input, start, [samples, averages], &mut scratch.picked);
         }
-        average::<V, T>(input, start, [samples, averages], picked);
-        let mut next = start;
-        for (y, to) in (first * step..).step_by(step).zip(to.chunks_exact_mut(stride)) {
-            while next <= y + RADIUS {
+        Self { input, scratch, start, next: start }
+    }
+}
+
+impl<T: Sample> Unfiltered for FlatRows<'_, T> {
+    #[inline(always)]
+    unsafe fn put<V: Lanes>(&mut self, y: usize, to: *mut u16) {
+        let Self { input, start, .. } = *self;
+        let (width, height) = (input.width, input.height);
+        let row = row_stride(width);
+        let [samples, averages, flat, sums] = self.scratch.rows();
+        let picked = &mut self.scratch.picked;
+        let limit = twice(input.flat_limit as i32 + 1);
+        let y = y * input.step();
+        // SAFETY: the CPU has the instructions, as the caller has promised, who has a row of scratch for the result. All
+        // rows have PAD numbers on either side and room for whole vectors; rings are indexed below their sizes.
+        unsafe {
+            while self.next <= y + RADIUS {
+                let next = self.next;
                 let old = flat.add((next + 1) % RING * row);
                 // Rows from `next - 6` to `next` count.
                 let leaves = next > start + 2 * RADIUS;
@@ -196,7 +254,7 @@ unsafe fn flat_rows<V: Lanes, T: Sample>(
                 }
                 // Nothing counts outside.
                 (0..RADIUS).for_each(|k| *sums.add(width + k) = 0);
-                next += 1;
+                self.next += 1;
             }
             let line = averages.add(y % RING * row);
             for x in (0..width).step_by(2 * V::N) {
@@ -210,9 +268,9 @@ unsafe fn flat_rows<V: Lanes, T: Sample>(
                 let uneven = V::and(V::shr::<1>(sign), V::splat(twice(UNEVEN)));
                 let sample = V::or(V::load16(line.add(x)), uneven);
                 if input.halved {
-                    V::store_low16(to[x / 2..].as_mut_ptr(), sample);
+                    V::store_low16(to.add(x / 2), sample);
                 } else {
-                    V::store16(to[x..].as_mut_ptr(), sample);
+                    V::store16(to.add(x), sample);
                 }
             }
         }
@@ -305,46 +363,90 @@ unsafe fn convert<V: Lanes, T: Sample>(row: Row<'_, T>, bits: u32, to: *mut u16)
 
 /// Rows of samples, and of filtered ones, that the mode filter keeps of each.
 const MODE_RING: usize = 4;
+/// Rows that are worth a band of their own: for its first row, a band of the picture goes through seven rows more.
+const BAND: usize = 16;
 
-/// Numbers, or those in even columns and rows.
-struct Shrunk<'a> {
-    numbers: &'a Numbers,
-    halved: bool,
+/// Rows in work in the mode filter, for one thread.
+struct ModeScratch(Vec<Line>);
+
+impl ModeScratch {
+    fn new(width: usize) -> Self {
+        Self(Line::zeroed(2 * MODE_RING * row_stride(width) * 2))
+    }
 }
 
 /// Rows of a scale to be made.
 struct Band<'a> {
-    samples: &'a mut [u16],
     codes: &'a mut [u16],
     stride: usize,
+    /// What is in even columns and rows, for the next scale; nothing for the last.
+    shrunk: &'a mut [u16],
+    shrunk_stride: usize,
+    /// The first row; even.
     first: usize,
+    /// Size of the scale.
     width: usize,
+    height: usize,
 }
 
-dispatch!(fn filter[](from: &Shrunk<'_>, to: Band<'_>, codes: Codes, scratch: &mut [Line]) -> () = filter_rows[]);
+impl<'a> Band<'a> {
+    /// Cuts a scale, and what the next one is made from, into up to `count` bands.
+    fn cut(codes: &'a mut Numbers, shrunk: Option<&'a mut Numbers>, count: usize) -> Vec<Self> {
+        let Numbers { width, height, stride, .. } = *codes;
+        let rows = height.div_ceil(count).max(BAND).next_multiple_of(2);
+        let shrunk_stride = shrunk.as_ref().map_or(0, |shrunk| shrunk.stride);
+        let mut shrunk = shrunk.map(|shrunk| shrunk.data.chunks_mut(rows / 2 * shrunk_stride));
+        let bands = codes.data.chunks_mut(rows * stride).enumerate().map(|(i, codes)| {
+            let shrunk = shrunk.as_mut().and_then(Iterator::next).unwrap_or_default();
+            Self { codes, stride, shrunk, shrunk_stride, first: i * rows, width, height }
+        });
+        bands.collect()
+    }
 
-/// The mode filter. The first and the last row are not filtered at all, the outer columns only vertically.
+    /// The row before the first, which is filtered with it, unless the band begins at the top.
+    fn before(&self) -> usize {
+        self.first.saturating_sub(1)
+    }
+}
+
+dispatch!(fn later_scale[](from: &Numbers, to: Band<'_>, codes: Codes, mode: &mut ModeScratch) -> () = filter_shrunk[]);
+
+/// The mode filter on what is left of the scale before.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
-unsafe fn filter_rows<V: Lanes>(from: &Shrunk<'_>, to: Band<'_>, codes: Codes, scratch: &mut [Line]) {
-    let Band { samples, codes: numbers, stride, first, width } = to;
-    let height = from.numbers.height.div_ceil(1 + usize::from(from.halved));
+unsafe fn filter_shrunk<V: Lanes>(from: &Numbers, to: Band<'_>, codes: Codes, mode: &mut ModeScratch) {
+    // SAFETY: the CPU has the instructions, as the caller has promised.
+    unsafe { filter_rows::<V, _>(from, to, codes, mode) }
+}
+
+/// The mode filter. The first and the last row are not filtered at all, the outer columns only vertically.
+///
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
+#[inline(always)]
+unsafe fn filter_rows<V: Lanes, U: Unfiltered>(
+    mut from: U,
+    to: Band<'_>,
+    codes: Codes,
+    ModeScratch(scratch): &mut ModeScratch,
+) {
+    let mut next = to.before();
+    let Band { codes: numbers, stride, shrunk, shrunk_stride, first, width, height } = to;
     let row = row_stride(width);
     let raw = scratch.as_mut_ptr().cast::<u16>().wrapping_add(PAD);
     let across = raw.wrapping_add(MODE_RING * row);
-    let mut next = first.saturating_sub(1);
     let value = twice(UNEVEN - 1);
     // SAFETY: the caller has promised that the CPU has the instructions, and scratch of this width. Rings are indexed
     // below their sizes, and rows of all planes have room for whole vectors.
     unsafe {
-        let rows = samples.chunks_exact_mut(stride).zip(numbers.chunks_exact_mut(stride));
-        for (y, (to, numbers)) in (first..).zip(rows) {
+        for (y, numbers) in (first..).zip(numbers.chunks_exact_mut(stride)) {
             while next <= (y + 1).min(height - 1) {
                 let [raw, across] = [raw, across].map(|ring| ring.add(next % MODE_RING * row));
-                load_row::<V>(from, next, width, raw);
+                from.put::<V>(next, raw);
                 for x in (0..width).step_by(2 * V::N) {
                     let [a, b, c] =
                         [V::load16(raw.add(x).sub(1)), V::load16(raw.add(x)), V::load16(raw.add(x + 1))];
@@ -359,6 +461,9 @@ unsafe fn filter_rows<V: Lanes>(from: &Shrunk<'_>, to: Band<'_>, codes: Codes, s
             }
             let inner = y > 0 && y + 1 < height;
             let line = raw.add(y % MODE_RING * row);
+            let wanted = y % 2 == 0 && !shrunk.is_empty();
+            let half =
+                wanted.then(|| shrunk[(y - first) / 2 * shrunk_stride..][..shrunk_stride].as_mut_ptr());
             for x in (0..width).step_by(2 * V::N) {
                 let mut sample = V::load16(line.add(x));
                 if inner {
@@ -368,34 +473,12 @@ unsafe fn filter_rows<V: Lanes>(from: &Shrunk<'_>, to: Band<'_>, codes: Codes, s
                     let uneven = V::and(sample, V::splat(twice(UNEVEN)));
                     sample = V::or(mode::<V>(above, here, below), uneven);
                 }
-                V::store16(to[x..].as_mut_ptr(), sample);
+                if let Some(half) = half {
+                    V::store_low16(half.add(x / 2), sample);
+                }
                 // What is below the lowest sample becomes large, as what is uneven already is.
                 let code = V::and(V::sub16(sample, V::splat(twice(codes.lowest))), V::splat(twice(0x7fff)));
                 V::store16(numbers[x..].as_mut_ptr(), V::min16(code, V::splat(twice(codes.none as i32))));
-            }
-        }
-    }
-}
-
-/// Row `y` of what there is to be filtered.
-///
-/// # Safety
-///
-/// The CPU must have the instructions of `V`. `to` must point to a row of scratch of this width.
-#[inline(always)]
-unsafe fn load_row<V: Lanes>(from: &Shrunk<'_>, y: usize, width: usize, to: *mut u16) {
-    // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch; a plane's rows hold
-    // whole vectors.
-    unsafe {
-        if from.halved {
-            let line = from.numbers.row(2 * y);
-            for x in (0..width).step_by(V::N) {
-                V::store_low16(to.add(x), V::load16(line[2 * x..].as_ptr()));
-            }
-        } else {
-            let line = from.numbers.row(y);
-            for x in (0..width).step_by(2 * V::N) {
-                V::store16(to.add(x), V::load16(line[x..].as_ptr()));
             }
         }
     }
