@@ -2,6 +2,10 @@
 
 //! Motion: the sum of absolute blurred differences of two frames, two rows at a time.
 //!
+//! Filters multiply numbers of 16 bits. Differences of samples of 16 bits have 17, and so have blurred differences of
+//! samples of any depth, as a vertical blur goes on in 2^-16 of the range. In real frames hardly any row has
+//! differences of half the range, which take the last bit; those that have are blurred again, in two parts.
+//!
 //! A number `e` of 17 bits is filtered in two parts, `e = 2 h + b`:
 //! `(sum(F e) + 2^(s-1)) >> s == (sum(F h) + ((sum(F b) + 2^(s-1)) >> 1)) >> (s-1)`.
 
@@ -25,9 +29,13 @@ const BAND: usize = 64;
 /// Sum of the absolute values of the blurred difference of two luma planes of the same size (at least
 /// `MIN_SIZE` of the metric) and depth, in 1/256 of an 8-bit step. Runs in the current rayon pool.
 pub fn sad<T: Sample>(level: Level, earlier: Plane<T>, later: Plane<T>, depth: BitDepth) -> u64 {
+    let (planes, bits) = ([earlier, later], depth.bits());
     let bands = earlier.height().div_ceil(BAND);
     let scratch = || Scratch::new(earlier.width());
-    let work = |scratch: &mut Scratch, i| band::<T>(level, [earlier, later], i * BAND, depth.bits(), scratch);
+    let work = |scratch: &mut Scratch, i| match bits {
+        16 => band::<T, true>(level, planes, i * BAND, bits, scratch),
+        _ => band::<T, false>(level, planes, i * BAND, bits, scratch),
+    };
     (0..bands).into_par_iter().map_init(scratch, work).sum()
 }
 
@@ -35,7 +43,7 @@ pub fn sad<T: Sample>(level: Level, earlier: Plane<T>, later: Plane<T>, depth: B
 struct Scratch {
     /// [`PAIRS`] row pairs; for each block of columns the vectors that [`difference`] writes.
     ring: Vec<Line>,
-    /// Two vertically blurred rows, each as halves of its numbers and their lowest bits.
+    /// Two vertically blurred rows, each as [`blur`] writes it.
     rows: Vec<Line>,
 }
 
@@ -46,16 +54,17 @@ impl Scratch {
     }
 }
 
-dispatch!(vnni fn band[T: Sample](planes: [Plane<'_, T>; 2], from: usize, bits: u32, scratch: &mut Scratch) -> u64
-    = process[T]);
+dispatch!(vnni fn band[T: Sample, const SPLIT: bool](
+    planes: [Plane<'_, T>; 2], from: usize, bits: u32, scratch: &mut Scratch
+) -> u64 = process[T, SPLIT]);
 
-/// The part of the sum from row `from`.
+/// The part of the sum from row `from`; with `SPLIT`, differences are filtered in two parts.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`, which `dispatch!` sees to.
 #[inline(always)]
-unsafe fn process<V: Lanes, T: Sample>(
+unsafe fn process<V: Lanes, T: Sample, const SPLIT: bool>(
     planes: [Plane<'_, T>; 2],
     from: usize,
     bits: u32,
@@ -65,13 +74,13 @@ unsafe fn process<V: Lanes, T: Sample>(
     let slot = width.next_multiple_of(BLOCK) * 2;
     let stride = row_stride(width);
     let ring = scratch.ring.as_mut_ptr().cast::<i32>();
-    let rows = scratch.rows.as_mut_ptr().cast::<u16>();
+    let rows = scratch.rows.as_mut_ptr().cast::<u16>().wrapping_add(PAD);
     let end = height.min(from + BAND);
     let mut total = 0;
     let mut ready = 0;
     // SAFETY: the caller has promised that the CPU has the instructions, and scratch of this width; the ring holds
-    // PAIRS slots of four vectors for each block of columns, the rows are the two halves of two rows, with PAD
-    // samples on either side.
+    // PAIRS slots of four vectors for each block of columns, the rows are the two parts of two rows, with PAD numbers
+    // on either side.
     unsafe {
         for y in (from..end).step_by(2) {
             let group = (y - from) / 2;
@@ -80,62 +89,42 @@ unsafe fn process<V: Lanes, T: Sample>(
                 let [upper, lower] = [mirror(row, height), mirror(row + 1, height)];
                 let lines =
                     [planes[0].row(upper), planes[1].row(upper), planes[0].row(lower), planes[1].row(lower)];
-                difference::<V, T>(ring.add(ready % PAIRS * slot), lines);
+                difference::<V, T, SPLIT>(ring.add(ready % PAIRS * slot), lines);
                 for plane in planes {
                     plane.prefetch_after(row);
                 }
                 ready += 1;
             }
-            for x in (0..width).step_by(2 * V::N) {
-                let zero = V::splat(0);
-                let mut sums = [[[zero; 2]; 2]; 2];
-                for s in 0..PAIRS {
-                    let pair = ring.add((group + s) % PAIRS * slot + 2 * x).cast_const();
-                    for side in 0..2 {
-                        for half in 0..halves::<T>() {
-                            let values = V::load(pair.add((2 * half + side) * V::N));
-                            for row in 0..2 {
-                                let taps = V::splat(FILTERS[BLUR].taps[s][row]);
-                                let sum = &mut sums[row][side][half];
-                                *sum = V::dot16(*sum, values, taps);
-                            }
-                        }
-                    }
-                }
-                for (row, [even, odd]) in sums.into_iter().enumerate() {
-                    let [even, odd] = [blurred::<V, T>(even, bits), blurred::<V, T>(odd, bits)];
-                    let to = rows.add(2 * row * stride + PAD + x);
-                    V::store16(to, V::blend16(V::sra::<1>(even), V::shl::<15>(odd)));
-                    let bit = V::splat(0x0001_0001);
-                    V::store16(to.add(stride), V::and(V::blend16(even, V::shl::<16>(odd)), bit));
-                }
+            let pairs = std::array::from_fn(|s| ring.add((group + s) % PAIRS * slot).cast_const());
+            let wide = blur::<V, SPLIT, false>(pairs, width, bits, rows);
+            if wide {
+                blur::<V, SPLIT, true>(pairs, width, bits, rows);
             }
             for row in 0..2.min(end - y) {
-                let from = rows.add(2 * row * stride + PAD);
+                let from = rows.add(2 * row * stride);
                 extend(from, width, FILTERS[BLUR].radius);
-                extend(from.add(stride), width, FILTERS[BLUR].radius);
-                total += row_sum::<V>(from, stride, width);
+                if wide {
+                    extend(from.add(stride), width, FILTERS[BLUR].radius);
+                    total += row_sum::<V, true>(from, width);
+                } else {
+                    total += row_sum::<V, false>(from, width);
+                }
             }
         }
     }
     total
 }
 
-/// Parts in which differences are filtered: those of 8-bit samples fit 16 bits as they are.
-const fn halves<T>() -> usize {
-    size_of::<T>()
-}
-
 /// Differences of a row pair of the earlier and the later frame: for each block of columns a vector of the even columns
-/// and one of the odd columns, the upper row in the low halves. With samples of 16 bits these are halved, and two
-/// vectors with the lowest bits of the even and of the odd columns follow.
+/// and one of the odd columns, the upper row in the low halves. With `SPLIT` these are halved, and two vectors with the
+/// lowest bits of the even and of the odd columns follow.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`. `at` must have room for four vectors for each block of `2 N` columns of
 /// the lines.
 #[inline(always)]
-unsafe fn difference<V: Lanes, T: Sample>(at: *mut i32, lines: [Row<'_, T>; 4]) {
+unsafe fn difference<V: Lanes, T: Sample, const SPLIT: bool>(at: *mut i32, lines: [Row<'_, T>; 4]) {
     // SAFETY: the caller has promised that the CPU has the instructions, and four vectors for each block of columns
     // at `at`.
     unsafe {
@@ -143,12 +132,12 @@ unsafe fn difference<V: Lanes, T: Sample>(at: *mut i32, lines: [Row<'_, T>; 4]) 
             let (a0, b0) = (load_samples::<V, T>(lines[0], x), load_samples::<V, T>(lines[1], x));
             let (a1, b1) = (load_samples::<V, T>(lines[2], x), load_samples::<V, T>(lines[3], x));
             let at = at.add(2 * x);
-            if halves::<T>() == 1 {
-                store_pair::<V>(at, V::sub16(a0, b0), V::sub16(a1, b1));
-            } else {
+            if SPLIT {
                 let bit = V::splat(0x0001_0001);
                 store_pair::<V>(at, half_difference::<V>(a0, b0), half_difference::<V>(a1, b1));
                 store_pair::<V>(at.add(2 * V::N), V::and(V::xor(a0, b0), bit), V::and(V::xor(a1, b1), bit));
+            } else {
+                store_pair::<V>(at, V::sub16(a0, b0), V::sub16(a1, b1));
             }
         }
     }
@@ -185,21 +174,69 @@ unsafe fn store_pair<V: Lanes>(at: *mut i32, upper: V::I, lower: V::I) {
     }
 }
 
-/// The rounded vertical blur from the sums of both parts.
+/// Blurs two rows vertically, and says whether some number has more than 16 bits. With `WIDE`, the halves of the
+/// numbers go to the first and the third of four rows, their lowest bits to the rows after these; otherwise, their low
+/// 16 bits go to the first and the third.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`.
+/// The CPU must have the instructions of `V`. The pairs must be as [`difference`] writes them. From `rows` on there must
+/// be four rows of scratch of this width.
 #[inline(always)]
-unsafe fn blurred<V: Lanes, T>([high, low]: [V::I; 2], bits: u32) -> V::I {
-    // SAFETY: the CPU has the instructions, as the caller has promised.
+unsafe fn blur<V: Lanes, const SPLIT: bool, const WIDE: bool>(
+    pairs: [*const i32; PAIRS],
+    width: usize,
+    bits: u32,
+    rows: *mut u16,
+) -> bool {
+    let stride = row_stride(width);
+    let half = 1 << (bits - 1);
+    // SAFETY: the caller has promised that the CPU has the instructions, the pairs, and room for the rows.
     unsafe {
-        let half = V::splat(1 << (bits - 1));
-        if halves::<T>() == 1 {
-            V::sra_by(V::add(high, half), bits)
-        } else {
-            V::sra_by(V::add(high, V::shr::<1>(V::add(low, half))), bits - 1)
+        let begin = V::splat(half);
+        let mut range = V::splat(0);
+        for x in (0..width).step_by(2 * V::N) {
+            // Of each row, of the even columns and the odd ones: the sums of the differences, or of their halves and
+            // of their lowest bits.
+            let mut sums = [[if SPLIT { V::splat(0) } else { begin }; 2]; 2];
+            let mut lowest = [[begin; 2]; 2];
+            for s in 0..PAIRS {
+                let taps = FILTERS[BLUR].taps[s];
+                for side in 0..2 {
+                    let at = pairs[s].add(2 * x + side * V::N);
+                    let values = V::load(at);
+                    for row in 0..2 {
+                        sums[row][side] = V::dot16(sums[row][side], values, V::splat(taps[row]));
+                        if SPLIT {
+                            let bit = V::load(at.add(2 * V::N));
+                            lowest[row][side] = V::dot16(lowest[row][side], bit, V::splat(taps[row]));
+                        }
+                    }
+                }
+            }
+            for row in 0..2 {
+                let mut blurred = sums[row];
+                for side in 0..2 {
+                    blurred[side] = if SPLIT {
+                        V::sra_by(V::add(sums[row][side], V::shr::<1>(lowest[row][side])), bits - 1)
+                    } else {
+                        V::sra_by(sums[row][side], bits)
+                    };
+                    range = V::or(range, V::add(blurred[side], V::splat(1 << 15)));
+                }
+                let [even, odd] = blurred;
+                let to = rows.add(2 * row * stride + x);
+                if WIDE {
+                    V::store16(to, V::blend16(V::sra::<1>(even), V::shl::<15>(odd)));
+                    let bit = V::splat(0x0001_0001);
+                    V::store16(to.add(stride), V::and(V::blend16(even, V::shl::<16>(odd)), bit));
+                } else {
+                    V::store16(to, V::blend16(even, V::shl::<16>(odd)));
+                }
+            }
         }
+        // Numbers of 16 bits have become positive ones that are smaller than 2^16.
+        V::any(V::gt(V::shr::<16>(range), V::splat(0)))
     }
 }
 
@@ -207,19 +244,24 @@ unsafe fn blurred<V: Lanes, T>([high, low]: [V::I; 2], bits: u32) -> V::I {
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. `from` must point to a row of scratch of this width with its ends
-/// mirrored, and `stride` numbers later to another.
+/// The CPU must have the instructions of `V`. `from` must point to a row of scratch of this width, as [`blur`] writes
+/// it, with its ends mirrored.
 #[inline(always)]
-unsafe fn row_sum<V: Lanes>(from: *const u16, stride: usize, width: usize) -> u64 {
-    // SAFETY: the caller has promised that the CPU has the instructions, and two mirrored scratch rows. A lane adds
+unsafe fn row_sum<V: Lanes, const WIDE: bool>(from: *const u16, width: usize) -> u64 {
+    // SAFETY: the caller has promised that the CPU has the instructions, and the mirrored row. A lane adds
     // at most 2^16 for each of its pixels, so 31 bits last for rows of 2^18 samples.
     unsafe {
         let mut sum = V::splat(0);
         for x in (0..width).step_by(2 * V::N) {
-            let high = horizontal::<V, BLUR>(from.add(x), 0);
-            let low = horizontal::<V, BLUR>(from.add(stride + x), 1 << 15);
+            let mut sums = horizontal::<V, BLUR>(from.add(x), if WIDE { 0 } else { 1 << 15 });
+            if WIDE {
+                let low = horizontal::<V, BLUR>(from.add(row_stride(width) + x), 1 << 15);
+                for side in 0..2 {
+                    sums[side] = V::add(sums[side], V::shr::<1>(low[side]));
+                }
+            }
             for side in 0..2 {
-                let blurred = V::sra::<15>(V::add(high[side], V::shr::<1>(low[side])));
+                let blurred = if WIDE { V::sra::<15>(sums[side]) } else { V::sra::<16>(sums[side]) };
                 let inside = V::first((width - x + 1 - side) / 2);
                 sum = V::add(sum, V::keep(inside, V::abs(blurred)));
             }
