@@ -13,7 +13,7 @@ use super::filter::{BLOCK, FILTERS, Line, PAD, extend, horizontal, load_samples,
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
 use crate::backend::BackendError;
-use crate::backend::cpu::plane::{Plane, Row, Sample};
+use crate::backend::cpu::plane::{Plane, Row, Sample, prefetch};
 use crate::frame::BitDepth;
 use crate::metrics;
 use crate::metrics::motion::{MotionSums, MotionWork};
@@ -89,10 +89,8 @@ unsafe fn process<V: Lanes, T: Sample, const SPLIT: bool>(
                 let [upper, lower] = [mirror(row, height), mirror(row + 1, height)];
                 let lines =
                     [planes[0].row(upper), planes[1].row(upper), planes[0].row(lower), planes[1].row(lower)];
-                difference::<V, T, SPLIT>(ring.add(ready % PAIRS * slot), lines);
-                for plane in planes {
-                    plane.prefetch_after(row);
-                }
+                let ahead = planes.map(|plane| plane.pair_ahead(row));
+                difference::<V, T, SPLIT>(ring.add(ready % PAIRS * slot), lines, ahead);
                 ready += 1;
             }
             let pairs = std::array::from_fn(|s| ring.add((group + s) % PAIRS * slot).cast_const());
@@ -117,18 +115,23 @@ unsafe fn process<V: Lanes, T: Sample, const SPLIT: bool>(
 
 /// Differences of a row pair of the earlier and the later frame: for each block of columns a vector of the even columns
 /// and one of the odd columns, the upper row in the low halves. With `SPLIT` these are halved, and two vectors with the
-/// lowest bits of the even and of the odd columns follow.
+/// lowest bits of the even and of the odd columns follow. The rows `ahead` are asked for meanwhile.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`. `at` must have room for four vectors for each block of `2 N` columns of
 /// the lines.
 #[inline(always)]
-unsafe fn difference<V: Lanes, T: Sample, const SPLIT: bool>(at: *mut i32, lines: [Row<'_, T>; 4]) {
+unsafe fn difference<V: Lanes, T: Sample, const SPLIT: bool>(
+    at: *mut i32,
+    lines: [Row<'_, T>; 4],
+    ahead: [[&[T]; 2]; 2],
+) {
     // SAFETY: the caller has promised that the CPU has the instructions, and four vectors for each block of columns
     // at `at`.
     unsafe {
         for x in (0..lines[0].len()).step_by(2 * V::N) {
+            ahead.as_flattened().iter().for_each(|row| prefetch(row, x));
             let (a0, b0) = (load_samples::<V, T>(lines[0], x), load_samples::<V, T>(lines[1], x));
             let (a1, b1) = (load_samples::<V, T>(lines[2], x), load_samples::<V, T>(lines[3], x));
             let at = at.add(2 * x);

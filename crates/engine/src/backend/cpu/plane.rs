@@ -79,28 +79,37 @@ impl<'a, T: Sample> Plane<'a, T> {
         Row { memory: &self.data[start..start + self.width], max: self.max }
     }
 
-    /// Asks for the rows two pairs after the one that begins with row `pair`, which is counted from the top of the picture
-    /// or, below 0, mirrored there: the next to be read but one.
+    /// Row `y` to be [asked for](prefetch), as it lies in memory; nothing where there is no such row.
     #[inline]
-    pub fn prefetch_after(&self, pair: isize) {
-        self.prefetch((pair + 4).unsigned_abs());
-        self.prefetch((pair + 5).unsigned_abs());
+    pub fn ahead(&self, y: usize) -> &'a [T] {
+        if y < self.height { self.row(y).memory() } else { &[] }
     }
 
-    /// Asks for row `y`, if there is one, which will be read soon: CPUs foresee samples that follow each other, not the
-    /// step from one row to another.
+    /// The rows two pairs after the one that begins with row `pair`, which is counted from the top of the picture or,
+    /// below 0, mirrored there: the next to be read but one.
     #[inline]
-    pub fn prefetch(&self, y: usize) {
-        if y < self.height {
-            self.row(y).memory().chunks(64 / size_of::<T>()).for_each(prefetch);
-        }
+    pub fn pair_ahead(&self, pair: isize) -> [&'a [T]; 2] {
+        [self.ahead((pair + 4).unsigned_abs()), self.ahead((pair + 5).unsigned_abs())]
+    }
+}
+
+/// Asks for the line of the cache that begins with number `x` of a row, if one does, as it will be read soon: CPUs
+/// foresee numbers that follow each other, not the step from one row to another. Whoever works on a row calls this for
+/// each vector of it: a CPU has room for a dozen lines on their way, and waits when it is asked for a whole row at once.
+#[inline(always)]
+pub fn prefetch<T>(row: &[T], x: usize) {
+    const LINE: usize = 64;
+    if (x * size_of::<T>()).is_multiple_of(LINE)
+        && let Some(line) = row.get(x..)
+    {
+        prefetch_line(line);
     }
 }
 
 /// Asks for a line of the cache.
 #[cfg(target_arch = "x86_64")]
-#[inline]
-fn prefetch<T>(line: &[T]) {
+#[inline(always)]
+fn prefetch_line<T>(line: &[T]) {
     use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
     // SAFETY: every x86-64 has the instruction, which reads nothing.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
@@ -108,8 +117,8 @@ fn prefetch<T>(line: &[T]) {
 
 /// No other CPU has been measured.
 #[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn prefetch<T>(_line: &[T]) {}
+#[inline(always)]
+fn prefetch_line<T>(_line: &[T]) {}
 
 /// Samples of a row, clamped as they are read.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@
 //! The filters are linear, so they run on each half alone; only the shift joins the two sums.
 
 use super::lines::{Approximation, Coef, LEAD, Mid, Rows};
-use crate::backend::cpu::plane::{Plane, Sample};
+use crate::backend::cpu::plane::{Plane, Sample, prefetch};
 use crate::backend::cpu::simd::{Lanes, each};
 use crate::metrics::adm::{AdmScale, HIGH_PASS, LOW_PASS};
 
@@ -27,8 +27,13 @@ pub(super) trait Source: Copy + Send + Sync {
     ///
     /// Needs the instructions of `V` and `2 N` elements of a row at `p`.
     unsafe fn load<V: Lanes>(self, p: *const Self::Element) -> V::I;
-    /// As [`Plane::prefetch_after`], if rows may be far away.
-    fn prefetch_after(self, _pair: isize) {}
+    /// As [`Plane::pair_ahead`]; nothing where rows are near.
+    fn pair_ahead<'a>(self, _pair: isize) -> [&'a [Self::Element]; 2]
+    where
+        Self: 'a,
+    {
+        [&[]; 2]
+    }
     /// By how much [`Source::load`] gives values too large: it is taken off the sums of a filter, not off each value.
     fn surplus(self) -> i32 {
         0
@@ -62,8 +67,11 @@ impl<T: Sample> Source for Luma<'_, T> {
     }
 
     #[inline(always)]
-    fn prefetch_after(self, pair: isize) {
-        self.plane.prefetch_after(pair);
+    fn pair_ahead<'a>(self, pair: isize) -> [&'a [T]; 2]
+    where
+        Self: 'a,
+    {
+        self.plane.pair_ahead(pair)
     }
 
     #[inline(always)]
@@ -166,7 +174,7 @@ pub(super) unsafe fn vertical<V: Lanes, S: Source, C: Coef>(
 ) {
     let width = source.width();
     let rows = taps_of(y, source.height());
-    source.prefetch_after(2 * y as isize + 1);
+    let ahead = source.pair_ahead(2 * y as isize + 1);
     let (first, last) = match detail {
         Some(scale) => {
             let columns = scale.halo_columns();
@@ -177,10 +185,10 @@ pub(super) unsafe fn vertical<V: Lanes, S: Source, C: Coef>(
     // SAFETY: the instructions are promised; `taps_of` stays below the height.
     unsafe {
         if last > 0 {
-            filter_rows::<V, S, C, false>(source, rows, 0..first, shift, mid);
-            filter_rows::<V, S, C, true>(source, rows, first..last, shift, mid);
+            filter_rows::<V, S, C, false>(source, rows, ahead, 0..first, shift, mid);
+            filter_rows::<V, S, C, true>(source, rows, ahead, first..last, shift, mid);
         }
-        filter_rows::<V, S, C, false>(source, rows, last..width, shift, mid);
+        filter_rows::<V, S, C, false>(source, rows, ahead, last..width, shift, mid);
     }
     for line in &mut mid[..if last > 0 { 2 } else { 1 }] {
         for half in &mut line.halves[..C::HALVES] {
@@ -199,6 +207,7 @@ pub(super) unsafe fn vertical<V: Lanes, S: Source, C: Coef>(
 unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
     source: S,
     rows: [usize; 4],
+    ahead: [&[S::Element]; 2],
     columns: std::ops::Range<usize>,
     shift: u32,
     mid: &mut [Mid; 2],
@@ -209,6 +218,7 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
     let starts = [0, S::HALVES - 1].map(|half| rows.map(|y| source.row(half, y)));
     let out = mid.each_mut().map(|line| line.halves.each_mut().map(|half| half.at_mut(LEAD)));
     for x in columns.step_by(2 * V::N) {
+        ahead.iter().for_each(|row| prefetch(row, x));
         let x = x.min(last);
         // SAFETY: the instructions and the rows are promised; `x` is at most `last`; a line of `mid` has
         // room for a vector from any column on.

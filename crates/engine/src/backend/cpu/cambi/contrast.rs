@@ -9,6 +9,7 @@
 
 use super::picture::Numbers;
 use crate::backend::cpu::filter::{Line, load_numbers};
+use crate::backend::cpu::plane::prefetch;
 use crate::backend::cpu::simd::{Lanes, Level, dispatch};
 use crate::metrics::cambi::{CambiPicture, CambiPlan, Contrast, MAX_WINDOW, RECIPROCALS};
 use std::ops::Range;
@@ -17,6 +18,8 @@ use std::ops::Range;
 const COLUMNS: usize = 128;
 /// Rows of a tile, in windows, that are worth counting those before them.
 const WINDOWS: usize = 4;
+/// How many rows before its turn a row is asked for.
+const AHEAD: usize = 3;
 /// Bins of the window that are kept for steps of up to 8 codes.
 const NARROW: usize = 32;
 /// Bins of the window that are kept for steps of more than 8 codes.
@@ -181,6 +184,10 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
             let enters = (y + radius < codes.height).then(|| line(y + radius));
             let leaves = (y > top + radius).then(|| line(y - radius - 1));
             count::<V>(first, stride, enters, leaves);
+            if y + radius + AHEAD < codes.height {
+                let ahead = line(y + radius + AHEAD);
+                (0..ahead.len()).step_by(2 * V::N).for_each(|x| prefetch(ahead, x));
+            }
             let row = &codes.row(y)[left..right];
             let n = gather::<V, SPAN>(counting, histograms, row, window, scratch);
             contrasts::<V, SPAN>(counting, scratch, n, tile);

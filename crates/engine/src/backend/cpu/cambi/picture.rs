@@ -6,7 +6,7 @@
 //! comparison of neighbours then have no special cases.
 
 use crate::backend::cpu::filter::{BLOCK, Line, PAD, load_samples, row_stride};
-use crate::backend::cpu::plane::{Plane, Row, Sample};
+use crate::backend::cpu::plane::{Plane, Row, Sample, prefetch};
 use crate::backend::cpu::simd::{Lanes, Level, dispatch};
 use crate::metrics::cambi::{CambiScale, SCALES};
 use rayon::prelude::*;
@@ -322,8 +322,7 @@ unsafe fn ten_bits<V: Lanes, T: Sample>(input: &Input<'_, T>, y: usize, to: *mut
     unsafe {
         match input.picks {
             None => {
-                input.plane.prefetch(y + 2);
-                convert::<V, T>(input.plane.row(y), input.bits, to);
+                convert::<V, T>(input.plane.row(y), input.plane.ahead(y + 2), input.bits, to);
             }
             Some([columns, rows]) => {
                 let line = input.plane.row(rows[y] as usize);
@@ -331,23 +330,24 @@ unsafe fn ten_bits<V: Lanes, T: Sample>(input: &Input<'_, T>, y: usize, to: *mut
                     let sample: u32 = line.at(*column as usize).into();
                     *to = sample as u16;
                 }
-                convert::<V, u16>(Row::new(picked), input.bits, to);
+                convert::<V, u16>(Row::new(picked), &[], input.bits, to);
             }
         }
         *to.add(input.width) = *to.add(input.width - 1);
     }
 }
 
-/// Samples as numbers of 10 bits.
+/// Samples as numbers of 10 bits. The row `ahead` is asked for meanwhile.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`. `to` must point to a row of scratch that is as wide as the row.
 #[inline(always)]
-unsafe fn convert<V: Lanes, T: Sample>(row: Row<'_, T>, bits: u32, to: *mut u16) {
+unsafe fn convert<V: Lanes, T: Sample>(row: Row<'_, T>, ahead: &[T], bits: u32, to: *mut u16) {
     // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch.
     unsafe {
         for x in (0..row.len()).step_by(2 * V::N) {
+            prefetch(ahead, x);
             let sample = load_samples::<V, T>(row, x);
             let ten = if bits <= 10 {
                 V::shl_by(sample, 10 - bits)

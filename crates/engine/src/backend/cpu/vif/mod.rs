@@ -295,8 +295,7 @@ unsafe fn process<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize>(
                 for (i, plane) in planes.iter().enumerate() {
                     let lines = [plane.row(mirror(pair, height)), plane.row(mirror(pair + 1, height))];
                     let at = ring.add((i * PAIRS + ready % pair_count) * slot);
-                    interleave::<V, T>(at, lines, band.bits);
-                    plane.prefetch_after(pair);
+                    interleave::<V, T>(at, lines, plane.pair_ahead(pair), band.bits);
                 }
                 ready += 1;
             }

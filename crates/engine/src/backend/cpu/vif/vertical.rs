@@ -9,7 +9,7 @@ use super::{PLANES, ROWS};
 use crate::backend::cpu::filter::{
     FILTERS, FLIPPED, PAD, bias, extend, horizontal, load_samples, row_stride, whole,
 };
-use crate::backend::cpu::plane::{Row, Sample};
+use crate::backend::cpu::plane::{Row, Sample, prefetch};
 use crate::backend::cpu::simd::Lanes;
 
 /// The highest bits of both halves.
@@ -28,19 +28,25 @@ pub(super) struct Pairs<'a> {
 }
 
 /// Writes a row pair into the ring: for each block of columns a vector for the even and one for the odd columns, the
-/// upper row in the low halves, less half of the sample range to be signed.
+/// upper row in the low halves, less half of the sample range to be signed. The rows `ahead` are asked for meanwhile.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`. `at` must have room for two vectors for each block of `2 N` columns of
 /// the lines.
 #[inline(always)]
-pub(super) unsafe fn interleave<V: Lanes, T: Sample>(at: *mut i32, lines: [Row<'_, T>; 2], bits: u32) {
+pub(super) unsafe fn interleave<V: Lanes, T: Sample>(
+    at: *mut i32,
+    lines: [Row<'_, T>; 2],
+    ahead: [&[T]; 2],
+    bits: u32,
+) {
     // SAFETY: whole vectors are read inside the rows, the rest from an array of a vector's size; the caller
     // provides two vectors to write for each block of columns.
     unsafe {
         let middle = V::splat(middle(bits));
         for x in (0..lines[0].len()).step_by(2 * V::N) {
+            ahead.iter().for_each(|row| prefetch(row, x));
             let upper = V::sub16(load_samples::<V, T>(lines[0], x), middle);
             let lower = V::sub16(load_samples::<V, T>(lines[1], x), middle);
             V::store(at.add(x), V::blend16(upper, V::shl::<16>(lower)));
