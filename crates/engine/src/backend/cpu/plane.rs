@@ -79,7 +79,7 @@ impl<'a, T: Sample> Plane<'a, T> {
         Row { memory: &self.data[start..start + self.width], max: self.max }
     }
 
-    /// Row `y` to be [asked for](prefetch), as it lies in memory; nothing where there is no such row.
+    /// Row `y` for `prefetch` to ask for, as it lies in memory; nothing where there is no such row.
     #[inline]
     pub fn ahead(&self, y: usize) -> &'a [T] {
         if y < self.height { self.row(y).memory() } else { &[] }
