@@ -131,7 +131,7 @@ unsafe fn difference<V: Lanes, T: Sample, const SPLIT: bool>(
     // at `at`.
     unsafe {
         for x in (0..lines[0].len()).step_by(2 * V::N) {
-            ahead.as_flattened().iter().for_each(|row| prefetch(row, x));
+            ahead.as_flattened().iter().for_each(|row| prefetch(row, x, 2 * V::N));
             let (a0, b0) = (load_samples::<V, T>(lines[0], x), load_samples::<V, T>(lines[1], x));
             let (a1, b1) = (load_samples::<V, T>(lines[2], x), load_samples::<V, T>(lines[3], x));
             let at = at.add(2 * x);

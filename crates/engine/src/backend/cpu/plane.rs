@@ -93,17 +93,25 @@ impl<'a, T: Sample> Plane<'a, T> {
     }
 }
 
-/// Asks for the line of the cache that begins with number `x` of a row, if one does, as it will be read soon: CPUs
-/// foresee numbers that follow each other, not the step from one row to another. Whoever works on a row calls this for
-/// each vector of it: a CPU has room for a dozen lines on their way, and waits when it is asked for a whole row at once.
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+
+/// Asks for the line of the cache that begins among the `n` numbers from `x` on of a row, at most a line's worth, if
+/// one does, as it will be read soon: CPUs foresee numbers that follow each other, not the step from one row to
+/// another. Whoever works on a row calls this for each vector of it: a CPU has room for a dozen lines on their way, and
+/// waits when it is asked for a whole row at once.
 #[inline(always)]
-pub fn prefetch<T>(row: &[T], x: usize) {
-    const LINE: usize = 64;
-    if (x * size_of::<T>()).is_multiple_of(LINE)
-        && let Some(line) = row.get(x..)
-    {
+pub fn prefetch<T>(row: &[T], x: usize, n: usize) {
+    if let Some(line) = line_among::<T>(x, n).and_then(|start| row.get(start..)) {
         prefetch_line(line);
     }
+}
+
+/// The first number of the line that begins among the `n` from `x` on; lines are counted from the beginning of the row.
+#[inline(always)]
+fn line_among<T>(x: usize, n: usize) -> Option<usize> {
+    let start = x.next_multiple_of(const { LINE / size_of::<T>() });
+    (start < x + n).then_some(start)
 }
 
 /// Asks for a line of the cache.
@@ -246,4 +254,26 @@ pub struct Frame<'a> {
     pub luma: AnyPlane<'a>,
     /// Cb and Cr.
     pub chroma: Option<[AnyPlane<'a>; 2]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Wherever somebody begins, and however wide vectors are.
+    #[test]
+    fn every_line_of_a_row_is_asked_for_once() {
+        fn check<T>(first: usize, n: usize) {
+            let (end, line) = (first + 40 * n, LINE / size_of::<T>());
+            let asked: Vec<_> = (first..end).step_by(n).filter_map(|x| line_among::<T>(x, n)).collect();
+            let lines: Vec<_> = (first..end).filter(|x| x % line == 0).collect();
+            assert_eq!(asked, lines, "{first} {n} {line}");
+        }
+        for first in 0..70 {
+            for n in [8, 16, 32] {
+                check::<u8>(first, n);
+                check::<u16>(first, n);
+            }
+        }
+    }
 }

@@ -218,7 +218,7 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
     let starts = [0, S::HALVES - 1].map(|half| rows.map(|y| source.row(half, y)));
     let out = mid.each_mut().map(|line| line.halves.each_mut().map(|half| half.at_mut(LEAD)));
     for x in columns.step_by(2 * V::N) {
-        ahead.iter().for_each(|row| prefetch(row, x));
+        ahead.iter().for_each(|row| prefetch(row, x, 2 * V::N));
         let x = x.min(last);
         // SAFETY: the instructions and the rows are promised; `x` is at most `last`; a line of `mid` has
         // room for a vector from any column on.

@@ -186,7 +186,7 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
             count::<V>(first, stride, enters, leaves);
             if y + radius + AHEAD < codes.height {
                 let ahead = line(y + radius + AHEAD);
-                (0..ahead.len()).step_by(2 * V::N).for_each(|x| prefetch(ahead, x));
+                (0..ahead.len()).step_by(2 * V::N).for_each(|x| prefetch(ahead, x, 2 * V::N));
             }
             let row = &codes.row(y)[left..right];
             let n = gather::<V, SPAN>(counting, histograms, row, window, scratch);

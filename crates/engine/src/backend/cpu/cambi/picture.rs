@@ -347,7 +347,7 @@ unsafe fn convert<V: Lanes, T: Sample>(row: Row<'_, T>, ahead: &[T], bits: u32, 
     // SAFETY: the caller has promised that the CPU has the instructions, and a row of scratch.
     unsafe {
         for x in (0..row.len()).step_by(2 * V::N) {
-            prefetch(ahead, x);
+            prefetch(ahead, x, 2 * V::N);
             let sample = load_samples::<V, T>(row, x);
             let ten = if bits <= 10 {
                 V::shl_by(sample, 10 - bits)

@@ -46,7 +46,7 @@ pub(super) unsafe fn interleave<V: Lanes, T: Sample>(
     unsafe {
         let middle = V::splat(middle(bits));
         for x in (0..lines[0].len()).step_by(2 * V::N) {
-            ahead.iter().for_each(|row| prefetch(row, x));
+            ahead.iter().for_each(|row| prefetch(row, x, 2 * V::N));
             let upper = V::sub16(load_samples::<V, T>(lines[0], x), middle);
             let lower = V::sub16(load_samples::<V, T>(lines[1], x), middle);
             V::store(at.add(x), V::blend16(upper, V::shl::<16>(lower)));
