@@ -193,10 +193,9 @@ unsafe fn blur<V: Lanes, const SPLIT: bool, const WIDE: bool>(
     rows: *mut u16,
 ) -> bool {
     let stride = row_stride(width);
-    let half = 1 << (bits - 1);
     // SAFETY: the caller has promised that the CPU has the instructions, the pairs, and room for the rows.
     unsafe {
-        let begin = V::splat(half);
+        let begin = V::splat(1 << (bits - 1));
         let mut range = V::splat(0);
         for x in (0..width).step_by(2 * V::N) {
             // Of each row, of the even columns and the odd ones: the sums of the differences, or of their halves and

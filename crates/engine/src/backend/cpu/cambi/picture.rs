@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! From samples to the filtered pictures of all scales.
+//! From samples to the filtered pictures of all scales, row by row.
 //!
 //! Beyond their last column and row pictures go on with what is there: the filter against dithering and the
 //! comparison of neighbours then have no special cases.
@@ -75,8 +75,8 @@ impl<T> Input<'_, T> {
     }
 }
 
-/// The scales of a picture. Of the finest only the codes are ever whole: what they are made from would be several times
-/// the size of the picture, and is gone from the cache before anybody reads it.
+/// The scales of a picture. What the codes of the first are made from is never whole: it would be two to four times the
+/// size of the picture, and out of the cache again before anybody reads it.
 pub(super) struct Pyramid {
     /// What each scale but the first is made from: the filtered samples in even columns and rows of the scale before,
     /// with [`UNEVEN`].
