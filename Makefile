@@ -37,19 +37,23 @@ site: ## make a site of README.md and docs/ in target/site, with mdBook
 demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
 	@scripts/demo
 
-# What computes, on one CPU, and what waits for time to pass or for the network have a lane each; the soak, which only waits,
-# runs beside the unit tests.
-COMPUTING := swhip-check check-kernels check-inspect meson-check check-crates check-packages-where-possible
-WAITING := walk interop-where-possible check-report-where-possible check-monitor-where-possible \
+# Once everything is built there are three lanes: what waits for time to pass or for the network, the unit tests, and what only
+# computes. Each leaves the CPUs to those before it, so that none is ever idle and no clock is missed.
+WAITING := soak walk interop-where-possible check-report-where-possible check-monitor-where-possible \
 	check-prometheus-where-possible check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
-STEPS := fmt-check check-links lint doc unit-and-soak lanes
-# Two lists of steps at the same time.
-define beside
-	@lane="$(MAKE) --no-print-directory PROFILE=$(PROFILE) PLUGINS=$(PLUGINS)"; \
-	$$lane $(1) & other=$$!; \
-	$$lane $(2); code=$$?; wait $$other && exit $$code
-endef
+COMPUTING := swhip-check check-crates check-kernels check-inspect meson-check check-packages-where-possible
+STEPS := fmt-check check-links lint doc build-tests lanes
 test: $(STEPS) ## everything that a change must pass
+
+build-tests: plugin swhip $(PACKAGES) bootstrap-tests
+	cargo test --locked --workspace --no-run
+
+lanes:
+	@lane="$(MAKE) --no-print-directory PROFILE=$(PROFILE) PLUGINS=$(PLUGINS)"; \
+	$$lane $(WAITING) & waiting=$$!; \
+	nice -n 10 $$lane $(COMPUTING) & computing=$$!; \
+	nice -n 5 $$lane unit; code=$$?; \
+	wait $$waiting || code=$$?; wait $$computing || code=$$?; exit $$code
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
 	@$(PYTHON) scripts/bench $(or $(MODEL),vmaf_v0.6.1) $(BITS)
@@ -78,10 +82,6 @@ unit: export HIPVMAF_PYTHON := $(abspath $(PYTHON))
 unit: $(PACKAGES) bootstrap-tests swhip ## the tests alone
 	cargo test --locked --workspace
 
-unit-and-soak: $(PACKAGES) bootstrap-tests swhip
-	cargo test --locked --workspace --no-run
-	$(call beside,soak,unit)
-
 walk: plugin $(PACKAGES) bootstrap-tests ## run the commands of README.md and docs/, as printed
 	cargo build --locked $(WITH_EXAMPLE) $(RELEASE)
 	@scripts/walk
@@ -107,9 +107,6 @@ swhip: bootstrap-tests ## build the software devices into target/swhip
 
 swhip-check: bootstrap-tests ## run every kernel on it under sanitizers and a race checker
 	@tests/swhip/check
-
-lanes: plugin swhip $(PACKAGES) bootstrap-tests
-	$(call beside,$(WAITING),$(COMPUTING))
 
 interop: plugin swhip ## run with a newer GStreamer and its HIP elements, in a Debian root; as root
 	@scripts/interop
