@@ -37,18 +37,16 @@ site: ## make a site of README.md and docs/ in target/site, with mdBook
 demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
 	@scripts/demo
 
-# Once everything is built there are three lanes: what waits for time to pass or for the network, the unit tests, and what only
-# computes. Each leaves the CPUs to those before it, so that none is ever idle and no clock is missed.
+# What waits for time to pass or for the network, the unit tests, and what only computes have a lane each. Each lane leaves the
+# CPUs to those before it: what waits is served when its time comes, and what computes takes what the others leave.
 WAITING := soak walk interop-where-possible check-report-where-possible check-monitor-where-possible \
 	check-prometheus-where-possible check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
 COMPUTING := swhip-check check-crates check-kernels check-inspect meson-check check-packages-where-possible
-STEPS := fmt-check check-links lint doc build-tests lanes
+STEPS := fmt-check check-links lint doc lanes
 test: $(STEPS) ## everything that a change must pass
 
-build-tests: plugin swhip $(PACKAGES) bootstrap-tests
+lanes: plugin swhip $(PACKAGES) bootstrap-tests
 	cargo test --locked --workspace --no-run
-
-lanes:
 	@lane="$(MAKE) --no-print-directory PROFILE=$(PROFILE) PLUGINS=$(PLUGINS)"; \
 	$$lane $(WAITING) & waiting=$$!; \
 	nice -n 10 $$lane $(COMPUTING) & computing=$$!; \
