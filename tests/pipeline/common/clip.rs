@@ -143,8 +143,8 @@ fn distort(row: &[u16], t: usize) -> impl Iterator<Item = u16> {
     })
 }
 
-/// Scores mean nothing if the formulas give other frames. Only this looks, as every test takes clips, and every process that tests
-/// start.
+/// Scores mean nothing if the formulas give other frames. This is not looked at in [`clips`], which every test calls, and every
+/// process that a test starts.
 #[test]
 fn the_frames_are_those_that_the_scores_belong_to() {
     for clip in clips() {
