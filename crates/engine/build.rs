@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Compiles the GPU kernels into one compressed stream (see `src/backend/hip/images.rs`).
+//! Compiles the GPU kernels, each file into one compressed stream for all GPU targets (see `src/backend/hip/images.rs`).
 //!
 //! Clang 19 or newer with lld is all it takes: no ROCm, no CUDA. Without it, or with `HIPVMAF_NO_KERNELS=1`,
 //! the crate is built without GPU code. `HIPVMAF_CLANG` names another compiler. `HIPVMAF_KERNEL_DIR` names a
@@ -128,24 +128,30 @@ fn embed_kernels() -> Result<()> {
 
     // Where a loader may expect alignment.
     const ALIGN: usize = 64;
-    let mut stream = Vec::new();
-    let mut index = String::new();
-    for Image { metric, target, bytes } in images {
-        stream.resize(stream.len().next_multiple_of(ALIGN), 0);
-        writeln!(index, "    ({metric:?}, {target:?}, {}, {}),", stream.len(), bytes.len())?;
-        stream.extend(bytes);
+    let mut modules = vec![];
+    for of_module in images.chunk_by(|one, next| one.module == next.module) {
+        let module = &of_module[0].module;
+        let mut stream = Vec::new();
+        let mut index = String::new();
+        for Image { target, bytes, .. } in of_module {
+            stream.resize(stream.len().next_multiple_of(ALIGN), 0);
+            write!(index, "({target:?}, {}, {}), ", stream.len(), bytes.len())?;
+            stream.extend(bytes);
+        }
+        let file = format!("{module}.lzma");
+        fs::write(out.join(&file), compress(&stream)?)?;
+        modules
+            .push(format!("Module::new({module:?}, &[{index}], {}, include_bytes!({file:?}))", stream.len()));
     }
-    fs::write(out.join("images.lzma"), compress(&stream)?)?;
     let source = format!(
         "pub const MISSING: Option<&str> = {missing:?};\n\
          pub const ALIGN: usize = {ALIGN};\n\
-         pub const SIZE: usize = {};\n\
          #[cfg(test)]\n\
          pub const LIMITED: bool = {};\n\
-         pub const INDEX: &[(&str, &str, usize, usize)] = &[\n{index}];\n\
-         pub const STREAM: &[u8] = include_bytes!(\"images.lzma\");\n",
-        stream.len(),
+         pub static MODULES: [Module; {}] = [{}];\n",
         env::var_os("HIPVMAF_KERNEL_TARGETS").is_some_and(|names| !names.is_empty()),
+        modules.len(),
+        modules.join(",\n"),
     );
     fs::write(out.join("images.rs"), source)?;
 
@@ -224,9 +230,9 @@ impl Clang {
     }
 }
 
-/// What goes into the stream.
+/// What goes into the stream of a module, which has the name of the file.
 struct Image {
-    metric: String,
+    module: String,
     target: &'static str,
     bytes: Vec<u8>,
 }
@@ -281,7 +287,7 @@ fn compile(clang: &Clang, sources: &Path, dir: &Path) -> Result<Vec<Image>> {
     let mut images = Vec::new();
     let mut list = String::new();
     for (kernel, target) in jobs {
-        let metric = kernel.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let module = kernel.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let file = object(kernel, target.name);
         writeln!(list, "{file}\t{}", target.arguments().join(" "))?;
         let mut bytes = fs::read(dir.join(file))?;
@@ -291,13 +297,13 @@ fn compile(clang: &Clang, sources: &Path, dir: &Path) -> Result<Vec<Image>> {
             let file = object(kernel, twin);
             writeln!(list, "{file}\t{relation} of {}", target.name)?;
             fs::write(dir.join(file), &bytes)?;
-            images.push(Image { metric: metric.clone(), target: twin, bytes });
+            images.push(Image { module: module.clone(), target: twin, bytes });
         }
         if !target.is_amd() {
             // The driver wants PTX as a C string.
             bytes.push(0);
         }
-        images.push(Image { metric, target: target.name, bytes });
+        images.push(Image { module, target: target.name, bytes });
     }
     fs::write(dir.join("list"), list)?;
     Ok(images)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The compiled kernels that this crate carries: one image for each metric and GPU target, all in one
-//! compressed stream that `build.rs` makes.
+//! The compiled kernels that this crate carries: a module for each file of them, with one image for each GPU target.
+//! `build.rs` makes one compressed stream of the images of a module, as those of related targets are much alike: apart, they
+//! would take four times as much. A process only decompresses the modules that it loads.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
@@ -11,6 +12,8 @@ use gpu::{Claim, Code, Device, DeviceInfo, Error, Selection};
 use lzma_rust2::LzmaReader;
 
 mod built {
+    use super::Module;
+
     include!(concat!(env!("OUT_DIR"), "/images.rs"));
 }
 
@@ -27,7 +30,7 @@ pub(super) fn hash() -> u64 {
     static HASH: OnceLock<u64> = OnceLock::new();
     *HASH.get_or_init(|| {
         let mut hasher = DefaultHasher::new();
-        built::STREAM.hash(&mut hasher);
+        built::MODULES.iter().for_each(|module| module.packed.hash(&mut hasher));
         hasher.finish()
     })
 }
@@ -60,32 +63,80 @@ impl Code for Kernels {
 
     fn images(&self, module: &str, arch: &str) -> Vec<gpu::Image> {
         // SAFETY: a code object or PTX that the build script has from a compiler, with a zero behind the PTX.
-        candidates(module, arch).map(|(target, image)| unsafe { gpu::Image::new(target, image) }).collect()
+        candidates(module, arch)
+            .into_iter()
+            .map(|(target, image)| unsafe { gpu::Image::new(target, image) })
+            .collect()
     }
 }
 
 /// A code object for AMD, PTX with a zero at its end for NVIDIA. It stays where it is, as runtimes ask.
 type Image = &'static [u8];
 
-/// The image of a metric (`vif`) for a target (`gfx1100`).
-fn image(metric: &str, target: &str) -> Option<Image> {
-    let (_, _, start, size) = built::INDEX.iter().find(|entry| (entry.0, entry.1) == (metric, target))?;
-    stream().get(*start..)?.get(..*size)
+/// The images of a file of kernels.
+struct Module {
+    name: &'static str,
+    /// Where the image for each GPU target begins, and its size.
+    index: &'static [(&'static str, usize, usize)],
+    /// Size of all images.
+    size: usize,
+    packed: &'static [u8],
+    images: OnceLock<Image>,
+}
+
+impl Module {
+    #[allow(dead_code, reason = "a build without kernels has no modules")]
+    const fn new(
+        name: &'static str,
+        index: &'static [(&'static str, usize, usize)],
+        size: usize,
+        packed: &'static [u8],
+    ) -> Self {
+        Self { name, index, size, packed, images: OnceLock::new() }
+    }
+
+    /// The image for a target (`gfx1100`).
+    fn image(&self, target: &str) -> Option<Image> {
+        let (_, start, size) = self.index.iter().find(|(name, ..)| *name == target)?;
+        self.images().get(*start..)?.get(..*size)
+    }
+
+    /// All images, decompressed when the first is asked for. Empty if that fails, which takes a damaged program.
+    fn images(&self) -> Image {
+        self.images.get_or_init(|| self.decompress().unwrap_or_default())
+    }
+
+    fn decompress(&self) -> std::io::Result<Image> {
+        let memory = vec![0; self.size + built::ALIGN].leak();
+        let start = memory.as_ptr().align_offset(built::ALIGN);
+        let images =
+            memory.get_mut(start..).and_then(|memory| memory.get_mut(..self.size)).unwrap_or_default();
+        LzmaReader::new_mem_limit(self.packed, u32::MAX, None)?.read_exact(images)?;
+        Ok(images)
+    }
+}
+
+/// A module (`vif`).
+fn module(name: &str) -> Option<&'static Module> {
+    built::MODULES.iter().find(|module| module.name == name)
 }
 
 /// Whether there are images for a GPU, by its name in [`DeviceInfo::arch`].
 fn covers(arch: &str) -> bool {
-    targets(arch).into_iter().any(|target| built::INDEX.iter().any(|entry| entry.1 == target))
+    let mut images = built::MODULES.iter().flat_map(|module| module.index);
+    let targets = targets(arch);
+    images.any(|(target, ..)| targets.contains(target))
 }
 
-/// The images of a metric that a GPU may take, best first, each with its target. `$HIPVMAF_GPU_CODE` leaves
+/// The images of a module that a GPU may take, best first, each with its target. `$HIPVMAF_GPU_CODE` leaves
 /// only the target that it names.
-fn candidates(metric: &str, arch: &str) -> impl Iterator<Item = (&'static str, Image)> {
-    let entry = |target: &str| built::INDEX.iter().find(|entry| (entry.0, entry.1) == (metric, target));
+fn candidates(name: &str, arch: &str) -> Vec<(&'static str, Image)> {
     let only = std::env::var("HIPVMAF_GPU_CODE").ok().filter(|name| !name.is_empty());
     let wanted = |target: &&str| only.as_ref().is_none_or(|only| only == target);
-    let found: Vec<_> = targets(arch).into_iter().filter(wanted).filter_map(entry).collect();
-    found.into_iter().filter_map(|(metric, target, ..)| Some((*target, image(metric, target)?)))
+    let Some(module) = module(name) else { return vec![] };
+    let named = |target: &str| module.index.iter().find(|(name, ..)| *name == target);
+    let found = targets(arch).into_iter().filter(wanted).filter_map(named);
+    found.filter_map(|(target, ..)| Some((*target, module.image(target)?))).collect()
 }
 
 /// The targets whose images a GPU may take, best first, by its name in [`DeviceInfo::arch`]:
@@ -116,20 +167,6 @@ fn targets(arch: &str) -> Vec<&str> {
         _ => None,
     };
     std::iter::once(processor).filter(|processor| processor.starts_with("gfx")).chain(generic).collect()
-}
-
-/// All images, decompressed when the first is asked for. Empty if that fails, which takes a damaged program.
-fn stream() -> Image {
-    static STREAM: OnceLock<Image> = OnceLock::new();
-    STREAM.get_or_init(|| decompress().unwrap_or_default())
-}
-
-fn decompress() -> std::io::Result<Image> {
-    let memory = vec![0; built::SIZE + built::ALIGN].leak();
-    let start = memory.as_ptr().align_offset(built::ALIGN);
-    let images = memory.get_mut(start..).and_then(|memory| memory.get_mut(..built::SIZE)).unwrap_or_default();
-    LzmaReader::new_mem_limit(built::STREAM, u32::MAX, None)?.read_exact(images)?;
-    Ok(images)
 }
 
 #[cfg(test)]
@@ -169,24 +206,17 @@ mod tests {
         "sm_120",
     ];
 
-    fn metrics() -> Vec<&'static str> {
-        let mut metrics: Vec<_> = built::INDEX.iter().map(|entry| entry.0).collect();
-        metrics.sort();
-        metrics.dedup();
-        metrics
-    }
-
     #[test]
-    fn every_metric_has_an_image_for_every_processor() {
-        assert_eq!(metrics().is_empty(), MISSING.is_some());
+    fn every_module_has_an_image_for_every_processor() {
+        assert_eq!(built::MODULES.is_empty(), MISSING.is_some());
         if built::LIMITED {
             eprintln!("built for some targets only");
             return;
         }
-        for metric in metrics() {
+        for module in &built::MODULES {
             for arch in ARCHES {
                 let target = targets(arch)[0];
-                let image = image(metric, target).unwrap_or_else(|| panic!("{metric} lacks {target}"));
+                let image = module.image(target).unwrap_or_else(|| panic!("{} lacks {target}", module.name));
                 assert_eq!(image.as_ptr().addr() % built::ALIGN, 0);
                 match target.strip_prefix("sm_") {
                     None => assert!(
@@ -213,8 +243,8 @@ mod tests {
     fn every_image_is_for_some_processor() {
         let others = ["gfx900", "gfx1037", "gfx1152", "gfx1299"];
         let all: Vec<_> = ARCHES.iter().chain(&others).flat_map(|arch| targets(arch)).collect();
-        for (metric, target, ..) in built::INDEX {
-            assert!(all.contains(target), "{metric} for {target}");
+        for (target, ..) in built::MODULES.iter().flat_map(|module| module.index) {
+            assert!(all.contains(target), "{target}");
         }
     }
 
@@ -231,7 +261,7 @@ mod tests {
         for other in ["", "sm_61", "sm_", "sm_x", "spirv", ":gfx906"] {
             assert!(targets(other).is_empty(), "{other}");
         }
-        assert_eq!(image("vif", "gfx000"), None);
-        assert_eq!(image("none", "gfx906"), None);
+        assert_eq!(candidates("vif", "gfx000"), []);
+        assert_eq!(candidates("none", "gfx906"), []);
     }
 }
