@@ -123,17 +123,17 @@ fn measure<T: Sample + TryFrom<u32>>(
     for level in Level::available() {
         let name = |metric| format!("{metric} {bits} bit {}", level.name());
         let one = &distorted[..1];
-        if let Some(mut vif) = Vif::new(&vif, WIDTH, HEIGHT, depth, 1, 16) {
-            report(&name("vif"), || vif.compute(level, reference, one));
+        if let Some(mut vif) = Vif::new(&vif, WIDTH, HEIGHT, depth, 1) {
+            report(&name("vif"), || vif.compute(level, 16, reference, one));
         }
         for (metric, aim) in [("adm", false), ("adm + aim", true)] {
             if let Some(mut adm) = Adm::new(&adm(aim), WIDTH, HEIGHT, depth, 1, 1) {
-                report(&name(metric), || adm.compute(level, reference, one));
+                report(&name(metric), || adm.compute(level, 1, reference, one));
             }
         }
         for (metric, options) in [("cambi", fast), ("cambi slow", CambiOptions::default())] {
-            if let Ok(mut cambi) = Analysis::new(&options.analysis(), geometry, 1) {
-                report(&name(metric), || cambi.compute(level, reference, one));
+            if let Ok(mut cambi) = Analysis::new(&options.analysis(), geometry) {
+                report(&name(metric), || cambi.compute(level, 1, reference, one));
             }
         }
         report(&name("motion"), || sad(level, reference, next, depth));
@@ -157,13 +157,13 @@ fn measure<T: Sample + TryFrom<u32>>(
             let small = Plane::new(&frames[1], source.width, source.height, WIDTH);
             if let (Ok(scaling), Some(small)) = (Scaling::new(method, source, geometry, (true, false)), small)
             {
-                let (scaler, mut scaled) = (Scaler::new(&scaling, 1), Scaled::default());
+                let (scaler, mut scaled) = (Scaler::new(&scaling), Scaled::default());
                 let luma = match group(small, vec![]) {
                     PlaneGroup::U8(luma, _) => AnyPlane::U8(luma),
                     PlaneGroup::U16(luma, _) => AnyPlane::U16(luma),
                 };
                 report(&name(metric), || {
-                    scaler.scale(level, &Frame { luma, chroma: None }, &mut scaled).is_some()
+                    scaler.scale(level, 1, &Frame { luma, chroma: None }, &mut scaled).is_some()
                 });
             }
         }
@@ -171,11 +171,11 @@ fn measure<T: Sample + TryFrom<u32>>(
 
     let level = Level::detect();
     let name = |metric| format!("{metric} {bits} bit {}", level.name());
-    if let Some(mut vif) = Vif::new(&vif, WIDTH, HEIGHT, depth, LADDER, 16) {
-        report_ladder(&name("vif"), distorted, |distorted| vif.compute(level, reference, distorted));
+    if let Some(mut vif) = Vif::new(&vif, WIDTH, HEIGHT, depth, LADDER) {
+        report_ladder(&name("vif"), distorted, |distorted| vif.compute(level, 16, reference, distorted));
     }
     if let Some(mut adm) = Adm::new(&adm(false), WIDTH, HEIGHT, depth, LADDER, 1) {
-        report_ladder(&name("adm"), distorted, |distorted| adm.compute(level, reference, distorted));
+        report_ladder(&name("adm"), distorted, |distorted| adm.compute(level, 1, reference, distorted));
     }
     if let Ok(speed) = Speed::new(&speed, subsampled) {
         report_ladder(&name("speed"), chroma, |distorted| speed.compute(level, chroma_group(distorted)));

@@ -14,7 +14,7 @@ pub struct Setup {
     pub geometry: Geometry,
     /// The most distorted pictures of a group.
     pub renditions: usize,
-    /// In how many parts that may run at the same time a picture is to be divided, at least 1.
+    /// Into how many bands a picture is divided at most, at least 1.
     pub bands: usize,
 }
 
@@ -23,6 +23,8 @@ pub struct Setup {
 pub struct Pictures<'a> {
     pub level: Level,
     pub depth: BitDepth,
+    /// Into how many bands, which may run at the same time, a picture is to be divided: 1 to those of the [`Setup`].
+    pub bands: usize,
     pub luma: PlaneGroup<'a>,
     /// Cb and Cr, if some metric looks at them and all pictures have them.
     pub chroma: Option<[PlaneGroup<'a>; 2]>,

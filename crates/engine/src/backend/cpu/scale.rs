@@ -70,48 +70,54 @@ pub struct Scaled([Scratch; 3]);
 pub struct Scaler {
     luma: Tables,
     chroma: Option<Tables>,
-    bands: usize,
 }
 
 impl Scaler {
-    /// `bands`: how many parts a plane is divided into.
-    pub fn new(scaling: &Scaling, bands: usize) -> Self {
+    /// Tables for all of the picture that the scaling looks at.
+    pub fn new(scaling: &Scaling) -> Self {
         let source = scaling.source();
         let luma = Tables::new((source.width, source.height), scaling.luma(), source.depth);
         let chroma = source.chroma.zip(scaling.chroma());
         let chroma = chroma.map(|(size, axes)| Tables::new(size, axes, source.depth));
-        Self { luma, chroma, bands }
+        Self { luma, chroma }
     }
 
-    /// Scales a picture in the current rayon pool. `None` if it does not have the size that was prepared for.
-    pub fn scale<'a>(&self, level: Level, frame: &Frame<'_>, to: &'a mut Scaled) -> Option<Frame<'a>> {
+    /// Scales a picture in the current rayon pool, each plane in so many bands. `None` if it does not have the size that
+    /// was prepared for.
+    pub fn scale<'a>(
+        &self,
+        level: Level,
+        bands: usize,
+        frame: &Frame<'_>,
+        to: &'a mut Scaled,
+    ) -> Option<Frame<'a>> {
         let [y, cb, cr] = &mut to.0;
-        let luma = self.plane(level, &self.luma, frame.luma, y)?;
+        let run = Run { level, bands };
+        let luma = run.plane(&self.luma, frame.luma, y)?;
         let chroma = match (&self.chroma, frame.chroma) {
-            (Some(tables), Some([b, r])) => {
-                Some([self.plane(level, tables, b, cb)?, self.plane(level, tables, r, cr)?])
-            }
+            (Some(tables), Some([b, r])) => Some([run.plane(tables, b, cb)?, run.plane(tables, r, cr)?]),
             _ => None,
         };
         Some(Frame { luma, chroma })
     }
+}
 
-    fn plane<'a>(
-        &self,
-        level: Level,
-        tables: &Tables,
-        plane: AnyPlane<'_>,
-        to: &'a mut Scratch,
-    ) -> Option<AnyPlane<'a>> {
+/// How the planes of a picture are scaled.
+struct Run {
+    level: Level,
+    bands: usize,
+}
+
+impl Run {
+    fn plane<'a>(&self, tables: &Tables, plane: AnyPlane<'_>, to: &'a mut Scratch) -> Option<AnyPlane<'a>> {
         match plane {
-            AnyPlane::U8(plane) => self.samples(level, tables, plane, &mut to.bytes).map(AnyPlane::U8),
-            AnyPlane::U16(plane) => self.samples(level, tables, plane, &mut to.words).map(AnyPlane::U16),
+            AnyPlane::U8(plane) => self.samples(tables, plane, &mut to.bytes).map(AnyPlane::U8),
+            AnyPlane::U16(plane) => self.samples(tables, plane, &mut to.words).map(AnyPlane::U16),
         }
     }
 
     fn samples<'a, T: Sample>(
         &self,
-        level: Level,
         tables: &Tables,
         plane: Plane<'_, T>,
         to: &'a mut Vec<T>,
@@ -122,7 +128,7 @@ impl Scaler {
         let rows = height.div_ceil(self.bands);
         to.par_chunks_mut(rows * width)
             .enumerate()
-            .for_each(|(i, to)| band::<T>(level, tables, plane, i * rows, to));
+            .for_each(|(i, to)| band::<T>(self.level, tables, plane, i * rows, to));
         Plane::new(to, width, height, width)
     }
 }
@@ -265,7 +271,7 @@ mod tests {
         let source = geometry(picture.width, picture.height);
         let scaling = Scaling::new(method, source, geometry(width, height), (true, false)).unwrap();
         let expected = naive(&picture.samples(), picture.width, &scaling.luma(), depth);
-        let scaler = Scaler::new(&scaling, bands);
+        let scaler = Scaler::new(&scaling);
         let (bytes, words) = (picture.bytes(), picture.words());
         for level in Level::available() {
             let luma = match depth.bits() {
@@ -273,7 +279,8 @@ mod tests {
                 _ => AnyPlane::U16(words.plane()),
             };
             let mut scaled = Scaled::default();
-            let found = match scaler.scale(level, &Frame { luma, chroma: None }, &mut scaled).unwrap().luma {
+            let frame = Frame { luma, chroma: None };
+            let found = match scaler.scale(level, bands, &frame, &mut scaled).unwrap().luma {
                 AnyPlane::U8(plane) => (0..height).flat_map(|y| plane.row(y).iter()).map(u16::from).collect(),
                 AnyPlane::U16(plane) => (0..height).flat_map(|y| plane.row(y).iter()).collect::<Vec<_>>(),
             };

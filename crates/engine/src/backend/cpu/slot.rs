@@ -30,11 +30,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(level: Level, work: &Work, setup: &Setup, renditions: &[Option<Scaling>]) -> Self {
-        let scaler = |scaling: &Option<Scaling>| scaling.map(|s| (s, Scaler::new(&s, setup.bands)));
+    pub fn new(level: Level, work: &Work, geometry: Geometry, renditions: &[Option<Scaling>]) -> Self {
+        let scaler = |scaling: &Option<Scaling>| scaling.map(|s| (s, Scaler::new(&s)));
         Self {
             level,
-            geometry: setup.geometry,
+            geometry,
             chroma: work.chroma(),
             lags: work.lags(),
             scalers: renditions.iter().map(scaler).collect(),
@@ -57,6 +57,8 @@ pub struct Group<'a> {
     pub distorted: Vec<(usize, &'a Picture<'a>)>,
     /// The luma of the reference one and two pictures ago, as far as the run reaches back.
     pub earlier: &'a [std::sync::Arc<Luma>],
+    /// Into how many bands its pictures are divided.
+    pub bands: usize,
     pub history_only: bool,
 }
 
@@ -95,7 +97,9 @@ impl Slot {
             let (importer, scaled): &mut (Importer, Scaled) = room;
             let frame = importer.import(picture, depth, chroma).ok_or_else(unreadable)?;
             match plan.scalers.get(*rendition).ok_or(BackendError::NotPrepared)? {
-                Some((_, scaler)) => scaler.scale(level, &frame, scaled).ok_or(BackendError::Unlike),
+                Some((_, scaler)) => {
+                    scaler.scale(level, given.bands, &frame, scaled).ok_or(BackendError::Unlike)
+                }
                 None => Ok(frame),
             }
         };
@@ -130,6 +134,7 @@ impl Slot {
         let pictures = Pictures {
             level,
             depth,
+            bands: given.bands,
             luma: group(luma, frames.iter().map(|frame| frame.luma))?,
             chroma: planes.transpose()?,
             earlier: earlier.collect::<Result<_, _>>()?,

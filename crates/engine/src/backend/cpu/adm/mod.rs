@@ -119,8 +119,8 @@ impl Buffered for i32 {
 
 impl Adm {
     /// Work on frames of `width` x `height` samples of `depth`, both extents at least [`MIN_SIZE`], up to
-    /// `renditions` distorted pictures for each reference, in up to `bands` parts that may run at the same time. `None`
-    /// when the frames are too small.
+    /// `renditions` distorted pictures for each reference, divided into `bands` bands at most. `None` when the frames are
+    /// too small.
     pub fn new(
         work: &AdmWork,
         width: usize,
@@ -149,8 +149,8 @@ impl Adm {
         };
         let approximations = [approximation(0, 1), approximation(1, 2), approximation(2, 2)];
         let bands = (0..bands.max(1))
-            .map(|band| Band {
-                rows: scales.each_ref().map(|scale| share(scale, band, bands.max(1))),
+            .map(|_| Band {
+                rows: [const { 0..0 }; 4],
                 mid: [0, 1].map(|_| Mid::new(width)),
                 fine: Lines::new(scales[0].width, gains.len(), renditions),
                 coarse: Lines::new(scales[1].width, gains.len(), renditions),
@@ -168,10 +168,11 @@ impl Adm {
     }
 
     /// The sums of each distorted luma plane with the reference's, all of the size and depth given to [`Adm::new`], and
-    /// no more than were given there. Runs in the current rayon pool.
+    /// no more than were given there. Runs in the current rayon pool, in so many bands, from 1 to those given there.
     pub fn compute<T: Sample>(
         &mut self,
         level: Level,
+        bands: usize,
         reference: Plane<T>,
         distorted: &[Plane<T>],
     ) -> Vec<AdmSums> {
@@ -182,7 +183,13 @@ impl Adm {
         let planes = [&[reference], distorted].concat();
         let n = planes.len();
         let luma: Vec<_> = planes.into_iter().map(|plane| Luma { plane, middle: 1 << (bits - 1) }).collect();
-        let Self { plan, approximations, bands, .. } = self;
+        let Self { plan, approximations, bands: all, .. } = self;
+        let bands = bands.clamp(1, all.len());
+        let bands = &mut all[..bands];
+        let count = bands.len();
+        for (i, band) in bands.iter_mut().enumerate() {
+            band.rows = plan.scales.each_ref().map(|scale| share(scale, i, count));
+        }
         let [one, two, three] = approximations.each_mut().map(|pictures| {
             let n = n.min(pictures.len());
             &mut pictures[..n]
@@ -196,15 +203,16 @@ impl Adm {
         let three: Vec<_> = three.iter().map(Coarse::<2>).collect();
         let none = three.iter().map(|_| ApproximationRows::none()).collect();
         run(3, [16, 15]).spread::<_, i32>(bands, &three, none);
-        (0..three.len() - 1).map(|rendition| self.total(rendition)).collect()
+        let renditions = 0..three.len() - 1;
+        renditions.map(|rendition| self.total(count, rendition)).collect()
     }
 
-    /// Adds up the sums of the bands.
-    fn total(&self, rendition: usize) -> AdmSums {
+    /// Adds up the sums of so many bands.
+    fn total(&self, bands: usize, rendition: usize) -> AdmSums {
         let sum = |of: &dyn Fn(&Sums) -> BandSums| {
             std::array::from_fn(|scale| {
                 let mut sum = BandSums::default();
-                self.bands.iter().for_each(|band| add(&mut sum, of(&band.sums[scale])));
+                self.bands[..bands].iter().for_each(|band| add(&mut sum, of(&band.sums[scale])));
                 sum
             })
         };
@@ -230,7 +238,9 @@ impl Metric for Adm {
     }
 
     fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<AdmSums>> {
-        Some(typed!(PlaneGroup: &pictures.luma, |r, d| Adm::compute(self, pictures.level, *r, d)))
+        Some(typed!(PlaneGroup: &pictures.luma, |r, d| {
+            Adm::compute(self, pictures.level, pictures.bands, *r, d)
+        }))
     }
 }
 
@@ -243,12 +253,13 @@ impl Terms {
 /// The rows of part `index` of `count`, of about equal cost.
 fn share(scale: &AdmScale, index: usize, count: usize) -> Range<usize> {
     let extra = SCORED_COST - 1;
-    let scored_before = |y: usize| y.clamp(scale.rows.start, scale.rows.end) - scale.rows.start;
-    let total = scale.height + extra * scale.rows.len();
+    let scored = &scale.rows;
+    let total = scale.height + extra * scored.len();
+    // The first row before which there are `index` parts of the cost.
     let edge = |index: usize| {
-        (0..scale.height)
-            .find(|y| (y + extra * scored_before(*y)) * count >= total * index)
-            .unwrap_or(scale.height)
+        let cost = (total * index).div_ceil(count);
+        let among_scored = scored.start + cost.saturating_sub(scored.start).div_ceil(SCORED_COST);
+        cost.min(among_scored).max(cost.saturating_sub(extra * scored.len()))
     };
     edge(index)..if index + 1 == count { scale.height } else { edge(index + 1) }
 }
@@ -466,7 +477,7 @@ mod tests {
     fn run(level: Level, pictures: &[Picture], work: &AdmWork, bands: usize) -> Vec<AdmSums> {
         let Picture { width, height, depth, .. } = pictures[0];
         let mut adm = Adm::new(work, width, height, depth, 3, bands).unwrap();
-        planes!(pictures, |p| adm.compute(level, p[0], &p[1..]))
+        planes!(pictures, |p| adm.compute(level, bands, p[0], &p[1..]))
     }
 
     fn check(pair: &[Picture; 2], work: &AdmWork, bands: usize) {
@@ -553,10 +564,12 @@ mod tests {
         let work = several();
         let [first, second] = [content(3, 64, 48, 8), content(6, 64, 48, 8)];
         for level in Level::available() {
-            let mut adm = Adm::new(&work, 64, 48, first[0].depth, 2, 2).unwrap();
-            planes!(&group(&first)[..3], |p| adm.compute(level, p[0], &p[1..]));
-            let again = planes!(&second, |p| adm.compute(level, p[0], &p[1..]));
-            assert_eq!(again, run(level, &second, &work, 2));
+            let mut adm = Adm::new(&work, 64, 48, first[0].depth, 2, 3).unwrap();
+            planes!(&group(&first)[..3], |p| adm.compute(level, 3, p[0], &p[1..]));
+            for bands in [2, 1, 3] {
+                let again = planes!(&second, |p| adm.compute(level, bands, p[0], &p[1..]));
+                assert_eq!(again, run(level, &second, &work, 2));
+            }
         }
     }
 

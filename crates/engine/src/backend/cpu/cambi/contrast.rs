@@ -104,9 +104,9 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// Cuts all scales, the large ones first.
-    pub fn cut(picture: &CambiPicture, bands: usize) -> Vec<Self> {
-        let mut tiles = vec![];
+    /// Cuts all scales, the large ones first, each into up to so many bands of rows. Room for contrast values stays.
+    pub fn cut(tiles: &mut Vec<Self>, picture: &CambiPicture, bands: usize) {
+        let mut rooms = std::mem::take(tiles).into_iter().map(|tile| tile.values);
         for (scale, size) in picture.scales.iter().enumerate() {
             let rows = size.height.div_ceil(bands).max(WINDOWS * picture.window);
             for top in (0..size.height).step_by(rows) {
@@ -115,14 +115,13 @@ impl Tile {
                         scale,
                         columns: left..size.width.min(left + COLUMNS),
                         rows: top..size.height.min(top + rows),
-                        values: vec![],
+                        values: rooms.next().unwrap_or_default(),
                         nonzero: 0,
                         total: 0,
                     });
                 }
             }
         }
-        tiles
     }
 
     /// Finds the contrast values of a tile.

@@ -29,10 +29,10 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// `bands`: how many parts the rows of a large picture are cut into.
-    pub fn new(analysis: &CambiAnalysis, geometry: Geometry, bands: usize) -> Result<Self, CambiError> {
+    /// The analysis of frames of this geometry, or why they have none.
+    pub fn new(analysis: &CambiAnalysis, geometry: Geometry) -> Result<Self, CambiError> {
         let plan = analysis.plan(geometry)?;
-        let side = |picture: &CambiPicture| Side::new(picture, geometry, bands);
+        let side = |picture: &CambiPicture| Side::new(picture, geometry);
         Ok(Self {
             bits: geometry.depth.bits(),
             counting: Counting::new(&plan),
@@ -43,16 +43,17 @@ impl Analysis {
     }
 
     /// The sums of each distorted luma plane beside the reference's, all of the geometry. Runs in the current rayon
-    /// pool.
+    /// pool; the rows of a large picture are cut into `bands` parts, at least 1.
     pub fn compute<T: Sample>(
         &mut self,
         level: Level,
+        bands: usize,
         reference: Plane<'_, T>,
         distorted: &[Plane<'_, T>],
     ) -> Vec<CambiSums> {
         let Self { bits, plan, counting, distorted: side, source } = self;
         let of = |side: &mut Side, picture: &CambiPicture, plane| {
-            side.compute(level, plan, picture, counting, *bits, plane)
+            side.compute(Run { level, bands, plan, counting, bits: *bits }, picture, plane)
         };
         let (distorted, source) = rayon::join(
             || distorted.iter().map(|plane| of(side, &plan.distorted, *plane)).collect::<Vec<_>>(),
@@ -62,12 +63,19 @@ impl Analysis {
     }
 }
 
+/// What both pictures have in common.
+struct Run<'a> {
+    level: Level,
+    bands: usize,
+    plan: &'a CambiPlan,
+    counting: &'a Counting,
+    bits: u32,
+}
+
 /// The analysis of one picture.
 struct Side {
     /// Columns and rows of the samples that make up the picture, where it is not of its own size.
     picks: Option<[Vec<u32>; 2]>,
-    /// How many parts the rows of a scale are cut into.
-    bands: usize,
     pyramid: Pyramid,
     tiles: Vec<Tile>,
     /// Contrast values of a scale of which not all count.
@@ -75,28 +83,24 @@ struct Side {
 }
 
 impl Side {
-    fn new(picture: &CambiPicture, geometry: Geometry, bands: usize) -> Self {
+    fn new(picture: &CambiPicture, geometry: Geometry) -> Self {
         let Geometry { width, height, .. } = geometry;
         let resized = (picture.width, picture.height) != (width, height);
         Self {
             picks: resized.then(|| [nearest(width, picture.width), nearest(height, picture.height)]),
-            bands,
             pyramid: Pyramid::new(&picture.scales),
-            tiles: Tile::cut(picture, bands),
+            tiles: vec![],
             values: vec![],
         }
     }
 
     fn compute<T: Sample>(
         &mut self,
-        level: Level,
-        plan: &CambiPlan,
+        Run { level, bands, plan, counting, bits }: Run<'_>,
         picture: &CambiPicture,
-        counting: &Counting,
-        bits: u32,
         plane: Plane<'_, T>,
     ) -> ScaleSums {
-        let Self { picks, bands, pyramid, tiles, values } = self;
+        let Self { picks, pyramid, tiles, values } = self;
         let input = Input {
             plane,
             bits,
@@ -108,7 +112,8 @@ impl Side {
             flat_limit: picture.flat_limit,
         };
         let codes = Codes { lowest: counting.lowest, none: counting.none() };
-        pyramid.fill(level, &input, codes, *bands);
+        pyramid.fill(level, &input, codes, bands);
+        Tile::cut(tiles, picture, bands);
         tiles.par_iter_mut().with_max_len(1).for_each_init(
             || counting.scratch(picture.window),
             |scratch, tile| {
@@ -139,14 +144,16 @@ impl Metric for Cambi {
     type Of = metrics::cambi::Cambi;
 
     fn prepare(work: &CambiWork, setup: &Setup) -> Result<Self, BackendError> {
-        let analysis = |analysis| Analysis::new(analysis, setup.geometry, setup.bands).map_err(Misfit::from);
+        let analysis = |analysis| Analysis::new(analysis, setup.geometry).map_err(Misfit::from);
         Ok(Self(work.analyses.iter().map(analysis).collect::<Result<_, _>>()?))
     }
 
     fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<Vec<CambiSums>>> {
         let mut sums = vec![vec![]; pictures.distorted()];
         for analysis in &mut self.0 {
-            let found = typed!(PlaneGroup: &pictures.luma, |r, d| analysis.compute(pictures.level, *r, d));
+            let found = typed!(PlaneGroup: &pictures.luma, |r, d| {
+                analysis.compute(pictures.level, pictures.bands, *r, d)
+            });
             sums.iter_mut().zip(found).for_each(|(sums, found)| sums.push(found));
         }
         Some(sums)
@@ -189,13 +196,16 @@ mod tests {
             source: plan.source.as_ref().map(|source| naive(&plan, source, &a)),
         };
         for level in Level::available() {
-            for bands in [1, 5] {
-                let mut cambi = Analysis::new(&analysis, geometry, bands).unwrap();
+            let mut cambi = Analysis::new(&analysis, geometry).unwrap();
+            for bands in [1, 5, 2] {
                 // Nothing may be left of an earlier frame or picture.
                 for pictures in [&[a.clone(), b.clone()][..], &[a.clone(), b.clone(), b.clone()]] {
-                    let found = planes!(pictures, |p| cambi.compute(level, p[0], &p[1..]));
+                    let found = planes!(pictures, |p| cambi.compute(level, bands, p[0], &p[1..]));
                     let expected = vec![expected; pictures.len() - 1];
-                    assert_eq!(found, expected, "{level:?} {seed} {width}x{height} {bits} {options:?}");
+                    assert_eq!(
+                        found, expected,
+                        "{level:?} {bands} {seed} {width}x{height} {bits} {options:?}"
+                    );
                 }
             }
         }
@@ -259,8 +269,8 @@ mod tests {
             };
             let [a, b] = [picture(0), picture(1)];
             let geometry = Geometry { width: 320, height: 240, depth: a.depth, chroma: None };
-            let mut cambi = Analysis::new(&options.analysis(), geometry, 1).unwrap();
-            let sums = planes!(&[a, b], |p| cambi.compute(Level::detect(), p[0], &p[1..]));
+            let mut cambi = Analysis::new(&options.analysis(), geometry).unwrap();
+            let sums = planes!(&[a, b], |p| cambi.compute(Level::detect(), 1, p[0], &p[1..]));
             let scores = CambiScorer::new(&options, geometry).unwrap().scores(&sums[0]);
             let found = [Some(scores.cambi), scores.source, scores.full_reference];
             assert_eq!(found.map(|score| (score.unwrap() * 1e6).round() / 1e6), expected);

@@ -97,7 +97,6 @@ pub struct Vif {
     work: VifWork,
     size: (usize, usize),
     depth: BitDepth,
-    bands: usize,
     renditions: usize,
     pyramid: [Octave; 3],
     /// Scratch that no thread is using.
@@ -106,14 +105,13 @@ pub struct Vif {
 
 impl Vif {
     /// Work on frames of `width` x `height` samples, both at least `MIN_SIZE`, up to `renditions` distorted pictures
-    /// for each reference, in about `bands` parts that may run at the same time. `None` when the frames are too small.
+    /// for each reference. `None` when the frames are too small.
     pub fn new(
         work: &VifWork,
         width: usize,
         height: usize,
         depth: BitDepth,
         renditions: usize,
-        bands: usize,
     ) -> Option<Self> {
         if width.min(height) < MIN_SIZE {
             return None;
@@ -126,7 +124,6 @@ impl Vif {
             work: work.clone(),
             size: (width, height),
             depth,
-            bands: bands.max(1),
             renditions,
             pyramid: [one, two, three],
             idle,
@@ -134,10 +131,11 @@ impl Vif {
     }
 
     /// The sums of each distorted luma plane with the reference's, of the depth given to [`Vif::new`]; `None` when they
-    /// are not of the size given there or more than that. Runs in the current rayon pool.
+    /// are not of the size given there or more than that. Runs in the current rayon pool, in about so many bands, at least 1.
     pub fn compute<T: Sample>(
         &mut self,
         level: Level,
+        bands: usize,
         reference: Plane<T>,
         distorted: &[Plane<T>],
     ) -> Option<Vec<VifSums>> {
@@ -148,8 +146,7 @@ impl Vif {
             return None;
         }
         let mut sums = vec![vec![[VifScaleSums::default(); 4]; self.work.gain_limits.len()]; distorted.len()];
-        let (work, idle, bands, width, renditions) =
-            (&self.work, &self.idle, self.bands, self.size.0, self.renditions);
+        let (work, idle, width, renditions) = (&self.work, &self.idle, self.size.0, self.renditions);
         let run = Run { level, work, idle, bands, width, renditions };
         let [one, two, three] = &mut self.pyramid;
         run.scale::<T, 0, 1>(&planes, self.depth.bits(), Some(one), &mut sums);
@@ -166,12 +163,14 @@ impl Metric for Vif {
 
     fn prepare(work: &VifWork, setup: &Setup) -> Result<Self, BackendError> {
         let Geometry { width, height, depth, .. } = setup.geometry;
-        let vif = Self::new(work, width, height, depth, setup.renditions, setup.bands);
+        let vif = Self::new(work, width, height, depth, setup.renditions);
         vif.ok_or(BackendError::NotPrepared)
     }
 
     fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<VifSums>> {
-        typed!(PlaneGroup: &pictures.luma, |r, d| Vif::compute(self, pictures.level, *r, d))
+        typed!(PlaneGroup: &pictures.luma, |r, d| {
+            Vif::compute(self, pictures.level, pictures.bands, *r, d)
+        })
     }
 
     fn halves(&self, pictures: usize) -> Vec<Plane<'_, u16>> {
@@ -388,8 +387,8 @@ mod tests {
 
     fn run(level: Level, pictures: &[Picture], work: &VifWork, bands: usize) -> Vec<VifSums> {
         let Picture { width, height, depth, .. } = pictures[0];
-        let mut vif = Vif::new(work, width, height, depth, 3, bands).unwrap();
-        planes!(pictures, |p| vif.compute(level, p[0], &p[1..]).unwrap())
+        let mut vif = Vif::new(work, width, height, depth, 3).unwrap();
+        planes!(pictures, |p| vif.compute(level, bands, p[0], &p[1..]).unwrap())
     }
 
     fn check(pair: &[Picture; 2], work: &VifWork, bands: usize) {
@@ -444,15 +443,15 @@ mod tests {
     fn frames_of_another_size_are_refused() {
         let work = VifWork { gain_limits: vec![100.0], scale0: true };
         let [r, d] = content(0, 32, 24, 8);
-        let mut vif = Vif::new(&work, 24, 32, r.depth, 1, 1).unwrap();
-        assert_eq!(vif.compute(Level::detect(), r.bytes().plane(), &[d.bytes().plane()]), None);
+        let mut vif = Vif::new(&work, 24, 32, r.depth, 1).unwrap();
+        assert_eq!(vif.compute(Level::detect(), 1, r.bytes().plane(), &[d.bytes().plane()]), None);
     }
 
     #[test]
     fn too_small_frames_are_refused() {
         let work = VifWork { gain_limits: vec![100.0], scale0: true };
         let depth = BitDepth::new(8).unwrap();
-        assert!(Vif::new(&work, 16, 15, depth, 1, 1).is_none());
-        assert!(Vif::new(&work, 15, 16, depth, 1, 1).is_none());
+        assert!(Vif::new(&work, 16, 15, depth, 1).is_none());
+        assert!(Vif::new(&work, 15, 16, depth, 1).is_none());
     }
 }
