@@ -53,7 +53,8 @@ pub struct Frame {
     pub info: Arc<VideoInfo>,
 }
 
-/// A reference frame with the distorted frames to compare with it, by number of their rendition.
+/// A reference frame with the distorted frames to compare with it, by number of their rendition. Without any, it is
+/// history: motion compares the reference frames beside it.
 #[derive(Clone)]
 pub struct Group {
     /// Number of the reference frame.
@@ -79,8 +80,12 @@ pub struct Setup {
 enum Job {
     Prepare(Setup),
     Group(Group),
-    EndRun {
+    /// Complete the scores of a rendition without the reference frames to come.
+    Finish {
         rendition: u64,
+    },
+    /// End the run of reference frames.
+    EndRun {
         broken: bool,
     },
     Retry {
@@ -156,9 +161,14 @@ impl Jobs {
         self.send(Job::Group(group));
     }
 
-    /// Ends a rendition's run of unbroken pairs; `broken` says that pairs are missing.
-    pub fn end_run(&self, rendition: u64, broken: bool) {
-        self.send(Job::EndRun { rendition, broken });
+    /// Completes the scores of a rendition that wait for later reference frames.
+    pub fn finish(&self, rendition: u64) {
+        self.send(Job::Finish { rendition });
+    }
+
+    /// Ends the unbroken row of reference frames; `broken` says that some are missing.
+    pub fn end_run(&self, broken: bool) {
+        self.send(Job::EndRun { broken });
     }
 
     /// Has this share of the groups to come computed again.
@@ -209,6 +219,8 @@ impl Scoring {
             on_wrong: OnWrongScore::default(),
             distrust,
             recent: VecDeque::new(),
+            unsubmitted: 0,
+            waited_for: 0,
             withheld: vec![],
             last_of_gpu: None,
             follow,
@@ -262,18 +274,16 @@ struct Trial {
 
 #[derive(Clone)]
 enum Taken {
-    Group(Group),
-    EndRun { track: usize, broken: bool },
+    /// A group, and whether the element waits to hear that it is done.
+    Group(Group, bool),
+    Finish { track: usize },
+    EndRun { broken: bool },
 }
 
 /// A rendition as the session knows it.
 struct Track {
     rendition: u64,
     failed: bool,
-    /// The last run of the rendition was broken off, and no pair has come since.
-    broken: bool,
-    /// The next pair is the first after a break that the session has forgotten.
-    resumes: bool,
     /// Numbers of the frames whose scores, and whose damage, are still to come.
     scores: VecDeque<u64>,
     damages: VecDeque<u64>,
@@ -286,6 +296,8 @@ type Ticket = u64;
 struct InFlight {
     ticket: Ticket,
     since: Instant,
+    /// The element waits to hear that it is done.
+    counted: bool,
 }
 
 /// A group that is computed again.
@@ -367,8 +379,12 @@ struct Worker {
     audits: Vec<Audited>,
     on_wrong: OnWrongScore,
     distrust: Distrust,
-    /// The last groups of the run, as many as metrics look back, where another backend may have to go on.
+    /// The last reference frames of the run, oldest first, as many as scores depend on.
     recent: VecDeque<Group>,
+    /// How many of these, the last ones, the session has not had: no pair has needed them so far.
+    unsubmitted: usize,
+    /// How many more reference frames the last pair waits for.
+    waited_for: usize,
     /// What is told of a GPU that was found out, once another backend has taken over and the last score that it had a part
     /// in was told: those that follow are right.
     withheld: Vec<News>,
@@ -413,24 +429,82 @@ impl Worker {
                     self.on_wrong = on_wrong;
                 }
                 Job::Group(_) if self.failed => self.news.push(News::Done(None)),
-                Job::Prepare(_) | Job::EndRun { .. } if self.failed => {}
+                Job::Prepare(_) | Job::Finish { .. } | Job::EndRun { .. } if self.failed => {}
                 Job::Prepare(setup) => {
+                    self.attempt(|worker| worker.end_run(false));
                     self.drain();
                     self.attempt(|worker| worker.prepare(setup));
                 }
-                Job::Group(group) => {
-                    // Another backend may take over while this waits, and be full as well.
-                    while self.is_full() {
-                        self.attempt(Self::wait);
-                    }
-                    self.attempt(|worker| worker.submit(group));
-                }
-                Job::EndRun { rendition, broken } => {
+                Job::Group(group) => self.follow_reference(group),
+                Job::Finish { rendition } => {
                     let track = self.tracks.iter().position(|track| track.rendition == rendition);
-                    self.attempt(|worker| track.map_or(Ok(()), |track| worker.end_run(track, broken)));
+                    self.attempt(|worker| track.map_or(Ok(()), |track| worker.finish(track)));
+                }
+                Job::EndRun { broken } => {
+                    self.forget_reference();
+                    self.attempt(|worker| worker.end_run(broken));
                 }
             }
         }
+    }
+
+    /// Submits the next reference frame, with what it is compared with and with the frames before that the session lacks.
+    /// Frames without a partner are submitted only as far as a pair before waits for them: a rendition that is gone for
+    /// hours costs no computing time.
+    fn follow_reference(&mut self, group: Group) {
+        // It may have come before, to complete the scores of an earlier setup.
+        if self.recent.back().is_some_and(|last| last.index == group.index) {
+            self.recent.pop_back();
+            self.unsubmitted = self.unsubmitted.saturating_sub(1);
+        }
+        let history = Group { distorted: vec![], ..group.clone() };
+        let lookback = self.session.plan().lookback();
+        let is_pair = !group.distorted.is_empty();
+        let submitted = is_pair || self.waited_for > 0;
+        if submitted {
+            self.submit_unsubmitted();
+            self.waited_for =
+                if is_pair { self.session.lookahead() as usize } else { self.waited_for - 1 };
+            self.submit_when_possible(group, true);
+        } else {
+            self.news.push(News::Done(None));
+        }
+        self.recent.push_back(history);
+        self.unsubmitted = if submitted { 0 } else { self.unsubmitted + 1 };
+        let more = self.recent.len().saturating_sub(lookback);
+        self.recent.drain(..more);
+    }
+
+    /// Submits the last reference frames that the session has not had. Where it lacks others before these, a new run begins
+    /// with them: it has as many frames as scores depend on.
+    fn submit_unsubmitted(&mut self) {
+        if self.unsubmitted > self.recent.len() {
+            self.attempt(|worker| worker.end_run(false));
+        }
+        let known = self.recent.len().saturating_sub(self.unsubmitted);
+        for group in self.recent.iter().skip(known).cloned().collect::<Vec<_>>() {
+            self.submit_when_possible(group, false);
+        }
+        self.unsubmitted = 0;
+    }
+
+    /// The reference frames to come have nothing to do with those before.
+    fn forget_reference(&mut self) {
+        self.recent.clear();
+        self.unsubmitted = 0;
+        self.waited_for = 0;
+    }
+
+    /// Submits a group once there is room. `counted`: the element waits to hear that it is done.
+    fn submit_when_possible(&mut self, group: Group, counted: bool) {
+        // Another backend may take over while this waits, and be full as well.
+        while self.is_full() {
+            self.attempt(Self::wait);
+        }
+        if self.failed && counted {
+            self.news.push(News::Done(None));
+        }
+        self.attempt(|worker| worker.submit(group, counted));
     }
 
     /// Waits for everything that was submitted, and tells it.
@@ -498,7 +572,7 @@ impl Worker {
             self.failed = true;
             self.waiter.settle(self.next);
             self.news.push(News::Error(err));
-            self.news.extend(self.groups.drain(..).map(|_| News::Done(None)));
+            self.news.extend(self.groups.drain(..).filter(|group| group.counted).map(|_| News::Done(None)));
         }
     }
 
@@ -527,13 +601,14 @@ impl Worker {
     fn redo(&mut self, taken: &[Taken]) -> Result<(), Error> {
         for taken in taken.iter().cloned() {
             match taken {
-                Taken::Group(group) => {
+                Taken::Group(group, counted) => {
                     while self.is_full() {
                         self.wait()?;
                     }
-                    self.submit(group)?;
+                    self.submit(group, counted)?;
                 }
-                Taken::EndRun { track, broken } => self.end_run(track, broken)?,
+                Taken::Finish { track } => self.finish(track)?,
+                Taken::EndRun { broken } => self.end_run(broken)?,
             }
         }
         Ok(())
@@ -549,29 +624,19 @@ impl Worker {
         self.importers.clear();
         let chroma = self.session.plan().work.chroma();
         let mut mapped = vec![];
-        for group in std::mem::take(&mut self.recent) {
-            let input = |frame: &Frame| -> Result<(Importer, Mapped), ImportError> {
-                let mut importer = Importer::new(&frame.info, chroma);
-                let mapped = importer.map(frame.buffer.clone(), None)?;
-                Ok((importer, mapped))
-            };
+        let submitted = self.recent.len().saturating_sub(self.unsubmitted);
+        let needed = self.session.lags().min(submitted);
+        for Group { reference: Frame { buffer, info }, .. } in
+            self.recent.range(submitted - needed..submitted)
+        {
+            let mut importer = Importer::new(info, chroma);
             let unreadable = |source| Error::Buffer { pad: REFERENCE.into(), source };
-            let reference = input(&group.reference).map_err(unreadable)?;
-            let track = |rendition| self.tracks.iter().position(|track| track.rendition == rendition);
-            let distorted = group
-                .distorted
-                .iter()
-                .filter_map(|(rendition, frame)| Some((track(*rendition)?, input(frame).ok()?)));
-            mapped.push((reference, distorted.collect::<Vec<_>>()));
+            let reference = importer.map(buffer.clone(), None).map_err(unreadable)?;
+            mapped.push((importer, reference));
         }
-        let groups = mapped.iter().filter_map(|(reference, distorted)| {
-            fn picture((importer, mapped): &(Importer, Mapped)) -> Option<Picture<'_>> {
-                importer.picture(mapped)
-            }
-            let distorted = distorted.iter().filter_map(|(track, input)| Some((*track, picture(input)?)));
-            let distorted = distorted.collect::<Vec<_>>();
-            let reference = picture(reference)?;
-            (!distorted.is_empty()).then_some(backend::Group { reference, distorted, history_only: true })
+        let groups = mapped.iter().filter_map(|(importer, reference)| {
+            let reference = importer.picture(reference)?;
+            Some(backend::Group { reference, distorted: vec![], history_only: true })
         });
         self.session.take_over(backend, groups.collect())?;
         self.last_of_gpu = self.tracks.iter().filter_map(|track| track.scores.back()).max().copied();
@@ -592,22 +657,21 @@ impl Worker {
         if let Some(trial) = &mut self.trial {
             trial.taken.clear();
         }
-        // The session forgets the runs before, but not those who read the scores.
-        let resumes = |rendition| {
-            self.tracks.iter().any(|track| track.rendition == rendition && (track.broken || track.resumes))
-        };
+        // The session forgets the frames before. Those that are still of use are submitted again with the next pair.
+        if self.session.geometry() != Some(setup.geometry) {
+            self.recent.clear();
+        }
+        self.unsubmitted = self.recent.len();
+        self.waited_for = 0;
         let track = |(rendition, _): &(u64, Option<Scaling>)| Track {
             rendition: *rendition,
             failed: false,
-            broken: false,
-            resumes: resumes(*rendition),
             scores: VecDeque::new(),
             damages: VecDeque::new(),
         };
         self.tracks = setup.renditions.iter().map(track).collect();
         self.importers.clear();
         self.audits.clear();
-        self.recent.clear();
         self.session.set_patient(setup.patient);
         self.session.set_copiers(if setup.patient { self.copiers } else { 1 });
         let scalings: Vec<_> = setup.renditions.iter().map(|(_, scaling)| *scaling).collect();
@@ -637,8 +701,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Hands a group to the session, without the frames that cannot be read.
-    fn submit(&mut self, group: Group) -> Result<(), Error> {
+    /// Hands a group to the session, without the frames that cannot be read. `counted`: the element waits to hear that it is
+    /// done.
+    fn submit(&mut self, group: Group, counted: bool) -> Result<(), Error> {
         let since = Instant::now();
         let chroma = self.session.plan().work.chroma();
         let gpu = self.session.gpu().cloned();
@@ -666,8 +731,6 @@ impl Worker {
                 Ok(frame) => mapped.push((track, *rendition, frame)),
                 Err(reason) => {
                     self.tracks[track].failed = true;
-                    self.tracks[track].broken = true;
-                    self.session.end_run(track, true);
                     self.news.push(News::Failed {
                         rendition: *rendition,
                         index: group.index,
@@ -687,27 +750,24 @@ impl Worker {
                 Some(picture) => pictures.push((*track, picture)),
                 None => {
                     self.tracks[*track].failed = true;
-                    self.tracks[*track].broken = true;
-                    self.session.end_run(*track, true);
                     let reason = Some(ImportError::Small);
                     self.news.push(News::Failed { rendition: *rendition, index: group.index, reason });
                 }
             }
         }
         let tracks: Vec<usize> = pictures.iter().map(|(track, _)| *track).collect();
-        if tracks.is_empty() {
-            self.news.push(News::Done(None));
+        if tracks.is_empty() && self.session.plan().lookback() == 0 {
+            self.news.extend(counted.then_some(News::Done(None)));
             return self.collect();
         }
         let index = group.index;
         if let Some(trial) = &mut self.trial {
             let readable = |(rendition, _): &(u64, Frame)| mapped.iter().any(|(_, of, _)| of == rendition);
             let distorted = group.distorted.iter().filter(|frame| readable(frame)).cloned().collect();
-            trial.taken.push(Taken::Group(Group { distorted, ..group.clone() }));
+            trial.taken.push(Taken::Group(Group { distorted, ..group.clone() }, counted));
         }
         let damage = self.session.plan().work.get::<Damage>().is_some();
         for track in tracks {
-            self.tracks[track].broken = false;
             self.tracks[track].scores.push_back(index);
             if damage {
                 self.tracks[track].damages.push_back(index);
@@ -719,29 +779,28 @@ impl Worker {
             let running_time = group.running_time;
             self.audits.push(Audited { number, index, running_time, renditions });
         }
-        if self.on_wrong == OnWrongScore::Cpu && gpu.is_some() {
-            self.recent.push_back(group);
-            let more = self.recent.len().saturating_sub(self.session.lookback());
-            self.recent.drain(..more);
-        }
         let ticket = self.next;
         self.next += 1;
-        self.groups.push_back(InFlight { ticket, since });
+        self.groups.push_back(InFlight { ticket, since, counted });
         let completion = self.session.completion().ok_or(BackendError::NotPrepared);
         self.waiter.wait_for(ticket, completion.map_err(EngineError::from)?);
         // Where groups are done faster than threads take turns, most are done by now.
         self.collect()
     }
 
-    fn end_run(&mut self, track: usize, broken: bool) -> Result<(), Error> {
+    fn finish(&mut self, track: usize) -> Result<(), Error> {
         if let Some(trial) = &mut self.trial {
-            trial.taken.push(Taken::EndRun { track, broken });
+            trial.taken.push(Taken::Finish { track });
         }
-        self.tracks[track].broken = broken;
-        self.session.end_run(track, broken);
-        if self.session.is_fresh() {
-            self.recent.clear();
+        self.session.finish(track);
+        self.collect()
+    }
+
+    fn end_run(&mut self, broken: bool) -> Result<(), Error> {
+        if let Some(trial) = &mut self.trial {
+            trial.taken.push(Taken::EndRun { broken });
         }
+        self.session.end_run(broken);
         self.collect()
     }
 
@@ -756,16 +815,14 @@ impl Worker {
         for score in collected.iter().flatten() {
             let Some(track) = self.tracks.get_mut(score.rendition) else { continue };
             let index = track.scores.pop_front();
-            let mut score = score.clone();
-            score.discont |= std::mem::take(&mut track.resumes);
-            let scored = |index| News::Scored { rendition: track.rendition, index, score };
+            let scored = |index| News::Scored { rendition: track.rendition, index, score: score.clone() };
             self.news.extend(index.map(scored));
         }
         self.collect_verdicts();
         while self.groups.len() > self.session.in_flight() {
             let Some(group) = self.groups.pop_front() else { break };
             self.waiter.settle(group.ticket + 1);
-            self.news.push(News::Done(Some(group.since.elapsed())));
+            self.news.extend(group.counted.then(|| News::Done(Some(group.since.elapsed()))));
             // It works.
             self.trial = None;
         }

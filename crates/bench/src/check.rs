@@ -254,7 +254,7 @@ impl Case {
             completions.push_back(session.completion());
         }
         completions.into_iter().flatten().for_each(|complete| complete());
-        session.end_run(0, false);
+        session.end_run(false);
         scores.extend(session.collect()?);
         Ok((sums, scores))
     }

@@ -25,7 +25,7 @@
 //! session.prepare(geometry, &[None])?;
 //! let picture = |bytes| Picture::packed(bytes, geometry).ok_or("too few bytes");
 //! session.submit(picture(&original)?, vec![(0, picture(&coded)?)])?;
-//! session.end_run(0, false);
+//! session.end_run(false);
 //! if let Some(completion) = session.completion() {
 //!     completion(); // Waits; a thread of its own may do so as well.
 //! }

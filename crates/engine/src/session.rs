@@ -2,6 +2,11 @@
 
 //! The walk of frame pairs through a backend, the metrics and the models, in order, with the history
 //! that some features need.
+//!
+//! History belongs to the reference: motion compares each reference frame with the one before, whether or not a
+//! rendition has frames for both. So a *run* is an unbroken row of reference frames, common to all renditions, and a
+//! reference frame without distorted frames is submitted as well. A rendition whose scores begin or end within a run
+//! has the motion that it would have in a stream without gaps.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -24,7 +29,8 @@ use crate::scale::Scaling;
 pub struct PairScore {
     /// Number of the rendition, from 0.
     pub rendition: usize,
-    /// The pair is the first after a break in the run of pairs, or the last before one.
+    /// True if reference frames are missing that the values depend on: those of the first pairs after a break between
+    /// runs, and of the last before one, are not the ones that the stream has.
     pub discont: bool,
     /// A value for each of [`Plan::columns`]; `None` for pairs left out by subsampling.
     pub values: Option<Vec<f64>>,
@@ -77,12 +83,16 @@ impl Totals {
     }
 }
 
-/// A pair whose sums are known, and some of whose values may not be.
-struct Pending {
-    discont: bool,
-    /// The pair is left out.
-    left_out: bool,
-    totals: Totals,
+/// A reference frame whose sums are known, and some of whose values may not be.
+enum Pending {
+    Pair {
+        discont: bool,
+        /// The pair is left out.
+        left_out: bool,
+        totals: Totals,
+    },
+    /// The rendition has no frame for it.
+    Alone,
 }
 
 /// What has come of computing a group again.
@@ -123,23 +133,29 @@ enum Queued {
         /// Its number, if it is computed again.
         audit: Option<u64>,
     },
-    /// The end of a rendition's run of pairs; `broken` where pairs are missing.
-    End { rendition: usize, broken: bool },
+    /// What waits for a later pair of this rendition is completed.
+    Finish { rendition: usize },
+    /// The end of a run; `broken` where reference frames are missing.
+    End { broken: bool },
 }
 
 /// A group whose sums were fetched and are still being computed again.
 struct Open {
     number: u64,
-    pairs: Vec<Checkpoint>,
+    /// How many pairs the group has.
+    pairs: usize,
+    tracks: Vec<Checkpoint>,
 }
 
-/// A rendition as it was before it took the sums of a pair, for them to be exchanged.
+/// A rendition as it was before it took the sums of a group, for them to be exchanged.
 struct Checkpoint {
     rendition: usize,
+    /// The place of the rendition's pair in the group, `None` where it has no frame there.
+    pair: Option<usize>,
     sums: FrameSums,
     scorers: Vec<(Box<dyn Scorer>, VecDeque<Values>)>,
     run: usize,
-    /// Pairs that were pending.
+    /// Frames that were pending.
     pending: usize,
     /// [`Track::changes`] when the sums had been taken.
     changes: u64,
@@ -149,16 +165,10 @@ struct Checkpoint {
 struct Track {
     /// The scorer of each of [`Plan::sources`], with the values that no pending pair has taken yet.
     scorers: Vec<(Box<dyn Scorer>, VecDeque<Values>)>,
-    /// Pairs in the present run, of those whose sums were fetched.
+    /// Reference frames of the present run that the scorers have taken.
     run: usize,
-    /// Pairs whose sums were fetched.
-    fetched: u64,
     /// How often something was taken or ended.
     changes: u64,
-    /// No pair of the present run was submitted.
-    fresh: bool,
-    /// The next pair is the first after a break.
-    broken: bool,
     pending: VecDeque<Pending>,
 }
 
@@ -171,7 +181,13 @@ pub struct Session {
     /// How the pictures of each rendition are scaled.
     scalings: Vec<Option<Scaling>>,
     tracks: Vec<Track>,
+    /// Reference frames are missing before the present run, which values would depend on.
+    broken: bool,
+    /// Sums of the last reference frames of the run, oldest first, as many as values depend on.
+    history: VecDeque<FrameSums>,
     queue: VecDeque<Queued>,
+    /// Groups with pairs that were submitted since the geometry was set.
+    pairs: u64,
     /// Groups submitted since the geometry was set.
     submitted: u64,
     /// Groups of those submitted whose sums were fetched.
@@ -195,7 +211,10 @@ impl Session {
             geometry: None,
             scalings: vec![],
             tracks: vec![],
+            broken: false,
+            history: VecDeque::new(),
             queue: VecDeque::new(),
+            pairs: 0,
             submitted: 0,
             fetched: 0,
             damage: VecDeque::new(),
@@ -275,17 +294,12 @@ impl Session {
         Ok(())
     }
 
-    /// How many earlier groups of a run the metrics look at.
-    pub fn lookback(&self) -> usize {
+    /// Returns how many earlier reference pictures of a run the metrics look at.
+    pub fn lags(&self) -> usize {
         self.plan.work.lags()
     }
 
-    /// The next group is the first of a run, for all renditions.
-    pub fn is_fresh(&self) -> bool {
-        self.tracks.iter().all(|track| track.fresh)
-    }
-
-    /// How many later pairs a score waits for, at most.
+    /// How many later reference frames a score waits for, at most.
     pub fn lookahead(&self) -> u32 {
         self.plan.lookahead() as u32
     }
@@ -301,10 +315,7 @@ impl Session {
             Ok(Track {
                 scorers: scorers.map_err(EngineError::Options)?,
                 run: 0,
-                fetched: 0,
                 changes: 0,
-                fresh: true,
-                broken: false,
                 pending: VecDeque::new(),
             })
         };
@@ -315,23 +326,26 @@ impl Session {
             audit.prepare(&self.plan.work, geometry, renditions, self.backend.gpu());
             self.open.drain(..).for_each(|_| audit.leave_out());
         }
+        self.history.clear();
         self.queue.clear();
         self.damage.clear();
         self.error = None;
+        self.pairs = 0;
         self.submitted = 0;
         self.fetched = 0;
         Ok(())
     }
 
-    /// Takes the next reference frame with the distorted frames to compare with it, by number of their rendition.
-    /// Pictures must be of the sizes given to [`Session::prepare`], there must be at least one distorted, and there
-    /// must be [`Session::room`].
+    /// Takes the next reference frame with the distorted frames to compare with it, by number of their rendition; without
+    /// any, the frame only serves as history. Pictures must be of the sizes given to [`Session::prepare`], and there must
+    /// be [`Session::room`].
     pub fn submit(
         &mut self,
         reference: Picture<'_>,
         distorted: Vec<(usize, Picture<'_>)>,
     ) -> Result<(), EngineError> {
-        let history_only = !self.submitted.is_multiple_of(self.subsample);
+        let history_only = distorted.is_empty() || !self.pairs.is_multiple_of(self.subsample);
+        self.pairs += u64::from(!distorted.is_empty());
         let renditions: Vec<_> = distorted.iter().map(|(rendition, _)| *rendition).collect();
         let group = Group { reference, distorted, history_only };
         // What the CPU computes needs no proof.
@@ -339,9 +353,6 @@ impl Session {
         let audit = audit.and_then(|audit| audit.offer(&group));
         let ticket = self.backend.submit(group)?;
         self.submitted += 1;
-        for rendition in &renditions {
-            self.tracks[*rendition].fresh = false;
-        }
         self.queue.push_back(Queued::Group { ticket, renditions, history_only, audit });
         Ok(())
     }
@@ -350,20 +361,24 @@ impl Session {
     pub fn audited(&self) -> Option<u64> {
         self.queue.iter().rev().find_map(|queued| match queued {
             Queued::Group { audit, .. } => Some(*audit),
-            Queued::End { .. } => None,
+            Queued::Finish { .. } | Queued::End { .. } => None,
         })?
     }
 
-    /// Ends a rendition's run of unbroken pairs: completes what waits for a later pair, and makes the next pair the
-    /// first of a new run. `broken` says that pairs are missing here, as opposed to the stream's end.
-    pub fn end_run(&mut self, rendition: usize, broken: bool) {
-        let Some(track) = self.tracks.get_mut(rendition) else { return };
-        track.fresh = true;
-        self.queue.push_back(Queued::End { rendition, broken });
-        if self.is_fresh() {
-            self.backend.reset();
-            self.audit.iter_mut().for_each(Audit::reset);
+    /// Completes the scores of a rendition that wait for a later reference frame, as at the end of a stream. The run goes
+    /// on, for this rendition too.
+    pub fn finish(&mut self, rendition: usize) {
+        if rendition < self.tracks.len() {
+            self.queue.push_back(Queued::Finish { rendition });
         }
+    }
+
+    /// Ends the run: completes what waits for a later reference frame, and makes the next frame the first of a new run.
+    /// `broken` says that reference frames are missing here, as opposed to the stream's end.
+    pub fn end_run(&mut self, broken: bool) {
+        self.queue.push_back(Queued::End { broken });
+        self.backend.reset();
+        self.audit.iter_mut().for_each(Audit::reset);
     }
 
     /// Groups that were submitted and whose sums were not fetched since.
@@ -385,7 +400,7 @@ impl Session {
     pub fn completion(&self) -> Option<Completion> {
         self.queue.iter().rev().find_map(|queued| match queued {
             Queued::Group { ticket, .. } => self.backend.completion(*ticket),
-            Queued::End { .. } => None,
+            Queued::Finish { .. } | Queued::End { .. } => None,
         })
     }
 
@@ -423,18 +438,41 @@ impl Session {
                     if let Some(number) = audit {
                         self.judge(number, &renditions, &mut sums);
                     }
+                    let history = sums.first().map(|sums| self.plan.work.of_reference(sums));
+                    let history = history.unwrap_or_default();
+                    let alone = (0..self.tracks.len()).filter(|track| !renditions.contains(track));
+                    for rendition in alone.collect::<Vec<_>>() {
+                        self.tracks[rendition].push(&history, Pending::Alone);
+                        self.complete(rendition, scores);
+                    }
+                    let lookback = self.plan.lookback();
                     for (rendition, mut sums) in renditions.into_iter().zip(sums) {
                         if self.plan.work.get::<Damage>().is_some() {
                             self.damage.push_back((rendition, sums.take::<Damage>()));
                         }
                         let totals = Totals::of(&self.plan, &sums, geometry);
-                        self.tracks[rendition].take(&sums, history_only, totals);
+                        let track = &mut self.tracks[rendition];
+                        let discont = self.broken && track.run < lookback;
+                        track.push(&sums, Pending::Pair { discont, left_out: history_only, totals });
                         self.complete(rendition, scores);
                     }
+                    self.history.push_back(history);
+                    let more = self.history.len().saturating_sub(lookback);
+                    self.history.drain(..more);
                 }
-                Queued::End { rendition, broken } => {
-                    self.tracks[rendition].finish(broken);
+                Queued::Finish { rendition } => {
+                    self.tracks[rendition].finish();
                     self.complete(rendition, scores);
+                    self.history.iter().for_each(|sums| self.tracks[rendition].push(sums, Pending::Alone));
+                    self.complete(rendition, scores);
+                }
+                Queued::End { broken } => {
+                    self.history.clear();
+                    self.broken = broken && self.plan.lookback() > 0;
+                    for rendition in 0..self.tracks.len() {
+                        self.tracks[rendition].end(self.broken);
+                        self.complete(rendition, scores);
+                    }
                 }
             }
         }
@@ -457,10 +495,14 @@ impl Session {
             }
             Some(Err(_)) => self.leave_out(number),
             None => {
-                let pairs = renditions.iter().zip(&*sums);
-                let pairs =
-                    pairs.map(|(rendition, sums)| self.tracks[*rendition].checkpoint(*rendition, sums));
-                self.open.push(Open { number, pairs: pairs.collect() });
+                let Some(first) = sums.first() else { return };
+                let checkpoint = |(rendition, track): (usize, &Track)| {
+                    let pair = renditions.iter().position(|of| *of == rendition);
+                    let sums = pair.and_then(|pair| sums.get(pair)).unwrap_or(first);
+                    track.checkpoint(rendition, pair, sums)
+                };
+                let tracks = self.tracks.iter().enumerate().map(checkpoint).collect();
+                self.open.push(Open { number, pairs: renditions.len(), tracks });
             }
         }
     }
@@ -473,17 +515,21 @@ impl Session {
                 at += 1;
                 continue;
             };
-            let Open { number, pairs } = self.open.remove(at);
+            let Open { number, pairs, tracks } = self.open.remove(at);
             let Ok(expected) = answer else {
                 self.leave_out(number);
                 continue;
             };
-            let mut wrong = vec![];
-            for (pair, expected) in pairs.into_iter().zip(expected) {
-                let difference = expected.difference(&pair.sums);
-                wrong.push(
-                    difference.map(|difference| Wrong { difference, told: self.exchange(pair, &expected) }),
-                );
+            let mut wrong = vec![None; pairs];
+            for track in tracks {
+                let pair = track.pair;
+                let Some(expected) = expected.get(pair.unwrap_or(0)) else { continue };
+                if let Some(difference) = expected.difference(&track.sums) {
+                    let told = self.exchange(track, expected);
+                    if let Some(wrong) = pair.and_then(|pair| wrong.get_mut(pair)) {
+                        *wrong = Some(Wrong { difference, told });
+                    }
+                }
             }
             self.verdicts.push_back(Verdict { number, wrong });
             (0..self.tracks.len()).for_each(|rendition| self.complete(rendition, scores));
@@ -496,21 +542,31 @@ impl Session {
         self.verdicts.push_back(Verdict { number, wrong: vec![] });
     }
 
-    /// Puts other sums in the place of those of a pair, unless its scores are known, as later pairs have come.
-    fn exchange(&mut self, pair: Checkpoint, sums: &FrameSums) -> Told {
-        let (Some(track), Some(geometry)) = (self.tracks.get_mut(pair.rendition), self.geometry) else {
+    /// Puts other sums in the place of those of a group, unless the scores are known, as later groups have come.
+    fn exchange(&mut self, of: Checkpoint, sums: &FrameSums) -> Told {
+        let (Some(track), Some(geometry)) = (self.tracks.get_mut(of.rendition), self.geometry) else {
             return Told::All;
         };
-        let Some(pending) = track.pending.back_mut().filter(|_| track.changes == pair.changes) else {
+        let Some(pending) = track.pending.back_mut().filter(|_| track.changes == of.changes) else {
             return Told::All;
         };
-        pending.totals = Totals::of(&self.plan, sums, geometry);
-        let gone = (pair.pending + 1).saturating_sub(track.pending.len());
-        track.scorers = pair.scorers;
+        let history = self.plan.work.of_reference(sums);
+        let sums = match pending {
+            Pending::Pair { totals, .. } => {
+                *totals = Totals::of(&self.plan, sums, geometry);
+                sums
+            }
+            Pending::Alone => &history,
+        };
+        let gone = (of.pending + 1).saturating_sub(track.pending.len());
+        track.scorers = of.scorers;
         for (scorer, ready) in &mut track.scorers {
-            scorer.push(sums, pair.run, ready);
+            scorer.push(sums, of.run, ready);
             // The values of pairs before that were complete with this one.
             ready.drain(..gone.min(ready.len()));
+        }
+        if let Some(last) = self.history.back_mut() {
+            *last = history;
         }
         if gone > 0 { Told::Earlier } else { Told::Nothing }
     }
@@ -539,7 +595,7 @@ impl Session {
     /// Takes the pending pairs of a rendition whose values are all known.
     fn complete(&mut self, rendition: usize, scores: &mut Vec<PairScore>) {
         while let Some((pending, sources)) = self.tracks[rendition].pop() {
-            let Pending { discont, left_out, totals } = pending;
+            let Pending::Pair { discont, left_out, totals } = pending else { continue };
             let values = (!left_out).then(|| self.values(&sources));
             scores.push(PairScore { rendition, discont, values, totals });
         }
@@ -563,21 +619,21 @@ impl Session {
 }
 
 impl Track {
-    /// Takes the sums of the next pair.
-    fn take(&mut self, sums: &FrameSums, left_out: bool, totals: Totals) {
-        self.pending.push_back(Pending { discont: std::mem::take(&mut self.broken), left_out, totals });
+    /// Takes the sums of the next reference frame: of its pair, or of the reference alone.
+    fn push(&mut self, sums: &FrameSums, pending: Pending) {
+        self.pending.push_back(pending);
         for (scorer, ready) in &mut self.scorers {
             scorer.push(sums, self.run, ready);
         }
         self.run += 1;
-        self.fetched += 1;
         self.changes += 1;
     }
 
-    /// The rendition as it is before it takes the sums of a pair, which comes next.
-    fn checkpoint(&self, rendition: usize, sums: &FrameSums) -> Checkpoint {
+    /// The rendition as it is before it takes the sums of a group, which comes next.
+    fn checkpoint(&self, rendition: usize, pair: Option<usize>, sums: &FrameSums) -> Checkpoint {
         Checkpoint {
             rendition,
+            pair,
             sums: sums.clone(),
             scorers: self.scorers.iter().map(|(scorer, ready)| (scorer.boxed(), ready.clone())).collect(),
             run: self.run,
@@ -586,20 +642,26 @@ impl Track {
         }
     }
 
-    /// Completes the pairs that wait for a later one.
-    fn finish(&mut self, broken: bool) {
+    /// Completes the pairs that wait for a later frame.
+    fn finish(&mut self) {
         self.scorers.iter_mut().for_each(|(scorer, ready)| scorer.finish(ready));
         self.changes += 1;
         self.run = 0;
+    }
+
+    /// Ends the run; `broken` where frames are missing that pending values depend on.
+    fn end(&mut self, broken: bool) {
+        self.finish();
         if broken {
-            self.broken = self.fetched > 0;
-            if let Some(last) = self.pending.back_mut() {
-                last.discont = true;
+            for pending in &mut self.pending {
+                if let Pending::Pair { discont, .. } = pending {
+                    *discont = true;
+                }
             }
         }
     }
 
-    /// The oldest pending pair with the values of each source, once all of them are known.
+    /// The oldest pending frame with the values of each source, once all of them are known.
     fn pop(&mut self) -> Option<(Pending, Vec<Values>)> {
         if self.scorers.iter().any(|(_, ready)| ready.is_empty()) {
             return None;
@@ -698,7 +760,7 @@ mod tests {
                 let pairs = session.collect().unwrap();
                 pairs.iter().for_each(|pair| totals += &pair.totals);
             }
-            session.end_run(0, false);
+            session.end_run(false);
             let pairs = session.collect().unwrap();
             pairs.into_iter().for_each(|pair| totals += pair.totals);
         }
@@ -707,6 +769,98 @@ mod tests {
         assert_eq!(name, "apsnr_y");
         assert!((value - 10.0 * (255.0 * 255.0 / mse).log10()).abs() < 1e-9, "{value}");
         assert_eq!(Totals::default().aggregates(&plan, geometry), []);
+    }
+
+    /// The values of each pair by the number of its reference frame, where `present` says which of two renditions have a
+    /// frame, `finished` after which frame the second rendition's scores are completed, and `breaks` before which frames
+    /// reference frames are missing; and the numbers of those that are marked.
+    fn followed(
+        options: &str,
+        present: impl Fn(usize) -> [bool; 2],
+        finished: Option<usize>,
+        breaks: &[usize],
+    ) -> [Vec<(usize, bool, Vec<f64>)>; 2] {
+        let geometry = geometry();
+        let extractors = feature_list::parse(options, &[]).unwrap();
+        let features: Vec<_> = extractors.iter().flat_map(|extractor| extractor.features(true)).collect();
+        let plan = Arc::new(Plan::new(vec![], &features, ScoreOptions::default()).unwrap());
+        let mut session = Session::new(plan, Box::new(Cpu::new(1).unwrap()), 1);
+        session.prepare(geometry, &[None, None]).unwrap();
+        let mut waiting = [VecDeque::new(), VecDeque::new()];
+        let mut scores = [vec![], vec![]];
+        let mut collect = |session: &mut Session, waiting: &mut [VecDeque<usize>; 2]| {
+            for score in session.collect().unwrap() {
+                let frame = waiting[score.rendition].pop_front().unwrap();
+                scores[score.rendition].push((frame, score.discont, score.values.unwrap()));
+            }
+        };
+        for frame in 0..12usize {
+            let samples: Vec<u8> = (0..32).map(|i| (i * 31 + frame * frame * 13 + i * frame * 7) as u8).collect();
+            let picture = |samples| Picture::packed(samples, geometry).unwrap();
+            let distorted = (0..2).filter(|i| present(frame)[*i]).map(|i| (i, picture(&[90; 32])));
+            let distorted: Vec<_> = distorted.collect();
+            distorted.iter().for_each(|(i, _)| waiting[*i].push_back(frame));
+            if breaks.contains(&frame) {
+                session.end_run(true);
+            }
+            session.submit(picture(&samples), distorted).unwrap();
+            if finished == Some(frame) {
+                session.finish(1);
+            }
+            collect(&mut session, &mut waiting);
+        }
+        session.end_run(false);
+        collect(&mut session, &mut waiting);
+        assert!(waiting.iter().all(VecDeque::is_empty));
+        scores
+    }
+
+    const MOTIONS: [&str; 4] = [
+        "motion",
+        "motion=motion_five_frame_window=true",
+        "motion=motion_moving_average=true",
+        "motion=motion_five_frame_window=true:motion_moving_average=true",
+    ];
+
+    /// A rendition that lacks frames has the motion of the reference where it has some.
+    #[test]
+    fn motion_does_not_depend_on_frames_that_a_rendition_lacks() {
+        for options in MOTIONS {
+            let whole = followed(options, |_| [true, true], None, &[]);
+            let sparse = followed(options, |frame| [frame % 2 == 0, frame % 5 == 3 || frame > 8], Some(4), &[]);
+            for (sparse, whole) in sparse.iter().zip(&whole) {
+                assert!(sparse.len() > 3 && sparse.len() < whole.len());
+                assert!(sparse.iter().all(|pair| whole.contains(pair)), "{options}: {sparse:?} of {whole:?}");
+            }
+            let [alone, _] = followed(options, |frame| [frame == 6, false], None, &[]);
+            assert_eq!(alone, whole[0][6..=6], "{options}");
+        }
+    }
+
+    /// The end of a rendition within a run has the values of a stream's end, and what comes then those of the whole run.
+    #[test]
+    fn a_rendition_that_ends_leaves_the_run_as_it_is() {
+        for options in MOTIONS {
+            let [whole, _] = followed(options, |_| [true, true], None, &[]);
+            let [first, second] = followed(options, |_| [true, true], Some(5), &[]);
+            assert_eq!(first, whole);
+            let differ: Vec<_> = (0..12).filter(|i| second[*i] != whole[*i]).collect();
+            assert!(differ.iter().all(|i| *i == 5), "{options}: {differ:?}");
+        }
+    }
+
+    /// Pairs whose values depend on reference frames that are missing are marked, and no others are.
+    #[test]
+    fn pairs_beside_missing_reference_frames_are_marked() {
+        let marked = |options: &str, present: fn(usize) -> [bool; 2], breaks: &[usize]| {
+            followed(options, present, None, breaks).map(|scores| {
+                scores.iter().filter(|(_, discont, _)| *discont).map(|(frame, ..)| *frame).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(marked("motion", |_| [true, true], &[4]), [[3, 4], [3, 4]]);
+        assert_eq!(marked(MOTIONS[3], |_| [true, true], &[4])[0], [3, 4, 5, 6, 7]);
+        assert_eq!(marked("motion", |frame| [frame != 4, frame != 3], &[4]), [vec![3], vec![4]]);
+        assert!(marked("psnr", |_| [true, true], &[4])[0].is_empty());
     }
 
     /// What a pair was told with is known for each moment at which the CPU may answer.

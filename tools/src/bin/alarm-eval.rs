@@ -96,7 +96,7 @@ fn scores(tool: &Path, original: &Path, coding: &str, folder: &Path) -> Result<V
         }
         take(&mut session)?;
     }
-    session.end_run(0, false);
+    session.end_run(false);
     take(&mut session)?;
     if found.len() == FRAMES { Ok(found) } else { Err(format!("{} of {FRAMES} frames", found.len()).into()) }
 }

@@ -104,9 +104,10 @@ pub type Completion = Box<dyn FnOnce() + Send>;
 pub struct Group<'a> {
     /// The picture that the distorted ones are compared with.
     pub reference: Picture<'a>,
-    /// The distorted pictures, each with the number of its rendition: at least one, and no more than were prepared for.
+    /// The distorted pictures, each with the number of its rendition, no more than were prepared for. Without any, the
+    /// group is history only, and its one answer is that of the reference compared with itself.
     pub distorted: Vec<(usize, Picture<'a>)>,
-    /// Only keep history (motion, PSNR) up to date; the frame's score is not wanted (subsampling).
+    /// Computes only the sums with history (motion, PSNR); the frame's score is not wanted (subsampling).
     pub history_only: bool,
 }
 
@@ -168,7 +169,7 @@ pub trait Backend: Send {
     /// compute before that; with leases for all pictures it returns at once.
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError>;
 
-    /// The sums of a submitted group, for each of its distorted pictures, or `None` while they are being computed.
+    /// The sums of a submitted group, for each of its distorted pictures (one for a group without), or `None` while they are being computed.
     /// Sums can be had once. Neither computes nor waits.
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError>;
 

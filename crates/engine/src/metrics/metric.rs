@@ -17,6 +17,9 @@ pub trait Metric: 'static {
     /// What backends compute for one pair: plain numbers, no history.
     type Sums: Clone + PartialEq + Debug + Send + Sync;
 
+    /// True if the sums depend on the reference pictures alone, so that those of one pair hold for each pair of a group.
+    const OF_REFERENCE: bool = false;
+
     /// It looks at Cb and Cr, where the frames have them.
     fn chroma(_work: &Self::Work) -> bool {
         false

@@ -209,6 +209,7 @@ impl Metric for Motion {
     const NAME: &'static str = "motion";
     type Work = MotionWork;
     type Sums = MotionSums;
+    const OF_REFERENCE: bool = true;
 
     fn lags(work: &MotionWork) -> usize {
         work.lags()

@@ -55,6 +55,7 @@ impl Parts {
 /// What follows from the work for a metric, for whoever does not know the metric.
 #[derive(Clone, Copy)]
 struct Rules {
+    of_reference: bool,
     chroma: fn(&Work) -> bool,
     lags: fn(&Work) -> usize,
     check: fn(&Work, Geometry) -> Result<(), Misfit>,
@@ -63,6 +64,7 @@ struct Rules {
 impl Rules {
     const fn of<M: Metric>() -> Self {
         Self {
+            of_reference: M::OF_REFERENCE,
             chroma: |work| work.get::<M>().is_some_and(M::chroma),
             lags: |work| work.get::<M>().map_or(0, M::lags),
             check: |work, geometry| work.get::<M>().map_or(Ok(()), |work| M::check(work, geometry)),
@@ -128,6 +130,13 @@ impl Work {
     /// How many earlier reference pictures the metrics look at.
     pub fn lags(&self) -> usize {
         self.rules.values().map(|rules| (rules.lags)(self)).max().unwrap_or(0)
+    }
+
+    /// Copies those sums of a pair that depend on the reference pictures alone.
+    pub(crate) fn of_reference(&self, sums: &FrameSums) -> FrameSums {
+        let names = self.rules.iter().filter(|(_, rules)| rules.of_reference).map(|(name, _)| *name);
+        let parts = names.filter_map(|name| Some((name, (**sums.0.0.get(name)?).boxed())));
+        FrameSums(Parts(parts.collect()))
     }
 
     /// Refuses frames for which a metric is not defined.

@@ -320,6 +320,6 @@ fn scorer() {
         }
         scored += session.collect().unwrap().len();
     }
-    session.end_run(0, false);
+    session.end_run(false);
     assert_eq!(scored + session.collect().unwrap().len(), pairs);
 }

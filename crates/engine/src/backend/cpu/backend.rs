@@ -253,7 +253,8 @@ impl Backend for Cpu {
         let Prepared { shared, history } = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let plan = &shared.plan;
         let Group { reference, distorted, history_only } = group;
-        if !(1..=plan.scalers.len()).contains(&distorted.len()) || shared.state().outcomes.len() >= depth {
+        let history_only = history_only || distorted.is_empty();
+        if distorted.len() > plan.scalers.len() || shared.state().outcomes.len() >= depth {
             return Err(BackendError::Full);
         }
         check(&reference, plan.geometry, plan.chroma)?;

@@ -88,7 +88,8 @@ impl Slot {
         Ok(Self { chains, for_reference: Default::default(), for_distorted })
     }
 
-    /// The sums of each distorted picture, on the threads of the current pool.
+    /// The sums of each distorted picture, or those of the reference compared with itself if there are none, on the
+    /// threads of the current pool.
     pub fn compute(&mut self, plan: &Plan, given: &Group<'_>) -> Result<Vec<FrameSums>, BackendError> {
         let Self { chains, for_reference, for_distorted } = self;
         let Plan { level, geometry: Geometry { depth, .. }, chroma, .. } = *plan;
@@ -121,7 +122,10 @@ impl Slot {
             },
             || given.distorted.par_iter().zip(for_distorted).map(frame).collect::<Result<Vec<_>, _>>(),
         );
-        let ((luma, of_reference), frames) = (of_reference?, frames?);
+        let ((luma, of_reference), mut frames) = (of_reference?, frames?);
+        if frames.is_empty() {
+            frames.push(Frame { luma, chroma: of_reference });
+        }
         let of_distorted = frames.iter().map(|frame| frame.chroma).collect::<Option<Vec<_>>>();
         let planes = of_reference.zip(of_distorted).map(|(reference, distorted)| {
             let component = |i: usize| group(reference[i], distorted.iter().map(|planes| planes[i]));

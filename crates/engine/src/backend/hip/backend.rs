@@ -329,7 +329,8 @@ impl Prepared {
             return started;
         }
         let Group { reference, distorted, history_only } = group;
-        let count = distorted.len();
+        let history_only = history_only || distorted.is_empty();
+        let count = distorted.len().max(1);
         let pictures = distorted.into_iter().map(|(_, picture)| picture).chain([reference]);
         let leases = pictures.filter_map(|picture| picture.lease).collect();
         let slot = &mut self.slots[slot];
@@ -347,7 +348,7 @@ impl Prepared {
     /// Whether a group is what was prepared for, and the slot free for it.
     fn check(&self, slot: &InFlightSlot, group: &Group<'_>) -> Result<(), BackendError> {
         let Group { reference, distorted, .. } = group;
-        if slot.in_flight.is_some() || !(1..=slot.buffers.len()).contains(&distorted.len()) {
+        if slot.in_flight.is_some() || slot.buffers.is_empty() || distorted.len() > slot.buffers.len() {
             return Err(BackendError::Full);
         }
         check_size(reference, self.geometry)?;
@@ -417,7 +418,12 @@ impl Prepared {
             let bytes = bytes_of(std::slice::from_ref(&frame));
             frames.bytes_mut()[i * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
         }
-        slot.start(distorted.len(), &self.chains, *history_only)?;
+        if distorted.is_empty() {
+            frame.distorted = frame.reference;
+            let bytes = bytes_of(std::slice::from_ref(&frame));
+            frames.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        }
+        slot.start(distorted.len().max(1), &self.chains, *history_only || distorted.is_empty())?;
         Ok(slot.done.record(&slot.stream)?)
     }
 
