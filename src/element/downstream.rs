@@ -14,15 +14,21 @@ use engine::metrics::damage::DamageSums;
 use gst::ClockTime;
 use gst_video::VideoInfo;
 
+use super::report::message::ScoreState;
+use super::time::StreamTime;
+
 /// What identifies a reference frame in messages and metas.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     /// Number of the reference frame since the element was started.
     pub index: u64,
-    pub timestamp: Option<ClockTime>,
-    pub stream_time: Option<ClockTime>,
+    pub timestamp: Option<StreamTime>,
+    pub stream_time: Option<StreamTime>,
     pub running_time: ClockTime,
-    pub duration: Option<ClockTime>,
+    /// How long the frame lasts in the stream.
+    pub duration: Option<StreamTime>,
+    /// How long it lasts in running time.
+    pub lasts: Option<ClockTime>,
     /// Where the frame carries one: hours, minutes, seconds and frames.
     pub time_code: Option<Arc<str>>,
 }
@@ -39,8 +45,8 @@ pub enum Outcome {
     /// A value for each column of the plan.
     Scored {
         values: Vec<f64>,
-        /// The score does not count: the offset of the distorted video was not known.
-        provisional: bool,
+        /// [`ScoreState::Scored`], or why the score does not count.
+        state: ScoreState,
     },
 }
 
@@ -235,11 +241,10 @@ impl Downstream {
         }) {
             self.frames.pop_front();
         }
-        let (announcement, next) = self.frames.iter_mut().find(|(_, frame)| frame.buffer.is_some())?;
-        let due = deadline.is_some_and(|deadline| next.stamp.running_time <= deadline);
-        if (self.hold && next.is_pending() || next.is_damage_pending()) && !due {
+        if !self.can_leave(deadline) {
             return None;
         }
+        let (announcement, next) = self.frames.iter_mut().find(|(_, frame)| frame.buffer.is_some())?;
         let heat = next.heat.as_mut().map(|heat| Heat {
             info: heat.info.clone(),
             damage: match &heat.damage {
@@ -253,6 +258,15 @@ impl Downstream {
             compared: next.compared.iter_mut().map(Compared::leave).collect(),
             buffer: next.buffer.take()?,
             heat,
+        })
+    }
+
+    /// The next frame can leave, at `deadline` at the latest.
+    pub fn can_leave(&self, deadline: Option<ClockTime>) -> bool {
+        let next = self.frames.iter().map(|(_, frame)| frame).find(|frame| frame.buffer.is_some());
+        next.is_some_and(|next| {
+            let due = deadline.is_some_and(|deadline| next.stamp.running_time <= deadline);
+            due || !(self.hold && next.is_pending() || next.is_damage_pending())
         })
     }
 
@@ -296,6 +310,7 @@ mod tests {
             stream_time: None,
             running_time,
             duration: None,
+            lasts: None,
             time_code: None,
         };
         let pair = Pair {

@@ -20,7 +20,6 @@ use super::caps;
 use super::downstream::Heat;
 use super::error::Error;
 use super::imp::HipVmaf;
-use super::lock;
 use super::memory::import::{Importer, geometry};
 use super::pads::HipVmafPad;
 use super::painter::Painter;
@@ -29,10 +28,14 @@ use super::schedule::Step;
 use super::scoring::News;
 use super::settings::OnResultsError;
 use super::state::{Action, Clock, Decision, Seen, State, ToSee};
+use super::{CAT, lock};
 
 /// How long a live pipeline waits for scores where it could go on: results of a GPU that works are there long before,
 /// those of the first frames too, which wait until everything is set up.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a frame is waited for that would tell what to do with those at hand, where no clock runs.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl HipVmaf {
     /// Runs `work` on the state and carries out what it asks for, in order, once the lock is free. An error ends the run.
@@ -72,7 +75,7 @@ impl HipVmaf {
     /// Reports an error once everything that was scored before it is told and written.
     fn give_up(&self, err: &Error) {
         if let Some(state) = lock(&self.state).as_mut() {
-            state.end_runs(None, false);
+            state.complete(None, false);
         }
         self.settle();
         let mut actions = vec![];
@@ -124,9 +127,9 @@ impl HipVmaf {
                 let late = late.map_or(0, |late| late.nseconds() as i64);
                 let message = gst::message::Qos::builder(true)
                     .running_time(stamp.running_time)
-                    .stream_time(stamp.stream_time)
-                    .timestamp(stamp.timestamp)
-                    .duration(stamp.duration)
+                    .stream_time(stamp.stream_time.map(|time| time.0))
+                    .timestamp(stamp.timestamp.map(|time| time.0))
+                    .duration(stamp.duration.map(|time| time.0))
                     .values(late, 1.0, 1_000_000)
                     .stats(Buffers::from_u64(scored), Buffers::from_u64(skipped))
                     .src(&*obj)
@@ -280,11 +283,11 @@ impl HipVmaf {
         }
     }
 
-    /// Ends the runs of these renditions, of all if none are named, and waits for their scores.
+    /// Has the scores of these renditions completed, of all if none are named ([`State::complete`]), and waits for them.
     fn complete(&self, renditions: Option<&[u64]>, broken: bool) {
-        // Refused only where there are no runs.
+        // Refused only where there are no scores to come.
         let _ = self.with_state(|state, _| {
-            state.end_runs(renditions, broken);
+            state.complete(renditions, broken);
             Ok(())
         });
         self.settle();
@@ -312,11 +315,11 @@ impl HipVmaf {
         // By a clock that is not of this world (all others are made of the system's), no frame is late for lack of time.
         let is_real = obj.clock().is_some_and(|clock| clock.is::<gst::SystemClock>());
         let starved = is_real && load::is_exhausted(Instant::now());
-        Clock { is_live: true, due, deadline, starved }
+        Clock { is_live: true, latency, due, deadline, starved }
     }
 
     /// The streaming task: one step after the other, until there is nothing to do.
-    pub(super) fn step_on(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
+    pub(super) fn step_on(&self, mut timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
         loop {
             // Inputs may go on for as long as they find room.
             if self.is_interrupted() {
@@ -332,7 +335,10 @@ impl HipVmaf {
             let seen = self.look(&decision);
             self.with_state(|state, actions| state.perform(&decision, &seen, clock, actions))?;
             match decision.step {
-                Step::Take(_) | Step::Drop(_) | Step::Silence(_) => {}
+                Step::Take(_) | Step::Drop(_) | Step::Skip(_) | Step::Silence(_) => {}
+                Step::Wait(until) if lock(&self.state).as_ref().is_some_and(State::is_full) => {
+                    timeout |= self.wait_at_full_heads(until.filter(|_| clock.due.is_some()));
+                }
                 Step::Wait(_) => return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA),
                 Step::Finished => {
                     self.written();
@@ -364,9 +370,27 @@ impl HipVmaf {
             // Windows have all scores in time.
             Step::Silence(_) => self.complete(None, true),
             Step::Finished => self.complete(None, false),
-            Step::Drop(_) => {}
+            Step::Drop(_) | Step::Skip(_) => {}
         }
         Ok(())
+    }
+
+    /// Waits for something to do where there is something at all heads, as the base class would call again at once. Returns
+    /// true if `until`, a running time without latency, is over before that.
+    fn wait_at_full_heads(&self, until: Option<gst::ClockTime>) -> bool {
+        let has_work = || lock(&self.state).as_mut().is_none_or(State::has_work) || self.is_interrupted();
+        let obj = self.obj();
+        let now = until.and_then(|_| obj.current_running_time());
+        let Some(((until, now), latency)) = until.zip(now).zip(obj.latency()) else {
+            let found = self.progress.wait_until(Some(LOOK), has_work);
+            if !found && let Some(state) = lock(&self.state).as_mut() {
+                // Upstream may wait for a frame here to be taken before it sends the one that is waited for.
+                gst::info!(CAT, imp = self, "no longer waiting for frames behind those at the heads");
+                state.stop_looking();
+            }
+            return false;
+        };
+        !self.wait_on_clock(until.saturating_add(latency).saturating_sub(now), has_work)
     }
 
     /// Waits until the worker takes another group; where pairs may be left out, no longer than the video can wait. Frames
@@ -395,14 +419,16 @@ impl HipVmaf {
                     Ok(())
                 })?;
             } else {
-                self.wait_for_room_until(next.saturating_sub(now));
+                let has_room = || lock(&self.state).as_ref().is_none_or(State::has_room);
+                self.wait_on_clock(next.saturating_sub(now), || has_room() || self.is_interrupted());
             }
         }
     }
 
-    /// Waits for room, but no longer than so much time passes on the element's clock, whichever that is.
-    fn wait_for_room_until(&self, left: gst::ClockTime) {
-        let Some(clock) = self.obj().clock() else { return };
+    /// Waits until `ready`, but no longer than so much time passes on the element's clock, whichever that is. Returns whether
+    /// it is ready.
+    fn wait_on_clock(&self, left: gst::ClockTime, ready: impl Fn() -> bool) -> bool {
+        let Some(clock) = self.obj().clock() else { return ready() };
         let (over, progress) = (Arc::new(AtomicBool::new(false)), self.progress.clone());
         let alarm = clock.new_single_shot_id(clock.time().saturating_add(left));
         let ring = over.clone();
@@ -411,9 +437,10 @@ impl HipVmaf {
             progress.made();
         });
         if rings.is_ok() {
-            self.wait_until(Some(PATIENCE), |state| state.has_room() || over.load(Ordering::Acquire));
+            self.progress.wait_until(Some(PATIENCE), || ready() || over.load(Ordering::Acquire));
             alarm.unschedule();
         }
+        ready()
     }
 
     /// Makes small pictures of those that a step is about, where somebody looks at them.
@@ -465,9 +492,9 @@ impl HipVmaf {
         self.with_state(|state, actions| state.set_caps(pad, caps, actions)).is_ok()
     }
 
-    pub(super) fn take_segment(&self, segment: gst::Segment) {
+    pub(super) fn take_segment(&self, pad: &AggregatorPad, segment: gst::Segment, seqnum: gst::Seqnum) {
         if let Some(state) = lock(&self.state).as_mut() {
-            state.set_segment(segment);
+            state.set_segment(pad, segment, seqnum);
         }
     }
 
@@ -481,7 +508,7 @@ impl HipVmaf {
         let opened = self.open_results(number, pad);
         self.with_state(|state, _| {
             opened?;
-            state.add(number, pad.clone());
+            state.add(number, pad.clone(), self.upcoming(pad));
             Ok(())
         })
     }

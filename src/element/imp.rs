@@ -3,6 +3,7 @@
 //! The aggregator: properties and virtual functions. What they do is in [`start`](super::start) and
 //! [`driver`](super::driver), what neighbours are told in [`negotiation`](super::negotiation).
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
@@ -31,6 +32,7 @@ use super::settings::{
 };
 use super::stall::Watchdog;
 use super::state::State;
+use super::upcoming::Upcoming;
 use super::{CAT, caps, lock};
 
 /// The property that holds it.
@@ -257,6 +259,8 @@ pub struct HipVmaf {
     pub(super) next_number: AtomicU64,
     /// Statistics of the last run, kept after the stop.
     pub(super) last_stats: Mutex<Option<gst::Structure>>,
+    /// What upstream has handed over at each sink pad, by its name.
+    upcoming: Mutex<HashMap<String, Arc<Upcoming>>>,
     reference: OnceLock<AggregatorPad>,
 }
 
@@ -319,21 +323,50 @@ impl HipVmaf {
     /// looks before that sees nothing, and sleeps beside a frame that has come. A probe is too early, and what the base class
     /// tells when it has queued a frame only its own wait can hear. So the function that queues frames is wrapped: it waits
     /// for room first, and returns as soon as the frame is queued.
+    ///
+    /// It is also noted what comes, before there is room for it.
     fn watch_frames(&self, pad: &impl IsA<gst::Pad>) {
         let pad: &gst::Pad = pad.upcast_ref();
+        let upcoming = self.upcoming(pad);
+        let (noted, progress) = (upcoming.clone(), self.progress.clone());
+        let kinds = gst::PadProbeType::EVENT_DOWNSTREAM
+            | gst::PadProbeType::EVENT_FLUSH
+            | gst::PadProbeType::QUERY_DOWNSTREAM
+            | gst::PadProbeType::PUSH;
+        pad.add_probe(kinds, move |_, info| {
+            match &info.data {
+                Some(gst::PadProbeData::Event(event)) => noted.event(event),
+                Some(gst::PadProbeData::Query(query)) if query.is_serialized() => noted.boundary(),
+                _ => return gst::PadProbeReturn::Ok,
+            }
+            progress.made();
+            gst::PadProbeReturn::Ok
+        });
         // SAFETY: a live pad, which nobody but this thread has.
         let queue = unsafe { (*pad.as_ptr()).chainfunc }.expect("the base class takes what comes");
         let progress = self.progress.clone();
         let chain = move |pad: &gst::Pad, parent: Option<&gst::Object>, buffer: gst::Buffer| {
             let parent = parent.map_or(std::ptr::null_mut(), |parent| parent.as_ptr());
+            let address = buffer.as_ptr();
+            upcoming.frame(buffer.clone());
+            progress.made();
             // SAFETY: what this pad was made with, called as GStreamer would call it, and given the buffer.
             let flow = unsafe { queue(pad.as_ptr(), parent, buffer.into_glib_ptr()) };
-            progress.made();
             // SAFETY: a result of GStreamer's.
-            unsafe { try_from_glib(flow) }
+            let flow: Result<gst::FlowSuccess, gst::FlowError> = unsafe { try_from_glib(flow) };
+            if flow.is_err() {
+                upcoming.refused(address);
+            }
+            progress.made();
+            flow
         };
         // SAFETY: no frame can come yet, as nobody but this thread has the pad.
         unsafe { pad.set_chain_function(chain) };
+    }
+
+    /// What upstream has handed over at a sink pad.
+    pub(super) fn upcoming(&self, pad: &impl IsA<gst::Pad>) -> Arc<Upcoming> {
+        lock(&self.upcoming).entry(pad.as_ref().name().to_string()).or_default().clone()
     }
 
     /// A flush waits for the streaming task, which has to hear of it. The pad is flushing by the time that the event passes.
@@ -495,6 +528,7 @@ impl ElementImpl for HipVmaf {
             self.release_rendition(distorted);
             self.obj().child_removed(distorted, &distorted.name());
         }
+        lock(&self.upcoming).remove(pad.name().as_str());
         self.parent_release_pad(pad);
     }
 
@@ -595,8 +629,8 @@ impl AggregatorImpl for HipVmaf {
     fn sink_event(&self, pad: &AggregatorPad, event: gst::Event) -> bool {
         match event.view() {
             gst::EventView::Caps(caps) => return self.take_caps(pad, caps.caps()),
-            gst::EventView::Segment(segment) if pad == self.reference() => {
-                self.take_segment(segment.segment().clone());
+            gst::EventView::Segment(segment) => {
+                self.take_segment(pad, segment.segment().clone(), event.seqnum());
             }
             gst::EventView::FlushStop(_) => self.flush_pad(pad),
             _ => {}

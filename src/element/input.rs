@@ -9,12 +9,22 @@ use gst::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_video::{ValidVideoTimeCode, VideoInfo, VideoTimeCodeFlags, VideoTimeCodeMeta};
+use watch::alarm::is_calm;
 
 use super::caps::Colors;
 use super::error::Error;
+use super::report::event::{Event, EventMessage, EventState};
 use super::schedule::{Frame, Head};
 use super::settings::Pairing;
 use super::stall::Quiet;
+use super::time::{Pace, StreamTime, moved};
+use super::upcoming::{self, Upcoming};
+
+/// How far a timestamp may be ahead of those before it, or of the clock, without being doubted.
+pub const AHEAD: ClockTime = ClockTime::from_seconds(2);
+
+/// Bits of a frame's number that count frames within a segment; those above count segments.
+const NUMBER_BITS: u32 = 40;
 
 /// A sink pad.
 pub struct Input {
@@ -26,9 +36,21 @@ pub struct Input {
     pub caps: Option<gst::Caps>,
     /// How those caps say that colours are coded.
     pub colors: Option<Colors>,
+    upcoming: Arc<Upcoming>,
     /// Timestamp of the next buffer, should it have none.
     next_pts: Option<ClockTime>,
-    /// Frames taken since the last flush.
+    /// Running time of the last frame that was taken and not skipped.
+    last: Option<ClockTime>,
+    /// Running time of the head that was noted last as far ahead.
+    jump: Option<ClockTime>,
+    /// Frames that were far ahead since that was reported, and when it was.
+    jumps: u64,
+    jump_reported: Option<ClockTime>,
+    /// The segment of the frames at the head, with its number among the seeks of its source.
+    segment: Option<(gst::Segment, gst::Seqnum)>,
+    /// How many segments have followed one another.
+    segments: u64,
+    /// Frames taken in this segment.
     taken: u64,
     /// Buffers taken since the start, frames or not.
     pub popped: u64,
@@ -39,10 +61,11 @@ pub struct Input {
 /// When a buffer is due.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    pub timestamp: ClockTime,
+    pub timestamp: StreamTime,
     /// `None` outside the segment.
     pub running_time: Option<ClockTime>,
-    pub stream_time: Option<ClockTime>,
+    pub stream_time: Option<StreamTime>,
+    pub pace: Pace,
 }
 
 /// A buffer at the head of a pad.
@@ -51,6 +74,8 @@ pub struct Item {
     pub buffer: gst::Buffer,
     /// Running time with the pad's offset; of a gap that of its end.
     pub at: ClockTime,
+    /// Running time without the offset.
+    unmoved: ClockTime,
     /// There are no frames up to `at`, and the buffer is none.
     pub is_gap: bool,
     /// Running time with the offset, which may be before the start.
@@ -70,10 +95,23 @@ pub enum Next {
     Eos,
 }
 
+/// Whether the timestamp of a head can be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    None,
+    /// It is far ahead, and the frame behind it has not shown that it is wild.
+    Ahead,
+    /// It is far ahead of the frames before and behind it.
+    Wild,
+}
+
 impl Next {
-    /// What comes next as the schedule sees it: without the buffer, and with the key that pairs it.
-    pub fn head(&self, key: Option<i64>) -> Head {
+    /// What comes next as the schedule sees it: without the buffer, and with the key that pairs it. `margin`: how far ahead
+    /// of the deadline a head may be without doubt.
+    pub fn head(&self, key: Option<i64>, doubt: Doubt, margin: ClockTime) -> Head {
         match self {
+            Self::Item(_) if doubt == Doubt::Wild => Head::Wild,
+            Self::Item(item) if doubt == Doubt::Ahead => Head::Ahead(item.at.saturating_sub(margin)),
             Self::Item(item) if item.is_gap => Head::Gap(Frame { at: item.at, key }),
             Self::Item(item) => Head::Frame(Frame { at: item.at, key }),
             Self::Empty => Head::Empty,
@@ -83,13 +121,22 @@ impl Next {
 }
 
 impl Input {
-    pub fn new(pad: AggregatorPad) -> Self {
+    /// Owns a sink pad, of which `upcoming` notes what upstream hands over.
+    pub fn new(pad: AggregatorPad, upcoming: Arc<Upcoming>) -> Self {
+        upcoming.clear();
         Self {
             pad,
+            upcoming,
             info: None,
             caps: None,
             colors: None,
             next_pts: None,
+            last: None,
+            jump: None,
+            jumps: 0,
+            jump_reported: None,
+            segment: None,
+            segments: 0,
             taken: 0,
             popped: 0,
             quiet: Quiet::default(),
@@ -100,20 +147,26 @@ impl Input {
         self.pad.name().to_string()
     }
 
-    /// How long a frame lasts by the frame rate in the caps, the highest one where it varies.
-    pub fn frame_duration(&self) -> Option<ClockTime> {
-        let duration = |fps: gst::Fraction| {
-            (fps.numer() > 0 && fps.denom() > 0)
-                .then(|| ClockTime::SECOND.mul_div_round(fps.denom() as u64, fps.numer() as u64))
-                .flatten()
-        };
-        duration(self.info.as_ref()?.fps())
-            .or_else(|| duration(self.caps.as_ref()?.structure(0)?.get("max-framerate").ok()?))
+    /// Returns how long a frame lasts by the frame rate in the caps, if that is constant.
+    pub fn frame_duration(&self) -> Option<StreamTime> {
+        // A VideoInfo has the highest rate here where it varies.
+        duration(self.caps.as_ref()?.structure(0)?.get("framerate").ok()?)
     }
 
-    /// How long the frame at the head lasts, as far as anything says so.
-    pub fn head_duration(&self) -> Option<ClockTime> {
-        self.frame_duration().or_else(|| self.pad.peek_buffer()?.duration())
+    /// Returns how long a frame lasts at least, where the caps say that the rate varies.
+    pub fn least_duration(&self) -> Option<StreamTime> {
+        let max = self.caps.as_ref()?.structure(0)?.get("max-framerate").ok();
+        max.filter(|_| self.frame_duration().is_none()).and_then(duration)
+    }
+
+    /// Returns how long a buffer lasts in the stream, by itself or else by the caps.
+    pub fn duration_of(&self, buffer: &gst::BufferRef) -> Option<StreamTime> {
+        buffer.duration().map(StreamTime).or(self.frame_duration()).or(self.least_duration())
+    }
+
+    /// Returns how fast the frames at the head play.
+    pub fn pace(&self) -> Pace {
+        Pace::of(self.pad.segment().rate())
     }
 
     /// When this buffer is due; `None` where it is being flushed. That may happen at any time, in another thread, and takes the
@@ -125,15 +178,16 @@ impl Input {
             return Ok(None);
         }
         let segment = segment.downcast::<ClockTime>().map_err(|_| missing())?;
-        let timestamp = match (buffer.pts(), self.frame_duration()) {
+        let timestamp = match (buffer.pts(), self.frame_duration().or(self.least_duration())) {
             (Some(pts), _) => pts,
             (None, Some(_)) => self.next_pts.or(segment.start()).unwrap_or(ClockTime::ZERO),
             (None, None) => return Err(missing()),
         };
         Ok(Some(Times {
-            timestamp,
+            timestamp: StreamTime(timestamp),
             running_time: segment.to_running_time(timestamp),
-            stream_time: segment.to_stream_time(timestamp),
+            stream_time: segment.to_stream_time(timestamp).map(StreamTime),
+            pace: Pace::of(segment.rate()),
         }))
     }
 
@@ -141,21 +195,99 @@ impl Input {
     pub fn next(&mut self, offset: i64, dropped: &mut Vec<gst::Buffer>) -> Result<Next, Error> {
         while let Some(buffer) = self.pad.peek_buffer() {
             let Some(times) = self.times(&buffer)? else { return Ok(Next::Empty) };
-            if let Some(running_time) = times.running_time {
-                let is_gap = buffer.size() == 0 && buffer.flags().contains(gst::BufferFlags::GAP);
-                let length = buffer.duration().or(self.frame_duration()).filter(|_| is_gap);
-                let end = running_time.saturating_add(length.unwrap_or(ClockTime::ZERO));
-                let time = i64::try_from(end.nseconds()).unwrap_or(i64::MAX).saturating_add(offset);
-                let at = ClockTime::from_nseconds(end.nseconds().saturating_add_signed(offset));
-                return Ok(Next::Item(Item { buffer, at, is_gap, time, number: self.taken, offset }));
+            if let Some(item) = self.item(buffer, times, offset) {
+                return Ok(Next::Item(item));
             }
             dropped.extend(self.pop());
         }
         Ok(if self.pad.is_eos() { Next::Eos } else { Next::Empty })
     }
 
+    /// Makes an item of a buffer that is due within the segment.
+    fn item(&self, buffer: gst::Buffer, times: Times, offset: i64) -> Option<Item> {
+        let unmoved = times.running_time?;
+        let is_gap = buffer.size() == 0 && buffer.flags().contains(gst::BufferFlags::GAP);
+        // Played backwards, the start of a gap in the stream is its end in running time.
+        let length = self.duration_of(&buffer).filter(|_| is_gap && !times.pace.is_reverse());
+        let end = unmoved.saturating_add(length.map_or(ClockTime::ZERO, |length| times.pace.running(length)));
+        let time = i64::try_from(end.nseconds()).unwrap_or(i64::MAX).saturating_add(offset);
+        let number = self.segments << NUMBER_BITS | self.taken;
+        Some(Item { buffer, at: moved(end, offset), unmoved, is_gap, time, number, offset })
+    }
+
+    /// Returns the frame behind the head, `None` where there is none that can be compared with it.
+    pub fn behind(&self, head: &Item) -> Option<upcoming::Next<Item>> {
+        Some(match self.upcoming.after(&head.buffer) {
+            upcoming::Next::Nothing => upcoming::Next::Nothing,
+            upcoming::Next::Unknown => upcoming::Next::Unknown,
+            upcoming::Next::Frame(buffer) => {
+                let times = self.times(&buffer).ok()??;
+                upcoming::Next::Frame(self.item(buffer, times, head.offset)?)
+            }
+        })
+    }
+
+    /// Returns whether the timestamp of a head can be right. `horizon`: running time up to which it is not doubted, where a
+    /// clock says what the time is; elsewhere the frames before say it.
+    pub fn doubt(&self, head: &Item, horizon: Option<ClockTime>) -> Doubt {
+        let known = self.last.unwrap_or(ClockTime::ZERO).saturating_add(AHEAD);
+        if head.is_gap || horizon.map_or(head.unmoved <= known, |horizon| head.at <= horizon) {
+            return Doubt::None;
+        }
+        match self.behind(head) {
+            Some(upcoming::Next::Frame(next)) if next.unmoved.saturating_add(AHEAD / 2) < head.unmoved => {
+                Doubt::Wild
+            }
+            Some(upcoming::Next::Unknown) => Doubt::Ahead,
+            _ if horizon.is_some() => Doubt::Ahead,
+            _ => Doubt::None,
+        }
+    }
+
+    /// Returns whether the timestamp of what comes next can be right. `blind`: the frame behind it is not waited for.
+    pub fn doubt_of(&self, next: &Next, horizon: Option<ClockTime>, blind: bool) -> Doubt {
+        let Next::Item(head) = next else { return Doubt::None };
+        match self.doubt(head, horizon) {
+            Doubt::Ahead if blind && horizon.is_none() => Doubt::None,
+            doubt => doubt,
+        }
+    }
+
+    /// Notes a head whose timestamp is far ahead. Returns the event that reports it with others, at most one in
+    /// [`CALM`](watch::alarm::CALM), of which the caller knows the pad.
+    pub fn note_doubt(&mut self, next: &Next, doubt: Doubt, is_live: bool) -> Option<EventMessage> {
+        let Next::Item(head) = next else { return None };
+        let is_jump = doubt == Doubt::Wild || doubt == Doubt::Ahead && is_live;
+        if !is_jump || self.jump == Some(head.unmoved) {
+            return None;
+        }
+        self.jump = Some(head.unmoved);
+        self.jumps += 1;
+        let last = self.last.unwrap_or(ClockTime::ZERO);
+        if self.jump_reported.is_some_and(|at| !is_calm(at.nseconds(), last.nseconds())) {
+            return None;
+        }
+        self.jump_reported = Some(last);
+        Some(EventMessage {
+            event: Event::TimestampJump,
+            state: EventState::Info,
+            running_time: Some(last),
+            count: Some(std::mem::take(&mut self.jumps)),
+            offset: i64::try_from(head.unmoved.saturating_sub(last).nseconds()).ok(),
+            ..EventMessage::default()
+        })
+    }
+
     /// Takes the frame at the head.
     pub fn take(&mut self) -> Option<gst::Buffer> {
+        let buffer = self.pad.peek_buffer();
+        let times = buffer.and_then(|buffer| self.times(&buffer).ok().flatten());
+        self.last = times.and_then(|times| times.running_time).or(self.last);
+        self.skip()
+    }
+
+    /// Takes the frame at the head, whose timestamp says nothing about the frames to come.
+    pub fn skip(&mut self) -> Option<gst::Buffer> {
         self.taken += 1;
         self.pop()
     }
@@ -164,16 +296,32 @@ impl Input {
     pub fn pop(&mut self) -> Option<gst::Buffer> {
         let buffer = self.pad.pop_buffer()?;
         self.popped += 1;
-        let duration = buffer.duration().or(self.frame_duration());
+        self.upcoming.taken(&buffer);
+        let duration = self.duration_of(&buffer);
         let timestamp = self.times(&buffer).ok().flatten().map(|times| times.timestamp);
-        self.next_pts = timestamp.zip(duration).map(|(time, duration)| time.saturating_add(duration));
+        self.next_pts = timestamp.zip(duration).map(|(time, duration)| time.saturating_add(duration).0);
         Some(buffer)
     }
 
-    /// A new segment or what follows a flush: frames without timestamps are counted from its start.
+    /// What follows a flush has nothing to do with what was before.
     pub fn restart(&mut self) {
         self.next_pts = None;
+        self.last = None;
+        self.segment = None;
         self.taken = 0;
+    }
+
+    /// Takes the segment of the frames to come. One that goes on with the one before, or changes how far it reaches, changes
+    /// nothing; in another one frames are numbered from 0 again.
+    pub fn set_segment(&mut self, segment: &gst::Segment, seqnum: gst::Seqnum) {
+        let before = self.segment.replace((segment.clone(), seqnum));
+        let Some((before, last)) = before else { return };
+        if last != seqnum && !is_update(&before, segment) {
+            self.segments += 1;
+            self.taken = 0;
+            self.next_pts = None;
+            self.last = None;
+        }
     }
 
     /// Takes the format of the frames to come. Whether it is another one than that of the frames before.
@@ -184,6 +332,29 @@ impl Input {
         self.info = Some(Arc::new(info));
         changes
     }
+}
+
+/// Returns how long a frame lasts at this rate, `None` for the rates that stand for none.
+fn duration(rate: gst::Fraction) -> Option<StreamTime> {
+    let positive = |number: i32| u64::try_from(number).ok().filter(|number| *number > 0);
+    let (numer, denom) = (positive(rate.numer())?, positive(rate.denom())?);
+    ClockTime::SECOND.mul_div_round(denom, numer).filter(|time| !time.is_zero()).map(StreamTime)
+}
+
+/// Returns true if each timestamp has the same running time in both segments.
+fn is_update(before: &gst::Segment, after: &gst::Segment) -> bool {
+    let map = |of: &gst::Segment| {
+        let of = of.downcast_ref::<ClockTime>()?;
+        Some((
+            of.rate().to_bits(),
+            of.applied_rate().to_bits(),
+            of.base(),
+            of.start(),
+            of.time(),
+            of.offset(),
+        ))
+    };
+    map(before).is_some() && map(before) == map(after)
 }
 
 /// What tells whether a reference frame and a distorted one belong together: keys of both, in the same terms.
@@ -251,7 +422,7 @@ mod tests {
         gst::init().unwrap();
         let pad = gst::PadBuilder::<AggregatorPad>::new(gst::PadDirection::Sink).build();
         let buffer = gst::Buffer::new();
-        assert!(matches!(Input::new(pad).times(&buffer), Ok(None)));
+        assert!(matches!(Input::new(pad, Arc::default()).times(&buffer), Ok(None)));
     }
 
     /// What GStreamer makes of the last frame of the day, and one frame more.

@@ -7,6 +7,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use gst::prelude::*;
 
 mod arrival;
+mod cadence;
 mod caps;
 mod downstream;
 mod driver;
@@ -29,6 +30,8 @@ mod stall;
 mod start;
 mod state;
 mod strain;
+mod time;
+mod upcoming;
 
 pub use pads::{Align, HipVmafPad};
 pub use report::{event, exact, message, meta, results};

@@ -12,6 +12,7 @@ use watch::window::{Counts, Figures, Window};
 
 use super::report::event::{Event, EventMessage, EventState};
 use super::settings::Watch;
+use super::time::running;
 
 /// Reference frames without a distorted frame: a gap, or several that are told of together.
 #[derive(Clone, Copy, Debug)]
@@ -216,6 +217,7 @@ impl Monitor {
     /// Time begins anew: what was not counted yet will not be reached again.
     pub fn restart(&mut self) {
         self.counts.clear();
+        self.window.iter_mut().for_each(Window::restart);
     }
 
     /// No score of a frame before `now` is still to come. The figures of windows that have ended by then, and what was
@@ -292,7 +294,7 @@ pub fn event(event: Event, at: ClockTime, change: Change) -> EventMessage {
             State::Cleared => EventState::Cleared,
         },
         running_time: Some(at),
-        since: Some(ClockTime::from_nseconds(change.since)),
+        since: Some(running(change.since)),
         ..EventMessage::default()
     }
 }

@@ -2,17 +2,23 @@
 
 //! The reference: its pad, the numbers and times of its frames, and how long nothing has come.
 
+use std::sync::Arc;
+
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_base::AggregatorPad;
 use gst_video::VideoTimeCodeMeta;
 use watch::alarm::Dropout;
 
+use super::cadence::Cadence;
 use super::downstream::Stamp;
 use super::error::Error;
-use super::input::Input;
+use super::input::{Input, Item, keys};
 use super::monitor::grouped;
 use super::report::event::{Event, EventMessage};
+use super::settings::Pairing;
+use super::time::running;
+use super::upcoming::Upcoming;
 
 /// How long sources may take for their first frame before that is a dropout.
 const START: ClockTime = ClockTime::from_seconds(5);
@@ -21,8 +27,14 @@ const START: ClockTime = ClockTime::from_seconds(5);
 pub struct Reference {
     pub input: Input,
     next_index: u64,
-    /// Running time of the last frame that was taken.
+    /// How far apart its frames are.
+    pub cadence: Cadence,
+    /// What the frame that was taken last was paired by, where distorted frames can be compared with it still.
+    pub last_key: Option<i64>,
+    /// Running time of the latest frame that was taken.
     pub last_time: Option<ClockTime>,
+    /// Running time from which on frames are waited for.
+    begun: ClockTime,
     /// Running time up to which frames of any side have come, if any has.
     silent_since: Option<ClockTime>,
     /// Running time up to which silence since then was seen to.
@@ -32,11 +44,14 @@ pub struct Reference {
 }
 
 impl Reference {
-    pub fn new(pad: AggregatorPad) -> Self {
+    pub fn new(pad: AggregatorPad, upcoming: Arc<Upcoming>) -> Self {
         Self {
-            input: Input::new(pad),
+            input: Input::new(pad, upcoming),
             next_index: 0,
+            cadence: Cadence::default(),
+            last_key: None,
             last_time: None,
+            begun: ClockTime::ZERO,
             silent_since: None,
             silent_until: ClockTime::ZERO,
             dropout: Dropout::default(),
@@ -48,20 +63,69 @@ impl Reference {
         self.next_index > 0
     }
 
-    /// Numbers the frame that is about to be taken, unless it is being flushed.
-    pub fn stamp(&mut self, buffer: &gst::BufferRef) -> Result<Option<Stamp>, Error> {
+    /// Returns the number that the next frame gets.
+    pub fn next_index(&self) -> u64 {
+        self.next_index
+    }
+
+    /// Numbers the frame that is about to be taken, unless it is being flushed. `wild`: its timestamp is that of the frame
+    /// before for all that runs by time.
+    pub fn stamp(&mut self, buffer: &gst::BufferRef, wild: bool) -> Result<Option<Stamp>, Error> {
         let Some(times) = self.input.times(buffer)? else { return Ok(None) };
+        let known = self.last_time.unwrap_or(ClockTime::ZERO);
+        let running_time = times.running_time.filter(|_| !wild).unwrap_or(known);
+        let duration = self.input.duration_of(buffer);
         let stamp = Stamp {
             index: self.next_index,
             timestamp: Some(times.timestamp),
             stream_time: times.stream_time,
-            running_time: times.running_time.unwrap_or(times.timestamp),
-            duration: buffer.duration().or(self.input.frame_duration()),
+            running_time,
+            duration,
+            lasts: duration.map(|duration| times.pace.running(duration)).or(self.cadence.typical()),
             time_code: buffer.meta::<VideoTimeCodeMeta>().map(|meta| meta.tc().to_string().into()),
         };
         self.next_index += 1;
-        self.last_time = Some(stamp.running_time);
+        self.last_time = Some(running_time.max(known));
         Ok(Some(stamp))
+    }
+
+    /// Takes what the caps and the segment of the head say of the distance of frames.
+    pub fn configure_cadence(&mut self) {
+        let pace = self.input.pace();
+        let constant = self.input.frame_duration().map(|duration| pace.running(duration));
+        self.cadence.announce(constant, self.input.least_duration().is_some());
+    }
+
+    /// Returns how far apart frames are at least, by what is known of them: by the timestamps and the caps, by the frame
+    /// behind the head, and else by how long the head says that it lasts.
+    pub fn distance(&self, head: &Item, behind: Option<&Item>) -> Option<ClockTime> {
+        let close = self.cadence.close();
+        let next = behind.and_then(|behind| behind.at.checked_sub(head.at)).filter(|next| !next.is_zero());
+        let near = match (close, next) {
+            (Some(close), Some(next)) => Some(close.min(next)),
+            (close, next) => close.or(next),
+        };
+        let lasts = || Some(self.input.pace().running(self.input.duration_of(&head.buffer)?));
+        near.or_else(lasts)
+    }
+
+    /// Notes the head that is about to be taken, for those that follow it.
+    pub fn note(&mut self, head: &Item, pairing: Pairing) {
+        self.last_key = match pairing {
+            Pairing::RunningTime | Pairing::Index => keys(pairing, head, head)[0],
+            Pairing::Timecode => keys(pairing, head, head)[0],
+            // It depends on the clocks of both sides.
+            Pairing::ReferenceTimestamp => None,
+        };
+        self.cadence.push(head.at);
+    }
+
+    /// What follows a flush has nothing to do with what was before.
+    pub fn restart(&mut self) {
+        self.input.restart();
+        self.cadence.restart();
+        self.last_key = None;
+        self.last_time = None;
     }
 
     /// A reference frame has come, or (`present` is false) a distorted one that has none; `excused`: it could not have been
@@ -95,22 +159,32 @@ impl Reference {
         self.silent_until = until;
     }
 
+    /// Returns for how long nothing may come before that is a dropout. A stream whose frames come when something changes may
+    /// pause, and one whose frames have not shown how far apart they are is waited for as at the start.
+    fn patience(&self) -> ClockTime {
+        let least = running(Dropout::TIME);
+        match self.cadence.longest_pause() {
+            _ if self.silent_since.is_none() || self.cadence.varies() => START,
+            None => START,
+            Some(pause) => pause.max(least),
+        }
+    }
+
     /// Running time at which silence is to be seen to: once it is a dropout, and then at the end of each `interval`, if
     /// somebody looks at those.
     pub fn beat(&self, interval: Option<u64>) -> Option<ClockTime> {
-        let patience = ClockTime::from_nseconds(Dropout::TIME);
-        let dropout = self.silent_since.map_or(START, |since| since.saturating_add(patience));
+        let dropout = self.silent_since.unwrap_or(self.begun).saturating_add(self.patience());
         if self.silent_until < dropout {
             return Some(dropout);
         }
         let interval = interval?.max(1);
         let next = (self.silent_until.nseconds() / interval).saturating_add(1).saturating_mul(interval);
-        Some(ClockTime::from_nseconds(next))
+        Some(running(next))
     }
 
     /// Nothing has come up to now: since when, and what is to be reported of the reference.
     pub fn silence(&mut self, now: ClockTime, excused: bool) -> (ClockTime, Option<EventMessage>) {
-        let since = self.silent_since.unwrap_or(ClockTime::ZERO);
+        let since = self.silent_since.unwrap_or(self.begun);
         self.silent_until = now;
         let told = self.dropout.silence(since.nseconds(), now.nseconds(), excused);
         (since, told.map(|told| self.event(grouped(Event::Dropout, now, told))))
@@ -141,8 +215,8 @@ mod tests {
             gst::PadPresence::Always,
             &gst::Caps::new_any(),
         );
-        let mut reference =
-            Reference::new(gst::PadBuilder::<AggregatorPad>::from_template(&template.unwrap()).build());
+        let pad = gst::PadBuilder::<AggregatorPad>::from_template(&template.unwrap()).build();
+        let mut reference = Reference::new(pad, Arc::default());
         assert_eq!(reference.beat(None), Some(START));
         let (since, event) = reference.silence(START, false);
         assert_eq!((since, event.map(|event| event.event)), (ClockTime::ZERO, Some(Event::Dropout)));

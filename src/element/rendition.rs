@@ -5,6 +5,7 @@
 //! A stream that cannot be scored is its own trouble. It fails with a reason, its frames are dropped in step with the
 //! reference, and the others go on; new caps give it another chance.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use engine::model::pool::{Pool, Pooled};
@@ -19,7 +20,8 @@ use watch::summary::{Distribution, Summary};
 use watch::thumbnail::Thumbnail;
 use watch::window::{self, Figures};
 
-use super::caps::alike;
+use super::cadence::alike;
+use super::caps;
 use super::downstream::Stamp;
 use super::error::Error;
 use super::input::Input;
@@ -31,6 +33,8 @@ use super::report::message::{Common, Confidence, PooledMessage, Stats};
 use super::report::results::Heading;
 use super::schedule::Role;
 use super::settings::{PoolMethod, Watch};
+use super::time::{StreamTime, moved, running};
+use super::upcoming::Upcoming;
 
 /// What was counted over a section or since the start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,14 +54,15 @@ impl Counts {
     }
 
     /// The numbers with the names that files have for them.
-    pub fn named(&self) -> [(&'static str, u64); 8] {
-        let window::Counts { unpaired, skipped, repeated, unmatched, aligning, verified, wrong } =
+    pub fn named(&self) -> [(&'static str, u64); 9] {
+        let window::Counts { unpaired, skipped, repeated, unmatched, aligning, discont, verified, wrong } =
             self.frames;
         [
             ("scored", self.scored),
             ("unpaired", unpaired),
             ("skipped", skipped),
             ("aligning", aligning),
+            ("discont", discont),
             ("repeated", repeated),
             ("dist_unmatched", unmatched),
             ("verified", verified),
@@ -67,8 +72,8 @@ impl Counts {
 
     /// Share of the reference frames that were scored; 0 if there were none.
     pub fn coverage(&self) -> f64 {
-        let window::Counts { unpaired, skipped, aligning, .. } = self.frames;
-        let all = self.scored + unpaired + skipped + aligning;
+        let window::Counts { unpaired, skipped, aligning, discont, .. } = self.frames;
+        let all = self.scored + unpaired + skipped + aligning + discont;
         self.scored as f64 / all.max(1) as f64
     }
 }
@@ -82,7 +87,7 @@ struct Section {
     /// Values of the scored frames, a pool for each column of the plan.
     pools: Vec<Pool>,
     /// Duration of all scored frames together.
-    duration: ClockTime,
+    duration: Option<StreamTime>,
     /// Stamp of the last reference frame.
     last: Option<Stamp>,
 }
@@ -165,8 +170,6 @@ pub struct Rendition {
     pub cosited: (bool, bool),
     /// The session is set up for it, and scales its frames in this way.
     pub prepared: Option<Option<Scaling>>,
-    /// The last reference frame had a partner here, and a run of pairs is open.
-    pub running: bool,
     /// The stream has not delivered for so long that others no longer wait for it.
     pub absent: bool,
     /// The last distorted frame, kept where missing frames are to be repeated.
@@ -212,16 +215,15 @@ pub struct Rendition {
 const RENEGOTIATION: u32 = 250;
 
 impl Rendition {
-    pub fn new(number: u64, pad: HipVmafPad, watch: &Watch) -> Self {
+    pub fn new(number: u64, pad: HipVmafPad, upcoming: Arc<Upcoming>, watch: &Watch) -> Self {
         Self {
             number,
-            input: Input::new(pad.clone().upcast()),
+            input: Input::new(pad.clone().upcast(), upcoming),
             settings: pad.settings(),
             pad,
             leaving: false,
             cosited: (true, false),
             prepared: None,
-            running: false,
             absent: false,
             shown: None,
             monitor: Monitor::new(watch),
@@ -342,7 +344,7 @@ impl Rendition {
             return Err(Error::Size { pad: pad(), reference, distorted });
         }
         let geometries = geometry(distorted).zip(geometry(reference));
-        let comparable = alike(reference.format_info(), distorted.format_info());
+        let comparable = caps::alike(reference.format_info(), distorted.format_info());
         let scaling = match (geometries.filter(|_| comparable), method.filter(|_| !same_size)) {
             (Some((from, to)), Some(method)) => {
                 let scaling = Scaling::new(method, from, to, self.cosited).map_err(|source| {
@@ -378,7 +380,10 @@ impl Rendition {
         let PadSettings { align, align_range, .. } = self.settings;
         if align == Align::Off {
             self.aligner = None;
-        } else if self.aligner.is_none() || self.aligned != (align_range, frame) {
+        } else if self.aligner.is_none()
+            || self.aligned.0 != align_range
+            || !alike(running(self.aligned.1), running(frame))
+        {
             self.aligner = Some(Aligner::new(align_range, frame));
             self.aligned = (align_range, frame);
         }
@@ -441,19 +446,19 @@ impl Rendition {
     pub fn align_distorted(&mut self, unmoved: ClockTime, thumbnail: &Thumbnail) -> Option<Alignment> {
         let estimate = self.aligner.as_mut()?.push_distorted(unmoved.nseconds(), thumbnail)?;
         let at = unmoved.nseconds().saturating_add_signed(self.correction);
-        Some(self.found(ClockTime::from_nseconds(at), estimate))
+        Some(self.found(running(at), estimate))
     }
 
     /// What the running time of a distorted frame was before it was moved by the present offset.
     pub fn unmoved(&self, at: ClockTime) -> ClockTime {
-        ClockTime::from_nseconds(at.nseconds().saturating_add_signed(self.correction.saturating_neg()))
+        moved(at, self.correction.saturating_neg())
     }
 
     fn found(&mut self, at: ClockTime, estimate: Estimate) -> Alignment {
         let mut wrong_since = None;
         if self.is_moved() {
             // Distorted frames of that time were paired with reference frames of this one.
-            let paired = |since: u64| ClockTime::from_nseconds(since.saturating_add_signed(self.correction));
+            let paired = |since: u64| moved(running(since), self.correction);
             let moved = estimate.offset.saturating_add(self.correction).unsigned_abs() > self.aligned.1 / 2;
             let given_up = std::mem::take(&mut self.search).given_up.filter(|_| moved);
             wrong_since = estimate.since.map(paired).or(given_up);
@@ -519,7 +524,10 @@ impl Rendition {
         let section = &mut self.section;
         section.counts.scored += 1;
         section.counts.scored_again += u64::from(repeated);
-        section.duration = section.duration.saturating_add(stamp.duration.unwrap_or(ClockTime::ZERO));
+        section.duration = match (section.duration, stamp.duration) {
+            (Some(sum), Some(duration)) => Some(sum.saturating_add(duration)),
+            (sum, duration) => sum.or(duration),
+        };
         section.pools.resize(values.len(), Pool::default());
         for (pool, value) in section.pools.iter_mut().zip(values) {
             pool.push(*value);
@@ -592,15 +600,18 @@ impl Rendition {
         self.run.add(&section.counts);
         let last = section.last.as_ref()?;
         let values: Vec<f64> = section.pools.iter().map(|pool| method.of(pool)).collect();
-        let end =
-            |time: Option<ClockTime>| Some(time?.saturating_add(last.duration.unwrap_or(ClockTime::ZERO)));
+        let end = |time: Option<StreamTime>| {
+            let time = time?;
+            Some(last.duration.map_or(time, |duration| time.saturating_add(duration)).0)
+        };
+        let running_end = last.running_time.saturating_add(last.lasts.unwrap_or(ClockTime::ZERO));
         let Counts { scored, frames, .. } = section.counts;
         let message = PooledMessage {
             common: Common {
                 timestamp: end(last.timestamp),
                 stream_time: end(last.stream_time),
-                running_time: end(Some(last.running_time)),
-                duration: Some(section.duration),
+                running_time: Some(running_end),
+                duration: Some(section.duration.map_or(ClockTime::ZERO, |duration| duration.0)),
                 ..self.common(plan, &values, options)
             },
             pool_method: method.nick(),
@@ -611,6 +622,7 @@ impl Rendition {
             repeated: frames.repeated,
             dist_unmatched: frames.unmatched,
             aligning: frames.aligning,
+            discont: frames.discont,
             verified: frames.verified,
             wrong: frames.wrong,
             coverage: section.counts.coverage(),
@@ -629,8 +641,8 @@ impl Rendition {
         let score = method.of(&figures.summary.pool);
         let message = PooledMessage {
             common: Common {
-                running_time: Some(ClockTime::from_nseconds(figures.end)),
-                duration: Some(ClockTime::from_nseconds(length)),
+                running_time: Some(running(figures.end)),
+                duration: Some(running(length)),
                 pad: self.pad.name().to_string(),
                 label: self.label(),
                 models: vec![(first.clone(), score)],
@@ -647,6 +659,7 @@ impl Rendition {
             repeated: figures.counts.repeated,
             dist_unmatched: figures.counts.unmatched,
             aligning: figures.counts.aligning,
+            discont: figures.counts.discont,
             verified: figures.counts.verified,
             wrong: figures.counts.wrong,
             coverage: counts.coverage(),
@@ -693,6 +706,7 @@ impl Rendition {
             .field("frames-repeated", counts.frames.repeated)
             .field("dist-unmatched", counts.frames.unmatched)
             .field("frames-aligning", counts.frames.aligning)
+            .field("frames-discont", counts.frames.discont)
             .field("verified", counts.frames.verified)
             .field("wrong", counts.frames.wrong)
             .field("sections", u64::from(self.section_number) + u64::from(open))

@@ -8,6 +8,9 @@
 //! the head of each pad, the clock and the rules it makes a [`Step`], and a step that waits says until when. That time
 //! always lies after the deadline that the decision was made for (a property test holds it), so the clock cannot ask
 //! for the same step twice.
+//!
+//! Frames are paired with the nearest: one that is clearly nearer to its partner than to any other frame at once, others
+//! once the frame behind it is known.
 
 use gst::ClockTime;
 
@@ -30,6 +33,11 @@ pub enum Head {
     Empty,
     /// Nothing will arrive any more.
     Eos,
+    /// A frame whose timestamp is far ahead of the others of its stream. The frame behind it tells whether it is wild, and
+    /// has not come yet.
+    Ahead(ClockTime),
+    /// A frame whose timestamp is far ahead of those before and behind it.
+    Wild,
 }
 
 impl Head {
@@ -37,7 +45,7 @@ impl Head {
     fn at(&self) -> Option<ClockTime> {
         match self {
             Self::Frame(frame) | Self::Gap(frame) => Some(frame.at),
-            Self::Empty | Self::Eos => None,
+            Self::Empty | Self::Eos | Self::Ahead(_) | Self::Wild => None,
         }
     }
 }
@@ -56,20 +64,36 @@ pub enum Role {
     Idle,
 }
 
+/// The key of the frame behind the head of a pad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    Key(i64),
+    /// There is none that can be compared with the head.
+    Nothing,
+    /// It has not come yet.
+    Unknown,
+}
+
 /// A rendition as the decision sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
     pub role: Role,
     pub head: Head,
-    /// The key of the reference head in the terms of this rendition.
+    pub behind: Behind,
+    /// The key of the reference head in the terms of this rendition, of the reference frame taken before it, and of the one
+    /// behind it.
     pub reference_key: Option<i64>,
+    pub reference_before: Option<i64>,
+    pub reference_behind: Behind,
 }
 
 /// When frames belong together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// Largest difference of their keys.
-    pub tolerance: u64,
+    /// Largest difference of their keys; `None` as long as the distance of frames is not known.
+    pub tolerance: Option<u64>,
+    /// Frames whose keys differ by no more than this are partners whatever comes behind them.
+    pub certain: u64,
     /// Keys start again from 0 after this, as time codes do at midnight.
     pub period: Option<i64>,
 }
@@ -98,6 +122,8 @@ pub enum Step {
     Drop(usize),
     /// Report that nothing has come up to this running time.
     Silence(ClockTime),
+    /// Take this head, of the reference if it is none of a rendition, out of the stream's time: its timestamp is wild.
+    Skip(Option<usize>),
     /// Wait for input; where there is a clock, until this running time at the latest.
     Wait(Option<ClockTime>),
     /// The reference has ended.
@@ -112,20 +138,28 @@ enum Fate {
     /// The reference head has no partner here and will get none.
     Unpaired,
     Wait,
+    /// It depends on the frame behind one of the two.
+    Look,
 }
 
 /// Decides on the heads of the reference and of all renditions. `deadline` is the running time up to which frames have
 /// waited long enough; there is none where no clock ends the waiting, or where only arrivals are to be looked at.
 ///
 /// A distorted frame belongs to a reference frame when it is less than the tolerance earlier or at most the tolerance
-/// later: with half a frame as tolerance, each distorted frame has one possible partner even when its stream runs at
-/// twice the rate.
+/// later, and no other frame of either stream is nearer: with half a frame as tolerance, each distorted frame has one
+/// possible partner even when its stream runs at twice the rate.
 pub fn decide(view: &View, deadline: Option<ClockTime>) -> Step {
     let due = |at: ClockTime| deadline.is_some_and(|deadline| at <= deadline);
+    if view.reference == Head::Wild {
+        return Step::Skip(None);
+    }
+    if let Some(i) = view.sides.iter().position(|side| side.head == Head::Wild) {
+        return Step::Skip(Some(i));
+    }
     match view.reference {
         Head::Eos => Step::Finished,
-        Head::Frame(reference) => with_reference(view, reference, due(reference.at)),
-        Head::Empty | Head::Gap(_) => {
+        Head::Frame(reference) => with_reference(view, reference, due),
+        Head::Empty | Head::Gap(_) | Head::Ahead(_) | Head::Wild => {
             // Without its reference a frame waits no longer than the reference would.
             let gone = |side: &Side| side.head.at().is_some_and(|at| due(at) || view.reference_ignored);
             if let Some(i) = view.sides.iter().position(gone) {
@@ -141,14 +175,22 @@ pub fn decide(view: &View, deadline: Option<ClockTime>) -> Step {
                 (None, Some(beat), Some(now)) if beat <= now => Step::Silence(now),
                 (frames, beat, _) => {
                     let next = if frames.is_some() { frames } else { beat };
-                    Step::Wait(next.into_iter().chain(heads(true)).min())
+                    let next = next.into_iter().chain(heads(true)).chain(ahead(view));
+                    Step::Wait(next.filter(|at| !due(*at)).min())
                 }
             }
         }
     }
 }
 
-fn with_reference(view: &View, reference: Frame, due: bool) -> Step {
+/// Running times from which on heads that are far ahead no longer are.
+fn ahead(view: &View) -> impl Iterator<Item = ClockTime> {
+    let heads = view.sides.iter().map(|side| side.head).chain([view.reference]);
+    heads.filter_map(|head| if let Head::Ahead(until) = head { Some(until) } else { None })
+}
+
+fn with_reference(view: &View, reference: Frame, reached: impl Fn(ClockTime) -> bool) -> Step {
+    let due = reached(reference.at);
     // Where several are scored, one that is gone does not make the others late.
     let scored = view.sides.iter().filter(|side| matches!(side.role, Role::Active | Role::Absent)).count();
     let waited_for = |role: Role| match role {
@@ -162,42 +204,90 @@ fn with_reference(view: &View, reference: Frame, due: bool) -> Step {
         .sides
         .iter()
         .map(|side| match side.head {
-            Head::Empty if waited_for(side.role) => Fate::Wait,
-            Head::Empty => Fate::Unpaired,
+            Head::Empty | Head::Ahead(_) if waited_for(side.role) => Fate::Wait,
+            Head::Empty | Head::Ahead(_) => Fate::Unpaired,
             _ if side.role == Role::Idle => Fate::Unpaired,
-            head => fate(side.reference_key, head, view.rule),
+            _ => match fate(side, view.rule) {
+                // Whatever comes behind comes too late.
+                Fate::Look if due => without_look(side, view.rule),
+                fate => fate,
+            },
         })
         .collect();
     if let Some(i) = fates.iter().position(|fate| *fate == Fate::Drop) {
         Step::Drop(i)
-    } else if fates.contains(&Fate::Wait) && !due {
+    } else if fates.iter().any(|fate| matches!(fate, Fate::Wait | Fate::Look)) && !due {
         let leaving = view.leaving.filter(|at| *at < reference.at);
-        Step::Wait(Some(leaving.unwrap_or(reference.at)))
+        let until = leaving.unwrap_or(reference.at);
+        Step::Wait(ahead(view).filter(|at| !reached(*at)).chain([until]).min())
     } else {
         Step::Take(fates.iter().map(|fate| *fate == Fate::Pair).collect())
     }
 }
 
-fn fate(reference: Option<i64>, head: Head, rule: Rule) -> Fate {
-    let (distorted, is_gap) = match head {
+fn fate(side: &Side, rule: Rule) -> Fate {
+    let (distorted, is_gap) = match side.head {
         Head::Frame(frame) => (frame, false),
         Head::Gap(end) => (end, true),
-        Head::Empty | Head::Eos => return Fate::Unpaired,
+        Head::Empty | Head::Eos | Head::Ahead(_) | Head::Wild => return Fate::Unpaired,
     };
-    let (Some(reference), Some(distorted)) = (reference, distorted.key) else {
+    let (Some(reference), Some(distorted)) = (side.reference_key, distorted.key) else {
         return if distorted.key.is_none() { Fate::Drop } else { Fate::Unpaired };
     };
-    let late = i128::from(distorted) - i128::from(reference);
-    let late = match rule.period.map(i128::from).filter(|period| *period > 0) {
-        Some(period) => (late + period / 2).rem_euclid(period) - period / 2,
-        None => late,
-    };
-    let tolerance = i128::from(rule.tolerance);
+    let late = rule.late(distorted, reference);
+    let tolerance = rule.tolerance.map(i128::from);
     match late {
-        late if is_gap && late <= tolerance => Fate::Drop,
-        late if is_gap || late > tolerance => Fate::Unpaired,
-        late if late < 0 && -late >= tolerance => Fate::Drop,
-        _ => Fate::Pair,
+        late if is_gap && late <= tolerance.unwrap_or(0) => return Fate::Drop,
+        late if is_gap || tolerance.is_some_and(|most| late > most) => return Fate::Unpaired,
+        late if tolerance.is_some_and(|most| late < 0 && -late >= most) => return Fate::Drop,
+        late if late.unsigned_abs() <= rule.certain.into() => return Fate::Pair,
+        _ => {}
+    }
+    let nearer = |other: i64, to: i64| rule.late(other, to).abs() < late.abs();
+    if late < 0 {
+        if side.reference_before.is_some_and(|before| nearer(distorted, before)) {
+            return Fate::Drop;
+        }
+        return match side.behind {
+            Behind::Key(behind) if nearer(behind, reference) => Fate::Drop,
+            // Without a distance that is known, that of these two counts.
+            Behind::Key(behind) if tolerance.is_none() && -2 * late >= rule.late(behind, distorted) => {
+                Fate::Drop
+            }
+            Behind::Key(_) => Fate::Pair,
+            Behind::Nothing => without_look(side, rule),
+            Behind::Unknown => Fate::Look,
+        };
+    }
+    match side.reference_behind {
+        Behind::Key(behind) if nearer(distorted, behind) => Fate::Unpaired,
+        Behind::Key(behind) if tolerance.is_none() && 2 * late > rule.late(behind, reference) => {
+            Fate::Unpaired
+        }
+        Behind::Key(_) => Fate::Pair,
+        Behind::Nothing => without_look(side, rule),
+        Behind::Unknown => Fate::Look,
+    }
+}
+
+/// The fate of a distorted head that may belong to the reference head, where nothing can be known of the frames behind: it
+/// does if it is near enough. Where it is not known what is near, it does not.
+fn without_look(side: &Side, rule: Rule) -> Fate {
+    match (rule.tolerance, side.head, side.reference_key) {
+        (None, Head::Frame(Frame { key: Some(key), .. }), Some(reference)) if key < reference => Fate::Drop,
+        (None, ..) => Fate::Unpaired,
+        (Some(_), ..) => Fate::Pair,
+    }
+}
+
+impl Rule {
+    /// By how much a key is later than another.
+    fn late(self, key: i64, than: i64) -> i128 {
+        let late = i128::from(key) - i128::from(than);
+        match self.period.map(i128::from).filter(|period| *period > 0) {
+            Some(period) => (late + period / 2).rem_euclid(period) - period / 2,
+            None => late,
+        }
     }
 }
 
@@ -222,14 +312,22 @@ mod tests {
         if let Head::Frame(frame) = head { frame.key } else { None }
     }
 
+    /// Heads behind which nothing is known to come.
     fn view(reference: Head, heads: &[Head], tolerance: u64) -> View {
-        let side = |head: &Head| Side { role: Role::Active, head: *head, reference_key: key(reference) };
+        let side = |head: &Head| Side {
+            role: Role::Active,
+            head: *head,
+            behind: Behind::Nothing,
+            reference_key: key(reference),
+            reference_before: None,
+            reference_behind: Behind::Nothing,
+        };
         View {
             reference,
             reference_ignored: false,
             sides: heads.iter().map(side).collect(),
             live: true,
-            rule: Rule { tolerance: tolerance * MS, period: None },
+            rule: Rule { tolerance: Some(tolerance * MS), certain: tolerance * MS / 2, period: None },
             leaving: None,
             beat: None,
         }
@@ -241,13 +339,27 @@ mod tests {
     }
 
     /// Pairs two finished streams the way the element does; returns the pairs, the unpaired reference
-    /// frames and the dropped distorted ones.
-    fn pair(reference: &[u64], distorted: &[u64], tolerance: u64) -> (Vec<(u64, u64)>, Vec<u64>, Vec<u64>) {
+    /// frames and the dropped distorted ones. Without a tolerance, the distance of frames is not known.
+    fn pair(
+        reference: &[u64],
+        distorted: &[u64],
+        tolerance: impl Into<Option<u64>>,
+    ) -> (Vec<(u64, u64)>, Vec<u64>, Vec<u64>) {
+        let tolerance = tolerance.into();
         let head = |times: &[u64]| times.first().map_or(Head::Eos, |t| at(*t));
+        let key = |time: &u64| (*time * MS) as i64;
+        let behind = |times: &[u64]| times.get(1).map_or(Behind::Nothing, |time| Behind::Key(key(time)));
         let (mut r, mut d) = (reference, distorted);
         let (mut pairs, mut unpaired, mut dropped) = (vec![], vec![], vec![]);
         loop {
-            match decide(&view(head(r), &[head(d)], tolerance), None) {
+            let mut view = view(head(r), &[head(d)], tolerance.unwrap_or(2));
+            view.sides[0].behind = behind(d);
+            view.sides[0].reference_behind = behind(r);
+            view.sides[0].reference_before = reference[..reference.len() - r.len()].last().map(key);
+            if tolerance.is_none() {
+                view.rule.tolerance = None;
+            }
+            match decide(&view, None) {
                 Step::Take(taken) if taken == [true] => {
                     pairs.push((r[0], d[0]));
                     (r, d) = (&r[1..], &d[1..]);
@@ -369,10 +481,12 @@ mod tests {
                 .prop_map(|(at, key)| Frame { at: ms(at), key: key.map(|key| key * MS as i64) })
         };
         prop_oneof![
-            4 => frame().prop_map(Head::Frame),
-            1 => frame().prop_map(Head::Gap),
-            3 => Just(Head::Empty),
-            1 => Just(Head::Eos),
+            8 => frame().prop_map(Head::Frame),
+            2 => frame().prop_map(Head::Gap),
+            1 => (0u64..500).prop_map(|at| Head::Ahead(ms(at))),
+            1 => Just(Head::Wild),
+            6 => Just(Head::Empty),
+            2 => Just(Head::Eos),
         ]
     }
 
@@ -383,15 +497,31 @@ mod tests {
             1 => Just(Role::Ignored),
             1 => Just(Role::Idle),
         ];
-        let side = (role, head(), proptest::option::weighted(0.9, -100i64..600))
-            .prop_map(|(role, head, key)| Side { role, head, reference_key: key.map(|key| key * MS as i64) });
+        let key = || proptest::option::weighted(0.9, (-100i64..600).prop_map(|key| key * MS as i64));
+        let behind = || {
+            prop_oneof![
+                2 => (-100i64..900).prop_map(|key| Behind::Key(key * MS as i64)),
+                1 => Just(Behind::Nothing),
+                1 => Just(Behind::Unknown),
+            ]
+        };
+        let side = (role, head(), behind(), key(), key(), behind()).prop_map(
+            |(role, head, behind, reference_key, reference_before, reference_behind)| Side {
+                role,
+                head,
+                behind,
+                reference_key,
+                reference_before,
+                reference_behind,
+            },
+        );
         let time = || proptest::option::of((0u64..500).prop_map(ms));
         (
             head(),
             any::<bool>(),
             proptest::collection::vec(side, 0..4),
             any::<bool>(),
-            0u64..60,
+            proptest::option::weighted(0.9, (0u64..60).prop_map(|tolerance| tolerance * MS)),
             time(),
             time(),
         )
@@ -400,10 +530,65 @@ mod tests {
                 reference_ignored,
                 sides,
                 live,
-                rule: Rule { tolerance: tolerance * MS, period: None },
+                rule: Rule { tolerance, certain: tolerance.unwrap_or(0) / 2, period: None },
                 leaving,
                 beat,
             })
+    }
+
+    /// One frame lost on one side, at distances that nothing announces: those before and after find their partners.
+    #[test]
+    fn lost_frames_shift_no_pairs_at_distances_that_are_not_known() {
+        for step in [5u64, 16, 20, 33, 500] {
+            for lost in 0..6 {
+                let all: Vec<_> = (0..8).map(|i| i * step).collect();
+                let fewer: Vec<_> = all.iter().copied().filter(|time| *time != lost * step).collect();
+                for (reference, distorted) in [(&all, &fewer), (&fewer, &all)] {
+                    let (pairs, ..) = pair(reference, distorted, None);
+                    assert_eq!(
+                        pairs,
+                        fewer.iter().map(|time| (*time, *time)).collect::<Vec<_>>(),
+                        "{step} {lost}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn frames_that_have_not_come_are_waited_for_where_they_decide() {
+        let decide = |at_head: u64, tolerance, behind, reference_behind, deadline| {
+            let mut view = view(at(80), &[at(at_head)], 20);
+            view.rule.tolerance = tolerance;
+            view.sides[0].behind = behind;
+            view.sides[0].reference_behind = reference_behind;
+            decide(&view, deadline)
+        };
+        let (unknown, half) = (Behind::Unknown, Some(20 * MS));
+        let wait = Step::Wait(Some(ms(80)));
+        let (pair, unpaired) = (Step::Take(vec![true]), Step::Take(vec![false]));
+        assert_eq!(decide(89, half, unknown, unknown, None), pair);
+        assert_eq!(decide(95, half, unknown, unknown, None), wait);
+        assert_eq!(decide(95, half, unknown, unknown, Some(ms(80))), pair);
+        assert_eq!(decide(95, half, unknown, Behind::Key(100 * MS as i64), None), unpaired);
+        assert_eq!(decide(95, half, unknown, Behind::Key(120 * MS as i64), None), pair);
+        assert_eq!(decide(65, half, unknown, unknown, None), wait);
+        assert_eq!(decide(65, half, Behind::Key(90 * MS as i64), unknown, None), Step::Drop(0));
+        assert_eq!(decide(95, None, unknown, unknown, Some(ms(80))), unpaired);
+        assert_eq!(decide(120, None, unknown, Behind::Key(500 * MS as i64), None), pair);
+        assert_eq!(decide(80, None, unknown, unknown, None), pair);
+    }
+
+    #[test]
+    fn wild_frames_go_first_and_those_ahead_are_waited_for() {
+        assert_eq!(decide(&view(Head::Wild, &[Head::Wild], 20), None), Step::Skip(None));
+        assert_eq!(decide(&view(at(80), &[at(80), Head::Wild], 20), None), Step::Skip(Some(1)));
+        let ahead = Head::Ahead(ms(9000));
+        assert_eq!(decide(&view(at(80), &[ahead], 20), None), Step::Wait(Some(ms(80))));
+        assert_eq!(decide(&view(at(80), &[ahead], 20), Some(ms(80))), Step::Take(vec![false]));
+        assert_eq!(decide(&view(ahead, &[at(80)], 20), Some(ms(80))), Step::Drop(0));
+        let silent = View { beat: Some(ms(200)), ..view(ahead, &[Head::Empty], 20) };
+        assert_eq!(decide(&silent, Some(ms(300))), Step::Silence(ms(300)));
     }
 
     proptest! {
@@ -429,10 +614,19 @@ mod tests {
             }
         }
 
-        /// With something at every head there is always something to do, as the base class calls until there is not.
+        /// With a frame at every head and behind it there is always something to do.
         #[test]
-        fn full_heads_never_wait(view in any_view()) {
-            let full = |head: &Head| !matches!(head, Head::Empty);
+        fn full_heads_never_wait(mut view in any_view()) {
+            let full = |head: &Head| !matches!(head, Head::Empty | Head::Ahead(_));
+            let known = |behind: &mut Behind| {
+                if *behind == Behind::Unknown {
+                    *behind = Behind::Nothing;
+                }
+            };
+            view.sides.iter_mut().for_each(|side| {
+                known(&mut side.behind);
+                known(&mut side.reference_behind);
+            });
             prop_assume!(matches!(view.reference, Head::Frame(_) | Head::Eos));
             prop_assume!(view.sides.iter().all(|side| full(&side.head) || side.role == Role::Ignored));
             prop_assert!(!matches!(decide(&view, None), Step::Wait(_)));

@@ -33,7 +33,7 @@ use gst_video::VideoInfo;
 use super::CAT;
 use super::error::Error;
 use super::memory::device_memory::gpu_of;
-use super::memory::import::{ImportError, Importer, Mapped};
+use super::memory::import::{ImportError, Importer, Mapped, geometry};
 use super::pads::REFERENCE;
 use super::settings::OnWrongScore;
 
@@ -84,6 +84,8 @@ enum Job {
     Finish {
         rendition: u64,
     },
+    /// Reference frames are missing.
+    Gap,
     /// End the run of reference frames.
     EndRun {
         broken: bool,
@@ -116,8 +118,8 @@ pub enum News {
     Verified { rendition: u64, index: u64, running_time: ClockTime, wrong: Option<Wrong> },
     /// So many groups were to be computed again, and the CPU did not get round to it.
     NotVerified(u64),
-    /// A group is done; how long it took, if it was computed.
-    Done(Option<Duration>),
+    /// A group is done: whether it had pairs, and how long it took, if it was computed.
+    Done { pairs: bool, taken: Option<Duration> },
     /// The backend that is used from now on: its name, how many groups it takes, and its GPU.
     Backend(Used),
     /// Nothing more will come.
@@ -166,7 +168,12 @@ impl Jobs {
         self.send(Job::Finish { rendition });
     }
 
-    /// Ends the unbroken row of reference frames; `broken` says that some are missing.
+    /// Says that reference frames are missing between those before and those to come.
+    pub fn gap(&self) {
+        self.send(Job::Gap);
+    }
+
+    /// Ends the row of reference frames; `broken` says that some are missing.
     pub fn end_run(&self, broken: bool) {
         self.send(Job::EndRun { broken });
     }
@@ -276,8 +283,13 @@ struct Trial {
 enum Taken {
     /// A group, and whether the element waits to hear that it is done.
     Group(Group, bool),
-    Finish { track: usize },
-    EndRun { broken: bool },
+    Gap,
+    Finish {
+        track: usize,
+    },
+    EndRun {
+        broken: bool,
+    },
 }
 
 /// A rendition as the session knows it.
@@ -296,8 +308,8 @@ type Ticket = u64;
 struct InFlight {
     ticket: Ticket,
     since: Instant,
-    /// The element waits to hear that it is done.
-    counted: bool,
+    /// If the element waits to hear that it is done, whether it had pairs.
+    counted: Option<bool>,
 }
 
 /// A group that is computed again.
@@ -379,7 +391,7 @@ struct Worker {
     audits: Vec<Audited>,
     on_wrong: OnWrongScore,
     distrust: Distrust,
-    /// The last reference frames of the run, oldest first, as many as scores depend on.
+    /// The last reference frames of the run, oldest first, as many as scores depend on and one more.
     recent: VecDeque<Group>,
     /// How many of these, the last ones, the session has not had: no pair has needed them so far.
     unsubmitted: usize,
@@ -428,14 +440,20 @@ impl Worker {
                     self.session.set_verified_share(share);
                     self.on_wrong = on_wrong;
                 }
-                Job::Group(_) if self.failed => self.news.push(News::Done(None)),
-                Job::Prepare(_) | Job::Finish { .. } | Job::EndRun { .. } if self.failed => {}
+                Job::Group(group) if self.failed => self.done(&group),
+                Job::Prepare(_) | Job::Gap | Job::Finish { .. } | Job::EndRun { .. } if self.failed => {}
                 Job::Prepare(setup) => {
                     self.attempt(|worker| worker.end_run(false));
                     self.drain();
                     self.attempt(|worker| worker.prepare(setup));
                 }
                 Job::Group(group) => self.follow_reference(group),
+                Job::Gap if self.unsubmitted == 0 => self.attempt(Self::gap),
+                // The session has not had the frames before the gap.
+                Job::Gap => {
+                    self.forget_reference();
+                    self.attempt(|worker| worker.end_run(true));
+                }
                 Job::Finish { rendition } => {
                     let track = self.tracks.iter().position(|track| track.rendition == rendition);
                     self.attempt(|worker| track.map_or(Ok(()), |track| worker.finish(track)));
@@ -463,15 +481,15 @@ impl Worker {
         let submitted = is_pair || self.waited_for > 0;
         if submitted {
             self.submit_unsubmitted();
-            self.waited_for =
-                if is_pair { self.session.lookahead() as usize } else { self.waited_for - 1 };
+            self.waited_for = if is_pair { self.session.lookahead() as usize } else { self.waited_for - 1 };
             self.submit_when_possible(group, true);
         } else {
-            self.news.push(News::Done(None));
+            self.done(&group);
         }
         self.recent.push_back(history);
         self.unsubmitted = if submitted { 0 } else { self.unsubmitted + 1 };
-        let more = self.recent.len().saturating_sub(lookback);
+        // One more than scores depend on, as the last one may come again.
+        let more = self.recent.len().saturating_sub(lookback + 1);
         self.recent.drain(..more);
     }
 
@@ -488,6 +506,11 @@ impl Worker {
         self.unsubmitted = 0;
     }
 
+    /// Tells that nothing more comes of a group.
+    fn done(&mut self, group: &Group) {
+        self.news.push(News::Done { pairs: !group.distorted.is_empty(), taken: None });
+    }
+
     /// The reference frames to come have nothing to do with those before.
     fn forget_reference(&mut self) {
         self.recent.clear();
@@ -502,7 +525,7 @@ impl Worker {
             self.attempt(Self::wait);
         }
         if self.failed && counted {
-            self.news.push(News::Done(None));
+            self.done(&group);
         }
         self.attempt(|worker| worker.submit(group, counted));
     }
@@ -572,7 +595,8 @@ impl Worker {
             self.failed = true;
             self.waiter.settle(self.next);
             self.news.push(News::Error(err));
-            self.news.extend(self.groups.drain(..).filter(|group| group.counted).map(|_| News::Done(None)));
+            let counted = self.groups.drain(..).filter_map(|group| group.counted);
+            self.news.extend(counted.map(|pairs| News::Done { pairs, taken: None }));
         }
     }
 
@@ -607,6 +631,7 @@ impl Worker {
                     }
                     self.submit(group, counted)?;
                 }
+                Taken::Gap => self.gap()?,
                 Taken::Finish { track } => self.finish(track)?,
                 Taken::EndRun { broken } => self.end_run(broken)?,
             }
@@ -658,9 +683,7 @@ impl Worker {
             trial.taken.clear();
         }
         // The session forgets the frames before. Those that are still of use are submitted again with the next pair.
-        if self.session.geometry() != Some(setup.geometry) {
-            self.recent.clear();
-        }
+        self.recent.retain(|group| geometry(&group.reference.info) == Some(setup.geometry));
         self.unsubmitted = self.recent.len();
         self.waited_for = 0;
         let track = |(rendition, _): &(u64, Option<Scaling>)| Track {
@@ -705,6 +728,7 @@ impl Worker {
     /// done.
     fn submit(&mut self, group: Group, counted: bool) -> Result<(), Error> {
         let since = Instant::now();
+        let pairs = !group.distorted.is_empty();
         let chroma = self.session.plan().work.chroma();
         let gpu = self.session.gpu().cloned();
         let mut map = |input: Option<u64>, frame: &Frame| -> Result<Mapped, ImportError> {
@@ -757,7 +781,9 @@ impl Worker {
         }
         let tracks: Vec<usize> = pictures.iter().map(|(track, _)| *track).collect();
         if tracks.is_empty() && self.session.plan().lookback() == 0 {
-            self.news.extend(counted.then_some(News::Done(None)));
+            if counted {
+                self.done(&group);
+            }
             return self.collect();
         }
         let index = group.index;
@@ -781,10 +807,18 @@ impl Worker {
         }
         let ticket = self.next;
         self.next += 1;
-        self.groups.push_back(InFlight { ticket, since, counted });
+        self.groups.push_back(InFlight { ticket, since, counted: counted.then_some(pairs) });
         let completion = self.session.completion().ok_or(BackendError::NotPrepared);
         self.waiter.wait_for(ticket, completion.map_err(EngineError::from)?);
         // Where groups are done faster than threads take turns, most are done by now.
+        self.collect()
+    }
+
+    fn gap(&mut self) -> Result<(), Error> {
+        if let Some(trial) = &mut self.trial {
+            trial.taken.push(Taken::Gap);
+        }
+        self.session.gap();
         self.collect()
     }
 
@@ -822,7 +856,8 @@ impl Worker {
         while self.groups.len() > self.session.in_flight() {
             let Some(group) = self.groups.pop_front() else { break };
             self.waiter.settle(group.ticket + 1);
-            self.news.extend(group.counted.then(|| News::Done(Some(group.since.elapsed()))));
+            let taken = Some(group.since.elapsed());
+            self.news.extend(group.counted.map(|pairs| News::Done { pairs, taken }));
             // It works.
             self.trial = None;
         }

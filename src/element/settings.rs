@@ -17,6 +17,7 @@ use gst::ClockTime;
 use watch::alarm::LowLevels;
 
 use super::error::Error;
+use super::time::running;
 
 /// Which scores make the pooled one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
@@ -400,8 +401,7 @@ impl Settings {
         Tunables {
             pool_method: self.pool_method,
             frame_message: self.frame_message,
-            pairing_tolerance: (self.pairing_tolerance != u64::MAX)
-                .then(|| ClockTime::from_nseconds(self.pairing_tolerance)),
+            pairing_tolerance: (self.pairing_tolerance != u64::MAX).then(|| running(self.pairing_tolerance)),
             missing_frame: self.missing_frame,
             overload: self.overload,
             ignore_inactive_pads: self.ignore_inactive_pads,

@@ -219,12 +219,14 @@ impl HipVmaf {
             .map_err(Error::Thread)?;
         scoring.jobs().verify(settings.verify, settings.on_wrong_score);
         let reference = self.reference().clone();
-        let mut state =
-            State::new(&settings, self.tunables(), plan, lookahead, used, scoring.jobs(), reference);
+        let upcoming = self.upcoming(&reference);
+        let (tunables, jobs) = (self.tunables(), scoring.jobs());
+        let mut state = State::new(&settings, tunables, plan, lookahead, used, jobs, reference, upcoming);
         for pad in self.distorted() {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             self.open_results(number, &pad)?;
-            state.add(number, pad);
+            let upcoming = self.upcoming(&pad);
+            state.add(number, pad, upcoming);
         }
         if let Some(path) = &settings.metrics_filename {
             prometheus::replace(path.as_ref(), &prometheus::render(&state.figures()))

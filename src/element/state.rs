@@ -30,7 +30,7 @@ use super::CAT;
 use super::caps::{self, Colors, shape};
 use super::downstream::{Compared, Damage, Delayed, Downstream, Heat, Outcome, Pair, Stamp};
 use super::error::Error;
-use super::input::{Input, Next, keys, time_code_period};
+use super::input::{AHEAD, Input, Item, Next, keys, time_code_period};
 use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
 use super::pads::{HipVmafPad, REFERENCE};
@@ -44,12 +44,14 @@ use super::report::provenance::Provenance;
 use super::report::provenance::named;
 use super::report::results::{Ending, Format, Heading, Row};
 use super::report::writer::Job;
-use super::schedule::{Role, Rule, Side, Step, View, decide};
+use super::schedule::{Behind, Role, Rule, Side, Step, View, decide};
 use super::scoring::{Frame, Group, Jobs, News, Setup, Used};
 use super::settings::{
     Colorimetry, MissingFrame, OnWrongScore, Output, Overload, Pairing, PoolMethod, Settings, Tunables,
 };
 use super::strain::{Cause, Strain};
+use super::time::running;
+use super::upcoming::{self, Upcoming};
 
 /// Something for the outside, to be done without holding a lock.
 pub enum Action {
@@ -84,10 +86,19 @@ pub enum Action {
 /// The rendition that can be looked at downstream: that of `dist_sink`, which is always there.
 const DISPLAYED: usize = 0;
 
+/// Distances of frames up to this are no matter of which frames are partners, where the distance is not known: no video has
+/// frames that are closer than four times that.
+const CERTAIN: ClockTime = ClockTime::from_mseconds(1);
+
+/// How many more reference frames than groups may wait for the worker to follow their motion.
+const HISTORY: usize = 8;
+
 /// What the clock says, in live pipelines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     pub is_live: bool,
+    /// Time that frames spend on their way through the pipeline.
+    pub latency: ClockTime,
     /// Running time of frames that should be leaving right now; `None` where no clock runs.
     pub due: Option<ClockTime>,
     /// Running time up to which waiting is over: frames up to there leave, whatever has become of them. `None` where
@@ -149,8 +160,10 @@ pub struct State {
 
     /// Settings of the present step.
     tunables: Tunables,
-    /// The pipeline is live, as far as the last step knew.
-    is_live: bool,
+    /// What the clock said at the last step.
+    clock: Clock,
+    /// Frames that would be looked at do not come before those at hand are taken.
+    blind: bool,
     /// What is still to be carried out.
     deferred: Vec<Action>,
     /// Counts the renditions that came and went, which decisions do not survive.
@@ -166,8 +179,10 @@ pub struct State {
 
     jobs: Jobs,
     used: Used,
-    /// Groups that the worker has and has not done.
+    /// Groups with pairs that the worker has and has not done.
     in_flight: usize,
+    /// Reference frames without partners that it has and has not done.
+    history_in_flight: usize,
     /// Scores are being told on another thread: frames leave after the messages about them.
     telling: u32,
     /// The session is set up for the frames of this section.
@@ -193,6 +208,7 @@ impl State {
         used: Used,
         jobs: Jobs,
         reference: AggregatorPad,
+        upcoming: Arc<Upcoming>,
     ) -> Self {
         Self {
             provenance: Provenance::new(settings, &plan),
@@ -221,10 +237,11 @@ impl State {
             provisional_results: settings.results_provisional,
             metrics: settings.metrics_filename.as_ref().map(PathBuf::from),
             tunables,
-            is_live: false,
+            clock: Clock::default(),
+            blind: false,
             deferred: vec![],
             generation: 0,
-            reference: Reference::new(reference),
+            reference: Reference::new(reference, upcoming),
             renditions: vec![],
             downstream: Downstream::new(settings.attach_meta),
             displayed: None,
@@ -232,6 +249,7 @@ impl State {
             jobs,
             used,
             in_flight: 0,
+            history_in_flight: 0,
             telling: 0,
             prepared: false,
             trouble: None,
@@ -276,7 +294,7 @@ impl State {
 
     /// Reference frames that can be here at once.
     pub fn held(&self) -> u32 {
-        self.delay() + self.used.depth as u32
+        self.delay() + self.used.depth as u32 + self.plan.lookback() as u32
     }
 
     /// Distorted frames that can be here at once, beside the one that is looked at.
@@ -305,8 +323,9 @@ impl State {
         let input = &self.reference.input;
         let head = || {
             let buffer = input.pad.peek_buffer()?;
-            let duration = buffer.duration().or(input.frame_duration()).unwrap_or(ClockTime::ZERO);
-            Some(input.times(&buffer).ok()??.running_time?.saturating_add(duration))
+            let times = input.times(&buffer).ok()??;
+            let lasts = input.duration_of(&buffer).map(|duration| times.pace.running(duration));
+            Some(times.running_time?.saturating_add(lasts.unwrap_or(ClockTime::ZERO)))
         };
         (self.downstream.next_time(), head())
     }
@@ -359,16 +378,16 @@ impl State {
     // Pads, caps and segments.
 
     /// A new distorted stream, numbered by the caller.
-    pub fn add(&mut self, number: u64, pad: HipVmafPad) {
+    pub fn add(&mut self, number: u64, pad: HipVmafPad, upcoming: Arc<Upcoming>) {
         gst::debug!(CAT, obj = pad, "rendition {number}");
-        self.renditions.push(Rendition::new(number, pad, &self.tunables.watch));
+        self.renditions.push(Rendition::new(number, pad, upcoming, &self.tunables.watch));
         self.generation += 1;
     }
 
     /// A distorted stream is about to go: nothing more of it is taken.
     pub fn begin_release(&mut self, pad: &HipVmafPad) {
         if let Some(i) = self.renditions.iter().position(|rendition| rendition.pad == *pad) {
-            self.end_run(i, false);
+            self.jobs.finish(self.renditions[i].number);
             self.renditions[i].leaving = true;
             self.generation += 1;
         }
@@ -458,6 +477,7 @@ impl State {
         };
         let first = self.reference.input.info.is_none();
         let changes = self.reference.input.set_format(caps, info);
+        self.reference.configure_cadence();
         if changes {
             self.end_section("caps", actions);
         }
@@ -621,7 +641,6 @@ impl State {
         if self.renditions.len() == 1 {
             return Err(err);
         }
-        self.end_run(i, true);
         let rendition = &mut self.renditions[i];
         gst::debug!(CAT, obj = rendition.pad, "cannot be scored: {err}");
         if let Some(event) = rendition.fail(trouble, err.to_string(), self.reference.last_time) {
@@ -642,46 +661,52 @@ impl State {
     }
 
     /// Says how long frames are held back, should that have changed: until they can carry their scores, and until
-    /// distorted frames come that are late by more than their timestamps say. Where the caps do not tell the frame
-    /// rate, the longest `duration` counts.
-    fn announce_latency(&mut self, duration: Option<ClockTime>, actions: &mut Vec<Action>) {
+    /// distorted frames come that are late by more than their timestamps say. Where the caps do not announce the distance
+    /// of frames, the timestamps and `lasts`, how long the last frame does, show it.
+    fn announce_latency(&mut self, lasts: Option<ClockTime>, actions: &mut Vec<Action>) {
         let late = |rendition: &Rendition| rendition.offset().saturating_neg().max(0) as u64;
         let late = self.renditions.iter().map(late).max().unwrap_or(0);
-        let frame = self.reference.input.frame_duration();
-        let latency = frame.or(duration).unwrap_or(ClockTime::ZERO).saturating_mul(self.delay().into());
-        let latency = latency.saturating_add(ClockTime::from_nseconds(late));
-        if let Some(latency) = self.downstream.set_latency(latency, frame.is_some()) {
+        let announced = self.reference.input.frame_duration().is_some();
+        let typical = self.reference.cadence.typical();
+        let frame = typical.max(lasts.filter(|_| !announced)).unwrap_or(ClockTime::ZERO);
+        let latency = frame.saturating_mul(self.delay().into()).saturating_add(running(late));
+        if let Some(latency) = self.downstream.set_latency(latency, announced) {
             gst::debug!(CAT, "latency {latency}");
             actions.push(Action::Latency(latency));
         }
     }
 
-    /// New segment of the reference.
-    pub fn set_segment(&mut self, segment: gst::Segment) {
-        self.downstream.set_segment(segment);
-        self.reference.input.restart();
+    /// New segment of a sink pad.
+    pub fn set_segment(&mut self, pad: &AggregatorPad, segment: gst::Segment, seqnum: gst::Seqnum) {
+        if *pad == self.reference.input.pad {
+            self.reference.input.set_segment(&segment, seqnum);
+            self.downstream.set_segment(segment);
+        } else if let Some(i) = self.rendition(pad) {
+            self.renditions[i].input.set_segment(&segment, seqnum);
+        }
     }
 
     /// Frames from after a flush are a new section; those still here will not leave. Nothing is in flight.
     pub fn flush(&mut self, actions: &mut Vec<Action>) {
         actions.push(Action::Release(self.downstream.flush()));
         self.displayed = None;
-        self.reference.input.restart();
+        self.end_section("flush", actions);
+        self.metrics_interval = None;
+        self.reference.restart();
+        self.blind = false;
         for rendition in &mut self.renditions {
             rendition.restart();
             rendition.monitor.restart();
         }
-        self.end_section("flush", actions);
     }
 
     /// The frames of a single stream were flushed.
     pub fn flush_pad(&mut self, pad: &AggregatorPad) {
         if *pad == self.reference.input.pad {
-            (0..self.renditions.len()).for_each(|i| self.end_run(i, true));
+            self.jobs.end_run(true);
             self.renditions.iter_mut().for_each(|rendition| rendition.monitor.restart());
-            self.reference.input.restart();
+            self.reference.restart();
         } else if let Some(i) = self.rendition(pad) {
-            self.end_run(i, true);
             self.renditions[i].restart();
         }
     }
@@ -733,33 +758,28 @@ impl State {
             self.jobs.verify(verify, on_wrong);
         }
         self.tunables = tunables;
-        let frame = self.reference.input.head_duration().map_or(40_000_000, ClockTime::nseconds);
+        self.reference.configure_cadence();
+        let frame = self.reference.cadence.typical().map_or(40_000_000, ClockTime::nseconds);
         let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
         for i in 0..self.renditions.len() {
             let rendition = &mut self.renditions[i];
             let settings = rendition.pad.settings();
             let enabled = settings.enabled;
             let switched = enabled != rendition.settings.enabled;
-            let offset = rendition.offset();
             rendition.configure(settings, frame);
-            let moved = offset != rendition.offset();
             for event in rendition.monitor.configure(&self.tunables.watch, now) {
                 actions.push(Action::Post(rendition.event(event)));
             }
             if switched {
                 gst::debug!(CAT, obj = rendition.pad, "{}", if enabled { "enabled" } else { "disabled" });
-                // Neither the last pair before nor the first after has its neighbour.
                 rendition.absent = false;
                 rendition.shown = None;
-            }
-            if switched || moved {
-                self.end_run(i, true);
             }
         }
     }
 
     /// What stands at the heads, for the schedule. Frames that cannot be looked at at all go on the way.
-    fn view(&mut self, is_live: bool, actions: &mut Vec<Action>) -> Result<View, Error> {
+    fn view(&mut self, actions: &mut Vec<Action>) -> Result<View, Error> {
         let mut dropped = vec![];
         let mut reference = self.reference.input.next(0, &mut dropped)?;
         while let Next::Item(item) = &reference
@@ -768,10 +788,13 @@ impl State {
             dropped.extend(self.reference.input.take());
             reference = self.reference.input.next(0, &mut dropped)?;
         }
+        let is_live = self.clock.is_live;
         let ignore = self.tunables.ignore_inactive_pads;
+        let head = if let Next::Item(item) = &reference { Some(item.clone()) } else { None };
+        let behind = head.as_ref().and_then(|head| self.behind(&self.reference.input, head));
         let mut sides = vec![];
         for i in 0..self.renditions.len() {
-            if matches!(reference, Next::Item(_)) {
+            if head.is_some() {
                 self.check(i, &mut dropped, actions)?;
             }
             let offset = self.renditions[i].offset();
@@ -787,35 +810,114 @@ impl State {
                     if rendition.pad.is_eos() { Next::Eos } else { Next::Empty }
                 }
             };
-            let [of_reference, of_distorted] = match (&reference, &next) {
-                (Next::Item(reference), Next::Item(distorted)) => keys(self.pairing, reference, distorted),
-                _ => [None; 2],
-            };
-            let role = self.renditions[i].role(ignore);
-            sides.push(Side { role, head: next.head(of_distorted), reference_key: of_reference });
+            sides.push(self.side(i, head.as_ref(), behind.as_ref(), &next, actions));
         }
         if !dropped.is_empty() {
             actions.push(Action::Release(dropped));
         }
-        let half = || self.reference.input.head_duration().unwrap_or(40 * ClockTime::MSECOND).nseconds() / 2;
-        let tolerance = match self.pairing {
-            Pairing::Index => 0,
-            _ => self.tunables.pairing_tolerance.map_or_else(half, ClockTime::nseconds),
+        let distance = head.as_ref().and_then(|head| {
+            let behind = if let Some(upcoming::Next::Frame(behind)) = &behind { Some(behind) } else { None };
+            self.reference.distance(head, behind)
+        });
+        let rule = match self.pairing {
+            Pairing::Index => Rule { tolerance: Some(0), certain: 0, period: None },
+            pairing => Rule {
+                tolerance: self
+                    .tunables
+                    .pairing_tolerance
+                    .or(distance.map(|distance| distance / 2))
+                    .map(ClockTime::nseconds),
+                certain: distance.map_or(CERTAIN, |distance| distance / 4).nseconds(),
+                period: head
+                    .as_ref()
+                    .filter(|_| pairing == Pairing::Timecode)
+                    .and_then(|head| time_code_period(&head.buffer)),
+            },
         };
-        let period = match &reference {
-            Next::Item(item) if self.pairing == Pairing::Timecode => time_code_period(&item.buffer),
-            _ => None,
-        };
+        let doubt = self.reference.input.doubt_of(&reference, self.horizon(), self.blind);
+        actions.extend(
+            self.reference
+                .input
+                .note_doubt(&reference, doubt, self.clock.is_live)
+                .map(|jump| Action::Post(self.reference.event(jump).to_structure())),
+        );
         let watched = self.tunables.watch.window > 0 || self.metrics.is_some();
         Ok(View {
-            reference: reference.head(None),
+            reference: reference.head(None, doubt, self.margin()),
             reference_ignored: ignore && is_live && self.reference.input.pad.is_inactive(),
             sides,
             live: is_live,
-            rule: Rule { tolerance, period },
+            rule,
             leaving: self.downstream.next_time(),
             beat: self.reference.beat(watched.then_some(self.tunables.watch.window_interval)),
         })
+    }
+
+    /// A rendition as the schedule sees it.
+    fn side(
+        &mut self,
+        i: usize,
+        head: Option<&Item>,
+        behind: Option<&upcoming::Next<Item>>,
+        next: &Next,
+        actions: &mut Vec<Action>,
+    ) -> Side {
+        let doubt = self.renditions[i].input.doubt_of(next, self.horizon(), self.blind);
+        let jump = self.renditions[i].input.note_doubt(next, doubt, self.clock.is_live);
+        actions.extend(jump.map(|jump| Action::Post(self.renditions[i].event(jump))));
+        let role = self.renditions[i].role(self.tunables.ignore_inactive_pads);
+        let mut side = Side {
+            role,
+            head: next.head(None, doubt, self.margin()),
+            behind: Behind::Nothing,
+            reference_key: None,
+            reference_before: None,
+            reference_behind: Behind::Nothing,
+        };
+        let (Some(reference), Next::Item(distorted)) = (head, next) else { return side };
+        let [of_reference, of_distorted] = keys(self.pairing, reference, distorted);
+        side.head = next.head(of_distorted, doubt, self.margin());
+        side.reference_key = of_reference;
+        if self.pairing != Pairing::Index {
+            let of = |next: Option<&upcoming::Next<Item>>, key: &dyn Fn(&Item) -> Option<i64>| match next {
+                Some(upcoming::Next::Frame(next)) => key(next).map_or(Behind::Nothing, Behind::Key),
+                Some(upcoming::Next::Unknown) => Behind::Unknown,
+                Some(upcoming::Next::Nothing) | None => Behind::Nothing,
+            };
+            let own = self.behind(&self.renditions[i].input, distorted);
+            side.behind = of(own.as_ref(), &|own| keys(self.pairing, reference, own)[1]);
+            side.reference_behind = of(behind, &|behind| keys(self.pairing, behind, distorted)[0]);
+            side.reference_before = self.reference.last_key;
+        }
+        side
+    }
+
+    /// The frame behind a head, unless it is not worth waiting for.
+    fn behind(&self, input: &Input, head: &Item) -> Option<upcoming::Next<Item>> {
+        input.behind(head).filter(|next| !(self.blind && matches!(next, upcoming::Next::Unknown)))
+    }
+
+    /// Frames that are waited for do not come before those at hand are taken.
+    pub fn stop_looking(&mut self) {
+        self.blind = true;
+    }
+
+    /// How far ahead of the deadline a head may be.
+    fn margin(&self) -> ClockTime {
+        self.clock.latency.saturating_mul(2).saturating_add(AHEAD)
+    }
+
+    /// Running time up to which heads can be right, where a clock says what time it is.
+    fn horizon(&self) -> Option<ClockTime> {
+        Some(self.clock.due?.saturating_add(self.margin()))
+    }
+
+    /// The base class has something at all pads that it waits for, so that it does not wait before it calls again.
+    pub fn is_full(&self) -> bool {
+        let has = |input: &Input| input.pad.has_buffer() || input.pad.is_eos();
+        let ignored = |pad: &AggregatorPad| self.tunables.ignore_inactive_pads && pad.is_inactive();
+        let inputs = self.renditions.iter().map(|rendition| &rendition.input).chain([&self.reference.input]);
+        inputs.into_iter().all(|input| has(input) || self.clock.is_live && ignored(&input.pad))
     }
 
     /// Looks whether the frame at the head of a rendition can be compared with the reference. Frames that upstream sent
@@ -853,8 +955,8 @@ impl State {
 
     /// Decides what to do with the frames at hand.
     pub fn decide(&mut self, clock: Clock, actions: &mut Vec<Action>) -> Result<Decision, Error> {
-        self.is_live = clock.is_live;
-        let view = self.view(clock.is_live, actions)?;
+        self.clock = clock;
+        let view = self.view(actions)?;
         let step = decide(&view, clock.deadline);
         gst::trace!(CAT, "{step:?} at {:?}", clock.deadline);
         Ok(Decision { step, generation: self.generation })
@@ -862,13 +964,25 @@ impl State {
 
     /// Running time at which the element has to be woken up if nothing comes before.
     pub fn wake_up(&mut self) -> Option<ClockTime> {
+        match self.wait() {
+            Some(until) => until,
+            None => Some(ClockTime::ZERO),
+        }
+    }
+
+    /// There is something to do before the clock says so.
+    pub fn has_work(&mut self) -> bool {
+        self.failed || self.telling == 0 && self.downstream.can_leave(None) || self.wait().is_none()
+    }
+
+    /// Until when to wait; `None` if there is something to do, be it to report what is wrong.
+    fn wait(&mut self) -> Option<Option<ClockTime>> {
         let mut actions = vec![];
-        let step = self.view(self.is_live, &mut actions).map(|view| decide(&view, None));
+        let step = self.view(&mut actions).map(|view| decide(&view, None));
         self.deferred.append(&mut actions);
         match step {
-            Ok(Step::Wait(until)) if self.deferred.is_empty() => until,
-            // There is something to do, be it to report what is wrong.
-            Ok(_) | Err(_) => Some(ClockTime::ZERO),
+            Ok(Step::Wait(until)) if self.deferred.is_empty() => Some(until),
+            Ok(_) | Err(_) => None,
         }
     }
 
@@ -918,6 +1032,7 @@ impl State {
         match &decision.step {
             Step::Take(paired) => self.take(paired, seen, clock, actions)?,
             Step::Drop(i) => self.drop_head(*i, seen, clock, actions),
+            Step::Skip(which) => self.skip(*which, clock, actions)?,
             Step::Silence(now) => self.silence(*now, clock, actions),
             Step::Wait(_) => {}
             Step::Finished => {
@@ -947,7 +1062,7 @@ impl State {
             if item.is_gap || !self.renditions[i].is_active() {
                 dropped.extend(self.renditions[i].input.take());
             } else {
-                self.reference.heard(item.at, self.reference.input.frame_duration());
+                self.reference.heard(item.at, self.reference.cadence.typical());
                 if !self.reference.input.pad.has_buffer() {
                     let event = self.reference.seen(item.at, false, self.excuses(item.at, clock));
                     actions.extend(event.map(|event| Action::Post(event.to_structure())));
@@ -962,6 +1077,65 @@ impl State {
             }
         }
         actions.push(Action::Release(dropped));
+    }
+
+    /// Takes a frame whose timestamp is wild. It has no partner, and no time runs by it. Where a clock does, the frame does
+    /// not leave either: downstream would wait for its time to come.
+    fn skip(&mut self, which: Option<usize>, clock: Clock, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+        if let Some(i) = which {
+            let rendition = &mut self.renditions[i];
+            let unmatched = u64::from(rendition.is_active());
+            let dropped = rendition.input.skip();
+            rendition.count(now, window::Counts { unmatched, ..window::Counts::default() });
+            actions.push(Action::Release(dropped.into_iter().collect()));
+            return Ok(());
+        }
+        let Some(buffer) = self.reference.input.pad.peek_buffer() else { return Ok(()) };
+        let Some(stamp) = self.reference.stamp(&buffer, true)? else { return Ok(()) };
+        let Some(reference) = self.reference.input.skip() else { return Ok(()) };
+        let mut compared = vec![];
+        for rendition in self.renditions.iter_mut().filter(|rendition| rendition.is_active()) {
+            rendition.stamped(&stamp);
+            rendition.count(now, window::Counts { unpaired: 1, ..window::Counts::default() });
+            let outcome = Outcome::Unpaired;
+            let (rendition, section) = (rendition.number, rendition.section_number);
+            compared.push(Compared { rendition, section, outcome, frame: None });
+        }
+        self.submit(stamp.index, stamp.running_time, &reference, vec![]);
+        let buffer = match self.output {
+            _ if clock.is_live => {
+                actions.push(Action::Release(vec![reference]));
+                None
+            }
+            Output::Distorted => self.display(None, &reference),
+            Output::Reference | Output::Heatmap => Some(reference),
+        };
+        let info = self.reference_info().cloned().filter(|_| self.output == Output::Heatmap);
+        let heat = info.map(|info| Heat { info, damage: Damage::None });
+        self.downstream.push(Delayed { stamp, compared, buffer, heat });
+        Ok(())
+    }
+
+    /// Hands a reference frame to the worker, with its partners. Without any it goes on with the motion of the reference,
+    /// as far as the worker keeps up.
+    fn submit(&mut self, index: u64, at: ClockTime, reference: &gst::Buffer, distorted: Vec<(u64, Frame)>) {
+        let Some(info) = self.reference_info().cloned() else { return };
+        if distorted.is_empty() {
+            if self.plan.lookback() == 0 {
+                return;
+            }
+            if self.history_in_flight > self.used.depth + HISTORY {
+                gst::debug!(CAT, "frame {index} is missing in the history of the reference");
+                self.jobs.end_run(true);
+                return;
+            }
+            self.history_in_flight += 1;
+        } else {
+            self.in_flight += 1;
+        }
+        let reference = Frame { buffer: reference.clone(), info };
+        self.jobs.submit(Group { index, running_time: at, reference, distorted });
     }
 
     /// Frames that do not suit may have been taken for those from before upstream heard of it. At the end it is clear that
@@ -1029,14 +1203,20 @@ impl State {
         if !partners.is_empty() && self.must_prepare(&partners) {
             self.prepare(&partners, &buffer, !clock.is_live && !self.may_skip(clock))?;
         }
-        let Some(stamp) = self.reference.stamp(&buffer)? else { return Ok(()) };
+        let Ok(Next::Item(head)) = self.reference.input.next(0, &mut vec![]) else { return Ok(()) };
+        let Some(stamp) = self.reference.stamp(&buffer, false)? else { return Ok(()) };
         let at = stamp.running_time;
-        self.announce_latency(stamp.duration, actions);
+        if self.pairing != Pairing::Index && self.reference.cadence.is_gap(at) {
+            gst::debug!(CAT, "reference frames are missing before frame {} at {at}", stamp.index);
+            self.jobs.gap();
+        }
+        self.reference.note(&head, self.pairing);
+        self.announce_latency(stamp.lasts, actions);
         let late = self.is_late(&stamp, clock);
         let excused = late || self.excuses(at, clock);
         let event = self.reference.seen(at, true, excused);
         actions.extend(event.map(|event| Action::Post(event.to_structure())));
-        self.reference.heard(at, stamp.duration);
+        self.reference.heard(at, stamp.lasts);
         let Some(reference) = self.reference.input.take() else { return Ok(()) };
         self.drop_idle(at, actions);
         let since = Instant::now();
@@ -1116,11 +1296,6 @@ impl State {
                 outcome,
                 frame,
             });
-            if has_partner && !late {
-                self.renditions[i].running = true;
-            } else {
-                self.end_run(i, true);
-            }
         }
         gst::log!(CAT, "frame {} at {at}: {} of {} compared", stamp.index, submitted.len(), active.len());
         let info = self.reference_info().cloned();
@@ -1130,12 +1305,7 @@ impl State {
         } else {
             Damage::None
         };
-        if let Some(info) = info.clone().filter(|_| !submitted.is_empty()) {
-            let reference = Frame { buffer: reference.clone(), info };
-            let index = stamp.index;
-            self.jobs.submit(Group { index, running_time: at, reference, distorted: submitted });
-            self.in_flight += 1;
-        }
+        self.submit(stamp.index, at, &reference, submitted);
         let heat = info.filter(|_| self.output == Output::Heatmap).map(|info| Heat { info, damage });
         let buffer = match self.output {
             Output::Distorted => self.display(displayed, &reference),
@@ -1260,7 +1430,6 @@ impl State {
             self.downstream.doubt(rendition.number, first);
         }
         if rendition.is_moved() {
-            self.end_run(i, true);
             self.announce_latency(None, actions);
         }
     }
@@ -1268,7 +1437,7 @@ impl State {
     /// Whether scoring has to be left out now.
     fn is_late(&self, stamp: &Stamp, clock: Clock) -> bool {
         // The frame before has left by then, if nothing holds things up here.
-        let frame = stamp.duration.unwrap_or(ClockTime::ZERO);
+        let frame = stamp.lasts.unwrap_or(ClockTime::ZERO);
         let overdue = clock.due.is_some_and(|due| stamp.running_time.saturating_add(frame) < due);
         self.may_skip(clock) && (overdue || !self.has_room())
     }
@@ -1288,7 +1457,7 @@ impl State {
     /// Looks for pads that have had nothing for longer than `patience` while frames wait, or come, at another one. Without
     /// patience nothing is meant to move.
     pub fn look_for_stall(&mut self, now: Instant, patience: Option<Duration>, actions: &mut Vec<Action>) {
-        let (is_live, failed, ignore) = (self.is_live, self.failed, self.tunables.ignore_inactive_pads);
+        let (is_live, failed, ignore) = (self.clock.is_live, self.failed, self.tunables.ignore_inactive_pads);
         // Where no clock runs, the base class waits for all pads.
         let waited_for = |rendition: &Rendition| match rendition.role(ignore && is_live) {
             Role::Active | Role::Absent => true,
@@ -1340,21 +1509,12 @@ impl State {
 
     // Scores.
 
-    /// Ends a rendition's run of unbroken pairs. `broken` says that pairs are missing.
-    fn end_run(&mut self, i: usize, broken: bool) {
-        let rendition = &mut self.renditions[i];
-        if std::mem::take(&mut rendition.running) {
-            gst::debug!(CAT, obj = rendition.pad, "end of a run{}", if broken { ", broken" } else { "" });
-            self.jobs.end_run(rendition.number, broken);
-        }
-    }
-
-    /// Ends the runs of these renditions, of all if there are none.
-    pub fn end_runs(&mut self, renditions: Option<&[u64]>, broken: bool) {
-        for i in 0..self.renditions.len() {
-            if renditions.is_none_or(|numbers| numbers.contains(&self.renditions[i].number)) {
-                self.end_run(i, broken);
-            }
+    /// Has the scores of these renditions completed that wait for later reference frames. Where none are named, the row of
+    /// reference frames ends for all; `broken` says that some are missing.
+    pub fn complete(&mut self, renditions: Option<&[u64]>, broken: bool) {
+        match renditions {
+            Some(numbers) => numbers.iter().for_each(|number| self.jobs.finish(*number)),
+            None => self.jobs.end_run(broken),
         }
     }
 
@@ -1373,7 +1533,9 @@ impl State {
             caps: self.reference.input.caps.clone().unwrap_or_else(gst::Caps::new_empty),
         };
         let geometry = geometry(&reference).ok_or_else(unknown)?;
-        (0..self.renditions.len()).for_each(|i| self.end_run(i, true));
+        // Scores of pairs before are those of an unbroken row.
+        let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+        self.submit(self.reference.next_index(), at, head, vec![]);
         let mut renditions: Vec<(u64, Option<Scaling>)> = vec![];
         for rendition in &mut self.renditions {
             // What cannot be compared now may have the size of the reference when it can.
@@ -1420,7 +1582,10 @@ impl State {
                     self.verified(rendition, index, running_time, wrong, actions)?;
                 }
                 News::NotVerified(groups) => self.not_verified += groups,
-                News::Done(taken) => {
+                News::Done { pairs: false, .. } => {
+                    self.history_in_flight = self.history_in_flight.saturating_sub(1);
+                }
+                News::Done { pairs: true, taken } => {
                     self.in_flight = self.in_flight.saturating_sub(1);
                     if let Some(taken) = taken {
                         let now = self.now();
@@ -1460,20 +1625,27 @@ impl State {
             return;
         };
         let (stamp, section) = (stamp.clone(), compared.section);
-        compared.outcome = Outcome::Scored { values: values.clone(), provisional: pair.provisional };
+        let state = match (pair.provisional, score.discont) {
+            (true, _) => ScoreState::Aligning,
+            (_, true) => ScoreState::Discont,
+            _ => ScoreState::Scored,
+        };
+        compared.outcome = Outcome::Scored { values: values.clone(), state };
         let first = self.plan.models.first().and_then(|model| values.get(model.column)).copied();
         gst::log!(CAT, obj = rendition.pad, "frame {index}: {first:?}");
-        let state = if pair.provisional {
-            rendition.count(at, window::Counts { aligning: 1, ..Default::default() });
-            ScoreState::Aligning
-        } else {
-            rendition.scored(&stamp, &values, first, pair.repeated);
-            ScoreState::Scored
-        };
+        match state {
+            ScoreState::Aligning => {
+                rendition.count(at, window::Counts { aligning: 1, ..Default::default() });
+            }
+            ScoreState::Discont => {
+                rendition.count(at, window::Counts { discont: 1, ..Default::default() });
+            }
+            _ => rendition.scored(&stamp, &values, first, pair.repeated),
+        }
         if written {
             let row = Row {
                 index,
-                timestamp: stamp.timestamp,
+                timestamp: stamp.timestamp.map(|time| time.0),
                 running_time: at,
                 time_code: stamp.time_code.clone(),
                 offset: pair.offset.saturating_neg(),
@@ -1492,10 +1664,10 @@ impl State {
         if self.tunables.frame_message {
             let message = FrameMessage {
                 common: Common {
-                    timestamp: stamp.timestamp,
-                    stream_time: stamp.stream_time,
+                    timestamp: stamp.timestamp.map(|time| time.0),
+                    stream_time: stamp.stream_time.map(|time| time.0),
                     running_time: Some(at),
-                    duration: stamp.duration,
+                    duration: stamp.duration.map(|time| time.0),
                     section,
                     ..rendition.common(&self.plan, &values, self.reported)
                 },
@@ -1504,12 +1676,12 @@ impl State {
                 dist_running_time: Some(pair.dist_running_time),
                 discont: score.discont,
                 repeated: pair.repeated,
-                compute_time: ClockTime::from_nseconds(pair.since.elapsed().as_nanos() as u64),
+                compute_time: running(pair.since.elapsed().as_nanos() as u64),
             };
             actions.push(Action::Post(message.to_structure()));
         }
         self.advance_rendition(i, at, actions);
-        if !pair.provisional
+        if state == ScoreState::Scored
             && let Some(score) = first
             && let Some(event) = self.renditions[i].monitor.scored(at, score)
         {
@@ -1585,7 +1757,8 @@ impl State {
     fn write_metrics(&mut self, now: ClockTime, actions: &mut Vec<Action>) {
         let Some(path) = &self.metrics else { return };
         let interval = now.nseconds() / self.tunables.watch.window_interval.max(1);
-        if self.metrics_interval.replace(interval) != Some(interval) {
+        if self.metrics_interval.is_none_or(|last| interval > last) {
+            self.metrics_interval = Some(interval);
             actions.push(Action::Write(Job::Metrics(path.clone(), self.figures())));
         }
     }
@@ -1609,6 +1782,7 @@ impl State {
                     ("repeated", counts.frames.repeated),
                     ("unmatched", counts.frames.unmatched),
                     ("aligning", counts.frames.aligning),
+                    ("discont", counts.frames.discont),
                 ],
                 alarms: rendition
                     .monitor
@@ -1668,8 +1842,7 @@ impl State {
         let score = |compared: &Compared| {
             let rendition = &self.renditions[self.numbered(compared.rendition)?];
             let state = match compared.outcome {
-                Outcome::Scored { provisional: false, .. } => ScoreState::Scored,
-                Outcome::Scored { provisional: true, .. } => ScoreState::Aligning,
+                Outcome::Scored { state, .. } => state,
                 Outcome::Pending(_) => ScoreState::Late,
                 Outcome::Skipped => ScoreState::Skipped,
                 Outcome::Unpaired => ScoreState::Unpaired,

@@ -133,6 +133,8 @@ enum Queued {
         /// Its number, if it is computed again.
         audit: Option<u64>,
     },
+    /// Reference frames are missing, but the run goes on.
+    Gap,
     /// What waits for a later pair of this rendition is completed.
     Finish { rendition: usize },
     /// The end of a run; `broken` where reference frames are missing.
@@ -181,8 +183,8 @@ pub struct Session {
     /// How the pictures of each rendition are scaled.
     scalings: Vec<Option<Scaling>>,
     tracks: Vec<Track>,
-    /// Reference frames are missing before the present run, which values would depend on.
-    broken: bool,
+    /// Reference frames since some were missing.
+    since_gap: usize,
     /// Sums of the last reference frames of the run, oldest first, as many as values depend on.
     history: VecDeque<FrameSums>,
     queue: VecDeque<Queued>,
@@ -211,7 +213,7 @@ impl Session {
             geometry: None,
             scalings: vec![],
             tracks: vec![],
-            broken: false,
+            since_gap: usize::MAX,
             history: VecDeque::new(),
             queue: VecDeque::new(),
             pairs: 0,
@@ -361,8 +363,14 @@ impl Session {
     pub fn audited(&self) -> Option<u64> {
         self.queue.iter().rev().find_map(|queued| match queued {
             Queued::Group { audit, .. } => Some(*audit),
-            Queued::Finish { .. } | Queued::End { .. } => None,
+            Queued::Gap | Queued::Finish { .. } | Queued::End { .. } => None,
         })?
+    }
+
+    /// Says that reference frames are missing between those submitted and those to come. These are compared as if none were,
+    /// as libvmaf does, and the pairs whose values depend on it are marked.
+    pub fn gap(&mut self) {
+        self.queue.push_back(Queued::Gap);
     }
 
     /// Completes the scores of a rendition that wait for a later reference frame, as at the end of a stream. The run goes
@@ -400,7 +408,7 @@ impl Session {
     pub fn completion(&self) -> Option<Completion> {
         self.queue.iter().rev().find_map(|queued| match queued {
             Queued::Group { ticket, .. } => self.backend.completion(*ticket),
-            Queued::Finish { .. } | Queued::End { .. } => None,
+            Queued::Gap | Queued::Finish { .. } | Queued::End { .. } => None,
         })
     }
 
@@ -452,13 +460,18 @@ impl Session {
                         }
                         let totals = Totals::of(&self.plan, &sums, geometry);
                         let track = &mut self.tracks[rendition];
-                        let discont = self.broken && track.run < lookback;
+                        let discont = self.since_gap < lookback;
                         track.push(&sums, Pending::Pair { discont, left_out: history_only, totals });
                         self.complete(rendition, scores);
                     }
+                    self.since_gap = self.since_gap.saturating_add(1);
                     self.history.push_back(history);
                     let more = self.history.len().saturating_sub(lookback);
                     self.history.drain(..more);
+                }
+                Queued::Gap => {
+                    self.since_gap = 0;
+                    self.tracks.iter_mut().for_each(Track::mark);
                 }
                 Queued::Finish { rendition } => {
                     self.tracks[rendition].finish();
@@ -468,9 +481,12 @@ impl Session {
                 }
                 Queued::End { broken } => {
                     self.history.clear();
-                    self.broken = broken && self.plan.lookback() > 0;
+                    self.since_gap = if broken { 0 } else { usize::MAX };
                     for rendition in 0..self.tracks.len() {
-                        self.tracks[rendition].end(self.broken);
+                        self.tracks[rendition].finish();
+                        if broken && self.plan.lookback() > 0 {
+                            self.tracks[rendition].mark();
+                        }
                         self.complete(rendition, scores);
                     }
                 }
@@ -649,14 +665,11 @@ impl Track {
         self.run = 0;
     }
 
-    /// Ends the run; `broken` where frames are missing that pending values depend on.
-    fn end(&mut self, broken: bool) {
-        self.finish();
-        if broken {
-            for pending in &mut self.pending {
-                if let Pending::Pair { discont, .. } = pending {
-                    *discont = true;
-                }
+    /// Marks the pending pairs: frames are missing that their values depend on.
+    fn mark(&mut self) {
+        for pending in &mut self.pending {
+            if let Pending::Pair { discont, .. } = pending {
+                *discont = true;
             }
         }
     }
@@ -795,13 +808,14 @@ mod tests {
             }
         };
         for frame in 0..12usize {
-            let samples: Vec<u8> = (0..32).map(|i| (i * 31 + frame * frame * 13 + i * frame * 7) as u8).collect();
+            let samples: Vec<u8> =
+                (0..32).map(|i| (i * 31 + frame * frame * 13 + i * frame * 7) as u8).collect();
             let picture = |samples| Picture::packed(samples, geometry).unwrap();
             let distorted = (0..2).filter(|i| present(frame)[*i]).map(|i| (i, picture(&[90; 32])));
             let distorted: Vec<_> = distorted.collect();
             distorted.iter().for_each(|(i, _)| waiting[*i].push_back(frame));
             if breaks.contains(&frame) {
-                session.end_run(true);
+                if frame % 2 == 0 { session.end_run(true) } else { session.gap() }
             }
             session.submit(picture(&samples), distorted).unwrap();
             if finished == Some(frame) {
@@ -827,7 +841,8 @@ mod tests {
     fn motion_does_not_depend_on_frames_that_a_rendition_lacks() {
         for options in MOTIONS {
             let whole = followed(options, |_| [true, true], None, &[]);
-            let sparse = followed(options, |frame| [frame % 2 == 0, frame % 5 == 3 || frame > 8], Some(4), &[]);
+            let sparse =
+                followed(options, |frame| [frame % 2 == 0, frame % 5 == 3 || frame > 8], Some(4), &[]);
             for (sparse, whole) in sparse.iter().zip(&whole) {
                 assert!(sparse.len() > 3 && sparse.len() < whole.len());
                 assert!(sparse.iter().all(|pair| whole.contains(pair)), "{options}: {sparse:?} of {whole:?}");
@@ -859,6 +874,13 @@ mod tests {
         };
         assert_eq!(marked("motion", |_| [true, true], &[4]), [[3, 4], [3, 4]]);
         assert_eq!(marked(MOTIONS[3], |_| [true, true], &[4])[0], [3, 4, 5, 6, 7]);
+        // Where the run goes on, the values are those without a gap.
+        assert_eq!(marked("motion", |_| [true, true], &[5]), [[4, 5], [4, 5]]);
+        let values = |breaks: &[usize]| {
+            let [first, _] = followed("motion", |_| [true, true], None, breaks);
+            first.into_iter().map(|(frame, _, values)| (frame, values)).collect::<Vec<_>>()
+        };
+        assert_eq!(values(&[5]), values(&[]));
         assert_eq!(marked("motion", |frame| [frame != 4, frame != 3], &[4]), [vec![3], vec![4]]);
         assert!(marked("psnr", |_| [true, true], &[4])[0].is_empty());
     }

@@ -23,6 +23,8 @@ pub struct Counts {
     pub unmatched: u64,
     /// Reference frames whose score does not count, as the offset of the distorted video was not known.
     pub aligning: u64,
+    /// Reference frames whose score does not count, as reference frames beside them are missing.
+    pub discont: u64,
     /// Frames that were computed again by another backend.
     pub verified: u64,
     /// Frames of those for which that came to something else.
@@ -37,6 +39,7 @@ impl Counts {
         self.repeated += other.repeated;
         self.unmatched += other.unmatched;
         self.aligning += other.aligning;
+        self.discont += other.discont;
         self.verified += other.verified;
         self.wrong += other.wrong;
     }
@@ -83,14 +86,15 @@ impl Window {
         Self { interval, intervals, slices: vec![Slice::default(); slices].into(), current: None }
     }
 
-    /// The score of the frame with this running time in ns. Call [`Self::advance`] with that time before.
+    /// Takes the score of the frame with this running time in ns; one that is late, as its interval has ended, counts in the
+    /// present one. Call [`Self::advance`] with that time before.
     pub fn push(&mut self, running_time: u64, score: f64) {
         if let Some(slice) = self.slice(running_time) {
             slice.summary.push(score);
         }
     }
 
-    /// What else became of the frame with this running time. Call [`Self::advance`] with that time before.
+    /// Takes what else became of the frame with this running time, as [`Self::push`] takes a score.
     pub fn count(&mut self, running_time: u64, counts: Counts) {
         if let Some(slice) = self.slice(running_time) {
             slice.counts.add(&counts);
@@ -99,24 +103,23 @@ impl Window {
 
     /// Says that no frame before `now`, a running time in ns, is still to come. Yields the figures of the
     /// interval that has thereby ended; to be called until it yields nothing. Where time leapt over several
-    /// intervals, only the first and the last of them are reported. Time that steps back by more than the
-    /// window starts it afresh.
+    /// intervals, only the first and the last of them are reported. Time that steps back changes nothing: each interval
+    /// ends once.
     pub fn advance(&mut self, now: u64) -> Option<Figures> {
         let ended = now / self.interval;
         let current = *self.current.get_or_insert(ended);
-        if ended < current {
-            if current - ended > self.slices.len() as u64 * self.intervals {
-                self.slices.fill(Slice::default());
-                self.current = Some(ended);
-            }
-            return None;
-        }
-        if ended == current {
+        if ended <= current {
             return None;
         }
         // After the figures of `current` those of `ended - 1`, the last that is over.
         self.current = Some((ended - 1).max(current + 1));
         Some(self.figures(current))
+    }
+
+    /// Begins anew, for a stream whose running time does.
+    pub fn restart(&mut self) {
+        self.slices.fill(Slice::default());
+        self.current = None;
     }
 
     /// Figures of the window that ends with this interval.
@@ -137,9 +140,10 @@ impl Window {
         (number % self.slices.len() as u64) as usize
     }
 
-    /// The slice of this time, `None` when a later one has taken its place.
+    /// The slice of this time, or the present one for times before; `None` when a later one has taken its place.
     fn slice(&mut self, running_time: u64) -> Option<&mut Slice> {
-        let number = running_time / self.interval / self.intervals;
+        let interval = (running_time / self.interval).max(self.current.unwrap_or(0));
+        let number = interval / self.intervals;
         let place = self.place(number);
         let slice = &mut self.slices[place];
         if slice.number < number {
@@ -182,8 +186,16 @@ mod tests {
         let mut window = Window::new(2 * SECOND, SECOND);
         assert!(window.advance(0).is_none());
         window.push(0, 50.0);
-        let counts =
-            Counts { unpaired: 2, skipped: 3, repeated: 4, unmatched: 5, aligning: 6, verified: 7, wrong: 8 };
+        let counts = Counts {
+            unpaired: 2,
+            skipped: 3,
+            repeated: 4,
+            unmatched: 5,
+            aligning: 6,
+            discont: 9,
+            verified: 7,
+            wrong: 8,
+        };
         window.count(1, counts);
         let figures = window.advance(SECOND).unwrap();
         assert_eq!(figures.counts, counts);
@@ -200,10 +212,13 @@ mod tests {
         let hours = 10_000 * SECOND;
         assert_eq!(ends(&mut window, hours), [(8, 1), (10_000, 0)]);
         window.push(hours, 50.0);
-        // A little back is late, a lot is a new beginning.
+        // What is late counts in the interval that is open.
         assert_eq!(ends(&mut window, hours - SECOND), []);
         window.push(hours - SECOND, 50.0);
-        assert_eq!(ends(&mut window, hours + SECOND), [(10_001, 2)]);
+        assert_eq!(ends(&mut window, 0), []);
+        window.push(0, 50.0);
+        assert_eq!(ends(&mut window, hours + SECOND), [(10_001, 3)]);
+        window.restart();
         assert_eq!(ends(&mut window, 0), []);
         window.push(0, 50.0);
         assert_eq!(ends(&mut window, SECOND), [(1, 1)]);
@@ -257,9 +272,14 @@ mod tests {
             interval: u64,
         ) {
             let mut window = Window::new(length, interval);
+            let mut last = 0;
             for (time, score) in times {
-                let figures = std::iter::from_fn(|| window.advance(time)).take(3).count();
-                prop_assert!(figures <= 2);
+                let figures: Vec<_> = std::iter::from_fn(|| window.advance(time)).take(3).collect();
+                prop_assert!(figures.len() <= 2);
+                for figures in figures {
+                    prop_assert!(figures.end > last || figures.end == u64::MAX, "each interval ends once");
+                    last = figures.end;
+                }
                 window.push(time, score);
                 window.count(time, Counts { unpaired: 1, ..Counts::default() });
             }

@@ -45,6 +45,8 @@ pub enum Event {
     Overload,
     /// A pad has had nothing for `stall-time` while frames wait at another one.
     Stalled,
+    /// A timestamp is far ahead of the others of its stream, or of the clock.
+    TimestampJump,
     /// The GPU has computed something else for a frame than the CPU, as [`verify`](crate::HipVmaf) found out.
     WrongScore,
     /// The GPU is gone; the error that stops the element comes next.
@@ -54,7 +56,7 @@ pub enum Event {
 }
 
 impl Event {
-    const NAMES: [(Self, &'static str); 12] = [
+    const NAMES: [(Self, &'static str); 13] = [
         (Self::Alarm, "alarm"),
         (Self::Freeze, "freeze"),
         (Self::Black, "black"),
@@ -64,6 +66,7 @@ impl Event {
         (Self::Mispaired, "mispaired"),
         (Self::Overload, "overload"),
         (Self::Stalled, "stalled"),
+        (Self::TimestampJump, "timestamp-jump"),
         (Self::WrongScore, "wrong-score"),
         (Self::DeviceLost, "device-lost"),
         (Self::Failed, "failed"),

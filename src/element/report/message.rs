@@ -33,6 +33,9 @@ pub enum ScoreState {
     /// The frame has a score that does not count: the offset of the distorted video is not known yet (`align=auto`), so
     /// the pair may be wrong.
     Aligning,
+    /// The frame has a score that does not count: reference frames beside it are missing, so its motion is not that of the
+    /// stream.
+    Discont,
     /// There was no distorted frame to compare the frame with.
     #[default]
     Unpaired,
@@ -45,9 +48,10 @@ pub enum ScoreState {
 }
 
 impl ScoreState {
-    const NAMES: [(Self, &'static str); 6] = [
+    const NAMES: [(Self, &'static str); 7] = [
         (Self::Scored, "scored"),
         (Self::Aligning, "aligning"),
+        (Self::Discont, "discont"),
         (Self::Unpaired, "unpaired"),
         (Self::Skipped, "skipped"),
         (Self::Late, "late"),
@@ -121,7 +125,7 @@ pub struct FrameMessage {
     pub common: Common,
     /// Number of the reference frame since the element was started, from 0, paired or not.
     pub index: i32,
-    /// [`ScoreState::Scored`], or [`ScoreState::Aligning`] if the score does not count.
+    /// [`ScoreState::Scored`], or [`ScoreState::Aligning`] or [`ScoreState::Discont`] if the score does not count.
     pub state: ScoreState,
     /// Running time of the distorted frame it was compared with.
     pub dist_running_time: Option<ClockTime>,
@@ -153,6 +157,8 @@ pub struct PooledMessage {
     pub dist_unmatched: u64,
     /// Reference frames whose score does not count, as the offset of the distorted video was not known (`align=auto`).
     pub aligning: u64,
+    /// Frames whose score does not count as reference frames beside them are missing.
+    pub discont: u64,
     /// Frames scored on a GPU that the CPU has computed again (`verify`).
     pub verified: u64,
     /// Frames of those for which it came to something else.
@@ -317,6 +323,7 @@ impl PooledMessage {
         s.set("repeated", self.repeated);
         s.set("dist-unmatched", self.dist_unmatched);
         s.set("aligning", self.aligning);
+        s.set("discont", self.discont);
         s.set("verified", self.verified);
         s.set("wrong", self.wrong);
         s.set("coverage", self.coverage);
@@ -340,6 +347,7 @@ impl PooledMessage {
             repeated: field(s, "repeated")?,
             dist_unmatched: field(s, "dist-unmatched")?,
             aligning: field(s, "aligning")?,
+            discont: field(s, "discont")?,
             verified: field(s, "verified")?,
             wrong: field(s, "wrong")?,
             coverage: field(s, "coverage")?,
@@ -445,6 +453,7 @@ mod tests {
             repeated: 0,
             dist_unmatched: 6,
             aligning: 4,
+            discont: 2,
             verified: 3,
             wrong: 1,
             provenance: Some(Structure::builder("provenance").field("version", "0.1.0").build()),

@@ -35,7 +35,8 @@ pub struct PadScore {
     /// Counts caps changes, flushes and resets of this stream, from 0; as in its messages.
     pub section: u32,
     pub state: ScoreState,
-    /// Score of the first model, present when `state` is [`ScoreState::Scored`] or [`ScoreState::Aligning`].
+    /// Score of the first model, present when `state` is [`ScoreState::Scored`], [`ScoreState::Aligning`]
+    /// or [`ScoreState::Discont`].
     pub score: Option<f64>,
     /// Score by model name.
     pub models: Values,

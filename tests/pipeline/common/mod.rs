@@ -153,6 +153,12 @@ impl Input {
     }
 
     /// The frames with other timestamps.
+    /// At a rate that nothing announces: neither the caps nor the buffers say how long frames last.
+    pub fn unannounced(&self) -> Self {
+        let bare = self.changed(|_, buffer| buffer.set_duration(None));
+        bare.with_caps(|caps| caps.set("framerate", gst::Fraction::new(0, 1)))
+    }
+
     pub fn retimed(&self, pts: impl Fn(usize) -> Option<gst::ClockTime>) -> Self {
         self.changed(|i, buffer| buffer.set_pts(pts(i)))
     }

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What comes behind the frame at the head of a sink pad.
+//!
+//! The base class shows the first buffer of a pad only. Whether a distorted frame belongs to the reference frame at hand or
+//! to the next is known once the next is, and whether a timestamp is wild once the frame behind it has come. So each frame
+//! is noted when upstream hands it over, which may be before there is room for it on the pad.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use super::lock;
+
+/// Something that upstream has handed over.
+enum Entry {
+    Frame(gst::Buffer),
+    /// Something else than a frame, which may keep the next frame back until those before are gone, or begin another
+    /// time: caps, a segment, a gap, the end, a query that waits for its turn.
+    Boundary,
+}
+
+/// What comes next: a frame, as a buffer or as what was made of it.
+#[derive(Clone, Debug)]
+pub enum Next<T> {
+    Frame(T),
+    /// Nothing that this frame can be compared with.
+    Nothing,
+    /// It has not come yet.
+    Unknown,
+}
+
+/// What upstream has handed over to a sink pad, and what was not taken from it since.
+#[derive(Default)]
+pub struct Upcoming(Mutex<VecDeque<Entry>>);
+
+impl Upcoming {
+    /// Notes a frame that upstream hands over.
+    pub fn frame(&self, buffer: gst::Buffer) {
+        lock(&self.0).push_back(Entry::Frame(buffer));
+    }
+
+    /// Forgets a frame that the pad has refused.
+    pub fn refused(&self, buffer: *const gst::ffi::GstBuffer) {
+        lock(&self.0).retain(|entry| !is(entry, buffer));
+    }
+
+    /// Notes what upstream hands over besides frames.
+    pub fn event(&self, event: &gst::EventRef) {
+        use gst::EventType::{CustomDownstream, CustomDownstreamSticky, FlushStop, Tag, Toc};
+        match event.type_() {
+            FlushStop => self.clear(),
+            Tag | Toc | CustomDownstream | CustomDownstreamSticky => {}
+            other if other.is_serialized() => self.boundary(),
+            _ => {}
+        }
+    }
+
+    /// Notes something that may wait until the frames before are taken, as serialized queries do.
+    pub fn boundary(&self) {
+        let mut entries = lock(&self.0);
+        if !matches!(entries.back(), Some(Entry::Boundary)) {
+            entries.push_back(Entry::Boundary);
+        }
+    }
+
+    /// Forgets everything up to this buffer, which was taken from the pad.
+    pub fn taken(&self, buffer: &gst::BufferRef) {
+        let mut entries = lock(&self.0);
+        if let Some(place) = entries.iter().position(|entry| is(entry, buffer.as_ptr())) {
+            entries.drain(..=place);
+        }
+    }
+
+    /// Returns what comes behind this buffer, the head of the pad.
+    pub fn after(&self, buffer: &gst::BufferRef) -> Next<gst::Buffer> {
+        let entries = lock(&self.0);
+        let place = entries.iter().position(|entry| is(entry, buffer.as_ptr()));
+        // Gaps become buffers of the base class's own, behind which comes whatever is next.
+        match entries.get(place.map_or(0, |place| place + 1)) {
+            Some(Entry::Frame(next)) => Next::Frame(next.clone()),
+            Some(Entry::Boundary) => Next::Nothing,
+            None => Next::Unknown,
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        lock(&self.0).clear();
+    }
+}
+
+fn is(entry: &Entry, buffer: *const gst::ffi::GstBuffer) -> bool {
+    matches!(entry, Entry::Frame(frame) if std::ptr::eq(frame.as_ptr(), buffer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_frame_is_known_before_there_is_room_for_it() {
+        gst::init().unwrap();
+        let [first, second, third] = [(); 3].map(|()| gst::Buffer::new());
+        let upcoming = Upcoming::default();
+        upcoming.frame(first.clone());
+        assert!(matches!(upcoming.after(&first), Next::Unknown));
+        upcoming.frame(second.clone());
+        assert!(matches!(upcoming.after(&first), Next::Frame(next) if next.as_ptr() == second.as_ptr()));
+        upcoming.event(&gst::event::Caps::new(&gst::Caps::new_empty_simple("video/x-raw")));
+        upcoming.frame(third.clone());
+        upcoming.taken(&first);
+        assert!(matches!(upcoming.after(&second), Next::Nothing));
+        upcoming.taken(&second);
+        upcoming.refused(third.as_ptr());
+        upcoming.taken(&third);
+        upcoming.event(&gst::event::FlushStop::new(true));
+        assert!(matches!(upcoming.after(&third), Next::Unknown));
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Frames are compared with their partners and no others, whatever announces how far apart they are.
+
+use crate::common::rig::Rig;
+use crate::common::{FRAME, Input, Report, score, sides};
+use gst::ClockTime;
+use gsthipvmaf::event::Event;
+
+const FRAMES: usize = 12;
+
+fn ms(time: u64) -> ClockTime {
+    ClockTime::from_mseconds(time)
+}
+
+/// Frames at this distance in nanoseconds.
+fn every(input: &Input, distance: u64) -> Input {
+    input.retimed(|t| Some(ClockTime::from_nseconds(distance * t as u64)))
+}
+
+/// Each frame was compared with that of its time, but for these, which were not compared.
+#[track_caller]
+fn assert_partners(report: &Report, lost: &[u64], distance: u64) {
+    let expected: Vec<_> = (0..FRAMES as u64).filter(|t| !lost.contains(t)).map(|t| t * distance).collect();
+    let times = |time: fn(&gsthipvmaf::message::FrameMessage) -> Option<ClockTime>| -> Vec<_> {
+        report.frames.iter().filter_map(time).map(ClockTime::nseconds).collect()
+    };
+    assert_eq!(times(|frame| frame.common.running_time), expected);
+    assert_eq!(times(|frame| frame.dist_running_time), expected);
+}
+
+/// RTP and WebRTC announce no rate, and decoders announce wrong ones.
+#[test]
+fn a_lost_frame_shifts_no_pairs_at_any_rate() {
+    let both = sides(FRAMES);
+    let announced: [Option<i32>; 3] = [None, Some(25), Some(100)];
+    for distance in [ms(20).nseconds(), 16_666_667, ms(33).nseconds(), ms(500).nseconds()] {
+        for announced in announced {
+            let of = |input: &Input| {
+                let input = every(input, distance);
+                let bare = input.unannounced();
+                match announced {
+                    None => bare,
+                    Some(fps) => bare.with_caps(|caps| caps.set("framerate", gst::Fraction::new(fps, 1))),
+                }
+            };
+            for lost in [0, 1, 5] {
+                let report = score(
+                    &[],
+                    &of(&both.0),
+                    &of(&both.1.retimed(|t| Some(ms(t as u64)))).keep(|t| t != lost),
+                );
+                let report = report.unwrap();
+                assert_partners(&report, &[lost as u64], distance);
+                assert_eq!(report.pooled[0].unpaired, 1, "{distance} {announced:?} {lost}");
+            }
+        }
+    }
+}
+
+/// Timestamps that jitter by up to two fifths of a frame, of streams that lose frames, at a rate that nothing announces.
+#[test]
+fn jitter_and_losses_pair_no_others() {
+    let both = sides(FRAMES);
+    let jitter =
+        |seed: u64| move |t: usize| Some(ms(100 + 40 * t as u64) + ms((t as u64 * seed + 3) % 17) - ms(8));
+    let reference = both.0.unannounced().retimed(jitter(5));
+    let distorted = both.1.unannounced().retimed(jitter(7));
+    for lost in 1..FRAMES - 1 {
+        let report = score(&[], &reference, &distorted.keep(|t| t != lost)).unwrap();
+        let numbers =
+            |time: Option<ClockTime>| (time.unwrap() + ms(20) - ms(100)).nseconds() / FRAME.nseconds();
+        for frame in &report.frames {
+            assert_eq!(
+                numbers(frame.common.running_time),
+                numbers(frame.dist_running_time),
+                "without {lost}"
+            );
+        }
+        assert_eq!(report.frames.len(), FRAMES - 1);
+    }
+}
+
+/// Played faster, slower or backwards, frames are closer or further apart than they last.
+#[test]
+fn lost_frames_shift_no_pairs_at_any_playback_rate() {
+    let both = sides(FRAMES);
+    for rate in [2.0f64, 8.0, 0.5, -1.0, -2.0] {
+        let rig = Rig::offline(&[]).play();
+        let end = FRAME * FRAMES as u64;
+        for (pad, input) in [("ref_sink", &both.0), ("dist_sink", &both.1)] {
+            rig.push_caps(pad, &input.0[0]);
+            let mut segment = gst::FormattedSegment::<ClockTime>::new();
+            segment.set_rate(rate);
+            segment.set_start(ClockTime::ZERO);
+            segment.set_stop(end);
+            rig.push_event(pad, gst::event::Segment::new(&segment));
+        }
+        let order: Vec<_> = if rate > 0.0 { (0..FRAMES).collect() } else { (0..FRAMES).rev().collect() };
+        let played = |input: &Input, lost: Option<usize>| {
+            Input(order.iter().filter(|t| Some(**t) != lost).map(|t| input.0[*t].clone()).collect())
+        };
+        let report =
+            rig.run(&[("ref_sink", &played(&both.0, None)), ("dist_sink", &played(&both.1, Some(4)))]);
+        let report = report.unwrap();
+        assert_eq!(report.frames.len(), FRAMES - 1, "rate {rate}");
+        for frame in &report.frames {
+            assert_eq!(frame.common.running_time, frame.dist_running_time, "rate {rate}");
+        }
+    }
+}
+
+/// A timestamp that is wild costs its frame, not those that follow.
+#[test]
+fn wild_timestamps_cost_themselves() {
+    let both = sides(FRAMES);
+    for wild in [ClockTime::MAX - ms(10), ClockTime::from_seconds(7200)] {
+        for pads in [&["ref_sink"][..], &["dist_sink"], &["ref_sink", "dist_sink"]] {
+            for properties in [&[][..], &[("window", "1000000000")], &[("window", "18446744073709551615")]] {
+                let of = |pad: &str, input: &Input| match pads.contains(&pad) {
+                    true => input.retimed(|t| Some(if t == 5 { wild } else { FRAME * t as u64 })),
+                    false => input.clone(),
+                };
+                let rig = Rig::offline(properties).play();
+                let inputs = (of("ref_sink", &both.0), of("dist_sink", &both.1));
+                let report = rig.run(&[("ref_sink", &inputs.0), ("dist_sink", &inputs.1)]).unwrap();
+                assert_partners(&report, &[5], FRAME.nseconds());
+                assert_eq!(report.buffers.len(), FRAMES, "each frame leaves");
+                assert_eq!(report.pooled[0].unpaired, 1);
+                assert!(report.windows.len() <= 1, "{:?}", report.windows);
+                let jumps = report.events.iter().filter(|event| event.event == Event::TimestampJump);
+                let mut jumps: Vec<_> = jumps.map(|event| event.pad.as_str()).collect();
+                jumps.sort_by_key(|pad| *pad != "ref_sink");
+                assert_eq!(jumps, pads);
+            }
+        }
+    }
+}
+
+/// Segments begin anew on both sides, as those of concat do; updates begin nothing.
+#[test]
+fn numbers_begin_anew_with_each_segment_of_either_side() {
+    let both = sides(FRAMES);
+    for updates in [false, true] {
+        let rig = Rig::offline(&[("pairing", "index")]).play();
+        rig.push_pairs(&both.0.0[..5], &both.1.0[..4]);
+        // One side has a frame less before the next segment.
+        rig.push("ref_sink", &both.0.0[4]);
+        for pad in ["ref_sink", "dist_sink"] {
+            let mut segment = gst::FormattedSegment::<ClockTime>::new();
+            segment.set_base(if updates { ClockTime::ZERO } else { FRAME * 5 });
+            rig.push_event(pad, gst::event::Segment::new(&segment));
+        }
+        for t in 5..FRAMES {
+            rig.push("dist_sink", &both.1.0[t]);
+            rig.push("ref_sink", &both.0.0[t]);
+        }
+        rig.end();
+        let report = rig.finish().unwrap();
+        let times: Vec<_> = report.frames.iter().map(|frame| frame.index).collect();
+        let expected: Vec<_> =
+            if updates { (0..11).collect() } else { (0..12).filter(|t| *t != 4).collect() };
+        assert_eq!(times, expected, "updates: {updates}");
+    }
+}
+
+/// Slow streams, as shared screens are, pause without having dropped out.
+#[test]
+fn slow_streams_of_no_announced_rate_do_not_drop_out() {
+    let both = sides(FRAMES);
+    for varies in [false, true] {
+        let of = |input: &Input| {
+            let input = every(&input.unannounced(), ms(500).nseconds());
+            input.with_caps(|caps| {
+                if varies {
+                    caps.set("max-framerate", gst::Fraction::new(30, 1));
+                }
+            })
+        };
+        let (reference, distorted) = (of(&both.0), of(&both.1));
+        let rig = Rig::live(&[]).play();
+        for t in 0..8 {
+            rig.push("ref_sink", &reference.0[t]);
+            rig.push("dist_sink", &distorted.0[t]);
+            rig.advance_to(ms(500 * (t as u64 + 1) - 10));
+        }
+        rig.end();
+        let report = rig.finish().unwrap();
+        assert_eq!(report.events, [], "varies: {varies}");
+        assert_eq!(report.frames.len(), 8);
+    }
+}
+
+/// Live, the clock goes on though a frame of one side claims to be of a time to come.
+#[test]
+fn a_frame_far_ahead_of_the_clock_holds_nothing_up() {
+    let both = sides(FRAMES);
+    for side in ["ref_sink", "dist_sink"] {
+        let rig = Rig::live(&[("window", "200000000"), ("window-interval", "200000000")]).play();
+        for t in 0..FRAMES {
+            for (pad, input) in [("ref_sink", &both.0), ("dist_sink", &both.1)] {
+                let ahead = pad == side && t == 4;
+                let at =
+                    |t: usize| Some(FRAME * t as u64 + if ahead { ms(3_600_000) } else { ClockTime::ZERO });
+                rig.push(pad, &input.retimed(at).0[t]);
+            }
+            rig.advance_to(FRAME * t as u64 + ms(120));
+        }
+        rig.end();
+        let report = rig.finish().unwrap();
+        let frames: Vec<_> = report.frames.iter().map(|frame| frame.index).collect();
+        assert_eq!(frames, (0..12).filter(|t| *t != 4).collect::<Vec<_>>(), "{side}");
+        let jumps = report.events.iter().filter(|event| event.event == Event::TimestampJump);
+        assert_eq!(jumps.map(|event| event.pad.as_str()).collect::<Vec<_>>(), [side]);
+        assert!(report.events.iter().all(|event| event.event != Event::Dropout));
+        let ends: Vec<_> = report.windows.iter().filter_map(|window| window.common.running_time).collect();
+        assert_eq!(ends[..2], [ms(200), ms(400)]);
+        assert!(ends.iter().all(|end| *end < ms(1000)), "{ends:?}");
+    }
+}
