@@ -14,6 +14,7 @@ mod error;
 mod imp;
 mod input;
 mod memory;
+mod metas;
 mod monitor;
 mod negotiation;
 mod pads;
@@ -29,6 +30,7 @@ mod stall;
 mod start;
 mod state;
 mod strain;
+mod upstream;
 
 pub use pads::{Align, HipVmafPad};
 pub use report::{event, exact, message, meta, results};

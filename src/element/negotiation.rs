@@ -12,6 +12,7 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
+use gst_video::{VideoCropMeta, VideoMeta};
 
 use super::arrival::can_come_before;
 use super::caps::{self, filtered};
@@ -20,9 +21,11 @@ use super::lock;
 use super::memory::allocation;
 use super::memory::allocator::PinnedAllocator;
 use super::memory::device_memory::Kind;
-use super::pads::DISTORTED;
+use super::metas;
+use super::pads::{DISTORTED, HipVmafPad};
 use super::settings::{Backend, Output, ScaleMethod};
 use super::state::State;
+use super::upstream::Branch;
 
 impl HipVmaf {
     /// Memory that frames can lie in, beside the system's.
@@ -45,11 +48,29 @@ impl HipVmaf {
         lock(&self.settings).output
     }
 
-    /// Downstream wants other caps: so does the element of whoever sends what leaves, or what is painted on.
+    /// Passes on that downstream wants other caps, to upstream of what leaves or of what is painted on. What feeds other
+    /// pads as well hears of it only if downstream does not take the present caps any more.
     pub(super) fn pass_on_reconfigure(&self) {
+        let obj = self.obj();
         let pad = self.leaving().unwrap_or_else(|| self.reference().clone().upcast());
-        // Refused by whoever cannot change its caps anyway.
-        let _ = pad.push_event(gst::event::Reconfigure::new());
+        let suits = |caps: gst::Caps| obj.src_pad().peer_query_accept_caps(&caps);
+        if obj.src_pad().current_caps().is_none_or(suits) {
+            let others: Vec<_> = obj.sink_pads().into_iter().filter(|other| *other != pad).collect();
+            Branch::of(&pad, &others).reconfigure();
+        } else {
+            // Refused by elements that cannot change their caps anyway.
+            let _ = pad.push_event(gst::event::Reconfigure::new());
+        }
+    }
+
+    /// Asks upstream of a distorted pad for caps like these. Returns true if it can have them.
+    pub(super) fn ask_for_caps(&self, pad: &HipVmafPad, matching: &gst::Caps) -> bool {
+        let branch = Branch::of(pad.upcast_ref(), &[self.reference().clone().upcast()]);
+        let possible = branch.can_send(matching);
+        if possible {
+            branch.reconfigure();
+        }
+        possible
     }
 
     /// Answers what a sink pad takes.
@@ -105,12 +126,19 @@ impl HipVmaf {
         }
     }
 
-    /// Answers which buffers to send to a sink pad, once downstream has said what it wants where its frames travel on.
-    pub(super) fn answer_allocation(
-        &self,
-        pad: &AggregatorPad,
-        query: &mut gst::query::Allocation<gst::QueryRef>,
-    ) {
+    /// Answers which buffers to send to a sink pad, and which metas they may have.
+    pub(super) fn answer_allocation(&self, pad: &AggregatorPad, query: &mut gst::query::Allocation) {
+        if self.travels_on(pad) {
+            // Whether or not downstream has something to add.
+            self.obj().src_pad().peer_query(query);
+            metas::keep_honoured(query);
+        } else {
+            query.add_allocation_meta::<VideoMeta>(None);
+            // Applications that get the frames may not know that they have to crop them.
+            if pad == self.reference() || !lock(&self.settings).attach_frames {
+                query.add_allocation_meta::<VideoCropMeta>(None);
+            }
+        }
         let held = if pad == self.reference() { State::held } else { State::held_distorted };
         let held = lock(&self.state).as_ref().map_or(0, held);
         allocation::answer(query, self.pinned().as_ref(), held);

@@ -96,6 +96,8 @@ pub enum Step {
     Take(Vec<bool>),
     /// Drop the head of this rendition, which has no reference frame or is not wanted.
     Drop(usize),
+    /// Go on with the size of the head of this rendition, or else of the reference, which is another than before.
+    Resize(Option<usize>),
     /// Report that nothing has come up to this running time.
     Silence(ClockTime),
     /// Wait for input; where there is a clock, until this running time at the latest.

@@ -46,7 +46,7 @@ pub type Fallback = Box<
 /// Makes the backend to go on with when a GPU has computed something else than the CPU.
 pub type Distrust = Box<dyn Fn() -> Result<Box<dyn Backend>, BackendError> + Send>;
 
-/// A buffer and the format of its frame.
+/// A buffer and the format that its caps say. Its picture may be a part of it.
 #[derive(Clone)]
 pub struct Frame {
     pub buffer: gst::Buffer,
