@@ -63,6 +63,11 @@ pub fn readable(kinds: &[Kind]) -> gst::Caps {
     with(&FORMATS, kinds, |builder| builder)
 }
 
+/// Caps of frames of this size, of any format.
+pub fn sized((width, height): (i32, i32), kinds: &[Kind]) -> gst::Caps {
+    with(&FORMATS, kinds, |builder| builder.width(width).height(height))
+}
+
 /// Frames of both formats can be compared.
 pub fn alike(a: VideoFormatInfo, b: VideoFormatInfo) -> bool {
     a.depth()[0] == b.depth()[0] && a.w_sub() == b.w_sub() && a.h_sub() == b.h_sub()

@@ -279,7 +279,9 @@ impl Downstream {
     /// Gives up the frames of a rendition that would leave with reference frames.
     pub fn forget_pictures(&mut self, rendition: u64) {
         let compared = self.frames.iter_mut().flat_map(|(_, frame)| &mut frame.compared);
-        compared.filter(|compared| compared.rendition == rendition).for_each(|compared| compared.frame = None);
+        compared
+            .filter(|compared| compared.rendition == rendition)
+            .for_each(|compared| compared.frame = None);
     }
 
     /// Gives up the scores of a rendition.

@@ -495,7 +495,7 @@ impl HipVmaf {
 
     /// Caps take effect before the next frame is looked at: pairs before them have their scores by then.
     pub(super) fn take_caps(&self, pad: &AggregatorPad, caps: &gst::CapsRef) -> bool {
-        let affected = lock(&self.state).as_ref().map(|state| state.affected(pad, caps)).unwrap_or_default();
+        let affected = lock(&self.state).as_mut().map(|state| state.affected(pad, caps)).unwrap_or_default();
         if !affected.is_empty() {
             self.complete(Some(&affected), false);
         }

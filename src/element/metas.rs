@@ -163,7 +163,8 @@ mod tests {
             crop(&buffer, &stored)
         };
         assert_eq!(transformed(None), Ok(None));
-        let mut flipped = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+        let mut flipped =
+            [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
         assert_eq!(transformed(Some(&flipped)), Ok(None));
         flipped[1][1] = -1.0;
         assert_eq!(transformed(Some(&flipped)), Err(MetaError::Transformation));

@@ -65,12 +65,17 @@ impl HipVmaf {
 
     /// Asks upstream of a distorted pad for caps like these. Returns true if it can have them.
     pub(super) fn ask_for_caps(&self, pad: &HipVmafPad, matching: &gst::Caps) -> bool {
-        let branch = Branch::of(pad.upcast_ref(), &[self.reference().clone().upcast()]);
+        let branch = self.branch(pad);
         let possible = branch.can_send(matching);
         if possible {
             branch.reconfigure();
         }
         possible
+    }
+
+    /// What feeds a distorted pad and not the reference.
+    fn branch(&self, pad: &impl IsA<gst::Pad>) -> Branch {
+        Branch::of(pad.upcast_ref(), &[self.reference().clone().upcast()])
     }
 
     /// Answers what a sink pad takes.
@@ -106,18 +111,20 @@ impl HipVmaf {
     }
 
     /// What a distorted pad takes: the reference's size and depth, so that a converter upstream picks them, and any size
-    /// besides where pictures are scaled. Upstream that cannot do that is offered every size and depth, and the mismatch
-    /// is reported with a hint.
+    /// besides where pictures are scaled here or where no converter is. Upstream that cannot do that is offered every size
+    /// and depth, and the mismatch is reported with a hint.
     fn distorted_caps(&self, pad: &AggregatorPad, filter: Option<&gst::CapsRef>) -> gst::Caps {
         let memories = self.memories();
-        let scaled = lock(&self.settings).scale_method != ScaleMethod::None;
+        let scales = lock(&self.settings).scale_method != ScaleMethod::None;
+        let any_size = || scales || !self.branch(pad).can_scale(&memories);
         let reference = lock(&self.state).as_ref().and_then(|state| state.reference_info().cloned());
         let arriving = || {
             let can_come = || can_come_before(self.reference().upcast_ref(), pad.upcast_ref());
             let caps = self.arrival.caps(can_come)?;
             caps::info(&caps).map(Arc::new)
         };
-        let matching = reference.or_else(arriving).map(|info| caps::matching(&info, &memories, scaled));
+        let known = reference.or_else(arriving);
+        let matching = known.map(|info| caps::matching(&info, &memories, any_size()));
         let matching = matching.map(|caps| filtered(&caps, filter)).filter(|caps| !caps.is_empty());
         let caps = matching.unwrap_or_else(|| filtered(&caps::readable(&memories), filter));
         match self.leaving() {

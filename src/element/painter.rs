@@ -97,7 +97,8 @@ impl Painter {
             frame.copy_into(new, what, ..).map_err(|err| Error::Painting(err.to_string()))?;
             frame.foreach_meta(|meta| {
                 // Places in the whole frame are others in a part of it.
-                let misplaced = meta.has_tag::<Size>() && crop.is_some() || meta.api() == VideoCropMeta::meta_api();
+                let misplaced =
+                    meta.has_tag::<Size>() && crop.is_some() || meta.api() == VideoCropMeta::meta_api();
                 if !meta.has_tag::<tags::Memory>() && !meta.has_tag::<tags::MemoryReference>() && !misplaced {
                     // Some metas cannot be copied, which is no reason to stop.
                     let _ = meta.transform(new, &MetaTransformCopy::new(..));

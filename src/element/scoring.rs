@@ -400,6 +400,8 @@ impl Worker {
                 Job::End => return self.drain(),
                 Job::Settle(to) => {
                     self.drain();
+                    // With them goes what was imported of DMA buffers, whose producer may want to free them.
+                    self.importers.clear();
                     // Whoever asked may have gone.
                     to.send(()).unwrap_or_default();
                 }

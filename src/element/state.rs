@@ -388,24 +388,35 @@ impl State {
         self.renditions.iter().position(|rendition| rendition.input.pad == *pad)
     }
 
+    /// The rendition that a pad belongs to, or `None` for the reference; nothing for a pad that was released.
+    fn side(&self, pad: &AggregatorPad) -> Option<Option<usize>> {
+        if *pad == self.reference.input.pad { Some(None) } else { self.rendition(pad).map(Some) }
+    }
+
+    /// The input of a rendition, or else of the reference.
+    fn input(&mut self, rendition: Option<usize>) -> &mut Input {
+        match rendition {
+            Some(i) => &mut self.renditions[i].input,
+            None => &mut self.reference.input,
+        }
+    }
+
     fn numbered(&self, number: u64) -> Option<usize> {
         self.renditions.iter().position(|rendition| rendition.number == number)
     }
 
     /// Numbers of the renditions whose pairs would not go on under new caps of a pad.
-    pub fn affected(&self, pad: &AggregatorPad, caps: &gst::CapsRef) -> Vec<u64> {
+    pub fn affected(&mut self, pad: &AggregatorPad, caps: &gst::CapsRef) -> Vec<u64> {
         let info = caps::info(caps);
         let changes =
             |input: &Input| input.stored.as_ref().is_some_and(|stored| Some(&**stored) != info.as_ref());
-        let rendition = self.rendition(pad);
-        let input = match rendition {
-            Some(i) => &self.renditions[i].input,
-            None => &self.reference.input,
-        };
-        if changes(input) { self.numbers(rendition) } else { vec![] }
+        match self.side(pad) {
+            Some(side) if changes(self.input(side)) => self.numbers(side),
+            _ => vec![],
+        }
     }
 
-    /// Number of a rendition, or of all.
+    /// Returns the number of a rendition, or of all.
     pub fn numbers(&self, rendition: Option<usize>) -> Vec<u64> {
         let wanted = |(i, _): &(usize, &Rendition)| rendition.is_none_or(|rendition| rendition == *i);
         self.renditions.iter().enumerate().filter(wanted).map(|(_, rendition)| rendition.number).collect()
@@ -492,10 +503,7 @@ impl State {
     /// Goes on with the size of the head of a rendition, or else of the reference: where pictures are parts of their frames,
     /// their size may change without new caps. Nothing that this concerns is in flight.
     fn resize(&mut self, rendition: Option<usize>, actions: &mut Vec<Action>) -> Result<(), Error> {
-        let input = match rendition {
-            Some(i) => &mut self.renditions[i].input,
-            None => &mut self.reference.input,
-        };
+        let input = self.input(rendition);
         let Some(info) = input.resized() else { return Ok(()) };
         gst::info!(CAT, obj = input.pad, "pictures of {}x{}", info.width(), info.height());
         input.info = Some(info);
@@ -505,7 +513,8 @@ impl State {
         }
     }
 
-    /// The rendition whose head is of another size than its pictures before, or `None` for the reference, if any is.
+    /// Returns the rendition whose head is of another size than its pictures before, or `None` for the reference, if there is
+    /// one.
     fn resized(&self) -> Option<Option<usize>> {
         if self.reference.input.resized().is_some() {
             return Some(None);
@@ -520,12 +529,9 @@ impl State {
         orientation: Option<&str>,
         actions: &mut Vec<Action>,
     ) -> Result<(), Error> {
-        let rendition = self.rendition(pad);
-        let input = match rendition {
-            Some(i) => &mut self.renditions[i].input,
-            None => &mut self.reference.input,
-        };
-        if input.pad != *pad || input.orientation.as_deref() == orientation {
+        let Some(rendition) = self.side(pad) else { return Ok(()) };
+        let input = self.input(rendition);
+        if input.orientation.as_deref() == orientation {
             return Ok(());
         }
         gst::info!(CAT, obj = pad, "orientation {orientation:?}");
@@ -590,12 +596,7 @@ impl State {
     }
 
     /// Goes on with the format that a rendition has by now.
-    fn follow_distorted(
-        &mut self,
-        i: usize,
-        changes: bool,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Error> {
+    fn follow_distorted(&mut self, i: usize, changes: bool, actions: &mut Vec<Action>) -> Result<(), Error> {
         if changes {
             // It cannot be read as what comes now.
             self.renditions[i].shown = None;
@@ -647,7 +648,7 @@ impl State {
         // Sizes that were rounded to whole samples differ a little.
         let differ = (shape(&reference) / shape(&distorted) - 1.0).abs() > 0.01;
         if differ != std::mem::replace(&mut self.renditions[i].told_shape, differ) && differ {
-            actions.push(Action::Warn(Error::Shape { pad: pad.clone(), reference, distorted }));
+            actions.push(Action::Warn(Error::Shape { pad, reference, distorted }));
         }
         let turned = self.turned(i);
         let differ = turned.is_some();
@@ -656,7 +657,7 @@ impl State {
         }
     }
 
-    /// What is to be said where one side of a rendition's pairs is to be turned, and nothing tells how the other is.
+    /// Returns what is to be said where one side of a rendition's pairs is to be turned, and nothing says how the other is.
     fn turned(&self, i: usize) -> Option<Error> {
         let [reference, distorted] = [&self.reference.input, &self.renditions[i].input];
         let (turned, other) = match (&reference.orientation, &distorted.orientation) {
@@ -768,15 +769,18 @@ impl State {
 
     /// The frames of a single stream were flushed. Those of it that are still here will not leave.
     pub fn flush_pad(&mut self, pad: &AggregatorPad, actions: &mut Vec<Action>) {
-        let rendition = self.rendition(pad);
-        if *pad == self.reference.input.pad {
-            (0..self.renditions.len()).for_each(|i| self.end_run(i, true));
-            self.renditions.iter_mut().for_each(|rendition| rendition.monitor.restart());
-            self.reference.input.restart();
-        } else if let Some(i) = rendition {
-            self.end_run(i, true);
-            self.renditions[i].restart();
-            self.downstream.forget_pictures(self.renditions[i].number);
+        let Some(rendition) = self.side(pad) else { return };
+        match rendition {
+            None => {
+                (0..self.renditions.len()).for_each(|i| self.end_run(i, true));
+                self.renditions.iter_mut().for_each(|rendition| rendition.monitor.restart());
+                self.reference.input.restart();
+            }
+            Some(i) => {
+                self.end_run(i, true);
+                self.renditions[i].restart();
+                self.downstream.forget_pictures(self.renditions[i].number);
+            }
         }
         let leaves = match self.output {
             Output::Reference | Output::Heatmap => rendition.is_none(),
@@ -788,9 +792,9 @@ impl State {
         }
     }
 
-    /// Numbers of the renditions whose pairs have to be completed before nothing of a pad's frames is needed any more.
+    /// Returns the numbers of the renditions whose pairs have to be completed before nothing of a pad's frames is needed.
     pub fn drained(&self, pad: &AggregatorPad) -> Vec<u64> {
-        let rendition = self.rendition(pad);
+        let Some(rendition) = self.side(pad) else { return vec![] };
         let leaves = self.attach_frames || self.output == Output::Distorted && rendition == Some(DISPLAYED);
         self.numbers(rendition.filter(|_| !leaves))
     }
@@ -989,11 +993,8 @@ impl State {
         Ok(Decision { step, generation: self.generation })
     }
 
-    fn next_step(
-        &mut self,
-        deadline: Option<ClockTime>,
-        actions: &mut Vec<Action>,
-    ) -> Result<Step, Error> {
+    /// Returns what is to be done next. A new size comes before everything that looks at the frame.
+    fn next_step(&mut self, deadline: Option<ClockTime>, actions: &mut Vec<Action>) -> Result<Step, Error> {
         if let Some(resized) = self.resized() {
             return Ok(Step::Resize(resized));
         }

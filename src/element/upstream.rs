@@ -13,6 +13,7 @@ use std::thread;
 use gst::prelude::*;
 
 use super::caps;
+use super::memory::device_memory::Kind;
 
 /// Returns the sink pads upstream of a sink pad, the nearest first, and that pad before them.
 pub fn sink_pads(pad: &gst::Pad) -> Vec<gst::Pad> {
@@ -50,6 +51,12 @@ fn owner(source: &gst::Pad) -> Option<gst::Object> {
     }
 }
 
+/// Returns true if something else than raw video comes to a sink pad.
+fn is_coded(pad: &gst::Pad) -> bool {
+    let caps = pad.current_caps().unwrap_or_else(|| pad.pad_template_caps());
+    !caps.is_any() && !caps.is_empty() && caps.iter().all(|structure| structure.name() != "video/x-raw")
+}
+
 /// The part of upstream that feeds one sink pad with raw video, and no other pad.
 pub struct Branch {
     pad: gst::Pad,
@@ -62,10 +69,6 @@ impl Branch {
     pub fn of(pad: &gst::Pad, others: &[gst::Pad]) -> Self {
         let sources = |pads: Vec<gst::Pad>| pads.into_iter().filter_map(|pad| owner(&pad.peer()?));
         let shared: Vec<_> = others.iter().flat_map(|other| sources(sink_pads(other))).collect();
-        let is_coded = |pad: &gst::Pad| {
-            let caps = pad.current_caps();
-            caps.is_some_and(|caps| caps.structure(0).is_some_and(|s| s.name() != "video/x-raw"))
-        };
         let (mut borders, mut found, mut next) = (vec![], vec![pad.clone()], 0);
         while let Some(pad) = found.get(next).cloned() {
             next += 1;
@@ -83,9 +86,25 @@ impl Branch {
 
     /// Returns true if the branch can send such caps while what comes to it stays as it is.
     pub fn can_send(&self, wanted: &gst::Caps) -> bool {
-        let answer = |pad: &gst::Pad, info: &mut gst::PadProbeInfo<'_>| {
+        self.can_make(wanted, gst::Pad::current_caps)
+    }
+
+    /// Returns true if the branch can choose the size of what it sends. Else a size that is asked for helps nothing, and is
+    /// handed on by decoders to encoders, which then refuse every other.
+    pub fn can_scale(&self, kinds: &[Kind]) -> bool {
+        let [from, to] = [(640, 480), (320, 240)].map(|size| caps::sized(size, kinds));
+        self.borders.is_empty() || self.can_make(&to, move |_| Some(from.clone()))
+    }
+
+    /// Returns true if the branch can make such caps of those that come to its borders.
+    fn can_make(
+        &self,
+        wanted: &gst::Caps,
+        coming: impl Fn(&gst::Pad) -> Option<gst::Caps> + Clone + Send + Sync + 'static,
+    ) -> bool {
+        let answer = move |pad: &gst::Pad, info: &mut gst::PadProbeInfo<'_>| {
             let Some(query) = info.query_mut() else { return gst::PadProbeReturn::Ok };
-            let (gst::QueryViewMut::Caps(query), Some(caps)) = (query.view_mut(), pad.current_caps()) else {
+            let (gst::QueryViewMut::Caps(query), Some(caps)) = (query.view_mut(), coming(pad)) else {
                 return gst::PadProbeReturn::Ok;
             };
             query.set_result(&caps::filtered(&caps, query.filter_owned().as_deref()));
@@ -112,11 +131,16 @@ impl Branch {
     fn at_borders<T>(
         &self,
         what: gst::PadProbeType,
-        probe: impl Fn(&gst::Pad, &mut gst::PadProbeInfo<'_>) -> gst::PadProbeReturn + Copy + Send + Sync + 'static,
+        probe: impl Fn(&gst::Pad, &mut gst::PadProbeInfo<'_>) -> gst::PadProbeReturn
+        + Clone
+        + Send
+        + Sync
+        + 'static,
         work: impl FnOnce() -> T,
     ) -> T {
         let this = thread::current().id();
         let add = |pad: &gst::Pad| {
+            let probe = probe.clone();
             pad.add_probe(what, move |pad, info| {
                 if thread::current().id() == this { probe(pad, info) } else { gst::PadProbeReturn::Ok }
             })
@@ -145,6 +169,30 @@ mod tests {
 
     fn sink(pipeline: &gst::Pipeline, name: &str) -> gst::Pad {
         pipeline.by_name(name).unwrap().static_pad("sink").unwrap()
+    }
+
+    /// Whether the distorted side of a pipeline can choose its size.
+    fn scales(description: &str) -> bool {
+        let pipeline = prerolled(description);
+        let [reference, distorted] = ["ref", "dist"].map(|name| sink(&pipeline, name));
+        let scales = Branch::of(&distorted, &[reference]).can_scale(&[]);
+        pipeline.set_state(gst::State::Null).unwrap();
+        scales
+    }
+
+    #[test]
+    fn a_size_is_chosen_by_scalers_and_sources() {
+        let reference = format!("{TEST} ! tee name=t t. ! queue ! {SINK}=ref");
+        for (chain, expected) in [
+            (format!("t. ! queue ! {SINK}=dist"), false),
+            (format!("t. ! queue ! videoconvert ! {SINK}=dist"), false),
+            (format!("t. ! queue ! videoscale ! {SINK}=dist"), true),
+            (format!("t. ! queue ! videoscale ! jpegenc ! jpegdec ! queue ! {SINK}=dist"), false),
+            (format!("t. ! queue ! jpegenc ! jpegdec ! videoscale ! {SINK}=dist"), true),
+            (format!("videotestsrc ! {SINK}=dist"), true),
+        ] {
+            assert_eq!(scales(&format!("{reference} {chain}")), expected, "{chain}");
+        }
     }
 
     /// Of a pipeline with the sinks `ref` and `dist`: whether the distorted side can have another size, and which source
