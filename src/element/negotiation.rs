@@ -14,6 +14,7 @@ use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_video::{VideoCropMeta, VideoMeta};
 
+use super::CAT;
 use super::arrival::can_come_before;
 use super::caps::{self, filtered};
 use super::imp::HipVmaf;
@@ -67,6 +68,7 @@ impl HipVmaf {
     pub(super) fn ask_for_caps(&self, pad: &HipVmafPad, matching: &gst::Caps) -> bool {
         let branch = self.branch(pad);
         let possible = branch.can_send(matching);
+        gst::debug!(CAT, obj = pad, "upstream can send {matching}: {possible}");
         if possible {
             branch.reconfigure();
         }

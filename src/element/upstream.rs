@@ -118,7 +118,7 @@ impl Branch {
     /// Has the elements of the branch negotiate again.
     pub fn reconfigure(&self) {
         let stop = |_: &gst::Pad, info: &mut gst::PadProbeInfo<'_>| match info.event() {
-            Some(event) if event.type_() == gst::EventType::Reconfigure => gst::PadProbeReturn::Drop,
+            Some(event) if event.type_() == gst::EventType::Reconfigure => gst::PadProbeReturn::Handled,
             _ => gst::PadProbeReturn::Ok,
         };
         self.at_borders(gst::PadProbeType::EVENT_UPSTREAM, stop, || {
