@@ -86,7 +86,8 @@ impl Branch {
 
     /// Returns true if the branch can send such caps while what comes to it stays as it is.
     pub fn can_send(&self, wanted: &gst::Caps) -> bool {
-        self.can_make(wanted, gst::Pad::current_caps)
+        // A source pad knows them before they are sent; a sink pad only once they have been handed on.
+        self.can_make(wanted, |pad| pad.peer()?.current_caps())
     }
 
     /// Returns true if the branch can choose the size of what it sends. Else a size that is asked for helps nothing, and is
