@@ -63,7 +63,7 @@ pub fn readable(kinds: &[Kind]) -> gst::Caps {
     with(&FORMATS, kinds, |builder| builder)
 }
 
-/// Caps of frames of this size, of any format.
+/// Returns caps of frames of this size, of any format.
 pub fn sized((width, height): (i32, i32), kinds: &[Kind]) -> gst::Caps {
     with(&FORMATS, kinds, |builder| builder.width(width).height(height))
 }

@@ -473,7 +473,7 @@ impl HipVmaf {
         });
         self.copy_kept(pad);
         if self.travels_on(pad) {
-            // What downstream keeps is its own affair.
+            // Elements downstream may answer that they keep something all the same.
             self.obj().src_pad().peer_query(query);
         }
     }
@@ -487,7 +487,7 @@ impl HipVmaf {
         }
     }
 
-    /// Pictures of a stream are to be turned in this way before they are shown.
+    /// Takes how the pictures of a stream are to be turned before they are shown.
     pub(super) fn take_orientation(&self, pad: &AggregatorPad, orientation: Option<&str>) {
         // Refused only where nothing is compared any more.
         let _ = self.with_state(|state, actions| state.set_orientation(pad, orientation, actions));

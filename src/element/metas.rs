@@ -72,7 +72,7 @@ pub fn crop(buffer: &gst::BufferRef, stored: &VideoInfo) -> Result<Option<Crop>,
     Ok((!is_whole).then_some(Crop { x, y, width, height }))
 }
 
-/// A matrix that leaves every sample where it is, but for the rounding of whoever computed it.
+/// Returns true if a matrix leaves every sample where it is, but for rounding.
 fn is_identity(matrix: &[[f32; 4]; 4]) -> bool {
     let rows = matrix.iter().enumerate();
     let differences = rows.flat_map(|(i, row)| {

@@ -151,7 +151,7 @@ impl Painter {
     }
 }
 
-/// The error about a reference frame whose samples are not its picture.
+/// Makes the error about a reference frame whose samples are not its picture.
 pub fn unreadable(source: MetaError) -> Error {
     Error::Buffer { pad: REFERENCE.into(), source: ImportError::from(source) }
 }

@@ -97,7 +97,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The frame in memory of its own; `None` if it cannot be copied to memory of its kind.
+    /// Returns the frame in memory of its own; `None` if it cannot be copied to memory of its kind.
     pub fn copied(self) -> Option<Self> {
         let buffer = self.buffer.copy_deep().ok()?;
         (Kind::of(&buffer) == Kind::of(&self.buffer)).then_some(Self { buffer, ..self })
@@ -334,7 +334,7 @@ impl Rendition {
         self.unsuited = !suits;
     }
 
-    /// The last of its frames that met a reference frame did not suit it.
+    /// Returns true if the last of its frames that met a reference frame did not suit it.
     pub fn is_unsuited(&self) -> bool {
         self.unsuited
     }

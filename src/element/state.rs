@@ -388,12 +388,12 @@ impl State {
         self.renditions.iter().position(|rendition| rendition.input.pad == *pad)
     }
 
-    /// The rendition that a pad belongs to, or `None` for the reference; nothing for a pad that was released.
+    /// Returns the rendition that a pad belongs to, or `None` for the reference; nothing for a pad that was released.
     fn side(&self, pad: &AggregatorPad) -> Option<Option<usize>> {
         if *pad == self.reference.input.pad { Some(None) } else { self.rendition(pad).map(Some) }
     }
 
-    /// The input of a rendition, or else of the reference.
+    /// Returns the input of a rendition, or else of the reference.
     fn input(&mut self, rendition: Option<usize>) -> &mut Input {
         match rendition {
             Some(i) => &mut self.renditions[i].input,

@@ -2,6 +2,8 @@
 
 //! Buffers of upstream's pool: none is kept after the end of a stream, a flush or a DRAIN query.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
@@ -172,16 +174,16 @@ fn nothing_of_a_stream_is_kept_after_a_drain() {
 fn a_drain_goes_on_where_the_frames_go() {
     for (settings, expected) in [(SETTINGS[0], [1, 1, 1]), (SETTINGS[2], [0, 1, 1])] {
         let (rig, frames) = playing(settings, 4);
-        let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let asked = Arc::new(AtomicUsize::new(0));
         let counted = asked.clone();
         // Not on the way back.
         let towards = gst::PadProbeType::QUERY_DOWNSTREAM | gst::PadProbeType::PUSH;
         rig.pad("src").peer().unwrap().add_probe(towards, move |_, info| {
             let is_drain = info.query().is_some_and(|query| query.type_() == gst::QueryType::Drain);
-            counted.fetch_add(usize::from(is_drain), std::sync::atomic::Ordering::Relaxed);
+            counted.fetch_add(usize::from(is_drain), Ordering::Relaxed);
             gst::PadProbeReturn::Ok
         });
-        let asked = || asked.load(std::sync::atomic::Ordering::Relaxed);
+        let asked = || asked.load(Ordering::Relaxed);
         let told = PADS.map(|pad| {
             assert!(rig.pad(pad).query(&mut gst::query::Drain::new()));
             asked()

@@ -80,7 +80,8 @@ fn frames_that_may_have_been_on_their_way_hold_up_nothing() {
     assert!(failure.text.contains("96x64"), "{}", failure.text);
 }
 
-/// Reference frames without a partner are no reason to fail a stream that suited as long as it was compared.
+/// Where a reference frame is lost just before both sides change their size, its partner of the former size is compared with
+/// nothing.
 #[test]
 fn a_frame_of_the_former_size_that_is_compared_with_nothing_is_no_failure() {
     let small = sides(8);

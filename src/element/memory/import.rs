@@ -57,7 +57,7 @@ impl Layout {
         }
     }
 
-    /// The layout of a part of the frame. Subsampled components begin with the sample that the first one of luma shares, and
+    /// Returns the layout of a part of the frame. Subsampled components begin with the sample that the first one of luma shares, and
     /// so do those of `videocrop`.
     pub fn within(self, crop: Option<Crop>) -> Self {
         let Some(Crop { x, y, width, height }) = crop else { return self };
@@ -65,13 +65,13 @@ impl Layout {
         Self { first: (x >> columns, y >> rows), width: width >> columns, height: height >> rows, ..self }
     }
 
-    /// Bytes of the plane before the first sample that is read.
+    /// Returns the bytes of the plane before the first sample that is read.
     pub fn start(&self, stride: usize) -> Option<usize> {
         let (column, row) = self.first;
         stride.checked_mul(row)?.checked_add(column * self.step * self.sample_size + self.offset)
     }
 
-    /// Bytes of the plane up to behind the last sample that is read; nothing when rows overlap.
+    /// Returns the bytes of the plane up to behind the last sample that is read; nothing when rows overlap.
     fn end(&self, stride: usize) -> Option<usize> {
         let Self { offset, step, first: (column, row), width, height, sample_size, .. } = *self;
         let length = offset + ((column + width).saturating_sub(1) * step + 1) * sample_size;
