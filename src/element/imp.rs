@@ -593,12 +593,17 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn sink_event(&self, pad: &AggregatorPad, event: gst::Event) -> bool {
+        if event.type_() == gst::EventType::FlushStop {
+            // The base class may hand out the frame at the head until then.
+            let handled = self.parent_sink_event(pad, event);
+            self.flush_pad(pad);
+            return handled;
+        }
         match event.view() {
             gst::EventView::Caps(caps) => return self.take_caps(pad, caps.caps()),
             gst::EventView::Segment(segment) if pad == self.reference() => {
                 self.take_segment(segment.segment().clone());
             }
-            gst::EventView::FlushStop(_) => self.flush_pad(pad),
             // Nothing comes any more that would take the place of the last frame.
             gst::EventView::Eos(_) => self.copy_kept(pad),
             gst::EventView::StreamStart(_) => self.take_orientation(pad, None),
