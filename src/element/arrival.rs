@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 
 use super::lock;
+use super::upstream::sink_pads;
 
 /// How long a thread waits for the reference's caps, all in all. One that feeds both pads, the distorted one first, waits for
 /// itself; another can ask in its turn.
@@ -91,40 +92,12 @@ impl Known {
 /// - where one source feeds both through a `tee`, or whatever else asks all that comes after it for the caps that it takes, and
 ///   has not decided what to send.
 pub fn can_come_before(reference: &gst::Pad, distorted: &gst::Pad) -> bool {
-    let of_distorted = upstream(distorted);
-    let shared = upstream(reference).into_iter().find(|pad| of_distorted.contains(pad));
+    let of_distorted = sink_pads(distorted);
+    let shared = sink_pads(reference).into_iter().find(|pad| of_distorted.contains(pad));
     let asks_both = |pad: &gst::Pad| pad.pad_flags().contains(gst::PadFlags::PROXY_CAPS);
     let undecided = |pad: &gst::Pad| pad.peer().is_some_and(|source| !source.has_current_caps());
     let waits_for_answer = shared.is_some_and(|pad| asks_both(&pad) && undecided(&pad));
     !waits_for_answer && of_distorted.iter().all(gst::Pad::is_linked)
-}
-
-/// The sink pads upstream of a sink pad, the nearest first.
-fn upstream(pad: &gst::Pad) -> Vec<gst::Pad> {
-    let mut found = vec![pad.clone()];
-    let mut next = 0;
-    while let Some(pad) = found.get(next) {
-        for pad in pad.peer().map(behind).unwrap_or_default() {
-            if !found.contains(&pad) {
-                found.push(pad);
-            }
-        }
-        next += 1;
-    }
-    found
-}
-
-/// The sink pads of what a source pad belongs to, into bins and out of them.
-fn behind(source: gst::Pad) -> Vec<gst::Pad> {
-    if let Some(ghost) = source.downcast_ref::<gst::GhostPad>() {
-        return ghost.target().map(behind).unwrap_or_default();
-    }
-    match source.parent().map(gst::Object::downcast::<gst::Element>) {
-        Some(Ok(element)) => element.sink_pads(),
-        // A bin hands on what comes to a sink pad of its by a source pad that belongs to that.
-        Some(Err(parent)) => parent.downcast().into_iter().collect(),
-        None => vec![],
-    }
 }
 
 #[cfg(test)]

@@ -49,13 +49,23 @@ const DRM_FORMATS: [(&str, VideoFormat); 10] = [
 /// Everything that some backend reads.
 pub static TEMPLATE: LazyLock<gst::Caps> = LazyLock::new(|| readable(&Kind::ALL));
 
-/// Any video.
-pub static ANY: LazyLock<gst::Caps> =
-    LazyLock::new(|| gst::Caps::builder("video/x-raw").any_features().build());
+/// Video of any format in memory that some backend reads. Caps with other features are refused before anything is sent:
+/// upstream may have what it adds to them left out, as overlays that can be blended instead.
+pub static ANY: LazyLock<gst::Caps> = LazyLock::new(|| {
+    let with = |feature: &str| gst::Caps::builder("video/x-raw").features([feature]).build();
+    let mut caps = with(gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY);
+    Kind::ALL.into_iter().for_each(|kind| caps.merge(with(kind.feature())));
+    caps
+});
 
 /// Caps of frames in the system's memory and in memory of these kinds.
 pub fn readable(kinds: &[Kind]) -> gst::Caps {
     with(&FORMATS, kinds, |builder| builder)
+}
+
+/// Returns caps of frames of this size, of any format.
+pub fn sized((width, height): (i32, i32), kinds: &[Kind]) -> gst::Caps {
+    with(&FORMATS, kinds, |builder| builder.width(width).height(height))
 }
 
 /// Frames of both formats can be compared.

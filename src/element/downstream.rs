@@ -99,7 +99,7 @@ pub enum Damage {
 /// What a frame is painted with that leaves as a heat map.
 #[derive(Debug)]
 pub struct Heat {
-    /// Size and format of the frame.
+    /// Format that the caps of the frame say.
     pub info: Arc<VideoInfo>,
     pub damage: Damage,
 }
@@ -288,6 +288,14 @@ impl Downstream {
         let dropped = frames.fold(Announcement::default(), Announcement::then);
         self.owed = dropped.then(std::mem::take(&mut self.owed));
         self.frames.iter_mut().filter_map(|(_, frame)| frame.buffer.take()).collect()
+    }
+
+    /// Gives up the frames of a rendition that would leave with reference frames.
+    pub fn forget_pictures(&mut self, rendition: u64) {
+        let compared = self.frames.iter_mut().flat_map(|(_, frame)| &mut frame.compared);
+        compared
+            .filter(|compared| compared.rendition == rendition)
+            .for_each(|compared| compared.frame = None);
     }
 
     /// Gives up the scores of a rendition.

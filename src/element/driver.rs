@@ -16,13 +16,13 @@ use gst_video::VideoInfo;
 use watch::load;
 use watch::thumbnail::Thumbnail;
 
-use super::caps;
 use super::downstream::Heat;
 use super::error::Error;
 use super::imp::HipVmaf;
 use super::memory::import::{Importer, geometry};
+use super::metas;
 use super::pads::HipVmafPad;
-use super::painter::Painter;
+use super::painter::{self, Painter};
 use super::report::writer::Job;
 use super::schedule::Step;
 use super::scoring::News;
@@ -138,9 +138,7 @@ impl HipVmaf {
             }
             Action::Write(job) => self.write(job),
             Action::Reconfigure { rendition, pad, matching } => {
-                // Refused by whoever cannot change its caps anyway.
-                let _ = pad.push_event(gst::event::Reconfigure::new());
-                let possible = !caps::of_peer(&pad, &matching).is_empty();
+                let possible = self.ask_for_caps(&pad, &matching);
                 if let Some(state) = lock(&self.state).as_mut() {
                     state.renegotiates(rendition, possible);
                 }
@@ -233,13 +231,15 @@ impl HipVmaf {
     /// A reference frame as a heat map. What goes wrong is posted.
     fn paint(&self, buffer: gst::Buffer, heat: &Heat) -> Result<gst::Buffer, gst::FlowError> {
         let mut painter = lock(&self.painter);
-        if painter.as_ref().is_none_or(|painter| !painter.suits(&heat.info)) {
-            *painter = None;
-        }
-        let painted = match &mut *painter {
-            Some(painter) => painter.paint(buffer, &heat.damage),
-            none => Painter::new(&heat.info).and_then(|new| none.insert(new).paint(buffer, &heat.damage)),
+        let paint = || {
+            let shown = metas::shown(&buffer, &heat.info).map_err(painter::unreadable)?;
+            painter.take_if(|painter| !painter.suits(&heat.info, &shown));
+            match &mut *painter {
+                Some(painter) => painter.paint(buffer, &heat.damage),
+                none => none.insert(Painter::new(&heat.info, &shown)?).paint(buffer, &heat.damage),
+            }
         };
+        let painted = paint();
         drop(painter);
         painted.or_else(|err| self.with_state(|_, _| Err(err)))
     }
@@ -335,7 +335,7 @@ impl HipVmaf {
             let seen = self.look(&decision);
             self.with_state(|state, actions| state.perform(&decision, &seen, clock, actions))?;
             match decision.step {
-                Step::Take(_) | Step::Drop(_) | Step::Skip(_) | Step::Silence(_) => {}
+                Step::Take(_) | Step::Drop(_) | Step::Skip(_) | Step::Resize(_) | Step::Silence(_) => {}
                 Step::Wait(until) if lock(&self.state).as_ref().is_some_and(State::is_full) => {
                     timeout |= self.wait_at_full_heads(until.filter(|_| clock.due.is_some()));
                 }
@@ -370,6 +370,10 @@ impl HipVmaf {
             // Windows have all scores in time.
             Step::Silence(_) => self.complete(None, true),
             Step::Finished => self.complete(None, false),
+            Step::Resize(rendition) => {
+                let numbers = lock(&self.state).as_ref().map(|state| state.numbers(rendition));
+                self.complete(numbers.as_deref(), false);
+            }
             Step::Drop(_) | Step::Skip(_) => {}
         }
         Ok(())
@@ -477,15 +481,48 @@ impl HipVmaf {
     /// The frames of one stream were flushed.
     pub(super) fn flush_pad(&self, pad: &AggregatorPad) {
         // Refused only where there is nothing to forget.
-        let _ = self.with_state(|state, _| {
-            state.flush_pad(pad);
+        let _ = self.with_state(|state, actions| {
+            state.flush_pad(pad, actions);
             Ok(())
         });
+        // The worker has none of them any more.
+        self.settle();
+    }
+
+    /// Lets go of everything that has come by a pad, and has downstream do the same where its frames travel on.
+    pub(super) fn drain(&self, pad: &AggregatorPad, query: &mut gst::query::Drain) {
+        let numbers = lock(&self.state).as_ref().and_then(|state| state.drained(pad));
+        self.complete(numbers.as_deref(), true);
+        // Refused only where nothing leaves any more.
+        let _ = self.with_state(|state, actions| {
+            state.leave(None, actions);
+            Ok(())
+        });
+        self.copy_kept(pad);
+        if self.travels_on(pad) {
+            // Elements downstream may answer that they keep something all the same.
+            self.obj().src_pad().peer_query(query);
+        }
+    }
+
+    /// Goes on with copies of those frames of a pad that may be used again.
+    pub(super) fn copy_kept(&self, pad: &AggregatorPad) {
+        let kept = lock(&self.state).as_mut().map(|state| state.take_kept(pad)).unwrap_or_default();
+        let copies = kept.map(|kept| kept.and_then(|kept| kept.copied()));
+        if let Some(state) = lock(&self.state).as_mut() {
+            state.put_kept(pad, copies);
+        }
+    }
+
+    /// Takes how the pictures of a stream are to be turned before they are shown.
+    pub(super) fn take_orientation(&self, pad: &AggregatorPad, orientation: Option<&str>) {
+        // Refused only where nothing is compared any more.
+        let _ = self.with_state(|state, actions| state.set_orientation(pad, orientation, actions));
     }
 
     /// Caps take effect before the next frame is looked at: pairs before them have their scores by then.
     pub(super) fn take_caps(&self, pad: &AggregatorPad, caps: &gst::CapsRef) -> bool {
-        let affected = lock(&self.state).as_ref().map(|state| state.affected(pad, caps)).unwrap_or_default();
+        let affected = lock(&self.state).as_mut().map(|state| state.affected(pad, caps)).unwrap_or_default();
         if !affected.is_empty() {
             self.complete(Some(&affected), false);
         }

@@ -67,6 +67,17 @@ pub enum Error {
         differ: Vec<&'static str>,
     },
     #[error(
+        "the reference is to be shown with {reference} and the distorted video on {pad} with {distorted} (the tag \
+         image-orientation), and pictures are compared as they are stored; turn both first: videoflip method=automatic"
+    )]
+    Orientation { pad: String, reference: String, distorted: String },
+    #[error(
+        "the video on {turned} is to be shown with {orientation} (the tag image-orientation), and that on {other} does not \
+         say how; pictures are compared as they are stored. If only one of them was turned already, turn the other as well: \
+         videoflip method=automatic"
+    )]
+    Turned { turned: String, orientation: String, other: String },
+    #[error(
         "the video on {pad} is HDR ({transfer}), and VMAF's models are trained on SDR video: their scores tell little of \
          how it looks, and are not those of a tone-mapped version"
     )]
@@ -197,6 +208,8 @@ impl Error {
             | Self::Format { .. }
             | Self::Scaling { .. }
             | Self::Colors { .. }
+            | Self::Orientation { .. }
+            | Self::Turned { .. }
             | Self::Hdr { .. }
             | Self::Rates { .. }
             | Self::Shape { .. }

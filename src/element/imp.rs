@@ -627,12 +627,26 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn sink_event(&self, pad: &AggregatorPad, event: gst::Event) -> bool {
+        if event.type_() == gst::EventType::FlushStop {
+            // The base class may hand out the frame at the head until then.
+            let handled = self.parent_sink_event(pad, event);
+            self.flush_pad(pad);
+            return handled;
+        }
         match event.view() {
             gst::EventView::Caps(caps) => return self.take_caps(pad, caps.caps()),
             gst::EventView::Segment(segment) => {
                 self.take_segment(pad, segment.segment().clone(), event.seqnum());
             }
-            gst::EventView::FlushStop(_) => self.flush_pad(pad),
+            // Nothing comes any more that would take the place of the last frame.
+            gst::EventView::Eos(_) => self.copy_kept(pad),
+            gst::EventView::StreamStart(_) => self.take_orientation(pad, None),
+            gst::EventView::Tag(tag) => {
+                let orientation = tag.tag().get::<gst::tags::ImageOrientation>();
+                if let Some(orientation) = orientation {
+                    self.take_orientation(pad, Some(orientation.get()));
+                }
+            }
             _ => {}
         }
         self.parent_sink_event(pad, event)
@@ -652,25 +666,16 @@ impl AggregatorImpl for HipVmaf {
                 query.set_result(accepted);
                 true
             }
-            gst::QueryViewMut::Allocation(query) if self.travels_on(pad) => {
-                // Whether or not downstream has something to add.
-                self.obj().src_pad().peer_query(query);
+            gst::QueryViewMut::Allocation(query) => {
                 self.answer_allocation(pad, query);
+                true
+            }
+            gst::QueryViewMut::Drain(query) => {
+                self.drain(pad, query);
                 true
             }
             _ => self.parent_sink_query(pad, query),
         }
-    }
-
-    fn propose_allocation(
-        &self,
-        pad: &AggregatorPad,
-        _decide_query: Option<&gst::query::Allocation>,
-        query: &mut gst::query::Allocation,
-    ) -> Result<(), gst::LoggableError> {
-        query.add_allocation_meta::<gst_video::VideoMeta>(None);
-        self.answer_allocation(pad, query);
-        Ok(())
     }
 
     fn src_event(&self, event: gst::Event) -> bool {

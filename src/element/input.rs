@@ -13,6 +13,7 @@ use watch::alarm::is_calm;
 
 use super::caps::Colors;
 use super::error::Error;
+use super::metas;
 use super::report::event::{Event, EventMessage, EventState};
 use super::schedule::{Frame, Head};
 use super::settings::Pairing;
@@ -29,11 +30,15 @@ const NUMBER_BITS: u32 = 40;
 /// A sink pad.
 pub struct Input {
     pub pad: AggregatorPad,
-    /// Format of the frames at the head and of those that were taken last. The caps that stick to the pad may be of
+    /// Format of the pictures at the head and of those that were taken last. The caps that stick to the pad may be of
     /// frames that are still queued behind.
     pub info: Option<Arc<VideoInfo>>,
-    /// The caps that `info` was made of.
+    /// Format of the frames that the pictures lie in, by their caps. Pictures may be parts of their frames, of another size.
+    pub stored: Option<Arc<VideoInfo>>,
+    /// The caps that `stored` was made of.
     pub caps: Option<gst::Caps>,
+    /// How pictures are to be turned before they are shown, where tags say so: a value of `image-orientation`.
+    pub orientation: Option<String>,
     /// How those caps say that colours are coded.
     pub colors: Option<Colors>,
     upcoming: Arc<Upcoming>,
@@ -128,7 +133,9 @@ impl Input {
             pad,
             upcoming,
             info: None,
+            stored: None,
             caps: None,
+            orientation: None,
             colors: None,
             next_pts: None,
             last: None,
@@ -324,13 +331,25 @@ impl Input {
         }
     }
 
-    /// Takes the format of the frames to come. Whether it is another one than that of the frames before.
+    /// Takes the format of the frames to come. Returns true if it is another one than that of the frames before.
     pub fn set_format(&mut self, caps: &gst::CapsRef, info: VideoInfo) -> bool {
         self.caps = Some(caps.to_owned());
         self.colors = Some(Colors::of(caps));
-        let changes = self.info.as_deref().is_some_and(|old| *old != info);
-        self.info = Some(Arc::new(info));
-        changes
+        if self.stored.as_deref() == Some(&info) {
+            return false;
+        }
+        let stored = Arc::new(info);
+        self.info = Some(stored.clone());
+        self.stored.replace(stored).is_some()
+    }
+
+    /// Returns the format of the picture at the head where it has another size than those before.
+    pub fn resized(&self) -> Option<Arc<VideoInfo>> {
+        let head = self.pad.peek_buffer().filter(|head| head.size() > 0)?;
+        // What cannot be read is refused when it is to be compared.
+        let shown = metas::shown(&head, self.stored.as_ref()?).ok()?;
+        let size = |info: &VideoInfo| (info.width(), info.height());
+        self.info.as_ref().is_some_and(|info| size(info) != size(&shown)).then_some(shown)
     }
 }
 

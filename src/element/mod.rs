@@ -15,6 +15,7 @@ mod error;
 mod imp;
 mod input;
 mod memory;
+mod metas;
 mod monitor;
 mod negotiation;
 mod pads;
@@ -32,6 +33,7 @@ mod state;
 mod strain;
 mod time;
 mod upcoming;
+mod upstream;
 
 pub use pads::{Align, HipVmafPad};
 pub use report::{event, exact, message, meta, results};

@@ -12,7 +12,9 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::AggregatorPad;
 use gst_base::prelude::*;
+use gst_video::{VideoCropMeta, VideoMeta};
 
+use super::CAT;
 use super::arrival::can_come_before;
 use super::caps::{self, filtered};
 use super::imp::HipVmaf;
@@ -20,9 +22,11 @@ use super::lock;
 use super::memory::allocation;
 use super::memory::allocator::PinnedAllocator;
 use super::memory::device_memory::Kind;
-use super::pads::DISTORTED;
+use super::metas;
+use super::pads::{DISTORTED, HipVmafPad};
 use super::settings::{Backend, Output, ScaleMethod};
 use super::state::State;
+use super::upstream::Branch;
 
 impl HipVmaf {
     /// Memory that frames can lie in, beside the system's.
@@ -45,11 +49,35 @@ impl HipVmaf {
         lock(&self.settings).output
     }
 
-    /// Downstream wants other caps: so does the element of whoever sends what leaves, or what is painted on.
+    /// Passes on that downstream wants other caps, to upstream of what leaves or of what is painted on. What feeds other
+    /// pads as well hears of it only if downstream does not take the present caps any more.
     pub(super) fn pass_on_reconfigure(&self) {
+        let obj = self.obj();
         let pad = self.leaving().unwrap_or_else(|| self.reference().clone().upcast());
-        // Refused by whoever cannot change its caps anyway.
-        let _ = pad.push_event(gst::event::Reconfigure::new());
+        let suits = |caps: gst::Caps| obj.src_pad().peer_query_accept_caps(&caps);
+        if obj.src_pad().current_caps().is_none_or(suits) {
+            let others: Vec<_> = obj.sink_pads().into_iter().filter(|other| *other != pad).collect();
+            Branch::of(&pad, &others).reconfigure();
+        } else {
+            // Refused by elements that cannot change their caps anyway.
+            let _ = pad.push_event(gst::event::Reconfigure::new());
+        }
+    }
+
+    /// Asks upstream of a distorted pad for caps like these. Returns true if it can have them.
+    pub(super) fn ask_for_caps(&self, pad: &HipVmafPad, matching: &gst::Caps) -> bool {
+        let branch = self.branch(pad);
+        let possible = branch.can_send(matching);
+        gst::debug!(CAT, obj = pad, "upstream can send {matching}: {possible}");
+        if possible {
+            branch.reconfigure();
+        }
+        possible
+    }
+
+    /// What feeds a distorted pad and not the reference.
+    fn branch(&self, pad: &impl IsA<gst::Pad>) -> Branch {
+        Branch::of(pad.upcast_ref(), &[self.reference().clone().upcast()])
     }
 
     /// Answers what a sink pad takes.
@@ -85,18 +113,20 @@ impl HipVmaf {
     }
 
     /// What a distorted pad takes: the reference's size and depth, so that a converter upstream picks them, and any size
-    /// besides where pictures are scaled. Upstream that cannot do that is offered every size and depth, and the mismatch
-    /// is reported with a hint.
+    /// besides where pictures are scaled here or where no converter is. Upstream that cannot do that is offered every size
+    /// and depth, and the mismatch is reported with a hint.
     fn distorted_caps(&self, pad: &AggregatorPad, filter: Option<&gst::CapsRef>) -> gst::Caps {
         let memories = self.memories();
-        let scaled = lock(&self.settings).scale_method != ScaleMethod::None;
+        let scales = lock(&self.settings).scale_method != ScaleMethod::None;
+        let any_size = || scales || !self.branch(pad).can_scale(&memories);
         let reference = lock(&self.state).as_ref().and_then(|state| state.reference_info().cloned());
         let arriving = || {
             let can_come = || can_come_before(self.reference().upcast_ref(), pad.upcast_ref());
             let caps = self.arrival.caps(can_come)?;
             caps::info(&caps).map(Arc::new)
         };
-        let matching = reference.or_else(arriving).map(|info| caps::matching(&info, &memories, scaled));
+        let known = reference.or_else(arriving);
+        let matching = known.map(|info| caps::matching(&info, &memories, any_size()));
         let matching = matching.map(|caps| filtered(&caps, filter)).filter(|caps| !caps.is_empty());
         let caps = matching.unwrap_or_else(|| filtered(&caps::readable(&memories), filter));
         match self.leaving() {
@@ -105,12 +135,19 @@ impl HipVmaf {
         }
     }
 
-    /// Answers which buffers to send to a sink pad, once downstream has said what it wants where its frames travel on.
-    pub(super) fn answer_allocation(
-        &self,
-        pad: &AggregatorPad,
-        query: &mut gst::query::Allocation<gst::QueryRef>,
-    ) {
+    /// Answers which buffers to send to a sink pad, and which metas they may have.
+    pub(super) fn answer_allocation(&self, pad: &AggregatorPad, query: &mut gst::query::Allocation) {
+        if self.travels_on(pad) {
+            // Whether or not downstream has something to add.
+            self.obj().src_pad().peer_query(query);
+            metas::keep_honoured(query);
+        } else {
+            query.add_allocation_meta::<VideoMeta>(None);
+            // Applications that get the frames may not know that they have to crop them.
+            if pad == self.reference() || !lock(&self.settings).attach_frames {
+                query.add_allocation_meta::<VideoCropMeta>(None);
+            }
+        }
         let held = if pad == self.reference() { State::held } else { State::held_distorted };
         let held = lock(&self.state).as_ref().map_or(0, held);
         allocation::answer(query, self.pinned().as_ref(), held);

@@ -11,17 +11,22 @@ use gst::meta::{MetaTransformCopy, tags};
 use gst::prelude::*;
 use gst_video::prelude::*;
 use gst_video::video_frame::{Readable, Writable};
-use gst_video::{VideoBufferPool, VideoColorRange, VideoFrame, VideoInfo};
+use gst_video::video_meta::tags::Size;
+use gst_video::{VideoBufferPool, VideoColorRange, VideoCropMeta, VideoFrame, VideoInfo};
 
 use super::downstream::Damage;
 use super::error::Error;
 use super::memory::device_memory::Kind;
-use super::memory::import::{Layout, geometry};
+use super::memory::import::{ImportError, Layout, geometry};
+use super::metas::{self, Crop, MetaError};
+use super::pads::REFERENCE;
 
 /// Paints frames of one format.
 pub struct Painter {
-    /// Size and format of the reference frames that are painted on.
-    info: VideoInfo,
+    /// Format of the reference frames that are painted on, by their caps.
+    stored: VideoInfo,
+    /// Format of their pictures.
+    shown: VideoInfo,
     /// Size and format of the painted frames, which are in the system's memory.
     painted: VideoInfo,
     pool: VideoBufferPool,
@@ -43,10 +48,10 @@ pub fn caps(info: &VideoInfo) -> Result<gst::Caps, Error> {
 }
 
 impl Painter {
-    /// A painter for frames of this format, with a pool of buffers to paint into.
-    pub fn new(info: &VideoInfo) -> Result<Self, Error> {
+    /// Makes a painter for frames whose caps and whose pictures are of these formats, with a pool of buffers to paint into.
+    pub fn new(stored: &VideoInfo, shown: &VideoInfo) -> Result<Self, Error> {
         let failed = |err: glib::BoolError| Error::Painting(err.to_string());
-        let caps = caps(info)?;
+        let caps = caps(shown)?;
         let painted = VideoInfo::from_caps(&caps).map_err(failed)?;
         let pool = VideoBufferPool::new();
         let mut config = pool.config();
@@ -54,18 +59,19 @@ impl Painter {
         pool.set_config(config).and_then(|()| pool.set_active(true)).map_err(failed)?;
         let columns = geometry(&painted).map_or(0, |geometry| cells(geometry).0);
         let paints = Paint::new(&encoding(&painted));
-        Ok(Self { info: info.clone(), painted, pool, columns, paints })
+        Ok(Self { stored: stored.clone(), shown: shown.clone(), painted, pool, columns, paints })
     }
 
-    /// Whether frames of this format are those that the painter was made for.
-    pub fn suits(&self, info: &VideoInfo) -> bool {
-        self.info == *info
+    /// Returns true if these formats are those that the painter was made for.
+    pub fn suits(&self, stored: &VideoInfo, shown: &VideoInfo) -> bool {
+        (&self.stored, &self.shown) == (stored, shown)
     }
 
     /// A reference frame as a heat map, with everything that the frame carries.
     pub fn paint(&self, buffer: gst::Buffer, damage: &Damage) -> Result<gst::Buffer, Error> {
         let kind = Kind::of(&buffer);
-        let from = VideoFrame::from_buffer_readable(buffer, &self.info).map_err(|_| {
+        let crop = metas::crop(&buffer, &self.stored).map_err(unreadable)?;
+        let from = VideoFrame::from_buffer_readable(buffer, &self.stored).map_err(|_| {
             Error::Painting(match kind {
                 Some(kind) => format!(
                     "the reference lies in {}, which the CPU cannot read; bring it to system memory before: {}",
@@ -82,7 +88,7 @@ impl Painter {
         let heatmap = Heatmap::new(self.columns, windows);
         let components = self.painted.n_components() as usize;
         for (component, paint) in self.paints.iter().enumerate().take(components) {
-            self.paint_component(component, paint, &heatmap, &from, &mut to);
+            self.paint_component(component, paint, &heatmap, (&from, crop), &mut to);
         }
         let mut new = to.into_buffer();
         let frame = from.buffer();
@@ -90,7 +96,10 @@ impl Painter {
             let what = gst::BufferCopyFlags::FLAGS | gst::BufferCopyFlags::TIMESTAMPS;
             frame.copy_into(new, what, ..).map_err(|err| Error::Painting(err.to_string()))?;
             frame.foreach_meta(|meta| {
-                if !meta.has_tag::<tags::Memory>() && !meta.has_tag::<tags::MemoryReference>() {
+                // Places in the whole frame are others in a part of it.
+                let misplaced =
+                    meta.has_tag::<Size>() && crop.is_some() || meta.api() == VideoCropMeta::meta_api();
+                if !meta.has_tag::<tags::Memory>() && !meta.has_tag::<tags::MemoryReference>() && !misplaced {
                     // Some metas cannot be copied, which is no reason to stop.
                     let _ = meta.transform(new, &MetaTransformCopy::new(..));
                 }
@@ -107,22 +116,23 @@ impl Painter {
         component: usize,
         paint: &Paint,
         heatmap: &Heatmap,
-        from: &VideoFrame<Readable>,
+        (from, crop): (&VideoFrame<Readable>, Option<Crop>),
         to: &mut VideoFrame<Writable>,
     ) -> Option<()> {
         let format = self.painted.format_info();
-        let Layout { plane, offset, step, shift, sample_size, .. } = Layout::new(&self.painted, component);
+        let layout = Layout::new(&self.painted, component);
+        let Layout { plane, offset, step, shift, sample_size, .. } = layout;
         let width = format.scale_width(component as u8, self.painted.width()) as usize;
         let height = format.scale_height(component as u8, self.painted.height()) as usize;
         let (w_sub, h_sub) = (format.w_sub()[component], format.h_sub()[component]);
         let stride = |strides: &[i32]| usize::try_from(*strides.get(plane as usize)?).ok();
         let (from_stride, to_stride) = (stride(from.plane_stride())?, stride(to.plane_stride())?);
-        let from = from.plane_data(plane).ok()?;
+        let from = from.plane_data(plane).ok()?.get(layout.within(crop).start(from_stride)?..)?;
         let to = to.plane_data_mut(plane).ok()?;
         let mut levels = vec![0; width];
         for y in 0..height {
             heatmap.row(y << h_sub, 1 << w_sub, &mut levels);
-            let from = from.get(y * from_stride + offset..)?;
+            let from = from.get(y * from_stride..)?;
             let to = to.get_mut(y * to_stride + offset..)?;
             if sample_size == 1 {
                 let samples = to.iter_mut().step_by(step).zip(from.iter().step_by(step)).zip(&levels);
@@ -139,6 +149,11 @@ impl Painter {
         }
         Some(())
     }
+}
+
+/// Makes the error about a reference frame whose samples are not its picture.
+pub fn unreadable(source: MetaError) -> Error {
+    Error::Buffer { pad: REFERENCE.into(), source: ImportError::from(source) }
 }
 
 /// How the samples of a format hold colours.

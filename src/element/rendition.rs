@@ -25,6 +25,7 @@ use super::caps;
 use super::downstream::Stamp;
 use super::error::Error;
 use super::input::Input;
+use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
 use super::monitor::Monitor;
 use super::pads::{Align, HipVmafPad, PadSettings};
@@ -101,6 +102,12 @@ pub struct Shown {
 }
 
 impl Shown {
+    /// Returns the frame in memory of its own; `None` if it cannot be copied to memory of its kind.
+    pub fn copied(self) -> Option<Self> {
+        let buffer = self.buffer.copy_deep().ok()?;
+        (Kind::of(&buffer) == Kind::of(&self.buffer)).then_some(Self { buffer, ..self })
+    }
+
     /// The frame with its caps, for whoever is downstream.
     pub fn sample(&self) -> gst::Sample {
         let sample = gst::Sample::builder().buffer(&self.buffer);
@@ -181,11 +188,13 @@ pub struct Rendition {
     pub told_rates: Option<(gst::Fraction, gst::Fraction)>,
     /// The pictures are of another shape than the reference's, which was warned of.
     pub told_shape: bool,
+    /// Only one side says that its pictures are to be turned, which was warned of.
+    pub told_orientation: bool,
     failure: Option<Failure>,
     /// Frames that may still come of the size that upstream was asked to give up.
     renegotiating: u32,
-    /// The last of its frames that met a reference frame did not suit it, and passed for one of those.
-    excused: bool,
+    /// The last of its frames that met a reference frame did not suit it.
+    unsuited: bool,
     aligner: Option<Aligner>,
     /// What the aligner was made for: the range in frames, and the duration of a frame in nanoseconds.
     aligned: (u32, u64),
@@ -230,9 +239,10 @@ impl Rendition {
             untold: false,
             told_rates: None,
             told_shape: false,
+            told_orientation: false,
             failure: None,
             renegotiating: 0,
-            excused: false,
+            unsuited: false,
             aligner: None,
             aligned: (0, 0),
             correction: 0,
@@ -313,21 +323,22 @@ impl Rendition {
         self.renegotiating = if possible { RENEGOTIATION } else { 0 };
     }
 
-    /// A frame that does not suit the reference was on its way when upstream was asked for other caps.
+    /// Returns true if a frame that does not suit the reference may have been on its way when upstream was asked for
+    /// other caps.
     pub fn excuses_mismatch(&mut self) -> bool {
-        self.excused = self.renegotiating > 0;
+        let excused = self.renegotiating > 0;
         self.renegotiating = self.renegotiating.saturating_sub(1);
-        self.excused
+        excused
     }
 
-    /// The frame at the head suits the reference.
-    pub fn has_suited(&mut self) {
-        self.excused = false;
+    /// Notes whether the frame at the head suits the reference frame that it meets.
+    pub fn meets(&mut self, suits: bool) {
+        self.unsuited = !suits;
     }
 
-    /// Its last frames passed for what was on its way, and none has come since that suits.
-    pub fn is_excused(&self) -> bool {
-        self.excused
+    /// Returns true if the last of its frames that met a reference frame did not suit it.
+    pub fn is_unsuited(&self) -> bool {
+        self.unsuited
     }
 
     /// How its frames are brought to the size of the reference's; `None` if they have it. An error if they cannot be
@@ -335,6 +346,7 @@ impl Rendition {
     pub fn scaling(&self, reference: &Input, rules: Rules) -> Result<Option<Scaling>, Error> {
         let pad = || self.input.name();
         let (method, colors) = (rules.scale, reference.colors.zip(self.input.colors));
+        let orientation = reference.orientation.clone();
         let reference = reference.info.as_ref().ok_or_else(|| Error::NoCaps(reference.name()))?;
         let distorted = self.input.info.as_ref().ok_or_else(|| Error::NoCaps(pad()))?;
         let both = || (reference.clone(), distorted.clone());
@@ -359,6 +371,15 @@ impl Rendition {
                 return Err(Error::Format { pad: pad(), reference, distorted });
             }
         };
+        if let (Some(of_reference), Some(of_distorted)) = (orientation, &self.input.orientation)
+            && of_reference != *of_distorted
+        {
+            return Err(Error::Orientation {
+                pad: pad(),
+                reference: of_reference,
+                distorted: of_distorted.clone(),
+            });
+        }
         let colors = colors.filter(|_| rules.colors);
         match colors.map(|(a, b)| a.differences(b, reference.comp_depth(0))) {
             Some(differ) if !differ.is_empty() => {

@@ -120,6 +120,8 @@ pub enum Step {
     Take(Vec<bool>),
     /// Drop the head of this rendition, which has no reference frame or is not wanted.
     Drop(usize),
+    /// Go on with the size of the head of this rendition, or else of the reference, which is another than before.
+    Resize(Option<usize>),
     /// Report that nothing has come up to this running time.
     Silence(ClockTime),
     /// Take this head, of the reference if it is none of a rendition, out of the stream's time: its timestamp is wild.

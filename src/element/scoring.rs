@@ -33,7 +33,7 @@ use gst_video::VideoInfo;
 use super::CAT;
 use super::error::Error;
 use super::memory::device_memory::gpu_of;
-use super::memory::import::{ImportError, Importer, Mapped, geometry};
+use super::memory::import::{ImportError, Importer, Mapped};
 use super::pads::REFERENCE;
 use super::settings::OnWrongScore;
 
@@ -46,7 +46,7 @@ pub type Fallback = Box<
 /// Makes the backend to go on with when a GPU has computed something else than the CPU.
 pub type Distrust = Box<dyn Fn() -> Result<Box<dyn Backend>, BackendError> + Send>;
 
-/// A buffer and the format of its frame.
+/// A buffer and the format that its caps say. Its picture may be a part of it.
 #[derive(Clone)]
 pub struct Frame {
     pub buffer: gst::Buffer,
@@ -428,6 +428,8 @@ impl Worker {
                 Job::End => return self.drain(),
                 Job::Settle(to) => {
                     self.drain();
+                    // With them goes what was imported of DMA buffers, whose producer may want to free them.
+                    self.importers.clear();
                     // Whoever asked may have gone.
                     to.send(()).unwrap_or_default();
                 }
@@ -683,7 +685,6 @@ impl Worker {
             trial.taken.clear();
         }
         // The session forgets the frames before. Those that are still of use are submitted again with the next pair.
-        self.recent.retain(|group| geometry(&group.reference.info) == Some(setup.geometry));
         self.unsubmitted = self.recent.len();
         self.waited_for = 0;
         let track = |(rendition, _): &(u64, Option<Scaling>)| Track {

@@ -407,24 +407,38 @@ impl State {
         self.renditions.iter().position(|rendition| rendition.input.pad == *pad)
     }
 
+    /// Returns the rendition that a pad belongs to, or `None` for the reference; nothing for a pad that was released.
+    fn side(&self, pad: &AggregatorPad) -> Option<Option<usize>> {
+        if *pad == self.reference.input.pad { Some(None) } else { self.rendition(pad).map(Some) }
+    }
+
+    /// Returns the input of a rendition, or else of the reference.
+    fn input(&mut self, rendition: Option<usize>) -> &mut Input {
+        match rendition {
+            Some(i) => &mut self.renditions[i].input,
+            None => &mut self.reference.input,
+        }
+    }
+
     fn numbered(&self, number: u64) -> Option<usize> {
         self.renditions.iter().position(|rendition| rendition.number == number)
     }
 
     /// Numbers of the renditions whose pairs would not go on under new caps of a pad.
-    pub fn affected(&self, pad: &AggregatorPad, caps: &gst::CapsRef) -> Vec<u64> {
+    pub fn affected(&mut self, pad: &AggregatorPad, caps: &gst::CapsRef) -> Vec<u64> {
         let info = caps::info(caps);
-        let changes = |old: Option<&Arc<VideoInfo>>| old.is_some_and(|old| Some(&**old) != info.as_ref());
-        let reference = &self.reference.input;
-        if *pad == reference.pad {
-            let changes = changes(reference.info.as_ref());
-            self.renditions.iter().filter(|_| changes).map(|rendition| rendition.number).collect()
-        } else {
-            let changes = |rendition: &&Rendition| {
-                rendition.input.pad == *pad && changes(rendition.input.info.as_ref())
-            };
-            self.renditions.iter().filter(changes).map(|rendition| rendition.number).collect()
+        let changes =
+            |input: &Input| input.stored.as_ref().is_some_and(|stored| Some(&**stored) != info.as_ref());
+        match self.side(pad) {
+            Some(side) if changes(self.input(side)) => self.numbers(side),
+            _ => vec![],
         }
+    }
+
+    /// Returns the number of a rendition, or of all.
+    pub fn numbers(&self, rendition: Option<usize>) -> Vec<u64> {
+        let wanted = |(i, _): &(usize, &Rendition)| rendition.is_none_or(|rendition| rendition == *i);
+        self.renditions.iter().enumerate().filter(wanted).map(|(_, rendition)| rendition.number).collect()
     }
 
     /// Caps that can be read, as what they stand for.
@@ -469,19 +483,30 @@ impl State {
         info: VideoInfo,
         actions: &mut Vec<Action>,
     ) -> Result<(), Error> {
-        let announced = match self.output {
-            Output::Reference => Some(caps.to_owned()),
-            // Comes with the first frame.
-            Output::Distorted => None,
-            Output::Heatmap => Some(painter::caps(&info)?),
-        };
         let first = self.reference.input.info.is_none();
         let changes = self.reference.input.set_format(caps, info);
         self.reference.configure_cadence();
+        self.follow_reference(first, changes, actions)?;
+        if self.output == Output::Reference {
+            self.downstream.set_caps(caps.to_owned());
+        }
+        self.tell_hdr(self.reference.input.colors, REFERENCE.into(), actions);
+        Ok(())
+    }
+
+    /// Goes on with the format that the reference has by now.
+    fn follow_reference(
+        &mut self,
+        first: bool,
+        changes: bool,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
         if changes {
             self.end_section("caps", actions);
         }
-        if let Some(caps) = announced {
+        // Those of distorted frames come with the first of them.
+        if let Some(info) = self.reference_info().filter(|_| self.output == Output::Heatmap) {
+            let caps = painter::caps(info)?;
             self.downstream.set_caps(caps);
         }
         self.announce_latency(None, actions);
@@ -492,7 +517,51 @@ impl State {
                 self.renditions[i].untold = true;
             }
         }
-        self.tell_hdr(self.reference.input.colors, REFERENCE.into(), actions);
+        Ok(())
+    }
+
+    /// Goes on with the size of the head of a rendition, or else of the reference: where pictures are parts of their frames,
+    /// their size may change without new caps. Nothing that this concerns is in flight.
+    fn resize(&mut self, rendition: Option<usize>, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let input = self.input(rendition);
+        let Some(info) = input.resized() else { return Ok(()) };
+        gst::info!(CAT, obj = input.pad, "pictures of {}x{}", info.width(), info.height());
+        input.info = Some(info);
+        match rendition {
+            Some(i) => self.follow_distorted(i, true, actions),
+            None => self.follow_reference(false, true, actions),
+        }
+    }
+
+    /// Returns the rendition whose head is of another size than its pictures before, or `None` for the reference, if there is
+    /// one.
+    fn resized(&self) -> Option<Option<usize>> {
+        if self.reference.input.resized().is_some() {
+            return Some(None);
+        }
+        self.renditions.iter().position(|rendition| rendition.input.resized().is_some()).map(Some)
+    }
+
+    /// Takes how the pictures of a stream are to be turned before they are shown, if anything says so.
+    pub fn set_orientation(
+        &mut self,
+        pad: &AggregatorPad,
+        orientation: Option<&str>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        let Some(rendition) = self.side(pad) else { return Ok(()) };
+        let input = self.input(rendition);
+        if input.orientation.as_deref() == orientation {
+            return Ok(());
+        }
+        gst::info!(CAT, obj = pad, "orientation {orientation:?}");
+        input.orientation = orientation.map(Into::into);
+        for i in 0..self.renditions.len() {
+            if rendition.is_none_or(|rendition| rendition == i) {
+                self.renditions[i].untold = true;
+                self.retry(i, Trouble::Mismatch, actions)?;
+            }
+        }
         Ok(())
     }
 
@@ -539,14 +608,21 @@ impl State {
     ) -> Result<(), Error> {
         let rendition = &mut self.renditions[i];
         rendition.cosited = caps::cosited(caps);
-        if rendition.input.set_format(caps, info) {
+        let changes = rendition.input.set_format(caps, info);
+        self.follow_distorted(i, changes, actions)?;
+        let input = &self.renditions[i].input;
+        self.tell_hdr(input.colors, input.name(), actions);
+        Ok(())
+    }
+
+    /// Goes on with the format that a rendition has by now.
+    fn follow_distorted(&mut self, i: usize, changes: bool, actions: &mut Vec<Action>) -> Result<(), Error> {
+        if changes {
             // It cannot be read as what comes now.
-            rendition.shown = None;
+            self.renditions[i].shown = None;
             self.end_rendition(i, "caps", actions);
         }
         self.forget_other_scaling(i);
-        let input = &self.renditions[i].input;
-        self.tell_hdr(input.colors, input.name(), actions);
         self.renditions[i].untold = true;
         if self.suits(i) {
             self.renditions[i].expect_renegotiation(false);
@@ -594,6 +670,23 @@ impl State {
         if differ != std::mem::replace(&mut self.renditions[i].told_shape, differ) && differ {
             actions.push(Action::Warn(Error::Shape { pad, reference, distorted }));
         }
+        let turned = self.turned(i);
+        let differ = turned.is_some();
+        if differ != std::mem::replace(&mut self.renditions[i].told_orientation, differ) {
+            actions.extend(turned.map(Action::Warn));
+        }
+    }
+
+    /// Returns what is to be said where one side of a rendition's pairs is to be turned, and nothing says how the other is.
+    fn turned(&self, i: usize) -> Option<Error> {
+        let [reference, distorted] = [&self.reference.input, &self.renditions[i].input];
+        let (turned, other) = match (&reference.orientation, &distorted.orientation) {
+            (Some(_), None) => (reference, distorted),
+            (None, Some(_)) => (distorted, reference),
+            _ => return None,
+        };
+        let orientation = turned.orientation.clone().filter(|orientation| orientation != "rotate-0")?;
+        Some(Error::Turned { turned: turned.name(), orientation, other: other.name() })
     }
 
     /// The session has to be set up anew for a rendition whose frames are to be scaled in another way.
@@ -700,14 +793,51 @@ impl State {
         }
     }
 
-    /// The frames of a single stream were flushed.
-    pub fn flush_pad(&mut self, pad: &AggregatorPad) {
-        if *pad == self.reference.input.pad {
-            self.jobs.end_run(true);
-            self.renditions.iter_mut().for_each(|rendition| rendition.monitor.restart());
-            self.reference.restart();
-        } else if let Some(i) = self.rendition(pad) {
-            self.renditions[i].restart();
+    /// The frames of a single stream were flushed. Those of it that are still here will not leave.
+    pub fn flush_pad(&mut self, pad: &AggregatorPad, actions: &mut Vec<Action>) {
+        let Some(rendition) = self.side(pad) else { return };
+        match rendition {
+            None => {
+                self.jobs.end_run(true);
+                self.renditions.iter_mut().for_each(|rendition| rendition.monitor.restart());
+                self.reference.restart();
+            }
+            Some(i) => {
+                self.renditions[i].restart();
+                self.downstream.forget_pictures(self.renditions[i].number);
+            }
+        }
+        let leaves = match self.output {
+            Output::Reference | Output::Heatmap => rendition.is_none(),
+            Output::Distorted => rendition == Some(DISPLAYED),
+        };
+        if leaves {
+            actions.push(Action::Release(self.downstream.flush()));
+            self.displayed = None;
+        }
+    }
+
+    /// Returns the numbers of the renditions whose pairs have to be completed before nothing of a pad's frames is needed;
+    /// `None` for the reference, whose frames the next pairs need as well.
+    pub fn drained(&self, pad: &AggregatorPad) -> Option<Vec<u64>> {
+        let rendition = self.rendition(pad)?;
+        let leaves = self.attach_frames || self.output == Output::Distorted && rendition == DISPLAYED;
+        Some(self.numbers((!leaves).then_some(rendition)))
+    }
+
+    /// Takes the frames of a pad that may be used again: the last one, where missing frames are repeated, and the one that was
+    /// displayed last.
+    pub fn take_kept(&mut self, pad: &AggregatorPad) -> [Option<Shown>; 2] {
+        let Some(i) = self.rendition(pad) else { return [None, None] };
+        let displayed = self.displayed.take_if(|_| i == DISPLAYED);
+        [self.renditions[i].shown.take(), displayed]
+    }
+
+    /// Takes copies of the frames that were [taken](State::take_kept).
+    pub fn put_kept(&mut self, pad: &AggregatorPad, [shown, displayed]: [Option<Shown>; 2]) {
+        if let Some(i) = self.rendition(pad) {
+            self.renditions[i].shown = shown;
+            self.displayed = displayed.or(self.displayed.take());
         }
     }
 
@@ -795,7 +925,7 @@ impl State {
         let mut sides = vec![];
         for i in 0..self.renditions.len() {
             if head.is_some() {
-                self.check(i, &mut dropped, actions)?;
+                self.meet(i, actions)?;
             }
             let offset = self.renditions[i].offset();
             let next = match self.renditions[i].input.next(offset, &mut dropped) {
@@ -810,7 +940,7 @@ impl State {
                     if rendition.pad.is_eos() { Next::Eos } else { Next::Empty }
                 }
             };
-            sides.push(self.side(i, head.as_ref(), behind.as_ref(), &next, actions));
+            sides.push(self.side_view(i, head.as_ref(), behind.as_ref(), &next, actions));
         }
         if !dropped.is_empty() {
             actions.push(Action::Release(dropped));
@@ -854,7 +984,7 @@ impl State {
     }
 
     /// A rendition as the schedule sees it.
-    fn side(
+    fn side_view(
         &mut self,
         i: usize,
         head: Option<&Item>,
@@ -920,46 +1050,59 @@ impl State {
         inputs.into_iter().all(|input| has(input) || self.clock.is_live && ignored(&input.pad))
     }
 
-    /// Looks whether the frame at the head of a rendition can be compared with the reference. Frames that upstream sent
-    /// before it could know what is wanted are dropped.
-    fn check(
-        &mut self,
-        i: usize,
-        dropped: &mut Vec<gst::Buffer>,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Error> {
+    /// Looks at the formats of the heads of the reference and of a rendition, which need not be compared with each other.
+    fn meet(&mut self, i: usize, actions: &mut Vec<Action>) -> Result<(), Error> {
         if self.reference_info().is_none() {
             return Err(Error::NoCaps(self.reference.input.name()));
         }
-        while self.renditions[i].is_active() && self.renditions[i].input.pad.has_buffer() {
-            let Err(err) = self.scaling(i) else {
-                self.renditions[i].has_suited();
-                self.tell_differences(i, actions);
-                return Ok(());
-            };
-            // Nobody was asked for other colours.
-            let was_asked = !matches!(err, Error::NoCaps(_) | Error::Colors { .. });
-            if !was_asked || !self.renditions[i].excuses_mismatch() {
-                return self.fail_rendition(i, Trouble::Mismatch, err, actions);
+        if self.renditions[i].is_active() && self.renditions[i].input.pad.has_buffer() {
+            let scaling = self.scaling(i);
+            self.renditions[i].meets(scaling.is_ok());
+            match scaling {
+                Err(err @ Error::NoCaps(_)) => self.fail_rendition(i, Trouble::Mismatch, err, actions)?,
+                Err(_) => {}
+                Ok(_) => self.tell_differences(i, actions),
             }
-            gst::debug!(
-                CAT,
-                obj = self.renditions[i].pad,
-                "dropped a frame from before renegotiation: {err}"
-            );
-            let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
-            dropped.extend(self.renditions[i].drop_head(at));
         }
         Ok(())
+    }
+
+    /// Leaves those pairs whose frames can be compared. Frames that upstream sent before it could know what is wanted
+    /// are dropped, and their reference frame goes on without them: it may be what the source waits for.
+    fn suiting(&mut self, paired: &[bool], actions: &mut Vec<Action>) -> Result<Vec<bool>, Error> {
+        let mut suiting = paired.to_vec();
+        for (i, is_paired) in suiting.iter_mut().enumerate().filter(|(_, is_paired)| **is_paired) {
+            let Err(err) = self.scaling(i) else { continue };
+            *is_paired = false;
+            // Upstream was asked for another size or format, and for nothing else.
+            let was_asked = !matches!(err, Error::Colors { .. } | Error::Orientation { .. });
+            if !was_asked || !self.renditions[i].excuses_mismatch() {
+                self.fail_rendition(i, Trouble::Mismatch, err, actions)?;
+                continue;
+            }
+            let rendition = &mut self.renditions[i];
+            gst::debug!(CAT, obj = rendition.pad, "dropped a frame from before renegotiation: {err}");
+            let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+            actions.push(Action::Release(rendition.drop_head(at).into_iter().collect()));
+        }
+        Ok(suiting)
     }
 
     /// Decides what to do with the frames at hand.
     pub fn decide(&mut self, clock: Clock, actions: &mut Vec<Action>) -> Result<Decision, Error> {
         self.clock = clock;
-        let view = self.view(actions)?;
-        let step = decide(&view, clock.deadline);
+        let step = self.next_step(clock.deadline, actions)?;
         gst::trace!(CAT, "{step:?} at {:?}", clock.deadline);
         Ok(Decision { step, generation: self.generation })
+    }
+
+    /// Returns what is to be done next. A new size comes before everything that looks at the frame.
+    fn next_step(&mut self, deadline: Option<ClockTime>, actions: &mut Vec<Action>) -> Result<Step, Error> {
+        if let Some(resized) = self.resized() {
+            return Ok(Step::Resize(resized));
+        }
+        let view = self.view(actions)?;
+        Ok(decide(&view, deadline))
     }
 
     /// Running time at which the element has to be woken up if nothing comes before.
@@ -978,7 +1121,7 @@ impl State {
     /// Until when to wait; `None` if there is something to do, be it to report what is wrong.
     fn wait(&mut self) -> Option<Option<ClockTime>> {
         let mut actions = vec![];
-        let step = self.view(&mut actions).map(|view| decide(&view, None));
+        let step = self.next_step(None, &mut actions);
         self.deferred.append(&mut actions);
         match step {
             Ok(Step::Wait(until)) if self.deferred.is_empty() => Some(until),
@@ -997,7 +1140,7 @@ impl State {
         if decision.generation != self.generation {
             return see;
         }
-        let head = |input: &Input| input.pad.peek_buffer().zip(input.info.clone());
+        let head = |input: &Input| input.pad.peek_buffer().zip(input.stored.clone());
         let wants = |i: usize| self.renditions[i].is_active() && self.renditions[i].wants_thumbnails();
         let distorted = |i: usize| {
             let rendition = &self.renditions[i];
@@ -1018,7 +1161,7 @@ impl State {
     }
 
     /// Does what was decided, unless something else is to be done by now. Before the end and before silence, all runs
-    /// have [ended](State::end_runs) and nothing is in flight.
+    /// have been [completed](State::complete) and nothing is in flight.
     pub fn perform(
         &mut self,
         decision: &Decision,
@@ -1033,15 +1176,18 @@ impl State {
             Step::Take(paired) => self.take(paired, seen, clock, actions)?,
             Step::Drop(i) => self.drop_head(*i, seen, clock, actions),
             Step::Skip(which) => self.skip(*which, clock, actions)?,
+            Step::Resize(rendition) => self.resize(*rendition, actions)?,
             Step::Silence(now) => self.silence(*now, clock, actions),
             Step::Wait(_) => {}
             Step::Finished => {
                 self.check_last_caps(actions)?;
                 for rendition in &mut self.renditions {
                     let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
-                    let rest = std::iter::from_fn(|| rendition.drop_head(at));
-                    actions.push(Action::Release(rest.collect()));
+                    let mut rest: Vec<_> = std::iter::from_fn(|| rendition.drop_head(at)).collect();
+                    rest.extend(rendition.shown.take().map(|shown| shown.buffer));
+                    actions.push(Action::Release(rest));
                 }
+                self.displayed = None;
                 self.end_section("eos", actions);
                 self.finish_all_results(actions);
                 self.check_coverage()?;
@@ -1111,7 +1257,7 @@ impl State {
             Output::Distorted => self.display(None, &reference),
             Output::Reference | Output::Heatmap => Some(reference),
         };
-        let info = self.reference_info().cloned().filter(|_| self.output == Output::Heatmap);
+        let info = self.reference.input.stored.clone().filter(|_| self.output == Output::Heatmap);
         let heat = info.map(|info| Heat { info, damage: Damage::None });
         self.downstream.push(Delayed { stamp, compared, buffer, heat });
         Ok(())
@@ -1120,7 +1266,7 @@ impl State {
     /// Hands a reference frame to the worker, with its partners. Without any it goes on with the motion of the reference,
     /// as far as the worker keeps up.
     fn submit(&mut self, index: u64, at: ClockTime, reference: &gst::Buffer, distorted: Vec<(u64, Frame)>) {
-        let Some(info) = self.reference_info().cloned() else { return };
+        let Some(info) = self.reference.input.stored.clone() else { return };
         if distorted.is_empty() {
             if self.plan.lookback() == 0 {
                 return;
@@ -1142,8 +1288,8 @@ impl State {
     /// they were not. Of a stream that had ended by the time the reference changed, there were none.
     fn check_last_caps(&mut self, actions: &mut Vec<Action>) -> Result<(), Error> {
         for i in 0..self.renditions.len() {
-            let excused = self.renditions[i].is_active() && self.renditions[i].is_excused();
-            if let Some(err) = self.scaling(i).err().filter(|_| excused) {
+            let unsuited = self.renditions[i].is_active() && self.renditions[i].is_unsuited();
+            if let Some(err) = self.scaling(i).err().filter(|_| unsuited) {
                 self.fail_rendition(i, Trouble::Mismatch, err, actions)?;
             }
         }
@@ -1195,6 +1341,7 @@ impl State {
         actions: &mut Vec<Action>,
     ) -> Result<(), Error> {
         let Some(buffer) = self.reference.input.pad.peek_buffer() else { return Ok(()) };
+        let paired = self.suiting(paired, actions)?;
         let active: Vec<usize> =
             (0..self.renditions.len()).filter(|i| self.renditions[*i].is_active()).collect();
         let repeats = self.tunables.missing_frame == MissingFrame::Repeat;
@@ -1263,9 +1410,9 @@ impl State {
                 None => Outcome::Unpaired,
                 Some(_) if late => Outcome::Skipped,
                 Some(Shown { buffer, running_time, .. }) => {
-                    let info = rendition.input.info.clone();
                     if self.has_results
-                        && let (Some(reference), Some(distorted)) = (&self.reference.input.info, &info)
+                        && let (Some(reference), Some(distorted)) =
+                            (&self.reference.input.info, &rendition.input.info)
                         && !std::mem::replace(&mut rendition.has_begun, true)
                     {
                         // Written with the first score: what makes it is known by then.
@@ -1278,7 +1425,8 @@ impl State {
                             provenance: self.provenance.clone(),
                         });
                     }
-                    submitted.extend(info.map(|info| (rendition.number, Frame { buffer, info })));
+                    let stored = rendition.input.stored.clone();
+                    submitted.extend(stored.map(|info| (rendition.number, Frame { buffer, info })));
                     let provisional = rendition.is_provisional(at);
                     actions.extend(rendition.gave_up(at).map(|event| Action::Post(rendition.event(event))));
                     Outcome::Pending(Pair {
@@ -1298,7 +1446,7 @@ impl State {
             });
         }
         gst::log!(CAT, "frame {} at {at}: {} of {} compared", stamp.index, submitted.len(), active.len());
-        let info = self.reference_info().cloned();
+        let info = self.reference.input.stored.clone();
         let first = self.renditions.get(DISPLAYED).map(|rendition| rendition.number);
         let damage = if submitted.iter().any(|(number, _)| Some(*number) == first) {
             Damage::Pending
@@ -1870,6 +2018,7 @@ impl State {
     /// Lets all frames leave, and posts what the section comes to. All runs have ended, and nothing is in flight.
     fn end_section(&mut self, reason: &str, actions: &mut Vec<Action>) {
         gst::info!(CAT, "end of a section: {reason}");
+        self.jobs.end_run(false);
         self.leave(None, actions);
         for i in 0..self.renditions.len() {
             self.end_rendition(i, reason, actions);

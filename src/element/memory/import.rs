@@ -12,6 +12,7 @@ use gst_video::video_frame::Readable;
 use gst_video::{VideoFrame, VideoInfo};
 
 use super::super::CAT;
+use super::super::metas::{self, Crop, MetaError};
 use super::allocator::PinnedAllocator;
 use super::device_memory::{DeviceFrame, DeviceMemoryError, DevicePlane, ImportCache, Kind};
 use super::registered;
@@ -26,8 +27,12 @@ pub struct Layout {
     pub step: usize,
     /// Unused low bits.
     pub shift: u32,
+    /// Column and row of the first sample that is read, in samples of the component.
+    first: (usize, usize),
     width: usize,
     height: usize,
+    /// Powers of two by which the component has fewer columns, and rows, than luma.
+    subsampling: (u32, u32),
     /// Bytes.
     pub sample_size: usize,
 }
@@ -43,6 +48,8 @@ impl Layout {
             offset: if format.poffset()[index] > 0 { bytes } else { 0 },
             step: format.pixel_stride()[index] as usize / bytes,
             shift: format.shift()[index],
+            first: (0, 0),
+            subsampling: (format.w_sub()[index], format.h_sub()[index]),
             // Rounded down, as libvmaf does: the last chroma sample of an odd size is not looked at.
             width: info.width() as usize >> format.w_sub()[index],
             height: info.height() as usize >> format.h_sub()[index],
@@ -50,39 +57,62 @@ impl Layout {
         }
     }
 
-    /// Bytes from the first sample of the plane on to behind the last one; nothing when rows overlap.
-    fn extent(&self, stride: usize, sample_size: usize) -> Option<usize> {
-        let Self { offset, step, width, height, .. } = *self;
-        let row = offset + (width.saturating_sub(1) * step + 1) * sample_size;
-        (stride >= row).then_some(())?;
-        stride.checked_mul(height.saturating_sub(1))?.checked_add(row)
+    /// Returns the layout of a part of the frame. Subsampled components begin with the sample that the first one of luma shares, and
+    /// so do those of `videocrop`.
+    pub fn within(self, crop: Option<Crop>) -> Self {
+        let Some(Crop { x, y, width, height }) = crop else { return self };
+        let (columns, rows) = self.subsampling;
+        Self { first: (x >> columns, y >> rows), width: width >> columns, height: height >> rows, ..self }
+    }
+
+    /// Returns the bytes of the plane before the first sample that is read.
+    pub fn start(&self, stride: usize) -> Option<usize> {
+        let (column, row) = self.first;
+        stride.checked_mul(row)?.checked_add(column * self.step * self.sample_size + self.offset)
+    }
+
+    /// Returns the bytes of the plane up to behind the last sample that is read; nothing when rows overlap.
+    fn end(&self, stride: usize) -> Option<usize> {
+        let Self { offset, step, first: (column, row), width, height, sample_size, .. } = *self;
+        let length = offset + ((column + width).saturating_sub(1) * step + 1) * sample_size;
+        (stride >= length).then_some(())?;
+        stride.checked_mul((row + height).saturating_sub(1))?.checked_add(length)
     }
 
     fn component<'a>(&self, mapped: &'a Mapped) -> Option<Component<'a>> {
-        let Self { plane, offset, step, shift, width, height, sample_size } = *self;
+        let Self { plane, step, shift, width, height, .. } = *self;
         let component = |samples, stride| Component { samples, width, height, stride, step, shift };
-        match mapped {
-            Mapped::Host(frame, _) => {
-                let samples = Samples::Host(frame.plane_data(plane).ok()?.get(offset..)?);
+        match &mapped.frame {
+            MappedFrame::Host(frame, _) => {
                 let stride = usize::try_from(*frame.plane_stride().get(plane as usize)?).ok()?;
-                Some(component(samples, stride))
+                let samples = frame.plane_data(plane).ok()?.get(self.start(stride)?..)?;
+                Some(component(Samples::Host(samples), stride))
             }
-            Mapped::Device(frame) => {
+            MappedFrame::Device(frame) => {
                 let DevicePlane { address, size, stride } = frame.plane(plane)?;
-                (self.extent(stride, sample_size)? <= size).then_some(())?;
-                Some(component(Samples::Device(address.offset(offset)), stride))
+                (self.end(stride)? <= size).then_some(())?;
+                Some(component(Samples::Device(address.offset(self.start(stride)?)), stride))
             }
         }
     }
 
     /// Kernels read whole rows, with what follows the samples.
     fn has_whole_rows(&self, frame: &DeviceFrame) -> bool {
-        frame.plane(self.plane).is_some_and(|plane| plane.stride * self.height <= plane.size)
+        let end = |plane: DevicePlane| {
+            self.start(plane.stride)?.checked_sub(self.offset)?.checked_add(plane.stride * self.height)
+        };
+        frame.plane(self.plane).is_some_and(|plane| end(plane).is_some_and(|end| end <= plane.size))
     }
 }
 
-/// A buffer whose samples can be read, where they are.
-pub enum Mapped {
+/// A buffer whose samples can be read, and the part of it that is its picture.
+pub struct Mapped {
+    frame: MappedFrame,
+    crop: Option<Crop>,
+}
+
+/// The samples of a buffer, where they are.
+enum MappedFrame {
     /// A frame in the system's memory, which the GPU can read on its own within these addresses: page-locked memory.
     Host(Arc<VideoFrame<Readable>>, Range<usize>),
     /// A frame in the GPU's memory, or imported for it.
@@ -96,6 +126,8 @@ pub enum ImportError {
     Small,
     #[error("lies in {}, {source}; bring the video to system memory before: {}", .kind.feature(), .kind.download())]
     Device { kind: Kind, source: DeviceMemoryError },
+    #[error(transparent)]
+    Meta(#[from] MetaError),
 }
 
 /// Describes the frames of one pad as pictures.
@@ -107,7 +139,7 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// An importer for frames of this format; `chroma` says whether anything looks at Cb and Cr.
+    /// An importer for frames with caps of this format; `chroma` says whether anything looks at Cb and Cr.
     pub fn new(info: &VideoInfo, chroma: bool) -> Self {
         let chroma = chroma && info.format_info().n_components() >= 3;
         Self {
@@ -125,17 +157,27 @@ impl Importer {
 
     /// Makes a buffer's samples readable for the GPU that scores them, or for the CPU.
     pub fn map(&mut self, buffer: gst::Buffer, gpu: Option<&Arc<Device>>) -> Result<Mapped, ImportError> {
+        let crop = metas::crop(&buffer, &self.info)?;
+        let frame = self.map_frame(buffer, gpu)?;
+        Ok(Mapped { frame, crop })
+    }
+
+    fn map_frame(
+        &mut self,
+        buffer: gst::Buffer,
+        gpu: Option<&Arc<Device>>,
+    ) -> Result<MappedFrame, ImportError> {
         match (gpu, Kind::of(&buffer)) {
             (Some(gpu), Some(Kind::DmaBuf)) if gpu.info().imports_external_memory() => {
                 match DeviceFrame::import(buffer.clone(), &self.info, gpu, &mut self.imported) {
-                    Ok(frame) => return Ok(Mapped::Device(Arc::new(frame))),
+                    Ok(frame) => return Ok(MappedFrame::Device(Arc::new(frame))),
                     // The CPU can map most of them.
                     Err(err) => gst::debug!(CAT, "a DMA buffer is mapped for the CPU, {err}"),
                 }
             }
             (Some(gpu), Some(kind @ (Kind::Hip | Kind::Cuda))) => {
                 return DeviceFrame::map(buffer, kind, &self.info, gpu)
-                    .map(|frame| Mapped::Device(Arc::new(frame)))
+                    .map(|frame| MappedFrame::Device(Arc::new(frame)))
                     .map_err(|source| ImportError::Device { kind, source });
             }
             // Device memory that no GPU of ours is there for copies itself to system memory when it is mapped.
@@ -146,24 +188,22 @@ impl Importer {
             ours.or_else(|| registered::locked(&buffer, gpu))
         });
         let frame = VideoFrame::from_buffer_readable(buffer, &self.info).map_err(|_| ImportError::Small)?;
-        Ok(Mapped::Host(Arc::new(frame), pinned.unwrap_or(0..0)))
+        Ok(MappedFrame::Host(Arc::new(frame), pinned.unwrap_or(0..0)))
     }
 
     /// The picture in a frame, or `None` when the frame is smaller than its caps say.
     pub fn picture<'a>(&self, mapped: &'a Mapped) -> Option<Picture<'a>> {
-        let chroma = match &self.chroma {
-            Some([cb, cr]) => Some([cb.component(mapped)?, cr.component(mapped)?]),
-            None => None,
-        };
-        let lease = match mapped {
-            Mapped::Host(frame, pinned) => {
+        let luma = self.luma.within(mapped.crop);
+        let chroma = self.chroma.map(|layouts| layouts.map(|layout| layout.within(mapped.crop)));
+        let lease = match &mapped.frame {
+            MappedFrame::Host(frame, pinned) => {
                 // SAFETY: nobody writes to the frame while it is mapped and its buffer shared.
                 let lease = unsafe { Lease::new(frame.clone()) };
                 // SAFETY: what is page-locked of the frame's memory is so for as long as the memory lives.
                 Some(unsafe { lease.pinned_within(pinned.clone()) })
             }
-            Mapped::Device(frame) => {
-                let mut layouts = [self.luma].into_iter().chain(self.chroma.into_iter().flatten());
+            MappedFrame::Device(frame) => {
+                let mut layouts = [luma].into_iter().chain(chroma.into_iter().flatten());
                 let in_place = frame.in_place && layouts.all(|layout| layout.has_whole_rows(frame));
                 // SAFETY: as above.
                 let lease = unsafe { Lease::new(frame.clone()) };
@@ -173,7 +213,11 @@ impl Importer {
                 Some(if in_place { lease.in_place() } else { lease })
             }
         };
-        Some(Picture { luma: self.luma.component(mapped)?, chroma, lease })
+        let chroma = match chroma {
+            Some([cb, cr]) => Some([cb.component(mapped)?, cr.component(mapped)?]),
+            None => None,
+        };
+        Some(Picture { luma: luma.component(mapped)?, chroma, lease })
     }
 }
 
