@@ -19,7 +19,7 @@ use gst_base::subclass::prelude::*;
 use super::arrival::Arrival;
 use super::memory::allocator::PinnedAllocator;
 use super::memory::context::Contexts;
-
+use super::messages::{self, Messages};
 use super::pads::{DISTORTED, HipVmafPad, REFERENCE};
 use super::painter::Painter;
 use super::progress::Progress;
@@ -226,6 +226,7 @@ pub struct HipVmaf {
     /// The worker, which outlives the state so that its news are heard.
     pub(super) scoring: Mutex<Option<Scoring>>,
     pub(super) writer: Mutex<Option<Arc<Writer>>>,
+    pub(super) messages: Mutex<Option<Arc<Messages>>>,
     /// Where results of this run are or will be.
     pub(super) results_paths: Mutex<Vec<PathBuf>>,
     /// Open from READY on.
@@ -240,6 +241,8 @@ pub struct HipVmaf {
     pub(super) arrival: Arc<Arrival>,
     /// The latency that was reported last, in nanoseconds.
     pub(super) latency: AtomicU64,
+    /// How much later than its running time a sink shows a frame, in nanoseconds, as downstream has said last.
+    pub(super) configured_latency: AtomicU64,
     /// The clock and the time at which the pipeline started are known.
     pub(super) playing: AtomicBool,
     /// The streaming task is to return.
@@ -248,8 +251,8 @@ pub struct HipVmaf {
     pub(super) reported: AtomicBool,
     /// Results were waited for and did not come.
     pub(super) overdue: AtomicBool,
-    /// A frame is on its way out, and whoever comes next takes it or not.
-    pub(super) pushing: AtomicBool,
+    /// A buffer that goes no further than to the source pad is pushed, see [`HipVmaf::watch_source`].
+    pub(super) introducing: Arc<AtomicBool>,
     /// A frame has left since the start or the last flush.
     pub(super) pushed: AtomicBool,
     pub(super) watchdog: Mutex<Option<Watchdog>>,
@@ -278,7 +281,9 @@ impl HipVmaf {
 
     fn stats(&self) -> gst::Structure {
         let running = lock(&self.state).as_ref().map(State::stats);
+        let counts = self.messages().map(|messages| messages.counts()).unwrap_or_default();
         running
+            .map(|stats| counts.add_to(stats))
             .or_else(|| lock(&self.last_stats).clone())
             .unwrap_or_else(|| gst::Structure::new_empty("stats"))
     }
@@ -337,11 +342,20 @@ impl HipVmaf {
     }
 
     /// A flush waits for the streaming task, which has to hear of it. The pad is flushing by the time that the event passes.
-    fn watch_flush(&self) {
+    ///
+    /// A buffer that was only pushed for what the base class sends before the first one goes no further, and no other probe
+    /// sees it, as this is the first.
+    fn watch_source(&self) {
         let progress = self.progress.clone();
-        self.obj().src_pad().add_probe(gst::PadProbeType::EVENT_FLUSH, move |_, _| {
+        let source = self.obj().src_pad().clone();
+        source.add_probe(gst::PadProbeType::EVENT_FLUSH, move |_, _| {
             progress.made();
             gst::PadProbeReturn::Ok
+        });
+        let introducing = self.introducing.clone();
+        source.add_probe(gst::PadProbeType::BUFFER, move |_, _| match introducing.load(Ordering::Acquire) {
+            true => gst::PadProbeReturn::Drop,
+            false => gst::PadProbeReturn::Ok,
         });
     }
 
@@ -425,7 +439,7 @@ impl ObjectImpl for HipVmaf {
             self.watch_frames(pad);
             obj.add_pad(pad).expect("the element is new and has no pad of this name");
         }
-        self.watch_flush();
+        self.watch_source();
         self.watch_arrival();
     }
 }
@@ -485,9 +499,12 @@ impl ElementImpl for HipVmaf {
     ) -> Option<gst::Pad> {
         let pad = self.parent_request_new_pad(template, name, caps)?;
         let distorted = pad.downcast_ref::<HipVmafPad>()?;
-        let added = self.add_rendition(distorted);
+        if self.add_rendition(distorted).is_err() {
+            self.parent_release_pad(&pad);
+            return None;
+        }
         self.obj().child_added(distorted, &distorted.name());
-        added.is_ok().then_some(pad)
+        Some(pad)
     }
 
     fn release_pad(&self, pad: &gst::Pad) {
@@ -496,6 +513,14 @@ impl ElementImpl for HipVmaf {
             self.obj().child_removed(distorted, &distorted.name());
         }
         self.parent_release_pad(pad);
+    }
+
+    /// Every message of the element comes by here, those of the base class too.
+    fn post_message(&self, message: gst::Message) -> bool {
+        match self.messages().filter(|_| messages::is_queued(&message)) {
+            Some(messages) => messages.post(message).map_or_else(|message| self.post_now(message), |()| true),
+            None => self.post_now(message),
+        }
     }
 
     fn set_context(&self, context: &gst::Context) {
@@ -514,7 +539,13 @@ impl ElementImpl for HipVmaf {
                     return Err(gst::StateChangeError);
                 }
             }
-            gst::StateChange::PausedToPlaying => self.playing.store(true, Ordering::Release),
+            gst::StateChange::PausedToPlaying => {
+                let now = self.obj().current_running_time();
+                if let Some(state) = lock(&self.state).as_mut() {
+                    state.begin(now);
+                }
+                self.playing.store(true, Ordering::Release);
+            }
             gst::StateChange::PausedToReady => {
                 self.stopping.store(true, Ordering::Release);
                 self.arrival.end();
@@ -566,7 +597,11 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
-        self.step_on(timeout)
+        let flow = self.step_on(timeout);
+        if flow == Err(gst::FlowError::Error) {
+            self.wait_until_reported();
+        }
+        flow
     }
 
     fn next_time(&self) -> Option<gst::ClockTime> {
@@ -599,6 +634,17 @@ impl AggregatorImpl for HipVmaf {
                 self.take_segment(segment.segment().clone());
             }
             gst::EventView::FlushStop(_) => self.flush_pad(pad),
+            // The base class makes of these what it needs, and lets none of them leave.
+            gst::EventView::StreamStart(_)
+            | gst::EventView::Segment(_)
+            | gst::EventView::Gap(_)
+            | gst::EventView::Eos(_)
+            | gst::EventView::FlushStart(_) => {}
+            _ if pad != self.reference() => return true,
+            _ if event.is_serialized() => {
+                self.take_event(event);
+                return true;
+            }
             _ => {}
         }
         self.parent_sink_event(pad, event)
@@ -640,6 +686,9 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn src_event(&self, event: gst::Event) -> bool {
+        if let gst::EventView::Latency(latency) = event.view() {
+            self.configured_latency.store(latency.latency().nseconds(), Ordering::Relaxed);
+        }
         match event.type_() {
             // A late sink must not make upstream drop frames that are to be scored.
             gst::EventType::Qos | gst::EventType::Navigation => true,

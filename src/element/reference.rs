@@ -23,6 +23,8 @@ pub struct Reference {
     next_index: u64,
     /// Running time of the last frame that was taken.
     pub last_time: Option<ClockTime>,
+    /// Running time at which the element began to play: what was before is not its business.
+    begun: ClockTime,
     /// Running time up to which frames of any side have come, if any has.
     silent_since: Option<ClockTime>,
     /// Running time up to which silence since then was seen to.
@@ -37,9 +39,17 @@ impl Reference {
             input: Input::new(pad),
             next_index: 0,
             last_time: None,
+            begun: ClockTime::ZERO,
             silent_since: None,
             silent_until: ClockTime::ZERO,
             dropout: Dropout::default(),
+        }
+    }
+
+    /// The element begins to play. It may have been added to a pipeline that has played for a while.
+    pub fn begin(&mut self, now: ClockTime) {
+        if self.silent_since.is_none() {
+            self.begun = now;
         }
     }
 
@@ -99,7 +109,9 @@ impl Reference {
     /// somebody looks at those.
     pub fn beat(&self, interval: Option<u64>) -> Option<ClockTime> {
         let patience = ClockTime::from_nseconds(Dropout::TIME);
-        let dropout = self.silent_since.map_or(START, |since| since.saturating_add(patience));
+        let dropout = self
+            .silent_since
+            .map_or(self.begun.saturating_add(START), |since| since.saturating_add(patience));
         if self.silent_until < dropout {
             return Some(dropout);
         }
@@ -110,7 +122,7 @@ impl Reference {
 
     /// Nothing has come up to now: since when, and what is to be reported of the reference.
     pub fn silence(&mut self, now: ClockTime, excused: bool) -> (ClockTime, Option<EventMessage>) {
-        let since = self.silent_since.unwrap_or(ClockTime::ZERO);
+        let since = self.silent_since.unwrap_or(self.begun);
         self.silent_until = now;
         let told = self.dropout.silence(since.nseconds(), now.nseconds(), excused);
         (since, told.map(|told| self.event(grouped(Event::Dropout, now, told))))

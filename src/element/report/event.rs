@@ -43,6 +43,8 @@ pub enum Event {
     /// Pairs come faster than they can be scored and are left out, or frames are missing while the machine has no computing
     /// time left.
     Overload,
+    /// Downstream does not take what is pushed, and frames are held up by that.
+    DownstreamBlocked,
     /// A pad has had nothing for `stall-time` while frames wait at another one.
     Stalled,
     /// The GPU has computed something else for a frame than the CPU, as [`verify`](crate::HipVmaf) found out.
@@ -54,7 +56,7 @@ pub enum Event {
 }
 
 impl Event {
-    const NAMES: [(Self, &'static str); 12] = [
+    const NAMES: [(Self, &'static str); 13] = [
         (Self::Alarm, "alarm"),
         (Self::Freeze, "freeze"),
         (Self::Black, "black"),
@@ -63,6 +65,7 @@ impl Event {
         (Self::Alignment, "alignment"),
         (Self::Mispaired, "mispaired"),
         (Self::Overload, "overload"),
+        (Self::DownstreamBlocked, "downstream-blocked"),
         (Self::Stalled, "stalled"),
         (Self::WrongScore, "wrong-score"),
         (Self::DeviceLost, "device-lost"),
