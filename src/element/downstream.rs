@@ -489,11 +489,9 @@ mod tests {
         downstream.set_segment(gst::FormattedSegment::<ClockTime>::new().upcast());
         downstream.push(frame(0, true, true));
         downstream.place(tag());
-        downstream.place_gap(&{
-            let mut gap = gst::Buffer::new();
-            gap.make_mut().set_pts(ClockTime::ZERO);
-            gap
-        });
+        let mut gap = gst::Buffer::new();
+        gap.make_mut().set_pts(ClockTime::ZERO);
+        downstream.place_gap(&gap);
         assert_eq!(downstream.flush().len(), 1);
         downstream.push(frame(1, false, true));
         assert_eq!(departures(&mut downstream), [(Err(gst::EventType::Tag), true), (Ok(1), false)]);
