@@ -79,7 +79,7 @@ fn a_file_waits_for_the_handler() {
     let streams =
         [("ref_sink", &both.0), ("dist_sink", &both.1)].map(|(pad, input)| rig.streaming(pad, input));
     has.recv_timeout(PATIENCE).unwrap();
-    rig.wait(|log| log.report.buffers.len() == 3);
+    assert!(rig.now(|log| log.report.buffers.len()) <= 3);
     drop(release);
     streams.into_iter().for_each(|stream| stream.join());
     let report = rig.finish().unwrap();

@@ -338,6 +338,7 @@ fn a_downstream_that_blocks_is_told_and_windows_go_on() {
         let input = |input: &Input| input.retimed(|t| Some(FRAME * t as u64 + ms(1000 * second)));
         let (reference, distorted) = (input(&both.0), input(&both.1));
         rig.push_pairs(&reference.0[..1], &distorted.0[..1]);
+        rig.wait(|log| log.report.buffers.len() as u64 > second - 5);
     }
     rig.wait(|log| log.report.events.len() > 1);
     let log = rig.log();
