@@ -176,7 +176,7 @@ pub struct Downstream {
     items: VecDeque<(Announcement, Item)>,
     /// What goes before the next frame or event that comes.
     owed: Announcement,
-    /// Whether caps, and a segment, were ever announced or owed: no event goes before them.
+    /// Caps, and a segment, were announced or are owed: no event goes before them.
     has_caps: bool,
     has_segment: bool,
     /// Events that came before those.

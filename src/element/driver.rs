@@ -103,7 +103,7 @@ impl HipVmaf {
         }
     }
 
-    /// Posts a message now, on this thread. The bus takes it, or is flushing, when nobody listens any more.
+    /// Posts a message now, on this thread. Returns false if the bus is flushing, which is no error.
     pub(super) fn post_now(&self, message: gst::Message) -> bool {
         let is_error = message.type_() == gst::MessageType::Error;
         let posted = self.parent_post_message(message);
@@ -206,7 +206,7 @@ impl HipVmaf {
         let flow = self.obj().finish_buffer(gst::Buffer::new());
         self.introducing.store(false, Ordering::Release);
         flow?;
-        // Whether an element takes it is not for this one to judge.
+        // An event that no element takes is no error.
         self.give_downstream(|| self.obj().src_pad().push_event(event));
         Ok(gst::FlowSuccess::Ok)
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Messages on their way to the application. A handler of the bus may take as long as it likes, and may call the element
-//! whatever it is about to do: so a thread of its own posts messages, in their order, and whoever has one to post puts it
-//! into a queue.
+//! The queue of messages to the application, and the thread that posts them in their order. A handler of the bus may take as
+//! long as it likes, and may call the element: no other thread of the element waits in it.
 //!
-//! In a live pipeline nothing waits for the application, and of what does not fit into the queue, that is dropped and counted
-//! which is worth least. In all others a frame waits until the messages before it were taken, and so does, in the end,
+//! In a live pipeline nothing waits for the application: where the queue is full, the message that is worth least is dropped
+//! and counted. In all others a frame waits until the messages before it were taken, and so does, in the end,
 //! upstream: no more come than those of the frames that are in the element. See `docs/element.md` for what applications can
 //! rely on.
 

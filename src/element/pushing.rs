@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Whether downstream takes what is pushed. A push that does not return holds up the streaming task: frames that wait for it
-//! meanwhile are late, which is neither the fault of their stream nor of what scores them.
+//! Pushes that do not return. They hold up the streaming task, and frames that wait for it are late, which is neither the
+//! fault of their stream nor of the worker.
 
 use std::time::{Duration, Instant};
 
@@ -36,17 +36,17 @@ impl Pushing {
         self.returned = due.or(self.returned);
     }
 
-    /// A frame is on its way out, and whoever comes next takes it or not.
+    /// Returns true while downstream has not returned from a push.
     pub fn is_open(&self) -> bool {
         self.push.is_some()
     }
 
-    /// Whether a frame that had to be taken by then could not be, as downstream had not returned.
+    /// Returns true if a frame that had to be taken by `due` could not be, as downstream had not returned by then.
     pub fn excuses(&self, due: ClockTime) -> bool {
         self.returned.is_some_and(|returned| due <= returned)
     }
 
-    /// Whether the push has lasted for too long: by the clock in a live pipeline, where a sink waits for as long as the
+    /// Returns true if the push has lasted for too long: by the clock in a live pipeline, where a sink waits for as long as the
     /// `latency` of the pipeline, else for `patience`.
     pub fn is_stuck(
         &self,

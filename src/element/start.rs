@@ -372,7 +372,7 @@ mod tests {
     use super::super::scoring::Setup;
     use super::*;
 
-    /// Nobody waits for it any more.
+    /// Waits for the worker end then.
     #[test]
     fn a_panic_of_the_worker_is_reported() {
         gst::init().unwrap();

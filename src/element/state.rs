@@ -272,7 +272,7 @@ impl State {
         self.pushing.is_open()
     }
 
-    /// Whether a push has lasted for too long. `clock`: the running time, and that of frames that should be leaving now.
+    /// Returns true if a push has lasted for too long. `clock`: the running time, and that of frames that should be leaving now.
     /// `configured`: the latency of the pipeline, which may be longer than the element's own.
     pub fn is_stuck(
         &self,
@@ -1087,7 +1087,7 @@ impl State {
 
     /// Takes a frame, and why the machine had no time for it, if so.
     fn strained(&mut self, at: ClockTime, cause: Option<Cause>, actions: &mut Vec<Action>) {
-        // What downstream has held up may be the cause of what is missing, and is told.
+        // Downstream, which has been reported, may be the cause of what is missing.
         let cause = cause.filter(|cause| *cause != Cause::Machine || !self.strain.is_blocked(at));
         let events = self.strain.frame(at, cause);
         actions.extend(events.into_iter().map(|event| self.strain_event(event)));

@@ -82,8 +82,8 @@ impl Strain {
         self.blocked.is_recent(now)
     }
 
-    /// Takes a frame, and why it was left out or is missing, should that be the machine's doing or downstream's. What is to
-    /// be told.
+    /// Takes a frame, and why it was left out or is missing, should that be the machine's doing or downstream's. Returns
+    /// the events to post.
     pub fn frame(&mut self, at: ClockTime, cause: Option<Cause>) -> Vec<EventMessage> {
         let of = |kind: Event| cause.filter(|cause| cause.event() == kind);
         let overload = self.overload.take(Event::Overload, at, of(Event::Overload), 1);
@@ -91,7 +91,7 @@ impl Strain {
         overload.into_iter().chain(blocked).collect()
     }
 
-    /// A frame that was pushed has not been taken by now. What is to be told.
+    /// Takes note that a push has not returned by now. Returns the event to post.
     pub fn stuck(&mut self, now: ClockTime) -> Option<EventMessage> {
         self.blocked.take(Event::DownstreamBlocked, now, Some(Cause::Downstream), 0)
     }

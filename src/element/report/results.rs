@@ -341,7 +341,7 @@ impl Results {
         self.taken = self.started.elapsed();
         if self.rows == 0 {
             self.settled = true;
-            // It is of no use, but in nobody's way.
+            // It is of no use, and does no harm.
             let _ = fs::remove_file(self.partial());
             return Ok(());
         }
