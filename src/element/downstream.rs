@@ -4,7 +4,8 @@
 //!
 //! A reference frame waits here until its scores are known or until it is due. Caps and segments of upstream belong
 //! before the first frame that came after them, and no earlier: they travel with that frame. When a flush drops the
-//! frames, what they would have announced is still owed, and goes before the next frame that leaves.
+//! frames, what they would have announced is still owed, and goes before the next frame that leaves. All other events that
+//! are serialized with the frames keep their place between them, and leave as soon as the frame before has.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -138,24 +139,54 @@ impl Delayed {
     }
 }
 
+/// What leaves, after its announcement.
+pub enum Departure {
+    Frame(Leaving),
+    Event(gst::Event),
+}
+
 /// A frame that leaves.
 pub struct Leaving {
-    /// Caps and segment that go downstream before the frame.
-    pub announcement: Announcement,
     pub stamp: Stamp,
     pub compared: Vec<Compared>,
     pub buffer: gst::Buffer,
     pub heat: Option<Heat>,
 }
 
+/// What is on its way.
+enum Item {
+    Frame(Delayed),
+    Event(gst::Event),
+}
+
+impl Item {
+    fn frame(&self) -> Option<&Delayed> {
+        if let Self::Frame(frame) = self { Some(frame) } else { None }
+    }
+
+    fn frame_mut(&mut self) -> Option<&mut Delayed> {
+        if let Self::Frame(frame) = self { Some(frame) } else { None }
+    }
+
+    /// It has not left.
+    fn leaves(&self) -> bool {
+        self.frame().is_none_or(|frame| frame.buffer.is_some())
+    }
+}
+
 /// The way out.
 pub struct Downstream {
     /// Frames wait for their scores.
     hold: bool,
-    /// Frames in stream order, each with what goes before it.
-    frames: VecDeque<(Announcement, Delayed)>,
-    /// What goes before the next frame that comes.
+    /// Frames and events in stream order, each with what goes before it.
+    items: VecDeque<(Announcement, Item)>,
+    /// What goes before the next frame or event that comes.
     owed: Announcement,
+    /// Caps, and a segment, were announced or are owed: no event goes before them.
+    has_caps: bool,
+    has_segment: bool,
+    /// Events that came before those.
+    early: Vec<gst::Event>,
     /// The latency that was last reported.
     latency: ClockTime,
 }
@@ -163,17 +194,57 @@ pub struct Downstream {
 impl Downstream {
     /// `hold` says whether frames wait for their scores.
     pub fn new(hold: bool) -> Self {
-        Self { hold, frames: VecDeque::new(), owed: Announcement::default(), latency: ClockTime::ZERO }
+        Self {
+            hold,
+            items: VecDeque::new(),
+            owed: Announcement::default(),
+            has_caps: false,
+            has_segment: false,
+            early: vec![],
+            latency: ClockTime::ZERO,
+        }
+    }
+
+    fn frames(&self) -> impl Iterator<Item = &Delayed> {
+        self.items.iter().filter_map(|(_, item)| item.frame())
+    }
+
+    fn frames_mut(&mut self) -> impl Iterator<Item = &mut Delayed> {
+        self.items.iter_mut().filter_map(|(_, item)| item.frame_mut())
     }
 
     /// The frames to come have these caps.
     pub fn set_caps(&mut self, caps: gst::Caps) {
         self.owed.caps = Some(caps);
+        self.has_caps = true;
     }
 
     /// The frames to come belong to this segment.
     pub fn set_segment(&mut self, segment: gst::Segment) {
         self.owed.segment = Some(segment);
+        self.has_segment = true;
+    }
+
+    /// Takes an event that leaves after the frames so far.
+    pub fn place(&mut self, event: gst::Event) {
+        self.early.push(event);
+        self.place_early();
+    }
+
+    /// Takes a buffer that stands for a gap, of which downstream is to know.
+    pub fn place_gap(&mut self, gap: &gst::BufferRef) {
+        if let Some(at) = gap.pts() {
+            self.place(gst::event::Gap::builder(at).duration(gap.duration()).build());
+        }
+    }
+
+    /// Places the events that came before anything that has to go first.
+    fn place_early(&mut self) {
+        if self.has_caps && self.has_segment {
+            for event in std::mem::take(&mut self.early) {
+                self.items.push_back((std::mem::take(&mut self.owed), Item::Event(event)));
+            }
+        }
     }
 
     /// Takes the latency that frames have here. The new one if it has to be reported: it has grown, or it is `exact`
@@ -187,16 +258,16 @@ impl Downstream {
     }
 
     pub fn push(&mut self, frame: Delayed) {
+        self.place_early();
         // Without a frame, nothing is announced yet.
         let announcement =
             if frame.buffer.is_some() { std::mem::take(&mut self.owed) } else { Announcement::default() };
-        self.frames.push_back((announcement, frame));
+        self.items.push_back((announcement, Item::Frame(frame)));
     }
 
     /// The stamp of a frame that waits for its score of a rendition, and what became of it so far.
     pub fn pending(&mut self, rendition: u64, index: u64) -> Option<(&Stamp, &mut Compared)> {
-        let frame =
-            self.frames.iter_mut().map(|(_, frame)| frame).find(|frame| frame.stamp.index == index)?;
+        let frame = self.frames_mut().find(|frame| frame.stamp.index == index)?;
         let mut compared = frame.compared.iter_mut();
         let compared =
             compared.find(|of| of.rendition == rendition && matches!(of.outcome, Outcome::Pending(_)))?;
@@ -205,8 +276,7 @@ impl Downstream {
 
     /// Pairs of a rendition from this running time on were wrong: scores that are still to come do not count.
     pub fn doubt(&mut self, rendition: u64, from: ClockTime) {
-        let frames = self.frames.iter_mut().map(|(_, frame)| frame);
-        let frames = frames.filter(|frame| frame.stamp.running_time >= from);
+        let frames = self.frames_mut().filter(|frame| frame.stamp.running_time >= from);
         let compared = frames.flat_map(|frame| &mut frame.compared).filter(|of| of.rendition == rendition);
         for of in compared {
             if let Outcome::Pending(pair) = &mut of.outcome {
@@ -218,14 +288,13 @@ impl Downstream {
     /// Running time of the oldest frame that waits for its score of a rendition.
     pub fn oldest_pending(&self, rendition: u64) -> Option<ClockTime> {
         let waits = |of: &Compared| of.rendition == rendition && matches!(of.outcome, Outcome::Pending(_));
-        let frame =
-            self.frames.iter().map(|(_, frame)| frame).find(|frame| frame.compared.iter().any(waits))?;
+        let frame = self.frames().find(|frame| frame.compared.iter().any(waits))?;
         Some(frame.stamp.running_time)
     }
 
     /// Takes what is known of a frame's damage. A frame that has left without has no use for it any more.
     pub fn set_damage(&mut self, index: u64, damage: Option<DamageSums>) {
-        let frame = self.frames.iter_mut().map(|(_, frame)| frame).find(|frame| frame.stamp.index == index);
+        let frame = self.frames_mut().find(|frame| frame.stamp.index == index);
         if let Some(heat) = frame.and_then(|frame| frame.heat.as_mut())
             && matches!(heat.damage, Damage::Pending)
         {
@@ -233,18 +302,27 @@ impl Downstream {
         }
     }
 
-    /// Takes the next frame that can leave: what becomes of it is known, it is due at `deadline`, or frames are not
-    /// held back but for what they are painted with. A frame that leaves while pending stays in line for its score.
-    pub fn pop(&mut self, deadline: Option<ClockTime>) -> Option<Leaving> {
-        while self.frames.front().is_some_and(|(_, frame)| {
-            frame.buffer.is_none() && !frame.is_pending() && !frame.is_damage_pending()
-        }) {
-            self.frames.pop_front();
+    /// Takes the next frame or event that can leave. A frame can if what becomes of it is known, it is due at `deadline`, or
+    /// frames are not held back but for what they are painted with. One that leaves while pending stays in line for its score.
+    pub fn pop(&mut self, deadline: Option<ClockTime>) -> Option<(Announcement, Departure)> {
+        while self
+            .items
+            .front()
+            .and_then(|(_, item)| item.frame())
+            .is_some_and(|frame| frame.buffer.is_none() && !frame.is_pending() && !frame.is_damage_pending())
+        {
+            self.items.pop_front();
         }
         if !self.can_leave(deadline) {
             return None;
         }
-        let (announcement, next) = self.frames.iter_mut().find(|(_, frame)| frame.buffer.is_some())?;
+        let at = self.items.iter().position(|(_, item)| item.leaves())?;
+        let (announcement, item) = self.items.get_mut(at)?;
+        let Item::Frame(next) = item else {
+            let (announcement, item) = self.items.remove(at)?;
+            let Item::Event(event) = item else { return None };
+            return Some((announcement, Departure::Event(event)));
+        };
         let heat = next.heat.as_mut().map(|heat| Heat {
             info: heat.info.clone(),
             damage: match &heat.damage {
@@ -252,47 +330,58 @@ impl Downstream {
                 Damage::None | Damage::Known(_) => std::mem::take(&mut heat.damage),
             },
         });
-        Some(Leaving {
-            announcement: std::mem::take(announcement),
+        let frame = Leaving {
             stamp: next.stamp.clone(),
             compared: next.compared.iter_mut().map(Compared::leave).collect(),
             buffer: next.buffer.take()?,
             heat,
-        })
+        };
+        Some((std::mem::take(announcement), Departure::Frame(frame)))
     }
 
-    /// The next frame can leave, at `deadline` at the latest.
+    /// Returns true if the next frame or event can leave, which a frame that waits can at `deadline`.
     pub fn can_leave(&self, deadline: Option<ClockTime>) -> bool {
-        let next = self.frames.iter().map(|(_, frame)| frame).find(|frame| frame.buffer.is_some());
-        next.is_some_and(|next| {
-            let due = deadline.is_some_and(|deadline| next.stamp.running_time <= deadline);
-            due || !(self.hold && next.is_pending() || next.is_damage_pending())
-        })
+        match self.items.iter().map(|(_, item)| item).find(|item| item.leaves()) {
+            Some(Item::Frame(next)) => {
+                let due = deadline.is_some_and(|deadline| next.stamp.running_time <= deadline);
+                due || !(self.hold && next.is_pending() || next.is_damage_pending())
+            }
+            Some(Item::Event(_)) => true,
+            None => false,
+        }
     }
 
     /// Running time of the oldest frame that has not left.
     pub fn next_time(&self) -> Option<ClockTime> {
-        let mut frames = self.frames.iter().map(|(_, frame)| frame);
-        Some(frames.find(|frame| frame.buffer.is_some())?.stamp.running_time)
+        Some(self.frames().find(|frame| frame.buffer.is_some())?.stamp.running_time)
     }
 
     /// Frames that wait for a score.
     pub fn count_pending(&self) -> usize {
-        self.frames.iter().filter(|(_, frame)| frame.is_pending()).count()
+        self.frames().filter(|frame| frame.is_pending()).count()
     }
 
     /// Gives up the frames, as a flush does, and returns them. What they would have announced is still owed, and those
-    /// that wait for their score stay in line for it.
+    /// that wait for their score stay in line for it. Of the events, those stay that stick to a pad.
     pub fn flush(&mut self) -> Vec<gst::Buffer> {
-        let frames = self.frames.iter_mut().map(|(announcement, _)| std::mem::take(announcement));
-        let dropped = frames.fold(Announcement::default(), Announcement::then);
+        let items = self.items.iter_mut().map(|(announcement, _)| std::mem::take(announcement));
+        let dropped = items.fold(Announcement::default(), Announcement::then);
         self.owed = dropped.then(std::mem::take(&mut self.owed));
-        self.frames.iter_mut().filter_map(|(_, frame)| frame.buffer.take()).collect()
+        let early = std::mem::take(&mut self.early);
+        let mut events = vec![];
+        self.items.retain(|(_, item)| {
+            if let Item::Event(event) = item {
+                events.push(event.clone());
+            }
+            item.frame().is_some()
+        });
+        self.early = events.into_iter().chain(early).filter(|event| event.is_sticky()).collect();
+        self.frames_mut().filter_map(|frame| frame.buffer.take()).collect()
     }
 
     /// Gives up the frames of a rendition that would leave with reference frames.
     pub fn forget_pictures(&mut self, rendition: u64) {
-        let compared = self.frames.iter_mut().flat_map(|(_, frame)| &mut frame.compared);
+        let compared = self.frames_mut().flat_map(|frame| &mut frame.compared);
         compared
             .filter(|compared| compared.rendition == rendition)
             .for_each(|compared| compared.frame = None);
@@ -300,7 +389,7 @@ impl Downstream {
 
     /// Gives up the scores of a rendition.
     pub fn forget(&mut self, rendition: u64) {
-        for (_, frame) in &mut self.frames {
+        for frame in self.frames_mut() {
             frame.compared.retain(|compared| compared.rendition != rendition);
         }
     }
@@ -339,8 +428,15 @@ mod tests {
 
     fn left(downstream: &mut Downstream, deadline: Option<u64>) -> Vec<(u64, Option<gst::Caps>)> {
         let deadline = deadline.map(ClockTime::from_mseconds);
-        let frames = std::iter::from_fn(|| downstream.pop(deadline));
-        frames.map(|frame| (frame.stamp.index, frame.announcement.caps)).collect()
+        let left = std::iter::from_fn(|| downstream.pop(deadline));
+        left.map(|(announcement, departure)| (frame_of(departure).stamp.index, announcement.caps)).collect()
+    }
+
+    fn frame_of(departure: Departure) -> Leaving {
+        match departure {
+            Departure::Frame(frame) => frame,
+            Departure::Event(event) => panic!("{event:?}"),
+        }
     }
 
     #[test]
@@ -356,7 +452,7 @@ mod tests {
         assert_eq!(left(&mut downstream, None), []);
         downstream.pending(0, 0).unwrap().1.outcome = Outcome::Skipped;
         assert_eq!(left(&mut downstream, None), [(0, Some(caps(64))), (2, Some(caps(96)))]);
-        assert!(downstream.frames.len() <= 1);
+        assert!(downstream.items.len() <= 1);
     }
 
     #[test]
@@ -372,9 +468,59 @@ mod tests {
         assert_eq!(downstream.next_time(), None);
         assert_eq!(downstream.count_pending(), 2, "scores are still to come");
         downstream.push(frame(2, false, true));
-        let frame = downstream.pop(None).unwrap();
-        assert_eq!((frame.stamp.index, frame.announcement.caps), (2, Some(caps(96))));
-        assert!(frame.announcement.segment.is_some());
+        let (announcement, departure) = downstream.pop(None).unwrap();
+        assert_eq!((frame_of(departure).stamp.index, announcement.caps), (2, Some(caps(96))));
+        assert!(announcement.segment.is_some());
+    }
+
+    /// What leaves: the number of a frame, or the type of an event, each with whether caps go before it.
+    fn departures(downstream: &mut Downstream) -> Vec<(Result<u64, gst::EventType>, bool)> {
+        let name = |departure| match departure {
+            Departure::Frame(frame) => Ok(frame.stamp.index),
+            Departure::Event(event) => Err(event.type_()),
+        };
+        let left = std::iter::from_fn(|| downstream.pop(None));
+        left.map(|(announcement, departure)| (name(departure), announcement.caps.is_some())).collect()
+    }
+
+    fn tag() -> gst::Event {
+        gst::event::Tag::new(gst::TagList::new())
+    }
+
+    #[test]
+    fn events_leave_right_after_the_frame_before_them() {
+        gst::init().unwrap();
+        let mut downstream = Downstream::new(true);
+        downstream.set_caps(caps(64));
+        // Not before there is a segment.
+        downstream.place(tag());
+        assert_eq!(departures(&mut downstream), []);
+        downstream.set_segment(gst::FormattedSegment::<ClockTime>::new().upcast());
+        downstream.push(frame(0, true, true));
+        downstream.place(gst::event::SegmentDone::new(ClockTime::ZERO));
+        downstream.push(frame(1, false, true));
+        assert_eq!(departures(&mut downstream), [(Err(gst::EventType::Tag), true)]);
+        downstream.pending(0, 0).unwrap().1.outcome = Outcome::Skipped;
+        let rest = [Ok(0), Err(gst::EventType::SegmentDone), Ok(1)];
+        assert_eq!(departures(&mut downstream), rest.map(|name| (name, false)));
+        downstream.place(tag());
+        assert_eq!(departures(&mut downstream), [(Err(gst::EventType::Tag), false)]);
+    }
+
+    #[test]
+    fn a_flush_leaves_the_events_that_stick() {
+        gst::init().unwrap();
+        let mut downstream = Downstream::new(true);
+        downstream.set_caps(caps(64));
+        downstream.set_segment(gst::FormattedSegment::<ClockTime>::new().upcast());
+        downstream.push(frame(0, true, true));
+        downstream.place(tag());
+        let mut gap = gst::Buffer::new();
+        gap.make_mut().set_pts(ClockTime::ZERO);
+        downstream.place_gap(&gap);
+        assert_eq!(downstream.flush().len(), 1);
+        downstream.push(frame(1, false, true));
+        assert_eq!(departures(&mut downstream), [(Err(gst::EventType::Tag), true), (Ok(1), false)]);
     }
 
     #[test]

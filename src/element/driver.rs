@@ -20,6 +20,7 @@ use super::downstream::Heat;
 use super::error::Error;
 use super::imp::HipVmaf;
 use super::memory::import::{Importer, geometry};
+use super::messages::{LIVE_END, Messages};
 use super::metas;
 use super::pads::HipVmafPad;
 use super::painter::{self, Painter};
@@ -59,17 +60,21 @@ impl HipVmaf {
         let flow = self.carry_out_all(actions);
         match result {
             Ok(value) => flow.map(|_| value),
-            Err(Some(err)) => {
-                self.give_up(&err);
-                Err(gst::FlowError::Error)
-            }
-            Err(None) => {
-                // Upstream posts an error too when it hears of this one, and the cause has to come first.
-                let reported = || self.is_interrupted() || self.reported.load(Ordering::Acquire);
-                self.progress.wait_until(Some(PATIENCE), reported);
+            Err(err) => {
+                if let Some(err) = err {
+                    self.give_up(&err);
+                }
                 Err(gst::FlowError::Error)
             }
         }
+    }
+
+    /// Waits until the error that has ended the run is on the bus, before the streaming task returns it: upstream posts an
+    /// error of its own when it hears of this one, and the cause comes first.
+    pub(super) fn wait_until_reported(&self) {
+        let failed = || lock(&self.state).as_ref().is_some_and(State::has_failed);
+        let reported = || self.is_interrupted() || self.reported.load(Ordering::Acquire) || !failed();
+        self.progress.wait_until(Some(PATIENCE), reported);
     }
 
     /// Reports an error once everything that was scored before it is told and written.
@@ -86,8 +91,44 @@ impl HipVmaf {
         let _ = self.carry_out_all(actions);
         self.written();
         self.post_error_message(err.message());
-        self.reported.store(true, Ordering::Release);
+    }
+
+    /// Ends the run as one of its threads has panicked, and what that was to do is not done.
+    pub(super) fn thread_failed(&self, err: &Error) {
+        let failed = lock(&self.state).as_mut().is_some_and(|state| {
+            let failed = state.has_failed();
+            state.fail();
+            failed
+        });
         self.progress.made();
+        if !failed {
+            self.give_up(err);
+        }
+    }
+
+    /// Posts a message now, on this thread. Returns false if the bus is flushing, which is no error.
+    pub(super) fn post_now(&self, message: gst::Message) -> bool {
+        let is_error = message.type_() == gst::MessageType::Error;
+        let posted = self.parent_post_message(message);
+        if is_error {
+            self.reported.store(true, Ordering::Release);
+            self.progress.made();
+        }
+        posted
+    }
+
+    /// The queue of messages, between start and stop.
+    pub(super) fn messages(&self) -> Option<Arc<Messages>> {
+        lock(&self.messages).clone()
+    }
+
+    /// Waits until the application has returned from all messages so far; a live pipeline waits for `limit` at most.
+    fn wait_for_application(&self, limit: Duration) {
+        let Some(messages) = self.messages() else { return };
+        let limit = messages.is_live().then_some(limit);
+        if limit != Some(Duration::ZERO) {
+            self.progress.wait_until(limit, || self.is_interrupted() || messages.is_idle());
+        }
     }
 
     fn carry_out_all(&self, actions: Vec<Action>) -> Result<gst::FlowSuccess, gst::FlowError> {
@@ -113,13 +154,16 @@ impl HipVmaf {
                 flow?;
                 return self.push(buffer);
             }
+            Action::Event(event) => {
+                flow?;
+                return self.push_event(event);
+            }
             Action::Paint(buffer, heat) => {
                 flow?;
                 return self.paint(buffer, &heat).and_then(|painted| self.push(painted));
             }
             Action::Post(structure) => {
                 let message = gst::message::Element::builder(structure).src(&*obj).build();
-                // Refused only by a bus that is flushing, when nobody listens any more.
                 let _ = obj.post_message(message);
             }
             Action::Warn(err) => err.warn(&*obj),
@@ -148,25 +192,72 @@ impl HipVmaf {
         flow
     }
 
+    /// Pushes a frame, after the messages about it unless the pipeline is live.
     fn push(&self, buffer: gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
-        self.pushed.store(true, Ordering::Release);
-        self.pushing.store(true, Ordering::Release);
-        let flow = self.obj().finish_buffer(buffer);
-        self.pushing.store(false, Ordering::Release);
-        flow
+        self.wait_for_application(Duration::ZERO);
+        self.give_downstream(|| self.obj().finish_buffer(buffer))
     }
 
-    /// Looks whether a pad has nothing while frames wait at another, on the thread of the watchdog.
+    /// Pushes an event where the stream has come to it.
+    fn push_event(&self, event: gst::Event) -> Result<gst::FlowSuccess, gst::FlowError> {
+        self.wait_for_application(Duration::ZERO);
+        // The base class sends what has to come before any event (the beginning of the stream, caps, the segment) with a
+        // buffer only. This one goes no further than to the probe of `watch_source`.
+        self.introducing.store(true, Ordering::Release);
+        let flow = self.obj().finish_buffer(gst::Buffer::new());
+        self.introducing.store(false, Ordering::Release);
+        flow?;
+        // An event that no element takes is no error.
+        self.give_downstream(|| self.obj().src_pad().push_event(event));
+        Ok(gst::FlowSuccess::Ok)
+    }
+
+    /// Pushes something, which downstream may block.
+    fn give_downstream<T>(&self, push: impl FnOnce() -> T) -> T {
+        self.pushed.store(true, Ordering::Release);
+        let (now, running) = (Instant::now(), self.running_time());
+        if let Some(state) = lock(&self.state).as_mut() {
+            state.begin_push(now, running);
+        }
+        let pushed = push();
+        let due = self.due();
+        if let Some(state) = lock(&self.state).as_mut() {
+            state.end_push(due);
+        }
+        pushed
+    }
+
+    /// Looks whether a pad has nothing while frames wait at another, or downstream takes nothing, on the thread of the
+    /// watchdog.
     pub(super) fn look_for_stall(&self) {
         let mut actions = vec![];
-        let moves = !self.pushing.load(Ordering::Acquire)
-            && (self.playing.load(Ordering::Acquire) || self.is_prerolling());
+        let is_playing = self.playing.load(Ordering::Acquire);
+        let moves = is_playing || self.is_prerolling();
         let stall_time = self.stall_time();
+        let (now, running, due) = (Instant::now(), self.running_time(), self.due());
+        let latency = gst::ClockTime::from_nseconds(self.configured_latency.load(Ordering::Relaxed));
         if let Some(state) = lock(&self.state).as_mut() {
-            state.look_for_stall(Instant::now(), stall_time.filter(|_| moves), &mut actions);
+            let moves = moves && !state.is_pushing();
+            state.look_for_stall(now, stall_time.filter(|_| moves), &mut actions);
+            if is_playing {
+                let stuck = state.is_stuck(now, stall_time, running.zip(due), latency);
+                state.look_downstream(stuck, due, &mut actions);
+            }
         }
         // There are no frames to push among these.
         let _ = self.carry_out_all(actions);
+    }
+
+    /// Running time, while the element plays.
+    fn running_time(&self) -> Option<gst::ClockTime> {
+        // Before, it may have a clock and not know yet at what time the pipeline started.
+        self.playing.load(Ordering::Acquire).then(|| self.obj().current_running_time()).flatten()
+    }
+
+    /// Running time of frames that should be leaving right now, in live pipelines.
+    fn due(&self) -> Option<gst::ClockTime> {
+        let running = self.running_time()?;
+        Some(running.saturating_sub(self.obj().latency()?))
     }
 
     /// How long a pad may have nothing, if somebody wants to know.
@@ -285,12 +376,14 @@ impl HipVmaf {
 
     /// Has the scores of these renditions completed, of all if none are named ([`State::complete`]), and waits for them.
     fn complete(&self, renditions: Option<&[u64]>, broken: bool) {
-        // Refused only where there are no scores to come.
-        let _ = self.with_state(|state, _| {
+        let ended = self.with_state(|state, _| {
             state.complete(renditions, broken);
             Ok(())
         });
-        self.settle();
+        // Refused only where nothing is waited for any more.
+        if ended.is_ok() {
+            self.settle();
+        }
     }
 
     /// The streaming task is to return: a seek or a stop waits for it.
@@ -308,9 +401,7 @@ impl HipVmaf {
     fn clock(&self, timeout: bool) -> Clock {
         let obj = self.obj();
         let Some(latency) = obj.latency() else { return Clock::default() };
-        // Before the element plays, it may have a clock and not know yet at what time the pipeline started.
-        let running = self.playing.load(Ordering::Acquire).then(|| obj.current_running_time()).flatten();
-        let due = running.map(|time| time.saturating_sub(latency));
+        let due = self.running_time().map(|time| time.saturating_sub(latency));
         let deadline = due.filter(|_| timeout);
         // By a clock that is not of this world (all others are made of the system's), no frame is late for lack of time.
         let is_real = obj.clock().is_some_and(|clock| clock.is::<gst::SystemClock>());
@@ -326,6 +417,9 @@ impl HipVmaf {
                 return Err(gst_base::AGGREGATOR_FLOW_NEED_DATA);
             }
             let clock = self.clock(timeout);
+            if let Some(messages) = self.messages() {
+                messages.set_live(clock.is_live);
+            }
             let tunables = self.tunables();
             let decision = self.with_state(|state, actions| {
                 state.begin_step(tunables, actions);
@@ -344,6 +438,7 @@ impl HipVmaf {
                     self.written();
                     // It may have turned out that they cannot be completed.
                     self.with_state(|_, _| Ok(()))?;
+                    self.wait_for_application(LIVE_END);
                     return Err(gst::FlowError::Eos);
                 }
             }
@@ -526,7 +621,25 @@ impl HipVmaf {
         if !affected.is_empty() {
             self.complete(Some(&affected), false);
         }
-        self.with_state(|state, actions| state.set_caps(pad, caps, actions)).is_ok()
+        let taken = self.with_state(|state, actions| state.set_caps(pad, caps, actions));
+        if taken == Err(gst::FlowError::Error) {
+            self.wait_until_reported();
+        }
+        taken.is_ok()
+    }
+
+    /// Takes an event that keeps its place between the frames of its stream. Only those of the reference leave, as the video
+    /// that leaves has its times.
+    pub(super) fn take_event(&self, event: gst::Event) {
+        if event.type_() == gst::EventType::SegmentDone {
+            // It comes after the last frame and its score.
+            self.complete(None, false);
+        }
+        // Refused only where nothing leaves any more.
+        let _ = self.with_state(|state, actions| {
+            state.take_event(event, actions);
+            Ok(())
+        });
     }
 
     pub(super) fn take_segment(&self, pad: &AggregatorPad, segment: gst::Segment, seqnum: gst::Seqnum) {
@@ -537,8 +650,8 @@ impl HipVmaf {
 
     /// Has a distorted stream scored from now on.
     pub(super) fn add_rendition(&self, pad: &HipVmafPad) -> Result<(), gst::FlowError> {
-        if lock(&self.state).is_none() {
-            // The start takes the pads that are there by then.
+        if lock(&self.state).as_ref().is_none_or(State::has_failed) {
+            // The next start takes the pads that are there by then.
             return Ok(());
         }
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
@@ -557,12 +670,15 @@ impl HipVmaf {
             state.begin_release(pad);
             Ok(())
         });
+        if begun.is_err() {
+            return;
+        }
         self.settle();
         let released = self.with_state(|state, actions| {
             state.release(pad, actions);
             Ok(())
         });
-        if begun.and(released).is_ok() {
+        if released.is_ok() {
             self.written();
         }
     }
@@ -584,6 +700,9 @@ impl HipVmaf {
     }
 
     pub(super) fn reset_stats(&self) {
+        if let Some(messages) = self.messages() {
+            messages.reset_counts();
+        }
         // Refused only where there is nothing to reset.
         let _ = self.with_state(|state, actions| {
             state.reset_stats(actions);

@@ -181,8 +181,17 @@ pub enum Error {
         time: Duration,
         is_live: bool,
     },
+    #[error(
+        "the scores that come now are not in the results file {path}, which was closed before: {reason}; {kept} has the \
+         scores until then"
+    )]
+    ResultsClosed { path: PathBuf, kept: PathBuf, reason: String },
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    #[error(
+        "the thread {thread} has panicked: {text}; this is a defect of hipvmaf: report it with a log of GST_DEBUG=hipvmaf:6"
+    )]
+    Panic { thread: &'static str, text: String },
 }
 
 /// A code of one of GStreamer's error domains.
@@ -237,7 +246,8 @@ impl Error {
             },
             Self::NoSuchDevice { .. } => Resource(gst::ResourceError::NotFound),
             Self::ResultsFound { .. } => Resource(gst::ResourceError::Read),
-            Self::ResultsEmpty { .. } => Resource(gst::ResourceError::Write),
+            Self::ResultsEmpty { .. } | Self::ResultsClosed { .. } => Resource(gst::ResourceError::Write),
+            Self::Panic { .. } => Library(gst::LibraryError::Failed),
         }
     }
 
@@ -275,7 +285,7 @@ impl Error {
 
     /// A results file cannot be written, or not to its end.
     pub fn is_of_results(&self) -> bool {
-        matches!(self, Self::Results { .. } | Self::ResultsLost { .. })
+        matches!(self, Self::Results { .. } | Self::ResultsLost { .. } | Self::ResultsClosed { .. })
     }
 
     /// The GPU was there, and is no more.

@@ -20,7 +20,7 @@ use gst_base::subclass::prelude::*;
 use super::arrival::Arrival;
 use super::memory::allocator::PinnedAllocator;
 use super::memory::context::Contexts;
-
+use super::messages::{self, Messages};
 use super::pads::{DISTORTED, HipVmafPad, REFERENCE};
 use super::painter::Painter;
 use super::progress::Progress;
@@ -228,6 +228,7 @@ pub struct HipVmaf {
     /// The worker, which outlives the state so that its news are heard.
     pub(super) scoring: Mutex<Option<Scoring>>,
     pub(super) writer: Mutex<Option<Arc<Writer>>>,
+    pub(super) messages: Mutex<Option<Arc<Messages>>>,
     /// Where results of this run are or will be.
     pub(super) results_paths: Mutex<Vec<PathBuf>>,
     /// Open from READY on.
@@ -242,6 +243,8 @@ pub struct HipVmaf {
     pub(super) arrival: Arc<Arrival>,
     /// The latency that was reported last, in nanoseconds.
     pub(super) latency: AtomicU64,
+    /// How much later than its running time a sink shows a frame, in nanoseconds, as downstream has said last.
+    pub(super) configured_latency: AtomicU64,
     /// The clock and the time at which the pipeline started are known.
     pub(super) playing: AtomicBool,
     /// The streaming task is to return.
@@ -250,8 +253,8 @@ pub struct HipVmaf {
     pub(super) reported: AtomicBool,
     /// Results were waited for and did not come.
     pub(super) overdue: AtomicBool,
-    /// A frame is on its way out, and whoever comes next takes it or not.
-    pub(super) pushing: AtomicBool,
+    /// A buffer that goes no further than to the source pad is pushed, see [`HipVmaf::watch_source`].
+    pub(super) introducing: Arc<AtomicBool>,
     /// A frame has left since the start or the last flush.
     pub(super) pushed: AtomicBool,
     pub(super) watchdog: Mutex<Option<Watchdog>>,
@@ -282,7 +285,9 @@ impl HipVmaf {
 
     fn stats(&self) -> gst::Structure {
         let running = lock(&self.state).as_ref().map(State::stats);
+        let counts = self.messages().map(|messages| messages.counts()).unwrap_or_default();
         running
+            .map(|stats| counts.add_to(stats))
             .or_else(|| lock(&self.last_stats).clone())
             .unwrap_or_else(|| gst::Structure::new_empty("stats"))
     }
@@ -370,11 +375,20 @@ impl HipVmaf {
     }
 
     /// A flush waits for the streaming task, which has to hear of it. The pad is flushing by the time that the event passes.
-    fn watch_flush(&self) {
+    ///
+    /// A buffer that was only pushed for what the base class sends before the first one goes no further, and no other probe
+    /// sees it, as this is the first.
+    fn watch_source(&self) {
         let progress = self.progress.clone();
-        self.obj().src_pad().add_probe(gst::PadProbeType::EVENT_FLUSH, move |_, _| {
+        let source = self.obj().src_pad().clone();
+        source.add_probe(gst::PadProbeType::EVENT_FLUSH, move |_, _| {
             progress.made();
             gst::PadProbeReturn::Ok
+        });
+        let introducing = self.introducing.clone();
+        source.add_probe(gst::PadProbeType::BUFFER, move |_, _| match introducing.load(Ordering::Acquire) {
+            true => gst::PadProbeReturn::Drop,
+            false => gst::PadProbeReturn::Ok,
         });
     }
 
@@ -458,7 +472,7 @@ impl ObjectImpl for HipVmaf {
             self.watch_frames(pad);
             obj.add_pad(pad).expect("the element is new and has no pad of this name");
         }
-        self.watch_flush();
+        self.watch_source();
         self.watch_arrival();
     }
 }
@@ -518,9 +532,12 @@ impl ElementImpl for HipVmaf {
     ) -> Option<gst::Pad> {
         let pad = self.parent_request_new_pad(template, name, caps)?;
         let distorted = pad.downcast_ref::<HipVmafPad>()?;
-        let added = self.add_rendition(distorted);
+        if self.add_rendition(distorted).is_err() {
+            self.parent_release_pad(&pad);
+            return None;
+        }
         self.obj().child_added(distorted, &distorted.name());
-        added.is_ok().then_some(pad)
+        Some(pad)
     }
 
     fn release_pad(&self, pad: &gst::Pad) {
@@ -530,6 +547,14 @@ impl ElementImpl for HipVmaf {
         }
         lock(&self.upcoming).remove(pad.name().as_str());
         self.parent_release_pad(pad);
+    }
+
+    /// Every message of the element comes by here, those of the base class too.
+    fn post_message(&self, message: gst::Message) -> bool {
+        match self.messages().filter(|_| messages::is_queued(&message)) {
+            Some(messages) => messages.post(message).map_or_else(|message| self.post_now(message), |()| true),
+            None => self.post_now(message),
+        }
     }
 
     fn set_context(&self, context: &gst::Context) {
@@ -548,7 +573,13 @@ impl ElementImpl for HipVmaf {
                     return Err(gst::StateChangeError);
                 }
             }
-            gst::StateChange::PausedToPlaying => self.playing.store(true, Ordering::Release),
+            gst::StateChange::PausedToPlaying => {
+                let now = self.obj().current_running_time();
+                if let Some(state) = lock(&self.state).as_mut() {
+                    state.begin(now);
+                }
+                self.playing.store(true, Ordering::Release);
+            }
             gst::StateChange::PausedToReady => {
                 self.stopping.store(true, Ordering::Release);
                 self.arrival.end();
@@ -600,7 +631,11 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn aggregate(&self, timeout: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
-        self.step_on(timeout)
+        let flow = self.step_on(timeout);
+        if flow == Err(gst::FlowError::Error) {
+            self.wait_until_reported();
+        }
+        flow
     }
 
     fn next_time(&self) -> Option<gst::ClockTime> {
@@ -633,6 +668,11 @@ impl AggregatorImpl for HipVmaf {
             self.flush_pad(pad);
             return handled;
         }
+        if let gst::EventView::Tag(tag) = event.view()
+            && let Some(orientation) = tag.tag().get::<gst::tags::ImageOrientation>()
+        {
+            self.take_orientation(pad, Some(orientation.get()));
+        }
         match event.view() {
             gst::EventView::Caps(caps) => return self.take_caps(pad, caps.caps()),
             gst::EventView::Segment(segment) => {
@@ -641,11 +681,12 @@ impl AggregatorImpl for HipVmaf {
             // Nothing comes any more that would take the place of the last frame.
             gst::EventView::Eos(_) => self.copy_kept(pad),
             gst::EventView::StreamStart(_) => self.take_orientation(pad, None),
-            gst::EventView::Tag(tag) => {
-                let orientation = tag.tag().get::<gst::tags::ImageOrientation>();
-                if let Some(orientation) = orientation {
-                    self.take_orientation(pad, Some(orientation.get()));
-                }
+            // The base class makes of these what it needs, and lets none of them leave.
+            gst::EventView::Gap(_) | gst::EventView::FlushStart(_) => {}
+            _ if pad != self.reference() => return true,
+            _ if event.is_serialized() => {
+                self.take_event(event);
+                return true;
             }
             _ => {}
         }
@@ -679,6 +720,9 @@ impl AggregatorImpl for HipVmaf {
     }
 
     fn src_event(&self, event: gst::Event) -> bool {
+        if let gst::EventView::Latency(latency) = event.view() {
+            self.configured_latency.store(latency.latency().nseconds(), Ordering::Relaxed);
+        }
         match event.type_() {
             // A late sink must not make upstream drop frames that are to be scored.
             gst::EventType::Qos | gst::EventType::Navigation => true,

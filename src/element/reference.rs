@@ -33,7 +33,7 @@ pub struct Reference {
     pub last_key: Option<i64>,
     /// Running time of the latest frame that was taken.
     pub last_time: Option<ClockTime>,
-    /// Running time from which on frames are waited for.
+    /// Running time at which the element began to play: what was before is not its business.
     begun: ClockTime,
     /// Running time up to which frames of any side have come, if any has.
     silent_since: Option<ClockTime>,
@@ -55,6 +55,13 @@ impl Reference {
             silent_since: None,
             silent_until: ClockTime::ZERO,
             dropout: Dropout::default(),
+        }
+    }
+
+    /// The element begins to play. It may have been added to a pipeline that has played for a while.
+    pub fn begin(&mut self, now: ClockTime) {
+        if self.silent_since.is_none() {
+            self.begun = now;
         }
     }
 

@@ -16,7 +16,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use engine::EngineError;
@@ -36,6 +35,7 @@ use super::memory::device_memory::gpu_of;
 use super::memory::import::{ImportError, Importer, Mapped};
 use super::pads::REFERENCE;
 use super::settings::OnWrongScore;
+use super::threads::Thread;
 
 /// Makes the backend to go on with when one fails before its first sums, on this GPU. It may be another GPU, which may fail
 /// as well.
@@ -100,6 +100,8 @@ enum Job {
     },
     /// Collect this group, which was waited for.
     Collect(Ticket),
+    /// Groups are not waited for any more, as the thread that does so has panicked.
+    Broken(Error),
     /// Answer once everything before is done.
     Settle(SyncSender<()>),
     End,
@@ -197,13 +199,14 @@ impl Jobs {
 /// The worker's thread. Everything handed over before is done and told when it is gone.
 pub struct Scoring {
     jobs: Jobs,
-    thread: Option<JoinHandle<()>>,
+    /// Joined when this is dropped.
+    thread: Thread,
 }
 
 impl Scoring {
     /// `follow`: of these GPUs one can be chosen by where the first frames are. `copiers`: threads that may copy a picture, where scores
     /// may take their time and many are to be had. `distrust` makes the CPU's backend, to go on with
-    /// where a GPU is found out. `deliver` is called on the worker's thread.
+    /// where a GPU is found out. `deliver` is called on the worker's thread, and so is `broken` if that panics.
     pub fn new(
         session: Session,
         fallback: Option<Fallback>,
@@ -211,6 +214,7 @@ impl Scoring {
         follow: Option<Selection>,
         copiers: usize,
         deliver: impl Fn(Vec<News>) + Send + 'static,
+        broken: impl FnOnce(Error) + Send + 'static,
     ) -> io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
         let jobs = Jobs(jobs);
@@ -239,8 +243,8 @@ impl Scoring {
             news: vec![],
             deliver: Box::new(deliver),
         };
-        let thread = Builder::new().name("hipvmaf-score".into()).spawn(move || worker.run())?;
-        Ok(Self { jobs, thread: Some(thread) })
+        let thread = Thread::start("hipvmaf-score", broken, move || worker.run())?;
+        Ok(Self { jobs, thread })
     }
 
     pub fn jobs(&self) -> Jobs {
@@ -251,24 +255,16 @@ impl Scoring {
     /// which cannot wait for itself.
     pub fn settled(&self) -> Option<Receiver<()>> {
         let (to, from) = mpsc::sync_channel(1);
-        (!self.is_own_thread()).then(|| {
+        (!self.thread.is_current()).then(|| {
             self.jobs.send(Job::Settle(to));
             from
         })
-    }
-
-    fn is_own_thread(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id())
     }
 }
 
 impl Drop for Scoring {
     fn drop(&mut self) {
         self.jobs.send(Job::End);
-        let own = self.is_own_thread();
-        if let Some(thread) = self.thread.take().filter(|_| !own) {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -324,11 +320,12 @@ struct Audited {
 
 /// The thread that waits for groups, and has each collected once its end was signalled.
 struct Waiter {
-    /// Present until the thread is to end.
-    groups: Option<Sender<(Ticket, Completion)>>,
+    /// Dropped first, which ends the thread: what a completion holds of a GPU is gone afterwards.
+    groups: Sender<(Ticket, Completion)>,
     /// Groups before this one need not be waited for: they were collected, or given up.
     settled: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
+    /// Joined when this is dropped, after what has it end.
+    _thread: Thread,
 }
 
 impl Waiter {
@@ -336,6 +333,7 @@ impl Waiter {
         let (groups, queue) = mpsc::channel::<(Ticket, Completion)>();
         let settled = Arc::new(AtomicU64::new(0));
         let seen = settled.clone();
+        let worker = jobs.clone();
         let run = move || {
             gpu::Visit::for_good();
             for (ticket, completion) in queue {
@@ -347,28 +345,18 @@ impl Waiter {
                 }
             }
         };
-        let thread = Builder::new().name("hipvmaf-wait".into()).spawn(run)?;
-        Ok(Self { groups: Some(groups), settled, thread: Some(thread) })
+        let thread = Thread::start("hipvmaf-wait", move |err| worker.send(Job::Broken(err)), run)?;
+        Ok(Self { groups, settled, _thread: thread })
     }
 
     fn wait_for(&self, ticket: Ticket, completion: Completion) {
-        if let Some(groups) = &self.groups {
-            // Fails only if the thread died.
-            let _ = groups.send((ticket, completion));
-        }
+        // Fails only if the thread has panicked.
+        let _ = self.groups.send((ticket, completion));
     }
 
     /// Nobody waits for groups before this one any more.
     fn settle(&self, before: Ticket) {
         self.settled.store(before, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Waiter {
-    /// What a completion holds of a GPU is gone afterwards.
-    fn drop(&mut self) {
-        self.groups = None;
-        self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -434,6 +422,7 @@ impl Worker {
                     to.send(()).unwrap_or_default();
                 }
                 Job::Collect(ticket) => self.attempt(|worker| worker.collect_waited(ticket)),
+                Job::Broken(err) => self.attempt(|_| Err(err)),
                 Job::Retry { rendition } => {
                     let tracks = self.tracks.iter_mut().filter(|track| track.rendition == rendition);
                     tracks.for_each(|track| track.failed = false);
@@ -563,6 +552,7 @@ impl Worker {
         loop {
             match self.queue.recv() {
                 Ok(Job::Collect(ticket)) => return self.collect_waited(ticket),
+                Ok(Job::Broken(err)) => return Err(err),
                 Ok(job) => self.held.push_back(job),
                 Err(_) => return Err(EngineError::from(BackendError::UnknownTicket).into()),
             }
@@ -887,5 +877,20 @@ impl Worker {
             0 => {}
             groups => self.news.push(News::NotVerified(groups)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_thread_that_waits_reaches_the_worker() {
+        let (jobs, queue) = mpsc::channel();
+        let waiter = Waiter::new(Jobs(jobs)).unwrap();
+        waiter.wait_for(0, Box::new(|| panic!("no completion")));
+        let Job::Broken(err) = queue.recv().unwrap() else { panic!("another job came") };
+        let text = err.to_string();
+        assert!(text.contains("hipvmaf-wait") && text.contains("no completion"), "{text}");
     }
 }

@@ -6,10 +6,11 @@
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::error::Error;
 use super::lock;
+use super::threads::Thread;
 
 /// What was seen of a pad, by the wall clock.
 #[derive(Debug)]
@@ -63,13 +64,13 @@ impl Quiet {
 /// A thread that calls now and then, until it is dropped.
 pub struct Watchdog {
     shared: Arc<(Mutex<Shared>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
+    /// Joined when this is dropped.
+    _thread: Thread,
 }
 
 #[derive(Clone, Copy)]
 struct Shared {
-    /// `None` for never.
-    interval: Option<Duration>,
+    interval: Duration,
     ended: bool,
 }
 
@@ -78,34 +79,31 @@ const LOOKS: u32 = 8;
 
 impl Watchdog {
     /// `look` is called on the thread, often enough for stalls of `patience`.
-    pub fn new(patience: Option<Duration>, look: impl Fn() + Send + 'static) -> io::Result<Self> {
+    pub fn new(
+        patience: Option<Duration>,
+        look: impl Fn() + Send + 'static,
+        report: impl FnOnce(Error) + Send + 'static,
+    ) -> io::Result<Self> {
         let shared =
             Arc::new((Mutex::new(Shared { interval: interval(patience), ended: false }), Condvar::new()));
         let with = shared.clone();
-        let thread = Builder::new().name("hipvmaf-watch".into()).spawn(move || {
+        let run = move || {
             let (shared, changed) = &*with;
             loop {
                 let Shared { interval, .. } = *lock(shared);
                 let same = |shared: &mut Shared| !shared.ended && shared.interval == interval;
-                let over = match interval {
-                    None => {
-                        drop(changed.wait_while(lock(shared), same).unwrap_or_else(PoisonError::into_inner));
-                        false
-                    }
-                    Some(interval) => {
-                        let waited = changed.wait_timeout_while(lock(shared), interval, same);
-                        waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-                    }
-                };
-                if lock(shared).ended {
+                let waited = changed.wait_timeout_while(lock(shared), interval, same);
+                let (now, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                if now.ended {
                     return;
                 }
-                if over {
+                drop(now);
+                if timeout.timed_out() {
                     look();
                 }
             }
-        })?;
-        Ok(Self { shared, thread: Some(thread) })
+        };
+        Ok(Self { shared, _thread: Thread::start("hipvmaf-watch", report, run)? })
     }
 
     pub fn set_patience(&self, patience: Option<Duration>) {
@@ -114,20 +112,16 @@ impl Watchdog {
     }
 }
 
-fn interval(patience: Option<Duration>) -> Option<Duration> {
-    Some((patience? / LOOKS).clamp(Duration::from_millis(10), Duration::from_secs(1)))
+/// Returns how often to look. Where stalls do not matter, downstream still may block.
+fn interval(patience: Option<Duration>) -> Duration {
+    let longest = Duration::from_secs(1);
+    patience.map_or(longest, |patience| (patience / LOOKS).clamp(Duration::from_millis(10), longest))
 }
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
         lock(&self.shared.0).ended = true;
         self.shared.1.notify_all();
-        // The last reference to the element may go on the thread itself, which cannot wait for itself.
-        if let Some(thread) =
-            self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id())
-        {
-            let _ = thread.join();
-        }
     }
 }
 

@@ -24,6 +24,7 @@ use watch::prometheus;
 
 use super::error::Error;
 use super::imp::HipVmaf;
+use super::messages::{Counts, Messages};
 use super::pads::{DISTORTED, HipVmafPad};
 use super::report::results::Results;
 use super::report::writer::{Job, Writer};
@@ -187,6 +188,15 @@ impl HipVmaf {
 
     /// Sets everything up for a run.
     pub(super) fn open(&self) -> Result<(), Error> {
+        // First, so that all messages of the run have one order.
+        let element = self.obj().downgrade();
+        let post = move |message| {
+            if let Some(element) = element.upgrade() {
+                element.imp().post_now(message);
+            }
+        };
+        let messages = Messages::new(self.progress.clone(), post, self.broken()).map_err(Error::Thread)?;
+        *lock(&self.messages) = Some(Arc::new(messages));
         let settings = lock(&self.settings).clone();
         let plan = Arc::new(Self::plan(&settings)?);
         gst::debug!(CAT, imp = self, "{plan}");
@@ -199,7 +209,7 @@ impl HipVmaf {
                 element.imp().file_failed(err);
             }
         };
-        *lock(&self.writer) = Some(Arc::new(Writer::new(report).map_err(Error::Thread)?));
+        *lock(&self.writer) = Some(Arc::new(Writer::new(report, self.broken()).map_err(Error::Thread)?));
         lock(&self.results_paths).clear();
 
         let (lookahead, used) = (session.lookahead(), Used::of(&session));
@@ -215,7 +225,8 @@ impl HipVmaf {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             wanted => wanted,
         };
-        let scoring = Scoring::new(session, fallback, distrust, settings.follows_input(), copiers, deliver)
+        let follow = settings.follows_input();
+        let scoring = Scoring::new(session, fallback, distrust, follow, copiers, deliver, self.broken())
             .map_err(Error::Thread)?;
         scoring.jobs().verify(settings.verify, settings.on_wrong_score);
         let reference = self.reference().clone();
@@ -238,7 +249,7 @@ impl HipVmaf {
                 element.imp().look_for_stall();
             }
         };
-        let watchdog = Watchdog::new(self.stall_time(), look).map_err(Error::Thread)?;
+        let watchdog = Watchdog::new(self.stall_time(), look, self.broken()).map_err(Error::Thread)?;
         *lock(&self.watchdog) = Some(watchdog);
         *lock(&self.scoring) = Some(scoring);
         *lock(&self.state) = Some(state);
@@ -248,7 +259,18 @@ impl HipVmaf {
         self.reported.store(false, Ordering::Relaxed);
         self.arrival.begin();
         self.set_latency(gst::ClockTime::ZERO);
+        self.configured_latency.store(0, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// What a thread of the element calls if it panics.
+    fn broken(&self) -> impl FnOnce(Error) + Send + 'static {
+        let element = self.obj().downgrade();
+        move |err| {
+            if let Some(element) = element.upgrade() {
+                element.imp().thread_failed(&err);
+            }
+        }
     }
 
     /// Takes everything down. Without an end of stream, files still get the frames that were scored.
@@ -261,9 +283,10 @@ impl HipVmaf {
         drop(scoring);
         let mut actions = vec![];
         let state = lock(&self.state).take();
+        let mut stats = None;
         if let Some(state) = state {
             state.finish_all_results(&mut actions);
-            *lock(&self.last_stats) = Some(state.stats());
+            stats = Some(state.stats());
         }
         for action in actions {
             if let Action::Write(job) = action {
@@ -272,6 +295,15 @@ impl HipVmaf {
         }
         let writer = lock(&self.writer).take();
         drop(writer);
+        // Last, as all others have something to say.
+        let messages = lock(&self.messages).take();
+        if let Some(messages) = messages {
+            messages.finish();
+            if let Some(stats) = stats {
+                let counts = Counts { waiting: 0, ..messages.counts() };
+                *lock(&self.last_stats) = Some(counts.add_to(stats));
+            }
+        }
         lock(&self.allocator).take();
         lock(&self.painter).take();
     }
@@ -334,7 +366,49 @@ fn with_name(path: &Path, name: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
+    use gst_video::{VideoFormat, VideoInfo};
+
+    use super::super::memory::import::geometry;
+    use super::super::scoring::Setup;
     use super::*;
+
+    /// Waits for the worker end then.
+    #[test]
+    fn a_panic_of_the_worker_is_reported() {
+        gst::init().unwrap();
+        let plan = Arc::new(HipVmaf::plan(&Settings::default()).unwrap());
+        let session = Session::new(plan, Box::new(Cpu::new(1).unwrap()), 1);
+        let distrust: Distrust = Box::new(|| Ok(Box::new(Cpu::new(1)?)));
+        let (tell, told) = mpsc::channel();
+        let report = move |err: Error| tell.send(err.to_string()).unwrap();
+        let deaf = |_| panic!("deaf");
+        let scoring = Scoring::new(session, None, distrust, None, 1, deaf, report).unwrap();
+        let info = VideoInfo::builder(VideoFormat::I420, 64, 48).build().unwrap();
+        let geometry = geometry(&info).unwrap();
+        scoring.jobs().prepare(Setup { geometry, renditions: vec![(0, None)], heads: vec![], patient: true });
+        let text = told.recv().unwrap();
+        assert!(text.contains("hipvmaf-score") && text.contains("deaf"), "{text}");
+        assert!(scoring.settled().unwrap().recv().is_err());
+    }
+
+    /// Whatever thread it is.
+    #[test]
+    fn a_panic_ends_the_run_with_an_error() {
+        gst::init().unwrap();
+        let element: super::super::HipVmaf = glib::Object::new();
+        element.set_property("backend", Backend::Cpu);
+        let bus = gst::Bus::new();
+        element.set_bus(Some(&bus));
+        element.set_state(gst::State::Paused).unwrap();
+        let panic = Error::Panic { thread: "hipvmaf-watch", text: "number 7".into() };
+        element.imp().broken()(panic);
+        let error = bus.timed_pop_filtered(None, &[gst::MessageType::Error]).unwrap();
+        let gst::MessageView::Error(error) = error.view() else { panic!("{error:?}") };
+        assert!(error.error().message().contains("number 7"), "{error:?}");
+        element.set_state(gst::State::Null).unwrap();
+    }
 
     #[test]
     fn no_more_threads_are_started_than_there_is_use_for() {

@@ -28,13 +28,14 @@ use watch::window;
 
 use super::CAT;
 use super::caps::{self, Colors, shape};
-use super::downstream::{Compared, Damage, Delayed, Downstream, Heat, Outcome, Pair, Stamp};
+use super::downstream::{Compared, Damage, Delayed, Departure, Downstream, Heat, Outcome, Pair, Stamp};
 use super::error::Error;
 use super::input::{AHEAD, Input, Item, Next, keys, time_code_period};
 use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
 use super::pads::{HipVmafPad, REFERENCE};
 use super::painter;
+use super::pushing::Pushing;
 use super::reference::Reference;
 use super::rendition::{Alignment, Rendition, Reported, Rules, Shown, Trouble, stats};
 use super::report::event::{Event, EventMessage, EventState};
@@ -59,6 +60,8 @@ pub enum Action {
     Segment(gst::Segment),
     Latency(ClockTime),
     Push(gst::Buffer),
+    /// Push an event of upstream.
+    Event(gst::Event),
     /// Push a heat map of this reference frame.
     Paint(gst::Buffer, Heat),
     Post(Structure),
@@ -82,6 +85,9 @@ pub enum Action {
     /// Let go of buffers, which may free memory of a GPU.
     Release(Vec<gst::Buffer>),
 }
+
+/// The source pad, as whose events tell of downstream.
+const SOURCE: &str = "src";
 
 /// The rendition that can be looked at downstream: that of `dist_sink`, which is always there.
 const DISPLAYED: usize = 0;
@@ -195,6 +201,7 @@ pub struct State {
     started: Instant,
     compute_time: ComputeTime,
     strain: Strain,
+    pushing: Pushing,
     /// Interval of running time for which the metrics file was written last.
     metrics_interval: Option<u64>,
 }
@@ -257,8 +264,71 @@ impl State {
             started: Instant::now(),
             compute_time: ComputeTime::default(),
             strain: Strain::default(),
+            pushing: Pushing::default(),
             metrics_interval: None,
         }
+    }
+
+    // What downstream does.
+
+    /// The element begins to play.
+    pub fn begin(&mut self, now: Option<ClockTime>) {
+        self.reference.begin(now.unwrap_or(ClockTime::ZERO));
+    }
+
+    /// A frame is about to be pushed.
+    pub fn begin_push(&mut self, now: Instant, running: Option<ClockTime>) {
+        self.pushing.begin(now, running.filter(|_| self.clock.is_live));
+    }
+
+    /// Downstream has taken or refused it; frames of the running time `due` should be leaving now.
+    pub fn end_push(&mut self, due: Option<ClockTime>) {
+        self.pushing.end(due);
+    }
+
+    pub fn is_pushing(&self) -> bool {
+        self.pushing.is_open()
+    }
+
+    /// Returns true if a push has lasted for too long. `clock`: the running time, and that of frames that should be leaving now.
+    /// `configured`: the latency of the pipeline, which may be longer than the element's own.
+    pub fn is_stuck(
+        &self,
+        now: Instant,
+        patience: Option<Duration>,
+        clock: Option<(ClockTime, ClockTime)>,
+        configured: ClockTime,
+    ) -> bool {
+        let clock = clock.filter(|_| self.clock.is_live);
+        let latency = clock.map(|(running, due)| running.saturating_sub(due).max(configured));
+        !self.failed && self.pushing.is_stuck(now, patience, clock.map(|(running, _)| running), latency)
+    }
+
+    /// While downstream takes nothing, time goes on in a live pipeline all the same. `stuck`: that is to be reported.
+    pub fn look_downstream(&mut self, stuck: bool, due: Option<ClockTime>, actions: &mut Vec<Action>) {
+        let due = due.filter(|_| self.clock.is_live);
+        if stuck {
+            let at = due.or(self.reference.last_time).unwrap_or(ClockTime::ZERO);
+            let event = self.strain.stuck(at);
+            actions.extend(event.map(|event| self.strain_event(event)));
+            // Windows have all scores in time, those too that wait for the next pair, which will come too late to be scored.
+            if self.clock.is_live && self.tunables.overload != Overload::Wait {
+                self.complete(None, true);
+            }
+        }
+        if let Some(due) = due.filter(|_| self.is_pushing() && !self.failed) {
+            self.advance(due, actions);
+        }
+    }
+
+    /// An alarm of this machine or of downstream.
+    fn strain_event(&self, event: EventMessage) -> Action {
+        let of_source = |event| EventMessage { pad: SOURCE.into(), label: SOURCE.into(), ..event };
+        let event = match event.event {
+            Event::DownstreamBlocked => of_source(event),
+            _ => self.reference.event(event),
+        };
+        Action::Post(event.to_structure())
     }
 
     // What others want to know.
@@ -769,6 +839,12 @@ impl State {
         }
     }
 
+    /// Takes an event of the reference that leaves between the frames that it came between.
+    pub fn take_event(&mut self, event: gst::Event, actions: &mut Vec<Action>) {
+        self.downstream.place(event);
+        self.leave(None, actions);
+    }
+
     /// New segment of a sink pad.
     pub fn set_segment(&mut self, pad: &AggregatorPad, segment: gst::Segment, seqnum: gst::Seqnum) {
         if *pad == self.reference.input.pad {
@@ -915,7 +991,10 @@ impl State {
         while let Next::Item(item) = &reference
             && item.is_gap
         {
-            dropped.extend(self.reference.input.take());
+            if let Some(gap) = self.reference.input.take() {
+                self.downstream.place_gap(&gap);
+                dropped.push(gap);
+            }
             reference = self.reference.input.next(0, &mut dropped)?;
         }
         let is_live = self.clock.is_live;
@@ -1328,8 +1407,10 @@ impl State {
 
     /// Takes a frame, and why the machine had no time for it, if so.
     fn strained(&mut self, at: ClockTime, cause: Option<Cause>, actions: &mut Vec<Action>) {
-        let event = self.strain.frame(at, cause);
-        actions.extend(event.map(|event| Action::Post(self.reference.event(event).to_structure())));
+        // Downstream, which has been reported, may be the cause of what is missing.
+        let cause = cause.filter(|cause| *cause != Cause::Machine || !self.strain.is_blocked(at));
+        let events = self.strain.frame(at, cause);
+        actions.extend(events.into_iter().map(|event| self.strain_event(event)));
     }
 
     /// Takes the reference head, and compares it with the heads of the renditions that are paired with it.
@@ -1464,7 +1545,8 @@ impl State {
             self.left_out(&stamp, clock, actions);
         }
         let missed = || active.iter().any(|i| self.renditions[*i].monitor.is_excused());
-        let cause = left_out.then_some(Cause::Scoring).or_else(|| missed().then_some(Cause::Machine));
+        let cause = left_out.then(|| self.cause_of_lateness(&stamp));
+        let cause = cause.or_else(|| missed().then_some(Cause::Machine));
         self.strained(at, cause, actions);
         self.downstream.push(Delayed { stamp, compared, buffer, heat });
         // What is found now counts from the next frame on.
@@ -1588,6 +1670,12 @@ impl State {
         let frame = stamp.lasts.unwrap_or(ClockTime::ZERO);
         let overdue = clock.due.is_some_and(|due| stamp.running_time.saturating_add(frame) < due);
         self.may_skip(clock) && (overdue || !self.has_room())
+    }
+
+    /// Why a pair came too late to be scored.
+    fn cause_of_lateness(&self, stamp: &Stamp) -> Cause {
+        let due = stamp.running_time.saturating_add(stamp.lasts.unwrap_or(ClockTime::ZERO));
+        if self.has_room() && self.pushing.excuses(due) { Cause::Downstream } else { Cause::Scoring }
     }
 
     /// Reports pairs that are left out.
@@ -1798,6 +1886,7 @@ impl State {
                 time_code: stamp.time_code.clone(),
                 offset: pair.offset.saturating_neg(),
                 state,
+                section,
                 coverage: rendition.run_counts().coverage(),
                 values: values.clone(),
                 totals: score.totals,
@@ -1878,9 +1967,10 @@ impl State {
 
     /// No frame before `now` is waited for any more: windows end even if nothing comes.
     fn advance(&mut self, now: ClockTime, actions: &mut Vec<Action>) {
-        let events = [self.reference.advance(now), self.strain.advance(now)];
-        let post = |event: EventMessage| Action::Post(self.reference.event(event).to_structure());
-        actions.extend(events.into_iter().flatten().map(post));
+        let event = self.reference.advance(now);
+        actions.extend(event.map(|event| Action::Post(self.reference.event(event).to_structure())));
+        let events = self.strain.advance(now);
+        actions.extend(events.into_iter().map(|event| self.strain_event(event)));
         for i in 0..self.renditions.len() {
             let pending = self.downstream.oldest_pending(self.renditions[i].number);
             self.advance_rendition(i, pending.map_or(now, |pending| pending.min(now)), actions);
@@ -1964,10 +2054,17 @@ impl State {
     /// Lets frames go whose outcome is known or that are due.
     pub fn leave(&mut self, deadline: Option<ClockTime>, actions: &mut Vec<Action>) {
         while self.telling == 0
-            && let Some(frame) = self.downstream.pop(deadline)
+            && let Some((announcement, departure)) = self.downstream.pop(deadline)
         {
-            actions.extend(frame.announcement.caps.map(Action::Caps));
-            actions.extend(frame.announcement.segment.map(Action::Segment));
+            actions.extend(announcement.caps.map(Action::Caps));
+            actions.extend(announcement.segment.map(Action::Segment));
+            let frame = match departure {
+                Departure::Frame(frame) => frame,
+                Departure::Event(event) => {
+                    actions.push(Action::Event(event));
+                    continue;
+                }
+            };
             let mut buffer = frame.buffer;
             if self.attach_meta {
                 let meta = self.meta(&frame.stamp, &frame.compared);
@@ -2024,9 +2121,10 @@ impl State {
             self.end_rendition(i, reason, actions);
         }
         let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
-        let events = [self.reference.end(now), self.strain.end(now)];
-        let post = |event: EventMessage| Action::Post(self.reference.event(event).to_structure());
-        actions.extend(events.into_iter().flatten().map(post));
+        let event = self.reference.end(now);
+        actions.extend(event.map(|event| Action::Post(self.reference.event(event).to_structure())));
+        let events = self.strain.end(now);
+        actions.extend(events.into_iter().map(|event| self.strain_event(event)));
         self.prepared = false;
     }
 

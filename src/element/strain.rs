@@ -16,9 +16,19 @@ pub enum Cause {
     Scoring,
     /// Frames are missing, and no CPU was idle.
     Machine,
+    /// Downstream does not take what is pushed.
+    Downstream,
 }
 
 impl Cause {
+    /// What is raised.
+    fn event(self) -> Event {
+        match self {
+            Self::Scoring | Self::Machine => Event::Overload,
+            Self::Downstream => Event::DownstreamBlocked,
+        }
+    }
+
     fn reason(self) -> &'static str {
         match self {
             Self::Scoring => {
@@ -27,12 +37,24 @@ impl Cause {
             Self::Machine => {
                 "no CPU of this machine is idle, and frames come too late or not at all; run fewer streams on it"
             }
+            Self::Downstream => {
+                "what comes after src does not take frames as fast as they come; look at the elements there, or have some \
+                 dropped by a queue with leaky=downstream after src"
+            }
         }
     }
 }
 
-/// Raised by the first frame that the machine has no time for, cleared once there was none for a second.
+/// Raised by the first frame that the machine has no time for, cleared once there was none for a second. What downstream
+/// holds up is an alarm of its own.
+#[derive(Default)]
 pub struct Strain {
+    overload: Held,
+    blocked: Held,
+}
+
+/// What is held up for causes of one kind.
+struct Held {
     latch: Latch,
     grouped: Grouped,
     /// Frames that were concerned since the alarm was told to be raised.
@@ -41,7 +63,7 @@ pub struct Strain {
     left_out: Option<ClockTime>,
 }
 
-impl Default for Strain {
+impl Default for Held {
     fn default() -> Self {
         let latch = Latch::new(Hold::NONE, Hold::time(ClockTime::SECOND.nseconds()));
         Self { latch, grouped: Grouped::default(), frames: 0, left_out: None }
@@ -52,44 +74,101 @@ impl Strain {
     /// Frames that were there were left out within the last second. Frames that are missing do not count, or they would
     /// excuse themselves for ever.
     pub fn is_recent(&self, now: ClockTime) -> bool {
+        self.overload.is_recent(now) || self.is_blocked(now)
+    }
+
+    /// Downstream has held up frames within the last second.
+    pub fn is_blocked(&self, now: ClockTime) -> bool {
+        self.blocked.is_recent(now)
+    }
+
+    /// Takes a frame, and why it was left out or is missing, should that be the machine's doing or downstream's. Returns
+    /// the events to post.
+    pub fn frame(&mut self, at: ClockTime, cause: Option<Cause>) -> Vec<EventMessage> {
+        let of = |kind: Event| cause.filter(|cause| cause.event() == kind);
+        let overload = self.overload.take(Event::Overload, at, of(Event::Overload), 1);
+        let blocked = self.blocked.take(Event::DownstreamBlocked, at, of(Event::DownstreamBlocked), 1);
+        overload.into_iter().chain(blocked).collect()
+    }
+
+    /// Takes note that a push has not returned by now. Returns the event to post.
+    pub fn stuck(&mut self, now: ClockTime) -> Option<EventMessage> {
+        self.blocked.take(Event::DownstreamBlocked, now, Some(Cause::Downstream), 0)
+    }
+
+    /// What is to be told now, by the time that has passed.
+    pub fn advance(&mut self, now: ClockTime) -> Vec<EventMessage> {
+        self.tell(now, |grouped| grouped.advance(now.nseconds()))
+    }
+
+    /// Nothing more comes: what is still to be told.
+    pub fn end(&mut self, now: ClockTime) -> Vec<EventMessage> {
+        self.tell(now, |grouped| grouped.end(now.nseconds()))
+    }
+
+    fn tell(&mut self, now: ClockTime, told: impl Fn(&mut Grouped) -> Option<Told>) -> Vec<EventMessage> {
+        let kinds = [(Event::Overload, &mut self.overload), (Event::DownstreamBlocked, &mut self.blocked)];
+        let tell = |(kind, held): (Event, &mut Held)| {
+            let told = told(&mut held.grouped)?;
+            Some(held.event(kind, now, told, None))
+        };
+        kinds.into_iter().filter_map(tell).collect()
+    }
+}
+
+impl Held {
+    fn is_recent(&self, now: ClockTime) -> bool {
         let since = |left_out| now.checked_sub(left_out);
         self.left_out.and_then(since).is_some_and(|time| time < ClockTime::SECOND)
     }
 
-    /// Takes a frame, and why it was left out or is missing, should that be the machine's doing. What is to be told.
-    pub fn frame(&mut self, at: ClockTime, cause: Option<Cause>) -> Option<EventMessage> {
-        self.frames += u64::from(cause.is_some());
-        if cause == Some(Cause::Scoring) {
-            self.left_out = Some(at);
+    /// Takes so many frames that were held up for this cause, or a frame that was not.
+    fn take(
+        &mut self,
+        kind: Event,
+        at: ClockTime,
+        cause: Option<Cause>,
+        frames: u64,
+    ) -> Option<EventMessage> {
+        if let Some(cause) = cause {
+            self.frames += frames;
+            if cause != Cause::Machine {
+                self.left_out = Some(at);
+            }
         }
         let change = self.latch.update(at.nseconds(), cause.is_some(), cause.is_none())?;
         let told = self.grouped.take(at.nseconds(), change)?;
-        Some(self.event(at, told, cause))
+        Some(self.event(kind, at, told, cause))
     }
 
-    /// What is to be told now, by the time that has passed.
-    pub fn advance(&mut self, now: ClockTime) -> Option<EventMessage> {
-        let told = self.grouped.advance(now.nseconds())?;
-        Some(self.event(now, told, None))
-    }
-
-    /// Nothing more comes: what is still to be told.
-    pub fn end(&mut self, now: ClockTime) -> Option<EventMessage> {
-        let told = self.grouped.end(now.nseconds())?;
-        Some(self.event(now, told, None))
-    }
-
-    fn event(&mut self, at: ClockTime, told: Told, cause: Option<Cause>) -> EventMessage {
+    fn event(&mut self, kind: Event, at: ClockTime, told: Told, cause: Option<Cause>) -> EventMessage {
         let over = matches!(told.change, Change { state: State::Cleared, .. });
         let count = over.then(|| std::mem::take(&mut self.frames));
         let reason = cause.map(|cause| cause.reason().into());
-        EventMessage { count, reason, ..grouped(Event::Overload, at, told) }
+        EventMessage { count, reason, ..grouped(kind, at, told) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_downstream_holds_up_is_no_overload() {
+        let mut strain = Strain::default();
+        let second = ClockTime::from_seconds;
+        let of = |told: &EventMessage| (told.event, told.state.name(), told.count);
+        assert_eq!(
+            strain.stuck(second(1)).as_ref().map(of),
+            Some((Event::DownstreamBlocked, "raised", None))
+        );
+        assert_eq!(strain.stuck(second(2)), None);
+        assert!(strain.is_recent(second(2)));
+        assert_eq!(strain.frame(second(2), Some(Cause::Downstream)), []);
+        assert_eq!(strain.frame(second(3), None), []);
+        let told = strain.frame(second(4), None);
+        assert_eq!(told.iter().map(of).collect::<Vec<_>>(), [(Event::DownstreamBlocked, "cleared", Some(1))]);
+    }
 
     #[test]
     fn an_overload_that_comes_and_goes_is_told_with_its_frames() {

@@ -436,3 +436,65 @@ fn statistics_are_read_when_a_file_fails() {
     assert_eq!(unpaired, Ok(1));
     drop(std::mem::ManuallyDrop::into_inner(rig));
 }
+
+/// Plays to the end, seeks back and plays to the end again: a loop. What is scored then is not lost.
+#[test]
+fn what_comes_after_the_end_and_a_seek_is_added() {
+    let both = sides(6);
+    for (format, section) in [("json", "\"section\": 1"), ("xml", "section=\"1\""), ("csv", ",scored,1,")] {
+        let folder = tempfile::tempdir().unwrap();
+        let name = format!("results.{format}");
+        let path = folder.path().join(&name);
+        let rig = Rig::offline(&[("results-filename", path.to_str().unwrap())]).play();
+        let rows = || {
+            fs::read_to_string(&path)
+                .unwrap()
+                .matches(match format {
+                    "json" => "\"frameNum\"",
+                    "xml" => "<frame ",
+                    _ => ",scored,",
+                })
+                .count()
+        };
+        for pass in 0..3 {
+            rig.push_pairs(&both.0.0, &both.1.0);
+            rig.end();
+            rig.finish().unwrap();
+            // Complete at each end.
+            assert_eq!((names(folder.path()), rows()), (vec![name.clone()], 6 * (pass + 1)));
+            rig.flush_all();
+            for pad in ["ref_sink", "dist_sink"] {
+                rig.begin_segment(pad, gst::ClockTime::ZERO, gst::ClockTime::ZERO);
+            }
+        }
+        rig.push_pairs(&both.0.0[..3], &both.1.0[..3]);
+        rig.wait_scores(20);
+        // At the stop as well; the last pair has no score without its neighbour.
+        rig.element.set_state(gst::State::Null).unwrap();
+        assert_eq!((names(folder.path()), rows()), (vec![name], 20));
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.matches(section).count(), 6, "{text}");
+        assert_eq!(rig.log().warnings, Vec::<String>::new());
+    }
+}
+
+/// Another element has begun to write the file since it was complete.
+#[test]
+fn a_file_that_cannot_be_added_to_is_left_with_a_warning() {
+    let both = sides(6);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let play = || Rig::offline(&[("results-filename", path.to_str().unwrap())]).play();
+    let rig = play();
+    rig.run(&[("ref_sink", &both.0), ("dist_sink", &both.1)]).unwrap();
+    let other = play();
+    rig.flush_all();
+    for pad in ["ref_sink", "dist_sink"] {
+        rig.begin_segment(pad, gst::ClockTime::ZERO, gst::ClockTime::ZERO);
+    }
+    rig.run(&[("ref_sink", &both.0), ("dist_sink", &both.1)]).unwrap();
+    let warnings = rig.log().warnings.clone();
+    assert!(warnings.len() == 1 && warnings[0].contains("another element is writing it"), "{warnings:?}");
+    assert_eq!(rows(&path), (0..6).collect::<Vec<_>>());
+    drop(other);
+}

@@ -2,6 +2,7 @@
 
 //! Live pipelines, with a clock that the tests move: latency, deadlines, and inputs that come and go.
 
+use crate::common::gate::Gate;
 use crate::common::rig::Rig;
 use crate::common::{FRAME, Input, score, sides};
 use gst::ClockTime;
@@ -286,12 +287,13 @@ fn late_pairs_are_skipped_and_reported() {
         let dropped: Vec<(Option<ClockTime>, i64)> = dropped.collect();
         assert_eq!(dropped, [(Some(FRAME), 1), (Some(FRAME * 2), 2)]);
         let events: Vec<_> = report.events.iter().map(brief).collect();
-        assert_eq!(events, [(Event::Overload, EventState::Raised, "ref_sink", Some(FRAME), Some(FRAME))]);
+        let expected = (Event::DownstreamBlocked, EventState::Raised, "src", Some(FRAME), Some(FRAME));
+        assert_eq!(events, [expected]);
     }
 }
 
 #[test]
-fn overload_ends_when_a_second_was_in_time() {
+fn a_blockage_ends_when_a_second_was_in_time() {
     let (rig, both) = overloaded("auto");
     for t in 25..40 {
         rig.push_pairs(&both.0.0[t..=t], &both.1.0[t..=t]);
@@ -304,13 +306,104 @@ fn overload_ends_when_a_second_was_in_time() {
     let events: Vec<_> = report.events.iter().map(brief).collect();
     assert_eq!(
         events[1..],
-        [(Event::Overload, EventState::Cleared, "ref_sink", Some(FRAME * 25), Some(FRAME * 50))]
+        [(Event::DownstreamBlocked, EventState::Cleared, "src", Some(FRAME * 25), Some(FRAME * 50))]
     );
+}
+
+/// A push that does not return is told of while it lasts, and windows go on. The watchdog looks often where stalls are short.
+#[test]
+fn a_downstream_that_blocks_is_told_and_windows_go_on() {
+    let both = sides(60);
+    let properties = [("attach-meta", "false"), ("window", "1000000000"), ("stall-time", "80000000")];
+    let rig = Rig::live(&properties).play();
+    rig.close();
+    rig.push_pairs(&both.0.0[..1], &both.1.0[..1]);
+    rig.wait(|log| log.blocked);
+    for second in 1..6 {
+        rig.clock.set_time(ms(1000 * second));
+        rig.wait(|log| log.report.windows.len() >= second as usize);
+    }
+    rig.wait(|log| !log.report.events.is_empty());
+    let log = rig.log();
+    let events: Vec<_> =
+        log.report.events.iter().map(|event| (event.event, event.state, event.pad.clone())).collect();
+    assert_eq!(events, [(Event::DownstreamBlocked, EventState::Raised, "src".into())]);
+    let ends: Vec<_> =
+        log.report.windows.iter().map(|window| window.running_time.unwrap().seconds()).collect();
+    assert_eq!(ends, [1, 2, 3, 4, 5]);
+    drop(log);
+    rig.open();
+    for second in [6, 7, 8] {
+        rig.clock.set_time(ms(1000 * second));
+        let input = |input: &Input| input.retimed(|t| Some(FRAME * t as u64 + ms(1000 * second)));
+        let (reference, distorted) = (input(&both.0), input(&both.1));
+        rig.push_pairs(&reference.0[..1], &distorted.0[..1]);
+        rig.wait(|log| log.report.buffers.len() as u64 > second - 5);
+    }
+    rig.wait(|log| log.report.events.len() > 1);
+    let log = rig.log();
+    let cleared = &log.report.events[1];
+    assert_eq!((cleared.event, cleared.state), (Event::DownstreamBlocked, EventState::Cleared));
+}
+
+/// What the worker has no time for is an overload, whatever downstream does.
+#[test]
+fn a_worker_that_has_no_time_is_an_overload() {
+    let both = sides(40);
+    let rig = Rig::live(&[("attach-meta", "false"), ("latency", "200000000")]).play();
+    let gate = Gate::closed();
+    let gated = gate.input(&both.1);
+    rig.push("ref_sink", &both.0.0[0]);
+    rig.push("dist_sink", &gated.0[0]);
+    gate.wait_until_read();
+    for t in 1..30 {
+        rig.clock.set_time(FRAME * t as u64);
+        rig.push("ref_sink", &both.0.0[t]);
+        rig.push("dist_sink", &both.1.0[t]);
+    }
+    rig.clock.set_time(ms(5000));
+    gate.open();
+    rig.wait(|log| !log.report.events.is_empty());
+    let log = rig.log();
+    let first = &log.report.events[0];
+    assert_eq!(
+        (first.event, first.state, first.pad.as_str()),
+        (Event::Overload, EventState::Raised, "ref_sink")
+    );
+    assert!(first.reason.as_ref().unwrap().contains("subsample"));
+}
+
+/// An element that is added to a pipeline that has played for minutes knows nothing of the time before.
+#[test]
+fn the_time_before_the_element_was_added_is_no_dropout() {
+    let both = sides(10);
+    let start = ClockTime::from_seconds(600);
+    let rig = Rig::live(&[]);
+    rig.clock.set_time(start);
+    let rig = rig.play();
+    let later = |input: &Input| input.retimed(|t| Some(start + FRAME * t as u64));
+    let sides = (later(&both.0), later(&both.1));
+    for t in 0..10 {
+        rig.advance_to(start + FRAME * t as u64);
+        rig.push_pairs(&sides.0.0[t..=t], &sides.1.0[t..=t]);
+    }
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert_eq!((report.events, report.frames.len()), (vec![], 10));
+    // Where nothing comes, that is told as ever, 5 s after.
+    let rig = Rig::live(&[]);
+    rig.clock.set_time(start);
+    let rig = rig.play();
+    rig.expire(start + ms(5000));
+    rig.wait(|log| log.report.events.len() == 2);
+    let log = rig.log();
+    let since: Vec<_> = log.report.events.iter().map(|event| (event.event, event.since)).collect();
+    assert_eq!(since, [(Event::Dropout, Some(start)); 2]);
 }
 
 /// Frames that are missing while pairs are left out are no dropout of their stream, unless it goes on without that.
 #[test]
-fn an_overload_is_not_blamed_on_the_streams() {
+fn a_blockage_is_not_blamed_on_the_streams() {
     let (rig, both) = overloaded("auto");
     for t in 20..24u64 {
         rig.push("ref_sink", &both.0.0[t as usize]);
@@ -320,8 +413,8 @@ fn an_overload_is_not_blamed_on_the_streams() {
     let events = |rig: &Rig| {
         rig.log().report.events.iter().map(|event| (event.event, event.state)).collect::<Vec<_>>()
     };
-    assert_eq!(events(&rig), [(Event::Overload, EventState::Raised)]);
-    assert!(rig.log().report.events[0].reason.as_ref().unwrap().contains("subsample"));
+    assert_eq!(events(&rig), [(Event::DownstreamBlocked, EventState::Raised)]);
+    assert!(rig.log().report.events[0].reason.as_ref().unwrap().contains("leaky=downstream"));
     for t in 24..30u64 {
         rig.push("ref_sink", &both.0.0[t as usize]);
         rig.advance_to(FRAME * t + ms(200));

@@ -3,11 +3,13 @@
 //! Real video through the public element, in real pipelines.
 
 mod align;
+mod application;
 mod change;
 mod common;
 mod downstream;
 mod element;
 mod errors;
+mod events;
 mod failed;
 mod faults;
 mod figures;

@@ -43,6 +43,8 @@ pub enum Event {
     /// Pairs come faster than they can be scored and are left out, or frames are missing while the machine has no computing
     /// time left.
     Overload,
+    /// Downstream does not take what is pushed, and frames are held up by that.
+    DownstreamBlocked,
     /// A pad has had nothing for `stall-time` while frames wait at another one.
     Stalled,
     /// A timestamp is far ahead of the others of its stream, or of the clock.
@@ -56,7 +58,7 @@ pub enum Event {
 }
 
 impl Event {
-    const NAMES: [(Self, &'static str); 13] = [
+    const NAMES: [(Self, &'static str); 14] = [
         (Self::Alarm, "alarm"),
         (Self::Freeze, "freeze"),
         (Self::Black, "black"),
@@ -65,6 +67,7 @@ impl Event {
         (Self::Alignment, "alignment"),
         (Self::Mispaired, "mispaired"),
         (Self::Overload, "overload"),
+        (Self::DownstreamBlocked, "downstream-blocked"),
         (Self::Stalled, "stalled"),
         (Self::TimestampJump, "timestamp-jump"),
         (Self::WrongScore, "wrong-score"),

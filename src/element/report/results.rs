@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write as _};
+use std::io::{self, BufWriter, Read as _, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,8 @@ use super::message::ScoreState;
 use super::provenance::Provenance;
 
 /// Columns of a CSV file behind those of libvmaf's: when the frame is, and what is compared.
-const CSV_COLUMNS: &str = "timestamp,running_time,time_code,state,offset,coverage,label,reference,distorted,";
+const CSV_COLUMNS: &str =
+    "timestamp,running_time,time_code,state,section,offset,coverage,label,reference,distorted,";
 
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
 
@@ -107,6 +108,9 @@ pub struct Row {
     /// By how many nanoseconds the distorted frame was taken to be late.
     pub offset: i64,
     pub state: ScoreState,
+    /// Section of the distorted stream: what comes after a seek, new caps or a reset is another one.
+    #[serde(default)]
+    pub section: u32,
     /// Share of the reference frames so far that were scored.
     pub coverage: f64,
     /// A value for each column.
@@ -149,6 +153,8 @@ pub struct Results {
     backend: Vec<(Cow<'static, str>, String)>,
     rows: u64,
     started: Instant,
+    /// How long it had taken up to the last end.
+    taken: Duration,
     /// Where the frame rate is filled in at the end.
     fps_at: u64,
     /// Bytes so far.
@@ -184,6 +190,7 @@ impl Results {
             backend: vec![],
             rows: 0,
             started: Instant::now(),
+            taken: Duration::ZERO,
             fps_at: 0,
             length: 0,
             ends: VecDeque::new(),
@@ -266,13 +273,17 @@ impl Results {
 
     /// One row: the frame's number, where it is in time, and a value for each column.
     pub fn row(&mut self, row: &Row) -> io::Result<()> {
+        if self.settled {
+            self.resume()?;
+        }
         let columns = || self.columns.iter().map(|(name, _)| name).zip(&row.values);
-        let Row { index, offset, coverage, .. } = row;
+        let Row { index, section, offset, coverage, .. } = row;
         let named = [
             ("timestamp", row.timestamp.map(|time| time.nseconds().into())),
             ("running_time", Some(row.running_time.nseconds().into())),
             ("time_code", row.time_code.as_deref().map(json_string)),
             ("state", (row.state != ScoreState::Scored).then(|| json_string(row.state.name()))),
+            ("section", (*section > 0).then(|| (*section).into())),
         ];
         let named = named.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let text = match self.format {
@@ -302,7 +313,7 @@ impl Results {
                 let (state, [label, reference, distorted, provenance]) = (row.state.name(), &self.of_csv);
                 let made = if self.provenance { format!("{provenance},") } else { String::new() };
                 format!(
-                    "{index},{values}{time},{running_time},{time_code},{state},{offset},{coverage:.6},{label},\
+                    "{index},{values}{time},{running_time},{time_code},{state},{section},{offset},{coverage:.6},{label},\
                      {reference},{distorted},{made}\n"
                 )
             }
@@ -323,9 +334,17 @@ impl Results {
         Ok(())
     }
 
-    /// Writes the pooled values and those of the whole stream, and gives the file its name. Where that fails,
-    /// [`Results::abandon`] can still keep what was written.
+    /// Writes the pooled values and those of the whole stream, and gives the file its name; without a row there is no file.
+    /// More rows may come: then it is written anew, with those that it has. Where that fails, [`Results::abandon`] can still
+    /// keep what was written.
     pub fn finish(&mut self, ending: &Ending) -> io::Result<()> {
+        self.taken = self.started.elapsed();
+        if self.rows == 0 {
+            self.settled = true;
+            // It is of no use, and does no harm.
+            let _ = fs::remove_file(self.partial());
+            return Ok(());
+        }
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = match self.format {
@@ -341,6 +360,28 @@ impl Results {
         fs::rename(self.partial(), &self.path)?;
         self.settled = true;
         Ok(())
+    }
+
+    /// Goes on after the end with what there was, in a file beside the complete one, which it takes the place of at the next
+    /// end.
+    fn resume(&mut self) -> io::Result<()> {
+        // Of a file without rows, a heading may have come since.
+        self.out.flush()?;
+        let rows = self.ends.back().copied().unwrap_or(self.length);
+        let (file, _) = create_locked(&self.partial())?;
+        let mut complete = self.out.get_ref();
+        complete.seek(SeekFrom::Start(0))?;
+        io::copy(&mut complete.take(rows), &mut &file)?;
+        self.out = BufWriter::new(file);
+        self.length = rows;
+        self.settled = false;
+        self.set_taken(self.taken);
+        Ok(())
+    }
+
+    /// The results are complete, or nothing was scored by the end.
+    pub fn is_settled(&self) -> bool {
+        self.settled
     }
 
     /// Has the speed be that of work which took this long, in other places.
@@ -631,6 +672,7 @@ mod tests {
             timestamp: (index > 0).then(|| ClockTime::from_mseconds(40 * index)),
             running_time: ClockTime::from_mseconds(40 * index),
             time_code: (index == 0).then(|| "10:00:00:00".into()),
+            section: 0,
             offset: 80_000_000,
             state: if index == 0 { ScoreState::Aligning } else { ScoreState::Scored },
             coverage: 0.75,
@@ -740,7 +782,7 @@ mod tests {
         assert!(made_by.ends_with("sha256=ab01; features=psnr;ssim; steps=crop 4 < 8 | rate;"), "{made_by}");
         assert!(made_by.contains("backend=hip; device=GPU <1>; my model "));
         let what = format!(
-            "80000000,0.750000,\"my \"\"720p\"\", & more\",160x90 I420 25/1 bt709,80x46 NV12 25/1 bt709,{made_by},"
+            "0,80000000,0.750000,\"my \"\"720p\"\", & more\",160x90 I420 25/1 bt709,80x46 NV12 25/1 bt709,{made_by},"
         );
         assert_eq!(
             csv,
@@ -775,6 +817,43 @@ mod tests {
         }
         assert!(xml.contains("<aggregate_metrics apsnr_y=\"34.500000\" />"));
         assert!(xml.contains("<metric name=\"my &lt;&quot;model&quot;>\" min="));
+    }
+
+    /// After a seek. The file is complete at each end, and has the name in between too.
+    #[test]
+    fn rows_after_the_end_are_added() {
+        use ResultsFormat::{Csv, Exact, Json, Xml};
+        for format in [Json, Xml, Csv, Exact] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("results");
+            let names = || std::fs::read_dir(folder.path()).unwrap().count();
+            let read = || std::fs::read_to_string(&path).unwrap();
+            let create = || Results::create(&path, format, false).unwrap().0;
+            let add = |results: &mut Results, rows: std::ops::Range<u64>| {
+                rows.for_each(|i| results.row(&Row { section: 1, ..row(i, &[0.5, i as f64]) }).unwrap());
+            };
+            let mut whole = create();
+            whole.begin(heading(&["integer_adm2", "vmaf"])).unwrap();
+            add(&mut whole, 0..9);
+            whole.finish(&ending(&[])).unwrap();
+            let expected = read();
+            std::fs::remove_file(&path).unwrap();
+            // Nothing was scored at the first end.
+            let mut parts = create();
+            parts.finish(&ending(&[])).unwrap();
+            assert_eq!(names(), 0);
+            parts.begin(heading(&["integer_adm2", "vmaf"])).unwrap();
+            for end in [3, 6, 9] {
+                add(&mut parts, end - 3..end - 1);
+                assert_eq!(names(), if end == 3 { 1 } else { 2 });
+                add(&mut parts, end - 1..end);
+                parts.finish(&ending(&[])).unwrap();
+                assert_eq!((names(), parts.is_settled()), (1, true));
+            }
+            assert_eq!(read(), expected, "{format:?}");
+            drop(parts);
+            assert_eq!(read(), expected);
+        }
     }
 
     #[test]

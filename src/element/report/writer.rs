@@ -6,12 +6,12 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use watch::prometheus::{self, Figures};
 
 use super::super::error::Error;
+use super::super::threads::Thread;
 use super::results::{Ending, Heading, Results, Row};
 
 /// What can wait to be written. Whoever hands over more waits for the disk, so that memory stays bounded.
@@ -36,25 +36,27 @@ pub enum Job {
 
 /// The thread as the element sees it. Everything handed over is written before it is gone.
 pub struct Writer {
-    jobs: Option<SyncSender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    /// Dropped first, which ends the thread.
+    jobs: SyncSender<Job>,
+    _thread: Thread,
 }
 
 impl Writer {
-    /// `report` is called on the thread with what goes wrong.
-    pub fn new(report: impl Fn(Error) + Send + 'static) -> io::Result<Self> {
+    /// `report` is called on the thread with what goes wrong with a file, and `broken` if the thread panics.
+    pub fn new(
+        report: impl Fn(Error) + Send + 'static,
+        broken: impl FnOnce(Error) + Send + 'static,
+    ) -> io::Result<Self> {
         let (jobs, queue) = mpsc::sync_channel(QUEUE);
-        let files = Files { open: vec![], metrics_failed: false, report: Box::new(report) };
-        let thread = Builder::new().name("hipvmaf-write".into()).spawn(move || files.run(&queue))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        let files = Files { open: vec![], closed: vec![], metrics_failed: false, report: Box::new(report) };
+        let thread = Thread::start("hipvmaf-write", broken, move || files.run(&queue))?;
+        Ok(Self { jobs, _thread: thread })
     }
 
     /// Has something written, after everything before. Waits if the disk is far behind.
     pub fn write(&self, job: Job) {
-        if let Some(jobs) = &self.jobs {
-            // Fails only if the thread died; then nothing can be written any more.
-            let _ = jobs.send(job);
-        }
+        // Fails only if the thread died; then nothing can be written any more.
+        let _ = self.jobs.send(job);
     }
 
     /// Waits until everything handed over is written.
@@ -66,18 +68,12 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 /// What lives on the thread.
 struct Files {
+    /// Results that more rows may come for, those too that are complete for now.
     open: Vec<(u64, Results)>,
+    /// Results that were closed as their stream failed, with what is to be said if more rows come for them.
+    closed: Vec<(u64, Error)>,
     /// The metrics file could not be replaced the last time.
     metrics_failed: bool,
     report: Box<dyn Fn(Error) + Send>,
@@ -104,11 +100,18 @@ impl Files {
             match job {
                 Job::Open(number, results) => self.open.push((number, results)),
                 Job::Begin(number, heading) => self.change(number, |results| results.begin(*heading)),
-                Job::Row(number, row) => self.change(number, |results| results.row(&row)),
+                Job::Row(number, row) => {
+                    self.change(number, |results| results.row(&row));
+                    if let Some(at) = self.closed.iter().position(|(of, _)| *of == number) {
+                        (self.report)(self.closed.remove(at).1);
+                    }
+                }
                 Job::Finish(number, ending) => self.finish(number, &ending),
                 Job::Abandon(number, reason) => {
                     if let Some(results) = self.take(number) {
+                        let (path, kept) = (results.path().to_owned(), results.partial());
                         self.abandon(results, &reason, None);
+                        self.closed.push((number, Error::ResultsClosed { path, kept, reason }));
                     }
                 }
                 Job::Metrics(path, figures) => {
@@ -142,19 +145,31 @@ impl Files {
         if let Err(err) = work(results)
             && let Some(results) = self.take(number)
         {
+            if results.is_settled() {
+                let path = results.path().to_owned();
+                let reason = err.to_string();
+                return (self.report)(Error::ResultsClosed { kept: path.clone(), path, reason });
+            }
             let reason = format!("it cannot be written: {err}");
             self.abandon(results, &reason, Some(err));
         }
     }
 
+    /// Completes results. More rows may come after a seek.
     fn finish(&mut self, number: u64, ending: &Ending) {
-        let Some(mut results) = self.take(number) else { return };
-        if results.is_empty() {
-            return (self.report)(Error::ResultsEmpty { path: results.path().into() });
+        let Some((_, results)) = self.open.iter_mut().find(|(of, _)| *of == number) else { return };
+        if results.is_settled() {
+            return;
         }
-        if let Err(err) = results.finish(ending) {
+        let empty = results.is_empty().then(|| Error::ResultsEmpty { path: results.path().into() });
+        if let Err(err) = results.finish(ending)
+            && let Some(results) = self.take(number)
+        {
             let reason = format!("it cannot be completed: {err}");
-            self.abandon(results, &reason, Some(err));
+            return self.abandon(results, &reason, Some(err));
+        }
+        if let Some(err) = empty {
+            (self.report)(err);
         }
     }
 

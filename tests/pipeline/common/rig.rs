@@ -13,7 +13,7 @@ use gst_check::TestClock;
 use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::VmafMessage;
 
-use super::{Failure, Input, Report, init};
+use super::{Failure, Input, Report, init, until};
 
 /// How long something that has to happen may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,11 +35,15 @@ pub struct Log {
     pub raw_events: Vec<gst::Structure>,
     /// For each event, how many messages of frames came before it.
     pub frames_before_events: Vec<usize>,
+    /// For each buffer, how many messages of frames came before it.
+    pub messages_before_buffers: Vec<usize>,
     /// Events that went upstream, with the sink pad that they left by.
     pub upstream: Vec<(String, gst::EventType)>,
     /// Segments and caps that went downstream, each with the number of buffers before it.
     pub segments: Vec<(usize, gst::FormattedSegment<ClockTime>)>,
     pub caps: Vec<(usize, gst::Caps)>,
+    /// Other events that went downstream, each with the number of buffers, and of messages of frames, before it.
+    pub others: Vec<(usize, usize, gst::Event)>,
     pub qos: Vec<gst::Message>,
     /// Messages that say that the latency has changed.
     pub latency_changes: usize,
@@ -52,10 +56,14 @@ pub struct Log {
     pub blocked: bool,
 }
 
+type Handler = Arc<dyn Fn(&gst::Message) + Send + Sync>;
+
 #[derive(Default)]
 struct Seen {
     log: Mutex<Log>,
     changed: Condvar,
+    /// What the application does with each message, once it is in the log.
+    handler: Mutex<Option<Handler>>,
 }
 
 impl Seen {
@@ -172,6 +180,10 @@ impl Rig {
         let heard = seen.clone();
         bus.set_sync_handler(move |_, message| {
             heard.change(|log| log.hear(message));
+            let handler = heard.handler.lock().unwrap().clone();
+            if let Some(handler) = handler {
+                handler(message);
+            }
             gst::BusSyncReply::Drop
         });
         element.set_bus(Some(&bus));
@@ -194,6 +206,11 @@ impl Rig {
             pad.set_property("label", label);
         }
         self
+    }
+
+    /// Has the application do something with each message, on the thread that it comes on.
+    pub fn on_message(&self, handler: impl Fn(&gst::Message) + Send + Sync + 'static) {
+        *self.seen.handler.lock().unwrap() = Some(Arc::new(handler));
     }
 
     pub fn play(self) -> Self {
@@ -234,8 +251,11 @@ impl Rig {
         let (told, to) = (self.seen.clone(), name.to_owned());
         let pad = gst::Pad::builder(gst::PadDirection::Src)
             .name(format!("for_{name}"))
-            .event_function(move |_, _, event| {
+            .event_function(move |pad, _, event| {
                 told.change(|log| log.upstream.push((to.clone(), event.type_())));
+                if event.type_() == gst::EventType::Seek {
+                    seek(pad, event.seqnum());
+                }
                 true
             })
             .query_function(move |pad, parent, query| match query.view_mut() {
@@ -416,20 +436,28 @@ impl Rig {
         self.element.property("stats")
     }
 
-    pub fn log(&self) -> MutexGuard<'_, Log> {
-        self.seen.log()
-    }
-
     /// Waits for something that has to happen.
     #[track_caller]
     pub fn wait(&self, until: impl Fn(&Log) -> bool) {
         drop(self.seen.wait(until));
     }
 
-    /// Waits until so many buffers have left in all.
+    /// Looks at what came out up to now.
+    pub fn now<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
+        look(&self.seen.log())
+    }
+
+    /// Waits until so many buffers have left in all, and then for the messages that were on their way by then.
     #[track_caller]
     pub fn wait_buffers(&self, count: usize) -> Report {
-        self.seen.wait(|log| log.report.buffers.len() >= count).report.clone()
+        drop(self.seen.wait(|log| log.report.buffers.len() >= count));
+        self.log().report.clone()
+    }
+
+    /// What came out so far, with all messages that are on their way.
+    pub fn log(&self) -> MutexGuard<'_, Log> {
+        until(|| self.stats().get::<u64>("messages-waiting").unwrap_or(0) == 0);
+        self.seen.log()
     }
 
     /// Waits until so many frames have their score in all.
@@ -556,6 +584,14 @@ impl Log {
     }
 }
 
+/// A source seeks: it flushes, on the thread that has asked for it, and begins anew.
+fn seek(pad: &gst::Pad, seqnum: gst::Seqnum) {
+    pad.push_event(gst::event::FlushStart::builder().seqnum(seqnum).build());
+    pad.push_event(gst::event::FlushStop::builder(true).seqnum(seqnum).build());
+    let segment = gst::FormattedSegment::<ClockTime>::new();
+    pad.push_event(gst::event::Segment::builder(&segment).seqnum(seqnum).build());
+}
+
 fn sink(seen: &Arc<Seen>) -> gst::Pad {
     let (taken, told) = (seen.clone(), seen.clone());
     gst::Pad::builder(gst::PadDirection::Sink)
@@ -568,6 +604,8 @@ fn sink(seen: &Arc<Seen>) -> gst::Pad {
             let segment = pad.sticky_event::<gst::event::Segment>(0);
             let segment = segment.and_then(|event| event.segment().clone().downcast().ok());
             log.under.push(Under { caps: pad.current_caps(), segment });
+            let messages = log.report.frames.len();
+            log.messages_before_buffers.push(messages);
             log.report.buffers.push(buffer);
             drop(log);
             taken.changed.notify_all();
@@ -583,7 +621,12 @@ fn sink(seen: &Arc<Seen>) -> gst::Pad {
                     }
                     gst::EventView::Eos(_) => log.eos = true,
                     gst::EventView::FlushStart(_) => log.closed = false,
-                    _ => {}
+                    gst::EventView::FlushStop(_) => log.eos = false,
+                    gst::EventView::StreamStart(_) => {}
+                    _ => {
+                        let frames = log.report.frames.len();
+                        log.others.push((before, frames, event));
+                    }
                 }
             });
             true

@@ -87,13 +87,18 @@ fn overview(fleet: &Fleet) -> Value {
 /// The states of a channel, the worst first.
 const SEVERITY: [&str; 6] = ["down", "alarm", "impaired", "starting", "ok", "ended"];
 
+/// Events that tell of this machine and not of a stream.
+const OF_MACHINE: [&str; 2] = ["overload", "downstream-blocked"];
+
 /// In one word, how a channel is.
 fn verdict(state: &state::State) -> &'static str {
     match state.status {
         Status::Down => "down",
         Status::Ended => "ended",
         // That this machine has no time is no fault of the picture.
-        _ if state.streams().any(|stream| stream.raised().iter().any(|kind| *kind != "overload")) => "alarm",
+        _ if state.streams().any(|stream| stream.raised().iter().any(|kind| !OF_MACHINE.contains(kind))) => {
+            "alarm"
+        }
         _ if state.streams().any(|stream| stream.status == Status::Down || stream.alarmed()) => "impaired",
         Status::Starting => "starting",
         Status::Running => "ok",
