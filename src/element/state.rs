@@ -30,7 +30,7 @@ use super::CAT;
 use super::caps::{self, Colors, shape};
 use super::downstream::{Compared, Damage, Delayed, Departure, Downstream, Heat, Outcome, Pair, Stamp};
 use super::error::Error;
-use super::input::{AHEAD, Input, Item, Next, keys, time_code_period};
+use super::input::{AHEAD, Doubt, Input, Item, Next, keys, time_code_period};
 use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
 use super::pads::{HipVmafPad, REFERENCE};
@@ -872,9 +872,15 @@ impl State {
     /// The frames of a single stream were flushed. Those of it that are still here will not leave.
     pub fn flush_pad(&mut self, pad: &AggregatorPad, actions: &mut Vec<Action>) {
         let Some(rendition) = self.side(pad) else { return };
+        // The base class may have kept the frame at the head.
+        let input = match rendition {
+            None => &mut self.reference.input,
+            Some(i) => &mut self.renditions[i].input,
+        };
+        actions.push(Action::Release(std::iter::from_fn(|| input.pop()).collect()));
         match rendition {
             None => {
-                self.jobs.end_run(true);
+                self.jobs.end_run(false);
                 self.renditions.iter_mut().for_each(|rendition| rendition.monitor.restart());
                 self.reference.restart();
             }
@@ -980,6 +986,9 @@ impl State {
                 gst::debug!(CAT, obj = rendition.pad, "{}", if enabled { "enabled" } else { "disabled" });
                 rendition.absent = false;
                 rendition.shown = None;
+                if !enabled {
+                    self.jobs.finish(rendition.number);
+                }
             }
         }
     }
@@ -1043,7 +1052,11 @@ impl State {
                     .and_then(|head| time_code_period(&head.buffer)),
             },
         };
-        let doubt = self.reference.input.doubt_of(&reference, self.horizon(), self.blind);
+        let doubt = match self.pairing {
+            // Frames that are paired by their number are in order whatever their timestamps say.
+            Pairing::Index if !is_live => Doubt::None,
+            _ => self.reference.input.doubt_of(&reference, self.horizon(), self.blind),
+        };
         actions.extend(
             self.reference
                 .input
@@ -1071,7 +1084,10 @@ impl State {
         next: &Next,
         actions: &mut Vec<Action>,
     ) -> Side {
-        let doubt = self.renditions[i].input.doubt_of(next, self.horizon(), self.blind);
+        let doubt = match self.pairing {
+            Pairing::Index => Doubt::None,
+            _ => self.renditions[i].input.doubt_of(next, self.horizon(), self.blind),
+        };
         let jump = self.renditions[i].input.note_doubt(next, doubt, self.clock.is_live);
         actions.extend(jump.map(|jump| Action::Post(self.renditions[i].event(jump))));
         let role = self.renditions[i].role(self.tunables.ignore_inactive_pads);

@@ -323,7 +323,7 @@ impl PooledMessage {
         s.set("repeated", self.repeated);
         s.set("dist-unmatched", self.dist_unmatched);
         s.set("aligning", self.aligning);
-        s.set("discont", self.discont);
+        s.set("discont-frames", self.discont);
         s.set("verified", self.verified);
         s.set("wrong", self.wrong);
         s.set("coverage", self.coverage);
@@ -347,7 +347,7 @@ impl PooledMessage {
             repeated: field(s, "repeated")?,
             dist_unmatched: field(s, "dist-unmatched")?,
             aligning: field(s, "aligning")?,
-            discont: field(s, "discont")?,
+            discont: field(s, "discont-frames")?,
             verified: field(s, "verified")?,
             wrong: field(s, "wrong")?,
             coverage: field(s, "coverage")?,

@@ -382,6 +382,11 @@ impl Drop for Bench {
 }
 
 /// Plays a pair of inputs through a new element.
+/// The scores that these frames have in the whole stream, whichever of them a rendition lacks.
+pub fn scores_within(sides: &(Input, Input), frames: std::ops::Range<usize>) -> Vec<f64> {
+    score(&[], &sides.0, &sides.1).unwrap().scores()[frames].to_vec()
+}
+
 pub fn score(properties: &[(&str, &str)], reference: &Input, distorted: &Input) -> Result<Report, Failure> {
     Bench::new(properties).run(reference, distorted)
 }
