@@ -212,7 +212,7 @@ impl HipVmaf {
         *lock(&self.writer) = Some(Arc::new(Writer::new(report, self.broken()).map_err(Error::Thread)?));
         lock(&self.results_paths).clear();
 
-        let (lookahead, used) = (session.lookahead(), Used::of(&session));
+        let used = Used::of(&session);
         let element = self.obj().downgrade();
         let deliver = move |news| {
             if let Some(element) = element.upgrade() {
@@ -232,7 +232,7 @@ impl HipVmaf {
         let reference = self.reference().clone();
         let upcoming = self.upcoming(&reference);
         let (tunables, jobs) = (self.tunables(), scoring.jobs());
-        let mut state = State::new(&settings, tunables, plan, lookahead, used, jobs, reference, upcoming);
+        let mut state = State::new(&settings, tunables, plan, used, jobs, reference, upcoming);
         for pad in self.distorted() {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             self.open_results(number, &pad)?;

@@ -211,7 +211,6 @@ impl State {
         settings: &Settings,
         tunables: Tunables,
         plan: Arc<Plan>,
-        lookahead: u32,
         used: Used,
         jobs: Jobs,
         reference: AggregatorPad,
@@ -219,8 +218,8 @@ impl State {
     ) -> Self {
         Self {
             provenance: Provenance::new(settings, &plan),
+            lookahead: plan.lookahead() as u32,
             plan,
-            lookahead,
             attach_meta: settings.attach_meta,
             attach_frames: settings.attach_frames,
             output: settings.output,

@@ -598,7 +598,8 @@ fn the_application_has_its_device_set_whatever_the_element_does() {
 #[ignore = "needs the software device"]
 fn pools_have_as_many_buffers_more_as_are_held_back() {
     let bench = started();
-    for (pad, held) in [("ref_sink", 1 + 1 + 5), ("dist_sink", 5)] {
+    // Those that wait for their scores, one that motion looks back to, and those in flight.
+    for (pad, held) in [("ref_sink", 1 + 1 + 1 + 5), ("dist_sink", 5)] {
         let query = offer(&bench, pad);
         let (pool, size, min, max) = query.allocation_pools().next().unwrap();
         assert_eq!((size, min, max), (176 * 144 * 3 / 2, held, 0), "{pad}");
