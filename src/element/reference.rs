@@ -229,6 +229,10 @@ mod tests {
         assert_eq!((since, event.map(|event| event.event)), (ClockTime::ZERO, Some(Event::Dropout)));
         assert_eq!(reference.beat(None), None);
         assert_eq!(reference.beat(Some(ms(1000).nseconds())), Some(ms(6000)));
+        // Frames that have not shown how far apart they are are waited for as at the start.
+        reference.heard(ms(6960), Some(ms(40)));
+        assert_eq!(reference.beat(None), Some(ms(12_000)));
+        [6960, 7000].into_iter().for_each(|time| reference.cadence.push(ms(time)));
         reference.heard(ms(7000), Some(ms(40)));
         assert_eq!(reference.beat(None), Some(ms(7240)));
         for now in [7240, 7999, 8000, 8001, 20_000] {

@@ -879,7 +879,7 @@ impl State {
         actions.push(Action::Release(std::iter::from_fn(|| input.pop()).collect()));
         match rendition {
             None => {
-                self.jobs.end_run(false);
+                self.jobs.end_run(true);
                 self.renditions.iter_mut().for_each(|rendition| rendition.monitor.restart());
                 self.reference.restart();
             }

@@ -279,7 +279,7 @@ impl Session {
     }
 
     /// Goes on with another backend in the middle of a run. Nothing may be in flight. `earlier` are the last groups of the
-    /// run, oldest first, as many as there are up to [`Session::lookback`]: metrics compare with their references.
+    /// run, oldest first, as many as there are up to [`Session::lags`]: metrics compare with their references.
     pub fn take_over(
         &mut self,
         mut backend: Box<dyn Backend>,
