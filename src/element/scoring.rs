@@ -83,6 +83,7 @@ enum Job {
     /// Complete the scores of a rendition without the reference frames to come.
     Finish {
         rendition: u64,
+        broken: bool,
     },
     /// Reference frames are missing.
     Gap,
@@ -165,9 +166,9 @@ impl Jobs {
         self.send(Job::Group(group));
     }
 
-    /// Completes the scores of a rendition that wait for later reference frames.
-    pub fn finish(&self, rendition: u64) {
-        self.send(Job::Finish { rendition });
+    /// Completes the scores of a rendition that wait for later reference frames; `broken` says that its stream does not end.
+    pub fn finish(&self, rendition: u64, broken: bool) {
+        self.send(Job::Finish { rendition, broken });
     }
 
     /// Says that reference frames are missing between those before and those to come.
@@ -282,6 +283,7 @@ enum Taken {
     Gap,
     Finish {
         track: usize,
+        broken: bool,
     },
     EndRun {
         broken: bool,
@@ -445,9 +447,9 @@ impl Worker {
                     self.forget_reference();
                     self.attempt(|worker| worker.end_run(true));
                 }
-                Job::Finish { rendition } => {
+                Job::Finish { rendition, broken } => {
                     let track = self.tracks.iter().position(|track| track.rendition == rendition);
-                    self.attempt(|worker| track.map_or(Ok(()), |track| worker.finish(track)));
+                    self.attempt(|worker| track.map_or(Ok(()), |track| worker.finish(track, broken)));
                 }
                 Job::EndRun { broken } => {
                     self.forget_reference();
@@ -624,7 +626,7 @@ impl Worker {
                     self.submit(group, counted)?;
                 }
                 Taken::Gap => self.gap()?,
-                Taken::Finish { track } => self.finish(track)?,
+                Taken::Finish { track, broken } => self.finish(track, broken)?,
                 Taken::EndRun { broken } => self.end_run(broken)?,
             }
         }
@@ -813,11 +815,11 @@ impl Worker {
         self.collect()
     }
 
-    fn finish(&mut self, track: usize) -> Result<(), Error> {
+    fn finish(&mut self, track: usize, broken: bool) -> Result<(), Error> {
         if let Some(trial) = &mut self.trial {
-            trial.taken.push(Taken::Finish { track });
+            trial.taken.push(Taken::Finish { track, broken });
         }
-        self.session.finish(track);
+        self.session.finish(track, broken);
         self.collect()
     }
 

@@ -456,7 +456,7 @@ impl State {
     /// A distorted stream is about to go: nothing more of it is taken.
     pub fn begin_release(&mut self, pad: &HipVmafPad) {
         if let Some(i) = self.renditions.iter().position(|rendition| rendition.pad == *pad) {
-            self.jobs.finish(self.renditions[i].number);
+            self.jobs.finish(self.renditions[i].number, false);
             self.renditions[i].leaving = true;
             self.generation += 1;
         }
@@ -986,7 +986,7 @@ impl State {
                 rendition.absent = false;
                 rendition.shown = None;
                 if !enabled {
-                    self.jobs.finish(rendition.number);
+                    self.jobs.finish(rendition.number, true);
                 }
             }
         }
@@ -1764,7 +1764,7 @@ impl State {
     /// reference frames ends for all; `broken` says that some are missing.
     pub fn complete(&mut self, renditions: Option<&[u64]>, broken: bool) {
         match renditions {
-            Some(numbers) => numbers.iter().for_each(|number| self.jobs.finish(*number)),
+            Some(numbers) => numbers.iter().for_each(|number| self.jobs.finish(*number, broken)),
             None => self.jobs.end_run(broken),
         }
     }

@@ -136,7 +136,7 @@ enum Queued {
     /// Reference frames are missing, but the run goes on.
     Gap,
     /// What waits for a later pair of this rendition is completed.
-    Finish { rendition: usize },
+    Finish { rendition: usize, broken: bool },
     /// The end of a run; `broken` where reference frames are missing.
     End { broken: bool },
 }
@@ -374,10 +374,10 @@ impl Session {
     }
 
     /// Completes the scores of a rendition that wait for a later reference frame, as at the end of a stream. The run goes
-    /// on, for this rendition too.
-    pub fn finish(&mut self, rendition: usize) {
+    /// on, for this rendition too. `broken` says that its stream does not end here, so that these scores are marked.
+    pub fn finish(&mut self, rendition: usize, broken: bool) {
         if rendition < self.tracks.len() {
-            self.queue.push_back(Queued::Finish { rendition });
+            self.queue.push_back(Queued::Finish { rendition, broken });
         }
     }
 
@@ -473,8 +473,11 @@ impl Session {
                     self.since_gap = 0;
                     self.tracks.iter_mut().for_each(Track::mark);
                 }
-                Queued::Finish { rendition } => {
+                Queued::Finish { rendition, broken } => {
                     self.tracks[rendition].finish();
+                    if broken && self.plan.lookback() > 0 {
+                        self.tracks[rendition].mark();
+                    }
                     self.complete(rendition, scores);
                     self.history.iter().for_each(|sums| self.tracks[rendition].push(sums, Pending::Alone));
                     self.complete(rendition, scores);
@@ -819,7 +822,7 @@ mod tests {
             }
             session.submit(picture(&samples), distorted).unwrap();
             if finished == Some(frame) {
-                session.finish(1);
+                session.finish(1, false);
             }
             collect(&mut session, &mut waiting);
         }
