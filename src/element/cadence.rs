@@ -73,17 +73,11 @@ impl Cadence {
     /// Returns a distance that frames are hardly ever closer than: those of a stream that varies are told apart by it.
     pub fn close(&self) -> Option<ClockTime> {
         let near = self.quantile(0.25);
-        match self.announced {
-            Some(announced) if self.distances.len() < ENOUGH => Some(announced),
-            Some(announced) => near.map(|near| near.min(announced)).or(Some(announced)).map(|close| {
-                // Timestamps that jitter around what the caps announce do not narrow it.
-                if self.typical().is_some_and(|typical| alike(announced, typical)) {
-                    announced
-                } else {
-                    close
-                }
-            }),
-            None => near,
+        match (self.announced, near) {
+            // Timestamps that jitter around what the caps announce do not narrow it.
+            (Some(announced), _) if self.typical() == Some(announced) => Some(announced),
+            (Some(announced), near) => Some(near.map_or(announced, |near| near.min(announced))),
+            (None, near) => near,
         }
     }
 

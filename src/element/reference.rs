@@ -119,8 +119,7 @@ impl Reference {
     /// Notes the head that is about to be taken, for those that follow it.
     pub fn note(&mut self, head: &Item, pairing: Pairing) {
         self.last_key = match pairing {
-            Pairing::RunningTime | Pairing::Index => keys(pairing, head, head)[0],
-            Pairing::Timecode => keys(pairing, head, head)[0],
+            Pairing::RunningTime | Pairing::Index | Pairing::Timecode => keys(pairing, head, head)[0],
             // It depends on the clocks of both sides.
             Pairing::ReferenceTimestamp => None,
         };

@@ -139,8 +139,6 @@ pub struct ToSee {
 /// The element between start and stop.
 pub struct State {
     plan: Arc<Plan>,
-    /// How many later pairs a score waits for, at most.
-    lookahead: u32,
     attach_meta: bool,
     attach_frames: bool,
     output: Output,
@@ -218,7 +216,6 @@ impl State {
     ) -> Self {
         Self {
             provenance: Provenance::new(settings, &plan),
-            lookahead: plan.lookahead() as u32,
             plan,
             attach_meta: settings.attach_meta,
             attach_frames: settings.attach_frames,
@@ -815,7 +812,7 @@ impl State {
     /// How many frames of the reference frames are held back by.
     fn delay(&self) -> u32 {
         match self.output {
-            _ if self.attach_meta => self.lookahead + 1,
+            _ if self.attach_meta => self.plan.lookahead() as u32 + 1,
             // A heat map only waits for its own frame.
             Output::Heatmap => 1,
             Output::Reference | Output::Distorted => 0,
@@ -872,10 +869,7 @@ impl State {
     pub fn flush_pad(&mut self, pad: &AggregatorPad, actions: &mut Vec<Action>) {
         let Some(rendition) = self.side(pad) else { return };
         // The base class may have kept the frame at the head.
-        let input = match rendition {
-            None => &mut self.reference.input,
-            Some(i) => &mut self.renditions[i].input,
-        };
+        let input = self.input(rendition);
         actions.push(Action::Release(std::iter::from_fn(|| input.pop()).collect()));
         match rendition {
             None => {
