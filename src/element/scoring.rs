@@ -438,6 +438,10 @@ impl Worker {
                 Job::Prepare(setup) => {
                     self.attempt(|worker| worker.end_run(false));
                     self.drain();
+                    // The session forgets the frames before. Those that are still of use are submitted again with the next
+                    // pair.
+                    self.unsubmitted = self.recent.len();
+                    self.waited_for = 0;
                     self.attempt(|worker| worker.prepare(setup));
                 }
                 Job::Group(group) => self.follow_reference(group),
@@ -676,9 +680,6 @@ impl Worker {
         if let Some(trial) = &mut self.trial {
             trial.taken.clear();
         }
-        // The session forgets the frames before. Those that are still of use are submitted again with the next pair.
-        self.unsubmitted = self.recent.len();
-        self.waited_for = 0;
         let track = |(rendition, _): &(u64, Option<Scaling>)| Track {
             rendition: *rendition,
             failed: false,

@@ -8,7 +8,7 @@ use gst::prelude::*;
 use crate::common::device::DEVICE;
 use crate::common::gate::Gate;
 use crate::common::rig::Rig;
-use crate::common::{score, sides};
+use crate::common::{score, sides, until};
 use crate::gpu::{RDNA, assert_passes, play, run};
 
 /// Where a frame is handed over, where it is computed, and where its sums are fetched.
@@ -44,8 +44,9 @@ fn a_gpu_that_was_asked_for_is_not_replaced() {
 #[test]
 fn a_gpu_may_fail_with_frames_in_flight() {
     let slow = [RDNA, ("SWHIP_DELAY_US", "5000"), ("GST_DEBUG", "hipvmaf:2")];
-    for test in ["faults::lost_with_the_first_frames", "faults::lost_with_scores_to_fetch"] {
-        assert_passes(&run(&["--ignored", "--exact", test], &slow));
+    let tests = ["lost_with_the_first_frames", "lost_before_the_next_frames", "lost_with_scores_to_fetch"];
+    for test in tests.map(|test| format!("faults::{test}")) {
+        assert_passes(&run(&["--ignored", "--exact", &test], &slow));
     }
 }
 
@@ -53,6 +54,22 @@ fn a_gpu_may_fail_with_frames_in_flight() {
 #[test]
 #[ignore = "needs the software device, started by another"]
 fn lost_with_the_first_frames() {
+    the_cpu_goes_on(|_| ());
+}
+
+/// The CPU has taken over before the fourth pair comes.
+#[test]
+#[ignore = "needs the software device, started by another"]
+fn lost_before_the_next_frames() {
+    the_cpu_goes_on(|rig| until(|| backend_name(rig).as_deref() == Some("cpu")));
+}
+
+fn backend_name(rig: &Rig) -> Option<String> {
+    rig.element.property("backend-name")
+}
+
+/// Loses the device with the first three pairs. `wait` is called before the others are pushed.
+fn the_cpu_goes_on(wait: impl Fn(&Rig)) {
     const FRAMES: usize = 8;
     let both = sides(FRAMES);
     let expected = score(&[("backend", "cpu")], &both.0, &both.1).unwrap();
@@ -64,6 +81,7 @@ fn lost_with_the_first_frames() {
     gate.wait_until_read();
     DEVICE.fail("async:700@1");
     gate.open();
+    wait(&rig);
     // Refused once the element has failed, which is told at the end.
     for t in 3..FRAMES {
         let _ = rig.try_push("ref_sink", &both.0.0[t]);
@@ -73,7 +91,7 @@ fn lost_with_the_first_frames() {
     let report = rig.finish().unwrap_or_else(|failure| panic!("{}", failure.text));
     assert_eq!(report.scores(), expected.scores());
     assert_eq!(report.buffers.len(), FRAMES);
-    assert_eq!(rig.element.property::<Option<String>>("backend-name").as_deref(), Some("cpu"));
+    assert_eq!(backend_name(&rig).as_deref(), Some("cpu"));
 }
 
 /// Sums cannot be had while others may have been fetched: what was scored by then was told, and is right.
