@@ -39,7 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 
 impl HipVmaf {
-    /// Runs `work` on the state and carries out what it asks for, in order, once the lock is free. An error ends the run.
+    /// Runs `work` on the state and carries out what it asks for, in order, once the lock is free; messages are queued
+    /// before. An error ends the run.
     pub(super) fn with_state<T>(
         &self,
         work: impl FnOnce(&mut State, &mut Vec<Action>) -> Result<T, Error>,
@@ -50,10 +51,12 @@ impl HipVmaf {
             Some(state) => {
                 actions = state.take_deferred();
                 let result = state.take_trouble().map_or(Ok(()), Err);
-                result.and_then(|()| work(state, &mut actions)).map_err(|err| {
+                let result = result.and_then(|()| work(state, &mut actions)).map_err(|err| {
                     state.fail();
                     Some(err)
-                })
+                });
+                self.queue_messages(&mut actions);
+                result
             }
             None => return Err(gst::FlowError::Flushing),
         };
@@ -86,6 +89,7 @@ impl HipVmaf {
         let mut actions = vec![];
         if let Some(state) = lock(&self.state).as_mut() {
             state.abandon(err, &mut actions);
+            self.queue_messages(&mut actions);
         }
         // There are no frames to push among these.
         let _ = self.carry_out_all(actions);
@@ -139,7 +143,44 @@ impl HipVmaf {
         flow
     }
 
-    /// Does what the state asked for. Nothing is pushed any more once `flow` says that nobody takes it.
+    /// Puts the messages among these into the queue. It is called with the lock of the state held, as two threads carry out
+    /// what the state asks for: messages leave in the order in which they were decided.
+    fn queue_messages(&self, actions: &mut Vec<Action>) {
+        let Some(messages) = self.messages() else { return };
+        actions.retain(|action| self.message(action).is_none_or(|message| messages.post(message).is_err()));
+    }
+
+    /// Returns the message that an action posts, if it is one that does.
+    fn message(&self, action: &Action) -> Option<gst::Message> {
+        let obj = self.obj();
+        match action {
+            Action::Post(structure) => {
+                Some(gst::message::Element::builder(structure.clone()).src(&*obj).build())
+            }
+            Action::Warn(err) => Some(err.warning(&*obj)),
+            Action::Qos { stamp, late, scored, skipped } => {
+                let late = late.map_or(0, |late| late.nseconds() as i64);
+                let message = gst::message::Qos::builder(true)
+                    .running_time(stamp.running_time)
+                    .stream_time(stamp.stream_time.map(|time| time.0))
+                    .timestamp(stamp.timestamp.map(|time| time.0))
+                    .duration(stamp.duration.map(|time| time.0))
+                    .values(late, 1.0, 1_000_000)
+                    .stats(Buffers::from_u64(*scored), Buffers::from_u64(*skipped))
+                    .src(&*obj);
+                Some(message.build())
+            }
+            _ => None,
+        }
+    }
+
+    /// Posts a warning.
+    pub(super) fn warn(&self, err: &Error) {
+        let obj = self.obj();
+        let _ = obj.post_message(err.warning(&*obj));
+    }
+
+    /// Carries out what the state asks for. Nothing is pushed any more once `flow` says that nobody takes it.
     fn carry_out(
         &self,
         action: Action,
@@ -162,23 +203,10 @@ impl HipVmaf {
                 flow?;
                 return self.paint(buffer, &heat).and_then(|painted| self.push(painted));
             }
-            Action::Post(structure) => {
-                let message = gst::message::Element::builder(structure).src(&*obj).build();
-                let _ = obj.post_message(message);
-            }
-            Action::Warn(err) => err.warn(&*obj),
-            Action::Qos { stamp, late, scored, skipped } => {
-                let late = late.map_or(0, |late| late.nseconds() as i64);
-                let message = gst::message::Qos::builder(true)
-                    .running_time(stamp.running_time)
-                    .stream_time(stamp.stream_time.map(|time| time.0))
-                    .timestamp(stamp.timestamp.map(|time| time.0))
-                    .duration(stamp.duration.map(|time| time.0))
-                    .values(late, 1.0, 1_000_000)
-                    .stats(Buffers::from_u64(scored), Buffers::from_u64(skipped))
-                    .src(&*obj)
-                    .build();
-                let _ = obj.post_message(message);
+            Action::Post(_) | Action::Warn(_) | Action::Qos { .. } => {
+                if let Some(message) = self.message(&action) {
+                    let _ = obj.post_message(message);
+                }
             }
             Action::Write(job) => self.write(job),
             Action::Reconfigure { rendition, pad, matching } => {
@@ -243,6 +271,7 @@ impl HipVmaf {
                 let stuck = state.is_stuck(now, stall_time, running.zip(due), latency);
                 state.look_downstream(stuck, due, &mut actions);
             }
+            self.queue_messages(&mut actions);
         }
         // There are no frames to push among these.
         let _ = self.carry_out_all(actions);
@@ -296,7 +325,7 @@ impl HipVmaf {
     pub(super) fn file_failed(&self, err: Error) {
         let ends = err.is_of_results() && lock(&self.settings).on_results_error == OnResultsError::Error;
         if !ends {
-            return err.warn(&*self.obj());
+            return self.warn(&err);
         }
         // Posted once the lock is free: whoever hears of it may ask for statistics.
         let stopped = match lock(&self.state).as_mut() {
@@ -349,6 +378,7 @@ impl HipVmaf {
                 state.fail();
                 error = Some(err);
             }
+            self.queue_messages(&mut actions);
         }
         // Nobody waits for a disk but the worker.
         let (files, others) = actions.into_iter().partition(|action| matches!(action, Action::Write(_)));

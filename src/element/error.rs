@@ -17,6 +17,7 @@ use engine::model::ModelError;
 use engine::scale::ScalingError;
 use gst::prelude::*;
 
+use super::CAT;
 use super::caps::{ratio, shape};
 use super::memory::device_memory::Kind;
 use super::memory::import::ImportError;
@@ -272,15 +273,17 @@ impl Error {
         }
     }
 
-    /// Posts it as a warning: the element goes on.
-    pub fn warn(&self, element: &impl IsA<gst::Element>) {
-        let (kind, text) = (gst::ElementMessageType::Warning, self.text());
-        let (file, function, line) = (file!(), "warn", line!());
-        match self.code() {
-            Code::Library(code) => element.message_full(kind, code, Some(&text), None, file, function, line),
-            Code::Resource(code) => element.message_full(kind, code, Some(&text), None, file, function, line),
-            Code::Stream(code) => element.message_full(kind, code, Some(&text), None, file, function, line),
-        }
+    /// Returns the warning that says it: the element goes on.
+    pub fn warning(&self, element: &impl IsA<gst::Element>) -> gst::Message {
+        let element: &gst::Element = element.upcast_ref();
+        let (text, path) = (self.text(), element.path_string());
+        gst::warning!(CAT, obj = element, "{text}");
+        let warning = match self.code() {
+            Code::Library(code) => gst::message::Warning::builder(code, &text),
+            Code::Resource(code) => gst::message::Warning::builder(code, &text),
+            Code::Stream(code) => gst::message::Warning::builder(code, &text),
+        };
+        warning.debug(&path).src(element).build()
     }
 
     /// A results file cannot be written, or not to its end.

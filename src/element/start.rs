@@ -88,7 +88,7 @@ impl HipVmaf {
                 match &err {
                     _ if settings.device_id >= 0 => {
                         let reason = err.to_string();
-                        Error::NoSuchDevice { device_id: settings.device_id, reason }.warn(&*self.obj());
+                        self.warn(&Error::NoSuchDevice { device_id: settings.device_id, reason });
                     }
                     BackendError::Device(gpu::Error::NoDevice(_) | gpu::Error::NoKernels(_)) => {
                         gst::info!(CAT, imp = self, "scoring on the {cpu}: {err}");
@@ -319,7 +319,7 @@ impl HipVmaf {
         match Results::create(&path, format, provenance) {
             Ok((results, kept)) => {
                 if let Some(kept) = kept {
-                    Error::ResultsFound { path, kept }.warn(&*self.obj());
+                    self.warn(&Error::ResultsFound { path, kept });
                 }
                 self.write(Job::Open(number, results));
                 Ok(())
