@@ -99,6 +99,35 @@ const CERTAIN: ClockTime = ClockTime::from_mseconds(1);
 /// How many more reference frames than groups may wait for the worker to follow their motion.
 const HISTORY: usize = 8;
 
+/// Whether the frames behind the heads are waited for, where no clock runs. Where one thread feeds both sides, they do not come
+/// before those at the heads are taken. A file that was slow once looks the same: so it is tried again, after twice as many
+/// frames each time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    /// Reference frames to take without waiting for those behind.
+    off_for: u32,
+    /// How many it was the last time.
+    last: u32,
+}
+
+impl Look {
+    /// Most reference frames that are taken without waiting for those behind.
+    const LONGEST: u32 = 1024;
+
+    fn is_off(self) -> bool {
+        self.off_for > 0
+    }
+
+    fn was_futile(&mut self) {
+        self.last = (2 * self.last).clamp(1, Self::LONGEST);
+        self.off_for = self.last;
+    }
+
+    fn taken(&mut self) {
+        self.off_for = self.off_for.saturating_sub(1);
+    }
+}
+
 /// What the clock says, in live pipelines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
@@ -166,8 +195,7 @@ pub struct State {
     tunables: Tunables,
     /// What the clock said at the last step.
     clock: Clock,
-    /// Frames that would be looked at do not come before those at hand are taken.
-    blind: bool,
+    look: Look,
     /// What is still to be carried out.
     deferred: Vec<Action>,
     /// Counts the renditions that came and went, which decisions do not survive.
@@ -241,7 +269,7 @@ impl State {
             metrics: settings.metrics_filename.as_ref().map(PathBuf::from),
             tunables,
             clock: Clock::default(),
-            blind: false,
+            look: Look::default(),
             deferred: vec![],
             generation: 0,
             reference: Reference::new(reference, upcoming),
@@ -858,7 +886,7 @@ impl State {
         self.end_section("flush", actions);
         self.metrics_interval = None;
         self.reference.restart();
-        self.blind = false;
+        self.look = Look::default();
         for rendition in &mut self.renditions {
             rendition.restart();
             rendition.monitor.restart();
@@ -1048,7 +1076,7 @@ impl State {
         let doubt = match self.pairing {
             // Frames that are paired by their number are in order whatever their timestamps say.
             Pairing::Index if !is_live => Doubt::None,
-            _ => self.reference.input.doubt_of(&reference, self.horizon(), self.blind),
+            _ => self.reference.input.doubt_of(&reference, self.horizon(), self.look.is_off()),
         };
         actions.extend(
             self.reference
@@ -1079,7 +1107,7 @@ impl State {
     ) -> Side {
         let doubt = match self.pairing {
             Pairing::Index => Doubt::None,
-            _ => self.renditions[i].input.doubt_of(next, self.horizon(), self.blind),
+            _ => self.renditions[i].input.doubt_of(next, self.horizon(), self.look.is_off()),
         };
         let jump = self.renditions[i].input.note_doubt(next, doubt, self.clock.is_live);
         actions.extend(jump.map(|jump| Action::Post(self.renditions[i].event(jump))));
@@ -1112,12 +1140,12 @@ impl State {
 
     /// The frame behind a head, unless it is not worth waiting for.
     fn behind(&self, input: &Input, head: &Item) -> Option<upcoming::Next<Item>> {
-        input.behind(head).filter(|next| !(self.blind && matches!(next, upcoming::Next::Unknown)))
+        input.behind(head).filter(|next| !(self.look.is_off() && matches!(next, upcoming::Next::Unknown)))
     }
 
-    /// Frames that are waited for do not come before those at hand are taken.
+    /// Does without the frames behind the heads for a while: they did not come.
     pub fn stop_looking(&mut self) {
-        self.blind = true;
+        self.look.was_futile();
     }
 
     /// How far ahead of the deadline a head may be.
@@ -1448,6 +1476,7 @@ impl State {
             self.jobs.gap();
         }
         self.reference.note(&head, self.pairing);
+        self.look.taken();
         self.announce_latency(stamp.lasts, actions);
         let late = self.is_late(&stamp, clock);
         let excused = late || self.excuses(at, clock);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gst::prelude::*;
 
 use crate::common::rig::Rig;
-use crate::common::{FRAME, sides, until};
+use crate::common::{FRAME, seek_to_start, sides, until};
 
 /// How long something that has to happen may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -104,14 +104,7 @@ const CALLS: [(&str, Call); 7] = [
     ("release", |element| element.release_request_pad(&element.static_pad("dist_0").unwrap())),
     ("request", |element| drop(element.request_pad_simple("dist_%u").unwrap())),
     ("seek", |element| {
-        element.send_event(gst::event::Seek::new(
-            1.0,
-            gst::SeekFlags::FLUSH,
-            gst::SeekType::Set,
-            gst::ClockTime::ZERO,
-            gst::SeekType::None,
-            gst::ClockTime::NONE,
-        ));
+        element.send_event(seek_to_start());
     }),
     ("stop", stop),
 ];

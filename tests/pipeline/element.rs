@@ -5,7 +5,7 @@
 use crate::common::clip::{Clip, clips};
 use crate::common::rig::Rig;
 use crate::common::{
-    Bench, FRAME, Input, is_asleep, moving, score, score_clip, scores_within, thread_id, until,
+    Bench, FRAME, Input, is_asleep, moving, score, score_clip, scores_within, seek_to_start, thread_id, until,
 };
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -368,15 +368,7 @@ fn full() -> Rig {
 #[test]
 fn a_seek_does_not_wait_for_the_frames_before_it() {
     let rig = full();
-    let seek = gst::event::Seek::new(
-        1.0,
-        gst::SeekFlags::FLUSH,
-        gst::SeekType::Set,
-        gst::ClockTime::ZERO,
-        gst::SeekType::None,
-        gst::ClockTime::NONE,
-    );
-    rig.pad("src").send_event(seek);
+    rig.pad("src").send_event(seek_to_start());
     let scored = rig.log().report.frames.len();
     assert!(scored < 50, "{scored} frames were scored first");
 }

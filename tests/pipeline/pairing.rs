@@ -58,26 +58,47 @@ fn a_lost_frame_shifts_no_pairs_at_any_rate() {
     }
 }
 
-/// Timestamps that jitter by up to two fifths of a frame, of streams that lose frames, at a rate that nothing announces.
-#[test]
-fn jitter_and_losses_pair_no_others() {
+/// Timestamps that jitter by up to two fifths of a frame, of streams at a rate that nothing announces.
+fn jittering() -> (Input, Input) {
     let both = sides(FRAMES);
     let jitter =
         |seed: u64| move |t: usize| Some(ms(100 + 40 * t as u64) + ms((t as u64 * seed + 3) % 17) - ms(8));
-    let reference = both.0.unannounced().retimed(jitter(5));
-    let distorted = both.1.unannounced().retimed(jitter(7));
+    (both.0.unannounced().retimed(jitter(5)), both.1.unannounced().retimed(jitter(7)))
+}
+
+/// Each frame but the lost one was compared with its partner.
+#[track_caller]
+fn assert_jittering_partners(report: &Report, lost: usize) {
+    let numbers = |time: Option<ClockTime>| (time.unwrap() + ms(20) - ms(100)).nseconds() / FRAME.nseconds();
+    for frame in &report.frames {
+        assert_eq!(numbers(frame.common.running_time), numbers(frame.dist_running_time), "without {lost}");
+    }
+    assert_eq!(report.frames.len(), FRAMES - 1, "without {lost}");
+}
+
+#[test]
+fn jitter_and_losses_pair_no_others() {
+    let (reference, distorted) = jittering();
     for lost in 1..FRAMES - 1 {
         let report = score(&[], &reference, &distorted.keep(|t| t != lost)).unwrap();
-        let numbers =
-            |time: Option<ClockTime>| (time.unwrap() + ms(20) - ms(100)).nseconds() / FRAME.nseconds();
-        for frame in &report.frames {
-            assert_eq!(
-                numbers(frame.common.running_time),
-                numbers(frame.dist_running_time),
-                "without {lost}"
-            );
+        assert_jittering_partners(&report, lost);
+    }
+}
+
+/// The first pair is decided without the distorted frame behind it, which does not come in time.
+#[test]
+fn a_file_that_was_slow_once_pairs_no_others() {
+    let (reference, distorted) = jittering();
+    for lost in [5, 8] {
+        let rig = Rig::offline(&[]).play();
+        let streaming = rig.streaming("ref_sink", &reference);
+        rig.push("dist_sink", &distorted.0[0]);
+        streaming.wait_taken(2);
+        let rest = rig.streaming("dist_sink", &distorted.keep(|t| t != 0 && t != lost));
+        for streaming in [streaming, rest] {
+            streaming.join();
         }
-        assert_eq!(report.frames.len(), FRAMES - 1);
+        assert_jittering_partners(&rig.finish().unwrap(), lost);
     }
 }
 

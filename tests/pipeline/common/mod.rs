@@ -443,6 +443,12 @@ pub fn is_asleep(thread: i32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
 }
 
+/// The flushing seek to the start that players send.
+pub fn seek_to_start() -> gst::Event {
+    let (start, stop) = (gst::ClockTime::ZERO, gst::ClockTime::NONE);
+    gst::event::Seek::new(1.0, gst::SeekFlags::FLUSH, gst::SeekType::Set, start, gst::SeekType::None, stop)
+}
+
 /// Waits for something that has to happen and that nobody tells of.
 #[track_caller]
 pub fn until(mut happened: impl FnMut() -> bool) {

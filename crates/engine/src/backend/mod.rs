@@ -112,6 +112,11 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
+    /// Returns true if only the sums with history are computed.
+    pub fn is_history_only(&self) -> bool {
+        self.history_only || self.distorted.is_empty()
+    }
+
     /// A group with one distorted picture, of rendition 0, to be scored.
     pub fn pair(reference: Picture<'a>, distorted: Picture<'a>) -> Self {
         Self { reference, distorted: vec![(0, distorted)], history_only: false }

@@ -252,8 +252,8 @@ impl Backend for Cpu {
         let depth = self.depth();
         let Prepared { shared, history } = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let plan = &shared.plan;
-        let Group { reference, distorted, history_only } = group;
-        let history_only = history_only || distorted.is_empty();
+        let history_only = group.is_history_only();
+        let Group { reference, distorted, .. } = group;
         if distorted.len() > plan.scalers.len() || shared.state().outcomes.len() >= depth {
             return Err(BackendError::Full);
         }

@@ -328,8 +328,8 @@ impl Prepared {
             let _ = self.slots[slot].stream.synchronize();
             return started;
         }
-        let Group { reference, distorted, history_only } = group;
-        let history_only = history_only || distorted.is_empty();
+        let history_only = group.is_history_only();
+        let Group { reference, distorted, .. } = group;
         let count = distorted.len().max(1);
         let pictures = distorted.into_iter().map(|(_, picture)| picture).chain([reference]);
         let leases = pictures.filter_map(|picture| picture.lease).collect();
@@ -360,7 +360,7 @@ impl Prepared {
 
     /// Puts the work for a group into the stream of its slot.
     fn start(&mut self, ticket: Ticket, group: &Group<'_>, copiers: usize) -> Result<(), BackendError> {
-        let Group { reference, distorted, history_only } = group;
+        let Group { reference, distorted, .. } = group;
         let n = ticket.0 as usize;
         let lumas = self.lumas.len();
         let slot = n % self.slots.len();
@@ -423,7 +423,7 @@ impl Prepared {
             let bytes = bytes_of(std::slice::from_ref(&frame));
             frames.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         }
-        slot.start(distorted.len().max(1), &self.chains, *history_only || distorted.is_empty())?;
+        slot.start(distorted.len().max(1), &self.chains, group.is_history_only())?;
         Ok(slot.done.record(&slot.stream)?)
     }
 
