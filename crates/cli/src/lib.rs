@@ -121,5 +121,6 @@ pub fn main() -> ExitCode {
 /// Has GStreamer and the element ready; more than once is no mistake.
 fn init() -> Result<(), Error> {
     gst::init()?;
+    score::decoders::prefer_exact();
     Ok(gsthipvmaf::plugin_register_static()?)
 }

@@ -111,8 +111,8 @@ fn look(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<()
         *source = Source::of(path.as_ref()).map_err(|error| Error::Failed(format!("{path}: {error}")))?;
     }
     let score = title.args(&[])?;
-    let inputs =
-        [&title.reference, &title.distorted].map(|source| Input::new(&source.path, score.image_rate));
+    let inputs = [&title.reference, &title.distorted]
+        .map(|source| Input::new(&source.path, score.image_rate, score.raw));
     let [reference, distorted] = inputs;
     let (reference, distorted) = (reference?, distorted?);
     let videos = [Video::probe(&reference)?, Video::probe(&distorted)?];

@@ -30,7 +30,8 @@ struct Found {
 /// The frames of the video of a file in the order in which they are shown.
 pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
     let pipeline = gst::Pipeline::new();
-    let source = gst::ElementFactory::make("urisourcebin").property("uri", input.uri()).build()?;
+    let uri = input.uri().ok_or("it is in no container")?;
+    let source = gst::ElementFactory::make("urisourcebin").property("uri", uri).build()?;
     let parse = gst::ElementFactory::make("parsebin").build()?;
     pipeline.add_many([&source, &parse])?;
     source.connect_pad_added({

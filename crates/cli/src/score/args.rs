@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use super::crop::Crop;
+use super::reader::Raw;
 use super::rendition::Encoding;
 use super::source::Decoder;
 use super::span::Position;
 
 /// Score videos against their original
 ///
-/// A video is a file, a URI, or an image sequence as frames_%04d.png: whatever GStreamer can open. Several encodings are
+/// A video is a file, a URI, an image sequence as frames_%04d.png, or standard input (-): whatever GStreamer can open, Y4M
+/// and raw video. Several encodings are
 /// scored in one pass, which costs less than one after the other. Videos of another size than the original's are scaled to
 /// it, as a player does.
 #[derive(clap::Args)]
@@ -75,6 +77,10 @@ pub struct Args {
     /// Frames per second of image sequences, as 25 or 24000/1001
     #[arg(long, value_name = "RATE", default_value = "25", value_parser = rate)]
     pub image_rate: gst::Fraction,
+    /// What raw video is, in files as film.yuv and in streams without a header: its size, the format by ffmpeg's name, and
+    /// frames per second, as 1920x1080:yuv420p10le:25
+    #[arg(long, value_name = "WIDTHxHEIGHT:FORMAT:RATE")]
+    pub raw: Option<Raw>,
     /// Where the work on pixels is done
     #[arg(long, value_name = "auto|hip|cpu", default_value = "auto")]
     pub backend: String,
@@ -157,7 +163,8 @@ fn offset(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|seconds: &f64| seconds.abs() < 1e6).ok_or("not a number of seconds")
 }
 
-fn rate(text: &str) -> Result<gst::Fraction, &'static str> {
+/// Frames per second.
+pub fn rate(text: &str) -> Result<gst::Fraction, &'static str> {
     let (numer, denom) = text.split_once('/').unwrap_or((text, "1"));
     match [numer, denom].map(|number| number.parse().ok().filter(|number| (1..1_000_000).contains(number))) {
         [Some(numer), Some(denom)] => Ok(gst::Fraction::new(numer, denom)),

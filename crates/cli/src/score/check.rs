@@ -60,6 +60,7 @@ pub fn check(
     let progressive = std::iter::once(reference).chain(renditions.iter().flatten());
     let rate = progressive.filter(|video| !video.interlaced).find_map(Video::frames_per_second);
     let mut checked = Checked { findings: vec![], reference: fields(reference, rate), renditions: vec![] };
+    checked.findings.extend(missing(reference));
     checked.findings.extend(interlaced(reference));
     for video in renditions {
         let fields = video.as_ref().and_then(|video| fields(video, rate));
@@ -75,6 +76,7 @@ pub fn check(
                 range(reference)
             )));
         }
+        checked.findings.extend(missing(video));
         checked.findings.extend(interlaced(video));
         checked.findings.extend(colours(video, reference, ignore_colours));
         checked.findings.extend(size(video, reference, scale));
@@ -102,6 +104,15 @@ fn finding(video: &Video, kind: &'static str, text: String) -> Option<Finding> {
 
 fn interlaced(video: &Video) -> Option<Finding> {
     video.interlaced.then(|| finding(video, "interlaced", "it is interlaced".into())).flatten()
+}
+
+fn missing(video: &Video) -> Option<Finding> {
+    let text = match video.missing {
+        0 => return None,
+        1 => "1 picture is missing in its numbers".to_owned(),
+        missing => format!("{missing} pictures are missing in its numbers"),
+    };
+    finding(video, "missing", text + ": those that follow are taken to be the next ones")
 }
 
 fn range(video: &Video) -> &'static str {

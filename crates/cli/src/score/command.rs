@@ -73,7 +73,7 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
         model::choose(&args.models, None)?;
     }
     let renditions = renditions(args)?;
-    let reference = Input::new(&args.reference, args.image_rate)?;
+    let reference = Input::new(&args.reference, args.image_rate, args.raw)?;
     args.decoder.prefer()?;
     let video = Video::probe(&reference)?;
     let distorted = renditions.iter().map(|(_, rendition)| match rendition {
@@ -157,7 +157,8 @@ pub(crate) fn tell(findings: &[Finding], strict: bool) -> Result<(), Error> {
 
 /// The videos to score. Those of one name are told apart by what the user wrote, and by their number.
 fn renditions(args: &Args) -> Result<Vec<(String, Rendition)>, Error> {
-    let inputs = args.distorted.iter().map(|given| Input::new(given, args.image_rate).map(Rendition::Input));
+    let inputs =
+        args.distorted.iter().map(|given| Input::new(given, args.image_rate, args.raw).map(Rendition::Input));
     let encodings = args.encodings.iter().map(|encoding| Ok(Rendition::Encoding(*encoding)));
     let mut named: Vec<(String, Rendition)> = vec![];
     for rendition in inputs.chain(encodings) {

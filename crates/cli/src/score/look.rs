@@ -15,6 +15,9 @@ use crate::error::Error;
 /// How long a picture may take.
 const PATIENCE: ClockTime = ClockTime::from_seconds(30);
 
+/// How often to look whether there is an error instead.
+const LOOK: ClockTime = ClockTime::from_mseconds(50);
+
 /// A video that is looked at.
 pub struct Look {
     pipeline: gst::Pipeline,
@@ -55,9 +58,7 @@ impl Look {
 
     /// The next picture; nothing at the end.
     pub fn next(&self) -> Result<Option<Picture>, Error> {
-        let Some(sample) = self.sink.try_pull_sample(PATIENCE) else {
-            return if self.sink.is_eos() { Ok(None) } else { Err(self.failure()) };
-        };
+        let Some(sample) = self.pull()? else { return Ok(None) };
         let segment = sample.segment().and_then(|segment| segment.downcast_ref::<ClockTime>().cloned());
         let (Some(buffer), Some(caps)) = (sample.buffer_owned(), sample.caps()) else {
             return Err("a picture lacks its data".into());
@@ -71,6 +72,25 @@ impl Look {
         Ok(Some(Picture { time, position, frame }))
     }
 
+    /// The next sample; nothing at the end. An error ends the waiting for it.
+    fn pull(&self) -> Result<Option<gst::Sample>, Error> {
+        let bus = self.pipeline.bus().ok_or("the pipeline has no bus")?;
+        let mut waited = ClockTime::ZERO;
+        while waited < PATIENCE {
+            if let Some(sample) = self.sink.try_pull_sample(LOOK) {
+                return Ok(Some(sample));
+            }
+            if self.sink.is_eos() {
+                return Ok(None);
+            }
+            if let Some(error) = bus.pop_filtered(&[gst::MessageType::Error]) {
+                return Err(self.explain(Some(&error)));
+            }
+            waited += LOOK;
+        }
+        Err(self.explain(None))
+    }
+
     /// Goes to the picture at about this moment that can be decoded by itself. Whether the video can do that.
     pub fn seek(&self, to: ClockTime) -> bool {
         self.pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT, to).is_ok()
@@ -78,8 +98,11 @@ impl Look {
 
     fn failure(&self) -> Error {
         let bus = self.pipeline.bus();
-        let message = bus.and_then(|bus| bus.pop_filtered(&[gst::MessageType::Error]));
-        let why = match message.as_ref().map(|message| message.view()) {
+        self.explain(bus.and_then(|bus| bus.pop_filtered(&[gst::MessageType::Error])).as_ref())
+    }
+
+    fn explain(&self, message: Option<&gst::Message>) -> Error {
+        let why = match message.map(|message| message.view()) {
             Some(gst::MessageView::Error(error)) => error.error().message().to_owned(),
             _ => "nothing comes of it".into(),
         };

@@ -2,12 +2,16 @@
 
 //! What a video is, found out before it is scored.
 
+use std::sync::{Arc, OnceLock};
+
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_pbutils::prelude::*;
-use gst_video::{VideoColorimetry, VideoTransferFunction};
+use gst_video::{VideoColorimetry, VideoInfo, VideoTransferFunction};
 use serde::Serialize;
 
+use super::decoders::Decoders;
+use super::reader::Reader;
 use super::source::Input;
 use crate::error::Error;
 
@@ -45,6 +49,9 @@ pub struct Video {
     /// Its container has an index to seek by.
     #[serde(skip)]
     pub indexed: bool,
+    /// How many numbers of an image sequence are missing.
+    #[serde(skip)]
+    pub missing: u64,
 }
 
 fn fraction<S: serde::Serializer>(rate: &Option<gst::Fraction>, s: S) -> Result<S::Ok, S::Error> {
@@ -59,8 +66,24 @@ impl Video {
     /// Looks at the beginning of a video.
     pub fn probe(input: &Input) -> Result<Self, Error> {
         let failed = |why: String| Error::Failed(format!("{}: {why}", input.given()));
-        let info = gst_pbutils::Discoverer::new(PATIENCE)?.discover_uri(input.uri());
-        let info = info.map_err(|error| failed(error.message().into()))?;
+        let coded = match input.reader() {
+            Some(reader) if !reader.is_coded() => return Self::of_reader(input, reader).map_err(failed),
+            Some(reader) => Some(reader.first_uri().map_err(failed)?),
+            None => None,
+        };
+        let uri = coded.as_deref().or(input.uri()).unwrap_or_default();
+        let discoverer = gst_pbutils::Discoverer::new(PATIENCE)?;
+        let decoders = Arc::new(OnceLock::new());
+        discoverer.connect_source_setup({
+            let decoders = decoders.clone();
+            move |_, source| {
+                let top = std::iter::successors(source.parent(), |object| object.parent()).last();
+                decoders.get_or_init(|| top.and_downcast_ref().map(Decoders::set_up));
+            }
+        });
+        let info = discoverer.discover_uri(uri);
+        let stuck = || decoders.get()?.as_ref()?.stuck();
+        let info = info.map_err(|error| failed(stuck().unwrap_or_else(|| error.message().into())))?;
         let streams = info.video_streams();
         let Some(video) = streams.first() else {
             return Err(Error::Failed(format!("{} has no video", input.given())));
@@ -78,8 +101,14 @@ impl Video {
             input: input.given().to_owned(),
             width: video.width(),
             height: video.height(),
-            rate: Some(rate).filter(|rate| rate.numer() > 0 && rate.denom() > 0),
-            duration: info.duration().filter(|duration| *duration > ClockTime::ZERO),
+            rate: input
+                .reader()
+                .map(Reader::rate)
+                .or(Some(rate).filter(|rate| rate.numer() > 0 && rate.denom() > 0)),
+            duration: match input.reader() {
+                Some(reader) => reader.duration(),
+                None => info.duration().filter(|duration| *duration > ClockTime::ZERO),
+            },
             aspect: video.par(),
             interlaced: video.is_interlaced(),
             hdr: transfer.is_some_and(|of| {
@@ -89,6 +118,27 @@ impl Video {
             codec: caps
                 .map_or(String::new(), |caps| gst_pbutils::pb_utils_get_codec_description(&caps).into()),
             indexed: of_container.is_some_and(|name| INDEXED.contains(&name)),
+            missing: input.reader().map_or(0, Reader::missing),
+        })
+    }
+
+    /// A video that the program reads itself.
+    fn of_reader(input: &Input, reader: &Reader) -> Result<Self, String> {
+        let caps = reader.caps();
+        let info = VideoInfo::from_caps(&caps).map_err(|error| error.to_string())?;
+        Ok(Self {
+            input: input.given().to_owned(),
+            width: info.width(),
+            height: info.height(),
+            rate: Some(reader.rate()),
+            duration: reader.duration(),
+            aspect: info.par(),
+            interlaced: info.is_interlaced(),
+            hdr: false,
+            colorimetry: caps.structure(0).and_then(|s| s.get("colorimetry").ok()),
+            codec: reader.to_string(),
+            indexed: false,
+            missing: reader.missing(),
         })
     }
 
@@ -107,6 +157,7 @@ impl Video {
             colorimetry: None,
             codec: String::new(),
             indexed: false,
+            missing: 0,
         }
     }
 

@@ -251,7 +251,9 @@ impl<'a> Run<'a> {
             })
             .flatten()
             .find_map(|uri| {
-                std::iter::once(&self.job.reference).chain(inputs.clone()).find(|input| input.uri() == uri)
+                std::iter::once(&self.job.reference)
+                    .chain(inputs.clone())
+                    .find(|input| input.uri() == Some(uri.as_str()))
             });
         let text = format!("{}\n{hint}", error.error().message());
         let text = text.trim_end();

@@ -2,11 +2,17 @@
 
 //! Where video comes from: files, URIs and image sequences, decoded by what GStreamer has for them.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use gst::prelude::*;
+use tempfile::NamedTempFile;
 
+use super::decoders::{self, Decoders};
+use super::reader::{Images, Raw, Reader, Stream, spool};
 use super::treatment::Treatment;
 use crate::error::Error;
 
@@ -15,28 +21,26 @@ use crate::error::Error;
 pub struct Input {
     /// As the user wrote it.
     given: String,
-    uri: String,
+    origin: Origin,
+}
+
+/// How a video is read.
+#[derive(Clone, Debug)]
+enum Origin {
+    /// By GStreamer, from here.
+    Uri(String),
+    /// By the program itself.
+    Reader(Reader),
+    /// By GStreamer, from a copy of a stream that is removed with the last input of it.
+    Copy(String, #[expect(dead_code, reason = "it is there to be dropped")] Arc<NamedTempFile>),
 }
 
 impl Input {
-    /// A URI, a file, or an image sequence (`frames_%04d.png`) of so many frames per second.
-    pub fn new(given: &str, image_rate: gst::Fraction) -> Result<Self, Error> {
-        let uri = if given.contains("://") {
-            given.to_owned()
-        } else {
-            let path = std::path::absolute(given).map_err(|error| format!("{given}: {error}"))?;
-            let uri = glib::filename_to_uri(&path, None).map_err(|error| format!("{given}: {error}"))?;
-            match sequence_start(&path) {
-                Some(start) => format!(
-                    "imagesequence{}?start-index={start}&framerate={}/{}",
-                    uri.trim_start_matches("file"),
-                    image_rate.numer(),
-                    image_rate.denom()
-                ),
-                None => uri.into(),
-            }
-        };
-        Ok(Self { given: given.to_owned(), uri })
+    /// A URI, a file, standard input (`-`), a FIFO, or an image sequence (`frames_%04d.png`) of so many frames per second.
+    pub fn new(given: &str, image_rate: gst::Fraction, raw: Option<Raw>) -> Result<Self, Error> {
+        let origin =
+            Origin::new(given, image_rate, raw).map_err(|why| Error::Failed(format!("{given}: {why}")));
+        Ok(Self { given: given.to_owned(), origin: origin? })
     }
 
     /// What the user wrote.
@@ -44,9 +48,25 @@ impl Input {
         &self.given
     }
 
-    /// For GStreamer.
-    pub fn uri(&self) -> &str {
-        &self.uri
+    /// For GStreamer, unless the program reads it itself.
+    pub fn uri(&self) -> Option<&str> {
+        match &self.origin {
+            Origin::Uri(uri) | Origin::Copy(uri, _) => Some(uri),
+            Origin::Reader(_) => None,
+        }
+    }
+
+    /// What reads it, unless GStreamer does.
+    pub fn reader(&self) -> Option<&Reader> {
+        match &self.origin {
+            Origin::Reader(reader) => Some(reader),
+            Origin::Uri(_) | Origin::Copy(..) => None,
+        }
+    }
+
+    /// It can be read once only, so that it cannot be looked at before it is scored.
+    pub fn is_stream(&self) -> bool {
+        self.reader().is_some_and(Reader::is_stream)
     }
 
     /// Its last part, which is what tells encodings in a folder apart.
@@ -57,19 +77,53 @@ impl Input {
     }
 }
 
-/// The number of the first image, where the path is the pattern of a sequence and not a file.
-fn sequence_start(path: &Path) -> Option<u64> {
-    let (before, rest) = path.file_name()?.to_str()?.split_once('%')?;
-    let (width, after) = rest.split_once('d')?;
-    if path.exists() || !width.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
+impl Origin {
+    fn new(given: &str, rate: gst::Fraction, raw: Option<Raw>) -> Result<Self, String> {
+        let of_uri = given.starts_with("file://").then(|| glib::filename_from_uri(given).ok()).flatten();
+        if of_uri.is_none() && given.contains("://") {
+            return Ok(Self::Uri(given.to_owned()));
+        }
+        let path = of_uri.map_or_else(|| given.into(), |(path, _)| path);
+        if let Some(stream) = Stream::open(&path)? {
+            return Self::of_stream(stream, rate, raw);
+        }
+        let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+        if let Some(images) = Images::of_pattern(&path, rate)? {
+            return Ok(Self::Reader(Reader::Images(images.into())));
+        }
+        let head = head(&path);
+        if let Some(why) = decoders::refusal(&head) {
+            return Err(why);
+        }
+        match Reader::of_file(&path, &head, raw, rate)? {
+            Some(reader) => Ok(Self::Reader(reader)),
+            None => Ok(Self::Uri(uri(&path)?)),
+        }
     }
-    let number = |name: &str| {
-        let number = name.strip_prefix(before)?.strip_suffix(after)?;
-        number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.parse().ok())?
-    };
-    let names = path.parent()?.read_dir().ok()?.flatten();
-    names.filter_map(|entry| number(entry.file_name().to_str()?)).min()
+
+    fn of_stream(mut stream: Stream, rate: gst::Fraction, raw: Option<Raw>) -> Result<Self, String> {
+        if let Some(why) = decoders::refusal(stream.peek(decoders::HEAD)?) {
+            return Err(why);
+        }
+        match Reader::of_stream(stream, raw, rate)? {
+            Ok(reader) => Ok(Self::Reader(reader)),
+            Err(stream) => {
+                let copy = spool(stream)?;
+                Ok(Self::Copy(uri(copy.path())?, copy.into()))
+            }
+        }
+    }
+}
+
+fn uri(path: &Path) -> Result<String, String> {
+    glib::filename_to_uri(path, None).map(String::from).map_err(|error| error.to_string())
+}
+
+/// How a file begins; nothing of what cannot be read, which is told of by what opens it.
+fn head(path: &Path) -> Vec<u8> {
+    let mut head = vec![];
+    let file = File::open(path).and_then(|file| file.take(decoders::HEAD as u64).read_to_end(&mut head));
+    file.map_or(vec![], |_| head)
 }
 
 /// Which decoders are used.
@@ -118,22 +172,46 @@ pub fn decode(
     next: &gst::Element,
 ) -> Result<(), Error> {
     let Treatment { decoder, span, .. } = treatment;
-    let source = gst::ElementFactory::make("uridecodebin")
-        .property("uri", input.uri())
-        .property("force-sw-decoders", decoder == Decoder::Software)
-        .build()?;
-    pipeline.add(&source)?;
     let next = treatment.before(pipeline, next)?;
     let sink = next.static_pad("sink").ok_or("what comes after the decoder has no pad named sink")?;
     let name = input.given().to_owned();
-    source.connect_pad_added({
+    let send = {
         let (sink, name) = (sink.clone(), name.clone());
-        move |source, pad| match link(source, pad, &sink, &name) {
+        move |source: &gst::Element, pad: &gst::Pad| match link(source, pad, &caps_of(pad), &sink, &name) {
             Ok(true) => span.iter().for_each(|span| span.apply(pad)),
             Ok(false) => {}
             Err(err) => gst::element_error!(source, gst::CoreError::Pad, ("{name}: {err}")),
         }
-    });
+    };
+    let source = match input.reader() {
+        None => {
+            let source = gst::ElementFactory::make("uridecodebin")
+                .property("uri", input.uri())
+                .property("force-sw-decoders", decoder == Decoder::Software)
+                .build()?;
+            pipeline.add(&source)?;
+            source
+        }
+        Some(reader) => {
+            let source = reader.element(input.given())?;
+            pipeline.add(&source)?;
+            if !reader.is_coded() {
+                let pad = source.static_pad("src").ok_or("a reader has no pad")?;
+                return if link(&source, &pad, &reader.caps(), &sink, &name)? {
+                    span.iter().for_each(|span| span.apply(&pad));
+                    Ok(())
+                } else {
+                    Err(Error::Failed(format!("{name} has no video")))
+                };
+            }
+            let decode = gst::ElementFactory::make("decodebin").build()?;
+            pipeline.add(&decode)?;
+            source.link(&decode)?;
+            decode
+        }
+    };
+    source.downcast_ref().map(Decoders::set_up);
+    source.connect_pad_added(send);
     source.connect_no_more_pads(move |source| {
         if !sink.is_linked() {
             gst::element_error!(source, gst::StreamError::WrongType, ("{name} has no video"));
@@ -142,13 +220,22 @@ pub fn decode(
     Ok(())
 }
 
+fn caps_of(pad: &gst::Pad) -> gst::Caps {
+    pad.current_caps().unwrap_or_else(|| pad.query_caps(None))
+}
+
 /// Whether the pad has the video, which is sent on then.
-fn link(decoder: &gst::Element, pad: &gst::Pad, sink: &gst::Pad, name: &str) -> Result<bool, Error> {
-    let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
+fn link(
+    decoder: &gst::Element,
+    pad: &gst::Pad,
+    caps: &gst::Caps,
+    sink: &gst::Pad,
+    name: &str,
+) -> Result<bool, Error> {
     if sink.is_linked() || caps.structure(0).is_none_or(|s| s.name() != "video/x-raw") {
         return Ok(false);
     }
-    if takes(&caps)? {
+    if takes(caps)? {
         pad.link(sink).map_err(refused)?;
         return Ok(true);
     }
@@ -157,7 +244,7 @@ fn link(decoder: &gst::Element, pad: &gst::Pad, sink: &gst::Pad, name: &str) -> 
     pipeline.add(&convert)?;
     let ends = ["sink", "src"].map(|name| convert.static_pad(name));
     let [Some(input), Some(output)] = ends else { return Err("videoconvert lacks a pad".into()) };
-    report(&convert, &output, format!("{name} is {}, which hipvmaf does not take", format_of(&caps)));
+    report(&convert, &output, format!("{name} is {}, which hipvmaf does not take", format_of(caps)));
     output.link(sink).map_err(refused)?;
     convert.sync_state_with_parent()?;
     pad.link(&input).map_err(refused)?;
@@ -216,25 +303,15 @@ mod tests {
     use super::*;
 
     fn input(given: &str) -> Input {
-        Input::new(given, gst::Fraction::new(25, 1)).unwrap()
+        Input::new(given, gst::Fraction::new(25, 1), None).unwrap()
     }
 
     #[test]
     fn inputs_become_uris() {
-        assert_eq!(input("/films/a film.mkv").uri(), "file:///films/a%20film.mkv");
-        assert_eq!(input("https://host/a.mp4?b=c").uri(), "https://host/a.mp4?b=c");
+        assert_eq!(input("/films/a film.mkv").uri(), Some("file:///films/a%20film.mkv"));
+        assert_eq!(input("file:///films/a%20film.mkv").uri(), Some("file:///films/a%20film.mkv"));
+        assert_eq!(input("https://host/a.mp4?b=c").uri(), Some("https://host/a.mp4?b=c"));
         assert_eq!(input("https://host/a.mp4?b=c/d").name(), "a.mp4");
         assert_eq!(input("films/a.mkv").name(), "a.mkv");
-        let folder = tempfile::tempdir().unwrap();
-        let pattern = folder.path().join("f_%03d.png");
-        let pattern = pattern.to_str().unwrap();
-        assert!(input(pattern).uri().starts_with("file://"), "there are no images");
-        for name in ["f_012.png", "f_007.png", "f_x.png"] {
-            std::fs::write(folder.path().join(name), "").unwrap();
-        }
-        let uri = input(pattern).uri().to_owned();
-        assert!(
-            uri.starts_with("imagesequence://") && uri.ends_with("f_%2503d.png?start-index=7&framerate=25/1")
-        );
     }
 }

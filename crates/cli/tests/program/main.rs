@@ -10,6 +10,7 @@ mod fit;
 mod formats;
 mod lists;
 mod monitor;
+mod readers;
 mod report;
 mod scores;
 mod signals;
