@@ -20,13 +20,13 @@ use engine::session::Session;
 use gpu::Selection;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use watch::prometheus;
+use watch::output;
 
 use super::error::Error;
 use super::imp::HipVmaf;
 use super::messages::{Counts, Messages};
 use super::pads::{DISTORTED, HipVmafPad};
-use super::report::results::Results;
+use super::report::results::{Results, of_rendition};
 use super::report::writer::{Job, Writer};
 use super::scoring::{Distrust, Fallback, Scoring, Used};
 use super::settings::{Backend, Output, Settings};
@@ -240,8 +240,10 @@ impl HipVmaf {
             state.add(number, pad, upcoming);
         }
         if let Some(path) = &settings.metrics_filename {
-            prometheus::replace(path.as_ref(), &prometheus::render(&state.figures()))
+            // That it cannot be written is said before the first frame.
+            output::Output::create(path.as_ref())
                 .map_err(|source| Error::Metrics { path: path.into(), source })?;
+            self.write(Job::Metrics(path.into(), state.figures()));
         }
         let element = self.obj().downgrade();
         let look = move || {
@@ -333,11 +335,10 @@ impl HipVmaf {
     fn results_path(&self, path: &Path, pad: &HipVmafPad) -> PathBuf {
         let mut taken = lock(&self.results_paths);
         let label = pad.settings().label.filter(|label| !label.is_empty());
-        let name = label.unwrap_or_else(|| pad.name().into()).replace(['/', '\0'], "_");
+        let name = label.unwrap_or_else(|| pad.name().into());
         let numbered = |number: u32| match (pad.name().as_str(), number) {
             (DISTORTED, 1) => path.to_path_buf(),
-            (_, 1) => with_name(path, &name),
-            _ => with_name(path, &format!("{name}-{number}")),
+            _ => of_rendition(path, &name, number),
         };
         let free = (1..).map(numbered).find(|path| !taken.contains(path)).unwrap_or_else(|| path.into());
         taken.push(free.clone());
@@ -354,14 +355,6 @@ fn threads(settings: &Settings) -> usize {
         gst::info!(CAT, "threads={wanted} is more than {cpus} CPUs have use for: {most} are used");
     }
     wanted.min(most)
-}
-
-/// The path with a name before its extension.
-fn with_name(path: &Path, name: &str) -> PathBuf {
-    match path.extension() {
-        Some(extension) => path.with_extension(format!("{name}.{}", extension.display())),
-        None => path.with_extension(name),
-    }
 }
 
 #[cfg(test)]

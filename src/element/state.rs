@@ -43,7 +43,7 @@ use super::report::message::{Common, FrameMessage};
 use super::report::meta::{PadScore, ScoreMeta, ScoreState};
 use super::report::provenance::Provenance;
 use super::report::provenance::named;
-use super::report::results::{Ending, Format, Heading, Row};
+use super::report::results::{Ending, Format, Heading, Row, columns};
 use super::report::writer::Job;
 use super::schedule::{Behind, Role, Rule, Side, Step, View, decide};
 use super::scoring::{Frame, Group, Jobs, News, Setup, Used};
@@ -1536,7 +1536,7 @@ impl State {
                     {
                         // Written with the first score: what makes it is known by then.
                         rendition.heading = Some(Heading {
-                            columns: self.plan.columns.clone(),
+                            columns: columns(&self.plan),
                             pad: rendition.input.name(),
                             label: rendition.label(),
                             reference: Format::of(reference),

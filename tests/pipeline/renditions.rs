@@ -112,7 +112,7 @@ fn each_has_a_results_file() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|frame| frame["metrics"]["vmaf_v0.6.1"].as_f64().unwrap())
+            .map(|frame| frame["metrics"]["vmaf"].as_f64().unwrap())
             .collect();
         let printed: Vec<f64> =
             report.scores_of(pad).iter().map(|score| format!("{score:.6}").parse().unwrap()).collect();

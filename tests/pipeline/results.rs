@@ -3,6 +3,8 @@
 //! Results files, as libvmaf's own tools write them.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, symlink};
 
 use gst::prelude::*;
 use serde_json::Value;
@@ -170,9 +172,67 @@ fn a_collection_has_columns_for_its_members() {
     let json: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     for (t, golden) in clip.golden["bootstrap"]["vmaf_b_v0.6.3"].as_array().unwrap().iter().enumerate() {
         for (name, value) in golden.as_object().unwrap() {
-            let name = name.replacen("score", "vmaf_b_v0.6.3", 1);
+            let name = name.replacen("score", "vmaf", 1);
             let printed = format!("{:.6}", value.as_f64().unwrap()).parse::<f64>().unwrap();
             assert_eq!(json["frames"][t]["metrics"][&name], printed, "{name}");
         }
     }
+}
+
+/// As ffmpeg and libvmaf write it, so that their readers find it.
+#[test]
+fn the_only_model_is_called_vmaf() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    let report = score_clip(&[("results-filename", path.to_str().unwrap())], &clip());
+    let json: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(report.frames[0].model, "vmaf_v0.6.1");
+    let printed = format!("{:.6}", report.pooled[0].stats.mean).parse::<f64>().unwrap();
+    assert_eq!(json["pooled_metrics"]["vmaf"]["mean"], printed);
+    assert!(json["provenance"]["models"]["vmaf_v0.6.1"].is_string());
+}
+
+/// A rename would put a regular file in the place of any of them.
+#[test]
+fn devices_pipes_and_links_stay_what_they_are() {
+    let clip = clip();
+    let folder = tempfile::tempdir().unwrap();
+    let [pipe, link, file] = ["pipe", "link", "file"].map(|name| folder.path().join(name));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    symlink(&file, &link).unwrap();
+    let write = |path: &std::path::Path, format| {
+        let path = path.to_str().unwrap();
+        let properties =
+            [("results-filename", path), ("results-format", format), ("results-provenance", "false")];
+        score_clip(&properties, &clip);
+    };
+    for format in ["json", "xml", "csv"] {
+        write(&link, format);
+        write(std::path::Path::new("/dev/null"), format);
+        let expected = fs::read_to_string(&file).unwrap();
+        let reader = pipe.clone();
+        let reader = std::thread::spawn(move || fs::read_to_string(reader).unwrap());
+        // Nothing can be opened to write alone before the reader is there, which ends with the last that writes.
+        let open = || fs::File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&pipe).ok();
+        let first = std::iter::repeat_with(open).flatten().next();
+        write(&pipe, format);
+        drop(first);
+        assert_eq!(reader.join().unwrap(), expected, "{format}");
+    }
+    assert!(link.is_symlink() && fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "temporary files are left");
+}
+
+/// What reads the results may end before them. That is an error of the file, and not of the application.
+#[test]
+fn a_pipe_that_is_closed_is_told() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let path = format!("/dev/fd/{}", writer.as_raw_fd());
+    let (reference, distorted) = sides(3);
+    let bench = Bench::new(&[("results-filename", &path), ("on-results-error", "error")]);
+    bench.pipeline.set_state(gst::State::Paused).unwrap();
+    drop((reader, writer));
+    let failure = bench.run(&reference, &distorted).unwrap_err();
+    assert!(failure.text.contains(&path), "{}", failure.text);
 }

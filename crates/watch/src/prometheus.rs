@@ -6,10 +6,6 @@
 //! elements on one host need different pad names: the collector refuses to see the same sample twice.
 
 use std::fmt::Write as _;
-use std::fs::Permissions;
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 /// What is known of one distorted pad.
 #[derive(Clone, Debug, Default)]
@@ -146,18 +142,6 @@ pub fn render(figures: &Figures) -> String {
     text.out
 }
 
-/// Puts a text in the place of a file that others read at any time: they see the old one or the new one.
-pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .prefix(".hipvmaf-")
-        .permissions(Permissions::from_mode(0o666)) // less the umask, like any file a program writes
-        .tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.persist(path)?;
-    Ok(())
-}
-
 /// The text so far, and the family that samples are added to.
 #[derive(Default)]
 struct Text {
@@ -277,18 +261,6 @@ hipvmaf_last_score_timestamp_seconds{pad="dist_sink",label="720p \"main\""} 1790
         let text = render(&figures);
         assert_eq!(text.matches("# TYPE hipvmaf_score ").count(), 1);
         assert_eq!(text.matches("hipvmaf_offset_seconds{").count(), 2);
-    }
-
-    #[test]
-    fn files_are_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("hipvmaf.prom");
-        for text in ["first and longer", "second"] {
-            replace(&path, text).unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-        }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "temporary file left behind");
-        assert!(replace(&folder.path().join("none/hipvmaf.prom"), "").is_err());
     }
 
     /// The value of a quoted label, read as Prometheus' parser does, and what follows it.

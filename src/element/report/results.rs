@@ -7,6 +7,9 @@
 //! written are never thrown away: results that cannot be completed stay there with their complete rows and the reason,
 //! and so do those of a process that was killed, but for the rows of the last moments. As long as it is written the
 //! file is locked, which keeps others from writing it, by whatever path.
+//!
+//! Devices and pipes get the rows as they come. Nothing can be changed there later: the frame rate is left out, and rows
+//! that come after the end have no place.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -20,10 +23,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::model::pool::{Pool, Pooled};
+use engine::plan::{Plan, PlannedModel};
 use engine::session::Totals;
 use gst::ClockTime;
 use gst_video::VideoInfo;
 use serde::{Deserialize, Serialize};
+use watch::output::Place;
 
 use super::super::caps::ratio;
 use super::super::settings::ResultsFormat;
@@ -34,6 +39,9 @@ use super::provenance::Provenance;
 /// Columns of a CSV file behind those of libvmaf's: when the frame is, and what is compared.
 const CSV_COLUMNS: &str =
     "timestamp,running_time,time_code,state,section,offset,coverage,label,reference,distorted,";
+
+/// What the only model is called.
+const ONLY_MODEL: &str = "vmaf";
 
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
 
@@ -50,6 +58,18 @@ pub struct Heading {
     pub reference: Format,
     pub distorted: Format,
     pub provenance: Provenance,
+}
+
+/// Returns the names of the columns. A model that is the only one is called `vmaf`, as libvmaf and ffmpeg call it unless they
+/// are given a name; which one it was is in the provenance.
+pub fn columns(plan: &Plan) -> Vec<String> {
+    let mut columns = plan.columns.clone();
+    if let [PlannedModel { model, column, .. }] = plan.models.as_slice() {
+        for name in columns.iter_mut().skip(*column) {
+            *name = name.replacen(model.name(), ONLY_MODEL, 1);
+        }
+    }
+    columns
 }
 
 /// Format of one of the streams.
@@ -140,6 +160,8 @@ pub struct Ending {
 pub struct Results {
     out: BufWriter<File>,
     path: PathBuf,
+    /// It is a device or a pipe, which has no other name while it is written.
+    stream: bool,
     /// What made the scores and how fast is in the file.
     provenance: bool,
     /// The file has another name by now, or is to stay.
@@ -171,17 +193,21 @@ impl Results {
     /// Creates the file, so that a path that cannot be written is known before the first frame. Rows that an earlier run
     /// has left there are kept under another name, which comes as well.
     pub fn create(
-        path: &Path,
+        given: &Path,
         format: ResultsFormat,
         provenance: bool,
     ) -> io::Result<(Self, Option<PathBuf>)> {
-        if path.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
-        }
-        let (file, kept) = create_locked(&partial(path))?;
+        let (file, path, kept) = match Place::of(given)? {
+            Place::File(path) => {
+                let (file, kept) = create_locked(&partial(&path))?;
+                (file, Some(path), kept)
+            }
+            Place::Stream(file) => (file, None, None),
+        };
         let results = Self {
             out: BufWriter::new(file),
-            path: path.to_owned(),
+            stream: path.is_none(),
+            path: path.unwrap_or_else(|| given.to_owned()),
             provenance,
             settled: false,
             format,
@@ -218,7 +244,9 @@ impl Results {
             .map(|text| csv_field(&text));
         self.backend.clone_from(&provenance.backend);
         // What comes before the speed, what it stands between, and what comes behind it.
-        let fps = |head: String, [before, after]: [String; 2], rest: String| match self.provenance {
+        let fps = |head: String, [before, after]: [String; 2], rest: String| match self.provenance
+            && !self.stream
+        {
             true => ((head.len() + before.len()) as u64, head + &before + &after + &rest),
             false => (0, head + &rest),
         };
@@ -341,8 +369,7 @@ impl Results {
         self.taken = self.started.elapsed();
         if self.rows == 0 {
             self.settled = true;
-            // It is of no use, and does no harm.
-            let _ = fs::remove_file(self.partial());
+            self.remove();
             return Ok(());
         }
         let mut text = String::new();
@@ -355,9 +382,11 @@ impl Results {
         };
         self.put(&text)?;
         self.out.flush()?;
-        fill_in(self.out.get_ref(), self.fps())?;
-        self.out.get_ref().sync_all()?;
-        fs::rename(self.partial(), &self.path)?;
+        if !self.stream {
+            fill_in(self.out.get_ref(), self.fps())?;
+            self.out.get_ref().sync_all()?;
+            fs::rename(self.partial(), &self.path)?;
+        }
         self.settled = true;
         Ok(())
     }
@@ -365,6 +394,13 @@ impl Results {
     /// Goes on after the end with what there was, in a file beside the complete one, which it takes the place of at the next
     /// end.
     fn resume(&mut self) -> io::Result<()> {
+        if self.stream && self.rows > 0 {
+            return Err(io::Error::new(io::ErrorKind::NotSeekable, "rows cannot be added to what was sent"));
+        }
+        if self.stream {
+            self.settled = false;
+            return Ok(());
+        }
         // Of a file without rows, a heading may have come since.
         self.out.flush()?;
         let rows = self.ends.back().copied().unwrap_or(self.length);
@@ -405,6 +441,11 @@ impl Results {
             ResultsFormat::Csv => format!("# incomplete: {}\n", reason.replace('\n', " ")),
             ResultsFormat::Exact | ResultsFormat::None => String::new(),
         };
+        if self.stream {
+            // Who reads the rows until then knows of what has failed by the end of them.
+            let _ = if self.rows > 0 { self.put(&end).and_then(|()| self.out.flush()) } else { Ok(()) };
+            return Ok(None);
+        }
         let (partial, mut ends) = (self.partial(), std::mem::take(&mut self.ends));
         let fps = self.fps();
         // What is left in the buffer may not find room, and is given up; what counts is what is in the file.
@@ -429,7 +470,15 @@ impl Results {
 
     /// Where results are that are not complete.
     pub fn partial(&self) -> PathBuf {
-        partial(&self.path)
+        if self.stream { self.path.clone() } else { partial(&self.path) }
+    }
+
+    /// Removes the file without rows, which is of no use.
+    fn remove(&self) {
+        if !self.stream {
+            // It does no harm.
+            let _ = fs::remove_file(self.partial());
+        }
     }
 
     fn put(&mut self, text: &str) -> io::Result<()> {
@@ -513,11 +562,26 @@ impl Results {
 }
 
 impl Drop for Results {
-    /// A file without rows is of no use to anybody.
     fn drop(&mut self) {
         if !self.settled && self.rows == 0 {
-            let _ = fs::remove_file(self.partial());
+            self.remove();
         }
+    }
+}
+
+/// Returns the name of the results file of a further rendition: that of the first with a label before its extension, and
+/// with a number from the second of this label on.
+pub fn of_rendition(path: &Path, label: &str, number: u32) -> PathBuf {
+    // With `.partial` and numbers behind it, the name still is one that file systems take.
+    let room = 230_usize.saturating_sub(path.file_name().map_or(0, |name| name.len()));
+    let mut label = label.replace(['/', '\0'], "_");
+    label.truncate(label.floor_char_boundary(room));
+    if number > 1 {
+        label += &format!("-{number}");
+    }
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{label}.{}", extension.display())),
+        None => path.with_extension(label),
     }
 }
 
@@ -549,6 +613,10 @@ fn create_locked(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
         let (ours, named) = (file.metadata()?, fs::metadata(path));
         if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
             continue;
+        }
+        if !ours.is_file() {
+            let reason = format!("{} is no regular file", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         if ours.len() == 0 {
             return Ok((file, kept));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
+use watch::output;
 use watch::prometheus::{self, Figures};
 
 use super::super::error::Error;
@@ -49,7 +50,10 @@ impl Writer {
     ) -> io::Result<Self> {
         let (jobs, queue) = mpsc::sync_channel(QUEUE);
         let files = Files { open: vec![], closed: vec![], metrics_failed: false, report: Box::new(report) };
-        let thread = Thread::start("hipvmaf-write", broken, move || files.run(&queue))?;
+        let thread = Thread::start("hipvmaf-write", broken, move || {
+            block_broken_pipe();
+            files.run(&queue);
+        })?;
         Ok(Self { jobs, _thread: thread })
     }
 
@@ -65,6 +69,18 @@ impl Writer {
         self.write(Job::Settle(to));
         // An error means that the thread has ended.
         let _ = from.recv();
+    }
+}
+
+/// Has writes of this thread to a pipe that nobody reads any more fail instead of ending the application.
+fn block_broken_pipe() {
+    // SAFETY: sigemptyset initialises the set, which the other calls only read or change in place; the mask is that of this
+    // thread alone. The signal of a write is sent to the thread that writes.
+    unsafe {
+        let mut signals = std::mem::MaybeUninit::uninit();
+        libc::sigemptyset(signals.as_mut_ptr());
+        libc::sigaddset(signals.as_mut_ptr(), libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, signals.as_ptr(), std::ptr::null_mut());
     }
 }
 
@@ -115,7 +131,7 @@ impl Files {
                     }
                 }
                 Job::Metrics(path, figures) => {
-                    let written = prometheus::replace(&path, &prometheus::render(&figures));
+                    let written = output::replace(&path, &prometheus::render(&figures));
                     let failed = std::mem::replace(&mut self.metrics_failed, written.is_err());
                     // The first failure in a row is reported.
                     if let (Err(source), false) = (written, failed) {

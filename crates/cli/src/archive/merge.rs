@@ -5,6 +5,7 @@
 //! The rows of all chunks go in their order through the element's own writer, without those that chunks have in common and
 //! with the numbers of the whole title, so that all that is pooled from them comes to what it is of the whole title.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use gsthipvmaf::ResultsFormat;
 use gsthipvmaf::exact::Line;
 use gsthipvmaf::message::ScoreState;
 use gsthipvmaf::results::{Ending, Heading, Results};
+use watch::output::Place;
 
 use super::chunk::{self, Head, Scored};
 use super::complete;
@@ -71,7 +73,11 @@ fn merge(args: &Args, title: &Title) -> Result<(), Error> {
     Whole { title, results, taken, heading: None, index: 0, totals: Totals::default(), ending: None }
         .write(chunks)
         .map_err(|why| Error::Failed(format!("{why}; {}", as_whole(args, title))))?;
-    std::fs::rename(&path, args.output.join(format!("{}.json", title.name)))?;
+    let target = args.output.join(format!("{}.json", title.name));
+    match Place::of(&target)? {
+        Place::File(target) => std::fs::rename(&path, target)?,
+        Place::Stream(mut out) => drop(std::io::copy(&mut File::open(&path)?, &mut out)?),
+    }
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use super::args::{Align, Args, Colorimetry, Scale, nick};
 use super::check::{self, Checked, Finding};
 use super::crop::{self, Crop, Cut};
 use super::model::{self, Choice};
+use super::plot::Plot;
 use super::progress::Progress;
 use super::rendition::Rendition;
 use super::report::Report;
@@ -19,7 +20,7 @@ use super::scores::Scores;
 use super::span::{Position, Span};
 use super::steps::{self, Step};
 use super::summary::Summary;
-use super::{Input, Treatment, Video, offset, plot, table};
+use super::{Input, Treatment, Video, offset, outputs, table};
 use crate::error::{Error, exit_code};
 use crate::{interrupt, output};
 
@@ -39,6 +40,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         return Ok(exit_code(signal));
     }
     let report = args.report.as_deref().map(|path| Report::create(path, &job, args.worst)).transpose()?;
+    let plot = args.plot.as_deref().map(Plot::create).transpose()?;
     let mut progress = Progress::new(video.duration, job.treatment.span);
     let watch = |element: &gst::Element| report.iter().for_each(|report| report.worst.watch(element));
     let outcome = run::score_with(&job, &watch, &mut |event| progress.show(event));
@@ -50,7 +52,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let report = report.filter(|_| outcome.renditions.iter().any(|scores| !scores.frames.is_empty()));
     let report = report.map_or(Ok(()), |report| report.write(&summary, &outcome.renditions));
-    end(args, outcome, report)
+    end(args, outcome, plot, report)
 }
 
 /// A job, and what decided about it.
@@ -74,6 +76,7 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     }
     let renditions = renditions(args)?;
     let reference = Input::new(&args.reference, args.image_rate, args.raw)?;
+    outputs::check(args, &reference, &renditions)?;
     args.decoder.prefer()?;
     let video = Video::probe(&reference)?;
     let distorted = renditions.iter().map(|(_, rendition)| match rendition {
@@ -238,7 +241,12 @@ fn span(args: &Args, video: &Video) -> Result<Option<Span>, Error> {
 }
 
 /// Prints what came of it, and says how it has ended. `report` is how the report has.
-fn end(args: &Args, outcome: Outcome, report: Result<(), Error>) -> Result<ExitCode, Error> {
+fn end(
+    args: &Args,
+    outcome: Outcome,
+    plot: Option<Plot>,
+    report: Result<(), Error>,
+) -> Result<ExitCode, Error> {
     let frames: Vec<_> = outcome.renditions.iter().map(|scores| scores.frames.len()).collect();
     let scored = frames.iter().any(|count| *count > 0);
     if outcome.signal.is_some() {
@@ -246,7 +254,7 @@ fn end(args: &Args, outcome: Outcome, report: Result<(), Error>) -> Result<ExitC
         eprintln!("interrupted: the scores are those of the first {count} frames");
     }
     if scored {
-        show(args, &outcome.renditions, outcome.failure.is_none())?;
+        show(args, &outcome.renditions, plot, outcome.failure.is_none())?;
         report?;
         tell_written(args, args.report.as_deref())?;
     }
@@ -263,13 +271,11 @@ fn end(args: &Args, outcome: Outcome, report: Result<(), Error>) -> Result<ExitC
     }
 }
 
-fn show(args: &Args, renditions: &[Scores], complete: bool) -> Result<(), Error> {
+fn show(args: &Args, renditions: &[Scores], plot: Option<Plot>, complete: bool) -> Result<(), Error> {
     if !args.json {
         output::print(table::show(renditions, args.worst))?;
     }
-    if let Some(path) = &args.plot {
-        plot::draw(path, renditions).map_err(|error| format!("cannot draw {}: {error}", path.display()))?;
-    }
+    plot.map_or(Ok(()), |plot| plot.write(renditions))?;
     let results = args.results.as_deref().filter(|_| complete);
     tell_written(args, results.into_iter().chain(args.plot.as_deref()))
 }

@@ -14,6 +14,7 @@ pub(crate) mod decoders;
 mod look;
 pub(crate) mod model;
 mod offset;
+mod outputs;
 mod plot;
 mod probe;
 mod progress;

@@ -2,15 +2,46 @@
 
 //! The scores over time as a picture.
 
-use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plotters::prelude::*;
+use watch::output::Output;
 
 use super::scores::{Frame, Scores};
+use crate::error::Error;
 
-/// Draws a line for each model of each rendition into an SVG file.
-pub fn draw(path: &Path, renditions: &[Scores]) -> Result<(), Box<dyn Error>> {
+/// A picture that is to be drawn.
+pub struct Plot {
+    path: PathBuf,
+    output: Output,
+}
+
+impl Plot {
+    /// Makes sure that the picture can be written, before anything is scored.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let output = Output::create(path).map_err(|error| failed(path, &error))?;
+        Ok(Self { path: path.to_owned(), output })
+    }
+
+    /// Writes the picture.
+    pub fn write(self, renditions: &[Scores]) -> Result<(), Error> {
+        let svg = draw(renditions).map_err(|error| failed(&self.path, &*error))?;
+        self.output.write(svg.as_bytes()).map_err(|error| failed(&self.path, &error))
+    }
+}
+
+fn failed(path: &Path, why: &dyn std::error::Error) -> Error {
+    Error::Failed(format!("cannot draw {}: {why}", path.display()))
+}
+
+/// Draws a line for each model of each rendition, as SVG.
+fn draw(renditions: &[Scores]) -> Result<String, Box<dyn std::error::Error>> {
+    let mut svg = String::new();
+    draw_into(&mut svg, renditions)?;
+    Ok(svg)
+}
+
+fn draw_into(svg: &mut String, renditions: &[Scores]) -> Result<(), Box<dyn std::error::Error>> {
     let seconds = |frame: &Frame| frame.time.nseconds() as f64 / 1e9;
     let frames = || renditions.iter().flat_map(|scores| &scores.frames);
     let first = frames().map(seconds).fold(f64::INFINITY, f64::min);
@@ -20,7 +51,7 @@ pub fn draw(path: &Path, renditions: &[Scores]) -> Result<(), Box<dyn Error>> {
     let bottom = (scores().fold(f64::INFINITY, f64::min) / 10.0).floor() * 10.0;
     let top = scores().fold(100.0, f64::max);
 
-    let area = SVGBackend::new(path, (1000, 400)).into_drawing_area();
+    let area = SVGBackend::with_string(svg, (1000, 400)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .margin(16)

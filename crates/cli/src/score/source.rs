@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -67,6 +67,18 @@ impl Input {
     /// It can be read once only, so that it cannot be looked at before it is scored.
     pub fn is_stream(&self) -> bool {
         self.reader().is_some_and(Reader::is_stream)
+    }
+
+    /// The files that it is read from.
+    pub fn files(&self) -> Vec<PathBuf> {
+        if let Some(Reader::Images(images)) = self.reader() {
+            return images.paths().to_owned();
+        }
+        match glib::filename_from_uri(&self.given) {
+            Ok((path, _)) => vec![path],
+            Err(_) if self.given.contains("://") => vec![],
+            Err(_) => vec![self.given.clone().into()],
+        }
     }
 
     /// Its last part, which is what tells encodings in a folder apart.

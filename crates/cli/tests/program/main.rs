@@ -10,6 +10,7 @@ mod fit;
 mod formats;
 mod lists;
 mod monitor;
+mod outputs;
 mod readers;
 mod report;
 mod scores;

@@ -37,6 +37,11 @@ enum Kind {
 }
 
 impl Images {
+    /// The pictures, in their order.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
     /// Pictures in their order; at least one.
     pub fn new(paths: Vec<PathBuf>, rate: gst::Fraction) -> Result<Self, String> {
         let first = paths.first().ok_or("there are no pictures")?;

@@ -13,12 +13,9 @@ mod page;
 mod picture;
 mod worst;
 
-use std::fs::Permissions;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use watch::output::Output;
 
 use super::run::Job;
 use super::scores::Scores;
@@ -29,8 +26,7 @@ pub use worst::Worst;
 /// A page that is to be written.
 pub struct Report {
     path: PathBuf,
-    /// It becomes visible as a whole.
-    file: NamedTempFile,
+    output: Output,
     /// Takes the pictures.
     pub worst: Worst,
 }
@@ -39,29 +35,17 @@ impl Report {
     /// Makes sure that the page can be written, before anything is scored. It is to have pictures of `worst` frames of each
     /// rendition of the job.
     pub fn create(path: &Path, job: &Job, worst: usize) -> Result<Self, Error> {
-        let failed =
-            |why: String| Error::Failed(format!("cannot write the report {}: {why}", path.display()));
-        if path.exists() && !path.is_file() {
-            return Err(failed("it is no file; name another".into()));
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        // As readable as any other file: the mask of the process applies.
-        let file = tempfile::Builder::new()
-            .prefix(".hipvmaf-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder.unwrap_or(Path::new(".")))
-            .map_err(|error| failed(error.to_string()))?;
-        Ok(Self { path: path.to_owned(), file, worst: Worst::new(job, worst) })
+        let output = Output::create(path).map_err(|error| failed(path, &error))?;
+        Ok(Self { path: path.to_owned(), output, worst: Worst::new(job, worst) })
     }
 
     /// Writes the page.
-    pub fn write(mut self, summary: &Summary, renditions: &[Scores]) -> Result<(), Error> {
-        let failed = |why: &dyn std::fmt::Display| {
-            Error::Failed(format!("cannot write the report {}: {why}", self.path.display()))
-        };
+    pub fn write(self, summary: &Summary, renditions: &[Scores]) -> Result<(), Error> {
         let page = page::html(summary, renditions, &self.worst.finish())?;
-        self.file.write_all(page.as_bytes()).map_err(|error| failed(&error))?;
-        self.file.persist(&self.path).map_err(|error| failed(&error.error))?;
-        Ok(())
+        self.output.write(page.as_bytes()).map_err(|error| failed(&self.path, &error))
     }
+}
+
+fn failed(path: &Path, why: &std::io::Error) -> Error {
+    Error::Failed(format!("cannot write the report {}: {why}", path.display()))
 }

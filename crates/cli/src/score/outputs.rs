@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The files that are written: none is one of those that are read, and no two are the same.
+
+use std::path::{Path, PathBuf};
+
+use watch::output::{self, Identity};
+
+use super::args::Args;
+use super::rendition::Rendition;
+use super::source::Input;
+use crate::error::Error;
+
+/// Refuses an output that is an input or another output, by whatever names. Inputs are files that are given by their path or
+/// as `file:` URIs, and files of models.
+pub fn check(args: &Args, reference: &Input, renditions: &[(String, Rendition)]) -> Result<(), Error> {
+    let inputs = renditions.iter().filter_map(|(_, rendition)| match rendition {
+        Rendition::Input(input) => Some(input),
+        Rendition::Encoding(_) => None,
+    });
+    let videos = std::iter::once(reference).chain(inputs).flat_map(Input::files);
+    let models = args.models.iter().map(PathBuf::from);
+    let read = videos.chain(models).filter_map(|path| output::identity(&path).zip(Some(path)));
+    let mut taken: Vec<(Identity, String)> =
+        read.map(|(identity, path)| (identity, format!("the input {}", path.display()))).collect();
+    for (option, path) in outputs(args, renditions) {
+        let Some(identity) = output::identity(&path) else { continue };
+        if let Some((_, what)) = taken.iter().find(|(of, _)| *of == identity) {
+            let path = path.display();
+            return Err(Error::Usage(format!("{option} {path} would overwrite {what}; name another file")));
+        }
+        taken.push((identity, format!("{option} {}", path.display())));
+    }
+    Ok(())
+}
+
+/// The files that are written, each with the option that names it.
+fn outputs(args: &Args, renditions: &[(String, Rendition)]) -> Vec<(&'static str, PathBuf)> {
+    let of_others = |path: &Path| {
+        let labels = renditions.iter().skip(1).map(|(label, _)| label.as_str());
+        labels.map(|label| gsthipvmaf::results::of_rendition(path, label, 1)).collect::<Vec<_>>()
+    };
+    let results = args.results.iter().flat_map(|path| std::iter::once(path.clone()).chain(of_others(path)));
+    let others = [("--plot", &args.plot), ("--report", &args.report)];
+    let others = others.into_iter().filter_map(|(option, path)| Some((option, path.clone()?)));
+    results.map(|path| ("--results", path)).chain(others).collect()
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What is written destroys nothing.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use serde_json::Value;
+
+use crate::common::{Ended, hipvmaf, run};
+
+/// A film of four frames.
+fn film(path: &Path) {
+    run(&format!(
+        "videotestsrc num-buffers=4 pattern=ball ! video/x-raw,format=I420,width=64,height=48,framerate=25/1 \
+         ! matroskamux ! filesink location={}",
+        path.display()
+    ));
+}
+
+fn score(folder: &Path, more: &[&str]) -> Ended {
+    let mut program = hipvmaf("score");
+    program.current_dir(folder).args(["film.mkv", "film.mkv", "--backend", "cpu"]).args(more);
+    Ended::of(program)
+}
+
+#[test]
+fn no_input_and_no_other_output_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    film(&folder.join("film.mkv"));
+    fs::write(folder.join("model.json"), include_str!("../../../../models/vmaf_v0.6.1.json")).unwrap();
+    fs::hard_link(folder.join("film.mkv"), folder.join("hard.html")).unwrap();
+    symlink("film.mkv", folder.join("soft.svg")).unwrap();
+    let before = fs::read(folder.join("film.mkv")).unwrap();
+    for outputs in [
+        ["--plot", "film.mkv"].as_slice(),
+        &["--plot", "./film.mkv"],
+        &["--plot", "soft.svg"],
+        &["--report", "hard.html"],
+        &["--model", "model.json", "--results", "model.json"],
+        &["--plot", "new", "--report", "./new"],
+        &["--results", "new.json", "--report", "new.json"],
+    ] {
+        let ended = score(folder, outputs);
+        assert_eq!(ended.status.code(), Some(2), "{outputs:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("would overwrite"), "{}", ended.stderr);
+    }
+    assert_eq!(fs::read(folder.join("film.mkv")).unwrap(), before);
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 4, "something was written");
+}
+
+#[test]
+fn devices_pipes_and_links_are_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    film(&folder.join("film.mkv"));
+    symlink("page", folder.join("report.html")).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.join("pipe.json")).status().unwrap().success());
+    symlink("/dev/null", folder.join("null.svg")).unwrap();
+    let pipe = folder.join("pipe.json");
+    let reader = thread::spawn(move || fs::read_to_string(pipe).unwrap());
+    let ended =
+        score(folder, &["--results", "pipe.json", "--plot", "null.svg", "--report", "report.html", "--json"]);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let results: Value = serde_json::from_str(&reader.join().unwrap()).unwrap();
+    assert_eq!(results["frames"].as_array().unwrap().len(), 4);
+    assert!(fs::metadata(folder.join("pipe.json")).unwrap().file_type().is_fifo());
+    assert!(folder.join("null.svg").is_symlink() && folder.join("report.html").is_symlink());
+    assert!(fs::read_to_string(folder.join("page")).unwrap().contains("<html"));
+}
+
+/// That is known before anything is scored, and what the reader does not get is not lost without a word.
+#[test]
+fn pipes_that_nobody_reads_and_full_disks_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    film(&folder.join("film.mkv"));
+    assert!(Command::new("mkfifo").arg(folder.join("pipe.json")).status().unwrap().success());
+    symlink("/dev/full", folder.join("full.json")).unwrap();
+    for (option, path, why) in [
+        ("--results", "pipe.json", "nothing reads from the pipe"),
+        ("--plot", "pipe.json", "nothing reads from the pipe"),
+        ("--report", "pipe.json", "nothing reads from the pipe"),
+        ("--results", "full.json", "No space left"),
+        ("--plot", "full.json", "No space left"),
+        ("--report", "full.json", "No space left"),
+        ("--plot", ".", "it is a folder"),
+    ] {
+        let ended = score(folder, &[option, path]);
+        assert_eq!(ended.status.code(), Some(1), "{option} {path}: {}", ended.stderr);
+        assert!(ended.stderr.contains(why) && ended.stderr.contains(path), "{}", ended.stderr);
+    }
+}
