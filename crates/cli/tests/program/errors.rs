@@ -20,7 +20,7 @@ fn exit_codes_tell_failures_from_mistakes() {
         (&[&film, &text], 1, "text.mp4"),
         (&[&film, &film, "--results", &nowhere], 1, "cannot write the results file"),
         (&[&film, &film, "--report", &nowhere], 1, "cannot write the report"),
-        (&[&film, &film, "--report", &path("")], 1, "it is no file"),
+        (&[&film, &film, "--report", &path("")], 1, "it is a folder"),
         (&[&film, &film, "--results", "results.txt"], 2, ".json, .csv or .xml"),
         (&[&film, &film, "--model", "vmaf_v9"], 2, "vmaf_v9"),
         (&[&film, &film, "--set", "colour=red"], 2, "no property colour"),
