@@ -10,7 +10,7 @@ Exit codes:
   0    All was done.
   1    Something failed: a file that cannot be opened, decoded, scored or written.
   2    The command line is wrong: an option, a value, or the name of a model.
-  3    The videos do not fit together: HDR and SDR, or with --strict anything.
+  3    The videos do not fit together: HDR and SDR, pictures of different films, or with --strict anything.
   130  Interrupted by Ctrl-C; what was scored until then is printed and written.
   143  Ended by SIGTERM, in the same way.";
 

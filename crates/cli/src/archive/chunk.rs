@@ -174,7 +174,11 @@ fn score_missing(
 
 fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) -> Result<Came, Error> {
     let started = Instant::now();
-    let args = title.args(&how.options)?;
+    let mut args = title.args(&how.options)?;
+    if chunk.part.is_some() {
+        // Only titles whose timestamps pair all frames are cut.
+        args.pair_by_time();
+    }
     let Prepared { mut job, checked, .. } = command::prepare(&args)?;
     if args.strict {
         command::tell(&checked.findings, true)?;

@@ -16,7 +16,6 @@ mod merge;
 mod plan;
 mod ray;
 mod run;
-mod scan;
 mod seam;
 mod slurm;
 mod status;

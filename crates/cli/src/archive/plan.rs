@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use super::list::{self, Entry};
 use super::manifest::{Chunk, Manifest, Part, Source, Title};
-use super::scan::{self, Frame};
 use super::seam::Window;
 use crate::error::Error;
 use crate::output;
+use crate::score::command;
+use crate::score::timeline::{self, Frame};
 use crate::score::{Input, Video};
 
 #[derive(clap::Args)]
@@ -139,7 +140,8 @@ fn look(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<()
                 let cutter =
                     Cutter { frame, lead_in: title.lead_in.max(1), look_ahead: title.look_ahead.max(1) };
                 cutter.cut(&reference, &distorted, args.chunk)
-            }),
+            })
+            .and_then(|parts| timed(&score).map(|()| parts)),
     };
     let parts = parts.unwrap_or_else(|why| {
         title.whole = Some(why);
@@ -147,6 +149,12 @@ fn look(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<()
     });
     title.chunks = (1..).zip(parts).map(|(number, part)| Chunk { number, part }).collect();
     Ok(())
+}
+
+/// Refuses titles whose frames are not paired by the timestamps of their files.
+fn timed(score: &crate::score::Args) -> Result<(), String> {
+    let prepared = command::prepare(score).map_err(|error| error.to_string())?;
+    if prepared.job.timings.any() { Err("timestamps alone do not pair its frames".into()) } else { Ok(()) }
 }
 
 /// How long a frame is, of videos in which moments can be found.
@@ -162,7 +170,7 @@ fn cuttable(videos: &[Video; 2]) -> Result<u64, String> {
 }
 
 fn scan(input: &Input) -> Result<Vec<Frame>, String> {
-    scan::frames(input).map_err(|error| format!("{}: {error}", input.given()))
+    timeline::frames(input).map_err(|error| format!("{}: {error}", input.given()))
 }
 
 struct Cutter {

@@ -42,6 +42,10 @@ pub struct Args {
     /// What to do about colours that are coded in different ways
     #[arg(long, value_enum, default_value = "strict")]
     pub colorimetry: Colorimetry,
+    /// By what frames are paired: what the files, looked at before, say; their timestamps or their numbers, unseen; or their
+    /// pictures alone
+    #[arg(long, value_enum, default_value = "auto")]
+    pub pair: Pair,
     /// Look for an offset between the videos: report it, or compare frames accordingly
     #[arg(long, value_enum, default_value = "off")]
     pub align: Align,
@@ -113,6 +117,13 @@ pub struct Args {
     pub json: bool,
 }
 
+impl Args {
+    /// Has frames of one time be compared, unseen.
+    pub(crate) fn pair_by_time(&mut self) {
+        self.pair = Pair::Time;
+    }
+}
+
 /// A value of the element's property `scale-method`.
 #[derive(Clone, Copy, ValueEnum)]
 
@@ -141,6 +152,19 @@ pub enum Colorimetry {
     Strict,
     /// Samples are compared as they are
     Ignore,
+}
+
+/// By what frames are paired.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Pair {
+    /// What explains the pictures: numbers, timestamps with an offset, or the pictures themselves
+    Auto,
+    /// Frames of one time are compared
+    Time,
+    /// Frames of one number are compared
+    Number,
+    /// Frames that show the same are compared
+    Picture,
 }
 
 /// A value of the pads' property `align`.

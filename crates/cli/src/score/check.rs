@@ -21,7 +21,8 @@ const SAME_LENGTH: f64 = 2.5;
 pub struct Finding {
     /// The video as the user wrote it.
     pub video: String,
-    /// What it is about: `interlaced`, `bars`, `colour`, `size`, `shape`, `rate`, `duration` or `offset`.
+    /// What it is about: `interlaced`, `bars`, `colour`, `size`, `shape`, `rate`, `duration` or
+    /// `pairing`.
     pub kind: &'static str,
     /// What was found.
     pub text: String,

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use gst::ClockTime;
 
-use super::args::{Align, Args, Colorimetry, Scale, nick};
+use super::args::{Align, Args, Colorimetry, Pair, Scale, nick};
 use super::check::{self, Checked, Finding};
 use super::crop::{self, Crop, Cut};
 use super::model::{self, Choice};
+use super::pairing::{self, File, Pairing, Timeline, Wanted};
 use super::plot::Plot;
 use super::progress::Progress;
 use super::rendition::Rendition;
@@ -20,7 +21,7 @@ use super::scores::Scores;
 use super::span::{Position, Span};
 use super::steps::{self, Step};
 use super::summary::Summary;
-use super::{Input, Treatment, Video, offset, outputs, table};
+use super::{Input, Timings, Treatment, Video, outputs, table};
 use crate::error::{Error, exit_code};
 use crate::{interrupt, output};
 
@@ -28,9 +29,7 @@ use crate::{interrupt, output};
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     crate::init()?;
     interrupt::watch()?;
-    let Prepared { video, distorted, models, mut checked, steps, mut job } = prepare(args)?;
-    checked.findings.extend(offsets(args, &job, &video, &distorted));
-    job.extra_provenance = steps::lines(&checked.findings, &steps);
+    let Prepared { video, distorted, models, checked, steps, job, pairings } = prepare(args)?;
     for choice in &models {
         choice.why.iter().for_each(|why| eprintln!("model {}: {why}", choice.name));
     }
@@ -45,7 +44,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let watch = |element: &gst::Element| report.iter().for_each(|report| report.worst.watch(element));
     let outcome = run::score_with(&job, &watch, &mut |event| progress.show(event));
     progress.end();
-    let outcome = outcome?;
+    let mut outcome = outcome?;
+    note_pairings(args, &mut outcome, pairings);
     let summary = Summary::new(&video, &distorted, &models, &checked.findings, &steps, &outcome, args.worst);
     if args.json {
         output::print_json(&summary)?;
@@ -66,6 +66,8 @@ pub(crate) struct Prepared {
     steps: Vec<Step>,
     /// What is to be scored.
     pub job: Job,
+    /// How each rendition is paired, where that was looked for.
+    pub pairings: Vec<Option<Pairing>>,
 }
 
 /// Makes the job of the arguments.
@@ -78,12 +80,19 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     let reference = Input::new(&args.reference, args.image_rate, args.raw)?;
     outputs::check(args, &reference, &renditions)?;
     args.decoder.prefer()?;
-    let video = Video::probe(&reference)?;
+    let mut video = Video::probe(&reference)?;
+    let timeline = read_timeline(args, &reference, &mut video);
     let distorted = renditions.iter().map(|(_, rendition)| match rendition {
         Rendition::Input(input) => Video::probe(input).map(Some),
         Rendition::Encoding(_) => Ok(None),
     });
-    let distorted = distorted.collect::<Result<Vec<_>, _>>()?;
+    let mut distorted = distorted.collect::<Result<Vec<_>, _>>()?;
+    let timelines =
+        renditions.iter().zip(&mut distorted).map(|((_, rendition), video)| match (rendition, video) {
+            (Rendition::Input(input), Some(video)) => read_timeline(args, input, video),
+            _ => None,
+        });
+    let timelines: Vec<_> = timelines.collect();
     let models = model::choose(&args.models, Some(&video))?;
     let scale = args.scale.is_none().then(|| nick(SCALE));
     let ignore_colours = args.colorimetry == Colorimetry::Ignore;
@@ -95,7 +104,8 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     let cut: Vec<_> = cut.collect();
     let mut checked = check::check(&original, &cut, scale.as_deref(), ignore_colours)?;
     checked.findings.splice(0..0, found);
-    let mut job = job(args, reference, renditions, &models, &video, &checked)?;
+    let part = span(args, &video, timeline.as_ref())?;
+    let mut job = job(args, reference, renditions, &models, part, &checked)?;
     for (i, (treatment, own)) in job.treatments.iter_mut().zip(&cut).enumerate() {
         let own = own.as_ref().filter(|_| args.rate);
         treatment.rate = own.and_then(|own| checked.rate(&original, i, own));
@@ -109,18 +119,70 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
         Rendition::Input(_) => video.as_ref().map(|video| (video.width, video.height)),
     });
     let sizes: Vec<_> = std::iter::once(size).chain(sizes).collect();
-    let steps = steps::of(&job, &sizes);
+    let file = |video, timeline| File { video, timeline };
+    let files = distorted.iter().zip(&timelines);
+    let files =
+        files.map(|(video, timeline)| Some(file(video.as_ref()?, timeline.as_ref()))).collect::<Vec<_>>();
+    let pairings = pair(args, &mut job, &file(&video, timeline.as_ref()), &files)?;
+    let mut steps = steps::of(&job, &sizes);
+    for (pairing, video) in pairings.iter().zip(&distorted) {
+        let (Some(pairing), Some(video)) = (pairing, video) else { continue };
+        // What one of them lacks is told frame by frame.
+        checked.findings.retain(|finding| finding.video != video.input || finding.kind != "duration");
+        checked.findings.extend(pairing.finding(video));
+        steps.push(pairing.step(video));
+    }
     job.extra_provenance = steps::lines(&checked.findings, &steps);
-    Ok(Prepared { video, distorted, models, checked, steps, job })
+    Ok(Prepared { video, distorted, models, checked, steps, job, pairings })
 }
 
-/// Videos that seem to be late, unless the user has thought of that.
-fn offsets(args: &Args, job: &Job, video: &Video, distorted: &[Option<Video>]) -> Vec<Finding> {
-    let pairs_by_time = args.properties.iter().all(|(name, _)| name != "pairing");
-    let is_open =
-        args.align != Align::Auto && args.offset == 0.0 && pairs_by_time && video.duration.is_some();
-    let frame = Position::Frame(1).time(video.rate).ok().filter(|_| is_open);
-    frame.map_or(vec![], |frame| offset::find(job, distorted, frame))
+/// Reads when the frames of a file are, and corrects what its container says of their rate and of its length.
+fn read_timeline(args: &Args, input: &Input, video: &mut Video) -> Option<Timeline> {
+    let is_local = pairing::is_repeatable(input, video) && args.pair != Pair::Time;
+    let timeline = Timeline::read(input).filter(|_| is_local)?;
+    if !video.interlaced {
+        video.rate = timeline.rate(video.rate);
+    }
+    video.duration = timeline.end();
+    Some(timeline)
+}
+
+/// Decides how the renditions are paired, unless the user has.
+fn pair(
+    args: &Args,
+    job: &mut Job,
+    reference: &File,
+    renditions: &[Option<File>],
+) -> Result<Vec<Option<Pairing>>, Error> {
+    let is_set = args.offset != 0.0 || args.properties.iter().any(|(name, _)| name == "pairing");
+    let wanted = match args.pair {
+        Pair::Number => {
+            job.properties.push(("pairing".into(), "index".into()));
+            None
+        }
+        Pair::Time => None,
+        Pair::Auto => Some(Wanted { by_picture: false, repeats: args.rate }).filter(|_| !is_set),
+        Pair::Picture => Some(Wanted { by_picture: true, repeats: args.rate }),
+    };
+    let Some(wanted) = wanted else { return Ok(vec![None; renditions.len()]) };
+    let pairings = pairing::plan(job, reference, renditions, wanted)?;
+    if args.rate && !pairings.as_timed {
+        job.properties.push(("missing-frame".into(), "repeat".into()));
+    }
+    let files = renditions.iter().zip(&pairings.renditions).filter(|(file, _)| file.is_some());
+    if files.into_iter().all(|(_, pairing)| pairing.is_some()) {
+        job.align = nick(Align::Off);
+    }
+    Ok(pairings.renditions)
+}
+
+/// Notes with the scores how their frames were paired.
+fn note_pairings(args: &Args, outcome: &mut Outcome, pairings: Vec<Option<Pairing>>) {
+    for (scores, pairing) in outcome.renditions.iter_mut().zip(pairings) {
+        let offset = pairing.as_ref().filter(|_| args.align != Align::Off).map(|pairing| pairing.offset);
+        scores.offset = offset.map(|offset| (offset * 1e9).round() as i64).or(scores.offset);
+        scores.pairing = pairing;
+    }
 }
 
 /// How the original and each of the others are cut, and what was found for that.
@@ -180,7 +242,7 @@ fn job(
     reference: Input,
     renditions: Vec<(String, Rendition)>,
     models: &[Choice],
-    video: &Video,
+    span: Option<Span>,
     checked: &Checked,
 ) -> Result<Job, Error> {
     let own = |name: &str, value: String| (name.to_owned(), value);
@@ -195,7 +257,6 @@ fn job(
         properties.push(own("features", args.features.join(";")));
     }
     properties.extend(args.properties.iter().cloned());
-    let span = span(args, video)?;
     let treatment = |fields| Treatment { decoder: args.decoder, span, fields, ..Treatment::default() };
     Ok(Job {
         reference,
@@ -208,18 +269,26 @@ fn job(
         results: args.results.clone(),
         treatment: treatment(checked.reference),
         treatments: checked.renditions.iter().copied().map(treatment).collect(),
+        timings: Timings::default(),
     })
 }
 
-fn span(args: &Args, video: &Video) -> Result<Option<Span>, Error> {
-    let time = |position: Position| position.time(video.rate);
+fn span(args: &Args, video: &Video, timeline: Option<&Timeline>) -> Result<Option<Span>, Error> {
+    // Frames of a rate that varies are found where they are.
+    let time = |position: Position| match (position, timeline) {
+        (Position::Frame(number), Some(timeline)) if video.rate.is_none() => timeline.begin(number),
+        _ => position.time(video.rate),
+    };
     let from = args.from.map(time).transpose()?;
-    let to = match args.frames {
-        Some(count) => {
+    let to = match (args.frames, timeline) {
+        (Some(count), Some(timeline)) if video.rate.is_none() => {
+            Some(timeline.begin(timeline.number(from.unwrap_or_default()) + count)?)
+        }
+        (Some(count), _) => {
             let length = time(Position::Frame(count))?;
             Some(from.unwrap_or_default().checked_add(length).ok_or("there is no such frame")?)
         }
-        None => args.to.map(time).transpose()?,
+        (None, _) => args.to.map(time).transpose()?,
     };
     if from.is_none() && to.is_none() {
         return Ok(None);
@@ -264,7 +333,7 @@ fn end(
         (None, None) => match outcome.renditions.iter().find(|scores| scores.frames.is_empty()) {
             Some(Scores { label, .. }) => Err(Error::Failed(format!(
                 "no frame of {label} was scored: it shares no moment in time with the original. \
-                 --align auto looks for an offset, --set pairing=index compares by number"
+                 --pair number compares frames by their numbers, --offset by another time"
             ))),
             None => Ok(ExitCode::SUCCESS),
         },

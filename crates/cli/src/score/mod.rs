@@ -13,8 +13,8 @@ mod crop;
 pub(crate) mod decoders;
 mod look;
 pub(crate) mod model;
-mod offset;
 mod outputs;
+mod pairing;
 mod plot;
 mod probe;
 mod progress;
@@ -32,6 +32,8 @@ mod treatment;
 
 pub use args::Args;
 pub use check::{Checked, Finding, check};
+pub(crate) use pairing::timeline;
+pub use pairing::{Method, Pairing, Timings};
 pub use probe::Video;
 pub use reader::Raw;
 pub use rendition::{Encoding, Rendition};

@@ -9,6 +9,7 @@ use gst::{ClockTime, MessageView, Structure};
 use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
+use super::pairing::Timings;
 use super::rendition::Rendition;
 use super::scores::Scores;
 use super::source::{self, Input};
@@ -39,6 +40,8 @@ pub struct Job {
     pub treatment: Treatment,
     /// How each rendition is; those that are made of the original are not read.
     pub treatments: Vec<Treatment>,
+    /// Which frames belong together, where that was looked for; otherwise those of one time do.
+    pub timings: Timings,
 }
 
 /// What is heard of while frames are scored.
@@ -121,6 +124,15 @@ fn build(job: &Job) -> Result<gst::Pipeline, Error> {
         pipeline.by_name(name).ok_or_else(|| Error::Failed(format!("no element {name} in the pipeline")))
     };
     source::decode(&pipeline, &job.reference, job.treatment, &element("ref")?)?;
+    let sink = |name: &str| {
+        let pad = element(name)?.static_pad("sink");
+        pad.ok_or_else(|| Error::Failed(format!("{name} has no pad named sink")))
+    };
+    let inputs = job.renditions.iter().enumerate().map(|(i, (_, rendition))| match rendition {
+        Rendition::Input(_) => sink(&format!("wait{i}")).map(Some),
+        Rendition::Encoding(_) => Ok(None),
+    });
+    job.timings.apply(&sink("ref")?, &inputs.collect::<Result<Vec<_>, _>>()?);
     for (i, (_, rendition)) in job.renditions.iter().enumerate() {
         if let Rendition::Input(input) = rendition {
             let treatment = job.treatments.get(i).copied().unwrap_or_default();
@@ -148,8 +160,11 @@ fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {
     }
     // In the order in which they were asked for.
     let pads = element.sink_pads().into_iter().filter(|pad| pad.has_property("label"));
-    for (pad, (label, _)) in pads.zip(&job.renditions) {
+    for (i, (pad, (label, _))) in pads.zip(&job.renditions).enumerate() {
         pad.set_property("label", label);
+        if job.timings.has(i) {
+            continue;
+        }
         pad.set_property("ts-offset", -job.offset);
         property::set(&pad, "align", &job.align).map_err(Error::Usage)?;
     }

@@ -2,6 +2,7 @@
 
 //! The scores of a rendition: of each frame by each model, and what they come to together.
 
+use super::pairing::Pairing;
 use gst::ClockTime;
 use gsthipvmaf::message::{FrameMessage, PooledMessage, ScoreState};
 use serde::Serialize;
@@ -29,6 +30,8 @@ pub struct Scores {
     pub frames: Vec<Frame>,
     /// By how many nanoseconds the video is late, as its pictures have said last, if that was looked for.
     pub offset: Option<i64>,
+    /// How its frames were paired with the original, where that was looked for.
+    pub pairing: Option<Pairing>,
     /// What the element said at the end of each section: more than one if the video changes on the way.
     pub sections: Vec<PooledMessage>,
 }
@@ -42,7 +45,7 @@ impl Frame {
 
 impl Scores {
     pub(super) fn new(label: String) -> Self {
-        Self { label, models: vec![], frames: vec![], offset: None, sections: vec![] }
+        Self { label, models: vec![], frames: vec![], offset: None, pairing: None, sections: vec![] }
     }
 
     pub(super) fn push(&mut self, message: &FrameMessage) {
@@ -62,6 +65,12 @@ impl Scores {
     /// Sum of a count over all sections.
     pub fn count(&self, count: impl Fn(&PooledMessage) -> u64) -> u64 {
         self.sections.iter().map(count).sum()
+    }
+
+    /// Frames of the original that have no partner, and those of the rendition.
+    pub fn unpaired(&self) -> [u64; 2] {
+        let [own, other] = self.pairing.as_ref().map_or([0, 0], |pairing| pairing.left_out);
+        [own + self.count(|section| section.unpaired), other + self.count(|section| section.dist_unmatched)]
     }
 
     /// What the scores of a model come to; nothing without scores.

@@ -25,7 +25,7 @@ pub fn show(renditions: &[Scores], worst: usize) -> String {
         }
     }
     for scores in renditions {
-        let (frames, unpaired) = (scores.frames.len(), scores.count(|section| section.unpaired));
+        let (frames, [unpaired, _]) = (scores.frames.len(), scores.unpaired());
         let _ = writeln!(text, "{}: {frames} frames scored, {unpaired} without a partner", scores.label);
     }
     let _ = write!(text, "{}", pooled(renditions));

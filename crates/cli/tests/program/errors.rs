@@ -51,5 +51,5 @@ fn sides_that_share_no_time_are_no_success() {
     command.args([&film, &film]).args(["--offset", "-1000"]);
     let ended = Ended::of(command);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("--align auto"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("--pair number"), "{}", ended.stderr);
 }

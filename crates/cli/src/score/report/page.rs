@@ -109,6 +109,7 @@ mod tests {
             models: vec!["model".into()],
             frames,
             offset: None,
+            pairing: None,
             sections: vec![],
         };
         let a = scores("</script><b>", vec![frame(0, f64::NAN), frame(1, 1.0 / 3.0)]);

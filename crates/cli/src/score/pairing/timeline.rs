@@ -20,6 +20,100 @@ pub struct Frame {
 /// How long nothing may come.
 const PATIENCE: ClockTime = ClockTime::from_seconds(60);
 
+/// The frames of a video in the order in which they are shown.
+#[derive(Debug)]
+pub struct Timeline {
+    /// At least two.
+    pub frames: Vec<Frame>,
+}
+
+impl Timeline {
+    /// Reads the timeline of a file, where its container has one.
+    pub fn read(input: &Input) -> Option<Self> {
+        if is_playlist(input) {
+            return None;
+        }
+        frames(input).ok().filter(|frames| frames.len() > 1).map(|frames| Self { frames })
+    }
+
+    fn distances(&self) -> impl Iterator<Item = u64> {
+        self.frames.windows(2).map(|pair| pair[1].time - pair[0].time)
+    }
+
+    /// How far apart frames are in the middle, in nanoseconds.
+    pub fn distance(&self) -> Option<u64> {
+        let mut distances: Vec<_> = self.distances().collect();
+        let middle = distances.len() / 2;
+        (!distances.is_empty()).then(|| *distances.select_nth_unstable(middle).1)
+    }
+
+    /// Nanoseconds from frame to frame, if these are equal but for rounding: to milliseconds in Matroska, to a clock in others.
+    pub fn constant(&self) -> Option<f64> {
+        let (first, last) = (self.frames.first()?.time, self.frames.last()?.time);
+        let distance = (last - first) as f64 / (self.frames.len() - 1) as f64;
+        let expected = |i: usize| first as f64 + distance * i as f64;
+        let slack = (distance / 10.0).min(1_600_000.0);
+        let fits = |(i, frame): (usize, &Frame)| (frame.time as f64 - expected(i)).abs() <= slack;
+        (distance > 0.0 && self.frames.iter().enumerate().all(fits)).then_some(distance)
+    }
+
+    /// Returns true if the distances of frames are equal.
+    pub fn is_regular(&self) -> bool {
+        self.constant().is_some()
+    }
+
+    /// Returns true if both have the same number of frames at the same times.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let slack = other.distance().map_or(0, |distance| distance / 8);
+        let pairs = self.frames.iter().zip(&other.frames);
+        self.frames.len() == other.frames.len()
+            && pairs.into_iter().all(|(a, b)| a.time.abs_diff(b.time) <= slack)
+    }
+
+    /// When this frame begins, also the one behind the last.
+    pub fn begin(&self, number: u64) -> Result<ClockTime, Error> {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let time = self.frames.get(number).map(|frame| ClockTime::from_nseconds(frame.time));
+        let end = || self.end().filter(|_| number >= self.frames.len());
+        time.or_else(end).ok_or_else(|| Error::Usage(format!("there is no frame {number}")))
+    }
+
+    /// The first frame that begins at this moment or later.
+    pub fn number(&self, time: ClockTime) -> u64 {
+        self.frames.partition_point(|frame| frame.time < time.nseconds()) as u64
+    }
+
+    /// Where the last frame ends.
+    pub fn end(&self) -> Option<ClockTime> {
+        Some(ClockTime::from_nseconds(self.frames.last()?.time + self.distance()?))
+    }
+
+    /// Frames per second, if they do not vary: what the container says if that is it.
+    pub fn rate(&self, said: Option<gst::Fraction>) -> Option<gst::Fraction> {
+        let rate = 1e9 / self.constant()?;
+        let near =
+            |of: &gst::Fraction| (f64::from(of.numer()) / f64::from(of.denom()) / rate - 1.0).abs() < 2e-3;
+        let whole = rate.round();
+        let usual = [(whole, 1), (whole * 1000.0, 1001)].map(|(n, d)| gst::Fraction::new(n as i32, d));
+        let nearest = |of: &gst::Fraction| {
+            (f64::from(of.numer()) / f64::from(of.denom()) / rate - 1.0).abs() < 2e-4 && of.numer() > 0
+        };
+        said.filter(near)
+            .or_else(|| usual.into_iter().find(nearest))
+            .or(Some(gst::Fraction::new((rate * 1000.0).round() as i32, 1000)))
+    }
+}
+
+/// Returns true for lists of segments, whose frames are not in the file itself.
+fn is_playlist(input: &Input) -> bool {
+    use std::io::Read as _;
+    let path = input.uri().and_then(|uri| glib::filename_from_uri(uri).ok()).map(|(path, _)| path);
+    let mut head = vec![];
+    let read = path.and_then(|path| std::fs::File::open(path).ok()?.take(512).read_to_end(&mut head).ok());
+    let head = String::from_utf8_lossy(&head);
+    read.is_some() && ["#EXTM3U", "<MPD", "<SmoothStreamingMedia"].iter().any(|mark| head.contains(mark))
+}
+
 #[derive(Default)]
 struct Found {
     frames: Vec<Frame>,
@@ -59,10 +153,12 @@ pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
                     if let Some(buffer) = info.buffer() {
                         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                         match time(pad, buffer) {
-                            Some(time) => {
+                            Some(gst::Signed::Positive(time)) => {
                                 let key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
                                 found.frames.push(Frame { time: time.nseconds(), key });
                             }
+                            // Before the beginning that an edit list names: it is decoded and not shown.
+                            Some(gst::Signed::Negative(_)) => {}
                             None => found.problem = Some("its container does not say when its frames are"),
                         }
                     }
@@ -127,8 +223,8 @@ fn end(pipeline: &gst::Pipeline, pad: &gst::Pad) -> Result<(), Error> {
     Ok(())
 }
 
-fn time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<ClockTime> {
+fn time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<gst::Signed<ClockTime>> {
     let event = pad.sticky_event::<gst::event::Segment>(0)?;
     let segment = event.segment().downcast_ref::<ClockTime>()?;
-    segment.to_stream_time_full(buffer.pts()?)?.positive()
+    segment.to_stream_time_full(buffer.pts()?)
 }

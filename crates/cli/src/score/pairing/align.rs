@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Finds which frames of two videos show the same, in their order.
+//!
+//! A dynamic program over a band around what the timestamps or the numbers of the frames say: a pair costs what its pictures
+//! differ beyond the noise of the encoding, and so does a frame without a partner, least where it repeats the one before.
+//! Costs within the noise are equal, and equal costs are decided by what the timestamps or the numbers say, so that scenes
+//! that stand still move nothing.
+
+use super::scan::Shot;
+
+/// What frames are taken to belong together before their pictures are compared in detail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guess {
+    /// The distorted frame with the number of the reference frame and so many more.
+    Number(i64),
+    /// The distorted frame that comes later by so many nanoseconds.
+    Time(i64),
+}
+
+/// Distances are kept in this part of an 8-bit step.
+const STEP: f32 = 128.0;
+/// Costs are counted in this part of a unit, so that those within the noise are equal.
+const UNIT: f32 = 16.0;
+/// Cost of a reference frame without a partner, of a distorted one, and of one that repeats the frame before it. The first
+/// two together cost more than the worst pair: a spoilt frame is scored as one. A repeated frame and a lost one cost less.
+const LOST: u32 = 24;
+const EXTRA: u32 = 32;
+const REPEAT: u32 = 6;
+/// What a pair costs at most, in units.
+const WORST: f32 = 3.0;
+/// By how much of the noise a pair may differ more without cost.
+const FREE: f32 = 0.25;
+/// Noise that is always expected, in 8-bit steps.
+const LEAST_NOISE: f32 = 0.5;
+/// Frames around one whose noise counts.
+const AROUND: usize = 24;
+/// How far pairs may be from the guess, besides the difference of the numbers of frames.
+const REACH: usize = 48;
+/// Repeated frames differ by no more than this, in 8-bit steps.
+const SAME: f32 = 0.25;
+/// Departing from the guess has to leave no more than this part of the differences.
+const DECISIVE: f32 = 0.6;
+
+/// Two videos.
+#[derive(Clone, Copy)]
+pub struct Sides<'a> {
+    pub reference: &'a [Shot],
+    pub distorted: &'a [Shot],
+}
+
+impl Sides<'_> {
+    pub fn distance(&self, i: usize, j: usize) -> f32 {
+        self.reference[i].picture.distance(&self.distorted[j].picture)
+    }
+
+    /// The distorted frame that a guess gives a reference frame, which may lie outside.
+    fn guessed(&self, guess: Guess, i: usize) -> i64 {
+        match guess {
+            Guess::Number(shift) => i as i64 + shift,
+            Guess::Time(offset) => {
+                let at = self.reference[i].time as i64 + offset;
+                let next = self.distorted.partition_point(|shot| (shot.time as i64) < at);
+                let distance = |j: usize| self.distorted.get(j).map(|shot| (shot.time as i64).abs_diff(at));
+                let before = next.checked_sub(1);
+                match (before, before.and_then(distance), distance(next)) {
+                    (Some(before), Some(early), Some(late)) if early < late => before as i64,
+                    (Some(_), Some(early), None) if early > self.typical(false) => next as i64,
+                    (Some(before), Some(_), None) => before as i64,
+                    (None, _, Some(late)) if late > self.typical(false) => -1,
+                    _ => next as i64,
+                }
+            }
+        }
+    }
+
+    /// The same where the frame exists and is not nearer to another reference frame.
+    pub fn guessed_pair(&self, guess: Guess, i: usize) -> Option<usize> {
+        let j = usize::try_from(self.guessed(guess, i)).ok().filter(|j| *j < self.distorted.len())?;
+        let Guess::Time(offset) = guess else { return Some(j) };
+        let away = |i: usize| {
+            Some((self.reference.get(i)?.time as i64 + offset).abs_diff(self.distorted[j].time as i64))
+        };
+        let own = away(i)?;
+        let nearer = |other: Option<usize>| other.and_then(away).is_some_and(|other| other < own);
+        let shared_before = i.checked_sub(1).and_then(away) == Some(own);
+        (!nearer(i.checked_sub(1)) && !nearer(Some(i + 1)) && !shared_before).then_some(j)
+    }
+
+    /// How far apart frames are, in the middle.
+    pub fn typical(&self, of_reference: bool) -> u64 {
+        let shots = if of_reference { self.reference } else { self.distorted };
+        let mut distances: Vec<_> = shots.windows(2).map(|pair| pair[1].time - pair[0].time).collect();
+        let middle = distances.len() / 2;
+        if distances.is_empty() { 40_000_000 } else { *distances.select_nth_unstable(middle).1 }
+    }
+}
+
+/// Chooses the guess that leaves the least differences in frames from all over the videos, of equal ones the first.
+pub fn guess(sides: &Sides, wanted: &[Guess]) -> Guess {
+    const SAMPLES: usize = 48;
+    let count = sides.reference.len();
+    let samples: Vec<_> = (0..SAMPLES.min(count)).map(|k| k * count / SAMPLES.min(count)).collect();
+    let strange = stranger(sides, &samples);
+    let cost = |guess: Guess| {
+        let of_sample = |i: &usize| match usize::try_from(sides.guessed(guess, *i)) {
+            Ok(j) if j < sides.distorted.len() => sides.distance(*i, j).min(strange * 2.0),
+            // Where there is no frame it is no better than a stranger would be.
+            _ => strange * 0.75,
+        };
+        samples.iter().map(of_sample).sum::<f32>()
+    };
+    let mut best = (Guess::Number(0), f32::INFINITY);
+    for guess in wanted {
+        let cost = cost(*guess);
+        // Not for the noise of an encoding.
+        if cost < best.1 * 0.9 - 0.01 {
+            best = (*guess, cost);
+        }
+    }
+    best.0
+}
+
+/// How much frames differ that have nothing to do with each other, in the middle.
+pub fn stranger(sides: &Sides, samples: &[usize]) -> f32 {
+    let count = sides.distorted.len();
+    let mut distances: Vec<_> =
+        samples.iter().map(|i| sides.distance(*i, (i * 7919 + count / 2 + 13) % count)).collect();
+    let middle = distances.len() / 2;
+    if distances.is_empty() { 0.0 } else { *distances.select_nth_unstable_by(middle, f32::total_cmp).1 }
+}
+
+/// The distorted frames that may belong to each reference frame, with their distances.
+struct Band {
+    /// First distorted frame of each row.
+    first: Vec<usize>,
+    width: usize,
+    distances: Vec<u16>,
+}
+
+impl Band {
+    fn new(sides: &Sides, guess: Guess) -> Self {
+        let (rows, columns) = (sides.reference.len(), sides.distorted.len());
+        let reach = REACH + rows.abs_diff(columns).min(1000);
+        let width = (2 * reach + 1).min(columns);
+        let place = |i: usize| {
+            let centre = sides.guessed(guess, i) - reach as i64;
+            usize::try_from(centre).unwrap_or(0).min(columns - width)
+        };
+        let first: Vec<_> = (0..rows).map(place).collect();
+        let mut distances = Vec::with_capacity(rows * width);
+        for (i, first) in first.iter().enumerate() {
+            distances.extend((*first..first + width).map(|j| (sides.distance(i, j) * STEP) as u16));
+        }
+        Self { first, width, distances }
+    }
+
+    fn row(&self, i: usize) -> &[u16] {
+        &self.distances[i * self.width..(i + 1) * self.width]
+    }
+
+    /// How much frames that belong together differ around each reference frame: the middle of the least distances of rows
+    /// or of columns, of which those of the side with more frames have no partners.
+    fn noise(&self, columns: usize) -> Vec<f32> {
+        let of_rows: Vec<u16> =
+            (0..self.first.len()).map(|i| self.row(i).iter().copied().min().unwrap_or(0)).collect();
+        let mut of_columns = vec![u16::MAX; columns];
+        for (i, first) in self.first.iter().enumerate() {
+            for (least, distance) in of_columns[*first..].iter_mut().zip(self.row(i)) {
+                *least = (*least).min(*distance);
+            }
+        }
+        let middle = |values: &[u16], at: usize| {
+            let around = at.saturating_sub(AROUND)..(at + AROUND + 1).min(values.len());
+            let mut around = values.get(around).unwrap_or_default().to_vec();
+            let middle = around.len() / 2;
+            if around.is_empty() { u16::MAX } else { *around.select_nth_unstable(middle).1 }
+        };
+        let at = |i: usize| {
+            let centre = (self.first[i] + self.width / 2).min(columns.saturating_sub(1));
+            f32::from(middle(&of_rows, i).min(middle(&of_columns, centre))) / STEP
+        };
+        (0..self.first.len()).map(at).collect()
+    }
+}
+
+/// A cost: of the pictures, and where those are equal by how much the guess is missed.
+type Cost = (u32, f32);
+
+const NEVER: Cost = (u32::MAX, f32::MAX);
+
+fn add(cost: Cost, more: u32, missed: f32) -> Cost {
+    if cost == NEVER { NEVER } else { (cost.0.saturating_add(more), cost.1 + missed) }
+}
+
+fn less(a: Cost, b: Cost) -> bool {
+    (a.0, a.1.to_bits()) < (b.0, b.1.to_bits())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Move {
+    Pair,
+    Lost,
+    Extra,
+}
+
+/// Gives each reference frame the distorted frame that shows the same, if there is one.
+pub fn align(sides: &Sides, guess: Guess) -> Vec<Option<usize>> {
+    let (rows, columns) = (sides.reference.len(), sides.distorted.len());
+    if rows == 0 || columns == 0 {
+        return vec![None; rows];
+    }
+    let band = Band::new(sides, guess);
+    let noise = band.noise(columns);
+    let found = cheapest(sides, guess, &band, &noise);
+    settle(sides, guess, found)
+}
+
+fn pair_cost(distance: u16, noise: f32) -> u32 {
+    let excess = (f32::from(distance) / STEP - noise) / (noise + LEAST_NOISE);
+    ((excess - FREE).clamp(0.0, WORST) * UNIT) as u32
+}
+
+/// Frames that repeat the one before.
+pub fn repeats(shots: &[Shot]) -> Vec<bool> {
+    let same = |pair: &[Shot]| pair[0].picture.distance(&pair[1].picture) <= SAME;
+    std::iter::once(false).chain(shots.windows(2).map(same)).take(shots.len()).collect()
+}
+
+fn cheapest(sides: &Sides, guess: Guess, band: &Band, noise: &[f32]) -> Vec<Option<usize>> {
+    let (rows, columns) = (sides.reference.len(), sides.distorted.len());
+    let (lost, extra) = (repeats(sides.reference), repeats(sides.distorted));
+    let gap = |repeats: bool, otherwise: u32| if repeats { REPEAT } else { otherwise };
+    let frame = sides.typical(true).max(1) as f32;
+    let missed = |i: usize, j: usize| match guess {
+        Guess::Number(shift) => (i as i64 + shift).abs_diff(j as i64) as f32,
+        Guess::Time(offset) => {
+            let at = sides.reference[i].time as i64 + offset;
+            at.abs_diff(sides.distorted[j].time as i64) as f32 / frame
+        }
+    };
+    // Row `i`: so many reference frames are behind, and so many distorted ones by the place in the row.
+    let lowest = |i: usize| band.first[i.saturating_sub(1)];
+    let states = band.width + 1;
+    let mut moves = vec![Move::Extra; (rows + 1) * states];
+    let mut before: Vec<Cost> = vec![NEVER; states];
+    let skipped = |until: usize| (0..until).map(|j| gap(extra[j], EXTRA)).sum::<u32>();
+    before[0] = (skipped(lowest(0)), 0.0);
+    for place in 1..states.min(columns - lowest(0) + 1) {
+        before[place] = add(before[place - 1], gap(extra[lowest(0) + place - 1], EXTRA), 0.0);
+    }
+    for i in 1..=rows {
+        let (from, first) = (lowest(i - 1), lowest(i));
+        let mut now = vec![NEVER; states];
+        for place in 0..states {
+            let j = first + place;
+            let earlier = |j: usize| j.checked_sub(from).and_then(|at| before.get(at)).copied();
+            let mut best = (NEVER, Move::Extra);
+            let mut consider = |cost: Cost, how: Move| {
+                if less(cost, best.0) {
+                    best = (cost, how);
+                }
+            };
+            if let (Some(own), Some(cost)) = (j.checked_sub(1), j.checked_sub(1).and_then(earlier))
+                && let Some(distance) =
+                    own.checked_sub(band.first[i - 1]).and_then(|at| band.row(i - 1).get(at))
+            {
+                consider(add(cost, pair_cost(*distance, noise[i - 1]), missed(i - 1, own)), Move::Pair);
+            }
+            if let Some(cost) = earlier(j) {
+                consider(add(cost, gap(lost[i - 1], LOST), 0.0), Move::Lost);
+            }
+            if place > 0 && j <= columns {
+                consider(add(now[place - 1], gap(extra[j - 1], EXTRA), 0.0), Move::Extra);
+            }
+            now[place] = best.0;
+            moves[i * states + place] = best.1;
+        }
+        before = now;
+    }
+    // Distorted frames behind the last pair have no partner.
+    let last = lowest(rows);
+    let end = |place: &usize| {
+        let behind: u32 = (last + place..columns).map(|j| gap(extra[j], EXTRA)).sum();
+        add(before[*place], behind, 0.0)
+    };
+    let ends = (0..states).filter(|place| last + place <= columns && before[*place] != NEVER);
+    // A pause that is longer than the band is wide has no way through.
+    let Some(end) = ends.min_by(|a, b| end(a).0.cmp(&end(b).0).then(end(a).1.total_cmp(&end(b).1))) else {
+        return (0..rows).map(|i| sides.guessed_pair(guess, i)).collect();
+    };
+    let mut j = last + end;
+    let (mut i, mut pairs) = (rows, vec![None; rows]);
+    while i > 0 {
+        let Some(place) = j.checked_sub(lowest(i)) else { break };
+        match moves.get(i * states + place) {
+            Some(Move::Pair) => {
+                (i, j) = (i - 1, j - 1);
+                pairs[i] = Some(j);
+            }
+            Some(Move::Lost) => i -= 1,
+            Some(Move::Extra) if j > 0 => j -= 1,
+            _ => break,
+        }
+    }
+    pairs
+}
+
+/// Returns to the guess where departing from it between two places, or all along, is not decisive.
+fn settle(sides: &Sides, guess: Guess, mut pairs: Vec<Option<usize>>) -> Vec<Option<usize>> {
+    let guessed: Vec<_> = (0..pairs.len()).map(|i| sides.guessed_pair(guess, i)).collect();
+    let mut i = 0;
+    while i < pairs.len() {
+        let run = (i..pairs.len()).take_while(|k| pairs[*k] != guessed[*k]).count();
+        let both =
+            (i..i + run).filter_map(|k| Some((sides.distance(k, pairs[k]?), sides.distance(k, guessed[k]?))));
+        let (found, expected) = both.fold((0.0, 0.0), |(a, b), (found, expected)| (a + found, b + expected));
+        let lost = (i..i + run).filter(|k| pairs[*k].is_none() && guessed[*k].is_some()).count();
+        let whole = run > lost;
+        if run > 0 && whole && found > expected * DECISIVE {
+            pairs[i..i + run].copy_from_slice(&guessed[i..i + run]);
+        }
+        i += run.max(1);
+    }
+    pairs
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Decides how the frames of two videos are paired, from their pictures, numbers and timestamps.
+
+use serde::Serialize;
+
+use super::align::{self, Guess, Sides};
+use super::scan::Shot;
+
+/// By what frames are paired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Frames of one number.
+    Number,
+    /// Frames of one time, after an offset.
+    Time,
+    /// Frames that show the same.
+    Picture,
+}
+
+/// Which frames of two videos belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub method: Method,
+    /// By how many nanoseconds the distorted frames are late, in the middle.
+    pub offset: i64,
+    /// From 0 to 1: how sure the pictures are of it. Pictures that do not change leave it at a half.
+    pub confidence: f64,
+    /// The distorted frame of each reference frame.
+    pub pairs: Vec<Option<usize>>,
+    /// The distorted video has a lower frame rate, so reference frames without a partner are left out on purpose.
+    pub decimated: bool,
+    /// Distorted frames without a partner that repeat the frame before, and others.
+    pub repeated: Vec<usize>,
+    pub extra: Vec<usize>,
+}
+
+impl Plan {
+    /// Reference frames without a partner.
+    pub fn unpaired(&self) -> impl Iterator<Item = usize> {
+        self.pairs.iter().enumerate().filter(|(_, partner)| partner.is_none()).map(|(i, _)| i)
+    }
+}
+
+/// The largest shift in frames that is looked for, besides the difference of the numbers of frames.
+const SHIFT: usize = 300;
+/// How many frames are looked at to see whether pictures belong together.
+const SAMPLES: usize = 64;
+/// Pictures that differ by less than this, in 8-bit steps, tell nothing.
+const TELLING: f32 = 1.0;
+
+/// Decides. An error says that the pictures do not belong together. Pictures alone count if `by_picture` is set.
+pub fn decide(sides: &Sides, by_picture: bool) -> Result<Plan, Unlike> {
+    let guess = guess(sides);
+    let pairs = align::align(sides, guess);
+    let confidence = confidence(sides, &pairs)?;
+    let paired: Vec<_> = pairs.iter().enumerate().filter_map(|(i, partner)| Some((i, (*partner)?))).collect();
+    let away = |(i, j): &(usize, usize)| sides.distorted[*j].time as i64 - sides.reference[*i].time as i64;
+    let mut offsets: Vec<_> = paired.iter().map(away).collect();
+    offsets.sort_unstable();
+    let offset = offsets.get(offsets.len() / 2).copied().unwrap_or(0);
+    let half = sides.typical(true) / 2;
+    let counted = sides.reference.len() == sides.distorted.len() && paired.len() == sides.reference.len();
+    let method = if by_picture {
+        Method::Picture
+    } else if counted {
+        Method::Number
+    } else if offsets.iter().all(|away| away.abs_diff(offset) <= half) {
+        Method::Time
+    } else {
+        Method::Picture
+    };
+    let mut without = vec![true; sides.distorted.len()];
+    paired.iter().for_each(|(_, j)| without[*j] = false);
+    let repeats = align::repeats(sides.distorted);
+    // Of a frame and its repetition either may be the one with a partner.
+    let is_repeated = |j: &usize| repeats[*j] || repeats.get(j + 1) == Some(&true);
+    let without = (0..without.len()).filter(|j| without[*j]);
+    let (repeated, extra): (Vec<_>, Vec<_>) = without.partition(is_repeated);
+    if (paired.len() + repeated.len()) * 2 < sides.distorted.len().min(sides.reference.len()) {
+        return Err(Unlike);
+    }
+    let decimated = is_decimated(sides, &pairs);
+    Ok(Plan { method, offset, confidence, pairs, decimated, repeated, extra })
+}
+
+/// The pictures of two videos have nothing to do with each other.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unlike;
+
+fn guess(sides: &Sides) -> Guess {
+    let (reference, distorted) = (sides.reference, sides.distorted);
+    let [from, to] = [reference, distorted].map(|shots| shots.first().map_or(0, |shot| shot.time as i64));
+    let times = [Guess::Time(to - from), Guess::Time(0)];
+    let difference = reference.len().abs_diff(distorted.len());
+    let most = (SHIFT + difference).min(reference.len().max(distorted.len())) as i64;
+    let shifts = (1..most).flat_map(|shift| [Guess::Number(shift), Guess::Number(-shift)]);
+    let number = [Guess::Number(0)];
+    let wanted: Vec<_> = if difference == 0 {
+        number.into_iter().chain(times).chain(shifts).collect()
+    } else {
+        times.into_iter().chain(number).chain(shifts).collect()
+    };
+    let best = align::guess(sides, &wanted);
+    // Timestamps know of frames that are lost on the way.
+    match best {
+        Guess::Number(shift) if difference > 0 => {
+            let first = usize::try_from(-shift).unwrap_or(0);
+            let (Some(reference), Some(distorted)) = (
+                reference.get(first),
+                usize::try_from(first as i64 + shift).ok().and_then(|j| distorted.get(j)),
+            ) else {
+                return best;
+            };
+            let time = Guess::Time(distorted.time as i64 - reference.time as i64);
+            if align::guess(sides, &[time, best]) == time { time } else { best }
+        }
+        best => best,
+    }
+}
+
+/// How sure the pictures are that these are pairs: the share of frames that are more like their partner than like frames from
+/// elsewhere, times the share that none beside the partner resembles more.
+fn confidence(sides: &Sides, pairs: &[Option<usize>]) -> Result<f64, Unlike> {
+    let paired: Vec<_> = pairs.iter().enumerate().filter_map(|(i, partner)| Some((i, (*partner)?))).collect();
+    let count = SAMPLES.min(paired.len());
+    let samples: Vec<_> = (0..count).map(|k| paired[k * paired.len() / count]).collect();
+    let (mut told, mut won, mut best) = (0, 0, 0);
+    let (mut own_sum, mut other_sum) = (0.0, 0.0);
+    for (k, (i, j)) in samples.iter().copied().enumerate() {
+        let own = sides.distance(i, j);
+        for step in [3, 7, 13] {
+            let (other, partner) = samples[(k + count * step / 16 + 1) % count];
+            if sides.reference[i].picture.distance(&sides.reference[other].picture) > TELLING {
+                let strange = sides.distance(i, partner);
+                told += 1;
+                won += u32::from(own < strange);
+                own_sum += own;
+                other_sum += strange;
+            }
+        }
+        let beside = j.saturating_sub(2)..(j + 3).min(sides.distorted.len());
+        let least = beside.map(|j| sides.distance(i, j)).fold(f32::INFINITY, f32::min);
+        best += u32::from(own <= least * 1.25 + 0.25);
+    }
+    if count == 0 {
+        return Err(Unlike);
+    }
+    let fits = f64::from(best) / count as f64;
+    if told == 0 {
+        return Ok(fits / 2.0);
+    }
+    let share = f64::from(won) / f64::from(told);
+    if told >= 12 && share < 0.75 && own_sum > other_sum * 0.6 {
+        return Err(Unlike);
+    }
+    Ok(share * fits)
+}
+
+/// Returns true if both videos have frames at regular distances, and those of the distorted one are further apart.
+fn is_decimated(sides: &Sides, pairs: &[Option<usize>]) -> bool {
+    let regular = |shots: &[Shot], typical: u64| {
+        let distances = shots.windows(2).map(|pair| pair[1].time - pair[0].time);
+        distances.filter(|distance| distance.abs_diff(typical) <= typical / 4).count() * 10
+            >= shots.len().saturating_sub(1) * 9
+    };
+    let [own, other] = [true, false].map(|of_reference| sides.typical(of_reference));
+    let inner = |mut i: usize| {
+        while pairs.get(i) == Some(&None) {
+            i += 1;
+        }
+        i
+    };
+    let first = inner(0);
+    let last = pairs.iter().rposition(Option::is_some).unwrap_or(0);
+    let lost = pairs.get(first..=last).unwrap_or_default().iter().filter(|partner| partner.is_none()).count();
+    other * 10 > own * 11
+        && regular(sides.reference, own)
+        && regular(sides.distorted, other)
+        && lost as u64 * other * 2 >= (last - first.min(last)) as u64 * (other - own)
+}
