@@ -14,8 +14,10 @@ use super::lock;
 /// Something that upstream has handed over.
 enum Entry {
     Frame(gst::Buffer),
+    /// New caps, which change neither the time nor what may come next.
+    Caps,
     /// Something else than a frame, which may keep the next frame back until those before are gone, or begin another
-    /// time: caps, a segment, a gap, the end, a query that waits for its turn.
+    /// time: a segment, a gap, the end, a query that waits for its turn.
     Boundary,
 }
 
@@ -46,9 +48,10 @@ impl Upcoming {
 
     /// Notes what upstream hands over besides frames.
     pub fn event(&self, event: &gst::EventRef) {
-        use gst::EventType::{CustomDownstream, CustomDownstreamSticky, FlushStop, Tag, Toc};
+        use gst::EventType::{Caps, CustomDownstream, CustomDownstreamSticky, FlushStop, Tag, Toc};
         match event.type_() {
             FlushStop => self.clear(),
+            Caps => lock(&self.0).push_back(Entry::Caps),
             Tag | Toc | CustomDownstream | CustomDownstreamSticky => {}
             other if other.is_serialized() => self.boundary(),
             _ => {}
@@ -76,9 +79,10 @@ impl Upcoming {
         let entries = lock(&self.0);
         let place = entries.iter().position(|entry| is(entry, buffer.as_ptr()));
         // Gaps become buffers of the base class's own, behind which comes whatever is next.
-        match entries.get(place.map_or(0, |place| place + 1)) {
+        let mut behind = entries.iter().skip(place.map_or(0, |place| place + 1));
+        match behind.find(|entry| !matches!(entry, Entry::Caps)) {
             Some(Entry::Frame(next)) => Next::Frame(next.clone()),
-            Some(Entry::Boundary) => Next::Nothing,
+            Some(Entry::Boundary | Entry::Caps) => Next::Nothing,
             None => Next::Unknown,
         }
     }
@@ -107,9 +111,12 @@ mod tests {
         upcoming.frame(second.clone());
         assert!(matches!(upcoming.after(&first), Next::Frame(next) if next.as_ptr() == second.as_ptr()));
         upcoming.event(&gst::event::Caps::new(&gst::Caps::new_empty_simple("video/x-raw")));
+        assert!(matches!(upcoming.after(&second), Next::Unknown));
         upcoming.frame(third.clone());
+        assert!(matches!(upcoming.after(&second), Next::Frame(next) if next.as_ptr() == third.as_ptr()));
+        upcoming.event(&gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
         upcoming.taken(&first);
-        assert!(matches!(upcoming.after(&second), Next::Nothing));
+        assert!(matches!(upcoming.after(&third), Next::Nothing));
         upcoming.taken(&second);
         upcoming.refused(third.as_ptr());
         upcoming.taken(&third);
