@@ -21,8 +21,8 @@ const SAME_LENGTH: f64 = 2.5;
 pub struct Finding {
     /// The video as the user wrote it.
     pub video: String,
-    /// What it is about: `interlaced`, `bars`, `colour`, `size`, `shape`, `rate`, `duration` or
-    /// `pairing`.
+    /// What it is about: `missing`, `format`, `range`, `orientation`, `padding`, `interlaced`, `bars`, `colour`, `size`,
+    /// `shape`, `rate`, `duration` or `pairing`.
     pub kind: &'static str,
     /// What was found.
     pub text: String,

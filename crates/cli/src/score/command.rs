@@ -10,6 +10,8 @@ use gst::ClockTime;
 use super::args::{Align, Args, Colorimetry, Pair, Scale, nick};
 use super::check::{self, Checked, Finding};
 use super::crop::{self, Crop, Cut};
+use super::format::{self, Seen};
+use super::looks::Looks;
 use super::model::{self, Choice};
 use super::pairing::{self, File, Pairing, Timeline, Wanted};
 use super::plot::Plot;
@@ -21,7 +23,7 @@ use super::scores::Scores;
 use super::span::{Position, Span};
 use super::steps::{self, Step};
 use super::summary::Summary;
-use super::{Input, Timings, Treatment, Video, outputs, table};
+use super::{Input, Timings, Treatment, Video, outputs, padding, table};
 use crate::error::{Error, exit_code};
 use crate::{interrupt, output};
 
@@ -80,35 +82,39 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     let reference = Input::new(&args.reference, args.image_rate, args.raw)?;
     outputs::check(args, &reference, &renditions)?;
     args.decoder.prefer()?;
-    let mut video = Video::probe(&reference)?;
-    let timeline = read_timeline(args, &reference, &mut video);
-    let distorted = renditions.iter().map(|(_, rendition)| match rendition {
-        Rendition::Input(input) => Video::probe(input).map(Some),
+    let Opened { video, looks, timeline } = open(args, &reference)?;
+    let opened = renditions.iter().map(|(_, rendition)| match rendition {
+        Rendition::Input(input) => open(args, input).map(Some),
         Rendition::Encoding(_) => Ok(None),
     });
-    let mut distorted = distorted.collect::<Result<Vec<_>, _>>()?;
-    let timelines =
-        renditions.iter().zip(&mut distorted).map(|((_, rendition), video)| match (rendition, video) {
-            (Rendition::Input(input), Some(video)) => read_timeline(args, input, video),
-            _ => None,
-        });
-    let timelines: Vec<_> = timelines.collect();
+    let opened = opened.collect::<Result<Vec<_>, _>>()?;
+    let all = Shown {
+        reference: (&video, &looks),
+        renditions: opened.iter().map(|opened| opened.as_ref().map(|of| (&of.video, &of.looks))).collect(),
+    };
+    let distorted: Vec<_> = opened.iter().map(|opened| Some(opened.as_ref()?.video.clone())).collect();
     let models = model::choose(&args.models, Some(&video))?;
     let scale = args.scale.is_none().then(|| nick(SCALE));
     let ignore_colours = args.colorimetry == Colorimetry::Ignore;
-    let (cuts, found) = cuts(args, (&reference, &video), &renditions, &distorted)?;
+    let formats = format::plan(all.reference, &all.renditions, ignore_colours)?;
+    let (cuts, found) = cuts(args, &reference, &renditions, &all)?;
     let (of_reference, of_renditions) = cuts.split_first().ok_or("nothing is cut")?;
     // As they come to the element.
     let original = of_reference.of(&video, &video);
     let cut = distorted.iter().zip(of_renditions).map(|(own, cut)| Some(cut.of(own.as_ref()?, &original)));
     let cut: Vec<_> = cut.collect();
     let mut checked = check::check(&original, &cut, scale.as_deref(), ignore_colours)?;
-    checked.findings.splice(0..0, found);
+    checked.findings.splice(0..0, formats.findings.iter().cloned().chain(found));
     let part = span(args, &video, timeline.as_ref())?;
     let mut job = job(args, reference, renditions, &models, part, &checked)?;
     for (i, (treatment, own)) in job.treatments.iter_mut().zip(&cut).enumerate() {
         let own = own.as_ref().filter(|_| args.rate);
         treatment.rate = own.and_then(|own| checked.rate(&original, i, own));
+    }
+    (job.treatment.conversion, job.treatment.orientation) = (formats.reference, looks.orientation);
+    for ((treatment, conversion), opened) in job.treatments.iter_mut().zip(formats.renditions).zip(&opened) {
+        let orientation = opened.as_ref().and_then(|opened| opened.looks.orientation);
+        (treatment.conversion, treatment.orientation) = (conversion, orientation);
     }
     let treatments = std::iter::once(&mut job.treatment).chain(&mut job.treatments);
     let method = args.scale.unwrap_or(SCALE).of_videoscale();
@@ -120,9 +126,8 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     });
     let sizes: Vec<_> = std::iter::once(size).chain(sizes).collect();
     let file = |video, timeline| File { video, timeline };
-    let files = distorted.iter().zip(&timelines);
-    let files =
-        files.map(|(video, timeline)| Some(file(video.as_ref()?, timeline.as_ref()))).collect::<Vec<_>>();
+    let files = opened.iter().map(|opened| opened.as_ref().map(|of| file(&of.video, of.timeline.as_ref())));
+    let files: Vec<_> = files.collect();
     let pairings = pair(args, &mut job, &file(&video, timeline.as_ref()), &files)?;
     let mut steps = steps::of(&job, &sizes);
     for (pairing, video) in pairings.iter().zip(&distorted) {
@@ -185,25 +190,50 @@ fn note_pairings(args: &Args, outcome: &mut Outcome, pairings: Vec<Option<Pairin
     }
 }
 
+/// What is known of a video before it is scored.
+struct Opened {
+    /// As it is shown.
+    video: Video,
+    looks: Looks,
+    timeline: Option<Timeline>,
+}
+
+fn open(args: &Args, input: &Input) -> Result<Opened, Error> {
+    let video = Video::probe(input)?;
+    let looks = Looks::of(input, &video, Treatment { decoder: args.decoder, ..Treatment::default() })?;
+    let mut video = video.shown(&looks);
+    let timeline = read_timeline(args, input, &mut video);
+    Ok(Opened { video, looks, timeline })
+}
+
+/// The videos that are there.
+struct Shown<'a> {
+    reference: Seen<'a>,
+    renditions: Vec<Option<Seen<'a>>>,
+}
+
 /// How the original and each of the others are cut, and what was found for that.
 fn cuts(
     args: &Args,
-    (reference, video): (&Input, &Video),
+    reference: &Input,
     renditions: &[(String, Rendition)],
-    distorted: &[Option<Video>],
+    all: &Shown,
 ) -> Result<(Vec<Cut>, Vec<Finding>), Error> {
-    let Some(crop) = args.crop else { return Ok((vec![Cut::default(); distorted.len() + 1], vec![])) };
-    let bars = |input: &Input, video: &Video| match crop {
-        Crop::Auto => crop::look(input, video, Treatment { decoder: args.decoder, ..Treatment::default() }),
+    let Some(crop) = args.crop else { return Ok(padding::find(all.reference, &all.renditions)) };
+    let bars = |input: &Input, (video, looks): Seen| match crop {
+        Crop::Auto => {
+            let (decoder, orientation) = (args.decoder, looks.orientation);
+            crop::look(input, video, Treatment { decoder, orientation, ..Treatment::default() })
+        }
         Crop::Given(_) => Ok(None),
     };
-    let of_reference = bars(reference, video)?;
-    let seen = renditions.iter().zip(distorted).map(|((_, rendition), video)| match (rendition, video) {
-        (Rendition::Input(input), Some(video)) => Ok(Some((video, bars(input, video)?))),
+    let of_reference = bars(reference, all.reference)?;
+    let seen = renditions.iter().zip(&all.renditions).map(|((_, rendition), seen)| match (rendition, seen) {
+        (Rendition::Input(input), Some(seen)) => Ok(Some((seen.0, bars(input, *seen)?))),
         _ => Ok(None),
     });
     let seen = seen.collect::<Result<Vec<_>, Error>>()?;
-    crop::plan(crop, (video, of_reference), &seen)
+    crop::plan(crop, (all.reference.0, of_reference), &seen)
 }
 
 /// How other sizes are scaled, if it is not said.

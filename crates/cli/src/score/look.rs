@@ -2,6 +2,8 @@
 
 //! Pictures of a video, to find something out about it before it is scored: their luma, decoded as they will be.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_video::prelude::*;
@@ -9,7 +11,7 @@ use gst_video::video_frame::Readable;
 use gst_video::{VideoColorRange, VideoFrame, VideoInfo};
 
 use super::source::{self, Input};
-use super::treatment::Treatment;
+use super::treatment::{Orientation, Treatment};
 use crate::error::Error;
 
 /// How long a picture may take.
@@ -22,8 +24,30 @@ const LOOK: ClockTime = ClockTime::from_mseconds(50);
 pub struct Look {
     pipeline: gst::Pipeline,
     sink: gst_app::AppSink,
+    said: Arc<Mutex<Said>>,
     /// As the user wrote it.
     given: String,
+}
+
+/// What is said of the frames before they are made into luma.
+#[derive(Default)]
+struct Said {
+    caps: Option<gst::Caps>,
+    orientation: Option<Orientation>,
+}
+
+impl Said {
+    fn hear(&mut self, info: &gst::PadProbeInfo) {
+        match info.event().map(|event| event.view()) {
+            Some(gst::EventView::Caps(event)) => self.caps = Some(event.caps_owned()),
+            Some(gst::EventView::Tag(event)) => {
+                if let Some(tag) = event.tag().get::<gst::tags::ImageOrientation>() {
+                    self.orientation = Orientation::of_tag(tag.get());
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Luma in 8 bits.
@@ -50,8 +74,16 @@ impl Look {
         let ghost = gst::GhostPad::with_target(&first.static_pad("sink").ok_or("a queue has no pad")?)?;
         pipeline.add_pad(&ghost)?;
         ghost.set_active(true)?;
+        let said = Arc::new(Mutex::new(Said::default()));
+        ghost.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, {
+            let said = said.clone();
+            move |_, info| {
+                said.lock().unwrap_or_else(PoisonError::into_inner).hear(info);
+                gst::PadProbeReturn::Ok
+            }
+        });
         source::decode(&whole, input, treatment, pipeline.upcast_ref())?;
-        let look = Self { pipeline: whole, sink, given: input.given().to_owned() };
+        let look = Self { pipeline: whole, sink, said, given: input.given().to_owned() };
         look.pipeline.set_state(gst::State::Playing).map_err(|_| look.failure())?;
         Ok(look)
     }
@@ -89,6 +121,16 @@ impl Look {
             waited += LOOK;
         }
         Err(self.explain(None))
+    }
+
+    /// How frames were decoded, once one has come.
+    pub fn caps(&self) -> Option<gst::Caps> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).caps.clone()
+    }
+
+    /// How frames are to be turned to be shown, once one has come.
+    pub fn orientation(&self) -> Option<Orientation> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).orientation
     }
 
     /// Goes to the picture at about this moment that can be decoded by itself. Whether the video can do that.

@@ -11,8 +11,10 @@ use gst_video::{VideoColorimetry, VideoInfo, VideoTransferFunction};
 use serde::Serialize;
 
 use super::decoders::Decoders;
+use super::looks::Looks;
 use super::reader::Reader;
 use super::source::Input;
+use super::treatment::Orientation;
 use crate::error::Error;
 
 /// How long a source may take to say what it is.
@@ -120,6 +122,17 @@ impl Video {
             indexed: of_container.is_some_and(|name| INDEXED.contains(&name)),
             missing: input.reader().map_or(0, Reader::missing),
         })
+    }
+
+    /// The video as it is shown: turned, and of whole pictures where no fields of two moments were seen.
+    pub fn shown(self, looks: &Looks) -> Self {
+        let mut shown = self;
+        shown.interlaced &= looks.is_combed;
+        if looks.orientation.is_some_and(Orientation::swaps) {
+            std::mem::swap(&mut shown.width, &mut shown.height);
+            shown.aspect = gst::Fraction::new(shown.aspect.denom(), shown.aspect.numer());
+        }
+        shown
     }
 
     /// A video that the program reads itself.

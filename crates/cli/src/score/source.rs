@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use gst::prelude::*;
+use gst_video::VideoFormat;
 use tempfile::NamedTempFile;
 
 use super::decoders::{self, Decoders};
@@ -189,7 +190,7 @@ pub fn decode(
     let name = input.given().to_owned();
     let send = {
         let (sink, name) = (sink.clone(), name.clone());
-        move |source: &gst::Element, pad: &gst::Pad| match link(source, pad, &caps_of(pad), &sink, &name) {
+        move |source: &gst::Element, pad: &gst::Pad| match link(pad, &caps_of(pad), &sink) {
             Ok(true) => span.iter().for_each(|span| span.apply(pad)),
             Ok(false) => {}
             Err(err) => gst::element_error!(source, gst::CoreError::Pad, ("{name}: {err}")),
@@ -209,7 +210,7 @@ pub fn decode(
             pipeline.add(&source)?;
             if !reader.is_coded() {
                 let pad = source.static_pad("src").ok_or("a reader has no pad")?;
-                return if link(&source, &pad, &reader.caps(), &sink, &name)? {
+                return if link(&pad, &reader.caps(), &sink)? {
                     span.iter().for_each(|span| span.apply(&pad));
                     Ok(())
                 } else {
@@ -237,62 +238,18 @@ fn caps_of(pad: &gst::Pad) -> gst::Caps {
 }
 
 /// Whether the pad has the video, which is sent on then.
-fn link(
-    decoder: &gst::Element,
-    pad: &gst::Pad,
-    caps: &gst::Caps,
-    sink: &gst::Pad,
-    name: &str,
-) -> Result<bool, Error> {
+fn link(pad: &gst::Pad, caps: &gst::Caps, sink: &gst::Pad) -> Result<bool, Error> {
     if sink.is_linked() || caps.structure(0).is_none_or(|s| s.name() != "video/x-raw") {
         return Ok(false);
     }
-    if takes(caps)? {
-        pad.link(sink).map_err(refused)?;
-        return Ok(true);
-    }
-    let convert = gst::ElementFactory::make("videoconvert").build()?;
-    let pipeline = decoder.parent().and_downcast::<gst::Bin>().ok_or("the decoder is in no pipeline")?;
-    pipeline.add(&convert)?;
-    let ends = ["sink", "src"].map(|name| convert.static_pad(name));
-    let [Some(input), Some(output)] = ends else { return Err("videoconvert lacks a pad".into()) };
-    report(&convert, &output, format!("{name} is {}, which hipvmaf does not take", format_of(caps)));
-    output.link(sink).map_err(refused)?;
-    convert.sync_state_with_parent()?;
-    pad.link(&input).map_err(refused)?;
+    pad.link(sink).map_err(|error| Error::Failed(error.to_string()))?;
     Ok(true)
 }
 
-fn refused(error: gst::PadLinkError) -> Error {
-    Error::Failed(error.to_string())
-}
-
-/// Whether the element takes video of this format, in this memory or, as decoders can be asked for, in that of the system.
-fn takes(caps: &gst::Caps) -> Result<bool, Error> {
+/// Whether the element takes video of this format, wherever the frames are.
+pub fn takes(format: VideoFormat) -> Result<bool, Error> {
     let factory = gst::ElementFactory::find("hipvmaf").ok_or("there is no element hipvmaf")?;
-    let mut of_system = caps.copy();
-    of_system.make_mut().set_features_simple(None);
-    Ok([caps, &of_system].into_iter().any(|caps| factory.can_sink_any_caps(caps)))
-}
-
-/// Warns of the conversion once it is known what to.
-fn report(convert: &gst::Element, output: &gst::Pad, why: String) {
-    let convert = convert.downgrade();
-    output.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
-        let Some(gst::EventView::Caps(event)) = info.event().map(|event| event.view()) else {
-            return gst::PadProbeReturn::Ok;
-        };
-        if let Some(convert) = convert.upgrade() {
-            let format = format_of(&event.caps_owned());
-            gst::element_warning!(convert, gst::StreamError::Format, ("{why}: it is converted to {format}"));
-        }
-        gst::PadProbeReturn::Remove
-    });
-}
-
-fn format_of(caps: &gst::Caps) -> String {
-    let format = caps.structure(0).and_then(|s| s.get::<String>("format").ok());
-    format.unwrap_or_else(|| caps.to_string())
+    Ok(factory.can_sink_any_caps(&gst_video::VideoCapsBuilder::new().format(format).build()))
 }
 
 /// Ends the stream at the inputs of the element, after the frames that it has got. What was read and decoded ahead of

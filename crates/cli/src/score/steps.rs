@@ -12,7 +12,7 @@ use super::run::Job;
 pub struct Step {
     /// The video as the user wrote it, or the name of an encoding that is made on the way.
     pub video: String,
-    /// `deinterlace`, `rate`, `scale`, `crop`, `offset` or `pairing`.
+    /// `deinterlace`, `rate`, `convert`, `orientation`, `scale`, `crop`, `offset` or `pairing`.
     pub kind: &'static str,
     /// What was done.
     pub text: String,

@@ -5,8 +5,11 @@
 //! Each step is one that the user has asked for or was told of, and says itself what it is ([`Treatment::steps`]): scores
 //! depend on it as on the settings of the element, so it is told with what made them.
 
+use std::fmt;
+
 use gst::prelude::*;
 
+use super::convert::{Conversion, Convert};
 use super::source::Decoder;
 use super::span::Span;
 use crate::error::Error;
@@ -98,6 +101,73 @@ pub struct Resize {
     pub method: &'static str,
 }
 
+/// How pictures are turned or mirrored to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orientation {
+    /// By 90° clockwise.
+    Right,
+    /// By 180°.
+    Half,
+    /// By 90° counterclockwise.
+    Left,
+    /// Left and right are swapped.
+    Mirrored,
+    /// Top and bottom are swapped.
+    Upside,
+    /// Mirrored at the diagonal from the upper left.
+    Transposed,
+    /// Mirrored at the diagonal from the upper right.
+    Transversed,
+}
+
+impl Orientation {
+    /// By the value of GStreamer's tag `image-orientation`; nothing if pictures are shown as they are.
+    pub fn of_tag(tag: &str) -> Option<Self> {
+        Some(match tag {
+            "rotate-90" => Self::Right,
+            "rotate-180" => Self::Half,
+            "rotate-270" => Self::Left,
+            "flip-rotate-0" => Self::Mirrored,
+            "flip-rotate-90" => Self::Transposed,
+            "flip-rotate-180" => Self::Upside,
+            "flip-rotate-270" => Self::Transversed,
+            _ => return None,
+        })
+    }
+
+    /// Width becomes height.
+    pub fn swaps(self) -> bool {
+        matches!(self, Self::Right | Self::Left | Self::Transposed | Self::Transversed)
+    }
+
+    /// What `videoflip` calls it.
+    fn direction(self) -> &'static str {
+        match self {
+            Self::Right => "90r",
+            Self::Half => "180",
+            Self::Left => "90l",
+            Self::Mirrored => "horiz",
+            Self::Upside => "vert",
+            Self::Transposed => "ul-lr",
+            Self::Transversed => "ur-ll",
+        }
+    }
+}
+
+impl fmt::Display for Orientation {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::Right => "turned by 90° clockwise",
+            Self::Half => "turned by 180°",
+            Self::Left => "turned by 90° counterclockwise",
+            Self::Mirrored => "mirrored, left to right",
+            Self::Upside => "mirrored, top to bottom",
+            Self::Transposed => "mirrored at the diagonal from the upper left",
+            Self::Transversed => "mirrored at the diagonal from the upper right",
+        })
+    }
+}
+
 /// How a video is brought to what is scored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Treatment {
@@ -107,6 +177,10 @@ pub struct Treatment {
     pub span: Option<Span>,
     /// It is deinterlaced.
     pub fields: Option<Fields>,
+    /// Its samples are brought to this format.
+    pub conversion: Option<Conversion>,
+    /// Its pictures are turned.
+    pub orientation: Option<Orientation>,
     /// It is brought to this rate of frames.
     pub rate: Option<gst::Fraction>,
     /// It is brought to this size before it is cut.
@@ -142,6 +216,13 @@ impl Treatment {
             );
             steps.push(("rate", text));
         }
+        steps.extend(self.conversion.map(|conversion| ("convert", conversion.to_string())));
+        if let Some(orientation) = self.orientation {
+            steps.push((
+                "orientation",
+                format!("{orientation}, as it is to be shown, by GStreamer's videoflip"),
+            ));
+        }
         if let Some(Resize { width, height, method }) = self.resize {
             let text = format!("scaled to {width}x{height} by GStreamer's videoscale ({method})");
             steps.push(("scale", text));
@@ -167,6 +248,15 @@ impl Treatment {
         }
         if let Some(resize) = self.resize {
             next = scale(pipeline, resize, &next)?;
+        }
+        if let Some(orientation) = self.orientation {
+            next = turn(pipeline, orientation, &next)?;
+        }
+        if let Some(conversion) = self.conversion {
+            let element = Convert::new(conversion);
+            pipeline.add(&element)?;
+            element.link(&next)?;
+            next = element.upcast();
         }
         if let Some(rate) = self.rate {
             // Its first frame is that of the stream, wherever that begins.
@@ -201,6 +291,33 @@ fn deinterlace(pipeline: &gst::Pipeline, fields: Fields, next: &gst::Element) ->
             half.link_filtered(next, &caps)?;
         }
     }
+    Ok(element)
+}
+
+/// Puts an element before another one that turns pictures. What follows is not told that they were to be turned.
+fn turn(
+    pipeline: &gst::Pipeline,
+    orientation: Orientation,
+    next: &gst::Element,
+) -> Result<gst::Element, Error> {
+    let element = gst::ElementFactory::make("videoflip")
+        .property_from_str("video-direction", orientation.direction())
+        .build()?;
+    pipeline.add(&element)?;
+    element.link(next)?;
+    let source = element.static_pad("src").ok_or("videoflip has no pad")?;
+    source.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, |_, info| {
+        match info.event().map(|event| event.view()) {
+            Some(gst::EventView::Tag(event))
+                if event.tag().get::<gst::tags::ImageOrientation>().is_some() =>
+            {
+                // Taken rather than dropped: GStreamer 1.22 lets go of events that are dropped twice.
+                info.data = None;
+                gst::PadProbeReturn::Handled
+            }
+            _ => gst::PadProbeReturn::Ok,
+        }
+    });
     Ok(element)
 }
 

@@ -9,6 +9,7 @@ mod errors;
 mod fit;
 mod formats;
 mod lists;
+mod looks;
 mod monitor;
 mod outputs;
 mod readers;
