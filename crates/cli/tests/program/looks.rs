@@ -81,9 +81,11 @@ fn mean(summary: &Value) -> f64 {
     summary["renditions"][0]["pooled"]["vmaf_v0.6.1"]["mean"].as_f64().unwrap()
 }
 
+/// Kinds of findings or steps, besides how frames are paired.
 fn kinds(summary: &Value, of: &str) -> Vec<String> {
     let all = summary[of].as_array().unwrap().iter();
-    all.map(|of| of["kind"].as_str().unwrap().to_owned()).collect()
+    let kinds = all.map(|of| of["kind"].as_str().unwrap().to_owned());
+    kinds.filter(|kind| kind != "pairing").collect()
 }
 
 #[track_caller]
