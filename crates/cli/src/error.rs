@@ -11,8 +11,12 @@ Exit codes:
   1    Something failed: a file that cannot be opened, decoded, scored or written.
   2    The command line is wrong: an option, a value, or the name of a model.
   3    The videos do not fit together: HDR and SDR, pictures of different films, or with --strict anything.
+  4    A video is damaged. What could be decoded of it was scored, if anything, and is marked.
   130  Interrupted by Ctrl-C; what was scored until then is printed and written.
   143  Ended by SIGTERM, in the same way.";
+
+/// The exit code where a video is damaged.
+pub const DAMAGED: u8 = 4;
 
 /// Why the program ends early.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +27,9 @@ pub enum Error {
     /// The videos have to change, or the user has to say that it is meant.
     #[error("{0}")]
     Refused(String),
+    /// A video is damaged, or was not written to its end.
+    #[error("{0}")]
+    Damaged(String),
     /// What the program was to do has failed.
     #[error("{0}")]
     Failed(String),
@@ -35,6 +42,7 @@ impl Error {
             Self::Failed(_) => ExitCode::FAILURE,
             Self::Usage(_) => ExitCode::from(2),
             Self::Refused(_) => ExitCode::from(3),
+            Self::Damaged(_) => ExitCode::from(DAMAGED),
         }
     }
 }

@@ -34,6 +34,9 @@ pub struct Head {
     pub tail: Seam,
     /// The format changes on the way.
     pub changed: bool,
+    /// What is damaged in the videos.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<String>,
 }
 
 /// What a chunk's file has.
@@ -216,6 +219,7 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) 
         head: notes.head,
         tail: notes.tail,
         changed: notes.changed,
+        damaged: outcome.damaged.iter().map(|(video, text)| format!("{video}: {text}")).collect(),
     };
     let result = title.result(folder, chunk);
     let mut write = || {
@@ -229,6 +233,11 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) 
     };
     write().map_err(|error| Error::Failed(format!("cannot write {}: {error}", result.display())))?;
     Ok(Came::Done)
+}
+
+/// What is damaged in the videos of a chunk that is there.
+pub fn damage(folder: &Path, title: &Title, chunk: &Chunk) -> Result<Vec<String>, Error> {
+    Ok(Scored::open(folder, title, chunk)?.map(|scored| scored.head.damaged).unwrap_or_default())
 }
 
 /// Why a chunk is not there, as far as that is known.

@@ -18,7 +18,7 @@ use gsthipvmaf::results::{Ending, Heading, Results};
 use watch::output::Place;
 
 use super::chunk::{self, Head, Scored};
-use super::complete;
+use super::complete_unless;
 use super::manifest::{Chunk, Manifest, Title};
 use crate::error::Error;
 use crate::output;
@@ -40,18 +40,23 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let manifest = Manifest::read(&args.folder)?;
     std::fs::create_dir_all(&args.output)
         .map_err(|error| Error::Failed(format!("cannot create {}: {error}", args.output.display())))?;
-    let mut written = 0;
+    let (mut written, mut damaged) = (0, 0);
     for title in &manifest.titles {
         match merge(args, title) {
-            Ok(()) => written += 1,
+            Ok(texts) => {
+                written += 1;
+                damaged += usize::from(!texts.is_empty());
+                texts.iter().for_each(|text| eprintln!("warning: {}: {text}", title.name));
+            }
             Err(error) => eprintln!("error: {}: {error}", title.name),
         }
     }
     output::print(format_args!("{written} of {} titles written", manifest.titles.len()))?;
-    Ok(complete(written == manifest.titles.len()))
+    Ok(complete_unless(written == manifest.titles.len(), damaged > 0))
 }
 
-fn merge(args: &Args, title: &Title) -> Result<(), Error> {
+/// Writes a title; what is damaged in its videos.
+fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
     if let Some(problem) = &title.problem {
         return Err(Error::Failed(format!("could not be planned: {problem}")));
     }
@@ -69,16 +74,31 @@ fn merge(args: &Args, title: &Title) -> Result<(), Error> {
     let folder = tempfile::Builder::new().prefix(".hipvmaf-").tempdir_in(&args.output)?;
     let path = folder.path().join("results.json");
     let (results, _) = Results::create(&path, ResultsFormat::Json, !args.no_provenance)?;
+    let mut damaged: Vec<String> = vec![];
+    for text in heads.iter().flat_map(|(_, head)| &head.damaged) {
+        if !damaged.contains(text) {
+            damaged.push(text.clone());
+        }
+    }
     let taken: f64 = heads.iter().map(|(_, head)| head.taken).sum();
-    Whole { title, results, taken, heading: None, index: 0, totals: Totals::default(), ending: None }
-        .write(chunks)
-        .map_err(|why| Error::Failed(format!("{why}; {}", as_whole(args, title))))?;
+    Whole {
+        title,
+        results,
+        taken,
+        damaged: &damaged,
+        heading: None,
+        index: 0,
+        totals: Totals::default(),
+        ending: None,
+    }
+    .write(chunks)
+    .map_err(|why| Error::Failed(format!("{why}; {}", as_whole(args, title))))?;
     let target = args.output.join(format!("{}.json", title.name));
     match Place::of(&target)? {
         Place::File(target) => std::fs::rename(&path, target)?,
         Place::Stream(mut out) => drop(std::io::copy(&mut File::open(&path)?, &mut out)?),
     }
-    Ok(())
+    Ok(damaged)
 }
 
 /// What to do where chunks do not make a whole.
@@ -133,6 +153,8 @@ struct Whole<'a> {
     title: &'a Title,
     results: Results,
     taken: f64,
+    /// What is damaged in its videos, as all chunks know it.
+    damaged: &'a [String],
     heading: Option<Heading>,
     /// Number of the next chunk's first frame.
     index: u64,
@@ -169,8 +191,13 @@ impl Whole<'_> {
         self.finish()
     }
 
-    fn begin(&mut self, heading: Heading) -> Result<(), Error> {
+    fn begin(&mut self, mut heading: Heading) -> Result<(), Error> {
         let Some(first) = &self.heading else {
+            let extra = &mut heading.provenance.extra;
+            extra.retain(|(name, _)| name != "damaged");
+            if !self.damaged.is_empty() {
+                extra.push(("damaged".into(), self.damaged.to_owned()));
+            }
             self.results.begin(heading.clone())?;
             self.heading = Some(heading);
             return Ok(());

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::error::Error;
+use crate::error::{DAMAGED, Error};
 
 /// Score many titles in chunks that any number of processes and machines work on
 #[derive(Subcommand)]
@@ -63,4 +63,9 @@ pub fn run(command: &Command) -> Result<ExitCode, Error> {
 /// Success if nothing is missing.
 fn complete(all: bool) -> ExitCode {
     if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The same, where some of what is there may be the scores of damaged videos.
+fn complete_unless(all: bool, damaged: bool) -> ExitCode {
+    if all && damaged { ExitCode::from(DAMAGED) } else { complete(all) }
 }

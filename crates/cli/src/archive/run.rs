@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::chunk::{self, Came, How, Scored};
-use super::complete;
+use super::complete_unless;
 use super::manifest::{Chunk, Manifest, Title};
 use crate::error::{Error, exit_code};
 use crate::{interrupt, output};
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     crate::init()?;
     interrupt::watch()?;
     let manifest = Manifest::read(&args.folder)?;
-    let (wanted, mut all) = match args.share {
+    let (wanted, mut all): (Vec<Named>, _) = match args.share {
         Some(Share { index, of }) => (manifest.chunks().skip(index).step_by(of).collect(), true),
         None => wanted(args, &manifest)?,
     };
@@ -110,6 +110,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let ([(title, chunk)], true, 0) = (&wanted[..], all, args.retries) {
         return one(args, title, chunk);
     }
+    let named = wanted.clone();
     let mut missing = vec![];
     for (title, chunk) in wanted {
         let valid = args.earlier <= 0.0 && Scored::open(&args.folder, title, chunk)?.is_some();
@@ -119,7 +120,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
     }
     all &= several(args, &missing)?;
-    Ok(interrupt::caught().map_or(complete(all), exit_code))
+    let mut damaged = false;
+    for (title, chunk) in &named {
+        let texts = chunk::damage(&args.folder, title, chunk)?;
+        texts.iter().for_each(|text| eprintln!("warning: {}: {text}", title.chunk_name(chunk)));
+        // A share is a task of a scheduler, which would try again.
+        damaged |= !texts.is_empty() && args.share.is_none();
+    }
+    Ok(interrupt::caught().map_or(complete_unless(all, damaged), exit_code))
 }
 
 /// The chunks that are asked for, and whether these are all: titles that cannot be scored have none.

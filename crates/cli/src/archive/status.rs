@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::chunk::{self, Scored};
-use super::complete;
+use super::complete_unless;
 use super::manifest::{Manifest, Title};
 use crate::error::Error;
 use crate::output;
@@ -26,6 +26,9 @@ struct Of<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     whole: Option<&'a str>,
     missing: Vec<Missing>,
+    /// What is damaged in its videos, as far as they were scored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damaged: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -38,9 +41,15 @@ pub fn run(folder: &Path, json: bool) -> Result<ExitCode, Error> {
     let manifest = Manifest::read(folder)?;
     let titles = manifest.titles.iter().map(|title| of(folder, title)).collect::<Result<Vec<_>, _>>()?;
     let all = titles.iter().all(|title| title.complete);
+    let damaged = titles.iter().any(|title| !title.damaged.is_empty());
     if json {
         output::print_json(&serde_json::json!({"complete": all, "titles": titles}))?;
-        return Ok(complete(all));
+        return Ok(complete_unless(all, damaged));
+    }
+    for title in &titles {
+        for text in &title.damaged {
+            output::print(format_args!("{}: {text}", title.name))?;
+        }
     }
     for title in titles.iter().filter(|title| !title.complete) {
         if let Some(problem) = title.problem {
@@ -59,13 +68,17 @@ pub fn run(folder: &Path, json: bool) -> Result<ExitCode, Error> {
         titles.len(),
         chunks - missing
     ))?;
-    Ok(complete(all))
+    Ok(complete_unless(all, damaged))
 }
 
 fn of<'a>(folder: &Path, title: &'a Title) -> Result<Of<'a>, Error> {
-    let mut missing = vec![];
+    let (mut missing, mut damaged) = (vec![], vec![]);
     for chunk in &title.chunks {
-        if Scored::open(folder, title, chunk)?.is_none() {
+        if let Some(scored) = Scored::open(folder, title, chunk)? {
+            let new: Vec<_> =
+                scored.head.damaged.into_iter().filter(|text| !damaged.contains(text)).collect();
+            damaged.extend(new);
+        } else {
             let why = chunk::why_missing(folder, title, chunk);
             missing.push(Missing { chunk: title.chunk_name(chunk), why });
         }
@@ -77,5 +90,6 @@ fn of<'a>(folder: &Path, title: &'a Title) -> Result<Of<'a>, Error> {
         problem: title.problem.as_deref(),
         whole: title.whole.as_deref(),
         missing,
+        damaged,
     })
 }

@@ -23,7 +23,7 @@ use super::scores::Scores;
 use super::span::{Position, Span};
 use super::steps::{self, Step};
 use super::summary::Summary;
-use super::{Input, Timings, Treatment, Video, outputs, padding, table};
+use super::{Input, Timings, Treatment, Video, damage, outputs, padding, table};
 use crate::error::{Error, exit_code};
 use crate::{interrupt, output};
 
@@ -31,7 +31,11 @@ use crate::{interrupt, output};
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     crate::init()?;
     interrupt::watch()?;
-    let Prepared { video, distorted, models, checked, steps, job, pairings } = prepare(args)?;
+    let prepared = match (prepare(args), interrupt::caught()) {
+        (Err(_), Some(signal)) => return Ok(exit_code(signal)),
+        (prepared, _) => prepared?,
+    };
+    let Prepared { video, distorted, models, checked, steps, job, pairings } = prepared;
     for choice in &models {
         choice.why.iter().for_each(|why| eprintln!("model {}: {why}", choice.name));
     }
@@ -48,6 +52,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     progress.end();
     let mut outcome = outcome?;
     note_pairings(args, &mut outcome, pairings);
+    for (video, text) in &outcome.damaged {
+        eprintln!("warning: {video}: {text}");
+    }
     let summary = Summary::new(&video, &distorted, &models, &checked.findings, &steps, &outcome, args.worst);
     if args.json {
         output::print_json(&summary)?;
@@ -82,6 +89,12 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     let reference = Input::new(&args.reference, args.image_rate, args.raw)?;
     outputs::check(args, &reference, &renditions)?;
     args.decoder.prefer()?;
+    let prepared = examine(args, reference.clone(), renditions.clone());
+    prepared.map_err(|error| damage::explain(error, &reference, &renditions))
+}
+
+/// Looks at the videos.
+fn examine(args: &Args, reference: Input, renditions: Vec<(String, Rendition)>) -> Result<Prepared, Error> {
     let Opened { video, looks, timeline } = open(args, &reference)?;
     let opened = renditions.iter().map(|(_, rendition)| match rendition {
         Rendition::Input(input) => open(args, input).map(Some),
@@ -137,7 +150,11 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
         checked.findings.extend(pairing.finding(video));
         steps.push(pairing.step(video));
     }
-    job.extra_provenance = steps::lines(&checked.findings, &steps);
+    let damaged = damage::of(&job.reference, &job.renditions)
+        .into_iter()
+        .map(|(video, text)| format!("{video}: {text}"));
+    let damaged = ("damaged", damaged.collect());
+    job.extra_provenance = steps::lines(&checked.findings, &steps).into_iter().chain([damaged]).collect();
     Ok(Prepared { video, distorted, models, checked, steps, job, pairings })
 }
 
@@ -365,7 +382,8 @@ fn end(
                 "no frame of {label} was scored: it shares no moment in time with the original. \
                  --pair number compares frames by their numbers, --offset by another time"
             ))),
-            None => Ok(ExitCode::SUCCESS),
+            None if outcome.damaged.is_empty() => Ok(ExitCode::SUCCESS),
+            None => Err(Error::Damaged("the scores are those of damaged videos, as said above".into())),
         },
     }
 }

@@ -2,10 +2,13 @@
 
 //! What a video is, found out before it is scored.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use gst::ClockTime;
 use gst::prelude::*;
+use gst_pbutils::DiscovererInfo;
 use gst_pbutils::prelude::*;
 use gst_video::{VideoColorimetry, VideoInfo, VideoTransferFunction};
 use serde::Serialize;
@@ -15,12 +18,20 @@ use super::looks::Looks;
 use super::reader::Reader;
 use super::source::Input;
 use super::treatment::Orientation;
+use super::{damage, missing};
 use crate::error::Error;
+use crate::interrupt;
 
 /// How long a source may take to say what it is.
 const PATIENCE: ClockTime = ClockTime::from_seconds(30);
 /// Containers whose index says where a moment is. Others guess it.
 const INDEXED: [&str; 3] = ["video/quicktime", "video/x-matroska", "video/webm"];
+
+/// Containers that say how long they are.
+const WITH_DURATION: [&str; 5] =
+    ["video/quicktime", "video/x-matroska", "video/webm", "video/x-flv", "video/x-msvideo"];
+/// How often to look whether a signal has come.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A video as its container and its stream describe it.
 #[derive(Clone, Debug, Serialize)]
@@ -74,18 +85,13 @@ impl Video {
             None => None,
         };
         let uri = coded.as_deref().or(input.uri()).unwrap_or_default();
-        let discoverer = gst_pbutils::Discoverer::new(PATIENCE)?;
-        let decoders = Arc::new(OnceLock::new());
-        discoverer.connect_source_setup({
-            let decoders = decoders.clone();
-            move |_, source| {
-                let top = std::iter::successors(source.parent(), |object| object.parent()).last();
-                decoders.get_or_init(|| top.and_downcast_ref().map(Decoders::set_up));
-            }
-        });
-        let info = discoverer.discover_uri(uri);
-        let stuck = || decoders.get()?.as_ref()?.stuck();
-        let info = info.map_err(|error| failed(stuck().unwrap_or_else(|| error.message().into())))?;
+        if let Some(why) = input.files().first().and_then(|path| damage::without_index(path)) {
+            return Err(Error::Damaged(format!("{}: it is damaged: {why}", input.given())));
+        }
+        let info = discover(uri).map_err(|error| match error {
+            Error::Damaged(why) => Error::Damaged(format!("{}: {why}", input.given())),
+            error => failed(error.to_string()),
+        })?;
         let streams = info.video_streams();
         let Some(video) = streams.first() else {
             return Err(Error::Failed(format!("{} has no video", input.given())));
@@ -94,6 +100,11 @@ impl Video {
             info.stream_info().filter(|stream| stream.is::<gst_pbutils::DiscovererContainerInfo>());
         let container = container.and_then(|stream| stream.caps());
         let of_container = container.as_ref().and_then(|caps| caps.structure(0)).map(|s| s.name().as_str());
+        let has_end = of_container.is_some_and(|name| WITH_DURATION.contains(&name));
+        let duration = info.duration().filter(|_| has_end);
+        // What is longer than the pictures may be sound.
+        let share = if info.audio_streams().is_empty() { 100 } else { 90 };
+        input.damage().expect(duration.and_then(|duration| duration.mul_div_floor(share, 100)));
         let rate = video.framerate();
         let caps = video.caps();
         let colorimetry = caps.as_ref().and_then(|caps| caps.structure(0)?.get::<String>("colorimetry").ok());
@@ -184,4 +195,59 @@ impl Video {
         let aspect = f64::from(self.aspect.numer().max(1)) / f64::from(self.aspect.denom().max(1));
         f64::from(self.width) * aspect / f64::from(self.height.max(1))
     }
+}
+
+/// Has GStreamer look at a video, until a signal comes.
+fn discover(uri: &str) -> Result<DiscovererInfo, Error> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let uri = uri.to_owned();
+    thread::Builder::new().name("probe".into()).spawn(move || {
+        // Where a signal has come, nothing waits for it.
+        let _ = tell.send(discover_to_the_end(&uri));
+    })?;
+    loop {
+        match told.recv_timeout(LOOK) {
+            Ok(info) => return info,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err("it could not be looked at".into()),
+            Err(mpsc::RecvTimeoutError::Timeout) if interrupt::caught().is_some() => {
+                return Err("interrupted while it was opened".into());
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+fn discover_to_the_end(uri: &str) -> Result<DiscovererInfo, Error> {
+    let discoverer = gst_pbutils::Discoverer::new(PATIENCE)?;
+    let decoders = Arc::new(OnceLock::new());
+    let lacks = Arc::new(OnceLock::new());
+    discoverer.connect_source_setup({
+        let (decoders, lacks) = (decoders.clone(), lacks.clone());
+        move |_, source| {
+            let top = std::iter::successors(source.parent(), |object| object.parent()).last();
+            decoders.get_or_init(|| top.and_downcast_ref().map(Decoders::set_up));
+            let Some(bus) = top.and_downcast::<gst::Pipeline>().and_then(|pipeline| pipeline.bus()) else {
+                return;
+            };
+            bus.enable_sync_message_emission();
+            let lacks = lacks.clone();
+            bus.connect_sync_message(Some("element"), move |_, message| {
+                missing::of(message).into_iter().for_each(|what| drop(lacks.set(what)));
+            });
+        }
+    });
+    let error = match discoverer.discover_uri(uri) {
+        Ok(info) if !info.video_streams().is_empty() => return Ok(info),
+        Ok(info) => return lacks.get().map_or(Ok(info), |what| Err(Error::Failed(what.clone()))),
+        Err(error) => error,
+    };
+    let stuck = || decoders.get()?.as_ref()?.stuck();
+    if let Some(what) = lacks.get().cloned().or_else(stuck) {
+        return Err(Error::Failed(what));
+    }
+    let said = error.message().to_owned();
+    if !matches!(error.kind(), Some(gst::StreamError::Demux | gst::StreamError::Decode)) {
+        return Err(Error::Failed(said));
+    }
+    Err(Error::Damaged(format!("it is damaged: {said}")))
 }

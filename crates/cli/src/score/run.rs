@@ -9,6 +9,7 @@ use gst::{ClockTime, MessageView, Structure};
 use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
+use super::damage;
 use super::pairing::Timings;
 use super::rendition::Rendition;
 use super::scores::Scores;
@@ -64,6 +65,8 @@ pub struct Outcome {
     pub signal: Option<i32>,
     /// Why it ended before that otherwise.
     pub failure: Option<Error>,
+    /// What is damaged: videos as the user wrote them, and what was found.
+    pub damaged: Vec<(String, String)>,
 }
 
 /// Scores the renditions of a job in one pass, to its end or to the signal that comes before. What was scored until an
@@ -96,7 +99,10 @@ pub(crate) fn score_with(
         run.outcome.failure.get_or_insert(error.into());
     }
     pipeline.set_state(gst::State::Null)?;
-    Ok(run.outcome)
+    let mut outcome = run.outcome;
+    outcome.damaged = damage::of(&job.reference, &job.renditions);
+    outcome.failure = outcome.failure.map(|error| damage::explain(error, &job.reference, &job.renditions));
+    Ok(outcome)
 }
 
 /// Where frames wait for those of slower renditions. It never holds more than an encoder does, as the queues before the
@@ -191,6 +197,7 @@ impl<'a> Run<'a> {
                 provenance: None,
                 signal: None,
                 failure: None,
+                damaged: vec![],
             },
             element,
             job,

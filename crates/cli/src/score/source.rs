@@ -12,6 +12,7 @@ use gst::prelude::*;
 use gst_video::VideoFormat;
 use tempfile::NamedTempFile;
 
+use super::damage::Damage;
 use super::decoders::{self, Decoders};
 use super::reader::{Images, Raw, Reader, Stream, spool};
 use super::treatment::Treatment;
@@ -23,6 +24,7 @@ pub struct Input {
     /// As the user wrote it.
     given: String,
     origin: Origin,
+    damage: Damage,
 }
 
 /// How a video is read.
@@ -41,7 +43,7 @@ impl Input {
     pub fn new(given: &str, image_rate: gst::Fraction, raw: Option<Raw>) -> Result<Self, Error> {
         let origin =
             Origin::new(given, image_rate, raw).map_err(|why| Error::Failed(format!("{given}: {why}")));
-        Ok(Self { given: given.to_owned(), origin: origin? })
+        Ok(Self { given: given.to_owned(), origin: origin?, damage: Damage::default() })
     }
 
     /// What the user wrote.
@@ -68,6 +70,11 @@ impl Input {
     /// It can be read once only, so that it cannot be looked at before it is scored.
     pub fn is_stream(&self) -> bool {
         self.reader().is_some_and(Reader::is_stream)
+    }
+
+    /// What is damaged of it, as far as it was read.
+    pub fn damage(&self) -> &Damage {
+        &self.damage
     }
 
     /// The files that it is read from.
@@ -190,8 +197,12 @@ pub fn decode(
     let name = input.given().to_owned();
     let send = {
         let (sink, name) = (sink.clone(), name.clone());
+        let damage = input.damage().clone();
         move |source: &gst::Element, pad: &gst::Pad| match link(pad, &caps_of(pad), &sink) {
-            Ok(true) => span.iter().for_each(|span| span.apply(pad)),
+            Ok(true) => {
+                damage.watch(pad, span.is_none());
+                span.iter().for_each(|span| span.apply(pad));
+            }
             Ok(false) => {}
             Err(err) => gst::element_error!(source, gst::CoreError::Pad, ("{name}: {err}")),
         }
@@ -224,6 +235,7 @@ pub fn decode(
         }
     };
     source.downcast_ref().map(Decoders::set_up);
+    source.downcast_ref().iter().for_each(|bin| input.damage().listen(bin));
     source.connect_pad_added(send);
     source.connect_no_more_pads(move |source| {
         if !sink.is_linked() {

@@ -21,6 +21,8 @@ pub struct Summary<'a> {
     /// What does not fit together, and what was done to the videos.
     findings: &'a [Finding],
     steps: &'a [Step],
+    /// What is damaged.
+    damaged: Vec<Value>,
     renditions: Vec<Value>,
     /// Name of the signal's exit code, if one has ended it.
     interrupted: bool,
@@ -46,6 +48,11 @@ impl<'a> Summary<'a> {
             models: models.collect(),
             findings,
             steps,
+            damaged: outcome
+                .damaged
+                .iter()
+                .map(|(video, text)| json!({"video": video, "text": text}))
+                .collect(),
             renditions: renditions.map(|(scores, video)| rendition(scores, video.as_ref(), worst)).collect(),
             interrupted: outcome.signal.is_some(),
             error: outcome.failure.as_ref().map(ToString::to_string),

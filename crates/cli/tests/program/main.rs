@@ -5,6 +5,7 @@
 mod archive;
 mod common;
 mod crop;
+mod ends;
 mod errors;
 mod fit;
 mod formats;

@@ -3,8 +3,9 @@
 //! Ctrl-C and SIGTERM.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -97,7 +98,7 @@ fn read_meta_ends_with_the_scores_so_far() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn a_signal_ends_the_waiting_for_a_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = folder.path().join("nothing.mp4");
     assert!(Command::new("mkfifo").arg(&nothing).status().unwrap().success());
@@ -115,6 +116,26 @@ fn a_second_signal_ends_at_once() {
         thread::sleep(Duration::from_millis(5));
     }
     send("INT", &child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// Results go to a pipe that is full, so that the first signal has no end.
+#[test]
+fn a_second_signal_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = long_film(folder.path());
+    let pipe = folder.path().join("results.json");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let mut score = logs_frames(hipvmaf("score"));
+    score.args([&film, &film]).args(["--pair", "time", "--backend", "cpu", "--results"]).arg(&pipe);
+    let mut child = score.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.by_ref().filter(|line| line.contains(FRAME)).take(300).count(), 300);
+    let rest = thread::spawn(move || lines.count());
+    send("INT", &child);
     send("TERM", &child);
     assert_eq!(child.wait().unwrap().signal(), Some(signal_hook::consts::SIGTERM));
+    rest.join().unwrap();
+    drop(reader);
 }
