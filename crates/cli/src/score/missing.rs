@@ -52,6 +52,8 @@ pub fn of(message: &gst::Message) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use gst::prelude::*;
+
     use super::*;
 
     #[test]
@@ -62,11 +64,11 @@ mod tests {
                 gst::Structure::builder("missing-plugin").field("type", kind).field("name", "a decoder");
             of(&gst::message::Element::new(structure.field("detail", detail).build()))
         };
-        let caps = |name: &str| glib::SendValue::from(gst::Caps::builder(name).build());
+        let caps = |name: &str| gst::Caps::builder(name).build().to_send_value();
         let h264 = missing("decoder", caps("video/x-h264")).unwrap();
         assert!(h264.contains("a decoder") && h264.contains("gstreamer1.0-libav"), "{h264}");
         assert!(missing("decoder", caps("video/mpegts")).unwrap().contains("gstreamer1.0-plugins-bad"));
-        assert!(missing("urisource", "https".into()).unwrap().contains("gstreamer1.0-plugins-good"));
+        assert!(missing("urisource", "https".to_send_value()).unwrap().contains("gstreamer1.0-plugins-good"));
         assert_eq!(missing("decoder", caps("audio/x-ac3")), None);
         assert_eq!(of(&gst::message::Eos::new()), None);
     }

@@ -115,7 +115,7 @@ mod tests {
         let a = scores("</script><b>", vec![frame(0, f64::NAN), frame(1, 1.0 / 3.0)]);
         let b = scores("<!-- &amp;", vec![frame(1, f64::INFINITY), frame(3, 50.0)]);
         let renditions = vec![a, b, scores("none", vec![])];
-        let outcome = Outcome { renditions, provenance: None, signal: None, failure: None };
+        let outcome = Outcome { renditions, provenance: None, signal: None, failure: None, damaged: vec![] };
         let video = Video::like("</script>", 64, 64);
         let summary = Summary::new(&video, &[None, None, None], &[], &[], &[], &outcome, 5);
         let page = html(&summary, &outcome.renditions, &[vec![], vec![], vec![]]).unwrap();
