@@ -85,6 +85,8 @@ enum Plan {
 
 /// What red, green and blue add to luma and to both kinds of chroma, and what is added to each.
 struct Coefficients {
+    /// Luma of the limited range as ffmpeg's scale has it, which rounds twice on the way.
+    luma: Option<Luma>,
     of: [[f64; 3]; 3],
     offset: [f64; 3],
     most: f64,
@@ -145,6 +147,29 @@ fn convert(
     u16::try_from(sample.min(most)).unwrap_or(u16::MAX)
 }
 
+/// Luma in integers: coefficients of 15 bits.
+#[derive(Clone, Copy)]
+struct Luma {
+    of: [i64; 3],
+    bits_in: u32,
+    bits_out: u32,
+}
+
+impl Luma {
+    const ONE: i64 = 1 << 15;
+
+    fn apply(self, rgb: [u16; 3]) -> u16 {
+        let sum: i64 = self.of.iter().zip(rgb).map(|(of, value)| of * i64::from(value)).sum();
+        // In 15 bits, whatever comes in and goes out.
+        let value = match self.bits_in {
+            8 => ((sum + 16 * Self::ONE + (1 << 8)) >> 9) << 1,
+            _ => (sum + (0x2001 << 14)) >> 16,
+        };
+        let out = 15 - self.bits_out;
+        u16::try_from((value + (1 << (out - 1))) >> out).unwrap_or_default()
+    }
+}
+
 impl Coefficients {
     fn new(bits_in: u32, bits_out: u32, is_full: bool, matrix: VideoColorMatrix) -> Self {
         let (red, blue) = match matrix {
@@ -167,7 +192,12 @@ impl Coefficients {
         ];
         let scale = |of: [f64; 3], by: f64| of.map(|of| of * by / white);
         let of = [scale(y, luma), scale(u, chroma), scale(v, chroma)];
-        Self { of, offset: [zero, 128.0 * unit, 128.0 * unit], most }
+        // Depths between those are not in use.
+        let luma = (!is_full && [8, 16].contains(&bits_in)).then(|| {
+            let of = [red, green, blue].map(|of| (of * 219.0 / 255.0 * Luma::ONE as f64).round() as i64);
+            Luma { of, bits_in, bits_out }
+        });
+        Self { luma, of, offset: [zero, 128.0 * unit, 128.0 * unit], most }
     }
 
     fn apply(&self, component: usize, rgb: [f64; 3]) -> u16 {
@@ -271,7 +301,10 @@ fn transform(
                 write(line, row.iter().map(|pixel| value(pixel[1])), bits);
             }
             Plan::Rgb(of) => {
-                let value = |pixel: &[u16; 4]| of.apply(0, [1, 2, 3].map(|i| f64::from(pixel[i])));
+                let value = |pixel: &[u16; 4]| match of.luma {
+                    Some(luma) => luma.apply([pixel[1], pixel[2], pixel[3]]),
+                    None => of.apply(0, [1, 2, 3].map(|i| f64::from(pixel[i]))),
+                };
                 write(line, row.iter().map(value), bits);
             }
         }
@@ -475,6 +508,7 @@ mod tests {
         let wide = |value| convert(value, (8, 8), Some((false, true)), true, false);
         assert_eq!([wide(16), wide(235), wide(0), wide(255)], [0, 255, 0, 255]);
         let of = Coefficients::new(8, 8, false, VideoColorMatrix::Bt601);
+        assert_eq!([[0; 3], [255; 3], [255, 0, 0]].map(|rgb| of.luma.unwrap().apply(rgb)), [16, 235, 81]);
         assert_eq!([0, 1, 2].map(|i| of.apply(i, [255.0; 3])), [235, 128, 128]);
         assert_eq!([0, 1, 2].map(|i| of.apply(i, [255.0, 0.0, 0.0])), [81, 90, 240]);
     }

@@ -105,10 +105,16 @@ impl Decoders {
             let Some(pad) = decoder.static_pad(name) else { continue };
             let (all, of) = (self.clone(), decoder.downgrade());
             pad.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
-                if let Some(gst::EventView::Caps(event)) = info.event().map(|event| event.view())
-                    && let Some(decoder) = of.upgrade()
-                {
-                    all.note(decoder, event.caps(), is_output);
+                match (info.event().map(|event| event.view()), of.upgrade()) {
+                    (Some(gst::EventView::Caps(event)), Some(decoder)) => {
+                        all.note(decoder, event.caps(), is_output);
+                    }
+                    (Some(gst::EventView::Eos(_)), Some(decoder)) if !is_output && all.is_stuck(&decoder) => {
+                        // GStreamer 1.22 crashes where a decoder of libav that has failed gives out what is left.
+                        info.data = None;
+                        return gst::PadProbeReturn::Handled;
+                    }
+                    _ => {}
                 }
                 gst::PadProbeReturn::Ok
             });
@@ -125,6 +131,15 @@ impl Decoders {
                 all.push((decoder, coded.into(), false));
             }
         }
+    }
+
+    /// The decoder has refused what it got, and given out nothing.
+    fn is_stuck(&self, decoder: &gst::Element) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_output = all.iter().any(|(known, _, works)| known == decoder && *works);
+        drop(all);
+        let before = decoder.static_pad("sink").and_then(|sink| sink.peer());
+        !has_output && before.is_some_and(|pad| pad.last_flow_result() == Err(gst::FlowError::NotNegotiated))
     }
 
     /// What could not be decoded, where it is that which has stopped the bin.

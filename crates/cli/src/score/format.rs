@@ -96,7 +96,12 @@ pub fn plan(reference: Seen, renditions: &[Option<Seen>], ignore_colours: bool) 
     let all = || std::iter::once(reference).chain(renditions.iter().copied().flatten());
     let is_rgb = |looks: &Looks| looks.info.format_info().is_rgb();
     let shape = all().map(|(_, looks)| Shape::of(looks.info.format_info())).reduce(Shape::meet);
-    let format = shape.unwrap_or(Shape { bits: 8, chroma: None }).format();
+    let mut shape = shape.unwrap_or(Shape { bits: 8, chroma: None });
+    // Turned, chroma would be subsampled the other way.
+    if shape.chroma == Some((1, 0)) && all().any(|(_, looks)| looks.orientation.is_some()) {
+        shape.chroma = Some((1, 1));
+    }
+    let format = shape.format();
     let mut others = all().filter(|(_, looks)| !is_rgb(looks)).peekable();
     let has_others = others.peek().is_some();
     let matrix = others.clone().map(|(_, looks)| looks.matrix()).find(|of| *of != VideoColorMatrix::Unknown);

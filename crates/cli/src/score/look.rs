@@ -10,6 +10,7 @@ use gst_video::prelude::*;
 use gst_video::video_frame::Readable;
 use gst_video::{VideoColorRange, VideoFrame, VideoInfo};
 
+use super::decoders::Decoders;
 use super::source::{self, Input};
 use super::treatment::{Orientation, Treatment};
 use crate::error::Error;
@@ -25,6 +26,7 @@ pub struct Look {
     pipeline: gst::Pipeline,
     sink: gst_app::AppSink,
     said: Arc<Mutex<Said>>,
+    decoders: Decoders,
     /// As the user wrote it.
     given: String,
 }
@@ -82,8 +84,8 @@ impl Look {
                 gst::PadProbeReturn::Ok
             }
         });
-        source::decode(&whole, input, treatment, pipeline.upcast_ref())?;
-        let look = Self { pipeline: whole, sink, said, given: input.given().to_owned() };
+        let decoders = source::decode(&whole, input, treatment, pipeline.upcast_ref())?;
+        let look = Self { pipeline: whole, sink, said, decoders, given: input.given().to_owned() };
         look.pipeline.set_state(gst::State::Playing).map_err(|_| look.failure())?;
         Ok(look)
     }
@@ -145,7 +147,11 @@ impl Look {
 
     fn explain(&self, message: Option<&gst::Message>) -> Error {
         let why = match message.map(|message| message.view()) {
-            Some(gst::MessageView::Error(error)) => error.error().message().to_owned(),
+            Some(gst::MessageView::Error(error)) => {
+                let is_stuck = error.error().matches(gst::StreamError::Failed);
+                let stuck = is_stuck.then(|| self.decoders.stuck()).flatten();
+                stuck.unwrap_or_else(|| error.error().message().to_owned())
+            }
             _ => "nothing comes of it".into(),
         };
         let named = why.contains(&self.given);

@@ -14,10 +14,11 @@ use gst_video::{VideoColorimetry, VideoInfo, VideoTransferFunction};
 use serde::Serialize;
 
 use super::decoders::Decoders;
+use super::look::Look;
 use super::looks::Looks;
 use super::reader::Reader;
 use super::source::Input;
-use super::treatment::Orientation;
+use super::treatment::{Orientation, Treatment};
 use super::{damage, missing};
 use crate::error::Error;
 use crate::interrupt;
@@ -79,12 +80,10 @@ impl Video {
     /// Looks at the beginning of a video.
     pub fn probe(input: &Input) -> Result<Self, Error> {
         let failed = |why: String| Error::Failed(format!("{}: {why}", input.given()));
-        let coded = match input.reader() {
-            Some(reader) if !reader.is_coded() => return Self::of_reader(input, reader).map_err(failed),
-            Some(reader) => Some(reader.first_uri().map_err(failed)?),
-            None => None,
-        };
-        let uri = coded.as_deref().or(input.uri()).unwrap_or_default();
+        if let Some(reader) = input.reader() {
+            return Self::of_reader(input, reader);
+        }
+        let uri = input.uri().unwrap_or_default();
         if let Some(why) = input.files().first().and_then(|path| damage::without_index(path)) {
             return Err(Error::Damaged(format!("{}: it is damaged: {why}", input.given())));
         }
@@ -114,14 +113,8 @@ impl Video {
             input: input.given().to_owned(),
             width: video.width(),
             height: video.height(),
-            rate: input
-                .reader()
-                .map(Reader::rate)
-                .or(Some(rate).filter(|rate| rate.numer() > 0 && rate.denom() > 0)),
-            duration: match input.reader() {
-                Some(reader) => reader.duration(),
-                None => info.duration().filter(|duration| *duration > ClockTime::ZERO),
-            },
+            rate: Some(rate).filter(|rate| rate.numer() > 0 && rate.denom() > 0),
+            duration: info.duration().filter(|duration| *duration > ClockTime::ZERO),
             aspect: video.par(),
             interlaced: video.is_interlaced(),
             hdr: transfer.is_some_and(|of| {
@@ -131,7 +124,7 @@ impl Video {
             codec: caps
                 .map_or(String::new(), |caps| gst_pbutils::pb_utils_get_codec_description(&caps).into()),
             indexed: of_container.is_some_and(|name| INDEXED.contains(&name)),
-            missing: input.reader().map_or(0, Reader::missing),
+            missing: 0,
         })
     }
 
@@ -147,9 +140,15 @@ impl Video {
     }
 
     /// A video that the program reads itself.
-    fn of_reader(input: &Input, reader: &Reader) -> Result<Self, String> {
-        let caps = reader.caps();
-        let info = VideoInfo::from_caps(&caps).map_err(|error| error.to_string())?;
+    fn of_reader(input: &Input, reader: &Reader) -> Result<Self, Error> {
+        let caps = if reader.is_coded() {
+            let look = Look::open(input, Treatment::default())?;
+            look.next()?;
+            look.caps().ok_or_else(|| Error::Failed(format!("{} has no pictures", input.given())))?
+        } else {
+            reader.caps()
+        };
+        let info = VideoInfo::from_caps(&caps)?;
         Ok(Self {
             input: input.given().to_owned(),
             width: info.width(),
@@ -241,13 +240,13 @@ fn discover_to_the_end(uri: &str) -> Result<DiscovererInfo, Error> {
         Ok(info) => return lacks.get().map_or(Ok(info), |what| Err(Error::Failed(what.clone()))),
         Err(error) => error,
     };
-    let stuck = || decoders.get()?.as_ref()?.stuck();
-    if let Some(what) = lacks.get().cloned().or_else(stuck) {
-        return Err(Error::Failed(what));
+    if let Some(what) = lacks.get() {
+        return Err(Error::Failed(what.clone()));
     }
     let said = error.message().to_owned();
     if !matches!(error.kind(), Some(gst::StreamError::Demux | gst::StreamError::Decode)) {
-        return Err(Error::Failed(said));
+        let stuck = decoders.get().and_then(|decoders| decoders.as_ref()?.stuck());
+        return Err(Error::Failed(stuck.unwrap_or(said)));
     }
     Err(Error::Damaged(format!("it is damaged: {said}")))
 }

@@ -190,7 +190,7 @@ pub fn decode(
     input: &Input,
     treatment: Treatment,
     next: &gst::Element,
-) -> Result<(), Error> {
+) -> Result<Decoders, Error> {
     let Treatment { decoder, span, .. } = treatment;
     let next = treatment.before(pipeline, next)?;
     let sink = next.static_pad("sink").ok_or("what comes after the decoder has no pad named sink")?;
@@ -223,7 +223,7 @@ pub fn decode(
                 let pad = source.static_pad("src").ok_or("a reader has no pad")?;
                 return if link(&pad, &reader.caps(), &sink)? {
                     span.iter().for_each(|span| span.apply(&pad));
-                    Ok(())
+                    Ok(Decoders::default())
                 } else {
                     Err(Error::Failed(format!("{name} has no video")))
                 };
@@ -234,7 +234,7 @@ pub fn decode(
             decode
         }
     };
-    source.downcast_ref().map(Decoders::set_up);
+    let decoders = source.downcast_ref().map(Decoders::set_up).unwrap_or_default();
     source.downcast_ref().iter().for_each(|bin| input.damage().listen(bin));
     source.connect_pad_added(send);
     source.connect_no_more_pads(move |source| {
@@ -242,7 +242,7 @@ pub fn decode(
             gst::element_error!(source, gst::StreamError::WrongType, ("{name} has no video"));
         }
     });
-    Ok(())
+    Ok(decoders)
 }
 
 fn caps_of(pad: &gst::Pad) -> gst::Caps {

@@ -75,12 +75,6 @@ impl Images {
         matches!(self.kind, Kind::Coded(_))
     }
 
-    /// The first of them.
-    pub fn first_uri(&self) -> Result<String, String> {
-        let first = self.paths.first().ok_or("there are no pictures")?;
-        glib::filename_to_uri(first, None).map(String::from).map_err(|error| error.to_string())
-    }
-
     /// How many numbers are missing between the first and the last.
     pub fn missing(&self) -> u64 {
         self.missing

@@ -133,14 +133,6 @@ impl Reader {
         }
     }
 
-    /// The first file of pictures that have to be decoded.
-    pub fn first_uri(&self) -> Result<String, String> {
-        match self {
-            Self::Planes(_) => Err("it has no pictures to be decoded".into()),
-            Self::Images(images) => images.first_uri(),
-        }
-    }
-
     /// When the frame with this number is.
     pub fn time(&self, number: u64) -> Option<ClockTime> {
         let (numer, denom) = (self.rate().numer(), self.rate().denom());
