@@ -6,6 +6,7 @@
 //! that delivers what the format's reference decoder does is preferred; where it has none, the file is refused with the
 //! name of its format. The lists are those of GStreamer 1.22.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
@@ -77,12 +78,17 @@ pub fn prefer_exact() {
 
 /// The decoders of a bin: what each decodes, once something has come of it to be decoded, and whether pictures have.
 #[derive(Clone, Default)]
-pub struct Decoders(Arc<Mutex<Vec<(gst::Element, String, bool)>>>);
+pub struct Decoders {
+    all: Arc<Mutex<Vec<(gst::Element, String, bool)>>>,
+    /// The pipeline has posted an error.
+    failed: Arc<AtomicBool>,
+}
 
 impl Decoders {
     /// Sets up the decoders that will be in a bin.
     pub fn set_up(bin: &gst::Bin) -> Self {
         let decoders = Self::default();
+        decoders.hear(bin);
         let all = decoders.clone();
         bin.connect_deep_element_added(move |_, _, element| {
             // GStreamer 1.22 crashes where a decoder of libav draws into its buffers and has no name for the format.
@@ -122,7 +128,7 @@ impl Decoders {
     }
 
     fn note(&self, decoder: gst::Element, caps: &gst::CapsRef, is_output: bool) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         match all.iter_mut().find(|(known, _, _)| *known == decoder) {
             Some((_, _, works)) => *works |= is_output,
             None if is_output => {}
@@ -133,18 +139,26 @@ impl Decoders {
         }
     }
 
-    /// The decoder has refused what it got, and given out nothing.
+    /// Notes whether the pipeline of a bin has failed.
+    fn hear(&self, bin: &gst::Bin) {
+        let top =
+            std::iter::successors(Some(bin.clone().upcast::<gst::Object>()), |object| object.parent()).last();
+        let Some(bus) = top.and_downcast::<gst::Element>().and_then(|top| top.bus()) else { return };
+        bus.enable_sync_message_emission();
+        let failed = self.failed.clone();
+        bus.connect_sync_message(Some("error"), move |_, _| failed.store(true, Ordering::Relaxed));
+    }
+
+    /// The pipeline has failed before anything has come of the decoder.
     fn is_stuck(&self, decoder: &gst::Element) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_output = all.iter().any(|(known, _, works)| known == decoder && *works);
-        drop(all);
-        let before = decoder.static_pad("sink").and_then(|sink| sink.peer());
-        !has_output && before.is_some_and(|pad| pad.last_flow_result() == Err(gst::FlowError::NotNegotiated))
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let works = all.iter().any(|(known, _, works)| known == decoder && *works);
+        self.failed.load(Ordering::Relaxed) && !works
     }
 
     /// What could not be decoded, where it is that which has stopped the bin.
     pub fn stuck(&self) -> Option<String> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|(_, _, works)| !works).map(|(_, coded, _)| {
             format!(
                 "it is {coded} with a pixel format that GStreamer has no name for; convert it to planes of 8, 10 or 12 bits \

@@ -234,6 +234,42 @@ fn formats_that_cannot_be_read_are_named() {
 }
 
 #[test]
+fn pixel_formats_without_a_name_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    // Pictures of a TIFF file with 16 bits of red, green and blue, which libav decodes and GStreamer cannot hand on.
+    let (width, height) = (16_u32, 8_u32);
+    let pixels = vec![0x40_u8; (width * height * 6) as usize];
+    let mut file = b"II*\0".to_vec();
+    file.extend_from_slice(&(8 + pixels.len() as u32).to_le_bytes());
+    file.extend_from_slice(&pixels);
+    let entries: [(u16, u16, u32, u32); 9] = [
+        (256, 4, 1, width),
+        (257, 4, 1, height),
+        (258, 3, 3, 8 + pixels.len() as u32 + 2 + 9 * 12 + 4),
+        (259, 3, 1, 1),
+        (262, 3, 1, 2),
+        (273, 4, 1, 8),
+        (277, 3, 1, 3),
+        (278, 4, 1, height),
+        (279, 4, 1, pixels.len() as u32),
+    ];
+    file.extend_from_slice(&9_u16.to_le_bytes());
+    for (tag, kind, count, value) in entries {
+        file.extend_from_slice(&tag.to_le_bytes());
+        file.extend_from_slice(&kind.to_le_bytes());
+        file.extend_from_slice(&count.to_le_bytes());
+        file.extend_from_slice(&value.to_le_bytes());
+    }
+    file.extend_from_slice(&[0; 4]);
+    file.extend_from_slice(&[16, 0].repeat(3));
+    (0..4).for_each(|number| drop(write(folder.path(), &format!("f_{number}.tif"), &file)));
+    let pictures = folder.path().join("f_%d.tif");
+    let ended = Ended::of(score(&[&pictures, &pictures]));
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("it is TIFF with a pixel format that"), "{}", ended.stderr);
+}
+
+#[test]
 fn raw_video_is_described_as_a_whole() {
     for wrong in
         ["", "96x64", "96:yuv420p", "0x64:yuv420p:25", "96x64:yuv999p:25", "96x64:yuv420p:0", "96x64:v210:25"]
