@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use gst::{ClockTime, Structure};
 use gsthipvmaf::event;
-use gsthipvmaf::message::{self, FrameMessage, Values, VmafMessage};
+use gsthipvmaf::message::{self, FrameMessage, PooledMessage, Values, VmafMessage};
 use gsthipvmaf::meta::ScoreState;
 
 use crate::neighbours::Left;
@@ -44,6 +44,8 @@ pub struct Rendition {
     owed: BTreeSet<ClockTime>,
     /// Nothing is owed before this.
     calm_from: ClockTime,
+    /// When things were done that may concern what frames score.
+    disturbed: Vec<ClockTime>,
     last: VecDeque<(FrameMessage, Picture, Picture)>,
 }
 
@@ -54,6 +56,12 @@ pub struct Ledger {
     references: BTreeMap<ClockTime, Reference>,
     renditions: Vec<Rendition>,
     last_left: Option<ClockTime>,
+    /// Reference frames whose timestamp is wrong, by the running time that it says.
+    wild: BTreeSet<ClockTime>,
+    /// Running time at which the element began.
+    begun: ClockTime,
+    /// Section and end of the last window, by pad.
+    windows: HashMap<String, (u64, ClockTime)>,
     /// Alarms that are raised, by pad and kind.
     raised: BTreeSet<(String, String)>,
     /// Frames of `dist_sink` that were scored since the start.
@@ -82,6 +90,8 @@ impl Ledger {
     pub fn restart(&mut self) {
         self.references.clear();
         self.last_left = None;
+        self.wild.clear();
+        self.windows.clear();
         self.raised.clear();
         self.rows = 0;
         for rendition in &mut self.renditions {
@@ -92,12 +102,18 @@ impl Ledger {
         }
     }
 
+    /// The element begins at this running time.
+    pub fn begin(&mut self, at: ClockTime) {
+        self.begun = at;
+    }
+
     pub fn add(&mut self, pad: &str, calm_from: ClockTime) {
         self.renditions.push(Rendition::new(pad.into(), calm_from));
     }
 
     pub fn remove(&mut self, pad: &str) {
         self.renditions.retain(|rendition| rendition.pad != pad);
+        self.windows.remove(pad);
         self.raised.retain(|(of, _)| of != pad);
     }
 
@@ -130,6 +146,11 @@ impl Ledger {
         for (pad, at) in late {
             self.fault(format!("{pad}: the pair at {at} was never scored"));
         }
+    }
+
+    /// A reference frame with a wrong timestamp is on its way. It has no partner, and may leave.
+    pub fn wild(&mut self, at: ClockTime) {
+        self.wild.insert(at);
     }
 
     /// A distorted frame is on its way, for the reference frame of this time if it is to be scored whatever happens.
@@ -204,8 +225,20 @@ impl Ledger {
         match VmafMessage::try_from(&**structure) {
             Ok(VmafMessage::Frame(frame)) => self.frame(frame),
             Ok(VmafMessage::Pooled(_)) => *self.counts.entry("pooled").or_default() += 1,
-            Ok(VmafMessage::Window(_)) => *self.counts.entry("windows").or_default() += 1,
+            Ok(VmafMessage::Window(window)) => self.window(&window),
             Err(err) => self.fault(format!("{err} in {structure}")),
+        }
+    }
+
+    fn window(&mut self, window: &PooledMessage) {
+        *self.counts.entry("windows").or_default() += 1;
+        let (section, pad) = (u64::from(window.section), &window.pad);
+        let Some(end) = window.running_time else {
+            return self.fault(format!("a window of {pad} has no end"));
+        };
+        let before = self.windows.insert(pad.clone(), (section, end));
+        if before.is_some_and(|(of, before)| of == section && before >= end) {
+            self.fault(format!("{pad}: the window up to {end} came after {before:?}"));
         }
     }
 
@@ -215,8 +248,8 @@ impl Ledger {
         let (kind, state, pad) = (text("event"), text("state"), text("pad"));
         *self.counts.entry("events").or_default() += 1;
         let first = match state.as_str() {
-            "raised" => self.raised.insert((pad, kind)),
-            "cleared" => self.raised.remove(&(pad, kind)),
+            "raised" => self.raised.insert((pad, kind.clone())),
+            "cleared" => self.raised.remove(&(pad, kind.clone())),
             _ => true,
         };
         if !first {
@@ -225,7 +258,8 @@ impl Ledger {
         for name in ["running-time", "since"] {
             let time = structure.get::<u64>(name).ok().map(ClockTime::from_nseconds);
             // Dropouts are told a little after the last frame, in live pipelines with the silence.
-            if time.is_some_and(|time| time > now + 2 * ClockTime::SECOND) {
+            let is_absurd = |time: ClockTime| time < self.begun || time > now + 2 * ClockTime::SECOND;
+            if time.is_some_and(is_absurd) && kind != "timestamp-jump" {
                 self.fault(format!("{name} is absurd at {now}: {structure}"));
             }
         }
@@ -291,7 +325,13 @@ impl Ledger {
         let known = follows(&last[0], &last[1]) && follows(&last[1], &last[2]);
         last.pop_front();
         let (message, reference, distorted) = last[0].clone();
-        if !known || message.discont || message.repeated || reference.number != distorted.number {
+        if !known || message.repeated || reference.number != distorted.number {
+            return;
+        }
+        if message.discont {
+            if message.running_time.is_some_and(|at| self.renditions[i].is_calm(at)) {
+                self.fault(format!("no frame is missing beside {message:?}"));
+            }
             return;
         }
         self.in_run += 1;
@@ -311,6 +351,9 @@ impl Ledger {
         let Some(at) = left.running_time else {
             return self.fault("a buffer left outside of its segment".into());
         };
+        if self.wild.remove(&at) {
+            return;
+        }
         if self.last_left.is_some_and(|last| last >= at) {
             self.fault(format!("the frame at {at} left after that at {:?}", self.last_left));
         }
@@ -368,6 +411,7 @@ impl Rendition {
             carried: BTreeMap::new(),
             owed: BTreeSet::new(),
             calm_from,
+            disturbed: vec![],
             last: VecDeque::new(),
         }
     }
@@ -376,5 +420,10 @@ impl Rendition {
         let since = now.saturating_sub(FRAME * REACH);
         self.owed.retain(|at| *at < since);
         self.calm_from = now + FRAME * REACH;
+        self.disturbed.push(now);
+    }
+
+    fn is_calm(&self, at: ClockTime) -> bool {
+        self.disturbed.iter().all(|disturbed| disturbed.absdiff(at) > FRAME * REACH)
     }
 }

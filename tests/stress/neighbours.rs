@@ -3,10 +3,11 @@
 //! Whoever is upstream and downstream of the element, and hears its messages. What they see goes through a channel.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use gst::ClockTime;
 use gst::prelude::*;
@@ -44,23 +45,30 @@ enum Job {
     Restart,
 }
 
+/// A job, and what it is done with.
+type Work = (Arc<Mutex<Output>>, Job);
+
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<Work>,
     busy: bool,
     ended: bool,
 }
 
-/// A source with a thread of its own, which does one thing after the other, as long as its pad takes them.
+/// A source with a thread, which does one thing after the other, as long as the pads take them.
 pub struct Source {
     pub pad: gst::Pad,
+    output: Arc<Mutex<Output>>,
     queue: Arc<(Mutex<Queue>, Condvar)>,
+    /// `None` where the thread is that of another source.
     thread: Option<JoinHandle<()>>,
 }
 
-struct Worker {
+/// What was sent on a pad.
+struct Output {
     pad: gst::Pad,
-    queue: Arc<(Mutex<Queue>, Condvar)>,
+    /// Seconds of the stream in a second of the pipeline.
+    rate: f64,
     caps: Option<gst::Caps>,
     /// Timestamp and running time that the segment begins with.
     start: ClockTime,
@@ -69,42 +77,48 @@ struct Worker {
     announce: bool,
 }
 
-impl Worker {
-    fn run(mut self) {
-        while let Some(job) = self.next() {
-            self.work(job);
-        }
+/// Does what is queued, on its thread.
+fn run(queue: &(Mutex<Queue>, Condvar)) {
+    while let Some((output, job)) = next(queue) {
+        output.lock().unwrap_or_else(PoisonError::into_inner).work(job);
     }
+}
 
-    fn next(&mut self) -> Option<Job> {
-        let (queue, changed) = &*self.queue;
-        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.busy = false;
-        changed.notify_all();
-        loop {
-            if queue.ended {
-                return None;
-            }
-            if let Some(job) = queue.jobs.pop_front() {
-                queue.busy = true;
-                return Some(job);
-            }
-            queue = changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+fn next((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<Work> {
+    let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+    queue.busy = false;
+    changed.notify_all();
+    loop {
+        if queue.ended {
+            return None;
         }
+        if let Some(work) = queue.jobs.pop_front() {
+            queue.busy = true;
+            return Some(work);
+        }
+        queue = changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
     }
+}
 
+impl Output {
     fn announce(&mut self) {
         if std::mem::take(&mut self.announce) {
             let mut segment = gst::FormattedSegment::<ClockTime>::new();
             segment.set_start(self.start);
             segment.set_time(self.start);
             segment.set_base(self.base);
+            segment.set_rate(self.rate);
             self.pad.push_event(gst::event::Segment::new(&segment));
         }
     }
 
     fn timestamp(&self, time: ClockTime) -> ClockTime {
-        self.start + time.saturating_sub(self.base)
+        self.start + self.stream_time(time.saturating_sub(self.base))
+    }
+
+    /// A duration of the stream.
+    fn stream_time(&self, time: ClockTime) -> ClockTime {
+        ClockTime::from_nseconds((time.nseconds() as f64 * self.rate) as u64)
     }
 
     fn work(&mut self, job: Job) {
@@ -116,8 +130,9 @@ impl Worker {
                     self.caps = Some(caps);
                 }
                 self.announce();
-                let pts = buffer.pts().map(|time| self.timestamp(time));
-                buffer.make_mut().set_pts(pts);
+                let fields = buffer.make_mut();
+                fields.set_pts(fields.pts().map(|time| self.timestamp(time)));
+                fields.set_duration(fields.duration().map(|time| self.stream_time(time)));
                 let _ = self.pad.push(buffer);
             }
             Job::Event(event) => {
@@ -127,7 +142,8 @@ impl Worker {
             Job::Gap(_) if self.caps.is_none() => {}
             Job::Gap(time) => {
                 self.announce();
-                let gap = gst::event::Gap::builder(self.timestamp(time)).duration(super::pictures::FRAME);
+                let gap = gst::event::Gap::builder(self.timestamp(time));
+                let gap = gap.duration(self.stream_time(super::pictures::FRAME));
                 self.pad.push_event(gap.build());
             }
             Job::Segment { start, base } => {
@@ -145,8 +161,8 @@ impl Worker {
 }
 
 impl Source {
-    /// Upstream of this pad.
-    pub fn new(to: &gst::Pad, live: bool) -> Self {
+    /// Upstream of this pad, at this rate. It shares the thread of another, as behind a tee, or has one of its own.
+    pub fn new(to: &gst::Pad, live: bool, rate: f64, shared: Option<&Self>) -> Self {
         let pad = gst::Pad::builder(gst::PadDirection::Src)
             .name(format!("for_{}", to.name()))
             .query_function(move |pad, parent, query| match query.view_mut() {
@@ -166,12 +182,13 @@ impl Source {
             .build();
         pad.set_active(true).expect("a new pad");
         pad.link(to).expect("the pad is free");
-        let queue = Arc::<(Mutex<Queue>, Condvar)>::default();
         let (start, base) = (ClockTime::ZERO, ClockTime::ZERO);
-        let worker =
-            Worker { pad: pad.clone(), queue: queue.clone(), caps: None, start, base, announce: false };
-        let thread = std::thread::spawn(move || worker.run());
-        Self { pad, queue, thread: Some(thread) }
+        let output = Output { pad: pad.clone(), rate, caps: None, start, base, announce: false };
+        let output = Arc::new(Mutex::new(output));
+        let queue = shared.map_or_else(Arc::default, |shared| shared.queue.clone());
+        let of_thread = queue.clone();
+        let thread = shared.is_none().then(|| std::thread::spawn(move || run(&of_thread)));
+        Self { pad, output, queue, thread }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Queue) -> T) -> T {
@@ -182,7 +199,7 @@ impl Source {
     }
 
     fn add(&self, job: Job) {
-        self.change(|queue| queue.jobs.push_back(job));
+        self.change(|queue| queue.jobs.push_back((self.output.clone(), job)));
     }
 
     /// Introduces the stream; its frames begin at this running time, with some timestamp.
@@ -216,7 +233,7 @@ impl Source {
     /// Forgets what is still to be done, while the pad takes nothing, and waits for what is being done.
     pub fn forget(&self) {
         // But not that the stream has to be introduced.
-        self.change(|queue| queue.jobs.retain(|job| matches!(job, Job::Restart)));
+        self.change(|queue| queue.jobs.retain(|(_, job)| matches!(job, Job::Restart)));
         let (queue, changed) = &*self.queue;
         let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
         drop(changed.wait_while(queue, |queue| queue.busy).unwrap_or_else(PoisonError::into_inner));
@@ -245,12 +262,36 @@ impl Drop for Source {
     }
 }
 
-/// Downstream of this pad. It takes everything, and looks at it.
-pub fn sink(src: &gst::Pad, tell: Sender<Seen>) -> gst::Pad {
+/// Downstream of the element takes buffers, or has them wait.
+#[derive(Default)]
+pub struct Door {
+    shut: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Door {
+    pub fn shut(&self, shut: bool) {
+        *self.shut.lock().unwrap_or_else(PoisonError::into_inner) = shut;
+        self.changed.notify_all();
+    }
+
+    pub fn is_shut(&self) -> bool {
+        *self.shut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self) {
+        let shut = self.shut.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(shut, |shut| *shut).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Downstream of this pad. It takes everything while the door is open, and looks at it.
+pub fn sink(src: &gst::Pad, tell: Sender<Seen>, door: Arc<Door>) -> gst::Pad {
     let (left, ended) = (tell.clone(), tell);
     let sink = gst::Pad::builder(gst::PadDirection::Sink)
         .name("sink")
         .chain_function(move |pad, _, buffer| {
+            door.pass();
             // Nobody listens any more at the end.
             let _ = left.send(Seen::Left(look(pad, &buffer)));
             Ok(gst::FlowSuccess::Ok)
@@ -309,10 +350,16 @@ fn look(pad: &gst::Pad, buffer: &gst::BufferRef) -> Left {
     }
 }
 
-/// Hears what the element says.
-pub fn bus(tell: Sender<Seen>) -> gst::Bus {
+/// How long an application that is slow takes for a message.
+const SLOW: Duration = Duration::from_millis(2);
+
+/// Hears what the element says, at length while `slow`.
+pub fn bus(tell: Sender<Seen>, slow: Arc<AtomicBool>) -> gst::Bus {
     let bus = gst::Bus::new();
     bus.set_sync_handler(move |_, message| {
+        if slow.load(Ordering::Relaxed) {
+            std::thread::sleep(SLOW);
+        }
         let seen = match message.view() {
             gst::MessageView::Element(element) => {
                 element.structure().map(|structure| Seen::Message(structure.to_owned()))

@@ -36,7 +36,27 @@ pub enum Trouble {
     Interlaced,
     Deep,
     Short,
+    Overlay,
 }
+
+/// How a stream is announced.
+#[derive(Clone, Copy, Debug)]
+pub struct Announced {
+    /// Frames in a second of the stream: `max-framerate` where no rate is announced.
+    pub fps: gst::Fraction,
+    pub has_rate: bool,
+    /// The picture is a part of the frame, as a meta says.
+    pub cropped: bool,
+}
+
+impl Announced {
+    pub fn plain() -> Self {
+        Self { fps: gst::Fraction::new(25, 1), has_rate: true, cropped: false }
+    }
+}
+
+/// What cropped frames have to the left and right of their picture, and above and below it.
+const BORDER: (usize, usize) = (8, 4);
 
 /// Frames that exist, be it in the element or on their way.
 pub static ALIVE: AtomicUsize = AtomicUsize::new(0);
@@ -62,17 +82,25 @@ impl AsRef<[u8]> for Tracked {
     }
 }
 
-fn info(format: VideoFormat, size: usize, fps: i32) -> VideoInfo {
-    let (width, height) = SIZES[size];
-    let info = VideoInfo::builder(format, width as u32, height as u32).fps(gst::Fraction::new(fps, 1));
-    info.build().expect("a plain format")
+fn info(format: VideoFormat, (width, height): (usize, usize), fps: gst::Fraction) -> VideoInfo {
+    VideoInfo::builder(format, width as u32, height as u32).fps(fps).build().expect("a plain format")
 }
 
 impl Picture {
-    /// Caps of such frames. The frame rate only makes them other caps.
-    pub fn caps(&self, trouble: Option<Trouble>, fps: i32) -> gst::Caps {
+    /// Width and height of the frames that such pictures are in.
+    fn stored(&self, cropped: bool) -> (usize, usize) {
+        let (width, height) = SIZES[self.size];
+        if cropped { (width + 2 * BORDER.0, height + 2 * BORDER.1) } else { (width, height) }
+    }
+
+    /// Caps of such frames.
+    pub fn caps(&self, trouble: Option<Trouble>, announced: Announced) -> gst::Caps {
         let format = if trouble == Some(Trouble::Deep) { VideoFormat::I42010le } else { VideoFormat::I420 };
-        let mut caps = info(format, self.size, fps).to_caps().expect("a plain format");
+        let fps = if announced.has_rate { announced.fps } else { gst::Fraction::new(0, 1) };
+        let mut caps = info(format, self.stored(announced.cropped), fps).to_caps().expect("a plain format");
+        if !announced.has_rate {
+            caps.make_mut().set("max-framerate", announced.fps);
+        }
         if trouble == Some(Trouble::Interlaced) {
             caps.make_mut().set("interlace-mode", "interleaved");
         }
@@ -91,20 +119,47 @@ impl Picture {
         }
     }
 
-    pub fn buffer(&self, trouble: Option<Trouble>) -> gst::Buffer {
-        let info = info(VideoFormat::I420, self.size, 25);
+    pub fn buffer(&self, trouble: Option<Trouble>, cropped: bool) -> gst::Buffer {
+        let info = info(VideoFormat::I420, self.stored(cropped), gst::Fraction::new(25, 1));
         let mut bytes = vec![128; info.size()];
         let (width, height) = SIZES[self.size];
-        for (y, row) in bytes.chunks_mut(info.stride()[0] as usize).take(height).enumerate() {
-            row[..width].iter_mut().enumerate().for_each(|(x, sample)| *sample = self.sample(x, y));
+        let (left, top) = if cropped { BORDER } else { (0, 0) };
+        // What is outside of the picture differs from frame to frame.
+        let luma = info.stride()[0] as usize * info.height() as usize;
+        bytes[..luma].fill(60 + self.number as u8);
+        for (y, row) in bytes.chunks_mut(info.stride()[0] as usize).skip(top).take(height).enumerate() {
+            let row = &mut row[left..left + width];
+            row.iter_mut().enumerate().for_each(|(x, sample)| *sample = self.sample(x, y));
         }
         match trouble {
             Some(Trouble::Deep) => bytes.resize(2 * info.size(), 0),
             Some(Trouble::Short) => bytes.truncate(info.size() / 2),
-            Some(Trouble::Interlaced) | None => {}
+            Some(Trouble::Interlaced | Trouble::Overlay) | None => {}
         }
-        gst::Buffer::from_slice(Tracked::new(bytes))
+        let mut buffer = gst::Buffer::from_slice(Tracked::new(bytes));
+        let fields = buffer.make_mut();
+        if cropped {
+            let rectangle = [left, top, width, height].map(|samples| samples as u32);
+            gst_video::VideoCropMeta::add(fields, rectangle.into());
+        }
+        if trouble == Some(Trouble::Overlay) {
+            add_overlay(fields);
+        }
+        buffer
     }
+}
+
+/// Has a caption lie over the picture.
+fn add_overlay(buffer: &mut gst::BufferRef) {
+    use gst_video::{VideoOverlayComposition, VideoOverlayFormatFlags, VideoOverlayRectangle};
+    let mut pixels = gst::Buffer::from_slice(vec![255u8; 8 * 8 * 4]);
+    let format = VideoFormat::Bgra;
+    gst_video::VideoMeta::add(pixels.make_mut(), gst_video::VideoFrameFlags::empty(), format, 8, 8)
+        .expect("a plain format");
+    let flags = VideoOverlayFormatFlags::empty();
+    let rectangle = VideoOverlayRectangle::new_raw(&pixels, 0, 0, 8, 8, flags);
+    let overlay = VideoOverlayComposition::new(Some(&rectangle)).expect("one rectangle");
+    gst_video::video_meta::VideoOverlayCompositionMeta::add(buffer, &overlay);
 }
 
 /// What a pair scores. Motion depends on the frames around it, and so does the score of the model.
@@ -180,9 +235,10 @@ fn score(pairs: &[(Picture, Picture)]) -> Vec<FrameMessage> {
     pipeline.set_state(gst::State::Playing).expect("the element plays");
     for (i, (reference, distorted)) in pairs.iter().enumerate() {
         for (source, picture) in sources.iter().zip([reference, distorted]) {
-            let mut buffer = picture.buffer(None);
+            let mut buffer = picture.buffer(None, false);
             buffer.make_mut().set_pts(FRAME * i as u64);
-            let sample = gst::Sample::builder().buffer(&buffer).caps(&picture.caps(None, 25)).build();
+            let caps = picture.caps(None, Announced::plain());
+            let sample = gst::Sample::builder().buffer(&buffer).caps(&caps).build();
             source.push_sample(&sample).expect("it takes all");
         }
     }

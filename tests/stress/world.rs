@@ -2,7 +2,8 @@
 
 //! An element in some pipeline, to which things happen.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,12 @@ use gst_check::TestClock;
 
 use crate::Story;
 use crate::ledger::{Ledger, REACH};
-use crate::neighbours::{Seen, Source, bus, channel, sink};
-use crate::pictures::{ALIVE, FRAME, NUMBERS, Picture, QUALITIES, SIZES, Table, Trouble, common};
+use crate::neighbours::{Door, Seen, Source, bus, channel, sink};
+use crate::pictures::{ALIVE, Announced, FRAME, NUMBERS, Picture, QUALITIES, SIZES, Table, Trouble, common};
 use crate::random::Random;
 
 /// What can happen, and how often beside the others.
-const HAPPENINGS: [(&str, usize); 19] = [
+const HAPPENINGS: [(&str, usize); 23] = [
     ("tunable", 6),
     ("enabled", 4),
     ("offset", 3),
@@ -37,7 +38,16 @@ const HAPPENINGS: [(&str, usize); 19] = [
     ("silence", 1),
     ("end", 1),
     ("state", 2),
+    ("wild", 2),
+    ("crop", 2),
+    ("slow-handler", 1),
+    ("blocked", 1),
 ];
+
+/// A timestamp that is wrong is so far ahead.
+const WILD: ClockTime = ClockTime::from_seconds(3600);
+/// How long a pipeline has played when the element is added to it.
+const JOINED: ClockTime = ClockTime::from_seconds(600);
 
 /// Settings that may change while playing. In pipelines that are not live, none of them keeps a pair from its score.
 const TUNABLES: [(&str, &[&str]); 15] = [
@@ -77,8 +87,9 @@ struct Stream {
     name: String,
     source: Source,
     size: usize,
-    /// Frames per second that its caps say, to have other caps.
+    /// Frames in a second of the pipeline that its caps say, to have other caps.
     fps: i32,
+    cropped: bool,
     offset: i64,
     enabled: bool,
     trouble: Option<Trouble>,
@@ -86,17 +97,52 @@ struct Stream {
     until: u64,
     /// It sends nothing up to this frame.
     dead_until: u64,
+    /// Its next frame has a wrong timestamp.
+    wild: bool,
     ended: bool,
+}
+
+/// What a pipeline is like.
+struct Kind {
+    live: bool,
+    /// Caps announce the rate, and frames have a duration.
+    has_rate: bool,
+    /// Of each side, how much later than they should frames may come, in ms.
+    jitter: [u64; 2],
+    /// Seconds of the streams in a second of the pipeline.
+    rate: f64,
+    /// The pipeline has played for so long.
+    joined: ClockTime,
+    /// One thread sends the reference and the first rendition, as behind a tee without queues.
+    shared: bool,
+}
+
+impl Kind {
+    fn new(random: &mut Random, without: &[String]) -> Self {
+        let live = random.percent(50);
+        let mut is = |name: &str, percent| random.percent(percent) && !without.iter().any(|not| not == name);
+        let has_rate = !is("rateless", 40);
+        let jitter = [if is("jitter", 40) { 11 } else { 0 }, if is("jitter", 40) { 11 } else { 5 }];
+        let joined = if is("joined", 25) { JOINED } else { ClockTime::ZERO };
+        let (shared, other_rate) = (is("shared", 20), is("rate", 40));
+        let rate = if other_rate { *random.pick(&[0.5, 2.0, 4.0]) } else { 1.0 };
+        Self { live, has_rate, jitter, rate, joined, shared }
+    }
 }
 
 pub struct World<'a> {
     story: &'a Story,
     random: Random,
     without: &'a [String],
-    live: bool,
+    kind: Kind,
     element: gst::Element,
     clock: TestClock,
     sink: gst::Pad,
+    door: Arc<Door>,
+    /// Downstream takes nothing up to this frame.
+    shut_until: u64,
+    /// The application takes its time with messages.
+    slow: Arc<AtomicBool>,
     seen: Receiver<Seen>,
     streams: Vec<Stream>,
     ledger: Ledger,
@@ -115,23 +161,27 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(story: &'a Story, seed: u64, number: u64, without: &'a [String], table: Table) -> Self {
         let mut random = Random::new(seed, number);
-        let live = random.percent(50);
+        let kind = Kind::new(&mut random, without);
         let element = gst::ElementFactory::make("hipvmaf").build().expect("registered");
         common(&element);
         let (tell, seen) = channel();
-        element.set_bus(Some(&bus(tell.clone())));
+        let (slow, door) = (Arc::new(AtomicBool::new(false)), Arc::<Door>::default());
+        element.set_bus(Some(&bus(tell.clone(), slow.clone())));
         let clock = TestClock::new();
         element.set_clock(Some(&clock)).expect("any clock will do");
-        let sink = sink(&element.static_pad("src").expect("always there"), tell);
+        let sink = sink(&element.static_pad("src").expect("always there"), tell, door.clone());
         let folder = tempfile::tempdir().expect("a place for files");
         let mut world = Self {
             story,
             random,
             without,
-            live,
+            kind,
             element,
             clock,
             sink,
+            door,
+            shut_until: 0,
+            slow,
             seen,
             streams: vec![],
             ledger: Ledger::new(table),
@@ -172,6 +222,7 @@ impl<'a> World<'a> {
         if !self.is_over() {
             self.end();
         }
+        self.open();
         let _ = self.element.set_state(gst::State::Null);
         let _ = self.sink.set_active(false);
         self.listen();
@@ -193,12 +244,13 @@ impl<'a> World<'a> {
 
     /// Running time of a frame.
     fn time(&self, frame: u64) -> ClockTime {
-        FRAME * (frame - self.start)
+        self.kind.joined + FRAME * (frame - self.start)
     }
 
     fn connect(&mut self, name: &str, quality: Option<usize>) {
         let pad = self.element.static_pad(name).expect("it exists");
-        let source = Source::new(&pad, self.live);
+        let shared = self.streams.first().filter(|_| self.kind.shared && self.streams.len() == 1);
+        let source = Source::new(&pad, self.kind.live, self.kind.rate, shared.map(|first| &first.source));
         if quality.is_some() {
             self.ledger.add(name, self.time(self.now) + FRAME * REACH);
         }
@@ -208,11 +260,13 @@ impl<'a> World<'a> {
             source,
             size: 0,
             fps: 25,
+            cropped: false,
             offset: 0,
             enabled: true,
             trouble: None,
             until: 0,
             dead_until: 0,
+            wild: false,
             ended: false,
         });
     }
@@ -237,32 +291,43 @@ impl<'a> World<'a> {
         for (name, value) in settings {
             self.element.set_property_from_str(name, value);
         }
-        let kind = if self.live { "live" } else { "not live" };
-        self.say(format!("start, {kind}, {:?}", &settings[..4]));
+        let Kind { live, has_rate, jitter, rate, joined, shared } = self.kind;
+        self.say(format!(
+            "start, live: {live}, has a rate: {has_rate}, jitter {jitter:?} ms, rate {rate}, joined at {joined}, shared thread: \
+             {shared}, {:?}",
+            &settings[..4]
+        ));
         self.start = self.now;
         self.base = self.clock.time();
+        self.clock.set_time(self.base + joined);
+        self.ledger.begin(joined);
         self.element.set_base_time(self.base);
         self.eos = false;
         if self.element.set_state(gst::State::Playing).is_err() {
             return self.ledger.fault("the element does not play".into());
         }
         for stream in &mut self.streams {
-            (stream.dead_until, stream.ended) = (0, false);
-            stream.source.restart(ClockTime::ZERO, ClockTime::ZERO);
+            (stream.dead_until, stream.wild, stream.ended) = (0, false, false);
+            stream.source.restart(ClockTime::ZERO, joined);
         }
     }
 
     /// Sends what comes now on each pad.
     fn feed(&mut self) {
         let at = self.time(self.now);
-        if self.live {
+        if self.kind.live {
             self.advance_to(self.base + at);
+        }
+        if self.door.is_shut() && self.now >= self.shut_until {
+            self.open();
         }
         let reference = &self.streams[0];
         let sends = |stream: &Stream, now: u64| !stream.ended && now >= stream.dead_until;
-        let reference_sends = sends(reference, self.now);
+        // Of a reference frame that has a partner.
+        let mut reference_at = sends(reference, self.now).then_some(at);
         for i in 0..self.streams.len() {
-            let jitter = ClockTime::from_mseconds(*self.random.pick(&[0, 0, 5]));
+            let jitter = self.kind.jitter[usize::from(i > 0)];
+            let jitter = ClockTime::from_mseconds(*self.random.pick(&[0, 0, jitter]));
             let stream = &mut self.streams[i];
             if stream.trouble.is_some() && self.now >= stream.until {
                 stream.trouble = None;
@@ -278,19 +343,28 @@ impl<'a> World<'a> {
             };
             let number = number.rem_euclid(NUMBERS as i64) as usize;
             let picture = Picture { number, size: stream.size, quality: stream.quality };
-            let mut buffer = picture.buffer(stream.trouble);
-            let time = if stream.quality.is_some() { at + jitter } else { at };
+            let mut buffer = picture.buffer(stream.trouble, stream.cropped);
+            let is_wild = std::mem::take(&mut stream.wild);
+            let time = if is_wild { WILD + at } else { at + jitter };
             let fields = buffer.make_mut();
             fields.set_pts(time);
-            fields.set_duration(FRAME);
-            let caps = picture.caps(stream.trouble, stream.fps);
+            fields.set_duration(Some(FRAME).filter(|_| self.kind.has_rate));
+            let Stream { fps, cropped, .. } = *stream;
+            let fps = gst::Fraction::approximate_f64(f64::from(fps) / self.kind.rate).expect("a few frames");
+            let announced = Announced { fps, has_rate: self.kind.has_rate, cropped };
+            let caps = picture.caps(stream.trouble, announced);
             if stream.quality.is_none() {
                 // Before there is a distorted frame, there is none to leave.
                 let leaves = self.output != "distorted";
-                self.ledger.reference(time, picture, leaves);
-            } else {
+                if is_wild {
+                    self.ledger.wild(time);
+                } else {
+                    self.ledger.reference(time, picture, leaves);
+                }
+                reference_at = Some(time).filter(|_| !is_wild);
+            } else if !is_wild {
                 let plain = stream.enabled && stream.offset == 0 && stream.trouble.is_none();
-                let owed = (plain && reference_sends && !self.live).then_some(at);
+                let owed = reference_at.filter(|_| plain && !self.kind.live);
                 self.ledger.distorted(&stream.name, time, picture, stream.trouble, owed);
             }
             stream.source.frame(caps, buffer);
@@ -306,7 +380,7 @@ impl<'a> World<'a> {
         let begun = Instant::now();
         let mut in_vain = 0;
         while !self.is_over() {
-            let rests = if self.live {
+            let rests = if self.kind.live {
                 let next = self.clock.peek_next_pending_id().map(|id| id.time());
                 let due = next.is_some_and(|next| next <= self.clock.time());
                 if due {
@@ -316,7 +390,7 @@ impl<'a> World<'a> {
                 if in_vain > IN_VAIN {
                     self.ledger.fault(format!("a busy loop: woken for {next:?} again and again"));
                 }
-                !due && (self.backlog() == 0 || next.is_some())
+                !due && (self.backlog() == 0 || next.is_some() || self.door.is_shut())
             } else {
                 self.streams.iter().all(|stream| stream.source.backlog() <= BACKLOG)
             };
@@ -349,6 +423,19 @@ impl<'a> World<'a> {
                 }
             }
         }
+    }
+
+    /// Takes in all that the application has not heard yet.
+    fn hear_out(&mut self) {
+        let begun = Instant::now();
+        let waiting = || {
+            let stats = self.element.property::<gst::Structure>("stats");
+            stats.get::<u64>("messages-waiting").is_ok_and(|waiting| waiting > 0)
+        };
+        while waiting() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.listen();
     }
 
     /// Moves the clock there, over everything that the element waits for on the way.
@@ -392,7 +479,9 @@ impl<'a> World<'a> {
     fn check_frames(&mut self) {
         let alive = ALIVE.load(Ordering::SeqCst);
         if alive > self.streams.len() * KEPT {
-            self.ledger.fault(format!("{alive} frames are alive, of {} streams", self.streams.len()));
+            let waiting = self.streams.iter().map(|stream| (&stream.name, stream.source.backlog()));
+            let waiting: Vec<_> = waiting.collect();
+            self.ledger.fault(format!("{alive} frames are alive, of {waiting:?}"));
         }
     }
 
@@ -411,6 +500,7 @@ impl<'a> World<'a> {
 
     /// All streams end, and everything comes to its end.
     fn end(&mut self) {
+        self.open();
         self.say("all streams end".into());
         for stream in &mut self.streams {
             if !stream.ended {
@@ -420,7 +510,7 @@ impl<'a> World<'a> {
         let begun = Instant::now();
         while !self.eos && !self.is_over() {
             self.story.heart.beat();
-            if self.live {
+            if self.kind.live {
                 self.now += 1;
                 self.advance_to(self.base + self.time(self.now));
             }
@@ -446,7 +536,14 @@ impl<'a> World<'a> {
         };
         let expected = self.ledger.rows;
         if rows != expected {
-            self.ledger.fault(format!("the results file has {rows} rows, {expected} frames were scored"));
+            let files: Vec<_> = std::fs::read_dir(self.folder.path())
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|file| (file.file_name(), file.metadata().map_or(0, |found| found.len())))
+                .collect();
+            self.ledger
+                .fault(format!("the results file has {rows} rows, {expected} frames were scored: {files:?}"));
         }
     }
 
@@ -465,10 +562,12 @@ impl<'a> World<'a> {
         // Any input, and any distorted one.
         let any = self.random.within(0..self.streams.len());
         let distorted = self.random.within(1..self.streams.len());
+        // Where one thread waits for a pad, what the other pad waits for does not come.
+        let depends = |i: usize| self.kind.shared && i < 2;
         match *name {
             "tunable" => self.tune(),
             "enabled" => self.switch(distorted),
-            "offset" => self.offset(distorted),
+            "offset" if !depends(distorted) => self.offset(distorted),
             "label" => self.set(distorted, "label", "another"),
             "align" => {
                 let align = *self.random.pick(&["off", "detect"]);
@@ -480,14 +579,18 @@ impl<'a> World<'a> {
             "size" => self.resize(distorted),
             "trouble" if distorted > 1 => self.trouble(distorted),
             "flush" => self.flush(),
-            "flush-pad" => self.flush_pad(any),
+            "flush-pad" if !depends(any) => self.flush_pad(any),
             "segment" => self.segment(any),
-            "gap" => self.lose(any, true),
-            "lost" => self.lose(any, false),
-            "dead" if self.live => self.die(any),
-            "silence" if self.live => (0..self.streams.len()).for_each(|i| self.die(i)),
+            "gap" if !depends(any) => self.lose(any, true),
+            "lost" if !depends(any) => self.lose(any, false),
+            "dead" if self.kind.live && !depends(any) => self.die(any),
+            "silence" if self.kind.live => (0..self.streams.len()).for_each(|i| self.die(i)),
             "end" if distorted > 1 => self.end_of(distorted),
             "state" => self.change_state(),
+            "wild" if !depends(any) => self.go_wild(any),
+            "crop" => self.crop(any),
+            "slow-handler" => self.slow_down(),
+            "blocked" if self.kind.live => self.shut(),
             _ => {}
         }
         self.listen();
@@ -559,7 +662,7 @@ impl<'a> World<'a> {
             let _ = stream.source.pad.unlink(&pad);
             self.element.release_request_pad(&pad);
         }
-        self.listen();
+        self.hear_out();
         self.ledger.remove(&stream.name);
     }
 
@@ -571,7 +674,8 @@ impl<'a> World<'a> {
 
     fn trouble(&mut self, i: usize) {
         self.disturb(i);
-        let trouble = *self.random.pick(&[Trouble::Interlaced, Trouble::Deep, Trouble::Short]);
+        let all = [Trouble::Interlaced, Trouble::Deep, Trouble::Short, Trouble::Overlay];
+        let trouble = *self.random.pick(&all);
         let until = self.now + self.random.within(1..12) as u64;
         let stream = &mut self.streams[i];
         (stream.trouble, stream.until) = (Some(trouble), until);
@@ -581,8 +685,37 @@ impl<'a> World<'a> {
         self.ledger.disturb(&name, end.max(self.time(self.now)));
     }
 
+    fn go_wild(&mut self, i: usize) {
+        self.streams[i].wild = true;
+        self.say(format!("the next frame of {} has a wrong timestamp", self.streams[i].name));
+    }
+
+    fn crop(&mut self, i: usize) {
+        let stream = &mut self.streams[i];
+        stream.cropped = !stream.cropped;
+        let text = format!("frames of {} have a border: {}", stream.name, stream.cropped);
+        self.say(text);
+    }
+
+    fn slow_down(&mut self) {
+        let slow = !self.slow.load(Ordering::Relaxed);
+        self.slow.store(slow, Ordering::Relaxed);
+        self.say(format!("the application is slow: {slow}"));
+    }
+
+    fn shut(&mut self) {
+        self.shut_until = self.now + self.random.within(2..16) as u64;
+        self.door.shut(true);
+        self.say(format!("downstream takes nothing until {}", self.shut_until));
+    }
+
+    fn open(&mut self) {
+        self.door.shut(false);
+    }
+
     /// A seek: nothing that is on its way counts.
     fn flush(&mut self) {
+        self.open();
         let at = self.time(self.now);
         let start = FRAME * self.random.within(0..1000) as u64;
         self.say(format!("flush to {start}"));
@@ -597,11 +730,12 @@ impl<'a> World<'a> {
             stream.source.segment(start, at);
         }
         // What comes now has nothing to do with what was said before.
-        self.listen();
+        self.hear_out();
         self.ledger.begin_runs();
     }
 
     fn flush_pad(&mut self, i: usize) {
+        self.open();
         let at = self.time(self.now);
         self.disturb(i);
         let stream = &mut self.streams[i];
@@ -661,7 +795,8 @@ impl<'a> World<'a> {
     }
 
     fn change_state(&mut self) {
-        if !self.live && self.random.percent(50) {
+        self.open();
+        if !self.kind.live && self.random.percent(50) {
             self.say("pause".into());
             for state in [gst::State::Paused, gst::State::Playing] {
                 if self.element.set_state(state).is_err() {
@@ -677,8 +812,8 @@ impl<'a> World<'a> {
         self.listen();
         self.check_results();
         self.ledger.restart();
-        self.ledger.disturb_all(ClockTime::ZERO);
         self.begin();
+        self.ledger.disturb_all(self.time(self.now));
     }
 }
 
