@@ -195,6 +195,8 @@ pub struct State {
     tunables: Tunables,
     /// What the clock said at the last step.
     clock: Clock,
+    /// Running time at which the element began to play.
+    begun: ClockTime,
     look: Look,
     /// What is still to be carried out.
     deferred: Vec<Action>,
@@ -269,6 +271,7 @@ impl State {
             metrics: settings.metrics_filename.as_ref().map(PathBuf::from),
             tunables,
             clock: Clock::default(),
+            begun: ClockTime::ZERO,
             look: Look::default(),
             deferred: vec![],
             generation: 0,
@@ -297,7 +300,14 @@ impl State {
 
     /// The element begins to play.
     pub fn begin(&mut self, now: Option<ClockTime>) {
-        self.reference.begin(now.unwrap_or(ClockTime::ZERO));
+        self.begun = now.unwrap_or(ClockTime::ZERO);
+        self.reference.begin(self.begun);
+    }
+
+    /// Returns the running time that the stream has come to: that of the last reference frame; before there is one, what
+    /// the clock says, or when the element began to play.
+    fn reached(&self) -> ClockTime {
+        self.reference.last_time.or(self.clock.due).unwrap_or(self.begun)
     }
 
     /// A frame is about to be pushed.
@@ -332,7 +342,7 @@ impl State {
     pub fn look_downstream(&mut self, stuck: bool, due: Option<ClockTime>, actions: &mut Vec<Action>) {
         let due = due.filter(|_| self.clock.is_live);
         if stuck {
-            let at = due.or(self.reference.last_time).unwrap_or(ClockTime::ZERO);
+            let at = due.unwrap_or_else(|| self.reached());
             let event = self.strain.stuck(at);
             actions.extend(event.map(|event| self.strain_event(event)));
             // Windows have all scores in time, those too that wait for the next pair, which will come too late to be scored.
@@ -993,7 +1003,7 @@ impl State {
         self.tunables = tunables;
         self.reference.configure_cadence();
         let frame = self.reference.cadence.typical().map_or(40_000_000, ClockTime::nseconds);
-        let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+        let now = self.reached();
         for i in 0..self.renditions.len() {
             let rendition = &mut self.renditions[i];
             let settings = rendition.pad.settings();
@@ -1196,9 +1206,9 @@ impl State {
                 self.fail_rendition(i, Trouble::Mismatch, err, actions)?;
                 continue;
             }
+            let at = self.reached();
             let rendition = &mut self.renditions[i];
             gst::debug!(CAT, obj = rendition.pad, "dropped a frame from before renegotiation: {err}");
-            let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
             actions.push(Action::Release(rendition.drop_head(at).into_iter().collect()));
         }
         Ok(suiting)
@@ -1297,8 +1307,8 @@ impl State {
             Step::Wait(_) => {}
             Step::Finished => {
                 self.check_last_caps(actions)?;
+                let at = self.reached();
                 for rendition in &mut self.renditions {
-                    let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
                     let mut rest: Vec<_> = std::iter::from_fn(|| rendition.drop_head(at)).collect();
                     rest.extend(rendition.shown.take().map(|shown| shown.buffer));
                     actions.push(Action::Release(rest));
@@ -1344,7 +1354,7 @@ impl State {
     /// Takes a frame whose timestamp is wild. It has no partner, and no time runs by it. Where a clock does, the frame does
     /// not leave either: downstream would wait for its time to come.
     fn skip(&mut self, which: Option<usize>, clock: Clock, actions: &mut Vec<Action>) -> Result<(), Error> {
-        let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+        let now = self.reached();
         if let Some(i) = which {
             let rendition = &mut self.renditions[i];
             let unmatched = u64::from(rendition.is_active());
@@ -1808,7 +1818,7 @@ impl State {
         };
         let geometry = geometry(&reference).ok_or_else(unknown)?;
         // Scores of pairs before are those of an unbroken row.
-        let at = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+        let at = self.reached();
         self.submit(self.reference.next_index(), at, head, vec![]);
         let mut renditions: Vec<(u64, Option<Scaling>)> = vec![];
         for rendition in &mut self.renditions {
@@ -2158,7 +2168,7 @@ impl State {
         for i in 0..self.renditions.len() {
             self.end_rendition(i, reason, actions);
         }
-        let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
+        let now = self.reached();
         let event = self.reference.end(now);
         actions.extend(event.map(|event| Action::Post(self.reference.event(event).to_structure())));
         let events = self.strain.end(now);
@@ -2168,9 +2178,9 @@ impl State {
 
     /// Posts what the section of a rendition comes to.
     fn end_rendition(&mut self, i: usize, reason: &str, actions: &mut Vec<Action>) {
+        let now = self.reached();
         let rendition = &mut self.renditions[i];
         if reason != "reset" {
-            let now = self.reference.last_time.unwrap_or(ClockTime::ZERO);
             let events = rendition.monitor.end_section(now);
             actions.extend(events.into_iter().map(|event| Action::Post(rendition.event(event))));
         }
