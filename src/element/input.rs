@@ -222,11 +222,15 @@ impl Input {
         Some(Item { buffer, at: moved(end, offset), unmoved, is_gap, time, number, offset })
     }
 
-    /// Returns the frame behind the head, `None` where there is none that can be compared with it.
+    /// Returns what comes behind the head, in running time; `None` where there is none that can be compared with it.
     pub fn behind(&self, head: &Item) -> Option<upcoming::Next<Item>> {
         Some(match self.upcoming.after(&head.buffer) {
             upcoming::Next::Nothing => upcoming::Next::Nothing,
             upcoming::Next::Unknown => upcoming::Next::Unknown,
+            upcoming::Next::Gap(start) => {
+                let segment = self.pad.segment().downcast::<ClockTime>().ok()?;
+                upcoming::Next::Gap(segment.to_running_time(start)?)
+            }
             upcoming::Next::Frame(buffer) => {
                 let times = self.times(&buffer).ok()??;
                 upcoming::Next::Frame(self.item(buffer, times, head.offset)?)
@@ -241,10 +245,14 @@ impl Input {
         if head.is_gap || horizon.map_or(head.unmoved <= known, |horizon| head.at <= horizon) {
             return Doubt::None;
         }
-        match self.behind(head) {
-            Some(upcoming::Next::Frame(next)) if next.unmoved.saturating_add(AHEAD / 2) < head.unmoved => {
-                Doubt::Wild
-            }
+        let behind = self.behind(head);
+        let next = match &behind {
+            Some(upcoming::Next::Frame(next)) => Some(next.unmoved),
+            Some(upcoming::Next::Gap(start)) => Some(*start),
+            _ => None,
+        };
+        match behind {
+            _ if next.is_some_and(|next| next.saturating_add(AHEAD / 2) < head.unmoved) => Doubt::Wild,
             Some(upcoming::Next::Unknown) => Doubt::Ahead,
             _ if horizon.is_some() => Doubt::Ahead,
             _ => Doubt::None,

@@ -1138,7 +1138,7 @@ impl State {
             let of = |next: Option<&upcoming::Next<Item>>, key: &dyn Fn(&Item) -> Option<i64>| match next {
                 Some(upcoming::Next::Frame(next)) => key(next).map_or(Behind::Nothing, Behind::Key),
                 Some(upcoming::Next::Unknown) => Behind::Unknown,
-                Some(upcoming::Next::Nothing) | None => Behind::Nothing,
+                Some(upcoming::Next::Gap(_) | upcoming::Next::Nothing) | None => Behind::Nothing,
             };
             let own = self.behind(&self.renditions[i].input, distorted);
             side.behind = of(own.as_ref(), &|own| keys(self.pairing, reference, own)[1]);

@@ -9,6 +9,8 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use gst::ClockTime;
+
 use super::lock;
 
 /// Something that upstream has handed over.
@@ -16,8 +18,10 @@ enum Entry {
     Frame(gst::Buffer),
     /// New caps, which change neither the time nor what may come next.
     Caps,
+    /// A gap that begins at this timestamp.
+    Gap(ClockTime),
     /// Something else than a frame, which may keep the next frame back until those before are gone, or begin another
-    /// time: a segment, a gap, the end, a query that waits for its turn.
+    /// time: a segment, the end, a query that waits for its turn.
     Boundary,
 }
 
@@ -25,6 +29,8 @@ enum Entry {
 #[derive(Clone, Debug)]
 pub enum Next<T> {
     Frame(T),
+    /// A gap that begins at this time.
+    Gap(ClockTime),
     /// Nothing that this frame can be compared with.
     Nothing,
     /// It has not come yet.
@@ -48,21 +54,28 @@ impl Upcoming {
 
     /// Notes what upstream hands over besides frames.
     pub fn event(&self, event: &gst::EventRef) {
-        use gst::EventType::{Caps, CustomDownstream, CustomDownstreamSticky, FlushStop, Tag, Toc};
-        match event.type_() {
-            FlushStop => self.clear(),
-            Caps => lock(&self.0).push_back(Entry::Caps),
-            Tag | Toc | CustomDownstream | CustomDownstreamSticky => {}
-            other if other.is_serialized() => self.boundary(),
+        use gst::EventType::{CustomDownstream, CustomDownstreamSticky, Tag, Toc};
+        match event.view() {
+            gst::EventView::FlushStop(_) => self.clear(),
+            gst::EventView::Caps(_) => self.note(Entry::Caps),
+            gst::EventView::Gap(gap) => self.note(Entry::Gap(gap.get().0)),
+            _ if [Tag, Toc, CustomDownstream, CustomDownstreamSticky].contains(&event.type_()) => {}
+            _ if event.is_serialized() => self.boundary(),
             _ => {}
         }
     }
 
     /// Notes something that may wait until the frames before are taken, as serialized queries do.
     pub fn boundary(&self) {
+        self.note(Entry::Boundary);
+    }
+
+    /// Notes something, of several of a kind in a row the first: a stream may have nothing but gaps for hours.
+    fn note(&self, entry: Entry) {
         let mut entries = lock(&self.0);
-        if !matches!(entries.back(), Some(Entry::Boundary)) {
-            entries.push_back(Entry::Boundary);
+        let kind = std::mem::discriminant(&entry);
+        if entries.back().map(std::mem::discriminant) != Some(kind) {
+            entries.push_back(entry);
         }
     }
 
@@ -82,6 +95,7 @@ impl Upcoming {
         let mut behind = entries.iter().skip(place.map_or(0, |place| place + 1));
         match behind.find(|entry| !matches!(entry, Entry::Caps)) {
             Some(Entry::Frame(next)) => Next::Frame(next.clone()),
+            Some(Entry::Gap(time)) => Next::Gap(*time),
             Some(Entry::Boundary | Entry::Caps) => Next::Nothing,
             None => Next::Unknown,
         }
@@ -114,7 +128,7 @@ mod tests {
         assert!(matches!(upcoming.after(&second), Next::Unknown));
         upcoming.frame(third.clone());
         assert!(matches!(upcoming.after(&second), Next::Frame(next) if next.as_ptr() == third.as_ptr()));
-        upcoming.event(&gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
+        upcoming.event(&gst::event::Segment::new(&gst::FormattedSegment::<ClockTime>::new()));
         upcoming.taken(&first);
         assert!(matches!(upcoming.after(&third), Next::Nothing));
         upcoming.taken(&second);

@@ -392,7 +392,9 @@ impl<'a> World<'a> {
                 }
                 !due && (self.backlog() == 0 || next.is_some() || self.door.is_shut())
             } else {
-                self.streams.iter().all(|stream| stream.source.backlog() <= BACKLOG)
+                // As long as a pad has nothing, frames of the others may have to wait.
+                let backlogs = || self.streams.iter().map(|stream| stream.source.backlog());
+                backlogs().all(|backlog| backlog <= BACKLOG) || backlogs().any(|backlog| backlog == 0)
             };
             self.listen();
             if rests {
