@@ -74,7 +74,7 @@ const OUTPUTS: [&str; 4] = ["reference", "reference", "heatmap", "distorted"];
 /// Things to do that a source may have before the test waits for it.
 const BACKLOG: usize = 16;
 /// Frames of a pad that the element may keep, including those that wait for their turn.
-const KEPT: usize = 40;
+const KEPT: usize = 48;
 /// So often may the element be woken for a time that has passed before that is a busy loop.
 const IN_VAIN: usize = 200;
 /// How long a step may take.
@@ -393,8 +393,9 @@ impl<'a> World<'a> {
                 !due && (self.backlog() == 0 || next.is_some() || self.door.is_shut())
             } else {
                 // As long as a pad has nothing, frames of the others may have to wait.
-                let backlogs = || self.streams.iter().map(|stream| stream.source.backlog());
-                backlogs().all(|backlog| backlog <= BACKLOG) || backlogs().any(|backlog| backlog == 0)
+                let backlog = |stream: &Stream| stream.source.backlog();
+                self.streams.iter().all(|stream| backlog(stream) <= BACKLOG)
+                    || self.streams.iter().any(|stream| !stream.ended && backlog(stream) == 0)
             };
             self.listen();
             if rests {
