@@ -14,6 +14,7 @@ mod crop;
 mod damage;
 pub(crate) mod decoders;
 mod format;
+mod fragments;
 mod look;
 mod looks;
 mod missing;

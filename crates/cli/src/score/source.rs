@@ -14,6 +14,7 @@ use tempfile::NamedTempFile;
 
 use super::damage::Damage;
 use super::decoders::{self, Decoders};
+use super::fragments;
 use super::reader::{Images, Raw, Reader, Stream, spool};
 use super::treatment::Treatment;
 use crate::error::Error;
@@ -214,6 +215,7 @@ pub fn decode(
                 .property("force-sw-decoders", decoder == Decoder::Software)
                 .build()?;
             pipeline.add(&source)?;
+            fragments::open_end(&source, input);
             source
         }
         Some(reader) => {

@@ -13,6 +13,7 @@ mod lists;
 mod looks;
 mod monitor;
 mod outputs;
+mod pairs;
 mod readers;
 mod report;
 mod scores;

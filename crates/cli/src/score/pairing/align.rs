@@ -21,18 +21,22 @@ pub enum Guess {
 /// Distances are kept in this part of an 8-bit step.
 const STEP: f32 = 128.0;
 /// Costs are counted in this part of a unit, so that those within the noise are equal.
-const UNIT: f32 = 16.0;
-/// Cost of a reference frame without a partner, of a distorted one, and of one that repeats the frame before it. The first
-/// two together cost more than the worst pair: a spoilt frame is scored as one. A repeated frame and a lost one cost less.
-const LOST: u32 = 24;
-const EXTRA: u32 = 32;
-const REPEAT: u32 = 6;
+const UNIT: f32 = 64.0;
+/// Cost of a reference frame without a partner, and of a distorted one that shows nothing of the reference, that shows what
+/// another one does, or that repeats the frame before it. The first two together cost more than the worst pair: a spoilt
+/// frame is scored as one. A lost frame in whose place another is shown again costs less.
+const LOST: u32 = 64;
+const SPOILT: u32 = 144;
+const COPY: u32 = 40;
+const REPEAT: u32 = 16;
+/// A distorted frame that costs no more with its best partner than this shows something of the reference.
+const SHOWN: u32 = 32;
 /// What a pair costs at most, in units.
 const WORST: f32 = 3.0;
 /// By how much of the noise a pair may differ more without cost.
-const FREE: f32 = 0.25;
+const FREE: f32 = 0.1;
 /// Noise that is always expected, in 8-bit steps.
-const LEAST_NOISE: f32 = 0.5;
+const LEAST_NOISE: f32 = 0.3;
 /// Frames around one whose noise counts.
 const AROUND: usize = 24;
 /// How far pairs may be from the guess, besides the difference of the numbers of frames.
@@ -41,6 +45,8 @@ const REACH: usize = 48;
 const SAME: f32 = 0.25;
 /// Departing from the guess has to leave no more than this part of the differences.
 const DECISIVE: f32 = 0.6;
+/// The same where the numbers of frames differ, so that some have to depart from it.
+const LIKELY: f32 = 0.85;
 
 /// Two videos.
 #[derive(Clone, Copy)]
@@ -98,7 +104,7 @@ impl Sides<'_> {
 
 /// Chooses the guess that leaves the least differences in frames from all over the videos, of equal ones the first.
 pub fn guess(sides: &Sides, wanted: &[Guess]) -> Guess {
-    const SAMPLES: usize = 48;
+    const SAMPLES: usize = 64;
     let count = sides.reference.len();
     let samples: Vec<_> = (0..SAMPLES.min(count)).map(|k| k * count / SAMPLES.min(count)).collect();
     let strange = stranger(sides, &samples);
@@ -110,11 +116,22 @@ pub fn guess(sides: &Sides, wanted: &[Guess]) -> Guess {
         };
         samples.iter().map(of_sample).sum::<f32>()
     };
+    // Where numbers of frames differ, being better often is enough.
+    let often = |guess: Guess, best: Guess| {
+        let both = samples.iter().filter_map(|i| {
+            let partner =
+                |guess| usize::try_from(sides.guessed(guess, *i)).ok().filter(|j| *j < sides.distorted.len());
+            let (own, other) = (partner(guess)?, partner(best)?);
+            (own != other).then(|| sides.distance(*i, own) < sides.distance(*i, other))
+        });
+        let (won, all) = both.fold((0, 0), |(won, all), wins| (won + usize::from(wins), all + 1));
+        sides.reference.len() != sides.distorted.len() && all >= 8 && won * 10 >= all * 7
+    };
     let mut best = (Guess::Number(0), f32::INFINITY);
     for guess in wanted {
         let cost = cost(*guess);
         // Not for the noise of an encoding.
-        if cost < best.1 * 0.9 - 0.01 {
+        if cost < best.1 * 0.9 - 0.01 || cost < best.1 && often(*guess, best.0) {
             best = (*guess, cost);
         }
     }
@@ -159,17 +176,23 @@ impl Band {
         &self.distances[i * self.width..(i + 1) * self.width]
     }
 
-    /// How much frames that belong together differ around each reference frame: the middle of the least distances of rows
-    /// or of columns, of which those of the side with more frames have no partners.
-    fn noise(&self, columns: usize) -> Vec<f32> {
-        let of_rows: Vec<u16> =
-            (0..self.first.len()).map(|i| self.row(i).iter().copied().min().unwrap_or(0)).collect();
-        let mut of_columns = vec![u16::MAX; columns];
+    /// The least distance of each distorted frame, and the reference frame that has it.
+    fn least(&self, columns: usize) -> Vec<(u16, usize)> {
+        let mut least = vec![(u16::MAX, 0); columns];
         for (i, first) in self.first.iter().enumerate() {
-            for (least, distance) in of_columns[*first..].iter_mut().zip(self.row(i)) {
-                *least = (*least).min(*distance);
+            for (least, distance) in least[*first..].iter_mut().zip(self.row(i)) {
+                *least = (*least).min((*distance, i));
             }
         }
+        least
+    }
+
+    /// How much frames that belong together differ around each reference frame: the middle of the least distances of rows
+    /// or of columns, of which those of the side with more frames have no partners.
+    fn noise(&self, of_columns: &[u16]) -> Vec<f32> {
+        let columns = of_columns.len();
+        let of_rows: Vec<u16> =
+            (0..self.first.len()).map(|i| self.row(i).iter().copied().min().unwrap_or(0)).collect();
         let middle = |values: &[u16], at: usize| {
             let around = at.saturating_sub(AROUND)..(at + AROUND + 1).min(values.len());
             let mut around = values.get(around).unwrap_or_default().to_vec();
@@ -178,7 +201,7 @@ impl Band {
         };
         let at = |i: usize| {
             let centre = (self.first[i] + self.width / 2).min(columns.saturating_sub(1));
-            f32::from(middle(&of_rows, i).min(middle(&of_columns, centre))) / STEP
+            f32::from(middle(&of_rows, i).min(middle(of_columns, centre))) / STEP
         };
         (0..self.first.len()).map(at).collect()
     }
@@ -211,8 +234,7 @@ pub fn align(sides: &Sides, guess: Guess) -> Vec<Option<usize>> {
         return vec![None; rows];
     }
     let band = Band::new(sides, guess);
-    let noise = band.noise(columns);
-    let found = cheapest(sides, guess, &band, &noise);
+    let found = cheapest(sides, guess, &band);
     settle(sides, guess, found)
 }
 
@@ -227,10 +249,18 @@ pub fn repeats(shots: &[Shot]) -> Vec<bool> {
     std::iter::once(false).chain(shots.windows(2).map(same)).take(shots.len()).collect()
 }
 
-fn cheapest(sides: &Sides, guess: Guess, band: &Band, noise: &[f32]) -> Vec<Option<usize>> {
+fn cheapest(sides: &Sides, guess: Guess, band: &Band) -> Vec<Option<usize>> {
     let (rows, columns) = (sides.reference.len(), sides.distorted.len());
     let (lost, extra) = (repeats(sides.reference), repeats(sides.distorted));
-    let gap = |repeats: bool, otherwise: u32| if repeats { REPEAT } else { otherwise };
+    let least = band.least(columns);
+    let noise = band.noise(&least.iter().map(|(distance, _)| *distance).collect::<Vec<_>>());
+    let of_extra = |j: usize| match least[j] {
+        _ if extra[j] => REPEAT,
+        (distance, i) if pair_cost(distance, noise[i]) <= SHOWN => COPY,
+        _ => SPOILT,
+    };
+    let of_extra: Vec<_> = (0..columns).map(of_extra).collect();
+    let of_lost = |i: usize| if lost[i] { REPEAT } else { LOST };
     let frame = sides.typical(true).max(1) as f32;
     let missed = |i: usize, j: usize| match guess {
         Guess::Number(shift) => (i as i64 + shift).abs_diff(j as i64) as f32,
@@ -244,10 +274,10 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band, noise: &[f32]) -> Vec<Opti
     let states = band.width + 1;
     let mut moves = vec![Move::Extra; (rows + 1) * states];
     let mut before: Vec<Cost> = vec![NEVER; states];
-    let skipped = |until: usize| (0..until).map(|j| gap(extra[j], EXTRA)).sum::<u32>();
+    let skipped = |until: usize| of_extra[..until].iter().sum::<u32>();
     before[0] = (skipped(lowest(0)), 0.0);
     for place in 1..states.min(columns - lowest(0) + 1) {
-        before[place] = add(before[place - 1], gap(extra[lowest(0) + place - 1], EXTRA), 0.0);
+        before[place] = add(before[place - 1], of_extra[lowest(0) + place - 1], 0.0);
     }
     for i in 1..=rows {
         let (from, first) = (lowest(i - 1), lowest(i));
@@ -268,10 +298,10 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band, noise: &[f32]) -> Vec<Opti
                 consider(add(cost, pair_cost(*distance, noise[i - 1]), missed(i - 1, own)), Move::Pair);
             }
             if let Some(cost) = earlier(j) {
-                consider(add(cost, gap(lost[i - 1], LOST), 0.0), Move::Lost);
+                consider(add(cost, of_lost(i - 1), 0.0), Move::Lost);
             }
             if place > 0 && j <= columns {
-                consider(add(now[place - 1], gap(extra[j - 1], EXTRA), 0.0), Move::Extra);
+                consider(add(now[place - 1], of_extra[j - 1], 0.0), Move::Extra);
             }
             now[place] = best.0;
             moves[i * states + place] = best.1;
@@ -281,7 +311,7 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band, noise: &[f32]) -> Vec<Opti
     // Distorted frames behind the last pair have no partner.
     let last = lowest(rows);
     let end = |place: &usize| {
-        let behind: u32 = (last + place..columns).map(|j| gap(extra[j], EXTRA)).sum();
+        let behind: u32 = of_extra[last + place..].iter().sum();
         add(before[*place], behind, 0.0)
     };
     let ends = (0..states).filter(|place| last + place <= columns && before[*place] != NEVER);
@@ -309,6 +339,8 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band, noise: &[f32]) -> Vec<Opti
 /// Returns to the guess where departing from it between two places, or all along, is not decisive.
 fn settle(sides: &Sides, guess: Guess, mut pairs: Vec<Option<usize>>) -> Vec<Option<usize>> {
     let guessed: Vec<_> = (0..pairs.len()).map(|i| sides.guessed_pair(guess, i)).collect();
+    let same = sides.reference.len() == sides.distorted.len();
+    let least = if same { DECISIVE } else { LIKELY };
     let mut i = 0;
     while i < pairs.len() {
         let run = (i..pairs.len()).take_while(|k| pairs[*k] != guessed[*k]).count();
@@ -317,7 +349,7 @@ fn settle(sides: &Sides, guess: Guess, mut pairs: Vec<Option<usize>>) -> Vec<Opt
         let (found, expected) = both.fold((0.0, 0.0), |(a, b), (found, expected)| (a + found, b + expected));
         let lost = (i..i + run).filter(|k| pairs[*k].is_none() && guessed[*k].is_some()).count();
         let whole = run > lost;
-        if run > 0 && whole && found > expected * DECISIVE {
+        if run > 0 && whole && found > expected * least {
             pairs[i..i + run].copy_from_slice(&guessed[i..i + run]);
         }
         i += run.max(1);

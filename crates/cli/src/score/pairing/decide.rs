@@ -52,6 +52,9 @@ const TELLING: f32 = 1.0;
 
 /// Decides. An error says that the pictures do not belong together. Pictures alone count if `by_picture` is set.
 pub fn decide(sides: &Sides, by_picture: bool) -> Result<Plan, Unlike> {
+    if sides.reference.is_empty() || sides.distorted.is_empty() {
+        return Err(Unlike);
+    }
     let guess = guess(sides);
     let pairs = align::align(sides, guess);
     let confidence = confidence(sides, &pairs)?;
@@ -92,7 +95,9 @@ pub struct Unlike;
 fn guess(sides: &Sides) -> Guess {
     let (reference, distorted) = (sides.reference, sides.distorted);
     let [from, to] = [reference, distorted].map(|shots| shots.first().map_or(0, |shot| shot.time as i64));
-    let times = [Guess::Time(to - from), Guess::Time(0)];
+    let frame = sides.typical(true) as i64;
+    let times = [to - from, 0].into_iter();
+    let times = times.flat_map(|offset| [0, -1, 1, -2, 2].map(|frames| Guess::Time(offset + frames * frame)));
     let difference = reference.len().abs_diff(distorted.len());
     let most = (SHIFT + difference).min(reference.len().max(distorted.len())) as i64;
     let shifts = (1..most).flat_map(|shift| [Guess::Number(shift), Guess::Number(-shift)]);

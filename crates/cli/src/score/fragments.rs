@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Fragmented MP4, whose header may name another length than its fragments have: that of the first fragment, or one without the
+//! delay of B-frames. GStreamer 1.22 ends the stream there, and the frames behind are lost without a word.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use gst::prelude::*;
+
+use super::source::Input;
+
+/// Headers are no larger.
+const LARGEST: u64 = 64 << 20;
+
+/// Has a decoder show all frames of a fragmented file without an edit list.
+pub fn open_end(decoder: &gst::Element, input: &Input) {
+    let path = input.uri().and_then(|uri| glib::filename_from_uri(uri).ok()).map(|(path, _)| path);
+    let (Some(bin), Some(true)) = (decoder.downcast_ref::<gst::Bin>(), path.as_deref().map(is_open)) else {
+        return;
+    };
+    bin.connect_deep_element_added(|_, _, element| {
+        if element.factory().is_some_and(|factory| factory.name() == "qtdemux") {
+            element.connect_pad_added(|_, pad| {
+                pad.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, |_, info| {
+                    if let Some(gst::PadProbeData::Event(event)) = &mut info.data
+                        && let Some(open) = without_end(event)
+                    {
+                        *event = open;
+                    }
+                    gst::PadProbeReturn::Ok
+                });
+            });
+        }
+    });
+}
+
+fn without_end(event: &gst::Event) -> Option<gst::Event> {
+    let gst::EventView::Segment(segment) = event.view() else { return None };
+    let mut open = segment.segment().downcast_ref::<gst::ClockTime>()?.clone();
+    open.set_stop(gst::ClockTime::NONE);
+    Some(
+        gst::event::Segment::builder(&open)
+            .seqnum(event.seqnum())
+            .running_time_offset(event.running_time_offset())
+            .build(),
+    )
+}
+
+/// Returns true for a file that is continued in fragments and has no edit list.
+fn is_open(path: &Path) -> bool {
+    header(path).is_some_and(|header| {
+        let has = |name: &[u8]| header.windows(name.len()).any(|bytes| bytes == name);
+        has(b"mvex") && !has(b"elst")
+    })
+}
+
+/// The box `moov` of an MP4 file.
+fn header(path: &Path) -> Option<Vec<u8>> {
+    let mut file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|about| about.is_file()))?;
+    for _ in 0..64 {
+        let mut head = [0; 8];
+        file.read_exact(&mut head).ok()?;
+        let ([a, b, c, d], name) = ([head[0], head[1], head[2], head[3]], &head[4..]);
+        let (size, taken) = match u32::from_be_bytes([a, b, c, d]) {
+            1 => {
+                let mut large = [0; 8];
+                file.read_exact(&mut large).ok()?;
+                (u64::from_be_bytes(large), 16)
+            }
+            size => (u64::from(size), 8),
+        };
+        let rest = size.checked_sub(taken)?;
+        if name == b"moov" {
+            let mut header = vec![];
+            file.take(rest.min(LARGEST)).read_to_end(&mut header).ok()?;
+            return Some(header);
+        }
+        file.seek(SeekFrom::Current(i64::try_from(rest).ok()?)).ok()?;
+    }
+    None
+}

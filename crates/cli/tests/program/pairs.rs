@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Frames that belong together are compared, whatever their files say of when they are.
+//!
+//! Each frame carries its number as a pattern, so that of frames that do not belong together most samples of a strip differ: their
+//! PSNR is below 25 dB, and that of right pairs above 30. What is scored is thus seen in the results.
+
+use std::path::Path;
+
+use gst::ClockTime;
+use gst::prelude::*;
+use serde_json::Value;
+
+use crate::common::{Ended, frames, hipvmaf};
+
+const WIDTH: usize = 128;
+const HEIGHT: usize = 96;
+/// Frames of a film, 25 a second.
+const FILM: u32 = 40;
+const FRAME: u64 = 40_000_000;
+
+/// A frame: its number in the film, and its timestamp.
+type Shown = Vec<(u32, u64)>;
+
+/// The picture with this number: a texture that moves, and stands still for a while, above a strip that has the number.
+fn picture(number: u32) -> Vec<u8> {
+    let scene = number / 25;
+    let moved = if (12..20).contains(&number) { 12 } else { number };
+    let bits = u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+    let luma = (0..WIDTH * HEIGHT).map(|i| {
+        let (x, y) = (i % WIDTH, i / WIDTH);
+        if y >= HEIGHT - 16 {
+            let bit = bits >> (x / 8 + (y + 16 - HEIGHT) / 8 * 16) & 1;
+            return if bit == 1 { 200 } else { 50 };
+        }
+        let wave = ((x + moved as usize) as f64 / (9.0 + f64::from(scene))).sin() + (y as f64 / 7.0).cos();
+        (120.0 + 40.0 * wave) as u8
+    });
+    luma.chain(std::iter::repeat_n(128, WIDTH * HEIGHT / 2)).collect()
+}
+
+/// Frames of the film at its rate.
+fn film(numbers: impl IntoIterator<Item = u32>) -> Shown {
+    numbers.into_iter().zip(0..).map(|(number, place)| (number, place * FRAME)).collect()
+}
+
+/// The same with the times that they have in the film.
+fn timed(numbers: impl IntoIterator<Item = u32>) -> Shown {
+    numbers.into_iter().map(|number| (number, u64::from(number) * FRAME)).collect()
+}
+
+/// The same later.
+fn later(mut shown: Shown, by: u64) -> Shown {
+    shown.iter_mut().for_each(|(_, time)| *time += by);
+    shown
+}
+
+/// The same at distances that vary, and a time base that is no rate.
+fn varying(mut shown: Shown) -> Shown {
+    let jitter = [0, 13, -9, 16, 5, -14, 8];
+    for (place, (_, time)) in shown.iter_mut().enumerate().skip(1) {
+        *time = time.saturating_add_signed(jitter[place % jitter.len()] * 1_000_000);
+    }
+    shown
+}
+
+/// Writes frames through a part of a pipeline, whose encoder is at `film.`.
+#[track_caller]
+fn write(shown: &Shown, pipeline: &str) {
+    gst::init().unwrap();
+    let constant = shown.windows(2).all(|pair| pair[1].1 - pair[0].1 == FRAME);
+    let rate = if constant { "25/1" } else { "0/1" };
+    let pipeline = gst::parse::launch(&format!(
+        "appsrc name=source format=time caps=video/x-raw,format=I420,width={WIDTH},height={HEIGHT},framerate={rate} \
+         ! {pipeline}"
+    ));
+    let pipeline = pipeline.unwrap().downcast::<gst::Pipeline>().unwrap();
+    let source = pipeline.by_name("source").and_downcast::<gst_app::AppSrc>().unwrap();
+    pipeline.set_state(gst::State::Playing).unwrap();
+    for (place, (number, time)) in shown.iter().enumerate() {
+        let mut buffer = gst::Buffer::from_slice(picture(*number));
+        let new = buffer.get_mut().unwrap();
+        new.set_pts(ClockTime::from_nseconds(*time));
+        let lasts = shown.get(place + 1).map_or(FRAME, |(_, next)| next - time);
+        new.set_duration(ClockTime::from_nseconds(lasts));
+        source.push_buffer(buffer).unwrap();
+    }
+    source.end_of_stream().unwrap();
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+    let message = pipeline.bus().unwrap().timed_pop_filtered(None, &kinds).unwrap();
+    pipeline.set_state(gst::State::Null).unwrap();
+    assert_eq!(message.type_(), gst::MessageType::Eos, "{message:?}");
+}
+
+const X264: &str = "x264enc pass=quant quantizer=12 speed-preset=ultrafast key-int-max=10";
+const WITH_B: &str =
+    "x264enc pass=quant quantizer=12 speed-preset=ultrafast bframes=2 b-adapt=false key-int-max=10";
+/// Sound from the beginning on, so that video may come later.
+const SOUND: &str =
+    "audiotestsrc num-buffers=100 ! audio/x-raw,rate=44100,channels=2 ! avenc_aac ! queue ! mux.";
+
+/// The pipeline that writes a container, and the file to read then.
+fn container(kind: &str, folder: &Path, name: &str) -> (String, String) {
+    let file = |ending: &str| folder.join(format!("{name}.{ending}")).display().to_string();
+    let muxed = |coder: &str, muxer: &str, ending: &str| {
+        let file = file(ending);
+        (format!("{coder} ! {muxer} ! filesink location={file}"), file)
+    };
+    match kind {
+        "mp4" => muxed(WITH_B, "h264parse ! mp4mux", "mp4"),
+        "fmp4" => muxed(WITH_B, "h264parse ! mp4mux fragment-duration=300", "mp4"),
+        "mkv" => muxed(X264, "h264parse ! matroskamux", "mkv"),
+        "mkv+b" => muxed(WITH_B, "h264parse ! matroskamux", "mkv"),
+        "webm" => muxed("vp8enc deadline=1 min-quantizer=2 max-quantizer=8", "webmmux", "webm"),
+        "ts" => muxed(WITH_B, "h264parse ! mpegtsmux", "ts"),
+        "mov" => muxed("avenc_mpeg4 bitrate=4000000", "qtmux", "mov"),
+        "flv" => muxed(WITH_B, "h264parse ! flvmux", "flv"),
+        "avi" => muxed("avenc_mpeg4 bitrate=4000000", "avimux", "avi"),
+        "avi+h264" => muxed(X264, "h264parse ! avimux", "avi"),
+        "h264" => muxed(WITH_B, "h264parse ! video/x-h264,stream-format=byte-stream", "h264"),
+        "y4m" => muxed("videorate", "y4menc", "y4m"),
+        "mp4+sound" => muxed(WITH_B, &format!("h264parse ! queue ! mp4mux name=mux {SOUND} mux."), "mp4"),
+        "ts+sound" => muxed(WITH_B, &format!("h264parse ! queue ! mpegtsmux name=mux {SOUND} mux."), "ts"),
+        "flv+sound" => muxed(WITH_B, &format!("h264parse ! queue ! flvmux name=mux {SOUND} mux."), "flv"),
+        "hls" => {
+            let list = file("m3u8");
+            let segments = folder.join(format!("{name}%02d.ts"));
+            let sink = format!(
+                "hlssink2 target-duration=1 max-files=0 playlist-length=0 playlist-location={list} location={}",
+                segments.display()
+            );
+            (format!("{WITH_B} ! h264parse ! {sink}"), list)
+        }
+        "png" => {
+            let pattern = folder.join(format!("{name}_%03d.png")).display().to_string();
+            (
+                format!(
+                    "videoconvert ! video/x-raw,format=GRAY8 ! pngenc ! multifilesink location={pattern}"
+                ),
+                pattern,
+            )
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// What is to come of a comparison, by numbers of frames of both files.
+#[derive(Debug, Default, PartialEq)]
+struct Expected {
+    pairs: usize,
+    unpaired: Vec<u64>,
+    decimated: Vec<u64>,
+    /// What the distorted frames show that are left out: of a frame and its repetition either may be.
+    left_out: Vec<u64>,
+}
+
+impl Expected {
+    /// What the numbers in the frames say. Of frames with the same number the first has the partner.
+    fn of(reference: &Shown, distorted: &Shown) -> Self {
+        let mut expected = Self::default();
+        let mut taken = vec![];
+        for (i, (number, _)) in reference.iter().enumerate() {
+            let behind = taken.last().map_or(0, |last| last + 1);
+            match distorted.iter().skip(behind).position(|(other, _)| other == number) {
+                Some(j) => taken.push(behind + j),
+                None => expected.unpaired.push(i as u64),
+            }
+        }
+        expected.pairs = taken.len();
+        expected.left_out =
+            (0..distorted.len()).filter(|j| !taken.contains(j)).map(|j| u64::from(distorted[j].0)).collect();
+        expected
+    }
+}
+
+/// Compares two files, and says what is not as it is to be.
+fn wrong(name: &str, files: &[String; 2], [reference, distorted]: [&Shown; 2]) -> Option<String> {
+    let expected = &Expected::of(reference, distorted);
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results.json");
+    let mut command = hipvmaf("score");
+    command.args(files).args(["--feature", "psnr", "--backend", "cpu", "--json", "--results"]).arg(&results);
+    let ended = Ended::of(command);
+    let printed: Value = match serde_json::from_str(&ended.stdout) {
+        Ok(printed) if ended.status.success() => printed,
+        _ => return Some(format!("{name}: {}", ended.stderr)),
+    };
+    let scored: Vec<_> =
+        frames(&results).iter().filter_map(|frame| frame["metrics"]["psnr_y"].as_f64()).collect();
+    let wrong = scored.iter().filter(|psnr| **psnr < 30.0).count();
+    let pairing = &printed["renditions"][0]["pairing"];
+    let list = |name: &str| -> Vec<u64> {
+        pairing[name].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    };
+    let mut left_out = [list("repeated"), list("unmatched")].concat();
+    left_out.iter_mut().for_each(|j| *j = u64::from(distorted[*j as usize].0));
+    left_out.sort_unstable();
+    let found =
+        Expected { pairs: scored.len(), unpaired: list("unpaired"), decimated: list("decimated"), left_out };
+    (wrong > 0 || found != *expected).then(|| {
+        format!("{name}: {wrong} wrong pairs, {found:?} instead of {expected:?} {pairing} {scored:.1?}")
+    })
+}
+
+/// Writes two films and compares them.
+fn compare(problems: &mut String, name: &str, [reference, distorted]: [(&str, &Shown); 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [("reference", reference), ("distorted", distorted)].map(|(name, (kind, shown))| {
+        let (pipeline, file) = container(kind, folder.path(), name);
+        write(shown, &pipeline);
+        file
+    });
+    let name = format!("{name}: {} {}", reference.0, distorted.0);
+    problems.extend(wrong(&name, &files, [reference.1, distorted.1]).map(|problem| problem + "\n"));
+}
+
+/// What frames a distorted video has of the film.
+fn changed(how: &str) -> Shown {
+    let all = || 0..FILM;
+    let lost = |number: &u32| ![7, 8, 23, 31].contains(number);
+    let doubled = |number: u32| std::iter::repeat_n(number, 1 + usize::from([5, 22, 30].contains(&number)));
+    match how {
+        "whole" => film(all()),
+        "late" => later(film(all()), 500_000_000),
+        "varying" => varying(film(all())),
+        "lost" => timed(all().filter(lost)),
+        "lost, made constant" => film(all().filter(lost)),
+        "doubled" => film(all().flat_map(doubled)),
+        "frozen" => film(all().map(|number| if [9, 24, 33].contains(&number) { number - 1 } else { number })),
+        "cut" => film(11..FILM),
+        "joined, times kept" => timed(11..FILM),
+        "short" => film(0..FILM - 9),
+        "varying, lost" => varying(timed(all().filter(lost))),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn frames_of_all_containers_are_paired() {
+    let mut problems = String::new();
+    let original = changed("whole");
+    let every = ["whole", "lost, made constant", "doubled", "frozen", "cut", "short"];
+    let any_time = ["late", "varying", "lost", "joined, times kept", "varying, lost"];
+    let timed = ["mp4", "fmp4", "mkv+b", "webm", "ts", "hls", "mov", "flv"];
+    let untimed = ["avi", "avi+h264", "h264", "y4m", "png"];
+    for (turn, kind) in timed.into_iter().chain(untimed).enumerate() {
+        let mut cases = vec!["whole", every[1 + turn % 5]];
+        match kind {
+            // GStreamer's muxer ends those of a varying rate before their last frame.
+            "mp4" | "fmp4" => cases.push(["late", "joined, times kept"][turn % 2]),
+            _ if timed.contains(&kind) => cases.push(any_time[turn % 5]),
+            _ => {}
+        }
+        for how in cases {
+            // Pictures are grey here.
+            let kind_of_original = if kind == "png" { "png" } else { "mkv" };
+            compare(&mut problems, how, [(kind_of_original, &original), (kind, &changed(how))]);
+        }
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+#[test]
+fn video_may_begin_after_sound() {
+    let mut problems = String::new();
+    let [original, late] = ["whole", "late"].map(changed);
+    for kind in ["mp4+sound", "ts+sound", "flv+sound"] {
+        compare(&mut problems, "late", [("mkv", &original), (kind, &late)]);
+    }
+    compare(&mut problems, "late", [("flv+sound", &late), ("mp4", &original)]);
+    assert!(problems.is_empty(), "{problems}");
+}
+
+#[test]
+fn originals_may_be_odd() {
+    let mut problems = String::new();
+    for (how, kind) in
+        [("varying, lost", "mkv+b"), ("late", "ts"), ("joined, times kept", "fmp4"), ("doubled", "mkv")]
+    {
+        let original = changed(how);
+        compare(&mut problems, how, [(kind, &original), ("mkv+b", &original)]);
+        compare(&mut problems, how, [(kind, &original), ("mp4", &changed("whole"))]);
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+/// The whole product, for changes of how frames are paired.
+#[test]
+#[ignore = "takes minutes"]
+fn all_is_paired_everywhere() {
+    let mut problems = String::new();
+    let untimed = ["avi", "avi+h264", "h264", "y4m"];
+    let timed = ["mp4", "fmp4", "mkv+b", "webm", "ts", "hls", "mov", "flv"];
+    for original in ["mkv", "ts"] {
+        for kind in untimed.into_iter().chain(timed) {
+            for how in ["whole", "lost, made constant", "doubled", "frozen", "cut", "short"] {
+                compare(&mut problems, how, [(original, &changed("whole")), (kind, &changed(how))]);
+            }
+        }
+        for kind in timed {
+            for how in ["late", "joined, times kept", "varying", "lost", "varying, lost"] {
+                // GStreamer's muxer ends those of a varying rate before their last frame.
+                if !["mp4", "fmp4"].contains(&kind) || ["late", "joined, times kept"].contains(&how) {
+                    compare(&mut problems, how, [(original, &changed("whole")), (kind, &changed(how))]);
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
