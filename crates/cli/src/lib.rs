@@ -15,6 +15,7 @@ pub mod models;
 pub mod monitor;
 pub mod output;
 mod property;
+mod redact;
 pub mod score;
 
 use std::path::PathBuf;

@@ -44,7 +44,9 @@
   document.title = `${against}, compared with ${reference.input}`;
   $("h1").textContent = document.title;
   $("#about").textContent = `${reference.width}x${reference.height}${rate}, ${reference.codec}; hipvmaf ${data.version}`;
-  const ended = data.error ?? (data.interrupted ? "Interrupted: these are the scores until then." : null);
+  const interrupted = data.interrupted ? "Interrupted: these are the scores until then." : null;
+  const damaged = data.damaged.map(({ video, text }) => `${video}: ${text}.`);
+  const ended = [data.error ?? interrupted, ...damaged].filter((text) => text).join(" ");
   if (ended) {
     $("#ended").textContent = ended;
     $("#ended").hidden = false;
@@ -55,7 +57,7 @@
   const table = $("#summary table");
   const head = (name, i) => make("th", { className: i > 1 ? "number" : "", scope: "col" }, name);
   table.append(make("thead", {}, make("tr", {}, ...heads.map(head))));
-  const rows = renditions.flatMap((of, i) => models.map((name) => {
+  const rows = renditions.flatMap((of, i) => [...models, ...data.features].map((name) => {
     const p = of.pooled[name] ?? {};
     const numbers = [p.mean, p.harmonic_mean, p.min, p.p1, p.p5, p.p10, p.p50, p.max].map((number) => figure(number));
     const label = make("td", { className: "label" }, swatch(i), of.label);

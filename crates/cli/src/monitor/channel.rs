@@ -14,8 +14,8 @@ use super::backoff::Backoff;
 use super::config::Channel;
 use super::evidence::Evidence;
 use super::pipeline::{End, Pipeline};
-use super::redact;
 use super::state::{Shared, State, Status, lock};
+use crate::redact;
 
 /// How long the thread sleeps at most before it looks whether it is to stop.
 const TICK: Duration = Duration::from_millis(100);

@@ -11,11 +11,11 @@ use engine::model::Model;
 use gst::prelude::*;
 use serde::Deserialize;
 
-use super::redact;
 use super::settings::{Align, Property, Settings};
 use super::source::{Named, Source, check_name};
 use crate::error::Error;
 use crate::property;
+use crate::redact;
 
 /// What the channel of the command line is called.
 const ONLY: &str = "live";

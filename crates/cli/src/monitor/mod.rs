@@ -27,7 +27,6 @@ mod metrics;
 mod news;
 mod pipeline;
 mod recorder;
-mod redact;
 mod service;
 mod settings;
 mod source;

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use super::redact;
+use crate::redact;
 
 /// A source, and what the user calls it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 use super::backoff::Backoff;
 use super::gallery::{Gallery, KINDS};
 use super::news::News;
-use super::redact;
 use super::state::Entry;
+use crate::redact;
 
 /// Alarms that wait for an address; more are left out.
 const WAITING: usize = 1000;

@@ -14,6 +14,7 @@ use super::decoders::Decoders;
 use super::source::{self, Input};
 use super::treatment::{Orientation, Treatment};
 use crate::error::Error;
+use crate::{interrupt, redact};
 
 /// How long a picture may take.
 const PATIENCE: ClockTime = ClockTime::from_seconds(30);
@@ -120,6 +121,9 @@ impl Look {
             if let Some(error) = bus.pop_filtered(&[gst::MessageType::Error]) {
                 return Err(self.explain(Some(&error)));
             }
+            if interrupt::caught().is_some() {
+                return Ok(None);
+            }
             waited += LOOK;
         }
         Err(self.explain(None))
@@ -150,7 +154,7 @@ impl Look {
             Some(gst::MessageView::Error(error)) => {
                 let is_stuck = error.error().matches(gst::StreamError::Failed);
                 let stuck = is_stuck.then(|| self.decoders.stuck()).flatten();
-                stuck.unwrap_or_else(|| error.error().message().to_owned())
+                stuck.unwrap_or_else(|| redact::quoted(error.error().message()))
             }
             _ => "nothing comes of it".into(),
         };

@@ -46,7 +46,16 @@ fn draw_into(svg: &mut String, renditions: &[Scores]) -> Result<(), Box<dyn std:
     let frames = || renditions.iter().flat_map(|scores| &scores.frames);
     let first = frames().map(seconds).fold(f64::INFINITY, f64::min);
     let last = frames().map(seconds).fold(first, f64::max);
-    let scores = || frames().flat_map(|frame| frame.scores.iter().copied());
+    // Features have scales of their own.
+    let of = |scores: &Scores| {
+        let models = scores.models.len();
+        scores
+            .frames
+            .iter()
+            .flat_map(move |frame| frame.scores.iter().copied().take(models))
+            .collect::<Vec<_>>()
+    };
+    let scores = || renditions.iter().flat_map(of);
     // From the ten below the lowest score, to 100 at least.
     let bottom = (scores().fold(f64::INFINITY, f64::min) / 10.0).floor() * 10.0;
     let top = scores().fold(100.0, f64::max);

@@ -79,7 +79,7 @@ fn seconds<S: serde::Serializer>(time: &Option<ClockTime>, s: S) -> Result<S::Ok
 impl Video {
     /// Looks at the beginning of a video.
     pub fn probe(input: &Input) -> Result<Self, Error> {
-        let failed = |why: String| Error::Failed(format!("{}: {why}", input.given()));
+        let failed = |why: String| Error::Failed(format!("{}: {}", input.given(), input.redact(&why)));
         if let Some(reader) = input.reader() {
             return Self::of_reader(input, reader);
         }

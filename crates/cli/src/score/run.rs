@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use engine::metrics::feature_list;
 use gst::prelude::*;
 use gst::{ClockTime, MessageView, Structure};
 use gsthipvmaf::event::{self, EventMessage};
@@ -44,6 +45,45 @@ pub struct Job {
     /// Which frames belong together, where that was looked for; otherwise those of one time do.
     pub timings: Timings,
 }
+
+impl Job {
+    /// The names of the features that are asked for besides those that models read.
+    fn features(&self) -> Vec<String> {
+        let list = self.properties.iter().filter(|(name, _)| name == "features");
+        // The element says what is wrong with a list.
+        let extractors = list.flat_map(|(_, list)| feature_list::parse(list, &[]).unwrap_or_default());
+        extractors.flat_map(|extractor| extractor.features(true)).map(|feature| feature.key).collect()
+    }
+
+    /// All videos that are read, the original first.
+    pub fn inputs(&self) -> impl Iterator<Item = &Input> {
+        let inputs = self.renditions.iter().filter_map(|(_, rendition)| match rendition {
+            Rendition::Input(input) => Some(input),
+            Rendition::Encoding(_) => None,
+        });
+        std::iter::once(&self.reference).chain(inputs)
+    }
+}
+
+/// What the element says of properties, pads and other elements, and what the program says instead.
+const WORDS: [(&str, &str); 10] = [
+    ("; check the property results-filename", ""),
+    ("(results-filename)", "(--results)"),
+    ("; check the property metrics-filename", ""),
+    (
+        "; put videorate before the one that is to be changed if that is not meant",
+        "; --rate brings it to the rate of the original",
+    ),
+    ("; turn both first: videoflip method=automatic", ""),
+    (". If only one of them was turned already, turn the other as well: videoflip method=automatic", ""),
+    (
+        "; convert the video first: videoconvert ! video/x-raw,format=I420",
+        "; convert the file first, as to yuv420p",
+    ),
+    ("; put deinterlace before it on both sides", ""),
+    ("unpaired and dist-unmatched", "without a partner"),
+    ("ref_sink", "the original"),
+];
 
 /// What is heard of while frames are scored.
 pub enum Event<'a> {
@@ -193,7 +233,11 @@ impl<'a> Run<'a> {
         Self {
             pads: pads.filter(|pad| pad.has_property("label")).map(|pad| pad.name()).collect(),
             outcome: Outcome {
-                renditions: job.renditions.iter().map(|(label, _)| Scores::new(label.clone())).collect(),
+                renditions: job
+                    .renditions
+                    .iter()
+                    .map(|(label, _)| Scores::new(label.clone(), job.features()))
+                    .collect(),
                 provenance: None,
                 signal: None,
                 failure: None,
@@ -215,7 +259,7 @@ impl<'a> Run<'a> {
                     self.happened(&event, heard);
                 }
             }
-            MessageView::Warning(warning) => heard(Event::Warning(warning.error().message())),
+            MessageView::Warning(warning) => heard(Event::Warning(&self.redact(warning.error().message()))),
             MessageView::Application(application) => {
                 let signal = application.structure().and_then(|structure| structure.get("signal").ok());
                 self.outcome.signal = signal;
@@ -263,25 +307,27 @@ impl<'a> Run<'a> {
     fn explain(&self, error: &gst::message::Error) -> Error {
         let debug = error.debug().unwrap_or_default();
         let hint = debug.split_once('\n').map_or("", |(_, hint)| hint);
-        let inputs = self.job.renditions.iter().filter_map(|(_, rendition)| match rendition {
-            Rendition::Input(input) => Some(input),
-            Rendition::Encoding(_) => None,
-        });
         let whose = std::iter::successors(error.src().cloned(), |object| object.parent())
             .filter_map(|object| {
                 object.find_property("uri").map(|_| object.property::<Option<String>>("uri"))
             })
             .flatten()
-            .find_map(|uri| {
-                std::iter::once(&self.job.reference)
-                    .chain(inputs.clone())
-                    .find(|input| input.uri() == Some(uri.as_str()))
-            });
+            .find_map(|uri| self.job.inputs().find(|input| input.uri() == Some(uri.as_str())));
         let text = format!("{}\n{hint}", error.error().message());
-        let text = text.trim_end();
+        let text = self.redact(text.trim_end());
         Error::Failed(match whose {
             Some(input) if !text.contains(input.given()) => format!("{}: {text}", input.given()),
-            _ => text.into(),
+            _ => text,
         })
+    }
+
+    /// A text of the element in the words of the program, without the credentials of the inputs.
+    fn redact(&self, text: &str) -> String {
+        let labels = self.pads.iter().zip(&self.job.renditions);
+        let text = labels.fold(text.to_owned(), |text, (pad, (label, _))| {
+            text.replace(&format!("the distorted video on {pad}"), label).replace(pad.as_str(), label)
+        });
+        let text = WORDS.iter().fold(text, |text, (of_element, ours)| text.replace(of_element, ours));
+        self.job.inputs().fold(text, |text, input| input.redact(&text))
     }
 }

@@ -15,7 +15,7 @@ pub struct Frame {
     pub index: i32,
     /// Where it is in the reference.
     pub time: ClockTime,
-    /// By the models, in their order.
+    /// By the models, in their order, and the features behind them.
     pub scores: Vec<f64>,
 }
 
@@ -26,6 +26,8 @@ pub struct Scores {
     pub label: String,
     /// Names of the models.
     pub models: Vec<String>,
+    /// Names of the features that are shown besides.
+    pub features: Vec<String>,
     /// All frames whose scores count.
     pub frames: Vec<Frame>,
     /// By how many nanoseconds the video is late, as its pictures have said last, if that was looked for.
@@ -44,8 +46,16 @@ impl Frame {
 }
 
 impl Scores {
-    pub(super) fn new(label: String) -> Self {
-        Self { label, models: vec![], frames: vec![], offset: None, pairing: None, sections: vec![] }
+    pub(super) fn new(label: String, features: Vec<String>) -> Self {
+        Self {
+            label,
+            models: vec![],
+            features,
+            frames: vec![],
+            offset: None,
+            pairing: None,
+            sections: vec![],
+        }
     }
 
     pub(super) fn push(&mut self, message: &FrameMessage) {
@@ -55,11 +65,20 @@ impl Scores {
         if message.state != ScoreState::Scored {
             return;
         }
+        let feature = |name: &String| {
+            message.features.iter().find(|(of, _)| of == name).map_or(f64::NAN, |(_, value)| *value)
+        };
+        let features = self.features.iter().map(feature);
         self.frames.push(Frame {
             index: message.index,
             time: message.stream_time.unwrap_or_default(),
-            scores: message.models.iter().map(|(_, score)| *score).collect(),
+            scores: message.models.iter().map(|(_, score)| *score).chain(features).collect(),
         });
+    }
+
+    /// Names of all that is shown: the models, then the features.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.models.iter().chain(&self.features)
     }
 
     /// Sum of a count over all sections.
@@ -73,7 +92,7 @@ impl Scores {
         [own + self.count(|section| section.unpaired), other + self.count(|section| section.dist_unmatched)]
     }
 
-    /// What the scores of a model come to; nothing without scores.
+    /// What the values of a model or a feature come to; nothing without scores.
     pub fn pooled(&self, model: usize) -> Option<Pooled> {
         let mut summary = Summary::<Values>::default();
         let scores = self.frames.iter().filter_map(|frame| frame.scores.get(model));

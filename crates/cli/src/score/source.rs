@@ -18,12 +18,14 @@ use super::fragments;
 use super::reader::{Images, Raw, Reader, Stream, spool};
 use super::treatment::Treatment;
 use crate::error::Error;
+use crate::redact;
 
 /// A video that is there.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// As the user wrote it.
     given: String,
+    /// As the user wrote it, without credentials.
+    shown: String,
     origin: Origin,
     damage: Damage,
 }
@@ -42,14 +44,24 @@ enum Origin {
 impl Input {
     /// A URI, a file, standard input (`-`), a FIFO, or an image sequence (`frames_%04d.png`) of so many frames per second.
     pub fn new(given: &str, image_rate: gst::Fraction, raw: Option<Raw>) -> Result<Self, Error> {
-        let origin =
-            Origin::new(given, image_rate, raw).map_err(|why| Error::Failed(format!("{given}: {why}")));
-        Ok(Self { given: given.to_owned(), origin: origin?, damage: Damage::default() })
+        let origin = Origin::new(given, image_rate, raw)
+            .map_err(|why| Error::Failed(format!("{}: {}", redact::uri(given), redact::text(&why, given))));
+        Ok(Self {
+            given: given.to_owned(),
+            shown: redact::uri(given),
+            origin: origin?,
+            damage: Damage::default(),
+        })
     }
 
-    /// What the user wrote.
+    /// What the user wrote, without what may be credentials in a URI.
     pub fn given(&self) -> &str {
-        &self.given
+        &self.shown
+    }
+
+    /// A text about it, without its credentials.
+    pub fn redact(&self, text: &str) -> String {
+        redact::text(text, &self.given)
     }
 
     /// For GStreamer, unless the program reads it itself.
@@ -92,8 +104,8 @@ impl Input {
 
     /// Its last part, which is what tells encodings in a folder apart.
     pub fn name(&self) -> String {
-        let path = if self.given.contains("://") { self.given.split(['?', '#']).next() } else { None };
-        let path = path.unwrap_or(&self.given).trim_end_matches('/');
+        let path = if self.shown.contains("://") { self.shown.split(['?', '#']).next() } else { None };
+        let path = path.unwrap_or(&self.shown).trim_end_matches('/');
         path.rsplit('/').next().unwrap_or(path).to_owned()
     }
 }

@@ -62,11 +62,10 @@ impl<'a> Summary<'a> {
 }
 
 fn rendition(scores: &Scores, video: Option<&Video>, worst: usize) -> Value {
-    let models = scores.models.iter().enumerate();
-    let pooled: Map<_, _> = models.map(|(i, model)| (model.clone(), json!(scores.pooled(i)))).collect();
+    let names = scores.names().enumerate();
+    let pooled: Map<_, _> = names.map(|(i, name)| (name.clone(), json!(scores.pooled(i)))).collect();
     let frame = |frame: &&Frame| {
-        let scores: Map<_, _> =
-            scores.models.iter().cloned().zip(frame.scores.iter().map(|s| json!(s))).collect();
+        let scores: Map<_, _> = scores.names().cloned().zip(frame.scores.iter().map(|s| json!(s))).collect();
         json!({"frame": frame.index, "time": frame.time.nseconds() as f64 / 1e9, "scores": scores})
     };
     json!({

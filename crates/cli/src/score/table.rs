@@ -36,7 +36,7 @@ pub fn show(renditions: &[Scores], worst: usize) -> String {
 fn pooled(renditions: &[Scores]) -> Table {
     let mut table = table(&["encoding", "model", "mean", "harmonic", "lowest", "p1", "p5", "p50", "highest"]);
     for scores in renditions {
-        for (number, model) in scores.models.iter().enumerate() {
+        for (number, model) in scores.names().enumerate() {
             let Some(p) = scores.pooled(number) else { continue };
             let figures =
                 [p.harmonic_mean, p.min, p.p1, p.p5, p.p50, p.max].map(|score| format!("{score:.2}"));
@@ -67,14 +67,14 @@ fn course(frames: &[Frame]) -> Table {
 }
 
 fn worst_frames(scores: &Scores, count: usize) -> Table {
-    let models = scores.models.iter().map(String::as_str);
+    let models = scores.names().map(String::as_str);
     let mut table = table(&["frame", "time"].into_iter().chain(models).collect::<Vec<_>>());
     for frame in scores.worst(count) {
         let values = frame.scores.iter().map(|score| format!("{score:.2}"));
         table.add_row([frame.index.to_string(), clock(frame)].into_iter().chain(values));
     }
     align(&mut table, 0..1);
-    align(&mut table, 2..scores.models.len() + 2);
+    align(&mut table, 2..scores.names().count() + 2);
     table
 }
 

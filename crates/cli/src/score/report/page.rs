@@ -27,6 +27,8 @@ struct Data<'a> {
     summary: &'a Summary<'a>,
     /// Of the models.
     names: Vec<&'a str>,
+    /// Of the features that are in the table besides.
+    features: Vec<&'a str>,
     /// Numbers of the reference frames that were compared with any rendition.
     frames: Vec<i32>,
     /// Their times in seconds.
@@ -62,6 +64,12 @@ impl<'a> Data<'a> {
         Self {
             summary,
             names: models.into_iter().flatten().map(String::as_str).collect(),
+            features: renditions
+                .first()
+                .into_iter()
+                .flat_map(|scores| &scores.features)
+                .map(String::as_str)
+                .collect(),
             frames: times.keys().copied().collect(),
             times: times.values().copied().collect(),
             curves: curves.collect(),
@@ -107,6 +115,7 @@ mod tests {
         let scores = |label: &str, frames| Scores {
             label: label.into(),
             models: vec!["model".into()],
+            features: vec![],
             frames,
             offset: None,
             pairing: None,
