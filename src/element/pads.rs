@@ -42,11 +42,20 @@ pub struct PadSettings {
     pub align: Align,
     /// Frames.
     pub align_range: u32,
+    /// Why the results are not all there is, as the application knows it.
+    pub incomplete: Option<String>,
 }
 
 impl Default for PadSettings {
     fn default() -> Self {
-        Self { label: None, ts_offset: 0, enabled: true, align: Align::default(), align_range: 25 }
+        Self {
+            label: None,
+            ts_offset: 0,
+            enabled: true,
+            align: Align::default(),
+            align_range: 25,
+            incomplete: None,
+        }
     }
 }
 
@@ -72,6 +81,9 @@ mod imp {
         #[property(name = "align-range", get, set, type = u32, member = align_range, maximum = MAX_RANGE,
             default = 25, mutable_ready, nick = "Alignment range",
             blurb = "Largest offset to look for, in frames")]
+        #[property(name = "incomplete", get, set, type = Option<String>, member = incomplete,
+            mutable_playing, nick = "Incomplete",
+            blurb = "Why the scores are not all there is, as the application knows it: the results file says so, and keeps .partial behind its name")]
         pub settings: Mutex<PadSettings>,
     }
 

@@ -286,7 +286,8 @@ impl HipVmaf {
         let mut actions = vec![];
         let state = lock(&self.state).take();
         let mut stats = None;
-        if let Some(state) = state {
+        if let Some(mut state) = state {
+            state.hear_of_results();
             state.finish_all_results(&mut actions);
             stats = Some(state.stats());
         }

@@ -2196,6 +2196,13 @@ impl State {
         self.renditions.iter().for_each(|rendition| self.finish_results(rendition, actions));
     }
 
+    /// Takes over what the application has said of the results since the last step. At the stop, when no lock is held.
+    pub fn hear_of_results(&mut self) {
+        for rendition in &mut self.renditions {
+            rendition.settings.incomplete = rendition.pad.settings().incomplete;
+        }
+    }
+
     fn finish_results(&self, rendition: &Rendition, actions: &mut Vec<Action>) {
         if self.has_results && self.reference.has_begun() {
             let totals = rendition.results_totals();
@@ -2207,6 +2214,7 @@ impl State {
                 coverage: rendition.run_counts().coverage(),
                 frames: named(&rendition.run_counts().named()),
                 backend: named(&self.used.made_by),
+                incomplete: rendition.settings.incomplete.clone(),
             };
             actions.push(Action::Write(match rendition.failure() {
                 Some(reason) => Job::Abandon(rendition.number, reason.into()),

@@ -113,6 +113,11 @@ fn pipe(path: &Path) -> io::Result<File> {
     File::options().write(true).open(path)
 }
 
+/// Whether it is a device or a pipe, which is written to as it is.
+pub fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|of| !of.is_file())
+}
+
 /// What a path leads to, by which names of one file are known to be names of the same.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Identity {

@@ -154,6 +154,9 @@ pub struct Ending {
     pub frames: Vec<(Cow<'static, str>, u64)>,
     /// What computed at the end.
     pub backend: Vec<(Cow<'static, str>, String)>,
+    /// Why there is more to score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
 }
 
 /// A results file being written.
@@ -378,14 +381,19 @@ impl Results {
             ResultsFormat::Json => self.json_end(&mut text, ending),
             ResultsFormat::Xml => self.xml_end(&mut text, ending),
             ResultsFormat::Exact => text.write_str(&LineOf::Ending(ending).text()?),
-            ResultsFormat::Csv | ResultsFormat::None => Ok(()),
+            ResultsFormat::Csv => {
+                ending.incomplete.iter().try_for_each(|why| text.write_str(&csv_incomplete(why)))
+            }
+            ResultsFormat::None => Ok(()),
         };
         self.put(&text)?;
         self.out.flush()?;
         if !self.stream {
             fill_in(self.out.get_ref(), self.fps())?;
             self.out.get_ref().sync_all()?;
-            fs::rename(self.partial(), &self.path)?;
+            if ending.incomplete.is_none() {
+                fs::rename(self.partial(), &self.path)?;
+            }
         }
         self.settled = true;
         Ok(())
@@ -438,7 +446,7 @@ impl Results {
             ResultsFormat::Xml => {
                 format!("  </frames>\n  <incomplete reason=\"{}\" />\n</VMAF>\n", xml_text(reason))
             }
-            ResultsFormat::Csv => format!("# incomplete: {}\n", reason.replace('\n', " ")),
+            ResultsFormat::Csv => csv_incomplete(reason),
             ResultsFormat::Exact | ResultsFormat::None => String::new(),
         };
         if self.stream {
@@ -531,9 +539,12 @@ impl Results {
         };
         let frames = serde_json::Value::from_iter(self.counts(ending));
         let (offset, coverage) = (ending.offset, number(ending.coverage));
+        let incomplete =
+            ending.incomplete.as_ref().map(|why| format!(",\n  \"incomplete\": {}", json_string(why)));
+        let incomplete = incomplete.unwrap_or_default();
         write!(
             text,
-            "\n  }},\n  \"offset\": {offset},\n  \"coverage\": {coverage},\n  \"frame_counts\": {frames}{changed}\n}}\n"
+            "\n  }},\n  \"offset\": {offset},\n  \"coverage\": {coverage},\n  \"frame_counts\": {frames}{changed}{incomplete}\n}}\n"
         )
     }
 
@@ -556,6 +567,9 @@ impl Results {
         if self.provenance && ending.backend != self.backend {
             let fields = ending.backend.iter().map(|(name, value)| (name.as_ref(), value.as_str().into()));
             writeln!(text, "  <backend_at_end{} />", xml_attributes(fields))?;
+        }
+        if let Some(why) = &ending.incomplete {
+            writeln!(text, "  <incomplete reason=\"{}\" />", xml_text(why))?;
         }
         writeln!(text, "</VMAF>")
     }
@@ -701,6 +715,10 @@ fn xml_provenance(provenance: &Provenance) -> String {
     format!("  <provenance{attributes}>\n{models}    <settings{settings} />\n{extra}  </provenance>\n")
 }
 
+fn csv_incomplete(reason: &str) -> String {
+    format!("# incomplete: {}\n", reason.replace('\n', " "))
+}
+
 fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }
@@ -756,6 +774,7 @@ mod tests {
             coverage: 0.5,
             frames: named(&[("scored", 2), ("unpaired", 1), ("aligning", 1)]),
             backend: named(&[("backend", "cpu".into())]),
+            incomplete: None,
         }
     }
 

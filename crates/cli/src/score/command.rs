@@ -370,7 +370,8 @@ fn end(
         eprintln!("interrupted: the scores are those of the first {count} frames");
     }
     if scored {
-        show(args, &outcome.renditions, plot, outcome.failure.is_none())?;
+        let complete = outcome.failure.is_none() && outcome.signal.is_none();
+        show(args, &outcome.renditions, plot, complete)?;
         report?;
         tell_written(args, args.report.as_deref())?;
     }
@@ -393,7 +394,11 @@ fn show(args: &Args, renditions: &[Scores], plot: Option<Plot>, complete: bool) 
         output::print(table::show(renditions, args.worst))?;
     }
     plot.map_or(Ok(()), |plot| plot.write(renditions))?;
-    let results = args.results.as_deref().filter(|_| complete);
+    let results = args.results.as_ref().map(|path| match complete || watch::output::is_stream(path) {
+        true => path.clone(),
+        false => format!("{}.partial", path.display()).into(),
+    });
+    let results = results.as_deref();
     tell_written(args, results.into_iter().chain(args.plot.as_deref()))
 }
 

@@ -263,10 +263,13 @@ impl<'a> Run<'a> {
             MessageView::Application(application) => {
                 let signal = application.structure().and_then(|structure| structure.get("signal").ok());
                 self.outcome.signal = signal;
+                self.incomplete("interrupted");
                 self.element.iter().for_each(source::end_stream);
             }
             MessageView::Error(error) => {
-                self.outcome.failure = Some(self.explain(error));
+                let failure = self.explain(error);
+                self.incomplete(&failure.to_string());
+                self.outcome.failure = Some(failure);
                 return true;
             }
             MessageView::Eos(_) => return true,
@@ -319,6 +322,12 @@ impl<'a> Run<'a> {
             Some(input) if !text.contains(input.given()) => format!("{}: {text}", input.given()),
             _ => text,
         })
+    }
+
+    /// Has the results say that they are not complete, and why.
+    fn incomplete(&self, why: &str) {
+        let pads = self.element.iter().flat_map(|element| element.sink_pads());
+        pads.filter(|pad| pad.has_property("incomplete")).for_each(|pad| pad.set_property("incomplete", why));
     }
 
     /// A text of the element in the words of the program, without the credentials of the inputs.

@@ -29,7 +29,10 @@ fn score_ends_with_the_scores_so_far() {
         assert_eq!(ended.status.code(), Some(code), "{}", ended.stderr);
         assert!(ended.stderr.contains("interrupted: the scores are those of the first "), "{}", ended.stderr);
 
-        let file: Value = serde_json::from_slice(&fs::read(&results).unwrap()).unwrap();
+        // Its name says as well that there is more.
+        let partial = results.with_extension("json.partial");
+        let file: Value = serde_json::from_slice(&fs::read(partial).unwrap()).unwrap();
+        assert_eq!((file["incomplete"].as_str(), results.exists()), (Some("interrupted"), false));
         let frames = file["frames"].as_array().unwrap().len();
         assert!((39..50_000).contains(&frames), "{frames}");
         assert!(file["pooled_metrics"]["vmaf"]["mean"].is_f64(), "{}", file["pooled_metrics"]);
