@@ -23,9 +23,9 @@ use crate::redact;
 /// A video that is there.
 #[derive(Clone, Debug)]
 pub struct Input {
+    whole: String,
+    /// The same without credentials.
     given: String,
-    /// As the user wrote it, without credentials.
-    shown: String,
     origin: Origin,
     damage: Damage,
 }
@@ -47,8 +47,8 @@ impl Input {
         let origin = Origin::new(given, image_rate, raw)
             .map_err(|why| Error::Failed(format!("{}: {}", redact::uri(given), redact::text(&why, given))));
         Ok(Self {
-            given: given.to_owned(),
-            shown: redact::uri(given),
+            whole: given.to_owned(),
+            given: redact::uri(given),
             origin: origin?,
             damage: Damage::default(),
         })
@@ -56,12 +56,12 @@ impl Input {
 
     /// What the user wrote, without what may be credentials in a URI.
     pub fn given(&self) -> &str {
-        &self.shown
+        &self.given
     }
 
     /// A text about it, without its credentials.
     pub fn redact(&self, text: &str) -> String {
-        redact::text(text, &self.given)
+        redact::text(text, &self.whole)
     }
 
     /// For GStreamer, unless the program reads it itself.
@@ -95,17 +95,17 @@ impl Input {
         if let Some(Reader::Images(images)) = self.reader() {
             return images.paths().to_owned();
         }
-        match glib::filename_from_uri(&self.given) {
+        match glib::filename_from_uri(&self.whole) {
             Ok((path, _)) => vec![path],
-            Err(_) if self.given.contains("://") => vec![],
-            Err(_) => vec![self.given.clone().into()],
+            Err(_) if self.whole.contains("://") => vec![],
+            Err(_) => vec![self.whole.clone().into()],
         }
     }
 
     /// Its last part, which is what tells encodings in a folder apart.
     pub fn name(&self) -> String {
-        let path = if self.shown.contains("://") { self.shown.split(['?', '#']).next() } else { None };
-        let path = path.unwrap_or(&self.shown).trim_end_matches('/');
+        let path = if self.given.contains("://") { self.given.split(['?', '#']).next() } else { None };
+        let path = path.unwrap_or(&self.given).trim_end_matches('/');
         path.rsplit('/').next().unwrap_or(path).to_owned()
     }
 }
