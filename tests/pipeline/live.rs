@@ -296,6 +296,36 @@ fn late_pairs_are_skipped_and_reported() {
     }
 }
 
+/// Pairs that are left out for want of time do not lower the scores of those beside them: the reference frames are all there.
+#[test]
+fn an_overload_leaves_the_scores_of_other_pairs_as_they_are() {
+    let both = sides(30);
+    let whole = score(&[], &both.0, &both.1).unwrap().scores();
+    let gate = Gate::closed();
+    let properties = [("attach-meta", "false"), ("latency", "200000000"), ("max-in-flight", "1")];
+    let rig = Rig::live(&properties).play();
+    rig.push_pairs(&both.0.0[..4], &both.1.0[..4]);
+    rig.push_pairs(&both.0.0[4..5], &gate.input(&both.1).0[4..5]);
+    gate.wait_until_read();
+    for t in 5..20 {
+        rig.advance_to(FRAME * t as u64);
+        rig.push_pairs(&both.0.0[t..=t], &both.1.0[t..=t]);
+    }
+    gate.open();
+    for t in 20..30 {
+        rig.advance_to(FRAME * t as u64);
+        rig.push_pairs(&both.0.0[t..=t], &both.1.0[t..=t]);
+    }
+    rig.end();
+    let report = rig.finish().unwrap();
+    assert!(report.pooled[0].skipped > 0, "nothing was left out");
+    let unmarked = report.frames.iter().filter(|frame| !frame.discont);
+    for frame in unmarked.clone() {
+        assert_eq!(frame.common.score, whole[frame.index as usize], "frame {}", frame.index);
+    }
+    assert!(unmarked.count() > 8, "{:?}", report.frames.len());
+}
+
 #[test]
 fn a_blockage_ends_when_a_second_was_in_time() {
     let (rig, both) = overloaded("auto");
