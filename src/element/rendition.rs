@@ -284,19 +284,16 @@ impl Rendition {
         }
     }
 
-    /// Notes that the stream cannot be scored from now on. Returns the event to be posted, unless that was known.
-    pub fn fail(&mut self, trouble: Trouble, reason: String, at: Option<ClockTime>) -> Option<EventMessage> {
-        let known = self.failure.as_ref().is_some_and(|failure| failure.reason == reason);
-        self.failure = Some(Failure { trouble, reason: reason.clone() });
+    /// Notes that the stream cannot be scored, and returns the events to be posted: what has failed for another reason before is
+    /// cleared of that first.
+    pub fn fail(&mut self, trouble: Trouble, reason: String, at: Option<ClockTime>) -> Vec<EventMessage> {
         self.shown = None;
-        let event = EventMessage {
-            event: Event::Failed,
-            state: EventState::Raised,
-            running_time: at,
-            reason: Some(reason),
-            ..EventMessage::default()
-        };
-        (!known).then_some(event)
+        let before = self.failure.replace(Failure { trouble, reason: reason.clone() });
+        if before.as_ref().is_some_and(|failure| failure.reason == reason) {
+            return vec![];
+        }
+        let cleared = before.map(|failure| failed(EventState::Cleared, at, failure.reason));
+        cleared.into_iter().chain([failed(EventState::Raised, at, reason)]).collect()
     }
 
     /// Lets the stream be scored again if it had failed with such a trouble, and returns the event to be posted then.
@@ -304,13 +301,7 @@ impl Rendition {
         let mended =
             |failure: &mut Failure| trouble == Trouble::Stream || failure.trouble == Trouble::Mismatch;
         let failure = self.failure.take_if(mended)?;
-        Some(EventMessage {
-            event: Event::Failed,
-            state: EventState::Cleared,
-            running_time: at,
-            reason: Some(failure.reason),
-            ..EventMessage::default()
-        })
+        Some(failed(EventState::Cleared, at, failure.reason))
     }
 
     /// Why it cannot be scored.
@@ -775,5 +766,16 @@ pub fn stats(summary: &Summary<impl Distribution>) -> Stats {
         p5: summary.percentile(5.0),
         p10: summary.percentile(10.0),
         p50: summary.percentile(50.0),
+    }
+}
+
+/// Returns the event that says whether a stream can be scored, and why not.
+fn failed(state: EventState, at: Option<ClockTime>, reason: String) -> EventMessage {
+    EventMessage {
+        event: Event::Failed,
+        state,
+        running_time: at,
+        reason: Some(reason),
+        ..EventMessage::default()
     }
 }

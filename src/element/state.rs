@@ -840,8 +840,9 @@ impl State {
         }
         let rendition = &mut self.renditions[i];
         gst::debug!(CAT, obj = rendition.pad, "cannot be scored: {err}");
-        if let Some(event) = rendition.fail(trouble, err.to_string(), self.reference.last_time) {
-            actions.push(Action::Post(rendition.event(event)));
+        let events = rendition.fail(trouble, err.to_string(), self.reference.last_time);
+        if !events.is_empty() {
+            actions.extend(events.into_iter().map(|event| Action::Post(rendition.event(event))));
             actions.push(Action::Warn(err));
         }
         Ok(())

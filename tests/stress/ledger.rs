@@ -319,7 +319,8 @@ impl Ledger {
         }
         let follows = |a: &(FrameMessage, Picture, Picture), b: &(FrameMessage, Picture, Picture)| {
             let after = |picture: Picture| Picture { number: (picture.number + 1) % NUMBERS, ..picture };
-            let same_run = b.0.index == a.0.index + 1 && b.0.section == a.0.section;
+            let near = b.0.running_time.zip(a.0.running_time).is_some_and(|(b, a)| b < a + 2 * FRAME);
+            let same_run = near && b.0.index == a.0.index + 1 && b.0.section == a.0.section;
             same_run && after(a.1) == b.1 && after(a.2) == b.2
         };
         let known = follows(&last[0], &last[1]) && follows(&last[1], &last[2]);
