@@ -19,6 +19,7 @@ use super::health::{Change, Health};
 use super::source::{Named, Source};
 use super::state::Status;
 use super::tape::Tape;
+use crate::score::decoders::Decoders;
 
 /// Name of the message that says that a live source has ended.
 pub const ENDED: &str = "source-ended";
@@ -104,6 +105,7 @@ impl Branch {
         self.missing = false;
         // Pads that look unlinked may be waiting for what a decoder finds, so these are named.
         let bin = gst::parse::bin_from_description(&self.source.source.description()?, false)?;
+        Decoders::set_up(&bin);
         // A source that takes its time to start must not take the pipeline out of its state.
         bin.set_property("async-handling", true);
         let ghost = |element, pad| {

@@ -203,9 +203,14 @@ impl Source {
             // is held up loses packets, so only what comes early waits for its time.
             Self::File(_) | Self::Uri(_) => {
                 let pace = if self.is_early() { "clocksync" } else { "identity" };
+                // Files say how their pictures are turned, and players show them so.
+                let turn = match self {
+                    Self::File(_) => "videoconvert ! videoflip video-direction=auto ! ",
+                    _ => "",
+                };
                 let uri = self.uri()?;
                 format!(
-                    "uridecodebin uri=\"{uri}\" ! deinterlace mode=auto ! videoconvert name=timed ! {pace} name=out"
+                    "uridecodebin uri=\"{uri}\" ! deinterlace mode=auto ! {turn}videoconvert name=timed ! {pace} name=out"
                 )
             }
         })

@@ -48,8 +48,8 @@ impl fmt::Display for Conversion {
                 _ => "BT.601",
             };
             write!(f, " by {matrix}")?;
-        } else if let Some((true, false)) = self.range {
-            f.write_str(", full range to limited")?;
+        } else if let Some((_, is_full)) = self.range {
+            f.write_str(if is_full { ", limited range to full" } else { ", full range to limited" })?;
         }
         if self.is_progressive {
             f.write_str(", whole pictures instead of fields")?;
@@ -128,23 +128,35 @@ fn convert(
         }
         None if to >= from => value << (to - from),
         None => (value + (1 << (from - to - 1))) >> (from - to),
+        Some((_, to_full)) if is_luma && from < 15 => luma_of_range(value << (15 - from), to, to_full),
         Some((from_full, to_full)) => {
-            // Zero of each, and how far its values go from there.
-            let scale = |bits: u32, is_full: bool| {
-                let unit = f64::from(1_u32 << (bits - 8));
-                match (is_luma, is_full) {
-                    (true, true) => (0.0, f64::from((1_u32 << bits) - 1)),
-                    (true, false) => (16.0 * unit, 219.0 * unit),
-                    (false, true) => (128.0 * unit, f64::from((1_u32 << bits) - 1)),
-                    (false, false) => (128.0 * unit, 224.0 * unit),
-                }
+            let length = |bits: u32, is_full: bool| {
+                f64::from(if is_full { (1_u32 << bits) - 1 } else { 224 << (bits - 8) })
             };
-            let ((zero_in, length_in), (zero_out, length_out)) = (scale(from, from_full), scale(to, to_full));
-            let value = (f64::from(value) - zero_in) * length_out / length_in + zero_out;
-            value.round().clamp(0.0, f64::from(most)) as u32
+            // More bits come first, as zeros.
+            let (value, from) = if to > from { (value << (to - from), to) } else { (value, from) };
+            let [zero, middle] = [from, to].map(|bits| f64::from(1_u32 << (bits - 1)));
+            let scaled = (f64::from(value) - zero) * length(to, to_full) / length(from, from_full) + middle;
+            scaled.round().clamp(0.0, f64::from(most)) as u32
         }
     };
     u16::try_from(sample.min(most)).unwrap_or(u16::MAX)
+}
+
+/// Luma of 15 bits in another range, as ffmpeg's scale computes it in integers: white becomes white of so many bits exactly.
+fn luma_of_range(value: u32, bits: u32, to_full: bool) -> u32 {
+    const SHIFT: u32 = 14;
+    let lower = 15 - bits;
+    let (full, limited) = ((1_i64 << bits) - 1, 235_i64 << (bits - 8));
+    let (full_range, limited_range) = (full, 219_i64 << (bits - 8));
+    let (white, range, white_out, range_out) = match to_full {
+        true => (limited, limited_range, full, full_range),
+        false => (full, full_range, limited, limited_range),
+    };
+    let factor = ((range_out << (SHIFT + lower)) / range + (1 << lower) - 1) >> lower;
+    let offset = (white_out << (SHIFT + lower)) - (white << lower) * factor + (1 << (SHIFT - 1));
+    let value = ((i64::from(value) * factor + offset) >> SHIFT).clamp(0, i64::from(i16::MAX));
+    u32::try_from((value + (1 << (lower - 1))) >> lower).unwrap_or_default()
 }
 
 /// Luma in integers: coefficients of 15 bits.
@@ -505,6 +517,10 @@ mod tests {
         let down = |value, is_luma| convert(value, (8, 8), Some((true, false)), is_luma, true);
         assert_eq!([down(0, true), down(255, true), down(128, true)], [16, 235, 126]);
         assert_eq!([down(0, false), down(128, false), down(255, false)], [16, 128, 240]);
+        assert_eq!(
+            [100, 255].map(|value| convert(value, (8, 10), Some((true, false)), true, true)),
+            [407, 937]
+        );
         let wide = |value| convert(value, (8, 8), Some((false, true)), true, false);
         assert_eq!([wide(16), wide(235), wide(0), wide(255)], [0, 255, 0, 255]);
         let of = Coefficients::new(8, 8, false, VideoColorMatrix::Bt601);
