@@ -114,6 +114,7 @@ impl Origin {
     fn new(given: &str, rate: gst::Fraction, raw: Option<Raw>) -> Result<Self, String> {
         let of_uri = given.starts_with("file://").then(|| glib::filename_from_uri(given).ok()).flatten();
         if of_uri.is_none() && given.contains("://") {
+            check_uri(given)?;
             return Ok(Self::Uri(given.to_owned()));
         }
         let path = of_uri.map_or_else(|| given.into(), |(path, _)| path);
@@ -146,6 +147,18 @@ impl Origin {
             }
         }
     }
+}
+
+/// Refuses URIs that GStreamer does not survive: of the web without a host, and of its own reader of image sequences.
+fn check_uri(uri: &str) -> Result<(), String> {
+    let (scheme, rest) = uri.split_once("://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("imagesequence") {
+        return Err("name image sequences by their files, as frames_%04d.png".into());
+    }
+    let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+    if is_web && (host.is_empty() || host.starts_with(':')) { Err("it names no host".into()) } else { Ok(()) }
 }
 
 fn uri(path: &Path) -> Result<String, String> {

@@ -12,6 +12,7 @@ mod formats;
 mod lists;
 mod looks;
 mod monitor;
+mod names;
 mod outputs;
 mod pairs;
 mod readers;

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Names that mean something elsewhere: to printf, a shell, URIs, TOML, HTML, XML, CSV, JSON or GStreamer.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{Ended, hipvmaf};
+
+/// Parts of names. Each is one by itself, and each pair of neighbours is another.
+const PARTS: [&str; 95] = [
+    "%",
+    "%s",
+    "%n",
+    "%d",
+    "%05d",
+    "%%",
+    "%20",
+    "%2F",
+    "%00",
+    "%ff",
+    "%zz",
+    "100%",
+    "a%sb",
+    "a%nb",
+    "%1$s",
+    "%.1000000d",
+    "'",
+    "\"",
+    "`",
+    "''",
+    "\\",
+    "\\\\",
+    "\\n",
+    "\\0",
+    "\n",
+    "\r",
+    "\t",
+    "\u{1b}[31m",
+    "\u{7f}",
+    "\u{1}",
+    " ",
+    "  ",
+    "a b",
+    "-",
+    "--",
+    "-h",
+    "--help",
+    "--json",
+    "-x y",
+    "#",
+    "?",
+    "&",
+    "#?&",
+    "?a=b&c=d",
+    "=",
+    "==",
+    ";",
+    ",",
+    ",,",
+    ":",
+    "::",
+    "a:b",
+    "C:",
+    "file:x",
+    "file:",
+    "http:",
+    "test:",
+    "x264:",
+    "@",
+    "user@host",
+    "!",
+    " ! ",
+    "fakesink",
+    "$HOME",
+    "$(id)",
+    "`id`",
+    "|",
+    "<",
+    ">",
+    "<b>",
+    "<script>",
+    "<!--",
+    "]]>",
+    "&amp;",
+    "&#0;",
+    "{",
+    "}",
+    "{}",
+    "[",
+    "]",
+    "[a]",
+    "(",
+    ")",
+    "(string)x",
+    "*",
+    "**",
+    "~",
+    "^",
+    "é",
+    "日本語",
+    "\u{202e}abc",
+    "\u{feff}",
+    "🎬",
+    "NaN",
+    "null",
+];
+
+/// A grey film of two frames.
+fn film() -> Vec<u8> {
+    let mut film = b"YUV4MPEG2 W48 H48 F25:1 Ip A1:1 C420jpeg\n".to_vec();
+    for _ in 0..2 {
+        film.extend(b"FRAME\n");
+        film.extend([128; 48 * 48 * 3 / 2]);
+    }
+    film
+}
+
+/// The names, without what no file can have.
+fn names() -> BTreeSet<String> {
+    let pairs = PARTS.windows(2).map(|pair| pair.concat());
+    let long = ["x".repeat(200), "é".repeat(100), "%s".repeat(100)];
+    PARTS.iter().map(|part| (*part).to_owned()).chain(pairs).chain(long).collect()
+}
+
+/// Runs the program in a folder with a name in each place where there may be one: as a folder, a file and outputs.
+fn score(folder: &Path, input: &str, outputs: &[String; 3]) -> Ended {
+    let [results, plot, report] = outputs;
+    let mut program = hipvmaf("score");
+    program.current_dir(folder).args(["--backend", "cpu", "--pair", "number", "--json", "--worst", "1"]);
+    program
+        .arg(format!("--results={results}"))
+        .arg(format!("--plot={plot}"))
+        .arg(format!("--report={report}"));
+    program.args(["--", "film.y4m", input]);
+    Ended::of(program)
+}
+
+/// Each is read as the file that it is and written as it is called, and nothing else is touched.
+#[test]
+fn any_name_is_the_name_of_a_file() {
+    let names: Vec<_> = names().into_iter().collect();
+    assert!(names.len() > 180, "{}", names.len());
+    std::thread::scope(|scope| {
+        for part in names.chunks(names.len().div_ceil(4)) {
+            scope.spawn(move || part.iter().for_each(|name| check(name)));
+        }
+    });
+}
+
+fn check(name: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("film.y4m"), film()).unwrap();
+    // A name of its own does not end the list of options, nor is it one.
+    let input = format!("./{name}/{name}.y4m");
+    fs::create_dir(folder.join(name)).unwrap();
+    fs::write(folder.join(&input), film()).unwrap();
+    let outputs = ["json", "svg", "html"].map(|ending| format!("./{name}/{name}.{ending}"));
+    let ended = score(folder, &input, &outputs);
+    assert_eq!(ended.status.code(), Some(0), "{name:?}: {}", ended.stderr);
+    let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(printed["renditions"][0]["video"]["input"], input.as_str());
+    assert_eq!(printed["renditions"][0]["label"], format!("{name}.y4m"));
+    let results: Value = serde_json::from_slice(&fs::read(folder.join(&outputs[0])).unwrap()).unwrap();
+    assert_eq!(results["streams"]["label"], format!("{name}.y4m"));
+    assert_eq!(results["frames"].as_array().unwrap().len(), 2, "{name:?}");
+    let page = fs::read_to_string(folder.join(&outputs[2])).unwrap();
+    assert!(!page.contains("<b>.y4m") && !page.contains("<script>.y4m"), "{name:?}");
+    assert_eq!(fs::read(folder.join(&input)).unwrap(), film(), "{name:?}");
+    let written = fs::read_dir(folder.join(name)).unwrap().count();
+    assert_eq!((written, fs::read_dir(folder).unwrap().count()), (4, 2), "{name:?}");
+}
+
+/// What is not there, no URI, or no UTF-8 is an error, and no crash.
+#[test]
+fn names_of_nothing_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("film.y4m"), film()).unwrap();
+    let long = "x".repeat(5000);
+    for name in [
+        "",
+        "/",
+        ".",
+        "..",
+        "~",
+        "://",
+        "a://",
+        "file://",
+        "file:///",
+        "file:///%",
+        "file:///%zz",
+        "file:///%00",
+        "file:///nowhere/%25s%25n",
+        "http://",
+        "http://[::1",
+        "http://[::1]:1/a%sb.mp4",
+        "http://[::1]:99999/",
+        "http://127.0.0.1:1/%n?a=%s#f",
+        "https://u:p@[::1]:1/x",
+        "srt://[::1]:1?x=%n",
+        "rtsp://\"'<>",
+        "imagesequence://%s",
+        "%s",
+        "a%nb/%d.png",
+        "none_%05d.png",
+        "dvd://",
+        "v4l2:///dev/null",
+        "data:,",
+        &long,
+    ] {
+        let mut program = hipvmaf("score");
+        program.current_dir(folder.path()).args(["--backend", "cpu", "--", "film.y4m", name]);
+        let ended = Ended::of(program);
+        assert_eq!(ended.status.code(), Some(1), "{name:?}: {}", ended.stderr);
+    }
+    let mut program = hipvmaf("score");
+    program.arg("film.y4m").arg(OsString::from_vec(b"film\xff.y4m".to_vec()));
+    assert_eq!(Ended::of(program).status.code(), Some(2));
+}
+
+/// A `file:` URI has its escapes resolved, and credentials of other URIs are shown nowhere.
+#[test]
+fn uris_are_read_as_uris() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("film.y4m"), film()).unwrap();
+    fs::write(folder.join("a %s#?é.y4m"), film()).unwrap();
+    let uri = format!("file://{}/a%20%25s%23%3F%C3%A9.y4m", folder.display());
+    let outputs = ["r.json", "p.svg", "r.html"].map(str::to_owned);
+    let ended = score(folder, &uri, &outputs);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    for secret in
+        ["http://me:hunter22@127.0.0.1:1/film.mp4?token=abcdefgh", "rtmp://127.0.0.1:1/live/hunter22"]
+    {
+        let ended = score(folder, secret, &outputs);
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        for part in ["hunter22", "abcdefgh"] {
+            assert!(!ended.stderr.contains(part) && !ended.stdout.contains(part), "{}", ended.stderr);
+        }
+    }
+}
