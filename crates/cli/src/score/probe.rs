@@ -237,6 +237,9 @@ fn discover_to_the_end(uri: &str) -> Result<DiscovererInfo, Error> {
     });
     let error = match discoverer.discover_uri(uri) {
         Ok(info) if !info.video_streams().is_empty() => return Ok(info),
+        Ok(info) if info.result() == gst_pbutils::DiscovererResult::Timeout && lacks.get().is_none() => {
+            return Err(Error::Failed(format!("nothing has come of it within {} s", PATIENCE.seconds())));
+        }
         Ok(info) => return lacks.get().map_or(Ok(info), |what| Err(Error::Failed(what.clone()))),
         Err(error) => error,
     };

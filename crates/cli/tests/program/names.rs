@@ -203,7 +203,6 @@ fn names_of_nothing_are_errors() {
         "http://[::1]:99999/",
         "http://127.0.0.1:1/%n?a=%s#f",
         "https://u:p@[::1]:1/x",
-        "srt://[::1]:1?x=%n",
         "rtsp://\"'<>",
         "imagesequence://%s",
         "%s",
