@@ -46,6 +46,8 @@ pub struct Input {
     next_pts: Option<ClockTime>,
     /// Running time of the last frame that was taken and not skipped.
     last: Option<ClockTime>,
+    /// Running time of a head far ahead that is believed.
+    trusted: Option<ClockTime>,
     /// Running time of the head that was noted last as far ahead.
     jump: Option<ClockTime>,
     /// Frames that were far ahead since that was reported, and when it was.
@@ -139,6 +141,7 @@ impl Input {
             colors: None,
             next_pts: None,
             last: None,
+            trusted: None,
             jump: None,
             jumps: 0,
             jump_reported: None,
@@ -259,13 +262,20 @@ impl Input {
         }
     }
 
-    /// Returns whether the timestamp of what comes next can be right. `blind`: the frame behind it is not waited for.
-    pub fn doubt_of(&self, next: &Next, horizon: Option<ClockTime>, blind: bool) -> Doubt {
+    /// Returns whether the timestamp of what comes next can be right.
+    pub fn doubt_of(&self, next: &Next, horizon: Option<ClockTime>) -> Doubt {
         let Next::Item(head) = next else { return Doubt::None };
         match self.doubt(head, horizon) {
-            Doubt::Ahead if blind && horizon.is_none() => Doubt::None,
+            Doubt::Ahead if horizon.is_none() && self.trusted == Some(head.unmoved) => Doubt::None,
             doubt => doubt,
         }
+    }
+
+    /// Believes the timestamp of the head, where no clock runs: the frame behind it, which could tell, does not come.
+    pub fn trust_head(&mut self) {
+        let head = self.pad.peek_buffer();
+        let times = head.and_then(|buffer| self.times(&buffer).ok().flatten());
+        self.trusted = times.and_then(|times| times.running_time);
     }
 
     /// Notes a head whose timestamp is far ahead. Returns the event that reports it with others, at most one in

@@ -1087,7 +1087,7 @@ impl State {
         let doubt = match self.pairing {
             // Frames that are paired by their number are in order whatever their timestamps say.
             Pairing::Index if !is_live => Doubt::None,
-            _ => self.reference.input.doubt_of(&reference, self.horizon(), self.look.is_off()),
+            _ => self.reference.input.doubt_of(&reference, self.horizon()),
         };
         actions.extend(
             self.reference
@@ -1118,7 +1118,7 @@ impl State {
     ) -> Side {
         let doubt = match self.pairing {
             Pairing::Index => Doubt::None,
-            _ => self.renditions[i].input.doubt_of(next, self.horizon(), self.look.is_off()),
+            _ => self.renditions[i].input.doubt_of(next, self.horizon()),
         };
         let jump = self.renditions[i].input.note_doubt(next, doubt, self.clock.is_live);
         actions.extend(jump.map(|jump| Action::Post(self.renditions[i].event(jump))));
@@ -1157,6 +1157,8 @@ impl State {
     /// Does without the frames behind the heads for a while: they did not come.
     pub fn stop_looking(&mut self) {
         self.look.was_futile();
+        self.reference.input.trust_head();
+        self.renditions.iter_mut().for_each(|rendition| rendition.input.trust_head());
     }
 
     /// How far ahead of the deadline a head may be.
