@@ -356,3 +356,67 @@ fn settle(sides: &Sides, guess: Guess, mut pairs: Vec<Option<usize>>) -> Vec<Opt
     }
     pairs
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::scan::{CELLS, Small};
+    use super::*;
+
+    /// Frames by what they show and when: each cell is of the number by chance, with noise from `seed`.
+    fn shots(shown: &[(u64, u64)], seed: u64, noise: u16) -> Vec<Shot> {
+        let of = |(number, time): &(u64, u64)| {
+            let mut picture = fastrand::Rng::with_seed(*number);
+            let mut coding = fastrand::Rng::with_seed(seed * 1000 + time);
+            let cells = std::array::from_fn::<u16, CELLS, _>(|_| {
+                20_000 + picture.u16(0..8000) + coding.u16(0..=noise)
+            });
+            Shot { time: *time, position: *time, picture: Small(cells) }
+        };
+        shown.iter().map(of).collect()
+    }
+
+    fn film(numbers: impl IntoIterator<Item = u64>) -> Vec<(u64, u64)> {
+        numbers.into_iter().zip(0..).map(|(number, place)| (number, place * 40)).collect()
+    }
+
+    /// The numbers that are paired wrongly, and those of reference frames without a partner.
+    fn aligned(reference: &[(u64, u64)], distorted: &[(u64, u64)], guess: Guess) -> (usize, Vec<u64>) {
+        let [own, other] = [shots(reference, 1, 0), shots(distorted, 2, 900)];
+        let pairs = align(&Sides { reference: &own, distorted: &other }, guess);
+        let partners = pairs.iter().zip(reference);
+        let wrong = partners.clone().filter(|(j, (number, _))| j.is_some_and(|j| distorted[j].0 != *number));
+        let without = partners.clone().filter(|(j, _)| j.is_none()).map(|(_, (number, _))| *number);
+        (wrong.count(), without.collect())
+    }
+
+    #[test]
+    fn lost_and_repeated_frames_are_found() {
+        let whole = film(0..90);
+        assert_eq!(aligned(&whole, &whole, Guess::Number(0)), (0, vec![]));
+        let lost = film((0..90).filter(|number| ![7, 50, 51].contains(number)));
+        assert_eq!(aligned(&whole, &lost, Guess::Number(0)), (0, vec![7, 50, 51]));
+        let repeated =
+            film((0..90).flat_map(|number| std::iter::repeat_n(number, 1 + usize::from(number % 30 == 9))));
+        assert_eq!(aligned(&whole, &repeated, Guess::Number(0)), (0, vec![]));
+        let frozen = film((0..90).map(|number| if number % 20 == 9 { number - 1 } else { number }));
+        assert_eq!(aligned(&whole, &frozen, Guess::Number(0)), (0, vec![9, 29, 49, 69, 89]));
+    }
+
+    #[test]
+    fn pictures_that_stand_still_follow_the_guess() {
+        let still = film(std::iter::repeat_n(3, 60));
+        assert_eq!(aligned(&still, &still, Guess::Number(0)), (0, vec![]));
+        // What one of them lacks is where its timestamps say.
+        let times: Vec<_> = still.iter().copied().filter(|(_, time)| *time != 800).collect();
+        let [own, other] = [shots(&still, 1, 0), shots(&times, 2, 900)];
+        let pairs = align(&Sides { reference: &own, distorted: &other }, Guess::Time(0));
+        assert_eq!(pairs.iter().position(Option::is_none), Some(20));
+    }
+
+    #[test]
+    fn a_spoilt_frame_is_scored_as_one() {
+        let whole = film(0..60);
+        let spoilt = film((0..60).map(|number| if number == 30 { 1000 } else { number }));
+        assert_eq!(aligned(&whole, &spoilt, Guess::Number(0)), (1, vec![]));
+    }
+}

@@ -185,3 +185,65 @@ fn is_decimated(sides: &Sides, pairs: &[Option<usize>]) -> bool {
         && regular(sides.distorted, other)
         && lost as u64 * other * 2 >= (last - first.min(last)) as u64 * (other - own)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::scan::{CELLS, Small};
+    use super::*;
+
+    const FRAME: u64 = 40_000_000;
+
+    fn shots(numbers: impl IntoIterator<Item = u64>, from: u64, frame: u64) -> Vec<Shot> {
+        let of = |(number, place): (u64, u64)| {
+            let mut picture = fastrand::Rng::with_seed(number);
+            let cells = std::array::from_fn::<u16, CELLS, _>(|_| 20_000 + picture.u16(0..8000));
+            Shot { time: from + place * frame, position: place * frame, picture: Small(cells) }
+        };
+        numbers.into_iter().zip(0..).map(of).collect()
+    }
+
+    fn plan(reference: &[Shot], distorted: &[Shot]) -> Result<Plan, Unlike> {
+        decide(&Sides { reference, distorted }, false)
+    }
+
+    #[test]
+    fn the_same_number_of_frames_is_paired_by_number() {
+        let [film, late] = [0, 1_400_000_000].map(|from| shots(0..50, from, FRAME));
+        let found = plan(&film, &late).unwrap();
+        assert_eq!((found.method, found.offset), (Method::Number, 1_400_000_000));
+        assert!(found.confidence > 0.99 && found.unpaired().count() == 0, "{found:?}");
+        let faster = shots(0..50, 0, FRAME / 2);
+        assert_eq!(plan(&film, &faster).unwrap().method, Method::Number);
+    }
+
+    #[test]
+    fn a_cut_has_an_offset_and_a_lower_rate_leaves_frames_out() {
+        let film = shots(0..80, 0, FRAME);
+        let found = plan(&film, &shots(30..70, 0, FRAME)).unwrap();
+        assert_eq!((found.method, found.offset, found.decimated), (Method::Time, -30 * FRAME as i64, false));
+        assert_eq!(found.unpaired().count(), 40);
+        let found = plan(&film, &shots((0..80).step_by(2), 0, FRAME * 2)).unwrap();
+        assert_eq!((found.method, found.offset, found.decimated), (Method::Time, 0, true));
+    }
+
+    #[test]
+    fn lost_frames_without_their_times_are_found_by_pictures() {
+        let film = shots(0..80, 0, FRAME);
+        let found = plan(&film, &shots((0..80).filter(|number| number % 25 != 8), 0, FRAME)).unwrap();
+        assert_eq!(found.method, Method::Picture);
+        assert_eq!(found.unpaired().collect::<Vec<_>>(), [8, 33, 58]);
+        let found = plan(&film, &shots((0..80).map(|number| if number == 9 { 8 } else { number }), 0, FRAME))
+            .unwrap();
+        assert_eq!((found.unpaired().collect::<Vec<_>>(), found.repeated), (vec![9], vec![9]));
+    }
+
+    #[test]
+    fn other_films_are_refused_and_still_pictures_are_not() {
+        let film = shots(0..80, 0, FRAME);
+        assert_eq!(plan(&film, &shots(1000..1080, 0, FRAME)), Err(Unlike));
+        assert_eq!(plan(&film, &[]), Err(Unlike));
+        let still = shots(std::iter::repeat_n(5, 80), 0, FRAME);
+        let found = plan(&still, &still).unwrap();
+        assert_eq!((found.method, found.confidence), (Method::Number, 0.5));
+    }
+}
