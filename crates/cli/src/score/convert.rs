@@ -24,8 +24,10 @@ pub struct Conversion {
     pub from: VideoFormat,
     /// Planes of 8, 10 or 12 bits.
     pub format: VideoFormat,
-    /// Another range, from full (`true`) or limited to the other one, or none.
-    pub range: Option<(bool, bool)>,
+    /// The full range becomes the limited one.
+    pub is_narrowed: bool,
+    /// Red, green and blue become the full range.
+    pub is_full: bool,
     /// How colours are coded, if they come as red, green and blue.
     pub matrix: VideoColorMatrix,
     /// Fields that are none are taken for whole pictures.
@@ -48,8 +50,8 @@ impl fmt::Display for Conversion {
                 _ => "BT.601",
             };
             write!(f, " by {matrix}")?;
-        } else if let Some((_, is_full)) = self.range {
-            f.write_str(if is_full { ", limited range to full" } else { ", full range to limited" })?;
+        } else if self.is_narrowed {
+            f.write_str(", full range to limited")?;
         }
         if self.is_progressive {
             f.write_str(", whole pictures instead of fields")?;
@@ -96,65 +98,50 @@ impl Plan {
     fn new(from: &VideoInfo, to: &VideoInfo, conversion: Conversion) -> Self {
         let (bits_in, bits_out) = (from.comp_depth(0), to.comp_depth(0));
         if from.format_info().is_rgb() {
-            let full = conversion.range.is_some_and(|(_, full)| full);
-            return Self::Rgb(Coefficients::new(bits_in, bits_out, full, conversion.matrix));
+            return Self::Rgb(Coefficients::new(bits_in, bits_out, conversion.is_full, conversion.matrix));
         }
-        let range = conversion.range.filter(|(from, to)| from != to);
-        let is_full = conversion.range.map_or_else(
-            || from.colorimetry().range() == VideoColorRange::Range0_255 && !from.format_info().is_gray(),
-            |(from, _)| from,
-        );
+        let is_full =
+            from.colorimetry().range() == VideoColorRange::Range0_255 && !from.format_info().is_gray();
         let table = |is_luma| {
             let count = 1_u32 << bits_in;
-            (0..count).map(|value| convert(value, (bits_in, bits_out), range, is_luma, is_full)).collect()
+            let bits = (bits_in, bits_out);
+            (0..count).map(|value| convert(value, bits, conversion.is_narrowed, is_luma, is_full)).collect()
         };
         Self::Yuv(table(true), table(false))
     }
 }
 
 /// One sample.
-fn convert(
-    value: u32,
-    (from, to): (u32, u32),
-    range: Option<(bool, bool)>,
-    is_luma: bool,
-    is_full: bool,
-) -> u16 {
+fn convert(value: u32, (from, to): (u32, u32), is_narrowed: bool, is_luma: bool, is_full: bool) -> u16 {
     let most = (1_u32 << to) - 1;
-    let sample = match range {
+    let sample = if is_narrowed && is_luma && from < 15 {
+        narrow(value << (15 - from), to)
+    } else if is_narrowed {
+        // More bits come first, as zeros.
+        let (value, from) = if to > from { (value << (to - from), to) } else { (value, from) };
+        let [zero, middle] = [from, to].map(|bits| f64::from(1_u32 << (bits - 1)));
+        let [full, limited] = [(1_u32 << from) - 1, 224 << (to - 8)].map(f64::from);
+        let scaled = (f64::from(value) - zero) * limited / full + middle;
+        scaled.round().clamp(0.0, f64::from(most)) as u32
+    } else if to < from {
+        (value + (1 << (from - to - 1))) >> (from - to)
+    } else if is_luma && is_full && to < 2 * from {
         // Full luma fills the larger range, as white is its largest value.
-        None if to >= from && is_luma && is_full && to < 2 * from => {
-            (value << (to - from)) | (value >> (2 * from - to))
-        }
-        None if to >= from => value << (to - from),
-        None => (value + (1 << (from - to - 1))) >> (from - to),
-        Some((_, to_full)) if is_luma && from < 15 => luma_of_range(value << (15 - from), to, to_full),
-        Some((from_full, to_full)) => {
-            let length = |bits: u32, is_full: bool| {
-                f64::from(if is_full { (1_u32 << bits) - 1 } else { 224 << (bits - 8) })
-            };
-            // More bits come first, as zeros.
-            let (value, from) = if to > from { (value << (to - from), to) } else { (value, from) };
-            let [zero, middle] = [from, to].map(|bits| f64::from(1_u32 << (bits - 1)));
-            let scaled = (f64::from(value) - zero) * length(to, to_full) / length(from, from_full) + middle;
-            scaled.round().clamp(0.0, f64::from(most)) as u32
-        }
+        (value << (to - from)) | (value >> (2 * from - to))
+    } else {
+        value << (to - from)
     };
     u16::try_from(sample.min(most)).unwrap_or(u16::MAX)
 }
 
-/// Luma of 15 bits in another range, as ffmpeg's scale computes it in integers: white becomes white of so many bits exactly.
-fn luma_of_range(value: u32, bits: u32, to_full: bool) -> u32 {
+/// Luma of the full range and 15 bits in the limited range and so many bits, as ffmpeg's scale computes it in integers:
+/// white becomes white exactly.
+fn narrow(value: u32, bits: u32) -> u32 {
     const SHIFT: u32 = 14;
     let lower = 15 - bits;
-    let (full, limited) = ((1_i64 << bits) - 1, 235_i64 << (bits - 8));
-    let (full_range, limited_range) = (full, 219_i64 << (bits - 8));
-    let (white, range, white_out, range_out) = match to_full {
-        true => (limited, limited_range, full, full_range),
-        false => (full, full_range, limited, limited_range),
-    };
-    let factor = ((range_out << (SHIFT + lower)) / range + (1 << lower) - 1) >> lower;
-    let offset = (white_out << (SHIFT + lower)) - (white << lower) * factor + (1 << (SHIFT - 1));
+    let (full, white, range) = ((1_i64 << bits) - 1, 235_i64 << (bits - 8), 219_i64 << (bits - 8));
+    let factor = ((range << (SHIFT + lower)) / full + (1 << lower) - 1) >> lower;
+    let offset = (white << (SHIFT + lower)) - (full << lower) * factor + (1 << (SHIFT - 1));
     let value = ((i64::from(value) * factor + offset) >> SHIFT).clamp(0, i64::from(i16::MAX));
     u32::try_from((value + (1 << (lower - 1))) >> lower).unwrap_or_default()
 }
@@ -488,8 +475,11 @@ impl Conversion {
             structure.remove_field("field-order");
         }
         let is_rgb = format.is_some_and(|format| VideoFormatInfo::from_format(format).is_rgb());
-        let Some((_, full)) = self.range else { return };
-        let range = if full { VideoColorRange::Range0_255 } else { VideoColorRange::Range16_235 };
+        if !self.is_narrowed && !is_rgb {
+            return;
+        }
+        let range =
+            if is_rgb && self.is_full { VideoColorRange::Range0_255 } else { VideoColorRange::Range16_235 };
         let own =
             structure.get::<&str>("colorimetry").ok().and_then(|text| text.parse::<VideoColorimetry>().ok());
         // What red, green and blue are in is not told apart.
@@ -511,18 +501,13 @@ mod tests {
 
     #[test]
     fn samples_are_converted_as_ffmpeg_does_it() {
-        let up = |value, full| convert(value, (8, 10), None, true, full);
+        let up = |value, full| convert(value, (8, 10), false, true, full);
         assert_eq!([up(16, false), up(235, false), up(255, false)], [64, 940, 1020]);
         assert_eq!([up(0, true), up(255, true)], [0, 1023]);
-        let down = |value, is_luma| convert(value, (8, 8), Some((true, false)), is_luma, true);
-        assert_eq!([down(0, true), down(255, true), down(128, true)], [16, 235, 126]);
-        assert_eq!([down(0, false), down(128, false), down(255, false)], [16, 128, 240]);
-        assert_eq!(
-            [100, 255].map(|value| convert(value, (8, 10), Some((true, false)), true, true)),
-            [407, 937]
-        );
-        let wide = |value| convert(value, (8, 8), Some((false, true)), true, false);
-        assert_eq!([wide(16), wide(235), wide(0), wide(255)], [0, 255, 0, 255]);
+        let narrow = |value, is_luma| convert(value, (8, 8), true, is_luma, true);
+        assert_eq!([0, 255, 128].map(|value| narrow(value, true)), [16, 235, 126]);
+        assert_eq!([0, 128, 255].map(|value| narrow(value, false)), [16, 128, 240]);
+        assert_eq!([100, 255].map(|value| convert(value, (8, 10), true, true, true)), [407, 937]);
         let of = Coefficients::new(8, 8, false, VideoColorMatrix::Bt601);
         assert_eq!([[0; 3], [255; 3], [255, 0, 0]].map(|rgb| of.luma.unwrap().apply(rgb)), [16, 235, 81]);
         assert_eq!([0, 1, 2].map(|i| of.apply(i, [255.0; 3])), [235, 128, 128]);

@@ -91,19 +91,9 @@ pub fn plan(reference: Seen, renditions: &[Option<Seen>], ignore_colours: bool) 
             _ => Range::Same,
         });
     }
-    let there = || renditions.iter().zip(&ranges).filter(|(seen, _)| seen.is_some()).map(|(_, range)| *range);
-    // The original is brought to the range of its encodings, as ffmpeg does it, unless they differ among themselves. Grey gets
-    // the range of what has chroma.
-    let is_grey = |seen: &Seen| seen.1.info.format_info().is_gray();
-    let all_wide = ranges.contains(&Range::Rendition)
-        && there().all(|range| range == Range::Rendition)
-        && !renditions.iter().flatten().any(is_grey);
+    // The limited range is what ffmpeg brings both to.
     let reference_is_wide = ranges.contains(&Range::Reference);
-    let of_original = if all_wide { Some((false, true)) } else { reference_is_wide.then_some((true, false)) };
-    let of_encoding = |range: Range| {
-        let is_wide = range == Range::Rendition || reference_is_wide && range == Range::Same;
-        (is_wide && !all_wide).then_some((true, false))
-    };
+    let is_wide = |range: Range| range == Range::Rendition || reference_is_wide && range == Range::Same;
     let all = || std::iter::once(reference).chain(renditions.iter().copied().flatten());
     let is_rgb = |looks: &Looks| looks.info.format_info().is_rgb();
     let shape = all().map(|(_, looks)| Shape::of(looks.info.format_info())).reduce(Shape::meet);
@@ -116,23 +106,24 @@ pub fn plan(reference: Seen, renditions: &[Option<Seen>], ignore_colours: bool) 
     let mut others = all().filter(|(_, looks)| !is_rgb(looks)).peekable();
     let has_others = others.peek().is_some();
     let matrix = others.clone().map(|(_, looks)| looks.matrix()).find(|of| *of != VideoColorMatrix::Unknown);
-    let full = has_others
+    let is_full = has_others
         && !ranges.iter().any(|of| *of != Range::Same)
         && others.all(|(_, looks)| looks.says_full());
-    let convert = |(_, looks): Seen, range: Option<(bool, bool)>| -> Result<Option<Conversion>, Error> {
+    let convert = |(_, looks): Seen, is_wide: bool| -> Result<Option<Conversion>, Error> {
         let from = looks.info.format();
-        let range = if is_rgb(looks) { Some((true, full)) } else { range };
+        let is_narrowed = is_wide && !is_rgb(looks);
         let is_progressive = looks.info.is_interlaced() && !looks.is_combed;
         let fits = Shape::of(looks.info.format_info()) == Shape::of(VideoFormatInfo::from_format(format));
         // `videoflip` turns planes.
         let turns = looks.orientation.is_none() || from == format;
         let matrix = matrix.unwrap_or(VideoColorMatrix::Bt601);
-        let is_needed = range.is_some() || is_progressive || !fits || !turns || !source::takes(from)?;
-        Ok(is_needed.then_some(Conversion { from, format, range, matrix, is_progressive }))
+        let is_needed =
+            is_rgb(looks) || is_narrowed || is_progressive || !fits || !turns || !source::takes(from)?;
+        Ok(is_needed.then_some(Conversion { from, format, is_narrowed, is_full, matrix, is_progressive }))
     };
-    let of_reference = convert(reference, of_original)?;
+    let of_reference = convert(reference, reference_is_wide)?;
     let of_renditions = renditions.iter().zip(&ranges).map(|(seen, range)| match seen {
-        Some(seen) => convert(*seen, of_encoding(*range)),
+        Some(seen) => convert(*seen, is_wide(*range)),
         None => Ok(None),
     });
     let of_renditions = of_renditions.collect::<Result<Vec<_>, _>>()?;
