@@ -103,7 +103,7 @@ fn score_script(args: &Args, folder: &Path, tasks: usize) -> Result<String, Erro
 {run} --share \"$SLURM_ARRAY_TASK_ID/{tasks}\"
 code=$?
 case $code in
-0 | 2 | 3 | 130 | 143) ;;
+0 | 2 | 3 | 4 | 130 | 143) ;;
 *) [ \"${{SLURM_RESTART_COUNT:-0}}\" -ge {retries} ] || scontrol requeue \"$SLURM_JOB_ID\" ;;
 esac
 exit $code

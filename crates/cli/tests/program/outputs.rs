@@ -95,3 +95,20 @@ fn pipes_that_nobody_reads_and_full_disks_are_errors() {
         assert!(ended.stderr.contains(why) && ended.stderr.contains(path), "{}", ended.stderr);
     }
 }
+
+/// What is asked for is shown, and not in the results alone.
+#[test]
+fn features_are_in_tables_json_and_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    film(&folder.join("film.mkv"));
+    let asked = ["--feature", "psnr", "--report", "report.html"];
+    let printed: Value =
+        serde_json::from_str(&score(folder, &[&asked[..], &["--json"]].concat()).stdout).unwrap();
+    let rendition = &printed["renditions"][0];
+    assert_eq!(rendition["pooled"]["psnr_y"]["mean"], 60.0);
+    assert_eq!(rendition["worst"][0]["scores"]["psnr_cb"], 60.0);
+    assert!(score(folder, &asked).stdout.contains(" psnr_y "));
+    let page = crate::report::data(&folder.join("report.html"));
+    assert!(page["features"].as_array().unwrap().contains(&"psnr_y".into()), "{}", page["features"]);
+}
