@@ -256,6 +256,8 @@ impl Input {
         };
         match behind {
             _ if next.is_some_and(|next| next.saturating_add(AHEAD / 2) < head.unmoved) => Doubt::Wild,
+            // What is behind it, be it the end, would have to wait for its time to come.
+            Some(upcoming::Next::Nothing) if horizon.is_some() => Doubt::Wild,
             Some(upcoming::Next::Unknown) => Doubt::Ahead,
             _ if horizon.is_some() => Doubt::Ahead,
             _ => Doubt::None,
