@@ -20,7 +20,8 @@ use engine::session::Session;
 use gpu::Selection;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use watch::output;
+use watch::output::Output as FileOutput;
+use watch::prometheus;
 
 use super::error::Error;
 use super::imp::HipVmaf;
@@ -241,9 +242,11 @@ impl HipVmaf {
         }
         if let Some(path) = &settings.metrics_filename {
             // That it cannot be written is said before the first frame.
-            output::Output::create(path.as_ref())
-                .map_err(|source| Error::Metrics { path: path.into(), source })?;
-            self.write(Job::Metrics(path.into(), state.figures()));
+            let failed = |source| Error::Metrics { path: path.into(), source };
+            match FileOutput::create(path.as_ref()).map_err(failed)? {
+                FileOutput::Stream(_) => self.write(Job::Metrics(path.into(), state.figures())),
+                file => file.write(prometheus::render(&state.figures()).as_bytes()).map_err(failed)?,
+            }
         }
         let element = self.obj().downgrade();
         let look = move || {
