@@ -90,7 +90,8 @@ fn windows_count_what_was_not_scored() {
 #[test]
 fn windows_go_on_when_nothing_can_be_scored() {
     let both = sides(40);
-    let rig = Rig::live(&[("window", "200000000"), ("window-interval", "200000000")]).play();
+    let properties = [("window", "200000000"), ("window-interval", "200000000"), ("overload", "wait")];
+    let rig = Rig::live(&properties).play();
     for t in 0..40 {
         if t > 0 {
             rig.advance_to(FRAME * t as u64);
