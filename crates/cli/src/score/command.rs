@@ -160,8 +160,10 @@ fn examine(args: &Args, reference: Input, renditions: Vec<(String, Rendition)>) 
 
 /// Reads when the frames of a file are, and corrects what its container says of their rate and of its length.
 fn read_timeline(args: &Args, input: &Input, video: &mut Video) -> Option<Timeline> {
-    let is_local = pairing::is_repeatable(input, video) && args.pair != Pair::Time;
-    let timeline = Timeline::read(input).filter(|_| is_local)?;
+    if args.pair == Pair::Time || !pairing::is_repeatable(input, video) {
+        return None;
+    }
+    let timeline = Timeline::read(input)?;
     if !video.interlaced {
         video.rate = timeline.rate(video.rate);
     }
