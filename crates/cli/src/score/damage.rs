@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use gst::prelude::*;
 use gst::{ClockTime, DebugCategory, DebugLevel};
 
-use super::rendition::Rendition;
+use super::rendition::{self, Rendition};
 use super::source::Input;
 use crate::error::Error;
 
@@ -163,14 +163,9 @@ impl Damage {
 
 /// What is damaged: the inputs, as the user wrote them, and the text on each.
 pub fn of(reference: &Input, renditions: &[(String, Rendition)]) -> Vec<(String, String)> {
-    let inputs = renditions.iter().filter_map(|(_, rendition)| match rendition {
-        Rendition::Input(input) => Some(input),
-        Rendition::Encoding(_) => None,
-    });
-    let inputs: Vec<_> = std::iter::once(reference).chain(inputs).collect();
     let found = |perhaps| {
-        let text = |input: &&Input| Some((input.given().to_owned(), input.damage().found(perhaps)?));
-        inputs.iter().filter_map(text).collect::<Vec<_>>()
+        let text = |input: &Input| Some((input.given().to_owned(), input.damage().found(perhaps)?));
+        rendition::inputs(reference, renditions).filter_map(text).collect::<Vec<_>>()
     };
     // What may be of either is of the one that is known to be damaged.
     Some(found(false)).filter(|found| !found.is_empty()).unwrap_or_else(|| found(true))

@@ -7,18 +7,14 @@ use std::path::{Path, PathBuf};
 use watch::output::{self, Identity};
 
 use super::args::Args;
-use super::rendition::Rendition;
+use super::rendition::{self, Rendition};
 use super::source::Input;
 use crate::error::Error;
 
 /// Refuses an output that is an input or another output, by whatever names. Inputs are files that are given by their path or
 /// as `file:` URIs, and files of models.
 pub fn check(args: &Args, reference: &Input, renditions: &[(String, Rendition)]) -> Result<(), Error> {
-    let inputs = renditions.iter().filter_map(|(_, rendition)| match rendition {
-        Rendition::Input(input) => Some(input),
-        Rendition::Encoding(_) => None,
-    });
-    let videos = std::iter::once(reference).chain(inputs).flat_map(Input::files);
+    let videos = rendition::inputs(reference, renditions).flat_map(Input::files);
     let models = args.models.iter().map(PathBuf::from);
     let read = videos.chain(models).filter_map(|path| output::identity(&path).zip(Some(path)));
     let mut taken: Vec<(Identity, String)> =

@@ -82,6 +82,18 @@ impl Encoding {
     }
 }
 
+/// Returns all videos that are read, the original first.
+pub fn inputs<'a>(
+    reference: &'a Input,
+    renditions: &'a [(String, Rendition)],
+) -> impl Iterator<Item = &'a Input> {
+    let inputs = renditions.iter().filter_map(|(_, rendition)| match rendition {
+        Rendition::Input(input) => Some(input),
+        Rendition::Encoding(_) => None,
+    });
+    std::iter::once(reference).chain(inputs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
 use super::damage;
 use super::pairing::Timings;
-use super::rendition::Rendition;
+use super::rendition::{self, Rendition};
 use super::scores::Scores;
 use super::source::{self, Input};
 use super::treatment::Treatment;
@@ -57,11 +57,7 @@ impl Job {
 
     /// All videos that are read, the original first.
     pub fn inputs(&self) -> impl Iterator<Item = &Input> {
-        let inputs = self.renditions.iter().filter_map(|(_, rendition)| match rendition {
-            Rendition::Input(input) => Some(input),
-            Rendition::Encoding(_) => None,
-        });
-        std::iter::once(&self.reference).chain(inputs)
+        rendition::inputs(&self.reference, &self.renditions)
     }
 }
 
