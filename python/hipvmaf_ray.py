@@ -17,7 +17,9 @@ import time
 import ray
 from ray.exceptions import RayError
 
-# The command line is wrong, videos do not fit together, or somebody has ended it: trying again does not help.
+# All was done; 4 says that a video is damaged, of which all that can be decoded was scored.
+DONE = (0, 4)
+# The command line is wrong, videos do not fit together, or it was ended: trying again does not help.
 FINAL = (2, 3, 130, 143)
 
 
@@ -26,16 +28,16 @@ def score(command, chunk):
     done = subprocess.run([*command, chunk], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace")
     said = f"{done.stdout.strip() or chunk} on {socket.gethostname()}"
-    if done.returncode and done.returncode not in FINAL:
+    if done.returncode not in DONE + FINAL:
         raise RuntimeError(f"{said}: ended with {done.returncode}")
-    return said, not done.returncode
+    return said, done.returncode in DONE
 
 
 def missing(program, folder):
     """The names of the chunks that are missing."""
     status = subprocess.run([program, "archive", "status", folder, "--json"], stdout=subprocess.PIPE, text=True)
     # 1 says that something is missing, and also that there is no plan, which has been said then.
-    if status.returncode not in (0, 1) or not status.stdout:
+    if status.returncode not in DONE + (1,) or not status.stdout:
         sys.exit(status.returncode)
     return [chunk["chunk"] for title in json.loads(status.stdout)["titles"] for chunk in title["missing"]]
 

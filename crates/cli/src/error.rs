@@ -36,6 +36,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same, with what it is about in front.
+    pub fn within(self, what: &str) -> Self {
+        let text = format!("{what}: {self}");
+        match self {
+            Self::Usage(_) => Self::Usage(text),
+            Self::Refused(_) => Self::Refused(text),
+            Self::Damaged(_) => Self::Damaged(text),
+            Self::Failed(_) => Self::Failed(text),
+        }
+    }
+
     /// The exit code of a program that this has ended.
     pub fn code(&self) -> ExitCode {
         match self {

@@ -9,14 +9,14 @@
 use std::path::PathBuf;
 use std::process::{Child, ExitCode, Stdio};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::chunk::{self, Came, How, Scored};
 use super::complete_unless;
 use super::manifest::{Chunk, Manifest, Title};
-use crate::error::{Error, exit_code};
+use crate::error::{DAMAGED, Error, exit_code};
 use crate::{interrupt, output};
 
 #[derive(clap::Args)]
@@ -110,23 +110,19 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if let ([(title, chunk)], true, 0) = (&wanted[..], all, args.retries) {
         return one(args, title, chunk);
     }
-    let named = wanted.clone();
-    let mut missing = vec![];
+    let (mut missing, mut damaged) = (vec![], false);
     for (title, chunk) in wanted {
         let valid = args.earlier <= 0.0 && Scored::open(&args.folder, title, chunk)?.is_some();
         // What was scored of files that have changed is of no use to anybody who asks for it now.
         if !valid || title.check_inputs().is_err() {
             missing.push((title, chunk));
+        } else {
+            damaged |= tell_damage(args, title, chunk)?;
         }
     }
-    all &= several(args, &missing)?;
-    let mut damaged = false;
-    for (title, chunk) in &named {
-        let texts = chunk::damage(&args.folder, title, chunk)?;
-        texts.iter().for_each(|text| eprintln!("warning: {}: {text}", title.chunk_name(chunk)));
-        // A share is a task of a scheduler, which would try again.
-        damaged |= !texts.is_empty() && args.share.is_none();
-    }
+    let scored = several(args, &missing)?;
+    all &= scored.all;
+    damaged |= scored.damaged;
     Ok(interrupt::caught().map_or(complete_unless(all, damaged), exit_code))
 }
 
@@ -166,16 +162,36 @@ fn one(args: &Args, title: &Title, chunk: &Chunk) -> Result<ExitCode, Error> {
     let name = title.chunk_name(chunk);
     let how = How { options: args.means.options(), earlier: args.earlier };
     let came = chunk::run(&args.folder, title, chunk, &how);
-    match came.map_err(|error| Error::Failed(format!("{name}: {error}")))? {
+    let came = came.map_err(|error| match error.within(&name) {
+        // The exit code of damage is that of scores that are there.
+        Error::Damaged(why) => Error::Failed(why),
+        error => error,
+    });
+    match came? {
         Came::Done => output::print(format_args!("{name} scored"))?,
         Came::Valid => {}
         Came::Interrupted(signal) => return Ok(exit_code(signal)),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(complete_unless(true, tell_damage(args, title, chunk)?))
 }
 
-/// Whether all were scored.
-fn several(args: &Args, chunks: &[Named]) -> Result<bool, Error> {
+/// Prints what is damaged in the videos of a chunk that is there, and returns true if anything is.
+fn tell_damage(args: &Args, title: &Title, chunk: &Chunk) -> Result<bool, Error> {
+    let texts = chunk::damage(&args.folder, title, chunk)?;
+    texts.iter().for_each(|text| eprintln!("warning: {}: {text}", title.chunk_name(chunk)));
+    Ok(!texts.is_empty())
+}
+
+/// What came of several chunks.
+struct Ended {
+    /// All were scored.
+    all: bool,
+    /// The videos of some are damaged.
+    damaged: bool,
+}
+
+/// Scores chunks, each by a process of its own.
+fn several(args: &Args, chunks: &[Named]) -> Result<Ended, Error> {
     let program = std::env::current_exe()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let jobs = usize::from(args.jobs).min(chunks.len()).max(1);
@@ -190,7 +206,7 @@ fn several(args: &Args, chunks: &[Named]) -> Result<bool, Error> {
         command.args(["--threads", &threads, "--earlier", &args.earlier.to_string(), "--"]);
         command.arg(&args.folder).arg(title.chunk_name(chunk)).stdin(Stdio::null()).spawn()
     };
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (next, done, damaged) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let work = || {
         while let Some(named) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
             let name = named.0.chunk_name(named.1);
@@ -199,30 +215,31 @@ fn several(args: &Args, chunks: &[Named]) -> Result<bool, Error> {
                     return;
                 }
                 match start(named).and_then(wait) {
-                    Ok(true) => {
+                    Ok(Some(code)) if code == 0 || code == i32::from(DAMAGED) => {
                         done.fetch_add(1, Ordering::Relaxed);
+                        damaged.fetch_or(code != 0, Ordering::Relaxed);
                         break;
                     }
-                    Ok(false) => {}
+                    Ok(_) => {}
                     Err(error) => eprintln!("error: {name}: {error}"),
                 }
             }
         }
     };
     thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
-    Ok(done.into_inner() == chunks.len())
+    Ok(Ended { all: done.into_inner() == chunks.len(), damaged: damaged.into_inner() })
 }
 
-/// Whether a process has done its work. One that is not told of a signal that has come here is ended: it leaves nothing that
+/// Waits for a process, and returns its exit code. One that is not told of a signal that has come here is ended: it leaves nothing that
 /// is wrong.
-fn wait(mut child: Child) -> std::io::Result<bool> {
+fn wait(mut child: Child) -> std::io::Result<Option<i32>> {
     const LOOK: Duration = Duration::from_millis(20);
     loop {
         if let Some(status) = child.try_wait()? {
             if status.code().is_none() {
                 return Err(std::io::Error::other(format!("the process that scored it has ended: {status}")));
             }
-            return Ok(status.success());
+            return Ok(status.code());
         }
         if interrupt::caught().is_some() {
             child.kill()?;
