@@ -44,6 +44,8 @@ pub struct PadSettings {
     pub align_range: u32,
     /// Why the results are not all there is, as the application knows it.
     pub incomplete: Option<String>,
+    /// What is damaged in the videos, as the application knows it.
+    pub damaged: Option<String>,
 }
 
 impl Default for PadSettings {
@@ -55,6 +57,7 @@ impl Default for PadSettings {
             align: Align::default(),
             align_range: 25,
             incomplete: None,
+            damaged: None,
         }
     }
 }
@@ -84,6 +87,9 @@ mod imp {
         #[property(name = "incomplete", get, set, type = Option<String>, member = incomplete,
             mutable_playing, nick = "Incomplete",
             blurb = "Why the scores are not all there is, as the application knows it: the results file says so, and keeps .partial behind its name")]
+        #[property(name = "damaged", get, set, type = Option<String>, member = damaged,
+            mutable_playing, nick = "Damaged",
+            blurb = "What is damaged in the videos, as the application knows it by the end of the stream: the results file says so")]
         pub settings: Mutex<PadSettings>,
     }
 

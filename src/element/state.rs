@@ -2202,7 +2202,8 @@ impl State {
     /// Takes over what the application has said of the results since the last step. At the stop, when no lock is held.
     pub fn hear_of_results(&mut self) {
         for rendition in &mut self.renditions {
-            rendition.settings.incomplete = rendition.pad.settings().incomplete;
+            let said = rendition.pad.settings();
+            (rendition.settings.incomplete, rendition.settings.damaged) = (said.incomplete, said.damaged);
         }
     }
 
@@ -2218,6 +2219,7 @@ impl State {
                 frames: named(&rendition.run_counts().named()),
                 backend: named(&self.used.made_by),
                 incomplete: rendition.settings.incomplete.clone(),
+                damaged: rendition.settings.damaged.clone(),
             };
             actions.push(Action::Write(match rendition.failure() {
                 Some(reason) => Job::Abandon(rendition.number, reason.into()),

@@ -157,6 +157,17 @@ pub struct Ending {
     /// Why there is more to score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
+    /// What is damaged in the videos.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
+}
+
+impl Ending {
+    /// What the application has said of the results, by the name that it has in them.
+    fn said(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let said = [("incomplete", &self.incomplete), ("damaged", &self.damaged)];
+        said.into_iter().filter_map(|(name, what)| Some((name, what.as_deref()?)))
+    }
 }
 
 /// A results file being written.
@@ -382,7 +393,8 @@ impl Results {
             ResultsFormat::Xml => self.xml_end(&mut text, ending),
             ResultsFormat::Exact => text.write_str(&LineOf::Ending(ending).text()?),
             ResultsFormat::Csv => {
-                ending.incomplete.iter().try_for_each(|why| text.write_str(&csv_incomplete(why)))
+                let said = ending.said().map(|(name, what)| csv_said(name, what));
+                said.into_iter().try_for_each(|line| text.write_str(&line))
             }
             ResultsFormat::None => Ok(()),
         };
@@ -446,7 +458,7 @@ impl Results {
             ResultsFormat::Xml => {
                 format!("  </frames>\n  <incomplete reason=\"{}\" />\n</VMAF>\n", xml_text(reason))
             }
-            ResultsFormat::Csv => csv_incomplete(reason),
+            ResultsFormat::Csv => csv_said("incomplete", reason),
             ResultsFormat::Exact | ResultsFormat::None => String::new(),
         };
         if self.stream {
@@ -539,12 +551,11 @@ impl Results {
         };
         let frames = serde_json::Value::from_iter(self.counts(ending));
         let (offset, coverage) = (ending.offset, number(ending.coverage));
-        let incomplete =
-            ending.incomplete.as_ref().map(|why| format!(",\n  \"incomplete\": {}", json_string(why)));
-        let incomplete = incomplete.unwrap_or_default();
+        let said = ending.said().map(|(name, what)| format!(",\n  \"{name}\": {}", json_string(what)));
+        let said: String = said.collect();
         write!(
             text,
-            "\n  }},\n  \"offset\": {offset},\n  \"coverage\": {coverage},\n  \"frame_counts\": {frames}{changed}{incomplete}\n}}\n"
+            "\n  }},\n  \"offset\": {offset},\n  \"coverage\": {coverage},\n  \"frame_counts\": {frames}{changed}{said}\n}}\n"
         )
     }
 
@@ -568,8 +579,8 @@ impl Results {
             let fields = ending.backend.iter().map(|(name, value)| (name.as_ref(), value.as_str().into()));
             writeln!(text, "  <backend_at_end{} />", xml_attributes(fields))?;
         }
-        if let Some(why) = &ending.incomplete {
-            writeln!(text, "  <incomplete reason=\"{}\" />", xml_text(why))?;
+        for (name, what) in ending.said() {
+            writeln!(text, "  <{name} reason=\"{}\" />", xml_text(what))?;
         }
         writeln!(text, "</VMAF>")
     }
@@ -715,8 +726,8 @@ fn xml_provenance(provenance: &Provenance) -> String {
     format!("  <provenance{attributes}>\n{models}    <settings{settings} />\n{extra}  </provenance>\n")
 }
 
-fn csv_incomplete(reason: &str) -> String {
-    format!("# incomplete: {}\n", reason.replace('\n', " "))
+fn csv_said(name: &str, what: &str) -> String {
+    format!("# {name}: {}\n", what.replace('\n', " "))
 }
 
 fn csv_field(text: &str) -> String {
@@ -775,6 +786,7 @@ mod tests {
             frames: named(&[("scored", 2), ("unpaired", 1), ("aligning", 1)]),
             backend: named(&[("backend", "cpu".into())]),
             incomplete: None,
+            damaged: None,
         }
     }
 

@@ -8,14 +8,15 @@ use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use gst::ClockTime;
 use gsthipvmaf::exact::{self, Line};
 use serde::{Deserialize, Serialize};
 
 use super::manifest::{Chunk, Title};
 use super::seam::{Seam, Tap};
 use crate::error::Error;
-use crate::score;
-use crate::score::command::{self, Prepared};
+use crate::score::command::{self, Decided, Prepared};
+use crate::score::{self, Outcome};
 
 /// The first line of a chunk's file; those of the element follow.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -177,12 +178,10 @@ fn score_missing(
 
 fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) -> Result<Came, Error> {
     let started = Instant::now();
-    let mut args = title.args(&how.options)?;
-    if chunk.part.is_some() {
-        // Only titles whose timestamps pair all frames are cut.
-        args.pair_by_time();
-    }
-    let Prepared { mut job, checked, .. } = command::prepare(&args)?;
+    let args = title.args(&how.options)?;
+    let kept = title.kept(folder)?;
+    let decided = kept.as_ref().map(|kept| Decided { kept, in_part: chunk.part.is_some() });
+    let Prepared { mut job, checked, .. } = command::prepare_as(&args, decided)?;
     if args.strict {
         command::tell(&checked.findings, true)?;
     }
@@ -190,8 +189,12 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) 
     job.properties.push(("results-format".into(), "exact".into()));
     let tap = Tap::default();
     if let Some(part) = chunk.part {
-        let span = part.span((how.earlier * 1e9) as u64);
+        let earlier = (how.earlier * 1e9) as u64;
+        let span = part.span(earlier);
         job.treatments.iter_mut().chain([&mut job.treatment]).for_each(|of| of.span = Some(span));
+        if let Some(kept) = &kept {
+            kept.apply_part(&mut job, span.from.nseconds(), span.to.map(ClockTime::nseconds));
+        }
     }
     let prepare = |element: &gst::Element| chunk.part.iter().for_each(|part| tap.watch(element, *part));
     let outcome = score::run::score_with(&job, &prepare, &mut |_| {})?;
@@ -210,6 +213,14 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) 
     if let Some(problem) = notes.problem {
         return Err(problem.into());
     }
+    if let Some((part, [reference, distorted])) =
+        chunk.part.zip(kept.as_ref().and_then(|kept| kept.frames.as_ref()))
+    {
+        let planned = [reference, distorted].map(|timing| timing.count(|time| part.has(time)));
+        if planned != [notes.own, notes.distorted] {
+            return Err("it has other frames than when the files were looked at".into());
+        }
+    }
     let head = Head {
         key: title.key(chunk)?,
         taken: started.elapsed().as_secs_f64(),
@@ -219,7 +230,7 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) 
         head: notes.head,
         tail: notes.tail,
         changed: notes.changed,
-        damaged: outcome.damaged.iter().map(|(video, text)| format!("{video}: {text}")).collect(),
+        damaged: damaged(title, chunk, &outcome),
     };
     let result = title.result(folder, chunk);
     let mut write = || {
@@ -233,6 +244,14 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) 
     };
     write().map_err(|error| Error::Failed(format!("cannot write {}: {error}", result.display())))?;
     Ok(Came::Done)
+}
+
+/// What is damaged in the videos of a chunk: of a part, what is known of the whole title goes first.
+fn damaged(title: &Title, chunk: &Chunk, outcome: &Outcome) -> Vec<String> {
+    let planned = if chunk.part.is_some() { &title.damaged[..] } else { &[] };
+    let known = |video: &str| planned.iter().any(|line| line.starts_with(&format!("{video}: ")));
+    let found = outcome.damaged.iter().filter(|(video, _)| !known(video));
+    planned.iter().cloned().chain(found.map(|(video, text)| format!("{video}: {text}"))).collect()
 }
 
 /// What is damaged in the videos of a chunk that is there.

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! DIR/manifest.json           the plan
+//! DIR/pairing/NAME.json       which frames of a title belong together
 //! DIR/chunks/NAME/1.jsonl     what is scored
 //! DIR/work/NAME/1.…           what is being scored, and why it could not be
 //! ```
@@ -25,11 +26,11 @@ use sha2::{Digest, Sha256};
 
 use super::seam::Window;
 use crate::error::Error;
-use crate::score;
+use crate::score::{self, Kept};
 
 const FILE: &str = "manifest.json";
 /// Of the manifest and of the chunks' files.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The plan.
 #[derive(Deserialize, Serialize)]
@@ -54,10 +55,29 @@ pub struct Title {
     /// Why it is not cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<String>,
+    /// How its frames are paired, where that was looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairing: Option<Paired>,
+    /// What is damaged in its videos, as far as they were read for the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<String>,
     /// Frames before and behind a chunk that its scores depend on.
     pub lead_in: usize,
     pub look_ahead: usize,
     pub chunks: Vec<Chunk>,
+}
+
+/// How the frames of a title are paired.
+#[derive(Clone, Deserialize, Serialize)]
+pub struct Paired {
+    /// By what.
+    pub method: score::Method,
+    /// By how many seconds the distorted frames are late.
+    pub offset: f64,
+    /// How sure the pictures are of it, from 0 to 1.
+    pub confidence: f64,
+    /// Of the file that has all of it.
+    sha256: String,
 }
 
 /// An input file.
@@ -178,6 +198,37 @@ impl Title {
         Ok(line?.args)
     }
 
+    /// Writes down how its frames are paired.
+    pub fn keep(&mut self, folder: &Path, kept: &Kept) -> Result<(), Error> {
+        let text = serde_json::to_vec(kept)?;
+        let path = self.pairing_file(folder);
+        let write = || {
+            fs::create_dir_all(path.parent().unwrap_or(folder))?;
+            replace(&path, &text)
+        };
+        write().map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))?;
+        let score::Pairing { method, offset, confidence, .. } = kept.pairing;
+        self.pairing =
+            Some(Paired { method, offset, confidence, sha256: hex(Sha256::new_with_prefix(&text)) });
+        Ok(())
+    }
+
+    /// Reads how its frames are paired, where that was written down.
+    pub fn kept(&self, folder: &Path) -> Result<Option<Kept>, Error> {
+        let Some(paired) = &self.pairing else { return Ok(None) };
+        let path = self.pairing_file(folder);
+        let text = fs::read(&path)
+            .map_err(|error| Error::Failed(format!("{}: {error}; plan again", path.display())))?;
+        if hex(Sha256::new_with_prefix(&text)) != paired.sha256 {
+            return Err(changed(&path.display().to_string()));
+        }
+        Ok(Some(serde_json::from_slice(&text)?))
+    }
+
+    fn pairing_file(&self, folder: &Path) -> PathBuf {
+        folder.join("pairing").join(format!("{}.json", self.name))
+    }
+
     /// What is computed of each frame.
     pub fn plan(&self) -> Result<Plan, Error> {
         let args = self.args(&[])?;
@@ -202,8 +253,9 @@ impl Title {
         let parts = [&self.reference.sha256, &self.distorted.sha256, &part, env!("CARGO_PKG_VERSION")];
         let models = self.models.iter().flat_map(|(name, hash)| [name.as_str(), hash.as_str()]);
         let options = self.options.iter().map(String::as_str);
+        let pairing = self.pairing.iter().map(|paired| paired.sha256.as_str());
         let mut hash = Sha256::new();
-        for text in parts.into_iter().map(AsRef::as_ref).chain(models).chain(options) {
+        for text in parts.into_iter().map(AsRef::as_ref).chain(models).chain(options).chain(pairing) {
             let text: &str = text;
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text);

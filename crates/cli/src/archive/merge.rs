@@ -250,6 +250,7 @@ impl Whole<'_> {
                 |name: &str| ending.frames.iter().find(|(of, _)| of == name).map_or(0, |(_, count)| *count);
             let all = count("scored") + count("unpaired");
             ending.coverage = count("scored") as f64 / all.max(1) as f64;
+            ending.damaged = Some(self.damaged.join("\n")).filter(|damaged| !damaged.is_empty());
             ending.aggregates = heading.aggregates(&self.title.plan()?, &self.totals);
         }
         self.results.set_taken(Duration::try_from_secs_f64(self.taken).unwrap_or_default());

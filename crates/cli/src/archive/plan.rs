@@ -11,8 +11,8 @@ use super::seam::Window;
 use crate::error::Error;
 use crate::output;
 use crate::score::command;
-use crate::score::timeline::{self, Frame};
-use crate::score::{Input, Video};
+use crate::score::timeline::{self, Frame, Timeline};
+use crate::score::{Input, Kept, Placed, Timing, Video};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -57,6 +57,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     for entry in &entries {
         let title = title(args, base, entry)?;
         let name = &title.name;
+        title.damaged.iter().for_each(|text| eprintln!("warning: {name}: {text}"));
         match (&title.problem, &title.whole) {
             (Some(problem), _) => eprintln!("{name}: cannot be scored: {problem}"),
             (None, Some(why)) => eprintln!("{name}: is not cut: {why}"),
@@ -87,6 +88,8 @@ fn title(args: &Args, base: &Path, entry: &Entry) -> Result<Title, Error> {
         models: vec![],
         problem: None,
         whole: None,
+        pairing: None,
+        damaged: vec![],
         lead_in: 0,
         look_ahead: 0,
         chunks: vec![],
@@ -130,18 +133,25 @@ fn look(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<()
     let plan = title.plan()?;
     title.models = Title::hashes(&plan);
     (title.lead_in, title.look_ahead) = (plan.lookback(), plan.lookahead());
+    // Also where it is not cut: what cannot be scored is told now, and files are looked at once.
+    let prepared = command::prepare(&title.args(&[])?)?;
+    title.damaged = prepared.damaged();
+    let kept = prepared.pairings.first().and_then(Option::as_ref);
+    let kept = kept.map(|pairing| Kept::of(&prepared.job, pairing));
+    kept.iter().try_for_each(|kept| title.keep(&args.folder, kept))?;
     let of_all = given.iter().find(|(name, _)| !OF_FRAMES.contains(&name.as_str()));
     let parts = match of_all {
         _ if args.whole.contains(&title.name) => Err("as it was asked for".into()),
         Some((name, _)) => Err(format!("--{name} depends on the whole title")),
-        None => cuttable(&videos)
-            .and_then(|frame| Ok((frame, scan(&reference)?, scan(&distorted)?)))
-            .and_then(|(frame, reference, distorted)| {
+        None => kept
+            .as_ref()
+            .ok_or_else(|| "its frames could not be looked at".into())
+            .and_then(|kept| Sides::of([&reference, &distorted], &videos, kept))
+            .and_then(|Sides { frame, reference, distorted }| {
                 let cutter =
                     Cutter { frame, lead_in: title.lead_in.max(1), look_ahead: title.look_ahead.max(1) };
                 cutter.cut(&reference, &distorted, args.chunk)
-            })
-            .and_then(|parts| timed(&score).map(|()| parts)),
+            }),
     };
     let parts = parts.unwrap_or_else(|why| {
         title.whole = Some(why);
@@ -151,26 +161,66 @@ fn look(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<()
     Ok(())
 }
 
-/// Refuses titles whose frames are not paired by the timestamps of their files.
-fn timed(score: &crate::score::Args) -> Result<(), String> {
-    let prepared = command::prepare(score).map_err(|error| error.to_string())?;
-    if prepared.job.timings.any() { Err("timestamps alone do not pair its frames".into()) } else { Ok(()) }
+/// Refuses videos in which moments cannot be found.
+fn cuttable(video: &Video) -> Result<(), String> {
+    let input = &video.input;
+    if !video.indexed {
+        return Err(format!("the container of {input} has no index"));
+    }
+    if video.interlaced { Err(format!("{input} is interlaced")) } else { Ok(()) }
 }
 
-/// How long a frame is, of videos in which moments can be found.
-fn cuttable(videos: &[Video; 2]) -> Result<u64, String> {
-    if let Some(video) = videos.iter().find(|video| !video.indexed) {
-        return Err(format!("the container of {} has no index", video.input));
-    }
-    if let Some(video) = videos.iter().find(|video| video.interlaced) {
-        return Err(format!("{} is interlaced", video.input));
-    }
-    let frame = videos[0].frames_per_second().map(|rate| (1e9 / rate) as u64);
-    frame.ok_or_else(|| format!("the frame rate of {} varies", videos[0].input))
+/// The frames of both videos at the times by which they are paired.
+struct Sides {
+    /// Nanoseconds from frame to frame.
+    frame: u64,
+    reference: Vec<Frame>,
+    distorted: Vec<Frame>,
 }
 
-fn scan(input: &Input) -> Result<Vec<Frame>, String> {
-    timeline::frames(input).map_err(|error| format!("{}: {error}", input.given()))
+impl Sides {
+    /// Reads when the frames are, and pairs them as it was decided.
+    fn of(inputs: [&Input; 2], videos: &[Video; 2], kept: &Kept) -> Result<Self, String> {
+        let frames = |i: usize| {
+            let (input, video) = (inputs[i], &videos[i]);
+            cuttable(video)?;
+            let frames = timeline::frames(input).map_err(|error| format!("{}: {error}", input.given()))?;
+            match Timeline::exceeds(&frames, video.duration) {
+                true => Err(format!(
+                    "the last frame of {} is behind the end that its container names",
+                    video.input
+                )),
+                false => Ok(frames),
+            }
+        };
+        let (reference, distorted) = (frames(0)?, frames(1)?);
+        if let Some(both) = &kept.frames {
+            return Self::planned(&reference, both);
+        }
+        let frame = videos[0].frames_per_second().map(|rate| (1e9 / rate) as u64);
+        let frame = frame.ok_or_else(|| format!("the frame rate of {} varies", videos[0].input))?;
+        Ok(Self { frame, reference, distorted })
+    }
+
+    /// The frames that are scored, of files that timestamps alone do not pair.
+    fn planned(all: &[Frame], [reference, distorted]: &[Timing; 2]) -> Result<Self, String> {
+        let slack = reference.slack();
+        let place = |placed: Placed| {
+            // Chunks find frames of the original by the same times as the whole.
+            if placed.time.abs_diff(placed.position) > slack {
+                return Err("the timestamps of the original do not begin with its stream".to_owned());
+            }
+            let near = all.partition_point(|frame| frame.time + slack < placed.position);
+            Ok(Frame { time: placed.time, key: all.get(near).is_some_and(|frame| frame.key) })
+        };
+        let reference = reference.placed()?.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let distorted = distorted.placed()?.into_iter();
+        let distorted = distorted.map(|placed| Frame { time: placed.time, key: false }).collect();
+        let mut distances: Vec<_> = reference.windows(2).map(|pair| pair[1].time - pair[0].time).collect();
+        distances.sort_unstable();
+        let frame = distances.get(distances.len() / 2).copied().ok_or("it has no frames to cut at")?;
+        Ok(Self { frame, reference, distorted })
+    }
 }
 
 struct Cutter {

@@ -76,6 +76,8 @@ pub struct Notes {
     /// Reference frames before the part, and in it.
     pub before: u64,
     pub own: u64,
+    /// Distorted frames in it.
+    pub distorted: u64,
     pub head: Seam,
     pub tail: Seam,
     /// The format changes on the way.
@@ -140,6 +142,8 @@ impl Tap {
         if is_reference {
             notes.before += u64::from(late < part.from);
             notes.own += u64::from(part.has(time));
+        } else {
+            notes.distorted += u64::from(part.has(time));
         }
         let notes = &mut *notes;
         for (within, seam) in [(head, &mut notes.head), (tail, &mut notes.tail)] {

@@ -72,7 +72,7 @@ pub fn run(folder: &Path, json: bool) -> Result<ExitCode, Error> {
 }
 
 fn of<'a>(folder: &Path, title: &'a Title) -> Result<Of<'a>, Error> {
-    let (mut missing, mut damaged) = (vec![], vec![]);
+    let (mut missing, mut damaged) = (vec![], title.damaged.clone());
     for chunk in &title.chunks {
         if let Some(scored) = Scored::open(folder, title, chunk)? {
             let new: Vec<_> =

@@ -117,13 +117,6 @@ pub struct Args {
     pub json: bool,
 }
 
-impl Args {
-    /// Has frames of one time be compared, unseen.
-    pub(crate) fn pair_by_time(&mut self) {
-        self.pair = Pair::Time;
-    }
-}
-
 /// A value of the element's property `scale-method`.
 #[derive(Clone, Copy, ValueEnum)]
 

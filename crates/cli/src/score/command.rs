@@ -13,10 +13,10 @@ use super::crop::{self, Crop, Cut};
 use super::format::{self, Seen};
 use super::looks::Looks;
 use super::model::{self, Choice};
-use super::pairing::{self, File, Pairing, Timeline, Wanted};
+use super::pairing::{self, File, Kept, Pairing, Timeline, Wanted};
 use super::plot::Plot;
 use super::progress::Progress;
-use super::rendition::Rendition;
+use super::rendition::{self, Rendition};
 use super::report::Report;
 use super::run::{self, Job, Outcome};
 use super::scores::Scores;
@@ -79,8 +79,33 @@ pub(crate) struct Prepared {
     pub pairings: Vec<Option<Pairing>>,
 }
 
+impl Prepared {
+    /// What is damaged in the videos, as far as they were read.
+    pub fn damaged(&self) -> Vec<String> {
+        damaged(&self.job)
+    }
+}
+
+fn damaged(job: &Job) -> Vec<String> {
+    damage::of(job.inputs()).into_iter().map(|(video, text)| format!("{video}: {text}")).collect()
+}
+
+/// What was decided about a job before.
+#[derive(Clone, Copy)]
+pub(crate) struct Decided<'a> {
+    /// How its frames are paired.
+    pub kept: &'a Kept,
+    /// Only a part of it is scored, so its files are not read to their end.
+    pub in_part: bool,
+}
+
 /// Makes the job of the arguments.
 pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
+    prepare_as(args, None)
+}
+
+/// Makes the job of the arguments, as it was decided.
+pub(crate) fn prepare_as(args: &Args, decided: Option<Decided>) -> Result<Prepared, Error> {
     // What is wrong with the command line is said before anything is opened.
     if !model::is_open(&args.models) {
         model::choose(&args.models, None)?;
@@ -89,15 +114,21 @@ pub(crate) fn prepare(args: &Args) -> Result<Prepared, Error> {
     let reference = Input::new(&args.reference, args.image_rate, args.raw)?;
     outputs::check(args, &reference, &renditions)?;
     args.decoder.prefer()?;
-    let prepared = examine(args, reference.clone(), renditions.clone());
-    prepared.map_err(|error| damage::explain(error, &reference, &renditions))
+    let prepared = examine(args, decided, reference.clone(), renditions.clone());
+    prepared.map_err(|error| damage::explain(error, rendition::inputs(&reference, &renditions)))
 }
 
 /// Looks at the videos.
-fn examine(args: &Args, reference: Input, renditions: Vec<(String, Rendition)>) -> Result<Prepared, Error> {
-    let Opened { video, looks, timeline } = open(args, &reference)?;
+fn examine(
+    args: &Args,
+    decided: Option<Decided>,
+    reference: Input,
+    renditions: Vec<(String, Rendition)>,
+) -> Result<Prepared, Error> {
+    let in_part = decided.is_some_and(|decided| decided.in_part);
+    let Opened { video, looks, timeline } = open(args, in_part, &reference)?;
     let opened = renditions.iter().map(|(_, rendition)| match rendition {
-        Rendition::Input(input) => open(args, input).map(Some),
+        Rendition::Input(input) => open(args, in_part, input).map(Some),
         Rendition::Encoding(_) => Ok(None),
     });
     let opened = opened.collect::<Result<Vec<_>, _>>()?;
@@ -141,7 +172,10 @@ fn examine(args: &Args, reference: Input, renditions: Vec<(String, Rendition)>) 
     let file = |video, timeline| File { video, timeline };
     let files = opened.iter().map(|opened| opened.as_ref().map(|of| file(&of.video, of.timeline.as_ref())));
     let files: Vec<_> = files.collect();
-    let pairings = pair(args, &mut job, &file(&video, timeline.as_ref()), &files)?;
+    let pairings = match decided {
+        Some(Decided { kept, .. }) => keep(args, kept, &mut job),
+        None => pair(args, &mut job, &file(&video, timeline.as_ref()), &files)?,
+    };
     let mut steps = steps::of(&job, &sizes);
     for (pairing, video) in pairings.iter().zip(&distorted) {
         let (Some(pairing), Some(video)) = (pairing, video) else { continue };
@@ -150,10 +184,7 @@ fn examine(args: &Args, reference: Input, renditions: Vec<(String, Rendition)>) 
         checked.findings.extend(pairing.finding(video));
         steps.push(pairing.step(video));
     }
-    let damaged = damage::of(&job.reference, &job.renditions)
-        .into_iter()
-        .map(|(video, text)| format!("{video}: {text}"));
-    let damaged = ("damaged", damaged.collect());
+    let damaged = ("damaged", damaged(&job));
     job.extra_provenance = steps::lines(&checked.findings, &steps).into_iter().chain([damaged]).collect();
     Ok(Prepared { video, distorted, models, checked, steps, job, pairings })
 }
@@ -167,6 +198,7 @@ fn read_timeline(args: &Args, input: &Input, video: &mut Video) -> Option<Timeli
     if !video.interlaced {
         video.rate = timeline.rate(video.rate);
     }
+    video.indexed &= !Timeline::exceeds(&timeline.frames, video.duration);
     video.duration = timeline.end();
     Some(timeline)
 }
@@ -190,14 +222,27 @@ fn pair(
     };
     let Some(wanted) = wanted else { return Ok(vec![None; renditions.len()]) };
     let pairings = pairing::plan(job, reference, renditions, wanted)?;
-    if args.rate && !pairings.as_timed {
+    let files = renditions.iter().zip(&pairings).filter(|(file, _)| file.is_some());
+    let all = files.into_iter().all(|(_, pairing)| pairing.is_some());
+    settle(args, job, all);
+    Ok(pairings)
+}
+
+/// Has a job pair its frames as it was decided.
+fn keep(args: &Args, kept: &Kept, job: &mut Job) -> Vec<Option<Pairing>> {
+    kept.apply(job);
+    settle(args, job, true);
+    vec![Some(kept.pairing.clone())]
+}
+
+/// Has the element do its part. `all` videos that can be are paired.
+fn settle(args: &Args, job: &mut Job, all: bool) {
+    if args.rate && job.timings.any() {
         job.properties.push(("missing-frame".into(), "repeat".into()));
     }
-    let files = renditions.iter().zip(&pairings.renditions).filter(|(file, _)| file.is_some());
-    if files.into_iter().all(|(_, pairing)| pairing.is_some()) {
+    if all {
         job.align = nick(Align::Off);
     }
-    Ok(pairings.renditions)
 }
 
 /// Notes with the scores how their frames were paired.
@@ -217,11 +262,11 @@ struct Opened {
     timeline: Option<Timeline>,
 }
 
-fn open(args: &Args, input: &Input) -> Result<Opened, Error> {
+fn open(args: &Args, in_part: bool, input: &Input) -> Result<Opened, Error> {
     let video = Video::probe(input)?;
     let looks = Looks::of(input, &video, Treatment { decoder: args.decoder, ..Treatment::default() })?;
     let mut video = video.shown(&looks);
-    let timeline = read_timeline(args, input, &mut video);
+    let timeline = if in_part { None } else { read_timeline(args, input, &mut video) };
     Ok(Opened { video, looks, timeline })
 }
 

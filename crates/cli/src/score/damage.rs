@@ -6,15 +6,13 @@
 //! what is listed here is said of damaged files only. Pictures that a decoder marks as corrupted, and a film that ends
 //! before its time, are damage too. What comes before the first good picture is none: a recording may begin anywhere.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use gst::prelude::*;
 use gst::{ClockTime, DebugCategory, DebugLevel};
 
-use super::rendition::{self, Rendition};
+use super::boxes::Boxes;
 use super::source::Input;
 use crate::error::Error;
 
@@ -162,19 +160,18 @@ impl Damage {
 }
 
 /// What is damaged: the inputs, as the user wrote them, and the text on each.
-pub fn of(reference: &Input, renditions: &[(String, Rendition)]) -> Vec<(String, String)> {
+pub fn of<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Vec<(String, String)> {
     let found = |perhaps| {
         let text = |input: &Input| Some((input.given().to_owned(), input.damage().found(perhaps)?));
-        rendition::inputs(reference, renditions).filter_map(text).collect::<Vec<_>>()
+        inputs.clone().filter_map(text).collect::<Vec<_>>()
     };
     // What may be of either is of the one that is known to be damaged.
     Some(found(false)).filter(|found| !found.is_empty()).unwrap_or_else(|| found(true))
 }
 
 /// Returns the error, with what is damaged where that may be the cause.
-pub fn explain(error: Error, reference: &Input, renditions: &[(String, Rendition)]) -> Error {
-    let damaged: Vec<_> =
-        of(reference, renditions).into_iter().map(|(video, text)| format!("\n{video}: {text}")).collect();
+pub fn explain<'a>(error: Error, inputs: impl Iterator<Item = &'a Input> + Clone) -> Error {
+    let damaged: Vec<_> = of(inputs).into_iter().map(|(video, text)| format!("\n{video}: {text}")).collect();
     match error {
         Error::Failed(why) | Error::Refused(why) if !damaged.is_empty() => {
             Error::Damaged(why + &damaged.concat())
@@ -202,29 +199,16 @@ impl Found {
 
 /// What is wrong with an MP4 file that lacks its index, which many write last. Without it nothing can be read.
 pub fn without_index(path: &Path) -> Option<String> {
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    let mut at = 0_u64;
-    while at < length {
-        let mut head = [0; 16];
-        file.seek(SeekFrom::Start(at)).ok()?;
-        file.read_exact(&mut head[..8]).ok()?;
-        let (size, kind) = (u32::from_be_bytes(head[..4].try_into().ok()?), &head[4..8]);
-        if kind == b"moov" || (at == 0 && kind != b"ftyp") {
-            return None;
-        }
-        let size = match size {
-            0 => length - at,
-            1 => {
-                file.read_exact(&mut head[8..]).ok()?;
-                u64::from_be_bytes(head[8..].try_into().ok()?)
-            }
-            size => size.into(),
-        };
-        at = at.checked_add(size.max(8))?;
+    let mut boxes = Boxes::open(path)?;
+    if boxes.next()?.name != *b"ftyp" || boxes.any(|of| of.name == *b"moov") {
+        return None;
     }
-    let cut =
-        if at > length { format!(": {length} bytes are there of at least {at}") } else { String::new() };
+    let (length, least) = boxes.ends()?;
+    let cut = if least > length {
+        format!(": {length} bytes are there of at least {least}")
+    } else {
+        String::new()
+    };
     Some(format!("its index (moov) is missing, as it was not written to its end{cut}"))
 }
 

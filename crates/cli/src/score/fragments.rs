@@ -3,12 +3,11 @@
 //! Fragmented MP4, whose header may name another length than its fragments have: that of the first fragment, or one without the
 //! delay of B-frames. GStreamer 1.22 ends the stream there, and the frames behind are lost without a word.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use gst::prelude::*;
 
+use super::boxes::Boxes;
 use super::source::Input;
 
 /// Headers are no larger.
@@ -58,26 +57,7 @@ fn is_open(path: &Path) -> bool {
 
 /// The box `moov` of an MP4 file.
 fn header(path: &Path) -> Option<Vec<u8>> {
-    let mut file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|about| about.is_file()))?;
-    for _ in 0..64 {
-        let mut head = [0; 8];
-        file.read_exact(&mut head).ok()?;
-        let ([a, b, c, d], name) = ([head[0], head[1], head[2], head[3]], &head[4..]);
-        let (size, taken) = match u32::from_be_bytes([a, b, c, d]) {
-            1 => {
-                let mut large = [0; 8];
-                file.read_exact(&mut large).ok()?;
-                (u64::from_be_bytes(large), 16)
-            }
-            size => (u64::from(size), 8),
-        };
-        let rest = size.checked_sub(taken)?;
-        if name == b"moov" {
-            let mut header = vec![];
-            file.take(rest.min(LARGEST)).read_to_end(&mut header).ok()?;
-            return Some(header);
-        }
-        file.seek(SeekFrom::Current(i64::try_from(rest).ok()?)).ok()?;
-    }
-    None
+    let mut boxes = Boxes::open(path)?;
+    let header = boxes.by_ref().take(64).find(|of| of.name == *b"moov")?;
+    boxes.body(&header, LARGEST)
 }

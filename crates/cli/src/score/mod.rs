@@ -7,6 +7,7 @@
 //! arguments, shows how far it is, and prints what came of it.
 
 mod args;
+mod boxes;
 mod check;
 pub mod command;
 mod convert;
@@ -41,7 +42,7 @@ pub use args::Args;
 pub use check::{Checked, Finding, check};
 pub use convert::Conversion;
 pub(crate) use pairing::timeline;
-pub use pairing::{Method, Pairing, Timings};
+pub use pairing::{Kept, Method, Pairing, Placed, Timing, Timings};
 pub use probe::Video;
 pub use reader::Raw;
 pub use rendition::{Encoding, Rendition};

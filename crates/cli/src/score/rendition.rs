@@ -86,7 +86,7 @@ impl Encoding {
 pub fn inputs<'a>(
     reference: &'a Input,
     renditions: &'a [(String, Rendition)],
-) -> impl Iterator<Item = &'a Input> {
+) -> impl Iterator<Item = &'a Input> + Clone {
     let inputs = renditions.iter().filter_map(|(_, rendition)| match rendition {
         Rendition::Input(input) => Some(input),
         Rendition::Encoding(_) => None,

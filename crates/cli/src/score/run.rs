@@ -3,6 +3,7 @@
 //! Builds the pipeline, runs it, and collects what the element says on the bus.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use engine::metrics::feature_list;
 use gst::prelude::*;
@@ -56,7 +57,7 @@ impl Job {
     }
 
     /// All videos that are read, the original first.
-    pub fn inputs(&self) -> impl Iterator<Item = &Input> {
+    pub fn inputs(&self) -> impl Iterator<Item = &Input> + Clone {
         rendition::inputs(&self.reference, &self.renditions)
     }
 }
@@ -136,8 +137,8 @@ pub(crate) fn score_with(
     }
     pipeline.set_state(gst::State::Null)?;
     let mut outcome = run.outcome;
-    outcome.damaged = damage::of(&job.reference, &job.renditions);
-    outcome.failure = outcome.failure.map(|error| damage::explain(error, &job.reference, &job.renditions));
+    outcome.damaged = damage::of(job.inputs());
+    outcome.failure = outcome.failure.map(|error| damage::explain(error, job.inputs()));
     Ok(outcome)
 }
 
@@ -182,7 +183,28 @@ fn build(job: &Job) -> Result<gst::Pipeline, Error> {
         }
     }
     set_up(job, &element("score")?)?;
+    note_damage(job, &element("score")?);
     Ok(pipeline)
+}
+
+/// Has the results say what is damaged, also what was found while frames were scored: that is known at the end of each stream.
+fn note_damage(job: &Job, element: &gst::Element) {
+    let videos: Arc<Vec<_>> = Arc::new(job.inputs().cloned().collect());
+    for pad in element.sink_pads() {
+        let (videos, element) = (videos.clone(), element.downgrade());
+        pad.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+            if info.event().is_some_and(|event| event.type_() == gst::EventType::Eos)
+                && let Some(element) = element.upgrade()
+            {
+                let found = damage::of(videos.iter());
+                let found: Vec<_> = found.iter().map(|(video, text)| format!("{video}: {text}")).collect();
+                let pads = element.sink_pads().into_iter().filter(|pad| pad.has_property("damaged"));
+                pads.filter(|_| !found.is_empty())
+                    .for_each(|pad| pad.set_property("damaged", found.join("\n")));
+            }
+            gst::PadProbeReturn::Ok
+        });
+    }
 }
 
 fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {

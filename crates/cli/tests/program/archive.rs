@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::{Ended, hipvmaf, run};
+use crate::pairs::{Shown, film, timed, write};
 
 /// A film and an encoding of it, with B-frames and with key frames at other places.
 fn clips(folder: &Path, name: &str, caps: &str, frames: u32, muxer: &str, encoder: &str) -> [String; 2] {
@@ -75,6 +76,12 @@ impl Archive {
 
     fn chunk(&self, chunk: &str) -> PathBuf {
         self.dir().join("chunks").join(format!("{chunk}.jsonl"))
+    }
+
+    /// The titles of the manifest.
+    fn planned(&self) -> Vec<Value> {
+        let manifest = fs::read(self.dir().join("manifest.json")).unwrap();
+        serde_json::from_slice::<Value>(&manifest).unwrap()["titles"].as_array().unwrap().clone()
     }
 
     /// What is missing, and why.
@@ -155,6 +162,100 @@ fn merged_files_are_those_of_whole_titles() {
     assert_eq!(fs::metadata(&first).unwrap().modified().unwrap(), made);
 }
 
+/// Writes a film for archives.
+fn title(folder: &Path, name: &str, shown: &Shown) {
+    let kbits = if name == "film" { 4000 } else { 300 };
+    let file = folder.join(format!("{name}.mkv"));
+    write(
+        shown,
+        &format!(
+            "{X264} bitrate={kbits} key-int-max=12 ! h264parse ! matroskamux ! filesink location={}",
+            file.display()
+        ),
+    );
+}
+
+/// The plan says once how frames are paired, and each chunk pairs them so.
+#[test]
+fn titles_that_timestamps_do_not_pair_are_cut_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    const LONG: u32 = 110;
+    title(folder, "film", &film(0..LONG));
+    let slower = film(0..LONG).into_iter().map(|(number, time)| (number, time * 5 / 4)).collect();
+    let half = timed((0..LONG).step_by(2));
+    let cases = [
+        ("slower", slower, "number", 0.0),
+        ("cut", film(12..LONG), "time", -0.48),
+        ("joined", film((0..LONG).filter(|number| !(60..63).contains(number))), "picture", 0.0),
+        ("half", half, "time", 0.0),
+    ];
+    for (name, shown, ..) in &cases {
+        title(folder, name, shown);
+    }
+    run(&format!(
+        "videotestsrc num-buffers={LONG} pattern=zone-plate kx2=20 ky2=20 kt=5 ! video/x-raw,format=I420,width=128,height=96,framerate=25/1 \
+         ! {X264} bitrate=500 ! matroskamux ! filesink location={}",
+        folder.join("other.mkv").display()
+    ));
+    let names = cases.iter().map(|(name, ..)| *name).chain(["other"]);
+    let lines = names.map(|name| format!("{name},film.mkv,{name}.mkv,psnr=enable_apsnr=true\n"));
+    let list = format!("name,reference,distorted,feature\n{}", lines.collect::<String>());
+    let archive = Archive::plan(folder, &list, &[]);
+    let titles = archive.planned();
+    for (title, (name, _, method, offset)) in titles.iter().zip(&cases) {
+        assert!(title["chunks"].as_array().unwrap().len() > 1, "{name}: {}", title["whole"]);
+        assert_eq!(title["pairing"]["method"].as_str(), Some(*method), "{name}");
+        let found = title["pairing"]["offset"].as_f64().unwrap();
+        assert!(*method != "time" || (found - offset).abs() < 0.001, "{name}: {found}");
+    }
+    let problem = titles[4]["problem"].as_str().unwrap();
+    assert!(problem.contains("other.mkv") && titles[4]["chunks"].as_array().unwrap().is_empty(), "{problem}");
+    archive.ends("run", &["--jobs", "2"], 1);
+    archive.merge(1);
+    assert!(!archive.merged("other").exists());
+    for (name, ..) in &cases {
+        let files = ["film.mkv".to_owned(), format!("{name}.mkv")];
+        let whole = archive.whole(&files, &["--feature=psnr=enable_apsnr=true"]);
+        let merged = fs::read_to_string(archive.merged(name)).unwrap();
+        let differ: Vec<_> =
+            whole.lines().zip(merged.lines()).filter(|(whole, merged)| whole != merged).collect();
+        assert!(whole == merged, "{name}: {:?}", &differ[..differ.len().min(5)]);
+    }
+    // Results say how frames were paired, as those of the whole do.
+    let out = folder.join("out").display().to_string();
+    archive.ends("merge", &["-o", &out], 1);
+    let merged: Value = serde_json::from_slice(&fs::read(archive.merged("joined")).unwrap()).unwrap();
+    let said = merged["provenance"]["extra"].to_string();
+    assert!(said.contains("by picture (confidence") && said.contains("60-62"), "{said}");
+    // A plan of pairing that was changed is none.
+    fs::write(archive.dir().join("pairing/cut.json"), "{}").unwrap();
+    fs::remove_file(archive.chunk("cut/1")).unwrap();
+    let errors = archive.ends("run", &["cut"], 1).stderr;
+    assert!(errors.contains("cut.json has changed"), "{errors}");
+}
+
+/// Seeks in a file end where its header does, which may be before its last frame.
+#[test]
+fn the_last_frame_is_scored_also_behind_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    title(folder, "film", &film(0..110));
+    title(
+        folder,
+        "slower",
+        &film(0..110).into_iter().map(|(number, time)| (number, time * 25 / 24)).collect(),
+    );
+    let list = "name,reference,distorted\nslower,film.mkv,slower.mkv\nitself,slower.mkv,slower.mkv\n";
+    let archive = Archive::plan(folder, list, &[]);
+    for title in archive.planned() {
+        assert!(title["whole"].as_str().unwrap().contains("behind the end"), "{title}");
+    }
+    let files = ["slower.mkv".to_owned(), "slower.mkv".to_owned()];
+    let part: Value = serde_json::from_str(&archive.whole(&files, &["--from", "100"])).unwrap();
+    assert_eq!(part["frames"].as_array().unwrap().len(), 10);
+}
+
 #[test]
 fn what_cannot_be_scored_holds_up_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,9 +287,11 @@ fn damaged_titles_are_told_and_written() {
     let encoded = fs::read(folder.join(&files[1])).unwrap();
     fs::write(folder.join("short.mkv"), &encoded[..encoded.len() * 7 / 10]).unwrap();
     let archive = Archive::plan(folder, "name,reference,distorted\nshort,cinema.film,short.mkv\n", &[]);
-    for _ in 0..2 {
-        let said = archive.ends("run", &[], 4).stderr;
-        assert!(said.contains("short.mkv: it is damaged"), "{said}");
+    let chunk = archive.missing()[0].0.clone();
+    // Whatever is asked for, and whether it is there already.
+    for args in [&[&*chunk][..], &[&chunk], &["--share", "0/1"], &["--share", "0/1"], &[]] {
+        let said = archive.ends("run", args, 4).stderr;
+        assert!(said.contains("short.mkv: it is damaged"), "{args:?}: {said}");
     }
     let status = archive.ends("status", &[], 4).stdout;
     assert!(status.contains("it is damaged") && status.contains("1 of 1 titles"), "{status}");
@@ -197,6 +300,7 @@ fn damaged_titles_are_told_and_written() {
     let results: Value = serde_json::from_slice(&fs::read(archive.merged("short")).unwrap()).unwrap();
     let damaged = &results["provenance"]["extra"]["damaged"];
     assert!(damaged[0].as_str().unwrap().contains("pictures could be decoded"), "{damaged}");
+    assert!(results["damaged"].as_str().unwrap().contains("short.mkv: it is damaged"), "{results:#}");
 }
 
 #[test]

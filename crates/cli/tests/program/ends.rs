@@ -21,7 +21,12 @@ fn film(folder: &Path, name: &str, muxer: &str) {
 fn score(folder: &Path, distorted: &str) -> Ended {
     let mut program = hipvmaf("score");
     program.current_dir(folder).args(["film.mp4", distorted, "--backend", "cpu", "--json"]);
+    program.args(["--results", "results.json"]);
     Ended::of(program)
+}
+
+fn results(folder: &Path) -> Value {
+    serde_json::from_slice(&fs::read(folder.join("results.json")).unwrap()).unwrap()
 }
 
 /// Some frames can be decoded of each, and scored. Exit code 4 says that they are not all.
@@ -60,12 +65,15 @@ fn damaged_films_are_told_and_scored_as_far_as_they_go() {
         let decoded = format!("{frames} pictures could be decoded");
         assert!(text.contains(why) && text.contains(&decoded), "{name}: {text}");
         assert!(ended.stderr.contains(text), "{}", ended.stderr);
+        let said = format!("{name}: {text}");
+        assert_eq!(results(folder)["damaged"].as_str(), Some(&*said), "what was found while it was scored");
     }
     for name in ["film.mp4", "film.mkv", "film.flv"] {
         let ended = score(folder, name);
         assert_eq!(ended.status.code(), Some(0), "{name}: {}", ended.stderr);
         let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!(printed["damaged"], Value::Array(vec![]));
+        assert_eq!(results(folder).get("damaged"), None);
     }
 }
 

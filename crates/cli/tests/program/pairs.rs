@@ -20,7 +20,7 @@ const FILM: u32 = 40;
 const FRAME: u64 = 40_000_000;
 
 /// A frame: its number in the film, and its timestamp.
-type Shown = Vec<(u32, u64)>;
+pub type Shown = Vec<(u32, u64)>;
 
 /// The picture with this number: a texture that moves, and stands still for a while, above a strip that has the number.
 fn picture(number: u32) -> Vec<u8> {
@@ -40,12 +40,12 @@ fn picture(number: u32) -> Vec<u8> {
 }
 
 /// Frames of the film at its rate.
-fn film(numbers: impl IntoIterator<Item = u32>) -> Shown {
+pub fn film(numbers: impl IntoIterator<Item = u32>) -> Shown {
     numbers.into_iter().zip(0..).map(|(number, place)| (number, place * FRAME)).collect()
 }
 
 /// The same with the times that they have in the film.
-fn timed(numbers: impl IntoIterator<Item = u32>) -> Shown {
+pub fn timed(numbers: impl IntoIterator<Item = u32>) -> Shown {
     numbers.into_iter().map(|number| (number, u64::from(number) * FRAME)).collect()
 }
 
@@ -66,7 +66,7 @@ fn varying(mut shown: Shown) -> Shown {
 
 /// Writes frames through a part of a pipeline, whose encoder is at `film.`.
 #[track_caller]
-fn write(shown: &Shown, pipeline: &str) {
+pub fn write(shown: &Shown, pipeline: &str) {
     gst::init().unwrap();
     let constant = shown.windows(2).all(|pair| pair[1].1 - pair[0].1 == FRAME);
     let rate = if constant { "25/1" } else { "0/1" };

@@ -9,6 +9,7 @@
 
 mod align;
 mod decide;
+mod kept;
 mod retime;
 mod scan;
 pub mod timeline;
@@ -16,7 +17,7 @@ pub mod timeline;
 use std::sync::Arc;
 
 use gst::ClockTime;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::check::Finding;
 use super::probe::Video;
@@ -31,8 +32,8 @@ use crate::interrupt;
 use align::Sides;
 pub use decide::Method;
 use decide::Plan;
-use retime::Timing;
-pub use retime::Timings;
+pub use kept::{Kept, Placed};
+pub use retime::{Timing, Timings};
 use scan::{Limit, Shot};
 pub use timeline::Timeline;
 
@@ -50,7 +51,7 @@ const BEHIND: ClockTime = ClockTime::from_seconds(15);
 const NAMED: usize = 12;
 
 /// How a rendition is paired with the original.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Pairing {
     /// By what.
     pub method: Method,
@@ -71,15 +72,6 @@ pub struct Pairing {
     /// How many of the frames of the original and of the rendition are not sent to the element.
     #[serde(skip)]
     pub left_out: [u64; 2],
-}
-
-/// How the renditions of a job are paired.
-#[derive(Debug, Default)]
-pub struct Pairings {
-    /// Of each rendition; none where files are paired by their timestamps, unseen.
-    pub renditions: Vec<Option<Pairing>>,
-    /// Timestamps of the files pair all frames rightly.
-    pub as_timed: bool,
 }
 
 /// What is wanted.
@@ -103,14 +95,15 @@ pub struct File<'a> {
     pub timeline: Option<&'a Timeline>,
 }
 
-/// Decides how the renditions of a job are paired with its original, and has the job do so.
+/// Decides how the renditions of a job are paired with its original, and has the job do so. Returns how each is; none where
+/// files are paired by their timestamps, unseen.
 pub fn plan(
     job: &mut Job,
     reference: &File,
     renditions: &[Option<File>],
     wanted: Wanted,
-) -> Result<Pairings, Error> {
-    let mut pairings = Pairings { renditions: vec![None; renditions.len()], as_timed: true };
+) -> Result<Vec<Option<Pairing>>, Error> {
+    let mut pairings = vec![None; renditions.len()];
     if !is_repeatable(&job.reference, reference.video) {
         return Ok(pairings);
     }
@@ -128,7 +121,7 @@ pub fn plan(
         if let Some(confidence) =
             sampled(job, reference, (input, treatment), file).filter(|_| !wanted.by_picture)
         {
-            pairings.renditions[i] = Some(Pairing::of_times(confidence));
+            pairings[i] = Some(Pairing::of_times(confidence));
             continue;
         }
         let limit =
@@ -215,16 +208,15 @@ fn effect(
     whole: &[Shot],
     plans: &[Option<(Plan, Vec<Shot>)>],
     wanted: Wanted,
-    pairings: &mut Pairings,
+    pairings: &mut [Option<Pairing>],
 ) {
     let part = part(whole, job.treatment.span);
-    pairings.as_timed = plans.iter().flatten().all(|(plan, shots)| is_timed(plan, whole, shots));
-    for (pairing, plan) in pairings.renditions.iter_mut().zip(plans) {
+    for (pairing, plan) in pairings.iter_mut().zip(plans) {
         if let Some((plan, shots)) = plan {
             *pairing = Some(Pairing::of(plan, shots.len(), part.clone(), wanted.repeats));
         }
     }
-    if pairings.as_timed {
+    if plans.iter().flatten().all(|(plan, shots)| is_timed(plan, whole, shots)) {
         return;
     }
     // Left out for one rendition means left out for all: motion belongs to the original.
@@ -239,14 +231,18 @@ fn effect(
     };
     let kept: Vec<_> = (0..whole.len()).map(|i| part.contains(&i) && !leaves(i)).collect();
     let left_out = part.clone().filter(|i| !kept[*i]).count() as u64;
-    for pairing in pairings.renditions.iter_mut().flatten() {
+    for pairing in pairings.iter_mut().flatten() {
         pairing.left_out = [left_out, (pairing.repeated.len() + pairing.unmatched.len()) as u64];
     }
     let encodes = job.renditions.iter().any(|(_, rendition)| matches!(rendition, Rendition::Encoding(_)));
     let most = (!encodes).then(|| fastest(whole));
     let times = whole.iter().enumerate().map(|(i, shot)| kept[i].then_some(shot.time)).collect();
     job.treatment.span = None;
-    let reference = Some(Arc::new(Timing { times, keeps_segments: true, most }));
+    let positions = |shots: &[Shot]| shots.iter().map(|shot| shot.position).collect();
+    let timing = |times, keeps_segments, shots: &[Shot]| {
+        Arc::new(Timing { times, positions: positions(shots), keeps_segments, most, by_position: None })
+    };
+    let reference = Some(timing(times, true, whole));
     let renditions = plans
         .iter()
         .map(|plan| {
@@ -255,7 +251,7 @@ fn effect(
                 for (i, j) in plan.pairs.iter().enumerate().filter_map(|(i, j)| Some((i, (*j)?))) {
                     times[j] = kept[i].then_some(whole[i].time);
                 }
-                Arc::new(Timing { times, keeps_segments: false, most })
+                timing(times, false, shots)
             })
         })
         .collect();
@@ -297,10 +293,10 @@ fn average(shots: &[Shot]) -> f64 {
 }
 
 /// No more frames a second than this, for caps.
-fn fastest(shots: &[Shot]) -> gst::Fraction {
+fn fastest(shots: &[Shot]) -> (i32, i32) {
     let distances = shots.windows(2).map(|pair| pair[1].time - pair[0].time);
     let least = distances.min().unwrap_or(40_000_000).clamp(1_000_000, 1_000_000_000);
-    gst::Fraction::new(i32::try_from(1_000_000_000u64.div_ceil(least)).unwrap_or(1000), 1)
+    (i32::try_from(1_000_000_000u64.div_ceil(least)).unwrap_or(1000), 1)
 }
 
 impl Pairing {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
 use gst::{ClockTime, PadProbeData, PadProbeReturn, PadProbeType};
+use serde::{Deserialize, Serialize};
 
 /// What becomes of the frames of the videos of a job.
 #[derive(Clone, Debug, Default)]
@@ -37,17 +38,29 @@ impl Timings {
 }
 
 /// What becomes of the frames of a video, in their order.
-#[derive(Debug)]
-pub(super) struct Timing {
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Timing {
     /// The running time that each frame gets, in nanoseconds; none for those that are left out.
     pub times: Vec<Option<u64>>,
+    /// Where each frame is in the stream, in nanoseconds.
+    pub positions: Vec<u64>,
     /// Timestamps stay those of the segments of the stream, as results name them. Otherwise they begin at 0.
     pub keeps_segments: bool,
     /// The most frames a second, for caps that say that their rate varies: pauses are no losses then.
-    pub most: Option<gst::Fraction>,
+    pub most: Option<(i32, i32)>,
+    /// Not all frames come, so each is found by its position, which may differ by so many nanoseconds.
+    #[serde(skip)]
+    pub by_position: Option<u64>,
 }
 
 impl Timing {
+    /// Returns the number of the frame at a position, unless there is none.
+    pub fn locate(&self, position: u64) -> Option<usize> {
+        let slack = self.by_position.unwrap_or_default();
+        let near = self.positions.partition_point(|of| *of + slack < position);
+        self.positions.get(near).is_some_and(|of| of.abs_diff(position) <= slack).then_some(near)
+    }
+
     /// One behind the last frame that is kept.
     fn end(&self) -> usize {
         self.times.iter().rposition(Option::is_some).map_or(0, |last| last + 1)
@@ -57,18 +70,29 @@ impl Timing {
 struct State {
     next: usize,
     end: usize,
+    /// As frames leave, and as they come.
     segment: Option<gst::FormattedSegment<ClockTime>>,
+    own: Option<gst::FormattedSegment<ClockTime>>,
     ended: bool,
 }
 
 /// Gives the frames that come to a sink pad their times.
 fn apply(pad: &gst::Pad, timing: Arc<Timing>) {
-    let state = Mutex::new(State { next: 0, end: timing.end(), segment: None, ended: false });
+    let state = Mutex::new(State { next: 0, end: timing.end(), segment: None, own: None, ended: false });
     let mask = PadProbeType::BUFFER | PadProbeType::EVENT_DOWNSTREAM;
     pad.add_probe(mask, move |pad, info| {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = match &mut info.data {
-            Some(PadProbeData::Buffer(buffer)) => frame(&mut state, &timing, buffer),
+            Some(PadProbeData::Buffer(buffer)) => match number(&mut state, &timing, buffer) {
+                Some(number) => frame(&state, &timing, number, buffer),
+                None => {
+                    if let Some(element) = pad.parent_element() {
+                        let why = "a frame is not where it was when the files were looked at";
+                        gst::element_error!(element, gst::StreamError::Failed, ("{why}"));
+                    }
+                    false
+                }
+            },
             Some(PadProbeData::Event(event)) => change(&mut state, &timing, event),
             _ => true,
         };
@@ -87,10 +111,20 @@ fn apply(pad: &gst::Pad, timing: Arc<Timing>) {
     });
 }
 
-/// Gives a frame its time; false if it is left out.
-fn frame(state: &mut State, timing: &Timing, buffer: &mut gst::Buffer) -> bool {
+/// Returns the number of a frame, unless it is one that is not known.
+fn number(state: &mut State, timing: &Timing, buffer: &gst::Buffer) -> Option<usize> {
+    if timing.by_position.is_some() {
+        let position = state.own.as_ref().zip(buffer.pts());
+        let position = position.and_then(|(segment, pts)| segment.to_stream_time(pts)).unwrap_or_default();
+        state.next = timing.locate(position.nseconds())?;
+    }
     let number = state.next;
     state.next += 1;
+    Some(number)
+}
+
+/// Gives a frame its time; false if it is left out.
+fn frame(state: &State, timing: &Timing, number: usize, buffer: &mut gst::Buffer) -> bool {
     let Some(time) = timing.times.get(number).copied().flatten().map(ClockTime::from_nseconds) else {
         return false;
     };
@@ -107,11 +141,15 @@ fn frame(state: &mut State, timing: &Timing, buffer: &mut gst::Buffer) -> bool {
 
 /// Has events say what is so for the frames with new times; false for those that are left out.
 fn change(state: &mut State, timing: &Timing, event: &mut gst::Event) -> bool {
+    if let gst::EventView::Segment(segment) = event.view() {
+        state.own = segment.segment().downcast_ref::<ClockTime>().cloned();
+    }
     match event.view() {
         gst::EventView::Gap(_) => return false,
         gst::EventView::Caps(caps) => {
             let mut caps = caps.caps_owned();
-            if let Some(most) = timing.most {
+            if let Some((numer, denom)) = timing.most {
+                let most = gst::Fraction::new(numer, denom);
                 caps.make_mut().set("framerate", gst::Fraction::new(0, 1));
                 caps.make_mut().set("max-framerate", most);
                 *event = gst::event::Caps::new(&caps);

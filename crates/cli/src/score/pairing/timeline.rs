@@ -83,6 +83,11 @@ impl Timeline {
         self.frames.partition_point(|frame| frame.time < time.nseconds()) as u64
     }
 
+    /// Returns true if the last frame is behind the end that the container names: a seek would lose it.
+    pub fn exceeds(frames: &[Frame], duration: Option<ClockTime>) -> bool {
+        frames.last().zip(duration).is_some_and(|(last, duration)| last.time > duration.nseconds())
+    }
+
     /// Where the last frame ends.
     pub fn end(&self) -> Option<ClockTime> {
         Some(ClockTime::from_nseconds(self.frames.last()?.time + self.distance()?))
