@@ -615,6 +615,10 @@ impl AggregatorImpl for HipVmaf {
         }?;
         let pad = gst::PadBuilder::<HipVmafPad>::from_template(template).name(name).build();
         self.watch_frames(&pad);
+        // The base class adds the pad as if it had just been made by `g_object_new`, whose reference is floating, and the
+        // bindings hand over one that is not: without this the pad would never be freed.
+        // SAFETY: a live object with a single reference, which is handed over.
+        unsafe { glib::gobject_ffi::g_object_force_floating(pad.as_ptr().cast()) };
         Some(pad.upcast())
     }
 

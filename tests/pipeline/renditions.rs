@@ -302,3 +302,16 @@ fn pads_are_children_of_the_element() {
     proxy.set_child_property("dist_sink::label", "1080p");
     assert_eq!(label("dist_sink::label"), "1080p");
 }
+
+#[test]
+fn released_pads_and_those_of_an_element_that_is_gone_are_freed() {
+    let mut rig = Rig::offline(&[]).play();
+    let released = rig.request();
+    let kept = rig.request();
+    let pads = [released.downgrade(), kept.downgrade()];
+    rig.release(&released.name());
+    drop((released, kept));
+    assert_eq!(pads.each_ref().map(|pad| pad.upgrade().is_some()), [false, true]);
+    drop(rig);
+    assert!(pads.iter().all(|pad| pad.upgrade().is_none()));
+}

@@ -17,11 +17,12 @@ mod world;
 
 use std::collections::VecDeque;
 use std::fs;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use neighbours::Heartbeat;
-use pictures::Table;
+use pictures::{ALIVE, Table};
 use world::World;
 
 /// Worlds in a run that nobody has set a time for, and frames in each.
@@ -79,6 +80,9 @@ fn watch(story: Arc<Story>, world: Arc<Mutex<String>>) {
     });
 }
 
+/// How long frames may take to be freed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Resident memory in MiB.
 fn memory() -> f64 {
     let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
@@ -86,6 +90,15 @@ fn memory() -> f64 {
         pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("the format of statm");
     // SAFETY: sysconf only reads.
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as f64 / 1048576.0
+}
+
+/// Returns how many frames still exist although everything that held them is gone.
+fn frames_left() -> usize {
+    let begun = Instant::now();
+    while ALIVE.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    ALIVE.load(Ordering::SeqCst)
 }
 
 #[test]
@@ -112,8 +125,12 @@ fn the_element_withstands_whatever_happens() {
         let replay = format!("HIPVMAF_STRESS_SEED={seed} HIPVMAF_STRESS_WORLD={world}");
         replay.clone_into(&mut name.lock().unwrap_or_else(PoisonError::into_inner));
         story.forget();
-        let (learned, faults, summary) = World::new(&story, seed, world, &without, table).run(FRAMES);
+        let (learned, mut faults, summary) = World::new(&story, seed, world, &without, table).run(FRAMES);
         table = learned;
+        let left = frames_left();
+        if left > 0 {
+            faults.push(format!("{left} frames are left after the end of the world"));
+        }
         samples.push(memory());
         println!("{replay}: {summary}, {:.0} MiB, {:.1} s", memory(), begun.elapsed().as_secs_f64());
         assert!(faults.is_empty(), "{replay}\n{faults:#?}\n{}", story.tell());
