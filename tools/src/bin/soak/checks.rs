@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gst::ClockTime;
-use gsthipvmaf::event::{Event, EventMessage};
+use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::FrameMessage;
 
 use crate::number::LOWEST_PSNR;
@@ -63,6 +63,7 @@ pub struct Rendition {
     unreported: BTreeSet<ClockTime>,
     /// Gaps that events have told of.
     reported: VecDeque<Gap>,
+    failures: VecDeque<Failure>,
     pub faults: Vec<String>,
     pub counts: Counts,
 }
@@ -76,6 +77,21 @@ pub struct Counts {
     /// Frames in events about gaps.
     pub reported: u64,
     pub gaps: u64,
+    /// Frames without a score while the stream could not be scored: where the packets are lost that tell of a new size, the
+    /// decoder goes on with the old one.
+    pub failed: u64,
+}
+
+/// The stream cannot be scored after this reference frame, up to another.
+struct Failure {
+    after: Option<ClockTime>,
+    until: Option<ClockTime>,
+}
+
+impl Failure {
+    fn holds(&self, at: ClockTime) -> bool {
+        self.after.is_none_or(|after| after < at) && self.until.is_none_or(|until| at <= until)
+    }
 }
 
 /// From the first frame to the last: all of them are missing in a single gap, some where several are told of together.
@@ -126,6 +142,10 @@ impl Rendition {
         while self.reported.front().is_some_and(|gap| gap.last < horizon) {
             self.reported.pop_front();
         }
+        let is_over = |failure: &Failure| failure.until.is_some_and(|until| until < horizon);
+        while self.failures.front().is_some_and(is_over) {
+            self.failures.pop_front();
+        }
     }
 
     fn settle(&mut self, at: ClockTime, frame: &Frame) {
@@ -134,6 +154,9 @@ impl Rendition {
         match (frame.scored, reported) {
             (true, true) if alone => {
                 self.fault(format!("frame {} was scored and reported as missing", frame.number))
+            }
+            (false, false) if self.failures.iter().any(|failure| failure.holds(at)) => {
+                self.counts.failed += 1
             }
             (false, false) => {
                 self.unreported.insert(at);
@@ -185,8 +208,18 @@ impl Rendition {
 
     /// The element has posted an event.
     pub fn event(&mut self, event: &EventMessage) {
-        if event.event != Event::Unpaired {
-            return;
+        match (event.event, event.state) {
+            (Event::Unpaired, _) => {}
+            (Event::Failed, EventState::Raised) => {
+                return self.failures.push_back(Failure { after: event.running_time, until: None });
+            }
+            (Event::Failed, EventState::Cleared) => {
+                if let Some(failure) = self.failures.back_mut() {
+                    failure.until = event.running_time;
+                }
+                return;
+            }
+            _ => return,
         }
         let (Some(first), Some(last)) = (event.since, event.running_time) else { return };
         let times = event.times.unwrap_or(1);
@@ -202,21 +235,23 @@ impl Rendition {
         for (at, frame) in std::mem::take(&mut self.reference) {
             self.settle(at, &frame);
         }
-        let Counts { reference, arrived, scored, reported, .. } = self.counts;
+        let Counts { reference, arrived, scored, reported, failed, .. } = self.counts;
         if let Some(first) = self.unreported.first() {
             self.fault(format!(
                 "{} frames were lost and not reported, the first at {first}",
                 self.unreported.len()
             ));
         }
-        if reported != unpaired || scored + unpaired != reference {
+        if reported != unpaired || scored + unpaired + failed != reference {
             self.fault(format!(
-                "of {reference} frames {scored} were scored; {unpaired} were counted as missing, {reported} reported"
+                "of {reference} frames {scored} were scored and {failed} could not be; {unpaired} were counted as missing, \
+                 {reported} reported"
             ));
         }
-        if scored + unmatched != arrived {
+        let dropped = arrived.checked_sub(scored + unmatched);
+        if dropped.is_none_or(|dropped| dropped > failed) {
             self.fault(format!(
-                "of {arrived} distorted frames {scored} were scored, {unmatched} found no partner"
+                "of {arrived} distorted frames {scored} were scored and {failed} at most could not be, {unmatched} found no partner"
             ));
         }
     }

@@ -132,13 +132,14 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
         rendition.end(count("frames-unpaired"), count("dist-unmatched"));
         let counts = rendition.counts;
         println!(
-            "live: {}: {} frames, {} scored; {} lost on purpose, {} missing and reported in {} gaps, {} too late",
+            "live: {}: {} frames, {} scored; {} lost on purpose, {} missing and reported in {} gaps, {} not to be scored, {} too late",
             rendition.label,
             counts.reference,
             counts.scored,
             counts.injected,
             counts.reported,
             counts.gaps,
+            counts.failed,
             count("dist-unmatched")
         );
         if counts.scored < counts.reference / 2 {
