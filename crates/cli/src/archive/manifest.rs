@@ -16,7 +16,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use clap::Parser;
 use engine::metrics::feature_list;
 use engine::model::{Model, ScoreOptions};
 use engine::plan::Plan;
@@ -176,26 +175,17 @@ pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The command line of `score`, as titles have it.
-#[derive(Parser)]
-#[command(no_binary_name = true)]
-struct Line {
-    #[command(flatten)]
-    args: score::Args,
-}
-
 impl Title {
     /// What `score` would be given.
     pub fn args(&self, more: &[String]) -> Result<score::Args, Error> {
         // Names that begin with a dash are no options.
         let files = ["--".to_owned(), self.reference.path.clone(), self.distorted.path.clone()];
         let line = self.options.iter().chain(more).chain(&files);
-        let line = Line::try_parse_from(line).map_err(|error| {
+        score::Args::parse(line.map(Into::into)).map_err(|error| {
             let text = error.render().to_string();
             let first = text.lines().next().unwrap_or_default();
             Error::Usage(format!("{}: {}", self.name, first.trim_start_matches("error: ")))
-        });
-        Ok(line?.args)
+        })
     }
 
     /// Writes down how its frames are paired.

@@ -19,6 +19,7 @@ use super::health::{Change, Health};
 use super::source::{Named, Source};
 use super::state::Status;
 use super::tape::Tape;
+use crate::score::Timing;
 use crate::score::decoders::Decoders;
 
 /// Name of the message that says that a live source has ended.
@@ -98,8 +99,14 @@ impl Branch {
         self.bin.as_ref().is_some_and(|bin| object == bin || object.has_as_ancestor(bin))
     }
 
-    /// Puts the source in. The first frame of one that has an end is shown at the running time `start`.
-    pub fn insert(&mut self, pipeline: &gst::Pipeline, start: ClockTime) -> Result<(), Box<dyn Error>> {
+    /// Puts the source in. The first frame of one that has an end is shown at the running time `start`. Frames of a file that is
+    /// paired with another get the times of their partners.
+    pub fn insert(
+        &mut self,
+        pipeline: &gst::Pipeline,
+        start: ClockTime,
+        timing: Option<Arc<Timing>>,
+    ) -> Result<(), Box<dyn Error>> {
         // Counted from now on, whatever comes of it.
         self.health.started(self.frames(), Instant::now());
         self.missing = false;
@@ -122,6 +129,10 @@ impl Branch {
             Source::Test { .. } | Source::Encode(_) => {}
             source if source.is_live() => clock::follow(&timed, pipeline, source),
             _ => timed.set_offset(i64::try_from(start.nseconds())?),
+        }
+        if let Some(timing) = timing {
+            let stamped = bin.by_name("timed").and_then(|element| element.static_pad("sink"));
+            timing.apply(&stamped.ok_or("the source has no time stamps")?);
         }
         self.watch(&src, &bin);
         self.tape.iter().for_each(|tape| tape.attach(&bin));

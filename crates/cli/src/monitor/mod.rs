@@ -16,6 +16,7 @@ mod clock;
 mod config;
 mod dashboard;
 mod evidence;
+mod films;
 mod fleet;
 mod gallery;
 mod health;

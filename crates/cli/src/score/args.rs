@@ -2,9 +2,10 @@
 
 //! The arguments of the command.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
+use clap::{Parser as _, ValueEnum};
 
 use super::crop::Crop;
 use super::reader::Raw;
@@ -115,6 +116,27 @@ pub struct Args {
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
+}
+
+/// A command line.
+#[derive(clap::Parser)]
+#[command(no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+impl Args {
+    /// Returns the arguments of a command line without the name of the command.
+    pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        Line::try_parse_from(words).map(|line| line.args)
+    }
+
+    /// Returns the arguments that name files alone.
+    pub(crate) fn of_files(files: [&Path; 2]) -> Result<Self, clap::Error> {
+        // Names that begin with a dash are no options.
+        Self::parse([OsStr::new("--")].into_iter().chain(files.map(Path::as_os_str)).map(OsStr::to_owned))
+    }
 }
 
 /// A value of the element's property `scale-method`.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::{Ended, encode, hipvmaf, run, send};
+use crate::pairs::{Shown, film, write};
 
 /// How long to wait for what has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -218,6 +219,44 @@ fn a_channel_that_lacks_its_film_fails_alone_and_plays_it_once_it_appears() {
     let summary = monitor.end();
     assert!(summary.contains("films: 0 restarts") && summary.contains("1 failure, 1 restart"), "{summary}");
     assert!(!summary.contains("NaN"), "{summary}");
+}
+
+/// One that begins later, one that has lost frames without their times, and one of another film.
+#[test]
+fn files_are_paired_with_their_film_as_score_pairs_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = |name: &str| folder.join(format!("{name}.mkv")).display().to_string();
+    let make = |name: &str, kbits: u32, shown: &Shown| {
+        let coder = format!("x264enc speed-preset=superfast bitrate={kbits} key-int-max=12 ! h264parse");
+        write(shown, &format!("{coder} ! matroskamux ! filesink location={}", file(name)));
+    };
+    make("film", 4000, &film(0..180));
+    make("cut", 800, &film(12..180));
+    make("joined", 800, &film((0..180).filter(|number| !(30..36).contains(number))));
+    run(&format!(
+        "videotestsrc num-buffers=180 pattern=zone-plate kx2=20 ky2=20 kt=5 ! video/x-raw,width=128,height=96,framerate=25/1 \
+         ! x264enc speed-preset=superfast ! matroskamux ! filesink location={}",
+        file("other")
+    ));
+    let [reference, cut, joined, other] =
+        [("", "film"), ("cut=", "cut"), ("joined=", "joined"), ("other=", "other")]
+            .map(|(label, name)| format!("{label}{}", file(name)));
+    let mut monitor = Monitor::start(&[&reference, &cut, &joined, &other, "--window", "1", "--wait", "2000"]);
+    monitor.wait_for(&["other.mkv", "film.mkv", "no way of pairing"]);
+    // Windows before the first frame have no mean.
+    let means = |channel: &Value, label: &str| -> Vec<f64> {
+        stream(channel, label)["spark"].as_array().unwrap().iter().filter_map(Value::as_f64).collect()
+    };
+    let name = monitor.json("/api/channels")["channels"][0]["name"].as_str().unwrap().to_owned();
+    let path = format!("/api/channels/{name}");
+    let channel =
+        monitor.poll(&path, |channel| ["cut", "joined"].iter().all(|of| means(channel, of).len() > 3));
+    for label in ["cut", "joined"] {
+        let means = means(&channel, label);
+        assert!(means.iter().all(|mean| *mean > 80.0), "{label}: {means:?}");
+    }
+    assert_eq!(stream(&channel, "other")["counts"]["scored"], 0);
 }
 
 #[test]

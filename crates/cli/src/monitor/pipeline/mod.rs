@@ -21,6 +21,7 @@ use crate::monitor::branch::Branch;
 use crate::monitor::clock::{self, LEAD};
 use crate::monitor::config::Channel;
 use crate::monitor::evidence::Evidence;
+use crate::monitor::films::{Answer, Films};
 use crate::monitor::health::{Change, SETTLED};
 use crate::monitor::incidents::Incidents;
 use crate::monitor::latency::Latency;
@@ -49,6 +50,8 @@ pub struct Pipeline {
     bus: gst::Bus,
     /// The branch of the reference, and after it those of the renditions.
     branches: Vec<Branch>,
+    /// How those that are files are paired.
+    films: Films,
     /// When the first frame of sources that have an end is shown.
     start: Option<ClockTime>,
     state: Shared,
@@ -104,10 +107,12 @@ impl Pipeline {
         let incidents = evidence.incidents.clone();
         // Sources come once it runs, so that none of them keeps it from running.
         pipeline.set_state(gst::State::Playing)?;
+        let files = channel.renditions.iter().map(|named| named.source.file());
         Ok(Self {
             pipeline,
             element,
             bus,
+            films: Films::new(channel.reference.file(), files),
             branches,
             start: None,
             state,
@@ -193,6 +198,11 @@ impl Pipeline {
                 None
             };
         }
+        let timing = match self.pair(i) {
+            Answer::Wait => return None,
+            Answer::Paired(timing) => timing,
+            Answer::Failed(why) => return self.fail(i, &why),
+        };
         let now = self.pipeline.current_running_time().unwrap_or_default() + LEAD;
         let reference = &self.branches[0];
         let start = if reference.source.source.is_live() {
@@ -207,10 +217,23 @@ impl Pipeline {
         if let Some(stream) = lock(&self.state).streams_mut().nth(i) {
             stream.restarts += u64::from(stream.status == Status::Down);
         }
-        match self.branches[i].insert(&self.pipeline, start) {
+        match self.branches[i].insert(&self.pipeline, start, timing) {
             Ok(()) => None,
             Err(error) => self.fail(i, &error.to_string()),
         }
+    }
+
+    /// Says what times the frames of a source get. A film begins once all files beside it are looked at.
+    fn pair(&mut self, i: usize) -> Answer {
+        let is_film = self.branches[0].source.source.file().is_some();
+        let answer = match (i.checked_sub(1), self.branches[i].source.source.file()) {
+            (None, _) => Answer::Paired(self.films.film()),
+            (Some(_), Some(_)) if is_film && self.branches[0].lacks_file() => Answer::Wait,
+            (Some(rendition), Some(file)) => self.films.ask(rendition, file),
+            (Some(_), None) => Answer::Paired(None),
+        };
+        let begins = is_film && self.start.is_none() && self.films.are_looked_at();
+        if begins && matches!(answer, Answer::Paired(_)) { Answer::Wait } else { answer }
     }
 
     /// Takes a source out that has failed. The end of the channel, if it cannot go on without.

@@ -75,6 +75,18 @@ impl Timing {
         }
     }
 
+    /// Finds frames by their positions, where these tell them apart.
+    pub fn found_by_position(mut self) -> Self {
+        self.by_position = self.placed().is_ok().then(|| self.slack());
+        self
+    }
+
+    /// Returns the same of the film, with the frames that either has.
+    pub fn or(&self, other: &Self) -> Self {
+        let times = self.times.iter().zip(&other.times).map(|(own, other)| own.or(*other)).collect();
+        Self { times, ..self.clone() }
+    }
+
     /// Returns the number of the frames whose new times are these.
     pub fn count(&self, of: impl Fn(u64) -> bool) -> u64 {
         self.times.iter().flatten().filter(|time| of(**time)).count() as u64

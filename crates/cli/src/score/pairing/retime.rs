@@ -28,10 +28,10 @@ impl Timings {
 
     /// Gives the frames that come to these sink pads, each of a rendition, the times of the plan.
     pub(in crate::score) fn apply(&self, reference: &gst::Pad, renditions: &[Option<gst::Pad>]) {
-        self.reference.iter().for_each(|timing| apply(reference, timing.clone()));
+        self.reference.iter().for_each(|timing| timing.clone().apply(reference));
         for (timing, pad) in self.renditions.iter().zip(renditions) {
             if let (Some(timing), Some(pad)) = (timing, pad) {
-                apply(pad, timing.clone());
+                timing.clone().apply(pad);
             }
         }
     }
@@ -61,6 +61,41 @@ impl Timing {
         self.positions.get(near).is_some_and(|of| of.abs_diff(position) <= slack).then_some(near)
     }
 
+    /// Gives the frames that come to a sink pad their times.
+    pub(crate) fn apply(self: Arc<Self>, pad: &gst::Pad) {
+        let state = Mutex::new(State { next: 0, end: self.end(), segment: None, own: None, ended: false });
+        let mask = PadProbeType::BUFFER | PadProbeType::EVENT_DOWNSTREAM;
+        pad.add_probe(mask, move |pad, info| {
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            let goes_on = match &mut info.data {
+                Some(PadProbeData::Buffer(buffer)) => match number(&mut state, &self, buffer) {
+                    Some(number) => frame(&state, &self, number, buffer),
+                    None => {
+                        if let Some(element) = pad.parent_element() {
+                            let why = "a frame is not where it was when the files were looked at";
+                            gst::element_error!(element, gst::StreamError::Failed, ("{why}"));
+                        }
+                        false
+                    }
+                },
+                Some(PadProbeData::Event(event)) => change(&mut state, &self, event),
+                _ => true,
+            };
+            if goes_on {
+                return PadProbeReturn::Ok;
+            }
+            let ends = state.next > state.end && !std::mem::replace(&mut state.ended, true);
+            drop(state);
+            if ends {
+                // Refused only by a pad that has seen its end.
+                let _ = pad.send_event(gst::event::Eos::new());
+            }
+            // Taken rather than dropped: GStreamer 1.22 lets go of what is dropped at a sink pad twice.
+            info.data = None;
+            PadProbeReturn::Handled
+        });
+    }
+
     /// One behind the last frame that is kept.
     fn end(&self) -> usize {
         self.times.iter().rposition(Option::is_some).map_or(0, |last| last + 1)
@@ -74,41 +109,6 @@ struct State {
     segment: Option<gst::FormattedSegment<ClockTime>>,
     own: Option<gst::FormattedSegment<ClockTime>>,
     ended: bool,
-}
-
-/// Gives the frames that come to a sink pad their times.
-fn apply(pad: &gst::Pad, timing: Arc<Timing>) {
-    let state = Mutex::new(State { next: 0, end: timing.end(), segment: None, own: None, ended: false });
-    let mask = PadProbeType::BUFFER | PadProbeType::EVENT_DOWNSTREAM;
-    pad.add_probe(mask, move |pad, info| {
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        let goes_on = match &mut info.data {
-            Some(PadProbeData::Buffer(buffer)) => match number(&mut state, &timing, buffer) {
-                Some(number) => frame(&state, &timing, number, buffer),
-                None => {
-                    if let Some(element) = pad.parent_element() {
-                        let why = "a frame is not where it was when the files were looked at";
-                        gst::element_error!(element, gst::StreamError::Failed, ("{why}"));
-                    }
-                    false
-                }
-            },
-            Some(PadProbeData::Event(event)) => change(&mut state, &timing, event),
-            _ => true,
-        };
-        if goes_on {
-            return PadProbeReturn::Ok;
-        }
-        let ends = state.next > state.end && !std::mem::replace(&mut state.ended, true);
-        drop(state);
-        if ends {
-            // Refused only by a pad that has seen its end.
-            let _ = pad.send_event(gst::event::Eos::new());
-        }
-        // Taken rather than dropped: GStreamer 1.22 lets go of what is dropped at a sink pad twice.
-        info.data = None;
-        PadProbeReturn::Handled
-    });
 }
 
 /// Returns the number of a frame, unless it is one that is not known.
