@@ -230,6 +230,11 @@ impl Source {
         self.change(|queue| queue.jobs.len() + usize::from(queue.busy))
     }
 
+    /// The same, or none where another source counts them, whose thread it shares.
+    pub fn own_backlog(&self) -> usize {
+        self.thread.as_ref().map_or(0, |_| self.backlog())
+    }
+
     /// Forgets what is still to be done, while the pad takes nothing, and waits for what is being done.
     pub fn forget(&self) {
         // But not that the stream has to be introduced.
