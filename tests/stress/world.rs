@@ -399,6 +399,7 @@ impl<'a> World<'a> {
             };
             self.listen();
             if rests {
+                self.check_delay();
                 return;
             }
             if begun.elapsed() > PATIENCE {
@@ -407,6 +408,15 @@ impl<'a> World<'a> {
                 self.ledger.fault(text);
             }
             std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Where the clock goes on before a reference frame has been sent, as on a busy machine, that frame may come too late for
+    /// the motion of those beside it.
+    fn check_delay(&mut self) {
+        let mut reference = self.streams.iter().filter(|stream| stream.quality.is_none());
+        if self.kind.live && reference.any(|stream| stream.source.backlog() > 0) {
+            self.ledger.disturb_all(self.time(self.now));
         }
     }
 
