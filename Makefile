@@ -97,7 +97,7 @@ check-kernels: plugin bootstrap-tests ## check the code for AMD GPUs, and that h
 	@scripts/kernel-report check
 	@scripts/hipcc-check
 
-kernel-table: plugin bootstrap-tests ## write what each kernel takes on AMD GPUs into docs/performance.md
+kernel-table: plugin bootstrap-tests ## write what each kernel takes on AMD GPUs into bench/records
 	@scripts/kernel-report update
 
 swhip: bootstrap-tests ## build the software devices into target/swhip
