@@ -35,7 +35,7 @@ def score(command, chunk):
 
 def missing(program, folder):
     """The names of the chunks that are missing."""
-    status = subprocess.run([program, "archive", "status", folder, "--json"], stdout=subprocess.PIPE, text=True)
+    status = subprocess.run([program, "archive", "status", "--json", "--", folder], stdout=subprocess.PIPE, text=True)
     # 1 says that something is missing, and also that there is no plan, which has been said then.
     if status.returncode not in DONE + (1,) or not status.stdout:
         sys.exit(status.returncode)
@@ -85,8 +85,9 @@ def main():
     args.threads = args.threads or 1
     chunks = missing(args.program, args.folder)
     scored = not chunks or run(args, chunks)
-    merge = [args.program, "archive", "merge", args.folder, "--output", args.output]
-    merged = subprocess.run(merge + ["--no-provenance"] * args.no_provenance).returncode
+    # Names may begin with a dash.
+    merge = [args.program, "archive", "merge", f"--output={args.output}", *["--no-provenance"] * args.no_provenance]
+    merged = subprocess.run([*merge, "--", args.folder]).returncode
     sys.exit(merged or not scored)
 
 

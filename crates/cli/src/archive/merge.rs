@@ -18,8 +18,8 @@ use gsthipvmaf::results::{Ending, Heading, Results};
 use watch::output::Place;
 
 use super::chunk::{self, Head, Scored};
-use super::complete_unless;
 use super::manifest::{Chunk, Manifest, Title};
+use super::{complete_unless, word};
 use crate::error::Error;
 use crate::output;
 
@@ -105,8 +105,8 @@ fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
 fn as_whole(args: &Args, title: &Title) -> String {
     format!(
         "score it as one chunk: hipvmaf archive plan LIST -o {} --whole {}",
-        args.folder.display(),
-        title.name
+        word(&args.folder.to_string_lossy()),
+        word(&title.name)
     )
 }
 
@@ -127,8 +127,9 @@ fn check_seam(
     };
     Err(Error::Failed(format!(
         "chunk {name} does not go on where the one before ends: {difference}; decode from an earlier key frame: hipvmaf \
-         archive run {} {again} --earlier {earlier}",
-        folder.display()
+         archive run {} {} --earlier {earlier}",
+        word(&folder.to_string_lossy()),
+        word(&again)
     )))
 }
 

@@ -60,6 +60,15 @@ pub fn run(command: &Command) -> Result<ExitCode, Error> {
     }
 }
 
+/// A word of a command line, as shells have it.
+fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./,:@%+=-".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// Success if nothing is missing.
 fn complete(all: bool) -> ExitCode {
     if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }

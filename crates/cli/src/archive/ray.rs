@@ -2,6 +2,7 @@
 
 //! Ray: the package hipvmaf-ray makes a task of each chunk that is missing, and merges.
 
+use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
 use super::submit::Args;
@@ -11,7 +12,10 @@ use crate::error::Error;
 pub fn run(args: &Args, address: Option<&str>) -> Result<ExitCode, Error> {
     let mut command = Command::new("python3");
     command.args(["-m", "hipvmaf_ray", "--retries", &args.retries.to_string(), "--program"]);
-    command.arg(std::env::current_exe()?).arg("--output").arg(&args.merge.output);
+    // A name may begin with a dash.
+    let mut output = OsString::from("--output=");
+    output.push(&args.merge.output);
+    command.arg(std::env::current_exe()?).arg(output);
     command.args(address.iter().flat_map(|address| ["--address", address]));
     command.args(args.gpus.iter().flat_map(|gpus| ["--gpus".to_owned(), gpus.to_string()]));
     command.args(args.merge.no_provenance.then_some("--no-provenance"));

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use super::chunk::Scored;
 use super::manifest::{Manifest, hex};
 use super::submit::Args;
-use super::{complete, merge};
+use super::{complete, merge, word};
 use crate::error::Error;
 use crate::output;
 
@@ -45,8 +45,7 @@ pub fn submit(args: &Args) -> Result<ExitCode, Error> {
         .map_err(|error| Error::Failed(format!("cannot create {}: {error}", logs.display())))?;
     let sbatch = |log: &str, script: &str, more: &[String]| {
         let mut command = Command::new("sbatch");
-        // A percent sign begins what Slurm replaces.
-        let log = format!("--output={}/{log}", logs.display().to_string().replace('%', "%%"));
+        let log = log_option(&logs, log);
         command.args(["--parsable", "--requeue", "--open-mode=append", "--job-name", &name, &log]);
         command.args(more).args(&args.options);
         // With the name of a cluster behind it, where there are several.
@@ -69,6 +68,16 @@ pub fn submit(args: &Args) -> Result<ExitCode, Error> {
         logs.display()
     ))?;
     Ok(complete(all))
+}
+
+/// The option that names the log of each task. A percent sign begins what Slurm replaces; in a path with a backslash it replaces
+/// nothing, so all tasks have one log then.
+fn log_option(logs: &Path, name: &str) -> String {
+    let logs = logs.display().to_string();
+    if logs.contains('\\') {
+        return format!("--output={logs}/slurm.log");
+    }
+    format!("--output={}/{name}", logs.replace('%', "%%"))
 }
 
 /// The numbers of chunks that are missing and can be scored, and whether that is all that is missing.
@@ -129,8 +138,8 @@ fn program<'a>(args: impl Iterator<Item = &'a str>, folder: &Path) -> Result<Str
 
 fn quoted(path: &Path) -> Result<String, Error> {
     let text =
-        path.to_str().ok_or_else(|| Error::Failed(format!("{}: the path is not UTF-8", path.display())))?;
-    Ok(format!("'{}'", text.replace('\'', r"'\''")))
+        path.to_str().ok_or_else(|| Error::Failed(format!("{}: the path is not UTF-8", path.display())));
+    text.map(word)
 }
 
 /// What a command of Slurm answers.
@@ -159,8 +168,18 @@ mod tests {
 
     #[test]
     fn paths_are_words_of_shells() {
-        let path = Path::new("/a b/it's $HOME");
-        let said = Command::new("sh").args(["-c", &format!("printf %s {}", quoted(path).unwrap())]).output();
-        assert_eq!(said.unwrap().stdout, path.as_os_str().as_encoded_bytes());
+        for text in
+            ["/a b/it's $HOME", "plain/2", "", "`id`", "$(id)", "a\\b", "a\nb", "*", "~", "é", "#x", "-n"]
+        {
+            let said = Command::new("sh").args(["-c", &format!("printf %s {}", word(text))]).output();
+            assert_eq!(said.unwrap().stdout, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn logs_have_names_that_slurm_replaces_nothing_else_in() {
+        for (folder, option) in [("/a%j", "--output=/a%%j/%A.log"), ("/a\\b%", "--output=/a\\b%/slurm.log")] {
+            assert_eq!(log_option(Path::new(folder), "%A.log"), option);
+        }
     }
 }

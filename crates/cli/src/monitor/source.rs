@@ -13,6 +13,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::redact;
+use crate::score::check_uri;
 
 /// A source, and what the user calls it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -96,6 +97,7 @@ impl FromStr for Source {
             if scheme.is_empty() || !scheme.chars().all(is_scheme) || text.contains(['"', '\\', '\n']) {
                 return Err(format!("{} is no URI", redact::uri(text)));
             }
+            check_uri(text).map_err(|why| format!("{}: {why}", redact::uri(text)))?;
             let file = text.strip_prefix("file://").and_then(|_| glib::filename_from_uri(text).ok());
             return Ok(file.map_or_else(|| Self::Uri(text.into()), |(path, _)| Self::File(path)));
         }
@@ -298,6 +300,9 @@ mod tests {
             "=test:",
             "a\nb=test:",
             "srt://\"x",
+            "http://",
+            "a=https://:80/x",
+            "imagesequence://%s",
         ] {
             assert!(text.parse::<Named>().is_err(), "{text}");
         }

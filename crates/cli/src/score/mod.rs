@@ -48,6 +48,7 @@ pub use reader::Raw;
 pub use rendition::{Encoding, Rendition};
 pub use run::{Event, Job, Outcome, score};
 pub use scores::{Frame, Pooled, Scores};
+pub(crate) use source::check_uri;
 pub use source::{Decoder, Input};
 pub use span::{Position, Span};
 pub use steps::Step;

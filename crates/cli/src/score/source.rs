@@ -150,7 +150,7 @@ impl Origin {
 }
 
 /// Refuses URIs that GStreamer does not survive: of the web without a host, and of its own reader of image sequences.
-fn check_uri(uri: &str) -> Result<(), String> {
+pub fn check_uri(uri: &str) -> Result<(), String> {
     let (scheme, rest) = uri.split_once("://").unwrap_or_default();
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();

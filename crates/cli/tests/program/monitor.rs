@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::{Ended, encode, hipvmaf, run, send};
+use crate::names::{list, some_names};
 use crate::pairs::{Shown, film, write};
 
 /// How long to wait for what has to come.
@@ -164,6 +165,8 @@ fn what_cannot_be_is_refused_at_the_start() {
         (&["x264:300", "test:"], "cannot be the reference"),
         (&["test:", "a=x264:300", "a=x264:600"], "two streams are named \"a\""),
         (&["test:", "nothing://host"], "nothing://host: no plugin"),
+        (&["test:", "http://"], "it names no host"),
+        (&["test:", "imagesequence://%s"], "frames_%04d.png"),
         (&["test:", "x264:300", "--set", "colour=red"], "no property colour"),
         (&["test:", "x264:300", "--alarm-low", "70", "--alarm-clear", "60"], "is below alarm-low"),
         (&["test:", "x264:300", "--alarm-hold", "-1"], "-1"),
@@ -257,6 +260,45 @@ fn files_are_paired_with_their_film_as_score_pairs_them() {
         assert!(means.iter().all(|mean| *mean > 80.0), "{label}: {means:?}");
     }
     assert_eq!(stream(&channel, "other")["counts"]["scored"], 0);
+}
+
+/// Each channel of a file has a name of its own, and films in folders of this name.
+#[test]
+fn channels_may_have_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let can_be = |name: &String| name.len() <= 100 && !name.contains(char::is_control);
+    let names: Vec<_> = some_names().into_iter().filter(can_be).collect();
+    // Basic strings of TOML, of which all characters may be escaped.
+    let toml = |text: &str| -> String { text.chars().map(|c| format!("\\U{:08X}", u32::from(c))).collect() };
+    let channels = names.iter().map(|name| {
+        list(folder, std::slice::from_ref(name));
+        let file = |side: &str| toml(&format!("{}/{name}/{name}.{side}.y4m", folder.display()));
+        let (name, reference, distorted) = (toml(name), file("r"), file("d"));
+        format!(
+            "[[channel]]\nname = \"{name}\"\nreference = \"{reference}\"\nrenditions = [\"copy={distorted}\"]\n\
+             backend = \"cpu\"\nstills = false\n"
+        )
+    });
+    let config = folder.join("channels %s$(id).toml");
+    fs::write(&config, channels.collect::<String>()).unwrap();
+    let state = folder.join("state %n'");
+    let (config, state) = (config.to_str().unwrap(), state.to_str().unwrap());
+    let monitor = Monitor::start(&["--config", config, "--state", state]);
+    let ended = |channels: &Value| {
+        channels["channels"].as_array().unwrap().iter().all(|channel| channel["state"] == "ended")
+    };
+    let shown = monitor.poll("/api/channels", ended);
+    let shown = shown["channels"].as_array().unwrap();
+    for name in &names {
+        let channel = shown.iter().find(|channel| channel["name"] == name.as_str());
+        let channel = channel.unwrap_or_else(|| panic!("{name:?} is not shown"));
+        let streams = channel["streams"].as_array().unwrap();
+        assert!(streams.iter().all(|stream| stream["failures"] == 0), "{channel:#}");
+        let encoded: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        assert_eq!(monitor.json(&format!("/api/channels/{encoded}"))["name"], name.as_str());
+    }
+    monitor.end();
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::Value;
@@ -175,6 +176,128 @@ fn check(name: &str) {
     assert_eq!(fs::read(folder.join(&input)).unwrap(), film(), "{name:?}");
     let written = fs::read_dir(folder.join(name)).unwrap().count();
     assert_eq!((written, fs::read_dir(folder).unwrap().count()), (4, 2), "{name:?}");
+}
+
+/// Names of titles that are files in a folder: of each name one in four, with all of what means something to shells.
+pub fn some_names() -> Vec<String> {
+    let names = names().into_iter().filter(|name| !name.starts_with('.'));
+    let tells = |name: &String| name.chars().any(|c| "'\"`$\\\n%-#".contains(c));
+    names
+        .enumerate()
+        .filter(|(i, name)| i % 7 == 0 || (i % 3 == 0 && tells(name)))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// A list of titles of these names in a folder, whose films have the names as well.
+pub fn list(folder: &Path, names: &[String]) -> OsString {
+    let lines = names.iter().map(|name| {
+        let [reference, distorted] = ["r", "d"].map(|side| format!("./{name}/{name}.{side}.y4m"));
+        fs::create_dir_all(folder.join(name)).unwrap();
+        for file in [&reference, &distorted] {
+            fs::write(folder.join(file), film()).unwrap();
+        }
+        let title =
+            serde_json::json!({ "name": name, "reference": reference, "distorted": distorted, "pair": "time" });
+        format!("{title}\n")
+    });
+    let path = folder.join("list");
+    fs::write(&path, lines.collect::<String>()).unwrap();
+    path.into()
+}
+
+#[test]
+fn titles_may_have_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = some_names();
+    assert!(names.len() > 40, "{}", names.len());
+    let list = list(folder.path(), &names);
+    // The folders of plan and results as well.
+    let (plan, out) = ("-x $(touch a) 'p'", "--out \"%d\" `touch b`");
+    let archive = |command: &str, more: &[&str]| {
+        let mut program = hipvmaf("archive");
+        program.current_dir(folder.path()).arg(command).args(more);
+        program
+    };
+    let mut program = archive("plan", &[&format!("--output={plan}")]);
+    program.arg(&list);
+    let ended = Ended::of(program);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains(&format!("{0} titles, {0} chunks", names.len())), "{}", ended.stdout);
+    let ended = Ended::of(archive("run", &["--jobs", "4", "--backend=cpu", "--", plan]));
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let ended = Ended::of(archive("merge", &[&format!("--output={out}"), "--", plan]));
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let merged: BTreeSet<_> =
+        fs::read_dir(folder.path().join(out)).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let expected: BTreeSet<OsString> = names.iter().map(|name| format!("{name}.json").into()).collect();
+    assert_eq!(merged, expected);
+    assert!(!folder.path().join("a").exists() && !folder.path().join("b").exists());
+}
+
+/// Writes a program for a shell.
+fn program(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// What is handed to Slurm and to Ray names the folders that were given. Neither is here: scripts stand in for them.
+#[test]
+fn schedulers_are_given_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let [bin, work] = ["bin", "work"].map(|name| folder.path().join(name));
+    fs::create_dir(&bin).unwrap();
+    fs::create_dir(&work).unwrap();
+    // Each task is run at once, and named by a number.
+    program(&bin, "squeue", "");
+    program(
+        &bin,
+        "sbatch",
+        "cat > \"$LOG.script\"; SLURM_ARRAY_TASK_ID=0 sh \"$LOG.script\" >> \"$LOG\" 2>&1; echo $? >> \"$LOG\"; echo 7\n",
+    );
+    program(&bin, "python3", "shift 2; exec \"$PYTHON\" -c \"$STUB\" \"$MODULE\" \"$@\"\n");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    // Ray runs what it is given at once.
+    let stub = "import sys, types, runpy\nray = types.ModuleType('ray'); errors = types.ModuleType('ray.exceptions')\n\
+                errors.RayError = ValueError; ray.init = lambda **_: types.SimpleNamespace(dashboard_url=None)\n\
+                def remote(**_):\n  def task(f):\n    t = types.SimpleNamespace(); t.options = lambda **_: types.SimpleNamespace(remote=f); return t\n  return task\n\
+                ray.remote = remote; ray.get = lambda done: done; ray.wait = lambda all: ([all[0]], all[1:])\n\
+                sys.modules.update({'ray': ray, 'ray.exceptions': errors}); sys.argv = sys.argv[1:]\n\
+                runpy.run_path(sys.argv[0], run_name='__main__')";
+    let python =
+        ["/usr/bin/python3", "/usr/local/bin/python3"].into_iter().find(|path| Path::new(path).exists());
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/hipvmaf_ray.py");
+    let names =
+        ["it's", "-x", "$(touch a)", "`touch b`", "a\"b", "a b", "%j %%", "#?&;", "\n", "back\\slash", "*"];
+    for (i, name) in names.iter().enumerate() {
+        let (plan, out) = (format!("{name} plan"), format!("{name} out"));
+        let list = list(&work, &["film".into(), (*name).into()]);
+        let mut command = hipvmaf("archive");
+        command.current_dir(&work).arg("plan").arg(&list).arg(format!("--output={plan}"));
+        let ended = Ended::of(command);
+        assert_eq!(ended.status.code(), Some(0), "{name:?}: {}", ended.stderr);
+        let log = folder.path().join("log");
+        let ray = i % 2 == 1 && python.is_some();
+        let mut command = hipvmaf("archive");
+        command.current_dir(&work).args([
+            "submit",
+            "--on",
+            if ray { "ray" } else { "slurm" },
+            "--backend=cpu",
+            "--tasks=1",
+        ]);
+        command.arg(format!("--output={out}")).arg(format!("./{plan}"));
+        command.env("PATH", &path).env("LOG", &log).env("STUB", stub).env("MODULE", &module);
+        command.env("PYTHON", python.unwrap_or_default());
+        let ended = Ended::of(command);
+        let said = fs::read_to_string(&log).unwrap_or_default() + &ended.stderr + &ended.stdout;
+        assert_eq!(ended.status.code(), Some(0), "{name:?}: {said}");
+        for title in ["film", *name] {
+            assert!(work.join(&out).join(format!("{title}.json")).exists(), "{name:?}: {said}");
+        }
+        assert!(!work.join("a").exists() && !work.join("b").exists(), "{name:?}");
+    }
 }
 
 /// What is not there, no URI, or no UTF-8 is an error, and no crash.
