@@ -12,14 +12,22 @@ PACKAGES := target/python/ready
 ENGINES := target/engines/ready
 ENGINES_LIST := tests/tools/requirements-engines.txt
 
-# Examples and tests have features of the dependencies that the plugin alone has not. With an example built beside it,
-# it has them too: whatever was built before, no crate is compiled twice.
-export WITH_EXAMPLE := --workspace --example embed --bin hipvmaf
+# Kernels are compiled for the GPUs of this machine unless GPUS says `all`, `none`, or a list of GPUs (gfx1100,sm_90), here, in
+# the environment of cargo, or as an option of meson. The tests need code for those that the software device stands for.
+TEST_GPUS := native,gfx1100,gfx11-generic,gfx90a,gfx1030,gfx1036,gfx10-3-generic,sm_75
+WITH_TEST_GPUS := test lint doc unit tests soak stress program swhip-check check-kernels kernel-table interop \
+	interop-where-possible
+kernels $(WITH_TEST_GPUS): export GPUS ?= $(TEST_GPUS)
+packages check-packages: export GPUS := all
 
 # What the tests look at from outside is built with their profile, into a folder of its own.
 export PROFILE := release
 RELEASE = $(if $(filter release,$(PROFILE)),--release)
 export PLUGINS := target/plugins
+# What a release is made of is built alone. For tests, examples and tools are built as well; these have features of the
+# dependencies that the plugin alone does not have, so that everything is built with them, and no crate is compiled twice.
+WHOLE := --workspace --example embed --bin hipvmaf
+export BUILD = $(if $(RELEASE),--package gst-plugin-hipvmaf --package hipvmaf-cli --bin hipvmaf,$(WHOLE))
 test: PROFILE := debug
 test: PLUGINS := target/test-plugins
 # It compiles all there is, once; what compilers keep for the next time takes a quarter longer.
@@ -36,29 +44,27 @@ site: ## make a site of README.md and docs/ in target/site, with mdBook
 
 demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
 	@scripts/demo
+	@scripts/built
 
 # What waits for time to pass or for the network, the unit tests, and what only computes have a lane each. Each lane leaves the
 # CPUs to those before it: what waits is served when its time comes, and what computes takes what the others leave.
 WAITING := soak walk interop-where-possible check-report-where-possible check-monitor-where-possible \
 	check-prometheus-where-possible check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
 COMPUTING := swhip-check check-crates check-kernels check-inspect meson-check check-packages-where-possible
-STEPS := fmt-check check-links lint doc lanes
-test: $(STEPS) ## everything that a change must pass
+STEPS := bootstrap-tests fmt-check check-links lint doc tests
+test: ## everything that a change must pass; the seconds that each part takes are printed at the end
+	@MAKE="$(MAKE)" scripts/lanes "$(STEPS)" "$(WAITING)" "$(COMPUTING)" unit
 
-lanes: plugin swhip $(PACKAGES) bootstrap-tests
+tests: plugin swhip $(PACKAGES)
 	cargo test --locked --workspace --no-run
-	@lane="$(MAKE) --no-print-directory PROFILE=$(PROFILE) PLUGINS=$(PLUGINS)"; \
-	$$lane $(WAITING) & waiting=$$!; \
-	nice -n 10 $$lane $(COMPUTING) & computing=$$!; \
-	nice -n 5 $$lane unit; code=$$?; \
-	wait $$waiting || code=$$?; wait $$computing || code=$$?; exit $$code
 
 bench: plugin $(PACKAGES) ## compare the speed with ffmpeg's libvmaf, on raw 1080p video; MODEL=name for another model, BITS=10
 	@$(PYTHON) scripts/bench $(or $(MODEL),vmaf_v0.6.1) $(BITS)
 
-plugin: bootstrap ## build the plugin into target/plugins, and the program hipvmaf beside it
-	cargo build --locked --lib $(WITH_EXAMPLE) $(RELEASE)
+plugin: bootstrap ## build the plugin into target/plugins, and the program as target/release/hipvmaf; GPUS=all for all GPUs
+	cargo build --locked --lib $(BUILD) $(RELEASE)
 	install -C -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
+	@$(if $(RELEASE),scripts/built)
 
 fmt: ## format the code
 	cargo fmt --all
@@ -81,7 +87,7 @@ unit: $(PACKAGES) bootstrap-tests swhip ## the tests alone
 	cargo test --locked --workspace
 
 walk: plugin $(PACKAGES) bootstrap-tests ## run the commands of README.md and docs/, as printed
-	cargo build --locked $(WITH_EXAMPLE) $(RELEASE)
+	cargo build --locked $(WHOLE) $(RELEASE)
 	@scripts/walk
 
 check-inspect: plugin ## compare what gst-inspect-1.0 says with the page in docs/
@@ -93,11 +99,16 @@ update-inspect: plugin ## write that page
 meson-check: bootstrap ## build and install with meson, as packagers do
 	scripts/meson-check $(PROFILE)
 
-check-kernels: plugin bootstrap-tests ## check the code for AMD GPUs, and that hipcc takes the sources
+# Kernels for all GPUs, in target/kernels.
+kernels: bootstrap-tests
+	@cargo build --locked --quiet $(WHOLE) --bin compile-kernels
+	target/debug/compile-kernels target/kernels
+
+check-kernels: kernels ## compile the kernels for all GPUs, check the code for AMD's, and that hipcc takes the sources
 	@scripts/kernel-report check
 	@scripts/hipcc-check
 
-kernel-table: plugin bootstrap-tests ## write what each kernel takes on AMD GPUs into bench/records
+kernel-table: kernels ## write what each kernel takes on AMD GPUs into bench/records
 	@scripts/kernel-report update
 
 swhip: bootstrap-tests ## build the software devices into target/swhip
@@ -113,7 +124,7 @@ interop-where-possible: plugin swhip
 	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then scripts/interop || [ $$? = 77 ]; fi
 
 soak: bootstrap-tests ## run live with losses, restarts and new sizes for DURATION seconds, then seek a thousand times
-	cargo build --locked $(WITH_EXAMPLE) --bin soak
+	cargo build --locked $(WHOLE) --bin soak
 	target/debug/soak --duration $(or $(DURATION),180)
 
 soak-monitor: plugin $(PACKAGES) ## have the monitor watch eight channels through kills, reloads and stalled clients for MINUTES (30)
@@ -125,7 +136,7 @@ stress: bootstrap-tests ## let anything happen to elements in any order for DURA
 
 # target/debug/hipvmaf, which the following run.
 program: bootstrap-tests
-	@cargo build --locked --quiet $(WITH_EXAMPLE)
+	@cargo build --locked --quiet $(WHOLE)
 
 check-report-where-possible: program
 	@scripts/check-report || [ $$? = 77 ]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Notes the version, and whether the engine was built with GPU code, for what GStreamer shows of the plugin.
+//! Notes the version for what GStreamer shows of the plugin.
 
 use std::env;
 use std::error::Error;
@@ -11,11 +11,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     watch_commits()?;
     gst_plugin_version_helper::info();
-    let description = env::var("CARGO_PKG_DESCRIPTION")?;
-    // The engine's build script says it, see there.
-    let kernels = env::var("DEP_HIPVMAF_KERNELS_BUILT")? == "true";
-    let suffix = if kernels { "" } else { "; built without GPU code" };
-    println!("cargo::rustc-env=PLUGIN_DESCRIPTION={description}{suffix}");
     Ok(())
 }
 

@@ -16,7 +16,7 @@ pub use element::{
 
 gst::plugin_define!(
     hipvmaf,
-    env!("PLUGIN_DESCRIPTION"),
+    env!("CARGO_PKG_DESCRIPTION"),
     plugin_init,
     concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID")),
     "MPL-2.0",

@@ -327,9 +327,9 @@ fn device(err: &gpu::Error) -> (gst::ResourceError, &'static str) {
     use gpu::Error::*;
     let cpu = "; use backend=auto or backend=cpu to score on the CPU";
     match err {
-        NoKernels(_) | NoDevice(_) => (gst::ResourceError::NotFound, cpu),
+        NoDevice(_) => (gst::ResourceError::NotFound, cpu),
         NoSuchDevice(..) => (gst::ResourceError::NotFound, "; check the properties vendor and device-id"),
-        NoCode { .. } | Unsupported(_) => (gst::ResourceError::Settings, cpu),
+        NoCode { .. } | CodeRefused { .. } | Unsupported(_) => (gst::ResourceError::Settings, cpu),
         OutOfMemory { .. } => {
             (gst::ResourceError::NoSpaceLeft, "; lower max-in-flight, or free memory on the GPU")
         }

@@ -91,7 +91,7 @@ impl HipVmaf {
                         let reason = err.to_string();
                         self.warn(&Error::NoSuchDevice { device_id: settings.device_id, reason });
                     }
-                    BackendError::Device(gpu::Error::NoDevice(_) | gpu::Error::NoKernels(_)) => {
+                    BackendError::Device(gpu::Error::NoDevice(_)) => {
                         gst::info!(CAT, imp = self, "scoring on the {cpu}: {err}");
                     }
                     _ => gst::warning!(CAT, imp = self, "scoring on the {cpu}, as {err}"),

@@ -119,8 +119,8 @@ fn is_hopeless(err: &(dyn Error + 'static)) -> bool {
             Some(BackendError::Device(err)) => Some(err),
             _ => err.downcast_ref(),
         };
-        use gpu::Error::{Lost, NoCode, NoDevice, NoKernels, NoSuchDevice};
-        matches!(gpu, Some(Lost { .. } | NoCode { .. } | NoDevice(_) | NoKernels(_) | NoSuchDevice(..)))
+        use gpu::Error::{CodeRefused, Lost, NoCode, NoDevice, NoSuchDevice};
+        matches!(gpu, Some(Lost { .. } | NoCode { .. } | CodeRefused { .. } | NoDevice(_) | NoSuchDevice(..)))
     })
 }
 

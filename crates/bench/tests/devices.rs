@@ -56,6 +56,23 @@ fn every_gpu_has_a_row() {
     assert_eq!((begins("AMD 0: "), begins("AMD 1: "), begins("all 2: ")), (1, 1, 1), "{text}");
 }
 
+/// How to build code for a GPU is said where this build has none for it, unless there is none at all.
+#[test]
+fn a_gpu_without_code_is_listed_with_the_command_that_builds_it() {
+    let output = Command::new(env!("CARGO_BIN_EXE_hipvmaf-bench"))
+        .arg("--list")
+        .env("HIPVMAF_HIP_LIBRARY", library("libamdhip64.so.6"))
+        .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
+        .env("SWHIP_ARCH", "gfx1201,gfx803")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = |arch: &str| text.lines().find(|line| line.contains(arch)).unwrap_or_else(|| panic!("{text}"));
+    let (built, command) = ("code gfx1201", "no code for it in this build: `make plugin GPUS=gfx1201`");
+    assert!(line("gfx1201").contains(built) || line("gfx1201").contains(command), "{text}");
+    assert!(line("gfx803").contains("no code for it in this build: there is none"), "{text}");
+}
+
 #[test]
 fn what_is_not_there_or_takes_one_gpu_is_refused() {
     let refused = |further: &[&str], said: &str| {

@@ -20,6 +20,7 @@ pub mod score;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 
@@ -28,9 +29,13 @@ use error::{EXIT_CODES, Error};
 /// Version and commit.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
 
+/// The same, and for which GPUs the program has code.
+static LONG_VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{VERSION}\nGPU code: {}", engine::backend::hip::built_for()));
+
 /// Measure perceptual video quality: VMAF and classic metrics, on GPUs and CPUs
 #[derive(Parser)]
-#[command(name = "hipvmaf", version = VERSION, after_long_help = EXIT_CODES)]
+#[command(name = "hipvmaf", version = VERSION, long_version = LONG_VERSION.as_str(), after_long_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -23,11 +23,11 @@ impl Image {
 
 /// What a program runs on GPUs: modules of kernels, compiled for several GPU targets.
 pub trait Code: Sync {
-    /// Why there is no code for any GPU; `None` if there is some.
-    fn missing(&self) -> Option<&'static str>;
-
     /// Whether there is code for a GPU, by its name in [`DeviceInfo::arch`](crate::DeviceInfo::arch).
     fn covers(&self, arch: &str) -> bool;
+
+    /// Returns what to do where there is no code for a GPU, as the end of a sentence.
+    fn remedy(&self, arch: &str) -> String;
 
     /// A small module that is loaded when a GPU is opened: where the runtime does not take it, another GPU is opened.
     fn probe(&self) -> Option<&'static str> {

@@ -179,8 +179,11 @@ impl Device {
         let images = self.code.images(name, &self.info.arch);
         let module = Module::load(&*self.enter()?, &images);
         let module = module.or_else(|status| self.check("hipModuleLoadData", status).map(|()| None))?;
-        let no_code = || Error::NoCode { device: self.info.name.clone(), arch: self.info.arch.clone() };
-        let module = Arc::new(module.ok_or_else(no_code)?);
+        let refused = || match images.is_empty() {
+            true => no_code(self.info, self.code),
+            false => Error::CodeRefused { device: self.info.name.clone(), arch: self.info.arch.clone() },
+        };
+        let module = Arc::new(module.ok_or_else(refused)?);
         match loaded().entry(name) {
             Entry::Occupied(earlier) => {
                 // Another thread was faster. SAFETY: nobody else has seen this one.
@@ -206,11 +209,12 @@ fn shared(
     Ok(new)
 }
 
+fn no_code(info: &DeviceInfo, code: &dyn Code) -> Error {
+    Error::NoCode { device: info.name.clone(), arch: info.arch.clone(), remedy: code.remedy(&info.arch) }
+}
+
 /// The GPUs of those wanted that there is code for, at least one, the best first.
 pub(crate) fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&'static DeviceInfo>, Error> {
-    if let Some(reason) = code.missing() {
-        return Err(Error::NoKernels(reason));
-    }
     let (devices, problems) = runtime::survey(selection)?;
     let wanted = || devices.iter().copied().filter(|info| selection.takes(info));
     let usable: Vec<_> = wanted().filter(|info| code.covers(&info.arch)).collect();
@@ -218,7 +222,7 @@ pub(crate) fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&
         return Ok(runtime::ranked(usable));
     }
     Err(match wanted().next() {
-        Some(info) => Error::NoCode { device: info.name.clone(), arch: info.arch.clone() },
+        Some(info) => no_code(info, code),
         None if devices.is_empty() => Error::NoDevice(problems.join("; ")),
         None => {
             let present: Vec<_> =

@@ -7,9 +7,6 @@ use hip_sys::HipError;
 /// Why the GPU cannot be used, now or any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The program has no code for any GPU, for this reason.
-    #[error("this build has no GPU code: {0}")]
-    NoKernels(&'static str),
     /// No runtime has a device, for these reasons.
     #[error("there is no usable GPU: {0}")]
     NoDevice(String),
@@ -17,8 +14,20 @@ pub enum Error {
     #[error("there is no {0}; {1}")]
     NoSuchDevice(String, String),
     /// The program has no code for this GPU.
-    #[error("{device} is a {arch}, for which this build has no code that its runtime takes")]
+    #[error("this build has no code for {device} ({arch}): {remedy}")]
     NoCode {
+        /// The name of the GPU.
+        device: String,
+        /// The target that the runtime names for it, such as `gfx1100` or `sm_90`.
+        arch: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The runtime takes none of the code that the program has for this GPU.
+    #[error(
+        "{device} is a {arch}, and its runtime takes none of the code that this build has for it; a newer one may"
+    )]
+    CodeRefused {
         /// The name of the GPU.
         device: String,
         /// The target that the runtime names for it, such as `gfx1100` or `sm_90`.

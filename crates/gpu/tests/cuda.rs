@@ -22,8 +22,8 @@ static NEWER: &str = concat!(".version 6.3\n.target sm_99\n", "\0");
 static PTX: &str = concat!(include_str!("../../hip-sys/tests/frame_end.ptx"), "\0");
 
 impl Code for Copies {
-    fn missing(&self) -> Option<&'static str> {
-        None
+    fn remedy(&self, _: &str) -> String {
+        "there is no remedy".into()
     }
 
     fn covers(&self, arch: &str) -> bool {

@@ -10,12 +10,12 @@ pub struct Empty {
 }
 
 impl Code for Empty {
-    fn missing(&self) -> Option<&'static str> {
-        None
-    }
-
     fn covers(&self, _: &str) -> bool {
         self.covers
+    }
+
+    fn remedy(&self, _: &str) -> String {
+        "there is no remedy".into()
     }
 
     fn images(&self, _: &str, _: &str) -> Vec<Image> {

@@ -11,14 +11,29 @@ use std::sync::{Arc, OnceLock};
 use gpu::{Claim, Code, Device, DeviceInfo, Error, Selection};
 use lzma_rust2::LzmaReader;
 
+use super::targets::targets;
+
 mod built {
     use super::Module;
 
     include!(concat!(env!("OUT_DIR"), "/images.rs"));
 }
 
-/// Why this crate was built without kernels; `None` if it has them.
-pub const MISSING: Option<&str> = built::MISSING;
+/// The GPU targets that this crate has kernels for, with commas between them: `all`, `none`, or their names.
+pub fn built_for() -> String {
+    let built = targets_built();
+    match built.len() {
+        0 => "none".into(),
+        count if count == built::TARGETS.len() => "all".into(),
+        _ => built.join(", "),
+    }
+}
+
+/// The GPU targets that there are kernels for. All modules have the same.
+fn targets_built() -> Vec<&'static str> {
+    let index = built::MODULES.first().map_or(&[][..], |module| module.index);
+    index.iter().map(|(target, ..)| *target).collect()
+}
 
 /// Whether there are kernels for a GPU.
 pub fn supports(info: &DeviceInfo) -> bool {
@@ -49,12 +64,12 @@ pub(super) fn claim(selection: &Selection, others: &[&'static DeviceInfo]) -> Re
 struct Kernels;
 
 impl Code for Kernels {
-    fn missing(&self) -> Option<&'static str> {
-        MISSING
-    }
-
     fn covers(&self, arch: &str) -> bool {
         covers(arch)
+    }
+
+    fn remedy(&self, arch: &str) -> String {
+        remedy(arch)
     }
 
     fn probe(&self) -> Option<&'static str> {
@@ -128,6 +143,17 @@ fn covers(arch: &str) -> bool {
     images.any(|(target, ..)| targets.contains(target))
 }
 
+/// What gives a build that has no images for a GPU some, as the end of a sentence.
+pub(super) fn remedy(arch: &str) -> String {
+    let processor = arch.split(':').next().unwrap_or_default();
+    match targets(arch).iter().any(|target| built::TARGETS.contains(target)) {
+        true => {
+            format!("`make plugin GPUS={processor}` builds it with some, `make plugin GPUS=all` for all GPUs")
+        }
+        false => "there is none for this kind of GPU".into(),
+    }
+}
+
 /// The images of a module that a GPU may take, best first, each with its target. `$HIPVMAF_GPU_CODE` leaves
 /// only the target that it names.
 fn candidates(name: &str, arch: &str) -> Vec<(&'static str, Image)> {
@@ -137,36 +163,6 @@ fn candidates(name: &str, arch: &str) -> Vec<(&'static str, Image)> {
     let named = |target: &str| module.index.iter().find(|(name, ..)| *name == target);
     let found = targets(arch).into_iter().filter(wanted).filter_map(named);
     found.filter_map(|(target, ..)| Some((*target, module.image(target)?))).collect()
-}
-
-/// The targets whose images a GPU may take, best first, by its name in [`DeviceInfo::arch`]:
-/// `gfx90a:sramecc+:xnack-` or `sm_90`.
-fn targets(arch: &str) -> Vec<&str> {
-    // Images without a suffix run with any setting of the features that the suffixes name.
-    let processor = arch.split(':').next().unwrap_or_default();
-    if let Some(capability) = processor.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok()) {
-        // Where 64-bit floating point runs at half the rate of 32 bits.
-        let fast_f64 = matches!(capability, 60 | 70 | 80 | 90 | 100);
-        let forms = match fast_f64 {
-            true => ["sm_80-f64", "sm_70-f64", "sm_80", "sm_70"],
-            // The other form runs as well, for whoever wants to measure it.
-            false => ["sm_80", "sm_70", "sm_80-f64", "sm_70-f64"],
-        };
-        let runs = |target: &&str| match capability {
-            80.. => true,
-            70.. => target.starts_with("sm_70"),
-            _ => false,
-        };
-        return forms.into_iter().filter(runs).collect();
-    }
-    let generic = match processor {
-        "gfx900" | "gfx902" | "gfx904" | "gfx906" | "gfx909" | "gfx90c" => Some("gfx9-generic"),
-        _ if processor.starts_with("gfx103") => Some("gfx10-3-generic"),
-        _ if processor.starts_with("gfx11") => Some("gfx11-generic"),
-        _ if processor.starts_with("gfx12") => Some("gfx12-generic"),
-        _ => None,
-    };
-    std::iter::once(processor).filter(|processor| processor.starts_with("gfx")).chain(generic).collect()
 }
 
 #[cfg(test)]
@@ -207,15 +203,22 @@ mod tests {
     ];
 
     #[test]
-    fn every_module_has_an_image_for_every_processor() {
-        assert_eq!(built::MODULES.is_empty(), MISSING.is_some());
-        if built::LIMITED {
-            eprintln!("built for some targets only");
-            return;
+    fn there_is_a_target_for_every_processor() {
+        for arch in ARCHES {
+            assert!(built::TARGETS.contains(&targets(arch)[0]), "{arch}");
         }
+    }
+
+    #[test]
+    fn every_module_has_an_image_for_every_target_that_this_is_built_for() {
+        let built = targets_built();
         for module in &built::MODULES {
-            for arch in ARCHES {
-                let target = targets(arch)[0];
+            assert!(
+                module.index.iter().map(|(target, ..)| *target).eq(built.iter().copied()),
+                "{}",
+                module.name
+            );
+            for &target in &built {
                 let image = module.image(target).unwrap_or_else(|| panic!("{} lacks {target}", module.name));
                 assert_eq!(image.as_ptr().addr() % built::ALIGN, 0);
                 match target.strip_prefix("sm_") {
@@ -243,8 +246,22 @@ mod tests {
     fn every_image_is_for_some_processor() {
         let others = ["gfx900", "gfx1037", "gfx1152", "gfx1299"];
         let all: Vec<_> = ARCHES.iter().chain(&others).flat_map(|arch| targets(arch)).collect();
-        for (target, ..) in built::MODULES.iter().flat_map(|module| module.index) {
+        for target in built::TARGETS {
             assert!(all.contains(target), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_code_has_a_remedy_where_there_is_one() {
+        for (arch, gpus) in [
+            ("gfx90a:sramecc+:xnack-", "GPUS=gfx90a`"),
+            ("sm_90", "GPUS=sm_90`"),
+            ("gfx1152", "GPUS=gfx1152`"),
+        ] {
+            assert!(remedy(arch).contains(gpus), "{}", remedy(arch));
+        }
+        for arch in ["gfx803", "sm_61"] {
+            assert!(!remedy(arch).contains("GPUS"), "{}", remedy(arch));
         }
     }
 

@@ -27,11 +27,12 @@ mod slot;
 mod speed;
 mod ssim;
 mod survey;
+mod targets;
 mod vif;
 
 pub use backend::Hip;
 pub(crate) use fetch::fetch;
-pub use images::{MISSING, open, supports};
+pub use images::{built_for, open, supports};
 pub use self_test::{SelfTest, SelfTestFailure};
 pub use survey::{Gpu, gpus};
 

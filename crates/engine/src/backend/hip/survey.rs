@@ -7,7 +7,7 @@ use std::fmt;
 use gpu::{Device, DeviceInfo, Selection};
 use serde::Serialize;
 
-use super::images::{open, supports};
+use super::images::{open, remedy, supports};
 
 /// A GPU as a runtime reports it, and what came of opening it.
 #[derive(Serialize)]
@@ -79,7 +79,7 @@ impl fmt::Display for Gpu {
                 write!(f, "{free:.1} of {total:.1} GiB free, code {code}")?;
             }
             (None, Some(error)) => write!(f, "cannot be opened: {error}")?,
-            (None, None) => write!(f, "no code for it in this build")?,
+            (None, None) => write!(f, "no code for it in this build: {}", remedy(arch))?,
         }
         write!(f, "; {}", self.runtime)
     }

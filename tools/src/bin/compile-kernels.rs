@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Compiles the kernels for all GPUs, or for those of `GPUS`, into the folder that builds take them from, and lists them in its
+//! file `list` for `scripts/kernel-report`: name, and how it came about.
+
+#[path = "../../../crates/engine/build/kernels.rs"]
+mod kernels;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::{env, fs, thread};
+
+use kernels::{Clang, Result, Selection};
+
+fn main() -> Result<()> {
+    let folder = env::args().nth(1).ok_or("usage: compile-kernels FOLDER")?;
+    let selection = Selection::new("all", || kernels::native(Path::new("")))?;
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels");
+    let threads = thread::available_parallelism()?.get();
+    let mut list = String::new();
+    for object in
+        kernels::compile(&Clang::find()?, &sources, &selection.targets, Path::new(&folder), threads)?
+    {
+        let name = object.file.file_name().unwrap_or_default().display();
+        writeln!(list, "{name}\t{}", object.origin)?;
+    }
+    Ok(fs::write(Path::new(&folder).join("list"), list)?)
+}
