@@ -9,6 +9,7 @@
 
 mod align;
 mod decide;
+mod display;
 mod kept;
 mod retime;
 mod scan;
@@ -143,7 +144,11 @@ pub fn plan(
             continue;
         }
         let sides = Sides { reference: whole, distorted: &own };
-        let plan = decide::decide(&sides, wanted.by_picture).map_err(|_| unlike(&job.reference, input))?;
+        let plan = decide::decide(&sides, wanted.by_picture);
+        let mut plan = plan.map_err(|_| unlike(&job.reference, input))?;
+        if wanted.repeats {
+            display::by_display(&mut plan, &sides);
+        }
         plans[i] = Some((plan, own));
     }
     if let Some(whole) = &whole {
