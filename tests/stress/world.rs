@@ -385,6 +385,7 @@ impl<'a> World<'a> {
                 let due = next.is_some_and(|next| next <= self.clock.time());
                 if due {
                     in_vain += 1;
+                    self.check_delay();
                     self.clock.process_next_clock_id();
                 }
                 if in_vain > IN_VAIN {
@@ -399,7 +400,6 @@ impl<'a> World<'a> {
             };
             self.listen();
             if rests {
-                self.check_delay();
                 return;
             }
             if begun.elapsed() > PATIENCE {
@@ -463,6 +463,7 @@ impl<'a> World<'a> {
                 self.ledger.fault(format!("a busy loop: woken for {deadline} again and again"));
             }
             self.clock.set_time(deadline.max(self.clock.time()));
+            self.check_delay();
             self.clock.process_next_clock_id();
             self.listen();
         }
