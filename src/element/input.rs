@@ -11,6 +11,7 @@ use gst_base::prelude::*;
 use gst_video::{ValidVideoTimeCode, VideoInfo, VideoTimeCodeFlags, VideoTimeCodeMeta};
 use watch::alarm::is_calm;
 
+use super::cadence::Cadence;
 use super::caps::Colors;
 use super::error::Error;
 use super::metas;
@@ -63,6 +64,8 @@ pub struct Input {
     pub popped: u64,
     /// How long the pad has had nothing.
     pub quiet: Quiet,
+    /// How far apart the frames are that were taken.
+    pub cadence: Cadence,
 }
 
 /// When a buffer is due.
@@ -150,6 +153,7 @@ impl Input {
             taken: 0,
             popped: 0,
             quiet: Quiet::default(),
+            cadence: Cadence::default(),
         }
     }
 
@@ -177,6 +181,13 @@ impl Input {
     /// Returns how fast the frames at the head play.
     pub fn pace(&self) -> Pace {
         Pace::of(self.pad.segment().rate())
+    }
+
+    /// Takes what the caps and the segment of the head say of the distance of frames.
+    pub fn configure_cadence(&mut self) {
+        let pace = self.pace();
+        let constant = self.frame_duration().map(|duration| pace.running(duration));
+        self.cadence.announce(constant, self.least_duration().is_some());
     }
 
     /// When this buffer is due; `None` where it is being flushed. That may happen at any time, in another thread, and takes the
@@ -332,6 +343,7 @@ impl Input {
 
     /// What follows a flush has nothing to do with what was before.
     pub fn restart(&mut self) {
+        self.cadence.restart();
         self.next_pts = None;
         self.last = None;
         self.segment = None;

@@ -10,7 +10,6 @@ use gst_base::AggregatorPad;
 use gst_video::VideoTimeCodeMeta;
 use watch::alarm::Dropout;
 
-use super::cadence::Cadence;
 use super::downstream::Stamp;
 use super::error::Error;
 use super::input::{Input, Item, keys};
@@ -28,7 +27,6 @@ pub struct Reference {
     pub input: Input,
     next_index: u64,
     /// How far apart its frames are.
-    pub cadence: Cadence,
     /// What the frame that was taken last was paired by, where distorted frames can be compared with it still.
     pub last_key: Option<i64>,
     /// Running time of the latest frame that was taken.
@@ -48,7 +46,6 @@ impl Reference {
         Self {
             input: Input::new(pad, upcoming),
             next_index: 0,
-            cadence: Cadence::default(),
             last_key: None,
             last_time: None,
             begun: ClockTime::ZERO,
@@ -88,7 +85,7 @@ impl Reference {
             stream_time: times.stream_time,
             running_time,
             duration,
-            lasts: duration.map(|duration| times.pace.running(duration)).or(self.cadence.typical()),
+            lasts: duration.map(|duration| times.pace.running(duration)).or(self.input.cadence.typical()),
             time_code: buffer.meta::<VideoTimeCodeMeta>().map(|meta| meta.tc().to_string().into()),
         };
         self.next_index += 1;
@@ -96,24 +93,14 @@ impl Reference {
         Ok(Some(stamp))
     }
 
-    /// Takes what the caps and the segment of the head say of the distance of frames.
-    pub fn configure_cadence(&mut self) {
-        let pace = self.input.pace();
-        let constant = self.input.frame_duration().map(|duration| pace.running(duration));
-        self.cadence.announce(constant, self.input.least_duration().is_some());
-    }
-
-    /// Returns how far apart frames are at least, by what is known of them: by the timestamps and the caps, by the frame
-    /// behind the head, and else by how long the head says that it lasts.
+    /// Returns how far apart frames are at least, by what is known of them: by the timestamps and the caps, or else by how
+    /// long the head says that it lasts, and by the frame behind the head, where that is closer. Alone it says nothing, as
+    /// frames may be missing before it.
     pub fn distance(&self, head: &Item, behind: Option<&Item>) -> Option<ClockTime> {
-        let close = self.cadence.close();
-        let next = behind.and_then(|behind| behind.at.checked_sub(head.at)).filter(|next| !next.is_zero());
-        let near = match (close, next) {
-            (Some(close), Some(next)) => Some(close.min(next)),
-            (close, next) => close.or(next),
-        };
         let lasts = || Some(self.input.pace().running(self.input.duration_of(&head.buffer)?));
-        near.or_else(lasts)
+        let known = self.input.cadence.close().or_else(lasts)?;
+        let next = behind.and_then(|behind| behind.at.checked_sub(head.at)).filter(|next| !next.is_zero());
+        Some(next.map_or(known, |next| next.min(known)))
     }
 
     /// Notes the head that is about to be taken, for those that follow it.
@@ -123,13 +110,12 @@ impl Reference {
             // It depends on the clocks of both sides.
             Pairing::ReferenceTimestamp => None,
         };
-        self.cadence.push(head.at);
+        self.input.cadence.push(head.at);
     }
 
     /// What follows a flush has nothing to do with what was before.
     pub fn restart(&mut self) {
         self.input.restart();
-        self.cadence.restart();
         self.last_key = None;
         self.last_time = None;
     }
@@ -169,8 +155,8 @@ impl Reference {
     /// pause, and one whose frames have not shown how far apart they are is waited for as at the start.
     fn patience(&self) -> ClockTime {
         let least = running(Dropout::TIME);
-        match self.cadence.longest_pause() {
-            _ if self.silent_since.is_none() || self.cadence.varies() => START,
+        match self.input.cadence.longest_pause() {
+            _ if self.silent_since.is_none() || self.input.cadence.varies() => START,
             None => START,
             Some(pause) => pause.max(least),
         }
@@ -231,7 +217,7 @@ mod tests {
         // Frames that have not shown how far apart they are are waited for as at the start.
         reference.heard(ms(6960), Some(ms(40)));
         assert_eq!(reference.beat(None), Some(ms(12_000)));
-        [6960, 7000].into_iter().for_each(|time| reference.cadence.push(ms(time)));
+        [6960, 7000].into_iter().for_each(|time| reference.input.cadence.push(ms(time)));
         reference.heard(ms(7000), Some(ms(40)));
         assert_eq!(reference.beat(None), Some(ms(7240)));
         for now in [7240, 7999, 8000, 8001, 20_000] {

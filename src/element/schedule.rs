@@ -85,6 +85,8 @@ pub struct Side {
     pub reference_key: Option<i64>,
     pub reference_before: Option<i64>,
     pub reference_behind: Behind,
+    /// Frames whose keys differ by no more than this are partners whatever comes behind them.
+    pub certain: u64,
 }
 
 /// When frames belong together.
@@ -92,8 +94,6 @@ pub struct Side {
 pub struct Rule {
     /// Largest difference of their keys; `None` as long as the distance of frames is not known.
     pub tolerance: Option<u64>,
-    /// Frames whose keys differ by no more than this are partners whatever comes behind them.
-    pub certain: u64,
     /// Keys start again from 0 after this, as time codes do at midnight.
     pub period: Option<i64>,
 }
@@ -242,7 +242,7 @@ fn fate(side: &Side, rule: Rule) -> Fate {
         late if is_gap && late <= tolerance.unwrap_or(0) => return Fate::Drop,
         late if is_gap || tolerance.is_some_and(|most| late > most) => return Fate::Unpaired,
         late if tolerance.is_some_and(|most| late < 0 && -late >= most) => return Fate::Drop,
-        late if late.unsigned_abs() <= rule.certain.into() => return Fate::Pair,
+        late if late.unsigned_abs() <= side.certain.into() => return Fate::Pair,
         _ => {}
     }
     let nearer = |other: i64, to: i64| rule.late(other, to).abs() < late.abs();
@@ -263,9 +263,13 @@ fn fate(side: &Side, rule: Rule) -> Fate {
     }
     match side.reference_behind {
         Behind::Key(behind) if nearer(distorted, behind) => Fate::Unpaired,
-        Behind::Key(behind) if tolerance.is_none() && 2 * late > rule.late(behind, reference) => {
-            Fate::Unpaired
-        }
+        Behind::Key(behind) if tolerance.is_none() => match side.behind {
+            _ if 2 * late > rule.late(behind, reference) => Fate::Unpaired,
+            // The reference may have a gap here: the frames of the rendition may be closer.
+            Behind::Key(own) if 2 * late > rule.late(own, distorted) => Fate::Unpaired,
+            Behind::Unknown => Fate::Look,
+            Behind::Key(_) | Behind::Nothing => Fate::Pair,
+        },
         Behind::Key(_) => Fate::Pair,
         Behind::Nothing => without_look(side, rule),
         Behind::Unknown => Fate::Look,
@@ -323,13 +327,14 @@ mod tests {
             reference_key: key(reference),
             reference_before: None,
             reference_behind: Behind::Nothing,
+            certain: tolerance * MS / 2,
         };
         View {
             reference,
             reference_ignored: false,
             sides: heads.iter().map(side).collect(),
             live: true,
-            rule: Rule { tolerance: Some(tolerance * MS), certain: tolerance * MS / 2, period: None },
+            rule: Rule { tolerance: Some(tolerance * MS), period: None },
             leaving: None,
             beat: None,
         }
@@ -507,14 +512,16 @@ mod tests {
                 1 => Just(Behind::Unknown),
             ]
         };
-        let side = (role, head(), behind(), key(), key(), behind()).prop_map(
-            |(role, head, behind, reference_key, reference_before, reference_behind)| Side {
+        let certain = (0u64..30).prop_map(|certain| certain * MS);
+        let side = (role, head(), behind(), key(), key(), behind(), certain).prop_map(
+            |(role, head, behind, reference_key, reference_before, reference_behind, certain)| Side {
                 role,
                 head,
                 behind,
                 reference_key,
                 reference_before,
                 reference_behind,
+                certain,
             },
         );
         let time = || proptest::option::of((0u64..500).prop_map(ms));
@@ -532,7 +539,7 @@ mod tests {
                 reference_ignored,
                 sides,
                 live,
-                rule: Rule { tolerance, certain: tolerance.unwrap_or(0) / 2, period: None },
+                rule: Rule { tolerance, period: None },
                 leaving,
                 beat,
             })
@@ -577,7 +584,11 @@ mod tests {
         assert_eq!(decide(65, half, unknown, unknown, None), wait);
         assert_eq!(decide(65, half, Behind::Key(90 * MS as i64), unknown, None), Step::Drop(0));
         assert_eq!(decide(95, None, unknown, unknown, Some(ms(80))), unpaired);
-        assert_eq!(decide(120, None, unknown, Behind::Key(500 * MS as i64), None), pair);
+        // A gap of the reference says nothing about how close the frames of the rendition are.
+        let gap = Behind::Key(500 * MS as i64);
+        assert_eq!(decide(120, None, unknown, gap, None), wait);
+        assert_eq!(decide(120, None, Behind::Key(160 * MS as i64), gap, None), unpaired);
+        assert_eq!(decide(95, None, Behind::Key(160 * MS as i64), gap, None), pair);
         assert_eq!(decide(80, None, unknown, unknown, None), pair);
     }
 
@@ -594,6 +605,26 @@ mod tests {
     }
 
     proptest! {
+        /// However timestamps jitter, frames are paired with their own: whatever is lost on both sides where the distance of
+        /// frames is known, and whatever is lost on one side where it is not.
+        #[test]
+        fn losses_and_jitter_make_no_wrong_pairs(
+            step in 10u64..100,
+            known in any::<bool>(),
+            loser in any::<bool>(),
+            frames in proptest::collection::vec((any::<[bool; 2]>(), [0u64..20, 0u64..20]), 1..30),
+        ) {
+            let side = |side: usize| -> Vec<u64> {
+                let there = |lost: [bool; 2]| !lost[side] || !known && loser == (side == 0);
+                let there = frames.iter().enumerate().filter(|(_, (lost, _))| there(*lost));
+                there.map(|(i, (_, jitter))| (i as u64 + 1) * step + jitter[side] * step / 100).collect()
+            };
+            let (pairs, ..) = pair(&side(0), &side(1), known.then_some(step / 2));
+            for (reference, distorted) in pairs {
+                prop_assert_eq!(reference / step, distorted / step);
+            }
+        }
+
         /// The clock never asks for the same wait twice: what is due at a deadline is done by then. (What leaves has
         /// left, and the beat has been taken, before the element waits.)
         #[test]

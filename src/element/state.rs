@@ -589,7 +589,7 @@ impl State {
     ) -> Result<(), Error> {
         let first = self.reference.input.info.is_none();
         let changes = self.reference.input.set_format(caps, info);
-        self.reference.configure_cadence();
+        self.reference.input.configure_cadence();
         self.follow_reference(first, changes, actions)?;
         if self.output == Output::Reference {
             self.downstream.set_caps(caps.to_owned());
@@ -865,7 +865,7 @@ impl State {
         let late = |rendition: &Rendition| rendition.offset().saturating_neg().max(0) as u64;
         let late = self.renditions.iter().map(late).max().unwrap_or(0);
         let announced = self.reference.input.frame_duration().is_some();
-        let typical = self.reference.cadence.typical();
+        let typical = self.reference.input.cadence.typical();
         let frame = typical.max(lasts.filter(|_| !announced)).unwrap_or(ClockTime::ZERO);
         let latency = frame.saturating_mul(self.delay().into()).saturating_add(running(late));
         if let Some(latency) = self.downstream.set_latency(latency, announced) {
@@ -1002,11 +1002,12 @@ impl State {
             self.jobs.verify(verify, on_wrong);
         }
         self.tunables = tunables;
-        self.reference.configure_cadence();
-        let frame = self.reference.cadence.typical().map_or(40_000_000, ClockTime::nseconds);
+        self.reference.input.configure_cadence();
+        let frame = self.reference.input.cadence.typical().map_or(40_000_000, ClockTime::nseconds);
         let now = self.reached();
         for i in 0..self.renditions.len() {
             let rendition = &mut self.renditions[i];
+            rendition.input.configure_cadence();
             let settings = rendition.pad.settings();
             let enabled = settings.enabled;
             let switched = enabled != rendition.settings.enabled;
@@ -1042,6 +1043,10 @@ impl State {
         let ignore = self.tunables.ignore_inactive_pads;
         let head = if let Next::Item(item) = &reference { Some(item.clone()) } else { None };
         let behind = head.as_ref().and_then(|head| self.behind(&self.reference.input, head));
+        let distance = head.as_ref().and_then(|head| {
+            let behind = if let Some(upcoming::Next::Frame(behind)) = &behind { Some(behind) } else { None };
+            self.reference.distance(head, behind)
+        });
         let mut sides = vec![];
         for i in 0..self.renditions.len() {
             if head.is_some() {
@@ -1060,24 +1065,21 @@ impl State {
                     if rendition.pad.is_eos() { Next::Eos } else { Next::Empty }
                 }
             };
-            sides.push(self.side_view(i, head.as_ref(), behind.as_ref(), &next, actions));
+            let mut side = self.side_view(i, head.as_ref(), behind.as_ref(), &next, actions);
+            side.certain = self.certain(i, distance).nseconds();
+            sides.push(side);
         }
         if !dropped.is_empty() {
             actions.push(Action::Release(dropped));
         }
-        let distance = head.as_ref().and_then(|head| {
-            let behind = if let Some(upcoming::Next::Frame(behind)) = &behind { Some(behind) } else { None };
-            self.reference.distance(head, behind)
-        });
         let rule = match self.pairing {
-            Pairing::Index => Rule { tolerance: Some(0), certain: 0, period: None },
+            Pairing::Index => Rule { tolerance: Some(0), period: None },
             pairing => Rule {
                 tolerance: self
                     .tunables
                     .pairing_tolerance
                     .or(distance.map(|distance| distance / 2))
                     .map(ClockTime::nseconds),
-                certain: distance.map_or(CERTAIN, |distance| distance / 4).nseconds(),
                 period: head
                     .as_ref()
                     .filter(|_| pairing == Pairing::Timecode)
@@ -1130,23 +1132,41 @@ impl State {
             reference_key: None,
             reference_before: None,
             reference_behind: Behind::Nothing,
+            certain: 0,
         };
         let (Some(reference), Next::Item(distorted)) = (head, next) else { return side };
         let [of_reference, of_distorted] = keys(self.pairing, reference, distorted);
         side.head = next.head(of_distorted, doubt, self.margin());
         side.reference_key = of_reference;
         if self.pairing != Pairing::Index {
-            let of = |next: Option<&upcoming::Next<Item>>, key: &dyn Fn(&Item) -> Option<i64>| match next {
+            let of = |head: &Item,
+                      next: Option<&upcoming::Next<Item>>,
+                      key: &dyn Fn(&Item) -> Option<i64>| match next {
+                // Its timestamp may be wild.
+                Some(upcoming::Next::Frame(next)) if next.at > head.at.saturating_add(AHEAD) => {
+                    Behind::Nothing
+                }
                 Some(upcoming::Next::Frame(next)) => key(next).map_or(Behind::Nothing, Behind::Key),
                 Some(upcoming::Next::Unknown) => Behind::Unknown,
                 Some(upcoming::Next::Gap(_) | upcoming::Next::Nothing) | None => Behind::Nothing,
             };
             let own = self.behind(&self.renditions[i].input, distorted);
-            side.behind = of(own.as_ref(), &|own| keys(self.pairing, reference, own)[1]);
-            side.reference_behind = of(behind, &|behind| keys(self.pairing, behind, distorted)[0]);
+            side.behind = of(distorted, own.as_ref(), &|own| keys(self.pairing, reference, own)[1]);
+            side.reference_behind = of(reference, behind, &|behind| keys(self.pairing, behind, distorted)[0]);
             side.reference_before = self.reference.last_key;
         }
         side
+    }
+
+    /// Returns by how much partners may differ whatever comes behind them: by a quarter of the distance that the frames of
+    /// either stream have.
+    fn certain(&self, i: usize, distance: Option<ClockTime>) -> ClockTime {
+        let own = self.renditions[i].input.cadence.close();
+        match (self.pairing, distance.zip(own)) {
+            (Pairing::Index, _) => ClockTime::ZERO,
+            (_, Some((distance, own))) => distance.min(own) / 4,
+            (_, None) => CERTAIN,
+        }
     }
 
     /// The frame behind a head, unless it is not worth waiting for.
@@ -1337,7 +1357,7 @@ impl State {
             if item.is_gap || !self.renditions[i].is_active() {
                 dropped.extend(self.renditions[i].input.take());
             } else {
-                self.reference.heard(item.at, self.reference.cadence.typical());
+                self.reference.heard(item.at, self.reference.input.cadence.typical());
                 if !self.reference.input.pad.has_buffer() {
                     let event = self.reference.seen(item.at, false, self.excuses(item.at, clock));
                     actions.extend(event.map(|event| Action::Post(event.to_structure())));
@@ -1348,6 +1368,7 @@ impl State {
                 gst::log!(CAT, obj = self.renditions[i].pad, "frame {} has no reference frame", item.at);
                 self.look_at_distorted(i, item.at, self.renditions[i].unmoved(item.at), seen, actions);
                 let at = self.reference.last_time.unwrap_or(item.at);
+                self.renditions[i].input.cadence.push(item.at);
                 dropped.extend(self.renditions[i].drop_head(at));
             }
         }
@@ -1484,7 +1505,7 @@ impl State {
         let Ok(Next::Item(head)) = self.reference.input.next(0, &mut vec![]) else { return Ok(()) };
         let Some(stamp) = self.reference.stamp(&buffer, false)? else { return Ok(()) };
         let at = stamp.running_time;
-        if self.pairing != Pairing::Index && self.reference.cadence.is_gap(at) {
+        if self.pairing != Pairing::Index && self.reference.input.cadence.is_gap(at) {
             gst::debug!(CAT, "reference frames are missing before frame {} at {at}", stamp.index);
             self.jobs.gap();
         }
@@ -1659,6 +1680,7 @@ impl State {
             return None;
         };
         let buffer = rendition.input.take()?;
+        rendition.input.cadence.push(item.at);
         let shown = Shown { buffer, caps: rendition.input.caps.clone(), running_time: item.at };
         rendition.shown = (self.tunables.missing_frame == MissingFrame::Repeat).then(|| shown.clone());
         Some(shown)
