@@ -64,14 +64,25 @@ fn varying(mut shown: Shown) -> Shown {
     shown
 }
 
-/// Writes frames through a part of a pipeline, whose encoder is at `film.`.
+/// Writes frames of the film through a part of a pipeline.
 #[track_caller]
 pub fn write(shown: &Shown, pipeline: &str) {
+    write_pictures(shown, (WIDTH, HEIGHT), picture, pipeline);
+}
+
+/// Writes frames through a part of a pipeline.
+#[track_caller]
+fn write_pictures(
+    shown: &Shown,
+    (width, height): (usize, usize),
+    picture: impl Fn(u32) -> Vec<u8>,
+    pipeline: &str,
+) {
     gst::init().unwrap();
     let constant = shown.windows(2).all(|pair| pair[1].1 - pair[0].1 == FRAME);
     let rate = if constant { "25/1" } else { "0/1" };
     let pipeline = gst::parse::launch(&format!(
-        "appsrc name=source format=time caps=video/x-raw,format=I420,width={WIDTH},height={HEIGHT},framerate={rate} \
+        "appsrc name=source format=time caps=video/x-raw,format=I420,width={width},height={height},framerate={rate} \
          ! {pipeline}"
     ));
     let pipeline = pipeline.unwrap().downcast::<gst::Pipeline>().unwrap();
@@ -284,6 +295,155 @@ fn originals_may_be_odd() {
     assert!(problems.is_empty(), "{problems}");
 }
 
+/// A part of a picture without noise, with details of all sizes, that moves by half a sample from frame to frame.
+fn slow_picture(number: u32) -> Vec<u8> {
+    let (width, height) = SLOW;
+    let moved = f64::from(number) / 2.0;
+    let luma = (0..width * height).map(|i| {
+        let (x, y) = ((i % width) as f64 + moved, (i / width) as f64);
+        let wave = |k: f64| ((x * (k * 0.7).cos() + y * (k * 1.3).sin()) * 0.02 * k + k).sin() * 14.0;
+        (125.0 + (1..10).map(|k| wave(f64::from(k))).sum::<f64>()).clamp(16.0, 235.0) as u8
+    });
+    luma.chain(std::iter::repeat_n(128, width * height / 2)).collect()
+}
+
+const SLOW: (usize, usize) = (192, 112);
+
+#[test]
+fn what_is_lost_in_slow_movement_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let [original, encoded] = ["original.mkv", "encoded.mp4"].map(file);
+    let pictures: Vec<_> = (0..70).map(slow_picture).collect();
+    let written = |shown: &Shown, coder: &str, muxer: &str, file: &str| {
+        let pipeline = format!("{coder} ! h264parse ! {muxer} ! filesink location={file}");
+        write_pictures(shown, SLOW, |number| pictures[number as usize].clone(), &pipeline);
+    };
+    let whole = || 0..70;
+    written(
+        &film(whole()),
+        "x264enc pass=quant quantizer=0 speed-preset=ultrafast",
+        "matroskamux",
+        &original,
+    );
+    // At 32 the encoder itself moves too unevenly.
+    let coder = "x264enc pass=qual quantizer=24 bframes=3 subme=7";
+    let frozen = |number| if [25, 48].contains(&number) { number - 1 } else { number };
+    let shifted = whole()
+        .filter(|number| *number != 20)
+        .flat_map(|number| std::iter::repeat_n(number, 1 + usize::from(number == 50)));
+    for (numbers, unpaired, shown) in [
+        (whole().collect::<Vec<_>>(), vec![], vec![]),
+        (whole().map(frozen).collect(), vec![25, 48], vec![24, 47]),
+        (whole().filter(|number| *number != 33).collect(), vec![33], vec![]),
+        (shifted.collect(), vec![20], vec![50]),
+    ] {
+        written(&film(numbers.clone()), coder, "mp4mux", &encoded);
+        let mut command = hipvmaf("score");
+        command.args([&original, &encoded]).args(["--feature", "psnr", "--backend", "cpu", "--json"]);
+        let ended = Ended::of(command);
+        let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let pairing = &printed["renditions"][0]["pairing"];
+        assert_eq!(pairing["unpaired"], serde_json::json!(unpaired), "{pairing}");
+        // Of a frame and its repetition either may be the one that is left out.
+        let left_out = ["repeated", "unmatched"].iter().flat_map(|kind| pairing[kind].as_array().unwrap());
+        let mut left_out: Vec<_> =
+            left_out.map(|j| u64::from(numbers[j.as_u64().unwrap() as usize])).collect();
+        left_out.sort_unstable();
+        assert_eq!(left_out, shown, "{pairing}");
+    }
+}
+
+/// Runs ffmpeg, if there is a Python that has one.
+#[track_caller]
+fn ffmpeg(args: &[&str]) -> bool {
+    let Ok(python) = std::env::var("HIPVMAF_PYTHON") else { return false };
+    let script = "import subprocess, sys, imageio_ffmpeg as i; sys.exit(subprocess.run([i.get_ffmpeg_exe()] + sys.argv[1:]).returncode)";
+    let run = std::process::Command::new(python)
+        .args(["-c", script, "-v", "error", "-nostdin", "-y"])
+        .args(args)
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    true
+}
+
+/// How ffmpeg writes frames that it copies or encodes again, and the file to read then.
+const BY_FFMPEG: [(&str, &str, &str); 6] = [
+    ("CMAF", "-c copy -f mp4 -movflags cmaf+frag_keyframe+empty_moov", "mp4"),
+    ("CMAF with delayed starts", "-c copy -f mp4 -movflags cmaf+frag_keyframe+delay_moov", "mp4"),
+    ("DASH", "-c copy -f dash -seg_duration 0.5", "mpd"),
+    ("HLS of CMAF", "-c copy -f hls -hls_segment_type fmp4 -hls_time 0.4 -hls_list_size 0", "m3u8"),
+    ("webm", "-c:v libvpx-vp9 -crf 10 -b:v 0 -cpu-used 8 -deadline realtime -fps_mode passthrough", "webm"),
+    ("flv", "-c:v libx264 -crf 8 -bf 2 -preset veryfast -fps_mode passthrough", "flv"),
+];
+
+/// Has ffmpeg write films of the matrix, and compares them.
+fn compare_by_ffmpeg(problems: &mut String, (kind, options, ending): (&str, &str, &str), how: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let [original, source, encoded] = ["original.mkv", "source.mkv", &format!("encoded.{ending}")].map(file);
+    let whole = changed("whole");
+    let distorted = changed(how);
+    for (shown, file) in [(&whole, &original), (&distorted, &source)] {
+        write(shown, &format!("{WITH_B} ! h264parse ! matroskamux ! filesink location={file}"));
+    }
+    let options: Vec<_> = options.split(' ').collect();
+    if ffmpeg(&[&["-copyts", "-i", &source], &options[..], &[&encoded]].concat()) {
+        let problem = wrong(&format!("{kind}: {how}"), &[original, encoded], [&whole, &distorted]);
+        problems.extend(problem.map(|problem| problem + "\n"));
+    }
+}
+
+#[test]
+fn what_ffmpeg_writes_is_paired() {
+    let mut problems = String::new();
+    let hows = ["lost, made constant", "varying, lost", "frozen", "late", "doubled", "lost"];
+    for (kind, how) in BY_FFMPEG.into_iter().zip(hows) {
+        compare_by_ffmpeg(&mut problems, kind, "whole");
+        compare_by_ffmpeg(&mut problems, kind, how);
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+#[test]
+fn rates_that_ffmpeg_converts_are_paired() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let [original, encoded, results] = ["original.mkv", "encoded.mp4", "results.json"].map(file);
+    write(&film(0..FILM), &format!("{X264} ! h264parse ! matroskamux ! filesink location={original}"));
+    // Of 25 frames a second: so many are left, and so many are shown again.
+    for (rate, pairs, repeated) in
+        [("24", 38, 0), ("15", 24, 0), ("12.5", 20, 0), ("30", 40, 8), ("50", 40, 40)]
+    {
+        let rate = format!("fps={rate}");
+        if !ffmpeg(&["-i", &original, "-vf", &rate, "-c:v", "libx264", "-crf", "10", "-bf", "2", &encoded]) {
+            return;
+        }
+        let mut command = hipvmaf("score");
+        command.args([
+            &*original,
+            &encoded,
+            "--feature",
+            "psnr",
+            "--backend",
+            "cpu",
+            "--json",
+            "--results",
+            &results,
+        ]);
+        let ended = Ended::of(command);
+        let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let scored: Vec<_> = frames(Path::new(&results))
+            .iter()
+            .filter_map(|frame| frame["metrics"]["psnr_y"].as_f64())
+            .collect();
+        let left_out = printed["renditions"][0]["pairing"]["repeated"].as_array().unwrap().len();
+        assert!(scored.iter().all(|psnr| *psnr > 30.0), "{rate} {scored:.1?} {printed}");
+        assert_eq!((scored.len(), left_out), (pairs, repeated), "{rate} {printed}");
+    }
+}
+
 /// The whole product, for changes of how frames are paired.
 #[test]
 #[ignore = "takes minutes"]
@@ -304,6 +464,23 @@ fn all_is_paired_everywhere() {
                     compare(&mut problems, how, [(original, &changed("whole")), (kind, &changed(how))]);
                 }
             }
+        }
+    }
+    for kind in BY_FFMPEG {
+        for how in [
+            "whole",
+            "lost, made constant",
+            "doubled",
+            "frozen",
+            "cut",
+            "short",
+            "late",
+            "joined, times kept",
+            "varying",
+            "lost",
+            "varying, lost",
+        ] {
+            compare_by_ffmpeg(&mut problems, kind, how);
         }
     }
     assert!(problems.is_empty(), "{problems}");

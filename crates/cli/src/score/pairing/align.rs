@@ -6,8 +6,13 @@
 //! differ beyond the noise of the encoding, and so does a frame without a partner, least where it repeats the one before.
 //! Costs within the noise are equal, and equal costs are decided by what the timestamps or the numbers say, so that scenes
 //! that stand still move nothing.
+//!
+//! Slow movement may be less than that noise in each frame. The noise hardly changes from frame to frame though, so there the
+//! [`Steps`] count: how far the distorted video moves along the way of the original, which is nothing where it shows a
+//! frame again, and twice as far where it lacks one.
 
-use super::scan::Shot;
+use super::middle;
+use super::scan::{Shot, Small};
 
 /// What frames are taken to belong together before their pictures are compared in detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +21,9 @@ pub enum Guess {
     Number(i64),
     /// The distorted frame that comes later by so many nanoseconds.
     Time(i64),
+    /// The first distorted frame that comes later by more than so many nanoseconds, and not after the next reference frame does:
+    /// converters to another rate show the last frame before some moment.
+    Shown(i64),
 }
 
 /// Distances are kept in this part of an 8-bit step.
@@ -43,6 +51,16 @@ const AROUND: usize = 24;
 const REACH: usize = 48;
 /// Repeated frames differ by no more than this, in 8-bit steps.
 const SAME: f32 = 0.25;
+/// The same where movement shows that a frame is missing or shown again.
+const SLOW: f32 = 0.98;
+/// Another moment than the usual one for taking frames of a rate has to leave no more than this part.
+const CLEARLY: f32 = 0.97;
+/// What a step costs that is none, or two, where movement tells it: two of these cost more than a lost frame and its copy.
+const MISSTEP: f32 = 72.0;
+/// Steps count where they are so many times as long as what they usually miss.
+const READABLE: f32 = 5.0;
+/// Changes of less than this say nothing, in 8-bit steps.
+const LEAST_CHANGE: f32 = 0.02;
 /// Departing from the guess has to leave no more than this part of the differences.
 const DECISIVE: f32 = 0.6;
 /// The same where the numbers of frames differ, so that some have to depart from it.
@@ -64,6 +82,10 @@ impl Sides<'_> {
     fn guessed(&self, guess: Guess, i: usize) -> i64 {
         match guess {
             Guess::Number(shift) => i as i64 + shift,
+            Guess::Shown(offset) => {
+                let from = self.reference[i].time as i64 + offset;
+                self.distorted.partition_point(|shot| shot.time as i64 <= from) as i64
+            }
             Guess::Time(offset) => {
                 let at = self.reference[i].time as i64 + offset;
                 let next = self.distorted.partition_point(|shot| (shot.time as i64) < at);
@@ -83,7 +105,11 @@ impl Sides<'_> {
     /// The same where the frame exists and is not nearer to another reference frame.
     pub fn guessed_pair(&self, guess: Guess, i: usize) -> Option<usize> {
         let j = usize::try_from(self.guessed(guess, i)).ok().filter(|j| *j < self.distorted.len())?;
-        let Guess::Time(offset) = guess else { return Some(j) };
+        let offset = match guess {
+            Guess::Number(_) => return Some(j),
+            Guess::Shown(offset) => return (self.shown(offset, j) == Some(i)).then_some(j),
+            Guess::Time(offset) => offset,
+        };
         let away = |i: usize| {
             Some((self.reference.get(i)?.time as i64 + offset).abs_diff(self.distorted[j].time as i64))
         };
@@ -93,12 +119,16 @@ impl Sides<'_> {
         (!nearer(i.checked_sub(1)) && !nearer(Some(i + 1)) && !shared_before).then_some(j)
     }
 
+    /// The reference frame that a distorted frame shows if converters have taken the last one before its time less an offset.
+    fn shown(&self, offset: i64, j: usize) -> Option<usize> {
+        let until = self.distorted[j].time as i64 - offset;
+        self.reference.partition_point(|shot| (shot.time as i64) < until).checked_sub(1)
+    }
+
     /// How far apart frames are, in the middle.
     pub fn typical(&self, of_reference: bool) -> u64 {
         let shots = if of_reference { self.reference } else { self.distorted };
-        let mut distances: Vec<_> = shots.windows(2).map(|pair| pair[1].time - pair[0].time).collect();
-        let middle = distances.len() / 2;
-        if distances.is_empty() { 40_000_000 } else { *distances.select_nth_unstable(middle).1 }
+        middle(shots.windows(2).map(|pair| pair[1].time - pair[0].time).collect()).unwrap_or(40_000_000)
     }
 }
 
@@ -138,13 +168,35 @@ pub fn guess(sides: &Sides, wanted: &[Guess]) -> Guess {
     best.0
 }
 
+/// Chooses when the frames of another rate were taken, near an offset in time: where their pictures differ least.
+pub fn taken(sides: &Sides, offset: i64) -> Guess {
+    const SAMPLES: usize = 512;
+    let [own, other] = [true, false].map(|of_reference| sides.typical(of_reference) as i64);
+    let step = (own.min(other) / 8).max(1);
+    let count = sides.distorted.len();
+    let samples: Vec<_> = (0..SAMPLES.min(count)).map(|k| k * count / SAMPLES.min(count)).collect();
+    let cost = |offset: i64| {
+        let distance = |j: &usize| sides.shown(offset, *j).map_or(64.0, |i| sides.distance(i, *j));
+        samples.iter().map(distance).sum::<f32>()
+    };
+    // Most round to the nearest frame of the new rate, some take the nearest of the old one.
+    let first = |shots: &[Shot]| shots.first().map_or(0, |shot| shot.time as i64);
+    let offsets = [0, first(sides.distorted) - first(sides.reference), offset];
+    let usual = offsets.into_iter().flat_map(|offset| [offset - other / 2, offset - own / 2]);
+    let most = (other.max(own) / step).min(128);
+    let others = (-most..=most).map(|k| offset + k * step);
+    let less = |a: (i64, f32), b: (i64, f32)| if b.1 < a.1 { b } else { a };
+    let best = usual.map(|offset| (offset, cost(offset))).fold((offset, f32::INFINITY), less);
+    let other = others.map(|offset| (offset, cost(offset))).fold((offset, f32::INFINITY), less);
+    // Others are not chosen for the noise of an encoding, nor for movement that it leaves out.
+    Guess::Shown(if other.1 < best.1 * CLEARLY - 0.01 { other.0 } else { best.0 })
+}
+
 /// How much frames differ that have nothing to do with each other, in the middle.
 pub fn stranger(sides: &Sides, samples: &[usize]) -> f32 {
     let count = sides.distorted.len();
-    let mut distances: Vec<_> =
-        samples.iter().map(|i| sides.distance(*i, (i * 7919 + count / 2 + 13) % count)).collect();
-    let middle = distances.len() / 2;
-    if distances.is_empty() { 0.0 } else { *distances.select_nth_unstable_by(middle, f32::total_cmp).1 }
+    let distances = samples.iter().map(|i| sides.distance(*i, (i * 7919 + count / 2 + 13) % count));
+    middle(distances.collect()).unwrap_or_default()
 }
 
 /// The distorted frames that may belong to each reference frame, with their distances.
@@ -193,18 +245,117 @@ impl Band {
         let columns = of_columns.len();
         let of_rows: Vec<u16> =
             (0..self.first.len()).map(|i| self.row(i).iter().copied().min().unwrap_or(0)).collect();
-        let middle = |values: &[u16], at: usize| {
+        let around = |values: &[u16], at: usize| {
             let around = at.saturating_sub(AROUND)..(at + AROUND + 1).min(values.len());
-            let mut around = values.get(around).unwrap_or_default().to_vec();
-            let middle = around.len() / 2;
-            if around.is_empty() { u16::MAX } else { *around.select_nth_unstable(middle).1 }
+            middle(values.get(around).unwrap_or_default().to_vec()).unwrap_or(u16::MAX)
         };
         let at = |i: usize| {
             let centre = (self.first[i] + self.width / 2).min(columns.saturating_sub(1));
-            f32::from(middle(&of_rows, i).min(middle(of_columns, centre))) / STEP
+            f32::from(around(&of_rows, i).min(around(of_columns, centre))) / STEP
         };
         (0..self.first.len()).map(at).collect()
     }
+}
+
+/// How the distorted video moves from frame to frame, in the direction in which the original does.
+struct Steps<'a> {
+    sides: Sides<'a>,
+    /// By how much each frame of the original differs from the one before, and each distorted frame.
+    changes: [Vec<f32>; 2],
+    /// What is usual around each reference frame.
+    usual: Vec<Usual>,
+}
+
+/// The middle of what steps have around a frame, in 8-bit steps.
+#[derive(Clone, Copy)]
+struct Usual {
+    /// By how much the way misses that of the original.
+    missed: f32,
+    /// How much changes besides.
+    besides: f32,
+}
+
+impl<'a> Steps<'a> {
+    fn new(sides: &Sides<'a>, guess: Guess) -> Self {
+        let changes = [sides.reference, sides.distorted].map(|shots| {
+            let changes = shots.windows(2).map(|pair| pair[0].picture.distance(&pair[1].picture));
+            std::iter::once(0.0).chain(changes).collect()
+        });
+        let mut steps = Self { sides: *sides, changes, usual: vec![] };
+        let rows = sides.reference.len();
+        let found: Vec<_> = (0..rows).map(|i| steps.step(i, guessed_step(sides, guess, i)?)).collect();
+        let usual = |i: usize| {
+            let around = found[i.saturating_sub(AROUND)..(i + AROUND + 1).min(rows)].iter().flatten();
+            let (missed, besides): (Vec<_>, Vec<_>) =
+                around.map(|(along, besides)| (along.abs(), *besides)).unzip();
+            let is_known = missed.len() >= AROUND / 2;
+            let of = |values| middle(values).filter(|_| is_known).unwrap_or(f32::INFINITY);
+            Usual { missed: of(missed), besides: of(besides) }
+        };
+        steps.usual = (0..rows).map(usual).collect();
+        steps
+    }
+
+    /// Returns by how much the way to a distorted frame is longer than that to a reference frame, and what changes besides.
+    fn step(&self, i: usize, j: usize) -> Option<(f32, f32)> {
+        let (before, earlier) = (i.checked_sub(1)?, j.checked_sub(1)?);
+        let [own, other] = [self.changes[0][i], self.changes[1][j]];
+        let [from, to] = [before, i].map(|i| &self.sides.reference[i].picture);
+        let [earlier, later] = [earlier, j].map(|j| &self.sides.distorted[j].picture);
+        let along = Small::along((from, to), (earlier, later)) / own.max(LEAST_CHANGE);
+        let besides = (other * other - along * along).max(0.0).sqrt();
+        (own > LEAST_CHANGE).then_some((along - own, besides))
+    }
+
+    /// Returns true if movement shows which frame follows.
+    fn tell(&self, i: usize) -> bool {
+        self.usual[i].missed * READABLE < self.changes[0][i]
+    }
+
+    /// What it costs that a pair comes right behind the pair of the frames before.
+    fn cost(&self, i: usize, j: usize) -> u32 {
+        // The last frame has none behind it that catches up: encoders may well spare it its movement.
+        let is_last = i + 1 == self.changes[0].len() || j + 1 == self.changes[1].len();
+        let is_told = !is_last && self.tell(i);
+        let Some((missed, besides)) = is_told.then(|| self.step(i, j)).flatten() else { return 0 };
+        // Where something else changes as well it is a frame that is spoilt.
+        if besides > self.usual[i].besides * 2.0 + LEAST_CHANGE {
+            return 0;
+        }
+        let (own, noise) = (self.changes[0][i], 3.0 * self.usual[i].missed);
+        let missed = (missed.abs() - noise) / (own - noise);
+        (missed.clamp(0.0, 1.0) * MISSTEP) as u32
+    }
+
+    /// Returns the reference frames in whose place the guess has the frame before once more: its steps are none, and then
+    /// several at once, and cost more than a lost frame and its copy.
+    fn frozen(&self, guess: Guess) -> Vec<usize> {
+        let mut frozen = vec![];
+        let mut catches_up = false;
+        for i in (0..self.usual.len()).rev() {
+            let misstep = guessed_step(&self.sides, guess, i).filter(|j| 2 * self.cost(i, *j) > LOST + COPY);
+            let missed = misstep.and_then(|j| self.step(i, j)).map(|(missed, _)| missed);
+            let stands = missed.is_some_and(|missed| missed < 0.0);
+            if stands && catches_up {
+                frozen.push(i);
+            }
+            catches_up = missed.is_some() && (catches_up || !stands);
+        }
+        frozen
+    }
+
+    /// Returns true if following the guess has a step that is none, or two, at about this reference frame.
+    fn contradict(&self, guess: Guess, at: usize) -> bool {
+        let around = at.saturating_sub(1)..(at + 2).min(self.usual.len());
+        let mut costs = around.filter_map(|i| Some(self.cost(i, guessed_step(&self.sides, guess, i)?)));
+        costs.any(|cost| cost as f32 > MISSTEP / 2.0)
+    }
+}
+
+/// The distorted frame of a guess, if the one before belongs to the reference frame before.
+fn guessed_step(sides: &Sides, guess: Guess, i: usize) -> Option<usize> {
+    let (before, j) = (sides.guessed_pair(guess, i.checked_sub(1)?)?, sides.guessed_pair(guess, i)?);
+    (before + 1 == j).then_some(j)
 }
 
 /// A cost: of the pictures, and where those are equal by how much the guess is missed.
@@ -220,11 +371,39 @@ fn less(a: Cost, b: Cost) -> bool {
     (a.0, a.1.to_bits()) < (b.0, b.1.to_bits())
 }
 
+/// The last move of a way through the band, and whether the one before was a pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Move {
-    Pair,
-    Lost,
-    Extra,
+    Pair { behind_pair: bool },
+    Lost { behind_pair: bool },
+    Extra { behind_pair: bool },
+}
+
+/// The cheapest ways to a place that end with a pair, and with a frame without a partner.
+#[derive(Clone, Copy)]
+struct Ways {
+    costs: [Cost; 2],
+    moves: [Move; 2],
+}
+
+impl Ways {
+    const NONE: Self = Self { costs: [NEVER; 2], moves: [Move::Extra { behind_pair: false }; 2] };
+
+    fn start(cost: Cost) -> Self {
+        Self { costs: [NEVER, cost], ..Self::NONE }
+    }
+
+    fn consider(&mut self, cost: Cost, how: Move) {
+        let ends = usize::from(!matches!(how, Move::Pair { .. }));
+        if less(cost, self.costs[ends]) {
+            (self.costs[ends], self.moves[ends]) = (cost, how);
+        }
+    }
+
+    /// Which of them is cheaper.
+    fn best(&self) -> usize {
+        usize::from(!less(self.costs[0], self.costs[1]))
+    }
 }
 
 /// Gives each reference frame the distorted frame that shows the same, if there is one.
@@ -234,8 +413,9 @@ pub fn align(sides: &Sides, guess: Guess) -> Vec<Option<usize>> {
         return vec![None; rows];
     }
     let band = Band::new(sides, guess);
-    let found = cheapest(sides, guess, &band);
-    settle(sides, guess, found)
+    let steps = Steps::new(sides, guess);
+    let found = cheapest(sides, guess, &band, &steps);
+    settle(sides, guess, &steps, found)
 }
 
 fn pair_cost(distance: u16, noise: f32) -> u32 {
@@ -249,7 +429,7 @@ pub fn repeats(shots: &[Shot]) -> Vec<bool> {
     std::iter::once(false).chain(shots.windows(2).map(same)).take(shots.len()).collect()
 }
 
-fn cheapest(sides: &Sides, guess: Guess, band: &Band) -> Vec<Option<usize>> {
+fn cheapest(sides: &Sides, guess: Guess, band: &Band, steps: &Steps) -> Vec<Option<usize>> {
     let (rows, columns) = (sides.reference.len(), sides.distorted.len());
     let (lost, extra) = (repeats(sides.reference), repeats(sides.distorted));
     let least = band.least(columns);
@@ -260,101 +440,145 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band) -> Vec<Option<usize>> {
         _ => SPOILT,
     };
     let of_extra: Vec<_> = (0..columns).map(of_extra).collect();
-    let of_lost = |i: usize| if lost[i] { REPEAT } else { LOST };
+    let of_lost = |i: usize| if lost[i] && !steps.tell(i) { REPEAT } else { LOST };
     let frame = sides.typical(true).max(1) as f32;
+    let shown: Vec<_> = match guess {
+        Guess::Shown(offset) => (0..columns).map(|j| sides.shown(offset, j)).collect(),
+        _ => vec![],
+    };
     let missed = |i: usize, j: usize| match guess {
         Guess::Number(shift) => (i as i64 + shift).abs_diff(j as i64) as f32,
         Guess::Time(offset) => {
             let at = sides.reference[i].time as i64 + offset;
             at.abs_diff(sides.distorted[j].time as i64) as f32 / frame
         }
+        Guess::Shown(_) => shown.get(j).copied().flatten().map_or(1.0, |shown| shown.abs_diff(i) as f32),
     };
     // Row `i`: so many reference frames are behind, and so many distorted ones by the place in the row.
     let lowest = |i: usize| band.first[i.saturating_sub(1)];
     let states = band.width + 1;
-    let mut moves = vec![Move::Extra; (rows + 1) * states];
-    let mut before: Vec<Cost> = vec![NEVER; states];
+    let mut moves = vec![Ways::NONE.moves; (rows + 1) * states];
+    let mut before = vec![Ways::NONE; states];
     let skipped = |until: usize| of_extra[..until].iter().sum::<u32>();
-    before[0] = (skipped(lowest(0)), 0.0);
+    before[0] = Ways::start((skipped(lowest(0)), 0.0));
     for place in 1..states.min(columns - lowest(0) + 1) {
-        before[place] = add(before[place - 1], of_extra[lowest(0) + place - 1], 0.0);
+        let cost = add(before[place - 1].costs[1], of_extra[lowest(0) + place - 1], 0.0);
+        before[place] = Ways::start(cost);
     }
     for i in 1..=rows {
         let (from, first) = (lowest(i - 1), lowest(i));
-        let mut now = vec![NEVER; states];
+        let mut now = vec![Ways::NONE; states];
         for place in 0..states {
             let j = first + place;
-            let earlier = |j: usize| j.checked_sub(from).and_then(|at| before.get(at)).copied();
-            let mut best = (NEVER, Move::Extra);
-            let mut consider = |cost: Cost, how: Move| {
-                if less(cost, best.0) {
-                    best = (cost, how);
-                }
-            };
-            if let (Some(own), Some(cost)) = (j.checked_sub(1), j.checked_sub(1).and_then(earlier))
+            let earlier = |j: usize| j.checked_sub(from).and_then(|at| before.get(at)).map(|ways| ways.costs);
+            let mut ways = Ways::NONE;
+            if let (Some(own), Some([pair, gap])) = (j.checked_sub(1), j.checked_sub(1).and_then(earlier))
                 && let Some(distance) =
                     own.checked_sub(band.first[i - 1]).and_then(|at| band.row(i - 1).get(at))
             {
-                consider(add(cost, pair_cost(*distance, noise[i - 1]), missed(i - 1, own)), Move::Pair);
+                let (cost, missed) = (pair_cost(*distance, noise[i - 1]), missed(i - 1, own));
+                if pair != NEVER {
+                    let cost = cost + steps.cost(i - 1, own);
+                    ways.consider(add(pair, cost, missed), Move::Pair { behind_pair: true });
+                }
+                ways.consider(add(gap, cost, missed), Move::Pair { behind_pair: false });
             }
-            if let Some(cost) = earlier(j) {
-                consider(add(cost, of_lost(i - 1), 0.0), Move::Lost);
+            for (end, cost) in earlier(j).into_iter().flatten().enumerate() {
+                ways.consider(add(cost, of_lost(i - 1), 0.0), Move::Lost { behind_pair: end == 0 });
             }
             if place > 0 && j <= columns {
-                consider(add(now[place - 1], of_extra[j - 1], 0.0), Move::Extra);
+                for (end, cost) in now[place - 1].costs.into_iter().enumerate() {
+                    ways.consider(add(cost, of_extra[j - 1], 0.0), Move::Extra { behind_pair: end == 0 });
+                }
             }
-            now[place] = best.0;
-            moves[i * states + place] = best.1;
+            now[place] = ways;
+            moves[i * states + place] = ways.moves;
         }
         before = now;
     }
     // Distorted frames behind the last pair have no partner.
     let last = lowest(rows);
-    let end = |place: &usize| {
+    let cost = |place: usize| {
         let behind: u32 = of_extra[last + place..].iter().sum();
-        add(before[*place], behind, 0.0)
+        add(before[place].costs[before[place].best()], behind, 0.0)
     };
-    let ends = (0..states).filter(|place| last + place <= columns && before[*place] != NEVER);
+    let ends = (0..states).filter(|place| last + place <= columns).map(|place| (place, cost(place)));
+    let end = ends
+        .filter(|(_, cost)| *cost != NEVER)
+        .min_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     // A pause that is longer than the band is wide has no way through.
-    let Some(end) = ends.min_by(|a, b| end(a).0.cmp(&end(b).0).then(end(a).1.total_cmp(&end(b).1))) else {
+    let Some((end, _)) = end else {
         return (0..rows).map(|i| sides.guessed_pair(guess, i)).collect();
     };
-    let mut j = last + end;
-    let (mut i, mut pairs) = (rows, vec![None; rows]);
+    let (mut i, mut j, mut way) = (rows, last + end, before[end].best());
+    let mut pairs = vec![None; rows];
     while i > 0 {
         let Some(place) = j.checked_sub(lowest(i)) else { break };
-        match moves.get(i * states + place) {
-            Some(Move::Pair) => {
+        let Some(moves) = moves.get(i * states + place) else { break };
+        let behind = match moves[way] {
+            Move::Pair { behind_pair } => {
                 (i, j) = (i - 1, j - 1);
                 pairs[i] = Some(j);
+                behind_pair
             }
-            Some(Move::Lost) => i -= 1,
-            Some(Move::Extra) if j > 0 => j -= 1,
-            _ => break,
-        }
+            Move::Lost { behind_pair } => {
+                i -= 1;
+                behind_pair
+            }
+            Move::Extra { behind_pair } if j > 0 => {
+                j -= 1;
+                behind_pair
+            }
+            Move::Extra { .. } => break,
+        };
+        way = usize::from(!behind);
     }
     pairs
 }
 
 /// Returns to the guess where departing from it between two places, or all along, is not decisive.
-fn settle(sides: &Sides, guess: Guess, mut pairs: Vec<Option<usize>>) -> Vec<Option<usize>> {
+fn settle(sides: &Sides, guess: Guess, steps: &Steps, mut pairs: Vec<Option<usize>>) -> Vec<Option<usize>> {
     let guessed: Vec<_> = (0..pairs.len()).map(|i| sides.guessed_pair(guess, i)).collect();
-    let same = sides.reference.len() == sides.distorted.len();
-    let least = if same { DECISIVE } else { LIKELY };
+    // Timestamps know at least as well which frames were left out for another rate.
+    let is_likely = sides.reference.len() == sides.distorted.len() || matches!(guess, Guess::Shown(_));
+    let least = if is_likely { DECISIVE } else { LIKELY };
     let mut i = 0;
     while i < pairs.len() {
         let run = (i..pairs.len()).take_while(|k| pairs[*k] != guessed[*k]).count();
-        let both =
-            (i..i + run).filter_map(|k| Some((sides.distance(k, pairs[k]?), sides.distance(k, guessed[k]?))));
-        let (found, expected) = both.fold((0.0, 0.0), |(a, b), (found, expected)| (a + found, b + expected));
+        let (found, expected) = differences(sides, &pairs[i..i + run], &guessed[i..i + run], i);
         let lost = (i..i + run).filter(|k| pairs[*k].is_none() && guessed[*k].is_some()).count();
         let whole = run > lost;
-        if run > 0 && whole && found > expected * least {
+        let is_told = |at: usize| at == pairs.len() || steps.contradict(guess, at);
+        let is_decisive =
+            found <= expected * least || found < expected * SLOW && is_told(i) && is_told(i + run);
+        if run > 0 && whole && !is_decisive {
             pairs[i..i + run].copy_from_slice(&guessed[i..i + run]);
         }
         i += run.max(1);
     }
+    // Of two frozen frames the cheapest way makes a lost and a repeated one, and shifts all between, which was taken back above.
+    for i in steps.frozen(guess) {
+        pairs[i] = pairs[i].filter(|j| guessed[i] != Some(*j));
+    }
     pairs
+}
+
+/// The differences that two ways of pairing leave from a reference frame on: those of all pairs if both have as many, or of the
+/// frames that have a partner in both.
+fn differences(
+    sides: &Sides,
+    found: &[Option<usize>],
+    guessed: &[Option<usize>],
+    first: usize,
+) -> (f32, f32) {
+    let count = |pairs: &[Option<usize>]| pairs.iter().flatten().count();
+    let as_many = count(found) == count(guessed);
+    let of = |pairs: &[Option<usize>], others: &[Option<usize>]| {
+        let both = pairs.iter().zip(others).zip(first..);
+        let both = both.filter(|((_, other), _)| as_many || other.is_some());
+        both.filter_map(|((j, _), i)| Some(sides.distance(i, (*j)?))).sum::<f32>()
+    };
+    (of(found, guessed), of(guessed, found))
 }
 
 #[cfg(test)]
@@ -411,6 +635,82 @@ mod tests {
         let [own, other] = [shots(&still, 1, 0), shots(&times, 2, 900)];
         let pairs = align(&Sides { reference: &own, distorted: &other }, Guess::Time(0));
         assert_eq!(pairs.iter().position(Option::is_none), Some(20));
+    }
+
+    /// Frames that differ by half a step from one to the next, `distance` apart, below coding noise of two steps that is the
+    /// same for a while and moves by a fifth of that from frame to frame.
+    fn slow(numbers: &[u64], distance: u64, noise: f64) -> Vec<Shot> {
+        let of = |(number, place): (&u64, u64)| {
+            let coding = |seed: u64| {
+                move |cell: usize| fastrand::Rng::with_seed(seed * 1000 + cell as u64).f64() - 0.5
+            };
+            let (lasting, passing) = (coding(place / 50), coding(1000 + place));
+            let cells = std::array::from_fn::<u16, CELLS, _>(|cell| {
+                let moved = *number as f64 * [-0.5, 0.5][cell % 2];
+                let coded = noise * (lasting(cell) * 7.0 + passing(cell) * 0.4);
+                ((100.0 + moved + coded) * 256.0) as u16
+            });
+            Shot { time: place * distance, position: place * distance, picture: Small(cells) }
+        };
+        numbers.iter().zip(0..).map(of).collect()
+    }
+
+    /// The numbers of the pairs that are wrong, of the reference frames without a partner, and of the distorted ones.
+    fn slowly(distorted: &[u64]) -> (usize, Vec<usize>, Vec<usize>) {
+        let film: Vec<_> = (0..100).collect();
+        let [own, other] = [slow(&film, 40, 0.0), slow(distorted, 40, 1.0)];
+        let pairs = align(&Sides { reference: &own, distorted: &other }, Guess::Number(0));
+        let wrong = pairs.iter().enumerate().filter(|(i, j)| j.is_some_and(|j| distorted[j] != *i as u64));
+        let lost = (0..100).filter(|i| pairs[*i].is_none()).collect();
+        let extra = (0..distorted.len()).filter(|j| !pairs.contains(&Some(*j))).collect();
+        (wrong.count(), lost, extra)
+    }
+
+    #[test]
+    fn lost_and_repeated_frames_are_found_in_slow_movement_below_the_noise() {
+        assert_eq!(slowly(&(0..100).collect::<Vec<_>>()), (0, vec![], vec![]));
+        let frozen: Vec<_> = (0..100).map(|i| if [30, 61].contains(&i) { i - 1 } else { i }).collect();
+        assert_eq!(slowly(&frozen), (0, vec![30, 61], vec![30, 61]));
+        let lost: Vec<_> = (0..100).filter(|i| *i != 40).collect();
+        assert_eq!(slowly(&lost), (0, vec![40], vec![]));
+        // As many frames, of which those between are shifted.
+        let mut both = lost;
+        both.insert(70, 70);
+        let (wrong, lost, extra) = slowly(&both);
+        assert!(
+            wrong == 0 && lost == [40] && [[69], [70]].contains(&[extra[0]]),
+            "{wrong} {lost:?} {extra:?}"
+        );
+    }
+
+    #[test]
+    fn spoilt_frames_of_slow_movement_are_scored() {
+        let film: Vec<_> = (0..100).collect();
+        let [own, mut other] = [slow(&film, 40, 0.0), slow(&film, 40, 1.0)];
+        for (cell, value) in other[50].picture.0.iter_mut().enumerate() {
+            *value = value.saturating_add_signed([1500, -1500, -1400, 1400][cell % 4]);
+        }
+        let pairs = align(&Sides { reference: &own, distorted: &other }, Guess::Number(0));
+        assert!(pairs.iter().enumerate().all(|(i, j)| *j == Some(i)), "{pairs:?}");
+    }
+
+    #[test]
+    fn frames_of_another_rate_are_those_that_were_taken() {
+        let film: Vec<_> = (0..120).collect();
+        let own = slow(&film, 16_666_667, 0.0);
+        // ffmpeg takes the last frame before the middle between two of the new rate, others the nearest or the one before.
+        for (frame, early) in
+            [(41_666_667, 20_833_333), (41_666_667, 8_333_333), (40_000_000, 0), (66_666_667, 33_333_333)]
+        {
+            let shown =
+                |k: u64| (0..120).rev().find(|i| i * 16_666_667 < k * frame + early + 1000).unwrap_or(0);
+            let taken: Vec<_> = (0..30).map(shown).take_while(|i| *i < 119).collect();
+            let other = slow(&taken, frame, 0.5);
+            let sides = Sides { reference: &own, distorted: &other };
+            let pairs = align(&sides, super::taken(&sides, 0));
+            let wrong = pairs.iter().enumerate().filter(|(i, j)| j.is_some_and(|j| taken[j] != *i as u64));
+            assert_eq!((wrong.count(), pairs.iter().flatten().count()), (0, taken.len()), "{frame} {early}");
+        }
     }
 
     #[test]

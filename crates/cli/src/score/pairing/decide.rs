@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use super::align::{self, Guess, Sides};
+use super::middle;
 use super::scan::Shot;
 
 /// By what frames are paired.
@@ -55,14 +56,16 @@ pub fn decide(sides: &Sides, by_picture: bool) -> Result<Plan, Unlike> {
     if sides.reference.is_empty() || sides.distorted.is_empty() {
         return Err(Unlike);
     }
-    let guess = guess(sides);
+    let guess = match guess(sides) {
+        Guess::Time(offset) if has_another_rate(sides) => align::taken(sides, offset),
+        guess => guess,
+    };
     let pairs = align::align(sides, guess);
     let confidence = confidence(sides, &pairs)?;
     let paired: Vec<_> = pairs.iter().enumerate().filter_map(|(i, partner)| Some((i, (*partner)?))).collect();
     let away = |(i, j): &(usize, usize)| sides.distorted[*j].time as i64 - sides.reference[*i].time as i64;
-    let mut offsets: Vec<_> = paired.iter().map(away).collect();
-    offsets.sort_unstable();
-    let offset = offsets.get(offsets.len() / 2).copied().unwrap_or(0);
+    let offsets: Vec<_> = paired.iter().map(away).collect();
+    let offset = middle(offsets.clone()).unwrap_or(0);
     let half = sides.typical(true) / 2;
     let counted = sides.reference.len() == sides.distorted.len() && paired.len() == sides.reference.len();
     let method = if by_picture {
@@ -91,6 +94,12 @@ pub fn decide(sides: &Sides, by_picture: bool) -> Result<Plan, Unlike> {
 /// The pictures of two videos have nothing to do with each other.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unlike;
+
+/// Returns true if frames are further apart on one side.
+fn has_another_rate(sides: &Sides) -> bool {
+    let [own, other] = [true, false].map(|of_reference| sides.typical(of_reference));
+    own.max(other) * 100 > own.min(other) * 103
+}
 
 fn guess(sides: &Sides) -> Guess {
     let (reference, distorted) = (sides.reference, sides.distorted);

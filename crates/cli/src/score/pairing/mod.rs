@@ -292,6 +292,13 @@ fn is_timed(plan: &Plan, whole: &[Shot], shots: &[Shot]) -> bool {
         && whole.iter().enumerate().all(regular)
 }
 
+/// The value in the middle, of an even number the larger.
+fn middle<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
+    let at = values.len() / 2;
+    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
+    (!values.is_empty()).then(|| *values.select_nth_unstable_by(at, order).1)
+}
+
 fn average(shots: &[Shot]) -> f64 {
     let length = shots.last().map_or(0, |last| last.time) - shots.first().map_or(0, |first| first.time);
     length as f64 / shots.len().saturating_sub(1).max(1) as f64

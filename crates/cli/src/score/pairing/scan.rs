@@ -37,6 +37,13 @@ impl Small {
         });
         ((squares.sum::<u64>() as f32) / CELLS as f32).sqrt() / 256.0
     }
+
+    /// Product of two changes, each from a picture to another, as the square of a distance.
+    pub fn along((a, b): (&Self, &Self), (c, d): (&Self, &Self)) -> f32 {
+        let change = |from: u16, to: u16| i64::from(to) - i64::from(from);
+        let product = |i: usize| change(a.0[i], b.0[i]) * change(c.0[i], d.0[i]);
+        (0..CELLS).map(product).sum::<i64>() as f32 / CELLS as f32 / 65_536.0
+    }
 }
 
 /// A frame of a video.

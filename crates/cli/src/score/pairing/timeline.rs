@@ -42,9 +42,7 @@ impl Timeline {
 
     /// How far apart frames are in the middle, in nanoseconds.
     pub fn distance(&self) -> Option<u64> {
-        let mut distances: Vec<_> = self.distances().collect();
-        let middle = distances.len() / 2;
-        (!distances.is_empty()).then(|| *distances.select_nth_unstable(middle).1)
+        super::middle(self.distances().collect())
     }
 
     /// Nanoseconds from frame to frame, if these are equal but for rounding: to milliseconds in Matroska, to a clock in others.
