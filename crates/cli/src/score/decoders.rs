@@ -58,12 +58,53 @@ const REFUSED: [(&[u8], &str, &str); 2] = [
 ];
 
 /// How many bytes of a file say what it is.
-pub const HEAD: usize = 25;
+pub const HEAD: usize = 64;
 
 /// Why a file that begins so cannot be read.
 pub fn refusal(head: &[u8]) -> Option<String> {
-    let (_, name, why) = REFUSED.iter().find(|(magic, _, _)| head.starts_with(magic))?;
-    Some(format!("it is {name}, which cannot be read rightly: {why}"))
+    let known = REFUSED.iter().find(|(magic, _, _)| head.starts_with(magic));
+    let known = known.map(|(_, name, why)| format!("it is {name}, which cannot be read rightly: {why}"));
+    known.or_else(|| foreign_ebml(head))
+}
+
+/// Why the demuxer refuses the header of an EBML file: that of GStreamer 1.22 prints criticals and does not say it.
+fn foreign_ebml(head: &[u8]) -> Option<String> {
+    const VERSION: u64 = 2;
+    let mut rest = head.strip_prefix(b"\x1a\x45\xdf\xa3")?;
+    let size = ebml_number(&mut rest)?;
+    rest = rest.get(..usize::try_from(size).ok()?.min(rest.len()))?;
+    while let Some(first) = rest.first() {
+        let (id, after) = rest.split_at_checked(first.leading_zeros() as usize + 1)?;
+        rest = after;
+        let size = usize::try_from(ebml_number(&mut rest)?).ok()?;
+        let (value, after) = rest.split_at_checked(size)?;
+        rest = after;
+        match id {
+            b"\x42\x82" => {
+                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
+                if !matches!(name, b"matroska" | b"webm") {
+                    let name = String::from_utf8_lossy(name);
+                    return Some(format!(
+                        "it is an EBML file of the type {name:?}, and not Matroska or WebM"
+                    ));
+                }
+            }
+            b"\x42\x85" if value.iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte)) > VERSION => {
+                return Some(format!("it asks for a reader of a later version of Matroska than {VERSION}"));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Takes a number whose length is told by the zeros that it begins with.
+fn ebml_number(bytes: &mut &[u8]) -> Option<u64> {
+    let zeros = bytes.first()?.leading_zeros() as usize;
+    let (number, rest) = bytes.split_at_checked(zeros + 1).filter(|_| zeros < 8)?;
+    *bytes = rest;
+    let first = u64::from(number[0]) & (0x7f >> zeros);
+    Some(number[1..].iter().fold(first, |sum, byte| sum << 8 | u64::from(*byte)))
 }
 
 /// Prefers decoders that are exact, for the whole process.
@@ -165,5 +206,32 @@ impl Decoders {
                  (ffmpeg -pix_fmt yuv420p12le for instance), or to PNG"
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_foreign_ebml_files_are_refused() {
+        let file = |name: &[u8], version: u8| {
+            let name = [b"\x42\x82".as_slice(), &[0x80 | name.len() as u8], name].concat();
+            // A checksum, whose identifier is a single byte, and more behind the header.
+            let body =
+                [b"\xbf\x84abcd".as_slice(), &name, b"\x42\x87\x81\x04\x42\x85\x81", &[version]].concat();
+            [b"\x1a\x45\xdf\xa3\x01\0\0\0\0\0\0".as_slice(), &[body.len() as u8], &body, b"\x18\x53"].concat()
+        };
+        assert_eq!(refusal(&file(b"matroska", 2)), None);
+        assert_eq!(refusal(&file(b"webm\0\0", 1)), None);
+        assert!(refusal(&file(b"matroshka", 2)).is_some_and(|why| why.contains("\"matroshka\"")));
+        assert!(refusal(&file(b"matroska", 3)).is_some_and(|why| why.contains("later version")));
+        let whole = file(b"matroska", 2);
+        assert!((0..whole.len()).all(|end| refusal(&whole[..end]).is_none()));
+        assert!((0..32).all(|at| {
+            let mut broken = whole.clone();
+            broken[at] ^= 0xff;
+            refusal(&broken).is_none_or(|why| why.starts_with("it "))
+        }));
     }
 }
