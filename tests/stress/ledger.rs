@@ -16,6 +16,8 @@ use crate::pictures::{FRAME, NUMBERS, Picture, Table, Trouble, lasting};
 const MEMORY: u64 = 150;
 /// What is done now may concern frames that were sent so long before, and those that come so long after.
 pub const REACH: u64 = 32;
+/// By so much at most frames are moved by an offset.
+const MOVED: ClockTime = ClockTime::from_mseconds(200);
 
 struct Reference {
     picture: Picture,
@@ -258,7 +260,8 @@ impl Ledger {
         for name in ["running-time", "since"] {
             let time = structure.get::<u64>(name).ok().map(ClockTime::from_nseconds);
             // Dropouts are told a little after the last frame, in live pipelines with the silence.
-            let is_absurd = |time: ClockTime| time < self.begun || time > now + 2 * ClockTime::SECOND;
+            // Distorted frames that are moved ahead of the first reference frame wait for one, too.
+            let is_absurd = |time: ClockTime| time + MOVED < self.begun || time > now + 2 * ClockTime::SECOND;
             if time.is_some_and(is_absurd) && kind != "timestamp-jump" {
                 self.fault(format!("{name} is absurd at {now}: {structure}"));
             }
