@@ -61,6 +61,8 @@ const MISSTEP: f32 = 72.0;
 const READABLE: f32 = 5.0;
 /// Changes of less than this say nothing, in 8-bit steps.
 const LEAST_CHANGE: f32 = 0.02;
+/// Pictures that differ by so many times what is usual are of other frames.
+const FOREIGN: f32 = 4.0;
 /// Departing from the guess has to leave no more than this part of the differences.
 const DECISIVE: f32 = 0.6;
 /// The same where the numbers of frames differ, so that some have to depart from it.
@@ -542,6 +544,8 @@ fn settle(sides: &Sides, guess: Guess, steps: &Steps, mut pairs: Vec<Option<usiz
     // Timestamps know at least as well which frames were left out for another rate.
     let is_likely = sides.reference.len() == sides.distorted.len() || matches!(guess, Guess::Shown(_));
     let least = if is_likely { DECISIVE } else { LIKELY };
+    let distances = guessed.iter().enumerate().filter_map(|(i, j)| Some(sides.distance(i, (*j)?)));
+    let usual = middle(distances.collect()).unwrap_or_default();
     let mut i = 0;
     while i < pairs.len() {
         let run = (i..pairs.len()).take_while(|k| pairs[*k] != guessed[*k]).count();
@@ -552,7 +556,12 @@ fn settle(sides: &Sides, guess: Guess, steps: &Steps, mut pairs: Vec<Option<usiz
         let is_decisive =
             found <= expected * least || found < expected * SLOW && is_told(i) && is_told(i + run);
         if run > 0 && whole && !is_decisive {
-            pairs[i..i + run].copy_from_slice(&guessed[i..i + run]);
+            for k in i..i + run {
+                // A frame that shows something else than the guess has no partner, whatever its neighbours were paired with.
+                let is_other = |j: usize| sides.distance(k, j) > usual * FOREIGN + 1.0;
+                let stays = pairs[k].is_none() && guessed[k].is_some_and(is_other);
+                pairs[k] = guessed[k].filter(|_| !stays);
+            }
         }
         i += run.max(1);
     }
