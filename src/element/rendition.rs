@@ -91,6 +91,8 @@ struct Section {
     duration: Option<StreamTime>,
     /// Stamp of the last reference frame.
     last: Option<Stamp>,
+    /// Windows have ended in it.
+    has_windows: bool,
 }
 
 /// A distorted frame that may be shown again, with the caps that it came under.
@@ -610,7 +612,11 @@ impl Rendition {
         let section = std::mem::take(&mut self.section);
         self.totals.add(&section.counts);
         self.run.add(&section.counts);
-        let last = section.last.as_ref()?;
+        let Some(last) = &section.last else {
+            // What comes after a flush may be earlier: windows go back in another section only.
+            self.section_number += u32::from(section.has_windows);
+            return None;
+        };
         let values: Vec<f64> = section.pools.iter().map(|pool| method.of(pool)).collect();
         let end = |time: Option<StreamTime>| {
             let time = time?;
@@ -646,7 +652,8 @@ impl Rendition {
     }
 
     /// What a window comes to.
-    pub fn window(&self, plan: &Plan, figures: &Figures, length: u64, method: PoolMethod) -> Structure {
+    pub fn window(&mut self, plan: &Plan, figures: &Figures, length: u64, method: PoolMethod) -> Structure {
+        self.section.has_windows = true;
         let scored = figures.summary.pool.pooled().map_or(0, |pooled| pooled.count);
         let counts = Counts { scored, scored_again: 0, frames: figures.counts };
         let first = plan.models.first().map(|first| first.model.name().to_string()).unwrap_or_default();
