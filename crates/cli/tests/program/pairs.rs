@@ -327,7 +327,7 @@ fn what_is_lost_in_slow_movement_is_found() {
         &original,
     );
     // At 32 the encoder itself moves too unevenly.
-    let coder = "x264enc pass=qual quantizer=24 bframes=3 subme=7";
+    let coder = "x264enc pass=qual quantizer=24 bframes=3 subme=7 threads=1 option-string=cpu-independent=1";
     let frozen = |number| if [25, 48].contains(&number) { number - 1 } else { number };
     let shifted = whole()
         .filter(|number| *number != 20)
