@@ -26,7 +26,6 @@ const START: ClockTime = ClockTime::from_seconds(5);
 pub struct Reference {
     pub input: Input,
     next_index: u64,
-    /// How far apart its frames are.
     /// What the frame that was taken last was paired by, where distorted frames can be compared with it still.
     pub last_key: Option<i64>,
     /// Running time of the latest frame that was taken.

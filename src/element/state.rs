@@ -1065,9 +1065,7 @@ impl State {
                     if rendition.pad.is_eos() { Next::Eos } else { Next::Empty }
                 }
             };
-            let mut side = self.side_view(i, head.as_ref(), behind.as_ref(), &next, actions);
-            side.certain = self.certain(i, distance).nseconds();
-            sides.push(side);
+            sides.push(self.side_view(i, head.as_ref(), behind.as_ref(), distance, &next, actions));
         }
         if !dropped.is_empty() {
             actions.push(Action::Release(dropped));
@@ -1109,12 +1107,13 @@ impl State {
         })
     }
 
-    /// A rendition as the schedule sees it.
+    /// A rendition as the schedule sees it. `distance`: how far apart the frames of the reference are, where that is known.
     fn side_view(
         &mut self,
         i: usize,
         head: Option<&Item>,
         behind: Option<&upcoming::Next<Item>>,
+        distance: Option<ClockTime>,
         next: &Next,
         actions: &mut Vec<Action>,
     ) -> Side {
@@ -1132,7 +1131,7 @@ impl State {
             reference_key: None,
             reference_before: None,
             reference_behind: Behind::Nothing,
-            certain: 0,
+            certain: self.certain(i, distance).nseconds(),
         };
         let (Some(reference), Next::Item(distorted)) = (head, next) else { return side };
         let [of_reference, of_distorted] = keys(self.pairing, reference, distorted);

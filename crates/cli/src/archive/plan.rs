@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::output;
 use crate::score::command;
 use crate::score::timeline::{self, Frame, Timeline};
-use crate::score::{Input, Kept, Placed, Timing, Video};
+use crate::score::{Input, Kept, Placed, Timing, Video, middle};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -216,9 +216,8 @@ impl Sides {
         let reference = reference.placed()?.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
         let distorted = distorted.placed()?.into_iter();
         let distorted = distorted.map(|placed| Frame { time: placed.time, key: false }).collect();
-        let mut distances: Vec<_> = reference.windows(2).map(|pair| pair[1].time - pair[0].time).collect();
-        distances.sort_unstable();
-        let frame = distances.get(distances.len() / 2).copied().ok_or("it has no frames to cut at")?;
+        let distances = reference.windows(2).map(|pair| pair[1].time - pair[0].time).collect();
+        let frame = middle(distances).ok_or("it has no frames to cut at")?;
         Ok(Self { frame, reference, distorted })
     }
 }

@@ -82,12 +82,8 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// What is damaged in the videos, as far as they were read.
     pub fn damaged(&self) -> Vec<String> {
-        damaged(&self.job)
+        damage::lines(self.job.inputs())
     }
-}
-
-fn damaged(job: &Job) -> Vec<String> {
-    damage::of(job.inputs()).into_iter().map(|(video, text)| format!("{video}: {text}")).collect()
 }
 
 /// What was decided about a job before.
@@ -184,7 +180,7 @@ fn examine(
         checked.findings.extend(pairing.finding(video));
         steps.push(pairing.step(video));
     }
-    let damaged = ("damaged", damaged(&job));
+    let damaged = ("damaged", damage::lines(job.inputs()));
     job.extra_provenance = steps::lines(&checked.findings, &steps).into_iter().chain([damaged]).collect();
     Ok(Prepared { video, distorted, models, checked, steps, job, pairings })
 }

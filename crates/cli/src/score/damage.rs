@@ -169,9 +169,14 @@ pub fn of<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Vec<(String, S
     Some(found(false)).filter(|found| !found.is_empty()).unwrap_or_else(|| found(true))
 }
 
+/// The same, a line for each input.
+pub fn lines<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Vec<String> {
+    of(inputs).into_iter().map(|(video, text)| format!("{video}: {text}")).collect()
+}
+
 /// Returns the error, with what is damaged where that may be the cause.
 pub fn explain<'a>(error: Error, inputs: impl Iterator<Item = &'a Input> + Clone) -> Error {
-    let damaged: Vec<_> = of(inputs).into_iter().map(|(video, text)| format!("\n{video}: {text}")).collect();
+    let damaged: Vec<_> = lines(inputs).into_iter().map(|line| format!("\n{line}")).collect();
     match error {
         Error::Failed(why) | Error::Refused(why) if !damaged.is_empty() => {
             Error::Damaged(why + &damaged.concat())

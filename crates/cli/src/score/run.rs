@@ -196,8 +196,7 @@ fn note_damage(job: &Job, element: &gst::Element) {
             if info.event().is_some_and(|event| event.type_() == gst::EventType::Eos)
                 && let Some(element) = element.upgrade()
             {
-                let found = damage::of(videos.iter());
-                let found: Vec<_> = found.iter().map(|(video, text)| format!("{video}: {text}")).collect();
+                let found = damage::lines(videos.iter());
                 let pads = element.sink_pads().into_iter().filter(|pad| pad.has_property("damaged"));
                 pads.filter(|_| !found.is_empty())
                     .for_each(|pad| pad.set_property("damaged", found.join("\n")));

@@ -127,6 +127,12 @@ impl Sides<'_> {
         self.reference.partition_point(|shot| (shot.time as i64) < until).checked_sub(1)
     }
 
+    /// By how many nanoseconds the first distorted frame is later than that of the reference.
+    pub fn late(&self) -> i64 {
+        let first = |shots: &[Shot]| shots.first().map_or(0, |shot| shot.time as i64);
+        first(self.distorted) - first(self.reference)
+    }
+
     /// How far apart frames are, in the middle.
     pub fn typical(&self, of_reference: bool) -> u64 {
         let shots = if of_reference { self.reference } else { self.distorted };
@@ -182,8 +188,7 @@ pub fn taken(sides: &Sides, offset: i64) -> Guess {
         samples.iter().map(distance).sum::<f32>()
     };
     // Most round to the nearest frame of the new rate, some take the nearest of the old one.
-    let first = |shots: &[Shot]| shots.first().map_or(0, |shot| shot.time as i64);
-    let offsets = [0, first(sides.distorted) - first(sides.reference), offset];
+    let offsets = [0, sides.late(), offset];
     let usual = offsets.into_iter().flat_map(|offset| [offset - other / 2, offset - own / 2]);
     let most = (other.max(own) / step).min(128);
     let others = (-most..=most).map(|k| offset + k * step);

@@ -103,9 +103,8 @@ fn has_another_rate(sides: &Sides) -> bool {
 
 fn guess(sides: &Sides) -> Guess {
     let (reference, distorted) = (sides.reference, sides.distorted);
-    let [from, to] = [reference, distorted].map(|shots| shots.first().map_or(0, |shot| shot.time as i64));
     let frame = sides.typical(true) as i64;
-    let times = [to - from, 0].into_iter();
+    let times = [sides.late(), 0].into_iter();
     let times = times.flat_map(|offset| [0, -1, 1, -2, 2].map(|frames| Guess::Time(offset + frames * frame)));
     let difference = reference.len().abs_diff(distorted.len());
     let most = (SHIFT + difference).min(reference.len().max(distorted.len())) as i64;

@@ -5,7 +5,6 @@
 
 use super::align::Sides;
 use super::decide::{Method, Plan};
-use super::scan::Shot;
 
 /// Pairs each reference frame of a plan by time with the last distorted frame that is nearer to it than to any other. Plans by
 /// picture are such plans where rates differ and times explain nearly all pairs: of two pictures that are equally near in time
@@ -14,8 +13,7 @@ pub fn by_display(plan: &mut Plan, sides: &Sides) {
     let [own, other] = [true, false].map(|of_reference| sides.typical(of_reference));
     let half = own as i64 / 2;
     // Pictures know the offset to half a frame. Files that begin together do so exactly.
-    let begin = |shots: &[Shot]| shots.first().map_or(0, |shot| shot.time as i64);
-    let together = [begin(sides.distorted) - begin(sides.reference), 0];
+    let together = [sides.late(), 0];
     let offset =
         together.into_iter().find(|offset| (offset - plan.offset).abs() < half).unwrap_or(plan.offset);
     let times: Vec<_> = sides.distorted.iter().map(|shot| shot.time as i64 - offset).collect();
@@ -42,7 +40,7 @@ pub fn by_display(plan: &mut Plan, sides: &Sides) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scan::{CELLS, Small};
+    use super::super::scan::{CELLS, Shot, Small};
     use super::*;
 
     fn shots(times: impl IntoIterator<Item = u64>) -> Vec<Shot> {

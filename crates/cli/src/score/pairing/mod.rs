@@ -293,7 +293,7 @@ fn is_timed(plan: &Plan, whole: &[Shot], shots: &[Shot]) -> bool {
 }
 
 /// The value in the middle, of an even number the larger.
-fn middle<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
+pub(crate) fn middle<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
     let at = values.len() / 2;
     let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(at, order).1)
