@@ -60,6 +60,9 @@ pub struct Ledger {
     last_left: Option<ClockTime>,
     /// Reference frames whose timestamp is wrong, by the running time that it says.
     wild: BTreeSet<ClockTime>,
+    /// The wrong timestamp of the newest reference frame. No frame behind it shows yet that it is wrong, and in a file none
+    /// ever does if this frame is the last.
+    unrefuted: Option<ClockTime>,
     /// Running time at which the element began.
     begun: ClockTime,
     /// Section and end of the last window, by pad.
@@ -93,6 +96,7 @@ impl Ledger {
         self.references.clear();
         self.last_left = None;
         self.wild.clear();
+        self.unrefuted = None;
         self.windows.clear();
         self.raised.clear();
         self.rows = 0;
@@ -125,6 +129,7 @@ impl Ledger {
 
     /// A reference frame is on its way.
     pub fn reference(&mut self, at: ClockTime, picture: Picture, leaves: bool) {
+        self.unrefuted = None;
         self.references.insert(at, Reference { picture, owed: leaves, left: false });
         let horizon = at.saturating_sub(FRAME * MEMORY);
         while let Some(entry) = self.references.first_entry()
@@ -153,6 +158,7 @@ impl Ledger {
     /// A reference frame with a wrong timestamp is on its way. It has no partner, and may leave.
     pub fn wild(&mut self, at: ClockTime) {
         self.wild.insert(at);
+        self.unrefuted = Some(at);
     }
 
     /// A distorted frame is on its way, for the reference frame of this time if it is to be scored whatever happens.
@@ -262,7 +268,7 @@ impl Ledger {
             // Dropouts are told a little after the last frame, in live pipelines with the silence.
             // Distorted frames that are moved ahead of the first reference frame wait for one, too.
             let is_absurd = |time: ClockTime| time + MOVED < self.begun || time > now + 2 * ClockTime::SECOND;
-            if time.is_some_and(is_absurd) && kind != "timestamp-jump" {
+            if time.is_some_and(is_absurd) && time != self.unrefuted && kind != "timestamp-jump" {
                 self.fault(format!("{name} is absurd at {now}: {structure}"));
             }
         }

@@ -20,6 +20,8 @@ pub struct Memory(Vec<f64>);
 
 /// How much more may be allocated in the last quarter of the samples than in the one before, in MiB.
 const GROWTH: f64 = 1.0;
+/// The least number of samples that says something: the minimum of fewer than three in a quarter is noise.
+const SAMPLES: usize = 4 * 3;
 
 impl Memory {
     /// Takes a sample; in MiB.
@@ -37,10 +39,10 @@ impl Memory {
         (least(&before[2 * quarter..]), least(last))
     }
 
-    /// A fault, if memory still grows.
+    /// Returns a fault if memory still grows, and there are enough samples to tell.
     pub fn fault(&self, part: &str) -> Option<String> {
         let (before, last) = self.late();
-        (last > before + GROWTH)
+        (self.0.len() >= SAMPLES && last > before + GROWTH)
             .then(|| format!("{part}: memory has grown from {before:.1} to {last:.1} MiB"))
     }
 }

@@ -126,7 +126,7 @@ pub fn run(duration: u64, seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
 
     let (before, last) = memory.late();
     println!("live: {duration} s, memory {before:.1} MiB, at the end {last:.1} MiB");
-    let mut faults: Vec<_> = memory.fault("live").filter(|_| duration >= 4 * CYCLE).into_iter().collect();
+    let mut faults: Vec<_> = memory.fault("live").into_iter().collect();
     for (rendition, stats) in lock(&renditions).iter_mut().zip(stats) {
         let count = |name| stats.as_ref().and_then(|stats| stats.get::<u64>(name).ok()).unwrap_or_default();
         rendition.end(count("frames-unpaired"), count("dist-unmatched"));
