@@ -182,6 +182,11 @@ impl Extractor {
         (*self.0).about()
     }
 
+    /// Returns its options, if they are of this type.
+    pub(super) fn options_as<E: Extract>(&self) -> Option<&E> {
+        (&*self.0 as &dyn Any).downcast_ref()
+    }
+
     /// Names of its options.
     pub fn options(&self) -> Vec<&'static str> {
         (*self.0).options()

@@ -75,8 +75,13 @@ impl MotionOptions {
         1 + usize::from(self.five_frame_window)
     }
 
+    /// Returns the score of a sum of absolute differences in a plane of `area` samples.
+    pub(super) fn score(&self, sum: u64, area: f64) -> f64 {
+        (sum as f64 / 256.0 / area * self.fps_weight).min(self.max_val)
+    }
+
     /// Blending and limit of `motion3`.
-    fn blend(&self, x: f64) -> f64 {
+    pub(super) fn blend(&self, x: f64) -> f64 {
         (x * self.blend_factor + (1.0 - self.blend_factor) * self.blend_offset.min(x)).min(self.max_val)
     }
 }
@@ -148,9 +153,7 @@ impl MotionStream {
         let options = &self.options;
         let sum = if options.five_frame_window { sums.lag2 } else { sums.lag1 };
         let score = match sum {
-            Some(sad) if !options.force_zero => {
-                (sad as f64 / 256.0 / self.area * options.fps_weight).min(options.max_val)
-            }
+            Some(sad) if !options.force_zero => options.score(sad, self.area),
             _ => 0.0,
         };
         self.sads[self.pushed as usize % 4] = score;

@@ -151,6 +151,8 @@ pub struct Cpu {
     prepared: Option<Prepared>,
     pool: Arc<ThreadPool>,
     next: u64,
+    /// A group of noise is computed before the first group.
+    warms_up: bool,
 }
 
 impl Cpu {
@@ -162,7 +164,12 @@ impl Cpu {
 
     /// Computes on these threads, beside what else they do.
     pub fn on(pool: Arc<ThreadPool>) -> Self {
-        Self { level: Level::detect(), prepared: None, pool, next: 0 }
+        Self { level: Level::detect(), prepared: None, pool, next: 0, warms_up: true }
+    }
+
+    /// Leaves out the warm-up, which takes as long as a pair: for callers of which many have only one pair.
+    pub fn cold(self) -> Self {
+        Self { warms_up: false, ..self }
     }
 
     /// In-flight slots. A thread computes a group by itself; several need one group more than they are, as the last
@@ -220,7 +227,7 @@ impl Backend for Cpu {
         let plan = Plan::new(self.level, work, geometry, renditions);
         let slots = (0..self.slots()).map(|_| Slot::new(work, &setup));
         let mut idle = slots.collect::<Result<Vec<_>, _>>()?;
-        if let Some(first) = idle.last_mut().filter(|_| !renditions.is_empty()) {
+        if let Some(first) = idle.last_mut().filter(|_| self.warms_up && !renditions.is_empty()) {
             let warm_up = WarmUp::new(geometry, renditions);
             let group = warm_up.group();
             let distorted = group.distorted.iter().map(|(rendition, picture)| (*rendition, picture));

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! libvmaf's C interface on the engine. [`ffi`] has the functions; everything behind them is safe Rust, but for the memory
+//! of pictures.
+//!
+//! libvmaf is a table of scores, by name and index, that callers and extractors fill in any order: [`collector`]. Pairs go
+//! through [`reader`], which has several of them computed at a time; models are evaluated from the table when a score is
+//! asked for: [`predict`].
+
+mod collector;
+mod context;
+mod dictionary;
+pub mod ffi;
+mod log;
+mod model;
+mod names;
+mod number;
+mod picture;
+mod predict;
+mod reader;
+mod registered;
+mod report;
+mod threads;
+
+pub use ffi::*;
+
+/// An error as the C interface has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Errno(i32);
+
+impl Errno {
+    /// An argument, or a state that does not allow the call.
+    const INVALID: Self = Self(-libc::EINVAL);
+    /// Memory, threads.
+    const MEMORY: Self = Self(-libc::ENOMEM);
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Pictures: memory with a count of references, and pools of it.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use engine::frame::{BitDepth, Component, Geometry, Lease, Samples};
+
+use crate::Errno;
+use crate::ffi::VmafPicture;
+
+/// Bytes to which rows and planes are aligned.
+const ALIGN: usize = 32;
+
+/// Size and sample format of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    pub pixels: Pixels,
+    pub bits: u32,
+    pub width: u32,
+    pub height: u32,
+}
+
+/// How much chroma there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pixels {
+    Yuv420 = 1,
+    Yuv422,
+    Yuv444,
+    Grey,
+}
+
+impl Pixels {
+    fn new(number: u32) -> Option<Self> {
+        [Self::Yuv420, Self::Yuv422, Self::Yuv444, Self::Grey]
+            .into_iter()
+            .find(|pixels| *pixels as u32 == number)
+    }
+}
+
+impl Format {
+    /// Checks what a caller asks for.
+    pub fn new(pixels: u32, bits: u32, width: u32, height: u32) -> Result<Self, Errno> {
+        let pixels = Pixels::new(pixels).ok_or(Errno::INVALID)?;
+        BitDepth::new(bits).ok_or(Errno::INVALID)?;
+        Ok(Self { pixels, bits, width, height })
+    }
+
+    /// Width and height of Y, Cb and Cr. Odd luma sizes leave the last chroma sample out.
+    fn planes(&self) -> [(u32, u32); 3] {
+        let Self { pixels, width, height, .. } = *self;
+        let chroma = match pixels {
+            Pixels::Yuv420 => (width >> 1, height >> 1),
+            Pixels::Yuv422 => (width >> 1, height),
+            Pixels::Yuv444 => (width, height),
+            Pixels::Grey => (0, 0),
+        };
+        [(width, height), chroma, chroma]
+    }
+
+    /// The format as the engine has it; `None` for pictures without samples.
+    pub fn geometry(&self) -> Option<Geometry> {
+        let size = |(width, height)| (width as usize, height as usize);
+        let [luma, chroma, _] = self.planes().map(size);
+        let chroma = (self.pixels != Pixels::Grey).then_some(chroma);
+        let depth = BitDepth::new(self.bits)?;
+        (luma.0 > 0 && luma.1 > 0).then_some(Geometry { width: luma.0, height: luma.1, depth, chroma })
+    }
+}
+
+/// Zeroed memory.
+struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the memory is owned, and only its address is kept here.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(size: usize) -> Result<Self, Errno> {
+        let layout = Layout::from_size_align(size.max(1), ALIGN).map_err(|_| Errno::MEMORY)?;
+        // SAFETY: the layout has a size.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(Errno::MEMORY)?;
+        Ok(Self { start, layout })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nothing has the memory any more.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// Where the memory of a picture goes once nothing refers to the picture any more.
+enum Owner {
+    /// It is freed.
+    Picture { _memory: Memory },
+    /// It goes back to the pool.
+    Pool { pool: Arc<Pool>, index: usize },
+}
+
+/// What the pointers in a caller's structure refer to; the structure holds one count of it.
+pub struct Shared {
+    owner: Owner,
+    start: usize,
+    size: usize,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Owner::Pool { pool, index } = &self.owner {
+            pool.put_back(*index);
+        }
+    }
+}
+
+/// Sizes, and where planes begin, of a picture in memory that begins at an address.
+fn layout(format: Format) -> Result<([usize; 3], [usize; 3], usize), Errno> {
+    let sample = if format.bits > 8 { 2 } else { 1 };
+    let stride = |(width, _): (u32, u32)| (width as usize).next_multiple_of(ALIGN) * sample;
+    let planes = format.planes();
+    let strides = planes.map(stride);
+    let size = |i: usize| strides[i].checked_mul(planes[i].1 as usize);
+    let second = size(0).ok_or(Errno::MEMORY)?;
+    let third = size(1).and_then(|size| second.checked_add(size)).ok_or(Errno::MEMORY)?;
+    let all = size(2).and_then(|size| third.checked_add(size)).ok_or(Errno::MEMORY)?;
+    Ok((strides, [0, second, third], all))
+}
+
+impl Shared {
+    /// Fills in a caller's structure, which then holds the one count of this.
+    fn hand_out(self, format: Format) -> Result<VmafPicture, Errno> {
+        let (strides, offsets, _) = layout(format)?;
+        let planes = format.planes();
+        let start = self.start;
+        let has = |i: usize| i == 0 || format.pixels != Pixels::Grey;
+        let data = |i: usize| if has(i) { (start + offsets[i]) as *mut _ } else { std::ptr::null_mut() };
+        let shared = Arc::into_raw(Arc::new(self)).cast_mut();
+        Ok(VmafPicture {
+            pix_fmt: format.pixels as u32,
+            bpc: format.bits,
+            w: planes.map(|(width, _)| width),
+            h: planes.map(|(_, height)| height),
+            stride: strides.map(|stride| stride as isize),
+            data: [0, 1, 2].map(data),
+            reference: shared.cast(),
+            private: shared.cast(),
+        })
+    }
+}
+
+/// Returns a picture of its own memory, all of it zero.
+pub fn allocate(format: Format) -> Result<VmafPicture, Errno> {
+    let (.., size) = layout(format)?;
+    let memory = Memory::new(size)?;
+    let start = memory.start.as_ptr() as usize;
+    Shared { owner: Owner::Picture { _memory: memory }, start, size }.hand_out(format)
+}
+
+/// Takes the count out of a caller's structure, which is zeroed.
+///
+/// # Safety
+///
+/// The structure was filled in by this library, or is zero.
+pub unsafe fn take(picture: &mut VmafPicture) -> Result<Arc<Shared>, Errno> {
+    let shared: *const Shared = picture.reference.cast_const().cast();
+    if shared.is_null() {
+        return Err(Errno::INVALID);
+    }
+    *picture = VmafPicture::default();
+    // SAFETY: the pointer came out of `into_raw`, and the structure that had it has it no more.
+    Ok(unsafe { Arc::from_raw(shared) })
+}
+
+/// A picture as a caller describes it, checked to lie within its memory.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    pub format: Format,
+    /// Address, bytes from row to row, and bytes of all rows.
+    planes: [(usize, usize, usize); 3],
+}
+
+impl View {
+    /// Checks a caller's structure.
+    ///
+    /// # Safety
+    ///
+    /// The structure was filled in by this library, or is zero.
+    pub unsafe fn new(picture: &VmafPicture) -> Result<Self, Errno> {
+        let shared: *const Shared = picture.reference.cast_const().cast();
+        // SAFETY: the structure holds a count of it, unless the pointer is null.
+        let shared = unsafe { shared.as_ref() }.ok_or(Errno::INVALID)?;
+        let format = Format::new(picture.pix_fmt, picture.bpc, picture.w[0], picture.h[0])?;
+        let sizes = format.planes();
+        let sample = if format.bits > 8 { 2 } else { 1 };
+        let mut planes = [(0, 0, 0); 3];
+        for i in 0..if format.pixels == Pixels::Grey { 1 } else { 3 } {
+            let (width, height) = sizes[i];
+            let stride = usize::try_from(picture.stride[i]).map_err(|_| Errno::INVALID)?;
+            let row = width as usize * sample;
+            let rows = stride
+                .checked_mul((height as usize).saturating_sub(1))
+                .and_then(|rows| rows.checked_add(row));
+            let bytes = if height == 0 { 0 } else { rows.ok_or(Errno::INVALID)? };
+            let address = picture.data[i] as usize;
+            let end = address.checked_add(bytes).ok_or(Errno::INVALID)?;
+            let inside = address >= shared.start && end <= shared.start + shared.size;
+            let whole = (picture.w[i], picture.h[i]) == (width, height) && stride >= row;
+            if !inside || !whole || !address.is_multiple_of(sample) || !stride.is_multiple_of(sample) {
+                return Err(Errno::INVALID);
+            }
+            planes[i] = (address, stride, bytes);
+        }
+        Ok(Self { format, planes })
+    }
+
+    /// The picture for the engine, with what keeps its memory, if anything does.
+    ///
+    /// # Safety
+    ///
+    /// The memory lives for as long as the result is used, and nothing writes to it; with a lease, for as long as that is
+    /// held.
+    pub unsafe fn picture<'a>(&self, lease: Option<Lease>) -> engine::frame::Picture<'a> {
+        let sizes = self.format.planes();
+        let component = |i: usize| {
+            let (address, stride, bytes) = self.planes[i];
+            // SAFETY: checked to lie within the picture's memory, which the caller keeps.
+            let samples = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
+            let (width, height) = (sizes[i].0 as usize, sizes[i].1 as usize);
+            Component { samples: Samples::Host(samples), width, height, stride, step: 1, shift: 0 }
+        };
+        let chroma = (self.format.pixels != Pixels::Grey).then(|| [component(1), component(2)]);
+        engine::frame::Picture { luma: component(0), chroma, lease }
+    }
+}
+
+/// A picture that a context holds.
+#[derive(Clone)]
+pub struct Held {
+    pub view: View,
+    pub shared: Arc<Shared>,
+}
+
+impl Held {
+    /// The picture for the engine, which may keep it.
+    pub fn picture(&self) -> engine::frame::Picture<'static> {
+        // SAFETY: the caller has given the picture away, so that nothing writes to it, and the lease keeps its memory.
+        let lease = unsafe { Lease::new(self.shared.clone()) };
+        // SAFETY: as above.
+        unsafe { self.view.picture(Some(lease)) }
+    }
+}
+
+/// Pictures of one format that are used again and again. A picture that comes back is the next to be handed out.
+pub struct Pool {
+    format: Format,
+    count: usize,
+    /// Memory of the pictures, from the first time that one is fetched.
+    pictures: Mutex<Pictures>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct Pictures {
+    memory: Vec<Memory>,
+    free: Vec<usize>,
+}
+
+impl Pool {
+    /// A pool of so many pictures, whose memory is taken at once unless `later`.
+    pub fn new(format: Format, count: u32, later: bool) -> Result<Arc<Self>, Errno> {
+        if count == 0 || format.width == 0 || format.height == 0 {
+            return Err(Errno::INVALID);
+        }
+        let pool =
+            Self { format, count: count as usize, pictures: Mutex::default(), returned: Condvar::new() };
+        if !later {
+            pool.fill(&mut pool.pictures())?;
+        }
+        Ok(Arc::new(pool))
+    }
+
+    fn pictures(&self) -> MutexGuard<'_, Pictures> {
+        self.pictures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fill(&self, pictures: &mut Pictures) -> Result<(), Errno> {
+        let (.., size) = layout(self.format)?;
+        while pictures.memory.len() < self.count {
+            pictures.memory.push(Memory::new(size)?);
+            pictures.free.push(pictures.memory.len() - 1);
+        }
+        Ok(())
+    }
+
+    /// Waits for a picture, and hands it out.
+    pub fn fetch(self: &Arc<Self>) -> Result<VmafPicture, Errno> {
+        let (.., size) = layout(self.format)?;
+        let mut pictures = self.pictures();
+        self.fill(&mut pictures)?;
+        let index = loop {
+            match pictures.free.pop() {
+                Some(index) => break index,
+                None => pictures = self.returned.wait(pictures).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        let start = pictures.memory[index].start.as_ptr() as usize;
+        drop(pictures);
+        Shared { owner: Owner::Pool { pool: self.clone(), index }, start, size }.hand_out(self.format)
+    }
+
+    fn put_back(&self, index: usize) {
+        self.pictures().free.push(index);
+        self.returned.notify_all();
+    }
+
+    /// Waits until all pictures are back.
+    pub fn wait(&self) {
+        let mut pictures = self.pictures();
+        while pictures.free.len() < pictures.memory.len() {
+            pictures = self.returned.wait(pictures).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chroma_of_odd_sizes_is_rounded_down() {
+        let planes = |pixels| Format::new(pixels, 8, 5, 3).unwrap().planes();
+        assert_eq!(planes(1), [(5, 3), (2, 1), (2, 1)]);
+        assert_eq!(planes(2), [(5, 3), (2, 3), (2, 3)]);
+        assert_eq!(planes(3), [(5, 3); 3]);
+        assert_eq!(planes(4), [(5, 3), (0, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn pictures_beyond_all_memory_are_refused() {
+        let format = Format::new(3, 16, u32::MAX, u32::MAX).unwrap();
+        assert_eq!(allocate(format).err(), Some(Errno::MEMORY));
+    }
+
+    #[test]
+    fn what_lies_outside_of_the_memory_is_refused() {
+        let mut picture = allocate(Format::new(1, 8, 64, 48).unwrap()).unwrap();
+        let check = |change: fn(&mut VmafPicture)| {
+            let mut picture = picture;
+            change(&mut picture);
+            // SAFETY: a structure of this library.
+            unsafe { View::new(&picture) }.is_ok()
+        };
+        assert!(check(|_| ()));
+        assert!(check(|p| (p.w[0], p.w[1], p.w[2]) = (32, 16, 16)), "less of each row");
+        assert!(!check(|p| p.h[0] = 4800));
+        assert!(!check(|p| p.data[2] = p.data[0].wrapping_sub(32)));
+        assert!(!check(|p| p.stride[0] = -64));
+        assert!(!check(|p| p.bpc = 17));
+        // SAFETY: as above.
+        assert!(unsafe { take(&mut picture) }.is_ok());
+        // SAFETY: as above.
+        assert!(unsafe { take(&mut picture) }.is_err(), "a second time");
+    }
+}

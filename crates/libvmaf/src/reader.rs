@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! From pictures to scores: pairs are checked, handed to a backend, and their scores stored in the order in which the pairs
+//! came.
+//!
+//! Several pairs are computed at a time; whoever asks for scores waits for those of the pairs before.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::backend::cpu::Cpu;
+use engine::backend::{Backend, BackendError, Group, Ticket};
+use engine::frame::Geometry;
+use engine::metrics::pairwise::{MotionRule, PairScorer, Pairwise};
+use engine::metrics::{FrameSums, Work};
+
+use crate::Errno;
+use crate::collector::{Collector, INDEX_LIMIT};
+use crate::log::{Level, log};
+use crate::picture::{Format, Held, Shared, View};
+use crate::registered::{Refusal, Registered};
+use crate::threads;
+
+/// Names of the figures of all pairs together; planes without samples have none in the engine.
+const AGGREGATES: [&str; 3] = ["apsnr_y", "apsnr_cb", "apsnr_cr"];
+
+/// What a registered extractor does with pictures of the present format.
+enum Part {
+    Refused(Refusal),
+    /// It computes nothing.
+    Idle,
+    Computed(Box<Computed>),
+}
+
+struct Computed {
+    pairwise: Pairwise,
+    scorer: PairScorer,
+    motion: Option<MotionRule>,
+}
+
+/// What computes pairs of one format for the extractors that were registered when it was made.
+struct Computing {
+    /// `None` if there is nothing to compute.
+    backend: Option<Cpu>,
+    format: Format,
+    geometry: Geometry,
+    parts: Vec<Part>,
+}
+
+/// A pair that is being computed.
+struct Pending {
+    index: u32,
+    ticket: Ticket,
+    /// The extractors whose scores are stored, in this order.
+    active: Vec<usize>,
+}
+
+/// What is to be done for a pair.
+struct Schedule {
+    active: Vec<usize>,
+    /// The code that the caller gets.
+    error: Option<Errno>,
+    /// The extractor that it is about, if libvmaf says so.
+    named: Option<usize>,
+}
+
+/// The extractors of a context, and the pairs on their way through them.
+pub struct Reader {
+    threads: u32,
+    subsample: u32,
+    registered: Vec<Registered>,
+    /// The format of the first pair.
+    format: Option<Format>,
+    /// Pairs that were handed over, also those that were refused.
+    pairs: u32,
+    is_flushed: bool,
+    /// The latest reference pictures, the last one first.
+    previous: VecDeque<Held>,
+    computing: Option<Computing>,
+    pending: VecDeque<Pending>,
+    /// A pair could not be computed.
+    has_lost: bool,
+}
+
+impl Reader {
+    /// No extractors, no pairs.
+    pub fn new(threads: u32, subsample: u32) -> Self {
+        Self {
+            threads,
+            subsample,
+            registered: vec![],
+            format: None,
+            pairs: 0,
+            is_flushed: false,
+            previous: VecDeque::new(),
+            computing: None,
+            pending: VecDeque::new(),
+            has_lost: false,
+        }
+    }
+
+    /// Computing threads that were asked for.
+    pub fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// Pairs that were handed over.
+    pub fn pairs(&self) -> u32 {
+        self.pairs
+    }
+
+    /// The format of the first pair.
+    pub fn format(&self) -> Option<Format> {
+        self.format
+    }
+
+    /// Every so many pairs have scores that count.
+    pub fn subsample(&self) -> u32 {
+        self.subsample.max(1)
+    }
+
+    /// Adds an extractor for the pairs that follow, unless one with the same scores is there.
+    pub fn register(&mut self, new: Registered) {
+        if self.registered.iter().any(|other| other.is_same(&new)) {
+            return;
+        }
+        self.registered.push(new);
+    }
+
+    /// Checks the formats of a pair against each other and against the first pair.
+    pub fn check(&mut self, [reference, distorted]: [Format; 2]) -> Result<(), Errno> {
+        if self.is_flushed {
+            return Err(Errno::INVALID);
+        }
+        self.pairs = self.pairs.wrapping_add(1);
+        let first = *self.format.get_or_insert(reference);
+        (reference == distorted && reference == first).then_some(()).ok_or(Errno::INVALID)
+    }
+
+    /// Takes a checked pair. `take` takes both pictures away from the caller, who keeps them after an error.
+    pub fn read(
+        &mut self,
+        collector: &mut Collector,
+        pair: [View; 2],
+        take: impl FnOnce() -> Result<[Arc<Shared>; 2], Errno>,
+        index: u32,
+    ) -> Result<(), Errno> {
+        let format = pair[0].format;
+        let geometry = format.geometry().ok_or(Errno::INVALID)?;
+        if index >= INDEX_LIMIT {
+            return Err(Errno::INVALID);
+        }
+        self.wait_for(collector, index);
+        if self.computing.as_ref().is_none_or(|computing| computing.parts.len() != self.registered.len()) {
+            self.drain(collector);
+            self.computing = None;
+            self.computing = Some(self.build(format, geometry, None)?);
+        }
+        let left_out = !index.is_multiple_of(self.subsample());
+        let Schedule { active, error, named } = self.schedule(collector, index, left_out);
+        if let Some(error) = error {
+            self.compute_apart(collector, pair, index, &active)?;
+            self.warn(named, index);
+            return Err(error);
+        }
+        self.make_room(collector);
+        let [reference, distorted] = take()?;
+        let reference = Held { view: pair[0], shared: reference };
+        let distorted = Held { view: pair[1], shared: distorted };
+        self.submit(&reference, &distorted, index, active);
+        self.warn(named, index);
+        self.previous.push_front(reference);
+        self.previous.truncate(2);
+        Ok(())
+    }
+
+    fn warn(&self, named: Option<usize>, index: u32) {
+        if let Some(extractor) = named.and_then(|i| self.registered.get(i)) {
+            let name = extractor.name();
+            let text = format_args!("problem with feature extractor \"{name}\" at index {}", index as i32);
+            log(Level::Warning, text);
+        }
+    }
+
+    /// Sets up a backend for the registered extractors, or for some of them, that knows the latest reference pictures.
+    fn build(&self, format: Format, geometry: Geometry, only: Option<&[usize]>) -> Result<Computing, Errno> {
+        let mut work = Work::default();
+        let mut parts = vec![];
+        for (i, registered) in self.registered.iter().enumerate() {
+            let wanted = only.is_none_or(|only| only.contains(&i));
+            parts.push(match registered.refusal(format, geometry) {
+                Some(refusal) => Part::Refused(refusal),
+                None if !wanted => Part::Idle,
+                None => match registered.plan(&mut work)? {
+                    None => Part::Idle,
+                    Some(pairwise) => match pairwise.scorer(geometry) {
+                        Ok(scorer) => {
+                            let motion = pairwise.motion();
+                            Part::Computed(Box::new(Computed { pairwise, scorer, motion }))
+                        }
+                        Err(_) => Part::Refused(Refusal::Format(Errno::INVALID)),
+                    },
+                },
+            });
+        }
+        let mut backend = None;
+        if work.parts().next().is_some() {
+            let mut cpu = Cpu::on(threads::pool(self.threads as usize)?).cold();
+            prepare(&mut cpu, &work, geometry, &self.previous).map_err(|error| failed(&error))?;
+            backend = Some(cpu);
+        }
+        Ok(Computing { backend, format, geometry, parts })
+    }
+
+    /// Decides which extractors have scores for a pair: all up to the first that refuses it.
+    fn schedule(&mut self, collector: &Collector, index: u32, left_out: bool) -> Schedule {
+        let mut schedule = Schedule { active: vec![], error: None, named: None };
+        let Some(computing) = &self.computing else { return schedule };
+        let mut order: Vec<usize> = (0..self.registered.len()).collect();
+        if self.threads > 0 {
+            order.sort_by_key(|i| !self.registered[*i].is_immediate());
+        }
+        for i in order {
+            let registered = &mut self.registered[i];
+            if left_out && !registered.is_never_left_out() {
+                continue;
+            }
+            let error = match &computing.parts[i] {
+                Part::Refused(Refusal::Format(error)) => {
+                    registered.complain(computing.format);
+                    Some((*error, false))
+                }
+                Part::Refused(Refusal::Picture(error)) => {
+                    registered.is_initialized = true;
+                    Some((*error, true))
+                }
+                Part::Idle => {
+                    registered.is_initialized = true;
+                    None
+                }
+                Part::Computed(computed) => {
+                    registered.is_initialized = true;
+                    let lacks = computed.motion.as_ref().is_some_and(|rule| {
+                        !rule.is_zero() && index as usize >= rule.lag() && self.previous.len() < rule.lag()
+                    });
+                    if !lacks {
+                        schedule.active.push(i);
+                    }
+                    let known =
+                        |(_, name): &(usize, String)| collector.score(name.as_bytes(), index).is_some();
+                    let count = if computed.motion.is_some() { 1 } else { registered.outputs.len() };
+                    let twice = registered.outputs.iter().take(count).any(known);
+                    (lacks || twice).then_some((Errno::INVALID, true))
+                }
+            };
+            if let Some((error, is_named)) = error {
+                // With threads, libvmaf computes later, and nothing comes of the error but that scores are missing.
+                let is_known = self.threads == 0 || registered.is_immediate();
+                schedule.error = is_known.then_some(error);
+                schedule.named = is_named.then_some(i);
+                break;
+            }
+        }
+        schedule
+    }
+
+    /// Computes a pair of which the caller keeps the pictures, and which is not the predecessor of the next one.
+    fn compute_apart(
+        &mut self,
+        collector: &mut Collector,
+        pair: [View; 2],
+        index: u32,
+        active: &[usize],
+    ) -> Result<(), Errno> {
+        if active.is_empty() {
+            return Ok(());
+        }
+        self.drain(collector);
+        let format = pair[0].format;
+        let geometry = format.geometry().ok_or(Errno::INVALID)?;
+        let mut computing = self.build(format, geometry, Some(active))?;
+        if let Some(backend) = &mut computing.backend {
+            // SAFETY: the caller's structures hold both pictures until the call is over, and the backend computes while
+            // they are submitted, as they have no lease.
+            let [reference, distorted] = pair.map(|view| unsafe { view.picture(None) });
+            let group = Group { history_only: self.is_history(active), ..Group::pair(reference, distorted) };
+            let sums = backend.submit(group).and_then(|ticket| backend.wait(ticket));
+            let sums = sums.map_err(|error| failed(&error))?;
+            if let Some(sums) = sums.first() {
+                store(&mut computing, &mut self.registered, collector, sums, index, active);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_history(&self, active: &[usize]) -> bool {
+        active.iter().all(|i| self.registered[*i].is_never_left_out())
+    }
+
+    fn submit(&mut self, reference: &Held, distorted: &Held, index: u32, active: Vec<usize>) {
+        let history_only = self.is_history(&active);
+        let Some(backend) = self.computing.as_mut().and_then(|computing| computing.backend.as_mut()) else {
+            return;
+        };
+        let group = Group { history_only, ..Group::pair(reference.picture(), distorted.picture()) };
+        match backend.submit(group) {
+            Ok(ticket) => self.pending.push_back(Pending { index, ticket, active }),
+            Err(error) => {
+                failed(&error);
+                self.has_lost = true;
+            }
+        }
+    }
+
+    /// Waits until another pair can be submitted.
+    fn make_room(&mut self, collector: &mut Collector) {
+        let backend = self.computing.as_ref().and_then(|computing| computing.backend.as_ref());
+        let depth = backend.map_or(1, Cpu::depth);
+        while self.pending.len() >= depth {
+            self.collect(collector);
+        }
+    }
+
+    /// Waits for the oldest pair, and stores its scores.
+    fn collect(&mut self, collector: &mut Collector) {
+        let Some(Pending { index, ticket, active }) = self.pending.pop_front() else { return };
+        let Some(computing) = &mut self.computing else { return };
+        let Some(backend) = &mut computing.backend else { return };
+        match backend.wait(ticket) {
+            Ok(sums) => {
+                if let Some(sums) = sums.first() {
+                    store(computing, &mut self.registered, collector, sums, index, &active);
+                }
+            }
+            Err(error) => {
+                failed(&error);
+                self.has_lost = true;
+            }
+        }
+    }
+
+    /// Waits for all pairs, and stores their scores.
+    pub fn drain(&mut self, collector: &mut Collector) {
+        while !self.pending.is_empty() {
+            self.collect(collector);
+        }
+    }
+
+    /// Waits for the pair of an index, if it is being computed.
+    pub fn wait_for(&mut self, collector: &mut Collector, index: u32) {
+        while self.pending.iter().any(|pending| pending.index == index) {
+            self.collect(collector);
+        }
+    }
+
+    /// Ends the input: stores what depends on all pairs.
+    pub fn flush(&mut self, collector: &mut Collector) -> Result<(), Errno> {
+        if self.is_flushed {
+            return Err(Errno::INVALID);
+        }
+        self.drain(collector);
+        let mut order: Vec<usize> = (0..self.registered.len()).collect();
+        if self.threads > 0 {
+            order.sort_by_key(|i| !self.registered[*i].is_immediate());
+        }
+        let mut fails = self.has_lost;
+        for i in order {
+            let registered = &self.registered[i];
+            if !registered.is_initialized && (self.threads == 0 || registered.is_immediate()) {
+                fails = true;
+                continue;
+            }
+            fails |= self.finish(i, collector).is_err();
+        }
+        if fails {
+            return Err(Errno::INVALID);
+        }
+        self.is_flushed = true;
+        Ok(())
+    }
+
+    fn finish(&self, extractor: usize, collector: &mut Collector) -> Result<(), Errno> {
+        let registered = &self.registered[extractor];
+        let Some(Computing { parts, geometry, .. }) = &self.computing else { return Ok(()) };
+        let Some(Part::Computed(computed)) = parts.get(extractor) else { return Ok(()) };
+        if let Some(rule) = &computed.motion {
+            finish_motion(rule, registered, collector);
+        }
+        if !registered.totals.is_empty() {
+            let known = computed.pairwise.aggregates(&registered.totals, *geometry);
+            for name in AGGREGATES {
+                let value = known.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+                collector.set_aggregate(name, value.unwrap_or(f64::NEG_INFINITY))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The score of a name that is stored at the flush only, if it cannot change any more: motion as soon as the next pair
+    /// is there.
+    pub fn early_score(&mut self, collector: &Collector, name: &str, index: u32) -> Option<f64> {
+        if self.is_flushed {
+            return None;
+        }
+        let Some(Computing { parts, .. }) = &self.computing else { return None };
+        for (registered, part) in self.registered.iter_mut().zip(parts) {
+            let Part::Computed(computed) = part else { continue };
+            let Some(rule) = &computed.motion else { continue };
+            let [(_, difference), (_, motion2), (_, motion3)] = &registered.outputs[..] else { continue };
+            if name != motion2 && name != motion3 {
+                continue;
+            }
+            let score = |i: u32| collector.score(difference.as_bytes(), i);
+            while score(registered.contiguous).is_some() {
+                registered.contiguous += 1;
+            }
+            let table = MotionTable { rule, count: registered.contiguous, score };
+            if index.checked_add(1)? >= table.count || table.count as usize <= rule.lag() {
+                return None;
+            }
+            return if name == motion2 { table.motion2(index) } else { table.motion3(index) };
+        }
+        None
+    }
+}
+
+/// Sets a backend up, and has it remember reference pictures.
+fn prepare(
+    cpu: &mut Cpu,
+    work: &Work,
+    geometry: Geometry,
+    previous: &VecDeque<Held>,
+) -> Result<(), BackendError> {
+    cpu.prepare(work, geometry, &[None])?;
+    for held in previous.iter().take(work.lags()).rev() {
+        let ticket =
+            cpu.submit(Group { reference: held.picture(), distorted: vec![], history_only: true })?;
+        cpu.wait(ticket)?;
+    }
+    Ok(())
+}
+
+/// Stores the scores of a pair.
+fn store(
+    computing: &mut Computing,
+    registered: &mut [Registered],
+    collector: &mut Collector,
+    sums: &FrameSums,
+    index: u32,
+    active: &[usize],
+) {
+    for i in active {
+        let (Some(Part::Computed(computed)), Some(registered)) =
+            (computing.parts.get_mut(*i), registered.get_mut(*i))
+        else {
+            continue;
+        };
+        let values = match &computed.motion {
+            Some(rule) => {
+                let is_first = rule.is_zero() || (index as usize) < rule.lag();
+                vec![if is_first { 0.0 } else { rule.difference(sums, computing.geometry) }]
+            }
+            None => computed.scorer.values(sums),
+        };
+        let totals = computed.pairwise.totals(sums, computing.geometry);
+        registered.totals.resize(totals.len(), 0);
+        for (total, more) in registered.totals.iter_mut().zip(totals) {
+            *total = total.wrapping_add(more);
+        }
+        let yielded = registered.outputs.iter().filter(|(_, name)| registered.yields(name, computing.format));
+        for (output, name) in yielded {
+            let Some(value) = values.get(*output) else { continue };
+            if collector.append(name.as_bytes(), *value, index).is_err() && registered.ends_at_first_error() {
+                break;
+            }
+        }
+    }
+}
+
+/// Motion of contiguous pictures from 0 on, of which only the differences are stored before the flush.
+struct MotionTable<'a, F> {
+    rule: &'a MotionRule,
+    count: u32,
+    score: F,
+}
+
+impl<F: Fn(u32) -> Option<f64>> MotionTable<'_, F> {
+    fn motion2(&self, index: u32) -> Option<f64> {
+        let lag = self.rule.lag() as u32;
+        if index < lag {
+            return Some(0.0);
+        }
+        if index + 1 >= self.count {
+            return (self.score)(index);
+        }
+        let next = (self.score)(index + 1)?;
+        if index + 1 < 2 * lag {
+            return Some(next);
+        }
+        let own = (self.score)(index + 1 - lag)?;
+        Some(if own < next { own } else { next })
+    }
+
+    /// `motion3` before averaging.
+    fn blended(&self, index: u32) -> Option<f64> {
+        let lag = self.rule.lag() as u32;
+        if index >= lag {
+            return Some(self.rule.blend(self.motion2(index)?));
+        }
+        // Pictures that are compared with none have the value of the first that is.
+        if self.count > lag { Some(self.rule.blend((self.score)(lag)?)) } else { Some(0.0) }
+    }
+
+    fn motion3(&self, index: u32) -> Option<f64> {
+        let own = self.blended(index)?;
+        let averages = self.rule.averages() && index >= self.rule.lag() as u32;
+        Some(if averages { (own + self.blended(index - 1)?) / 2.0 } else { own })
+    }
+}
+
+/// Stores `motion2` and `motion3` of contiguous pictures from 0 on.
+fn finish_motion(rule: &MotionRule, registered: &Registered, collector: &mut Collector) {
+    let [(_, difference), (_, motion2), (_, motion3)] = &registered.outputs[..] else { return };
+    let differences: Vec<f64> =
+        (0..).map_while(|index| collector.score(difference.as_bytes(), index)).collect();
+    let score = |index: u32| differences.get(index as usize).copied();
+    let table = MotionTable { rule, count: differences.len() as u32, score };
+    for index in 0..table.count {
+        for (name, value) in [(motion2, table.motion2(index)), (motion3, table.motion3(index))] {
+            if let Some(value) = value {
+                // One that is there already stays, as in libvmaf, and is named in the log.
+                let _ = collector.append(name.as_bytes(), value, index);
+            }
+        }
+    }
+}
+
+/// Writes what a backend says, and returns the code for it.
+fn failed(error: &BackendError) -> Errno {
+    log(Level::Error, format_args!("pictures could not be scored: {error}"));
+    match error {
+        BackendError::Threads { .. } => Errno::MEMORY,
+        _ => Errno::INVALID,
+    }
+}
