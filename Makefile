@@ -50,7 +50,8 @@ demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a 
 # CPUs to those before it: what waits is served when its time comes, and what computes takes what the others leave.
 WAITING := soak walk interop-where-possible check-report-where-possible check-monitor-where-possible \
 	check-prometheus-where-possible check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
-COMPUTING := swhip-check check-crates check-kernels check-inspect meson-check check-packages-where-possible
+COMPUTING := swhip-check check-crates check-kernels check-inspect meson-check check-libvmaf-where-possible \
+	check-packages-where-possible
 STEPS := bootstrap-tests fmt-check check-links lint doc tests
 test: ## everything that a change must pass; the seconds that each part takes are printed at the end
 	@MAKE="$(MAKE)" scripts/lanes "$(STEPS)" "$(WAITING)" "$(COMPUTING)" unit
@@ -65,6 +66,20 @@ plugin: bootstrap ## build the plugin into target/plugins, and the program as ta
 	cargo build --locked --lib $(BUILD) $(RELEASE)
 	install -C -D -t $(PLUGINS) target/$(PROFILE)/libgsthipvmaf.so
 	@$(if $(RELEASE),scripts/built)
+
+libvmaf: bootstrap ## build a library with libvmaf's interface, and its headers, into target/libvmaf
+	cargo build --locked --lib $(if $(RELEASE),--package hipvmaf-libvmaf,$(WHOLE)) $(RELEASE)
+	install -C -D target/$(PROFILE)/libvmaf.so target/libvmaf/libvmaf.so.3.2.0
+	ln -sfn libvmaf.so.3.2.0 target/libvmaf/libvmaf.so.3
+	ln -sfn libvmaf.so.3 target/libvmaf/libvmaf.so
+	install -C -m 644 -t target/libvmaf target/$(PROFILE)/libvmaf.a crates/libvmaf/libvmaf.pc
+	install -C -D -m 644 -t target/libvmaf/include/libvmaf crates/libvmaf/include/libvmaf/*.h
+
+check-libvmaf-where-possible: libvmaf
+	@scripts/check-libvmaf || [ $$? = 77 ]
+
+check-libvmaf: libvmaf ## compare that library with Netflix's, which is built from its sources: reports, scores, interface
+	@scripts/check-libvmaf
 
 fmt: ## format the code
 	cargo fmt --all
