@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! The aggregator: properties and virtual functions. What they do is in [`start`](super::start) and
-//! [`driver`](super::driver), what neighbours are told in [`negotiation`](super::negotiation).
+//! [`driver`](super::streaming), what neighbours are told in [`negotiation`](super::negotiation).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,22 +17,22 @@ use gst_base::AggregatorPad;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
 
-use super::arrival::Arrival;
+use super::caps_wait::CapsWait;
+use super::heatmap::Painter;
 use super::memory::allocator::PinnedAllocator;
 use super::memory::context::Contexts;
 use super::messages::{self, Messages};
 use super::pads::{DISTORTED, HipVmafPad, REFERENCE};
-use super::painter::Painter;
 use super::progress::Progress;
 use super::report::writer::Writer;
-use super::scoring::Scoring;
 use super::settings::{
     Backend, Colorimetry, DEFAULT_MODEL, LogLevel, MissingFrame, OnResultsError, OnWrongScore, Output,
-    Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod, Settings, Tunables, Vendor, Watch,
+    Overload, Pairing, PoolMethod, ResultsFormat, ScaleMethod, Settings, Tunables, Vendor, WatchSettings,
 };
-use super::stall::Watchdog;
+use super::stall_watchdog::StallWatchdog;
 use super::state::State;
 use super::upcoming::Upcoming;
+use super::worker::WorkerThread;
 use super::{CAT, caps, lock};
 
 /// The property that holds it.
@@ -217,7 +217,7 @@ pub struct HipVmaf {
     #[property(name = "black-level", get, set, type = f64, member = black_level,
         minimum = 0.0, maximum = 1.0, default = 0.07, mutable_playing, nick = "Black level",
         blurb = "Mean luma, from 0 to 1 of the sample range, below which a picture is black")]
-    pub(super) watch: Mutex<Watch>,
+    pub(super) watch: Mutex<WatchSettings>,
 
     #[property(name = "backend-name", get = Self::backend_name, type = Option<String>,
         nick = "Backend name", blurb = "The backend in use, when running")]
@@ -226,7 +226,7 @@ pub struct HipVmaf {
     /// Between start and stop. Never locked while calling out of the element.
     pub(super) state: Mutex<Option<State>>,
     /// The worker, which outlives the state so that its news are heard.
-    pub(super) scoring: Mutex<Option<Scoring>>,
+    pub(super) worker: Mutex<Option<WorkerThread>>,
     pub(super) writer: Mutex<Option<Arc<Writer>>>,
     pub(super) messages: Mutex<Option<Arc<Messages>>>,
     /// Where results of this run are or will be.
@@ -240,7 +240,7 @@ pub struct HipVmaf {
     pub(super) painter: Mutex<Option<Painter>>,
     /// Frames that were queued and results that came.
     pub(super) progress: Arc<Progress>,
-    pub(super) arrival: Arc<Arrival>,
+    pub(super) caps_wait: Arc<CapsWait>,
     /// The latency that was reported last, in nanoseconds.
     pub(super) latency: AtomicU64,
     /// How much later than its running time a sink shows a frame, in nanoseconds, as downstream has said last.
@@ -257,7 +257,7 @@ pub struct HipVmaf {
     pub(super) introducing: Arc<AtomicBool>,
     /// A frame has left since the start or the last flush.
     pub(super) pushed: AtomicBool,
-    pub(super) watchdog: Mutex<Option<Watchdog>>,
+    pub(super) watchdog: Mutex<Option<StallWatchdog>>,
     /// The number that the next rendition gets; no other has it in the life of the element.
     pub(super) next_number: AtomicU64,
     /// Statistics of the last run, kept after the stop.
@@ -394,10 +394,10 @@ impl HipVmaf {
 
     /// Caps that arrive at the reference are known before the frames that are queued there have been looked at.
     fn watch_arrival(&self) {
-        let arrival = self.arrival.clone();
+        let caps_wait = self.caps_wait.clone();
         self.reference().add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
             if let Some(event) = info.event() {
-                arrival.hear(event);
+                caps_wait.hear(event);
             }
             gst::PadProbeReturn::Ok
         });
@@ -582,7 +582,7 @@ impl ElementImpl for HipVmaf {
             }
             gst::StateChange::PausedToReady => {
                 self.stopping.store(true, Ordering::Release);
-                self.arrival.end();
+                self.caps_wait.end();
                 self.progress.made();
             }
             _ => {}

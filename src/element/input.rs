@@ -18,7 +18,7 @@ use super::metas;
 use super::report::event::{Event, EventMessage, EventState};
 use super::schedule::{Frame, Head};
 use super::settings::Pairing;
-use super::stall::Quiet;
+use super::stall_watchdog::Quiet;
 use super::time::{Pace, StreamTime, moved};
 use super::upcoming::{self, Upcoming};
 

@@ -15,8 +15,8 @@ use gst_base::prelude::*;
 use gst_video::{VideoCropMeta, VideoMeta};
 
 use super::CAT;
-use super::arrival::can_come_before;
 use super::caps::{self, filtered};
+use super::caps_wait::can_come_before;
 use super::imp::HipVmaf;
 use super::lock;
 use super::memory::allocation;
@@ -122,7 +122,7 @@ impl HipVmaf {
         let reference = lock(&self.state).as_ref().and_then(|state| state.reference_info().cloned());
         let arriving = || {
             let can_come = || can_come_before(self.reference().upcast_ref(), pad.upcast_ref());
-            let caps = self.arrival.caps(can_come)?;
+            let caps = self.caps_wait.caps(can_come)?;
             caps::info(&caps).map(Arc::new)
         };
         let known = reference.or_else(arriving);

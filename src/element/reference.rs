@@ -13,7 +13,7 @@ use watch::alarm::Dropout;
 use super::downstream::Stamp;
 use super::error::Error;
 use super::input::{Input, Item, keys};
-use super::monitor::grouped;
+use super::pad_health::grouped;
 use super::report::event::{Event, EventMessage};
 use super::settings::Pairing;
 use super::time::running;

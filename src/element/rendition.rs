@@ -27,13 +27,13 @@ use super::error::Error;
 use super::input::Input;
 use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
-use super::monitor::Monitor;
+use super::pad_health::PadHealth;
 use super::pads::{Align, HipVmafPad, PadSettings};
 use super::report::event::{Event, EventMessage, EventState};
 use super::report::message::{Common, Confidence, PooledMessage, Stats};
 use super::report::results::Heading;
 use super::schedule::Role;
-use super::settings::{PoolMethod, Watch};
+use super::settings::{PoolMethod, WatchSettings};
 use super::time::{StreamTime, moved, running};
 use super::upcoming::Upcoming;
 
@@ -183,7 +183,7 @@ pub struct Rendition {
     pub absent: bool,
     /// The last distorted frame, kept where missing frames are to be repeated.
     pub shown: Option<Shown>,
-    pub monitor: Monitor,
+    pub health: PadHealth,
     /// Caps have changed since differences from the reference were told.
     pub untold: bool,
     /// Frame rates, of the reference and of this stream, that were warned of.
@@ -226,7 +226,7 @@ pub struct Rendition {
 const RENEGOTIATION: u32 = 250;
 
 impl Rendition {
-    pub fn new(number: u64, pad: HipVmafPad, upcoming: Arc<Upcoming>, watch: &Watch) -> Self {
+    pub fn new(number: u64, pad: HipVmafPad, upcoming: Arc<Upcoming>, watch: &WatchSettings) -> Self {
         Self {
             number,
             input: Input::new(pad.clone().upcast(), upcoming),
@@ -237,7 +237,7 @@ impl Rendition {
             prepared: None,
             absent: false,
             shown: None,
-            monitor: Monitor::new(watch),
+            health: PadHealth::new(watch),
             untold: false,
             told_rates: None,
             told_shape: false,
@@ -411,7 +411,7 @@ impl Rendition {
 
     /// Whether somebody looks at thumbnails of this stream's frames and of the reference's.
     pub fn wants_thumbnails(&self) -> bool {
-        self.aligner.is_some() || self.monitor.wants_pictures()
+        self.aligner.is_some() || self.health.wants_pictures()
     }
 
     /// Whether frames of the stream are moved by the offset that is found (`align=auto`).
@@ -511,7 +511,7 @@ impl Rendition {
 
     pub fn count(&mut self, at: ClockTime, counts: window::Counts) {
         self.section.counts.frames.add(&counts);
-        self.monitor.count(at, counts);
+        self.health.count(at, counts);
     }
 
     /// Takes the frame at the head, which has no reference frame; the last of those was at `at`.
@@ -729,7 +729,7 @@ impl Rendition {
             .field("verified", counts.frames.verified)
             .field("wrong", counts.frames.wrong)
             .field("sections", u64::from(self.section_number) + u64::from(open))
-            .field("alarm", self.monitor.alarms().iter().any(|(_, raised)| *raised))
+            .field("alarm", self.health.alarms().iter().any(|(_, raised)| *raised))
             .field_if_some("score-last", self.last_score)
             .field_if_some("offset", self.estimate().map(|estimate| estimate.offset))
             .field_if_some("offset-confidence", self.estimate().map(|estimate| estimate.confidence))
@@ -742,7 +742,7 @@ impl Rendition {
         if counts.scored > 0 {
             figures("score", stats(&self.summary));
         }
-        if let Some(window) = self.monitor.figures() {
+        if let Some(window) = self.health.figures() {
             figures("window", stats(&window.summary));
         }
         s

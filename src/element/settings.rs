@@ -305,7 +305,7 @@ pub struct Settings {
 
 /// What is watched besides single scores. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Watch {
+pub struct WatchSettings {
     /// Length of the rolling window; 0 for none.
     pub window: u64,
     pub window_interval: u64,
@@ -328,7 +328,7 @@ pub struct Watch {
     pub black_level: f64,
 }
 
-impl Watch {
+impl WatchSettings {
     /// When the score alarm is raised and cleared.
     pub fn low_levels(&self) -> LowLevels {
         LowLevels {
@@ -341,7 +341,7 @@ impl Watch {
     }
 }
 
-impl Default for Watch {
+impl Default for WatchSettings {
     fn default() -> Self {
         const SECOND: u64 = ClockTime::SECOND.nseconds();
         Self {
@@ -392,12 +392,12 @@ pub struct Tunables {
     pub ignore_inactive_pads: bool,
     pub verify: f64,
     pub on_wrong_score: OnWrongScore,
-    pub watch: Watch,
+    pub watch: WatchSettings,
 }
 
 impl Settings {
     /// A copy of what may change while the element plays.
-    pub fn tunables(&self, watch: Watch) -> Tunables {
+    pub fn tunables(&self, watch: WatchSettings) -> Tunables {
         Tunables {
             pool_method: self.pool_method,
             frame_message: self.frame_message,
@@ -412,9 +412,9 @@ impl Settings {
     }
 
     /// Combinations that cannot be meant.
-    pub fn check(&self, watch: &Watch) -> Result<(), Error> {
+    pub fn check(&self, watch: &WatchSettings) -> Result<(), Error> {
         let setting = |property, reason: String| Err(Error::Setting { property, reason });
-        let Watch { window, window_interval, alarm_low, alarm_clear, .. } = *watch;
+        let WatchSettings { window, window_interval, alarm_low, alarm_clear, .. } = *watch;
         if alarm_clear >= 0.0 && alarm_clear < alarm_low {
             let reason = format!("{alarm_clear} is below alarm-low, {alarm_low}; it must be at least that");
             return setting("alarm-clear", reason);

@@ -29,10 +29,10 @@ use super::messages::{Counts, Messages};
 use super::pads::{DISTORTED, HipVmafPad};
 use super::report::results::{Results, of_rendition};
 use super::report::writer::{Job, Writer};
-use super::scoring::{Distrust, Fallback, Scoring, Used};
 use super::settings::{Backend, Output, Settings};
-use super::stall::Watchdog;
+use super::stall_watchdog::StallWatchdog;
 use super::state::{Action, State};
+use super::worker::{Distrust, Fallback, Used, WorkerThread};
 use super::{CAT, lock};
 
 /// So many threads may be set wherever: a machine may have fewer CPUs.
@@ -227,12 +227,12 @@ impl HipVmaf {
             wanted => wanted,
         };
         let follow = settings.follows_input();
-        let scoring = Scoring::new(session, fallback, distrust, follow, copiers, deliver, self.broken())
+        let worker = WorkerThread::new(session, fallback, distrust, follow, copiers, deliver, self.broken())
             .map_err(Error::Thread)?;
-        scoring.jobs().verify(settings.verify, settings.on_wrong_score);
+        worker.jobs().verify(settings.verify, settings.on_wrong_score);
         let reference = self.reference().clone();
         let upcoming = self.upcoming(&reference);
-        let (tunables, jobs) = (self.tunables(), scoring.jobs());
+        let (tunables, jobs) = (self.tunables(), worker.jobs());
         let mut state = State::new(&settings, tunables, plan, used, jobs, reference, upcoming);
         for pad in self.distorted() {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
@@ -254,15 +254,15 @@ impl HipVmaf {
                 element.imp().look_for_stall();
             }
         };
-        let watchdog = Watchdog::new(self.stall_time(), look, self.broken()).map_err(Error::Thread)?;
+        let watchdog = StallWatchdog::new(self.stall_time(), look, self.broken()).map_err(Error::Thread)?;
         *lock(&self.watchdog) = Some(watchdog);
-        *lock(&self.scoring) = Some(scoring);
+        *lock(&self.worker) = Some(worker);
         *lock(&self.state) = Some(state);
         self.stopping.store(false, Ordering::Release);
         self.overdue.store(false, Ordering::Relaxed);
         self.pushed.store(false, Ordering::Relaxed);
         self.reported.store(false, Ordering::Relaxed);
-        self.arrival.begin();
+        self.caps_wait.begin();
         self.set_latency(gst::ClockTime::ZERO);
         self.configured_latency.store(0, Ordering::Relaxed);
         Ok(())
@@ -280,12 +280,12 @@ impl HipVmaf {
 
     /// Takes everything down. Without an end of stream, files still get the frames that were scored.
     pub(super) fn close(&self) {
-        self.arrival.end();
+        self.caps_wait.end();
         let watchdog = lock(&self.watchdog).take();
         drop(watchdog);
         // Ends once everything handed over is done and told.
-        let scoring = lock(&self.scoring).take();
-        drop(scoring);
+        let worker = lock(&self.worker).take();
+        drop(worker);
         let mut actions = vec![];
         let state = lock(&self.state).take();
         let mut stats = None;
@@ -368,7 +368,7 @@ mod tests {
     use gst_video::{VideoFormat, VideoInfo};
 
     use super::super::memory::import::geometry;
-    use super::super::scoring::Setup;
+    use super::super::worker::Setup;
     use super::*;
 
     /// Waits for the worker end then.
@@ -381,13 +381,13 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let report = move |err: Error| tell.send(err.to_string()).unwrap();
         let deaf = |_| panic!("deaf");
-        let scoring = Scoring::new(session, None, distrust, None, 1, deaf, report).unwrap();
+        let worker = WorkerThread::new(session, None, distrust, None, 1, deaf, report).unwrap();
         let info = VideoInfo::builder(VideoFormat::I420, 64, 48).build().unwrap();
         let geometry = geometry(&info).unwrap();
-        scoring.jobs().prepare(Setup { geometry, renditions: vec![(0, None)], heads: vec![], patient: true });
+        worker.jobs().prepare(Setup { geometry, renditions: vec![(0, None)], heads: vec![], patient: true });
         let text = told.recv().unwrap();
         assert!(text.contains("hipvmaf-score") && text.contains("deaf"), "{text}");
-        assert!(scoring.settled().unwrap().recv().is_err());
+        assert!(worker.settled().unwrap().recv().is_err());
     }
 
     /// Whatever thread it is.

@@ -3,7 +3,7 @@
 //! Everything that the element knows between start and stop, the only thing behind its mutex.
 //!
 //! A `State` owns the reference, the renditions and what is on its way downstream, and ties them together: what a step of
-//! the [schedule](super::schedule) does to them, and what news of the [worker](super::scoring) does. Nothing here looks at
+//! the [schedule](super::schedule) does to them, and what news of the [worker](super::worker) does. Nothing here looks at
 //! pictures, touches a file or a GPU, or calls out of the element. What is to be done outside is collected as [`Action`]s,
 //! in order, for the caller to carry out once it holds no lock.
 
@@ -30,11 +30,12 @@ use super::CAT;
 use super::caps::{self, Colors, shape};
 use super::downstream::{Compared, Damage, Delayed, Departure, Downstream, Heat, Outcome, Pair, Stamp};
 use super::error::Error;
+use super::heatmap;
 use super::input::{AHEAD, Doubt, Input, Item, Next, keys, time_code_period};
 use super::memory::device_memory::Kind;
 use super::memory::import::geometry;
+use super::overload::{Cause, OverloadAlarm};
 use super::pads::{HipVmafPad, REFERENCE};
-use super::painter;
 use super::pushing::Pushing;
 use super::reference::Reference;
 use super::rendition::{Alignment, Rendition, Reported, Rules, Shown, Trouble, stats};
@@ -46,13 +47,12 @@ use super::report::provenance::named;
 use super::report::results::{Ending, Format, Heading, Row, columns};
 use super::report::writer::Job;
 use super::schedule::{Behind, Role, Rule, Side, Step, View, decide};
-use super::scoring::{Frame, Group, Jobs, News, Setup, Used};
 use super::settings::{
     Colorimetry, MissingFrame, OnWrongScore, Output, Overload, Pairing, PoolMethod, Settings, Tunables,
 };
-use super::strain::{Cause, Strain};
 use super::time::running;
 use super::upcoming::{self, Upcoming};
+use super::worker::{Frame, Group, Jobs, News, Setup, Used};
 
 /// Something for the outside, to be done without holding a lock.
 pub enum Action {
@@ -228,7 +228,7 @@ pub struct State {
 
     started: Instant,
     compute_time: ComputeTime,
-    strain: Strain,
+    overload: OverloadAlarm,
     pushing: Pushing,
     /// Interval of running time for which the metrics file was written last.
     metrics_interval: Option<u64>,
@@ -290,7 +290,7 @@ impl State {
             failed: false,
             started: Instant::now(),
             compute_time: ComputeTime::default(),
-            strain: Strain::default(),
+            overload: OverloadAlarm::default(),
             pushing: Pushing::default(),
             metrics_interval: None,
         }
@@ -343,8 +343,8 @@ impl State {
         let due = due.filter(|_| self.clock.is_live);
         if stuck {
             let at = due.unwrap_or_else(|| self.reached());
-            let event = self.strain.stuck(at);
-            actions.extend(event.map(|event| self.strain_event(event)));
+            let event = self.overload.stuck(at);
+            actions.extend(event.map(|event| self.overload_event(event)));
             // Windows have all scores in time, those too that wait for the next pair, which will come too late to be scored.
             if self.clock.is_live && self.tunables.overload != Overload::Wait {
                 self.complete(None, true);
@@ -356,7 +356,7 @@ impl State {
     }
 
     /// An alarm of this machine or of downstream.
-    fn strain_event(&self, event: EventMessage) -> Action {
+    fn overload_event(&self, event: EventMessage) -> Action {
         let of_source = |event| EventMessage { pad: SOURCE.into(), label: SOURCE.into(), ..event };
         let event = match event.event {
             Event::DownstreamBlocked => of_source(event),
@@ -434,7 +434,7 @@ impl State {
         (self.downstream.next_time(), head())
     }
 
-    /// Scoring may be left out for the video to go on.
+    /// WorkerThread may be left out for the video to go on.
     pub fn may_skip(&self, clock: Clock) -> bool {
         match self.tunables.overload {
             Overload::Auto => clock.is_live,
@@ -610,7 +610,7 @@ impl State {
         }
         // Those of distorted frames come with the first of them.
         if let Some(info) = self.reference_info().filter(|_| self.output == Output::Heatmap) {
-            let caps = painter::caps(info)?;
+            let caps = heatmap::caps(info)?;
             self.downstream.set_caps(caps);
         }
         self.announce_latency(None, actions);
@@ -900,7 +900,7 @@ impl State {
         self.look = Look::default();
         for rendition in &mut self.renditions {
             rendition.restart();
-            rendition.monitor.restart();
+            rendition.health.restart();
         }
     }
 
@@ -913,7 +913,7 @@ impl State {
         match rendition {
             None => {
                 self.jobs.end_run(true);
-                self.renditions.iter_mut().for_each(|rendition| rendition.monitor.restart());
+                self.renditions.iter_mut().for_each(|rendition| rendition.health.restart());
                 self.reference.restart();
             }
             Some(i) => {
@@ -1012,7 +1012,7 @@ impl State {
             let enabled = settings.enabled;
             let switched = enabled != rendition.settings.enabled;
             rendition.configure(settings, frame);
-            for event in rendition.monitor.configure(&self.tunables.watch, now) {
+            for event in rendition.health.configure(&self.tunables.watch, now) {
                 actions.push(Action::Post(rendition.event(event)));
             }
             if switched {
@@ -1361,7 +1361,7 @@ impl State {
                     let event = self.reference.seen(item.at, false, self.excuses(item.at, clock));
                     actions.extend(event.map(|event| Action::Post(event.to_structure())));
                     if self.reference.is_excused() {
-                        self.strained(item.at, Some(Cause::Machine), actions);
+                        self.note_overload(item.at, Some(Cause::Machine), actions);
                     }
                 }
                 gst::log!(CAT, obj = self.renditions[i].pad, "frame {} has no reference frame", item.at);
@@ -1462,25 +1462,25 @@ impl State {
         let (since, event) = self.reference.silence(now, excused);
         actions.extend(event.map(|event| Action::Post(event.to_structure())));
         for rendition in self.renditions.iter_mut().filter(|rendition| rendition.is_active()) {
-            let event = rendition.monitor.silence(since, now, excused);
+            let event = rendition.health.silence(since, now, excused);
             actions.extend(event.map(|event| Action::Post(rendition.event(event))));
         }
         if self.reference.is_excused() {
-            self.strained(now, Some(Cause::Machine), actions);
+            self.note_overload(now, Some(Cause::Machine), actions);
         }
     }
 
     /// Frames that are missing now are not the fault of their streams.
     fn excuses(&self, now: ClockTime, clock: Clock) -> bool {
-        clock.starved || self.strain.is_recent(now)
+        clock.starved || self.overload.is_recent(now)
     }
 
     /// Takes a frame, and why the machine had no time for it, if so.
-    fn strained(&mut self, at: ClockTime, cause: Option<Cause>, actions: &mut Vec<Action>) {
+    fn note_overload(&mut self, at: ClockTime, cause: Option<Cause>, actions: &mut Vec<Action>) {
         // Downstream, which has been reported, may be the cause of what is missing.
-        let cause = cause.filter(|cause| *cause != Cause::Machine || !self.strain.is_blocked(at));
-        let events = self.strain.frame(at, cause);
-        actions.extend(events.into_iter().map(|event| self.strain_event(event)));
+        let cause = cause.filter(|cause| *cause != Cause::Machine || !self.overload.is_blocked(at));
+        let events = self.overload.frame(at, cause);
+        actions.extend(events.into_iter().map(|event| self.overload_event(event)));
     }
 
     /// Takes the reference head, and compares it with the heads of the renditions that are paired with it.
@@ -1543,10 +1543,10 @@ impl State {
             }
             let rendition = &mut self.renditions[i];
             rendition.stamped(&stamp);
-            for event in rendition.monitor.frame(at, is_paired, excused) {
+            for event in rendition.health.frame(at, is_paired, excused) {
                 actions.push(Action::Post(rendition.event(event)));
             }
-            rendition.absent = rendition.monitor.is_dropped_out();
+            rendition.absent = rendition.health.is_dropped_out();
             let counts = window::Counts {
                 unpaired: u64::from(!has_partner),
                 skipped: u64::from(has_partner && late),
@@ -1615,10 +1615,10 @@ impl State {
         if left_out {
             self.left_out(&stamp, clock, actions);
         }
-        let missed = || active.iter().any(|i| self.renditions[*i].monitor.is_excused());
+        let missed = || active.iter().any(|i| self.renditions[*i].health.is_excused());
         let cause = left_out.then(|| self.cause_of_lateness(&stamp));
         let cause = cause.or_else(|| missed().then_some(Cause::Machine));
-        self.strained(at, cause, actions);
+        self.note_overload(at, cause, actions);
         self.downstream.push(Delayed { stamp, compared, buffer, heat });
         // What is found now counts from the next frame on.
         if let Some(thumbnail) = &seen.reference {
@@ -1701,7 +1701,7 @@ impl State {
             return;
         };
         if let Some(reference) = &seen.reference {
-            for event in rendition.monitor.pictures(at, reference, thumbnail) {
+            for event in rendition.health.pictures(at, reference, thumbnail) {
                 actions.push(Action::Post(rendition.event(event)));
             }
         }
@@ -1747,7 +1747,7 @@ impl State {
     /// Why a pair came too late to be scored.
     fn cause_of_lateness(&self, stamp: &Stamp) -> Cause {
         let due = stamp.running_time.saturating_add(stamp.lasts.unwrap_or(ClockTime::ZERO));
-        if self.has_room() && self.pushing.excuses(due) { Cause::Downstream } else { Cause::Scoring }
+        if self.has_room() && self.pushing.excuses(due) { Cause::Downstream } else { Cause::WorkerThread }
     }
 
     /// Reports pairs that are left out.
@@ -1992,7 +1992,7 @@ impl State {
         self.advance_rendition(i, at, actions);
         if state == ScoreState::Scored
             && let Some(score) = first
-            && let Some(event) = self.renditions[i].monitor.scored(at, score)
+            && let Some(event) = self.renditions[i].health.scored(at, score)
         {
             actions.push(Action::Post(self.renditions[i].event(event)));
         }
@@ -2041,8 +2041,8 @@ impl State {
     fn advance(&mut self, now: ClockTime, actions: &mut Vec<Action>) {
         let event = self.reference.advance(now);
         actions.extend(event.map(|event| Action::Post(self.reference.event(event).to_structure())));
-        let events = self.strain.advance(now);
-        actions.extend(events.into_iter().map(|event| self.strain_event(event)));
+        let events = self.overload.advance(now);
+        actions.extend(events.into_iter().map(|event| self.overload_event(event)));
         for i in 0..self.renditions.len() {
             let pending = self.downstream.oldest_pending(self.renditions[i].number);
             self.advance_rendition(i, pending.map_or(now, |pending| pending.min(now)), actions);
@@ -2054,7 +2054,7 @@ impl State {
     }
 
     fn advance_rendition(&mut self, i: usize, now: ClockTime, actions: &mut Vec<Action>) {
-        let (ended, events) = self.renditions[i].monitor.advance(now);
+        let (ended, events) = self.renditions[i].health.advance(now);
         actions.extend(events.into_iter().map(|event| Action::Post(self.renditions[i].event(event))));
         for figures in ended {
             let (length, method) = (self.tunables.watch.window, self.tunables.pool_method);
@@ -2078,7 +2078,7 @@ impl State {
         let model = self.plan.models.first().map(|first| first.model.name()).unwrap_or_default();
         let pad = |rendition: &Rendition| {
             let all = || stats(rendition.summary());
-            let figures = rendition.monitor.figures().map_or_else(all, |window| stats(&window.summary));
+            let figures = rendition.health.figures().map_or_else(all, |window| stats(&window.summary));
             let score = |(stat, value)| prometheus::Score { model: model.into(), stat, value };
             let counts = rendition.counts();
             prometheus::Pad {
@@ -2095,7 +2095,7 @@ impl State {
                     ("discont", counts.frames.discont),
                 ],
                 alarms: rendition
-                    .monitor
+                    .health
                     .alarms()
                     .into_iter()
                     .chain([(Event::Failed, rendition.is_failed())])
@@ -2195,8 +2195,8 @@ impl State {
         let now = self.reached();
         let event = self.reference.end(now);
         actions.extend(event.map(|event| Action::Post(self.reference.event(event).to_structure())));
-        let events = self.strain.end(now);
-        actions.extend(events.into_iter().map(|event| self.strain_event(event)));
+        let events = self.overload.end(now);
+        actions.extend(events.into_iter().map(|event| self.overload_event(event)));
         self.prepared = false;
     }
 
@@ -2205,7 +2205,7 @@ impl State {
         let now = self.reached();
         let rendition = &mut self.renditions[i];
         if reason != "reset" {
-            let events = rendition.monitor.end_section(now);
+            let events = rendition.health.end_section(now);
             actions.extend(events.into_iter().map(|event| Action::Post(rendition.event(event))));
         }
         let method: PoolMethod = self.tunables.pool_method;

@@ -18,17 +18,17 @@ use watch::thumbnail::Thumbnail;
 
 use super::downstream::Heat;
 use super::error::Error;
+use super::heatmap::{self, Painter};
 use super::imp::HipVmaf;
 use super::memory::import::{Importer, geometry};
 use super::messages::{LIVE_END, Messages};
 use super::metas;
 use super::pads::HipVmafPad;
-use super::painter::{self, Painter};
 use super::report::writer::Job;
 use super::schedule::Step;
-use super::scoring::News;
 use super::settings::OnResultsError;
 use super::state::{Action, Clock, Decision, Seen, State, ToSee};
+use super::worker::News;
 use super::{CAT, lock};
 
 /// How long a live pipeline waits for scores where it could go on: results of a GPU that works are there long before,
@@ -352,7 +352,7 @@ impl HipVmaf {
     fn paint(&self, buffer: gst::Buffer, heat: &Heat) -> Result<gst::Buffer, gst::FlowError> {
         let mut painter = lock(&self.painter);
         let paint = || {
-            let shown = metas::shown(&buffer, &heat.info).map_err(painter::unreadable)?;
+            let shown = metas::shown(&buffer, &heat.info).map_err(heatmap::unreadable)?;
             painter.take_if(|painter| !painter.suits(&heat.info, &shown));
             match &mut *painter {
                 Some(painter) => painter.paint(buffer, &heat.damage),
@@ -397,7 +397,7 @@ impl HipVmaf {
 
     /// Waits until everything handed to the worker is done and told.
     fn settle(&self) {
-        let settled = lock(&self.scoring).as_ref().and_then(|scoring| scoring.settled());
+        let settled = lock(&self.worker).as_ref().and_then(|worker| worker.settled());
         if let Some(settled) = settled {
             // An error means that the worker has ended, with nothing left to do.
             let _ = settled.recv();

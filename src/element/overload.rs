@@ -6,14 +6,14 @@
 use gst::ClockTime;
 use watch::alarm::{Change, Grouped, Hold, Latch, State, Told};
 
-use super::monitor::grouped;
+use super::pad_health::grouped;
 use super::report::event::{Event, EventMessage};
 
 /// What the machine has no time for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Pairs come faster than they can be scored.
-    Scoring,
+    WorkerThread,
     /// Frames are missing, and no CPU was idle.
     Machine,
     /// Downstream does not take what is pushed.
@@ -24,14 +24,14 @@ impl Cause {
     /// What is raised.
     fn event(self) -> Event {
         match self {
-            Self::Scoring | Self::Machine => Event::Overload,
+            Self::WorkerThread | Self::Machine => Event::Overload,
             Self::Downstream => Event::DownstreamBlocked,
         }
     }
 
     fn reason(self) -> &'static str {
         match self {
-            Self::Scoring => {
+            Self::WorkerThread => {
                 "pairs come faster than they are scored; subsample=2 scores every second one, a GPU more of them"
             }
             Self::Machine => {
@@ -48,7 +48,7 @@ impl Cause {
 /// Raised by the first frame that the machine has no time for, cleared once there was none for a second. What downstream
 /// holds up is an alarm of its own.
 #[derive(Default)]
-pub struct Strain {
+pub struct OverloadAlarm {
     overload: Held,
     blocked: Held,
 }
@@ -70,7 +70,7 @@ impl Default for Held {
     }
 }
 
-impl Strain {
+impl OverloadAlarm {
     /// Frames that were there were left out within the last second. Frames that are missing do not count, or they would
     /// excuse themselves for ever.
     pub fn is_recent(&self, now: ClockTime) -> bool {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_downstream_holds_up_is_no_overload() {
-        let mut strain = Strain::default();
+        let mut strain = OverloadAlarm::default();
         let second = ClockTime::from_seconds;
         let of = |told: &EventMessage| (told.event, told.state.name(), told.count);
         assert_eq!(
@@ -172,12 +172,12 @@ mod tests {
 
     #[test]
     fn an_overload_that_comes_and_goes_is_told_with_its_frames() {
-        let mut strain = Strain::default();
+        let mut strain = OverloadAlarm::default();
         let mut told = vec![];
         // Two frames of each three seconds, half a minute long.
         for frame in 0..2000u64 {
             let at = ClockTime::from_mseconds(40 * frame);
-            let cause = (frame < 750 && frame % 75 < 2).then_some(Cause::Scoring);
+            let cause = (frame < 750 && frame % 75 < 2).then_some(Cause::WorkerThread);
             told.extend(strain.frame(at, cause));
             told.extend(strain.advance(at));
         }

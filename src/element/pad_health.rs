@@ -11,7 +11,7 @@ use watch::thumbnail::Thumbnail;
 use watch::window::{Counts, Figures, Window};
 
 use super::report::event::{Event, EventMessage, EventState};
-use super::settings::Watch;
+use super::settings::WatchSettings;
 use super::time::running;
 
 /// Reference frames without a distorted frame: a gap, or several that are told of together.
@@ -26,8 +26,8 @@ struct Gap {
 
 /// Watches one rendition.
 #[derive(Debug)]
-pub struct Monitor {
-    watch: Watch,
+pub struct PadHealth {
+    watch: WatchSettings,
     window: Option<Window>,
     /// What is to be counted in windows that may not have begun: scores come later than the frames.
     counts: VecDeque<(ClockTime, Counts)>,
@@ -45,9 +45,9 @@ pub struct Monitor {
     told_gaps: Option<ClockTime>,
 }
 
-impl Monitor {
-    pub fn new(watch: &Watch) -> Self {
-        let mut monitor = Self {
+impl PadHealth {
+    pub fn new(watch: &WatchSettings) -> Self {
+        let mut health = Self {
             watch: *watch,
             window: None,
             counts: VecDeque::new(),
@@ -60,15 +60,15 @@ impl Monitor {
             gaps: None,
             told_gaps: None,
         };
-        monitor.begin_window();
+        health.begin_window();
         // Nothing is raised yet, so there is nothing to report.
-        monitor.set_alarms(ClockTime::ZERO);
-        monitor
+        health.set_alarms(ClockTime::ZERO);
+        health
     }
 
     /// Goes on with other settings. What is raised stays raised, and is cleared by the new settings; what is not watched
     /// any more is cleared, and reported with the running time of now.
-    pub fn configure(&mut self, watch: &Watch, now: ClockTime) -> Vec<EventMessage> {
+    pub fn configure(&mut self, watch: &WatchSettings, now: ClockTime) -> Vec<EventMessage> {
         let old = std::mem::replace(&mut self.watch, *watch);
         if old == *watch {
             return vec![];
@@ -80,14 +80,14 @@ impl Monitor {
     }
 
     fn begin_window(&mut self) {
-        let Watch { window, window_interval, .. } = self.watch;
+        let WatchSettings { window, window_interval, .. } = self.watch;
         self.window = (window > 0).then(|| Window::new(window, window_interval));
         self.counts.clear();
         self.figures = None;
     }
 
     fn set_alarms(&mut self, now: ClockTime) -> Vec<EventMessage> {
-        let Watch { alarm_low, freeze_time, freeze_level, black_time, black_level, .. } = self.watch;
+        let WatchSettings { alarm_low, freeze_time, freeze_level, black_time, black_level, .. } = self.watch;
         let levels = self.watch.low_levels();
         let before = self.alarms();
         set(&mut self.score, alarm_low >= 0.0, LowAlarm::new(levels), LowAlarm::reconfigured);
@@ -101,7 +101,7 @@ impl Monitor {
         ended.map(|(kind, _)| cleared(kind)).collect()
     }
 
-    /// Pictures have to be shown to [`Monitor::pictures`].
+    /// Pictures have to be shown to [`PadHealth::pictures`].
     pub fn wants_pictures(&self) -> bool {
         self.freeze.is_some() || self.black.is_some()
     }
@@ -309,8 +309,8 @@ mod tests {
         ClockTime::from_mseconds(40 * frame)
     }
 
-    fn watch() -> Watch {
-        Watch { alarm_low: 70.0, alarm_hold: SECOND, clear_hold: SECOND, ..Watch::default() }
+    fn watch() -> WatchSettings {
+        WatchSettings { alarm_low: 70.0, alarm_hold: SECOND, clear_hold: SECOND, ..WatchSettings::default() }
     }
 
     fn states(events: impl IntoIterator<Item = EventMessage>) -> Vec<(Event, EventState)> {
@@ -318,68 +318,68 @@ mod tests {
     }
 
     /// Twenty-five frames a second of this score, from one frame on to before another.
-    fn scores(monitor: &mut Monitor, frames: std::ops::Range<u64>, score: f64) -> Vec<(Event, EventState)> {
-        states(frames.filter_map(|frame| monitor.scored(at(frame), score)))
+    fn scores(health: &mut PadHealth, frames: std::ops::Range<u64>, score: f64) -> Vec<(Event, EventState)> {
+        states(frames.filter_map(|frame| health.scored(at(frame), score)))
     }
 
     #[test]
     fn a_raised_alarm_survives_new_settings_and_is_cleared_by_them() {
-        let mut monitor = Monitor::new(&watch());
-        assert_eq!(scores(&mut monitor, 0..30, 50.0), [(Event::Alarm, EventState::Raised)]);
+        let mut health = PadHealth::new(&watch());
+        assert_eq!(scores(&mut health, 0..30, 50.0), [(Event::Alarm, EventState::Raised)]);
         let others = [
-            Watch { alarm_low: 60.0, ..watch() },
-            Watch { alarm_clear: 80.0, ..watch() },
-            Watch { alarm_hold: 2 * SECOND, ..watch() },
-            Watch { window: SECOND, ..watch() },
-            Watch { freeze_time: SECOND, ..watch() },
+            WatchSettings { alarm_low: 60.0, ..watch() },
+            WatchSettings { alarm_clear: 80.0, ..watch() },
+            WatchSettings { alarm_hold: 2 * SECOND, ..watch() },
+            WatchSettings { window: SECOND, ..watch() },
+            WatchSettings { freeze_time: SECOND, ..watch() },
         ];
         for other in others {
-            assert_eq!(monitor.configure(&other, at(30)), []);
-            assert_eq!(scores(&mut monitor, 30..90, 50.0), [], "raised already");
+            assert_eq!(health.configure(&other, at(30)), []);
+            assert_eq!(scores(&mut health, 30..90, 50.0), [], "raised already");
         }
-        monitor.configure(&Watch { alarm_low: 40.0, ..watch() }, at(90));
-        assert_eq!(scores(&mut monitor, 90..120, 50.0), [(Event::Alarm, EventState::Cleared)]);
+        health.configure(&WatchSettings { alarm_low: 40.0, ..watch() }, at(90));
+        assert_eq!(scores(&mut health, 90..120, 50.0), [(Event::Alarm, EventState::Cleared)]);
     }
 
     #[test]
     fn gaps_in_quick_succession_are_told_together() {
-        let mut monitor = Monitor::new(&watch());
+        let mut health = PadHealth::new(&watch());
         let mut told = vec![];
         // One frame in five is missing for 20 seconds, and one a little later.
         for frame in 0..1000 {
             let paired = !(frame < 500 && frame % 5 == 4 || frame == 900);
-            let mut events = monitor.frame(at(frame), paired, false);
-            events.extend(monitor.advance(at(frame)).1);
+            let mut events = health.frame(at(frame), paired, false);
+            events.extend(health.advance(at(frame)).1);
             told.extend(events.into_iter().map(|event| (frame, event.times.unwrap(), event.count.unwrap())));
         }
         assert_eq!(told, [(5, 1, 1), (255, 50, 50), (505, 49, 49), (901, 1, 1)]);
-        assert_eq!(monitor.end_section(at(1000)), []);
-        monitor.frame(at(1001), false, false);
-        assert_eq!(monitor.end_section(at(1001))[0].since, Some(at(1001)));
+        assert_eq!(health.end_section(at(1000)), []);
+        health.frame(at(1001), false, false);
+        assert_eq!(health.end_section(at(1001))[0].since, Some(at(1001)));
     }
 
     /// What follows from a score comes after what was known at once of later frames.
     #[test]
     fn counts_that_come_late_are_not_lost() {
-        let mut monitor = Monitor::new(&Watch { window: SECOND, ..watch() });
+        let mut health = PadHealth::new(&WatchSettings { window: SECOND, ..watch() });
         let counts = |unpaired, skipped| Counts { unpaired, skipped, ..Counts::default() };
-        monitor.advance(at(0));
-        monitor.count(at(3), counts(1, 0));
-        monitor.count(at(2), counts(0, 1));
-        let (ended, _) = monitor.advance(at(25));
+        health.advance(at(0));
+        health.count(at(3), counts(1, 0));
+        health.count(at(2), counts(0, 1));
+        let (ended, _) = health.advance(at(25));
         assert_eq!(ended.iter().map(|figures| figures.counts).collect::<Vec<_>>(), [counts(1, 1)]);
     }
 
     #[test]
     fn what_is_not_watched_any_more_is_cleared() {
-        let mut monitor = Monitor::new(&watch());
-        scores(&mut monitor, 0..30, 50.0);
-        let events = monitor.configure(&Watch { alarm_low: -1.0, ..watch() }, at(30));
+        let mut health = PadHealth::new(&watch());
+        scores(&mut health, 0..30, 50.0);
+        let events = health.configure(&WatchSettings { alarm_low: -1.0, ..watch() }, at(30));
         assert_eq!(events[0].running_time, Some(at(30)));
         assert_eq!(states(events), [(Event::Alarm, EventState::Cleared)]);
-        assert_eq!(scores(&mut monitor, 30..90, 50.0), []);
+        assert_eq!(scores(&mut health, 30..90, 50.0), []);
         // What was not raised has nothing to clear.
-        monitor.configure(&watch(), at(90));
-        assert_eq!(monitor.configure(&Watch { alarm_low: -1.0, ..watch() }, at(91)), []);
+        health.configure(&watch(), at(90));
+        assert_eq!(health.configure(&WatchSettings { alarm_low: -1.0, ..watch() }, at(91)), []);
     }
 }

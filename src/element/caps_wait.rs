@@ -20,7 +20,7 @@ const MEMORY: Duration = Duration::from_secs(60);
 
 /// The caps that have arrived at the reference pad, be it that frames before them are still queued there.
 #[derive(Default)]
-pub struct Arrival {
+pub struct CapsWait {
     known: Mutex<Known>,
     changed: Condvar,
 }
@@ -36,7 +36,7 @@ struct Known {
     begun: Vec<(ThreadId, Instant)>,
 }
 
-impl Arrival {
+impl CapsWait {
     pub fn begin(&self) {
         *lock(&self.known) = Known { running: true, ..Known::default() };
     }
@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn caps_that_are_there_are_told_to_those_who_cannot_wait() {
         gst::init().unwrap();
-        let arrival = Arrival::default();
-        arrival.begin();
-        assert_eq!(arrival.caps(|| false), None);
+        let caps_wait = CapsWait::default();
+        caps_wait.begin();
+        assert_eq!(caps_wait.caps(|| false), None);
         let caps = gst::Caps::new_empty_simple("video/x-raw");
-        arrival.hear(&gst::event::Caps::new(&caps));
-        assert_eq!(arrival.caps(|| false), Some(caps));
+        caps_wait.hear(&gst::event::Caps::new(&caps));
+        assert_eq!(caps_wait.caps(|| false), Some(caps));
     }
 }

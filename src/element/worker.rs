@@ -198,13 +198,13 @@ impl Jobs {
 }
 
 /// The worker's thread. Everything handed over before is done and told when it is gone.
-pub struct Scoring {
+pub struct WorkerThread {
     jobs: Jobs,
     /// Joined when this is dropped.
     thread: Thread,
 }
 
-impl Scoring {
+impl WorkerThread {
     /// `follow`: of these GPUs one can be chosen by where the first frames are. `copiers`: threads that may copy a picture, where scores
     /// may take their time and many are to be had. `distrust` makes the CPU's backend, to go on with
     /// where a GPU is found out. `deliver` is called on the worker's thread, and so is `broken` if that panics.
@@ -263,7 +263,7 @@ impl Scoring {
     }
 }
 
-impl Drop for Scoring {
+impl Drop for WorkerThread {
     fn drop(&mut self) {
         self.jobs.send(Job::End);
     }

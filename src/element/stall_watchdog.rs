@@ -62,7 +62,7 @@ impl Quiet {
 }
 
 /// A thread that calls now and then, until it is dropped.
-pub struct Watchdog {
+pub struct StallWatchdog {
     shared: Arc<(Mutex<Shared>, Condvar)>,
     /// Joined when this is dropped.
     _thread: Thread,
@@ -77,7 +77,7 @@ struct Shared {
 /// A stall is noticed so many times more exactly than it takes.
 const LOOKS: u32 = 8;
 
-impl Watchdog {
+impl StallWatchdog {
     /// `look` is called on the thread, often enough for stalls of `patience`.
     pub fn new(
         patience: Option<Duration>,
@@ -118,7 +118,7 @@ fn interval(patience: Option<Duration>) -> Duration {
     patience.map_or(longest, |patience| (patience / LOOKS).clamp(Duration::from_millis(10), longest))
 }
 
-impl Drop for Watchdog {
+impl Drop for StallWatchdog {
     fn drop(&mut self) {
         lock(&self.shared.0).ended = true;
         self.shared.1.notify_all();
