@@ -212,16 +212,24 @@ impl Input {
         }))
     }
 
-    /// What comes next, `offset` nanoseconds later than it says. Buffers outside the segment go to `dropped`.
+    /// Returns what comes next, `offset` nanoseconds later than it says; `None` if the buffer at the head is outside of its
+    /// segment and has to go first.
+    pub fn peek(&self, offset: i64) -> Result<Option<Next>, Error> {
+        let Some(buffer) = self.pad.peek_buffer() else {
+            return Ok(Some(if self.pad.is_eos() { Next::Eos } else { Next::Empty }));
+        };
+        let Some(times) = self.times(&buffer)? else { return Ok(Some(Next::Empty)) };
+        Ok(self.item(buffer, times, offset).map(Next::Item))
+    }
+
+    /// Returns what comes next, `offset` nanoseconds later than it says. Buffers outside of the segment go to `dropped`.
     pub fn next(&mut self, offset: i64, dropped: &mut Vec<gst::Buffer>) -> Result<Next, Error> {
-        while let Some(buffer) = self.pad.peek_buffer() {
-            let Some(times) = self.times(&buffer)? else { return Ok(Next::Empty) };
-            if let Some(item) = self.item(buffer, times, offset) {
-                return Ok(Next::Item(item));
+        loop {
+            if let Some(next) = self.peek(offset)? {
+                return Ok(next);
             }
             dropped.extend(self.pop());
         }
-        Ok(if self.pad.is_eos() { Next::Eos } else { Next::Empty })
     }
 
     /// Makes an item of a buffer that is due within the segment.
@@ -291,12 +299,18 @@ impl Input {
         self.trusted = times.and_then(|times| times.running_time);
     }
 
+    /// Returns true if the head has a timestamp far ahead that was not noted yet. Where no clock runs, the frame behind it
+    /// tells first whether it is wild.
+    pub fn is_news(&self, next: &Next, doubt: Doubt, is_live: bool) -> bool {
+        let is_jump = doubt == Doubt::Wild || doubt == Doubt::Ahead && is_live;
+        is_jump && matches!(next, Next::Item(head) if self.jump != Some(head.unmoved))
+    }
+
     /// Notes a head whose timestamp is far ahead. Returns the event that reports it with others, at most one in
     /// [`CALM`](watch::alarm::CALM), of which the caller knows the pad.
     pub fn note_doubt(&mut self, next: &Next, doubt: Doubt, is_live: bool) -> Option<EventMessage> {
         let Next::Item(head) = next else { return None };
-        let is_jump = doubt == Doubt::Wild || doubt == Doubt::Ahead && is_live;
-        if !is_jump || self.jump == Some(head.unmoved) {
+        if !self.is_news(next, doubt, is_live) {
             return None;
         }
         self.jump = Some(head.unmoved);

@@ -6,11 +6,14 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use gst::prelude::*;
 
+mod action;
 mod cadence;
 mod caps;
 mod caps_wait;
+mod display;
 mod downstream;
 mod error;
+mod heads;
 mod heatmap;
 mod imp;
 mod input;
@@ -27,15 +30,20 @@ mod reference;
 mod rendition;
 mod report;
 mod schedule;
+mod scores;
 mod settings;
 mod stall_watchdog;
 mod start;
 mod state;
+mod steps;
 mod streaming;
+mod streams;
+mod tally;
 mod threads;
 mod time;
 mod upcoming;
 mod upstream;
+mod work;
 mod worker;
 
 pub use pads::{Align, HipVmafPad};

@@ -13,7 +13,7 @@ use super::report::event::{Event, EventMessage};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Pairs come faster than they can be scored.
-    WorkerThread,
+    Scoring,
     /// Frames are missing, and no CPU was idle.
     Machine,
     /// Downstream does not take what is pushed.
@@ -24,14 +24,14 @@ impl Cause {
     /// What is raised.
     fn event(self) -> Event {
         match self {
-            Self::WorkerThread | Self::Machine => Event::Overload,
+            Self::Scoring | Self::Machine => Event::Overload,
             Self::Downstream => Event::DownstreamBlocked,
         }
     }
 
     fn reason(self) -> &'static str {
         match self {
-            Self::WorkerThread => {
+            Self::Scoring => {
                 "pairs come faster than they are scored; subsample=2 scores every second one, a GPU more of them"
             }
             Self::Machine => {
@@ -177,7 +177,7 @@ mod tests {
         // Two frames of each three seconds, half a minute long.
         for frame in 0..2000u64 {
             let at = ClockTime::from_mseconds(40 * frame);
-            let cause = (frame < 750 && frame % 75 < 2).then_some(Cause::WorkerThread);
+            let cause = (frame < 750 && frame % 75 < 2).then_some(Cause::Scoring);
             told.extend(strain.frame(at, cause));
             told.extend(strain.advance(at));
         }

@@ -22,7 +22,7 @@ use watch::window::{self, Figures};
 
 use super::cadence::alike;
 use super::caps;
-use super::downstream::Stamp;
+use super::downstream::{Compared, Outcome, Stamp};
 use super::error::Error;
 use super::input::Input;
 use super::memory::device_memory::Kind;
@@ -150,6 +150,17 @@ pub struct Alignment {
     pub wrong_since: Option<ClockTime>,
 }
 
+/// Differences from the reference that were warned of.
+#[derive(Debug, Default)]
+pub struct Warned {
+    /// Frame rates, of the reference and of this stream.
+    pub rates: Option<(gst::Fraction, gst::Fraction)>,
+    /// The pictures are of another shape than the reference's.
+    pub shape: bool,
+    /// Only one side says that its pictures are to be turned.
+    pub orientation: bool,
+}
+
 /// Why a stream cannot be scored.
 struct Failure {
     trouble: Trouble,
@@ -184,14 +195,9 @@ pub struct Rendition {
     /// The last distorted frame, kept where missing frames are to be repeated.
     pub shown: Option<Shown>,
     pub health: PadHealth,
-    /// Caps have changed since differences from the reference were told.
-    pub untold: bool,
-    /// Frame rates, of the reference and of this stream, that were warned of.
-    pub told_rates: Option<(gst::Fraction, gst::Fraction)>,
-    /// The pictures are of another shape than the reference's, which was warned of.
-    pub told_shape: bool,
-    /// Only one side says that its pictures are to be turned, which was warned of.
-    pub told_orientation: bool,
+    /// Caps have changed since differences from the reference were looked for.
+    pub unwarned: bool,
+    pub warned: Warned,
     failure: Option<Failure>,
     /// Frames that may still come of the size that upstream was asked to give up.
     renegotiating: u32,
@@ -238,10 +244,8 @@ impl Rendition {
             absent: false,
             shown: None,
             health: PadHealth::new(watch),
-            untold: false,
-            told_rates: None,
-            told_shape: false,
-            told_orientation: false,
+            unwarned: false,
+            warned: Warned::default(),
             failure: None,
             renegotiating: 0,
             unsuited: false,
@@ -592,6 +596,11 @@ impl Rendition {
                 .collect(),
             ..Common::default()
         }
+    }
+
+    /// Returns what became of a reference frame in the present section.
+    pub fn compared(&self, outcome: Outcome) -> Compared {
+        Compared { rendition: self.number, section: self.section_number, outcome, frame: None }
     }
 
     /// An event of this rendition.

@@ -23,6 +23,7 @@ use gst::subclass::prelude::*;
 use watch::output::Output as FileOutput;
 use watch::prometheus;
 
+use super::action::Action;
 use super::error::Error;
 use super::imp::HipVmaf;
 use super::messages::{Counts, Messages};
@@ -31,7 +32,7 @@ use super::report::results::{Results, of_rendition};
 use super::report::writer::{Job, Writer};
 use super::settings::{Backend, Output, Settings};
 use super::stall_watchdog::StallWatchdog;
-use super::state::{Action, State};
+use super::state::State;
 use super::worker::{Distrust, Fallback, Used, WorkerThread};
 use super::{CAT, lock};
 

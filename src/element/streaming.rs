@@ -16,8 +16,10 @@ use gst_video::VideoInfo;
 use watch::load;
 use watch::thumbnail::Thumbnail;
 
+use super::action::Action;
 use super::downstream::Heat;
 use super::error::Error;
+use super::heads::Clock;
 use super::heatmap::{self, Painter};
 use super::imp::HipVmaf;
 use super::memory::import::{Importer, geometry};
@@ -27,7 +29,8 @@ use super::pads::HipVmafPad;
 use super::report::writer::Job;
 use super::schedule::Step;
 use super::settings::OnResultsError;
-use super::state::{Action, Clock, Decision, Seen, State, ToSee};
+use super::state::State;
+use super::steps::{Decision, Seen, ToSee};
 use super::worker::News;
 use super::{CAT, lock};
 
@@ -49,7 +52,6 @@ impl HipVmaf {
         let result = match lock(&self.state).as_mut() {
             Some(state) if state.has_failed() => Err(None),
             Some(state) => {
-                actions = state.take_deferred();
                 let result = state.take_trouble().map_or(Ok(()), Err);
                 let result = result.and_then(|()| work(state, &mut actions)).map_err(|err| {
                     state.fail();
@@ -507,7 +509,7 @@ impl HipVmaf {
     /// Waits for something to do where there is something at all heads, as the base class would call again at once. Returns
     /// true if `until`, a running time without latency, is over before that.
     fn wait_at_full_heads(&self, until: Option<gst::ClockTime>) -> bool {
-        let has_work = || lock(&self.state).as_mut().is_none_or(State::has_work) || self.is_interrupted();
+        let has_work = || lock(&self.state).as_ref().is_none_or(State::has_work) || self.is_interrupted();
         let obj = self.obj();
         let now = until.and_then(|_| obj.current_running_time());
         let Some(((until, now), latency)) = until.zip(now).zip(obj.latency()) else {
@@ -590,7 +592,7 @@ impl HipVmaf {
     pub(super) fn wake_up(&self) -> Option<gst::ClockTime> {
         // Without a clock nothing is ever due.
         self.playing.load(Ordering::Acquire).then_some(())?;
-        lock(&self.state).as_mut().and_then(State::wake_up)
+        lock(&self.state).as_ref().and_then(State::wake_up)
     }
 
     /// The frames on their way are dropped, and those to come begin a new section.
@@ -603,8 +605,11 @@ impl HipVmaf {
         })
     }
 
-    /// The frames of one stream were flushed.
+    /// The frames of one stream were flushed. Those of the reference begin a new section.
     pub(super) fn flush_pad(&self, pad: &AggregatorPad) {
+        if pad == self.reference() {
+            self.complete(None, true);
+        }
         // Refused only where there is nothing to forget.
         let _ = self.with_state(|state, actions| {
             state.flush_pad(pad, actions);

@@ -217,6 +217,32 @@ fn a_flush_of_the_reference_alone_leaves_its_frames_out() {
         scores_of_run(&both, 0..5).into_iter().chain(scores_of_run(&both, 6..10)).collect::<Vec<_>>()
     );
     assert_eq!(report.stats.unwrap().get::<u64>("dist-unmatched"), Ok(1));
+    // The last frame before the flush is not known to be followed by the next, and counts nowhere.
+    let sections: Vec<_> =
+        report.pooled.iter().map(|of| (of.section, of.reason.as_str(), of.frames)).collect();
+    assert_eq!(sections, [(0, "flush", 4), (1, "eos", 4)]);
+}
+
+#[test]
+fn windows_go_back_after_a_flush_of_the_reference_in_another_section() {
+    let both = sides(12);
+    let rig = Rig::offline(&[("window", "200000000"), ("window-interval", "200000000")]).play();
+    rig.push_pairs(&both.0.0[..7], &both.1.0[..7]);
+    rig.wait(|log| log.report.windows.len() == 1);
+    rig.flush("ref_sink");
+    rig.begin_segment("ref_sink", ClockTime::ZERO, ClockTime::ZERO);
+    rig.push("dist_sink", &both.1.0[7]);
+    for t in 0..12 {
+        rig.push("ref_sink", &both.0.0[t]);
+        if t > 7 {
+            rig.push("dist_sink", &both.1.0[t]);
+        }
+    }
+    rig.end();
+    let report = rig.finish().unwrap();
+    let ends: Vec<_> =
+        report.windows.iter().map(|w| (w.section, w.running_time.unwrap().mseconds())).collect();
+    assert_eq!(ends, [(0, 200), (1, 200), (1, 400)]);
 }
 
 #[test]
