@@ -248,11 +248,11 @@ pub unsafe extern "C" fn vmaf_close(vmaf: *mut VmafContext) -> c_int {
 }
 
 fn use_features(context: &Context, model: &Model) -> Result<(), Errno> {
-    if model.is_broken {
-        return Err(Errno::INVALID);
-    }
     let mut state = context.state();
     for input in &model.inputs {
+        if input.is_broken {
+            return Err(Errno::INVALID);
+        }
         state.reader.register(Registered::new(Some(input.options.clone())));
     }
     Ok(())

@@ -38,12 +38,14 @@ pub struct Input {
     output: usize,
     /// The name under which the table has it; `None` where the options do not yield it.
     pub stored: Option<String>,
+    /// An option that was set later has a value that it does not take.
+    pub is_broken: bool,
 }
 
 impl Input {
     fn new(options: Options, output: usize) -> Self {
         let stored = stored_name(options.extractor(), output);
-        Self { options, output, stored }
+        Self { options, output, stored, is_broken: false }
     }
 }
 
@@ -54,8 +56,6 @@ pub struct Model {
     pub model: Arc<model::Model>,
     pub inputs: Vec<Input>,
     pub finish: ScoreOptions,
-    /// An option that was set later has a value that it does not take.
-    pub is_broken: bool,
 }
 
 impl Model {
@@ -70,7 +70,6 @@ impl Model {
                 clip: config.flags & DISABLE_CLIP == 0,
                 transform: config.flags & ENABLE_TRANSFORM != 0,
             },
-            is_broken: false,
             model,
         }
     }
@@ -79,8 +78,8 @@ impl Model {
     /// used.
     pub fn overload(&mut self, extractor: &str, dictionary: &Dictionary) {
         for input in self.inputs.iter_mut().filter(|input| input.options.extractor().name() == extractor) {
-            self.is_broken |= input.options.set_all(dictionary).is_err();
-            *input = Input::new(input.options.clone(), input.output);
+            let is_broken = input.is_broken | input.options.set_all(dictionary).is_err();
+            *input = Input { is_broken, ..Input::new(input.options.clone(), input.output) };
         }
     }
 }

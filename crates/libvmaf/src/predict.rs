@@ -26,24 +26,24 @@ impl State {
 
     /// The score of a name that is stored at the flush only, if it cannot change any more.
     pub fn early_feature(&mut self, name: &CStr, index: u32) -> Option<f64> {
-        self.reader.early_score(&self.collector, name.to_str().ok()?, index)
+        self.reader.early_score(&mut self.collector, name.to_str().ok()?, index)
     }
 
     /// The features that a model reads, and true if all of them are final.
     fn inputs(&mut self, model: &Model, index: u32) -> Result<(Vec<f64>, bool), Errno> {
-        if model.is_broken {
-            let text = "vmaf_predict_score_at_index(): could not generate feature extractor context";
-            log(Level::Error, text);
-            return Err(Errno::INVALID);
-        }
         self.reader.wait_for(&mut self.collector, index);
         let mut values = vec![];
         let mut is_final = true;
         for input in &model.inputs {
+            if input.is_broken {
+                let text = "vmaf_predict_score_at_index(): could not generate feature extractor context";
+                log(Level::Error, text);
+                return Err(Errno::INVALID);
+            }
             let name = input.stored.as_deref().ok_or(Errno::INVALID)?;
             let value = self.collector.score(name.as_bytes(), index).or_else(|| {
                 is_final = false;
-                self.reader.early_score(&self.collector, name, index)
+                self.reader.early_score(&mut self.collector, name, index)
             });
             let Some(value) = value else {
                 let text = format_args!(

@@ -398,10 +398,11 @@ impl Reader {
 
     /// The score of a name that is stored at the flush only, if it cannot change any more: motion as soon as the next pair
     /// is there.
-    pub fn early_score(&mut self, collector: &Collector, name: &str, index: u32) -> Option<f64> {
+    pub fn early_score(&mut self, collector: &mut Collector, name: &str, index: u32) -> Option<f64> {
         if self.is_flushed {
             return None;
         }
+        self.wait_for(collector, index.checked_add(1)?);
         let Some(Computing { parts, .. }) = &self.computing else { return None };
         for (registered, part) in self.registered.iter_mut().zip(parts) {
             let Part::Computed(computed) = part else { continue };

@@ -4,7 +4,7 @@
  * A client of the public interface that prints every score with 17 digits and every code, for comparison of two libraries.
  *
  *   client FORMAT BITS WIDTH HEIGHT FRAMES ITEM...     scores pictures of its own making
- *   client --write FILE FORMAT BITS WIDTH HEIGHT FRAMES SIDE   writes them as Y4M; SIDE 0 is the reference, 1 the other
+ *   client --write FILE FORMAT BITS WIDTH HEIGHT FRAMES SIDE   writes them, as Y4M if the name says so; SIDE 0 is the reference, 1 the other
  *
  * FORMAT is 420, 422, 444 or 400. Items: model=NAME, flags=N (of the models that follow), collection=NAME,
  * feature=NAME[:OPTION=VALUE...], overload=EXTRACTOR:OPTION=VALUE (of the model before), suffix=TEXT (names with it are
@@ -94,14 +94,18 @@ static int write_y4m(char **argv)
 	int side = atoi(argv[8]);
 	if (!file)
 		return 1;
-	fprintf(file, "YUV4MPEG2 W%u H%u F25:1 Ip A1:1 C%s", w, h, format);
-	if (bits > 8)
-		fprintf(file, "p%u", bits);
-	else if (!strcmp(format, "420"))
-		fprintf(file, "jpeg");
-	fprintf(file, "\n");
+	int is_y4m = !!strstr(argv[2], ".y4m");
+	if (is_y4m) {
+		fprintf(file, "YUV4MPEG2 W%u H%u F25:1 Ip A1:1 C%s", w, h, format);
+		if (bits > 8)
+			fprintf(file, "p%u", bits);
+		else if (!strcmp(format, "420"))
+			fprintf(file, "jpeg");
+		fprintf(file, "\n");
+	}
 	for (unsigned frame = 0; frame < frames; frame++) {
-		fprintf(file, "FRAME\n");
+		if (is_y4m)
+			fprintf(file, "FRAME\n");
 		for (unsigned plane = 0; plane < 3; plane++) {
 			unsigned pw = plane && strcmp(format, "444") ? (w + 1) / 2 : w;
 			unsigned ph = plane && !strcmp(format, "420") ? (h + 1) / 2 : h;
