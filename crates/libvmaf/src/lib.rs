@@ -3,9 +3,9 @@
 //! libvmaf's C interface on the engine. [`ffi`] has the functions; everything behind them is safe Rust, but for the memory
 //! of pictures.
 //!
-//! libvmaf is a table of scores, by name and index, that callers and extractors fill in any order: [`collector`]. Pairs go
-//! through [`reader`], which has several of them computed at a time; models are evaluated from the table when a score is
-//! asked for: [`predict`].
+//! libvmaf is a table of scores, by name and index, that callers and extractors fill in any order: `collector`. Pairs go
+//! through `reader`, which has several of them computed at a time; models are evaluated from the table when a score is
+//! asked for: `predict`.
 
 mod collector;
 mod context;

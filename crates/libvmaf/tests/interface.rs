@@ -189,8 +189,8 @@ fn imported_scores_are_enough_for_a_model() {
         assert_eq!(context.import(&name, score, 0), INVALID, "a second time");
     }
     // As libvmaf 3.2.0 says.
-    assert_eq!(context.model(&model, 0), Ok(84.685679010935985));
-    assert_eq!(context.feature("vmaf", 0), Ok(84.685679010935985));
+    assert_eq!(context.model(&model, 0), Ok(84.685_679_010_935_98));
+    assert_eq!(context.feature("vmaf", 0), Ok(84.685_679_010_935_98));
     assert_eq!(context.import("beyond", 1.0, u32::MAX), INVALID);
 }
 
