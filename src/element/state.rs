@@ -516,11 +516,8 @@ impl State {
         // The base class may have kept the frame at the head.
         let input = self.streams.input(side);
         actions.push(Action::Release(std::iter::from_fn(|| input.pop()).collect()));
-        let leaves = match self.output {
-            Output::Reference | Output::Heatmap => side.is_none(),
-            Output::Distorted => side == Some(DISPLAYED),
-        };
-        if leaves {
+        // Distorted frames leave at the times of the reference frames that they replace.
+        if side.is_none() || self.output == Output::Distorted && side == Some(DISPLAYED) {
             self.drop_leaving(actions);
         }
         match side {
