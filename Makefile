@@ -15,10 +15,11 @@ ENGINES_LIST := tests/tools/requirements-engines.txt
 # Kernels are compiled for the GPUs of this machine unless GPUS says `all`, `none`, or a list of GPUs (gfx1100,sm_90), here, in
 # the environment of cargo, or as an option of meson. The tests need code for those that the software device stands for.
 TEST_GPUS := native,gfx1100,gfx11-generic,gfx90a,gfx1030,gfx1036,gfx10-3-generic,sm_75
-WITH_TEST_GPUS := test lint doc unit tests soak stress program swhip-check check-kernels kernel-table interop \
-	interop-where-possible
-kernels $(WITH_TEST_GPUS): export GPUS ?= $(TEST_GPUS)
+WITH_TEST_GPUS := test lint doc unit tests soak stress program swhip-check kernels check-kernels kernel-table interop
+$(WITH_TEST_GPUS): export GPUS ?= $(TEST_GPUS)
 packages check-packages: export GPUS := all
+# What check-kernels compiles: a GPU of each family, as compiling for all takes minutes. KERNELS=all is for changes of kernels.
+check-kernels: KERNELS ?= $(TEST_GPUS),gfx942,gfx1200,sm_80
 
 # What the tests look at from outside is built with their profile, into a folder of its own.
 export PROFILE := release
@@ -46,15 +47,23 @@ demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a 
 	@scripts/demo
 	@scripts/built
 
-# What waits for time to pass or for the network, the unit tests, and what only computes have a lane each. Each lane leaves the
-# CPUs to those before it: what waits is served when its time comes, and what computes takes what the others leave.
-WAITING := soak walk interop-where-possible check-report-where-possible check-monitor-where-possible \
-	check-prometheus-where-possible check-slurm-where-possible check-ray-where-possible check-kubernetes-where-possible
-COMPUTING := swhip-check check-crates check-kernels check-inspect meson-check check-libvmaf-where-possible \
-	check-packages-where-possible
+# What waits for time to pass, the unit tests, and what only computes have a lane each. Each lane leaves the CPUs to those
+# before it: what waits is served when its time comes, and what computes takes what the others leave.
+WAITING := soak walk check-report-where-possible check-monitor-where-possible check-prometheus-where-possible
+COMPUTING := swhip-check check-crates check-kernels check-inspect meson-check check-libvmaf-where-possible
 STEPS := bootstrap-tests fmt-check check-links lint doc tests
 test: ## everything that a change must pass; the seconds that each part takes are printed at the end
 	@MAKE="$(MAKE)" scripts/lanes "$(STEPS)" "$(WAITING)" "$(COMPUTING)" unit
+
+# What takes long, and what fetches a Debian or the services of others, beside `make test`.
+test-all: ## also what is to pass before a release: other systems, clusters, kernels for all GPUs, hours of use; as root
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory check-kernels KERNELS=all
+	@$(MAKE) --no-print-directory interop check-packages check-slurm check-ray check-kubernetes check-archive
+	@$(MAKE) --no-print-directory soak DURATION=1800
+	@$(MAKE) --no-print-directory stress DURATION=1800
+	@$(MAKE) --no-print-directory soak-monitor
+	scripts/fuzz-files 600
 
 tests: plugin swhip $(PACKAGES)
 	cargo test --locked --workspace --no-run
@@ -114,12 +123,12 @@ update-inspect: plugin ## write that page
 meson-check: bootstrap ## build and install with meson, as packagers do
 	scripts/meson-check $(PROFILE)
 
-# Kernels for all GPUs, in target/kernels.
+# Kernels for the GPUs of KERNELS, else for all, in target/kernels.
 kernels: bootstrap-tests
 	@cargo build --locked --quiet $(WHOLE) --bin compile-kernels
-	target/debug/compile-kernels target/kernels
+	target/debug/compile-kernels target/kernels $(or $(KERNELS),all)
 
-check-kernels: kernels ## compile the kernels for all GPUs, check the code for AMD's, and that hipcc takes the sources
+check-kernels: kernels ## compile the kernels for a GPU of each family, or for KERNELS=all, check the code for AMD's, and that hipcc takes the sources
 	@scripts/kernel-report check
 	@scripts/hipcc-check
 
@@ -132,11 +141,8 @@ swhip: bootstrap-tests ## build the software devices into target/swhip
 swhip-check: bootstrap-tests ## run every kernel on it under sanitizers and a race checker
 	@tests/swhip/check
 
-interop: plugin swhip ## run with a newer GStreamer and its HIP elements, in a Debian root; as root
+interop: bootstrap-all plugin swhip ## run with a newer GStreamer and its HIP elements, in a Debian root; as root
 	@scripts/interop
-
-interop-where-possible: plugin swhip
-	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then scripts/interop || [ $$? = 77 ]; fi
 
 soak: bootstrap-tests ## run live with losses, restarts and new sizes for DURATION seconds, then seek a thousand times
 	cargo build --locked $(WHOLE) --bin soak
@@ -174,24 +180,14 @@ check-prometheus: program ## have Prometheus scrape the monitor, and raise its a
 packages: bootstrap-packages plugin ## make a .deb, a tarball, a bill of materials and checksums in target/packages
 	@scripts/packages target/packages
 
-check-packages-where-possible: plugin bootstrap-tests
-	@scripts/check-packages || [ $$? = 77 ]
-
-check-packages: plugin bootstrap-tests ## make packages, and install, use and remove them in a Debian root; as root
+check-packages: bootstrap-all plugin ## make packages, and install, use and remove them in a Debian root; as root
 	@scripts/check-packages
 
 check-crates: bootstrap ## pack the crates, and compile what is in the packages
 	@scripts/check-crates
 
-check-slurm-where-possible: program
-	@scripts/check-slurm || [ $$? = 77 ]
-
-check-slurm: program ## have Slurm score an archive on two nodes, and lose one of them
+check-slurm: bootstrap-all program ## have Slurm score an archive on two nodes, and lose one of them
 	@scripts/check-slurm
-
-check-ray-where-possible check-kubernetes-where-possible: check-%-where-possible: program
-	@$(MAKE) --no-print-directory $(ENGINES) || echo "What is in $(ENGINES_LIST) could not be fetched."
-	@scripts/check-$* || [ $$? = 77 ]
 
 check-ray: program $(ENGINES) ## have Ray score an archive on two raylets, and lose one of them
 	@scripts/check-ray
@@ -213,6 +209,9 @@ bootstrap-packages:
 
 bootstrap-tests:
 	@scripts/bootstrap tests
+
+bootstrap-all:
+	@scripts/bootstrap all
 
 $(PACKAGES): tests/tools/requirements.txt | bootstrap
 	rm -rf target/python

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Compiles the kernels for all GPUs, or for those of `GPUS`, into the folder that builds take them from, and lists them in its
+//! Compiles the kernels for `all` GPUs or for a list of them into the folder that builds take them from, and lists them in its
 //! file `list` for `scripts/kernel-report`: name, and how it came about.
 
 #[path = "../../../crates/engine/build/kernels.rs"]
@@ -13,8 +13,11 @@ use std::{env, fs, thread};
 use kernels::{Clang, Result, Selection};
 
 fn main() -> Result<()> {
-    let folder = env::args().nth(1).ok_or("usage: compile-kernels FOLDER")?;
-    let selection = Selection::new("all", || kernels::native(Path::new("")))?;
+    let mut arguments = env::args().skip(1);
+    let (Some(folder), Some(gpus)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: compile-kernels FOLDER GPUS".into());
+    };
+    let selection = Selection::new(&gpus, || kernels::native(Path::new("")))?;
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels");
     let threads = thread::available_parallelism()?.get();
     let mut list = String::new();
