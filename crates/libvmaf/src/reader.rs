@@ -469,9 +469,17 @@ fn store(
             *total = total.wrapping_add(more);
         }
         let yielded = registered.outputs.iter().filter(|(_, name)| registered.yields(name, computing.format));
-        for (output, name) in yielded {
-            let Some(value) = values.get(*output) else { continue };
-            if collector.append(name.as_bytes(), *value, index).is_err() && registered.ends_at_first_error() {
+        let scores = yielded.filter_map(|(output, name)| Some((name.clone(), *values.get(*output)?)));
+        let fractions = match &computed.motion {
+            Some(_) => {
+                values.first().map(|value| ("integer_motion".to_string(), *value)).into_iter().collect()
+            }
+            None => computed.pairwise.fractions(sums, computing.geometry).unwrap_or_default(),
+        };
+        let fractions =
+            fractions.into_iter().filter_map(|(short, value)| Some((registered.fraction(&short)?, value)));
+        for (name, value) in scores.chain(fractions) {
+            if collector.append(name.as_bytes(), value, index).is_err() && registered.ends_at_first_error() {
                 break;
             }
         }

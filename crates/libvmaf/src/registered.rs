@@ -13,24 +13,26 @@ use crate::names::stored;
 use crate::number::leading;
 use crate::picture::{Format, Pixels};
 
-/// Options that only ask for more output. There is none of it here, so that asking for it is refused.
-const UNAVAILABLE: [(&str, &str); 4] =
-    [("adm", "debug"), ("vif", "debug"), ("motion", "debug"), ("cambi", "heatmaps_path")];
+/// Extractors with the option `debug`, which asks for the fractions behind their scores.
+const WITH_FRACTIONS: [&str; 3] = ["adm", "vif", "motion"];
 
 /// An extractor with options.
 #[derive(Clone)]
-pub struct Options(Extractor);
+pub struct Options {
+    extractor: Extractor,
+    has_fractions: bool,
+}
 
 impl From<&Extractor> for Options {
     fn from(extractor: &Extractor) -> Self {
-        Self(extractor.clone())
+        Self { extractor: extractor.clone(), has_fractions: false }
     }
 }
 
 impl Options {
     /// The extractor.
     pub fn extractor(&self) -> &Extractor {
-        &self.0
+        &self.extractor
     }
 
     /// Sets options; those that the extractor does not have are ignored. The first value that is refused ends it.
@@ -39,15 +41,21 @@ impl Options {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Errno> {
-        if UNAVAILABLE.contains(&(self.0.name(), name)) {
-            return if value == "false" { Ok(()) } else { Err(Errno::INVALID) };
+        match (self.extractor.name(), name) {
+            (extractor, "debug") if WITH_FRACTIONS.contains(&extractor) => {
+                self.has_fractions = value.parse().map_err(|_| Errno::INVALID)?;
+                return Ok(());
+            }
+            // There are no such files here.
+            ("cambi", "heatmaps_path") => return Err(Errno::INVALID),
+            _ => (),
         }
-        if self.0.set(name, value).is_ok() {
+        if self.extractor.set(name, value).is_ok() {
             return Ok(());
         }
         // To C, a text is the number that it begins with.
         let number = leading(value).ok_or(Errno::INVALID)?;
-        self.0.set(name, &number).map(|_| ()).map_err(|_| Errno::INVALID)
+        self.extractor.set(name, &number).map(|_| ()).map_err(|_| Errno::INVALID)
     }
 }
 
@@ -55,6 +63,14 @@ impl Options {
 pub fn stored_name(extractor: &Extractor, output: usize) -> Option<String> {
     let feature = extractor.features(true).into_iter().find(|feature| feature.output == output)?;
     Some(if extractor.suffix().is_empty() { stored(&feature.key) } else { feature.key })
+}
+
+/// Returns the name under which the table has one of the fractions of an extractor.
+fn stored_fraction(extractor: &Extractor, short: &str) -> String {
+    match extractor.suffix() {
+        suffix if suffix.is_empty() => stored(short),
+        suffix => format!("{short}{suffix}"),
+    }
 }
 
 /// An extractor that a context uses.
@@ -99,6 +115,12 @@ impl Registered {
             outputs.sort_by_key(plane);
         }
         Self { options, outputs, is_initialized: false, totals: vec![], contiguous: 0 }
+    }
+
+    /// Returns the name under which a fraction behind its scores is stored, by its short name, if fractions are wanted.
+    pub fn fraction(&self, short: &str) -> Option<String> {
+        let options = self.options.as_ref().filter(|options| options.has_fractions)?;
+        Some(stored_fraction(options.extractor(), short))
     }
 
     /// Its name in libvmaf.

@@ -12,8 +12,8 @@ use std::ops::Range;
 use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float, int, number};
-use super::score::{OptionsError, Scorer, Source, plain};
-use super::work::Work;
+use super::score::{OptionsError, Scorer, Source, fractions, plain};
+use super::work::{FrameSums, Work};
 use crate::frame::Geometry;
 
 /// Low-pass taps of the db2 wavelet in units of 2^-15.
@@ -399,10 +399,8 @@ impl AdmScorer {
 
     /// Features from the denominator sums of [`AdmSums`] and those of the pass for these options.
     pub fn scores(&self, reference: &[BandSums; 4], pass: &AdmPassSums) -> AdmScores {
-        let detail: [f32; 4] = std::array::from_fn(|s| self.denominator(s, &reference[s]));
-        let restored: [f32; 4] = std::array::from_fn(|s| self.numerator(s, &pass.restored[s], self.noise[s]));
-        let num = self.limited(total(restored));
-        let den = self.limited(total(detail));
+        let (restored, detail) = self.fractions(reference, pass);
+        let [num, den] = [restored, detail].map(|scales| self.limited(total(scales)));
         let additive = match pass.additive {
             _ if self.options.skip_aim => Some(0.0),
             sums => sums.map(|sums| total(std::array::from_fn(|s| self.numerator(s, &sums[s], 0.0)))),
@@ -421,6 +419,12 @@ impl AdmScorer {
             adm3,
             scale: std::array::from_fn(|s| f64::from(restored[s]) / f64::from(detail[s])),
         }
+    }
+
+    /// Restored and available detail of each scale.
+    fn fractions(&self, reference: &[BandSums; 4], pass: &AdmPassSums) -> ([f32; 4], [f32; 4]) {
+        let restored = std::array::from_fn(|s| self.numerator(s, &pass.restored[s], self.noise[s]));
+        (restored, std::array::from_fn(|s| self.denominator(s, &reference[s])))
     }
 
     fn limited(&self, total: f64) -> f64 {
@@ -649,6 +653,16 @@ impl Source for AdmSource {
             };
             AdmOptions::values(|output| scores.as_ref().and_then(|s| value(s, output)).unwrap_or(f64::NAN))
         }))
+    }
+
+    fn fractions(&self, sums: &FrameSums, geometry: Geometry) -> Result<Vec<(String, f64)>, OptionsError> {
+        let scorer = AdmScorer::new(self.options, geometry.width, geometry.height)?;
+        let found = sums.get::<Adm>().and_then(|sums| Some((&sums.reference, sums.passes.get(self.pass)?)));
+        let Some((reference, pass)) = found else { return Ok(vec![]) };
+        let (restored, detail) = scorer.fractions(reference, pass);
+        let all = [restored, detail].map(|scales| scorer.limited(total(scales)));
+        let scales = std::array::from_fn(|s| [restored[s], detail[s]]);
+        Ok(fractions("integer_adm", scorer.scores(reference, pass).adm2, all, scales))
     }
 }
 

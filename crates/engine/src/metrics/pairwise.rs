@@ -29,6 +29,16 @@ impl Pairwise {
         Ok(PairScorer { scorer: self.source.scorer(geometry)? })
     }
 
+    /// Returns the fractions behind the values of a pair, by libvmaf's names and in its order; nothing for extractors that
+    /// have none.
+    pub fn fractions(
+        &self,
+        sums: &FrameSums,
+        geometry: Geometry,
+    ) -> Result<Vec<(String, f64)>, OptionsError> {
+        self.source.fractions(sums, geometry)
+    }
+
     /// Returns what a pair adds to the figures of all pairs together.
     pub fn totals(&self, sums: &FrameSums, geometry: Geometry) -> Vec<u64> {
         self.source.totals(sums, geometry)

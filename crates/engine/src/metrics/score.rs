@@ -32,6 +32,12 @@ pub trait Source: Debug + Send + Sync {
     /// What scores the pairs of one rendition, of frames of this geometry.
     fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError>;
 
+    /// Returns the fractions behind the values of a pair, by libvmaf's names and in its order; nothing for extractors that
+    /// have none.
+    fn fractions(&self, _sums: &FrameSums, _geometry: Geometry) -> Result<Vec<(String, f64)>, OptionsError> {
+        Ok(vec![])
+    }
+
     /// What a pair adds to the figures of all pairs together. As many numbers for each pair.
     fn totals(&self, _sums: &FrameSums, _geometry: Geometry) -> Vec<u64> {
         vec![]
@@ -57,6 +63,18 @@ pub trait Scorer: Send {
 
     /// Ends the run: the values of all of its pairs are known now.
     fn finish(&mut self, _ready: &mut VecDeque<Values>) {}
+}
+
+/// Names a score, its numerator and denominator, and those of four scales, as libvmaf does where it is asked for more output.
+pub(super) fn fractions(name: &str, score: f64, all: [f64; 2], scales: [[f32; 2]; 4]) -> Vec<(String, f64)> {
+    let mut named = vec![(name.to_string(), score)];
+    let parts = ["num", "den"];
+    named.extend(parts.iter().zip(all).map(|(part, value)| (format!("{name}_{part}"), value)));
+    for (scale, fraction) in scales.into_iter().enumerate() {
+        let value = |(part, value): (&&str, f32)| (format!("{name}_{part}_scale{scale}"), f64::from(value));
+        named.extend(parts.iter().zip(fraction).map(value));
+    }
+    named
 }
 
 /// A scorer without history.

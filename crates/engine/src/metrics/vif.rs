@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use super::extractor::{About, Extract};
 use super::metric::{Metric, Misfit};
 use super::options::{Options, Row, bool, float};
-use super::score::{OptionsError, Scorer, Source, plain};
-use super::work::{Work, place};
+use super::score::{OptionsError, Scorer, Source, fractions, plain};
+use super::work::{FrameSums, Work, place};
 use crate::frame::Geometry;
 
 /// Smallest width and height for which all four scales are defined.
@@ -148,10 +148,16 @@ pub struct VifScaleSums {
 impl VifScaleSums {
     /// Preserved over available information; close to 1 for like pictures, above 1 with enhanced contrast.
     pub fn score(&self) -> f64 {
+        let [num, den] = self.fraction();
+        f64::from(num / den)
+    }
+
+    /// Preserved and available information.
+    fn fraction(&self) -> [f32; 2] {
         let flat = self.flat_count as f64;
         let num = self.num_log as f64 / 2048.0 + (flat - (self.flat_energy as f64 / 16384.0) / 65025.0);
         let den = self.den_log as f64 / 2048.0 + flat;
-        f64::from(num as f32 / den as f32)
+        [num as f32, den as f32]
     }
 }
 
@@ -233,6 +239,19 @@ impl Source for VifSource {
             let scores = sums.get::<Vif>().and_then(|sums| sums.get(gain)).map(|sums| options.scores(sums));
             VifOptions::values(|scale| scores.map_or(f64::NAN, |scores| scores[scale]))
         }))
+    }
+
+    fn fractions(&self, sums: &FrameSums, _geometry: Geometry) -> Result<Vec<(String, f64)>, OptionsError> {
+        let Some(sums) = sums.get::<Vif>().and_then(|sums| sums.get(self.gain)) else { return Ok(vec![]) };
+        let mut scales = sums.map(|scale| scale.fraction());
+        let counted = &scales[usize::from(self.options.skip_scale0)..];
+        let sum = |part: usize| counted.iter().fold(0.0, |sum, scale| sum + f64::from(scale[part]));
+        let all = [sum(0), sum(1)];
+        if self.options.skip_scale0 {
+            scales[0] = [0.0, -1.0];
+        }
+        let score = if all[1] == 0.0 { 1.0 } else { all[0] / all[1] };
+        Ok(fractions("integer_vif", score, all, scales))
     }
 }
 
