@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Tells cargo of the commits that the version names.
+/// Makes cargo build again after each commit that the version names.
 fn watch_commits() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let git = Command::new("git").current_dir(&root).args(["rev-parse", "--git-path", "logs/HEAD"]).output();

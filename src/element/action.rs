@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the [state](super::state) asks for: everything that must not be done while its lock is held.
+//! Requests of the [state](super::state): everything that must not be done while its lock is held.
 
 use gst::{ClockTime, Structure};
 

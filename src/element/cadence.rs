@@ -18,7 +18,7 @@ const ENOUGH: usize = 4;
 /// The distances of the frames of one stream, in running time.
 #[derive(Debug, Default)]
 pub struct Cadence {
-    /// What the caps announce as constant.
+    /// The constant distance that the caps announce.
     announced: Option<ClockTime>,
     /// The caps announce a rate that varies.
     varies: bool,
@@ -70,7 +70,8 @@ impl Cadence {
         }
     }
 
-    /// Returns a distance that frames are hardly ever closer than: those of a stream that varies are told apart by it.
+    /// Returns a distance that frames are hardly ever closer than, by which the frames of a stream of varying rate can be
+    /// distinguished.
     pub fn close(&self) -> Option<ClockTime> {
         let near = self.quantile(0.25);
         match (self.announced, near) {

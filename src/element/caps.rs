@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the pads take: formats, and the memory they may lie in.
+//! Formats that the pads take, and the memory that frames may be in.
 
 use std::sync::LazyLock;
 
@@ -109,8 +109,8 @@ fn with(formats: &[VideoFormat], kinds: &[Kind], more: impl Fn(Builder) -> Build
     caps
 }
 
-/// How colours are coded, as far as caps say it. What caps leave open is unknown: GStreamer's defaults depend on the size
-/// and would tell renditions of one ladder apart.
+/// How colours are coded, as far as caps say it. A field that caps leave out is unknown: GStreamer's defaults depend on the
+/// size and would make renditions of one ladder differ.
 #[derive(Clone, Copy)]
 pub struct Colors {
     tagged: VideoColorimetry,
@@ -144,7 +144,7 @@ impl Colors {
         }
     }
 
-    /// What both say, and say differently. `depth`: bits of a sample.
+    /// Returns the names of the fields that both give, with other values. `depth`: bits of a sample.
     pub fn differences(self, other: Self, depth: u32) -> Vec<&'static str> {
         // Of other sizes, that may be other assumptions, and no tags at all.
         if self.assumed && other.assumed {
@@ -172,8 +172,8 @@ pub fn shape(info: &VideoInfo) -> f64 {
     f64::from(info.width()) * f64::from(par.numer()) / (f64::from(info.height()) * f64::from(par.denom()))
 }
 
-/// What the peer of a pad takes of `caps`: all of them where it does not say. An answer without caps counts as no answer;
-/// [`PadExt::peer_query_caps`](gst::prelude::PadExt::peer_query_caps) would panic.
+/// Returns those of `caps` that the peer of a pad takes: all of them where it does not answer. An answer without caps counts
+/// as none; [`PadExt::peer_query_caps`](gst::prelude::PadExt::peer_query_caps) would panic.
 pub fn of_peer(pad: &impl IsA<gst::Pad>, caps: &gst::Caps) -> gst::Caps {
     let mut query = gst::query::Caps::new(Some(caps));
     let answer = pad.peer_query(&mut query).then(|| query.result_owned()).flatten();
@@ -197,7 +197,7 @@ pub fn in_any_memory(caps: &gst::Caps, kinds: &[Kind]) -> gst::Caps {
     all
 }
 
-/// What a structure of caps says in the names of the kernel's graphics drivers; `None` without such formats.
+/// Returns a structure of caps in the names of the kernel's graphics drivers; `None` if it has no such formats.
 fn as_drm(structure: &gst::StructureRef) -> Option<gst::Structure> {
     let video = gst::Caps::from(structure.to_owned());
     let can_be = |format: &VideoFormat| video.can_intersect(&VideoCapsBuilder::new().format(*format).build());
@@ -217,7 +217,7 @@ pub fn filtered(caps: &gst::Caps, filter: Option<&gst::CapsRef>) -> gst::Caps {
     }
 }
 
-/// Whether frames lie in memory that is not the system's.
+/// Returns true if the frames are in system memory.
 pub fn is_system_memory(caps: &gst::CapsRef) -> bool {
     let system = |features: &gst::CapsFeaturesRef| {
         features.is_empty() || features.contains(gst::CAPS_FEATURE_MEMORY_SYSTEM_MEMORY)
@@ -240,8 +240,8 @@ pub fn info(caps: &gst::CapsRef) -> Option<VideoInfo> {
     VideoInfo::from_caps(&caps).ok()
 }
 
-/// Whether subsampled chroma lies on columns, on rows of luma samples. On columns where the caps do not say, as in
-/// H.264; what [`VideoInfo`] has then depends on the height.
+/// Returns whether subsampled chroma lies on columns, and on rows, of luma samples. Where caps do not say, it lies on columns,
+/// as in H.264; the default of [`VideoInfo`] depends on the height.
 pub fn cosited(caps: &gst::CapsRef) -> (bool, bool) {
     let site = caps.structure(0).and_then(|structure| structure.get::<&str>("chroma-site").ok());
     let site = site.and_then(|site| site.parse().ok()).unwrap_or(VideoChromaSite::MPEG2);

@@ -41,7 +41,7 @@ impl CapsWait {
         *lock(&self.known) = Known { running: true, ..Known::default() };
     }
 
-    /// Nobody has to wait any more.
+    /// Ends the wait of all threads.
     pub fn end(&self) {
         *lock(&self.known) = Known::default();
         self.changed.notify_all();
@@ -86,11 +86,11 @@ impl Known {
     }
 }
 
-/// Whether the reference's caps can come before a query of the distorted stream for caps is answered. They cannot
+/// Returns true if the reference's caps can come before a query of the distorted stream for caps is answered. They cannot
 ///
-/// - while the distorted stream is being linked: that may be done by a demuxer's thread, which brings the reference as well;
-/// - where one source feeds both through a `tee`, or whatever else asks all that comes after it for the caps that it takes, and
-///   has not decided what to send.
+/// - while the distorted stream is being linked: a demuxer may do that in the thread that brings the reference as well;
+/// - where one source feeds both through a `tee`, or another element that asks all that comes after it for the caps that it
+///   takes, and has not decided what to send.
 pub fn can_come_before(reference: &gst::Pad, distorted: &gst::Pad) -> bool {
     let of_distorted = sink_pads(distorted);
     let shared = sink_pads(reference).into_iter().find(|pad| of_distorted.contains(pad));

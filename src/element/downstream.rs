@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What leaves the element, in order: reference frames on their way, with the caps and segments between them.
+//! The frames, caps, segments and events that leave the element, in order.
 //!
-//! A reference frame waits here until its scores are known or until it is due. Caps and segments of upstream belong
-//! before the first frame that came after them, and no earlier: they travel with that frame. When a flush drops the
-//! frames, what they would have announced is still owed, and goes before the next frame that leaves. All other events that
-//! are serialized with the frames keep their place between them, and leave as soon as the frame before has.
+//! A reference frame waits here until its scores are known or until it is due. Caps and segments of upstream belong before the
+//! first frame that came after them, and no earlier: they leave with that frame. When a flush drops frames, their announcement
+//! is kept, and goes before the next frame that leaves. All other serialized events keep their place between the frames, and
+//! leave as soon as the frame before has.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use gst_video::VideoInfo;
 use super::report::message::ScoreState;
 use super::time::StreamTime;
 
-/// What identifies a reference frame in messages and metas.
+/// Number and times of a reference frame, for messages and metas.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     /// Number of the reference frame since the element was started.
@@ -34,7 +34,7 @@ pub struct Stamp {
     pub time_code: Option<Arc<str>>,
 }
 
-/// What became of a frame and its counterpart in one rendition.
+/// The fate of a reference frame in one rendition.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Submitted, waiting for its score.
@@ -79,14 +79,14 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// What is known by now, with the frame, which is not kept any longer.
+    /// Returns the present outcome, with the frame, which is not kept any longer.
     fn leave(&mut self) -> Self {
         let frame = self.frame.take();
         Self { frame, ..self.clone() }
     }
 }
 
-/// What is known of a frame's damage.
+/// The damage of a frame, as far as it is known.
 #[derive(Debug, Default)]
 pub enum Damage {
     /// Nothing is known and nothing will be: no damage is shown.
@@ -97,7 +97,7 @@ pub enum Damage {
     Known(DamageSums),
 }
 
-/// What a frame is painted with that leaves as a heat map.
+/// The data for the heat map of a frame.
 #[derive(Debug)]
 pub struct Heat {
     /// Format that the caps of the frame say.
@@ -105,7 +105,7 @@ pub struct Heat {
     pub damage: Damage,
 }
 
-/// What goes downstream before a frame.
+/// Caps and segment that go downstream before a frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Announcement {
     pub caps: Option<gst::Caps>,
@@ -113,7 +113,7 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// What is left to say where this and then `later` was to be said.
+    /// Returns the announcement that stands for this one and then `later`.
     fn then(self, later: Self) -> Self {
         Self { caps: later.caps.or(self.caps), segment: later.segment.or(self.segment) }
     }
@@ -123,9 +123,9 @@ impl Announcement {
 pub struct Delayed {
     pub stamp: Stamp,
     pub compared: Vec<Compared>,
-    /// What leaves; `None` once it has left, or where nothing leaves for this frame.
+    /// The frame that leaves; `None` once it has left, or where no frame leaves.
     pub buffer: Option<gst::Buffer>,
-    /// What a heat map is painted with, until the frame leaves; `None` where no heat maps leave.
+    /// The data for the heat map, until the frame leaves; `None` where no heat maps leave.
     pub heat: Option<Heat>,
 }
 
@@ -139,7 +139,7 @@ impl Delayed {
     }
 }
 
-/// What leaves, after its announcement.
+/// A frame or an event that leaves, after its announcement.
 pub enum Departure {
     Frame(Leaving),
     Event(gst::Event),
@@ -153,7 +153,7 @@ pub struct Leaving {
     pub heat: Option<Heat>,
 }
 
-/// What is on its way.
+/// A frame or an event on its way.
 enum Item {
     Frame(Delayed),
     Event(gst::Event),
@@ -180,7 +180,7 @@ pub struct Downstream {
     hold: bool,
     /// Frames and events in stream order, each with what goes before it.
     items: VecDeque<(Announcement, Item)>,
-    /// What goes before the next frame or event that comes.
+    /// The announcement before the next frame or event that comes.
     owed: Announcement,
     /// Caps, and a segment, were announced or are owed: no event goes before them.
     has_caps: bool,
@@ -473,7 +473,7 @@ mod tests {
         assert!(announcement.segment.is_some());
     }
 
-    /// What leaves: the number of a frame, or the type of an event, each with whether caps go before it.
+    /// Returns what leaves: the number of a frame, or the type of an event, each with whether caps go before it.
     fn departures(downstream: &mut Downstream) -> Vec<(Result<u64, gst::EventType>, bool)> {
         let name = |departure| match departure {
             Departure::Frame(frame) => Ok(frame.stamp.index),

@@ -64,7 +64,7 @@ pub enum Error {
         pad: String,
         reference: Arc<VideoInfo>,
         distorted: Arc<VideoInfo>,
-        /// What differs.
+        /// Names of the fields that differ.
         differ: Vec<&'static str>,
     },
     #[error(
@@ -175,7 +175,7 @@ pub enum Error {
     )]
     Stalled {
         pad: String,
-        /// Somebody is linked to the pad.
+        /// The pad is linked.
         linked: bool,
         /// Pads that have frames.
         busy: Vec<String>,
@@ -252,7 +252,7 @@ impl Error {
         }
     }
 
-    /// What happened, and what to do.
+    /// Returns what happened and what to do.
     fn text(&self) -> String {
         match self {
             Self::Engine(EngineError::Backend(BackendError::Device(err))) => {
@@ -306,7 +306,7 @@ fn same_format(reference: &VideoInfo, distorted: &VideoInfo) -> String {
     }
 }
 
-/// What to do about a pad that has nothing.
+/// Returns what to do about a pad that has nothing.
 fn mend_stall(pad: &str, linked: bool, is_live: bool, busy: &[String]) -> String {
     match (linked, is_live) {
         (false, _) => format!(
@@ -322,7 +322,7 @@ fn mend_stall(pad: &str, linked: bool, is_live: bool, busy: &[String]) -> String
     }
 }
 
-/// What kind of trouble a GPU is in, and what can be done.
+/// Returns the GStreamer code for an error of a GPU, and what can be done.
 fn device(err: &gpu::Error) -> (gst::ResourceError, &'static str) {
     use gpu::Error::*;
     let cpu = "; use backend=auto or backend=cpu to score on the CPU";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What stands at the heads of the sink pads, as the [schedule](super::schedule) is to see it.
+//! The heads of the sink pads, as the [schedule](super::schedule) is to see them.
 //!
-//! [`Heads::tidy`] takes away what no decision is about, and reports what is wrong with the heads. [`Heads::view`] only
-//! looks, so that the timer and other threads can ask at any time what is to be done.
+//! [`Heads::tidy`] takes away buffers that no decision is about, and reports what is wrong with the heads. [`Heads::view`]
+//! only looks, so that the timer and other threads can ask at any time what is to be done.
 
 use gst::ClockTime;
 use gst_base::prelude::*;
@@ -22,7 +22,7 @@ use super::upcoming;
 /// frames that are closer than four times that.
 const CERTAIN: ClockTime = ClockTime::from_mseconds(1);
 
-/// What the clock says, in live pipelines.
+/// The times that the clock of a live pipeline gives.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     pub is_live: bool,
@@ -49,9 +49,9 @@ impl Clock {
     }
 }
 
-/// Whether the frames behind the heads are waited for, where no clock runs. Where one thread feeds both sides, they do not come
-/// before those at the heads are taken. A file that was slow once looks the same: so it is tried again, after twice as many
-/// frames each time.
+/// Decides whether to wait for the frames behind the heads, where no clock runs. Where one thread feeds both sides, they do
+/// not come before those at the heads are taken. A file that was slow once looks the same: so it is tried again, after twice
+/// as many frames each time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookahead {
     /// Reference frames to take without waiting for those behind.
@@ -74,7 +74,7 @@ impl Lookahead {
 #[derive(Clone, Copy, Debug)]
 pub struct Heads {
     pub pairing: Pairing,
-    /// What the clock said at the last step.
+    /// The clock at the last step.
     pub clock: Clock,
     lookahead: Lookahead,
 }

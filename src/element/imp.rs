@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The aggregator: properties and virtual functions. What they do is in [`start`](super::start) and
-//! [`driver`](super::streaming), what neighbours are told in [`negotiation`](super::negotiation).
+//! The aggregator: properties and virtual functions. Their work is done in [`start`](super::start),
+//! [`streaming`](super::streaming) and, for neighbours, [`negotiation`](super::negotiation).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -233,7 +233,7 @@ pub struct HipVmaf {
     pub(super) results_paths: Mutex<Vec<PathBuf>>,
     /// Open from READY on.
     pub(super) gpu: Mutex<Option<Arc<Device>>>,
-    /// Allocates page-locked memory of the GPU in use; made when somebody upstream asks.
+    /// Allocates page-locked memory of the GPU in use; made when upstream asks for it.
     pub(super) allocator: Mutex<Option<PinnedAllocator>>,
     pub(super) contexts: Mutex<Contexts>,
     /// Paints heat maps, for frames of the format that was painted last.
@@ -262,7 +262,7 @@ pub struct HipVmaf {
     pub(super) next_number: AtomicU64,
     /// Statistics of the last run, kept after the stop.
     pub(super) last_stats: Mutex<Option<gst::Structure>>,
-    /// What upstream has handed over at each sink pad, by its name.
+    /// The frames that upstream has handed over at each sink pad, by the pad's name.
     upcoming: Mutex<HashMap<String, Arc<Upcoming>>>,
     reference: OnceLock<AggregatorPad>,
 }
@@ -324,12 +324,12 @@ impl HipVmaf {
         self.obj().sink_pads().into_iter().filter_map(|pad| pad.downcast().ok()).collect()
     }
 
-    /// Each frame that comes to a new sink pad lets the streaming task go on, once the base class has queued it: a task that
-    /// looks before that sees nothing, and sleeps beside a frame that has come. A probe is too early, and what the base class
-    /// tells when it has queued a frame only its own wait can hear. So the function that queues frames is wrapped: it waits
-    /// for room first, and returns as soon as the frame is queued.
+    /// Lets the streaming task go on with each frame that comes to a new sink pad, once the base class has queued it: a task
+    /// that looks before that sees nothing, and sleeps beside a frame that has come. A probe is too early, and only the base
+    /// class's own wait hears that it has queued a frame. So the function that queues frames is wrapped: it waits for room
+    /// first, and returns as soon as the frame is queued.
     ///
-    /// It is also noted what comes, before there is room for it.
+    /// The frame is noted in [`Upcoming`] before there is room for it.
     fn watch_frames(&self, pad: &impl IsA<gst::Pad>) {
         let pad: &gst::Pad = pad.upcast_ref();
         let upcoming = self.upcoming(pad);
@@ -347,7 +347,7 @@ impl HipVmaf {
             progress.made();
             gst::PadProbeReturn::Ok
         });
-        // SAFETY: a live pad, which nobody but this thread has.
+        // SAFETY: a live pad, which no other thread has.
         let queue = unsafe { (*pad.as_ptr()).chainfunc }.expect("the base class takes what comes");
         let progress = self.progress.clone();
         let chain = move |pad: &gst::Pad, parent: Option<&gst::Object>, buffer: gst::Buffer| {
@@ -365,11 +365,11 @@ impl HipVmaf {
             progress.made();
             flow
         };
-        // SAFETY: no frame can come yet, as nobody but this thread has the pad.
+        // SAFETY: no frame can come yet, as no other thread has the pad.
         unsafe { pad.set_chain_function(chain) };
     }
 
-    /// What upstream has handed over at a sink pad.
+    /// Returns the frames that upstream has handed over at a sink pad.
     pub(super) fn upcoming(&self, pad: &impl IsA<gst::Pad>) -> Arc<Upcoming> {
         lock(&self.upcoming).entry(pad.as_ref().name().to_string()).or_default().clone()
     }

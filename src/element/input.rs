@@ -95,7 +95,7 @@ pub struct Item {
     offset: i64,
 }
 
-/// What a pad has to offer next.
+/// The next buffer of a pad.
 #[derive(Clone, Debug)]
 pub enum Next {
     Item(Item),
@@ -105,7 +105,7 @@ pub enum Next {
     Eos,
 }
 
-/// Whether the timestamp of a head can be right.
+/// How far the timestamp of a head can be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     None,
@@ -116,7 +116,7 @@ pub enum Doubt {
 }
 
 impl Next {
-    /// What comes next as the schedule sees it: without the buffer, and with the key that pairs it. `margin`: how far ahead
+    /// Returns the head as the schedule sees it: without the buffer, and with the key that pairs it. `margin`: how far ahead
     /// of the deadline a head may be without doubt.
     pub fn head(&self, key: Option<i64>, doubt: Doubt, margin: ClockTime) -> Head {
         match self {
@@ -275,7 +275,7 @@ impl Input {
         };
         match behind {
             _ if next.is_some_and(|next| next.saturating_add(AHEAD / 2) < head.unmoved) => Doubt::Wild,
-            // What is behind it, be it the end, would have to wait for its time to come.
+            // The frame or event behind it would have to wait for its time to come.
             Some(upcoming::Next::Nothing) if horizon.is_some() => Doubt::Wild,
             Some(upcoming::Next::Unknown) => Doubt::Ahead,
             _ if horizon.is_some() => Doubt::Ahead,
@@ -292,7 +292,7 @@ impl Input {
         }
     }
 
-    /// Believes the timestamp of the head, where no clock runs: the frame behind it, which could tell, does not come.
+    /// Believes the timestamp of the head, where no clock runs: the frame behind it, which could refute it, does not come.
     pub fn trust_head(&mut self) {
         let head = self.pad.peek_buffer();
         let times = head.and_then(|buffer| self.times(&buffer).ok().flatten());
@@ -300,7 +300,7 @@ impl Input {
     }
 
     /// Returns true if the head has a timestamp far ahead that was not noted yet. Where no clock runs, the frame behind it
-    /// tells first whether it is wild.
+    /// decides first whether it is wild.
     pub fn is_news(&self, next: &Next, doubt: Doubt, is_live: bool) -> bool {
         let is_jump = doubt == Doubt::Wild || doubt == Doubt::Ahead && is_live;
         is_jump && matches!(next, Next::Item(head) if self.jump != Some(head.unmoved))
@@ -355,7 +355,7 @@ impl Input {
         Some(buffer)
     }
 
-    /// What follows a flush has nothing to do with what was before.
+    /// Forgets the frames before a flush: those after it have nothing to do with them.
     pub fn restart(&mut self) {
         self.cadence.restart();
         self.next_pts = None;
@@ -392,7 +392,7 @@ impl Input {
     /// Returns the format of the picture at the head where it has another size than those before.
     pub fn resized(&self) -> Option<Arc<VideoInfo>> {
         let head = self.pad.peek_buffer().filter(|head| head.size() > 0)?;
-        // What cannot be read is refused when it is to be compared.
+        // A picture that cannot be read is refused when it is to be compared.
         let shown = metas::shown(&head, self.stored.as_ref()?).ok()?;
         let size = |info: &VideoInfo| (info.width(), info.height());
         self.info.as_ref().is_some_and(|info| size(info) != size(&shown)).then_some(shown)
@@ -422,7 +422,7 @@ fn is_update(before: &gst::Segment, after: &gst::Segment) -> bool {
     map(before).is_some() && map(before) == map(after)
 }
 
-/// What tells whether a reference frame and a distorted one belong together: keys of both, in the same terms.
+/// Returns the keys by which a reference frame and a distorted one are paired, in the same terms.
 pub fn keys(pairing: Pairing, reference: &Item, distorted: &Item) -> [Option<i64>; 2] {
     match pairing {
         Pairing::RunningTime => [Some(reference.time), Some(distorted.time)],
@@ -490,7 +490,7 @@ mod tests {
         assert!(matches!(Input::new(pad, Arc::default()).times(&buffer), Ok(None)));
     }
 
-    /// What GStreamer makes of the last frame of the day, and one frame more.
+    /// Time codes that GStreamer makes of the last frame of the day, and of the next.
     #[test]
     fn a_day_of_time_codes_ends_with_its_last_frame() {
         gst::init().unwrap();

@@ -26,7 +26,7 @@ pub const LIVE_END: Duration = Duration::from_secs(2);
 /// How long the application may take for a single message at the stop of a pipeline that is not live.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a message is worth when not all can wait: the first kinds are dropped first.
+/// How much a message matters when not all can wait: the first kinds are dropped first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Worth {
     /// The score of a frame, which is in the meta and the results too.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What neighbours are told: which caps the pads take, and which memory to use.
+//! Negotiation with the neighbours: which caps the pads take, and which memory to use.
 //!
-//! Distorted video has to match the reference, so what a distorted pad takes is known once the reference's caps are.
-//! Which of the two comes first is chance. A distorted stream that asks too early waits a little for the answer, unless
-//! the reference cannot come before; if it comes later still, or changes, upstream is asked to negotiate again.
+//! Distorted video has to match the reference, so the caps that a distorted pad takes are known once the reference's are.
+//! Which of the two comes first is chance. A distorted stream that asks too early waits a little for the answer, unless the
+//! reference cannot come before; if it comes later still, or changes, upstream is asked to negotiate again.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl HipVmaf {
         possible
     }
 
-    /// What feeds a distorted pad and not the reference.
+    /// Returns the elements that feed a distorted pad and not the reference.
     fn branch(&self, pad: &impl IsA<gst::Pad>) -> Branch {
         Branch::of(pad.upcast_ref(), &[self.reference().clone().upcast()])
     }
@@ -96,8 +96,8 @@ impl HipVmaf {
         query.set_result(&caps);
     }
 
-    /// What `ref_sink` takes: where the reference's frames travel on, they have to suit who gets them next, and so has
-    /// what is painted of them.
+    /// Returns the caps that `ref_sink` takes. Where the reference's frames, or heat maps of them, leave, the next element has
+    /// to take their caps.
     fn reference_caps(&self, filter: Option<&gst::CapsRef>) -> gst::Caps {
         let memories = self.memories();
         let readable = caps::readable(&memories);
@@ -112,9 +112,9 @@ impl HipVmaf {
         }
     }
 
-    /// What a distorted pad takes: the reference's size and depth, so that a converter upstream picks them, and any size
-    /// besides where pictures are scaled here or where no converter is. Upstream that cannot do that is offered every size
-    /// and depth, and the mismatch is reported with a hint.
+    /// Returns the caps that a distorted pad takes: the reference's size and depth, so that a converter upstream picks them,
+    /// and any size besides where pictures are scaled here or where no converter is. Upstream that cannot do that is offered
+    /// every size and depth, and the mismatch is reported with a hint.
     fn distorted_caps(&self, pad: &AggregatorPad, filter: Option<&gst::CapsRef>) -> gst::Caps {
         let memories = self.memories();
         let scales = lock(&self.settings).scale_method != ScaleMethod::None;
@@ -138,7 +138,7 @@ impl HipVmaf {
     /// Answers which buffers to send to a sink pad, and which metas they may have.
     pub(super) fn answer_allocation(&self, pad: &AggregatorPad, query: &mut gst::query::Allocation) {
         if self.travels_on(pad) {
-            // Whether or not downstream has something to add.
+            // The answer stands whether or not downstream adds to it.
             self.obj().src_pad().peer_query(query);
             metas::keep_honoured(query);
         } else {

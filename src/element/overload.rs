@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Whether this machine keeps up with its streams. What it leaves out is an `overload` of its own, and not a dropout of
-//! those who sent it.
+//! The alarms of a machine that does not keep up with its streams. Frames that it leaves out are an `overload` of its own, and
+//! not a dropout of those who sent them.
 
 use gst::ClockTime;
 use watch::alarm::{Change, Grouped, Hold, Latch, State, Told};
@@ -9,7 +9,7 @@ use watch::alarm::{Change, Grouped, Hold, Latch, State, Told};
 use super::pad_health::grouped;
 use super::report::event::{Event, EventMessage};
 
-/// What the machine has no time for.
+/// Why frames were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Pairs come faster than they can be scored.
@@ -21,7 +21,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// What is raised.
+    /// Returns the alarm that is raised.
     fn event(self) -> Event {
         match self {
             Self::Scoring | Self::Machine => Event::Overload,
@@ -53,11 +53,11 @@ pub struct OverloadAlarm {
     blocked: Held,
 }
 
-/// What is held up for causes of one kind.
+/// Frames that were held up, for causes of one kind.
 struct Held {
     latch: Latch,
     grouped: Grouped,
-    /// Frames that were concerned since the alarm was told to be raised.
+    /// Frames that were concerned since the alarm was reported as raised.
     frames: u64,
     /// The last frame that was there and not scored.
     left_out: Option<ClockTime>,
@@ -96,23 +96,23 @@ impl OverloadAlarm {
         self.blocked.take(Event::DownstreamBlocked, now, Some(Cause::Downstream), 0)
     }
 
-    /// What is to be told now, by the time that has passed.
+    /// Returns the events that are due by the time that has passed.
     pub fn advance(&mut self, now: ClockTime) -> Vec<EventMessage> {
-        self.tell(now, |grouped| grouped.advance(now.nseconds()))
+        self.grouped(now, |grouped| grouped.advance(now.nseconds()))
     }
 
-    /// Nothing more comes: what is still to be told.
+    /// Returns the events that are still due, as nothing more comes.
     pub fn end(&mut self, now: ClockTime) -> Vec<EventMessage> {
-        self.tell(now, |grouped| grouped.end(now.nseconds()))
+        self.grouped(now, |grouped| grouped.end(now.nseconds()))
     }
 
-    fn tell(&mut self, now: ClockTime, told: impl Fn(&mut Grouped) -> Option<Told>) -> Vec<EventMessage> {
+    fn grouped(&mut self, now: ClockTime, told: impl Fn(&mut Grouped) -> Option<Told>) -> Vec<EventMessage> {
         let kinds = [(Event::Overload, &mut self.overload), (Event::DownstreamBlocked, &mut self.blocked)];
-        let tell = |(kind, held): (Event, &mut Held)| {
+        let event = |(kind, held): (Event, &mut Held)| {
             let told = told(&mut held.grouped)?;
             Some(held.event(kind, now, told, None))
         };
-        kinds.into_iter().filter_map(tell).collect()
+        kinds.into_iter().filter_map(event).collect()
     }
 }
 

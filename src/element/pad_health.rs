@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is watched of one rendition besides single scores: the rolling window, gaps, and the alarms.
+//! The health of one rendition beside its single scores: the rolling window, gaps, and the alarms.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::report::event::{Event, EventMessage, EventState};
 use super::settings::WatchSettings;
 use super::time::running;
 
-/// Reference frames without a distorted frame: a gap, or several that are told of together.
+/// Reference frames without a distorted frame: a gap, or several that are reported together.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     since: ClockTime,
@@ -29,7 +29,7 @@ struct Gap {
 pub struct PadHealth {
     watch: WatchSettings,
     window: Option<Window>,
-    /// What is to be counted in windows that may not have begun: scores come later than the frames.
+    /// Counts for windows that may not have begun: scores come later than the frames.
     counts: VecDeque<(ClockTime, Counts)>,
     /// Figures of the last window.
     figures: Option<Figures>,
@@ -39,10 +39,10 @@ pub struct PadHealth {
     dropout: Dropout,
     /// The gap that has not ended.
     gap: Option<Gap>,
-    /// Those that have ended and are to be told.
+    /// Gaps that have ended and are to be reported.
     gaps: Option<Gap>,
-    /// When gaps were told of last.
-    told_gaps: Option<ClockTime>,
+    /// When gaps were reported last.
+    gaps_reported: Option<ClockTime>,
 }
 
 impl PadHealth {
@@ -58,7 +58,7 @@ impl PadHealth {
             dropout: Dropout::default(),
             gap: None,
             gaps: None,
-            told_gaps: None,
+            gaps_reported: None,
         };
         health.begin_window();
         // Nothing is raised yet, so there is nothing to report.
@@ -114,7 +114,7 @@ impl PadHealth {
         }
         if paired {
             self.end_gap();
-            events.extend(self.tell_gaps(at));
+            events.extend(self.report_gaps(at));
         } else {
             let gap = self.gap.get_or_insert(Gap { since: at, last: at, frames: 0, times: 1 });
             gap.last = at;
@@ -129,7 +129,7 @@ impl PadHealth {
         Some(grouped(Event::Dropout, now, told))
     }
 
-    /// The gap that may be open has ended, and is to be told, with others if they come in quick succession.
+    /// Ends the gap that may be open. It is reported with others if they come in quick succession.
     fn end_gap(&mut self) {
         if let Some(gap) = self.gap.take() {
             self.gaps = Some(match self.gaps.take() {
@@ -141,11 +141,11 @@ impl PadHealth {
         }
     }
 
-    /// Tells of the gaps that have ended, unless that was done shortly before.
-    fn tell_gaps(&mut self, now: ClockTime) -> Option<EventMessage> {
+    /// Returns the event that reports the gaps that have ended, unless there was one shortly before.
+    fn report_gaps(&mut self, now: ClockTime) -> Option<EventMessage> {
         let calm = |told: ClockTime| is_calm(told.nseconds(), now.nseconds());
-        let gap = self.gaps.take_if(|_| self.told_gaps.is_none_or(calm))?;
-        self.told_gaps = Some(now);
+        let gap = self.gaps.take_if(|_| self.gaps_reported.is_none_or(calm))?;
+        self.gaps_reported = Some(now);
         Some(EventMessage {
             event: Event::Unpaired,
             state: EventState::Info,
@@ -157,12 +157,12 @@ impl PadHealth {
         })
     }
 
-    /// The section ends: what is still to be told. The last frame was at `now`.
+    /// Ends the section, and returns the events that are still due. The last frame was at `now`.
     pub fn end_section(&mut self, now: ClockTime) -> Vec<EventMessage> {
         self.end_gap();
-        self.told_gaps = None;
+        self.gaps_reported = None;
         let over = self.dropout.end(now.nseconds()).map(|told| grouped(Event::Dropout, now, told));
-        self.tell_gaps(now).into_iter().chain(over).collect()
+        self.report_gaps(now).into_iter().chain(over).collect()
     }
 
     /// Takes the pictures of a pair.
@@ -209,7 +209,7 @@ impl PadHealth {
         if self.window.is_none() && !self.minds_unpaired() || counts == Counts::default() {
             return;
         }
-        // What follows from a score comes later than what is known at once of the frames after it.
+        // Counts that follow from a score come later than those that are known at once of the frames after it.
         let place = self.counts.partition_point(|(other, _)| *other <= at);
         self.counts.insert(place, (at, counts));
     }
@@ -224,7 +224,7 @@ impl PadHealth {
     /// noticed.
     pub fn advance(&mut self, now: ClockTime) -> (Vec<Figures>, Vec<EventMessage>) {
         let (mut ended, mut events) = (vec![], vec![]);
-        events.extend(self.tell_gaps(now));
+        events.extend(self.report_gaps(now));
         events.extend(self.dropout.advance(now.nseconds()).map(|told| grouped(Event::Dropout, now, told)));
         while let Some((at, counts)) = self.counts.front().copied().filter(|(at, _)| *at <= now) {
             self.counts.pop_front();
@@ -271,7 +271,7 @@ impl PadHealth {
     }
 }
 
-/// Has an alarm watched with new settings, which takes over what the old one knows.
+/// Sets up an alarm with new settings. It keeps the state of the old one.
 fn set<T>(alarm: &mut Option<T>, wanted: bool, new: T, reconfigured: impl FnOnce(T, &T) -> T) {
     *alarm = match alarm.take() {
         Some(old) if wanted => Some(reconfigured(new, &old)),
@@ -280,7 +280,7 @@ fn set<T>(alarm: &mut Option<T>, wanted: bool, new: T, reconfigured: impl FnOnce
     };
 }
 
-/// An alarm whose changes are told in groups.
+/// Returns the event of an alarm whose changes are reported in groups.
 pub fn grouped(kind: Event, at: ClockTime, told: Told) -> EventMessage {
     EventMessage { times: Some(told.times), ..event(kind, at, told.change) }
 }
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(health.end_section(at(1001))[0].since, Some(at(1001)));
     }
 
-    /// What follows from a score comes after what was known at once of later frames.
+    /// Counts that follow from a score come after those that are known at once of later frames.
     #[test]
     fn counts_that_come_late_are_not_lost() {
         let mut health = PadHealth::new(&WatchSettings { window: SECOND, ..watch() });
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(events[0].running_time, Some(at(30)));
         assert_eq!(states(events), [(Event::Alarm, EventState::Cleared)]);
         assert_eq!(scores(&mut health, 30..90, 50.0), []);
-        // What was not raised has nothing to clear.
+        // An alarm that was not raised has nothing to clear.
         health.configure(&watch(), at(90));
         assert_eq!(health.configure(&WatchSettings { alarm_low: -1.0, ..watch() }, at(91)), []);
     }

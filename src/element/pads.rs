@@ -10,7 +10,7 @@ use gst_base::subclass::prelude::*;
 
 use super::{HipVmaf, lock};
 
-/// What to do about an offset between reference and distorted video.
+/// How to treat an offset between reference and distorted video.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafAlign")]
@@ -44,7 +44,7 @@ pub struct PadSettings {
     pub align_range: u32,
     /// Why the results are not all there is, as the application knows it.
     pub incomplete: Option<String>,
-    /// What is damaged in the videos, as the application knows it.
+    /// Damage of the videos, as the application knows it.
     pub damaged: Option<String>,
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A way for the streaming task to wait for whatever comes first: frames, results, or the end.
+//! Lets the streaming task wait for frames, results or the end, whichever comes first.
 //!
-//! The base class wakes its task for frames and for the clock only, and nobody can wake it for a result. So the task
-//! waits here while results are on their way, and everything that may let it go on is counted.
+//! The base class wakes its task for frames and for the clock only, and cannot be made to wake it for a result. So the task
+//! waits here while results are on their way, and each event that may let it go on is counted.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::lock;
 
-/// Counts whatever may let somebody go on.
+/// Counts the events that may let a thread go on.
 #[derive(Default)]
 pub struct Progress {
     count: Mutex<u64>,

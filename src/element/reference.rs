@@ -26,7 +26,7 @@ const START: ClockTime = ClockTime::from_seconds(5);
 pub struct Reference {
     pub input: Input,
     next_index: u64,
-    /// What the frame that was taken last was paired by, where distorted frames can be compared with it still.
+    /// The key of the frame that was taken last, where distorted frames can still be compared with it.
     pub last_key: Option<i64>,
     /// Running time of the latest frame that was taken.
     pub last_time: Option<ClockTime>,
@@ -112,7 +112,7 @@ impl Reference {
         self.input.cadence.push(head.at);
     }
 
-    /// What follows a flush has nothing to do with what was before.
+    /// Forgets the frames before a flush: those after it have nothing to do with them.
     pub fn restart(&mut self) {
         self.input.restart();
         self.last_key = None;
@@ -131,13 +131,13 @@ impl Reference {
         self.dropout.is_excused()
     }
 
-    /// What is to be told now, by the time that has passed.
+    /// Returns the event that is due by the time that has passed.
     pub fn advance(&mut self, now: ClockTime) -> Option<EventMessage> {
         let told = self.dropout.advance(now.nseconds())?;
         Some(self.event(grouped(Event::Dropout, now, told)))
     }
 
-    /// Nothing more comes: what is still to be told.
+    /// Returns the event that is still due, as nothing more comes.
     pub fn end(&mut self, now: ClockTime) -> Option<EventMessage> {
         let told = self.dropout.end(now.nseconds())?;
         Some(self.event(grouped(Event::Dropout, now, told)))
@@ -161,8 +161,8 @@ impl Reference {
         }
     }
 
-    /// Running time at which silence is to be seen to: once it is a dropout, and then at the end of each `interval`, if
-    /// somebody looks at those.
+    /// Returns the running time at which silence is to be looked at: once it is a dropout, and then at the end of each
+    /// `interval`, where there are windows.
     pub fn beat(&self, interval: Option<u64>) -> Option<ClockTime> {
         let dropout = self.silent_since.unwrap_or(self.begun).saturating_add(self.patience());
         if self.silent_until < dropout {

@@ -37,13 +37,13 @@ use super::settings::{PoolMethod, WatchSettings};
 use super::time::{StreamTime, moved, running};
 use super::upcoming::Upcoming;
 
-/// What was counted over a section or since the start.
+/// Counts over a section or since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub scored: u64,
     /// Scored frames that were compared with a distorted frame used before; they count in `scored` too.
     pub scored_again: u64,
-    /// What became of other frames.
+    /// Frames that were not scored, by their fate.
     pub frames: window::Counts,
 }
 
@@ -110,7 +110,7 @@ impl Shown {
         (Kind::of(&buffer) == Kind::of(&self.buffer)).then_some(Self { buffer, ..self })
     }
 
-    /// The frame with its caps, for whoever is downstream.
+    /// Returns the frame with its caps, for the elements downstream.
     pub fn sample(&self) -> gst::Sample {
         let sample = gst::Sample::builder().buffer(&self.buffer);
         match &self.caps {
@@ -120,7 +120,7 @@ impl Shown {
     }
 }
 
-/// What is wrong with a stream that cannot be scored.
+/// Why a stream cannot be scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The stream's caps alone, or its data: only other caps of this stream can mend it.
@@ -129,8 +129,8 @@ pub enum Trouble {
     Mismatch,
 }
 
-/// How long scores are held for provisional while an offset is looked for. It takes a few seconds where the pictures tell;
-/// where they do not, a stream is better watched as it is than not at all.
+/// How long scores are provisional while an offset is searched for. It takes a few seconds where the pictures show it. Where
+/// they do not, a stream is better watched as it is than not at all.
 const SEARCH: ClockTime = ClockTime::from_seconds(30);
 
 /// The search for an offset to move frames by, in running times of the reference.
@@ -144,7 +144,7 @@ struct Search {
 
 /// An offset that was found.
 pub struct Alignment {
-    /// What is to be posted.
+    /// The event to be posted.
     pub event: EventMessage,
     /// Running time of the first reference frame that was paired by another offset though this one was right.
     pub wrong_since: Option<ClockTime>,
@@ -186,7 +186,7 @@ pub struct Rendition {
     pub settings: PadSettings,
     /// The pad is about to be released: no more of its frames are taken.
     pub leaving: bool,
-    /// Whether chroma lies on columns, on rows of luma.
+    /// Chroma lies on columns, and on rows, of luma.
     pub cosited: (bool, bool),
     /// The session is set up for it, and scales its frames in this way.
     pub prepared: Option<Option<Scaling>>,
@@ -204,23 +204,23 @@ pub struct Rendition {
     /// The last of its frames that met a reference frame did not suit it.
     unsuited: bool,
     aligner: Option<Aligner>,
-    /// What the aligner was made for: the range in frames, and the duration of a frame in nanoseconds.
+    /// The settings of the aligner: the range in frames, and the duration of a frame in nanoseconds.
     aligned: (u32, u64),
     /// Nanoseconds by which `align=auto` moves the frames.
     correction: i64,
     search: Search,
     /// A pair of it was submitted since the start: its results have a heading.
     pub has_begun: bool,
-    /// What comes before the first row of the results file, until there is one.
+    /// The head of the results file, until the first row is written.
     pub heading: Option<Heading>,
-    /// What all pairs of the results file add up to.
+    /// Sums over all pairs of the results file.
     results_totals: Totals,
-    /// What was counted since the start, resets or not, in sections that have ended.
+    /// Counts since the start, resets or not, of sections that have ended.
     run: Counts,
     /// Counts caps changes, flushes and resets.
     pub section_number: u32,
     section: Section,
-    /// What was counted since the start, in sections that have ended.
+    /// Counts since the start or the last reset, of sections that have ended.
     totals: Counts,
     summary: Summary,
     last_score: Option<f64>,
@@ -266,12 +266,12 @@ impl Rendition {
         }
     }
 
-    /// What the user calls the stream.
+    /// Returns the name that the user gave the stream, else that of the pad.
     pub fn label(&self) -> String {
         self.settings.label.clone().unwrap_or_else(|| self.pad.name().to_string())
     }
 
-    /// Whether frames of the stream are to be compared: it is enabled, has not failed and is not leaving.
+    /// Returns true if frames of the stream are to be compared: it is enabled, has not failed and is not leaving.
     pub fn is_active(&self) -> bool {
         self.settings.enabled && self.failure.is_none() && !self.leaving
     }
@@ -407,18 +407,18 @@ impl Rendition {
         }
         if align != before.align {
             self.search = Search::default();
-            // What was found when it was only reported counts now.
+            // An offset that was only reported so far counts now.
             let found = self.estimate().filter(|_| align == Align::Auto);
             self.correction = found.map_or(0, |estimate| estimate.offset.saturating_neg());
         }
     }
 
-    /// Whether somebody looks at thumbnails of this stream's frames and of the reference's.
+    /// Returns true if thumbnails of this stream's frames and of the reference's are needed.
     pub fn wants_thumbnails(&self) -> bool {
         self.aligner.is_some() || self.health.wants_pictures()
     }
 
-    /// Whether frames of the stream are moved by the offset that is found (`align=auto`).
+    /// Returns true if frames of the stream are moved by the offset that is found (`align=auto`).
     pub fn is_moved(&self) -> bool {
         self.settings.align == Align::Auto
     }
@@ -437,7 +437,7 @@ impl Rendition {
         given_up.is_none()
     }
 
-    /// What is to be posted of a search that was given up at this pair.
+    /// Returns the event for a search that was given up at this pair.
     pub fn gave_up(&self, at: ClockTime) -> Option<EventMessage> {
         (self.search.given_up == Some(at)).then(|| EventMessage {
             event: Event::Alignment,
@@ -467,7 +467,7 @@ impl Rendition {
         Some(self.found(running(at), estimate))
     }
 
-    /// What the running time of a distorted frame was before it was moved by the present offset.
+    /// Returns the running time of a distorted frame before it was moved by the present offset.
     pub fn unmoved(&self, at: ClockTime) -> ClockTime {
         moved(at, self.correction.saturating_neg())
     }
@@ -622,7 +622,7 @@ impl Rendition {
         self.totals.add(&section.counts);
         self.run.add(&section.counts);
         let Some(last) = &section.last else {
-            // What comes after a flush may be earlier: windows go back in another section only.
+            // Frames after a flush may be earlier: windows go back in another section only.
             self.section_number += u32::from(section.has_windows);
             return None;
         };
@@ -660,7 +660,7 @@ impl Rendition {
         Some(message.to_structure("pooled"))
     }
 
-    /// What a window comes to.
+    /// Returns the message for a window.
     pub fn window(&mut self, plan: &Plan, figures: &Figures, length: u64, method: PoolMethod) -> Structure {
         self.section.has_windows = true;
         let scored = figures.summary.pool.pooled().map_or(0, |pooled| pooled.count);
@@ -704,14 +704,14 @@ impl Rendition {
         self.last_score = None;
     }
 
-    /// What was counted since the start, the open section included.
+    /// Returns the counts since the start or the last reset, the open section included.
     pub fn counts(&self) -> Counts {
         let mut counts = self.totals;
         counts.add(&self.section.counts);
         counts
     }
 
-    /// What was counted since the start, resets or not: that of the results file.
+    /// Returns the counts since the start, resets or not: those of the results file.
     pub fn run_counts(&self) -> Counts {
         let mut counts = self.run;
         counts.add(&self.section.counts);
@@ -758,7 +758,7 @@ impl Rendition {
     }
 }
 
-/// What is reported only if asked for.
+/// Values that are reported only if asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Reported {
     pub confidence: bool,

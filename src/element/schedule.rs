@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What to do next, and until when to wait for it: the decision alone, free of pads, buffers and locks.
+//! The decision what to do next, and until when to wait for it, free of pads, buffers and locks.
 //!
-//! The streaming task and the base class's timer both need to know what comes next: one to do it, the other to wake up
-//! for it. When they work it out on their own they disagree sooner or later, and a timer that wakes up for something
-//! that the task does not do yet keeps a core busy for ever. So there is one function, [`decide`]: from what stands at
-//! the head of each pad, the clock and the rules it makes a [`Step`], and a step that waits says until when. That time
-//! always lies after the deadline that the decision was made for (a property test holds it), so the clock cannot ask
-//! for the same step twice.
+//! The streaming task and the base class's timer both need to know what comes next: one to do it, the other to wake up for it.
+//! If each worked it out for itself, they would disagree sooner or later, and a timer that wakes up for something that the
+//! task does not do yet keeps a core busy for ever. So there is one function, [`decide`]: from the head of each pad, the clock
+//! and the rules it makes a [`Step`], and a step that waits says until when. That time always lies after the deadline that the
+//! decision was made for (a property test holds it), so the clock cannot ask for the same step twice.
 //!
-//! Frames are paired with the nearest: one that is clearly nearer to its partner than to any other frame at once, others
-//! once the frame behind it is known.
+//! Frames are paired with the nearest: one that is clearly nearer to its partner than to any other frame at once, others once
+//! the frame behind it is known.
 
 use gst::ClockTime;
 
@@ -19,11 +18,11 @@ use gst::ClockTime;
 pub struct Frame {
     /// Running time with the pad's offset, which says when the frame has waited long enough.
     pub at: ClockTime,
-    /// What partners have in common: nanoseconds, or a number. `None` where the frame does not carry it.
+    /// The key that partners share: nanoseconds, or a number. `None` where the frame does not carry it.
     pub key: Option<i64>,
 }
 
-/// What stands at the head of a sink pad.
+/// The head of a sink pad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
     Frame(Frame),
@@ -33,7 +32,7 @@ pub enum Head {
     Empty,
     /// Nothing will arrive any more.
     Eos,
-    /// A frame whose timestamp is far ahead of the others of its stream. The frame behind it tells whether it is wild, and
+    /// A frame whose timestamp is far ahead of the others of its stream. The frame behind it, which shows whether it is wild,
     /// has not come yet.
     Ahead(ClockTime),
     /// A frame whose timestamp is far ahead of those before and behind it.
@@ -113,7 +112,7 @@ pub struct View {
     pub beat: Option<ClockTime>,
 }
 
-/// What to do.
+/// The next thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Take the reference head, and the heads of the renditions that are marked.
@@ -132,7 +131,7 @@ pub enum Step {
     Finished,
 }
 
-/// What to do with one rendition's head.
+/// How to treat one rendition's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pair,
@@ -171,7 +170,7 @@ pub fn decide(view: &View, deadline: Option<ClockTime>) -> Step {
                 let sides = view.sides.iter().filter(move |side| (side.role == Role::Idle) == idle);
                 sides.filter_map(|side| side.head.at())
             };
-            // Frames that leave or are dropped by and by are a sign of life; frames that nobody wants are none.
+            // Frames that leave or are dropped by and by are a sign of life; frames of disabled renditions are none.
             let frames = heads(false).chain(view.leaving).filter(|at| !due(*at)).min();
             match (frames, view.beat, deadline) {
                 (None, Some(beat), Some(now)) if beat <= now => Step::Silence(now),

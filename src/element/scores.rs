@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the scores of pairs become: counts, messages, events, metas, windows, figures of sections, and rows of results files.
+//! Turns the scores of pairs into counts, messages, events, metas, windows, figures of sections, and rows of results files.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ use super::settings::{OnWrongScore, PoolMethod, Settings, Tunables};
 use super::streams::Streams;
 use super::time::running;
 
-/// What computes the scores, by name and value.
+/// Names and values that say what computes the scores.
 type MadeBy = [(&'static str, String)];
 
 /// How scores are reported.
 pub struct Scores {
     plan: Arc<Plan>,
     reported: Reported,
-    /// What makes the scores, but for the backend.
+    /// Origin of the scores, but for the backend.
     provenance: Provenance,
     has_results: bool,
     /// Scores that do not count are in the results too.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the user sets: the enumerations of the properties and the values behind them.
+//! Settings of the user: the enumerations of the properties and the values behind them.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub enum ResultsFormat {
     Exact = 4,
 }
 
-/// What to do when the results file cannot be written any more.
+/// How to go on when the results file cannot be written any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafOnResultsError")]
@@ -132,7 +132,7 @@ pub enum Vendor {
     Unknown = 3,
 }
 
-/// What frames that belong together have in common.
+/// The key by which frames are paired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafPairing")]
@@ -148,7 +148,7 @@ pub enum Pairing {
     ReferenceTimestamp = 3,
 }
 
-/// What becomes of a reference frame that has no distorted frame.
+/// How to treat a reference frame that has no distorted frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafMissingFrame")]
@@ -162,7 +162,7 @@ pub enum MissingFrame {
     Error = 2,
 }
 
-/// What to do with pairs that come faster than they can be scored.
+/// How to treat pairs that come faster than they can be scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafOverload")]
@@ -176,7 +176,7 @@ pub enum Overload {
     Skip = 2,
 }
 
-/// What to do when a GPU has computed something else than the CPU.
+/// How to go on when a GPU has computed something else than the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafOnWrongScore")]
@@ -190,7 +190,7 @@ pub enum OnWrongScore {
     Error = 2,
 }
 
-/// What leaves at the src pad.
+/// The video that leaves at the src pad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafOutput")]
@@ -204,7 +204,7 @@ pub enum Output {
     Heatmap = 2,
 }
 
-/// What to do where caps say that colours are coded in different ways.
+/// How to treat streams whose caps say that colours are coded in different ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[repr(i32)]
 #[enum_type(name = "GstHipVmafColorimetry")]
@@ -269,9 +269,9 @@ pub struct Settings {
     pub results_format: ResultsFormat,
     /// Scores that do not count, as the offset is not known yet, are in the results too.
     pub results_provisional: bool,
-    /// What made the scores, and how fast, is in the results.
+    /// The results say what made the scores, and how fast.
     pub results_provenance: bool,
-    /// What the application says of how the video came to be as it is scored.
+    /// Provenance that the application adds: how the video came to be as it is scored.
     pub extra_provenance: Option<gst::Structure>,
     pub on_results_error: OnResultsError,
     pub log_level: LogLevel,
@@ -303,7 +303,7 @@ pub struct Settings {
     pub on_wrong_score: OnWrongScore,
 }
 
-/// What is watched besides single scores. Times in nanoseconds.
+/// Settings of windows and alarms. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WatchSettings {
     /// Length of the rolling window; 0 for none.

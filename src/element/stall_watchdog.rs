@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Notices that nothing moves because one sink pad has nothing while frames wait at another: a pad that is not linked, or
-//! a queue that is full before the encoder on the other branch gives back its first frame. The base class waits for all
-//! pads without a word, and calls nobody, so a thread looks now and then.
+//! Notices that nothing moves because one sink pad has nothing while frames wait at another: a pad that is not linked, or a
+//! queue that is full before the encoder on the other branch gives back its first frame. The base class waits for all pads in
+//! silence, so a thread looks now and then.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::error::Error;
 use super::lock;
 use super::threads::Thread;
 
-/// What was seen of a pad, by the wall clock.
+/// The state of a pad, by the wall clock.
 #[derive(Debug)]
 pub struct Quiet {
     /// Buffers that had been taken from the pad by the last look.
@@ -48,7 +48,7 @@ impl Quiet {
         self.since = now;
     }
 
-    /// Whether the pad has had nothing for so long; `None` if that is known. `excepted`: it does not count now.
+    /// Returns whether the pad has had nothing for so long; `None` if that has not changed. `excepted`: it does not count now.
     pub fn judge(&mut self, now: Instant, patience: Option<Duration>, excepted: bool) -> Option<bool> {
         let quiet = now.saturating_duration_since(self.since);
         let stalled = match patience {

@@ -110,7 +110,7 @@ impl HipVmaf {
         lock(&self.contexts).complete(settings.selection())
     }
 
-    /// Asks the neighbours, and then whoever runs the pipeline, which GPU they have agreed on.
+    /// Asks the neighbours, and then the application, which GPU they have agreed on.
     fn ask_for_context(&self) {
         let obj = self.obj();
         let wanted = lock(&self.contexts).wanted();
@@ -155,7 +155,7 @@ impl HipVmaf {
         })
     }
 
-    /// Has the CPU look over the GPU's shoulder.
+    /// Enables the audit: the CPU recomputes a random share of the groups.
     fn set_audit(&self, session: &mut Session, settings: &Settings) {
         let seed = RandomState::new().hash_one(Instant::now());
         // As many as can keep up with a GPU at a share of some hundredths, and leave the machine to others.
@@ -269,7 +269,7 @@ impl HipVmaf {
         Ok(())
     }
 
-    /// What a thread of the element calls if it panics.
+    /// Returns the function that a thread of the element calls if it panics.
     fn broken(&self) -> impl FnOnce(Error) + Send + 'static {
         let element = self.obj().downgrade();
         move |err| {
@@ -284,7 +284,7 @@ impl HipVmaf {
         self.caps_wait.end();
         let watchdog = lock(&self.watchdog).take();
         drop(watchdog);
-        // Ends once everything handed over is done and told.
+        // Ends once everything handed over is done and reported.
         let worker = lock(&self.worker).take();
         drop(worker);
         let mut actions = vec![];

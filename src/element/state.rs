@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    // What downstream does.
+    // Downstream.
 
     /// The element begins to play.
     pub fn begin(&mut self, now: Option<ClockTime>) {
@@ -187,7 +187,7 @@ impl State {
         Action::Post(event.to_structure())
     }
 
-    // What others want to know.
+    // Queries.
 
     pub fn used(&self) -> &Used {
         &self.work.used
@@ -572,7 +572,7 @@ impl State {
         self.trouble.get_or_insert(err);
     }
 
-    /// What ends the run.
+    /// Returns the error that ends the run.
     pub fn take_trouble(&mut self) -> Option<Error> {
         self.trouble.take()
     }
@@ -649,7 +649,7 @@ impl State {
 
     // Scores.
 
-    /// Has the scores of these renditions completed that wait for later reference frames. Where none are named, the row of
+    /// Completes the scores of these renditions that wait for later reference frames. Where none are named, the row of
     /// reference frames ends for all; `broken` says that some are missing.
     pub fn complete(&mut self, renditions: Option<&[u64]>, broken: bool) {
         match renditions {
@@ -658,12 +658,12 @@ impl State {
         }
     }
 
-    /// What the worker has told was carried out.
-    pub fn told(&mut self) {
+    /// Marks the news of one [`State::hear`] as carried out.
+    pub fn heard(&mut self) {
         self.posting = self.posting.saturating_sub(1);
     }
 
-    /// Takes what the worker reports. [`State::told`] comes next.
+    /// Takes what the worker reports. [`State::heard`] comes next.
     pub fn hear(&mut self, news: Vec<News>, actions: &mut Actions) -> Result<(), Error> {
         self.posting += 1;
         for news in news {
@@ -736,7 +736,7 @@ impl State {
         }
     }
 
-    /// Has the metrics file replaced, once per interval.
+    /// Asks for a new metrics file, once per interval.
     fn write_metrics(&mut self, now: ClockTime, actions: &mut Actions) {
         let watch = &self.tunables.watch;
         let job = self.tally.metrics_job(now, &self.work.plan, &self.streams.renditions, watch);
@@ -748,7 +748,7 @@ impl State {
         self.tally.figures(&self.work.plan, &self.streams.renditions, &self.tunables.watch)
     }
 
-    // What leaves.
+    // Frames that leave.
 
     /// Lets frames go whose outcome is known or that are due.
     pub fn leave(&mut self, deadline: Option<ClockTime>, actions: &mut Actions) {

@@ -38,7 +38,7 @@ struct Taken {
     stamp: Stamp,
     /// It came too late for its pairs to be scored.
     late: bool,
-    /// What is missing beside it is not the fault of its stream.
+    /// Frames that are missing beside it are not the fault of their stream.
     excused: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Seen {
     pub distorted: Vec<(u64, Thumbnail)>,
 }
 
-/// What pictures a step is about: buffers and the format of their frames.
+/// Pictures that a step is about: buffers and the format of their frames.
 #[derive(Default)]
 pub struct ToSee {
     pub reference: Option<(gst::Buffer, Arc<VideoInfo>)>,
@@ -78,7 +78,7 @@ impl State {
         if self.streams.resized().is_none() {
             self.heads.tidy(&mut self.streams, &mut self.downstream, actions)?;
         }
-        // What has come since then is looked at in the next step.
+        // Buffers that have come since then are looked at in the next step.
         let step = self.next_step(clock.deadline).unwrap_or(Step::Wait(None));
         gst::trace!(CAT, "{step:?} at {:?}", clock.deadline);
         Ok(Decision { step, generation: self.streams.generation })
@@ -110,7 +110,7 @@ impl State {
             || !matches!(self.next_step(None), Some(Step::Wait(_)))
     }
 
-    /// The pictures that a step is about, where somebody looks at pictures.
+    /// Returns the pictures that a step is about, where thumbnails are needed.
     pub fn to_see(&self, decision: &Decision) -> ToSee {
         let mut see = ToSee::default();
         if decision.generation != self.streams.generation {
@@ -353,7 +353,7 @@ impl State {
         let cause = left_out.then(|| self.cause_of_lateness(&taken.stamp));
         self.note_overload(at, cause.or(missed.then_some(Cause::Machine)), actions);
         self.send_on(taken.stamp, compared, reference, displayed, damage);
-        // What is found now counts from the next frame on.
+        // An offset that is found now counts from the next frame on.
         if let Some(thumbnail) = &seen.reference {
             for i in renditions.filter(|i| active[*i]) {
                 let found = self.streams.renditions[i].align_reference(at, thumbnail);
@@ -449,8 +449,8 @@ impl State {
         self.streams.renditions[i].shown.clone().filter(|_| repeats)
     }
 
-    /// Has the session set up for the format of the reference and for all renditions, those too that may come later, unless it
-    /// is set up for the pairs at hand: it has to forget all history for that.
+    /// Sets the session up for the format of the reference and for all renditions, those too that may come later, unless it is
+    /// set up for the pairs at hand: it has to forget all history for that.
     fn prepare(&mut self, paired: &[bool], clock: Clock) -> Result<(), Error> {
         let partners: Vec<usize> = (0..paired.len())
             .filter(|i| self.streams.renditions[*i].is_active())
@@ -558,7 +558,7 @@ impl State {
         }
     }
 
-    /// Whether scoring has to be left out now.
+    /// Returns true if scoring has to be left out now.
     fn is_late(&self, stamp: &Stamp, clock: Clock) -> bool {
         // The frame before has left by then, if nothing holds things up here.
         let frame = stamp.lasts.unwrap_or(ClockTime::ZERO);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What drives the [`State`]: the streaming task takes one step after the other, the worker's news come in between, and
-//! whatever either asks for is carried out here, when no lock is held.
+//! Drives the [`State`]: the streaming task takes one step after the other, the worker's news come in between, and the actions
+//! that either asks for are carried out here, when no lock is held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ use super::{CAT, lock};
 /// those of the first frames too, which wait until everything is set up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a frame is waited for that would tell what to do with those at hand, where no clock runs.
+/// How long a frame is waited for that would decide about those at hand, where no clock runs.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl HipVmaf {
@@ -82,7 +82,7 @@ impl HipVmaf {
         self.progress.wait_until(Some(PATIENCE), reported);
     }
 
-    /// Reports an error once everything that was scored before it is told and written.
+    /// Reports an error once everything that was scored before it is posted and written.
     fn give_up(&self, err: &Error) {
         if let Some(state) = lock(&self.state).as_mut() {
             state.complete(None, false);
@@ -182,7 +182,7 @@ impl HipVmaf {
         let _ = obj.post_message(err.warning(&*obj));
     }
 
-    /// Carries out what the state asks for. Nothing is pushed any more once `flow` says that nobody takes it.
+    /// Carries out an action of the state. Nothing is pushed any more once `flow` says that downstream takes nothing.
     fn carry_out(
         &self,
         action: Action,
@@ -291,14 +291,14 @@ impl HipVmaf {
         Some(running.saturating_sub(self.obj().latency()?))
     }
 
-    /// How long a pad may have nothing, if somebody wants to know.
+    /// Returns how long a pad may have nothing; `None` if that is not watched.
     pub(super) fn stall_time(&self) -> Option<Duration> {
         let time = lock(&self.settings).stall_time;
         (time > 0).then(|| Duration::from_nanos(time))
     }
 
-    /// The pipeline waits for the first frame. A live one does not before it plays, and once a frame has left, whoever
-    /// comes after the element has it.
+    /// Returns true if the pipeline waits for the first frame. A live one does not before it plays, and once a frame has left,
+    /// the sink has it.
     fn is_prerolling(&self) -> bool {
         let is_live = |pad: gst::Pad| {
             let mut query = gst::query::Latency::new();
@@ -314,7 +314,7 @@ impl HipVmaf {
         }
     }
 
-    /// Has something written, by the thread that does so.
+    /// Passes a job to the thread that writes.
     pub(super) fn write(&self, job: Job) {
         let writer = lock(&self.writer).clone();
         if let Some(writer) = writer {
@@ -329,7 +329,7 @@ impl HipVmaf {
         if !ends {
             return self.warn(&err);
         }
-        // Posted once the lock is free: whoever hears of it may ask for statistics.
+        // Posted once the lock is free: a handler may ask for statistics.
         let stopped = match lock(&self.state).as_mut() {
             Some(state) => {
                 state.set_trouble(err);
@@ -366,8 +366,8 @@ impl HipVmaf {
         painted.or_else(|err| self.with_state(|_, _| Err(err)))
     }
 
-    /// Takes what the worker tells, on its thread. What goes wrong is posted, and the streaming task learns of it at its
-    /// next step; what was scored before that still counts.
+    /// Takes the worker's news, on its thread. Errors are posted, and the streaming task learns of them at its next step;
+    /// scores before that still count.
     pub(super) fn hear(&self, news: Vec<News>) {
         self.overdue.store(false, Ordering::Relaxed);
         let mut actions = vec![];
@@ -382,12 +382,12 @@ impl HipVmaf {
             }
             self.queue_messages(&mut actions);
         }
-        // Nobody waits for a disk but the worker.
+        // No thread but the worker waits for a disk.
         let (files, others) = actions.into_iter().partition(|action| matches!(action, Action::Write(_)));
         // There are no frames to push among these.
         let _ = self.carry_out_all(others);
         if let Some(state) = lock(&self.state).as_mut() {
-            state.told();
+            state.heard();
         }
         self.progress.made();
         let _ = self.carry_out_all(files);
@@ -397,7 +397,7 @@ impl HipVmaf {
         self.progress.made();
     }
 
-    /// Waits until everything handed to the worker is done and told.
+    /// Waits until everything handed to the worker is done and reported.
     fn settle(&self) {
         let settled = lock(&self.worker).as_ref().and_then(|worker| worker.settled());
         if let Some(settled) = settled {
@@ -406,7 +406,7 @@ impl HipVmaf {
         }
     }
 
-    /// Has the scores of these renditions completed, of all if none are named ([`State::complete`]), and waits for them.
+    /// Completes the scores of these renditions, of all if none are named ([`State::complete`]), and waits for them.
     fn complete(&self, renditions: Option<&[u64]>, broken: bool) {
         let ended = self.with_state(|state, _| {
             state.complete(renditions, broken);
@@ -574,7 +574,7 @@ impl HipVmaf {
         ready()
     }
 
-    /// Makes small pictures of those that a step is about, where somebody looks at them.
+    /// Makes thumbnails of the pictures that a step is about, where they are needed.
     fn look(&self, decision: &Decision) -> Seen {
         let ToSee { reference, distorted } =
             lock(&self.state).as_ref().map(|state| state.to_see(decision)).unwrap_or_default();
@@ -683,7 +683,7 @@ impl HipVmaf {
         }
     }
 
-    /// Has a distorted stream scored from now on.
+    /// Adds a distorted stream, to be scored from now on.
     pub(super) fn add_rendition(&self, pad: &HipVmafPad) -> Result<(), gst::FlowError> {
         if lock(&self.state).as_ref().is_none_or(State::has_failed) {
             // The next start takes the pads that are there by then.
@@ -718,7 +718,7 @@ impl HipVmaf {
         }
     }
 
-    /// Has new settings take effect where no frame has to come for that.
+    /// Applies new settings where no frame has to come for that.
     pub(super) fn settings_changed(&self) {
         if lock(&self.state).as_ref().is_none_or(State::has_failed) {
             return;

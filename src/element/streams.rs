@@ -188,7 +188,7 @@ impl Streams {
         }
     }
 
-    /// Has a rendition that has failed with such a trouble scored again, if it can be.
+    /// Lets a rendition that has failed with such a trouble be scored again, if it can be.
     pub fn retry(
         &mut self,
         i: usize,

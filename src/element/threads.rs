@@ -21,7 +21,7 @@ impl Thread {
         run: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let run = move || {
-            // What `run` owned is gone after a panic, and data behind a mutex stays valid (see `lock`).
+            // Data that `run` owned is gone after a panic, and data behind a mutex stays valid (see `lock`).
             if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
                 report(Error::Panic { thread: name, text: text(&*panic) });
             }

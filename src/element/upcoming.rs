@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What comes behind the frame at the head of a sink pad.
+//! The buffers and events behind the head of a sink pad.
 //!
-//! The base class shows the first buffer of a pad only. Whether a distorted frame belongs to the reference frame at hand or
-//! to the next is known once the next is, and whether a timestamp is wild once the frame behind it has come. So each frame
-//! is noted when upstream hands it over, which may be before there is room for it on the pad.
+//! The base class shows the first buffer of a pad only. The next frame decides whether a distorted frame belongs to the
+//! reference frame at hand or to the one after it, and whether a timestamp is wild. So each frame is noted when upstream hands
+//! it over, which may be before there is room for it on the pad.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ enum Entry {
     Boundary,
 }
 
-/// What comes next: a frame, as a buffer or as what was made of it.
+/// The next entry: a frame, as a buffer or as something made of it.
 #[derive(Clone, Debug)]
 pub enum Next<T> {
     Frame(T),
@@ -37,7 +37,7 @@ pub enum Next<T> {
     Unknown,
 }
 
-/// What upstream has handed over to a sink pad, and what was not taken from it since.
+/// Entries that upstream has handed over to a sink pad, and that were not taken from it since.
 #[derive(Default)]
 pub struct Upcoming(Mutex<VecDeque<Entry>>);
 

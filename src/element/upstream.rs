@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What lies upstream of a sink pad, and how far a request for other caps goes there.
+//! The elements upstream of a sink pad, and how far a request for other caps goes there.
 //!
-//! RECONFIGURE makes every element that it passes negotiate again, up to the source. Where that source feeds other sink
-//! pads as well, it then waits until the frames that it has sent there are taken, and these wait for partners that an
-//! encoder on this side may keep: for ever. A decoder, for its part, answers that it could send anything, and sends what
-//! its stream says. So upstream is asked first, and asked and told no further than the [`Branch`] goes that feeds one pad
-//! with raw video.
+//! RECONFIGURE makes every element that it passes negotiate again, up to the source. Where that source feeds other sink pads
+//! as well, it then waits until the frames that it has sent there are taken, and these wait for partners that an encoder on
+//! this side may keep: for ever. A decoder, for its part, answers that it could send anything, and sends what its stream says.
+//! So upstream is asked first, and queries and events go no further than the [`Branch`] that feeds one pad with raw video.
 
 use std::thread;
 
@@ -116,7 +115,7 @@ impl Branch {
         })
     }
 
-    /// Has the elements of the branch negotiate again.
+    /// Makes the elements of the branch negotiate again.
     pub fn reconfigure(&self) {
         let stop = |_: &gst::Pad, info: &mut gst::PadProbeInfo<'_>| match info.event() {
             Some(event) if event.type_() == gst::EventType::Reconfigure => gst::PadProbeReturn::Handled,
@@ -172,7 +171,7 @@ mod tests {
         pipeline.by_name(name).unwrap().static_pad("sink").unwrap()
     }
 
-    /// Whether the distorted side of a pipeline can choose its size.
+    /// Returns true if the distorted side of a pipeline can choose its size.
     fn scales(description: &str) -> bool {
         let pipeline = prerolled(description);
         let [reference, distorted] = ["ref", "dist"].map(|name| sink(&pipeline, name));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is handed to the [worker](super::worker), and what of it is not done.
+//! The work that was handed to the [worker](super::worker) and is not done.
 
 use std::sync::Arc;
 
@@ -98,9 +98,8 @@ impl Work {
         self.jobs.submit(Group { index, running_time: at, reference, distorted });
     }
 
-    /// Has the session set up for the format of the reference and for these renditions; it forgets all history for that.
-    /// `heads`: frames that are about to come. `patient`: scores may take their time. Returns false if nothing can read the
-    /// format.
+    /// Sets the session up for the format of the reference and for these renditions; it forgets all history for that. `heads`:
+    /// frames that are about to come. `patient`: scores may take their time. Returns false if nothing can read the format.
     pub fn prepare(
         &mut self,
         reference: &gst_video::VideoInfo,

@@ -2,14 +2,14 @@
 
 //! The worker that scores: a thread of its own owns the session, and with it the backend and all memory of a GPU.
 //!
-//! Nobody who holds the element's lock waits for pictures to be looked at. The element hands over [`Job`]s in the order
-//! of the stream and hears of the results as [`News`], on the worker's thread; both carry the number of the reference
-//! frame, so it does not matter how far the streaming task has got in the meantime. CPU and GPU are driven alike: groups
-//! are submitted as long as the backend takes more. Another thread waits for them, oldest first, and has each collected
-//! by one more job: so a group that comes in the meantime need not wait until an older one is done.
+//! No thread that holds the element's lock waits for pictures to be looked at. The element hands over [`Job`]s in the order of
+//! the stream and gets the results as [`News`], on the worker's thread; both carry the number of the reference frame, so it
+//! does not matter how far the streaming task has got in the meantime. CPU and GPU are driven alike: groups are submitted as
+//! long as the backend takes more. Another thread waits for them, oldest first, and has each collected by one more job: so a
+//! group that comes in the meantime need not wait until an older one is done.
 //!
-//! Where there are more groups than the backend takes, the next is submitted before it is told what has come of the one that
-//! is done: until then its place on the GPU is empty.
+//! Where there are more groups than the backend takes, the next is submitted before the results of the one that is done are
+//! delivered: until then its place on the GPU is empty.
 
 use std::collections::VecDeque;
 use std::io;
@@ -64,7 +64,7 @@ pub struct Group {
     pub distorted: Vec<(u64, Frame)>,
 }
 
-/// What the session is set up for.
+/// Set-up of the session.
 #[derive(Clone)]
 pub struct Setup {
     pub geometry: Geometry,
@@ -76,7 +76,7 @@ pub struct Setup {
     pub patient: bool,
 }
 
-/// What the element asks for.
+/// Requests of the element.
 enum Job {
     Prepare(Setup),
     Group(Group),
@@ -108,7 +108,7 @@ enum Job {
     End,
 }
 
-/// What the worker has to tell.
+/// Reports of the worker.
 pub enum News {
     /// The next result of a rendition; its frames come in order.
     Scored { rendition: u64, index: u64, score: PairScore },
@@ -129,7 +129,7 @@ pub enum News {
     Error(Error),
 }
 
-/// What scores.
+/// The backend that scores.
 #[derive(Clone)]
 pub struct Used {
     pub name: &'static str,
@@ -137,7 +137,7 @@ pub struct Used {
     /// hand when one of those is done; the CPU counts such a one itself.
     pub depth: usize,
     pub gpu: Option<Arc<Device>>,
-    /// What exactly computes.
+    /// Names and values that say exactly what computes.
     pub made_by: Vec<(&'static str, String)>,
 }
 
@@ -181,7 +181,7 @@ impl Jobs {
         self.send(Job::EndRun { broken });
     }
 
-    /// Has this share of the groups to come computed again.
+    /// Sets the share of the groups to come that is computed again.
     pub fn verify(&self, share: f64, on_wrong: OnWrongScore) {
         self.send(Job::Verify { share, on_wrong });
     }
@@ -192,12 +192,12 @@ impl Jobs {
     }
 
     fn send(&self, job: Job) {
-        // Fails only if the thread died; then nobody waits for it either.
+        // Fails only if the worker's thread died; then no thread waits for it either.
         let _ = self.0.send(job);
     }
 }
 
-/// The worker's thread. Everything handed over before is done and told when it is gone.
+/// Handle on the worker's thread. Everything handed over before is done and reported when it is dropped.
 pub struct WorkerThread {
     jobs: Jobs,
     /// Joined when this is dropped.
@@ -252,8 +252,8 @@ impl WorkerThread {
         self.jobs.clone()
     }
 
-    /// A receiver that hears when everything handed over before is done and told; `None` on the worker's own thread,
-    /// which cannot wait for itself.
+    /// Returns a receiver that hears when everything handed over before is done and reported; `None` on the worker's own
+    /// thread, which cannot wait for itself.
     pub fn settled(&self) -> Option<Receiver<()>> {
         let (to, from) = mpsc::sync_channel(1);
         (!self.thread.is_current()).then(|| {
@@ -269,10 +269,10 @@ impl Drop for WorkerThread {
     }
 }
 
-/// What it takes to begin again with another backend, as long as the first has not shown that it works.
+/// The means to begin again with another backend, as long as the first has not shown that it works.
 struct Trial {
     fallback: Fallback,
-    /// What was done since the session was set up.
+    /// Requests that were carried out since the session was set up.
     taken: Vec<Taken>,
 }
 
@@ -356,16 +356,16 @@ impl Waiter {
         let _ = self.groups.send((ticket, completion));
     }
 
-    /// Nobody waits for groups before this one any more.
+    /// Stops waiting for groups before this one.
     fn settle(&self, before: Ticket) {
         self.settled.store(before, Ordering::Relaxed);
     }
 }
 
-/// What describes the frames of each stream as pictures, by number of the rendition; `None` for the reference.
+/// Readers of the frames of each stream as pictures, by number of the rendition; `None` for the reference.
 type Importers = Vec<(Option<u64>, Importer)>;
 
-/// What lives on the worker's thread.
+/// Data of the worker's thread.
 struct Worker {
     queue: Receiver<Job>,
     /// Jobs that came while something was waited for.
@@ -374,7 +374,7 @@ struct Worker {
     /// Number of the next group.
     next: Ticket,
     session: Session,
-    /// What the session is set up for.
+    /// The present set-up of the session.
     setup: Option<Setup>,
     trial: Option<Trial>,
     /// Groups whose verdict is outstanding.
@@ -387,8 +387,8 @@ struct Worker {
     unsubmitted: usize,
     /// How many more reference frames the last pair waits for.
     waited_for: usize,
-    /// What is told of a GPU that was found out, once another backend has taken over and the last score that it had a part
-    /// in was told: those that follow are right.
+    /// Reports on a GPU that computed wrong scores. They are delivered once another backend has taken over and the last score
+    /// that the GPU had a part in was delivered: those that follow are right.
     withheld: Vec<News>,
     /// Number of the last frame that it has computed.
     last_of_gpu: Option<u64>,
@@ -398,9 +398,9 @@ struct Worker {
     tracks: Vec<Track>,
     groups: VecDeque<InFlight>,
     importers: Importers,
-    /// An error was told; nothing more is done.
+    /// An error was reported; nothing more is done.
     failed: bool,
-    /// What is to be told.
+    /// Reports that are to be delivered.
     news: Vec<News>,
     deliver: Box<dyn Fn(Vec<News>) + Send>,
 }
@@ -412,7 +412,7 @@ impl Worker {
             if !self.withheld.is_empty() && self.session.gpu().is_some() {
                 self.attempt(Self::replace_backend);
             }
-            self.tell();
+            self.deliver_news();
             let job = self.held.pop_front().or_else(|| self.queue.recv().ok());
             match job.unwrap_or(Job::End) {
                 Job::End => return self.drain(),
@@ -420,7 +420,7 @@ impl Worker {
                     self.drain();
                     // With them goes what was imported of DMA buffers, whose producer may want to free them.
                     self.importers.clear();
-                    // Whoever asked may have gone.
+                    // The thread that asked may have gone.
                     to.send(()).unwrap_or_default();
                 }
                 Job::Collect(ticket) => self.attempt(|worker| worker.collect_waited(ticket)),
@@ -503,7 +503,7 @@ impl Worker {
         self.unsubmitted = 0;
     }
 
-    /// Tells that nothing more comes of a group.
+    /// Reports that nothing more comes of a group.
     fn done(&mut self, group: &Group) {
         self.news.push(News::Done { pairs: !group.distorted.is_empty(), taken: None });
     }
@@ -527,17 +527,17 @@ impl Worker {
         self.attempt(|worker| worker.submit(group, counted));
     }
 
-    /// Waits for everything that was submitted, and tells it.
+    /// Waits for everything that was submitted, and delivers its results.
     fn drain(&mut self) {
         while !self.groups.is_empty() {
             self.attempt(Self::wait);
         }
-        self.tell();
+        self.deliver_news();
         self.attempt(|worker| {
             worker.session.settle_audit();
             worker.collect()
         });
-        self.tell();
+        self.deliver_news();
     }
 
     /// The backend takes no other group until one is collected.
@@ -545,8 +545,8 @@ impl Worker {
         !self.groups.is_empty() && !self.session.room()
     }
 
-    /// Tells what there is to tell.
-    fn tell(&mut self) {
+    /// Delivers the reports.
+    fn deliver_news(&mut self) {
         if !self.news.is_empty() {
             (self.deliver)(std::mem::take(&mut self.news));
         }
@@ -554,7 +554,7 @@ impl Worker {
 
     /// Waits for a group and collects it. Other jobs are put off.
     fn wait(&mut self) -> Result<(), Error> {
-        self.tell();
+        self.deliver_news();
         loop {
             match self.queue.recv() {
                 Ok(Job::Collect(ticket)) => return self.collect_waited(ticket),
@@ -577,7 +577,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Does something; what goes wrong is told, unless another backend can take over.
+    /// Does some work. An error is reported, unless another backend can take over.
     fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Error>) {
         if self.failed {
             return;
@@ -637,8 +637,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Goes on with the CPU, in the middle of a run: the GPU computes something else. What was handed to it by now is told
-    /// before that.
+    /// Goes on with the CPU, in the middle of a run: the GPU computes something else. Results of groups that it has by now are
+    /// delivered before that.
     fn replace_backend(&mut self) -> Result<(), Error> {
         while !self.groups.is_empty() {
             self.wait()?;
@@ -669,9 +669,9 @@ impl Worker {
 
     /// Sets the session up. Nothing is in flight.
     fn prepare(&mut self, mut setup: Setup) -> Result<(), Error> {
-        // Looked at once and not kept, as whoever sends them may have no more than a few.
+        // Looked at once and not kept, as upstream may have no more than a few.
         let heads = std::mem::take(&mut setup.heads);
-        // Told even if it fails: with another backend it is tried again.
+        // Kept even if it fails: with another backend it is tried again.
         self.setup = Some(setup.clone());
         if let Some(selection) = self.follow.take() {
             self.follow(&selection, &heads)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What upstream is told about the buffers it is to send.
+//! The answer to upstream's allocation query.
 
 use gst::prelude::*;
 use gst::query::Allocation;
@@ -9,8 +9,8 @@ use gst_video::{VideoBufferPool, VideoInfo, VideoMeta};
 use super::super::caps;
 use super::allocator::PinnedAllocator;
 
-/// Asks for as many buffers more as the element holds back, so that a producer with a fixed number of buffers does
-/// not run dry; and offers page-locked memory, unless whoever comes after the element has offered a pool.
+/// Asks for as many buffers more as the element holds back, so that a producer with a fixed number of buffers does not run
+/// dry; and offers page-locked memory, unless an element downstream has offered a pool.
 pub fn answer(query: &mut Allocation, pinned: Option<&PinnedAllocator>, held: u32) {
     let caps = query.get_owned().0;
     let info = caps.as_ref().and_then(|caps| caps::info(caps));

@@ -114,7 +114,7 @@ mod imp {
 
         fn instance_init(obj: &glib::subclass::InitializingObject<Self>) {
             let allocator = obj.as_ptr().cast::<ffi::GstAllocator>();
-            // SAFETY: the instance is a GstAllocator that nobody else has seen.
+            // SAFETY: the instance is a GstAllocator that no other thread has seen.
             unsafe {
                 (*allocator).mem_type = c"HipVmafPinnedMemory".as_ptr();
                 (*allocator).mem_map = Some(map);
@@ -139,7 +139,7 @@ mod imp {
                 return None;
             }
             let block = self.device.get().map(|device| Pinned::new(device.clone(), size));
-            // What is given back stays locked for a while, for others to use.
+            // Memory that is given back stays locked for a while, to be used again.
             if let Some(device) = self.device.get() {
                 let left = max.saturating_sub(self.used.load(Ordering::Relaxed));
                 device.limit_idle_locked(usize::try_from(left).unwrap_or(usize::MAX));
@@ -172,7 +172,7 @@ mod imp {
             let data = block.address() as *mut u8;
             let zero = |flag, at, size| {
                 if params.flags().contains(flag) {
-                    // SAFETY: inside of the block, which nobody else has.
+                    // SAFETY: inside of the block, which no other thread has.
                     unsafe { data.add(at).write_bytes(0, size) };
                 }
             };
@@ -222,7 +222,7 @@ impl PinnedAllocator {
         self.imp().device.get()
     }
 
-    /// Whether a buffer is one memory of ours that the GPU can read on its own: locked by the GPU's runtime.
+    /// Returns true if a buffer is one memory of ours that the GPU can read on its own: locked by the GPU's runtime.
     pub fn has_made(buffer: &gst::BufferRef, gpu: &Device) -> bool {
         let ours = |memory: &gst::MemoryRef| memory.allocator()?.downcast_ref::<Self>()?.device().cloned();
         buffer.n_memory() == 1

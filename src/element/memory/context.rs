@@ -10,7 +10,7 @@ const HIP: &str = "gst.hip.device";
 const CUDA: &str = "gst.cuda.context";
 const TYPES: [&str; 2] = [HIP, CUDA];
 
-/// What was shared with the element, the newest last; one context of each type.
+/// Contexts that were shared with the element, the newest last; one of each type.
 #[derive(Default)]
 pub struct Contexts(Vec<gst::Context>);
 

@@ -20,7 +20,7 @@ use gst_video::{VideoInfo, VideoMeta};
 /// and is mapped for the CPU, so it proves nothing.
 const MAP_READ_DEVICE: u32 = GST_MAP_READ | (GST_MAP_FLAG_LAST << 1);
 
-/// What sort of memory frames lie in, if not the system's.
+/// Kind of memory that frames are in, if not the system's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Hip,
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// What brings frames from there to system memory.
+    /// Returns the element that brings frames from there to system memory.
     pub fn download(self) -> &'static str {
         match self {
             Self::Hip => "hipdownload",
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// Whether a GPU can have memory of this kind, or read it.
+    /// Returns true if a GPU can have memory of this kind, or read it.
     pub fn suits(self, gpu: &DeviceInfo) -> bool {
         match self {
             Self::Hip => true,
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// What all the memory of a buffer is.
+    /// Returns the kind of all the memory of a buffer.
     pub fn of(buffer: &gst::BufferRef) -> Option<Self> {
         let of = |memory: &gst::MemoryRef| {
             if memory.is_type("HIPMemory") {
@@ -190,8 +190,8 @@ impl DeviceFrame {
         })
     }
 
-    /// Imports a DMA buffer once whoever writes to it is done. The kernels do not read it where it is: it may be
-    /// at the far end of a bus.
+    /// Imports a DMA buffer once its producer is done. The kernels do not read it where it is: it may be at the far end of a
+    /// bus.
     pub fn import(
         buffer: gst::Buffer,
         info: &VideoInfo,

@@ -150,7 +150,7 @@ impl Importer {
         }
     }
 
-    /// Whether frames of this format are those that the importer was made for.
+    /// Returns true if frames of this format are those that the importer was made for.
     pub fn suits(&self, info: &VideoInfo) -> bool {
         self.info == *info
     }
@@ -197,7 +197,7 @@ impl Importer {
         let chroma = self.chroma.map(|layouts| layouts.map(|layout| layout.within(mapped.crop)));
         let lease = match &mapped.frame {
             MappedFrame::Host(frame, pinned) => {
-                // SAFETY: nobody writes to the frame while it is mapped and its buffer shared.
+                // SAFETY: no thread writes to the frame while it is mapped and its buffer shared.
                 let lease = unsafe { Lease::new(frame.clone()) };
                 // SAFETY: what is page-locked of the frame's memory is so for as long as the memory lives.
                 Some(unsafe { lease.pinned_within(pinned.clone()) })
@@ -221,7 +221,7 @@ impl Importer {
     }
 }
 
-/// What the engine needs to know about a format.
+/// Returns a format as the engine describes it.
 pub fn geometry(info: &VideoInfo) -> Option<Geometry> {
     let luma = Layout::new(info, 0);
     let chroma = (info.format_info().n_components() >= 3).then(|| Layout::new(info, 1));

@@ -26,7 +26,7 @@ pub fn limit() -> usize {
     })
 }
 
-/// What the variable says. Who set it wants an end to it, so none is locked where it cannot be understood.
+/// Returns the value of the variable. A user who set it wants a limit, so nothing is locked where it cannot be understood.
 fn given(text: &OsStr) -> usize {
     text.to_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
         gst::warning!(
@@ -48,9 +48,9 @@ fn by_default() -> usize {
     groups.unwrap_or(usize::MAX).min(physical()) / PART
 }
 
-/// Whether locked pages stay those of a process that forks. Before Linux 5.9 it may get others when it next writes there, while
-/// a GPU goes on to read the old ones. A kernel that does not say how old it is counts as one of these: without locking, frames
-/// cost more, but they are the right ones.
+/// Returns true if locked pages stay those of a process that forks. Before Linux 5.9 it may get others when it next writes
+/// there, while a GPU goes on to read the old ones. A kernel that does not say how old it is counts as one of these: without
+/// locking, frames cost more, but they are the right ones.
 fn stays_after_fork(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().ok());
     let version = numbers.next().flatten().zip(numbers.next().flatten());

@@ -2,16 +2,16 @@
 
 //! Ordinary memory that comes again is page-locked where it lies, as far as the [limit](super::limit) goes.
 //!
-//! A GPU copies page-locked memory on its own, while ordinary memory costs the CPU a copy first, which is most of what such
-//! frames cost. Who sends frames in ordinary memory has not taken the memory that was offered, but mostly sends few memories
-//! in turns: those of a pool. To lock one takes about as long as to copy it some times, so a memory is locked once it has
-//! brought some frames, and stays so until it is freed. Memory that is made for each frame never is.
+//! A GPU copies page-locked memory on its own, while ordinary memory costs the CPU a copy first, which is most of the cost of
+//! such frames. A source that sends frames in ordinary memory has not taken the memory that was offered, but mostly sends few
+//! memories in turns: those of a pool. To lock one takes about as long as to copy it some times, so a memory is locked once it
+//! has brought some frames, and stays so until it is freed. Memory that is made for each frame never is.
 //!
-//! What is known of a memory hangs on it as GStreamer's qdata, which all elements of the process share. GStreamer frees qdata
-//! when the last reference to the memory has gone, before its allocator gets the memory back (`gst_mini_object_unref` calls
+//! The state of a memory hangs on it as GStreamer's qdata, which all elements of the process share. GStreamer frees qdata when
+//! the last reference to the memory has gone, before its allocator gets the memory back (`gst_mini_object_unref` calls
 //! `free_priv_data` and then `free`, 1.22.0): no page is freed while it is locked. Nor is a GPU copying from it then, as
 //! leases keep the memory. Only the whole pages inside are locked: the others have neighbours on them, whose pages cannot be
-//! locked twice. What is on those is copied as before.
+//! locked twice. Samples on those are copied as before.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ pub fn locked(buffer: &gst::BufferRef, gpu: &Device) -> Option<Range<usize>> {
     }
 }
 
-/// What is known of a memory.
+/// The state of a memory.
 struct Known(Mutex<State>);
 
 enum State {
@@ -76,7 +76,7 @@ enum State {
 }
 
 impl Known {
-    /// What is known of a memory, or of the one that it is a part of.
+    /// Returns the state of a memory, or of the one that it is a part of.
     fn of(memory: &gst::MemoryRef) -> &Self {
         static QUARK: OnceLock<glib::Quark> = OnceLock::new();
         static MAKING: Mutex<()> = Mutex::new(());
@@ -99,11 +99,11 @@ impl Known {
     }
 }
 
-/// Frees what is known of a memory, and unlocks it.
+/// Frees the state of a memory, and unlocks it.
 ///
 /// # Safety
 ///
-/// `known` must be what was set as qdata, which nobody uses any more.
+/// `known` must be the pointer that was set as qdata, which nothing uses any more.
 unsafe extern "C" fn forget(known: gpointer) {
     // SAFETY: made from a box, and freed once.
     drop(unsafe { Box::from_raw(known.cast::<Known>()) });

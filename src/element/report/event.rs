@@ -20,7 +20,7 @@ use super::message::{ParseError, field};
 /// Name of the message structure.
 pub const NAME: &str = "hipvmaf-event";
 
-/// What happened.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Event {
     /// The score was below `alarm-low` for `alarm-hold`; it is above `alarm-clear` again.
@@ -81,7 +81,7 @@ impl Event {
     }
 }
 
-/// Whether what an event tells of begins, ends, or happens once.
+/// Says whether an event begins, ends, or happens once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventState {
     #[default]
@@ -107,7 +107,7 @@ pub struct EventMessage {
     pub state: EventState,
     /// Sink pad concerned.
     pub pad: String,
-    /// What the user calls its stream; the pad name unless set.
+    /// The user's name for its stream; the pad name unless set.
     pub label: String,
     /// Running time at which it was noticed, as a rule that of a reference frame.
     pub running_time: Option<ClockTime>,
@@ -115,11 +115,11 @@ pub struct EventMessage {
     pub since: Option<ClockTime>,
     /// The measured value: a score, a level, or the confidence of an alignment.
     pub value: Option<f64>,
-    /// What `value` was compared with.
+    /// The limit that `value` was compared with.
     pub threshold: Option<f64>,
     /// Frames concerned.
     pub count: Option<u64>,
-    /// How often it has happened: gaps, or how often an alarm was raised since it was told to be.
+    /// How often it has happened: gaps, or how often an alarm was raised since it was reported as raised.
     pub times: Option<u64>,
     /// By how many nanoseconds the distorted video is late.
     pub offset: Option<i64>,
@@ -129,7 +129,7 @@ pub struct EventMessage {
     pub metric: Option<String>,
     /// The first number of them that differs, by the CPU.
     pub expected: Option<String>,
-    /// What the GPU has instead.
+    /// The value that the GPU has instead.
     pub got: Option<String>,
     /// Why, and what to do.
     pub reason: Option<String>,

@@ -2,8 +2,8 @@
 
 //! Results as lines of JSON that lose nothing: the heading, the rows and the ending, each as it is, with all digits.
 //!
-//! A video may be scored in parts, in different places. What the parts have in such files is put together by whoever
-//! feeds it to a [`Results`](super::results::Results) of another format, which then is the file of the whole video.
+//! A video may be scored in parts, in different places. The lines of such files are put together by feeding them to a
+//! [`Results`](super::results::Results) of another format, which then is the file of the whole video.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};

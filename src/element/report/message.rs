@@ -24,7 +24,7 @@ pub const NAME: &str = "VMAF";
 /// Named values in their reported order.
 pub type Values = Vec<(String, f64)>;
 
-/// What became of a frame.
+/// The fate of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScoreState {
@@ -78,7 +78,7 @@ pub enum VmafMessage {
     Window(PooledMessage),
 }
 
-/// What every message says: where it belongs in the stream, and the score of the first model.
+/// Fields of every message: its place in the stream, and the score of the first model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Common {
     /// Presentation timestamp of the scored reference frame; pooled: of the end of the last one; not for windows.
@@ -89,7 +89,7 @@ pub struct Common {
     pub duration: Option<ClockTime>,
     /// Sink pad of the distorted stream.
     pub pad: String,
-    /// What the user calls that stream; the pad name unless set.
+    /// The user's name for that stream; the pad name unless set.
     pub label: String,
     /// Name of the first model.
     pub model: String,
@@ -166,7 +166,7 @@ pub struct PooledMessage {
     /// Share of the reference frames that were scored, 0.0..=1.0.
     pub coverage: f64,
     pub stats: Stats,
-    /// What made the scores: version, backend and device, models with SHA-256 of their files, settings. Not in windows.
+    /// Origin of the scores: version, backend and device, models with SHA-256 of their files, settings. Not in windows.
     pub provenance: Option<Structure>,
 }
 

@@ -30,7 +30,7 @@ pub const NAME: &str = "HipVmafScoreMeta";
 pub struct PadScore {
     /// Sink pad of the distorted stream.
     pub pad: String,
-    /// What the user calls it; the pad name unless set.
+    /// The user's name for it; the pad name unless set.
     pub label: String,
     /// Counts caps changes, flushes and resets of this stream, from 0; as in its messages.
     pub section: u32,

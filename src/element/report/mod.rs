@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the element tells: messages on the bus, metas on buffers, and files, which a thread of its own writes.
+//! Reports of the element: messages on the bus, metas on buffers, and files, which a thread of its own writes.
 
 pub mod event;
 pub mod exact;

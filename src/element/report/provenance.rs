@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What made a score: the program, the backend and its device, the models by the hash of their files, and the settings that
+//! Origin of a score: the program, the backend and its device, the models by the hash of their files, and the settings that
 //! change scores. It is in every results file and pooled message, so that a score can be made again.
 
 use std::borrow::Cow;
@@ -46,7 +46,7 @@ pub fn named<T: Clone>(values: &[(&'static str, T)]) -> Vec<(Cow<'static, str>, 
     values.iter().map(|(name, value)| (Cow::Borrowed(*name), value.clone())).collect()
 }
 
-/// What made a score. Each field has a name and a text.
+/// Origin of a score. Each field has a name and a text.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Provenance {
     /// The backend, its device, driver and code.
@@ -55,7 +55,7 @@ pub struct Provenance {
     pub models: Vec<(String, String)>,
     /// Values of properties.
     pub settings: Vec<(Cow<'static, str>, String)>,
-    /// What the application has to say of it: lines by a name.
+    /// Lines that the application adds, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<(String, Vec<String>)>,
 }
@@ -70,7 +70,7 @@ fn extra(structure: &gst::StructureRef) -> Vec<(String, Vec<String>)> {
 }
 
 impl Provenance {
-    /// What is known before anything runs.
+    /// Returns the origin as far as it is known before anything runs.
     pub fn new(settings: &Settings, plan: &Plan) -> Self {
         let models = plan.models.iter();
         Self {

@@ -40,21 +40,21 @@ use super::provenance::Provenance;
 const CSV_COLUMNS: &str =
     "timestamp,running_time,time_code,state,section,offset,coverage,label,reference,distorted,";
 
-/// What the only model is called.
+/// Name of the only model.
 const ONLY_MODEL: &str = "vmaf";
 
 const VERSION: &str = concat!("hipvmaf ", env!("CARGO_PKG_VERSION"));
 
-/// What is compared, for whoever reads the file alone.
+/// Names and formats of the streams, for a reader who has the file alone.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Heading {
     /// Names of the metrics and models, in the order of the values of a row.
     pub columns: Vec<String>,
     /// Sink pad of the distorted stream.
     pub pad: String,
-    /// What the user calls it.
+    /// The user's name for it.
     pub label: String,
-    /// What the streams were when the first frames were compared.
+    /// Formats of the streams when the first frames were compared.
     pub reference: Format,
     pub distorted: Format,
     pub provenance: Provenance,
@@ -136,11 +136,11 @@ pub struct Row {
     /// A value for each column.
     #[serde(with = "exact::numbers")]
     pub values: Vec<f64>,
-    /// What the frame adds to the figures of all frames together.
+    /// Sums that the frame adds to the figures of all frames together.
     pub totals: Totals,
 }
 
-/// What is known at the end.
+/// Figures that are known at the end.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Ending {
     /// Figures of all pairs together.
@@ -152,18 +152,18 @@ pub struct Ending {
     pub coverage: f64,
     /// Numbers of frames by what became of them.
     pub frames: Vec<(Cow<'static, str>, u64)>,
-    /// What computed at the end.
+    /// The backend at the end.
     pub backend: Vec<(Cow<'static, str>, String)>,
     /// Why there is more to score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
-    /// What is damaged in the videos.
+    /// Damage of the videos.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }
 
 impl Ending {
-    /// What the application has said of the results, by the name that it has in them.
+    /// Returns the texts of the application about the results, by the name that they have in them.
     fn said(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let said = [("incomplete", &self.incomplete), ("damaged", &self.damaged)];
         said.into_iter().filter_map(|(name, what)| Some((name, what.as_deref()?)))
@@ -176,16 +176,16 @@ pub struct Results {
     path: PathBuf,
     /// It is a device or a pipe, which has no other name while it is written.
     stream: bool,
-    /// What made the scores and how fast is in the file.
+    /// The origin of the scores and the speed are in the file.
     provenance: bool,
     /// The file has another name by now, or is to stay.
     settled: bool,
     format: ResultsFormat,
     /// Name and pooled values of each column; empty until the first row is due.
     columns: Vec<(String, Pool)>,
-    /// What the last columns of all rows of a CSV file say: label, reference and distorted video, and what made it.
+    /// Texts of the last columns of all rows of a CSV file: label, reference and distorted video, and provenance.
     of_csv: [String; 4],
-    /// What computed at the beginning.
+    /// The backend at the beginning.
     backend: Vec<(Cow<'static, str>, String)>,
     rows: u64,
     started: Instant,
@@ -257,7 +257,7 @@ impl Results {
         self.of_csv = [label.clone(), reference.to_string(), distorted.to_string(), provenance.to_string()]
             .map(|text| csv_field(&text));
         self.backend.clone_from(&provenance.backend);
-        // What comes before the speed, what it stands between, and what comes behind it.
+        // Splits the header around the `fps` value, which is patched in at the end.
         let fps = |head: String, [before, after]: [String; 2], rest: String| match self.provenance
             && !self.stream
         {
@@ -440,12 +440,12 @@ impl Results {
         self.settled
     }
 
-    /// Has the speed be that of work which took this long, in other places.
+    /// Sets the time that the work took in other places, from which the speed is computed.
     pub fn set_taken(&mut self, taken: Duration) {
         self.started = Instant::now().checked_sub(taken).unwrap_or(self.started);
     }
 
-    /// Has the rows so far outlive the process.
+    /// Writes the rows so far to the disk, so that they outlive the process.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -468,7 +468,7 @@ impl Results {
         }
         let (partial, mut ends) = (self.partial(), std::mem::take(&mut self.ends));
         let fps = self.fps();
-        // What is left in the buffer may not find room, and is given up; what counts is what is in the file.
+        // The rest of the buffer may not find room, and is given up; only the file counts.
         let _ = self.out.flush();
         let anew = BufWriter::new(self.out.get_ref().try_clone()?);
         let (file, _) = std::mem::replace(&mut self.out, anew).into_parts();
@@ -620,8 +620,8 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-/// Makes an empty file that nobody else writes as long as it is open. What was there is renamed, to the name that comes
-/// as well.
+/// Makes an empty file that no other process writes as long as it is open. A file of that name is renamed, and its new name
+/// returned as well.
 fn create_locked(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
     let mut kept = None;
     loop {
@@ -634,7 +634,7 @@ fn create_locked(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
             // Not every file system knows locks.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        // Whoever had it locked before may have given it another name in the meantime.
+        // A process that had it locked before may have renamed it in the meantime.
         let (ours, named) = (file.metadata()?, fs::metadata(path));
         if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
             continue;
@@ -811,7 +811,7 @@ mod tests {
 
     const ROWS: [[f64; 2]; 2] = [[0.5, 80.25], [1.0, f64::NAN]];
 
-    /// What is put together from exact lines is what was written at once.
+    /// Results that are put together from exact lines are those that were written at once.
     #[test]
     fn exact_lines_make_the_file_of_the_whole() {
         const ROWS: [[f64; 2]; 3] = [[0.1 + 0.2, f64::INFINITY], [1.0 / 3.0, f64::NAN], [-0.0, 5e-324]];

@@ -15,7 +15,7 @@ use super::super::error::Error;
 use super::super::threads::Thread;
 use super::results::{Ending, Heading, Results, Row};
 
-/// What can wait to be written. Whoever hands over more waits for the disk, so that memory stays bounded.
+/// How many jobs can wait to be written. Beyond that, the caller waits for the disk, so that memory stays bounded.
 const QUEUE: usize = 4096;
 /// How long rows may be kept back from their files.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ impl Writer {
         Ok(Self { jobs, _thread: thread })
     }
 
-    /// Has something written, after everything before. Waits if the disk is far behind.
+    /// Writes something after everything before. Waits if the disk is far behind.
     pub fn write(&self, job: Job) {
         // Fails only if the thread died; then nothing can be written any more.
         let _ = self.jobs.send(job);
@@ -72,7 +72,7 @@ impl Writer {
     }
 }
 
-/// Has writes of this thread to a pipe that nobody reads any more fail instead of ending the application.
+/// Makes writes of this thread to a pipe without a reader fail instead of ending the application.
 fn block_broken_pipe() {
     // SAFETY: sigemptyset initialises the set, which the other calls only read or change in place; the mask is that of this
     // thread alone. The signal of a write is sent to the thread that writes.
@@ -84,7 +84,7 @@ fn block_broken_pipe() {
     }
 }
 
-/// What lives on the thread.
+/// Data of the thread.
 struct Files {
     /// Results that more rows may come for, those too that are complete for now.
     open: Vec<(u64, Results)>,
@@ -138,13 +138,13 @@ impl Files {
                         (self.report)(Error::Metrics { path, source });
                     }
                 }
-                // Whoever asked may have gone.
+                // The thread that asked may have gone.
                 Job::Settle(to) => to.send(()).unwrap_or_default(),
             }
         }
     }
 
-    /// Has what was written so far outlive the process, however that ends.
+    /// Makes everything written so far outlive the process, however that ends.
     fn flush(&mut self) {
         let numbers: Vec<_> = self.open.iter().map(|(number, _)| *number).collect();
         numbers.into_iter().for_each(|number| self.change(number, Results::flush));
