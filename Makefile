@@ -43,9 +43,13 @@ man: bootstrap ## write man pages and shell completions into target/generated
 site: ## make a site of README.md and docs/ in target/site, with mdBook
 	@scripts/site
 
-demo: plugin $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
+# The demo runs `score`, and is built with little else. Once the plugin is there, the whole program stays whole.
+demo: $(if $(wildcard $(PLUGINS)/libgsthipvmaf.so),plugin,score) $(PACKAGES) ## score an encoding of a real film; leaves results, a plot and a report in target/demo
 	@scripts/demo
 	@scripts/built
+
+score: bootstrap
+	cargo build --locked --package hipvmaf-cli --bin hipvmaf --no-default-features $(RELEASE)
 
 # What waits for time to pass, the unit tests, and what only computes have a lane each. Each lane leaves the CPUs to those
 # before it: what waits is served when its time comes, and what computes takes what the others leave.

@@ -4,8 +4,8 @@
 
 use engine::backend::hip;
 
-use crate::error::Error;
-use crate::output;
+use score::error::Error;
+use score::output;
 
 /// Prints a line for each GPU. That there is none is no failure: the CPU scores then.
 pub fn list(json: bool) -> Result<(), Error> {

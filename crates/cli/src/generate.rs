@@ -9,7 +9,7 @@ use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use crate::Cli;
-use crate::error::Error;
+use score::error::Error;
 
 /// Writes a page for the program and for each command, and a file for each shell.
 pub fn write(folder: &Path) -> Result<(), Error> {

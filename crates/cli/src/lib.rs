@@ -1,35 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The program `hipvmaf`: scores video files, watches live video, and says what this machine has for it.
+//! The program `hipvmaf`: scores video files, watches live video, and lists the GPUs and models that it can use.
 //!
-//! Each command is a module with its arguments and a function that runs it. The plugin is linked in, so that the program
-//! needs no installation of it. What other programs may want of this one is [`score`]: it compares files with a reference
-//! and hands out scores frame by frame.
+//! Each large command is a crate of its own: `score`, `archive` and `monitor`. The latter two are features, on by default; a
+//! program without them is built in less time. The plugin is linked in, so the program needs no installation of it.
 
-pub mod archive;
 pub mod devices;
-pub mod error;
+#[cfg(feature = "generate")]
 pub mod generate;
-pub mod interrupt;
 pub mod models;
-pub mod monitor;
-pub mod output;
-mod property;
-mod redact;
-pub mod score;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
+use score::VERSION;
+use score::error::{EXIT_CODES, Error};
 
-use error::{EXIT_CODES, Error};
-
-/// Version and commit.
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
-
-/// The same, and for which GPUs the program has code.
+/// Version and commit, and the GPUs that the program has code for.
 static LONG_VERSION: LazyLock<String> =
     LazyLock::new(|| format!("{VERSION}\nGPU code: {}", engine::backend::hip::built_for()));
 
@@ -45,54 +33,87 @@ pub struct Cli {
 enum Command {
     #[command(visible_alias = "ladder", after_long_help = EXIT_CODES)]
     Score(Box<score::Args>),
+    #[cfg(feature = "monitor")]
     Monitor(Box<monitor::Args>),
+    /// Watch the quality of live video (not in this build)
+    #[cfg(not(feature = "monitor"))]
+    #[command(disable_help_flag = true)]
+    Monitor(Missing),
+    #[cfg(feature = "archive")]
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Archive(archive::Command),
-    /// List the GPUs of this machine, the one that is used first at the top
+    /// Score many titles in chunks (not in this build)
+    #[cfg(not(feature = "archive"))]
+    #[command(disable_help_flag = true)]
+    Archive(Missing),
+    /// List the GPUs of this machine, the preferred one first
     Devices {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Have a GPU prove itself: versions, self-tests, a comparison with the CPU bit for bit, and how fast it is
+    /// Check a GPU: versions, self-tests, a bit-exact comparison with the CPU, and its speed
     ///
-    /// This is what to paste into an issue. It takes less than two minutes, and says as much as there is where something fails.
+    /// Paste this report into issues. It takes less than two minutes. Each section runs in its own process, so that a crash or
+    /// a hang still leaves a report.
     #[command(after_long_help = EXIT_CODES)]
     Check {
         #[command(flatten)]
         device: bench::Device,
-        /// The one part of the report that this process is for
+        /// Print this section of the report only
         #[arg(long, hide = true)]
         part: Option<usize>,
     },
-    /// Measure how fast pairs of frames are scored, and how long one takes
+    /// Measure how many pairs of frames are scored per second, and how long one pair takes
     #[command(after_long_help = EXIT_CODES)]
     Bench {
-        /// Measure the steps from a fresh process to the first scores instead
+        /// Measure the steps from a new process to the first scores instead
         #[arg(long)]
         start: bool,
         #[command(flatten)]
         args: bench::Args,
     },
-    /// List the models that are built in
+    /// List the built-in models
     Models {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Write man pages and shell completions into a folder
+    #[cfg(feature = "generate")]
     #[command(hide = true)]
     Generate {
-        /// Gets the folders man and completions
-        folder: PathBuf,
+        /// Folder in which the folders man and completions are made
+        folder: std::path::PathBuf,
     },
+}
+
+/// The arguments of a command that this build does not have. All are accepted, and none is used.
+#[cfg(not(all(feature = "archive", feature = "monitor")))]
+#[derive(clap::Args)]
+struct Missing {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<std::ffi::OsString>,
+}
+
+#[cfg(not(all(feature = "archive", feature = "monitor")))]
+fn missing(command: &str) -> Error {
+    Error::Usage(format!(
+        "this build has no command {command}; build the whole program with: make plugin (in a clone of the repository)"
+    ))
 }
 
 fn run(command: &Command) -> Result<ExitCode, Error> {
     match command {
         Command::Score(args) => return score::command::run(args),
+        #[cfg(feature = "archive")]
         Command::Archive(command) => return archive::run(command),
+        #[cfg(not(feature = "archive"))]
+        Command::Archive(_) => return Err(missing("archive")),
+        #[cfg(feature = "monitor")]
         Command::Monitor(args) => monitor::run(args)?,
+        #[cfg(not(feature = "monitor"))]
+        Command::Monitor(_) => return Err(missing("monitor")),
         Command::Devices { json } => devices::list(*json)?,
         Command::Check { device, part } => {
             check(device, *part).map_err(|error| Error::Failed(error.to_string()))?
@@ -102,12 +123,13 @@ fn run(command: &Command) -> Result<ExitCode, Error> {
             run(args).map_err(|error| Error::Failed(error.to_string()))?;
         }
         Command::Models { json } => models::list(*json)?,
+        #[cfg(feature = "generate")]
         Command::Generate { folder } => generate::write(folder)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report, or the part of it that this process is for.
+/// Prints the report, or one section of it.
 fn check(device: &bench::Device, part: Option<usize>) -> Result<(), Box<dyn std::error::Error>> {
     let args = bench::Args::of(device.clone())?;
     match part {
@@ -122,11 +144,4 @@ pub fn main() -> ExitCode {
         eprintln!("error: {error}");
         error.code()
     })
-}
-
-/// Has GStreamer and the element ready; more than once is no mistake.
-fn init() -> Result<(), Error> {
-    gst::init()?;
-    score::decoders::prefer_exact();
-    Ok(gsthipvmaf::plugin_register_static()?)
 }

@@ -6,8 +6,8 @@ use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
 use engine::model::{Model, builtin};
 use serde::Serialize;
 
-use crate::error::Error;
-use crate::output;
+use score::error::Error;
+use score::output;
 
 /// A built-in model.
 #[derive(Serialize)]

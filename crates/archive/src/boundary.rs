@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The proof that a chunk is a part of the whole video: what it has in common with its neighbours.
+//!
+//! A chunk and the next one decode some frames both, from different key frames. The time and a checksum of the samples of
+//! each of these frames is noted where frames enter the element, on both sides. Where neighbours have noted the same, either
+//! has what the whole video has.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gst::ClockTime;
+use gst::prelude::*;
+use gst_video::prelude::*;
+use gst_video::{VideoFrameRef, VideoInfo};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::manifest::{Part, hex};
+use score::error::Error;
+
+/// Moments of the reference between which neighbours have the same frames, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Window {
+    pub from: u64,
+    pub to: u64,
+}
+
+/// Frames of a window: time and checksum of each.
+type Frames = Vec<(u64, String)>;
+
+/// What a chunk has found in a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Seam {
+    pub reference: Frames,
+    pub distorted: Frames,
+}
+
+impl Seam {
+    /// In what they differ, if they do.
+    pub fn difference(&self, next: &Self) -> Option<String> {
+        let sides = [
+            ("reference", &self.reference, &next.reference),
+            ("distorted video", &self.distorted, &next.distorted),
+        ];
+        sides.into_iter().find_map(|(side, ours, next)| {
+            let other = ours.iter().zip(next).find(|(ours, next)| ours != next);
+            match other {
+                Some(((time, _), (next, _))) if time != next => Some(format!(
+                    "a frame of the {side} is at {time} ns in one and at {next} ns in the other"
+                )),
+                Some(((time, _), _)) => {
+                    Some(format!("the frames of the {side} at {time} ns have other samples"))
+                }
+                None if ours.len() != next.len() => {
+                    Some(format!("one has {} frames of the {side}, the other {}", ours.len(), next.len()))
+                }
+                None => None,
+            }
+        })
+    }
+
+    /// Every frame has a partner, so that which are compared does not depend on the frames outside.
+    pub fn is_paired(&self, slack: u64) -> bool {
+        let pairs = self.reference.iter().zip(&self.distorted);
+        self.reference.len() == self.distorted.len()
+            && !self.reference.is_empty()
+            && pairs
+                .into_iter()
+                .all(|((reference, _), (distorted, _))| reference.abs_diff(*distorted) <= slack)
+    }
+}
+
+/// What enters the element.
+#[derive(Default)]
+pub struct Notes {
+    /// Reference frames before the part, and in it.
+    pub before: u64,
+    pub own: u64,
+    /// Distorted frames in it.
+    pub distorted: u64,
+    pub head: Seam,
+    pub tail: Seam,
+    /// The format changes on the way.
+    pub changed: bool,
+    /// Why frames could not be looked at.
+    pub problem: Option<String>,
+}
+
+/// Looks at what enters the element.
+#[derive(Clone, Default)]
+pub struct Tap(Arc<Mutex<Notes>>);
+
+impl Tap {
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was seen.
+    pub fn take(&self) -> Notes {
+        std::mem::take(&mut self.notes())
+    }
+
+    /// Looks at the pads of an element from now on.
+    pub fn watch(&self, element: &gst::Element, part: Part) {
+        for pad in element.sink_pads() {
+            let (tap, is_reference) = (self.clone(), pad.name() == "ref_sink");
+            let info = Mutex::new(None::<VideoInfo>);
+            let mask = gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM;
+            pad.add_probe(mask, move |pad, probe| {
+                let mut info = info.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(gst::EventView::Caps(caps)) = probe.event().map(|event| event.view()) {
+                    let new = VideoInfo::from_caps(caps.caps()).ok();
+                    if info.is_some() && *info != new {
+                        tap.notes().changed = true;
+                    }
+                    *info = new;
+                }
+                if let (Some(buffer), Some(info)) = (probe.buffer(), &*info)
+                    && let Err(error) = tap.note(pad, buffer, info, is_reference, part)
+                {
+                    tap.notes().problem.get_or_insert(error.to_string());
+                }
+                gst::PadProbeReturn::Ok
+            });
+        }
+    }
+
+    fn note(
+        &self,
+        pad: &gst::Pad,
+        buffer: &gst::BufferRef,
+        info: &VideoInfo,
+        is_reference: bool,
+        part: Part,
+    ) -> Result<(), Error> {
+        let time = running_time(pad, buffer).ok_or("a frame has no time")?.nseconds();
+        let late = time + part.slack;
+        let within = |window: Option<Window>| window.is_some_and(|w| (w.from..w.to).contains(&late));
+        let (head, tail) = (within(part.head), within(part.tail));
+        let sum = if head || tail { checksum(buffer, info)? } else { String::new() };
+        let mut notes = self.notes();
+        if is_reference {
+            notes.before += u64::from(late < part.from);
+            notes.own += u64::from(part.has(time));
+        } else {
+            notes.distorted += u64::from(part.has(time));
+        }
+        let notes = &mut *notes;
+        for (within, seam) in [(head, &mut notes.head), (tail, &mut notes.tail)] {
+            if within {
+                let frames = if is_reference { &mut seam.reference } else { &mut seam.distorted };
+                frames.push((time, sum.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn running_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<ClockTime> {
+    let event = pad.sticky_event::<gst::event::Segment>(0)?;
+    event.segment().downcast_ref::<ClockTime>()?.to_running_time(buffer.pts()?)
+}
+
+/// Of the samples that are seen, wherever they lie.
+fn checksum(buffer: &gst::BufferRef, info: &VideoInfo) -> Result<String, Error> {
+    let frame = VideoFrameRef::from_buffer_ref_readable(buffer, info)?;
+    let mut hash = Sha256::new();
+    let format = frame.format_info();
+    let components = 0..info.n_components();
+    for plane in 0..frame.n_planes() {
+        let of_plane = components.clone().filter(|i| format.plane()[*i as usize] == plane);
+        let ends = of_plane.map(|i| {
+            let (width, stride) = (frame.comp_width(i) as usize, frame.comp_pstride(i).max(0) as usize);
+            let sample = (frame.comp_depth(i) as usize).div_ceil(8);
+            // Packed formats whose samples are no whole bytes have no distance of samples: all of their rows count.
+            let end = frame.comp_poffset(i) as usize + width.saturating_sub(1) * stride + sample;
+            (frame.comp_height(i) as usize, if stride == 0 { usize::MAX } else { end })
+        });
+        let (height, width) = ends.fold((0, 0), |(h, w), (height, width)| (h.max(height), w.max(width)));
+        let stride = frame.plane_stride()[plane as usize].unsigned_abs() as usize;
+        for row in frame.plane_data(plane)?.chunks(stride.max(1)).take(height) {
+            hash.update(row.get(..width.min(row.len())).unwrap_or(row));
+        }
+    }
+    Ok(hex(hash))
+}

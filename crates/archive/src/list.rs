@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The list of titles: CSV with the header `name,reference,distorted`, or an object of JSON in each line. Whatever else is
+//! there are options of `score` by their long names.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use clap::{Args as _, Command};
+use serde_json::{Map, Value};
+
+use score::error::Error;
+
+/// A line of the list.
+pub struct Entry {
+    pub name: String,
+    pub reference: String,
+    pub distorted: String,
+    /// Options of `score` and their values.
+    pub options: Vec<(String, String)>,
+}
+
+/// Options that are of a run and not of a title.
+const OF_RUN: [&str; 10] =
+    ["results", "no-provenance", "plot", "report", "worst", "json", "x264", "backend", "threads", "decoder"];
+
+/// Reads a list.
+pub fn read(path: &Path) -> Result<Vec<Entry>, Error> {
+    let failed = |why: String| Error::Usage(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let is_json = text.trim_start().starts_with('{');
+    let records = if is_json { json(&text) } else { csv(&text) };
+    let entries: Vec<_> = records.map_err(&failed)?;
+    let entries = entries
+        .into_iter()
+        .enumerate()
+        .map(|(i, record)| entry(record).map_err(|why| failed(format!("title {}: {why}", i + 1))));
+    let entries = entries.collect::<Result<Vec<_>, _>>()?;
+    let mut names = HashSet::new();
+    match entries.iter().find(|entry| !names.insert(&entry.name)) {
+        Some(entry) => {
+            Err(failed(format!("the name {} repeats; each title needs a name of its own", entry.name)))
+        }
+        None => Ok(entries),
+    }
+}
+
+type Record = Vec<(String, String)>;
+
+fn csv(text: &str) -> Result<Vec<Record>, String> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let header = reader.headers().map_err(|error| error.to_string())?.clone();
+    let records = reader.records().map(|record| {
+        let record = record.map_err(|error| error.to_string())?;
+        Ok(header.iter().zip(&record).map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    });
+    records.collect()
+}
+
+fn json(text: &str) -> Result<Vec<Record>, String> {
+    let objects = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let records = objects.map(|(i, line)| {
+        let object: Map<String, Value> =
+            serde_json::from_str(line).map_err(|error| format!("line {}: {error}", i + 1))?;
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let values = object.iter().flat_map(|(name, value)| {
+            let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+            values.iter().map(|value| (name.clone(), text(value))).collect::<Vec<_>>()
+        });
+        Ok(values.collect())
+    });
+    records.collect()
+}
+
+fn entry(record: Record) -> Result<Entry, String> {
+    let mut fields = ["name", "reference", "distorted"].map(|name| (name, String::new()));
+    let known = score::Args::augment_args(Command::new("score"));
+    let mut options = vec![];
+    for (name, value) in record {
+        if value.is_empty() {
+            continue;
+        }
+        if let Some((_, field)) = fields.iter_mut().find(|(field, _)| *field == name) {
+            *field = value;
+            continue;
+        }
+        let option = known.get_arguments().find(|arg| arg.get_long() == Some(&name));
+        let Some(option) = option.filter(|_| !OF_RUN.contains(&name.as_str())) else {
+            return Err(format!("{name} is no option of a title; hipvmaf help score lists them"));
+        };
+        match (option.get_action().takes_values(), value.as_str()) {
+            (true, _) => options.push((name, value)),
+            (false, "true" | "1") => options.push((name, String::new())),
+            (false, "false" | "0") => {}
+            (false, _) => return Err(format!("{name} is true or false, not {value}")),
+        }
+    }
+    if let Some((field, _)) = fields.iter().find(|(_, value)| value.is_empty()) {
+        return Err(format!("{field} is missing; the header of a list is name,reference,distorted"));
+    }
+    let [name, reference, distorted] = fields.map(|(_, value)| value);
+    // It becomes the name of files.
+    if name.contains(['/', '\0']) || name.starts_with('.') {
+        return Err(format!(
+            "{name} cannot be a name: results are files of this name, so it has no slash and begins with no dot"
+        ));
+    }
+    Ok(Entry { name, reference, distorted, options })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(text: &str) -> Result<Vec<Entry>, Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list");
+        std::fs::write(&path, text).unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn lists_are_csv_or_json() {
+        let csv = "name,reference,distorted,model,model,strict\na,\"r, 1.mp4\",d.mkv,x,,true\nb,r,d,x,y,\n";
+        let json = r#"{"name": "a", "reference": "r, 1.mp4", "distorted": "d.mkv", "model": "x", "strict": true}
+            {"name": "b", "reference": "r", "distorted": "d", "model": ["x", "y"]}"#;
+        for text in [csv, json] {
+            let [a, b] = &entries(text).unwrap()[..] else { panic!("two titles") };
+            assert_eq!(
+                (a.name.as_str(), a.reference.as_str(), a.distorted.as_str()),
+                ("a", "r, 1.mp4", "d.mkv")
+            );
+            let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            assert_eq!(a.options, [option("model", "x"), option("strict", "")]);
+            assert_eq!(b.options, [option("model", "x"), option("model", "y")]);
+        }
+    }
+
+    #[test]
+    fn lists_that_cannot_be_meant_are_refused() {
+        for (text, why) in [
+            ("name,reference,distorted\na,r,d\na,r,e\n", "a repeats"),
+            ("name,reference,distorted\na/b,r,d\n", "no slash"),
+            ("name,reference,distorted\n..,r,d\n", "no dot"),
+            ("name,reference\na,r\n", "distorted is missing"),
+            ("name,reference,distorted,colour\na,r,d,red\n", "colour is no option"),
+            ("name,reference,distorted,results\na,r,d,x.json\n", "results is no option"),
+            ("{\"name\": 1", "line 1"),
+        ] {
+            let error = entries(text).err().unwrap().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

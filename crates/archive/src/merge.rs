@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The command `archive merge`: makes the results of titles of those of their chunks.
+//!
+//! The rows of all chunks go in their order through the element's own writer, without those that chunks have in common and
+//! with the numbers of the whole title, so that all that is pooled from them comes to what it is of the whole title.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use engine::session::Totals;
+use gsthipvmaf::ResultsFormat;
+use gsthipvmaf::exact::Line;
+use gsthipvmaf::message::ScoreState;
+use gsthipvmaf::results::{Ending, Heading, Results};
+use watch::output::Place;
+
+use super::chunk::{self, Head, Scored};
+use super::manifest::{Chunk, Manifest, Title};
+use super::{complete_unless, word};
+use score::error::Error;
+use score::output;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The folder of the plan
+    pub folder: PathBuf,
+    /// Gets a file NAME.json for each title
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    pub output: PathBuf,
+    /// Leave out what made the scores and how fast, so that files of different runs can be compared
+    #[arg(long)]
+    pub no_provenance: bool,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    score::init()?;
+    let manifest = Manifest::read(&args.folder)?;
+    std::fs::create_dir_all(&args.output)
+        .map_err(|error| Error::Failed(format!("cannot create {}: {error}", args.output.display())))?;
+    let (mut written, mut damaged) = (0, 0);
+    for title in &manifest.titles {
+        match merge(args, title) {
+            Ok(texts) => {
+                written += 1;
+                damaged += usize::from(!texts.is_empty());
+                texts.iter().for_each(|text| eprintln!("warning: {}: {text}", title.name));
+            }
+            Err(error) => eprintln!("error: {}: {error}", title.name),
+        }
+    }
+    output::print(format_args!("{written} of {} titles written", manifest.titles.len()))?;
+    Ok(complete_unless(written == manifest.titles.len(), damaged > 0))
+}
+
+/// Writes a title; what is damaged in its videos.
+fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
+    if let Some(problem) = &title.problem {
+        return Err(Error::Failed(format!("could not be planned: {problem}")));
+    }
+    let mut chunks = vec![];
+    for chunk in &title.chunks {
+        let Some(scored) = Scored::open(&args.folder, title, chunk)? else {
+            let why = chunk::why_missing(&args.folder, title, chunk);
+            return Err(Error::Failed(format!("chunk {} is missing: {why}", title.chunk_name(chunk))));
+        };
+        chunks.push((chunk, scored));
+    }
+    let heads: Vec<_> = chunks.iter().map(|(chunk, scored)| (*chunk, &scored.head)).collect();
+    heads.windows(2).try_for_each(|pair| check_seam(&args.folder, title, pair[0], pair[1]))?;
+    heads.iter().try_for_each(|(chunk, head)| check(args, title, chunk, head))?;
+    let folder = tempfile::Builder::new().prefix(".hipvmaf-").tempdir_in(&args.output)?;
+    let path = folder.path().join("results.json");
+    let (results, _) = Results::create(&path, ResultsFormat::Json, !args.no_provenance)?;
+    let mut damaged: Vec<String> = vec![];
+    for text in heads.iter().flat_map(|(_, head)| &head.damaged) {
+        if !damaged.contains(text) {
+            damaged.push(text.clone());
+        }
+    }
+    let taken: f64 = heads.iter().map(|(_, head)| head.taken).sum();
+    Whole {
+        title,
+        results,
+        taken,
+        damaged: &damaged,
+        heading: None,
+        index: 0,
+        totals: Totals::default(),
+        ending: None,
+    }
+    .write(chunks)
+    .map_err(|why| Error::Failed(format!("{why}; {}", as_whole(args, title))))?;
+    let target = args.output.join(format!("{}.json", title.name));
+    match Place::of(&target)? {
+        Place::File(target) => std::fs::rename(&path, target)?,
+        Place::Stream(mut out) => drop(std::io::copy(&mut File::open(&path)?, &mut out)?),
+    }
+    Ok(damaged)
+}
+
+/// What to do where chunks do not make a whole.
+fn as_whole(args: &Args, title: &Title) -> String {
+    format!(
+        "score it as one chunk: hipvmaf archive plan LIST -o {} --whole {}",
+        word(&args.folder.to_string_lossy()),
+        word(&title.name)
+    )
+}
+
+/// Neighbours have decoded what they have in common to the same samples.
+fn check_seam(
+    folder: &Path,
+    title: &Title,
+    (_, ours): (&Chunk, &Head),
+    (chunk, next): (&Chunk, &Head),
+) -> Result<(), Error> {
+    let Some(difference) = ours.tail.difference(&next.head) else { return Ok(()) };
+    let name = title.chunk_name(chunk);
+    // A chunk that begins at the beginning of the files is as exact as the whole.
+    let before = chunk.part.and_then(|part| part.head).map_or(0.0, |head| head.from as f64 / 1e9);
+    let (again, earlier) = match next.earlier < before {
+        true => (name.clone(), (2.0 * next.earlier).max(10.0).min(before.ceil())),
+        false => (format!("{}/{}", title.name, chunk.number - 1), before.ceil()),
+    };
+    Err(Error::Failed(format!(
+        "chunk {name} does not go on where the one before ends: {difference}; decode from an earlier key frame: hipvmaf \
+         archive run {} {} --earlier {earlier}",
+        word(&folder.to_string_lossy()),
+        word(&again)
+    )))
+}
+
+/// A chunk is one that can be a part.
+fn check(args: &Args, title: &Title, chunk: &Chunk, head: &Head) -> Result<(), Error> {
+    let Some(part) = chunk.part else { return Ok(()) };
+    let name = title.chunk_name(chunk);
+    let failed = |why: &str| Err(Error::Failed(format!("chunk {name}: {why}; {}", as_whole(args, title))));
+    if head.changed {
+        return failed("the format of the video changes in it");
+    }
+    for (window, seam) in [(part.head, &head.head), (part.tail, &head.tail)] {
+        if window.is_some() && !seam.is_paired(part.slack * 2) {
+            return failed("frames at its ends have no partners");
+        }
+    }
+    Ok(())
+}
+
+/// A title being put together.
+struct Whole<'a> {
+    title: &'a Title,
+    results: Results,
+    taken: f64,
+    /// What is damaged in its videos, as all chunks know it.
+    damaged: &'a [String],
+    heading: Option<Heading>,
+    /// Number of the next chunk's first frame.
+    index: u64,
+    totals: Totals,
+    ending: Option<Ending>,
+}
+
+impl Whole<'_> {
+    fn write(mut self, chunks: Vec<(&Chunk, Scored)>) -> Result<(), Error> {
+        for (chunk, scored) in chunks {
+            let head = scored.head.clone();
+            let mut rows = 0;
+            for line in scored.lines().skip_while(|line| !matches!(line, Ok(Line::Heading(_)))) {
+                match (line?, chunk.part) {
+                    (Line::Heading(heading), _) => self.begin(*heading)?,
+                    (Line::Row(row), None) => self.results.row(&row)?,
+                    (Line::Row(mut row), Some(part)) if part.has(row.running_time.nseconds()) => {
+                        let own = head.before..head.before + head.own;
+                        if !own.contains(&row.index) || row.state != ScoreState::Scored {
+                            return Err("frames are not where they were seen".into());
+                        }
+                        row.index = row.index - head.before + self.index;
+                        rows += 1;
+                        self.totals += &row.totals;
+                        self.results.row(&row)?;
+                    }
+                    (Line::Row(_), Some(_)) => {}
+                    (Line::Ending(ending), None) => self.ending = Some(ending),
+                    (Line::Ending(ending), Some(_)) => self.add(ending, &head, rows)?,
+                }
+            }
+            self.index += head.own;
+        }
+        self.finish()
+    }
+
+    fn begin(&mut self, mut heading: Heading) -> Result<(), Error> {
+        let Some(first) = &self.heading else {
+            let extra = &mut heading.provenance.extra;
+            extra.retain(|(name, _)| name != "damaged");
+            if !self.damaged.is_empty() {
+                extra.push(("damaged".into(), self.damaged.to_owned()));
+            }
+            self.results.begin(heading.clone())?;
+            self.heading = Some(heading);
+            return Ok(());
+        };
+        // Each may have been made elsewhere.
+        let provenance = first.provenance.clone();
+        if *first == (Heading { provenance, ..heading }) {
+            Ok(())
+        } else {
+            Err("its chunks are of other formats".into())
+        }
+    }
+
+    /// Adds what a part has counted, of its own frames alone.
+    fn add(&mut self, ending: Ending, head: &Head, rows: u64) -> Result<(), Error> {
+        let mut frames = ending.frames.clone();
+        for (name, count) in &mut frames {
+            match name.as_ref() {
+                "scored" => *count = rows,
+                "unpaired" => *count = head.own.saturating_sub(rows),
+                // Frames behind the last that others depend on have partners, and so have those before the first; only
+                // where more was decoded than that is it not known whose these are.
+                "dist_unmatched" if head.earlier > 0.0 && *count > 0 => {
+                    return Err("frames without a partner may be of the chunk before".into());
+                }
+                "dist_unmatched" | "verified" | "wrong" => {}
+                name if *count > 0 => return Err(format!("frames are {name}").into()),
+                _ => {}
+            }
+        }
+        match &mut self.ending {
+            None => self.ending = Some(Ending { frames, ..ending }),
+            Some(whole) => {
+                if whole.offset != ending.offset {
+                    return Err("its chunks have other offsets".into());
+                }
+                whole.frames.iter_mut().zip(&frames).for_each(|((_, sum), (_, count))| *sum += count);
+                whole.backend = ending.backend;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), Error> {
+        let (Some(mut ending), Some(heading)) = (self.ending, self.heading) else {
+            return Err("its chunks have no frames".into());
+        };
+        if self.title.chunks.len() > 1 {
+            let count =
+                |name: &str| ending.frames.iter().find(|(of, _)| of == name).map_or(0, |(_, count)| *count);
+            let all = count("scored") + count("unpaired");
+            ending.coverage = count("scored") as f64 / all.max(1) as f64;
+            ending.damaged = Some(self.damaged.join("\n")).filter(|damaged| !damaged.is_empty());
+            ending.aggregates = heading.aggregates(&self.title.plan()?, &self.totals);
+        }
+        self.results.set_taken(Duration::try_from_secs_f64(self.taken).unwrap_or_default());
+        Ok(self.results.finish(&ending)?)
+    }
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The command `archive run`: scores chunks, here, several at a time.
+//!
+//! One chunk is scored by this process. Of several each has a process of its own, which is this program again with the name
+//! of the chunk: a decoder that crashes takes nothing else with it. Schedulers that place chunks on machines do the same, by
+//! the name of a chunk or by a share of all chunks.
+
+use std::path::PathBuf;
+use std::process::{Child, ExitCode, Stdio};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::chunk::{self, Came, How, Scored};
+use super::complete_unless;
+use super::manifest::{Chunk, Manifest, Title};
+use score::error::{DAMAGED, Error, exit_code};
+use score::{interrupt, output};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The folder of the plan
+    folder: PathBuf,
+    /// NAME/NUMBER, or NAME for all chunks of a title; all that are missing unless any is named
+    chunks: Vec<String>,
+    /// Of all chunks each N-th from the I-th on, counted from 0: what one of N machines has to do
+    #[arg(long, value_name = "I/N", conflicts_with = "chunks")]
+    share: Option<Share>,
+    /// How many chunks to score at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    jobs: u16,
+    /// How often to try again to score a chunk that has failed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retries: u32,
+    /// Score anew, decoding from so much earlier on than need be: for chunks that begin with other samples than the chunk
+    /// before has
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, requires = "chunks", value_parser = seconds)]
+    earlier: f64,
+    #[command(flatten)]
+    means: Means,
+}
+
+/// With what chunks are scored, which their scores do not depend on.
+#[derive(Clone, clap::Args)]
+pub struct Means {
+    /// Where the work on pixels is done
+    #[arg(long, value_name = "auto|hip|cpu", default_value = "auto")]
+    backend: String,
+    /// Which decoders to use, as `score` has it
+    #[arg(long, default_value = "auto", value_name = "auto|software|va|nv")]
+    decoder: String,
+    /// Threads of the CPU for each chunk, 0 for one each of its share
+    #[arg(long, default_value_t = 0)]
+    threads: u32,
+}
+
+impl Means {
+    /// As arguments, of `score` as well.
+    pub fn options(&self) -> Vec<String> {
+        let Self { backend, decoder, threads } = self;
+        vec![format!("--backend={backend}"), format!("--decoder={decoder}"), format!("--threads={threads}")]
+    }
+}
+
+/// One of several shares of the chunks of a plan. It is the same whatever is scored already.
+#[derive(Clone, Copy)]
+pub struct Share {
+    index: usize,
+    of: usize,
+}
+
+impl FromStr for Share {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        let (index, of) = numbers.ok_or("not two numbers, as 0/8")?;
+        if index < of {
+            Ok(Self { index, of })
+        } else {
+            Err("shares are counted from 0: of 8 the last is 7/8")
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|s| (0.0..1e6).contains(s)).ok_or("not a number of seconds")
+}
+
+type Named<'a> = (&'a Title, &'a Chunk);
+
+impl Args {
+    /// All that are missing.
+    pub fn all(folder: PathBuf, jobs: u16, retries: u32, means: Means) -> Self {
+        Self { folder, chunks: vec![], share: None, jobs, retries, earlier: 0.0, means }
+    }
+}
+
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    score::init()?;
+    interrupt::watch()?;
+    let manifest = Manifest::read(&args.folder)?;
+    let (wanted, mut all): (Vec<Named>, _) = match args.share {
+        Some(Share { index, of }) => (manifest.chunks().skip(index).step_by(of).collect(), true),
+        None => wanted(args, &manifest)?,
+    };
+    // What may crash and is to be tried again then has a process of its own.
+    if let ([(title, chunk)], true, 0) = (&wanted[..], all, args.retries) {
+        return one(args, title, chunk);
+    }
+    let (mut missing, mut damaged) = (vec![], false);
+    for (title, chunk) in wanted {
+        let valid = args.earlier <= 0.0 && Scored::open(&args.folder, title, chunk)?.is_some();
+        // What was scored of files that have changed is of no use to anybody who asks for it now.
+        if !valid || title.check_inputs().is_err() {
+            missing.push((title, chunk));
+        } else {
+            damaged |= tell_damage(args, title, chunk)?;
+        }
+    }
+    let scored = several(args, &missing)?;
+    all &= scored.all;
+    damaged |= scored.damaged;
+    Ok(interrupt::caught().map_or(complete_unless(all, damaged), exit_code))
+}
+
+/// The chunks that are asked for, and whether these are all: titles that cannot be scored have none.
+fn wanted<'a>(args: &Args, manifest: &'a Manifest) -> Result<(Vec<Named<'a>>, bool), Error> {
+    let titles = manifest.titles.iter();
+    let of = |title: &'a Title| title.chunks.iter().map(move |chunk| (title, chunk));
+    let mut chunks: Vec<Named<'a>> = vec![];
+    let mut all = true;
+    for title in titles.clone() {
+        let names = |chunk: &Chunk| args.chunks.iter().any(|name| *name == title.chunk_name(chunk));
+        let is_named = args.chunks.is_empty() || args.chunks.contains(&title.name);
+        chunks.extend(of(title).filter(|(_, chunk)| is_named || names(chunk)));
+        if let (true, Some(problem)) = (is_named, &title.problem) {
+            eprintln!(
+                "error: {}: could not be planned: {problem}; plan again once it can be read",
+                title.name
+            );
+            all = false;
+        }
+    }
+    let is_known = |name: &&String| {
+        let mut titles = titles.clone();
+        titles.any(|title| {
+            title.name == **name || of(title).any(|(_, chunk)| title.chunk_name(chunk) == **name)
+        })
+    };
+    match args.chunks.iter().find(|name| !is_known(name)) {
+        Some(name) => {
+            Err(Error::Usage(format!("the plan has no {name}; hipvmaf archive status lists its chunks")))
+        }
+        None => Ok((chunks, all)),
+    }
+}
+
+fn one(args: &Args, title: &Title, chunk: &Chunk) -> Result<ExitCode, Error> {
+    let name = title.chunk_name(chunk);
+    let how = How { options: args.means.options(), earlier: args.earlier };
+    let came = chunk::run(&args.folder, title, chunk, &how);
+    let came = came.map_err(|error| match error.within(&name) {
+        // The exit code of damage is that of scores that are there.
+        Error::Damaged(why) => Error::Failed(why),
+        error => error,
+    });
+    match came? {
+        Came::Done => output::print(format_args!("{name} scored"))?,
+        Came::Valid => {}
+        Came::Interrupted(signal) => return Ok(exit_code(signal)),
+    }
+    Ok(complete_unless(true, tell_damage(args, title, chunk)?))
+}
+
+/// Prints what is damaged in the videos of a chunk that is there, and returns true if anything is.
+fn tell_damage(args: &Args, title: &Title, chunk: &Chunk) -> Result<bool, Error> {
+    let texts = chunk::damage(&args.folder, title, chunk)?;
+    texts.iter().for_each(|text| eprintln!("warning: {}: {text}", title.chunk_name(chunk)));
+    Ok(!texts.is_empty())
+}
+
+/// What came of several chunks.
+struct Ended {
+    /// All were scored.
+    all: bool,
+    /// The videos of some are damaged.
+    damaged: bool,
+}
+
+/// Scores chunks, each by a process of its own.
+fn several(args: &Args, chunks: &[Named]) -> Result<Ended, Error> {
+    let program = std::env::current_exe()?;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let jobs = usize::from(args.jobs).min(chunks.len()).max(1);
+    let means = &args.means;
+    let threads = match means.threads {
+        0 if jobs > 1 => (cores / jobs).max(1).to_string(),
+        threads => threads.to_string(),
+    };
+    let start = |(title, chunk): &Named| {
+        let mut command = std::process::Command::new(&program);
+        command.args(["archive", "run", "--backend", &means.backend, "--decoder", &means.decoder]);
+        command.args(["--threads", &threads, "--earlier", &args.earlier.to_string(), "--"]);
+        command.arg(&args.folder).arg(title.chunk_name(chunk)).stdin(Stdio::null()).spawn()
+    };
+    let (next, done, damaged) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let work = || {
+        while let Some(named) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let name = named.0.chunk_name(named.1);
+            for _ in 0..=args.retries {
+                if interrupt::caught().is_some() {
+                    return;
+                }
+                match start(named).and_then(wait) {
+                    Ok(Some(code)) if code == 0 || code == i32::from(DAMAGED) => {
+                        done.fetch_add(1, Ordering::Relaxed);
+                        damaged.fetch_or(code != 0, Ordering::Relaxed);
+                        break;
+                    }
+                    Ok(_) => {}
+                    Err(error) => eprintln!("error: {name}: {error}"),
+                }
+            }
+        }
+    };
+    thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
+    Ok(Ended { all: done.into_inner() == chunks.len(), damaged: damaged.into_inner() })
+}
+
+/// Waits for a process, and returns its exit code. One that is not told of a signal that has come here is ended: it leaves nothing that
+/// is wrong.
+fn wait(mut child: Child) -> std::io::Result<Option<i32>> {
+    const LOOK: Duration = Duration::from_millis(20);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            if status.code().is_none() {
+                return Err(std::io::Error::other(format!("the process that scored it has ended: {status}")));
+            }
+            return Ok(status.code());
+        }
+        if interrupt::caught().is_some() {
+            child.kill()?;
+        }
+        thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! What the pipeline says: scores, events, and what has failed.
+
+use std::time::Instant;
+
+use gst::prelude::*;
+use gst::{ClockTime, MessageView};
+use gsthipvmaf::event::{EventMessage, EventState};
+use gsthipvmaf::message::VmafMessage;
+
+use super::{End, Pipeline, TICK};
+use crate::branch::ENDED;
+use crate::state::lock;
+
+impl Pipeline {
+    /// Reads the bus for a while.
+    pub(super) fn follow(&mut self) -> Option<End> {
+        let end = Instant::now() + TICK;
+        loop {
+            let left = ClockTime::try_from(end.saturating_duration_since(Instant::now())).unwrap_or_default();
+            let message = self.bus.timed_pop(left)?;
+            let end = match message.view() {
+                MessageView::Element(element) => self.said(&message, element.structure()?),
+                MessageView::Error(error) => self.failed(&message, error.error().message()),
+                MessageView::Latency(_) => {
+                    let _ = self.pipeline.recalculate_latency();
+                    None
+                }
+                MessageView::Eos(_) => Some(End::Ended),
+                _ => None,
+            };
+            if end.is_some() {
+                return end;
+            }
+        }
+    }
+
+    /// Takes what an element says.
+    fn said(&mut self, message: &gst::Message, structure: &gst::StructureRef) -> Option<End> {
+        if structure.name() == ENDED {
+            return self.failed(message, "the stream has ended");
+        } else if let Ok(event) = EventMessage::try_from(structure) {
+            let stills = self.stills.as_ref().filter(|_| event.state == EventState::Raised);
+            let still = stills.and_then(|stills| stills.alarm(&event.pad));
+            self.alarm(&event);
+            lock(&self.state).event(&event, still);
+            return None;
+        }
+        match VmafMessage::try_from(structure) {
+            Ok(VmafMessage::Window(window)) => lock(&self.state).window(&window),
+            Ok(VmafMessage::Frame(frame)) => {
+                if let Some(worst) = self.stills.as_mut().and_then(|stills| stills.score(&frame))
+                    && let Some(stream) = lock(&self.state).stream(&frame.pad)
+                {
+                    stream.worst = Some(worst);
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Takes the failed source out, if it was one.
+    fn failed(&mut self, message: &gst::Message, text: &str) -> Option<End> {
+        let source = message.src()?;
+        match self.branches.iter().position(|branch| branch.owns(source)) {
+            Some(i) => self.fail(i, text),
+            // An error of a source that was taken out meanwhile is none.
+            None => source.has_as_ancestor(&self.pipeline).then(|| End::Failed(text.into())),
+        }
+    }
+}

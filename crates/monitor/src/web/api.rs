@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The API: how the channels are, now and in the past.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::App;
+use crate::fleet::Fleet;
+use crate::history::{self, History};
+use crate::state::{self, Status, lock, wall_clock};
+
+/// How often what is new is sent.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Who listens at a time; others are left for questions.
+const LISTENERS: usize = 128;
+/// Windows in a sparkline.
+const SPARK: usize = 120;
+/// Seconds that are answered for if it is not said.
+const USUAL: f64 = 3600.0;
+const MOST_POINTS: usize = 5000;
+const MOST_EVENTS: usize = 5000;
+
+pub fn routes() -> Router<App> {
+    let listeners = Arc::new(Semaphore::new(LISTENERS));
+    Router::new()
+        .route("/api/channels", get(channels))
+        .route("/api/channels/{name}", get(channel))
+        .route("/api/channels/{name}/history", get(past))
+        .route("/api/channels/{name}/history.csv", get(table))
+        .route("/api/channels/{name}/events", get(events))
+        .route("/api/stills/{number}/{kind}", get(still))
+        .route("/api/stream", get(move |app| listen(app, listeners.clone())))
+}
+
+/// A part of the past.
+#[derive(Deserialize)]
+struct Span {
+    /// Seconds since 1970.
+    from: Option<f64>,
+    /// Seconds since 1970.
+    to: Option<f64>,
+    /// At most so many points or events.
+    limit: Option<usize>,
+}
+
+impl Span {
+    /// From and to, in seconds since 1970.
+    fn range(&self) -> (f64, f64) {
+        let finite = |time: Option<f64>| time.filter(|time| time.is_finite());
+        let to = finite(self.to).unwrap_or_else(wall_clock).max(0.0);
+        (finite(self.from).unwrap_or(to - USUAL).max(0.0), to)
+    }
+}
+
+async fn channels(State(app): State<App>) -> Json<Value> {
+    Json(overview(&app.fleet))
+}
+
+/// All channels, the worst first.
+fn overview(fleet: &Fleet) -> Value {
+    let mut all: Vec<_> = fleet.states().iter().map(|state| summary(&lock(state))).collect();
+    let key = |channel: &Value| {
+        let score = channel["score"].as_f64().unwrap_or(f64::INFINITY);
+        (SEVERITY.iter().position(|state| channel["state"] == *state), score)
+    };
+    all.sort_by(|a, b| {
+        let ((a, left), (b, right)) = (key(a), key(b));
+        a.cmp(&b).then(left.total_cmp(&right))
+    });
+    json!({ "time": wall_clock(), "channels": all })
+}
+
+/// The states of a channel, the worst first.
+const SEVERITY: [&str; 6] = ["down", "alarm", "impaired", "starting", "ok", "ended"];
+
+/// Events that tell of this machine and not of a stream.
+const OF_MACHINE: [&str; 2] = ["overload", "downstream-blocked"];
+
+/// In one word, how a channel is.
+fn verdict(state: &state::State) -> &'static str {
+    match state.status {
+        Status::Down => "down",
+        Status::Ended => "ended",
+        // That this machine has no time is no fault of the picture.
+        _ if state.streams().any(|stream| stream.raised().iter().any(|kind| !OF_MACHINE.contains(kind))) => {
+            "alarm"
+        }
+        _ if state.streams().any(|stream| stream.status == Status::Down || stream.alarmed()) => "impaired",
+        Status::Starting => "starting",
+        Status::Running => "ok",
+    }
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    state: &'static str,
+    score: Option<f64>,
+    #[serde(flatten)]
+    channel: Shown<'a>,
+}
+
+/// What is shown of a channel besides.
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    reason: &'a Option<String>,
+    restarts: u64,
+    model: &'a str,
+    backend: &'a str,
+    alarm_low: Option<f64>,
+    streams: Vec<ShownStream<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownStream<'a> {
+    #[serde(flatten)]
+    stream: &'a state::Stream,
+    last: Option<state::Point>,
+    /// The means of the last windows.
+    spark: Vec<f64>,
+}
+
+fn summary(state: &state::State) -> Value {
+    let stream = |stream| ShownStream { stream, last: stream.last, spark: spark(stream) };
+    let shown = Shown {
+        name: &state.name,
+        reason: &state.reason,
+        restarts: state.restarts,
+        model: &state.model,
+        backend: &state.backend,
+        alarm_low: state.alarm_low,
+        streams: state.streams().map(stream).collect(),
+    };
+    // Numbers and texts have a form in JSON; what is not a number is null.
+    serde_json::to_value(Summary { state: verdict(state), score: state.score(), channel: shown })
+        .unwrap_or_default()
+}
+
+fn spark(stream: &state::Stream) -> Vec<f64> {
+    let skip = stream.history.len().saturating_sub(SPARK);
+    // A tenth is as much as can be seen.
+    stream.history.iter().skip(skip).map(|point| (point.mean * 10.0).round() / 10.0).collect()
+}
+
+async fn channel(State(app): State<App>, Path(name): Path<String>) -> Response {
+    match app.fleet.state(&name) {
+        Some(state) => {
+            let state = lock(&state);
+            let mut channel = summary(&state);
+            channel["events"] = json!(state.events.iter().take(100).collect::<Vec<_>>());
+            Json(channel).into_response()
+        }
+        None => unknown(),
+    }
+}
+
+fn unknown() -> Response {
+    (StatusCode::NOT_FOUND, "there is no such channel\n").into_response()
+}
+
+fn failed(error: history::Error) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, format!("the history cannot be read: {error}\n")).into_response()
+}
+
+/// Asks the history of a channel, which may take a while.
+async fn ask<T: Send + 'static>(
+    app: App,
+    name: String,
+    question: impl FnOnce(&History, &str) -> Result<T, history::Error> + Send + 'static,
+) -> Result<T, Response> {
+    let known = app.fleet.state(&name).is_some();
+    let asked = tokio::task::spawn_blocking(move || {
+        let known = known || !app.history.labels(&name)?.is_empty();
+        Ok(if known { Some(question(&app.history, &name)?) } else { None })
+    });
+    match asked.await {
+        Ok(Ok(answer)) => answer.ok_or_else(unknown),
+        Ok(Err(error)) => Err(failed(error)),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// Times in columns, as charts want them: `time`, `mean`, `min` and `alarm` of each rendition.
+async fn past(State(app): State<App>, Path(name): Path<String>, Query(span): Query<Span>) -> Response {
+    let (from, to) = span.range();
+    let most = span.limit.unwrap_or(1000).clamp(1, MOST_POINTS);
+    let read = move |history: &History, channel: &str| {
+        let mut all = vec![];
+        for label in history.labels(channel)? {
+            let buckets = history.points(channel, &label, from, to, most)?;
+            let column = |of: fn(&history::Bucket) -> Value| buckets.iter().map(of).collect::<Vec<_>>();
+            all.push(json!({
+                "label": label,
+                "time": column(|bucket| json!(bucket.time)),
+                "mean": column(|bucket| json!(bucket.mean)),
+                "min": column(|bucket| json!(bucket.min)),
+                "alarm": column(|bucket| json!(bucket.alarm)),
+            }));
+        }
+        Ok(json!({ "from": from, "to": to, "renditions": all }))
+    };
+    ask(app, name, read).await.map_or_else(|response| response, |answer| Json(answer).into_response())
+}
+
+/// All windows of a time as CSV.
+async fn table(State(app): State<App>, Path(name): Path<String>, Query(span): Query<Span>) -> Response {
+    let (from, to) = span.range();
+    let read = move |history: &History, channel: &str| {
+        let mut table = csv::Writer::from_writer(vec![]);
+        table.write_record(["time", "rendition", "mean", "min", "p5", "alarm"])?;
+        for label in history.labels(channel)? {
+            let mut result = Ok(());
+            history.each(channel, &label, from, to, |point| {
+                let score =
+                    |score: f64| if score.is_finite() { format!("{score:.3}") } else { String::new() };
+                let row = [
+                    format!("{:.3}", point.time),
+                    label.clone(),
+                    score(point.mean),
+                    score(point.min),
+                    score(point.p5),
+                    u8::from(point.alarm).to_string(),
+                ];
+                if result.is_ok() {
+                    result = table.write_record(row);
+                }
+            })?;
+            result?;
+        }
+        Ok(table.into_inner()?)
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"history.csv\""),
+    ];
+    ask(app, name, read).await.map_or_else(|response| response, |text| (headers, text).into_response())
+}
+
+async fn events(State(app): State<App>, Path(name): Path<String>, Query(span): Query<Span>) -> Response {
+    let (from, to) = span.range();
+    let most = span.limit.unwrap_or(200).clamp(1, MOST_EVENTS);
+    let read = move |history: &History, channel: &str| history.events(channel, from, to, most);
+    ask(app, name, read).await.map_or_else(|response| response, |answer| Json(answer).into_response())
+}
+
+/// A picture: of the reference, of what was made of it, or of the damage.
+async fn still(State(app): State<App>, Path((number, kind)): Path<(u64, String)>) -> Response {
+    let read = move || app.gallery.path(number, &kind).and_then(|path| std::fs::read(path).ok());
+    match tokio::task::spawn_blocking(read).await {
+        Ok(Some(picture)) => {
+            let headers =
+                [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=86400")];
+            (headers, picture).into_response()
+        }
+        _ => (StatusCode::NOT_FOUND, "there is no such picture\n").into_response(),
+    }
+}
+
+/// All channels, again and again.
+async fn listen(State(app): State<App>, listeners: Arc<Semaphore>) -> Response {
+    let Ok(slot) = listeners.try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many are listening\n").into_response();
+    };
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let stream = stream::unfold((app, ticks, slot), |(app, mut ticks, slot)| async move {
+        ticks.tick().await;
+        let event = Event::default().data(overview(&app.fleet).to_string());
+        Some((Ok::<_, Infallible>(event), (app, ticks, slot)))
+    });
+    Sse::new(stream).into_response()
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The web server: pages, an API in JSON that reads and changes nothing, and the figures for Prometheus.
+//!
+//! It has a thread of its own. Who does not read what was asked for is cut off (`connection.rs`), and who comes from elsewhere
+//! than this machine needs a token (`auth.rs`).
+
+mod api;
+mod auth;
+mod connection;
+mod pages;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, middleware};
+
+use super::fleet::Fleet;
+use super::gallery::Gallery;
+use super::history::History;
+use super::metrics;
+use super::state::{self, Status, lock};
+use score::error::Error;
+
+pub use auth::Token;
+
+/// How long an answer may take to be made.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Questions about the past that are answered at a time.
+const READERS: usize = 4;
+/// The main loop is taken for hung when it has not come by for so long.
+const HUNG: Duration = Duration::from_secs(30);
+
+/// What requests are answered from.
+#[derive(Clone)]
+pub struct App {
+    pub fleet: Fleet,
+    pub history: Arc<History>,
+    pub gallery: Gallery,
+    /// When the main loop came by last.
+    pub alive: Arc<Mutex<Instant>>,
+}
+
+/// Answers requests until the program ends. The address at which it does, should the port be left to the system.
+pub fn serve(address: SocketAddr, app: App, token: Option<Token>) -> Result<SocketAddr, Error> {
+    let failed = |error: std::io::Error| Error::Failed(format!("cannot listen on {address}: {error}"));
+    if !address.ip().is_loopback() && token.is_none() {
+        return Err(Error::Usage(format!(
+            "{address} can be reached from other machines, which needs --token-file: a file with a secret of at least {} \
+             characters",
+            auth::SHORTEST
+        )));
+    }
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(READERS)
+        .build()?;
+    let router = router(app, token);
+    thread::Builder::new().name("web".into()).spawn(move || {
+        runtime.block_on(async {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => connection::accept(listener, router).await,
+                Err(error) => eprintln!("error: cannot listen on {address}: {error}"),
+            }
+        });
+    })?;
+    Ok(address)
+}
+
+fn router(app: App, token: Option<Token>) -> Router {
+    let token = token.map(Arc::new);
+    let open = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
+    let guarded = Router::new()
+        .merge(pages::routes())
+        .merge(api::routes())
+        .route("/metrics", get(figures))
+        .layer(from_fn_with_state(token.clone(), auth::guard));
+    open.merge(auth::routes(token))
+        .merge(guarded)
+        .fallback(|| async { (StatusCode::NOT_FOUND, "not found\n") })
+        .layer(middleware::from_fn(finish))
+        .with_state(app)
+}
+
+/// Bounds the time of an answer, and says what browsers may do with it: nothing that is not from here.
+async fn finish(request: Request, next: Next) -> Response {
+    let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
+    let mut response =
+        answer.unwrap_or_else(|_| (StatusCode::SERVICE_UNAVAILABLE, "it takes too long\n").into_response());
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+             connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Whether the program is alive.
+async fn healthz(State(app): State<App>) -> Response {
+    if lock(&app.alive).elapsed() < HUNG {
+        "ok\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the main loop does not run\n").into_response()
+    }
+}
+
+/// Whether a channel has come up.
+async fn readyz(State(app): State<App>) -> Response {
+    if app.fleet.states().iter().any(|state| lock(state).status != Status::Starting) {
+        "ok\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "all channels are starting\n").into_response()
+    }
+}
+
+async fn figures(State(app): State<App>) -> Response {
+    let states: Vec<state::State> = app.fleet.states().iter().map(|state| lock(state).clone()).collect();
+    let text = metrics::render(&app.fleet.figures(), &states);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Scores video files against their reference, several in one pass.
+//!
+//! An [`Input`] names a video, [`Video::probe`] describes it, and [`score`](fn@score) compares the renditions of a [`Job`] with
+//! their reference and returns the scores of each frame as they are computed. The command `hipvmaf score` ([`command`]) makes
+//! the job from its arguments, shows the progress, and prints the results.
+//!
+//! The modules that the other commands use as well are here, too: errors and exit codes, signals, standard output, and texts
+//! without credentials.
+
+mod args;
+mod boxes;
+mod check;
+pub mod command;
+mod convert;
+mod crop;
+mod damage;
+pub mod decoders;
+pub mod error;
+mod format;
+mod fragments;
+pub mod interrupt;
+mod look;
+mod looks;
+mod missing;
+pub mod model;
+pub mod output;
+mod outputs;
+mod padding;
+mod pairing;
+mod plot;
+mod probe;
+mod progress;
+pub mod property;
+mod reader;
+pub mod redact;
+mod rendition;
+mod report;
+mod run;
+mod scores;
+mod source;
+mod span;
+mod steps;
+mod summary;
+mod table;
+mod treatment;
+
+pub use args::Args;
+pub use check::{Checked, Finding, check};
+pub use convert::Conversion;
+pub use pairing::{Kept, Method, Pairing, Placed, Timing, Timings};
+pub use pairing::{middle, timeline};
+pub use probe::Video;
+pub use reader::Raw;
+pub use rendition::{Encoding, Rendition};
+pub use report::{UPLOT_CSS, UPLOT_JS};
+pub use run::{Event, Job, Outcome, score, score_with};
+pub use scores::{Frame, Pooled, Scores};
+pub use source::check_uri;
+pub use source::{Decoder, Input};
+pub use span::{Position, Span};
+pub use steps::Step;
+pub use treatment::{Fields, Margins, Orientation, Resize, Treatment};
+
+/// Version and commit of the program.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID"));
+
+/// Initialises GStreamer and registers the element. Idempotent.
+pub fn init() -> Result<(), error::Error> {
+    gst::init()?;
+    decoders::prefer_exact();
+    Ok(gsthipvmaf::plugin_register_static()?)
+}

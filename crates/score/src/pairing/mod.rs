@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Which frame of a file belongs to which frame of the original, decided before anything is scored.
+//!
+//! Files do not begin at the same instant of a film because their timestamps say 0: containers count from the first frame of
+//! any stream, edit lists and fragments shift, streams are joined and cut, and converters lose and repeat frames. So both files are looked at
+//! ([`scan`]), the frames that show the same are found ([`align`]), a plan is made of that and of numbers and timestamps
+//! ([`decide`]), and frames get the times of their partners on their way to the element ([`retime`]).
+
+mod align;
+mod decide;
+mod display;
+mod kept;
+mod retime;
+mod scan;
+pub mod timeline;
+
+use std::sync::Arc;
+
+use gst::ClockTime;
+use serde::{Deserialize, Serialize};
+
+use super::check::Finding;
+use super::probe::Video;
+use super::rendition::Rendition;
+use super::run::Job;
+use super::source::Input;
+use super::span::Span;
+use super::steps::Step;
+use super::treatment::Treatment;
+use crate::error::Error;
+use crate::interrupt;
+use align::Sides;
+pub use decide::Method;
+use decide::Plan;
+pub use kept::{Kept, Placed};
+pub use retime::{Timing, Timings};
+use scan::{Limit, Shot};
+pub use timeline::Timeline;
+
+/// Up to so many frames every one is looked at. Of longer films, whose frames have the same times on both sides, samples are.
+const FEW: usize = 3000;
+/// Frames of the beginning of a long film that are looked at, or of a stream whose length is not known; places in a film, and how
+/// long a place is.
+const BEGINNING: usize = 100;
+const LONG_BEGINNING: usize = 750;
+const PLACES: u64 = 8;
+const PLACE: ClockTime = ClockTime::from_mseconds(600);
+/// How much of a film is looked at behind the part that is scored.
+const BEHIND: ClockTime = ClockTime::from_seconds(15);
+/// How many frames are named in a line.
+const NAMED: usize = 12;
+
+/// How a rendition is paired with the original.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Pairing {
+    /// By what.
+    pub method: Method,
+    /// By how many seconds its frames are late.
+    pub offset: f64,
+    /// How sure the pictures are of it, from 0 to 1.
+    pub confidence: f64,
+    /// Frames of the original that it lacks.
+    pub unpaired: Vec<usize>,
+    /// Frames of the original that are left out, as it has fewer frames a second.
+    pub decimated: Vec<usize>,
+    /// Its frames that repeat the frame before and are left out.
+    pub repeated: Vec<usize>,
+    /// Its further frames that the original lacks.
+    pub unmatched: Vec<usize>,
+    /// Frames that it lacks are compared with the one before.
+    pub repeats: bool,
+    /// How many of the frames of the original and of the rendition are not sent to the element.
+    #[serde(skip)]
+    pub left_out: [u64; 2],
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// By pictures alone.
+    pub by_picture: bool,
+    /// Frames that a rendition lacks are compared with the one before, as players show it.
+    pub repeats: bool,
+}
+
+/// Returns true for a video that can be read more than once.
+pub fn is_repeatable(input: &Input, video: &Video) -> bool {
+    let is_here = input.uri().is_none_or(|uri| uri.starts_with("file://"));
+    !input.is_stream() && (is_here || video.duration.is_some())
+}
+
+/// A file and what is known of it.
+pub struct File<'a> {
+    pub video: &'a Video,
+    pub timeline: Option<&'a Timeline>,
+}
+
+/// Decides how the renditions of a job are paired with its original, and has the job do so. Returns how each is; none where
+/// files are paired by their timestamps, unseen.
+pub fn plan(
+    job: &mut Job,
+    reference: &File,
+    renditions: &[Option<File>],
+    wanted: Wanted,
+) -> Result<Vec<Option<Pairing>>, Error> {
+    let mut pairings = vec![None; renditions.len()];
+    if !is_repeatable(&job.reference, reference.video) {
+        return Ok(pairings);
+    }
+    let mut whole = None;
+    let mut plans: Vec<Option<(Plan, Vec<Shot>)>> = vec![];
+    for (i, file) in renditions.iter().enumerate() {
+        plans.push(None);
+        let (Some((_, Rendition::Input(input))), Some(file)) = (job.renditions.get(i), file) else {
+            continue;
+        };
+        if !is_repeatable(input, file.video) || interrupt::caught().is_some() {
+            continue;
+        }
+        let treatment = plain(job.treatments.get(i).copied().unwrap_or_default());
+        if let Some(confidence) =
+            sampled(job, reference, (input, treatment), file).filter(|_| !wanted.by_picture)
+        {
+            pairings[i] = Some(Pairing::of_times(confidence));
+            continue;
+        }
+        let limit =
+            Limit { frames: None, until: job.treatment.span.and_then(|span| span.to).map(|to| to + BEHIND) };
+        let both = std::thread::scope(|scope| {
+            let other = whole
+                .is_none()
+                .then(|| scope.spawn(|| scan::scan(&job.reference, plain(job.treatment), limit)));
+            let own = scan::scan(input, treatment, limit);
+            let other = other.map(|other| other.join().unwrap_or_else(|_| Err("the scan has failed".into())));
+            (other, own)
+        });
+        if let Some(shots) = both.0 {
+            whole = Some(shots.unwrap_or_default());
+        }
+        // What cannot be read is told when it is scored.
+        let (Some(whole), Ok(own)) = (&whole, both.1) else { continue };
+        if whole.is_empty() || own.is_empty() || interrupt::caught().is_some() {
+            continue;
+        }
+        let sides = Sides { reference: whole, distorted: &own };
+        let plan = decide::decide(&sides, wanted.by_picture);
+        let mut plan = plan.map_err(|_| unlike(&job.reference, input))?;
+        if wanted.repeats {
+            display::by_display(&mut plan, &sides);
+        }
+        plans[i] = Some((plan, own));
+    }
+    if let Some(whole) = &whole {
+        effect(job, whole, &plans, wanted, &mut pairings);
+    }
+    Ok(pairings)
+}
+
+/// Of the whole film, and of the frames that there are.
+fn plain(treatment: Treatment) -> Treatment {
+    Treatment { span: None, rate: None, ..treatment }
+}
+
+fn unlike(reference: &Input, input: &Input) -> Error {
+    Error::Refused(format!(
+        "the pictures of {} are not those of {}: no way of pairing their frames explains them. Name the files that belong \
+         together, or say how frames are paired: --pair number or --pair time",
+        input.given(),
+        reference.given()
+    ))
+}
+
+/// How sure samples of long videos are that frames of the same time belong together; nothing if they are not, or if all frames
+/// are to be looked at.
+fn sampled(job: &Job, reference: &File, (input, treatment): (&Input, Treatment), file: &File) -> Option<f64> {
+    let times = file.timeline.zip(reference.timeline);
+    if times.is_some_and(|(own, other)| other.frames.len() <= FEW || !own.is_regular() || !own.agrees(other))
+    {
+        return None;
+    }
+    let look = |span: Option<Span>, limit: Limit| {
+        let of = |input: &Input, treatment: Treatment| {
+            scan::scan(input, Treatment { span, ..treatment }, limit).ok()
+        };
+        let reference = of(&job.reference, plain(job.treatment))?;
+        let distorted = of(input, treatment)?;
+        let sides = Sides { reference: &reference, distorted: &distorted };
+        let plan = decide::decide(&sides, false).ok()?;
+        let is_long = limit.frames.is_none_or(|frames| reference.len() == frames);
+        (is_long && is_timed(&plan, &reference, &distorted)).then_some(plan.confidence)
+    };
+    let beginning = if times.is_some() { BEGINNING } else { LONG_BEGINNING };
+    let mut least = look(None, Limit { frames: Some(beginning), until: None })?;
+    if let Some((_, other)) = times
+        && reference.video.indexed
+        && file.video.indexed
+    {
+        let end = other.frames.last()?.time;
+        let slack = ClockTime::from_nseconds(other.distance()? / 8);
+        for place in 1..PLACES {
+            let from = ClockTime::from_nseconds(end / PLACES * place);
+            let span = Span { from, to: Some(from + PLACE), slack, seek: true };
+            least = least.min(look(Some(span), Limit::default())?);
+        }
+    }
+    Some(least)
+}
+
+/// Has a job put plans into effect.
+fn effect(
+    job: &mut Job,
+    whole: &[Shot],
+    plans: &[Option<(Plan, Vec<Shot>)>],
+    wanted: Wanted,
+    pairings: &mut [Option<Pairing>],
+) {
+    let part = part(whole, job.treatment.span);
+    for (pairing, plan) in pairings.iter_mut().zip(plans) {
+        if let Some((plan, shots)) = plan {
+            *pairing = Some(Pairing::of(plan, shots.len(), part.clone(), wanted.repeats));
+        }
+    }
+    if plans.iter().flatten().all(|(plan, shots)| is_timed(plan, whole, shots)) {
+        return;
+    }
+    // Left out for one rendition means left out for all: motion belongs to the original.
+    let planned = || plans.iter().flatten();
+    let all = job.renditions.len() == planned().count();
+    // What it lacks at its end is counted as missing, what it lacks before its beginning is no motion of it.
+    let before = |pairs: &[Option<usize>], i: usize| pairs[part.start..=i].iter().all(Option::is_none);
+    let counts = job.properties.iter().any(|(name, _)| name == "min-coverage");
+    let leaves = |i: usize| {
+        let leaves = |plan: &Plan| plan.pairs[i].is_none() && (plan.decimated || before(&plan.pairs, i));
+        all && !counts && !wanted.repeats && planned().all(|(plan, _)| leaves(plan))
+    };
+    let kept: Vec<_> = (0..whole.len()).map(|i| part.contains(&i) && !leaves(i)).collect();
+    let left_out = part.clone().filter(|i| !kept[*i]).count() as u64;
+    for pairing in pairings.iter_mut().flatten() {
+        pairing.left_out = [left_out, (pairing.repeated.len() + pairing.unmatched.len()) as u64];
+    }
+    let encodes = job.renditions.iter().any(|(_, rendition)| matches!(rendition, Rendition::Encoding(_)));
+    let most = (!encodes).then(|| fastest(whole));
+    let times = whole.iter().enumerate().map(|(i, shot)| kept[i].then_some(shot.time)).collect();
+    job.treatment.span = None;
+    let positions = |shots: &[Shot]| shots.iter().map(|shot| shot.position).collect();
+    let timing = |times, keeps_segments, shots: &[Shot]| {
+        Arc::new(Timing { times, positions: positions(shots), keeps_segments, most, by_position: None })
+    };
+    let reference = Some(timing(times, true, whole));
+    let renditions = plans
+        .iter()
+        .map(|plan| {
+            plan.as_ref().map(|(plan, shots)| {
+                let mut times = vec![None; shots.len()];
+                for (i, j) in plan.pairs.iter().enumerate().filter_map(|(i, j)| Some((i, (*j)?))) {
+                    times[j] = kept[i].then_some(whole[i].time);
+                }
+                timing(times, false, shots)
+            })
+        })
+        .collect();
+    job.timings = Timings { reference, renditions };
+    for (i, treatment) in job.treatments.iter_mut().enumerate() {
+        if job.timings.has(i) {
+            (treatment.span, treatment.rate) = (None, None);
+        }
+    }
+}
+
+/// The reference frames that are scored.
+fn part(whole: &[Shot], span: Option<Span>) -> std::ops::Range<usize> {
+    let Some(Span { from, to, slack, .. }) = span else { return 0..whole.len() };
+    let before = |moment: ClockTime| {
+        whole.partition_point(|shot| shot.position + slack.nseconds() < moment.nseconds())
+    };
+    before(from)..to.map_or(whole.len(), before)
+}
+
+/// Returns true if timestamps alone pair the frames of a plan, as they are regular and agree.
+fn is_timed(plan: &Plan, whole: &[Shot], shots: &[Shot]) -> bool {
+    let sides = Sides { reference: whole, distorted: shots };
+    let (first, distance) = (whole[0].time, sides.typical(true));
+    let slack = (distance / 8).max(1_100_000).min(distance / 4);
+    let regular = |(i, shot): (usize, &Shot)| {
+        let expected = first as f64 + average(whole) * i as f64;
+        (shot.time as f64 - expected).abs() <= slack as f64
+    };
+    let in_order = |(i, partner): (usize, &Option<usize>)| *partner == Some(i).filter(|i| *i < shots.len());
+    plan.pairs.iter().enumerate().all(in_order)
+        && whole.iter().zip(shots).all(|(a, b)| a.time.abs_diff(b.time) <= slack)
+        && whole.iter().enumerate().all(regular)
+}
+
+/// The value in the middle, of an even number the larger.
+pub fn middle<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
+    let at = values.len() / 2;
+    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
+    (!values.is_empty()).then(|| *values.select_nth_unstable_by(at, order).1)
+}
+
+fn average(shots: &[Shot]) -> f64 {
+    let length = shots.last().map_or(0, |last| last.time) - shots.first().map_or(0, |first| first.time);
+    length as f64 / shots.len().saturating_sub(1).max(1) as f64
+}
+
+/// No more frames a second than this, for caps.
+fn fastest(shots: &[Shot]) -> (i32, i32) {
+    let distances = shots.windows(2).map(|pair| pair[1].time - pair[0].time);
+    let least = distances.min().unwrap_or(40_000_000).clamp(1_000_000, 1_000_000_000);
+    (i32::try_from(1_000_000_000u64.div_ceil(least)).unwrap_or(1000), 1)
+}
+
+impl Pairing {
+    /// Frames of the same time and number.
+    fn of_times(confidence: f64) -> Self {
+        Self {
+            method: Method::Number,
+            offset: 0.0,
+            confidence,
+            unpaired: vec![],
+            decimated: vec![],
+            repeated: vec![],
+            unmatched: vec![],
+            repeats: false,
+            left_out: [0, 0],
+        }
+    }
+
+    fn of(plan: &Plan, count: usize, part: std::ops::Range<usize>, repeats: bool) -> Self {
+        let lost = plan.unpaired().filter(|i| part.contains(i)).map(|i| i - part.start).collect();
+        let (decimated, unpaired) = if plan.decimated && !repeats { (lost, vec![]) } else { (vec![], lost) };
+        // Distorted frames outside of the part have nothing to do with it.
+        let before = plan.pairs[..part.start].iter().rev().flatten().next().map_or(0, |j| j + 1);
+        let after = plan.pairs[part.end..].iter().flatten().next().copied().unwrap_or(count);
+        let within =
+            |frames: &[usize]| frames.iter().copied().filter(|j| (before..after).contains(j)).collect();
+        Self {
+            method: plan.method,
+            offset: plan.offset as f64 / 1e9,
+            confidence: (plan.confidence * 1e4).round() / 1e4,
+            unpaired,
+            decimated,
+            repeated: within(&plan.repeated),
+            unmatched: within(&plan.extra),
+            repeats,
+            left_out: [0, 0],
+        }
+    }
+
+    /// What is odd about a rendition.
+    pub fn finding(&self, video: &Video) -> Option<Finding> {
+        let mut odd = vec![];
+        let mut add = |frames: &[usize], what: &str| {
+            if !frames.is_empty() {
+                odd.push(format!("{} {what} ({})", count(frames.len()), named(frames)));
+            }
+        };
+        let lacks = if self.repeats {
+            "of the original have no partner in it and are compared with the one before"
+        } else {
+            "of the original have no partner in it"
+        };
+        add(&self.unpaired, lacks);
+        add(&self.decimated, "of the original are left out, as it has fewer frames a second");
+        add(&self.repeated, "of it repeat others and are left out");
+        add(&self.unmatched, "of it have no partner in the original and are left out");
+        if self.method == Method::Time && self.offset.abs() >= 0.000_5 {
+            let when = if self.offset > 0.0 { "late" } else { "early" };
+            odd.insert(0, format!("it is {when} by {:.3} s", self.offset.abs()));
+        }
+        let text = odd.join("; ");
+        (!odd.is_empty()).then(|| Finding { video: video.input.clone(), kind: "pairing", text })
+    }
+
+    /// What is done.
+    pub fn step(&self, video: &Video) -> Step {
+        let by = match self.method {
+            Method::Number => "number",
+            Method::Time => "time",
+            Method::Picture => "picture",
+        };
+        let text =
+            format!("its frames are paired with the original by {by} (confidence {:.2})", self.confidence);
+        Step { video: video.input.clone(), kind: "pairing", text }
+    }
+}
+
+fn count(frames: usize) -> String {
+    if frames == 1 { "1 frame".into() } else { format!("{frames} frames") }
+}
+
+/// The first of the frames, with stretches as first and last.
+fn named(frames: &[usize]) -> String {
+    let mut stretches: Vec<(usize, usize)> = vec![];
+    for frame in frames {
+        match stretches.last_mut() {
+            Some((_, last)) if *last + 1 == *frame => *last = *frame,
+            _ => stretches.push((*frame, *frame)),
+        }
+    }
+    let text = |(first, last): &(usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    let more = if stretches.len() > NAMED { ", …" } else { "" };
+    stretches.iter().take(NAMED).map(text).collect::<Vec<_>>().join(", ") + more
+}

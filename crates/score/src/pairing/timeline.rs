@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! When the frames of a file are, read from its container without decoding anything.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gst::ClockTime;
+use gst::prelude::*;
+
+use crate::Input;
+use crate::error::Error;
+
+/// A frame: when it is shown, and whether decoders can begin with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Presentation time in nanoseconds.
+    pub time: u64,
+    /// Decoding can begin here.
+    pub key: bool,
+}
+
+/// How long nothing may come.
+const PATIENCE: ClockTime = ClockTime::from_seconds(60);
+
+/// The frames of a video in the order in which they are shown.
+#[derive(Debug)]
+pub struct Timeline {
+    /// At least two.
+    pub frames: Vec<Frame>,
+}
+
+impl Timeline {
+    /// Reads the timeline of a file, where its container has one.
+    pub fn read(input: &Input) -> Option<Self> {
+        if is_playlist(input) {
+            return None;
+        }
+        frames(input).ok().filter(|frames| frames.len() > 1).map(|frames| Self { frames })
+    }
+
+    fn distances(&self) -> impl Iterator<Item = u64> {
+        self.frames.windows(2).map(|pair| pair[1].time - pair[0].time)
+    }
+
+    /// How far apart frames are in the middle, in nanoseconds.
+    pub fn distance(&self) -> Option<u64> {
+        super::middle(self.distances().collect())
+    }
+
+    /// Nanoseconds from frame to frame, if these are equal but for rounding: to milliseconds in Matroska, to a clock in others.
+    pub fn constant(&self) -> Option<f64> {
+        let (first, last) = (self.frames.first()?.time, self.frames.last()?.time);
+        let distance = (last - first) as f64 / (self.frames.len() - 1) as f64;
+        let expected = |i: usize| first as f64 + distance * i as f64;
+        let slack = (distance / 10.0).min(1_600_000.0);
+        let fits = |(i, frame): (usize, &Frame)| (frame.time as f64 - expected(i)).abs() <= slack;
+        (distance > 0.0 && self.frames.iter().enumerate().all(fits)).then_some(distance)
+    }
+
+    /// Returns true if the distances of frames are equal.
+    pub fn is_regular(&self) -> bool {
+        self.constant().is_some()
+    }
+
+    /// Returns true if both have the same number of frames at the same times.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let slack = other.distance().map_or(0, |distance| distance / 8);
+        let pairs = self.frames.iter().zip(&other.frames);
+        self.frames.len() == other.frames.len()
+            && pairs.into_iter().all(|(a, b)| a.time.abs_diff(b.time) <= slack)
+    }
+
+    /// When this frame begins, also the one behind the last.
+    pub fn begin(&self, number: u64) -> Result<ClockTime, Error> {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let time = self.frames.get(number).map(|frame| ClockTime::from_nseconds(frame.time));
+        let end = || self.end().filter(|_| number >= self.frames.len());
+        time.or_else(end).ok_or_else(|| Error::Usage(format!("there is no frame {number}")))
+    }
+
+    /// The first frame that begins at this moment or later.
+    pub fn number(&self, time: ClockTime) -> u64 {
+        self.frames.partition_point(|frame| frame.time < time.nseconds()) as u64
+    }
+
+    /// Returns true if the last frame is behind the end that the container names: a seek would lose it.
+    pub fn exceeds(frames: &[Frame], duration: Option<ClockTime>) -> bool {
+        frames.last().zip(duration).is_some_and(|(last, duration)| last.time > duration.nseconds())
+    }
+
+    /// Where the last frame ends.
+    pub fn end(&self) -> Option<ClockTime> {
+        Some(ClockTime::from_nseconds(self.frames.last()?.time + self.distance()?))
+    }
+
+    /// Frames per second, if they do not vary: what the container says if that is it.
+    pub fn rate(&self, said: Option<gst::Fraction>) -> Option<gst::Fraction> {
+        let rate = 1e9 / self.constant()?;
+        let near =
+            |of: &gst::Fraction| (f64::from(of.numer()) / f64::from(of.denom()) / rate - 1.0).abs() < 2e-3;
+        let whole = rate.round();
+        let usual = [(whole, 1), (whole * 1000.0, 1001)].map(|(n, d)| gst::Fraction::new(n as i32, d));
+        let nearest = |of: &gst::Fraction| {
+            (f64::from(of.numer()) / f64::from(of.denom()) / rate - 1.0).abs() < 2e-4 && of.numer() > 0
+        };
+        said.filter(near)
+            .or_else(|| usual.into_iter().find(nearest))
+            .or(Some(gst::Fraction::new((rate * 1000.0).round() as i32, 1000)))
+    }
+}
+
+/// Returns true for lists of segments, whose frames are not in the file itself.
+fn is_playlist(input: &Input) -> bool {
+    use std::io::Read as _;
+    let path = input.uri().and_then(|uri| glib::filename_from_uri(uri).ok()).map(|(path, _)| path);
+    let mut head = vec![];
+    let read = path.and_then(|path| std::fs::File::open(path).ok()?.take(512).read_to_end(&mut head).ok());
+    let head = String::from_utf8_lossy(&head);
+    read.is_some() && ["#EXTM3U", "<MPD", "<SmoothStreamingMedia"].iter().any(|mark| head.contains(mark))
+}
+
+#[derive(Default)]
+struct Found {
+    frames: Vec<Frame>,
+    streams: usize,
+    problem: Option<&'static str>,
+}
+
+/// The frames of the video of a file in the order in which they are shown.
+pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
+    let pipeline = gst::Pipeline::new();
+    let uri = input.uri().ok_or("it is in no container")?;
+    let source = gst::ElementFactory::make("urisourcebin").property("uri", uri).build()?;
+    let parse = gst::ElementFactory::make("parsebin").build()?;
+    pipeline.add_many([&source, &parse])?;
+    source.connect_pad_added({
+        let sink = parse.static_pad("sink").ok_or("parsebin has no sink")?;
+        move |_, pad| {
+            // A pad that is refused ends in an error on the bus.
+            let _ = pad.link(&sink);
+        }
+    });
+    let found = Arc::new(Mutex::new(Found::default()));
+    parse.connect_pad_added({
+        let (found, pipeline) = (found.clone(), pipeline.downgrade());
+        move |parse, pad| {
+            let linked = pipeline
+                .upgrade()
+                .ok_or("there is no pipeline".into())
+                .and_then(|pipeline| end(&pipeline, pad));
+            if let Err(error) = linked {
+                gst::element_error!(parse, gst::CoreError::Pad, ("{error}"));
+            }
+            if is_video(pad) {
+                found.lock().unwrap_or_else(PoisonError::into_inner).streams += 1;
+                let found = found.clone();
+                pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+                    if let Some(buffer) = info.buffer() {
+                        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                        match time(pad, buffer) {
+                            Some(gst::Signed::Positive(time)) => {
+                                let key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
+                                found.frames.push(Frame { time: time.nseconds(), key });
+                            }
+                            // Before the beginning that an edit list names: it is decoded and not shown.
+                            Some(gst::Signed::Negative(_)) => {}
+                            None => found.problem = Some("its container does not say when its frames are"),
+                        }
+                    }
+                    gst::PadProbeReturn::Ok
+                });
+            }
+        }
+    });
+    let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
+    let ended = match pipeline.set_state(gst::State::Playing) {
+        Ok(_) => end_of(&pipeline, &bus),
+        Err(error) => Err(error.into()),
+    };
+    pipeline.set_state(gst::State::Null)?;
+    ended?;
+    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    match (found.problem, found.streams) {
+        (Some(problem), _) => Err(problem.into()),
+        (None, 1) => {
+            let mut frames = std::mem::take(&mut found.frames);
+            frames.sort_by_key(|frame| frame.time);
+            Ok(frames)
+        }
+        (None, streams) => Err(Error::Failed(format!("it has {streams} video streams"))),
+    }
+}
+
+/// Waits for the end, as long as it comes nearer.
+fn end_of(pipeline: &gst::Pipeline, bus: &gst::Bus) -> Result<(), Error> {
+    let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
+    let mut last = None;
+    loop {
+        match bus.timed_pop_filtered(PATIENCE, &kinds) {
+            Some(message) => match message.view() {
+                gst::MessageView::Error(error) => return Err(error.error().message().into()),
+                _ => return Ok(()),
+            },
+            None => {
+                let now = pipeline.query_position::<ClockTime>();
+                if now == last {
+                    return Err("nothing comes of it".into());
+                }
+                last = now;
+            }
+        }
+    }
+}
+
+fn is_video(pad: &gst::Pad) -> bool {
+    let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
+    caps.structure(0).is_some_and(|s| s.name().starts_with("video/") || s.name().starts_with("image/"))
+}
+
+/// Has what comes of a pad go nowhere.
+fn end(pipeline: &gst::Pipeline, pad: &gst::Pad) -> Result<(), Error> {
+    let sink =
+        gst::ElementFactory::make("fakesink").property("sync", false).property("async", false).build()?;
+    pipeline.add(&sink)?;
+    sink.sync_state_with_parent()?;
+    let sink = sink.static_pad("sink").ok_or("fakesink has no pad")?;
+    pad.link(&sink).map_err(|error| Error::Failed(error.to_string()))?;
+    Ok(())
+}
+
+fn time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<gst::Signed<ClockTime>> {
+    let event = pad.sticky_event::<gst::event::Segment>(0)?;
+    let segment = event.segment().downcast_ref::<ClockTime>()?;
+    segment.to_stream_time_full(buffer.pts()?)
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! The page: its parts put together, and the data that its script makes everything of.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::super::scores::Scores;
+use super::super::summary::Summary;
+use super::worst::Still;
+use crate::error::Error;
+
+/// Style of the chart library uPlot.
+pub const UPLOT_CSS: &str = include_str!("../../assets/uplot/uPlot.min.css");
+/// Script of the chart library uPlot.
+pub const UPLOT_JS: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+const PAGE: &str = include_str!("../../assets/report/page.html");
+/// What stands in double braces in the page.
+const PARTS: [(&str, &str); 4] = [
+    ("uPlot.min.css", UPLOT_CSS),
+    ("page.css", include_str!("../../assets/report/page.css")),
+    ("uPlot.iife.min.js", UPLOT_JS),
+    ("page.js", include_str!("../../assets/report/page.js")),
+];
+
+/// What the script reads.
+#[derive(Serialize)]
+struct Data<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary<'a>,
+    /// Of the models.
+    names: Vec<&'a str>,
+    /// Of the features that are in the table besides.
+    features: Vec<&'a str>,
+    /// Numbers of the reference frames that were compared with any rendition.
+    frames: Vec<i32>,
+    /// Their times in seconds.
+    times: Vec<f64>,
+    /// Of each rendition, by model: the score of each of the frames.
+    curves: Vec<BTreeMap<&'a str, Vec<Option<f64>>>>,
+    /// Of each rendition: pictures of its worst frames, the worst first.
+    stills: &'a [Vec<Still>],
+}
+
+/// With six digits, as results files have them.
+fn rounded(score: f64) -> f64 {
+    (score * 1e6).round() / 1e6
+}
+
+impl<'a> Data<'a> {
+    fn new(summary: &'a Summary<'a>, renditions: &'a [Scores], stills: &'a [Vec<Still>]) -> Self {
+        let all = renditions.iter().flat_map(|scores| &scores.frames);
+        let times: BTreeMap<i32, f64> =
+            all.map(|frame| (frame.index, rounded(frame.time.nseconds() as f64 / 1e9))).collect();
+        let curve = |scores: &'a Scores, model: usize| {
+            let score =
+                |values: &Vec<f64>| values.get(model).copied().filter(|score| score.is_finite()).map(rounded);
+            let scored: BTreeMap<i32, Option<f64>> =
+                scores.frames.iter().map(|frame| (frame.index, score(&frame.scores))).collect();
+            times.keys().map(|frame| scored.get(frame).copied().flatten()).collect()
+        };
+        let curves = renditions.iter().map(|scores| {
+            let models = scores.models.iter().enumerate();
+            models.map(|(i, model)| (model.as_str(), curve(scores, i))).collect()
+        });
+        let models = renditions.iter().find(|scores| !scores.models.is_empty()).map(|scores| &scores.models);
+        Self {
+            summary,
+            names: models.into_iter().flatten().map(String::as_str).collect(),
+            features: renditions
+                .first()
+                .into_iter()
+                .flat_map(|scores| &scores.features)
+                .map(String::as_str)
+                .collect(),
+            frames: times.keys().copied().collect(),
+            times: times.values().copied().collect(),
+            curves: curves.collect(),
+            stills,
+        }
+    }
+}
+
+/// The whole page.
+pub fn html(summary: &Summary, renditions: &[Scores], stills: &[Vec<Still>]) -> Result<String, Error> {
+    // Nothing in it ends the element of the page that it is in.
+    let data = serde_json::to_string(&Data::new(summary, renditions, stills))?.replace('<', "\\u003c");
+    let mut page = String::with_capacity(data.len() + 100_000);
+    for piece in PAGE.split("{{") {
+        let Some((name, rest)) = piece.split_once("}}") else {
+            page.push_str(piece);
+            continue;
+        };
+        let part = PARTS.iter().find(|(part, _)| *part == name).map_or(data.as_str(), |(_, text)| text);
+        page.push_str(part);
+        page.push_str(rest);
+    }
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use gst::ClockTime;
+    use serde_json::{Value, json};
+
+    use super::super::super::probe::Video;
+    use super::super::super::run::Outcome;
+    use super::super::super::scores::Frame;
+    use super::*;
+
+    #[test]
+    fn scores_that_are_missing_or_no_numbers_are_gaps() {
+        let frame = |index: i32, score| Frame {
+            index,
+            time: ClockTime::from_mseconds(40 * index as u64),
+            scores: vec![score],
+        };
+        let scores = |label: &str, frames| Scores {
+            label: label.into(),
+            models: vec!["model".into()],
+            features: vec![],
+            frames,
+            offset: None,
+            pairing: None,
+            sections: vec![],
+        };
+        let a = scores("</script><b>", vec![frame(0, f64::NAN), frame(1, 1.0 / 3.0)]);
+        let b = scores("<!-- &amp;", vec![frame(1, f64::INFINITY), frame(3, 50.0)]);
+        let renditions = vec![a, b, scores("none", vec![])];
+        let outcome = Outcome { renditions, provenance: None, signal: None, failure: None, damaged: vec![] };
+        let video = Video::like("</script>", 64, 64);
+        let summary = Summary::new(&video, &[None, None, None], &[], &[], &[], &outcome, 5);
+        let page = html(&summary, &outcome.renditions, &[vec![], vec![], vec![]]).unwrap();
+        assert_eq!(page.matches("</script>").count(), 3);
+        let (_, data) = page.split_once("id=\"data\">").unwrap();
+        let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+        assert_eq!((&data["frames"], &data["times"]), (&json!([0, 1, 3]), &json!([0.0, 0.04, 0.12])));
+        assert_eq!(data["curves"][0]["model"], json!([null, 0.333333, null]));
+        assert_eq!(data["curves"][1]["model"], json!([null, null, 50.0]));
+        assert_eq!(data["renditions"][0]["label"], "</script><b>");
+    }
+}
