@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use gst::ClockTime;
-use watch::alarm::{Change, Dropout, LowAlarm, State, Told, is_calm};
+use watch::alarm::{Change, Dropout, LowAlarm, State, Announcement, is_calm};
 use watch::outage::{Black, Freeze};
 use watch::thumbnail::Thumbnail;
 use watch::window::{Counts, Figures, Window};
@@ -281,7 +281,7 @@ fn set<T>(alarm: &mut Option<T>, wanted: bool, new: T, reconfigured: impl FnOnce
 }
 
 /// Returns the event of an alarm whose changes are reported in groups.
-pub fn grouped(kind: Event, at: ClockTime, told: Told) -> EventMessage {
+pub fn grouped(kind: Event, at: ClockTime, told: Announcement) -> EventMessage {
     EventMessage { times: Some(told.times), ..event(kind, at, told.change) }
 }
 

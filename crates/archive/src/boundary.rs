@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The proof that a chunk is a part of the whole video: what it has in common with its neighbours.
+//! Chunk boundaries: proves that a chunk equals the same part of the whole video.
 //!
-//! A chunk and the next one decode some frames both, from different key frames. The time and a checksum of the samples of
-//! each of these frames is noted where frames enter the element, on both sides. Where neighbours have noted the same, either
-//! has what the whole video has.
+//! A chunk and the next one both decode a few frames, from different key frames. The time and a checksum of the
+//! samples of each of these frames are recorded where they enter the element. If both chunks recorded the same, both
+//! equal the whole video there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,25 +18,25 @@ use sha2::{Digest, Sha256};
 use super::manifest::{Part, hex};
 use score::error::Error;
 
-/// Moments of the reference between which neighbours have the same frames, in nanoseconds.
+/// Range of reference times, in nanoseconds, in which neighbouring chunks decode the same frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Window {
     pub from: u64,
     pub to: u64,
 }
 
-/// Frames of a window: time and checksum of each.
+/// Time and checksum of each frame in a window.
 type Frames = Vec<(u64, String)>;
 
-/// What a chunk has found in a window.
+/// Frames that a chunk has decoded at one of its ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Seam {
+pub struct Boundary {
     pub reference: Frames,
     pub distorted: Frames,
 }
 
-impl Seam {
-    /// In what they differ, if they do.
+impl Boundary {
+    /// Describes the first difference between two neighbours, if there is one.
     pub fn difference(&self, next: &Self) -> Option<String> {
         let sides = [
             ("reference", &self.reference, &next.reference),
@@ -59,7 +59,7 @@ impl Seam {
         })
     }
 
-    /// Every frame has a partner, so that which are compared does not depend on the frames outside.
+    /// Returns true if every frame has a partner, so that pairing does not depend on frames outside.
     pub fn is_paired(&self, slack: u64) -> bool {
         let pairs = self.reference.iter().zip(&self.distorted);
         self.reference.len() == self.distorted.len()
@@ -70,23 +70,23 @@ impl Seam {
     }
 }
 
-/// What enters the element.
+/// Record of the frames that entered the element.
 #[derive(Default)]
 pub struct Notes {
     /// Reference frames before the part, and in it.
     pub before: u64,
     pub own: u64,
-    /// Distorted frames in it.
+    /// Distorted frames in the part.
     pub distorted: u64,
-    pub head: Seam,
-    pub tail: Seam,
-    /// The format changes on the way.
+    pub head: Boundary,
+    pub tail: Boundary,
+    /// The video format changes.
     pub changed: bool,
-    /// Why frames could not be looked at.
+    /// Reason why frames could not be examined.
     pub problem: Option<String>,
 }
 
-/// Looks at what enters the element.
+/// Records the frames that enter the element.
 #[derive(Clone, Default)]
 pub struct Tap(Arc<Mutex<Notes>>);
 
@@ -95,12 +95,12 @@ impl Tap {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was seen.
+    /// Takes the record.
     pub fn take(&self) -> Notes {
         std::mem::take(&mut self.notes())
     }
 
-    /// Looks at the pads of an element from now on.
+    /// Begins to record the frames on the pads of an element.
     pub fn watch(&self, element: &gst::Element, part: Part) {
         for pad in element.sink_pads() {
             let (tap, is_reference) = (self.clone(), pad.name() == "ref_sink");
@@ -146,9 +146,9 @@ impl Tap {
             notes.distorted += u64::from(part.has(time));
         }
         let notes = &mut *notes;
-        for (within, seam) in [(head, &mut notes.head), (tail, &mut notes.tail)] {
+        for (within, boundary) in [(head, &mut notes.head), (tail, &mut notes.tail)] {
             if within {
-                let frames = if is_reference { &mut seam.reference } else { &mut seam.distorted };
+                let frames = if is_reference { &mut boundary.reference } else { &mut boundary.distorted };
                 frames.push((time, sum.clone()));
             }
         }
@@ -161,7 +161,7 @@ fn running_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<ClockTime> {
     event.segment().downcast_ref::<ClockTime>()?.to_running_time(buffer.pts()?)
 }
 
-/// Of the samples that are seen, wherever they lie.
+/// Returns the checksum of the visible samples, wherever they are stored.
 fn checksum(buffer: &gst::BufferRef, info: &VideoInfo) -> Result<String, Error> {
     let frame = VideoFrameRef::from_buffer_ref_readable(buffer, info)?;
     let mut hash = Sha256::new();
@@ -172,7 +172,7 @@ fn checksum(buffer: &gst::BufferRef, info: &VideoInfo) -> Result<String, Error> 
         let ends = of_plane.map(|i| {
             let (width, stride) = (frame.comp_width(i) as usize, frame.comp_pstride(i).max(0) as usize);
             let sample = (frame.comp_depth(i) as usize).div_ceil(8);
-            // Packed formats whose samples are no whole bytes have no distance of samples: all of their rows count.
+            // Packed formats without whole bytes per sample have no pixel stride: the entire row counts.
             let end = frame.comp_poffset(i) as usize + width.saturating_sub(1) * stride + sample;
             (frame.comp_height(i) as usize, if stride == 0 { usize::MAX } else { end })
         });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! One chunk: scored as `score` does, into a file that is there as a whole or not at all.
+//! Scores one chunk, as `score` does, into a file that appears complete or not at all.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -12,42 +12,42 @@ use gst::ClockTime;
 use gsthipvmaf::exact::{self, Line};
 use serde::{Deserialize, Serialize};
 
+use super::boundary::{Boundary, Tap};
 use super::manifest::{Chunk, Title};
-use super::seam::{Seam, Tap};
 use score::command::{self, Decided, Prepared};
 use score::error::Error;
 use score::{self, Outcome};
 
-/// The first line of a chunk's file; those of the element follow.
+/// Header line of a chunk's file; the lines of the element follow it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Head {
-    /// What it was made of.
+    /// Hash of everything that the scores depend on.
     pub key: String,
-    /// How long it took, in seconds.
+    /// Seconds that scoring took.
     pub taken: f64,
-    /// From how much earlier on it was decoded than need be, in seconds.
+    /// Seconds by which decoding began earlier than necessary.
     pub earlier: f64,
-    /// Reference frames before the chunk, and of it.
+    /// Reference frames before the chunk, and inside it.
     pub before: u64,
     pub own: u64,
-    /// What it has in common with its neighbours.
-    pub head: Seam,
-    pub tail: Seam,
-    /// The format changes on the way.
+    /// Frames that the neighbouring chunks decode as well.
+    pub head: Boundary,
+    pub tail: Boundary,
+    /// The video format changes inside the chunk.
     pub changed: bool,
-    /// What is damaged in the videos.
+    /// Damage found in the videos.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
 }
 
-/// What a chunk's file has.
+/// An opened file of a scored chunk.
 pub struct Scored {
     pub head: Head,
     file: BufReader<File>,
 }
 
 impl Scored {
-    /// The results of a chunk, if there are any that are complete and of what was planned.
+    /// Opens the results of a chunk. Returns `None` unless they are complete and belong to this plan.
     pub fn open(folder: &Path, title: &Title, chunk: &Chunk) -> Result<Option<Self>, Error> {
         let path = title.result(folder, chunk);
         let mut file = match File::open(&path) {
@@ -66,13 +66,13 @@ impl Scored {
         Ok(head.filter(|head| head.key == key).map(|head| Self { head, file }))
     }
 
-    /// What the element has written.
+    /// Reads the lines that the element wrote.
     pub fn lines(self) -> impl Iterator<Item = io::Result<Line>> {
         exact::read(self.file)
     }
 }
 
-/// A file is as it was written: it has its last line.
+/// Returns true if the file has its last line, so that it was written completely.
 fn is_ended(file: &mut File) -> io::Result<bool> {
     const LAST: u64 = 1 << 16;
     let length = file.metadata()?.len();
@@ -84,63 +84,64 @@ fn is_ended(file: &mut File) -> io::Result<bool> {
     Ok(last.is_some_and(|line| line.starts_with(b"{\"ending\":") && line.ends_with(b"}")))
 }
 
-/// Where and how a chunk is scored, which its scores do not depend on.
-pub struct How {
-    /// Arguments of `score`.
+/// Options of a run that the scores do not depend on.
+pub struct RunOptions {
+    /// Arguments for `score`.
     pub options: Vec<String>,
-    /// From how much earlier on to decode than need be, in seconds.
+    /// Seconds by which decoding begins earlier than necessary.
     pub earlier: f64,
 }
 
-/// What came of it.
-pub enum Came {
-    /// It is there.
-    Done,
-    /// It was there.
-    Valid,
-    /// A signal has come before.
+/// Result of scoring a chunk.
+pub enum Completion {
+    /// The chunk was scored now.
+    Scored,
+    /// Valid results were there already.
+    AlreadyValid,
+    /// A signal stopped the run.
     Interrupted(i32),
 }
 
-/// Scores a chunk unless it is there. Others that want to score it at a time wait for it.
-pub fn run(folder: &Path, title: &Title, chunk: &Chunk, how: &How) -> Result<Came, Error> {
+/// Scores a chunk unless its results exist. A second process that wants the same chunk waits for the first.
+pub fn run(folder: &Path, title: &Title, chunk: &Chunk, how: &RunOptions) -> Result<Completion, Error> {
     let failed = |error: io::Error| Error::Failed(format!("cannot write into {}: {error}", folder.display()));
     for path in [title.result(folder, chunk), title.work(folder, chunk, "lock")] {
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
     }
     let lock = File::create(title.work(folder, chunk, "lock")).map_err(failed)?;
-    // Not every file system knows locks. Without them a chunk may be scored twice at a time, each in files of its own.
+    // Some file systems have no locks. Then two processes may score a chunk at the same time, each into its own
+    // files.
     let own = match lock.lock() {
         Ok(()) => String::new(),
         Err(_) => format!("{:016x}.", RandomState::new().hash_one(std::process::id())),
     };
     let why = title.work(folder, chunk, "failed");
-    // What cannot be noted is printed at least.
+    // If the reason cannot be written, the program still prints it.
     let note = |text: String| fs::write(&why, text).unwrap_or_default();
-    // All that is left of a process that is killed, or of a machine that goes.
+    // This is what remains if the process is killed or the machine fails.
     note(format!(
-        "was begun by process {} on {}, which has not ended it",
+        "was started by process {} on {}, which has not finished it",
         std::process::id(),
         glib::host_name()
     ));
     let files = Files::of(folder, title, chunk, &own);
-    // Of a process that was killed.
+    // Left over from a killed process.
     files.remove();
-    let came = score_missing(folder, title, chunk, how, &files);
-    // What is not complete is of no use, and there may be no room for it.
+    let completion = score_missing(folder, title, chunk, how, &files);
+    // Incomplete files are useless, and the disk may be full.
     files.remove();
-    match &came {
+    match &completion {
         Ok(_) => {
             let _ = fs::remove_file(why);
         }
         Err(error) => note(error.to_string()),
     }
-    came
+    completion
 }
 
-/// Files of a chunk that is being scored.
+/// Temporary files of a chunk that is being scored.
 struct Files {
-    /// What the element writes, and what it calls that until it is complete.
+    /// File that the element writes, and its name until it is complete.
     rows: PathBuf,
     partial: PathBuf,
     /// The chunk's file.
@@ -148,7 +149,7 @@ struct Files {
 }
 
 impl Files {
-    /// `own` is in their names where others may write at a time.
+    /// Puts `own` into the names, for file systems without locks.
     fn of(folder: &Path, title: &Title, chunk: &Chunk, own: &str) -> Self {
         let of = |what: &str| title.work(folder, chunk, &format!("{own}{what}"));
         Self { rows: of("rows"), partial: of("rows.partial"), result: of("result") }
@@ -156,7 +157,7 @@ impl Files {
 
     fn remove(&self) {
         for file in [&self.rows, &self.partial, &self.result] {
-            // Most are not there.
+            // Most of them do not exist.
             let _ = fs::remove_file(file);
         }
     }
@@ -166,40 +167,49 @@ fn score_missing(
     folder: &Path,
     title: &Title,
     chunk: &Chunk,
-    how: &How,
+    how: &RunOptions,
     files: &Files,
-) -> Result<Came, Error> {
+) -> Result<Completion, Error> {
     title.check_inputs()?;
     if how.earlier <= 0.0 && Scored::open(folder, title, chunk)?.is_some() {
-        return Ok(Came::Valid);
+        return Ok(Completion::AlreadyValid);
     }
     score(folder, title, chunk, how, files)
 }
 
-fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) -> Result<Came, Error> {
+fn score(
+    folder: &Path,
+    title: &Title,
+    chunk: &Chunk,
+    how: &RunOptions,
+    files: &Files,
+) -> Result<Completion, Error> {
     let started = Instant::now();
     let args = title.args(&how.options)?;
     let kept = title.kept(folder)?;
     let decided = kept.as_ref().map(|kept| Decided { kept, in_part: chunk.part.is_some() });
     let Prepared { mut job, checked, .. } = command::prepare_as(&args, decided)?;
     if args.strict {
-        command::tell(&checked.findings, true)?;
+        command::print_findings(&checked.findings, true)?;
     }
     job.results = Some(files.rows.clone());
     job.properties.push(("results-format".into(), "exact".into()));
     let tap = Tap::default();
     if let Some(part) = chunk.part {
         let earlier = (how.earlier * 1e9) as u64;
-        let span = part.span(earlier);
-        job.treatments.iter_mut().chain([&mut job.treatment]).for_each(|of| of.span = Some(span));
+        let time_range = part.time_range(earlier);
+        job.rendition_preprocessing
+            .iter_mut()
+            .chain([&mut job.preprocessing])
+            .for_each(|of| of.time_range = Some(time_range));
         if let Some(kept) = &kept {
-            kept.apply_part(&mut job, span.from.nseconds(), span.to.map(ClockTime::nseconds));
+            kept.apply_part(&mut job, time_range.from.nseconds(), time_range.to.map(ClockTime::nseconds));
         }
     }
     let prepare = |element: &gst::Element| chunk.part.iter().for_each(|part| tap.watch(element, *part));
     let outcome = score::score_with(&job, &prepare, &mut |_| {})?;
     if let Some(signal) = outcome.signal {
-        return Ok(Came::Interrupted(signal));
+        return Ok(Completion::Interrupted(signal));
     }
     if let Some(failure) = outcome.failure {
         return Err(failure);
@@ -218,7 +228,7 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) 
     {
         let planned = [reference, distorted].map(|timing| timing.count(|time| part.has(time)));
         if planned != [notes.own, notes.distorted] {
-            return Err("it has other frames than when the files were looked at".into());
+            return Err("its frames differ from those that were planned; plan again".into());
         }
     }
     let head = Head {
@@ -243,10 +253,10 @@ fn score(folder: &Path, title: &Title, chunk: &Chunk, how: &How, files: &Files) 
         File::open(result.parent().unwrap_or(folder))?.sync_all()
     };
     write().map_err(|error| Error::Failed(format!("cannot write {}: {error}", result.display())))?;
-    Ok(Came::Done)
+    Ok(Completion::Scored)
 }
 
-/// What is damaged in the videos of a chunk: of a part, what is known of the whole title goes first.
+/// Returns the damage found in a chunk's videos. For a part of a title, the damage known from the plan comes first.
 fn damaged(title: &Title, chunk: &Chunk, outcome: &Outcome) -> Vec<String> {
     let planned = if chunk.part.is_some() { &title.damaged[..] } else { &[] };
     let known = |video: &str| planned.iter().any(|line| line.starts_with(&format!("{video}: ")));
@@ -254,12 +264,12 @@ fn damaged(title: &Title, chunk: &Chunk, outcome: &Outcome) -> Vec<String> {
     planned.iter().cloned().chain(found.map(|(video, text)| format!("{video}: {text}"))).collect()
 }
 
-/// What is damaged in the videos of a chunk that is there.
+/// Returns the damage noted in the results of a chunk; none if there are no results.
 pub fn damage(folder: &Path, title: &Title, chunk: &Chunk) -> Result<Vec<String>, Error> {
     Ok(Scored::open(folder, title, chunk)?.map(|scored| scored.head.damaged).unwrap_or_default())
 }
 
-/// Why a chunk is not there, as far as that is known.
+/// Returns the reason why a chunk has no results, as far as it is known.
 pub fn why_missing(folder: &Path, title: &Title, chunk: &Chunk) -> String {
     let busy = File::open(title.work(folder, chunk, "lock"))
         .is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)));
@@ -267,7 +277,7 @@ pub fn why_missing(folder: &Path, title: &Title, chunk: &Chunk) -> String {
         return "is being scored".into();
     }
     match fs::read_to_string(title.work(folder, chunk, "failed")) {
-        Ok(why) if why.is_empty() => "was begun, and there was no room to note what came of it".into(),
+        Ok(why) if why.is_empty() => "was started, and the disk was too full to record the result".into(),
         Ok(why) => why,
         Err(_) => "is not scored yet".into(),
     }

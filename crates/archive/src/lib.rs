@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Archives: many titles, each scored in chunks, by as many processes on as many machines as there are.
+//! Archives: many titles, each scored in chunks by any number of processes and machines.
 //!
-//! `plan` writes down once what is to be done, a `manifest` in a folder that all machines see. Every `chunk` is scored by
-//! itself, with the frames around it that its scores depend on, and leaves one file that is there as a whole or not at all.
-//! `merge` puts the chunks of a title together as the very file that `score` writes of the whole title. That the frames of a
-//! chunk are those of the whole title is proven and not assumed: neighbours overlap, and frames that both have decoded must
-//! have the same samples (`seam`). Titles that cannot be cut are one chunk. `submit` gives the chunks to an engine: this machine,
-//! `slurm` or `ray`.
+//! `plan` writes the work to be done into a `manifest`, in a folder that all machines can read. Each `chunk` is
+//! scored independently, together with the surrounding frames that its scores depend on, and its file appears
+//! complete or not at all. `merge` joins the chunks of a title into the same file that `score` writes for the whole
+//! title. Nothing is assumed about decoding from the middle of a file: neighbouring chunks overlap, and the frames
+//! that both decode must have the same samples (`boundary`). A title that cannot be cut is one chunk. `submit` hands
+//! the chunks to a cluster: `slurm`, `ray`, or this machine.
 
+mod boundary;
 mod chunk;
 mod list;
 mod manifest;
@@ -16,7 +17,6 @@ mod merge;
 mod plan;
 mod ray;
 mod run;
-mod seam;
 mod slurm;
 mod status;
 mod submit;
@@ -28,20 +28,20 @@ use clap::Subcommand;
 
 use score::error::{DAMAGED, Error};
 
-/// Score many titles in chunks that any number of processes and machines work on
+/// Score many titles in chunks, on any number of processes and machines
 #[derive(Subcommand)]
 pub enum Command {
-    /// Look at the titles of a list, and write down the chunks to score
+    /// Examine the titles of a list, and write a plan of the chunks to score
     Plan(plan::Args),
-    /// Score the chunks that are missing, or those that are named
+    /// Score all missing chunks, or the named ones
     Run(run::Args),
-    /// Have this machine, Slurm or Ray score all that is missing, and merge it
+    /// Score everything that is missing on this machine, Slurm or Ray, then merge
     Submit(Box<submit::Args>),
-    /// Write the results of each title that is complete: OUT/NAME.json
+    /// Write the results of each complete title to OUT/NAME.json
     Merge(merge::Args),
-    /// Say what is complete, and what is missing and why
+    /// List what is complete, and what is missing and why
     Status {
-        /// The folder of the plan
+        /// Folder of the plan
         folder: PathBuf,
         /// Print JSON
         #[arg(long)]
@@ -49,7 +49,7 @@ pub enum Command {
     },
 }
 
-/// Runs a command.
+/// Runs a subcommand.
 pub fn run(command: &Command) -> Result<ExitCode, Error> {
     match command {
         Command::Plan(args) => plan::run(args),
@@ -60,7 +60,7 @@ pub fn run(command: &Command) -> Result<ExitCode, Error> {
     }
 }
 
-/// A word of a command line, as shells have it.
+/// Quotes a word for a shell.
 fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./,:@%+=-".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -69,12 +69,12 @@ fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Success if nothing is missing.
+/// Returns success if nothing is missing.
 fn complete(all: bool) -> ExitCode {
     if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The same, where some of what is there may be the scores of damaged videos.
+/// Returns the exit code for damaged videos if nothing is missing but some videos are damaged.
 fn complete_unless(all: bool, damaged: bool) -> ExitCode {
     if all && damaged { ExitCode::from(DAMAGED) } else { complete(all) }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The list of titles: CSV with the header `name,reference,distorted`, or an object of JSON in each line. Whatever else is
-//! there are options of `score` by their long names.
+//! The list of titles: CSV with the header `name,reference,distorted`, or one JSON object per line. Further fields
+//! are options of `score` by their long names.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,16 +11,16 @@ use serde_json::{Map, Value};
 
 use score::error::Error;
 
-/// A line of the list.
+/// One title of the list.
 pub struct Entry {
     pub name: String,
     pub reference: String,
     pub distorted: String,
-    /// Options of `score` and their values.
+    /// Options of `score` with their values.
     pub options: Vec<(String, String)>,
 }
 
-/// Options that are of a run and not of a title.
+/// Options that belong to a run and not to a title.
 const OF_RUN: [&str; 10] =
     ["results", "no-provenance", "plot", "report", "worst", "json", "x264", "backend", "threads", "decoder"];
 
@@ -86,7 +86,7 @@ fn entry(record: Record) -> Result<Entry, String> {
         }
         let option = known.get_arguments().find(|arg| arg.get_long() == Some(&name));
         let Some(option) = option.filter(|_| !OF_RUN.contains(&name.as_str())) else {
-            return Err(format!("{name} is no option of a title; hipvmaf help score lists them"));
+            return Err(format!("{name} is no option for a title; hipvmaf help score lists the options"));
         };
         match (option.get_action().takes_values(), value.as_str()) {
             (true, _) => options.push((name, value)),
@@ -99,7 +99,7 @@ fn entry(record: Record) -> Result<Entry, String> {
         return Err(format!("{field} is missing; the header of a list is name,reference,distorted"));
     }
     let [name, reference, distorted] = fields.map(|(_, value)| value);
-    // It becomes the name of files.
+    // Results files get this name.
     if name.contains(['/', '\0']) || name.starts_with('.') {
         return Err(format!(
             "{name} cannot be a name: results are files of this name, so it has no slash and begins with no dot"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is to be done, as `plan` has written it down: titles with the hashes of their files, and chunks.
+//! The plan in a folder: titles with the hashes of their files, and chunks.
 //!
 //! ```text
 //! DIR/manifest.json           the plan
 //! DIR/pairing/NAME.json       which frames of a title belong together
-//! DIR/chunks/NAME/1.jsonl     what is scored
-//! DIR/work/NAME/1.…           what is being scored, and why it could not be
+//! DIR/chunks/NAME/1.jsonl     results of a chunk
+//! DIR/work/NAME/1.…           a chunk being scored, and why scoring failed
 //! ```
 
 use std::fmt::Write as _;
@@ -23,12 +23,12 @@ use gst::ClockTime;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::seam::Window;
+use super::boundary::Window;
 use score::error::Error;
 use score::{self, Kept};
 
 const FILE: &str = "manifest.json";
-/// Of the manifest and of the chunks' files.
+/// Format version of the manifest and of the chunks' files.
 const VERSION: u32 = 2;
 
 /// The plan.
@@ -44,23 +44,23 @@ pub struct Title {
     pub name: String,
     pub reference: Source,
     pub distorted: Source,
-    /// Arguments of `score`, but for the files.
+    /// Arguments of `score`, without the files.
     pub options: Vec<String>,
-    /// Models by the hash of their files.
+    /// Models with the hashes of their files.
     pub models: Vec<(String, String)>,
-    /// Why it cannot be scored.
+    /// Reason why the title cannot be scored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Why it is not cut.
+    /// Reason why the title is not cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<String>,
-    /// How its frames are paired, where that was looked for.
+    /// How its frames are paired; `None` if that was not examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairing: Option<Paired>,
-    /// What is damaged in its videos, as far as they were read for the plan.
+    /// Damage found in its videos while planning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
-    /// Frames before and behind a chunk that its scores depend on.
+    /// Frames before and after a chunk that its scores depend on.
     pub lead_in: usize,
     pub look_ahead: usize,
     pub chunks: Vec<Chunk>,
@@ -69,13 +69,13 @@ pub struct Title {
 /// How the frames of a title are paired.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct Paired {
-    /// By what.
+    /// Method that pairs the frames.
     pub method: score::Method,
-    /// By how many seconds the distorted frames are late.
+    /// Seconds by which the distorted frames are late.
     pub offset: f64,
-    /// How sure the pictures are of it, from 0 to 1.
+    /// Confidence from the pictures, 0 to 1.
     pub confidence: f64,
-    /// Of the file that has all of it.
+    /// Hash of the file that lists all pairs.
     sha256: String,
 }
 
@@ -84,47 +84,47 @@ pub struct Paired {
 pub struct Source {
     pub path: String,
     bytes: u64,
-    /// Nanoseconds since 1970.
+    /// Modification time in nanoseconds since 1970.
     modified: u64,
     sha256: String,
 }
 
-/// What is scored at a time.
+/// A unit of work.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct Chunk {
-    /// From 1.
+    /// Number in the title, from 1.
     pub number: usize,
-    /// Where it is in the title; nothing if it is the whole title.
+    /// Position in the title; `None` for a whole title.
     pub part: Option<Part>,
 }
 
 /// A part of a title. Times are those of the reference, in nanoseconds.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Part {
-    /// The first frame, and the one behind the last.
+    /// Index of the first frame, and of the one after the last.
     pub frames: (u64, u64),
-    /// Where the first frame begins.
+    /// Time of the first frame.
     pub from: u64,
-    /// Where the next chunk begins.
+    /// Time at which the next chunk begins.
     pub to: Option<u64>,
-    /// What it has in common with the chunk before, and with the next.
+    /// Frames shared with the previous chunk, and with the next.
     pub head: Option<Window>,
     pub tail: Option<Window>,
-    /// By how much time stamps may be earlier than they should be.
+    /// Tolerance for early timestamps.
     pub slack: u64,
 }
 
 impl Part {
-    /// A frame of this time belongs to the part.
+    /// Returns true if a frame at this time belongs to the part.
     pub fn has(&self, time: u64) -> bool {
         let time = time + self.slack;
         time >= self.from && self.to.is_none_or(|to| time < to)
     }
 
-    /// What has to be decoded, from so much earlier on than need be.
-    pub fn span(&self, earlier: u64) -> score::Span {
+    /// Returns the range to decode, beginning earlier by this many nanoseconds than necessary.
+    pub fn time_range(&self, earlier: u64) -> score::TimeRange {
         let from = self.head.map_or(0, |head| head.from.saturating_sub(earlier));
-        score::Span {
+        score::TimeRange {
             from: ClockTime::from_nseconds(from),
             to: self.tail.map(|tail| ClockTime::from_nseconds(tail.to)),
             slack: ClockTime::from_nseconds(self.slack),
@@ -142,7 +142,7 @@ impl Manifest {
         let path = folder.join(FILE);
         let failed = |why: String| Error::Failed(format!("{}: {why}", path.display()));
         let text = fs::read(&path)
-            .map_err(|error| failed(format!("{error}; hipvmaf archive plan LIST -o DIR makes it")))?;
+            .map_err(|error| failed(format!("{error}; create it with: hipvmaf archive plan LIST -o DIR")))?;
         let manifest: Self = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
         if manifest.version != VERSION {
             return Err(failed(format!("is of version {}, not {VERSION}; plan again", manifest.version)));
@@ -150,7 +150,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// All chunks in their order.
+    /// Returns all chunks in order.
     pub fn chunks(&self) -> impl Iterator<Item = (&Title, &Chunk)> {
         self.titles.iter().flat_map(|title| title.chunks.iter().map(move |chunk| (title, chunk)))
     }
@@ -163,10 +163,10 @@ impl Manifest {
     }
 }
 
-/// Writes a file that others see as a whole or not at all.
+/// Writes a file so that readers see it complete or not at all.
 pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    // Others may work on it, as far as the mask of the process lets them.
+    // Other users may write here, within the umask of the process.
     let mode = fs::Permissions::from_mode(0o666);
     let mut file = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
     file.write_all(text)?;
@@ -176,9 +176,9 @@ pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 impl Title {
-    /// What `score` would be given.
+    /// Returns the arguments that `score` would get.
     pub fn args(&self, more: &[String]) -> Result<score::Args, Error> {
-        // Names that begin with a dash are no options.
+        // After `--`, names may begin with a dash.
         let files = ["--".to_owned(), self.reference.path.clone(), self.distorted.path.clone()];
         let line = self.options.iter().chain(more).chain(&files);
         score::Args::parse(line.map(Into::into)).map_err(|error| {
@@ -188,7 +188,7 @@ impl Title {
         })
     }
 
-    /// Writes down how its frames are paired.
+    /// Writes the pairing of the title's frames to its file.
     pub fn keep(&mut self, folder: &Path, kept: &Kept) -> Result<(), Error> {
         let text = serde_json::to_vec(kept)?;
         let path = self.pairing_file(folder);
@@ -203,7 +203,7 @@ impl Title {
         Ok(())
     }
 
-    /// Reads how its frames are paired, where that was written down.
+    /// Reads the pairing of the title's frames; `None` if the plan has none.
     pub fn kept(&self, folder: &Path) -> Result<Option<Kept>, Error> {
         let Some(paired) = &self.pairing else { return Ok(None) };
         let path = self.pairing_file(folder);
@@ -219,7 +219,7 @@ impl Title {
         folder.join("pairing").join(format!("{}.json", self.name))
     }
 
-    /// What is computed of each frame.
+    /// Returns the plan of what is computed for each frame.
     pub fn plan(&self) -> Result<Plan, Error> {
         let args = self.args(&[])?;
         let failed = |error: String| Error::Usage(format!("{}: {error}", self.name));
@@ -231,13 +231,13 @@ impl Title {
         Plan::new(models, &features, ScoreOptions::default()).map_err(|error| failed(error.to_string()))
     }
 
-    /// Models by the hash of their files, as they are now.
+    /// Returns the models with the current hashes of their files.
     pub fn hashes(plan: &Plan) -> Vec<(String, String)> {
         let models = plan.models.iter().map(|planned| &planned.model);
         models.map(|model| (model.name().to_owned(), model.sha256().to_owned())).collect()
     }
 
-    /// What the scores of a chunk depend on, in one hash.
+    /// Returns one hash of everything that the scores of a chunk depend on.
     pub fn key(&self, chunk: &Chunk) -> Result<String, Error> {
         let part = serde_json::to_string(&chunk.part)?;
         let parts = [&self.reference.sha256, &self.distorted.sha256, &part, env!("CARGO_PKG_VERSION")];
@@ -253,7 +253,7 @@ impl Title {
         Ok(hex(hash))
     }
 
-    /// Refuses inputs that are not those that were planned with.
+    /// Returns an error if an input differs from the one that was planned.
     pub fn check_inputs(&self) -> Result<(), Error> {
         self.reference.check()?;
         self.distorted.check()?;
@@ -264,17 +264,17 @@ impl Title {
         }
     }
 
-    /// Where the results of a chunk are.
+    /// Returns the path of a chunk's results.
     pub fn result(&self, folder: &Path, chunk: &Chunk) -> PathBuf {
         folder.join("chunks").join(&self.name).join(format!("{}.jsonl", chunk.number))
     }
 
-    /// Where what is of a chunk in work is.
+    /// Returns the path of a temporary file of a chunk.
     pub fn work(&self, folder: &Path, chunk: &Chunk, what: &str) -> PathBuf {
         folder.join("work").join(&self.name).join(format!("{}.{what}", chunk.number))
     }
 
-    /// What users call a chunk.
+    /// Returns the name of a chunk for users.
     pub fn chunk_name(&self, chunk: &Chunk) -> String {
         format!("{}/{}", self.name, chunk.number)
     }
@@ -293,34 +293,34 @@ pub fn hex(hash: Sha256) -> String {
 }
 
 impl Source {
-    /// A file as it is now.
+    /// Reads the current state of a file.
     pub fn of(path: &Path) -> io::Result<Self> {
-        let (bytes, modified) = Self::look(path)?;
+        let (bytes, modified) = Self::stat(path)?;
         let mut hash = Sha256::new();
         io::copy(&mut File::open(path)?, &mut hash)?;
         let path = path.to_str().ok_or_else(|| io::Error::other("the path is not UTF-8"))?.to_owned();
         Ok(Self { path, bytes, modified, sha256: hex(hash) })
     }
 
-    /// A file that cannot be read.
+    /// Returns an entry for a file that was not read.
     pub fn lost(path: &Path) -> Self {
         Self { path: path.to_string_lossy().into(), ..Self::default() }
     }
 
-    fn look(path: &Path) -> io::Result<(u64, u64)> {
+    fn stat(path: &Path) -> io::Result<(u64, u64)> {
         let about = fs::metadata(path)?;
         if !about.is_file() {
-            return Err(io::Error::other("it is no file"));
+            return Err(io::Error::other("it is not a file"));
         }
         let modified = about.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok((about.len(), u64::try_from(modified.as_nanos()).unwrap_or_default()))
     }
 
-    /// Refuses another file of the same name. It is read for that only if its time or size says that it may be another.
+    /// Returns an error if the file has changed. Its content is hashed only if its time or size differs.
     pub fn check(&self) -> Result<(), Error> {
         let path = Path::new(&self.path);
         let failed = |error: io::Error| Error::Failed(format!("{}: {error}", self.path));
-        if Self::look(path).map_err(failed)? == (self.bytes, self.modified) {
+        if Self::stat(path).map_err(failed)? == (self.bytes, self.modified) {
             return Ok(());
         }
         if Self::of(path).map_err(failed)?.sha256 == self.sha256 { Ok(()) } else { Err(changed(&self.path)) }

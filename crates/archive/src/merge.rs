@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The command `archive merge`: makes the results of titles of those of their chunks.
+//! The command `archive merge`: joins the results of chunks into results of titles.
 //!
-//! The rows of all chunks go in their order through the element's own writer, without those that chunks have in common and
-//! with the numbers of the whole title, so that all that is pooled from them comes to what it is of the whole title.
+//! The rows of all chunks pass in order through the element's own writer, without the overlaps and with the frame
+//! numbers of the whole title. So every pooled value equals that of the whole title.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -25,12 +25,12 @@ use score::output;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The folder of the plan
+    /// Folder of the plan
     pub folder: PathBuf,
-    /// Gets a file NAME.json for each title
+    /// Folder for the results, one file NAME.json per title
     #[arg(short = 'o', long = "output", value_name = "OUT")]
     pub output: PathBuf,
-    /// Leave out what made the scores and how fast, so that files of different runs can be compared
+    /// Omit version, backend and speed, so that results of two runs can be compared
     #[arg(long)]
     pub no_provenance: bool,
 }
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(complete_unless(written == manifest.titles.len(), damaged > 0))
 }
 
-/// Writes a title; what is damaged in its videos.
+/// Writes the results of a title, and returns the damage in its videos.
 fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
     if let Some(problem) = &title.problem {
         return Err(Error::Failed(format!("could not be planned: {problem}")));
@@ -69,7 +69,7 @@ fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
         chunks.push((chunk, scored));
     }
     let heads: Vec<_> = chunks.iter().map(|(chunk, scored)| (*chunk, &scored.head)).collect();
-    heads.windows(2).try_for_each(|pair| check_seam(&args.folder, title, pair[0], pair[1]))?;
+    heads.windows(2).try_for_each(|pair| check_boundary(&args.folder, title, pair[0], pair[1]))?;
     heads.iter().try_for_each(|(chunk, head)| check(args, title, chunk, head))?;
     let folder = tempfile::Builder::new().prefix(".hipvmaf-").tempdir_in(&args.output)?;
     let path = folder.path().join("results.json");
@@ -101,7 +101,7 @@ fn merge(args: &Args, title: &Title) -> Result<Vec<String>, Error> {
     Ok(damaged)
 }
 
-/// What to do where chunks do not make a whole.
+/// Returns the advice to score a title as one chunk.
 fn as_whole(args: &Args, title: &Title) -> String {
     format!(
         "score it as one chunk: hipvmaf archive plan LIST -o {} --whole {}",
@@ -110,8 +110,8 @@ fn as_whole(args: &Args, title: &Title) -> String {
     )
 }
 
-/// Neighbours have decoded what they have in common to the same samples.
-fn check_seam(
+/// Returns an error unless neighbouring chunks have decoded their common frames to the same samples.
+fn check_boundary(
     folder: &Path,
     title: &Title,
     (_, ours): (&Chunk, &Head),
@@ -119,7 +119,7 @@ fn check_seam(
 ) -> Result<(), Error> {
     let Some(difference) = ours.tail.difference(&next.head) else { return Ok(()) };
     let name = title.chunk_name(chunk);
-    // A chunk that begins at the beginning of the files is as exact as the whole.
+    // Decoding from the beginning of the file is always exact.
     let before = chunk.part.and_then(|part| part.head).map_or(0.0, |head| head.from as f64 / 1e9);
     let (again, earlier) = match next.earlier < before {
         true => (name.clone(), (2.0 * next.earlier).max(10.0).min(before.ceil())),
@@ -133,28 +133,28 @@ fn check_seam(
     )))
 }
 
-/// A chunk is one that can be a part.
+/// Returns an error if a chunk cannot be a part of a whole.
 fn check(args: &Args, title: &Title, chunk: &Chunk, head: &Head) -> Result<(), Error> {
     let Some(part) = chunk.part else { return Ok(()) };
     let name = title.chunk_name(chunk);
     let failed = |why: &str| Err(Error::Failed(format!("chunk {name}: {why}; {}", as_whole(args, title))));
     if head.changed {
-        return failed("the format of the video changes in it");
+        return failed("the video format changes inside it");
     }
-    for (window, seam) in [(part.head, &head.head), (part.tail, &head.tail)] {
-        if window.is_some() && !seam.is_paired(part.slack * 2) {
+    for (window, boundary) in [(part.head, &head.head), (part.tail, &head.tail)] {
+        if window.is_some() && !boundary.is_paired(part.slack * 2) {
             return failed("frames at its ends have no partners");
         }
     }
     Ok(())
 }
 
-/// A title being put together.
+/// A title that is being joined.
 struct Whole<'a> {
     title: &'a Title,
     results: Results,
     taken: f64,
-    /// What is damaged in its videos, as all chunks know it.
+    /// Damage in its videos, from all chunks.
     damaged: &'a [String],
     heading: Option<Heading>,
     /// Number of the next chunk's first frame.
@@ -175,7 +175,7 @@ impl Whole<'_> {
                     (Line::Row(mut row), Some(part)) if part.has(row.running_time.nseconds()) => {
                         let own = head.before..head.before + head.own;
                         if !own.contains(&row.index) || row.state != ScoreState::Scored {
-                            return Err("frames are not where they were seen".into());
+                            return Err("its frames are not where they were planned".into());
                         }
                         row.index = row.index - head.before + self.index;
                         rows += 1;
@@ -203,26 +203,26 @@ impl Whole<'_> {
             self.heading = Some(heading);
             return Ok(());
         };
-        // Each may have been made elsewhere.
+        // Chunks may come from different machines.
         let provenance = first.provenance.clone();
         if *first == (Heading { provenance, ..heading }) {
             Ok(())
         } else {
-            Err("its chunks are of other formats".into())
+            Err("its chunks have different formats".into())
         }
     }
 
-    /// Adds what a part has counted, of its own frames alone.
+    /// Adds the counts of a part, for its own frames only.
     fn add(&mut self, ending: Ending, head: &Head, rows: u64) -> Result<(), Error> {
         let mut frames = ending.frames.clone();
         for (name, count) in &mut frames {
             match name.as_ref() {
                 "scored" => *count = rows,
                 "unpaired" => *count = head.own.saturating_sub(rows),
-                // Frames behind the last that others depend on have partners, and so have those before the first; only
-                // where more was decoded than that is it not known whose these are.
+                // Frames in the overlap have partners. Only if more was decoded is it unknown which chunk an
+                // unmatched frame belongs to.
                 "dist_unmatched" if head.earlier > 0.0 && *count > 0 => {
-                    return Err("frames without a partner may be of the chunk before".into());
+                    return Err("frames without a partner may belong to the chunk before".into());
                 }
                 "dist_unmatched" | "verified" | "wrong" => {}
                 name if *count > 0 => return Err(format!("frames are {name}").into()),
@@ -233,7 +233,7 @@ impl Whole<'_> {
             None => self.ending = Some(Ending { frames, ..ending }),
             Some(whole) => {
                 if whole.offset != ending.offset {
-                    return Err("its chunks have other offsets".into());
+                    return Err("its chunks have different offsets".into());
                 }
                 whole.frames.iter_mut().zip(&frames).for_each(|((_, sum), (_, count))| *sum += count);
                 whole.backend = ending.backend;

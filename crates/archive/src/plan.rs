@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The command `archive plan`: looks at each title, and cuts it where it can be cut.
+//! The command `archive plan`: examines each title and divides it into chunks.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::boundary::Window;
 use super::list::{self, Entry};
 use super::manifest::{Chunk, Manifest, Part, Source, Title};
-use super::seam::Window;
 use score::command;
 use score::error::Error;
 use score::output;
@@ -16,31 +16,31 @@ use score::{Input, Kept, Placed, Timing, Video, middle};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// CSV with the header name,reference,distorted, or an object of JSON in each line; further columns are options of
+    /// CSV with the header name,reference,distorted, or one JSON object per line. Further columns are options of
     /// `score`. Paths are relative to the list
     list: PathBuf,
-    /// The folder of the plan, which all that work on it have to see
+    /// Folder for the plan; every machine that scores must see it
     #[arg(short = 'o', long = "output", value_name = "DIR")]
     folder: PathBuf,
-    /// How long chunks are to be
+    /// Length of a chunk
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
     chunk: f64,
     /// Do not cut this title; may be repeated
     #[arg(long, value_name = "NAME")]
     whole: Vec<String>,
-    /// Model of titles that name none, as `score` has it; may be repeated
+    /// Model for titles that name none, as for `score`; may be repeated
     #[arg(long = "model", value_name = "MODEL")]
     models: Vec<String>,
-    /// Further metric of titles that name none, as `score` has it; may be repeated
+    /// Further metric for titles that name none, as for `score`; may be repeated
     #[arg(long = "feature", value_name = "NAME[=OPTION=VALUE[:…]]")]
     features: Vec<String>,
 }
 
 fn seconds(text: &str) -> Result<f64, &'static str> {
-    text.parse().ok().filter(|s| (0.1..1e6).contains(s)).ok_or("not a number of seconds from 0.1 on")
+    text.parse().ok().filter(|s| (0.1..1e6).contains(s)).ok_or("not a number of seconds of at least 0.1")
 }
 
-/// Options that mean the same for each frame, wherever it is.
+/// Options whose meaning does not depend on a frame's position.
 const OF_FRAMES: [&str; 6] = ["model", "feature", "scale", "colorimetry", "image-rate", "strict"];
 
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
@@ -94,9 +94,9 @@ fn title(args: &Args, base: &Path, entry: &Entry) -> Result<Title, Error> {
         look_ahead: 0,
         chunks: vec![],
     };
-    // What is wrong with options is of the list, and said at once; what is wrong with files is of the title.
+    // A wrong option is a mistake in the list and ends the command. A wrong file concerns its title only.
     title.args(&[])?;
-    if let Err(problem) = look(args, &mut title, &given) {
+    if let Err(problem) = examine(args, &mut title, &given) {
         if let Error::Usage(_) = problem {
             return Err(Error::Usage(format!("{}: {problem}", entry.name)));
         }
@@ -109,7 +109,7 @@ fn option(name: &str, value: &str) -> Vec<String> {
     if value.is_empty() { vec![format!("--{name}")] } else { vec![format!("--{name}={value}")] }
 }
 
-fn look(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<(), Error> {
+fn examine(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<(), Error> {
     for source in [&mut title.reference, &mut title.distorted] {
         let path = source.path.clone();
         *source = Source::of(path.as_ref()).map_err(|error| Error::Failed(format!("{path}: {error}")))?;
@@ -120,7 +120,7 @@ fn look(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<()
     let [reference, distorted] = inputs;
     let (reference, distorted) = (reference?, distorted?);
     let videos = [Video::probe(&reference)?, Video::probe(&distorted)?];
-    // The models that are meant, by names that mean the same everywhere.
+    // Replaces `auto` and relative paths by names that are valid on every machine.
     let models = score::model::choose(&score.models, Some(&videos[0]))?;
     let absolute = |name: &String| match Path::new(name) {
         path if path.is_file() => std::path::absolute(path).map(|path| path.to_string_lossy().into_owned()),
@@ -133,20 +133,23 @@ fn look(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<()
     let plan = title.plan()?;
     title.models = Title::hashes(&plan);
     (title.lead_in, title.look_ahead) = (plan.lookback(), plan.lookahead());
-    // Also where it is not cut: what cannot be scored is told now, and files are looked at once.
-    let prepared = command::prepare(&title.args(&[])?)?;
+    // Also done for titles that are not cut, so that problems are reported now and files are examined only once.
+    let mut prepared = command::prepare(&title.args(&[])?)?;
     title.damaged = prepared.damaged();
     let kept = prepared.pairings.first().and_then(Option::as_ref);
     let kept = kept.map(|pairing| Kept::of(&prepared.job, pairing));
     kept.iter().try_for_each(|kept| title.keep(&args.folder, kept))?;
     let of_all = given.iter().find(|(name, _)| !OF_FRAMES.contains(&name.as_str()));
     let parts = match of_all {
-        _ if args.whole.contains(&title.name) => Err("as it was asked for".into()),
+        _ if args.whole.contains(&title.name) => Err("requested with --whole".into()),
         Some((name, _)) => Err(format!("--{name} depends on the whole title")),
         None => kept
             .as_ref()
-            .ok_or_else(|| "its frames could not be looked at".into())
-            .and_then(|kept| Sides::of([&reference, &distorted], &videos, kept))
+            .ok_or_else(|| "its frames could not be examined".into())
+            .and_then(|kept| {
+                let timelines = std::mem::take(&mut prepared.timelines);
+                Sides::of([&reference, &distorted], &videos, &timelines, kept)
+            })
             .and_then(|Sides { frame, reference, distorted }| {
                 let cutter =
                     Cutter { frame, lead_in: title.lead_in.max(1), look_ahead: title.look_ahead.max(1) };
@@ -161,7 +164,7 @@ fn look(args: &Args, title: &mut Title, given: &[(String, String)]) -> Result<()
     Ok(())
 }
 
-/// Refuses videos in which moments cannot be found.
+/// Returns an error for videos in which frames cannot be found by time.
 fn cuttable(video: &Video) -> Result<(), String> {
     let input = &video.input;
     if !video.indexed {
@@ -170,26 +173,33 @@ fn cuttable(video: &Video) -> Result<(), String> {
     if video.interlaced { Err(format!("{input} is interlaced")) } else { Ok(()) }
 }
 
-/// The frames of both videos at the times by which they are paired.
+/// The frames of both videos, at the times by which they are paired.
 struct Sides {
-    /// Nanoseconds from frame to frame.
+    /// Frame duration in nanoseconds.
     frame: u64,
     reference: Vec<Frame>,
     distorted: Vec<Frame>,
 }
 
 impl Sides {
-    /// Reads when the frames are, and pairs them as it was decided.
-    fn of(inputs: [&Input; 2], videos: &[Video; 2], kept: &Kept) -> Result<Self, String> {
+    /// Returns the times of the frames, paired as decided. Timelines that were read before are not read again.
+    fn of(
+        inputs: [&Input; 2],
+        videos: &[Video; 2],
+        timelines: &[Option<Timeline>],
+        kept: &Kept,
+    ) -> Result<Self, String> {
         let frames = |i: usize| {
             let (input, video) = (inputs[i], &videos[i]);
             cuttable(video)?;
-            let frames = timeline::frames(input).map_err(|error| format!("{}: {error}", input.given()))?;
+            let frames = match timelines.get(i) {
+                Some(Some(timeline)) => timeline.frames.clone(),
+                _ => timeline::frames(input).map_err(|error| format!("{}: {error}", input.given()))?,
+            };
             match Timeline::exceeds(&frames, video.duration) {
-                true => Err(format!(
-                    "the last frame of {} is behind the end that its container names",
-                    video.input
-                )),
+                true => {
+                    Err(format!("the last frame of {} is after the end given in its container", video.input))
+                }
                 false => Ok(frames),
             }
         };
@@ -202,13 +212,13 @@ impl Sides {
         Ok(Self { frame, reference, distorted })
     }
 
-    /// The frames that are scored, of files that timestamps alone do not pair.
+    /// Returns the frames to score if the pairing is by more than timestamps.
     fn planned(all: &[Frame], [reference, distorted]: &[Timing; 2]) -> Result<Self, String> {
         let slack = reference.slack();
         let place = |placed: Placed| {
-            // Chunks find frames of the original by the same times as the whole.
+            // Chunks must find the reference frames at the same times as the whole title does.
             if placed.time.abs_diff(placed.position) > slack {
-                return Err("the timestamps of the original do not begin with its stream".to_owned());
+                return Err("the timestamps of the original do not begin at its first frame".to_owned());
             }
             let near = all.partition_point(|frame| frame.time + slack < placed.position);
             Ok(Frame { time: placed.time, key: all.get(near).is_some_and(|frame| frame.key) })
@@ -223,14 +233,14 @@ impl Sides {
 }
 
 struct Cutter {
-    /// Nanoseconds from frame to frame.
+    /// Frame duration in nanoseconds.
     frame: u64,
     lead_in: usize,
     look_ahead: usize,
 }
 
 impl Cutter {
-    /// Parts of about so many seconds. An error says why there is but one.
+    /// Divides the frames into parts of about this many seconds. Returns the reason if there is only one.
     fn cut(
         &self,
         reference: &[Frame],
@@ -239,7 +249,7 @@ impl Cutter {
     ) -> Result<Vec<Option<Part>>, String> {
         let wanted = ((seconds * 1e9).round() as u64 / self.frame.max(1)).max(1) as usize;
         let slack = self.frame / 8;
-        // How many frames come behind the last reference frame before the end is noticed depends on the machine.
+        // At the end of the stream, the number of surplus frames that are read depends on the machine.
         if let (Some(last), Some(further)) = (reference.last(), distorted.last())
             && further.time > last.time + slack
         {
@@ -247,10 +257,10 @@ impl Cutter {
         }
         let mut cuts: Vec<usize> = vec![];
         let mut next = wanted;
-        // The last one has half of that at least.
+        // The last part has at least half of the length.
         while next + wanted / 2 < reference.len() {
             let last = cuts.last().copied().unwrap_or(0);
-            // Not one that is hardly longer than what it has in common with others.
+            // A part must be clearly longer than its overlaps.
             let least = last + 2 * (self.lead_in + self.look_ahead) + 2;
             match self.place(reference, distorted, next.max(least), wanted / 2) {
                 Some(at) => {
@@ -262,11 +272,11 @@ impl Cutter {
         }
         if cuts.is_empty() {
             return Err(match reference.len() > wanted + wanted / 2 {
-                true => "its frames have no common times to cut at".into(),
+                true => "the videos have no common frame times to cut at".into(),
                 false => "it is short".into(),
             });
         }
-        let seam = |cut: &usize| Window {
+        let boundary = |cut: &usize| Window {
             from: reference[cut - self.lead_in].time,
             to: reference[cut + self.look_ahead].time,
         };
@@ -276,15 +286,15 @@ impl Cutter {
             frames: (from.map_or(0, |at| *at as u64), to.map_or(reference.len(), |at| *at) as u64),
             from: from.map_or(0, |at| reference[*at].time),
             to: to.map(|at| reference[*at].time),
-            head: from.map(seam),
-            tail: to.map(seam),
+            head: from.map(boundary),
+            tail: to.map(boundary),
             slack,
         });
         Ok(parts.map(Some).collect())
     }
 
-    /// The frame to cut at, from this one on and not much later: where the lead-in begins just behind a key frame there is
-    /// little to decode that is not scored.
+    /// Returns the frame to cut at: at `wanted` or shortly after. A lead-in that begins right after a key frame needs
+    /// the least decoding.
     fn place(
         &self,
         reference: &[Frame],
@@ -299,7 +309,7 @@ impl Cutter {
         places().find(behind_key).or_else(|| places().next())
     }
 
-    /// Around this frame all frames have partners, at the times that their rate says.
+    /// Returns true if all frames around `at` have partners and regular times.
     fn fits(&self, reference: &[Frame], distorted: &[Frame], at: usize) -> bool {
         let slack = self.frame / 8;
         let Some(first) = at.checked_sub(self.lead_in + 1) else { return false };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The command `archive run`: scores chunks, here, several at a time.
+//! The command `archive run`: scores chunks on this machine, several at a time.
 //!
-//! One chunk is scored by this process. Of several each has a process of its own, which is this program again with the name
-//! of the chunk: a decoder that crashes takes nothing else with it. Schedulers that place chunks on machines do the same, by
-//! the name of a chunk or by a share of all chunks.
+//! A single chunk is scored in this process. Several chunks get one process each, which is this program again with
+//! the name of the chunk, so a decoder that crashes harms no other chunk. Schedulers use the same command, with the
+//! name of a chunk or with a share of all chunks.
 
 use std::path::PathBuf;
 use std::process::{Child, ExitCode, Stdio};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::chunk::{self, Came, How, Scored};
+use super::chunk::{self, Completion, RunOptions, Scored};
 use super::complete_unless;
 use super::manifest::{Chunk, Manifest, Title};
 use score::error::{DAMAGED, Error, exit_code};
@@ -21,50 +21,50 @@ use score::{interrupt, output};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The folder of the plan
+    /// Folder of the plan
     folder: PathBuf,
-    /// NAME/NUMBER, or NAME for all chunks of a title; all that are missing unless any is named
+    /// NAME/NUMBER for a chunk, NAME for all chunks of a title; default: all missing chunks
     chunks: Vec<String>,
-    /// Of all chunks each N-th from the I-th on, counted from 0: what one of N machines has to do
+    /// Score every N-th chunk, beginning with number I (from 0): the share of one of N machines
     #[arg(long, value_name = "I/N", conflicts_with = "chunks")]
     share: Option<Share>,
-    /// How many chunks to score at a time
+    /// Number of chunks to score at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     jobs: u16,
-    /// How often to try again to score a chunk that has failed
+    /// Number of further attempts for a chunk that fails
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
-    /// Score anew, decoding from so much earlier on than need be: for chunks that begin with other samples than the chunk
-    /// before has
+    /// Score again, and begin decoding this much earlier: for chunks whose first samples differ from those of the
+    /// chunk before
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, requires = "chunks", value_parser = seconds)]
     earlier: f64,
     #[command(flatten)]
-    means: Means,
+    hardware: Hardware,
 }
 
-/// With what chunks are scored, which their scores do not depend on.
+/// Hardware options of a run. The scores do not depend on them.
 #[derive(Clone, clap::Args)]
-pub struct Means {
-    /// Where the work on pixels is done
+pub struct Hardware {
+    /// Where pixels are processed
     #[arg(long, value_name = "auto|hip|cpu", default_value = "auto")]
     backend: String,
-    /// Which decoders to use, as `score` has it
+    /// Decoders to use, as for `score`
     #[arg(long, default_value = "auto", value_name = "auto|software|va|nv")]
     decoder: String,
-    /// Threads of the CPU for each chunk, 0 for one each of its share
+    /// CPU threads per chunk; 0 divides the cores among the chunks
     #[arg(long, default_value_t = 0)]
     threads: u32,
 }
 
-impl Means {
-    /// As arguments, of `score` as well.
+impl Hardware {
+    /// Returns the options as arguments, also for `score`.
     pub fn options(&self) -> Vec<String> {
         let Self { backend, decoder, threads } = self;
         vec![format!("--backend={backend}"), format!("--decoder={decoder}"), format!("--threads={threads}")]
     }
 }
 
-/// One of several shares of the chunks of a plan. It is the same whatever is scored already.
+/// One of several equal shares of a plan's chunks. It does not depend on what is scored already.
 #[derive(Clone, Copy)]
 pub struct Share {
     index: usize,
@@ -92,9 +92,9 @@ fn seconds(text: &str) -> Result<f64, &'static str> {
 type Named<'a> = (&'a Title, &'a Chunk);
 
 impl Args {
-    /// All that are missing.
-    pub fn all(folder: PathBuf, jobs: u16, retries: u32, means: Means) -> Self {
-        Self { folder, chunks: vec![], share: None, jobs, retries, earlier: 0.0, means }
+    /// Returns the arguments for all missing chunks.
+    pub fn all(folder: PathBuf, jobs: u16, retries: u32, hardware: Hardware) -> Self {
+        Self { folder, chunks: vec![], share: None, jobs, retries, earlier: 0.0, hardware }
     }
 }
 
@@ -106,18 +106,18 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         Some(Share { index, of }) => (manifest.chunks().skip(index).step_by(of).collect(), true),
         None => wanted(args, &manifest)?,
     };
-    // What may crash and is to be tried again then has a process of its own.
+    // With retries, even a single chunk gets its own process, since it may crash.
     if let ([(title, chunk)], true, 0) = (&wanted[..], all, args.retries) {
         return one(args, title, chunk);
     }
     let (mut missing, mut damaged) = (vec![], false);
     for (title, chunk) in wanted {
         let valid = args.earlier <= 0.0 && Scored::open(&args.folder, title, chunk)?.is_some();
-        // What was scored of files that have changed is of no use to anybody who asks for it now.
+        // Results of files that have changed since are no longer valid.
         if !valid || title.check_inputs().is_err() {
             missing.push((title, chunk));
         } else {
-            damaged |= tell_damage(args, title, chunk)?;
+            damaged |= print_damage(args, title, chunk)?;
         }
     }
     let scored = several(args, &missing)?;
@@ -126,7 +126,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(interrupt::caught().map_or(complete_unless(all, damaged), exit_code))
 }
 
-/// The chunks that are asked for, and whether these are all: titles that cannot be scored have none.
+/// Returns the requested chunks, and false if a requested title has none because it could not be planned.
 fn wanted<'a>(args: &Args, manifest: &'a Manifest) -> Result<(Vec<Named<'a>>, bool), Error> {
     let titles = manifest.titles.iter();
     let of = |title: &'a Title| title.chunks.iter().map(move |chunk| (title, chunk));
@@ -160,49 +160,49 @@ fn wanted<'a>(args: &Args, manifest: &'a Manifest) -> Result<(Vec<Named<'a>>, bo
 
 fn one(args: &Args, title: &Title, chunk: &Chunk) -> Result<ExitCode, Error> {
     let name = title.chunk_name(chunk);
-    let how = How { options: args.means.options(), earlier: args.earlier };
-    let came = chunk::run(&args.folder, title, chunk, &how);
-    let came = came.map_err(|error| match error.within(&name) {
-        // The exit code of damage is that of scores that are there.
+    let how = RunOptions { options: args.hardware.options(), earlier: args.earlier };
+    let completion = chunk::run(&args.folder, title, chunk, &how);
+    let completion = completion.map_err(|error| match error.within(&name) {
+        // The exit code for damage hardware that scores exist.
         Error::Damaged(why) => Error::Failed(why),
         error => error,
     });
-    match came? {
-        Came::Done => output::print(format_args!("{name} scored"))?,
-        Came::Valid => {}
-        Came::Interrupted(signal) => return Ok(exit_code(signal)),
+    match completion? {
+        Completion::Scored => output::print(format_args!("{name} scored"))?,
+        Completion::AlreadyValid => {}
+        Completion::Interrupted(signal) => return Ok(exit_code(signal)),
     }
-    Ok(complete_unless(true, tell_damage(args, title, chunk)?))
+    Ok(complete_unless(true, print_damage(args, title, chunk)?))
 }
 
-/// Prints what is damaged in the videos of a chunk that is there, and returns true if anything is.
-fn tell_damage(args: &Args, title: &Title, chunk: &Chunk) -> Result<bool, Error> {
+/// Prints the damage in the videos of a scored chunk, and returns true if there is any.
+fn print_damage(args: &Args, title: &Title, chunk: &Chunk) -> Result<bool, Error> {
     let texts = chunk::damage(&args.folder, title, chunk)?;
     texts.iter().for_each(|text| eprintln!("warning: {}: {text}", title.chunk_name(chunk)));
     Ok(!texts.is_empty())
 }
 
-/// What came of several chunks.
-struct Ended {
-    /// All were scored.
+/// Result of scoring several chunks.
+struct Totals {
+    /// All chunks were scored.
     all: bool,
-    /// The videos of some are damaged.
+    /// Some of the videos are damaged.
     damaged: bool,
 }
 
-/// Scores chunks, each by a process of its own.
-fn several(args: &Args, chunks: &[Named]) -> Result<Ended, Error> {
+/// Scores chunks, each in its own process.
+fn several(args: &Args, chunks: &[Named]) -> Result<Totals, Error> {
     let program = std::env::current_exe()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let jobs = usize::from(args.jobs).min(chunks.len()).max(1);
-    let means = &args.means;
-    let threads = match means.threads {
+    let hardware = &args.hardware;
+    let threads = match hardware.threads {
         0 if jobs > 1 => (cores / jobs).max(1).to_string(),
         threads => threads.to_string(),
     };
     let start = |(title, chunk): &Named| {
         let mut command = std::process::Command::new(&program);
-        command.args(["archive", "run", "--backend", &means.backend, "--decoder", &means.decoder]);
+        command.args(["archive", "run", "--backend", &hardware.backend, "--decoder", &hardware.decoder]);
         command.args(["--threads", &threads, "--earlier", &args.earlier.to_string(), "--"]);
         command.arg(&args.folder).arg(title.chunk_name(chunk)).stdin(Stdio::null()).spawn()
     };
@@ -227,17 +227,19 @@ fn several(args: &Args, chunks: &[Named]) -> Result<Ended, Error> {
         }
     };
     thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
-    Ok(Ended { all: done.into_inner() == chunks.len(), damaged: damaged.into_inner() })
+    Ok(Totals { all: done.into_inner() == chunks.len(), damaged: damaged.into_inner() })
 }
 
-/// Waits for a process, and returns its exit code. One that is not told of a signal that has come here is ended: it leaves nothing that
-/// is wrong.
+/// Waits for a process and returns its exit code. Kills it after a signal to this process, which leaves no invalid
+/// files.
 fn wait(mut child: Child) -> std::io::Result<Option<i32>> {
     const LOOK: Duration = Duration::from_millis(20);
     loop {
         if let Some(status) = child.try_wait()? {
             if status.code().is_none() {
-                return Err(std::io::Error::other(format!("the process that scored it has ended: {status}")));
+                return Err(std::io::Error::other(format!(
+                    "the process that scored it was ended by a signal: {status}"
+                )));
             }
             return Ok(status.code());
         }

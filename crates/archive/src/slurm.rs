@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Slurm: a job array that scores, and a job that merges once the array has ended, however it has.
+//! Slurm: a job array scores, and a second job merges after the array has ended for any reason.
 //!
-//! A task of the array is a share of all chunks of the plan, so that it means the same whenever it runs, and only tasks that
-//! have something to do are handed in. Slurm itself starts a task again whose machine is gone. A task whose process has
-//! failed or was killed asks for that as long as there are retries, and may come to another machine.
+//! Each task of the array has a fixed share of the plan's chunks, so a task that runs again has the same work. Only
+//! tasks with missing chunks are submitted. Slurm restarts a task if its machine fails. A task whose process fails or
+//! is killed requeues itself while retries are left, and may run on another machine then.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ use super::{complete, merge, word};
 use score::error::Error;
 use score::output;
 
-/// Hands in what is missing. Whether that is all that is missing is what the exit code says.
+/// Submits the missing chunks. The exit code is a failure if some titles cannot be scored.
 pub fn submit(args: &Args) -> Result<ExitCode, Error> {
     score::init()?;
     let folder = std::path::absolute(&args.merge.folder)?;
@@ -30,14 +30,14 @@ pub fn submit(args: &Args) -> Result<ExitCode, Error> {
     if missing.is_empty() {
         return merge::run(&args.merge);
     }
-    // The same for each plan, so that one that is handed in is known.
+    // The name is the same for each submission of a plan, so that a running one is found.
     let mut hash = Sha256::new();
     hash.update(folder.as_os_str().as_encoded_bytes());
     let name = format!("hipvmaf-{:.12}", hex(hash));
     let queue = ask(Command::new("squeue").args(["--noheader", "--me", "--format=%A", "--name", &name]), "")?;
     if let Some(job) = queue.split_whitespace().next() {
         return Err(Error::Failed(format!(
-            "the plan is handed in already, as job {job}; wait until it has ended, or end it: scancel --name={name}"
+            "the plan was submitted before, as job {job}; wait for its end, or cancel it: scancel --name={name}"
         )));
     }
     let logs = folder.join("logs");
@@ -48,7 +48,7 @@ pub fn submit(args: &Args) -> Result<ExitCode, Error> {
         let log = log_option(&logs, log);
         command.args(["--parsable", "--requeue", "--open-mode=append", "--job-name", &name, &log]);
         command.args(more).args(&args.options);
-        // With the name of a cluster behind it, where there are several.
+        // With several clusters, the name of the cluster follows.
         ask(&mut command, script).map(|said| said.trim().split(';').next().unwrap_or_default().to_owned())
     };
     let tasks = manifest.chunks().count().min(args.tasks as usize).max(1);
@@ -59,10 +59,10 @@ pub fn submit(args: &Args) -> Result<ExitCode, Error> {
     let array = sbatch("%A_%a.log", &score_script(args, &folder, tasks)?, &more)?;
     let merged = sbatch("%j.log", &merge_script(args, &folder)?, &[format!("--dependency=afterany:{array}")])
         .map_err(|error| {
-            Error::Failed(format!("{error}; job {array} scores, and nothing merges what it has scored"))
+            Error::Failed(format!("{error}; job {array} scores, but its results will not be merged; run the command again after its end"))
         })?;
     output::print(format_args!(
-        "{} chunks are handed in as job {array} of {} tasks; job {merged} merges them; their logs are in {}",
+        "{} chunks submitted as job {array} with {} tasks; job {merged} merges them; logs are in {}",
         missing.len(),
         handed.len(),
         logs.display()
@@ -70,8 +70,8 @@ pub fn submit(args: &Args) -> Result<ExitCode, Error> {
     Ok(complete(all))
 }
 
-/// The option that names the log of each task. A percent sign begins what Slurm replaces; in a path with a backslash it replaces
-/// nothing, so all tasks have one log then.
+/// Returns the option for the log file of each task. Slurm replaces words that begin with a percent sign. It replaces
+/// none in a path with a backslash, so all tasks share one log there.
 fn log_option(logs: &Path, name: &str) -> String {
     let logs = logs.display().to_string();
     if logs.contains('\\') {
@@ -80,7 +80,7 @@ fn log_option(logs: &Path, name: &str) -> String {
     format!("--output={}/{name}", logs.replace('%', "%%"))
 }
 
-/// The numbers of chunks that are missing and can be scored, and whether that is all that is missing.
+/// Returns the numbers of the missing chunks that can be scored, and false if some titles cannot be scored.
 fn missing(folder: &Path, manifest: &Manifest) -> Result<(Vec<usize>, bool), Error> {
     let mut lost = BTreeSet::new();
     for title in &manifest.titles {
@@ -102,11 +102,11 @@ fn missing(folder: &Path, manifest: &Manifest) -> Result<(Vec<usize>, bool), Err
     Ok((missing, lost.is_empty()))
 }
 
-/// What a task does. That a command line is wrong, videos do not fit together, or Slurm ends the task is no reason to try
-/// again.
+/// Returns the script of a task. It does not try again after a wrong command line, videos that do not match, or a
+/// signal.
 fn score_script(args: &Args, folder: &Path, tasks: usize) -> Result<String, Error> {
-    let means = args.means.options();
-    let run = program(["archive", "run"].into_iter().chain(means.iter().map(String::as_str)), folder)?;
+    let hardware = args.hardware.options();
+    let run = program(["archive", "run"].into_iter().chain(hardware.iter().map(String::as_str)), folder)?;
     Ok(format!(
         "#!/bin/sh
 {run} --share \"$SLURM_ARRAY_TASK_ID/{tasks}\"
@@ -128,7 +128,7 @@ fn merge_script(args: &Args, folder: &Path) -> Result<String, Error> {
     Ok(format!("#!/bin/sh\nexec {merge} --output={}{more}\n", quoted(&out)?))
 }
 
-/// A command line of this program, as shells have it.
+/// Returns a command line of this program, quoted for a shell.
 fn program<'a>(args: impl Iterator<Item = &'a str>, folder: &Path) -> Result<String, Error> {
     let program = std::env::current_exe()?;
     let words = args.map(PathBuf::from).chain([folder.to_owned()]);
@@ -142,7 +142,7 @@ fn quoted(path: &Path) -> Result<String, Error> {
     text.map(word)
 }
 
-/// What a command of Slurm answers.
+/// Runs a command of Slurm and returns its output.
 fn ask(command: &mut Command, input: &str) -> Result<String, Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: io::Error| {
@@ -151,14 +151,14 @@ fn ask(command: &mut Command, input: &str) -> Result<String, Error> {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that does not read has something to say.
+        // A command that does not read its input reports an error below.
         let _ = stdin.write_all(input.as_bytes());
     }
     let ended = child.wait_with_output().map_err(failed)?;
     let said = String::from_utf8_lossy(&ended.stderr);
     match ended.status.success() {
         true => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
-        false => Err(Error::Failed(format!("{name} has refused: {}", said.trim()))),
+        false => Err(Error::Failed(format!("{name} failed: {}", said.trim()))),
     }
 }
 

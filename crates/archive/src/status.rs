@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The command `archive status`: what is complete, and what is missing and why.
+//! The command `archive status`: lists what is complete, and what is missing and why.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,16 +17,16 @@ use score::output;
 struct Of<'a> {
     name: &'a str,
     complete: bool,
-    /// Chunks that are planned.
+    /// Number of planned chunks.
     chunks: usize,
-    /// Why it cannot be scored.
+    /// Reason why the title cannot be scored.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<&'a str>,
-    /// Why it is not cut.
+    /// Reason why the title is not cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     whole: Option<&'a str>,
     missing: Vec<Missing>,
-    /// What is damaged in its videos, as far as they were scored.
+    /// Damage found in its videos so far.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     damaged: Vec<String>,
 }

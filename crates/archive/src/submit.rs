@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The command `archive submit`: has an engine score all that is missing, and merge it.
+//! The command `archive submit`: scores everything that is missing on this machine or a cluster, and merges it.
 //!
-//! Engines are schedulers that exist: each places chunks on machines and runs `archive run` there, as this command does on
-//! this machine.
+//! A cluster's scheduler places the chunks on machines and runs `archive run` there.
 
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use super::run::{self, Means};
+use super::run::{self, Hardware};
 use super::{merge, ray, slurm};
 use score::error::Error;
 use score::interrupt;
@@ -18,36 +17,36 @@ use score::interrupt;
 pub struct Args {
     #[command(flatten)]
     pub merge: merge::Args,
-    /// Who does it: this machine, N chunks at a time; Slurm; or Ray, a cluster of its own or the one at ADDRESS
+    /// Where to score: this machine, N chunks at a time; Slurm; or Ray, with its own cluster or the one at ADDRESS
     #[arg(long, value_name = "local[:N]|slurm|ray[:ADDRESS]")]
-    on: Engine,
-    /// How often to try again to score a chunk that has failed
+    on: Cluster,
+    /// Number of further attempts for a chunk that fails
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub retries: u32,
     /// Slurm: generic resources of each task, such as gpu:1
     #[arg(long, value_name = "GRES")]
     pub gres: Option<String>,
-    /// Slurm: how many tasks the job array may have; with more chunks than that a task has several
+    /// Slurm: largest number of tasks in the job array; with more chunks, a task scores several
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     pub tasks: u32,
-    /// Ray: GPUs of each chunk, such as 0.25 for four chunks on one GPU
+    /// Ray: GPUs per chunk, such as 0.25 for four chunks on one GPU
     #[arg(long, value_name = "N", value_parser = gpus)]
     pub gpus: Option<f64>,
     #[command(flatten)]
-    pub means: Means,
+    pub hardware: Hardware,
     /// Slurm: options of sbatch for all jobs, such as --partition=video
     #[arg(last = true, value_name = "OPTION")]
     pub options: Vec<String>,
 }
 
 #[derive(Clone)]
-enum Engine {
+enum Cluster {
     Local(u16),
     Slurm,
     Ray(Option<String>),
 }
 
-impl FromStr for Engine {
+impl FromStr for Cluster {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -56,11 +55,11 @@ impl FromStr for Engine {
             ("local", None) => Ok(Self::Local(1)),
             ("local", Some(jobs)) => {
                 let jobs = jobs.parse().ok().filter(|jobs| (1..=4096).contains(jobs));
-                jobs.map(Self::Local).ok_or("local:N has a number of chunks from 1 to 4096")
+                jobs.map(Self::Local).ok_or("N in local:N is a number of chunks from 1 to 4096")
             }
             ("slurm", None) => Ok(Self::Slurm),
             ("ray", address) if address != Some("") => Ok(Self::Ray(address.map(str::to_owned))),
-            _ => Err("engines are local[:N], slurm and ray[:ADDRESS]"),
+            _ => Err("write local[:N], slurm or ray[:ADDRESS]"),
         }
     }
 }
@@ -72,22 +71,22 @@ fn gpus(text: &str) -> Result<f64, &'static str> {
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     args.check()?;
     match &args.on {
-        Engine::Local(jobs) => local(args, *jobs),
-        Engine::Slurm => slurm::submit(args),
-        Engine::Ray(address) => ray::run(args, address.as_deref()),
+        Cluster::Local(jobs) => local(args, *jobs),
+        Cluster::Slurm => slurm::submit(args),
+        Cluster::Ray(address) => ray::run(args, address.as_deref()),
     }
 }
 
 impl Args {
-    /// Options of one engine mean nothing to another.
+    /// Rejects options of another cluster type.
     fn check(&self) -> Result<(), Error> {
         let of_slurm = self.gres.is_some() || !self.options.is_empty();
         match self.on {
-            Engine::Slurm | Engine::Local(_) if self.gpus.is_some() => {
-                Err(Error::Usage("--gpus is an option of Ray alone; Slurm has --gres".into()))
+            Cluster::Slurm | Cluster::Local(_) if self.gpus.is_some() => {
+                Err(Error::Usage("--gpus is an option for Ray; use --gres for Slurm".into()))
             }
-            Engine::Local(_) | Engine::Ray(_) if of_slurm => {
-                Err(Error::Usage("--gres and options behind -- are of Slurm alone".into()))
+            Cluster::Local(_) | Cluster::Ray(_) if of_slurm => {
+                Err(Error::Usage("--gres and options after -- are for Slurm".into()))
             }
             _ => Ok(()),
         }
@@ -95,7 +94,7 @@ impl Args {
 }
 
 fn local(args: &Args, jobs: u16) -> Result<ExitCode, Error> {
-    let run = run::Args::all(args.merge.folder.clone(), jobs, args.retries, args.means.clone());
+    let run = run::Args::all(args.merge.folder.clone(), jobs, args.retries, args.hardware.clone());
     let scored = run::run(&run)?;
     if interrupt::caught().is_some() {
         return Ok(scored);
@@ -110,13 +109,13 @@ mod tests {
 
     #[test]
     fn engines_have_names_that_say_how_much_or_where() {
-        assert!(matches!("local".parse(), Ok(Engine::Local(1))));
-        assert!(matches!("local:8".parse(), Ok(Engine::Local(8))));
-        assert!(matches!("slurm".parse(), Ok(Engine::Slurm)));
-        assert!(matches!("ray".parse(), Ok(Engine::Ray(None))));
-        assert!(matches!("ray:10.0.0.1:6379".parse(), Ok(Engine::Ray(Some(at))) if at == "10.0.0.1:6379"));
+        assert!(matches!("local".parse(), Ok(Cluster::Local(1))));
+        assert!(matches!("local:8".parse(), Ok(Cluster::Local(8))));
+        assert!(matches!("slurm".parse(), Ok(Cluster::Slurm)));
+        assert!(matches!("ray".parse(), Ok(Cluster::Ray(None))));
+        assert!(matches!("ray:10.0.0.1:6379".parse(), Ok(Cluster::Ray(Some(at))) if at == "10.0.0.1:6379"));
         for wrong in ["", "local:", "local:0", "local:x", "slurm:x", "ray:", "k8s"] {
-            assert!(wrong.parse::<Engine>().is_err(), "{wrong}");
+            assert!(wrong.parse::<Cluster>().is_err(), "{wrong}");
         }
     }
 }

@@ -7,7 +7,7 @@ use engine::backend::hip;
 use score::error::Error;
 use score::output;
 
-/// Prints a line for each GPU. That there is none is no failure: the CPU scores then.
+/// Prints a line for each GPU. No GPU is not an error: the CPU is used.
 pub fn list(json: bool) -> Result<(), Error> {
     let found = hip::gpus();
     if json {

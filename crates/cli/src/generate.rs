@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Man pages and shell completions, made from the very definitions that the command line is read with.
+//! Man pages and shell completions, generated from the definition of the command line.
 
 use std::fs;
 use std::path::Path;

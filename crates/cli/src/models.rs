@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The models that are built in, and what each is for.
+//! The command `models`: lists the built-in models with their purpose.
 
 use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
 use engine::model::{Model, builtin};
@@ -13,16 +13,16 @@ use score::output;
 #[derive(Serialize)]
 pub struct Described {
     name: &'static str,
-    /// Size of the screen that it was trained for.
+    /// Size of the screen it was trained for.
     width: u32,
     height: u32,
-    /// From how many heights of the screen it is seen.
+    /// Viewing distance in screen heights.
     distance: f64,
-    /// Made for 50 and 60 frames per second.
+    /// For 50 and 60 frames per second.
     high_frame_rate: bool,
-    /// What it is for.
+    /// Purpose.
     purpose: String,
-    /// Of the model file's text.
+    /// Hash of the model file.
     sha256: String,
 }
 
@@ -49,7 +49,7 @@ impl Described {
     }
 }
 
-/// What a name says, in words.
+/// Describes the purpose behind a name.
 fn purpose(name: &str, distance: f64) -> String {
     let screen = match distance {
         5.0 => "phone",
@@ -80,7 +80,7 @@ pub fn list(json: bool) -> Result<(), Error> {
             format!("{}x{}", model.width, model.height),
             format!("{} heights", model.distance),
             model.purpose.clone(),
-            // As much as tells models apart; --json has all of it.
+            // Enough to distinguish models; --json has all of it.
             model.sha256.chars().take(12).collect(),
         ]);
     }

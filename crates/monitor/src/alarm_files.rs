@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is kept of alarms besides the scores: pictures, and what the sources have sent.
+//! Files kept for alarms, besides the scores: stills, and clips of what the sources sent.
 
 use std::io;
 use std::path::Path;
 
-use super::gallery::Gallery;
 use super::incidents::Incidents;
+use super::still_store::StillStore;
 
-/// Where it is kept.
+/// Where stills and clips are stored.
 #[derive(Clone)]
-pub struct Evidence {
-    pub gallery: Gallery,
-    /// Only where files stay.
+pub struct AlarmFiles {
+    pub still_store: StillStore,
+    /// Only with a folder that outlasts the program.
     pub incidents: Option<Incidents>,
 }
 
-impl Evidence {
-    /// In this folder, with incidents of so many bytes, or for as long as the program runs.
+impl AlarmFiles {
+    /// Opens the folder, with incidents of at most `most` bytes. Without a folder, stills are temporary and there are
+    /// no clips.
     pub fn open(folder: Option<&Path>, most: u64) -> io::Result<Self> {
         let incidents = folder.map(|folder| Incidents::open(folder, most)).transpose()?;
-        Ok(Self { gallery: Gallery::open(folder)?, incidents })
+        Ok(Self { still_store: StillStore::open(folder)?, incidents })
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! When to try again what has failed: soon at first, then after twice the time each time, up to a limit.
+//! Pauses before retries: they double each time, up to a limit.
 //!
-//! Each pause is shortened by a random part of up to a half, so that sources that a failed server has lost together do not
-//! come back to it together.
+//! A random part of up to half is subtracted from each pause, so that sources lost by one failed server do not all
+//! return at the same moment.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses of up to `longest`.
+    /// Creates pauses of at most `longest`.
     pub fn new(longest: Duration) -> Self {
         Self { longest, attempts: 0 }
     }
 
-    /// How long to wait before the next attempt, which is counted.
+    /// Returns the pause before the next attempt, and counts the attempt.
     pub fn next_pause(&mut self) -> Duration {
         let pause = FIRST.saturating_mul(1 << self.attempts.min(16)).min(self.longest);
         self.attempts = self.attempts.saturating_add(1);
         pause.mul_f64(1.0 - fastrand::f64() / 2.0)
     }
 
-    /// What failed has gone well for a while.
+    /// Resets the pauses after a time without failures.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A source in the pipeline that is taken out and put in again when it fails.
+//! A source in the pipeline, which is removed when it fails and inserted again later.
 //!
-//! Nothing here waits for the source. It is started and stopped by threads of GStreamer's, as both may take as long as a
-//! network does, and the queue behind it drops what is too much instead of holding it up.
+//! Nothing here waits for the source. GStreamer's threads start and stop it, since both can take as long as a network
+//! timeout, and the queue after it drops surplus frames instead of blocking it.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,38 +13,38 @@ use std::time::Instant;
 use gst::ClockTime;
 use gst::prelude::*;
 
+use super::clip_ring::ClipRing;
 use super::clock;
-use super::config::Channel;
 use super::health::{Change, Health};
+use super::settings::Channel;
 use super::source::{Named, Source};
 use super::state::Status;
-use super::tape::Tape;
 use score::Timing;
 use score::decoders::Decoders;
 
-/// Name of the message that says that a live source has ended.
+/// Name of the message for the end of a live source.
 pub const ENDED: &str = "source-ended";
 
 pub struct Branch {
     pub source: Named,
-    /// The pad that the branch's frames go to.
+    /// Pad that receives the branch's frames.
     target: gst::Pad,
-    /// What it takes its frames from, if not from outside.
+    /// Element that the branch takes its frames from, if it has no source of its own.
     feed: Option<gst::Element>,
     bin: Option<gst::Bin>,
     seen: Arc<Seen>,
     health: Health,
-    /// It was told that the source's file does not exist.
+    /// The missing file was reported.
     missing: bool,
-    /// What it has sent, if that is to be kept around alarms.
-    pub tape: Option<Tape>,
+    /// Ring of the encoded video that the source sent, if clips of alarms are kept.
+    pub clip_ring: Option<ClipRing>,
 }
 
-/// What has come out of the branch.
+/// Counters of the branch's output.
 #[derive(Default)]
 struct Seen {
     frames: AtomicU64,
-    /// A source that has an end has reached it.
+    /// A source of finite length has ended.
     ended: AtomicBool,
 }
 
@@ -56,13 +56,14 @@ impl Branch {
             feed,
             bin: None,
             seen: Arc::default(),
-            health: Health::new(channel.stall, channel.retry, Instant::now()),
+            health: Health::new(channel.stall.0, channel.longest_pause(), Instant::now()),
             missing: false,
-            tape: (!channel.incidents.is_zero()).then(|| Tape::new(channel.incidents)),
+            clip_ring: (!channel.incident_length().is_zero())
+                .then(|| ClipRing::new(channel.incident_length())),
         }
     }
 
-    /// How the source is.
+    /// Returns the status of the source.
     pub fn status(&self) -> Status {
         if self.has_ended() {
             Status::Ended
@@ -75,17 +76,17 @@ impl Branch {
         }
     }
 
-    /// It is time to put the source in. A file is looked for all the time, once it was missing.
+    /// Returns true if the source is to be inserted now. A missing file is checked for continuously.
     pub fn is_due(&self) -> bool {
         self.bin.is_none() && (self.missing || self.health.is_due(Instant::now()))
     }
 
-    /// A file that does not exist, or not yet.
+    /// Returns true if the source is a file that does not exist.
     pub fn lacks_file(&self) -> bool {
         self.source.source.file().is_some_and(|file| !file.exists())
     }
 
-    /// Notes that the file does not exist. Whether that is news.
+    /// Notes that the file does not exist. Returns true if this was not noted before.
     pub fn miss(&mut self) -> bool {
         !std::mem::replace(&mut self.missing, true)
     }
@@ -94,26 +95,26 @@ impl Branch {
         self.seen.ended.load(Ordering::Relaxed)
     }
 
-    /// An object of the pipeline belongs to this branch.
+    /// Returns true if an object of the pipeline belongs to this branch.
     pub fn owns(&self, object: &gst::Object) -> bool {
         self.bin.as_ref().is_some_and(|bin| object == bin || object.has_as_ancestor(bin))
     }
 
-    /// Puts the source in. The first frame of one that has an end is shown at the running time `start`. Frames of a file that is
-    /// paired with another get the times of their partners.
+    /// Inserts the source. The first frame of a source of finite length is shown at running time `start`. With a
+    /// pairing, the frames of a file get the times of their partners.
     pub fn insert(
         &mut self,
         pipeline: &gst::Pipeline,
         start: ClockTime,
         timing: Option<Arc<Timing>>,
     ) -> Result<(), Box<dyn Error>> {
-        // Counted from now on, whatever comes of it.
+        // The time counts from here, even if the insertion fails.
         self.health.started(self.frames(), Instant::now());
         self.missing = false;
-        // Pads that look unlinked may be waiting for what a decoder finds, so these are named.
+        // Names the pads, because a pad that seems unlinked may only be waiting for its decoder.
         let bin = gst::parse::bin_from_description(&self.source.source.description()?, false)?;
         Decoders::set_up(&bin);
-        // A source that takes its time to start must not take the pipeline out of its state.
+        // A source that starts slowly must not change the state of the pipeline.
         bin.set_property("async-handling", true);
         let ghost = |element, pad| {
             let target = bin.by_name(element)?.static_pad(pad)?;
@@ -124,7 +125,7 @@ impl Branch {
         let src = ghost("out", "src").ok_or("the source has no output")?.upcast::<gst::Pad>();
         ghost("in", "sink");
         let timed = bin.by_name("timed").and_then(|element| element.static_pad("src"));
-        let timed = timed.ok_or("the source has no time stamps")?;
+        let timed = timed.ok_or("the source has no timestamps")?;
         match &self.source.source {
             Source::Test { .. } | Source::Encode(_) => {}
             source if source.is_live() => clock::follow(&timed, pipeline, source),
@@ -132,17 +133,17 @@ impl Branch {
         }
         if let Some(timing) = timing {
             let stamped = bin.by_name("timed").and_then(|element| element.static_pad("sink"));
-            timing.apply(&stamped.ok_or("the source has no time stamps")?);
+            timing.apply(&stamped.ok_or("the source has no timestamps")?);
         }
         self.watch(&src, &bin);
-        self.tape.iter().for_each(|tape| tape.attach(&bin));
+        self.clip_ring.iter().for_each(|clip_ring| clip_ring.attach(&bin));
         pipeline.add(&bin)?;
         self.bin = Some(bin.clone());
         if let Some(feed) = &self.feed {
             feed.link(&bin)?;
         }
         src.link(&self.target)?;
-        // A source that cannot be started says so on the bus, or delivers nothing.
+        // A source that cannot start posts an error, or stalls.
         match self.source.source {
             Source::Test { .. } | Source::Encode(_) => bin.sync_state_with_parent()?,
             _ => bin.call_async(|bin| {
@@ -156,7 +157,7 @@ impl Branch {
         self.seen.frames.load(Ordering::Relaxed)
     }
 
-    /// Counts frames, and keeps the end of a live source from ending the pad that it goes to.
+    /// Counts frames, and holds back the end of a live source, which would end the element's pad.
     fn watch(&self, src: &gst::Pad, bin: &gst::Bin) {
         let seen = self.seen.clone();
         src.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
@@ -175,14 +176,14 @@ impl Branch {
             if let Some(bin) = bin.upgrade() {
                 let message =
                     gst::message::Element::builder(gst::Structure::new_empty(ENDED)).src(&bin).build();
-                // Refused only by a pipeline that stops.
+                // Fails only if the pipeline is stopping.
                 let _ = bin.post_message(message);
             }
             gst::PadProbeReturn::Drop
         });
     }
 
-    /// Takes the source out, to try again in a while. Whether an outage begins with that.
+    /// Removes the source until its next attempt. Returns true if this begins an outage.
     pub fn fail(&mut self, pipeline: &gst::Pipeline) -> bool {
         self.remove(pipeline);
         self.health.failed(Instant::now())
@@ -191,21 +192,21 @@ impl Branch {
     fn remove(&mut self, pipeline: &gst::Pipeline) {
         let Some(bin) = self.bin.take() else { return };
         let fed = bin.static_pad("sink").and_then(|sink| sink.peer());
-        // This unlinks its pads. What it still sends goes nowhere, and what it says nobody hears.
+        // This unlinks the pads, so frames and messages that still come are dropped.
         let _ = pipeline.remove(&bin);
         if let (Some(feed), Some(pad)) = (&self.feed, fed) {
             feed.release_request_pad(&pad);
         }
-        // It has failed, so it may fail to stop as well, or take long; it is gone in any case.
+        // A failed source may stop slowly or not at all; it is already out of the pipeline.
         bin.call_async(|bin| {
             let _ = bin.set_state(gst::State::Null);
         });
     }
 
-    /// Looks whether frames come.
-    pub fn look(&mut self) -> Change {
-        // What feeds on the reference is as silent as that.
+    /// Checks if frames arrive.
+    pub fn check(&mut self) -> Change {
+        // A rendition made from the reference is silent whenever the reference is.
         let must_deliver = self.bin.is_some() && !self.has_ended() && self.feed.is_none();
-        self.health.look(self.frames(), must_deliver, Instant::now())
+        self.health.check(self.frames(), must_deliver, Instant::now())
     }
 }

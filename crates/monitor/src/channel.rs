@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A channel that is watched, on a thread of its own: whatever fails there is tried again there, and concerns no other.
+//! A channel on a thread of its own: a failure is handled in its channel and affects no other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -10,35 +10,35 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use super::alarm_files::AlarmFiles;
 use super::backoff::Backoff;
-use super::config::Channel;
-use super::evidence::Evidence;
 use super::pipeline::{End, Pipeline};
+use super::settings::Channel;
 use super::state::{Shared, State, Status, lock};
 use score::redact;
 
-/// How long the thread sleeps at most before it looks whether it is to stop.
+/// Longest sleep of the thread before it checks for a stop request.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A channel and the thread that watches it.
 pub struct Watched {
     pub channel: Channel,
     pub state: Shared,
-    /// The element's figures for Prometheus, while there are any.
+    /// Prometheus file of the element, while it exists.
     pub metrics: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Thread,
 }
 
-/// The thread of a channel. It leaves the table of latencies, if these were to be measured.
+/// Thread of a channel. It returns the table of latencies if these were measured.
 pub type Thread = JoinHandle<Option<String>>;
 
 impl Watched {
-    /// Starts to watch, once the thread before has ended, which may use the same addresses.
+    /// Starts to watch after the previous thread has ended, since both may use the same addresses.
     pub fn start(
         channel: Channel,
         metrics: PathBuf,
-        evidence: Evidence,
+        alarm_files: AlarmFiles,
         measure: bool,
         before: Option<Thread>,
     ) -> io::Result<Self> {
@@ -49,55 +49,55 @@ impl Watched {
                 (channel.clone(), metrics.clone(), state.clone(), stop.clone());
             thread::Builder::new().name("channel".into()).spawn(move || {
                 if let Some(before) = before {
-                    // What it leaves belongs to a channel that is gone.
+                    // The result belongs to a channel that was removed.
                     let _ = before.join();
                 }
-                Task { channel, metrics, evidence, state, stop, measure }.run()
+                Task { channel, metrics, alarm_files, state, stop, measure }.run()
             })?
         };
         Ok(Self { channel, state, metrics, stop, thread })
     }
 
-    /// Whether it has come to its end by itself.
+    /// Returns true if the channel has ended by itself.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Has it end, without waiting for that.
+    /// Requests the end of the thread, without waiting.
     pub fn stop(self) -> Thread {
         self.stop.store(true, Ordering::Relaxed);
         self.thread
     }
 }
 
-/// What the thread works with.
+/// Data of the thread.
 struct Task {
     channel: Channel,
     metrics: PathBuf,
-    evidence: Evidence,
+    alarm_files: AlarmFiles,
     state: Shared,
     stop: Arc<AtomicBool>,
     measure: bool,
 }
 
 impl Task {
-    /// Watches until told to stop, or until the streams have ended.
+    /// Watches until a stop request or the end of the streams.
     fn run(self) -> Option<String> {
-        let mut backoff = Backoff::new(self.channel.retry);
+        let mut backoff = Backoff::new(self.channel.longest_pause());
         let mut failing = false;
         let mut latencies = None;
         loop {
             let mut well = || {
                 backoff.reset();
                 if std::mem::take(&mut failing) {
-                    lock(&self.state).note("channel", "channel", "cleared", "it is scored again".into());
+                    lock(&self.state).note("channel", "channel", "cleared", "scoring has resumed".into());
                 }
             };
-            // A panic is a fault of ours, and no reason to watch no longer.
+            // After a panic, which is a bug of this program, the channel is restarted.
             let end = catch_unwind(AssertUnwindSafe(|| self.attempt(&mut well, &mut latencies)));
-            let why = match end.unwrap_or_else(|_| End::Failed("there was a fault in this program".into())) {
+            let why = match end.unwrap_or_else(|_| End::Failed("internal error: a thread panicked".into())) {
                 End::Stopped => {
-                    lock(&self.state).stopped(Status::Ended, "it is no longer watched");
+                    lock(&self.state).stopped(Status::Ended, "the channel was removed");
                     return latencies;
                 }
                 End::Ended => {
@@ -117,7 +117,7 @@ impl Task {
 
     fn attempt(&self, well: &mut dyn FnMut(), latencies: &mut Option<String>) -> End {
         let pipeline =
-            Pipeline::new(&self.channel, &self.metrics, self.state.clone(), &self.evidence, self.measure);
+            Pipeline::new(&self.channel, &self.metrics, self.state.clone(), &self.alarm_files, self.measure);
         let mut pipeline = match pipeline {
             Ok(pipeline) => pipeline,
             Err(error) => return End::Failed(error.to_string()),
@@ -129,17 +129,17 @@ impl Task {
         end
     }
 
-    /// Notes that the channel is down.
-    fn failed(&self, why: String, news: bool) {
+    /// Marks the channel as down.
+    fn failed(&self, why: String, is_new: bool) {
         let mut state = lock(&self.state);
-        state.stopped(Status::Down, "the channel has failed");
-        if news {
+        state.stopped(Status::Down, "the channel failed");
+        if is_new {
             state.note("channel", "channel", "raised", why.clone());
         }
         state.reason = Some(why);
     }
 
-    /// Waits. Whether to stop.
+    /// Waits. Returns true on a stop request.
     fn pause(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while Instant::now() < end && !self.stop.load(Ordering::Relaxed) {
@@ -149,7 +149,7 @@ impl Task {
     }
 }
 
-/// Old figures must not be taken for new ones.
+/// Removes the Prometheus file, so that old values are not taken for new ones.
 fn remove(metrics: &Path) {
     // It may not have been written yet.
     let _ = fs::remove_file(metrics);

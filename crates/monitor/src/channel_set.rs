@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! All channels that are watched, and what has to happen when they are to be others.
+//! The set of channels, and how it changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,43 +8,43 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
+use super::alarm_files::AlarmFiles;
 use super::channel::{Thread, Watched};
-use super::config::Channel;
-use super::evidence::Evidence;
+use super::settings::Channel;
 use super::state::{Shared, lock};
 
-/// How long to wait for channels when the program ends.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for the channels at the end of the program.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The channels, in the order in which they were written down. What has one sees channels come and go.
+/// The channels in the order of their definition. Clones share them.
 #[derive(Clone)]
-pub struct Fleet {
+pub struct ChannelSet {
     channels: Arc<Mutex<Vec<Watched>>>,
-    /// Where elements write their figures for Prometheus.
+    /// Folder for the Prometheus files of the elements.
     folder: Arc<tempfile::TempDir>,
-    /// How many were started.
+    /// Number of channels started so far.
     count: Arc<AtomicU64>,
-    evidence: Evidence,
+    alarm_files: AlarmFiles,
     measure: bool,
 }
 
-/// What a change of the channels has come to.
+/// Names of the channels that a reload has changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub started: Vec<String>,
     pub stopped: Vec<String>,
-    /// Stopped and started with other settings.
+    /// Restarted with new settings.
     pub changed: Vec<String>,
 }
 
-impl Fleet {
-    /// None so far. `measure` is whether latencies are to be measured.
-    pub fn new(evidence: Evidence, measure: bool) -> io::Result<Self> {
+impl ChannelSet {
+    /// Creates an empty set. With `measure`, latencies are measured.
+    pub fn new(alarm_files: AlarmFiles, measure: bool) -> io::Result<Self> {
         let folder = Arc::new(tempfile::tempdir()?);
-        Ok(Self { channels: Arc::default(), folder, count: Arc::default(), evidence, measure })
+        Ok(Self { channels: Arc::default(), folder, count: Arc::default(), alarm_files, measure })
     }
 
-    /// Has these channels watched and no others. Those that are watched already, and as they are to be, are left alone.
+    /// Watches these channels and no others. Channels with unchanged settings continue.
     pub fn set(&self, wanted: Vec<Channel>) -> io::Result<Changes> {
         let mut channels = lock(&self.channels);
         let mut old = std::mem::take(&mut *channels);
@@ -70,23 +70,23 @@ impl Fleet {
     }
 
     fn start(&self, channel: Channel, before: Option<Thread>) -> io::Result<Watched> {
-        // A name of its own: the thread before removes its file when it ends.
+        // A new name, because the previous thread removes its file when it ends.
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let metrics = self.folder.path().join(format!("{number}.prom"));
-        Watched::start(channel, metrics, self.evidence.clone(), self.measure, before)
+        Watched::start(channel, metrics, self.alarm_files.clone(), self.measure, before)
     }
 
-    /// The states of all channels.
+    /// Returns the states of all channels.
     pub fn states(&self) -> Vec<Shared> {
         lock(&self.channels).iter().map(|watched| watched.state.clone()).collect()
     }
 
-    /// The state of a channel.
+    /// Returns the state of a channel.
     pub fn state(&self, name: &str) -> Option<Shared> {
         lock(&self.channels).iter().find(|watched| watched.channel.name == name).map(|w| w.state.clone())
     }
 
-    /// The figures for Prometheus that elements have written, with the name of the channel.
+    /// Returns the Prometheus texts of the elements, with the names of the channels.
     pub fn figures(&self) -> Vec<(String, String)> {
         let paths: Vec<_> =
             lock(&self.channels).iter().map(|w| (w.channel.name.clone(), w.metrics.clone())).collect();
@@ -94,15 +94,15 @@ impl Fleet {
         paths.into_iter().filter_map(read).collect()
     }
 
-    /// Whether there is nothing left to watch.
+    /// Returns true if every channel has ended.
     pub fn has_ended(&self) -> bool {
         lock(&self.channels).iter().all(Watched::has_ended)
     }
 
-    /// Ends all. The tables of latencies, if these were to be measured.
+    /// Stops all channels. Returns the tables of latencies, if these were measured.
     pub fn stop(&self) -> Vec<String> {
         let threads: Vec<_> = lock(&self.channels).drain(..).map(Watched::stop).collect();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STOP_TIMEOUT;
         while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < end {
             thread::sleep(Duration::from_millis(20));
         }
@@ -120,8 +120,8 @@ impl fmt::Display for Changes {
             .map(|(what, names)| format!("{what}: {}", names.join(", ")))
             .collect();
         match parts.is_empty() {
-            true => f.write_str("the channels were read again, nothing has changed"),
-            false => write!(f, "the channels were read again; {}", parts.join("; ")),
+            true => f.write_str("channels reloaded, nothing changed"),
+            false => write!(f, "channels reloaded; {}", parts.join("; ")),
         }
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The encoded video that a source has delivered in the last seconds, as it was before it was decoded.
+//! A ring of clips: the encoded video of the last seconds of a source, as it was before decoding.
 //!
-//! It is taken from what the parser before the decoder sends, whatever it came in: SRT, RTMP, HLS, RTSP or a file.
+//! It is taken at the output of the parser before the decoder, for any transport: SRT, RTMP, HLS, RTSP or a file.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use gst::prelude::*;
 
 use super::state::lock;
 
-/// Bytes that are held of a source.
+/// Largest size held for a source, in bytes.
 const MOST: usize = 64 << 20;
 
 /// A piece of encoded video.
@@ -20,61 +20,61 @@ const MOST: usize = 64 << 20;
 pub struct Piece {
     at: Instant,
     pub sample: gst::Sample,
-    /// The element that sent it, which makes of it what files want.
+    /// Name of the parser that sent it, which can also convert it for files.
     pub parser: String,
-    /// Counts how often the source was started, as its time begins anew with that.
+    /// Number of the source's start; its timestamps begin anew with each.
     pub start: u32,
 }
 
 /// The last seconds of a source.
 #[derive(Clone)]
-pub struct Tape(Arc<Mutex<Held>>);
+pub struct ClipRing(Arc<Mutex<Held>>);
 
 struct Held {
     length: Duration,
     pieces: VecDeque<Piece>,
     bytes: usize,
     start: u32,
-    /// Nothing gets too old.
+    /// Nothing is removed.
     kept: bool,
 }
 
-impl Tape {
-    /// Of so many seconds, and a little more to begin with a key frame.
+impl ClipRing {
+    /// Creates a ring of this length, extended back to the previous key frame.
     pub fn new(length: Duration) -> Self {
         Self(Arc::new(Mutex::new(Held { length, pieces: VecDeque::new(), bytes: 0, start: 0, kept: false })))
     }
 
-    /// Takes what the parsers in a bin send, those that are still to come included.
+    /// Records the output of the present and future parsers in a bin.
     pub fn attach(&self, bin: &gst::Bin) {
         lock(&self.0).start += 1;
         for element in bin.children() {
             self.listen(&element);
         }
-        let tape = self.clone();
-        bin.connect_deep_element_added(move |_, _, element| tape.listen(element));
+        let clip_ring = self.clone();
+        bin.connect_deep_element_added(move |_, _, element| clip_ring.listen(element));
     }
 
     fn listen(&self, element: &gst::Element) {
         let kinds = gst::ElementFactoryType::PARSER | gst::ElementFactoryType::MEDIA_VIDEO;
         let Some(factory) = element.factory().filter(|factory| factory.has_type(kinds)) else { return };
         let Some(pad) = element.static_pad("src") else { return };
-        let (tape, parser) = (self.clone(), factory.name().to_string());
+        let (clip_ring, parser) = (self.clone(), factory.name().to_string());
         pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
             if let (Some(gst::PadProbeData::Buffer(buffer)), Some(caps)) = (&info.data, pad.current_caps()) {
                 let sample = gst::Sample::builder().buffer(buffer).caps(&caps).build();
-                lock(&tape.0).push(Instant::now(), sample, &parser);
+                lock(&clip_ring.0).push(Instant::now(), sample, &parser);
             }
             gst::PadProbeReturn::Ok
         });
     }
 
-    /// From now on nothing gets too old, until it is taken.
+    /// Stops removing old pieces until the content is taken.
     pub fn keep(&self) {
         lock(&self.0).kept = true;
     }
 
-    /// What is held.
+    /// Takes the content.
     pub fn take(&self) -> Vec<Piece> {
         let mut held = lock(&self.0);
         held.kept = false;
@@ -83,7 +83,7 @@ impl Tape {
 }
 
 impl Piece {
-    /// Whether decoding can begin here.
+    /// Returns true if decoding can begin here.
     pub fn is_key(&self) -> bool {
         self.sample.buffer().is_some_and(|buffer| !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT))
     }
@@ -99,7 +99,7 @@ impl Held {
         self.bytes += piece.size();
         self.pieces.push_back(piece);
         let old = |piece: &Piece| at.saturating_duration_since(piece.at) > self.length;
-        // All before the last key frame that is old itself.
+        // Removes everything before the last key frame that is itself old.
         let keys = self.pieces.iter().enumerate().take_while(|(_, piece)| old(piece));
         let first = keys.filter(|(_, piece)| piece.is_key()).last().map_or(0, |(i, _)| i);
         let surplus = if self.kept { 0 } else { first };
@@ -128,11 +128,11 @@ mod tests {
     #[test]
     fn a_tape_begins_with_a_key_frame_and_has_its_length() {
         gst::init().unwrap();
-        let tape = Tape::new(Duration::from_secs(10));
+        let clip_ring = ClipRing::new(Duration::from_secs(10));
         let begin = Instant::now();
         let fill = |from: u64, to: u64| {
             for second in from..to {
-                lock(&tape.0).push(
+                lock(&clip_ring.0).push(
                     begin + Duration::from_secs(second),
                     sample(1, second % 4 == 0),
                     "h264parse",
@@ -141,24 +141,24 @@ mod tests {
         };
         fill(0, 100);
         let first = |pieces: &[Piece]| (pieces[0].at - begin).as_secs();
-        let pieces = tape.take();
+        let pieces = clip_ring.take();
         assert!(pieces[0].is_key() && first(&pieces) == 88, "{}", first(&pieces));
-        tape.keep();
+        clip_ring.keep();
         fill(100, 200);
-        let pieces = tape.take();
+        let pieces = clip_ring.take();
         assert_eq!((first(&pieces), pieces.len()), (88, 112));
         fill(200, 201);
-        assert_eq!(first(&tape.take()), 188);
+        assert_eq!(first(&clip_ring.take()), 188);
     }
 
     #[test]
     fn a_tape_has_no_more_than_its_bytes() {
         gst::init().unwrap();
-        let tape = Tape::new(Duration::from_secs(10));
-        tape.keep();
+        let clip_ring = ClipRing::new(Duration::from_secs(10));
+        clip_ring.keep();
         for _ in 0..5 {
-            lock(&tape.0).push(Instant::now(), sample(MOST / 3, true), "h264parse");
+            lock(&clip_ring.0).push(Instant::now(), sample(MOST / 3, true), "h264parse");
         }
-        assert_eq!(tape.take().len(), 3);
+        assert_eq!(clip_ring.take().len(), 3);
     }
 }

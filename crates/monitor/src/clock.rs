@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The clock of a channel, and time stamps of live sources as running time of its pipeline.
+//! The clock of a channel, and the conversion of live timestamps to the running time of its pipeline.
 //!
-//! Most live sources stamp frames with the time of their arrival. Others count from where they like: RTMP from the start of
-//! the broadcast, HLS from the first segment. And all of them may jump, when a sender was started again or its clock was
-//! set. A frame that is an hour ahead of the clock would be waited for that long, so the source's time is moved to where the
-//! clock is when it is first seen, and when it is far from it.
+//! Most live sources stamp frames on arrival. Others have an arbitrary origin: RTMP counts from the start of the
+//! broadcast, HLS from the first segment. Any source may jump after its sender restarts or its clock is set. A frame
+//! an hour ahead of the clock would be waited for that long. So the timestamps of a source are shifted to the current
+//! clock time at its first frame, and whenever they are far from it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,21 +14,21 @@ use gst::prelude::*;
 
 use super::source::Source;
 
-/// How far from the clock the first frame may be that was stamped when it arrived.
+/// Largest distance from the clock for the first frame of a source that stamps on arrival.
 const FIRST: ClockTime = ClockTime::from_seconds(2);
-/// How far from the clock all others may be.
+/// Largest distance from the clock for all other frames.
 const LEAP: ClockTime = ClockTime::from_seconds(8);
-/// What is not in real time begins so much later than it might, as decoders need a while to start.
+/// Extra delay for sources that are not in real time, because decoders need a while to start.
 pub const LEAD: ClockTime = ClockTime::from_mseconds(500);
 
-/// Gives a pipeline a clock of the system for itself. GStreamer has one for the whole process, and all that wait for it take one
-/// lock: with some hundred live pipelines, who once has to wait for that keeps others waiting, until hardly a frame comes in
+/// Gives a pipeline its own system clock. GStreamer shares one clock in the process, and every wait takes the same
+/// lock. With a few hundred live pipelines, threads that wait for the lock delay others until hardly any frame is on
 /// time.
 pub fn give(pipeline: &gst::Pipeline) {
     pipeline.use_clock(Some(&glib::Object::new::<gst::SystemClock>()));
 }
 
-/// Keeps the frames that leave this pad near the clock of the pipeline. A frame with which their time is moved is lost.
+/// Keeps the frames that leave this pad near the pipeline's clock. The frame that causes a shift is lost.
 pub fn follow(pad: &gst::Pad, pipeline: &gst::Pipeline, source: &Source) {
     let pipeline = pipeline.downgrade();
     let stamped = source.stamps_arrival();
@@ -38,7 +38,7 @@ pub fn follow(pad: &gst::Pad, pipeline: &gst::Pipeline, source: &Source) {
         let now = pipeline.upgrade().and_then(|pipeline| pipeline.current_running_time());
         let (Some(time), Some(now)) = (time, now) else { return gst::PadProbeReturn::Ok };
         match moved(time, pad.offset(), now, stamped, first.swap(false, Ordering::Relaxed)) {
-            // The frame that is under way is still sent with the offset of before.
+            // The current frame is still sent with the old offset.
             Some(offset) => {
                 pad.set_offset(offset);
                 gst::PadProbeReturn::Drop
@@ -48,7 +48,7 @@ pub fn follow(pad: &gst::Pad, pipeline: &gst::Pipeline, source: &Source) {
     });
 }
 
-/// The offset to give a pad from which a frame of this time leaves now, unless the one that it has is good.
+/// Returns the new offset for a pad from which a frame with this time leaves now, or `None` if the old one is good.
 fn moved(time: ClockTime, offset: i64, now: ClockTime, stamped: bool, first: bool) -> Option<i64> {
     let time = i128::from(time.nseconds());
     let away = (time + i128::from(offset)).abs_diff(now.nseconds().into());
@@ -60,7 +60,7 @@ fn moved(time: ClockTime, offset: i64, now: ClockTime, stamped: bool, first: boo
     i64::try_from(i128::from(begin.nseconds()) - time).ok()
 }
 
-/// When a buffer is to be shown, without the pad's offset.
+/// Returns the running time of a buffer, without the pad's offset.
 fn running_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<ClockTime> {
     let event = pad.sticky_event::<gst::event::Segment>(0)?;
     event.segment().downcast_ref::<ClockTime>()?.to_running_time(buffer.pts()?)
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(at(60, 0, 61, true, true), None);
         assert_eq!(at(0, 0, 61, true, true), Some(610));
         assert_eq!(at(0, 61, 61, true, false), None);
-        // A sender that starts again, and one whose clock is set.
+        // A restarted sender, and a sender whose clock was set.
         assert_eq!(at(3600, 0, 61, true, false), Some(-35_390));
         assert_eq!(at(0, 0, 3600, true, false), Some(36_000));
         assert_eq!(at(68, 0, 61, true, false), None);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is shown in the terminal.
+//! The dashboard in the terminal.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ const COLOURS: [Color; 6] =
 pub struct Dashboard {
     terminal: ratatui::DefaultTerminal,
     address: SocketAddr,
-    /// Which channel is shown.
+    /// Index of the visible channel.
     shown: usize,
 }
 
@@ -34,7 +34,7 @@ impl Dashboard {
         Ok(Self { terminal: ratatui::try_init()?, address, shown: 0 })
     }
 
-    /// Shows how a channel is, and how many there are. Whether the user wants to leave.
+    /// Draws one channel and the number of channels. Returns true if the user wants to quit.
     pub fn show(&mut self, states: &[Shared]) -> io::Result<bool> {
         self.shown = self.shown.checked_rem(states.len()).unwrap_or(0);
         let (address, number) = (self.address, format!("{} of {}", self.shown + 1, states.len()));
@@ -45,7 +45,7 @@ impl Dashboard {
         self.keys()
     }
 
-    /// Whether the user has pressed q, escape or Ctrl-C. Tab goes to the next channel.
+    /// Returns true if the user pressed q, Escape or Ctrl-C. Tab selects the next channel.
     fn keys(&mut self) -> io::Result<bool> {
         while event::poll(Duration::ZERO)? {
             if let event::Event::Key(key) = event::read()? {

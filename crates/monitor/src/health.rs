@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Whether a source delivers, and when to try again one that does not.
+//! Detects sources that stop delivering, and schedules retries.
 //!
-//! An outage begins with the first failure and is over once frames have come for a while. However often the source is tried
-//! in between, it is told twice: a source that is gone for a night does not push everything else out of the list of events.
+//! An outage begins with the first failure and ends after frames have arrived for a while. It causes exactly two
+//! events, however often the source is retried, so that a long outage does not push other events out of the list.
 
 use std::time::{Duration, Instant};
 
 use super::backoff::Backoff;
 
-/// How long frames have to come before a source counts as well again.
+/// Time for which frames must arrive before an outage ends.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
-/// What a look at a source has shown.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     None,
-    /// It has delivered nothing for too long.
+    /// No frames arrived for too long.
     Stalled,
-    /// An outage is over, that has begun so long ago, and in which the source was tried so often.
+    /// An outage has ended, with its length and the number of attempts.
     Recovered {
         after: Duration,
         attempts: u64,
@@ -32,27 +32,27 @@ struct Outage {
     attempts: u64,
 }
 
-/// What is known of a source's health.
+/// Health of a source.
 #[derive(Debug)]
 pub struct Health {
     stall: Duration,
     backoff: Backoff,
     outage: Option<Outage>,
-    /// When to try again.
+    /// Time of the next attempt.
     retry: Option<Instant>,
-    /// Number of frames when last looked, and since when it is that.
+    /// Number of frames at the last change, and its time.
     seen: (u64, Instant),
-    /// Since when frames come.
+    /// Time since which frames arrive.
     flowing: Option<Instant>,
 }
 
 impl Health {
-    /// Of a source that has stalled when it delivers nothing for `stall`, and is tried again after pauses of up to `retry`.
+    /// Creates the health of a source that stalls after `stall` without frames, and is retried after at most `retry`.
     pub fn new(stall: Duration, retry: Duration, now: Instant) -> Self {
         Self { stall, backoff: Backoff::new(retry), outage: None, retry: None, seen: (0, now), flowing: None }
     }
 
-    /// The source was put in.
+    /// Notes that the source was inserted.
     pub fn started(&mut self, frames: u64, now: Instant) {
         self.retry = None;
         self.flowing = None;
@@ -62,7 +62,7 @@ impl Health {
         }
     }
 
-    /// The source has failed. Whether an outage begins with that.
+    /// Notes a failure. Returns true if it begins an outage.
     pub fn failed(&mut self, now: Instant) -> bool {
         self.retry = Some(now + self.backoff.next_pause());
         self.flowing = None;
@@ -71,23 +71,23 @@ impl Health {
         begins
     }
 
-    /// The source has failed, and has delivered nothing since.
+    /// Returns true if the source has failed and has delivered nothing since.
     pub fn is_down(&self) -> bool {
         self.outage.is_some() && self.flowing.is_none()
     }
 
-    /// It is time to put the source in, for the first time or again.
+    /// Returns true if the source is to be inserted, for the first time or again.
     pub fn is_due(&self, now: Instant) -> bool {
         self.retry.is_none_or(|retry| retry <= now)
     }
 
-    /// Frames are coming now.
+    /// Returns true if frames arrive.
     pub fn is_flowing(&self) -> bool {
         self.flowing.is_some()
     }
 
-    /// Takes how many frames the source has delivered so far, and whether it is meant to deliver.
-    pub fn look(&mut self, frames: u64, must_deliver: bool, now: Instant) -> Change {
+    /// Checks the number of frames delivered so far. `must_deliver` is false while silence is normal.
+    pub fn check(&mut self, frames: u64, must_deliver: bool, now: Instant) -> Change {
         if self.retry.is_some() {
             return Change::None;
         }
@@ -119,50 +119,50 @@ mod tests {
     const STALL: Duration = Duration::from_secs(5);
     const TICK: Duration = Duration::from_millis(200);
 
-    /// What was told of a source.
+    /// Reported changes of a source.
     #[derive(Debug, Default, PartialEq)]
-    struct Told {
+    struct Reported {
         outages: u64,
         retries: u64,
         recovered: Vec<Change>,
     }
 
-    /// Watches a source, for so many seconds each in which it delivers or does not.
-    fn watch(phases: &[(u64, bool)]) -> Told {
+    /// Simulates a source through phases: seconds, and if it delivers in them.
+    fn watch(phases: &[(u64, bool)]) -> Reported {
         let mut now = Instant::now();
         let mut health = Health::new(STALL, Duration::from_secs(60), now);
-        let (mut frames, mut told) = (0, Told::default());
+        let (mut frames, mut reported) = (0, Reported::default());
         for (seconds, delivers) in phases {
             for _ in 0..seconds * 5 {
                 now += TICK;
                 frames += u64::from(*delivers);
-                match health.look(frames, true, now) {
-                    Change::Stalled => told.outages += u64::from(health.failed(now)),
+                match health.check(frames, true, now) {
+                    Change::Stalled => reported.outages += u64::from(health.failed(now)),
                     Change::None if health.is_down() && health.is_due(now) && health.retry.is_some() => {
                         health.started(frames, now);
-                        told.retries += 1;
+                        reported.retries += 1;
                     }
                     Change::None => {}
-                    recovered => told.recovered.push(recovered),
+                    recovered => reported.recovered.push(recovered),
                 }
             }
         }
-        told
+        reported
     }
 
     #[test]
     fn a_source_that_delivers_is_left_alone() {
-        assert_eq!(watch(&[(1000, true)]), Told::default());
-        assert_eq!(watch(&[(10, true), (4, false), (10, true)]), Told::default());
+        assert_eq!(watch(&[(1000, true)]), Reported::default());
+        assert_eq!(watch(&[(10, true), (4, false), (10, true)]), Reported::default());
     }
 
     #[test]
     fn a_night_without_the_source_is_one_outage() {
-        let told = watch(&[(10, true), (36_000, false), (100, true)]);
-        assert_eq!(told.outages, 1);
-        assert!((500..1200).contains(&told.retries), "{told:?}");
-        let [Change::Recovered { after, attempts }] = told.recovered[..] else { panic!("{told:?}") };
-        assert!(after.as_secs() > 36_000 && attempts == told.retries, "{told:?}");
+        let reported = watch(&[(10, true), (36_000, false), (100, true)]);
+        assert_eq!(reported.outages, 1);
+        assert!((500..1200).contains(&reported.retries), "{reported:?}");
+        let [Change::Recovered { after, attempts }] = reported.recovered[..] else { panic!("{reported:?}") };
+        assert!(after.as_secs() > 36_000 && attempts == reported.retries, "{reported:?}");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 //! Scores and events of the last hours or days, in an embedded database.
 //!
-//! What a rendition scores in a minute is one value of 16 bytes for each window, so that a day of a rendition takes about
-//! 1.5 MB, and a year of it can be looked up. Each second is committed by itself: a process that is killed, and a machine
-//! that loses power, lose no more than that. Without a folder the same is kept in memory.
+//! The windows of a rendition in one minute are one value, with 16 bytes per window. A rendition takes about 1.5 MB a
+//! day, so a year can be searched. Every second is committed separately: a killed process or a power cut loses no
+//! more than that. Without a folder the data is in memory.
 
 use std::fs;
 use std::path::Path;
@@ -16,26 +16,26 @@ use serde::{Deserialize, Serialize};
 
 use super::state::{Entry, Point};
 
-/// By channel, rendition and minute since 1970.
+/// Key: channel, rendition and minute since 1970.
 const POINTS: TableDefinition<(&str, &str, u64), &[u8]> = TableDefinition::new("points");
-/// By channel, microsecond since 1970, and a number that tells apart what happened in it.
+/// Key: channel, microsecond since 1970, and a number for events in the same microsecond.
 const EVENTS: TableDefinition<(&str, u64, u64), &[u8]> = TableDefinition::new("events");
 
 const FILE: &str = "history.redb";
-/// Bytes that the data may take; the oldest is given up for the newest.
+/// Largest size of the data in bytes; beyond it the oldest is removed.
 const LARGEST: u64 = 1 << 30;
-/// Bytes of it that are held in memory.
+/// Size of the cache in memory.
 const CACHE: usize = 16 << 20;
-/// Events of a channel that are kept.
+/// Number of events kept for each channel.
 const MOST_EVENTS: usize = 20_000;
-/// Seconds in a value.
+/// Seconds per value.
 const SPAN: f64 = 60.0;
-/// Bytes of a window in a value.
+/// Bytes per window.
 const SIZE: usize = 16;
-/// Set in the milliseconds of a window at whose end an alarm was raised.
+/// Flag in the milliseconds of a window at whose end an alarm was active.
 const ALARM: u32 = 1 << 31;
 
-/// What goes wrong with a database, in its own words.
+/// An error of the database.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The database.
@@ -44,20 +44,20 @@ pub struct History {
     keep: Duration,
 }
 
-/// Windows that are shown as one.
+/// Several windows shown as one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bucket {
-    /// When the first of them ended, in seconds since 1970.
+    /// End of the first window, in seconds since 1970.
     pub time: f64,
-    /// The mean of their means; not a number where nothing was scored.
+    /// Mean of the windows' means; NaN without scores.
     pub mean: f64,
-    /// The lowest score.
+    /// Lowest score.
     pub min: f64,
-    /// An alarm was raised.
+    /// An alarm was active.
     pub alarm: bool,
 }
 
-/// An event as it is stored.
+/// Stored form of an event.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     label: String,
@@ -68,7 +68,7 @@ struct Stored {
 }
 
 impl History {
-    /// In this folder, which is made if need be, or in memory. What is older than `keep` is removed.
+    /// Opens the database in this folder, or in memory. Data older than `keep` is removed.
     pub fn open(folder: Option<&Path>, keep: Duration) -> Result<Self, Error> {
         let database = match folder {
             Some(folder) => {
@@ -112,7 +112,7 @@ impl History {
         Ok(write.commit()?)
     }
 
-    /// The windows of a rendition that ended in a time, in seconds since 1970, as at most `most` buckets of one length.
+    /// Returns the windows of a rendition between two times, merged into at most `most` buckets of equal length.
     pub fn points(
         &self,
         channel: &str,
@@ -136,7 +136,7 @@ impl History {
         Ok(buckets.into_iter().map(|(_, bucket, _)| bucket).collect())
     }
 
-    /// Visits the windows of a rendition that ended in a time, in their order.
+    /// Visits the windows of a rendition between two times in order.
     pub fn each(
         &self,
         channel: &str,
@@ -159,12 +159,12 @@ impl History {
         Ok(())
     }
 
-    /// The labels that a channel has had.
+    /// Returns the labels that a channel has had.
     pub fn labels(&self, channel: &str) -> Result<Vec<String>, Error> {
         let table = self.database.begin_read()?.open_table(POINTS)?;
         let mut labels: Vec<String> = vec![];
         let mut after = String::new();
-        // From each label to the next, over all its minutes.
+        // Jumps from each label to the next, past all its minutes.
         loop {
             let start = (channel, after.as_str(), u64::MAX);
             let Some(item) = table.range(start..)?.next() else { return Ok(labels) };
@@ -178,7 +178,7 @@ impl History {
         }
     }
 
-    /// The last events of a channel in a time, the newest first.
+    /// Returns the latest events of a channel between two times, newest first.
     pub fn events(&self, channel: &str, from: f64, to: f64, most: usize) -> Result<Vec<Entry>, Error> {
         if from > to {
             return Ok(vec![]);
@@ -194,7 +194,7 @@ impl History {
         Ok(events)
     }
 
-    /// Removes what is older than is to be kept, and what is too much. `now` is in seconds since 1970.
+    /// Removes data that is too old or too large. `now` is in seconds since 1970.
     pub fn prune(&self, now: f64) -> Result<(), Error> {
         let mut oldest = now - self.keep.as_secs_f64();
         self.remove_before(oldest)?;

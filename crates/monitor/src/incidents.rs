@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the sources have sent around an alarm, as files: a folder for each incident, with a Matroska file of each side that was
-//! encoded, and what happened as JSON.
+//! Incident clips: a folder for each incident, with a Matroska file of the encoded video of each side, and the alarms
+//! as JSON.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use gst::ClockTime;
 use gst::prelude::*;
 use serde_json::json;
 
+use super::clip_ring::Piece;
 use super::state::wall_clock;
-use super::tape::Piece;
 
-/// How long a file may take to be written.
-const PATIENCE: ClockTime = ClockTime::from_seconds(60);
+/// Longest time for writing a file.
+const WRITE_TIMEOUT: ClockTime = ClockTime::from_seconds(60);
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -25,50 +25,50 @@ pub struct Incidents(Arc<Inner>);
 
 struct Inner {
     folder: PathBuf,
-    /// Bytes that all of them may take; the oldest are removed.
+    /// Largest size of all incidents in bytes; the oldest are removed.
     most: u64,
 }
 
-/// What happened.
+/// Content of an incident.
 pub struct Incident {
     pub channel: String,
-    /// The streams that alarms were raised for, and which.
+    /// Streams with alarms, and the names of the alarms.
     pub alarms: Vec<(String, &'static str)>,
-    /// What was sent by the stream of each name.
+    /// Encoded video of each stream, by its name.
     pub streams: Vec<(String, Vec<Piece>)>,
 }
 
 impl Incidents {
-    /// In a folder, which is made if need be.
+    /// Opens a folder, and creates it if needed.
     pub fn open(state: &Path, most: u64) -> io::Result<Self> {
         let folder = state.join("incidents");
         fs::create_dir_all(&folder)?;
         Ok(Self(Arc::new(Inner { folder, most })))
     }
 
-    /// Writes an incident, on a thread of its own.
+    /// Writes an incident on a thread of its own.
     pub fn add(&self, incident: Incident) {
         let inner = self.0.clone();
         thread::spawn(move || {
             let written = write(&inner.folder, &incident).and_then(|()| prune(&inner.folder, inner.most));
             if let Err(error) = written {
-                eprintln!("error: an incident of {} was not kept: {error}", incident.channel);
+                eprintln!("error: cannot write an incident of {}: {error}", incident.channel);
             }
         });
     }
 }
 
-/// Writes the files into a folder that gets its name when all of them are there.
+/// Writes the files into a temporary folder, which is renamed when it is complete.
 fn write(folder: &Path, incident: &Incident) -> Result<(), Failure> {
     let part = tempfile::Builder::new().prefix(".part").tempdir_in(folder)?;
     let mut files = vec![];
     for (i, (label, pieces)) in incident.streams.iter().enumerate() {
-        // A source that was started again, or has changed what it sends, has a further file.
+        // After a restart or a change of format, a further file begins.
         let same = |a: &Piece, b: &Piece| a.start == b.start && a.sample.caps() == b.sample.caps();
         for (j, pieces) in pieces.chunk_by(same).enumerate() {
             let first = pieces.iter().position(Piece::is_key).unwrap_or(pieces.len());
             if first < pieces.len() {
-                // Labels may have characters that files had better not have.
+                // Labels may contain characters that are unsuitable for file names.
                 let name = format!("{i}-{j}.mkv");
                 mux(&pieces[first..], &part.path().join(&name))?;
                 files.push(json!({ "stream": label, "file": name }));
@@ -90,7 +90,7 @@ fn mux(pieces: &[Piece], path: &Path) -> Result<(), Failure> {
     let parser = &pieces.first().ok_or("there is nothing to write")?.parser;
     let description = format!("appsrc name=in format=time ! {parser} ! matroskamux ! filesink name=out");
     let pipeline = gst::parse::launch(&description)?;
-    let pipeline = pipeline.downcast::<gst::Pipeline>().map_err(|_| "it is no pipeline")?;
+    let pipeline = pipeline.downcast::<gst::Pipeline>().map_err(|_| "not a pipeline")?;
     pipeline.by_name("out").ok_or("there is no sink")?.set_property("location", path.to_str());
     let source = pipeline.by_name("in").and_then(|source| source.downcast::<gst_app::AppSrc>().ok());
     let source = source.ok_or("there is no source")?;
@@ -109,16 +109,16 @@ fn mux(pieces: &[Piece], path: &Path) -> Result<(), Failure> {
     }
     source.end_of_stream()?;
     let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
-    let message = pipeline.bus().and_then(|bus| bus.timed_pop_filtered(PATIENCE, &kinds));
+    let message = pipeline.bus().and_then(|bus| bus.timed_pop_filtered(WRITE_TIMEOUT, &kinds));
     pipeline.set_state(gst::State::Null)?;
     match message.as_ref().map(|message| message.view()) {
         Some(gst::MessageView::Eos(_)) => Ok(()),
         Some(gst::MessageView::Error(error)) => Err(error.error().message().into()),
-        _ => Err("it takes too long".into()),
+        _ => Err("writing took too long".into()),
     }
 }
 
-/// Removes the oldest until the rest is not too much.
+/// Removes the oldest incidents until the rest fits.
 fn prune(folder: &Path, most: u64) -> Result<(), Failure> {
     let mut all = vec![];
     for entry in fs::read_dir(folder)?.flatten() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How long a score takes: from the arrival of the next frame, with which the element has all that it needs, to the
-//! message.
+//! Latency of scores: from the arrival of the next frame, which the element needs, to the message.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,24 +13,24 @@ use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
 use super::state::lock;
 
-/// Arrivals to remember for each pad.
+/// Number of arrivals remembered for each pad.
 const REMEMBERED: usize = 500;
 
-/// A sink pad: what arrived when, by running time.
+/// Arrival times at a sink pad, by running time.
 struct Arrivals {
     pad: String,
     label: String,
     frames: VecDeque<(ClockTime, Instant)>,
-    /// How long scores took, in milliseconds.
+    /// Latencies in milliseconds.
     latencies: Vec<f64>,
 }
 
-/// Measures on a running element.
+/// Measures latencies of a running element.
 #[derive(Clone)]
 pub struct Latency(Arc<Mutex<Vec<Arrivals>>>);
 
 impl Latency {
-    /// Starts to measure. Messages are timed in the thread that posts them.
+    /// Begins to measure. Messages are timed in the thread that posts them.
     pub fn new(element: &gst::Element, bus: &gst::Bus) -> Self {
         let latency = Self(Arc::default());
         for pad in element.sink_pads() {
@@ -76,13 +75,13 @@ impl Latency {
         let mut pads = lock(&self.0);
         let next = |pads: &[Arrivals], pad: &str, after: Option<ClockTime>| {
             let frames = &pads.iter().find(|arrivals| arrivals.pad == pad)?.frames;
-            // Frames that belong together differ by up to half of one.
+            // Paired frames differ by up to half a frame duration.
             let after = after? + frame.duration.unwrap_or(ClockTime::ZERO) / 2;
             frames.iter().find(|(at, _)| *at > after).map(|(_, arrived)| *arrived)
         };
         let reference = next(&pads, "ref_sink", frame.running_time);
         let distorted = next(&pads, &frame.pad, frame.dist_running_time);
-        // The last frame before a gap has no next one.
+        // The last frame before a gap has no next frame.
         if let (Some(reference), Some(distorted)) = (reference, distorted)
             && let Some(arrivals) = pads.iter_mut().find(|arrivals| arrivals.pad == frame.pad)
         {
@@ -91,7 +90,7 @@ impl Latency {
         }
     }
 
-    /// Percentiles for each rendition.
+    /// Returns percentiles for each rendition.
     pub fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(UTF8_BORDERS_ONLY);

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Watches live video: scores renditions against their reference, and shows the scores in the terminal, on web pages and to
-//! Prometheus.
+//! Watches live video: scores renditions against their reference, and shows the scores in the terminal, on web pages
+//! and to Prometheus.
 //!
-//! What is to be watched is said by a file or the command line (`config.rs`, `settings.rs`, `source.rs`). Each channel has
-//! a thread of its own (`channel.rs`), which builds a pipeline around the element (`pipeline.rs`); sources that fail there are
-//! brought back (`branch.rs`, `health.rs`). What the element says is noted (`state.rs`); what is new in that (`news.rs`) is kept
-//! (`recorder.rs`, `history.rs`), told (`webhook.rs`) and printed (`lines.rs`). The rest is presentation: the terminal
-//! (`dashboard.rs`) and the web server (`web`, `metrics.rs`).
+//! A file or the command line names the channels (`config.rs`, `settings.rs`, `source.rs`). Each channel has its own
+//! thread (`channel.rs`), which builds a pipeline around the element (`pipeline`) and restarts failed sources
+//! (`branch.rs`, `health.rs`). `state.rs` holds the results of a channel. `updates.rs` finds what is new in them, for
+//! the history (`recorder.rs`, `history.rs`), the webhooks (`webhook.rs`) and the printed lines (`lines.rs`).
+//! `dashboard.rs` draws the terminal; `web` and `metrics.rs` are the web server.
 
+mod alarm_files;
 mod backoff;
 mod branch;
 mod channel;
+mod channel_set;
+mod clip_ring;
 mod clock;
 mod config;
 mod dashboard;
-mod evidence;
-mod films;
-mod fleet;
-mod gallery;
 mod health;
 mod history;
 mod incidents;
 mod latency;
 mod lines;
 mod metrics;
-mod news;
+mod pairings;
 mod pipeline;
 mod recorder;
 mod service;
 mod settings;
 mod source;
 mod state;
+mod still_store;
 mod stills;
-mod tape;
+mod updates;
 mod web;
 mod webhook;
 
@@ -43,16 +43,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use config::Channel;
+use alarm_files::AlarmFiles;
+use channel_set::ChannelSet;
 use dashboard::Dashboard;
-use evidence::Evidence;
-use fleet::Fleet;
 use history::History;
-use news::{Follower, News};
 use recorder::Recorder;
+use score::Align;
 use service::Service;
-use settings::{Align, Seconds, Settings};
+use settings::{Channel, Seconds, Settings};
 use state::lock;
+use updates::{Follower, Update};
 use webhook::Webhooks;
 
 use score::error::Error;
@@ -60,15 +60,15 @@ use score::output::print;
 
 /// Watch the quality of live video
 ///
-/// A source is a file or a URI (http for HLS, rtmp, rtsp, srt, udp with MPEG-TS, rtp with ?encoding-name=H264), or `test:` for
-/// a test picture (test:1280x720@25). A rendition can also be x264:KBITS: the reference, encoded here at this bit rate. Many
-/// channels are watched with a file (docs/live.md), in which the options below that concern a channel have the same names.
+/// A source is a file, a URI (http for HLS, rtmp, rtsp, srt, udp with MPEG-TS, rtp with ?encoding-name=H264), or
+/// `test:` for a test pattern (test:1280x720@25). A rendition can also be x264:KBITS: the reference, encoded here at
+/// this bit rate. To watch several channels, use a file (docs/live.md); its keys have the names of the options below.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Watch the channels of this file, in TOML. SIGHUP has it read again
+    /// Watch the channels of this TOML file. SIGHUP reloads it
     #[arg(long, value_name = "FILE", conflicts_with = "reference", required_unless_present_any = ["reference", "check_config"])]
     config: Option<PathBuf>,
-    /// Say whether a file is one for --config, and end
+    /// Check a file for --config, and exit
     #[arg(long, value_name = "FILE", conflicts_with_all = ["reference", "config"])]
     check_config: Option<PathBuf>,
     #[command(flatten)]
@@ -76,43 +76,44 @@ pub struct Args {
     /// Address of the web pages and of /metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// A file with the secret that clients have to know; needed to listen where other machines can reach it
+    /// File with the secret that clients must send; required if other machines can reach the address
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Keep scores and events in this folder, for them to survive the program
+    /// Keep scores and events in this folder, across restarts
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
-    /// For how long scores and events are kept
+    /// Time for which scores and events are kept
     #[arg(long, value_name = "HOURS", default_value_t = 72, value_parser = clap::value_parser!(u32).range(1..=8784))]
     keep: u32,
-    /// How much all incidents may take; the oldest are removed
+    /// Space for all incidents; the oldest are removed
     #[arg(long, value_name = "MB", default_value_t = 2048)]
     incident_size: u32,
-    /// Print lines instead of the dashboard, as is done where there is no terminal
+    /// Print lines instead of the dashboard, as is done without a terminal
     #[arg(long)]
     plain: bool,
-    /// Measure how long after the arrival of the next frame a score is posted
+    /// Measure the time from the arrival of the next frame to the score
     #[arg(long)]
     latency: bool,
-    /// Stop after so long
+    /// Stop after this time
     #[arg(long, value_name = "SECONDS")]
     duration: Option<Seconds>,
 }
 
-/// How often the screen is drawn, and signals are looked for.
+/// Interval at which the screen is drawn and signals are handled.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Heaps that the threads of the program share.
-/// Has the C library give back what is freed. Sources come and go with their threads, and each of these takes one of up to eight
-/// heaps for each CPU, whose memory goes back from its end alone: what a picture leaves below something that stays is lost to all
-/// others, and memory grows for hours. With few heaps, and pictures in none of them, it does not.
-fn give_memory_back() {
+/// Makes the C library return freed memory to the system.
+///
+/// Sources are restarted with their threads. glibc gives each thread one of up to eight heaps per CPU, and a heap can
+/// shrink only from its end. A picture that is freed below a longer-lived block is therefore never returned, and
+/// memory grows for hours. With few heaps, and pictures outside of them, it does not grow.
+fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
         const HEAPS: libc::c_int = 2;
-        /// Bytes from which on memory is the system's own. Unless it is set, it grows with what is freed, up to 32 MiB.
+        /// Size from which an allocation gets its own mapping. By default the threshold grows to as much as 32 MiB.
         const LARGE: libc::c_int = 64 << 10;
-        // SAFETY: it takes numbers, and may be called whenever.
+        // SAFETY: mallopt takes numbers only, and may be called at any time.
         unsafe {
             libc::mallopt(libc::M_ARENA_MAX, HEAPS);
             libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
@@ -120,9 +121,9 @@ fn give_memory_back() {
     }
 }
 
-/// Watches until the end of the streams, a signal or the time that was set.
+/// Watches until the end of the streams, a signal, or the end of the set duration.
 pub fn run(args: &Args) -> Result<(), Error> {
-    give_memory_back();
+    return_freed_memory();
     score::init()?;
     if let Some(path) = &args.check_config {
         return check(path, args);
@@ -130,11 +131,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let channels = wanted(args)?;
     if args.latency && channels.iter().any(|channel| channel.align == Align::Auto) {
         return Err(Error::Usage(
-            "--latency does not go with --align auto, which pairs other frames than arrive together".into(),
+            "--latency cannot be used with --align auto, which pairs frames that do not arrive together"
+                .into(),
         ));
     }
-    if args.state.is_none() && channels.iter().any(|channel| !channel.incidents.is_zero()) {
-        return Err(Error::Usage("--incidents needs --state, the folder that they are kept in".into()));
+    if args.state.is_none() && channels.iter().any(|channel| !channel.incident_length().is_zero()) {
+        return Err(Error::Usage("--incidents needs --state FOLDER, where incidents are stored".into()));
     }
     let token = args.token_file.as_deref().map(web::Token::read).transpose()?;
     let keep = Duration::from_secs(u64::from(args.keep) * 3600);
@@ -143,56 +145,56 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Error::Failed(format!("cannot keep the history in {}: {error}", folder.display()))
     })?);
     let mut service = Service::watch()?;
-    let evidence = Evidence::open(args.state.as_deref(), u64::from(args.incident_size) << 20)?;
-    let gallery = evidence.gallery.clone();
-    let fleet = Fleet::new(evidence, args.latency)?;
+    let alarm_files = AlarmFiles::open(args.state.as_deref(), u64::from(args.incident_size) << 20)?;
+    let still_store = alarm_files.still_store.clone();
+    let channel_set = ChannelSet::new(alarm_files, args.latency)?;
     let alive = Arc::new(Mutex::new(Instant::now()));
     let app = web::App {
-        fleet: fleet.clone(),
+        channel_set: channel_set.clone(),
         history: history.clone(),
-        gallery: gallery.clone(),
+        still_store: still_store.clone(),
         alive: alive.clone(),
     };
     let address = web::serve(args.listen, app, token)?;
-    fleet.set(channels)?;
+    channel_set.set(channels)?;
     service.ready();
     let mut view = View::new(args.plain || !std::io::stdout().is_terminal(), address)?;
 
     let mut follower = Follower::default();
     let mut recorder = Recorder::new(history);
-    let mut webhooks = Webhooks::new(gallery);
+    let mut webhooks = Webhooks::new(still_store);
     let end = args.duration.map(|time| Instant::now() + time.0);
     while !service.is_to_stop() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(TICK);
         *lock(&alive) = Instant::now();
         service.alive();
         if service.is_to_reload() {
-            reload(args, &fleet, &service)?;
+            reload(args, &channel_set, &service)?;
         }
-        let states = fleet.states();
-        let news = follower.look(&states);
-        recorder.record(&news);
-        webhooks.tell(&news);
-        // The channels of a file may be others when it is read again.
-        if view.show(&states, &news)? || (args.config.is_none() && fleet.has_ended()) {
+        let states = channel_set.states();
+        let updates = follower.updates(&states);
+        recorder.record(&updates);
+        webhooks.send(&updates);
+        // With a file, a reload may bring other channels.
+        if view.show(&states, &updates)? || (args.config.is_none() && channel_set.has_ended()) {
             break;
         }
     }
     service.stopping();
-    let states = fleet.states();
-    let latencies = fleet.stop();
-    let news = follower.look(&states);
-    recorder.record(&news);
+    let states = channel_set.states();
+    let latencies = channel_set.stop();
+    let updates = follower.updates(&states);
+    recorder.record(&updates);
     recorder.flush();
-    webhooks.tell(&news);
-    view.show(&states, &news)?;
+    webhooks.send(&updates);
+    view.show(&states, &updates)?;
     webhooks.close();
     drop(view);
     print(lines::summary(&states))?;
     latencies.iter().try_for_each(print)
 }
 
-/// The channels of the file, or the one of the command line.
+/// Returns the channels of the file, or the one of the command line.
 fn wanted(args: &Args) -> Result<Vec<Channel>, Error> {
     match &args.config {
         Some(path) => config::read(path, &args.settings),
@@ -209,21 +211,21 @@ fn check(path: &std::path::Path, args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads the file again. One with a fault changes nothing.
-fn reload(args: &Args, fleet: &Fleet, service: &Service) -> Result<(), Error> {
+/// Reloads the file. A file with an error changes nothing.
+fn reload(args: &Args, channel_set: &ChannelSet, service: &Service) -> Result<(), Error> {
     service.reloading();
     match wanted(args) {
         Ok(channels) => {
-            let changes = fleet.set(channels)?;
+            let changes = channel_set.set(channels)?;
             eprintln!("{changes}");
         }
-        Err(error) => eprintln!("error: the channels stay as they are: {error}"),
+        Err(error) => eprintln!("error: the channels were not reloaded: {error}"),
     }
     service.ready();
     Ok(())
 }
 
-/// The terminal, or lines.
+/// Output in the terminal: the dashboard or lines.
 enum View {
     Screen(Dashboard),
     Lines,
@@ -240,11 +242,11 @@ impl View {
         Ok(Self::Lines)
     }
 
-    /// Shows how things are. Whether the user wants to leave.
-    fn show(&mut self, states: &[state::Shared], news: &[News]) -> Result<bool, Error> {
+    /// Shows the current states. Returns true if the user wants to quit.
+    fn show(&mut self, states: &[state::Shared], updates: &[Update]) -> Result<bool, Error> {
         match self {
             Self::Screen(dashboard) => Ok(dashboard.show(states)?),
-            Self::Lines => lines::show(news, states.len() == 1).map(|()| false),
+            Self::Lines => lines::show(updates, states.len() == 1).map(|()| false),
         }
     }
 }

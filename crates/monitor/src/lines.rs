@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is printed where there is no terminal: a line for each window and each event, and a summary at the end.
+//! Output without a terminal: a line for each window and each event, and a summary at the end.
 
 use std::fmt::Write as _;
 
-use super::news::{News, Window};
 use super::state::{Entry, Shared, State, lock};
+use super::updates::{Update, Window};
 use score::error::Error;
 use score::output::print;
 
-/// Prints what is new. Whose it is goes without saying where there is but one channel.
-pub fn show(news: &[News], one: bool) -> Result<(), Error> {
-    for news in news {
-        let channel = if one { String::new() } else { format!("{}  ", news.channel) };
-        news.events.iter().try_for_each(|event| print(event_line(&channel, event)))?;
-        news.windows.iter().try_for_each(|window| print(window_line(&channel, window)))?;
+/// Prints new windows and events. With a single channel its name is left out.
+pub fn show(updates: &[Update], one: bool) -> Result<(), Error> {
+    for update in updates {
+        let channel = if one { String::new() } else { format!("{}  ", update.channel) };
+        update.events.iter().try_for_each(|event| print(event_line(&channel, event)))?;
+        update.windows.iter().try_for_each(|window| print(window_line(&channel, window)))?;
     }
     Ok(())
 }
 
-/// The time of day on the clock of UTC.
+/// Formats a time of day in UTC.
 pub fn clock(time: f64) -> String {
     let seconds = time.rem_euclid(86_400.0) as u32;
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// A score, or a dash where there is none.
+/// Formats a score; a dash if there is none.
 pub fn score(score: f64) -> String {
     if score.is_finite() { format!("{score:.2}") } else { "-".into() }
 }
@@ -54,7 +54,7 @@ fn window_line(channel: &str, window: &Window) -> String {
     line.trim_end().into()
 }
 
-/// How the channels have been.
+/// Summarises all channels.
 pub fn summary(states: &[Shared]) -> String {
     let mut text = String::new();
     for state in states {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Figures of all channels for Prometheus: those of the elements, with the channel as a further label, and those of the
-//! sources, which elements do not know.
+//! Prometheus text for all channels: the metrics of the elements with a label for the channel, and those of the
+//! sources.
 
 use std::fmt::Write as _;
 
 use super::state::{State, Status, Stream};
 
-/// A family of figures as text.
+/// A metric family as text.
 struct Family {
     name: String,
-    /// What its type is and what it says.
+    /// The lines with type and help.
     header: String,
     samples: String,
 }
 
-/// The text of elements, each with its channel, and what is known of all channels.
+/// Merges the texts of the elements, each with its channel, and adds the metrics of channels and sources.
 pub fn render(elements: &[(String, String)], states: &[State]) -> String {
     let mut families = vec![];
     for (channel, text) in elements {
@@ -27,7 +27,7 @@ pub fn render(elements: &[(String, String)], states: &[State]) -> String {
     families.flat_map(|family| [family.header.as_str(), family.samples.as_str()]).collect()
 }
 
-/// Adds the figures of an element to the families. A family is in one piece, whatever channels it is of.
+/// Adds the metrics of an element. Prometheus requires that each family is in one piece.
 fn merge(families: &mut Vec<Family>, channel: &str, text: &str) {
     let mut current = None;
     for line in text.lines() {
@@ -37,7 +37,7 @@ fn merge(families: &mut Vec<Family>, channel: &str, text: &str) {
                 families.push(Family { name: name.into(), header: String::new(), samples: String::new() });
                 families.len() - 1
             });
-            // That of the first element that has the family.
+            // Taken from the first element that has the family.
             if families[at].samples.is_empty() {
                 families[at].header += &format!("{line}\n");
             }
@@ -63,15 +63,15 @@ fn of_channels(states: &[State]) -> [Family; 2] {
         written(name, kind, help, samples)
     };
     [
-        family("hipvmaf_channel_up", "gauge", "Whether a channel is watched, or is down: 1 or 0.", |state| {
-            u64::from(state.status != Status::Down)
-        }),
         family(
-            "hipvmaf_channel_restarts_total",
-            "counter",
-            "How often a channel was started again.",
-            |state| state.restarts,
+            "hipvmaf_channel_up",
+            "gauge",
+            "1 if the channel is being scored, 0 if it is down.",
+            |state| u64::from(state.status != Status::Down),
         ),
+        family("hipvmaf_channel_restarts_total", "counter", "Restarts of the channel.", |state| {
+            state.restarts
+        }),
     ]
 }
 
@@ -85,16 +85,13 @@ fn of_sources(states: &[State]) -> [Family; 3] {
         written(name, kind, help, samples)
     };
     [
-        family("hipvmaf_source_up", "gauge", "Whether a source delivers: 0 or 1.", |stream| {
+        family("hipvmaf_source_up", "gauge", "1 if the source delivers frames, otherwise 0.", |stream| {
             u64::from(stream.status == Status::Running)
         }),
-        family(
-            "hipvmaf_source_restarts_total",
-            "counter",
-            "How often a source was started again.",
-            |stream| stream.restarts,
-        ),
-        family("hipvmaf_source_failures_total", "counter", "How often a source has failed.", |stream| {
+        family("hipvmaf_source_restarts_total", "counter", "Restarts of the source.", |stream| {
+            stream.restarts
+        }),
+        family("hipvmaf_source_failures_total", "counter", "Failures of the source.", |stream| {
             stream.failures
         }),
     ]
@@ -110,7 +107,7 @@ fn written(name: &str, kind: &str, help: &str, samples: impl Iterator<Item = (St
     Family { name: name.into(), header, samples: text }
 }
 
-/// The value of a label between its quotes.
+/// Escapes the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How files that are shown beside a film are paired with it: as `score` pairs them.
+//! Pairing of files with a file as reference, as `score` does it.
 //!
-//! Files are looked at before they are shown, on a thread of their own, as that may take as long as decoding them does. What
-//! was decided gives the frames of a file the times of their partners in the film.
+//! Files are examined before they are shown, on a separate thread, because this can take as long as decoding them.
+//! The result gives the frames of each file the times of their partners.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,40 +13,40 @@ use std::thread;
 use score::command;
 use score::{Args, Fields, Kept, Timing};
 
-/// The timings of the film and of a file that is shown beside it; none where their timestamps pair their frames.
+/// Timings of the reference and of a rendition; `None` if timestamps pair their frames.
 type Timings = Option<[Arc<Timing>; 2]>;
 
-/// What is known of a stream of a channel.
+/// State of a rendition.
 enum Plan {
-    /// It is none that is paired with a film.
+    /// Not a file that is paired with a file.
     Other,
-    /// It is not looked at yet.
+    /// Not examined yet.
     Unknown,
-    /// It is being looked at.
+    /// Being examined.
     Asked(Receiver<Result<Timings, String>>),
-    /// What was decided.
+    /// Decided.
     Known(Timings),
 }
 
-/// What came of asking for a plan.
+/// Answer to the question for a pairing.
 #[derive(Debug)]
 pub enum Answer {
     /// Ask again later.
     Wait,
-    /// The times that the frames of the file get; none for their own.
+    /// Times for the frames of the file; `None` to keep its own.
     Paired(Option<Arc<Timing>>),
-    /// The file cannot be paired with the film, and why.
+    /// The files cannot be paired, for this reason.
     Failed(String),
 }
 
-/// The plans of a channel.
-pub struct Films {
+/// The pairings of a channel.
+pub struct Pairings {
     film: Option<PathBuf>,
     plans: Vec<Plan>,
 }
 
-impl Films {
-    /// Of a reference and its renditions, by the files that they are.
+impl Pairings {
+    /// Creates the pairings of a reference and its renditions, as far as they are files.
     pub fn new<'a>(film: Option<&Path>, files: impl Iterator<Item = Option<&'a Path>>) -> Self {
         let plan = |file: Option<&Path>| {
             if film.is_some() && file.is_some() { Plan::Unknown } else { Plan::Other }
@@ -54,7 +54,7 @@ impl Films {
         Self { film: film.map(Path::to_owned), plans: files.map(plan).collect() }
     }
 
-    /// Asks how the frames of a rendition are paired, whose file is there, and so is the film.
+    /// Returns how the frames of a rendition are paired. Its file and that of the reference must exist.
     pub fn ask(&mut self, rendition: usize, file: &Path) -> Answer {
         let (Some(plan), Some(film)) = (self.plans.get_mut(rendition), &self.film) else {
             return Answer::Paired(None);
@@ -75,17 +75,17 @@ impl Films {
             Err(TryRecvError::Empty) => Answer::Wait,
             Err(TryRecvError::Disconnected) => {
                 *plan = Plan::Unknown;
-                Answer::Failed("there was a fault in this program".into())
+                Answer::Failed("internal error: a thread panicked".into())
             }
         }
     }
 
-    /// Returns true while files are being looked at.
-    pub fn are_looked_at(&self) -> bool {
+    /// Returns true while files are being examined.
+    pub fn are_pending(&self) -> bool {
         self.plans.iter().any(|plan| matches!(plan, Plan::Asked(_)))
     }
 
-    /// Returns the times that the frames of the film get: those that no rendition has are left out, as `score` leaves them out.
+    /// Returns the times for the frames of the reference. Frames that no rendition has are left out, as in `score`.
     pub fn film(&self) -> Option<Arc<Timing>> {
         let mut timings = self.plans.iter().map(|plan| plan.timing(0));
         let first = timings.next()??;
@@ -94,7 +94,7 @@ impl Films {
 }
 
 impl Plan {
-    /// The times of the film or of the file, where these are not their own.
+    /// Returns the times for the reference (0) or the rendition (1), unless they keep their own.
     fn timing(&self, side: usize) -> Option<Arc<Timing>> {
         match self {
             Self::Known(timings) => timings.as_ref().map(|timings| timings[side].clone()),
@@ -103,12 +103,12 @@ impl Plan {
     }
 }
 
-/// Looks at two files on a thread that nothing waits for.
+/// Examines two files on a thread of its own.
 fn look(film: PathBuf, file: PathBuf) -> Receiver<Result<Timings, String>> {
     let (decided, answer) = mpsc::channel();
-    // Without a thread there is no answer, which is a failure as well.
-    let _ = thread::Builder::new().name("films".into()).spawn(move || {
-        // Refused by a channel that has ended.
+    // Without a thread the channel closes, which counts as a failure.
+    let _ = thread::Builder::new().name("pairings".into()).spawn(move || {
+        // Fails only if the monitored channel has ended.
         let _ = decided.send(decide(&film, &file));
     });
     answer
@@ -123,11 +123,11 @@ fn decide(film: &Path, file: &Path) -> Result<Timings, String> {
     let args = Args::of_files([film, file]).map_err(|error| error.to_string())?;
     let prepared = command::prepare(&args).map_err(|error| error.to_string())?;
     let Some(pairing) = prepared.pairings.first().and_then(Option::as_ref) else {
-        return Err(format!("{} and {} could not be looked at", film.display(), file.display()));
+        return Err(format!("{} and {} could not be examined", film.display(), file.display()));
     };
     let job = &prepared.job;
-    let mut treatments = job.treatments.iter().chain([&job.treatment]);
-    if treatments.any(|treatment| matches!(treatment.fields, Some(Fields::First(_)))) {
+    let mut rendition_preprocessing = job.rendition_preprocessing.iter().chain([&job.preprocessing]);
+    if rendition_preprocessing.any(|preprocessing| matches!(preprocessing.fields, Some(Fields::First(_)))) {
         return Err(format!(
             "one of {} and {} is interlaced and the other is not: deinterlace it first, or compare them with hipvmaf score",
             film.display(),
@@ -145,10 +145,10 @@ mod tests {
     #[test]
     fn other_streams_have_their_own_times() {
         let file = Path::new("/nowhere");
-        let mut live = Films::new(None, [Some(file), None].into_iter());
-        assert!(matches!(live.ask(0, file), Answer::Paired(None)) && !live.are_looked_at());
-        let mut films = Films::new(Some(file), [Some(file), None].into_iter());
-        assert!(matches!(films.ask(1, file), Answer::Paired(None)) && !films.are_looked_at());
-        assert!(films.film().is_none());
+        let mut live = Pairings::new(None, [Some(file), None].into_iter());
+        assert!(matches!(live.ask(0, file), Answer::Paired(None)) && !live.are_pending());
+        let mut pairings = Pairings::new(Some(file), [Some(file), None].into_iter());
+        assert!(matches!(pairings.ask(1, file), Answer::Paired(None)) && !pairings.are_pending());
+        assert!(pairings.film().is_none());
     }
 }

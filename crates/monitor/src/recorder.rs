@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Takes what is new in the channels into the history, each second.
+//! Writes updates into the history, once a second.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::history::History;
-use super::news::News;
 use super::state::{Entry, Point, wall_clock};
+use super::updates::Update;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 const PRUNED: Duration = Duration::from_secs(600);
 
-/// What is still to be written.
+/// Updates to be written.
 pub struct Recorder {
     history: Arc<History>,
     points: Vec<(String, String, Point)>,
     events: Vec<(String, Entry)>,
     written: Instant,
     pruned: Option<Instant>,
-    /// The history could not be written last time.
+    /// The last write failed.
     failing: bool,
 }
 
@@ -35,9 +35,9 @@ impl Recorder {
         }
     }
 
-    /// Takes what is new, and writes it if the last time was a while ago.
-    pub fn record(&mut self, news: &[News]) {
-        for News { channel, windows, events, .. } in news {
+    /// Collects updates, and writes them if the last write was long enough ago.
+    pub fn record(&mut self, updates: &[Update]) {
+        for Update { channel, windows, events, .. } in updates {
             let points = windows.iter().map(|window| (channel.clone(), window.label.clone(), window.point));
             self.points.extend(points);
             self.events.extend(events.iter().map(|event| (channel.clone(), event.clone())));
@@ -47,7 +47,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what was taken. What cannot be written is lost, and scoring goes on.
+    /// Writes the collected updates. If this fails they are lost, and scoring continues.
     pub fn flush(&mut self) {
         self.written = Instant::now();
         let mut result = self.history.record(&self.points, &self.events);
@@ -60,7 +60,7 @@ impl Recorder {
         if let Err(error) = &result
             && !self.failing
         {
-            eprintln!("error: cannot write the history, and go on without: {error}");
+            eprintln!("error: cannot write the history, so the latest scores are not kept: {error}");
         }
         self.failing = result.is_err();
     }

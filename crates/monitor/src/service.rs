@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Signals, and what systemd is told. Without systemd nobody is told anything.
+//! Signals, and notifications to systemd. Without systemd these do nothing.
 
 use std::io;
 use std::sync::Arc;
@@ -15,61 +15,62 @@ use signal_hook::flag;
 pub struct Service {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
-    /// How long systemd waits for a sign of life, if it does.
+    /// Watchdog timeout of systemd, if it is enabled.
     watchdog: Option<Duration>,
-    /// When it was given last.
-    told: Option<Instant>,
+    /// Time of the last watchdog notification.
+    last_ping: Option<Instant>,
 }
 
 impl Service {
-    /// Catches signals from now on: SIGINT and SIGTERM, of which the second one ends the program at once, and SIGHUP.
+    /// Handles signals from now on: SIGINT and SIGTERM, the second of which ends the program at once, and SIGHUP.
     pub fn watch() -> io::Result<Self> {
         let [stop, reload] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal is not yet the second.
+            // In this order, so that the first signal does not count as the second.
             flag::register_conditional_default(signal, stop.clone())?;
             flag::register(signal, stop.clone())?;
         }
         flag::register(SIGHUP, reload.clone())?;
-        Ok(Self { stop, reload, watchdog: sd_notify::watchdog_enabled(), told: None })
+        Ok(Self { stop, reload, watchdog: sd_notify::watchdog_enabled(), last_ping: None })
     }
 
     pub fn is_to_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether SIGHUP has come since this was asked last.
+    /// Returns true if SIGHUP arrived since the last call.
     pub fn is_to_reload(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)
     }
 
     pub fn ready(&self) {
-        tell(&[NotifyState::Ready]);
+        notify(&[NotifyState::Ready]);
     }
 
     pub fn reloading(&self) {
-        // Newer versions of systemd want to know when.
+        // Newer versions of systemd require the time.
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => tell(&[NotifyState::Reloading, now]),
-            Err(_) => tell(&[NotifyState::Reloading]),
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
+            Err(_) => notify(&[NotifyState::Reloading]),
         }
     }
 
     pub fn stopping(&self) {
-        tell(&[NotifyState::Stopping]);
+        notify(&[NotifyState::Stopping]);
     }
 
-    /// The main loop has come by.
+    /// Notifies the watchdog that the main loop runs.
     pub fn alive(&mut self) {
-        let is_time = |within: Duration| self.told.is_none_or(|told| told.elapsed() > within / 3);
+        let is_time =
+            |within: Duration| self.last_ping.is_none_or(|reported| reported.elapsed() > within / 3);
         if self.watchdog.is_some_and(is_time) {
-            self.told = Some(Instant::now());
-            tell(&[NotifyState::Watchdog]);
+            self.last_ping = Some(Instant::now());
+            notify(&[NotifyState::Watchdog]);
         }
     }
 }
 
-fn tell(states: &[NotifyState]) {
-    // Nothing depends on whether it is heard.
+fn notify(states: &[NotifyState]) {
+    // Nothing depends on the notification.
     let _ = sd_notify::notify(states);
 }

@@ -1,128 +1,158 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What can be said of a channel, by the same words on the command line and in a file.
+//! Options of a channel: the same on the command line and in a file.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use score::Align;
 use serde::Deserialize;
 
 use super::source::{Named, Source};
 
-/// What the user has said of a channel, or of all; what is not said has a default.
-#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Settings {
-    /// The name of the channel; only in files.
-    #[arg(skip)]
-    pub name: Option<String>,
-    /// The original
-    #[arg(value_name = "REFERENCE", value_parser = Source::from_str)]
-    pub reference: Option<Source>,
-    /// What is scored, each with a name if wanted: 720p=srt://host:7001
-    #[arg(value_name = "[NAME=]SOURCE", requires = "reference")]
-    pub renditions: Option<Vec<Named>>,
+/// Gives the type of an option in a channel: without a default it is optional.
+macro_rules! resolved {
+    ($type:ty) => { Option<$type> };
+    ($type:ty, $default:expr) => { $type };
+}
+
+/// Fills an option with its default.
+macro_rules! resolve {
+    ($value:expr) => {
+        $value
+    };
+    ($value:expr, $default:expr) => {
+        $value.unwrap_or_else(|| $default)
+    };
+}
+
+/// Declares the options of a channel, each by one row: its help, its form on the command line, its name, its type and its
+/// default. The key in files is the name with dashes.
+macro_rules! options {
+    ($($(#[$attribute:meta])* $field:ident: $type:ty $(= $default:expr)?,)*) => {
+        /// The options of a channel, or the defaults for all. Options that are not set are `None`.
+        #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct Settings {
+            /// Name of the channel; only in files.
+            #[arg(skip)]
+            pub name: Option<String>,
+            /// Reference video
+            #[arg(value_name = "REFERENCE", value_parser = Source::from_str)]
+            pub reference: Option<Source>,
+            /// Renditions to score, optionally with a name: 720p=srt://host:7001
+            #[arg(value_name = "[NAME=]SOURCE", requires = "reference")]
+            pub renditions: Option<Vec<Named>>,
+            $($(#[$attribute])* pub $field: Option<$type>,)*
+        }
+
+        /// A reference, the renditions to score against it, and their options.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Channel {
+            pub name: String,
+            pub reference: Source,
+            pub renditions: Vec<Named>,
+            $(pub $field: resolved!($type $(, $default)?),)*
+        }
+
+        impl Settings {
+            /// Fills options that are not set from `other`.
+            pub fn or(self, other: &Self) -> Self {
+                Self {
+                    name: self.name.or_else(|| other.name.clone()),
+                    reference: self.reference.or_else(|| other.reference.clone()),
+                    renditions: self.renditions.or_else(|| other.renditions.clone()),
+                    $($field: self.$field.or_else(|| other.$field.clone()),)*
+                }
+            }
+
+            /// Fills options that are not set with their defaults.
+            pub fn channel(self, name: String) -> Result<Channel, String> {
+                Ok(Channel {
+                    name,
+                    reference: self.reference.ok_or("there is no reference")?,
+                    renditions: self.renditions.unwrap_or_default(),
+                    $($field: resolve!(self.$field $(, $default)?),)*
+                })
+            }
+        }
+    };
+}
+
+options! {
     /// Built-in name or JSON file of a model; several are scored in one pass [default: vmaf_v0.6.1]
     #[arg(long = "model", value_name = "MODEL")]
-    pub models: Option<Vec<String>>,
-    /// Where the work on pixels is done [default: auto]
+    models: Vec<String> = vec!["vmaf_v0.6.1".into()],
+    /// Where pixels are processed [default: auto]
     #[arg(long, value_name = "auto|hip|cpu")]
-    pub backend: Option<String>,
+    backend: String = "auto".into(),
     /// Length of the rolling window [default: 2]
     #[arg(long, value_name = "SECONDS")]
-    pub window: Option<Seconds>,
+    window: Seconds = Seconds::new(2),
     /// Raise an alarm when scores stay below this
     #[arg(long, value_name = "SCORE")]
-    pub alarm_low: Option<f64>,
-    /// Clear the alarm when scores stay at this or above, instead of --alarm-low
+    alarm_low: f64,
+    /// Clear the alarm when scores stay at or above this [default: the value of --alarm-low]
     #[arg(long, value_name = "SCORE")]
-    pub alarm_clear: Option<f64>,
-    /// How long scores must be low before the alarm is raised [default: 2]
+    alarm_clear: f64,
+    /// Time for which scores must be low before the alarm is raised [default: 2]
     #[arg(long, value_name = "SECONDS")]
-    pub alarm_hold: Option<Seconds>,
-    /// How long scores must be good before the alarm is cleared [default: 5]
+    alarm_hold: Seconds = Seconds::new(2),
+    /// Time for which scores must be good before the alarm is cleared [default: 5]
     #[arg(long, value_name = "SECONDS")]
-    pub clear_hold: Option<Seconds>,
+    clear_hold: Seconds = Seconds::new(5),
     /// Share of the frames in that time that must be low, or good [default: 0.5]
     #[arg(long, value_name = "SHARE")]
-    pub alarm_share: Option<Share>,
-    /// Report a picture that stands still for so long
+    alarm_share: Share = Share(0.5),
+    /// Raise an alarm after this time of a frozen picture
     #[arg(long, value_name = "SECONDS")]
-    pub freeze: Option<Seconds>,
-    /// Report a picture that is black for so long
+    freeze: Seconds = Seconds::new(0),
+    /// Raise an alarm after this time of a black picture
     #[arg(long, value_name = "SECONDS")]
-    pub black: Option<Seconds>,
-    /// What to do about an offset between the videos [default: off]
+    black: Seconds = Seconds::new(0),
+    /// Find an offset between the videos [default: off]
     #[arg(long, value_enum)]
-    pub align: Option<Align>,
-    /// How long to wait for renditions that come later than their sources announce [default: 200]
+    align: Align = Align::Off,
+    /// Wait this long for renditions that are later than their sources report [default: 200]
     #[arg(long, value_name = "MS")]
-    pub wait: Option<u32>,
-    /// Start a source again that has not delivered for so long [default: 10]
+    wait: u32 = 200,
+    /// Restart a source after this time without frames [default: 10]
     #[arg(long, value_name = "SECONDS")]
-    pub stall: Option<Seconds>,
-    /// Longest pause before a source that has failed is tried again; the first is a second [default: 60]
+    stall: Seconds = Seconds::new(10),
+    /// Longest pause before a failed source is retried; the first pause is one second [default: 60]
     #[arg(long, value_name = "SECONDS")]
-    pub retry: Option<Seconds>,
-    /// Keep pictures of the worst frames and of alarms, for which the last frames are held in memory [default: true]
+    retry: Seconds = Seconds::new(60),
+    /// Keep pictures of the worst frames and of alarms; this holds the latest frames in memory [default: true]
     #[arg(long, value_name = "true|false")]
-    pub stills: Option<bool>,
-    /// Keep what the sources have sent for so long before and after each alarm, as files in the folder of --state
+    stills: bool = true,
+    /// Record what the sources send, this long before and after each alarm, into the folder of --state
     #[arg(long, value_name = "SECONDS")]
-    pub incidents: Option<Seconds>,
-    /// Send alarms to this address, as they are raised and cleared
+    incidents: Seconds = Seconds::new(0),
+    /// Send a request to this address when an alarm is raised or cleared
     #[arg(long, value_name = "URL")]
-    pub webhook: Option<Webhook>,
+    webhook: Webhook,
     /// Set any other property of the element hipvmaf; may be repeated
     #[arg(long = "set", value_name = "PROPERTY=VALUE")]
-    pub set: Option<Vec<Property>>,
+    set: Vec<Property> = vec![],
 }
 
-impl Settings {
-    /// These settings, and where they say nothing, those.
-    pub fn or(self, other: &Self) -> Self {
-        macro_rules! or {
-            ($($field:ident),*) => { Self { $($field: self.$field.or_else(|| other.$field.clone())),* } };
-        }
-        or!(
-            name,
-            reference,
-            renditions,
-            models,
-            backend,
-            window,
-            alarm_low,
-            alarm_clear,
-            alarm_hold,
-            clear_hold,
-            alarm_share,
-            freeze,
-            black,
-            align,
-            wait,
-            stall,
-            retry,
-            stills,
-            incidents,
-            webhook,
-            set
-        )
-    }
-}
-
-/// A time in seconds.
+/// A duration in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Seconds(pub Duration);
+
+impl Seconds {
+    const fn new(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
 
 impl TryFrom<f64> for Seconds {
     type Error = String;
 
     fn try_from(seconds: f64) -> Result<Self, String> {
         let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| time.as_secs() < 1_000_000);
-        time.map(Self).ok_or(format!("{seconds} is no time: it is from 0 to 1000000 seconds"))
+        time.map(Self).ok_or(format!("{seconds} is not a time from 0 to 1000000 seconds"))
     }
 }
 
@@ -131,7 +161,7 @@ impl FromStr for Seconds {
 
     fn from_str(text: &str) -> Result<Self, String> {
         text.parse()
-            .map_err(|_| format!("{text} is no number of seconds"))
+            .map_err(|_| format!("{text} is not a number of seconds"))
             .and_then(|seconds: f64| seconds.try_into())
     }
 }
@@ -157,11 +187,11 @@ impl FromStr for Share {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|_| format!("{text} is no number")).and_then(|share: f64| share.try_into())
+        text.parse().map_err(|_| format!("{text} is not a number")).and_then(|share: f64| share.try_into())
     }
 }
 
-/// An address that alarms are sent to.
+/// Address for alarms.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Webhook(pub String);
@@ -180,7 +210,7 @@ impl FromStr for Webhook {
     fn from_str(text: &str) -> Result<Self, String> {
         let is_address = |text: &&str| text.parse::<hyper::Uri>().is_ok_and(|uri| uri.host().is_some());
         let address = Some(text).filter(|text| text.starts_with("http://") || text.starts_with("https://"));
-        let address = address.filter(is_address).ok_or("a webhook is an address of http:// or https://")?;
+        let address = address.filter(is_address).ok_or("a webhook is an http:// or https:// address")?;
         Ok(Self(address.into()))
     }
 }
@@ -207,28 +237,5 @@ impl FromStr for Property {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, value) = text.split_once('=').ok_or("properties are written as NAME=VALUE")?;
         Ok(Self { name: name.into(), value: value.into() })
-    }
-}
-
-/// A value of the pads' property `align`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Align {
-    /// Frames of one time are compared
-    #[default]
-    Off,
-    /// The offset is reported
-    Detect,
-    /// Frames are compared by the offset that is found
-    Auto,
-}
-
-impl fmt::Display for Align {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
-            Self::Off => "off",
-            Self::Detect => "detect",
-            Self::Auto => "auto",
-        })
     }
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Where video comes from.
+//! Sources of video.
 //!
-//! What a user writes is taken apart here, and refused if no such source can exist. Sources differ in three ways that the
-//! rest has to know: whether their end is a failure, whether their frames come faster than they are to be shown, and what
-//! their time stamps say.
+//! Parses the addresses of users, and rejects those that cannot exist. Sources differ in three ways: if their end is
+//! a failure, if frames arrive before their time, and what their timestamps mean.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use serde::Deserialize;
 use score::check_uri;
 use score::redact;
 
-/// A source, and what the user calls it.
+/// A source with its name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Named {
@@ -23,17 +22,17 @@ pub struct Named {
     pub source: Source,
 }
 
-/// Where the video of a stream comes from.
+/// Origin of a video.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Source {
-    /// A moving test picture, in real time.
+    /// A moving test pattern in real time.
     Test {
         width: u32,
         height: u32,
         fps: u32,
     },
-    /// The reference through an encoder and a decoder, in kbit/s.
+    /// The reference, encoded at this bit rate in kbit/s and decoded again.
     Encode(u32),
     File(PathBuf),
     Uri(String),
@@ -43,7 +42,7 @@ impl FromStr for Named {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // What has the characters of a URI before the sign is one, with a query.
+        // Text with URI characters before the equals sign is a URI with a query.
         let named = text.split_once('=').filter(|(label, _)| !label.contains([':', '/', '?']));
         let Some((label, source)) = named else {
             return Ok(Self { label: redact::uri(text), source: text.parse()? });
@@ -69,7 +68,7 @@ impl TryFrom<String> for Source {
     }
 }
 
-/// Names stand in addresses, in labels of figures and in the lines of logs.
+/// Checks a name, which appears in addresses, metric labels and log lines.
 pub fn check_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 100 || name.contains(|c: char| c.is_control() || c == '/') {
         return Err(format!(
@@ -84,18 +83,19 @@ impl FromStr for Source {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(size) = text.strip_prefix("test:") {
-            return test(size).ok_or(format!("{text} is no test picture: write test: or test:1280x720@25"));
+            return test(size)
+                .ok_or(format!("{text} is not a test pattern: write test: or test:1280x720@25"));
         }
         if let Some(rate) = text.strip_prefix("x264:") {
             let rate = rate.parse().ok().filter(|rate| (1..=1_000_000).contains(rate));
             return rate
                 .map(Self::Encode)
-                .ok_or(format!("{text} is no bit rate: write x264:3000 for 3000 kbit/s"));
+                .ok_or(format!("{text} is not a bit rate: write x264:3000 for 3000 kbit/s"));
         }
         if let Some((scheme, _)) = text.split_once("://") {
             let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
             if scheme.is_empty() || !scheme.chars().all(is_scheme) || text.contains(['"', '\\', '\n']) {
-                return Err(format!("{} is no URI", redact::uri(text)));
+                return Err(format!("{} is not a URI", redact::uri(text)));
             }
             check_uri(text).map_err(|why| format!("{}: {why}", redact::uri(text)))?;
             let file = text.strip_prefix("file://").and_then(|_| glib::filename_from_uri(text).ok());
@@ -108,7 +108,7 @@ impl FromStr for Source {
     }
 }
 
-/// `WIDTHxHEIGHT@FPS`, or nothing for the usual one.
+/// Parses `WIDTHxHEIGHT@FPS`. An empty text gives the default.
 fn test(text: &str) -> Option<Source> {
     if text.is_empty() {
         return Some(Source::Test { width: 1280, height: 720, fps: 25 });
@@ -124,7 +124,7 @@ fn test(text: &str) -> Option<Source> {
 }
 
 impl Source {
-    /// Whether anything here can read it, which needs GStreamer; whether it is there shows later.
+    /// Checks if a plugin can read the source. Needs GStreamer; does not connect.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::Uri(uri) => reader(uri).map_err(|error| {
@@ -138,7 +138,7 @@ impl Source {
             Self::File(path) if path.is_dir() => Err(format!("{} is a folder", path.display())),
             Self::File(path) if !path.exists() => match path.to_str().and_then(|text| text.split_once(':')) {
                 Some((scheme, rest)) if is_scheme(scheme) => Err(format!(
-                    "{scheme}:{rest} is no URI: write {scheme}://{}",
+                    "{scheme}:{rest} is not a URI: write {scheme}://{}",
                     rest.trim_start_matches('/')
                 )),
                 _ => Ok(()),
@@ -147,7 +147,7 @@ impl Source {
         }
     }
 
-    /// Whether the source has no end, so that it has failed when it ends.
+    /// Returns true if the source is endless, so that its end is a failure.
     pub fn is_live(&self) -> bool {
         match self {
             Self::Test { .. } | Self::Encode(_) => true,
@@ -156,7 +156,7 @@ impl Source {
         }
     }
 
-    /// Whether frames come earlier than it is time for them: all of a file at once, segments of adaptive streams in bursts.
+    /// Returns true if frames arrive before their time: all frames of a file, segments of adaptive streams in bursts.
     fn is_early(&self) -> bool {
         match self {
             Self::Test { .. } | Self::Encode(_) => false,
@@ -165,12 +165,12 @@ impl Source {
         }
     }
 
-    /// Whether the time stamps of frames are when they arrived, as of most live sources.
+    /// Returns true if frames are stamped on arrival, as with most live sources.
     pub fn stamps_arrival(&self) -> bool {
         !matches!(self, Self::Uri(uri) if is_http(uri) || uri.starts_with("rtmp"))
     }
 
-    /// The file that it reads, if it reads one.
+    /// Returns the path of a file.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -178,7 +178,7 @@ impl Source {
         }
     }
 
-    /// A text of GStreamer about this source, without its credentials.
+    /// Removes the source's credentials from a text of GStreamer.
     pub fn redact(&self, text: &str) -> String {
         match self {
             Self::Uri(uri) => redact::text(text, uri),
@@ -186,8 +186,8 @@ impl Source {
         }
     }
 
-    /// Elements for [`gst::parse`] that end in raw video from the one named `out`; one that takes the reference is
-    /// named `in`, and what leaves the one named `timed` has the time stamps of the source.
+    /// Returns a launch description. Raw video leaves the element named `out`; the reference enters the one named
+    /// `in`, if there is one; after the one named `timed`, frames have the timestamps of the source.
     pub fn description(&self) -> Result<String, String> {
         Ok(match self {
             Self::Test { width, height, fps } => format!(
@@ -201,11 +201,11 @@ impl Source {
                     "queue name=in leaky=downstream ! {encoder} ! h264parse ! avdec_h264 ! videoconvert name=timed ! identity name=out"
                 )
             }
-            // Interlaced video is refused by the element, so both sides are deinterlaced where needed. A live source that
-            // is held up loses packets, so only what comes early waits for its time.
+            // The element rejects interlaced video, so both sides are deinterlaced if needed. Blocking a live source
+            // would lose packets, so only early frames wait for their time.
             Self::File(_) | Self::Uri(_) => {
                 let pace = if self.is_early() { "clocksync" } else { "identity" };
-                // Files say how their pictures are turned, and players show them so.
+                // Files carry an orientation, which players apply.
                 let turn = match self {
                     Self::File(_) => "videoconvert ! videoflip video-direction=auto ! ",
                     _ => "",
@@ -227,7 +227,7 @@ impl Source {
     }
 }
 
-/// Whether GStreamer has an element for a URI, and this takes it.
+/// Returns an error unless GStreamer has an element that accepts this URI.
 fn reader(uri: &str) -> Result<(), glib::Error> {
     gst::Element::make_from_uri(gst::URIType::Src, uri, None).map(|_| ())
 }
@@ -236,7 +236,7 @@ fn is_unknown(error: &glib::Error) -> bool {
     error.matches(gst::URIError::UnsupportedProtocol)
 }
 
-/// Whether URIs can begin so.
+/// Returns true if a URI can begin like this.
 fn is_scheme(scheme: &str) -> bool {
     scheme.chars().all(|c| c.is_ascii_alphanumeric())
         && !reader(&format!("{scheme}://host")).is_err_and(|error| is_unknown(&error))
@@ -246,7 +246,7 @@ fn is_http(uri: &str) -> bool {
     uri.starts_with("http://") || uri.starts_with("https://")
 }
 
-/// HLS and DASH, by the name of the manifest.
+/// Returns true for manifests of HLS and DASH, judging by the name.
 fn is_adaptive(uri: &str) -> bool {
     let path = uri.split(['?', '#']).next().unwrap_or(uri);
     [".m3u8", ".m3u", ".mpd"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending))
@@ -258,7 +258,7 @@ fn file_uri(path: &Path) -> Result<String, String> {
     uri.map(String::from).map_err(|err| format!("{}: {err}", path.display()))
 }
 
-/// An encoder that is there; x264 if it is.
+/// Describes an available encoder, preferably x264.
 fn encoder(kbits: u32) -> String {
     let there = |name| gst::ElementFactory::find(name).is_some();
     if there("openh264enc") && !there("x264enc") {
@@ -267,7 +267,7 @@ fn encoder(kbits: u32) -> String {
     format!("x264enc bitrate={kbits} tune=zerolatency speed-preset=veryfast key-int-max=50")
 }
 
-/// Without credentials.
+/// Prints the source without credentials.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {

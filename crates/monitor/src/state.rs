@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is known of a channel: from the element's messages and statistics, for whoever shows it.
+//! State of a channel, from the element's messages and statistics, for all outputs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,22 +11,22 @@ use gsthipvmaf::event::{Event, EventMessage, EventState};
 use gsthipvmaf::message::PooledMessage;
 use serde::Serialize;
 
-use super::config::Channel;
+use super::settings::Channel;
 use super::source::Source;
 
-/// Points to keep of each rendition: five minutes at one per second.
+/// Number of points kept for each rendition: five minutes at one per second.
 const POINTS: usize = 300;
-/// Events to keep.
+/// Number of events kept.
 const EVENTS: usize = 500;
 
 pub type Shared = Arc<Mutex<State>>;
 
-/// What a thread that died has left behind can still be shown.
+/// Locks even if a thread panicked while it held the lock: its data can still be shown.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Seconds since 1970.
+/// Returns the time in seconds since 1970.
 pub fn wall_clock() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
@@ -35,22 +35,22 @@ pub fn wall_clock() -> f64 {
 pub struct State {
     pub name: String,
     pub status: Status,
-    /// Why the channel is down.
+    /// Reason why the channel is down.
     pub reason: Option<String>,
-    /// How often the channel as a whole was started again.
+    /// Restarts of the entire channel.
     pub restarts: u64,
     pub model: String,
-    /// `cpu` or `hip`, and the name of the GPU.
+    /// `cpu` or `hip`, with the name of the GPU.
     pub backend: String,
     pub alarm_low: Option<f64>,
-    /// The address that is told of alarms.
+    /// Address for alarms.
     #[serde(skip)]
     pub webhook: Option<String>,
     pub reference: Stream,
     pub renditions: Vec<Stream>,
-    /// The newest first.
+    /// Newest first.
     pub events: VecDeque<Entry>,
-    /// How many events there have been.
+    /// Number of events so far.
     pub event_count: u64,
 }
 
@@ -59,21 +59,21 @@ pub struct State {
 pub struct Stream {
     pub label: String,
     pub pad: String,
-    /// Without credentials.
+    /// Address without credentials.
     pub source: String,
     pub status: Status,
-    /// Why it is down.
+    /// Reason why the source is down.
     pub reason: Option<String>,
-    /// How often it was started again.
+    /// Restarts of the source.
     pub restarts: u64,
-    /// How often it has failed, attempts to start it again included.
+    /// Failures, including those of restarts.
     pub failures: u64,
     pub counts: Counts,
-    /// Alarms that have been raised so far, and whether they still are.
+    /// Alarms raised so far; true while active.
     pub alarms: BTreeMap<&'static str, bool>,
-    /// By how many milliseconds the video is late, if that was looked for and found.
+    /// Delay of the video in milliseconds, if it was found.
     pub offset: Option<f64>,
-    /// The worst frame of the last hour of which there is a picture.
+    /// The worst frame of the last hour that has a still.
     pub worst: Option<Worst>,
     #[serde(skip)]
     pub last: Option<Point>,
@@ -81,30 +81,30 @@ pub struct Stream {
     pub history: VecDeque<Point>,
 }
 
-/// A frame of which there is a picture.
+/// A frame that has a still.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Worst {
     /// Seconds since 1970.
     pub time: f64,
     pub score: f64,
-    /// The number of the picture.
+    /// Number of the still.
     pub still: u64,
 }
 
-/// Of a channel or a source.
+/// Status of a channel or a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     #[default]
     Starting,
     Running,
-    /// Failed, to be tried again.
+    /// Failed, and will be retried.
     Down,
-    /// At its end.
+    /// At the end of the stream.
     Ended,
 }
 
-/// Frames since the start by what became of them.
+/// Frames since the start, by result.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Counts {
     pub scored: u64,
@@ -113,19 +113,19 @@ pub struct Counts {
     pub unmatched: u64,
 }
 
-/// A window. Without scores, they are not a number.
+/// A window. Its scores are NaN if it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// When it ended, in seconds since 1970.
+    /// End of the window, in seconds since 1970.
     pub time: f64,
     pub mean: f64,
     pub min: f64,
     pub p5: f64,
-    /// An alarm was raised at its end.
+    /// An alarm was active at its end.
     pub alarm: bool,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
     /// Seconds since 1970.
@@ -135,11 +135,11 @@ pub struct Entry {
     /// `raised`, `cleared` or `info`.
     pub state: String,
     pub text: String,
-    /// The number of the picture that there is of it.
+    /// Number of its still.
     pub still: Option<u64>,
 }
 
-/// The pad of the element for the rendition with this number.
+/// Returns the element's pad for the rendition with this number.
 pub fn pad(rendition: usize) -> String {
     rendition.checked_sub(1).map_or("dist_sink".into(), |i| format!("dist_{i}"))
 }
@@ -160,12 +160,12 @@ impl Stream {
         self.alarms.values().any(|raised| *raised)
     }
 
-    /// The alarms that are raised now.
+    /// Returns the active alarms.
     pub fn raised(&self) -> Vec<&'static str> {
         self.alarms.iter().filter(|(_, raised)| **raised).map(|(name, _)| *name).collect()
     }
 
-    /// The mean of the last window, if it has frames.
+    /// Returns the mean of the last window, if it has scores.
     pub fn score(&self) -> Option<f64> {
         self.last.map(|point| point.mean).filter(|score| score.is_finite())
     }
@@ -185,34 +185,34 @@ impl State {
             name: channel.name.clone(),
             model: channel.models.first().cloned().unwrap_or_default(),
             alarm_low: channel.alarm_low,
-            webhook: channel.webhook.clone(),
+            webhook: channel.webhook.as_ref().map(|webhook| webhook.0.clone()),
             reference: stream("reference", "ref_sink".into(), &channel.reference),
             renditions: renditions.collect(),
             ..Self::default()
         }
     }
 
-    /// The reference, then the renditions.
+    /// Returns the reference, then the renditions.
     pub fn streams(&self) -> impl Iterator<Item = &Stream> {
         std::iter::once(&self.reference).chain(&self.renditions)
     }
 
-    /// The reference, then the renditions.
+    /// Returns the reference, then the renditions.
     pub fn streams_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         std::iter::once(&mut self.reference).chain(&mut self.renditions)
     }
 
-    /// The lowest score of a rendition in its last window.
+    /// Returns the lowest of the renditions' latest means.
     pub fn score(&self) -> Option<f64> {
         self.renditions.iter().filter_map(Stream::score).min_by(f64::total_cmp)
     }
 
-    /// The reference or the rendition of a pad.
+    /// Returns the stream of a pad.
     pub fn stream(&mut self, pad: &str) -> Option<&mut Stream> {
         self.streams_mut().find(|stream| stream.pad == pad)
     }
 
-    /// Takes a window of a rendition.
+    /// Adds a window of a rendition.
     pub fn window(&mut self, window: &PooledMessage) {
         let Some(stream) = self.stream(&window.pad) else { return };
         let point = Point {
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    /// Takes an event of the element, with the number of the picture that there is of it.
+    /// Adds an event of the element, with the number of its still.
     pub fn event(&mut self, event: &EventMessage, still: Option<u64>) {
         let Some(stream) = self.stream(&event.pad) else { return };
         match event.state {
@@ -248,7 +248,7 @@ impl State {
         }
     }
 
-    /// Notes that something has happened.
+    /// Adds an event.
     pub fn note(&mut self, label: &str, kind: &str, state: &str, text: String) {
         let (label, kind, state) = (label.into(), kind.into(), state.into());
         self.events.push_front(Entry { time: wall_clock(), label, kind, state, text, still: None });
@@ -256,7 +256,7 @@ impl State {
         self.event_count += 1;
     }
 
-    /// The pipeline is gone: nothing is raised any more by the element that watched.
+    /// Notes that the pipeline is gone, and clears its alarms.
     pub fn stopped(&mut self, status: Status, why: &str) {
         self.status = status;
         let mut raised = vec![];
@@ -272,20 +272,20 @@ impl State {
         raised.into_iter().for_each(|(label, kind)| self.note(&label, kind, "cleared", why.into()));
     }
 
-    /// The events that have come since there were `count`, the oldest first.
+    /// Returns the events after the first `count`, oldest first.
     pub fn events_since(&self, count: u64) -> impl Iterator<Item = &Entry> {
         let new = usize::try_from(self.event_count.saturating_sub(count)).unwrap_or(usize::MAX);
         self.events.iter().take(new).rev()
     }
 }
 
-/// What an event of the element says, in words.
+/// Describes an event of the element in words.
 fn describe(event: &EventMessage) -> String {
     let seconds = |time: Option<ClockTime>| time.unwrap_or_default().mseconds() as f64 / 1e3;
     match (event.event, event.value, event.threshold, event.count) {
         (Event::Mispaired, ..) => {
             let length = seconds(event.running_time) - seconds(event.since);
-            format!("frames were paired by an old offset for {length:.1} s")
+            format!("frames were paired with an old offset for {length:.1} s")
         }
         (_, Some(confidence), None, _) if event.offset.is_some() => {
             format!("{:+.0} ms, confidence {confidence:.2}", event.offset.unwrap_or_default() as f64 / 1e6)

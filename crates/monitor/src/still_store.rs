@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures of frames: the reference, what was made of it, and a heat map of the damage, as JPEG files in a folder.
+//! Stills: the reference, the rendition and a heatmap of the damage, as JPEG files in a folder.
 //!
-//! They are made by a pipeline of their own on a thread of its own, a few at a time; scoring does not wait for them.
+//! A separate pipeline on a separate thread makes them, a few at a time; scoring does not wait.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,35 +14,35 @@ use gst::prelude::*;
 
 use super::state::wall_clock;
 
-/// What there is a picture of, by the name of its file.
+/// Names of the pictures of a still, which are also their file names.
 pub const KINDS: [&str; 3] = ["reference", "distorted", "heatmap"];
-/// How many frames there are pictures of; the oldest are removed.
+/// Number of stills to keep; the oldest are removed.
 const MOST: usize = 300;
-/// How many are made at a time; more are left out.
+/// Number of stills made at the same time; further ones are skipped.
 const WORKERS: usize = 2;
-const PATIENCE: ClockTime = ClockTime::from_seconds(30);
+const ENCODE_TIMEOUT: ClockTime = ClockTime::from_seconds(30);
 
-/// A frame and what it was compared with.
+/// A frame of the reference and of the rendition.
 #[derive(Clone, Debug)]
 pub struct Shot {
     pub reference: gst::Sample,
     pub distorted: gst::Sample,
 }
 
-/// The folder.
+/// The folder of stills.
 #[derive(Clone)]
-pub struct Gallery(Arc<Inner>);
+pub struct StillStore(Arc<Inner>);
 
 struct Inner {
     folder: PathBuf,
-    /// Removed with the program, unless the pictures are to stay.
+    /// Removed at the end of the program if no folder was given.
     _temporary: Option<tempfile::TempDir>,
     last: AtomicU64,
     working: AtomicUsize,
 }
 
-impl Gallery {
-    /// In this folder, which is made if need be, or in one that goes with the program.
+impl StillStore {
+    /// Opens a folder and creates it if needed, or creates a temporary one.
     pub fn open(folder: Option<&Path>) -> io::Result<Self> {
         let temporary = if folder.is_none() { Some(tempfile::tempdir()?) } else { None };
         let folder = folder.or(temporary.as_ref().map(tempfile::TempDir::path)).unwrap_or(Path::new("."));
@@ -53,13 +53,13 @@ impl Gallery {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Where a picture is, if there is one.
+    /// Returns the path of a picture if it exists.
     pub fn path(&self, number: u64, kind: &str) -> Option<PathBuf> {
         let path = self.0.folder.join(number.to_string()).join(format!("{kind}.jpg"));
         (KINDS.contains(&kind) && path.exists()).then_some(path)
     }
 
-    /// Has pictures made of a frame. Their number, under which they appear, unless too many are being made.
+    /// Starts to make a still. Returns its number, or `None` if too many are being made.
     pub fn add(&self, shot: Shot) -> Option<u64> {
         let inner = self.0.clone();
         if inner.working.fetch_add(1, Ordering::Relaxed) >= WORKERS {
@@ -70,7 +70,7 @@ impl Gallery {
         let last = inner.last.fetch_max(now, Ordering::Relaxed);
         let number = if last < now { now } else { inner.last.fetch_add(1, Ordering::Relaxed) + 1 };
         thread::spawn(move || {
-            // There is no picture then, which is no reason to do anything else.
+            // On failure there is no still, and nothing else depends on it.
             let _ = make(&inner.folder, number, &shot).and_then(|()| prune(&inner.folder));
             inner.working.fetch_sub(1, Ordering::Relaxed);
         });
@@ -80,7 +80,7 @@ impl Gallery {
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Makes the pictures in a folder beside, which gets its name when all of them are there.
+/// Makes the pictures in a temporary folder, which is renamed when it is complete.
 fn make(folder: &Path, number: u64, shot: &Shot) -> Result<(), Failure> {
     let part = tempfile::Builder::new().prefix(".part").tempdir_in(folder)?;
     let pipeline = gst::parse::launch(
@@ -91,7 +91,7 @@ fn make(folder: &Path, number: u64, shot: &Shot) -> Result<(), Failure> {
          r. ! queue ! videoconvert ! jpegenc ! filesink name=reference_file \
          d. ! queue ! videoconvert ! jpegenc ! filesink name=distorted_file",
     )?;
-    let pipeline = pipeline.downcast::<gst::Pipeline>().map_err(|_| "it is no pipeline")?;
+    let pipeline = pipeline.downcast::<gst::Pipeline>().map_err(|_| "not a pipeline")?;
     for kind in KINDS {
         let sink = pipeline.by_name(&format!("{kind}_file")).ok_or("there is no sink")?;
         sink.set_property("location", part.path().join(format!("{kind}.jpg")).to_str());
@@ -111,7 +111,7 @@ fn make(folder: &Path, number: u64, shot: &Shot) -> Result<(), Failure> {
         source.end_of_stream()?;
     }
     let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
-    let message = pipeline.bus().and_then(|bus| bus.timed_pop_filtered(PATIENCE, &kinds));
+    let message = pipeline.bus().and_then(|bus| bus.timed_pop_filtered(ENCODE_TIMEOUT, &kinds));
     pipeline.set_state(gst::State::Null)?;
     match message.as_ref().map(|message| message.type_()) {
         Some(gst::MessageType::Eos) => Ok(fs::rename(part.keep(), folder.join(number.to_string()))?),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Which frames are worth a picture: the worst one of the seconds before an alarm, and the worst one of an hour.
+//! Chooses the frames for stills: the worst frame in the seconds before an alarm, and the worst frame of an hour.
 //!
-//! Scores come after their frames, so the last frames of each pad are held, as many as fit into some memory.
+//! Scores arrive after their frames, so the latest frames of each pad are held, within a memory limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -12,20 +12,20 @@ use gst::ClockTime;
 use gst::prelude::*;
 use gsthipvmaf::message::FrameMessage;
 
-use super::gallery::{Gallery, Shot};
 use super::state::{Worst, lock, wall_clock};
+use super::still_store::{Shot, StillStore};
 
-/// Bytes and frames that are held for each pad.
+/// Largest size and number of the frames held for each pad.
 const BYTES: usize = 32 << 20;
 const FRAMES: usize = 25;
-/// The time before an alarm in which the worst frame is looked for.
+/// Time before an alarm in which the worst frame is searched.
 const BEFORE: Duration = Duration::from_secs(5);
-/// For how long the worst frame is shown, unless there is a worse one.
+/// Time for which the worst frame stays, unless a worse one comes.
 const SHOWN: Duration = Duration::from_secs(3600);
-/// By how much a frame must be worse than the worst, not to make pictures all the time.
+/// Difference by which a frame must be worse, so that stills are not made all the time.
 const WORSE: f64 = 0.5;
 
-/// The last frames of a pad.
+/// The latest frames of a pad.
 #[derive(Default)]
 struct Held {
     frames: VecDeque<(ClockTime, gst::Sample)>,
@@ -35,23 +35,23 @@ struct Held {
 /// The lowest score of the last seconds, with its frames.
 struct Lowest {
     score: f64,
-    /// When its seconds began.
+    /// Beginning of this period.
     since: Instant,
     time: f64,
     shot: Shot,
 }
 
-/// What is held of a pipeline.
+/// Frames held for a pipeline.
 pub struct Stills {
     held: Arc<Mutex<HashMap<String, Held>>>,
     lowest: HashMap<String, Lowest>,
     worst: HashMap<String, (f64, Instant)>,
-    gallery: Gallery,
+    still_store: StillStore,
 }
 
 impl Stills {
-    /// Holds frames from now on.
-    pub fn new(element: &gst::Element, gallery: Gallery) -> Self {
+    /// Begins to hold frames.
+    pub fn new(element: &gst::Element, still_store: StillStore) -> Self {
         let held: Arc<Mutex<HashMap<String, Held>>> = Arc::default();
         for pad in element.sink_pads() {
             let (held, name) = (held.clone(), pad.name().to_string());
@@ -62,10 +62,10 @@ impl Stills {
                 gst::PadProbeReturn::Ok
             });
         }
-        Self { held, lowest: HashMap::new(), worst: HashMap::new(), gallery }
+        Self { held, lowest: HashMap::new(), worst: HashMap::new(), still_store }
     }
 
-    /// Takes the score of a frame. The worst frame of the last hour, if it is one of the last seconds.
+    /// Adds the score of a frame. Returns the worst frame of the hour if it is recent and its still is being made.
     pub fn score(&mut self, frame: &FrameMessage) -> Option<Worst> {
         let (pad, score) = (&frame.pad, frame.score);
         let old = self.lowest.get(pad).is_some_and(|lowest| lowest.since.elapsed() > BEFORE);
@@ -80,10 +80,10 @@ impl Stills {
         worst
     }
 
-    /// Has a picture made of the worst frame of the last seconds. Its number.
+    /// Starts a still of the worst frame of the last seconds, and returns its number.
     pub fn alarm(&self, pad: &str) -> Option<u64> {
         let lowest = self.lowest.get(pad).filter(|lowest| lowest.since.elapsed() <= BEFORE * 2)?;
-        self.gallery.add(lowest.shot.clone())
+        self.still_store.add(lowest.shot.clone())
     }
 
     fn worst(&mut self, pad: &str) -> Option<Worst> {
@@ -92,7 +92,7 @@ impl Stills {
         if known.is_some_and(|(score, _)| lowest.score > score - WORSE) {
             return None;
         }
-        let still = self.gallery.add(lowest.shot.clone())?;
+        let still = self.still_store.add(lowest.shot.clone())?;
         self.worst.insert(pad.to_owned(), (lowest.score, Instant::now()));
         Some(Worst { time: lowest.time, score: lowest.score, still })
     }

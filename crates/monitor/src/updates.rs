@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is new in the channels since one last looked: for the history, the webhooks and the lines that are printed.
+//! Updates: what is new in the channels since the last check, for the history, the webhooks and the printed lines.
 //!
-//! A channel that is changed has a new state, and the old one may still get something: its thread takes a while to end. So a
-//! state is followed until nobody else has it, and what came last is not lost.
+//! When the settings of a channel change, it gets a new state, while the old thread may still write to the old state.
+//! So a state is followed until no other reference to it exists, and its last entries are not lost.
 
 use std::sync::Arc;
 
 use super::state::{Counts, Entry, Point, Shared, lock};
 
-/// What is new in a channel.
-pub struct News {
+/// New windows and events of a channel.
+pub struct Update {
     pub channel: String,
-    /// The address that is told of its alarms.
+    /// Webhook for its alarms.
     pub webhook: Option<String>,
     pub windows: Vec<Window>,
-    /// The oldest first.
+    /// Oldest first.
     pub events: Vec<Entry>,
 }
 
@@ -23,45 +23,45 @@ pub struct News {
 pub struct Window {
     pub label: String,
     pub point: Point,
-    /// Of the rendition so far.
+    /// Counts of the rendition so far.
     pub counts: Counts,
-    /// The alarms that are raised.
+    /// Active alarms.
     pub raised: Vec<&'static str>,
 }
 
-/// What was seen of the channels so far.
+/// Remembers what was reported of each channel.
 #[derive(Default)]
 pub struct Follower(Vec<Followed>);
 
 struct Followed {
     state: Shared,
-    /// How many events were seen.
+    /// Number of events reported.
     events: u64,
-    /// When the last window ended, by rendition.
+    /// End of the last reported window of each rendition.
     times: Vec<f64>,
 }
 
 impl Follower {
-    /// What is new in these channels, and in those of before that are not gone yet.
-    pub fn look(&mut self, states: &[Shared]) -> Vec<News> {
+    /// Returns the updates of these channels, and of earlier ones that still exist.
+    pub fn updates(&mut self, states: &[Shared]) -> Vec<Update> {
         for state in states {
             if !self.0.iter().any(|followed| Arc::ptr_eq(&followed.state, state)) {
                 self.0.push(Followed { state: state.clone(), events: 0, times: vec![] });
             }
         }
-        let mut news = vec![];
+        let mut updates = vec![];
         self.0.retain_mut(|followed| {
-            // Looked at before: whoever has it now may add something after.
+            // Checked first, because another owner may still add entries afterwards.
             let gone = Arc::strong_count(&followed.state) == 1;
-            news.extend(followed.look());
+            updates.extend(followed.update());
             !gone
         });
-        news
+        updates
     }
 }
 
 impl Followed {
-    fn look(&mut self) -> Option<News> {
+    fn update(&mut self) -> Option<Update> {
         let state = lock(&self.state);
         self.times.resize(state.renditions.len(), f64::NEG_INFINITY);
         let mut windows = vec![];
@@ -78,7 +78,7 @@ impl Followed {
         let events: Vec<_> = state.events_since(self.events).cloned().collect();
         self.events = state.event_count;
         let any = !windows.is_empty() || !events.is_empty();
-        any.then(|| News { channel: state.name.clone(), webhook: state.webhook.clone(), windows, events })
+        any.then(|| Update { channel: state.name.clone(), webhook: state.webhook.clone(), windows, events })
     }
 }
 
@@ -95,8 +95,10 @@ mod tests {
         lock(state).note("low", "alarm", "raised", text.into());
     }
 
-    fn texts(news: &[News]) -> Vec<(&str, &str)> {
-        let all = news.iter().flat_map(|news| news.events.iter().map(|event| (&*news.channel, &*event.text)));
+    fn texts(updates: &[Update]) -> Vec<(&str, &str)> {
+        let all = updates
+            .iter()
+            .flat_map(|update| update.events.iter().map(|event| (&*update.channel, &*event.text)));
         all.collect()
     }
 
@@ -106,24 +108,24 @@ mod tests {
         let states = [state("a"), state("b")];
         note(&states[0], "1");
         note(&states[0], "2");
-        assert_eq!(texts(&follower.look(&states)), [("a", "1"), ("a", "2")]);
-        assert!(follower.look(&states).is_empty());
+        assert_eq!(texts(&follower.updates(&states)), [("a", "1"), ("a", "2")]);
+        assert!(follower.updates(&states).is_empty());
         note(&states[1], "3");
-        assert_eq!(texts(&follower.look(&states)), [("b", "3")]);
+        assert_eq!(texts(&follower.updates(&states)), [("b", "3")]);
     }
 
     #[test]
     fn what_a_channel_leaves_that_was_changed_is_seen() {
         let mut follower = Follower::default();
         let (old, new) = (state("a"), state("a"));
-        follower.look(std::slice::from_ref(&old));
+        follower.updates(std::slice::from_ref(&old));
         note(&old, "before the change");
         note(&new, "by the new one");
-        let seen = follower.look(std::slice::from_ref(&new));
+        let seen = follower.updates(std::slice::from_ref(&new));
         assert_eq!(texts(&seen), [("a", "before the change"), ("a", "by the new one")]);
         note(&old, "by the thread that ends");
         drop(old);
-        assert_eq!(texts(&follower.look(std::slice::from_ref(&new))), [("a", "by the thread that ends")]);
+        assert_eq!(texts(&follower.updates(std::slice::from_ref(&new))), [("a", "by the thread that ends")]);
         assert_eq!(follower.0.len(), 1, "the old state is still there");
     }
 
@@ -133,7 +135,7 @@ mod tests {
         for number in 0..100 {
             let state = state("a");
             note(&state, &number.to_string());
-            let seen = follower.look(std::slice::from_ref(&state));
+            let seen = follower.updates(std::slice::from_ref(&state));
             assert_eq!(texts(&seen), [("a", &*number.to_string())]);
             drop(state);
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Tells others of alarms as they are raised and cleared: a POST of JSON for each, with pictures if there are any.
+//! Webhooks: an HTTP POST with JSON and stills for each alarm that is raised or cleared.
 //!
-//! Each address has a thread and a queue of its own, so that one that does not answer delays no other. What cannot be delivered
-//! is tried again after pauses that grow, in its order.
+//! Each address has its own thread and queue, so that one that does not respond delays no other. Failed deliveries
+//! are repeated in order, with growing pauses.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,51 +16,51 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::backoff::Backoff;
-use super::gallery::{Gallery, KINDS};
-use super::news::News;
 use super::state::Entry;
+use super::still_store::{KINDS, StillStore};
+use super::updates::Update;
 use score::redact;
 
-/// Alarms that wait for an address; more are left out.
+/// Alarms that may wait for an address; further ones are dropped.
 const WAITING: usize = 1000;
-/// How long a delivery may take.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// The longest pause between attempts, and how long one alarm is tried.
-const LONGEST: Duration = Duration::from_secs(60);
-const TRIED: Duration = Duration::from_secs(3600);
-/// How long pictures are waited for.
-const PICTURES: Duration = Duration::from_secs(5);
-/// How long to wait for deliveries when the program ends.
-const LAST: Duration = Duration::from_secs(5);
+/// Longest time for a delivery.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest pause between attempts, and time after which an alarm is given up.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const GIVE_UP_AFTER: Duration = Duration::from_secs(3600);
+/// Longest wait for the stills of an alarm.
+const STILLS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait for deliveries at the end of the program.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is to be told.
+/// An alarm to deliver.
 struct Alarm {
     channel: String,
     event: Entry,
 }
 
-/// All addresses that something was sent to.
+/// The queues of all addresses so far.
 pub struct Webhooks {
-    gallery: Gallery,
+    still_store: StillStore,
     queues: HashMap<String, Queue>,
 }
 
-/// What waits for an address.
+/// Alarms that wait for an address.
 struct Queue {
     alarms: SyncSender<Alarm>,
-    /// How many of them there are, the one that is being told included.
+    /// Number of alarms, including the one being delivered.
     waiting: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
 }
 
 impl Webhooks {
-    pub fn new(gallery: Gallery) -> Self {
-        Self { gallery, queues: HashMap::new() }
+    pub fn new(still_store: StillStore) -> Self {
+        Self { still_store, queues: HashMap::new() }
     }
 
-    /// Tells of what is an alarm among these.
-    pub fn tell(&mut self, news: &[News]) {
-        for News { channel, webhook, events, .. } in news {
+    /// Delivers the alarms among these updates.
+    pub fn send(&mut self, updates: &[Update]) {
+        for Update { channel, webhook, events, .. } in updates {
             let Some(address) = webhook else { continue };
             let alarms = events.iter().filter(|event| event.state != "info");
             alarms.for_each(|event| {
@@ -72,13 +72,13 @@ impl Webhooks {
     fn add(&mut self, address: &str, alarm: Alarm) {
         if !self.queues.contains_key(address) {
             let (sender, receiver) = sync_channel(WAITING);
-            let (to, gallery) = (address.to_owned(), self.gallery.clone());
+            let (to, still_store) = (address.to_owned(), self.still_store.clone());
             let waiting = Arc::<AtomicUsize>::default();
             let left = waiting.clone();
             let thread = thread::spawn(move || {
                 let agent = agent();
                 for alarm in &receiver {
-                    deliver(&agent, &to, &alarm, &gallery);
+                    deliver(&agent, &to, &alarm, &still_store);
                     left.fetch_sub(1, Ordering::Relaxed);
                 }
             });
@@ -88,14 +88,14 @@ impl Webhooks {
         queue.waiting.fetch_add(1, Ordering::Relaxed);
         if queue.alarms.try_send(alarm).is_err() {
             queue.waiting.fetch_sub(1, Ordering::Relaxed);
-            eprintln!("error: {} has {WAITING} alarms waiting, and one was left out", host(address));
+            eprintln!("error: {} has {WAITING} alarms waiting; one was dropped", host(address));
         }
     }
 
-    /// Delivers what waits, for a while, and says what could not be.
+    /// Waits a while for deliveries, and reports the rest as errors.
     pub fn close(self) {
-        let end = Instant::now() + LAST;
-        // Without a sender, a thread ends after what waits.
+        let end = Instant::now() + CLOSE_TIMEOUT;
+        // Without a sender, the thread ends after the waiting alarms.
         let queues = self.queues.into_iter().map(|(address, queue)| (address, queue.waiting, queue.thread));
         for (address, waiting, thread) in queues.collect::<Vec<_>>() {
             while !thread.is_finished() && Instant::now() < end {
@@ -103,44 +103,44 @@ impl Webhooks {
             }
             if !thread.is_finished() {
                 let count = waiting.load(Ordering::Relaxed);
-                eprintln!("error: {} was not told of the last alarms ({count})", host(&address));
+                eprintln!("error: {} did not receive the last alarms ({count})", host(&address));
             }
         }
     }
 }
 
 fn agent() -> ureq::Agent {
-    ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).max_redirects(0).build().into()
+    ureq::Agent::config_builder().timeout_global(Some(DELIVERY_TIMEOUT)).max_redirects(0).build().into()
 }
 
-fn deliver(agent: &ureq::Agent, address: &str, alarm: &Alarm, gallery: &Gallery) {
-    let body = body(alarm, gallery).to_string();
-    let mut backoff = Backoff::new(LONGEST);
+fn deliver(agent: &ureq::Agent, address: &str, alarm: &Alarm, still_store: &StillStore) {
+    let body = body(alarm, still_store).to_string();
+    let mut backoff = Backoff::new(LONGEST_PAUSE);
     let begin = Instant::now();
     while let Err(error) = agent.post(address).content_type("application/json").send(&body) {
-        // What was refused is refused again.
+        // An address that refuses a request will refuse it again.
         let refused = matches!(error, ureq::Error::StatusCode(code) if (400..500).contains(&code) && code != 408 && code != 429);
-        if refused || begin.elapsed() > TRIED {
+        if refused || begin.elapsed() > GIVE_UP_AFTER {
             let why = redact::text(&error.to_string(), address);
-            eprintln!("error: {} was not told of an alarm: {why}", host(address));
+            eprintln!("error: {} did not receive an alarm: {why}", host(address));
             break;
         }
         thread::sleep(backoff.next_pause());
     }
 }
 
-/// What is sent of an alarm.
-fn body(alarm: &Alarm, gallery: &Gallery) -> Value {
+/// Returns the JSON for an alarm.
+fn body(alarm: &Alarm, still_store: &StillStore) -> Value {
     let Entry { time, label, kind, state, text, still } = &alarm.event;
     let mut pictures = Map::new();
     if let Some(number) = still {
-        let end = Instant::now() + PICTURES;
-        // They appear together.
-        while gallery.path(*number, KINDS[0]).is_none() && Instant::now() < end {
+        let end = Instant::now() + STILLS_TIMEOUT;
+        // All pictures of a still appear together.
+        while still_store.path(*number, KINDS[0]).is_none() && Instant::now() < end {
             thread::sleep(Duration::from_millis(50));
         }
         for kind in KINDS {
-            if let Some(picture) = gallery.path(*number, kind).and_then(|path| fs::read(path).ok()) {
+            if let Some(picture) = still_store.path(*number, kind).and_then(|path| fs::read(path).ok()) {
                 pictures.insert(kind.into(), glib::base64_encode(&picture).as_str().into());
             }
         }
@@ -151,7 +151,7 @@ fn body(alarm: &Alarm, gallery: &Gallery) -> Value {
     })
 }
 
-/// All of an address that may be printed: the rest is often a secret.
+/// Returns the part of an address that may be printed. The rest is often a secret.
 fn host(address: &str) -> String {
     let shown = redact::uri(address);
     let end = shown.match_indices('/').nth(2).map_or(shown.len(), |(i, _)| i);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The boxes of an MP4 file at its top level, each a size, a name and a body.
+//! The top-level boxes of an MP4 file, each with a size, a name and a body.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// A box of a file.
+/// A box.
 pub struct Mp4Box {
     /// Its name.
     pub name: [u8; 4],
-    /// Where its body begins, and how long that is.
+    /// Offset and length of its body.
     start: u64,
     length: u64,
 }
 
-/// The boxes of a file in their order. Ends where none can be read.
+/// Iterates over the boxes of a file, up to the first that cannot be read.
 pub struct Boxes {
     file: File,
-    /// Where the next one begins.
+    /// Offset of the next box.
     at: u64,
     length: u64,
 }
@@ -31,7 +31,7 @@ impl Boxes {
         Some(Self { file, at: 0, length: about.len() })
     }
 
-    /// Reads the body of a box, up to this length.
+    /// Reads the body of a box, up to a maximum length.
     pub fn body(&mut self, of: &Mp4Box, most: u64) -> Option<Vec<u8>> {
         let mut body = vec![];
         self.file.seek(SeekFrom::Start(of.start)).ok()?;
@@ -39,7 +39,7 @@ impl Boxes {
         Some(body)
     }
 
-    /// How long the file is, and how long it is to be by the boxes that were read, if these come to its end.
+    /// Returns the length of the file and the length according to its boxes, if they were read to the end.
     pub fn ends(&self) -> Option<(u64, u64)> {
         (self.at >= self.length).then_some((self.length, self.at))
     }
@@ -51,7 +51,7 @@ impl Boxes {
         let ([a, b, c, d], name) =
             ([head[0], head[1], head[2], head[3]], [head[4], head[5], head[6], head[7]]);
         let (size, taken) = match u32::from_be_bytes([a, b, c, d]) {
-            // The last one may leave its size to the file.
+            // The last box may extend to the end of the file.
             0 => (self.length - self.at, 8),
             1 => {
                 self.file.read_exact(&mut head[8..]).ok()?;
@@ -91,7 +91,7 @@ mod tests {
         let bodies = all.iter().map(|of| boxes.body(of, 4).unwrap()).collect::<Vec<_>>();
         assert_eq!(bodies, [&b"isom"[..], b"abc", b"data"]);
         assert_eq!(boxes.ends(), Some((43, 43)));
-        // One that is cut off, and one with bytes behind it that are no box.
+        // A truncated box, and trailing bytes that are not a box.
         for (bytes, ends) in [(b"\0\0\0\x40mdatx".to_vec(), Some((21, 76))), (b"\0\0".to_vec(), None)] {
             std::fs::write(&path, [short.clone(), bytes].concat()).unwrap();
             let mut boxes = Boxes::open(&path).unwrap();

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What does not fit together, found before anything is scored.
+//! Finds mismatches before scoring.
 //!
-//! A finding is a difference between a video and the original, or a video that cannot be scored as it is. Some are
-//! mended, as a person would do it, which is a [step](super::Step); others only bear on what the scores mean. With
-//! `--strict` none is accepted.
+//! A finding is a difference between a video and the original, or a property that prevents scoring a video as it is.
+//! Some are corrected, each by a [step](super::Step); others only affect the meaning of the scores. With `--strict`
+//! every finding is an error.
 
 use gst::ClockTime;
 use serde::Serialize;
 
+use super::preprocessing::Fields;
 use super::probe::Video;
-use super::treatment::Fields;
 use crate::error::Error;
 
-/// How many frames a video may be longer or shorter: containers do not agree on where the last one ends.
+/// Tolerated difference in length, in frames: containers define the end of the last frame differently.
 const SAME_LENGTH: f64 = 2.5;
 
-/// Something that a user should know of before reading scores.
+/// A fact about a video that the user should know before reading scores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The video as the user wrote it.
     pub video: String,
-    /// What it is about: `missing`, `format`, `range`, `orientation`, `padding`, `interlaced`, `bars`, `colour`, `size`,
+    /// Category: `missing`, `format`, `range`, `orientation`, `padding`, `interlaced`, `bars`, `colour`, `size`,
     /// `shape`, `rate`, `duration` or `pairing`.
     pub kind: &'static str,
-    /// What was found.
+    /// Description.
     pub text: String,
 }
 
-/// What is known of the videos before they are scored.
+/// Result of the checks before scoring.
 #[derive(Debug)]
 pub struct Checked {
-    /// In the order of the videos.
+    /// Findings in the order of the videos.
     pub findings: Vec<Finding>,
-    /// How the original is deinterlaced, if it is.
+    /// Deinterlacing of the original, if needed.
     pub reference: Option<Fields>,
-    /// How each rendition is.
+    /// Deinterlacing of each rendition, if needed.
     pub renditions: Vec<Option<Fields>>,
 }
 
 impl Checked {
-    /// The rate that a rendition has to be brought to for it to be that of the original, unless it is already.
+    /// Returns the rate to which a rendition must be converted, or `None` if it has the original's rate.
     pub fn rate(&self, reference: &Video, rendition: usize, video: &Video) -> Option<gst::Fraction> {
         let fields = self.renditions.get(rendition).copied().flatten();
         let others = rate(reference, self.reference)?;
@@ -50,8 +50,8 @@ impl Checked {
     }
 }
 
-/// Compares the videos with their original. What is made of the original needs no comparison. `scale` is how other sizes are
-/// scaled if the user has left that open, and `ignore_colours` that differences of colour are meant.
+/// Compares the videos with their original, except those made from it. `scale` is the default scaling method, if the
+/// user did not choose one. `ignore_colours` accepts different colour coding.
 pub fn check(
     reference: &Video,
     renditions: &[Option<Video>],
@@ -88,7 +88,8 @@ pub fn check(
     Ok(checked)
 }
 
-/// Which fields become frames, where the others have this rate: all of them if that is nearer to the rate of fields.
+/// Returns which fields become frames, where the other videos have this rate: all of them if that is closer to the
+/// field rate.
 fn fields(video: &Video, rate: Option<f64>) -> Option<Fields> {
     if !video.interlaced {
         return None;
@@ -120,7 +121,7 @@ fn range(video: &Video) -> &'static str {
     if video.hdr { "HDR" } else { "SDR" }
 }
 
-/// What the user has said is meant. Otherwise the element says what would have to be converted.
+/// Returns nothing if the user accepts differences. Without that, the element rejects what would need a conversion.
 fn colours(video: &Video, reference: &Video, ignore: bool) -> Option<Finding> {
     let [own, others] = [video, reference].map(|video| video.colorimetry.as_deref());
     let differ = video.hdr != reference.hdr || own.zip(others).is_some_and(|(own, others)| own != others);
@@ -148,7 +149,7 @@ fn size(video: &Video, reference: &Video, scale: Option<&str>) -> Option<Finding
     finding(video, "size", text)
 }
 
-/// Widths and heights that differ by more than a line or two, which encoders cut off.
+/// Reports shapes that differ by more than a line or two, which encoders crop.
 fn shape(video: &Video, reference: &Video) -> Option<Finding> {
     let [own, others] = [video, reference].map(Video::shape);
     let text = format!(
@@ -163,7 +164,7 @@ fn rates(video: &Video, own: Option<Fields>, reference: &Video, others: Option<F
     (!same_rate(own, others)).then(|| finding(video, "rate", text)).flatten()
 }
 
-/// Rate of the frames that fields may have become.
+/// Returns the frame rate after deinterlacing.
 fn rate(video: &Video, fields: Option<Fields>) -> Option<gst::Fraction> {
     let rate = video.rate?;
     let times = if fields == Some(Fields::All) { 2 } else { 1 };

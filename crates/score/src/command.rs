@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The command `score`: makes a job of its arguments, runs it, and prints what came of it.
+//! The command `score`: makes a job from its arguments, runs it, and prints the results.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use super::args::{Align, Args, Colorimetry, Pair, Scale, nick};
 use super::check::{self, Checked, Finding};
 use super::crop::{self, Crop, Cut};
 use super::format::{self, Seen};
-use super::looks::Looks;
+use super::frame_info::FrameInfo;
 use super::model::{self, Choice};
 use super::pairing::{self, File, Kept, Pairing, Timeline, Wanted};
 use super::plot::Plot;
@@ -20,10 +20,10 @@ use super::rendition::{self, Rendition};
 use super::report::Report;
 use super::run::{self, Job, Outcome};
 use super::scores::Scores;
-use super::span::{Position, Span};
 use super::steps::{self, Step};
 use super::summary::Summary;
-use super::{Input, Timings, Treatment, Video, damage, outputs, padding, table};
+use super::time_range::{Position, TimeRange};
+use super::{Input, Preprocessing, Timings, Video, damage, outputs, padding, table};
 use crate::error::{Error, exit_code};
 use crate::{interrupt, output};
 
@@ -35,18 +35,18 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         (Err(_), Some(signal)) => return Ok(exit_code(signal)),
         (prepared, _) => prepared?,
     };
-    let Prepared { video, distorted, models, checked, steps, job, pairings } = prepared;
+    let Prepared { video, distorted, models, checked, steps, job, pairings, .. } = prepared;
     for choice in &models {
         choice.why.iter().for_each(|why| eprintln!("model {}: {why}", choice.name));
     }
-    tell(&checked.findings, args.strict)?;
+    print_findings(&checked.findings, args.strict)?;
     steps.iter().for_each(|step| eprintln!("step: {}: {}", step.video, step.text));
     if let Some(signal) = interrupt::caught() {
         return Ok(exit_code(signal));
     }
     let report = args.report.as_deref().map(|path| Report::create(path, &job, args.worst)).transpose()?;
     let plot = args.plot.as_deref().map(Plot::create).transpose()?;
-    let mut progress = Progress::new(video.duration, job.treatment.span);
+    let mut progress = Progress::new(video.duration, job.preprocessing.time_range);
     let watch = |element: &gst::Element| report.iter().for_each(|report| report.worst.watch(element));
     let outcome = run::score_with(&job, &watch, &mut |event| progress.show(event));
     progress.end();
@@ -64,45 +64,47 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     end(args, outcome, plot, report)
 }
 
-/// A job, and what decided about it.
+/// A job with the decisions behind it.
 pub struct Prepared {
     video: Video,
     distorted: Vec<Option<Video>>,
     models: Vec<Choice>,
-    /// What was found before scoring.
+    /// Findings of the checks.
     pub checked: Checked,
-    /// What is done to the videos.
+    /// Steps applied to the videos.
     steps: Vec<Step>,
-    /// What is to be scored.
+    /// The job.
     pub job: Job,
-    /// How each rendition is paired, where that was looked for.
+    /// Pairing of each rendition, as far as it was examined.
     pub pairings: Vec<Option<Pairing>>,
+    /// Timelines of the original and of the renditions, as far as they were read.
+    pub timelines: Vec<Option<Timeline>>,
 }
 
 impl Prepared {
-    /// What is damaged in the videos, as far as they were read.
+    /// Returns the damage found in the videos so far.
     pub fn damaged(&self) -> Vec<String> {
         damage::lines(self.job.inputs())
     }
 }
 
-/// What was decided about a job before.
+/// Decisions of an earlier examination.
 #[derive(Clone, Copy)]
 pub struct Decided<'a> {
-    /// How its frames are paired.
+    /// The pairing.
     pub kept: &'a Kept,
-    /// Only a part of it is scored, so its files are not read to their end.
+    /// Only a part is scored, so the files are not read to their end.
     pub in_part: bool,
 }
 
-/// Makes the job of the arguments.
+/// Makes a job from the arguments.
 pub fn prepare(args: &Args) -> Result<Prepared, Error> {
     prepare_as(args, None)
 }
 
-/// Makes the job of the arguments, as it was decided.
+/// Makes a job from the arguments, with earlier decisions if there are any.
 pub fn prepare_as(args: &Args, decided: Option<Decided>) -> Result<Prepared, Error> {
-    // What is wrong with the command line is said before anything is opened.
+    // Errors in the command line are reported before any file is opened.
     if !model::is_open(&args.models) {
         model::choose(&args.models, None)?;
     }
@@ -114,7 +116,7 @@ pub fn prepare_as(args: &Args, decided: Option<Decided>) -> Result<Prepared, Err
     prepared.map_err(|error| damage::explain(error, rendition::inputs(&reference, &renditions)))
 }
 
-/// Looks at the videos.
+/// Examines the videos.
 fn examine(
     args: &Args,
     decided: Option<Decided>,
@@ -122,15 +124,18 @@ fn examine(
     renditions: Vec<(String, Rendition)>,
 ) -> Result<Prepared, Error> {
     let in_part = decided.is_some_and(|decided| decided.in_part);
-    let Opened { video, looks, timeline } = open(args, in_part, &reference)?;
+    let Opened { video, frame_info, timeline } = open(args, in_part, &reference)?;
     let opened = renditions.iter().map(|(_, rendition)| match rendition {
         Rendition::Input(input) => open(args, in_part, input).map(Some),
         Rendition::Encoding(_) => Ok(None),
     });
     let opened = opened.collect::<Result<Vec<_>, _>>()?;
     let all = Shown {
-        reference: (&video, &looks),
-        renditions: opened.iter().map(|opened| opened.as_ref().map(|of| (&of.video, &of.looks))).collect(),
+        reference: (&video, &frame_info),
+        renditions: opened
+            .iter()
+            .map(|opened| opened.as_ref().map(|of| (&of.video, &of.frame_info)))
+            .collect(),
     };
     let distorted: Vec<_> = opened.iter().map(|opened| Some(opened.as_ref()?.video.clone())).collect();
     let models = model::choose(&args.models, Some(&video))?;
@@ -139,26 +144,30 @@ fn examine(
     let formats = format::plan(all.reference, &all.renditions, ignore_colours)?;
     let (cuts, found) = cuts(args, &reference, &renditions, &all)?;
     let (of_reference, of_renditions) = cuts.split_first().ok_or("nothing is cut")?;
-    // As they come to the element.
+    // The size of the frames that reach the element.
     let original = of_reference.of(&video, &video);
     let cut = distorted.iter().zip(of_renditions).map(|(own, cut)| Some(cut.of(own.as_ref()?, &original)));
     let cut: Vec<_> = cut.collect();
     let mut checked = check::check(&original, &cut, scale.as_deref(), ignore_colours)?;
     checked.findings.splice(0..0, formats.findings.iter().cloned().chain(found));
-    let part = span(args, &video, timeline.as_ref())?;
+    let part = time_range(args, &video, timeline.as_ref())?;
     let mut job = job(args, reference, renditions, &models, part, &checked)?;
-    for (i, (treatment, own)) in job.treatments.iter_mut().zip(&cut).enumerate() {
+    for (i, (preprocessing, own)) in job.rendition_preprocessing.iter_mut().zip(&cut).enumerate() {
         let own = own.as_ref().filter(|_| args.rate);
-        treatment.rate = own.and_then(|own| checked.rate(&original, i, own));
+        preprocessing.rate = own.and_then(|own| checked.rate(&original, i, own));
     }
-    (job.treatment.conversion, job.treatment.orientation) = (formats.reference, looks.orientation);
-    for ((treatment, conversion), opened) in job.treatments.iter_mut().zip(formats.renditions).zip(&opened) {
-        let orientation = opened.as_ref().and_then(|opened| opened.looks.orientation);
-        (treatment.conversion, treatment.orientation) = (conversion, orientation);
+    (job.preprocessing.conversion, job.preprocessing.orientation) =
+        (formats.reference, frame_info.orientation);
+    for ((preprocessing, conversion), opened) in
+        job.rendition_preprocessing.iter_mut().zip(formats.renditions).zip(&opened)
+    {
+        let orientation = opened.as_ref().and_then(|opened| opened.frame_info.orientation);
+        (preprocessing.conversion, preprocessing.orientation) = (conversion, orientation);
     }
-    let treatments = std::iter::once(&mut job.treatment).chain(&mut job.treatments);
+    let rendition_preprocessing =
+        std::iter::once(&mut job.preprocessing).chain(&mut job.rendition_preprocessing);
     let method = args.scale.unwrap_or(SCALE).of_videoscale();
-    treatments.zip(&cuts).for_each(|(treatment, cut)| cut.apply(treatment, method));
+    rendition_preprocessing.zip(&cuts).for_each(|(preprocessing, cut)| cut.apply(preprocessing, method));
     let size = Some((original.width, original.height));
     let sizes = job.renditions.iter().zip(&cut).map(|((_, rendition), video)| match rendition {
         Rendition::Encoding(encoding) => encoding.size().or(size),
@@ -175,17 +184,19 @@ fn examine(
     let mut steps = steps::of(&job, &sizes);
     for (pairing, video) in pairings.iter().zip(&distorted) {
         let (Some(pairing), Some(video)) = (pairing, video) else { continue };
-        // What one of them lacks is told frame by frame.
+        // The pairing reports missing frames individually.
         checked.findings.retain(|finding| finding.video != video.input || finding.kind != "duration");
         checked.findings.extend(pairing.finding(video));
         steps.push(pairing.step(video));
     }
     let damaged = ("damaged", damage::lines(job.inputs()));
     job.extra_provenance = steps::lines(&checked.findings, &steps).into_iter().chain([damaged]).collect();
-    Ok(Prepared { video, distorted, models, checked, steps, job, pairings })
+    let of_renditions = opened.into_iter().map(|opened| opened.and_then(|opened| opened.timeline));
+    let timelines = std::iter::once(timeline).chain(of_renditions).collect();
+    Ok(Prepared { video, distorted, models, checked, steps, job, pairings, timelines })
 }
 
-/// Reads when the frames of a file are, and corrects what its container says of their rate and of its length.
+/// Reads the times of the frames of a file, and corrects the container's values for its rate and duration.
 fn read_timeline(args: &Args, input: &Input, video: &mut Video) -> Option<Timeline> {
     if args.pair == Pair::Time || !pairing::is_repeatable(input, video) {
         return None;
@@ -199,7 +210,7 @@ fn read_timeline(args: &Args, input: &Input, video: &mut Video) -> Option<Timeli
     Some(timeline)
 }
 
-/// Decides how the renditions are paired, unless the user has.
+/// Decides how the renditions are paired, unless the user has decided.
 fn pair(
     args: &Args,
     job: &mut Job,
@@ -224,14 +235,14 @@ fn pair(
     Ok(pairings)
 }
 
-/// Has a job pair its frames as it was decided.
+/// Applies an earlier pairing to a job.
 fn keep(args: &Args, kept: &Kept, job: &mut Job) -> Vec<Option<Pairing>> {
     kept.apply(job);
     settle(args, job, true);
     vec![Some(kept.pairing.clone())]
 }
 
-/// Has the element do its part. `all` videos that can be are paired.
+/// Sets the element's properties for a pairing. `all` means that each rendition that can be examined is paired.
 fn settle(args: &Args, job: &mut Job, all: bool) {
     if args.rate && job.timings.any() {
         job.properties.push(("missing-frame".into(), "repeat".into()));
@@ -241,7 +252,7 @@ fn settle(args: &Args, job: &mut Job, all: bool) {
     }
 }
 
-/// Notes with the scores how their frames were paired.
+/// Adds the pairings to the scores.
 fn note_pairings(args: &Args, outcome: &mut Outcome, pairings: Vec<Option<Pairing>>) {
     for (scores, pairing) in outcome.renditions.iter_mut().zip(pairings) {
         let offset = pairing.as_ref().filter(|_| args.align != Align::Off).map(|pairing| pairing.offset);
@@ -250,29 +261,30 @@ fn note_pairings(args: &Args, outcome: &mut Outcome, pairings: Vec<Option<Pairin
     }
 }
 
-/// What is known of a video before it is scored.
+/// An opened video.
 struct Opened {
-    /// As it is shown.
+    /// The video as it is displayed.
     video: Video,
-    looks: Looks,
+    frame_info: FrameInfo,
     timeline: Option<Timeline>,
 }
 
 fn open(args: &Args, in_part: bool, input: &Input) -> Result<Opened, Error> {
     let video = Video::probe(input)?;
-    let looks = Looks::of(input, &video, Treatment { decoder: args.decoder, ..Treatment::default() })?;
-    let mut video = video.shown(&looks);
+    let frame_info =
+        FrameInfo::of(input, &video, Preprocessing { decoder: args.decoder, ..Preprocessing::default() })?;
+    let mut video = video.shown(&frame_info);
     let timeline = if in_part { None } else { read_timeline(args, input, &mut video) };
-    Ok(Opened { video, looks, timeline })
+    Ok(Opened { video, frame_info, timeline })
 }
 
-/// The videos that are there.
+/// The videos that exist as files.
 struct Shown<'a> {
     reference: Seen<'a>,
     renditions: Vec<Option<Seen<'a>>>,
 }
 
-/// How the original and each of the others are cut, and what was found for that.
+/// Returns how the original and each rendition are cropped, and the findings about that.
 fn cuts(
     args: &Args,
     reference: &Input,
@@ -280,10 +292,10 @@ fn cuts(
     all: &Shown,
 ) -> Result<(Vec<Cut>, Vec<Finding>), Error> {
     let Some(crop) = args.crop else { return Ok(padding::find(all.reference, &all.renditions)) };
-    let bars = |input: &Input, (video, looks): Seen| match crop {
+    let bars = |input: &Input, (video, frame_info): Seen| match crop {
         Crop::Auto => {
-            let (decoder, orientation) = (args.decoder, looks.orientation);
-            crop::look(input, video, Treatment { decoder, orientation, ..Treatment::default() })
+            let (decoder, orientation) = (args.decoder, frame_info.orientation);
+            crop::find_bars(input, video, Preprocessing { decoder, orientation, ..Preprocessing::default() })
         }
         Crop::Given(_) => Ok(None),
     };
@@ -296,21 +308,21 @@ fn cuts(
     crop::plan(crop, (all.reference.0, of_reference), &seen)
 }
 
-/// How other sizes are scaled, if it is not said.
+/// Default scaling method.
 const SCALE: Scale = Scale::Bicubic;
 
-/// Says what was found.
-pub fn tell(findings: &[Finding], strict: bool) -> Result<(), Error> {
+/// Prints findings. With `strict` they are an error.
+pub fn print_findings(findings: &[Finding], strict: bool) -> Result<(), Error> {
     let lines: Vec<_> =
         findings.iter().map(|finding| format!("{}: {}", finding.video, finding.text)).collect();
     if strict && !lines.is_empty() {
-        return Err(Error::Refused(format!("--strict accepts none of this:\n{}", lines.join("\n"))));
+        return Err(Error::Refused(format!("--strict rejects the following:\n{}", lines.join("\n"))));
     }
     lines.iter().for_each(|line| eprintln!("note: {line}"));
     Ok(())
 }
 
-/// The videos to score. Those of one name are told apart by what the user wrote, and by their number.
+/// Returns the renditions with unique labels: by name, then as the user wrote them, then with a number.
 fn renditions(args: &Args) -> Result<Vec<(String, Rendition)>, Error> {
     let inputs =
         args.distorted.iter().map(|given| Input::new(given, args.image_rate, args.raw).map(Rendition::Input));
@@ -332,7 +344,7 @@ fn job(
     reference: Input,
     renditions: Vec<(String, Rendition)>,
     models: &[Choice],
-    span: Option<Span>,
+    time_range: Option<TimeRange>,
     checked: &Checked,
 ) -> Result<Job, Error> {
     let own = |name: &str, value: String| (name.to_owned(), value);
@@ -347,7 +359,8 @@ fn job(
         properties.push(own("features", args.features.join(";")));
     }
     properties.extend(args.properties.iter().cloned());
-    let treatment = |fields| Treatment { decoder: args.decoder, span, fields, ..Treatment::default() };
+    let preprocessing =
+        |fields| Preprocessing { decoder: args.decoder, time_range, fields, ..Preprocessing::default() };
     Ok(Job {
         reference,
         renditions,
@@ -357,14 +370,14 @@ fn job(
         align: nick(args.align),
         extra_provenance: vec![],
         results: args.results.clone(),
-        treatment: treatment(checked.reference),
-        treatments: checked.renditions.iter().copied().map(treatment).collect(),
+        preprocessing: preprocessing(checked.reference),
+        rendition_preprocessing: checked.renditions.iter().copied().map(preprocessing).collect(),
         timings: Timings::default(),
     })
 }
 
-fn span(args: &Args, video: &Video, timeline: Option<&Timeline>) -> Result<Option<Span>, Error> {
-    // Frames of a rate that varies are found where they are.
+fn time_range(args: &Args, video: &Video, timeline: Option<&Timeline>) -> Result<Option<TimeRange>, Error> {
+    // With a variable rate, the position of a frame is looked up.
     let time = |position: Position| match (position, timeline) {
         (Position::Frame(number), Some(timeline)) if video.rate.is_none() => timeline.begin(number),
         _ => position.time(video.rate),
@@ -385,21 +398,21 @@ fn span(args: &Args, video: &Video, timeline: Option<&Timeline>) -> Result<Optio
     }
     let from = from.unwrap_or_default();
     if to.is_some_and(|to| to <= from) {
-        return Err(Error::Usage("the part to score ends before it begins (--from, --to)".into()));
+        return Err(Error::Usage("the range to score ends before it begins (--from, --to)".into()));
     }
     if video.duration.is_some_and(|duration| from >= duration) {
         let duration = video.duration.unwrap_or_default();
         return Err(Error::Usage(format!(
-            "--from is behind the end of {}: it has {duration:.3}",
+            "--from is after the end of {}: it has {duration:.3}",
             video.input
         )));
     }
-    // An eighth of a frame: more than any rounding, and less than frames are apart.
+    // An eighth of a frame: more than any rounding, and less than the distance of two frames.
     let frame = time(Position::Frame(1)).unwrap_or(ClockTime::from_mseconds(16));
-    Ok(Some(Span { from, to, slack: frame / 8, seek: video.indexed }))
+    Ok(Some(TimeRange { from, to, slack: frame / 8, seek: video.indexed }))
 }
 
-/// Prints what came of it, and says how it has ended. `report` is how the report has.
+/// Prints the results, and returns the exit code. `report` is the result of writing the report.
 fn end(
     args: &Args,
     outcome: Outcome,
@@ -416,7 +429,7 @@ fn end(
         let complete = outcome.failure.is_none() && outcome.signal.is_none();
         show(args, &outcome.renditions, plot, complete)?;
         report?;
-        tell_written(args, args.report.as_deref())?;
+        print_written(args, args.report.as_deref())?;
     }
     match (outcome.failure, outcome.signal) {
         (Some(failure), _) => Err(failure),
@@ -442,10 +455,10 @@ fn show(args: &Args, renditions: &[Scores], plot: Option<Plot>, complete: bool) 
         false => format!("{}.partial", path.display()).into(),
     });
     let results = results.as_deref();
-    tell_written(args, results.into_iter().chain(args.plot.as_deref()))
+    print_written(args, results.into_iter().chain(args.plot.as_deref()))
 }
 
-fn tell_written<'a>(args: &Args, files: impl IntoIterator<Item = &'a Path>) -> Result<(), Error> {
+fn print_written<'a>(args: &Args, files: impl IntoIterator<Item = &'a Path>) -> Result<(), Error> {
     files.into_iter().filter(|_| !args.json).try_for_each(|path| {
         let text = format!("{} written", path.display());
         output::print(text)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! An element that brings frames to another depth, subsampling or range, as ffmpeg's scale does it before libvmaf.
+//! An element that converts the bit depth, chroma subsampling or range of frames as ffmpeg's scale filter does before
+//! libvmaf.
 //!
-//! GStreamer's `videoconvert` dithers and rescales, which moves scores by half a point. Here more bits are zeros, a change
-//! of range is rounded to the nearest value, and chroma is the mean of the samples that it stands for.
+//! GStreamer's `videoconvert` dithers and rescales, which changes scores by half a point. Here additional bits are
+//! zeros, a change of range rounds to the nearest value, and chroma is the mean of the samples that it replaces.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -17,20 +18,20 @@ use gst_video::{
     VideoInfo, VideoPackFlags,
 };
 
-/// What frames are brought to.
+/// A conversion of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// What they are.
+    /// Input format.
     pub from: VideoFormat,
-    /// Planes of 8, 10 or 12 bits.
+    /// Output format: planes of 8, 10 or 12 bits.
     pub format: VideoFormat,
-    /// The full range becomes the limited one.
+    /// Full range becomes limited range.
     pub is_narrowed: bool,
-    /// Red, green and blue become the full range.
+    /// Red, green and blue become full range.
     pub is_full: bool,
-    /// How colours are coded, if they come as red, green and blue.
+    /// Colour matrix, for red, green and blue input.
     pub matrix: VideoColorMatrix,
-    /// Fields that are none are taken for whole pictures.
+    /// Progressive pictures that are marked as interlaced are marked as progressive.
     pub is_progressive: bool,
 }
 
@@ -61,13 +62,13 @@ impl fmt::Display for Conversion {
 }
 
 glib::wrapper! {
-    /// The element. It is made by the program alone, and not registered for others.
+    /// The element. It is not registered, so only this program can create it.
     pub struct Convert(ObjectSubclass<imp::Convert>)
         @extends gst_video::VideoFilter, gst_base::BaseTransform, gst::Element, gst::Object;
 }
 
 impl Convert {
-    /// Makes an element for one conversion.
+    /// Creates an element for one conversion.
     pub fn new(conversion: Conversion) -> Self {
         let element: Self = glib::Object::new();
         *element.imp().conversion.lock().unwrap_or_else(PoisonError::into_inner) = Some(conversion);
@@ -75,19 +76,19 @@ impl Convert {
     }
 }
 
-/// Values of a sample by what it was.
+/// Output values of a sample, indexed by its input value.
 type Table = Vec<u16>;
 
 /// How the samples of a frame are converted.
 enum Plan {
-    /// Luma, and both kinds of chroma.
+    /// Tables for luma and for chroma.
     Yuv(Table, Table),
     Rgb(Coefficients),
 }
 
-/// What red, green and blue add to luma and to both kinds of chroma, and what is added to each.
+/// Contributions of red, green and blue to luma and to both chroma components, with an offset for each.
 struct Coefficients {
-    /// Luma of the limited range as ffmpeg's scale has it, which rounds twice on the way.
+    /// Luma in limited range as ffmpeg's scale filter computes it, with two roundings.
     luma: Option<Luma>,
     of: [[f64; 3]; 3],
     offset: [f64; 3],
@@ -111,13 +112,13 @@ impl Plan {
     }
 }
 
-/// One sample.
+/// Converts one sample.
 fn convert(value: u32, (from, to): (u32, u32), is_narrowed: bool, is_luma: bool, is_full: bool) -> u16 {
     let most = (1_u32 << to) - 1;
     let sample = if is_narrowed && is_luma && from < 15 {
         narrow(value << (15 - from), to)
     } else if is_narrowed {
-        // More bits come first, as zeros.
+        // Additional bits are zeros, and come first.
         let (value, from) = if to > from { (value << (to - from), to) } else { (value, from) };
         let [zero, middle] = [from, to].map(|bits| f64::from(1_u32 << (bits - 1)));
         let [full, limited] = [(1_u32 << from) - 1, 224 << (to - 8)].map(f64::from);
@@ -126,7 +127,7 @@ fn convert(value: u32, (from, to): (u32, u32), is_narrowed: bool, is_luma: bool,
     } else if to < from {
         (value + (1 << (from - to - 1))) >> (from - to)
     } else if is_luma && is_full && to < 2 * from {
-        // Full luma fills the larger range, as white is its largest value.
+        // Full-range luma is expanded, since white is its largest value.
         (value << (to - from)) | (value >> (2 * from - to))
     } else {
         value << (to - from)
@@ -134,8 +135,8 @@ fn convert(value: u32, (from, to): (u32, u32), is_narrowed: bool, is_luma: bool,
     u16::try_from(sample.min(most)).unwrap_or(u16::MAX)
 }
 
-/// Luma of the full range and 15 bits in the limited range and so many bits, as ffmpeg's scale computes it in integers:
-/// white becomes white exactly.
+/// Converts luma from full range with 15 bits to limited range with `bits`, in the integers of ffmpeg's scale filter,
+/// which maps white exactly.
 fn narrow(value: u32, bits: u32) -> u32 {
     const SHIFT: u32 = 14;
     let lower = 15 - bits;
@@ -146,7 +147,7 @@ fn narrow(value: u32, bits: u32) -> u32 {
     u32::try_from((value + (1 << (lower - 1))) >> lower).unwrap_or_default()
 }
 
-/// Luma in integers: coefficients of 15 bits.
+/// Integer luma with 15-bit coefficients.
 #[derive(Clone, Copy)]
 struct Luma {
     of: [i64; 3],
@@ -159,7 +160,7 @@ impl Luma {
 
     fn apply(self, rgb: [u16; 3]) -> u16 {
         let sum: i64 = self.of.iter().zip(rgb).map(|(of, value)| of * i64::from(value)).sum();
-        // In 15 bits, whatever comes in and goes out.
+        // 15 bits inside, for any input and output.
         let value = match self.bits_in {
             8 => ((sum + 16 * Self::ONE + (1 << 8)) >> 9) << 1,
             _ => (sum + (0x2001 << 14)) >> 16,
@@ -191,7 +192,7 @@ impl Coefficients {
         ];
         let scale = |of: [f64; 3], by: f64| of.map(|of| of * by / white);
         let of = [scale(y, luma), scale(u, chroma), scale(v, chroma)];
-        // Depths between those are not in use.
+        // Other depths are not used.
         let luma = (!is_full && [8, 16].contains(&bits_in)).then(|| {
             let of = [red, green, blue].map(|of| (of * 219.0 / 255.0 * Luma::ONE as f64).round() as i64);
             Luma { of, bits_in, bits_out }
@@ -205,14 +206,14 @@ impl Coefficients {
     }
 }
 
-/// The rows of a frame, four components for each pixel.
+/// Rows of a frame, as four components per pixel.
 struct Rows<'a> {
     format: VideoFormatInfo,
-    /// Samples, bytes from row to row, and the logarithm of how many rows of luma have one.
+    /// For each plane: samples, bytes per row, and the binary logarithm of the vertical subsampling.
     planes: Vec<(&'a [u8], usize, u32)>,
     strides: &'a [i32],
     width: usize,
-    /// Samples lie in the upper bits of so many.
+    /// Number of unused low bits in a sample.
     shift: u32,
     bytes: Vec<u8>,
 }
@@ -235,9 +236,9 @@ impl<'a> Rows<'a> {
         Ok(Self { format, planes, strides, width, shift, bytes })
     }
 
-    /// Reads a row into values of four components, alpha first.
+    /// Reads a row as four components per pixel, alpha first.
     fn read(&mut self, row: usize, to: &mut Vec<[u16; 4]>) {
-        // The binding takes all planes for as high as luma, so each begins with the row.
+        // The binding assumes the height of luma for all planes, so each slice begins at the row.
         let planes = self.planes.iter();
         let planes = planes.map(|(data, stride, sub)| data.get((row >> sub) * stride..).unwrap_or_default());
         let planes: Vec<_> = planes.collect();
@@ -259,7 +260,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Writes samples of so many bits, in bytes or in 16 bits.
+/// Writes samples of this many bits, as bytes or 16-bit words.
 fn write(row: &mut [u8], samples: impl Iterator<Item = u16>, bits: u32) {
     if bits == 8 {
         row.iter_mut().zip(samples).for_each(|(to, sample)| *to = sample.min(255) as u8);
@@ -351,7 +352,7 @@ mod imp {
 
     use super::*;
 
-    /// The private part of the element.
+    /// Private data of the element.
     #[derive(Default)]
     pub struct Convert {
         pub(super) conversion: Mutex<Option<Conversion>>,
@@ -464,7 +465,7 @@ mod imp {
 }
 
 impl Conversion {
-    /// Changes what caps say to what comes of it.
+    /// Changes caps from the input format to the output format.
     fn change(self, structure: &mut gst::StructureRef) {
         let format =
             structure.get::<&str>("format").ok().and_then(|format| format.parse::<VideoFormat>().ok());
@@ -482,7 +483,7 @@ impl Conversion {
             if is_rgb && self.is_full { VideoColorRange::Range0_255 } else { VideoColorRange::Range16_235 };
         let own =
             structure.get::<&str>("colorimetry").ok().and_then(|text| text.parse::<VideoColorimetry>().ok());
-        // What red, green and blue are in is not told apart.
+        // Red, green and blue have no chroma siting.
         let own = own.filter(|_| !is_rgb);
         let unknown = (gst_video::VideoTransferFunction::Unknown, gst_video::VideoColorPrimaries::Unknown);
         let (transfer, primaries) = own.as_ref().map_or(unknown, |own| (own.transfer(), own.primaries()));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is damaged in a video, found while it is read.
+//! Detects damage in a video while it is read.
 //!
-//! Demuxers and decoders of GStreamer pass over damage and go on, and say so in their debug log alone. So that log is read:
-//! what is listed here is said of damaged files only. Pictures that a decoder marks as corrupted, and a film that ends
-//! before its time, are damage too. What comes before the first good picture is none: a recording may begin anywhere.
+//! GStreamer's demuxers and decoders skip damage and report it only in their debug log. So this module reads the log;
+//! the listed messages appear for damaged files only. Corrupted flags on pictures and a premature end count as
+//! damage, too. Anything before the first good picture does not: a recording may begin anywhere.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
@@ -16,7 +16,7 @@ use super::boxes::Boxes;
 use super::source::Input;
 use crate::error::Error;
 
-/// Who says what of damaged files: a category of the debug log, and a part of the text.
+/// Debug categories, and parts of messages, that indicate damage.
 const TELLING: [(&str, &str); 9] = [
     ("videodecoder", "error: "),
     ("qtdemux", "short read"),
@@ -28,35 +28,35 @@ const TELLING: [(&str, &str); 9] = [
     ("h264parse", "broken/invalid nal Type: 5 "),
     ("libav", "error while decoding MB"),
 ];
-/// How many different texts are kept.
+/// Number of different messages kept.
 const TEXTS: usize = 3;
-/// By how much the last picture may end before the film does: containers do not agree on where that is.
+/// Tolerance for the end of the last picture, which containers define differently.
 const EARLY: ClockTime = ClockTime::SECOND;
 
-/// The damage of a video. Copies are of the same video, which may be read several times.
+/// Damage of a video. Clones refer to the same video, which may be read several times.
 #[derive(Clone, Debug, Default)]
 pub struct Damage(Arc<Mutex<Found>>);
 
 #[derive(Debug, Default)]
 struct Found {
-    /// How long it is to be at least.
+    /// Shortest expected duration.
     duration: Option<ClockTime>,
-    /// What was said.
+    /// Messages about this video.
     said: Vec<String>,
-    /// What was said of this video or of another that was read at the same time.
+    /// Messages about this video or another one that was read at the same time.
     perhaps: Vec<String>,
-    /// Pictures of the last time that it was read, and those that were marked of them.
+    /// Pictures in the latest pass, and those of them with a corrupted flag.
     frames: u64,
     corrupted: u64,
-    /// Where its last picture ended.
+    /// End of its last picture.
     end: Option<ClockTime>,
 }
 
-/// An element or a pad that reads a video.
+/// An element or pad that reads a video.
 struct Watched {
-    /// By which the debug log names it.
+    /// Address, by which the debug log names it.
     address: usize,
-    /// An address may come again once its object is gone.
+    /// The object itself, since its address may be reused later.
     object: glib::WeakRef<gst::Object>,
     video: Weak<Mutex<Found>>,
 }
@@ -68,16 +68,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Damage {
-    /// Says how long the video is to be at least.
+    /// Sets the shortest expected duration.
     pub fn expect(&self, duration: Option<ClockTime>) {
         lock(&self.0).duration = duration;
     }
 
-    /// Listens to what the elements in a bin say.
+    /// Watches the messages of the elements in a bin.
     pub fn listen(&self, bin: &gst::Bin) {
         static LISTENING: Once = Once::new();
         LISTENING.call_once(|| {
-            // It would print what is listened to.
+            // Otherwise GStreamer would print the messages, too.
             if std::env::var_os("GST_DEBUG").is_none() {
                 gst::log::remove_default_log_function();
             }
@@ -103,14 +103,14 @@ impl Damage {
             watched.retain(|of| of.object.upgrade().is_some());
             watched.extend(objects);
             drop(watched);
-            // A category is there once its plugin is.
+            // A category exists only after its plugin is loaded.
             for category in TELLING.iter().filter_map(|(name, _)| DebugCategory::get(name)) {
                 category.set_threshold(category.threshold().max(DebugLevel::Warning));
             }
         });
     }
 
-    /// Looks at the pictures that come out of a pad, and where the last ends if that is to be the end of the film.
+    /// Watches the pictures that leave a pad. With `to_the_end`, the last one must end with the video.
     pub fn watch(&self, pad: &gst::Pad, to_the_end: bool) {
         let of = self.0.clone();
         {
@@ -143,38 +143,38 @@ impl Damage {
         });
     }
 
-    /// What is damaged, if anything is, or `perhaps` is.
+    /// Describes the damage, if there is any. `perhaps` includes messages that may be about another video.
     fn found(&self, perhaps: bool) -> Option<String> {
         let found = lock(&self.0);
         let Found { said, frames, corrupted, .. } = &*found;
         let early = found.end.zip(found.duration).filter(|(end, duration)| *end + EARLY < *duration);
         let early = early.map(|(end, duration)| format!("its pictures end at {end:.3} of {duration:.3}"));
         let marked = (*corrupted > 0).then(|| format!("{corrupted} of them are marked as corrupted"));
-        let said = (!said.is_empty()).then(|| format!("what reads it says: {}", said.join("; ")));
+        let said = (!said.is_empty()).then(|| format!("its reader reports: {}", said.join("; ")));
         let others = (perhaps && !found.perhaps.is_empty())
-            .then(|| format!("what reads it, or another video, says: {}", found.perhaps.join("; ")));
+            .then(|| format!("the reader of it or of another video reports: {}", found.perhaps.join("; ")));
         let texts: Vec<_> = [early, marked, said, others].into_iter().flatten().collect();
         (!texts.is_empty())
             .then(|| format!("it is damaged: {frames} pictures could be decoded; {}", texts.join("; ")))
     }
 }
 
-/// What is damaged: the inputs, as the user wrote them, and the text on each.
+/// Returns the damaged inputs, as the user wrote them, with descriptions.
 pub fn of<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Vec<(String, String)> {
     let found = |perhaps| {
         let text = |input: &Input| Some((input.given().to_owned(), input.damage().found(perhaps)?));
         inputs.clone().filter_map(text).collect::<Vec<_>>()
     };
-    // What may be of either is of the one that is known to be damaged.
+    // An ambiguous message is attributed to an input that is known to be damaged.
     Some(found(false)).filter(|found| !found.is_empty()).unwrap_or_else(|| found(true))
 }
 
-/// The same, a line for each input.
+/// Returns one line for each damaged input.
 pub fn lines<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Vec<String> {
     of(inputs).into_iter().map(|(video, text)| format!("{video}: {text}")).collect()
 }
 
-/// Returns the error, with what is damaged where that may be the cause.
+/// Adds the damage to an error, since it may be the cause.
 pub fn explain<'a>(error: Error, inputs: impl Iterator<Item = &'a Input> + Clone) -> Error {
     let damaged: Vec<_> = lines(inputs).into_iter().map(|line| format!("\n{line}")).collect();
     match error {
@@ -187,7 +187,7 @@ pub fn explain<'a>(error: Error, inputs: impl Iterator<Item = &'a Input> + Clone
 
 impl Found {
     fn frame(&mut self, is_corrupted: bool) {
-        // A beginning that depends on what was before it is none that was damaged.
+        // Leading pictures may be incomplete because they depend on earlier ones.
         if self.frames > 0 || !is_corrupted {
             self.frames += 1;
             self.corrupted += u64::from(is_corrupted);
@@ -202,7 +202,7 @@ impl Found {
     }
 }
 
-/// What is wrong with an MP4 file that lacks its index, which many write last. Without it nothing can be read.
+/// Reports an MP4 file without its index. Recorders often write it last, and without it nothing can be read.
 pub fn without_index(path: &Path) -> Option<String> {
     let mut boxes = Boxes::open(path)?;
     if boxes.next()?.name != *b"ftyp" || boxes.any(|of| of.name == *b"moov") {
@@ -217,7 +217,7 @@ pub fn without_index(path: &Path) -> Option<String> {
     Some(format!("its index (moov) is missing, as it was not written to its end{cut}"))
 }
 
-/// Takes a line of the debug log.
+/// Handles a line of the debug log.
 fn heard(category: DebugCategory, level: DebugLevel, object: Option<usize>, text: Option<&str>) {
     let (Some(text), true) = (text, level <= DebugLevel::Warning) else { return };
     let name = category.name();
@@ -231,7 +231,7 @@ fn heard(category: DebugCategory, level: DebugLevel, object: Option<usize>, text
     }
     let text = text.trim_start_matches(|c: char| c == ':' || c.is_ascii_digit() || c == ' ');
     let text = text.trim_start_matches("error: ").trim();
-    // libav does not name its decoder.
+    // Messages of libav do not name the decoder.
     let perhaps = videos.len() > 1;
     videos.iter().for_each(|video| lock(video).say(text, perhaps));
 }

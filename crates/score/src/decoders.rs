@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Decoders and formats that are known to deliver wrong pictures, and what is done about each.
+//! Decoders and formats with known defects, and how they are handled.
 //!
-//! A score is only as good as the pictures that it is of. Where GStreamer has several decoders for a format, the one
-//! that delivers what the format's reference decoder does is preferred; where it has none, the file is refused with the
-//! name of its format. The lists are those of GStreamer 1.22.
+//! Wrong pictures give wrong scores. If GStreamer has several decoders for a format, the one that equals the format's
+//! reference decoder is preferred. If it has none, the file is rejected with the name of its format. The lists
+//! describe GStreamer 1.22.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gst::prelude::*;
 
-/// A decoder that delivers other samples than it should: its name, what is used instead, and why.
+/// A decoder with wrong output: its name, its replacement, and the reason.
 struct Inexact {
     element: &'static str,
     instead: &'static str,
@@ -30,11 +30,7 @@ const INEXACT: [Inexact; 5] = [
         instead: "avdec_png",
         reason: "it gives the channels of 16 bits in the wrong order; avdec_png refuses them",
     },
-    Inexact {
-        element: "gdkpixbufdec",
-        instead: "avdec_tiff",
-        reason: "it reduces 16 bits to 8 without a word",
-    },
+    Inexact { element: "gdkpixbufdec", instead: "avdec_tiff", reason: "it silently reduces 16 bits to 8" },
     Inexact { element: "mpeg2dec", instead: "avdec_mpeg2video", reason: "libmpeg2 has an IDCT of its own" },
     Inexact {
         element: "openexrdec",
@@ -43,7 +39,7 @@ const INEXACT: [Inexact; 5] = [
     },
 ];
 
-/// Formats that nothing here reads as they are: how files begin, what they are called, why, and what to do.
+/// Formats that cannot be read correctly: first bytes, name, reason, and advice.
 const REFUSED: [(&[u8], &str, &str); 2] = [
     (
         b"\x76\x2f\x31\x01",
@@ -53,21 +49,21 @@ const REFUSED: [(&[u8], &str, &str); 2] = [
     (
         b"nut/multimedia container\0",
         "a NUT file",
-        "the demuxer of GStreamer does not come to its end. Copy it into Matroska (ffmpeg -i FILE -c copy FILE.mkv)",
+        "GStreamer's demuxer does not reach its end. Copy it into Matroska (ffmpeg -i FILE -c copy FILE.mkv)",
     ),
 ];
 
-/// How many bytes of a file say what it is.
+/// Number of bytes that identify a format.
 pub const HEAD: usize = 64;
 
-/// Why a file that begins so cannot be read.
+/// Returns why a file with these first bytes cannot be read.
 pub fn refusal(head: &[u8]) -> Option<String> {
     let known = REFUSED.iter().find(|(magic, _, _)| head.starts_with(magic));
-    let known = known.map(|(_, name, why)| format!("it is {name}, which cannot be read rightly: {why}"));
+    let known = known.map(|(_, name, why)| format!("it is {name}, which cannot be read correctly: {why}"));
     known.or_else(|| foreign_ebml(head))
 }
 
-/// Why the demuxer refuses the header of an EBML file: that of GStreamer 1.22 prints criticals and does not say it.
+/// Rejects EBML headers on which the demuxer of GStreamer 1.22 fails with critical warnings instead of an error.
 fn foreign_ebml(head: &[u8]) -> Option<String> {
     const VERSION: u64 = 2;
     let mut rest = head.strip_prefix(b"\x1a\x45\xdf\xa3")?;
@@ -90,7 +86,7 @@ fn foreign_ebml(head: &[u8]) -> Option<String> {
                 }
             }
             b"\x42\x85" if value.iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte)) > VERSION => {
-                return Some(format!("it asks for a reader of a later version of Matroska than {VERSION}"));
+                return Some(format!("it requires a later version of Matroska than {VERSION}"));
             }
             _ => {}
         }
@@ -98,7 +94,7 @@ fn foreign_ebml(head: &[u8]) -> Option<String> {
     None
 }
 
-/// Takes a number whose length is told by the zeros that it begins with.
+/// Reads a number whose length is encoded in its leading zeros.
 fn ebml_number(bytes: &mut &[u8]) -> Option<u64> {
     let zeros = bytes.first()?.leading_zeros() as usize;
     let (number, rest) = bytes.split_at_checked(zeros + 1).filter(|_| zeros < 8)?;
@@ -107,7 +103,7 @@ fn ebml_number(bytes: &mut &[u8]) -> Option<u64> {
     Some(number[1..].iter().fold(first, |sum, byte| sum << 8 | u64::from(*byte)))
 }
 
-/// Prefers decoders that are exact, for the whole process.
+/// Prefers exact decoders in the entire process.
 pub fn prefer_exact() {
     let find = gst::ElementFactory::find;
     for known in INEXACT {
@@ -117,7 +113,7 @@ pub fn prefer_exact() {
     }
 }
 
-/// The decoders of a bin: what each decodes, once something has come of it to be decoded, and whether pictures have.
+/// The decoders of a bin, with the input format of each and if it has delivered pictures.
 #[derive(Clone, Default)]
 pub struct Decoders {
     all: Arc<Mutex<Vec<(gst::Element, String, bool)>>>,
@@ -126,13 +122,13 @@ pub struct Decoders {
 }
 
 impl Decoders {
-    /// Sets up the decoders that will be in a bin.
+    /// Sets up the decoders that will be added to a bin.
     pub fn set_up(bin: &gst::Bin) -> Self {
         let decoders = Self::default();
         decoders.hear(bin);
         let all = decoders.clone();
         bin.connect_deep_element_added(move |_, _, element| {
-            // GStreamer 1.22 crashes where a decoder of libav draws into its buffers and has no name for the format.
+            // GStreamer 1.22 crashes if a libav decoder renders directly into buffers of a format that has no name.
             if element.find_property("direct-rendering").is_some() {
                 element.set_property("direct-rendering", false);
             }
@@ -157,7 +153,7 @@ impl Decoders {
                         all.note(decoder, event.caps(), is_output);
                     }
                     (Some(gst::EventView::Eos(_)), Some(decoder)) if !is_output && all.is_stuck(&decoder) => {
-                        // GStreamer 1.22 crashes where a decoder of libav that has failed gives out what is left.
+                        // GStreamer 1.22 crashes if a failed libav decoder is drained.
                         info.data = None;
                         return gst::PadProbeReturn::Handled;
                     }
@@ -180,7 +176,7 @@ impl Decoders {
         }
     }
 
-    /// Notes whether the pipeline of a bin has failed.
+    /// Notes an error of the bin's pipeline.
     fn hear(&self, bin: &gst::Bin) {
         let top =
             std::iter::successors(Some(bin.clone().upcast::<gst::Object>()), |object| object.parent()).last();
@@ -190,14 +186,14 @@ impl Decoders {
         bus.connect_sync_message(Some("error"), move |_, _| failed.store(true, Ordering::Relaxed));
     }
 
-    /// The pipeline has failed before anything has come of the decoder.
+    /// Returns true if the pipeline failed before this decoder delivered anything.
     fn is_stuck(&self, decoder: &gst::Element) -> bool {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let works = all.iter().any(|(known, _, works)| known == decoder && *works);
         self.failed.load(Ordering::Relaxed) && !works
     }
 
-    /// What could not be decoded, where it is that which has stopped the bin.
+    /// Returns the format that could not be decoded, if this stopped the bin.
     pub fn stuck(&self) -> Option<String> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|(_, _, works)| !works).map(|(_, coded, _)| {
@@ -217,7 +213,7 @@ mod tests {
     fn headers_of_foreign_ebml_files_are_refused() {
         let file = |name: &[u8], version: u8| {
             let name = [b"\x42\x82".as_slice(), &[0x80 | name.len() as u8], name].concat();
-            // A checksum, whose identifier is a single byte, and more behind the header.
+            // A checksum with a one-byte identifier, and data after the header.
             let body =
                 [b"\xbf\x84abcd".as_slice(), &name, b"\x42\x87\x81\x04\x42\x85\x81", &[version]].concat();
             [b"\x1a\x45\xdf\xa3\x01\0\0\0\0\0\0".as_slice(), &[body.len() as u8], &body, b"\x18\x53"].concat()

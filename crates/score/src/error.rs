@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How the program ends: errors by what the caller can do about them, and the exit codes.
+//! Errors by what the user can do about them, and exit codes.
 
 use std::process::ExitCode;
 
-/// What the exit codes say, for the help and the man pages.
+/// Description of the exit codes for the help and the man pages.
 pub const EXIT_CODES: &str = "\
 Exit codes:
-  0    All was done.
+  0    Success.
   1    Something failed: a file that cannot be opened, decoded, scored or written.
   2    The command line is wrong: an option, a value, or the name of a model.
-  3    The videos do not fit together: HDR and SDR, pictures of different films, or with --strict anything.
-  4    A video is damaged. What could be decoded of it was scored, if anything, and is marked.
-  130  Interrupted by Ctrl-C; what was scored until then is printed and written.
+  3    The videos do not match: HDR and SDR, unrelated pictures, or with --strict any mismatch.
+  4    A video is damaged. The decoded part was scored, if there is any, and is marked.
+  130  Interrupted by Ctrl-C; the scores so far are printed and written.
   143  Ended by SIGTERM, in the same way.";
 
-/// The exit code where a video is damaged.
+/// Exit code for damaged videos.
 pub const DAMAGED: u8 = 4;
 
-/// Why the program ends early.
+/// Reason for a premature end of the program.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line has to change.
+    /// The command line must be changed.
     #[error("{0}")]
     Usage(String),
-    /// The videos have to change, or the user has to say that it is meant.
+    /// The videos must be changed, or the user must confirm the difference with an option.
     #[error("{0}")]
     Refused(String),
-    /// A video is damaged, or was not written to its end.
+    /// A video is damaged or incomplete.
     #[error("{0}")]
     Damaged(String),
-    /// What the program was to do has failed.
+    /// A task of the program failed.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Error {
-    /// The same, with what it is about in front.
+    /// Adds the subject of the error in front.
     pub fn within(self, what: &str) -> Self {
         let text = format!("{what}: {self}");
         match self {
@@ -47,7 +47,7 @@ impl Error {
         }
     }
 
-    /// The exit code of a program that this has ended.
+    /// Returns the exit code for this error.
     pub fn code(&self) -> ExitCode {
         match self {
             Self::Failed(_) => ExitCode::FAILURE,
@@ -58,12 +58,12 @@ impl Error {
     }
 }
 
-/// The exit code of a program that a signal has ended, as shells have it.
+/// Returns the exit code for a signal, as shells define it.
 pub fn exit_code(signal: i32) -> ExitCode {
     u8::try_from(128 + signal).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Whatever has a text and no special meaning has failed.
+/// Converts other errors, which have no exit code of their own.
 macro_rules! failures {
     ($($of:ty),*) => { $(
         impl From<$of> for Error {

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Which format both sides are brought to.
+//! Chooses the common format of both sides.
 //!
-//! Samples of one depth and subsampling are compared. What differs is brought to the larger depth, which loses nothing,
-//! and to the chroma that is subsampled most, which an encoding has already lost. A difference in range is converted where
-//! tags and samples say that it is one; where they contradict each other, it is refused.
+//! Scoring compares samples of equal depth and subsampling. Different depths are converted to the larger one, which
+//! is lossless, and different subsampling to the coarser one, whose detail the encode has lost anyway. A difference
+//! in range is converted if tags and samples agree about it, and rejected if they contradict each other.
 
 use gst_video::{VideoColorMatrix, VideoFormat, VideoFormatInfo};
 
 use super::check::Finding;
 use super::convert::Conversion;
-use super::looks::{Evidence, Looks};
+use super::frame_info::{Evidence, FrameInfo};
 use super::probe::Video;
 use super::source;
 use crate::error::Error;
 
-/// A video, and what its frames look like.
-pub type Seen<'a> = (&'a Video, &'a Looks);
+/// A video, and the properties of its decoded frames.
+pub type Seen<'a> = (&'a Video, &'a FrameInfo);
 
-/// What frames are brought to, for the original and each rendition that is there.
+/// Conversions of the original and of each rendition.
 #[derive(Debug, Default)]
 pub struct Formats {
-    /// Of the original.
+    /// Conversion of the original.
     pub reference: Option<Conversion>,
-    /// Of each rendition.
+    /// Conversions of the renditions.
     pub renditions: Vec<Option<Conversion>>,
-    /// What differs.
+    /// Findings about the differences.
     pub findings: Vec<Finding>,
 }
 
-/// Depth of samples, and subsampling of chroma across and down; none where there is luma alone.
+/// Bit depth, and horizontal and vertical chroma subsampling; no subsampling for luma only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     bits: u32,
@@ -46,7 +46,7 @@ impl Shape {
         Self { bits: format.depth()[0], chroma }
     }
 
-    /// What both become.
+    /// Returns the common shape of two videos.
     fn meet(self, other: Self) -> Self {
         let chroma = match (self.chroma, other.chroma) {
             (Some(a), Some(b)) => Some((a.0.max(b.0), a.1.max(b.1))),
@@ -55,7 +55,7 @@ impl Shape {
         Self { bits: self.bits.max(other.bits), chroma }
     }
 
-    /// The planes that hold it; what has no name is brought to what comes next.
+    /// Returns a planar format for it; shapes without a format use the next larger one.
     fn format(self) -> VideoFormat {
         match (self.chroma, self.bits) {
             (None, ..=8) => VideoFormat::Gray8,
@@ -81,7 +81,7 @@ enum Range {
     Rendition,
 }
 
-/// Compares the formats. `ignore_colours` says that differences of range are meant.
+/// Compares the formats. `ignore_colours` accepts differences in range.
 pub fn plan(reference: Seen, renditions: &[Option<Seen>], ignore_colours: bool) -> Result<Formats, Error> {
     let mut findings = vec![];
     let mut ranges = vec![];
@@ -91,34 +91,36 @@ pub fn plan(reference: Seen, renditions: &[Option<Seen>], ignore_colours: bool) 
             _ => Range::Same,
         });
     }
-    // The limited range is what ffmpeg brings both to.
+    // ffmpeg converts both to limited range.
     let reference_is_wide = ranges.contains(&Range::Reference);
     let is_wide = |range: Range| range == Range::Rendition || reference_is_wide && range == Range::Same;
     let all = || std::iter::once(reference).chain(renditions.iter().copied().flatten());
-    let is_rgb = |looks: &Looks| looks.info.format_info().is_rgb();
-    let shape = all().map(|(_, looks)| Shape::of(looks.info.format_info())).reduce(Shape::meet);
+    let is_rgb = |frame_info: &FrameInfo| frame_info.info.format_info().is_rgb();
+    let shape = all().map(|(_, frame_info)| Shape::of(frame_info.info.format_info())).reduce(Shape::meet);
     let mut shape = shape.unwrap_or(Shape { bits: 8, chroma: None });
-    // Turned, chroma would be subsampled the other way.
-    if shape.chroma == Some((1, 0)) && all().any(|(_, looks)| looks.orientation.is_some()) {
+    // Rotation would swap the directions of the subsampling.
+    if shape.chroma == Some((1, 0)) && all().any(|(_, frame_info)| frame_info.orientation.is_some()) {
         shape.chroma = Some((1, 1));
     }
     let format = shape.format();
-    let mut others = all().filter(|(_, looks)| !is_rgb(looks)).peekable();
+    let mut others = all().filter(|(_, frame_info)| !is_rgb(frame_info)).peekable();
     let has_others = others.peek().is_some();
-    let matrix = others.clone().map(|(_, looks)| looks.matrix()).find(|of| *of != VideoColorMatrix::Unknown);
+    let matrix =
+        others.clone().map(|(_, frame_info)| frame_info.matrix()).find(|of| *of != VideoColorMatrix::Unknown);
     let is_full = has_others
         && !ranges.iter().any(|of| *of != Range::Same)
-        && others.all(|(_, looks)| looks.says_full());
-    let convert = |(_, looks): Seen, is_wide: bool| -> Result<Option<Conversion>, Error> {
-        let from = looks.info.format();
-        let is_narrowed = is_wide && !is_rgb(looks);
-        let is_progressive = looks.info.is_interlaced() && !looks.is_combed;
-        let fits = Shape::of(looks.info.format_info()) == Shape::of(VideoFormatInfo::from_format(format));
-        // `videoflip` turns planes.
-        let turns = looks.orientation.is_none() || from == format;
+        && others.all(|(_, frame_info)| frame_info.says_full());
+    let convert = |(_, frame_info): Seen, is_wide: bool| -> Result<Option<Conversion>, Error> {
+        let from = frame_info.info.format();
+        let is_narrowed = is_wide && !is_rgb(frame_info);
+        let is_progressive = frame_info.info.is_interlaced() && !frame_info.is_combed;
+        let fits =
+            Shape::of(frame_info.info.format_info()) == Shape::of(VideoFormatInfo::from_format(format));
+        // `videoflip` needs planar formats.
+        let turns = frame_info.orientation.is_none() || from == format;
         let matrix = matrix.unwrap_or(VideoColorMatrix::Bt601);
         let is_needed =
-            is_rgb(looks) || is_narrowed || is_progressive || !fits || !turns || !source::takes(from)?;
+            is_rgb(frame_info) || is_narrowed || is_progressive || !fits || !turns || !source::takes(from)?;
         Ok(is_needed.then_some(Conversion { from, format, is_narrowed, is_full, matrix, is_progressive }))
     };
     let of_reference = convert(reference, reference_is_wide)?;
@@ -127,8 +129,12 @@ pub fn plan(reference: Seen, renditions: &[Option<Seen>], ignore_colours: bool) 
         None => Ok(None),
     });
     let of_renditions = of_renditions.collect::<Result<Vec<_>, _>>()?;
-    findings.extend(all().filter(|(_, looks)| is_rgb(looks)).map(|(video, looks)| {
-        finding(video, "format", format!("its samples are red, green and blue ({})", looks.info.format()))
+    findings.extend(all().filter(|(_, frame_info)| is_rgb(frame_info)).map(|(video, frame_info)| {
+        finding(
+            video,
+            "format",
+            format!("its samples are red, green and blue ({})", frame_info.info.format()),
+        )
     }));
     findings.extend(renditions.iter().flatten().filter_map(|seen| differs(*seen, reference)));
     findings.extend(all().filter_map(turned));
@@ -140,8 +146,8 @@ fn finding(video: &Video, kind: &'static str, text: String) -> Finding {
     Finding { video: video.input.clone(), kind, text }
 }
 
-fn differs((video, looks): Seen, (_, reference): Seen) -> Option<Finding> {
-    let [own, others] = [looks, reference].map(|looks| looks.info.format_info());
+fn differs((video, frame_info): Seen, (_, reference): Seen) -> Option<Finding> {
+    let [own, others] = [frame_info, reference].map(|frame_info| frame_info.info.format_info());
     let differ = Shape::of(own) != Shape::of(others) && !own.is_rgb() && !others.is_rgb();
     let text = format!("its samples are {}, and those of the original {}", named(own), named(others));
     differ.then(|| finding(video, "format", text))
@@ -160,32 +166,33 @@ fn named(format: VideoFormatInfo) -> String {
     format!("{chroma} of {bits} bits ({})", format.name())
 }
 
-fn turned((video, looks): Seen) -> Option<Finding> {
-    let orientation = looks.orientation?;
+fn turned((video, frame_info): Seen) -> Option<Finding> {
+    let orientation = frame_info.orientation?;
     Some(finding(video, "orientation", format!("its file says that its pictures are shown {orientation}")))
 }
 
-fn whole((video, looks): Seen) -> Option<Finding> {
-    let text = "it says that it is interlaced, and its pictures are not: they are taken for whole ones";
-    (looks.info.is_interlaced() && !looks.is_combed).then(|| finding(video, "interlaced", text.into()))
+fn whole((video, frame_info): Seen) -> Option<Finding> {
+    let text = "it is flagged as interlaced, but its pictures are progressive and are used as such";
+    (frame_info.info.is_interlaced() && !frame_info.is_combed)
+        .then(|| finding(video, "interlaced", text.into()))
 }
 
-/// Which side has the larger range. What tags say is held against the samples.
+/// Returns which side has the larger range, by tags that are verified with the samples.
 fn range(reference: Seen, rendition: Seen, findings: &mut Vec<Finding>) -> Result<Range, Error> {
-    let (original, looks) = (reference.1, rendition.1);
-    if [original, looks].iter().any(|looks| looks.info.format_info().is_rgb()) {
+    let (original, frame_info) = (reference.1, rendition.1);
+    if [original, frame_info].iter().any(|frame_info| frame_info.info.format_info().is_rgb()) {
         return Ok(Range::Same);
     }
-    let (wide, narrow, side) = match (original.says_full(), looks.says_full()) {
+    let (wide, narrow, side) = match (original.says_full(), frame_info.says_full()) {
         (true, true) => return Ok(Range::Same),
         (true, false) => (reference, rendition, Range::Reference),
         (false, true) => (rendition, reference, Range::Rendition),
         (false, false) => return Ok(untagged(reference, rendition, findings)),
     };
-    let said = format!("{} says that its range is full, and {} does not", wide.0.input, narrow.0.input);
+    let said = format!("{} is tagged as full range, and {} is not", wide.0.input, narrow.0.input);
     match wide.1.range_against(narrow.1) {
         Evidence::Alike if narrow.1.is_outside() => {
-            let text = "it does not say that its range is full, and its samples show that it is";
+            let text = "it is not tagged as full range, but its samples are";
             findings.push(finding(narrow.0, "range", text.into()));
             Ok(Range::Same)
         }
@@ -200,7 +207,7 @@ fn range(reference: Seen, rendition: Seen, findings: &mut Vec<Finding>) -> Resul
     }
 }
 
-/// Files that say nothing, or that their range is limited.
+/// Compares two files that are untagged or tagged as limited.
 fn untagged(reference: Seen, rendition: Seen, findings: &mut Vec<Finding>) -> Range {
     for (wide, narrow, side) in
         [(reference, rendition, Range::Reference), (rendition, reference, Range::Rendition)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Fragmented MP4, whose header may name another length than its fragments have: that of the first fragment, or one without the
-//! delay of B-frames. GStreamer 1.22 ends the stream there, and the frames behind are lost without a word.
+//! Fragmented MP4 whose header gives a duration shorter than its fragments: only the first fragment, or without the
+//! delay of B-frames. GStreamer 1.22 ends the stream there and silently drops the remaining frames.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use gst::prelude::*;
 use super::boxes::Boxes;
 use super::source::Input;
 
-/// Headers are no larger.
+/// Upper limit for the size of a header.
 const LARGEST: u64 = 64 << 20;
 
-/// Has a decoder show all frames of a fragmented file without an edit list.
+/// Makes a decoder show all frames of a fragmented file without an edit list.
 pub fn open_end(decoder: &gst::Element, input: &Input) {
     let path = input.uri().and_then(|uri| glib::filename_from_uri(uri).ok()).map(|(path, _)| path);
     let (Some(bin), Some(true)) = (decoder.downcast_ref::<gst::Bin>(), path.as_deref().map(is_open)) else {
@@ -47,7 +47,7 @@ fn without_end(event: &gst::Event) -> Option<gst::Event> {
     )
 }
 
-/// Returns true for a file that is continued in fragments and has no edit list.
+/// Returns true if a file has fragments and no edit list.
 fn is_open(path: &Path) -> bool {
     header(path).is_some_and(|header| {
         let has = |name: &[u8]| header.windows(name.len()).any(|bytes| bytes == name);
@@ -55,7 +55,7 @@ fn is_open(path: &Path) -> bool {
     })
 }
 
-/// The box `moov` of an MP4 file.
+/// Reads the box `moov` of an MP4 file.
 fn header(path: &Path) -> Option<Vec<u8>> {
     let mut boxes = Boxes::open(path)?;
     let header = boxes.by_ref().take(64).find(|of| of.name == *b"moov")?;

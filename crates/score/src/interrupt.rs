@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Ctrl-C and SIGTERM: the first is told on the bus of the pipeline that runs, for it to end as it does at the end of the
+//! Ctrl-C and SIGTERM. The first signal is posted on the bus of the running pipeline, which ends as at the end of the
 //! stream. The second ends the program at once.
 
 use std::io;
@@ -13,13 +13,13 @@ use signal_hook::low_level::emulate_default_handler;
 
 const INTERRUPTED: &str = "interrupted";
 
-/// What the thread that waits for signals has in common with the others.
+/// State shared with the thread that waits for signals.
 struct Shared {
-    /// It has been started.
+    /// The thread was started.
     watched: bool,
-    /// The first that came.
+    /// The first signal.
     signal: Option<i32>,
-    /// Of the pipeline that runs.
+    /// Bus of the running pipeline.
     bus: Option<gst::Bus>,
 }
 
@@ -29,7 +29,7 @@ fn shared() -> MutexGuard<'static, Shared> {
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Catches signals from now on.
+/// Begins to handle signals.
 pub fn watch() -> io::Result<()> {
     let mut state = shared();
     if state.watched {
@@ -44,7 +44,7 @@ pub fn watch() -> io::Result<()> {
             state.bus.iter().for_each(|bus| post(bus, signal));
         }
         if let Some(signal) = signals.next() {
-            // Fails for signals that cannot be caught, and so do not come here.
+            // Fails only for signals that cannot be caught.
             let _ = emulate_default_handler(signal);
         }
     })?;
@@ -52,8 +52,8 @@ pub fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// Tells of the first signal on this bus and no other, also if it has come before.
-pub fn tell(bus: &gst::Bus) -> io::Result<()> {
+/// Posts the first signal on this bus only, also if it has arrived already.
+pub fn post_to(bus: &gst::Bus) -> io::Result<()> {
     watch()?;
     let mut state = shared();
     state.signal.iter().for_each(|signal| post(bus, *signal));
@@ -61,13 +61,13 @@ pub fn tell(bus: &gst::Bus) -> io::Result<()> {
     Ok(())
 }
 
-/// The signal that has come.
+/// Returns the signal, if one has arrived.
 pub fn caught() -> Option<i32> {
     shared().signal
 }
 
 fn post(bus: &gst::Bus, signal: i32) {
     let structure = gst::Structure::builder(INTERRUPTED).field("signal", signal).build();
-    // Refused only by a pipeline that stops.
+    // Fails only if the pipeline is stopping.
     let _ = bus.post(gst::message::Application::new(structure));
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Plugins of GStreamer that are missing, and the packages that have them.
+//! Missing GStreamer plugins, and the packages that contain them.
 
 use gst::MessageView;
 
-/// Debian's packages by the beginning of a media type or of a protocol. The first that fits counts.
+/// Debian packages by the beginning of a media type or protocol. The first match counts.
 const PACKAGES: [(&str, &str); 20] = [
     ("video/quicktime", "gstreamer1.0-plugins-good"),
     ("video/x-matroska", "gstreamer1.0-plugins-good"),
@@ -27,10 +27,10 @@ const PACKAGES: [(&str, &str); 20] = [
     ("application/vnd.rn-realmedia", "gstreamer1.0-plugins-ugly"),
     ("video/x-theora", "gstreamer1.0-plugins-base"),
 ];
-/// What has most decoders.
+/// Package with the most decoders.
 const OTHERWISE: &str = "gstreamer1.0-libav";
 
-/// Returns what a message says is missing for the pictures of a video, and what to do about it.
+/// Describes a missing plugin for the pictures of a video, with advice.
 pub fn of(message: &gst::Message) -> Option<String> {
     let MessageView::Element(element) = message.view() else { return None };
     let structure = element.structure().filter(|structure| structure.name() == "missing-plugin")?;

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Which model is for a video.
+//! Choice of the model for a video.
 
 use engine::model::Model;
 
 use super::probe::Video;
 use crate::error::Error;
 
-/// From this height on, or the width that goes with it, video is made for screens of 2160 lines.
+/// Largest size for models trained for 1080 lines.
 const LARGE: (u32, u32) = (2560, 1440);
-/// Above this many frames per second, motion looks different.
+/// Frame rate above which models for high frame rates are used.
 const FAST: f64 = 45.0;
-/// What version 1 needs in one direction, and its chroma planes in both.
+/// Smallest size for models of version 1, in one direction and in both.
 const SMALLEST: u32 = 216;
 const SMALLEST_SHORT: u32 = 160;
 
-/// A model, and why it was chosen if it was.
+/// A model, with the reason if it was chosen automatically.
 pub struct Choice {
     /// Built-in name or path.
     pub name: String,
-    /// What decided.
+    /// Reason for the choice.
     pub why: Option<String>,
 }
 
-/// The models that the user names, with those that are for this reference in the place of `auto` and `auto-v0`.
+/// Returns the requested models, with `auto` and `auto-v0` replaced by those for this reference.
 pub fn choose(wanted: &[String], reference: Option<&Video>) -> Result<Vec<Choice>, Error> {
     let choose = |name: &String| match (name.as_str(), reference) {
         ("auto", Some(video)) => Ok(version_1(video)),
@@ -36,7 +36,7 @@ pub fn choose(wanted: &[String], reference: Option<&Video>) -> Result<Vec<Choice
     wanted.iter().map(choose).collect()
 }
 
-/// A choice depends on the reference.
+/// Returns true if a choice depends on the reference.
 pub fn is_open(wanted: &[String]) -> bool {
     wanted.iter().any(|name| name == "auto" || name == "auto-v0")
 }

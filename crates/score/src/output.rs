@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Standard output, which may be closed early, as by `head`.
+//! Standard output, which may be closed early, for example by `head`.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Prints lines. Nobody who has stopped to read misses them.
+/// Prints lines. A reader that has closed the pipe is not an error.
 pub fn print(text: impl std::fmt::Display) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -19,7 +19,7 @@ pub fn print(text: impl std::fmt::Display) -> Result<(), Error> {
     }
 }
 
-/// Prints for a program.
+/// Prints JSON.
 pub fn print_json(value: &(impl Serialize + ?Sized)) -> Result<(), Error> {
     print(serde_json::to_string_pretty(value)?)
 }

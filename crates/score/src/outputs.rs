@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The files that are written: none is one of those that are read, and no two are the same.
+//! Checks the output files: they must differ from each other and from all inputs.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use super::rendition::{self, Rendition};
 use super::source::Input;
 use crate::error::Error;
 
-/// Refuses an output that is an input or another output, by whatever names. Inputs are files that are given by their path or
-/// as `file:` URIs, and files of models.
+/// Returns an error if an output is an input or another output under any name. Inputs are files given by path or
+/// `file:` URI, and models.
 pub fn check(args: &Args, reference: &Input, renditions: &[(String, Rendition)]) -> Result<(), Error> {
     let videos = rendition::inputs(reference, renditions).flat_map(Input::files);
     let models = args.models.iter().map(PathBuf::from);
@@ -30,7 +30,7 @@ pub fn check(args: &Args, reference: &Input, renditions: &[(String, Rendition)])
     Ok(())
 }
 
-/// The files that are written, each with the option that names it.
+/// Returns the output files, each with its option.
 fn outputs(args: &Args, renditions: &[(String, Rendition)]) -> Vec<(&'static str, PathBuf)> {
     let of_others = |path: &Path| {
         let labels = renditions.iter().skip(1).map(|(label, _)| label.as_str());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The scores over time as a picture.
+//! The SVG plot of the scores over time.
 
 use std::path::{Path, PathBuf};
 
@@ -10,20 +10,20 @@ use watch::output::Output;
 use super::scores::{Frame, Scores};
 use crate::error::Error;
 
-/// A picture that is to be drawn.
+/// A plot.
 pub struct Plot {
     path: PathBuf,
     output: Output,
 }
 
 impl Plot {
-    /// Makes sure that the picture can be written, before anything is scored.
+    /// Creates the file before scoring, to report errors early.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let output = Output::create(path).map_err(|error| failed(path, &error))?;
         Ok(Self { path: path.to_owned(), output })
     }
 
-    /// Writes the picture.
+    /// Writes the plot.
     pub fn write(self, renditions: &[Scores]) -> Result<(), Error> {
         let svg = draw(renditions).map_err(|error| failed(&self.path, &*error))?;
         self.output.write(svg.as_bytes()).map_err(|error| failed(&self.path, &error))
@@ -34,7 +34,7 @@ fn failed(path: &Path, why: &dyn std::error::Error) -> Error {
     Error::Failed(format!("cannot draw {}: {why}", path.display()))
 }
 
-/// Draws a line for each model of each rendition, as SVG.
+/// Draws a line for each model of each rendition.
 fn draw(renditions: &[Scores]) -> Result<String, Box<dyn std::error::Error>> {
     let mut svg = String::new();
     draw_into(&mut svg, renditions)?;
@@ -46,7 +46,7 @@ fn draw_into(svg: &mut String, renditions: &[Scores]) -> Result<(), Box<dyn std:
     let frames = || renditions.iter().flat_map(|scores| &scores.frames);
     let first = frames().map(seconds).fold(f64::INFINITY, f64::min);
     let last = frames().map(seconds).fold(first, f64::max);
-    // Features have scales of their own.
+    // Features have other scales.
     let of = |scores: &Scores| {
         let models = scores.models.len();
         scores
@@ -56,7 +56,7 @@ fn draw_into(svg: &mut String, renditions: &[Scores]) -> Result<(), Box<dyn std:
             .collect::<Vec<_>>()
     };
     let scores = || renditions.iter().flat_map(of);
-    // From the ten below the lowest score, to 100 at least.
+    // From the multiple of ten below the lowest score to at least 100.
     let bottom = (scores().fold(f64::INFINITY, f64::min) / 10.0).floor() * 10.0;
     let top = scores().fold(100.0, f64::max);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What a video is, found out before it is scored.
+//! Examines a video before it is scored.
 
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
@@ -14,56 +14,56 @@ use gst_video::{VideoColorimetry, VideoInfo, VideoTransferFunction};
 use serde::Serialize;
 
 use super::decoders::Decoders;
-use super::look::Look;
-use super::looks::Looks;
+use super::frame_info::FrameInfo;
+use super::preprocessing::{Orientation, Preprocessing};
+use super::preview::Preview;
 use super::reader::Reader;
 use super::source::Input;
-use super::treatment::{Orientation, Treatment};
 use super::{damage, missing};
 use crate::error::Error;
 use crate::interrupt;
 
-/// How long a source may take to say what it is.
+/// Longest wait for a source.
 const PATIENCE: ClockTime = ClockTime::from_seconds(30);
-/// Containers whose index says where a moment is. Others guess it.
+/// Containers with an exact index. Others estimate positions.
 const INDEXED: [&str; 3] = ["video/quicktime", "video/x-matroska", "video/webm"];
 
-/// Containers that say how long they are.
+/// Containers with an exact duration.
 const WITH_DURATION: [&str; 5] =
     ["video/quicktime", "video/x-matroska", "video/webm", "video/x-flv", "video/x-msvideo"];
-/// How often to look whether a signal has come.
+/// Interval of the checks for signals.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A video as its container and its stream describe it.
+/// Properties of a video, from its container and its stream.
 #[derive(Clone, Debug, Serialize)]
 pub struct Video {
-    /// As the user wrote it.
+    /// The video as the user wrote it.
     pub input: String,
     /// Width of the pictures.
     pub width: u32,
     /// Height of the pictures.
     pub height: u32,
-    /// Frames per second as a fraction, unless it varies or is not known.
+    /// Frames per second, unless they vary or are unknown.
     #[serde(serialize_with = "fraction")]
     pub rate: Option<gst::Fraction>,
-    /// In seconds, if it is known.
+    /// Duration, if it is known.
     #[serde(serialize_with = "seconds")]
     pub duration: Option<ClockTime>,
-    /// Shape of a sample.
+    /// Pixel aspect ratio.
     #[serde(skip)]
     pub aspect: gst::Fraction,
-    /// Its frames are made of two fields.
+    /// Frames consist of two fields.
     pub interlaced: bool,
-    /// The stream says that it is HDR (PQ or HLG).
+    /// The stream is tagged as HDR (PQ or HLG).
     pub hdr: bool,
-    /// How colours are coded, if the stream says so.
+    /// Colorimetry of the stream, if it is tagged.
     pub colorimetry: Option<String>,
-    /// How the stream is coded.
+    /// Codec.
     pub codec: String,
-    /// Its container has an index to seek by.
+    /// The container has an index.
     #[serde(skip)]
     pub indexed: bool,
-    /// How many numbers of an image sequence are missing.
+    /// Missing numbers in an image sequence.
     #[serde(skip)]
     pub missing: u64,
 }
@@ -77,7 +77,7 @@ fn seconds<S: serde::Serializer>(time: &Option<ClockTime>, s: S) -> Result<S::Ok
 }
 
 impl Video {
-    /// Looks at the beginning of a video.
+    /// Examines the beginning of a video.
     pub fn probe(input: &Input) -> Result<Self, Error> {
         let failed = |why: String| Error::Failed(format!("{}: {}", input.given(), input.redact(&why)));
         if let Some(reader) = input.reader() {
@@ -101,7 +101,7 @@ impl Video {
         let of_container = container.as_ref().and_then(|caps| caps.structure(0)).map(|s| s.name().as_str());
         let has_end = of_container.is_some_and(|name| WITH_DURATION.contains(&name));
         let duration = info.duration().filter(|_| has_end);
-        // What is longer than the pictures may be sound.
+        // The audio may be longer than the pictures.
         let share = if info.audio_streams().is_empty() { 100 } else { 90 };
         input.damage().expect(duration.and_then(|duration| duration.mul_div_floor(share, 100)));
         let rate = video.framerate();
@@ -128,23 +128,23 @@ impl Video {
         })
     }
 
-    /// The video as it is shown: turned, and of whole pictures where no fields of two moments were seen.
-    pub fn shown(self, looks: &Looks) -> Self {
+    /// Returns the video as it is displayed: rotated, and progressive if no interlacing was seen.
+    pub fn shown(self, frame_info: &FrameInfo) -> Self {
         let mut shown = self;
-        shown.interlaced &= looks.is_combed;
-        if looks.orientation.is_some_and(Orientation::swaps) {
+        shown.interlaced &= frame_info.is_combed;
+        if frame_info.orientation.is_some_and(Orientation::swaps) {
             std::mem::swap(&mut shown.width, &mut shown.height);
             shown.aspect = gst::Fraction::new(shown.aspect.denom(), shown.aspect.numer());
         }
         shown
     }
 
-    /// A video that the program reads itself.
+    /// Describes a video that the program reads itself.
     fn of_reader(input: &Input, reader: &Reader) -> Result<Self, Error> {
         let caps = if reader.is_coded() {
-            let look = Look::open(input, Treatment::default())?;
-            look.next()?;
-            look.caps().ok_or_else(|| Error::Failed(format!("{} has no pictures", input.given())))?
+            let preview = Preview::open(input, Preprocessing::default())?;
+            preview.next()?;
+            preview.caps().ok_or_else(|| Error::Failed(format!("{} has no pictures", input.given())))?
         } else {
             reader.caps()
         };
@@ -165,7 +165,7 @@ impl Video {
         })
     }
 
-    /// One of this size, to test with.
+    /// Returns a video of this size for tests.
     #[cfg(test)]
     pub(super) fn like(input: &str, width: u32, height: u32) -> Self {
         Self {
@@ -184,30 +184,30 @@ impl Video {
         }
     }
 
-    /// Frames per second, if they are known and do not vary.
+    /// Returns the frames per second if they are known and constant.
     pub fn frames_per_second(&self) -> Option<f64> {
         self.rate.map(|rate| f64::from(rate.numer()) / f64::from(rate.denom()))
     }
 
-    /// Width of the picture as it is shown, in heights.
+    /// Returns the display aspect ratio.
     pub fn shape(&self) -> f64 {
         let aspect = f64::from(self.aspect.numer().max(1)) / f64::from(self.aspect.denom().max(1));
         f64::from(self.width) * aspect / f64::from(self.height.max(1))
     }
 }
 
-/// Has GStreamer look at a video, until a signal comes.
+/// Lets GStreamer examine a video until a signal arrives.
 fn discover(uri: &str) -> Result<DiscovererInfo, Error> {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     let uri = uri.to_owned();
     thread::Builder::new().name("probe".into()).spawn(move || {
-        // Where a signal has come, nothing waits for it.
-        let _ = tell.send(discover_to_the_end(&uri));
+        // After a signal the receiver is gone.
+        let _ = sender.send(discover_to_the_end(&uri));
     })?;
     loop {
-        match told.recv_timeout(LOOK) {
+        match receiver.recv_timeout(LOOK) {
             Ok(info) => return info,
-            Err(mpsc::RecvTimeoutError::Disconnected) => return Err("it could not be looked at".into()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err("it could not be examined".into()),
             Err(mpsc::RecvTimeoutError::Timeout) if interrupt::caught().is_some() => {
                 return Err("interrupted while it was opened".into());
             }

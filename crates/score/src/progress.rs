@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How far it is: in the terminal only.
+//! Progress display, only in a terminal.
 
 use gst::ClockTime;
 use gsthipvmaf::event::{self, EventMessage};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::run::Event;
-use super::span::Span;
+use super::time_range::TimeRange;
 
-/// A bar with the rate and the time that is left.
+/// A progress bar with speed and remaining time.
 pub struct Progress {
     bar: ProgressBar,
     from: ClockTime,
@@ -18,10 +18,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For a part of the reference; how long it is may not be known.
-    pub fn new(duration: Option<ClockTime>, span: Option<Span>) -> Self {
-        let from = span.map_or(ClockTime::ZERO, |span| span.from);
-        let end = span.and_then(|span| span.to).into_iter().chain(duration).min();
+    /// Creates a bar for a part of the reference, whose duration may be unknown.
+    pub fn new(duration: Option<ClockTime>, time_range: Option<TimeRange>) -> Self {
+        let from = time_range.map_or(ClockTime::ZERO, |time_range| time_range.from);
+        let end = time_range.and_then(|time_range| time_range.to).into_iter().chain(duration).min();
         let template =
             if end.is_some() { "{bar:40} {percent:>3} %  {msg}, {eta} left" } else { "{spinner} {msg}" };
         let bar = match end {
@@ -32,7 +32,7 @@ impl Progress {
         Self { bar: bar.with_style(style), from, frames: 0 }
     }
 
-    /// Shows what has happened.
+    /// Shows an event.
     pub fn show(&mut self, event: Event) {
         match event {
             Event::Frame(0, frame) => {
@@ -59,17 +59,20 @@ impl Progress {
     }
 }
 
-/// What bears on how the scores are to be read. Frames without a partner are in the table.
+/// Describes events that affect the interpretation of scores. The table counts frames without a partner.
 fn said(message: &EventMessage) -> Option<String> {
     match (message.event, message.offset, message.reason.as_ref()) {
         (event::Event::Alignment, Some(offset), _) => {
             let when = if offset < 0 { "early" } else { "late" };
-            Some(format!("its pictures say that it is {when} by {:.3} s", offset.unsigned_abs() as f64 / 1e9))
+            Some(format!(
+                "its pictures show that it is {when} by {:.3} s",
+                offset.unsigned_abs() as f64 / 1e9
+            ))
         }
         (event::Event::Mispaired, ..) => {
             let [since, until] = [message.since, message.running_time].map(Option::unwrap_or_default);
             Some(format!(
-                "scores from {since:.3} to {until:.3} are of wrong pairs, as its offset has changed"
+                "scores from {since:.3} to {until:.3} are for wrong pairs, because its offset has changed"
             ))
         }
         (event::Event::Alignment | event::Event::WrongScore, _, Some(reason)) => Some(reason.clone()),

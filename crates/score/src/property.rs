@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Properties of the element, set to what users write on command lines and in files. GLib takes what does not suit for a mistake
-//! of the program and ends it, so all of it is checked before.
+//! Sets properties of the element from user input. GLib aborts the program on invalid values, so all input is checked
+//! first.
 
 use gst::prelude::*;
 
-/// Sets a property to a value that the user wrote, as launch lines have it.
+/// Sets a property to a value in the syntax of launch lines.
 ///
 /// # Errors
 ///
-/// What is wrong, in a sentence: there is no such property, it cannot be set, or it does not take this value.
+/// Returns a sentence if the property does not exist, cannot be set, or does not accept the value.
 pub fn set(object: &impl IsA<glib::Object>, name: &str, value: &str) -> Result<(), String> {
     let object = object.as_ref();
     let property = object.find_property(name).filter(|property| {
@@ -19,7 +19,7 @@ pub fn set(object: &impl IsA<glib::Object>, name: &str, value: &str) -> Result<(
     let property = property.ok_or(format!(
         "hipvmaf has no property {name} that can be set; gst-inspect-1.0 hipvmaf lists them"
     ))?;
-    let refused = || format!("{value} is no value for {name}: {}", property.blurb().unwrap_or(""));
+    let refused = || format!("{value} is not a value for {name}: {}", property.blurb().unwrap_or(""));
     let value = glib::Value::deserialize_with_pspec(value, &property).map_err(|_| refused())?;
     if !in_range(&property, &value) {
         return Err(refused());
@@ -28,7 +28,7 @@ pub fn set(object: &impl IsA<glib::Object>, name: &str, value: &str) -> Result<(
     Ok(())
 }
 
-/// Whether a property of numbers takes this one.
+/// Returns true if a number is within the range of its property.
 fn in_range(property: &glib::ParamSpec, value: &glib::Value) -> bool {
     macro_rules! within {
         ($($spec:ident: $of:ty),*) => { $(

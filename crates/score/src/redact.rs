@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Keeps credentials out of what is shown, logged and told.
+//! Removes credentials from everything that is shown or logged.
 //!
-//! A URI may hold a user and a password, a passphrase, a token or a stream's key. What is shown of one is its scheme, host,
-//! port and path; of RTMP, whose last part of the path is the key, not that part. Texts of GStreamer may quote a URI, as a
-//! whole or in parts, so they are shown with the secrets of the source that they are about replaced.
+//! A URI may contain a user and password, a passphrase, a token or a stream key. Only its scheme, host, port and path
+//! are shown; for RTMP, the last part of the path is the key and is hidden. Messages of GStreamer may quote a URI or
+//! parts of it, so the secrets of the source are replaced in them.
 
-/// What stands where something was left out.
+/// Placeholder for a removed part.
 const HIDDEN: &str = "…";
-/// Values that are shorter are found in texts by chance.
+/// Shorter values are not removed, because they occur in texts by chance.
 const SHORTEST: usize = 4;
 
-/// A URI without what may be a credential.
+/// Removes possible credentials from a URI.
 pub fn uri(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once("://") else { return uri.into() };
     let (place, query) = split_query(rest);
@@ -25,10 +25,10 @@ pub fn uri(uri: &str) -> String {
     format!("{scheme}://{host}{path}{query}")
 }
 
-/// A text about a source, without the credentials of its URI and of any other that it quotes.
+/// Removes the credentials of a source, and of all other URIs, from a text about it.
 pub fn text(text: &str, source: &str) -> String {
     let mut text = text.replace(source, &uri(source));
-    // The longest first: one may be part of another.
+    // Longest first, because one secret may contain another.
     let mut secrets = secrets(source);
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     for secret in secrets {
@@ -37,7 +37,7 @@ pub fn text(text: &str, source: &str) -> String {
     quoted(&text)
 }
 
-/// A text, the URIs in it without credentials.
+/// Removes credentials from the URIs in a text.
 pub fn quoted(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -57,12 +57,12 @@ fn is_rtmp(scheme: &str) -> bool {
     scheme.starts_with("rtmp")
 }
 
-/// What is before the query or the fragment, and these.
+/// Splits at the query or fragment.
 fn split_query(rest: &str) -> (&str, &str) {
     rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()))
 }
 
-/// The parts of a URI that may be credentials, as they are written and decoded.
+/// Returns the parts of a URI that may be credentials, both encoded and decoded.
 fn secrets(uri: &str) -> Vec<String> {
     let Some((scheme, rest)) = uri.split_once("://") else { return vec![] };
     let (place, query) = split_query(rest);

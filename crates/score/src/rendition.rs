@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is scored: files, and encodings of the reference that are made on the way.
+//! Renditions: files, and encodes made from the reference.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -10,14 +10,14 @@ use super::source::Input;
 /// A video to score.
 #[derive(Clone, Debug)]
 pub enum Rendition {
-    /// One that is there.
+    /// An existing video.
     Input(Input),
-    /// One that is made of the reference.
+    /// An encode made from the reference.
     Encoding(Encoding),
 }
 
 impl Rendition {
-    /// What the user wrote, if it is there.
+    /// Returns the user's text for an existing video.
     pub fn given(&self) -> Option<&str> {
         match self {
             Self::Input(input) => Some(input.given()),
@@ -25,7 +25,7 @@ impl Rendition {
         }
     }
 
-    /// What a user recognises it by.
+    /// Returns the label.
     pub fn label(&self) -> String {
         match self {
             Self::Input(input) => input.name(),
@@ -34,7 +34,7 @@ impl Rendition {
     }
 }
 
-/// An encoding by x264.
+/// An encode with x264.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding {
     size: Option<(u32, u32)>,
@@ -63,7 +63,7 @@ impl FromStr for Encoding {
 }
 
 impl Encoding {
-    /// Width and height, unless they are the original's.
+    /// Returns width and height unless they are the original's.
     pub fn size(&self) -> Option<(u32, u32)> {
         self.size
     }
@@ -73,7 +73,7 @@ impl Encoding {
         format!("{size}{} kbit/s", self.kbits)
     }
 
-    /// Elements from the tee `ref` to the decoded rendition, and the link to what follows.
+    /// Returns a launch description from the tee `ref` to the decoded rendition, open at its end.
     pub fn description(&self) -> String {
         let size = self.size.map_or(String::new(), |(width, height)| {
             format!("! videoscale add-borders=false ! video/x-raw,width={width},height={height},pixel-aspect-ratio=1/1 ")
@@ -82,7 +82,7 @@ impl Encoding {
     }
 }
 
-/// Returns all videos that are read, the original first.
+/// Returns all existing videos, the original first.
 pub fn inputs<'a>(
     reference: &'a Input,
     renditions: &'a [(String, Rendition)],

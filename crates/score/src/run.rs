@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Builds the pipeline, runs it, and collects what the element says on the bus.
+//! Builds the pipeline, runs it, and collects the element's messages.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,56 +13,56 @@ use gsthipvmaf::message::{FrameMessage, VmafMessage};
 
 use super::damage;
 use super::pairing::Timings;
+use super::preprocessing::Preprocessing;
 use super::rendition::{self, Rendition};
 use super::scores::Scores;
 use super::source::{self, Input};
-use super::treatment::Treatment;
 use crate::error::Error;
 use crate::{interrupt, property};
 
-/// What is to be compared, and how.
+/// A comparison.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The original.
     pub reference: Input,
-    /// What is compared with it, each with the label that messages and results have.
+    /// Renditions with the labels for messages and results.
     pub renditions: Vec<(String, Rendition)>,
     /// Built-in names or files of models; at least one.
     pub models: Vec<String>,
-    /// Further properties of the element, in its order, as text.
+    /// Further properties of the element as text, in order.
     pub properties: Vec<(String, String)>,
-    /// By how many nanoseconds the distorted videos are late.
+    /// Delay of the renditions in nanoseconds.
     pub offset: i64,
-    /// How the offset is looked for: a value of the pads' property `align`.
+    /// Value of the pads' property `align`.
     pub align: String,
-    /// What else made the scores, for their provenance: lines by what they are about.
+    /// Further lines for the provenance, by category.
     pub extra_provenance: Vec<(&'static str, Vec<String>)>,
-    /// Results file in the format of its ending; further renditions have files of their own.
+    /// Results file, in the format of its extension; further renditions get their own files.
     pub results: Option<PathBuf>,
-    /// How the original is read.
-    pub treatment: Treatment,
-    /// How each rendition is; those that are made of the original are not read.
-    pub treatments: Vec<Treatment>,
-    /// Which frames belong together, where that was looked for; otherwise those of one time do.
+    /// Preprocessing of the original.
+    pub preprocessing: Preprocessing,
+    /// Preprocessing of each rendition; not used for encodes made from the original.
+    pub rendition_preprocessing: Vec<Preprocessing>,
+    /// Times of the frames if they were paired by examination; otherwise frames with the same time belong together.
     pub timings: Timings,
 }
 
 impl Job {
-    /// The names of the features that are asked for besides those that models read.
+    /// Returns the names of the features that were requested in addition to the models'.
     fn features(&self) -> Vec<String> {
         let list = self.properties.iter().filter(|(name, _)| name == "features");
-        // The element says what is wrong with a list.
+        // The element reports errors in the list.
         let extractors = list.flat_map(|(_, list)| feature_list::parse(list, &[]).unwrap_or_default());
         extractors.flat_map(|extractor| extractor.features(true)).map(|feature| feature.key).collect()
     }
 
-    /// All videos that are read, the original first.
+    /// Returns all existing videos, the original first.
     pub fn inputs(&self) -> impl Iterator<Item = &Input> + Clone {
         rendition::inputs(&self.reference, &self.renditions)
     }
 }
 
-/// What the element says of properties, pads and other elements, and what the program says instead.
+/// Words of the element, with their replacements in the program's texts.
 const WORDS: [(&str, &str); 10] = [
     ("; check the property results-filename", ""),
     ("(results-filename)", "(--results)"),
@@ -82,37 +82,37 @@ const WORDS: [(&str, &str); 10] = [
     ("ref_sink", "the original"),
 ];
 
-/// What is heard of while frames are scored.
+/// An event while scoring.
 pub enum Event<'a> {
     /// A frame of the rendition with this number was scored.
     Frame(usize, &'a FrameMessage),
-    /// Something happened to a rendition besides scores.
+    /// An event of a rendition.
     Noticed(&'a EventMessage),
-    /// Something is odd.
+    /// A warning.
     Warning(&'a str),
 }
 
-/// What came of a job.
+/// Result of a job.
 pub struct Outcome {
-    /// Of each rendition.
+    /// Scores of each rendition.
     pub renditions: Vec<Scores>,
-    /// What made the scores, as the element says it.
+    /// Provenance, as reported by the element.
     pub provenance: Option<Structure>,
-    /// The signal that ended it before the end of the stream.
+    /// Signal that ended the job early.
     pub signal: Option<i32>,
-    /// Why it ended before that otherwise.
+    /// Error that ended the job early.
     pub failure: Option<Error>,
-    /// What is damaged: videos as the user wrote them, and what was found.
+    /// Damaged videos, as the user wrote them, with descriptions.
     pub damaged: Vec<(String, String)>,
 }
 
-/// Scores the renditions of a job in one pass, to its end or to the signal that comes before. What was scored until an
-/// error is there as well.
+/// Scores the renditions of a job in one pass, until its end or a signal. After an error, the result has the scores
+/// so far.
 pub fn score(job: &Job, heard: &mut dyn FnMut(Event)) -> Result<Outcome, Error> {
     score_with(job, &|_| {}, heard)
 }
 
-/// Scores, with an element that something was done to before it starts.
+/// Scores, after `prepare` has changed the element.
 pub fn score_with(
     job: &Job,
     prepare: &dyn Fn(&gst::Element),
@@ -122,9 +122,9 @@ pub fn score_with(
     let pipeline = build(job)?;
     pipeline.by_name("score").iter().for_each(prepare);
     let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
-    interrupt::tell(&bus)?;
+    interrupt::post_to(&bus)?;
     let started = pipeline.set_state(gst::State::Playing);
-    // What refuses to start has said why on the bus.
+    // If the start failed, the reason is on the bus already.
     let timeout = if started.is_ok() { ClockTime::NONE } else { Some(ClockTime::ZERO) };
     let mut run = Run::new(job, &pipeline);
     for message in bus.iter_timed(timeout) {
@@ -142,13 +142,13 @@ pub fn score_with(
     Ok(outcome)
 }
 
-/// Where frames wait for those of slower renditions. It never holds more than an encoder does, as the queues before the
-/// encoders are bounded; frames of files do not come before they are needed.
+/// Queue for frames that wait for slower renditions. It never holds more than an encoder does, since the queues
+/// before the encoders are limited, and frames of files are read on demand.
 const WAIT: &str = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0";
 
 fn build(job: &Job) -> Result<gst::Pipeline, Error> {
     let encodes = job.renditions.iter().any(|(_, rendition)| matches!(rendition, Rendition::Encoding(_)));
-    // Without encoders the decoders are held up by queues that are full.
+    // Without encoders, full queues block the decoders.
     let reference = if encodes { format!("tee name=ref ref. ! {WAIT}") } else { "queue name=ref".into() };
     let branches = job.renditions.iter().enumerate().map(|(i, (_, rendition))| {
         let pad = if i == 0 { "dist_sink" } else { "dist_%u" };
@@ -166,7 +166,7 @@ fn build(job: &Job) -> Result<gst::Pipeline, Error> {
     let element = |name: &str| {
         pipeline.by_name(name).ok_or_else(|| Error::Failed(format!("no element {name} in the pipeline")))
     };
-    source::decode(&pipeline, &job.reference, job.treatment, &element("ref")?)?;
+    source::decode(&pipeline, &job.reference, job.preprocessing, &element("ref")?)?;
     let sink = |name: &str| {
         let pad = element(name)?.static_pad("sink");
         pad.ok_or_else(|| Error::Failed(format!("{name} has no pad named sink")))
@@ -178,8 +178,8 @@ fn build(job: &Job) -> Result<gst::Pipeline, Error> {
     job.timings.apply(&sink("ref")?, &inputs.collect::<Result<Vec<_>, _>>()?);
     for (i, (_, rendition)) in job.renditions.iter().enumerate() {
         if let Rendition::Input(input) = rendition {
-            let treatment = job.treatments.get(i).copied().unwrap_or_default();
-            source::decode(&pipeline, input, treatment, &element(&format!("wait{i}"))?)?;
+            let preprocessing = job.rendition_preprocessing.get(i).copied().unwrap_or_default();
+            source::decode(&pipeline, input, preprocessing, &element(&format!("wait{i}"))?)?;
         }
     }
     set_up(job, &element("score")?)?;
@@ -187,7 +187,7 @@ fn build(job: &Job) -> Result<gst::Pipeline, Error> {
     Ok(pipeline)
 }
 
-/// Has the results say what is damaged, also what was found while frames were scored: that is known at the end of each stream.
+/// Adds the damage to the results, including damage found while scoring, which is known at the end of each stream.
 fn note_damage(job: &Job, element: &gst::Element) {
     let videos: Arc<Vec<_>> = Arc::new(job.inputs().cloned().collect());
     for pad in element.sink_pads() {
@@ -221,7 +221,7 @@ fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {
         let path = path.to_str().ok_or("the name of the results file is not UTF-8")?;
         element.set_property("results-filename", path);
     }
-    // In the order in which they were asked for.
+    // In the order of their request.
     let pads = element.sink_pads().into_iter().filter(|pad| pad.has_property("label"));
     for (i, (pad, (label, _))) in pads.zip(&job.renditions).enumerate() {
         pad.set_property("label", label);
@@ -234,10 +234,10 @@ fn set_up(job: &Job, element: &gst::Element) -> Result<(), Error> {
     Ok(())
 }
 
-/// A job that runs.
+/// A running job.
 struct Run<'a> {
     element: Option<gst::Element>,
-    /// Of the renditions, in their order.
+    /// Pads of the renditions, in order.
     pads: Vec<glib::GString>,
     outcome: Outcome,
     job: &'a Job,
@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes a message. Whether it is the last.
+    /// Handles a message. Returns true if it is the last.
     fn follow(&mut self, message: &gst::Message, heard: &mut dyn FnMut(Event)) -> bool {
         match message.view() {
             MessageView::Element(element) => {
@@ -322,8 +322,8 @@ impl<'a> Run<'a> {
         heard(Event::Noticed(event));
     }
 
-    /// The text of an error message, with the file that it is about, and followed by its hint: what comes after the first
-    /// line of the debug text, which says where in the code it was posted.
+    /// Returns the text of an error message with its file, followed by the hint: the debug text after its first line,
+    /// which only gives a place in the code.
     fn explain(&self, error: &gst::message::Error) -> Error {
         let debug = error.debug().unwrap_or_default();
         let hint = debug.split_once('\n').map_or("", |(_, hint)| hint);
@@ -341,13 +341,13 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Has the results say that they are not complete, and why.
+    /// Marks the results as incomplete, with the reason.
     fn incomplete(&self, why: &str) {
         let pads = self.element.iter().flat_map(|element| element.sink_pads());
         pads.filter(|pad| pad.has_property("incomplete")).for_each(|pad| pad.set_property("incomplete", why));
     }
 
-    /// A text of the element in the words of the program, without the credentials of the inputs.
+    /// Returns a text of the element in the program's words, without credentials.
     fn redact(&self, text: &str) -> String {
         let labels = self.pads.iter().zip(&self.job.renditions);
         let text = labels.fold(text.to_owned(), |text, (pad, (label, _))| {

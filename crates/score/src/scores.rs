@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The scores of a rendition: of each frame by each model, and what they come to together.
+//! The scores of a rendition: each frame by each model, and pooled values.
 
 use super::pairing::Pairing;
 use gst::ClockTime;
@@ -8,38 +8,38 @@ use gsthipvmaf::message::{FrameMessage, PooledMessage, ScoreState};
 use serde::Serialize;
 use watch::summary::{Summary, Values};
 
-/// A frame that was scored. What a film of hours leaves of each is a few dozen bytes.
+/// A scored frame, in a few dozen bytes, so that hours of video fit into memory.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// Number of the reference frame.
     pub index: i32,
-    /// Where it is in the reference.
+    /// Time in the reference.
     pub time: ClockTime,
-    /// By the models, in their order, and the features behind them.
+    /// Scores of the models in order, followed by the features.
     pub scores: Vec<f64>,
 }
 
 /// A rendition and its scores.
 #[derive(Clone, Debug)]
 pub struct Scores {
-    /// What a user recognises the rendition by.
+    /// Label of the rendition.
     pub label: String,
     /// Names of the models.
     pub models: Vec<String>,
-    /// Names of the features that are shown besides.
+    /// Names of the features shown in addition.
     pub features: Vec<String>,
-    /// All frames whose scores count.
+    /// All frames with valid scores.
     pub frames: Vec<Frame>,
-    /// By how many nanoseconds the video is late, as its pictures have said last, if that was looked for.
+    /// Delay of the video in nanoseconds, as last found from its pictures.
     pub offset: Option<i64>,
-    /// How its frames were paired with the original, where that was looked for.
+    /// Pairing with the original, if it was examined.
     pub pairing: Option<Pairing>,
-    /// What the element said at the end of each section: more than one if the video changes on the way.
+    /// The element's summary of each section; more than one if the video changes.
     pub sections: Vec<PooledMessage>,
 }
 
 impl Frame {
-    /// By the first model.
+    /// Returns the pooled score of the first model.
     pub fn score(&self) -> f64 {
         self.scores.first().copied().unwrap_or(f64::NAN)
     }
@@ -76,23 +76,23 @@ impl Scores {
         });
     }
 
-    /// Names of all that is shown: the models, then the features.
+    /// Returns the names of the models, then of the features.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.models.iter().chain(&self.features)
     }
 
-    /// Sum of a count over all sections.
+    /// Sums a count over all sections.
     pub fn count(&self, count: impl Fn(&PooledMessage) -> u64) -> u64 {
         self.sections.iter().map(count).sum()
     }
 
-    /// Frames of the original that have no partner, and those of the rendition.
+    /// Returns the number of frames without a partner: of the original, and of the rendition.
     pub fn unpaired(&self) -> [u64; 2] {
         let [own, other] = self.pairing.as_ref().map_or([0, 0], |pairing| pairing.left_out);
         [own + self.count(|section| section.unpaired), other + self.count(|section| section.dist_unmatched)]
     }
 
-    /// What the values of a model or a feature come to; nothing without scores.
+    /// Pools the values of a model or a feature; `None` without scores.
     pub fn pooled(&self, model: usize) -> Option<Pooled> {
         let mut summary = Summary::<Values>::default();
         let scores = self.frames.iter().filter_map(|frame| frame.scores.get(model));
@@ -112,7 +112,7 @@ impl Scores {
         })
     }
 
-    /// The frames with the lowest scores by the first model, the worst first.
+    /// Returns the frames with the lowest scores of the first model, worst first.
     pub fn worst(&self, count: usize) -> Vec<&Frame> {
         let mut frames: Vec<_> = self.frames.iter().collect();
         frames.sort_by(|a, b| a.score().total_cmp(&b.score()));
@@ -121,7 +121,7 @@ impl Scores {
     }
 }
 
-/// The scores of many frames in a few figures. Percentiles are exact.
+/// Statistics of many scores. Percentiles are exact.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[expect(missing_docs, reason = "their names say it")]
 pub struct Pooled {

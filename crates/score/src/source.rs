@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Where video comes from: files, URIs and image sequences, decoded by what GStreamer has for them.
+//! Sources of video: files, URIs and image sequences.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,16 +15,16 @@ use tempfile::NamedTempFile;
 use super::damage::Damage;
 use super::decoders::{self, Decoders};
 use super::fragments;
+use super::preprocessing::Preprocessing;
 use super::reader::{Images, Raw, Reader, Stream, spool};
-use super::treatment::Treatment;
 use crate::error::Error;
 use crate::redact;
 
-/// A video that is there.
+/// An existing video.
 #[derive(Clone, Debug)]
 pub struct Input {
     whole: String,
-    /// The same without credentials.
+    /// The name without credentials.
     given: String,
     origin: Origin,
     damage: Damage,
@@ -33,16 +33,17 @@ pub struct Input {
 /// How a video is read.
 #[derive(Clone, Debug)]
 enum Origin {
-    /// By GStreamer, from here.
+    /// By GStreamer.
     Uri(String),
     /// By the program itself.
     Reader(Reader),
-    /// By GStreamer, from a copy of a stream that is removed with the last input of it.
+    /// By GStreamer, from a copy of a stream. The copy is removed with its last user.
     Copy(String, #[expect(dead_code, reason = "it is there to be dropped")] Arc<NamedTempFile>),
 }
 
 impl Input {
-    /// A URI, a file, standard input (`-`), a FIFO, or an image sequence (`frames_%04d.png`) of so many frames per second.
+    /// Opens a URI, a file, standard input (`-`), a FIFO, or an image sequence (`frames_%04d.png`) with this frame
+    /// rate.
     pub fn new(given: &str, image_rate: gst::Fraction, raw: Option<Raw>) -> Result<Self, Error> {
         let origin = Origin::new(given, image_rate, raw)
             .map_err(|why| Error::Failed(format!("{}: {}", redact::uri(given), redact::text(&why, given))));
@@ -54,17 +55,17 @@ impl Input {
         })
     }
 
-    /// What the user wrote, without what may be credentials in a URI.
+    /// Returns the user's text, without credentials in a URI.
     pub fn given(&self) -> &str {
         &self.given
     }
 
-    /// A text about it, without its credentials.
+    /// Removes the video's credentials from a text.
     pub fn redact(&self, text: &str) -> String {
         redact::text(text, &self.whole)
     }
 
-    /// For GStreamer, unless the program reads it itself.
+    /// Returns the URI for GStreamer, unless the program reads the video itself.
     pub fn uri(&self) -> Option<&str> {
         match &self.origin {
             Origin::Uri(uri) | Origin::Copy(uri, _) => Some(uri),
@@ -72,7 +73,7 @@ impl Input {
         }
     }
 
-    /// What reads it, unless GStreamer does.
+    /// Returns the program's own reader, if it has one for the video.
     pub fn reader(&self) -> Option<&Reader> {
         match &self.origin {
             Origin::Reader(reader) => Some(reader),
@@ -80,17 +81,17 @@ impl Input {
         }
     }
 
-    /// It can be read once only, so that it cannot be looked at before it is scored.
+    /// Returns true if the video can be read only once, and so cannot be examined before scoring.
     pub fn is_stream(&self) -> bool {
         self.reader().is_some_and(Reader::is_stream)
     }
 
-    /// What is damaged of it, as far as it was read.
+    /// Returns the damage found so far.
     pub fn damage(&self) -> &Damage {
         &self.damage
     }
 
-    /// The files that it is read from.
+    /// Returns the files of the video.
     pub fn files(&self) -> Vec<PathBuf> {
         if let Some(Reader::Images(images)) = self.reader() {
             return images.paths().to_owned();
@@ -102,7 +103,7 @@ impl Input {
         }
     }
 
-    /// Its last part, which is what tells encodings in a folder apart.
+    /// Returns the last part of the name, which distinguishes encodes in a folder.
     pub fn name(&self) -> String {
         let path = if self.given.contains("://") { self.given.split(['?', '#']).next() } else { None };
         let path = path.unwrap_or(&self.given).trim_end_matches('/');
@@ -149,45 +150,46 @@ impl Origin {
     }
 }
 
-/// Refuses URIs that GStreamer does not survive: of the web without a host, and of its own reader of image sequences.
+/// Rejects URIs that would crash or block GStreamer: web addresses without a host, and those of its reader for image
+/// sequences.
 pub fn check_uri(uri: &str) -> Result<(), String> {
     let (scheme, rest) = uri.split_once("://").unwrap_or_default();
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
     if scheme.eq_ignore_ascii_case("imagesequence") {
-        return Err("name image sequences by their files, as frames_%04d.png".into());
+        return Err("write image sequences as file names, such as frames_%04d.png".into());
     }
     let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
-    if is_web && (host.is_empty() || host.starts_with(':')) { Err("it names no host".into()) } else { Ok(()) }
+    if is_web && (host.is_empty() || host.starts_with(':')) { Err("it has no host".into()) } else { Ok(()) }
 }
 
 fn uri(path: &Path) -> Result<String, String> {
     glib::filename_to_uri(path, None).map(String::from).map_err(|error| error.to_string())
 }
 
-/// How a file begins; nothing of what cannot be read, which is told of by what opens it.
+/// Reads the first bytes of a file. An unreadable file gives nothing here, and an error when it is opened.
 fn head(path: &Path) -> Vec<u8> {
     let mut head = vec![];
     let file = File::open(path).and_then(|file| file.take(decoders::HEAD as u64).read_to_end(&mut head));
     file.map_or(vec![], |_| head)
 }
 
-/// Which decoders are used.
+/// Decoders to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Decoder {
-    /// What GStreamer ranks highest, which may be hardware
+    /// GStreamer's default, which may be hardware
     #[default]
     Auto,
-    /// Software alone
+    /// Software only
     Software,
-    /// Hardware through VA-API, where it can
+    /// VA-API hardware, if available
     Va,
-    /// Hardware of NVIDIA, where it can
+    /// NVIDIA hardware, if available
     Nv,
 }
 
 impl Decoder {
-    /// Has GStreamer prefer these decoders, for the whole process.
+    /// Makes GStreamer prefer these decoders in the entire process.
     pub fn prefer(self) -> Result<(), Error> {
         let plugin = match self {
             Self::Auto | Self::Software => return Ok(()),
@@ -208,17 +210,17 @@ impl Decoder {
     }
 }
 
-/// Has a video decoded and sent to an element that comes before hipvmaf. Nothing is converted that hipvmaf takes as it is: a
-/// converter would bring one side to what the other has without a word, HDR video to 8 bits for instance, where hipvmaf
-/// says what does not fit together.
+/// Decodes a video and sends it to an element before hipvmaf. No converter is inserted for formats that hipvmaf
+/// accepts: it would silently adapt one side to the other, for example reduce HDR video to 8 bits, where hipvmaf
+/// reports the mismatch.
 pub fn decode(
     pipeline: &gst::Pipeline,
     input: &Input,
-    treatment: Treatment,
+    preprocessing: Preprocessing,
     next: &gst::Element,
 ) -> Result<Decoders, Error> {
-    let Treatment { decoder, span, .. } = treatment;
-    let next = treatment.before(pipeline, next)?;
+    let Preprocessing { decoder, time_range, .. } = preprocessing;
+    let next = preprocessing.before(pipeline, next)?;
     let sink = next.static_pad("sink").ok_or("what comes after the decoder has no pad named sink")?;
     let name = input.given().to_owned();
     let send = {
@@ -226,8 +228,8 @@ pub fn decode(
         let damage = input.damage().clone();
         move |source: &gst::Element, pad: &gst::Pad| match link(pad, &caps_of(pad), &sink) {
             Ok(true) => {
-                damage.watch(pad, span.is_none());
-                span.iter().for_each(|span| span.apply(pad));
+                damage.watch(pad, time_range.is_none());
+                time_range.iter().for_each(|time_range| time_range.apply(pad));
             }
             Ok(false) => {}
             Err(err) => gst::element_error!(source, gst::CoreError::Pad, ("{name}: {err}")),
@@ -249,7 +251,7 @@ pub fn decode(
             if !reader.is_coded() {
                 let pad = source.static_pad("src").ok_or("a reader has no pad")?;
                 return if link(&pad, &reader.caps(), &sink)? {
-                    span.iter().for_each(|span| span.apply(&pad));
+                    time_range.iter().for_each(|time_range| time_range.apply(&pad));
                     Ok(Decoders::default())
                 } else {
                     Err(Error::Failed(format!("{name} has no video")))
@@ -276,7 +278,7 @@ fn caps_of(pad: &gst::Pad) -> gst::Caps {
     pad.current_caps().unwrap_or_else(|| pad.query_caps(None))
 }
 
-/// Whether the pad has the video, which is sent on then.
+/// Links the pad if it carries the video, and returns true then.
 fn link(pad: &gst::Pad, caps: &gst::Caps, sink: &gst::Pad) -> Result<bool, Error> {
     if sink.is_linked() || caps.structure(0).is_none_or(|s| s.name() != "video/x-raw") {
         return Ok(false);
@@ -285,20 +287,19 @@ fn link(pad: &gst::Pad, caps: &gst::Caps, sink: &gst::Pad) -> Result<bool, Error
     Ok(true)
 }
 
-/// Whether the element takes video of this format, wherever the frames are.
+/// Returns true if the element accepts this format.
 pub fn takes(format: VideoFormat) -> Result<bool, Error> {
     let factory = gst::ElementFactory::find("hipvmaf").ok_or("there is no element hipvmaf")?;
     Ok(factory.can_sink_any_caps(&gst_video::VideoCapsBuilder::new().format(format).build()))
 }
 
-/// Ends the stream at the inputs of the element, after the frames that it has got. What was read and decoded ahead of
-/// that is not scored any more.
+/// Ends the stream at the element's inputs after its current frames. Frames that were decoded ahead are not scored.
 pub fn end_stream(element: &gst::Element) {
     for source in element.sink_pads().iter().filter_map(|pad| pad.peer()) {
-        // Between two frames.
+        // Waits until no frame is being sent.
         source.add_probe(gst::PadProbeType::IDLE, |source, _| {
             if let Some(sink) = source.peer() {
-                // Refused only by a pad that has seen its end.
+                // Fails only if the stream has ended already.
                 let _ = sink.send_event(gst::event::Eos::new());
             }
             gst::PadProbeReturn::Remove

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is done to the videos before they are compared, as lines for people and for the provenance of the scores.
+//! Steps applied to the videos before the comparison, as text for users and for the provenance.
 
 use serde::Serialize;
 
 use super::check::Finding;
 use super::run::Job;
 
-/// Something that was done to a video.
+/// A step applied to a video.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// The video as the user wrote it, or the name of an encoding that is made on the way.
+    /// The video as the user wrote it, or the name of an encode.
     pub video: String,
-    /// `deinterlace`, `rate`, `convert`, `orientation`, `scale`, `crop`, `offset` or `pairing`.
+    /// Category: `deinterlace`, `rate`, `convert`, `orientation`, `scale`, `crop`, `offset` or `pairing`.
     pub kind: &'static str,
-    /// What was done.
+    /// Description.
     pub text: String,
 }
 
-/// The steps of a job. `sizes` are those of the reference and of each rendition, where they are known, before the element
+/// Returns the steps of a job. `sizes` are the known sizes of the reference and the renditions before the element
 /// scales them.
 pub fn of(job: &Job, sizes: &[Option<(u32, u32)>]) -> Vec<Step> {
     let mut steps = vec![];
     let mut add = |video: &str, kind, text| steps.push(Step { video: video.to_owned(), kind, text });
-    for (kind, text) in job.treatment.steps() {
+    for (kind, text) in job.preprocessing.steps() {
         add(job.reference.given(), kind, text);
     }
     let of_reference = sizes.first().copied().flatten();
     let scale = job.properties.iter().rev().find(|(name, _)| name == "scale-method");
     for (i, (label, rendition)) in job.renditions.iter().enumerate() {
         let video = rendition.given().unwrap_or(label);
-        for (kind, text) in job.treatments.get(i).map(|of| of.steps()).unwrap_or_default() {
+        for (kind, text) in job.rendition_preprocessing.get(i).map(|of| of.steps()).unwrap_or_default() {
             add(video, kind, text);
         }
         let size = sizes.get(i + 1).copied().flatten();
@@ -50,7 +50,7 @@ pub fn of(job: &Job, sizes: &[Option<(u32, u32)>]) -> Vec<Step> {
     steps
 }
 
-/// Lines for the provenance.
+/// Returns findings and steps as lines for the provenance.
 pub fn lines(findings: &[Finding], steps: &[Step]) -> Vec<(&'static str, Vec<String>)> {
     let findings = findings.iter().map(|of| format!("{}: {}", of.video, of.text));
     let steps = steps.iter().map(|of| format!("{}: {}", of.video, of.text));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What a program reads of a comparison: `score --json`.
+//! The JSON object of `score --json`.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -18,13 +18,13 @@ pub struct Summary<'a> {
     version: &'static str,
     reference: &'a Video,
     models: Vec<Value>,
-    /// What does not fit together, and what was done to the videos.
+    /// Mismatches, and the steps applied to the videos.
     findings: &'a [Finding],
     steps: &'a [Step],
-    /// What is damaged.
+    /// Damaged videos.
     damaged: Vec<Value>,
     renditions: Vec<Value>,
-    /// Name of the signal's exit code, if one has ended it.
+    /// A signal ended the run.
     interrupted: bool,
     error: Option<String>,
     provenance: Value,
@@ -82,7 +82,7 @@ fn rendition(scores: &Scores, video: Option<&Video>, worst: usize) -> Value {
     })
 }
 
-/// A structure of texts, lists of texts and structures.
+/// Converts a structure of texts, lists and structures.
 fn object(structure: &gst::StructureRef) -> Value {
     let value = |value: &glib::SendValue| {
         if let Ok(inner) = value.get::<gst::Structure>() {

@@ -8,11 +8,11 @@ use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 
 use super::scores::{Frame, Scores};
 
-/// Rows of the table that shows the course of the whole video.
+/// Rows of the table over time.
 const ROWS: usize = 16;
 
-/// Of one rendition the course of the score and the worst frames, of several the worst frames of each; and what all of
-/// them come to.
+/// Formats the results. A single rendition gets a table over time; every rendition gets its worst frames and a
+/// summary.
 pub fn show(renditions: &[Scores], worst: usize) -> String {
     let mut text = String::new();
     for scores in renditions.iter().filter(|scores| !scores.frames.is_empty()) {
@@ -32,7 +32,7 @@ pub fn show(renditions: &[Scores], worst: usize) -> String {
     text
 }
 
-/// A row for each model of each rendition.
+/// Lists each model of each rendition.
 fn pooled(renditions: &[Scores]) -> Table {
     let mut table = table(&["encoding", "model", "mean", "harmonic", "lowest", "p1", "p5", "p50", "highest"]);
     for scores in renditions {
@@ -48,7 +48,7 @@ fn pooled(renditions: &[Scores]) -> Table {
     table
 }
 
-/// Stretches of equally many frames, each with its mean and its lowest score.
+/// Divides the video into parts of equally many frames, with mean and lowest score.
 fn course(frames: &[Frame]) -> Table {
     let mut table = table(&["from", "frames", "mean", "lowest", ""]);
     for part in frames.chunks(frames.len().div_ceil(ROWS).max(1)) {
@@ -92,7 +92,7 @@ fn align(table: &mut Table, columns: std::ops::Range<usize>) {
     }
 }
 
-/// Where the frame is in the video, with milliseconds.
+/// Formats the time of a frame with milliseconds.
 fn clock(frame: &Frame) -> String {
     format!("{:.3}", frame.time)
 }

@@ -1,55 +1,55 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Alarms that do not flap: a condition must last before it is reported, and be over for a while before it is
-//! called over.
+//! Alarms with hysteresis in time: a condition must last before the alarm is raised, and be absent for a while before
+//! it is cleared.
 
 use std::collections::VecDeque;
 
 /// How long a condition must last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// How long the condition must last, in ns, from the first frame that has it to the last.
+    /// Duration in ns, from the first frame with the condition to the last.
     pub time: u64,
-    /// So many frames in a row that have the condition are enough too, however little time they took.
+    /// This many consecutive frames with the condition are sufficient, too, in any time.
     pub frames: Option<u32>,
 }
 
 impl Hold {
-    /// No hold: the first frame with the condition is enough.
+    /// No hold: the first frame with the condition is sufficient.
     pub const NONE: Self = Self::time(0);
 
-    /// A hold of so many ns.
+    /// Returns a hold of this many ns.
     pub const fn time(time: u64) -> Self {
         Self { time, frames: None }
     }
 }
 
-/// Whether there is an alarm.
+/// State of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is an alarm from now on.
+    /// The alarm begins.
     Raised,
     /// The alarm is over.
     Cleared,
 }
 
-/// An alarm was raised or cleared.
+/// A change of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Whether the alarm was raised or cleared.
+    /// Raised or cleared.
     pub state: State,
-    /// Running time in ns since when it has been so: that of the first frame of the hold.
+    /// Running time in ns of the first frame of the hold.
     pub since: u64,
 }
 
-/// A row of frames with a condition.
+/// Consecutive frames with a condition.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     since: u64,
     frames: u32,
 }
 
-/// Raises an alarm when one condition has held, and clears it when another has.
+/// Raises an alarm when one condition has lasted, and clears it when another has.
 #[derive(Clone, Debug)]
 pub struct Latch {
     raise: Hold,
@@ -59,24 +59,23 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// An alarm that is raised and cleared when its conditions have held for so long.
+    /// Creates an alarm with the holds of its two conditions.
     pub fn new(raise: Hold, clear: Hold) -> Self {
         Self { raise, clear, raised: false, row: None }
     }
 
-    /// Whether there is an alarm.
+    /// Returns true while the alarm is raised.
     pub fn is_raised(&self) -> bool {
         self.raised
     }
 
-    /// This latch in the place of an older one with other holds: an alarm stays raised, and a hold that has begun goes
-    /// on.
+    /// Returns this latch with the state of an older one: an alarm stays raised, and a hold in progress continues.
     pub fn reconfigured(self, old: &Self) -> Self {
         Self { raised: old.raised, row: old.row, ..self }
     }
 
-    /// Takes the conditions at a running time in ns: for raising the alarm, and for clearing it. Time that steps
-    /// back starts the hold again.
+    /// Adds a frame by its running time in ns, with the conditions for raising and for clearing. If time steps back,
+    /// the hold starts again.
     pub fn update(&mut self, running_time: u64, raise: bool, clear: bool) -> Option<Change> {
         let (condition, hold) = if self.raised { (clear, self.clear) } else { (raise, self.raise) };
         if !condition {
@@ -96,24 +95,24 @@ impl Latch {
     }
 }
 
-/// Parts that a hold is divided into. Frames of a part are counted together, so a long hold takes no more memory than a
-/// short one; with fewer frames than parts each frame counts by itself.
+/// Number of parts of a hold. Frames of a part are counted together, so a long hold needs no more memory than a short
+/// one. With fewer frames than parts, each frame is counted separately.
 const PARTS: u64 = 1024;
 
-/// Frames that were counted together.
+/// Frames that are counted together.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     since: u64,
     frames: u64,
-    /// Frames that have the condition, and the running time of the first of them.
+    /// Frames with the condition, and the running time of the first of them.
     hits: u64,
     first_hit: Option<u64>,
-    /// Frames that have the opposite condition.
+    /// Frames with the opposite condition.
     against: u64,
 }
 
-/// How many of the frames of the last while have a condition, and how many the opposite one. The while is a hold, or a
-/// little longer: it begins with the last frame that is at least the hold old.
+/// Counts of recent frames with a condition and with its opposite. They cover a hold, or a little more: they begin
+/// with the latest frame that is at least as old as the hold.
 #[derive(Clone, Debug, Default)]
 struct Recent {
     parts: VecDeque<Part>,
@@ -123,7 +122,7 @@ struct Recent {
 }
 
 impl Recent {
-    /// Takes a frame by its running time in ns. Time that steps back begins anew.
+    /// Adds a frame by its running time in ns. If time steps back, the counts begin again.
     fn push(&mut self, running_time: u64, hit: bool, against: bool, hold: u64) {
         if self.parts.back().is_some_and(|part| part.since > running_time) {
             *self = Self::default();
@@ -156,8 +155,8 @@ impl Recent {
         }
     }
 
-    /// Running time of the first frame that has the condition, once this share of the frames of a whole hold has it, and
-    /// not as many have the opposite one.
+    /// Returns the running time of the first frame with the condition, if the frames cover a hold, this share of them
+    /// has the condition, and a smaller share has the opposite.
     fn holds(&self, running_time: u64, hold: u64, share: f64) -> Option<u64> {
         let first = self.parts.front()?;
         let whole = running_time - first.since >= hold;
@@ -167,24 +166,24 @@ impl Recent {
     }
 }
 
-/// When values raise an alarm, and when they clear it.
+/// Levels that raise and clear an alarm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowLevels {
     /// Values below this are low.
     pub low: f64,
-    /// Values of at least this are good; counts as `low` if it is lower.
+    /// Values of at least this are good; at least `low`.
     pub clear: f64,
-    /// Nanoseconds over which the share of low values is looked at.
+    /// Nanoseconds over which the share of low values is computed.
     pub raise_hold: u64,
-    /// Nanoseconds over which the share of good values is looked at; fewer than that share must be low.
+    /// Nanoseconds over which the share of good values is computed; the share of low ones must be smaller.
     pub clear_hold: u64,
-    /// Share of the values of a hold that decides, above 0 and at most 1. With 1, a single value between is enough to begin
-    /// the hold anew.
+    /// Deciding share of the values of a hold, above 0 and at most 1. With 1, a single value between the levels
+    /// restarts the hold.
     pub share: f64,
 }
 
-/// Alarm on values of which too many are low. A share decides, not a row of values, as encodings at low rates have a good
-/// picture every second or two, with each key frame.
+/// An alarm for low values. It uses a share and not consecutive values, because encodes at low bit rates have a good
+/// picture at each key frame.
 #[derive(Clone, Debug)]
 pub struct LowAlarm {
     levels: LowLevels,
@@ -193,24 +192,24 @@ pub struct LowAlarm {
 }
 
 impl LowAlarm {
-    /// An alarm that is not raised.
+    /// Creates an alarm that is not raised.
     pub fn new(levels: LowLevels) -> Self {
         let clear = levels.clear.max(levels.low);
         Self { levels: LowLevels { clear, ..levels }, raised: false, recent: Recent::default() }
     }
 
-    /// Whether there is an alarm.
+    /// Returns true while the alarm is raised.
     pub fn is_raised(&self) -> bool {
         self.raised
     }
 
-    /// This alarm in the place of an older one with other levels or holds: what was raised stays so until values reach
-    /// the clearing level of this one, and a hold that has begun goes on.
+    /// Returns this alarm with the state of an older one: an alarm stays raised until values reach the new level for
+    /// clearing, and a hold in progress continues.
     pub fn reconfigured(self, old: &Self) -> Self {
         Self { raised: old.raised, recent: old.recent.clone(), ..self }
     }
 
-    /// The value that `state` is compared with.
+    /// Returns the level for a state.
     pub fn threshold(&self, state: State) -> f64 {
         match state {
             State::Raised => self.levels.low,
@@ -218,20 +217,19 @@ impl LowAlarm {
         }
     }
 
-    /// Takes the value of a running time in ns. One that is not a number is neither low nor good.
+    /// Adds the value at a running time in ns. NaN is neither low nor good.
     pub fn update(&mut self, running_time: u64, value: f64) -> Option<Change> {
         self.take(running_time, value < self.levels.low, value >= self.levels.clear)
     }
 
-    /// Takes a frame without a value, which is as bad as a low one.
+    /// Adds a frame without a value, which counts as low.
     pub fn missing(&mut self, running_time: u64) -> Option<Change> {
         self.take(running_time, true, false)
     }
 
     fn take(&mut self, running_time: u64, low: bool, good: bool) -> Option<Change> {
         let LowLevels { raise_hold, clear_hold, share, .. } = self.levels;
-        // Good frames keep no alarm from being raised; a share of low ones that would raise it keeps it from being
-        // cleared.
+        // Good frames do not prevent an alarm. A share of low frames that would raise it prevents clearing.
         let (hold, hit, against) =
             if self.raised { (clear_hold, good, low) } else { (raise_hold, low, false) };
         self.recent.push(running_time, hit, against, hold);
@@ -242,48 +240,48 @@ impl LowAlarm {
     }
 }
 
-/// How long something must have been quiet, in ns, before it is told of by itself again.
+/// Time in ns without changes after which an alarm is announced separately again.
 pub const CALM: u64 = 10_000_000_000;
 
-/// A change that is to be told.
+/// A change to announce.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told {
-    /// What has changed.
+pub struct Announcement {
+    /// The change.
     pub change: Change,
-    /// How often the alarm was raised since it was told to be.
+    /// How often the alarm was raised since it was announced.
     pub times: u64,
 }
 
-/// Groups the changes of an alarm that comes and goes, so that dozens a minute become a few with a count. An alarm is told
-/// as soon as it is raised, and as soon as it is cleared if it comes alone. One that comes again within [`CALM`] is told to
-/// be over only when it has not been raised for so long.
+/// Groups the changes of an intermittent alarm, so that dozens per minute become a few announcements with a count.
+/// Raising is announced at once, and so is clearing the first time. If the alarm returns within [`CALM`], its end is
+/// announced only after this time without the alarm.
 #[derive(Clone, Debug, Default)]
 pub struct Grouped {
-    /// Told to be raised.
+    /// Announced as raised.
     raised: bool,
     times: u64,
-    /// It has come again soon, and is not told to be over at once.
+    /// The alarm has returned, so its end is delayed.
     flaps: bool,
-    /// When it was told to be over last.
-    told_over: Option<u64>,
-    /// It is over since this time, which is not told yet.
+    /// Time at which its end was last announced.
+    announced_end: Option<u64>,
+    /// Time and change of an end that is not announced yet.
     over: Option<(u64, Change)>,
 }
 
-/// Whether [`CALM`] has passed since then. Streams are a little ahead of one another; time that steps back by as much is a
-/// new beginning.
+/// Returns true if [`CALM`] has passed. Streams are slightly out of step; if time steps back by as much, the group
+/// begins again.
 pub fn is_calm(since: u64, now: u64) -> bool {
     now.abs_diff(since) >= CALM
 }
 
 impl Grouped {
-    /// Whether there is an alarm as far as was told.
+    /// Returns true while the alarm is announced as raised.
     pub fn is_raised(&self) -> bool {
         self.raised
     }
 
-    /// Takes a change at a running time in ns. What is to be told now.
-    pub fn take(&mut self, now: u64, change: Change) -> Option<Told> {
+    /// Adds a change at a running time in ns. Returns what to announce now.
+    pub fn take(&mut self, now: u64, change: Change) -> Option<Announcement> {
         match change.state {
             State::Raised if self.raised => {
                 self.over = None;
@@ -291,9 +289,9 @@ impl Grouped {
                 None
             }
             State::Raised => {
-                let flaps = self.told_over.is_some_and(|at| !is_calm(at, now));
+                let flaps = self.announced_end.is_some_and(|at| !is_calm(at, now));
                 *self = Self { raised: true, times: 1, flaps, ..Self::default() };
-                Some(Told { change, times: 1 })
+                Some(Announcement { change, times: 1 })
             }
             State::Cleared => {
                 self.over = Some((now, change)).filter(|_| self.raised);
@@ -303,37 +301,37 @@ impl Grouped {
         }
     }
 
-    /// Takes the time that has passed. What is to be told now.
-    pub fn advance(&mut self, now: u64) -> Option<Told> {
+    /// Advances the time. Returns what to announce now.
+    pub fn advance(&mut self, now: u64) -> Option<Announcement> {
         let (at, _) = self.over?;
         if is_calm(at, now) { self.end(now) } else { None }
     }
 
-    /// Nothing more comes: what is still to be told.
-    pub fn end(&mut self, now: u64) -> Option<Told> {
+    /// Ends the stream. Returns what is still to be announced.
+    pub fn end(&mut self, now: u64) -> Option<Announcement> {
         let (_, change) = self.over?;
         let times = self.times;
-        *self = Self { told_over: Some(now), ..Self::default() };
-        Some(Told { change, times })
+        *self = Self { announced_end: Some(now), ..Self::default() };
+        Some(Announcement { change, times })
     }
 }
 
-/// Alarm on reference frames that find no distorted frame.
+/// An alarm for reference frames without a distorted frame.
 ///
-/// Whether frames are missing is one question, who is to blame another: where the machine has no time for its streams, it
-/// is not they that have dropped out. Such an outage is excused, and told only if it lasts longer than the excuse.
+/// If this machine is overloaded, missing frames are not the fault of the streams. Such an outage is excused, and
+/// announced only if it lasts longer than the overload.
 #[derive(Clone, Debug)]
 pub struct Dropout {
     latch: Latch,
-    /// Since when frames have been missing.
+    /// Time since which frames are missing.
     since: Option<u64>,
-    /// That was not excused.
+    /// An outage that was not excused.
     blamed: bool,
     grouped: Grouped,
 }
 
 impl Default for Dropout {
-    /// Raised after 3 frames or [`Dropout::TIME`] without a pair, cleared by the next pair.
+    /// Raises after 3 frames or [`Dropout::TIME`] without a pair, and clears at the next pair.
     fn default() -> Self {
         let latch = Latch::new(Hold { time: Self::TIME, frames: Some(3) }, Hold::NONE);
         Self { latch, since: None, blamed: false, grouped: Grouped::default() }
@@ -344,24 +342,24 @@ impl Dropout {
     /// 200 ms.
     pub const TIME: u64 = 200_000_000;
 
-    /// Whether frames have been missing for some time, up to now.
+    /// Returns true while frames are missing.
     pub fn is_missing(&self) -> bool {
         self.latch.is_raised()
     }
 
-    /// Whether frames have been missing for some time and that was excused so far.
+    /// Returns true while frames are missing and the outage is excused.
     pub fn is_excused(&self) -> bool {
         self.latch.is_raised() && !self.blamed
     }
 
-    /// Whether there is an alarm as far as was told.
+    /// Returns true while the alarm is announced as raised.
     pub fn is_raised(&self) -> bool {
         self.grouped.is_raised()
     }
 
-    /// Takes a reference frame by its running time in ns, and whether it had a distorted frame; `excused` says that it
-    /// could not have been in time. What is to be told now.
-    pub fn update(&mut self, running_time: u64, paired: bool, excused: bool) -> Option<Told> {
+    /// Adds a reference frame by its running time in ns. `paired` is true if it had a distorted frame, and `excused`
+    /// if that could not have been in time. Returns what to announce now.
+    pub fn update(&mut self, running_time: u64, paired: bool, excused: bool) -> Option<Announcement> {
         let change = self.latch.update(running_time, !paired, paired);
         match change {
             Some(Change { state: State::Raised, since }) => self.since = Some(since),
@@ -378,18 +376,18 @@ impl Dropout {
         self.grouped.take(running_time, Change { state: State::Raised, since })
     }
 
-    /// Nothing at all came from `since` to `now`, running times in ns.
-    pub fn silence(&mut self, since: u64, now: u64, excused: bool) -> Option<Told> {
+    /// Notes that no frames arrived between two running times in ns.
+    pub fn silence(&mut self, since: u64, now: u64, excused: bool) -> Option<Announcement> {
         self.update(since, false, excused).or_else(|| self.update(now, false, excused))
     }
 
-    /// Takes the time that has passed. What is to be told now.
-    pub fn advance(&mut self, now: u64) -> Option<Told> {
+    /// Advances the time. Returns what to announce now.
+    pub fn advance(&mut self, now: u64) -> Option<Announcement> {
         self.grouped.advance(now)
     }
 
-    /// Nothing more comes: what is still to be told.
-    pub fn end(&mut self, now: u64) -> Option<Told> {
+    /// Ends the stream. Returns what is still to be announced.
+    pub fn end(&mut self, now: u64) -> Option<Announcement> {
         self.grouped.end(now)
     }
 }
@@ -409,7 +407,7 @@ mod tests {
         LowAlarm::new(LEVELS)
     }
 
-    /// All changes that values of 25 frames per second make, as (state, since, frame).
+    /// Returns the changes for values at 25 frames per second, as (state, since, frame).
     fn changes(values: impl IntoIterator<Item = f64>) -> Vec<(State, u64, u64)> {
         changes_of(alarm(), values)
     }
@@ -435,13 +433,13 @@ mod tests {
     #[test]
     fn short_dips_and_values_between_do_nothing() {
         assert_eq!(changes(row(60.0, 50).chain(row(70.0, 1)).chain(row(60.0, 50))), []);
-        // Between the two levels the alarm stays as it is.
+        // Between the levels, the alarm does not change.
         let values = row(60.0, 60).chain(row(74.9, 500)).chain(row(75.0, 125)).chain(row(74.9, 1));
         assert_eq!(changes(values), [(State::Raised, 0, 50)]);
         assert_eq!(changes(row(f64::NAN, 500)), []);
     }
 
-    /// A key frame every two seconds, as encoders at low rates make them.
+    /// A key frame every two seconds, as encoders at low bit rates produce.
     fn pumping(frames: usize) -> impl Iterator<Item = f64> {
         (0..frames).map(|i| if i % 50 == 0 { 80.0 } else { 30.0 })
     }
@@ -451,7 +449,7 @@ mod tests {
         assert_eq!(changes(pumping(500)), []);
         let share = LowAlarm::new(LowLevels { share: 0.5, ..LEVELS });
         assert_eq!(changes_of(share.clone(), pumping(500)), [(State::Raised, 1, 50 + 1)]);
-        // Nor do single bad frames keep it from being good again.
+        // Single bad frames do not prevent clearing.
         let values = pumping(500).chain((0..500).map(|i| if i % 50 == 0 { 30.0 } else { 80.0 }));
         let changes = changes_of(share, values);
         assert_eq!(changes[1..], [(State::Cleared, 450, 564)]);
@@ -471,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_frames_count_as_low_where_they_are_told() {
+    fn missing_frames_count_as_low_where_they_are_reported() {
         let mut alarm = LowAlarm::new(LowLevels { share: 0.5, ..LEVELS });
         let raised = (0..100u64).find_map(|i| match i % 4 {
             0 => alarm.update(i * FRAME, 90.0),
@@ -519,45 +517,47 @@ mod tests {
             let missing = (1..=10).find(|i| dropout.update(i * frame, false, false).is_some());
             assert_eq!(missing, Some(raised + 1));
             assert!(dropout.is_raised() && dropout.is_missing());
-            let told = dropout.update(11 * frame, true, false);
+            let announced = dropout.update(11 * frame, true, false);
             let change = Change { state: State::Cleared, since: 11 * frame };
-            assert_eq!(told, Some(Told { change, times: 1 }));
+            assert_eq!(announced, Some(Announcement { change, times: 1 }));
         }
     }
 
     #[test]
-    fn an_outage_is_told_only_beyond_its_excuse() {
+    fn an_outage_is_announced_only_beyond_its_excuse() {
         let mut dropout = Dropout::default();
-        // As long as it is excused.
+        // While it is excused.
         assert!((0..20).all(|i| dropout.update(i * FRAME, false, true).is_none()));
         assert!(dropout.is_missing() && dropout.is_excused() && !dropout.is_raised());
         assert_eq!(dropout.update(20 * FRAME, true, true), None);
         assert!(!dropout.is_missing() && !dropout.is_excused());
-        // It goes on when the excuse is over.
+        // The hold continues after the excuse.
         assert!((21..30).all(|i| dropout.update(i * FRAME, false, true).is_none()));
         let raised = Change { state: State::Raised, since: 21 * FRAME };
-        assert_eq!(dropout.update(30 * FRAME, false, false), Some(Told { change: raised, times: 1 }));
+        assert_eq!(dropout.update(30 * FRAME, false, false), Some(Announcement { change: raised, times: 1 }));
         assert!(dropout.is_raised() && !dropout.is_excused());
-        // An excuse that comes later takes nothing back.
+        // A later excuse does not clear the alarm.
         assert_eq!(dropout.update(31 * FRAME, false, true), None);
         let cleared = Change { state: State::Cleared, since: 32 * FRAME };
-        assert_eq!(dropout.update(32 * FRAME, true, true), Some(Told { change: cleared, times: 1 }));
+        assert_eq!(dropout.update(32 * FRAME, true, true), Some(Announcement { change: cleared, times: 1 }));
     }
 
-    /// All that is told of an alarm that is raised and cleared at these seconds, as (second, state, times).
-    fn told(seconds: &[(u64, u64)], end: u64) -> Vec<(u64, State, u64)> {
+    /// Returns the announcements for an alarm that is raised and cleared at these seconds, as (second, state, times).
+    fn announced(seconds: &[(u64, u64)], end: u64) -> Vec<(u64, State, u64)> {
         let mut grouped = Grouped::default();
         let mut all = vec![];
         for now in 0..end {
-            let mut tell = |told: Option<Told>| all.extend(told.map(|t| (now, t.change.state, t.times)));
-            tell(grouped.advance(now * SECOND));
+            let mut announce = |announced: Option<Announcement>| {
+                all.extend(announced.map(|t| (now, t.change.state, t.times)))
+            };
+            announce(grouped.advance(now * SECOND));
             for (raised, cleared) in seconds {
                 let since = now * SECOND;
                 if *raised == now {
-                    tell(grouped.take(since, Change { state: State::Raised, since }));
+                    announce(grouped.take(since, Change { state: State::Raised, since }));
                 }
                 if *cleared == now {
-                    tell(grouped.take(since, Change { state: State::Cleared, since }));
+                    announce(grouped.take(since, Change { state: State::Cleared, since }));
                 }
             }
         }
@@ -568,10 +568,10 @@ mod tests {
     fn what_comes_alone_is_told_at_once_and_what_flaps_in_groups() {
         use State::{Cleared, Raised};
         let alone = [(1, Raised, 1), (3, Cleared, 1), (20, Raised, 1), (21, Cleared, 1)];
-        assert_eq!(told(&[(1, 3), (20, 21)], 100), alone);
+        assert_eq!(announced(&[(1, 3), (20, 21)], 100), alone);
         let every_two: Vec<_> = (0..30).map(|i| (2 * i, 2 * i + 1)).collect();
         let grouped = [(0, Raised, 1), (1, Cleared, 1), (2, Raised, 1), (69, Cleared, 29)];
-        assert_eq!(told(&every_two, 100), grouped);
+        assert_eq!(announced(&every_two, 100), grouped);
     }
 
     #[test]
@@ -589,7 +589,7 @@ mod tests {
     }
 
     proptest! {
-        /// Changes alternate, whatever the times and values.
+        /// Changes alternate for any times and values.
         #[test]
         fn changes_alternate(input in proptest::collection::vec((any::<u64>(), 60.0..80.0f64), 0..200), hold: u64, share in 0.01..1.0f64) {
             let mut alarm = LowAlarm::new(LowLevels { raise_hold: hold, clear_hold: 0, share, ..LEVELS });

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How late the distorted video is, found by its content.
+//! Finds the delay of the distorted video by its content.
 //!
-//! Each distorted thumbnail is compared with the reference thumbnails of all lags in range, and votes. What is
-//! compared is the picture itself, without its mean and at the contrast that fits best; not its change: in
-//! smooth movement one change looks like the next, while means of large cells survive almost any coding. The
-//! vote against a lag is the logarithm of what it leaves unexplained over what the best lag leaves. So a still
-//! scene, which any lag explains, says nothing; a damaged frame, which no lag explains, says little; and one
-//! misleading frame (a cut, a repeated picture) counts no more than `MOST`. A lag is believed when the sum of
-//! the votes against every other one exceeds that against it clearly, and it explains the picture.
+//! Each distorted thumbnail is compared with the reference thumbnails at all lags in range, and votes. The comparison
+//! uses the picture itself, without its mean and at the best fitting contrast, and not its change: in smooth movement
+//! all changes look alike, while means of large cells survive almost any coding. The vote against a lag is the
+//! logarithm of its unexplained variance relative to that of the best lag. So a still scene, which any lag explains,
+//! has no effect; a damaged frame, which no lag explains, has little; and a misleading frame (a cut, a repetition)
+//! counts at most `MOST`. A lag is accepted if its lead in votes over every other lag is clear, and if it explains
+//! the picture.
 
 use std::collections::VecDeque;
 
@@ -17,53 +17,53 @@ use crate::thumbnail::{CELLS, Thumbnail};
 /// Longest range in frames.
 pub const MAX_RANGE: u32 = 250;
 
-/// What cannot be told from nothing: a mean square error of the cells, in 8-bit steps.
+/// Noise level: a mean square error of the cells, in 8-bit steps.
 const NOISE: f32 = 0.01;
 
-/// The most that one frame says against a lag.
+/// Largest vote of one frame.
 const MOST: f32 = 4.0;
 
-/// Votes are forgotten by so many frames that change.
+/// Votes decay over this many changing frames.
 const MEMORY: f32 = 64.0;
 
-/// How well a lag explains the picture is judged by so many frames that change.
+/// The explanation of the picture is averaged over this many changing frames.
 const RECENT: f32 = 8.0;
 
-/// The most that all votes say against a lag; so that one which was wrong for hours can soon be right.
+/// Largest sum of votes against a lag, so that a lag that was wrong for hours can soon be right.
 const LIMIT: f32 = 20.0;
 
-/// So many frames that change must have voted for a claim.
+/// Number of changing frames that must have voted.
 const ENOUGH: f32 = 16.0;
 
-/// Lead of the votes that makes an estimate almost certain (63 %, then 86 % at twice this, and so on).
+/// Lead in votes for a confidence of 63 %; twice this gives 86 %, and so on.
 const LEAD: f32 = 2.0;
 
-/// The runner-up must leave a tenth more unexplained in the usual frame, or its votes do not count as a lead. A
-/// coder that saves bits shows movements late, and many frames with the same small error prove nothing.
+/// The second best lag must leave a tenth more unexplained in the usual frame, or its votes give no lead. Encoders
+/// may show movements late, and many frames with the same small error prove nothing.
 const CLEAR: f32 = 0.1;
 
-/// The confidence at which a lag is claimed. On the clips of docs/alignment.md no wrong lag comes near it.
+/// Confidence at which a lag is accepted. On the clips of docs/alignment.md, no wrong lag comes close to it.
 const SURE: f64 = 0.75;
 
-/// Lags looked at beyond the range on both sides: the best of a range that does not hold the true lag is at its
-/// end, and must not be taken for it.
+/// Lags examined outside the range on both sides. If the true lag is out of range, the best lag is at the end of the
+/// range and must not be accepted.
 const MARGIN: usize = 2;
 
-/// Frames compared by one push at most; it is one where frames come in step.
+/// Largest number of frames compared per push; it is one if frames arrive in step.
 const ROWS_PER_PUSH: usize = 2;
 
-/// How late the distorted video is.
+/// A delay of the distorted video.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Running time of a distorted frame less that of the reference frame with the same content, in ns. Adding
+    /// Running time of a distorted frame minus that of the reference frame with the same content, in ns. Adding
     /// `-offset` to the distorted running time aligns the two.
     pub offset: i64,
-    /// The offset in whole frames of the reference, rounded.
+    /// The offset in frames of the reference, rounded.
     pub frames: i32,
-    /// How sure the offset is, from 0 (not at all) to 1 (certain).
+    /// Confidence from 0 to 1.
     pub confidence: f64,
-    /// Where another offset was yielded before, and not only the clocks have drifted: running time in ns of the first
-    /// distorted frame that this one holds for.
+    /// Running time in ns of the first distorted frame with this offset, if it replaces another one and is not clock
+    /// drift.
     pub since: Option<u64>,
 }
 
@@ -73,21 +73,21 @@ struct Shot {
     cells: Box<[f32; CELLS]>,
     /// Sum of the squared cells.
     energy: f32,
-    /// How much the vote of this frame counts, from 0 (it repeats the frame before) to 1.
+    /// Weight of the frame's vote, from 0 (a repetition) to 1.
     weight: f32,
 }
 
-/// What was heard about a lag. Older votes fade.
+/// Evidence about a lag. Older votes decay.
 #[derive(Clone, Copy, Debug)]
 struct Lag {
     /// Sum of the votes against the lag.
     against: f32,
     /// Sum of the weights of the votes.
     weight: f32,
-    /// Part of the variance of the last pictures that the lag does not explain, 0 to 1.
+    /// Unexplained share of the variance of recent pictures, 0 to 1.
     unexplained: f32,
-    /// By how much more votes were against the claimed lag than against this one, since the frame from which on that is
-    /// most (a cumulative sum that does not go below 0, as Page's test for a change has it).
+    /// Excess of the votes against the accepted lag over those against this one, from the frame that maximises it
+    /// (Page's cumulative sum test).
     rise: f32,
     /// Running time of that frame.
     since: u64,
@@ -99,38 +99,39 @@ impl Default for Lag {
     }
 }
 
-/// Takes the thumbnails of both sides and says how late the distorted one is, once that is sure.
+/// Finds the delay from the thumbnails of both sides.
 ///
-/// Frames are to come about in step: a frame votes when the reference is its range ahead, and references are
-/// kept for one and a half times all lags. Memory is 4.6 kB, and time one comparison of 576 cells, for each lag.
+/// Frames should arrive roughly in step: a frame votes when the reference is ahead by the range, and references are
+/// kept for one and a half times all lags. For each lag, memory is 4.6 kB, and time is one comparison of 576 cells.
 pub struct Aligner {
     range: usize,
     frame: i64,
     reference: VecDeque<Shot>,
-    /// Frames that wait for the reference to pass their range, the oldest first.
+    /// Frames that wait for the reference, oldest first.
     distorted: VecDeque<Shot>,
-    /// The newest distorted frame: its running time, and its cells.
+    /// Running time and cells of the newest distorted frame.
     previous: Option<(u64, Box<[f32; CELLS]>)>,
-    /// How much the distorted picture changes from frame to frame as a rule: a root mean square, in 8-bit steps.
+    /// Usual change of the distorted picture per frame: a root mean square, in 8-bit steps.
     usual_change: f32,
-    /// What was heard about each lag, from `-range - MARGIN` to `range + MARGIN` frames.
+    /// Evidence about each lag, from `-range - MARGIN` to `range + MARGIN` frames.
     lags: Vec<Lag>,
-    /// What each lag leaves unexplained of the frame that votes; not a number where there is no reference.
+    /// Unexplained variance of the voting frame at each lag; NaN without a reference.
     row: Vec<f32>,
-    /// By how much the distorted clock is off the reference's frames, in ns; within half a frame.
+    /// Phase between the two clocks in ns; within half a frame.
     phase: i64,
-    /// What was yielded last.
+    /// The latest result.
     claimed: Option<Estimate>,
 }
 
 impl Aligner {
-    /// Looks for offsets of up to `range` frames, 250 at most, in both directions. A frame lasts so many ns.
+    /// Searches offsets of up to `range` frames, at most 250, in both directions. `frame` is the frame duration in
+    /// ns.
     pub fn new(range: u32, frame: u64) -> Self {
         let range = range.min(MAX_RANGE) as usize;
         let lags = 2 * (range + MARGIN) + 1;
         Self {
             range,
-            // So that the times of all lags fit.
+            // Limited, so that the times of all lags fit.
             frame: frame.clamp(1, i64::MAX as u64 / 1024) as i64,
             reference: VecDeque::new(),
             distorted: VecDeque::new(),
@@ -143,7 +144,7 @@ impl Aligner {
         }
     }
 
-    /// Takes the next reference frame by its running time in ns. Yields the estimate when it becomes sure, and
+    /// Adds the next reference frame by its running time in ns. Returns the estimate when it is first accepted, and
     /// when it changes.
     pub fn push_reference(&mut self, running_time: u64, thumbnail: &Thumbnail) -> Option<Estimate> {
         self.follow_time(self.reference.back().map(|last| last.running_time), running_time);
@@ -154,7 +155,7 @@ impl Aligner {
         self.vote()
     }
 
-    /// Takes the next distorted frame by its running time in ns, before any correction by an estimate.
+    /// Adds the next distorted frame by its running time in ns, without any correction.
     pub fn push_distorted(&mut self, running_time: u64, thumbnail: &Thumbnail) -> Option<Estimate> {
         self.follow_time(self.previous.as_ref().map(|last| last.0), running_time);
         if self.distorted.len() == self.lags.len() {
@@ -167,8 +168,7 @@ impl Aligner {
         self.vote()
     }
 
-    /// Forgets everything: the next frames have nothing to do with those before. Time that steps back does it
-    /// too.
+    /// Starts again, for frames unrelated to those before. A step back in time does the same.
     pub fn restart(&mut self) {
         *self = Self::new(self.range as u32, self.frame as u64);
     }
@@ -179,20 +179,20 @@ impl Aligner {
         }
     }
 
-    /// What was yielded last, with the confidence of now: 0 when another lag is likelier by now.
+    /// Returns the latest result with its current confidence: 0 if another lag is more likely now.
     pub fn estimate(&self) -> Option<Estimate> {
         let Estimate { frames, .. } = self.claimed?;
         let confidence = self.best().filter(|best| best.0 == frames).map_or(0.0, |best| best.1);
         Some(self.estimated(frames, confidence))
     }
 
-    /// Whether an estimate was yielded since the start or the last restart.
+    /// Returns true if there was a result since the last start.
     pub fn has_found(&self) -> bool {
         self.claimed.is_some()
     }
 
-    /// The likeliest lag at present, sure or not. Its confidence stays low where the content does not tell,
-    /// where the true lag is out of range, and where the two sides have nothing to do with each other.
+    /// Returns the most likely lag, accepted or not. Its confidence stays low if the content is ambiguous, the true
+    /// lag is out of range, or the videos are unrelated.
     pub fn guess(&self) -> Option<Estimate> {
         self.best().map(|(frames, confidence)| self.estimated(frames, confidence))
     }
@@ -201,8 +201,8 @@ impl Aligner {
         Estimate { offset: i64::from(frames) * self.frame + self.phase, frames, confidence, since: None }
     }
 
-    /// Repeated pictures would vote for the wrong lag, so a frame counts by how much it differs from the one
-    /// before, compared with what is usual.
+    /// Returns the weight of a frame: its change relative to the usual change, since repetitions would vote for a
+    /// wrong lag.
     fn weight(&mut self, shot: &Shot) -> f32 {
         let Some((_, previous)) = &self.previous else { return 0.0 };
         let squares = shot.cells.iter().zip(previous.iter()).map(|(a, b)| (a - b) * (a - b));
@@ -211,7 +211,7 @@ impl Aligner {
         change / (change + 0.25 * self.usual_change * self.usual_change + NOISE)
     }
 
-    /// Lets frames vote whose range the reference has passed.
+    /// Lets those frames vote whose range the reference has passed.
     fn vote(&mut self) -> Option<Estimate> {
         let reach = (self.range + MARGIN + 1) as u64 * self.frame as u64;
         let mut voted = false;
@@ -228,9 +228,9 @@ impl Aligner {
         }
         let (frames, confidence) = self.best().filter(|best| voted && best.1 >= SURE)?;
         let estimate = self.estimated(frames, confidence);
-        let told =
+        let known =
             self.claimed.is_some_and(|last| last.offset.abs_diff(estimate.offset) <= self.frame as u64 / 2);
-        if told {
+        if known {
             return None;
         }
         let changed = self.claimed.is_some_and(|last| last.frames != frames);
@@ -241,13 +241,13 @@ impl Aligner {
         Some(estimate)
     }
 
-    /// Where the lag of so many frames is in the list.
+    /// Returns the index of a lag in frames.
     fn index(&self, frames: i32) -> usize {
         (frames + (self.range + MARGIN) as i32) as usize
     }
 
-    /// Keeps the middle of each lag where the frames are, though the two clocks may be any part of a frame
-    /// apart and drift.
+    /// Adapts the phase, so that the frames are in the middle of each lag although the clocks may differ by any part
+    /// of a frame and drift.
     fn follow_phase(&mut self, shot: &Shot) {
         let deltas = self.reference.iter().map(|reference| delta(shot, reference));
         let Some(nearest) = deltas.min_by_key(|delta| delta.abs()) else { return };
@@ -257,7 +257,7 @@ impl Aligner {
         self.phase += if first { off } else { off / 16 };
         let turns = (self.phase + half).div_euclid(self.frame);
         if turns != 0 {
-            // Half a frame further on, the same offset has another number.
+            // After half a frame, the same offset has another number.
             self.phase -= turns * self.frame;
             let (rotate, gone): (fn(&mut [Lag]), _) = if turns > 0 {
                 (|lags| lags.rotate_right(1), 0)
@@ -304,7 +304,7 @@ impl Aligner {
         }
     }
 
-    /// The lag within range that the fewest votes are against, and how sure it is.
+    /// Returns the lag in range with the fewest votes against it, with its confidence.
     fn best(&self) -> Option<(i32, f64)> {
         let heard = self.lags.iter().fold(ENOUGH, |most, lag| most.max(lag.weight / 2.0));
         let lags = self.lags.iter().enumerate().filter(|(_, lag)| lag.weight >= heard);
@@ -339,8 +339,7 @@ impl Shot {
         Self { running_time, cells, energy, weight: 0.0 }
     }
 
-    /// Mean square of what remains of this picture when the reference is taken off, at the contrast that fits
-    /// best.
+    /// Returns the mean square of the picture minus the reference at the best fitting contrast.
     fn unexplained(&self, reference: &Self) -> f32 {
         let product = product(&self.cells, &reference.cells).max(0.0);
         // A flat picture explains nothing.
@@ -349,15 +348,15 @@ impl Shot {
     }
 }
 
-/// How much later the distorted frame is, in ns.
+/// Returns the delay of the distorted frame in ns.
 fn delta(distorted: &Shot, reference: &Shot) -> i64 {
     let delta = i128::from(distorted.running_time) - i128::from(reference.running_time);
-    // Far more than any range.
+    // Far beyond any range.
     const FAR: i128 = i64::MAX as i128 / 4;
     delta.clamp(-FAR, FAR) as i64
 }
 
-/// Sum of the products of cells, in an order that vectors can keep.
+/// Returns the scalar product of cells, in an order that can be vectorised.
 fn product(a: &[f32; CELLS], b: &[f32; CELLS]) -> f32 {
     let mut sums = [0.0; 16];
     for (a, b) in a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0) {
@@ -380,7 +379,7 @@ mod tests {
         ((seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / f64::from(1 << 24)
     }
 
-    /// A scene at frame `n`: shapes that drift and never come back the same way.
+    /// A scene at frame `n`: drifting shapes that never repeat.
     fn moving(n: usize) -> impl Fn(usize, usize) -> f64 {
         let t = n as f64;
         move |x, y| {
@@ -391,7 +390,7 @@ mod tests {
         }
     }
 
-    /// A different scene every 30 frames.
+    /// Changes the scene every 30 frames.
     fn programme(n: usize) -> impl Fn(usize, usize) -> f64 {
         let (scene, picture) = (n / 30, moving(n + 1000 * (n / 30)));
         move |x, y| {
@@ -400,12 +399,12 @@ mod tests {
         }
     }
 
-    /// With noise of so many steps, new in every frame.
+    /// Adds noise of this many steps, new in every frame.
     fn noisy(picture: impl Fn(usize, usize) -> f64, noise: f64, seed: usize) -> impl Fn(usize, usize) -> f64 {
         move |x, y| picture(x, y) + noise * (2.0 * random(x + 32 * y + 576 * seed) - 1.0)
     }
 
-    /// What is yielded for so many frames of both sides; a side may leave out a frame.
+    /// Returns the results for this many frames on both sides; a side may omit frames.
     fn run(
         aligner: &mut Aligner,
         frames: usize,
@@ -443,7 +442,7 @@ mod tests {
 
     #[test]
     fn damage_does_not_mislead() {
-        // Darker, flatter, noisy, one frame in seven lost and one in five a repetition.
+        // Darker, flatter, noisy, one frame in seven lost and one in five repeated.
         let distorted = |n: usize| {
             let shown = if n.is_multiple_of(5) { n - 1 } else { n } - 7;
             let picture = programme(shown);
@@ -490,7 +489,7 @@ mod tests {
         let late = |n: usize| if n < 300 { n - 3 } else { n - 8 };
         let found = run(&mut aligner, 400, programme_at, |n| (n >= 3).then(|| programme_at(late(n)))?);
         assert_eq!(frames(&found), [3, 8]);
-        // The first five frames after the change are those from before it once more, which tell nothing.
+        // The first five frames after the change repeat earlier ones, which carry no information.
         let since = found[1].since.unwrap() / FRAME - 1000;
         assert_eq!(found[0].since, None);
         assert!((298..=306).contains(&since), "{since}");
@@ -498,7 +497,7 @@ mod tests {
 
     #[test]
     fn drifting_clocks_are_followed() {
-        // The distorted clock gains a frame in 200, and shows what it should show by its own time.
+        // The distorted clock gains one frame in 200, and the content follows it.
         let mut aligner = Aligner::new(RANGE, FRAME);
         let mut found = vec![];
         for i in 0..1200u64 {
@@ -515,7 +514,7 @@ mod tests {
             found.iter().all(|estimate| estimate.since.is_none()),
             "a drift is no other pairing: {found:?}"
         );
-        // Told at every half frame.
+        // Reported at every half frame.
         assert!((11..=13).contains(&found.len()), "{found:?}");
         assert_eq!(found.last().map(|estimate| estimate.frames), Some(6));
     }
@@ -548,7 +547,7 @@ mod tests {
             let mut aligner = Aligner::new(range, frame);
             let (mut now, lags) = (0u64, aligner.lags.len());
             for (reference, time, content) in pushes {
-                // Wild times, or steps of up to four frames.
+                // Random times, or steps of up to four frames.
                 now = if steps { now.saturating_add(time % frame.saturating_mul(4).max(1)) } else { time };
                 let picture = Thumbnail::synthetic(moving(content));
                 let push = if reference { Aligner::push_reference } else { Aligner::push_distorted };

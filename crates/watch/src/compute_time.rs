@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How long the last groups of frames took to compute.
+//! Compute time of the latest groups of frames.
 
 use std::collections::VecDeque;
 
-/// Most groups that are remembered.
+/// Number of groups remembered.
 const REMEMBERED: usize = 8192;
 
-/// Times in seconds: of all groups their number and sum, of the last ones each.
+/// Times in seconds: number and sum for all groups, and the individual times of the latest.
 #[derive(Clone, Debug, Default)]
 pub struct ComputeTime {
     sum: f64,
     count: u64,
-    /// When each of the last groups was done, and how long it took.
+    /// Completion time and duration of the latest groups.
     recent: VecDeque<(f64, f64)>,
 }
 
 impl ComputeTime {
-    /// A group that was done at `now`, a monotonic time in seconds, and took so many seconds.
+    /// Adds a group that was completed at `now`, a monotonic time in seconds.
     pub fn push(&mut self, now: f64, seconds: f64) {
         self.sum += seconds;
         self.count += 1;
@@ -27,23 +27,23 @@ impl ComputeTime {
         self.recent.push_back((now, seconds));
     }
 
-    /// Seconds that all groups took together.
+    /// Returns the sum of all durations in seconds.
     pub fn sum(&self) -> f64 {
         self.sum
     }
 
-    /// Groups so far.
+    /// Returns the number of groups.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Mean of all groups, if there were any.
+    /// Returns the mean of all groups, if there were any.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
 
-    /// The smallest times that these shares (0 to 1) of the groups done within the last `length` seconds before `now`
-    /// do not exceed, of the last 8192 groups at most; not a number where there are none.
+    /// Returns quantiles (0 to 1) of the groups completed in the `length` seconds before `now`, from the latest 8192
+    /// groups at most; NaN without any.
     pub fn quantiles<const N: usize>(&self, length: f64, now: f64, shares: [f64; N]) -> [f64; N] {
         let within = self.recent.iter().filter(|(done, _)| *done >= now - length);
         let mut times: Vec<f64> = within.map(|(_, seconds)| *seconds).collect();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Watching scores of streams without end: pure state machines, which are told the time.
+//! Monitoring of endless streams of scores: pure state machines, which get the time as an argument.
 //!
-//! Figures are kept over many frames ([`summary`]) and over the last seconds ([`window`]). Alarms do not flap
-//! ([`alarm`]). Pictures that froze or went black ([`outage`]) are seen in small copies of them ([`thumbnail`]), which
-//! also tell how late the distorted video is ([`align`]). Whether the machine itself is to blame, its [`load`] tells. All of
-//! it becomes text for Prometheus ([`prometheus`]). What is written goes to files, devices and pipes ([`output`]).
+//! [`summary`] computes statistics over many frames, and [`window`] over the last seconds. [`alarm`] raises alarms
+//! that do not flap. [`outage`] finds frozen and black pictures in small copies ([`thumbnail`]), from which [`align`]
+//! finds the delay of the distorted video, too. [`load`] detects an overloaded machine. [`prometheus`] exports the
+//! results as text, and [`output`] writes to files, devices and pipes.
 
 pub mod alarm;
 pub mod align;

@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Whether the machine has any computing time left: frames that are missing where it has none are not the fault of those
-//! who sent them.
+//! Detects that the machine has no computing time left, because frames missing for this reason are not the fault of
+//! their sources.
 //!
-//! Two figures of the kernel tell, once a second: how much of the time the CPUs were idle, and how much of it this process
-//! took. The second one counts where the process may use fewer CPUs than there are, as in a container.
+//! Once per second it reads two values from the kernel: the idle time of the CPUs, and the time used by this process.
+//! The second one matters if the process may use only some of the CPUs, as in a container.
 //!
-//! Both are of all streams of a process, which look only once between them: the kernel adds the second one up over all threads,
-//! and 440 streams have 3,500.
+//! Both values are common to all streams of a process, which read them only once between them: the kernel sums the
+//! second one over all threads, and 440 streams have 3,500.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// Interval of the readings.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// What was so before a pause as long as this, in which no stream played, says nothing of the present.
+/// After a pause as long as this without any stream, older readings say nothing about the present.
 const LONG: Duration = Duration::from_secs(3);
-/// Share of the computing time that is as good as nothing.
+/// Share of the computing time below which none is left.
 const LITTLE: f64 = 0.05;
-/// Ticks of a second in `/proc`, on every architecture of Linux.
+/// Ticks per second in `/proc`, on every architecture of Linux.
 const TICKS: f64 = 100.0;
 
-/// What the kernel has counted up to a moment, in seconds.
+/// Values of the kernel at one moment, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     at: Instant,
-    /// Idle time of all CPUs together.
+    /// Idle time of all CPUs.
     idle: f64,
     /// Computing time of this process.
     own: f64,
 }
 
 impl Reading {
-    /// From `/proc/uptime` and `/proc/self/stat`.
+    /// Parses `/proc/uptime` and `/proc/self/stat`.
     fn parse(at: Instant, uptime: &str, stat: &str) -> Option<Self> {
         let idle = uptime.split_whitespace().nth(1)?.parse().ok()?;
-        // The name of the program may have spaces and brackets; what follows it is counted from the third field on.
+        // The program name may contain spaces and brackets; the fields after it begin with the third.
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<_> = fields.split_whitespace().collect();
         let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
@@ -50,25 +50,25 @@ impl Reading {
     }
 }
 
-/// Whether there was no computing time left in the last second or two. To be asked often: it looks once a second. Where the
-/// kernel does not tell, there is always time left.
+/// Returns true if there was no computing time left in the last second or two. Call it often: it reads once per
+/// second. If the kernel gives no values, there is always time left.
 pub fn is_exhausted(now: Instant) -> bool {
     static LOAD: LazyLock<Mutex<Load>> = LazyLock::new(Mutex::default);
     static EXHAUSTED: AtomicBool = AtomicBool::new(false);
-    // Nobody waits for somebody else to look.
+    // Callers do not wait for another thread's reading.
     if let Ok(mut load) = LOAD.try_lock() {
         EXHAUSTED.store(load.is_exhausted(now), Ordering::Relaxed);
     }
     EXHAUSTED.load(Ordering::Relaxed)
 }
 
-/// The load of the machine.
+/// Load of the machine.
 #[derive(Debug)]
 struct Load {
     /// CPUs that this process may use.
     cpus: f64,
     last: Option<Reading>,
-    /// Nothing was left between the last looks.
+    /// No time was left between the latest readings.
     exhausted: [bool; 2],
 }
 
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// What is said for each second, of idle time and of this process's time.
+    /// Returns the result for each second, from idle time and this process's time.
     fn seconds(cpus: usize, times: &[(f64, f64)]) -> Vec<bool> {
         let mut load = Load { cpus: cpus as f64, ..Load::default() };
         let mut reading = Reading { at: Instant::now(), idle: 1000.0, own: 10.0 };
@@ -128,7 +128,7 @@ mod tests {
             let Reading { at, idle: before, own: spent } = reading;
             reading = Reading { at: at + INTERVAL, idle: before + idle, own: spent + own };
             load.take(reading);
-            // Not due again.
+            // Not due yet.
             load.is_exhausted(reading.at + INTERVAL / 2)
         });
         said.collect()
@@ -141,7 +141,7 @@ mod tests {
         let mut take = |seconds, idle| load.take(Reading { at: at + seconds * INTERVAL, idle, own: 0.0 });
         take(0, 0.0);
         take(1, 0.0);
-        // A minute later, of which most was idle.
+        // A minute later, mostly idle.
         take(61, 50.0);
         assert_eq!(load.exhausted, [false; 2]);
     }

@@ -1,60 +1,58 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures that froze or went black on their way, told apart from stills and dark scenes of the programme by
-//! looking at the reference too.
+//! Frozen and black pictures, distinguished from still and dark scenes by means of the reference.
 
 use crate::alarm::{Change, Hold, Latch};
 use crate::thumbnail::Thumbnail;
 
-/// When moving or visible pictures count as back: not at a single one, as a decoder without its reference
-/// frames may show anything.
+/// Hold for moving or visible pictures. A single one is not sufficient, because a decoder without its reference
+/// frames may output anything.
 const RECOVERY: Hold = Hold { time: 200_000_000, frames: Some(3) };
 
-/// So many times the level of a freeze must the reference have changed to be called moving.
+/// The reference counts as moving if it changed by this many times the level of a freeze.
 const MOVING: f64 = 4.0;
 
-/// A change of less than this part of the reference's is none: an encoder that gets a frozen picture refines
-/// it, and each of its keyframes differs a little.
+/// Smaller changes than this part of the reference's do not count: an encoder refines a frozen picture, and each of
+/// its key frames differs slightly.
 const FLICKER: f64 = 1.0 / 16.0;
 
-/// Less luma than this in a black picture is no difference to a dark one. From 0 to 1; 2.6 steps of 8 bits.
+/// Smaller differences in luma do not distinguish a black picture from a dark one. From 0 to 1; 2.6 steps of 8 bits.
 const DARKER: f64 = 0.01;
 
-/// Alarm on distorted pictures that stand still while those of the reference move.
+/// An alarm for distorted pictures that stand still while the reference moves.
 ///
-/// Both sides are compared with what they were when the distorted picture stopped, not with their previous
-/// pictures: slow movement adds up, noise does not. Being means of large cells the thumbnails do not show
-/// noise and grain, so these neither hide a freeze nor count as movement, and what moves in a still scene must
-/// be large enough to be called movement: by default 0.4 steps of 8-bit luma on average, such as a
-/// hundredth of the picture that changes by 40 steps. A clock or ticker inserted after the freeze hides it
-/// if it changes that much.
+/// Both sides are compared with their pictures at the beginning of the freeze, not with the previous ones: slow
+/// movement adds up, and noise does not. Thumbnails are means of large cells without noise and grain, so these
+/// neither hide a freeze nor count as movement. A movement in a still scene must be large enough: by default 0.4
+/// steps of 8-bit luma on average, for example one hundredth of the picture that changes by 40 steps. A clock or
+/// ticker inserted after the freeze hides it if it changes that much.
 #[derive(Clone, Debug)]
 pub struct Freeze {
     level: f64,
     latch: Latch,
-    /// The reference picture and the distorted picture at the frame where the distorted picture stopped.
+    /// The reference and distorted pictures at the beginning of the freeze.
     anchor: Option<(Thumbnail, Thumbnail)>,
 }
 
 impl Freeze {
-    /// Changes of the mean absolute luma of less than `level`, on the scale of 8-bit samples, count as none.
-    /// Raised after `hold` ns.
+    /// Changes of the mean absolute luma below `level`, on the scale of 8-bit samples, do not count. Raises after
+    /// `hold` ns.
     pub fn new(level: f64, hold: u64) -> Self {
         Self { level, latch: Latch::new(Hold::time(hold), RECOVERY), anchor: None }
     }
 
-    /// Whether there is an alarm.
+    /// Returns true while the alarm is raised.
     pub fn is_raised(&self) -> bool {
         self.latch.is_raised()
     }
 
-    /// This alarm in the place of an older one with another level or hold: what was raised stays so, and pictures are
-    /// still compared with those at which the old one has seen the distorted picture stop.
+    /// Returns this alarm with the state of an older one: an alarm stays raised, and the comparison is still with the
+    /// pictures at the beginning of the freeze.
     pub fn reconfigured(self, old: &Self) -> Self {
         Self { latch: self.latch.reconfigured(&old.latch), anchor: old.anchor.clone(), ..self }
     }
 
-    /// Takes a pair by its running time in ns.
+    /// Adds a pair by its running time in ns.
     pub fn update(
         &mut self,
         running_time: u64,
@@ -75,7 +73,7 @@ impl Freeze {
     }
 }
 
-/// Alarm on distorted pictures that are black while those of the reference are not.
+/// An alarm for black distorted pictures while the reference is not black.
 #[derive(Clone, Debug)]
 pub struct Black {
     level: f64,
@@ -83,22 +81,22 @@ pub struct Black {
 }
 
 impl Black {
-    /// Pictures with a mean luma below `level`, from 0 to 1, are black. Raised after `hold` ns.
+    /// Pictures with a mean luma below `level`, from 0 to 1, are black. Raises after `hold` ns.
     pub fn new(level: f64, hold: u64) -> Self {
         Self { level, latch: Latch::new(Hold::time(hold), RECOVERY) }
     }
 
-    /// Whether there is an alarm.
+    /// Returns true while the alarm is raised.
     pub fn is_raised(&self) -> bool {
         self.latch.is_raised()
     }
 
-    /// This alarm in the place of an older one with another level or hold: what was raised stays so.
+    /// Returns this alarm with the state of an older one: an alarm stays raised.
     pub fn reconfigured(self, old: &Self) -> Self {
         Self { latch: self.latch.reconfigured(&old.latch), ..self }
     }
 
-    /// Takes a pair by its running time in ns.
+    /// Adds a pair by its running time in ns.
     pub fn update(
         &mut self,
         running_time: u64,
@@ -120,7 +118,7 @@ mod tests {
     const FRAME: u64 = 40_000_000;
     const HOLD: u64 = 25 * FRAME;
 
-    /// A thumbnail of such 8-bit values, off by up to `noise`.
+    /// Returns a thumbnail of 8-bit values with noise of up to `noise`.
     fn picture(value: impl Fn(usize, usize) -> f64, noise: f64, seed: usize) -> Thumbnail {
         Thumbnail::synthetic(|x, y| {
             let random = ((x + y * 32 + seed * 576) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -132,7 +130,7 @@ mod tests {
         move |x, y| 120.0 + 60.0 * ((x as f64 + position) * 0.5).sin() * (y as f64 * 0.3).cos()
     }
 
-    /// Changes as (state, since, frame) when `pair` gives the positions of the scene on both sides.
+    /// Returns the changes as (state, since, frame), where `pair` gives the positions of the scene on both sides.
     fn freezes(frames: usize, noise: f64, pair: impl Fn(usize) -> (f64, f64)) -> Vec<(State, u64, usize)> {
         let mut freeze = Freeze::new(0.1, HOLD);
         let changes = (0..frames).filter_map(|i| {
@@ -157,9 +155,9 @@ mod tests {
     #[test]
     fn stills_and_slow_scenes_do_not_freeze() {
         assert_eq!(freezes(200, 0.1, |_| (0.0, 0.0)), []);
-        // Changes below the level from picture to picture, on both sides.
+        // Changes from picture to picture below the level, on both sides.
         assert_eq!(freezes(1000, 0.0, |i| (i as f64 * 0.004, i as f64 * 0.004)), []);
-        // Every second picture is shown twice, or all of them a second too late.
+        // Every second picture is repeated, or all of them are a second late.
         assert_eq!(freezes(200, 0.1, |i| (i as f64, (i & !1) as f64)), []);
         assert_eq!(freezes(200, 0.1, |i| (i as f64, i.saturating_sub(25) as f64)), []);
     }
@@ -172,7 +170,7 @@ mod tests {
 
     #[test]
     fn keyframes_of_a_frozen_picture_do_not_hide_it() {
-        // The picture is a little brighter every half second.
+        // The picture becomes slightly brighter every half second.
         let mut freeze = Freeze::new(0.1, HOLD);
         let raised = (0..100).any(|i| {
             let pulse = if i % 12 == 0 { 0.5 } else { 0.0 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Writes outputs without destroying what has their names: regular files are replaced as a whole, symbolic links are
-//! followed, and devices and pipes are written to. A rename would put a regular file in the place of any of these.
+//! Writes outputs without destroying existing files: regular files are replaced atomically, symbolic links are
+//! followed, and devices and pipes are written to. A rename would replace any of these by a regular file.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -11,22 +11,22 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// As many symbolic links as Linux follows.
+/// Number of symbolic links that Linux follows.
 const LINKS: usize = 40;
-/// Where a process finds its open files.
+/// Folder with the open files of a process.
 const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// What an output is written to.
+/// Destination of an output.
 #[derive(Debug)]
 pub enum Place {
-    /// A regular file, or a free name. It is where symbolic links have led.
+    /// A regular file or a free name, after following symbolic links.
     File(PathBuf),
-    /// A device, a pipe, or an open file of this process, to be written to.
+    /// A device, a pipe, or an open file of this process.
     Stream(File),
 }
 
 impl Place {
-    /// Looks at what has this name, and opens it unless it is a regular file.
+    /// Examines a path, and opens it unless it is a regular file.
     pub fn of(path: &Path) -> io::Result<Self> {
         let refuse = |why: &str| Err(io::Error::new(ErrorKind::InvalidInput, why));
         let path = match target(path)? {
@@ -52,14 +52,14 @@ impl Place {
     }
 }
 
-/// What a path leads to.
+/// Target of a path.
 enum Target {
     Path(PathBuf),
     /// An open file of this process.
     Descriptor(u32),
 }
 
-/// Follows symbolic links, also one to a file that is not there yet. A path without links stays as it is.
+/// Follows symbolic links, also to a missing file. A path without links is unchanged.
 fn target(path: &Path) -> io::Result<Target> {
     let descriptors = fs::canonicalize(DESCRIPTORS).ok();
     let mut path = path.to_owned();
@@ -75,15 +75,14 @@ fn target(path: &Path) -> io::Result<Target> {
         }
         match fs::read_link(&path) {
             Ok(to) => path = folder.join(to),
-            // It is no link, or nothing is there.
+            // Not a link, or nothing there.
             Err(_) => return Ok(Target::Path(path)),
         }
     }
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// Opens an open file of this process once more. Standard output and standard error share their position with what else is
-/// printed there.
+/// Opens an open file of this process again. Standard output and standard error keep their common position.
 fn own(number: u32) -> io::Result<File> {
     match number {
         1 => io::stdout().as_fd().try_clone_to_owned().map(File::from),
@@ -98,7 +97,7 @@ fn own(number: u32) -> io::Result<File> {
     }
 }
 
-/// Opens a pipe, which has to have a reader: a pipe without one would hold up the program until there is one.
+/// Opens a pipe, which must have a reader: opening would wait for one otherwise.
 fn pipe(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let without_reader = |error: io::Error| match error.raw_os_error() {
@@ -108,26 +107,26 @@ fn pipe(path: &Path) -> io::Result<File> {
         _ => error,
     };
     File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(without_reader)?;
-    // As long as this one is open, the next need not wait for a reader, should the one that was there have gone.
+    // While this one is open, the next open does not wait, even if the reader has left.
     let _reader = File::options().read(true).write(true).open(path)?;
     File::options().write(true).open(path)
 }
 
-/// Whether it is a device or a pipe, which is written to as it is.
+/// Returns true for a device or pipe, which is written to directly.
 pub fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|of| !of.is_file())
 }
 
-/// What a path leads to, by which names of one file are known to be names of the same.
+/// Identity of a destination, to recognise different names of one file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// Device and inode of a file or a pipe.
+    /// Device and inode of a file or pipe.
     There(u64, u64),
-    /// The path of a file that is not there yet.
+    /// Path of a file that does not exist yet.
     Free(PathBuf),
 }
 
-/// Returns what a path leads to; nothing for a device, which several may write to, and for what cannot be looked at.
+/// Returns the identity of a path. Returns `None` for a device, which may have several writers, and on errors.
 pub fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt as _;
     if let Ok(of) = fs::metadata(path) {
@@ -138,17 +137,17 @@ pub fn identity(path: &Path) -> Option<Identity> {
     Some(Identity::Free(fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?.join(path.file_name()?)))
 }
 
-/// An output that is written at once.
+/// An output that is written in one piece.
 #[derive(Debug)]
 pub enum Output {
-    /// Takes the place of the file with this name when it is complete.
+    /// Replaces the file with this name when it is complete.
     File(NamedTempFile, PathBuf),
-    /// Is written to.
+    /// Written to directly.
     Stream(File),
 }
 
 impl Output {
-    /// Makes sure that an output can be written.
+    /// Creates an output, to report errors early.
     pub fn create(path: &Path) -> io::Result<Self> {
         let path = match Place::of(path)? {
             Place::File(path) => path,
@@ -157,13 +156,13 @@ impl Output {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let file = tempfile::Builder::new()
             .prefix(".hipvmaf-")
-            // As readable as any other file: the mask of the process applies.
+            // The umask of the process applies, as for any other file.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder.unwrap_or(Path::new(".")))?;
         Ok(Self::File(file, path))
     }
 
-    /// Writes it: readers of a file see the old one or the new one.
+    /// Writes the output. Readers of a file see the old or the new content.
     pub fn write(self, text: &[u8]) -> io::Result<()> {
         match self {
             Self::File(mut file, path) => {
@@ -176,7 +175,7 @@ impl Output {
     }
 }
 
-/// Puts a text in the place of a file that others read at any time, or writes it to a device or a pipe.
+/// Replaces a file that may be read at any time, or writes to a device or pipe.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     Output::create(path)?.write(text.as_bytes())
 }
@@ -207,7 +206,7 @@ mod tests {
         let [first, second, file] = ["first", "second", "file"].map(|name| folder.path().join(name));
         symlink("second", &first).unwrap();
         symlink(&file, &second).unwrap();
-        // The file is not there at first.
+        // The file does not exist at first.
         for text in ["a", "b"] {
             replace(&first, text).unwrap();
             assert!(first.is_symlink() && second.is_symlink() && !file.is_symlink());

@@ -1,80 +1,80 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Figures for Prometheus, in its text format 0.0.4.
+//! Metrics for Prometheus, in text format 0.0.4.
 //!
-//! A file of it, replaced as a whole, is what the textfile collector of Prometheus' node_exporter picks up. Two
-//! elements on one host need different pad names: the collector refuses to see the same sample twice.
+//! The textfile collector of node_exporter reads a file of it, which is replaced atomically. Two elements on one host
+//! need different pad names, because the collector rejects duplicate samples.
 
 use std::fmt::Write as _;
 
-/// What is known of one distorted pad.
+/// Metrics of a distorted pad.
 #[derive(Clone, Debug, Default)]
 pub struct Pad {
-    /// The name of the pad in the element.
+    /// Name of the pad.
     pub name: String,
-    /// What the user calls the stream of the pad.
+    /// Label of its stream.
     pub label: String,
-    /// Figures of the last window, or since the start where there is none, by model and statistic.
+    /// Statistics of the last window, or since the start without windows, by model.
     pub scores: Vec<Score>,
-    /// Frames since the start by what became of them: reference frames that were `scored`, were `repeated` (scored with a
-    /// distorted frame used before), `unpaired`, `skipped` or `aligning` (their score does not count), and distorted frames
-    /// that were `unmatched`.
+    /// Frames since the start, by result: reference frames that were `scored`, `repeated` (scored with an earlier
+    /// distorted frame), `unpaired`, `skipped` or `aligning` (their score does not count), and distorted frames that
+    /// were `unmatched`.
     pub frames: Vec<(&'static str, u64)>,
-    /// Alarms that are watched by their kind, and whether they are raised.
+    /// Enabled alarms, true while raised.
     pub alarms: Vec<(&'static str, bool)>,
-    /// By how many seconds the distorted video is late, if that is known.
+    /// Delay of the distorted video in seconds, if it is known.
     pub offset: Option<f64>,
-    /// When the last score was made, in seconds since 1970.
+    /// Time of the last score, in seconds since 1970.
     pub last_score: Option<f64>,
-    /// Frames since the start that the CPU has computed again.
+    /// Frames since the start that the CPU has verified.
     pub verified: u64,
-    /// Frames of those for which it came to something else.
+    /// Verified frames with a different result.
     pub wrong: u64,
 }
 
-/// A figure of a model's scores over the window, or since the start where there is none.
+/// A statistic of a model's scores.
 #[derive(Clone, Debug)]
 pub struct Score {
-    /// The name of the model.
+    /// Name of the model.
     pub model: String,
     /// `mean`, `min`, `p5` and so on.
     pub stat: &'static str,
-    /// The figure.
+    /// The value.
     pub value: f64,
 }
 
-/// How long groups of frames took to compute, from submission to sums, in seconds.
+/// Compute time of groups of frames, from submission to result, in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct ComputeTime {
-    /// Times that shares (quantiles, 0 to 1) of the last groups did not exceed, each with its share, in seconds.
+    /// Quantiles (0 to 1) of the latest groups with their values in seconds.
     pub quantiles: Vec<(f64, f64)>,
-    /// Seconds that all groups took together.
+    /// Sum for all groups in seconds.
     pub sum: f64,
-    /// How many groups were computed.
+    /// Number of groups.
     pub count: u64,
 }
 
-/// Everything that is exported.
+/// All exported metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// What is known of each distorted pad.
+    /// Metrics of each distorted pad.
     pub pads: Vec<Pad>,
-    /// How long groups took; `None` where no backend has computed anything yet.
+    /// Compute time; `None` before the first group.
     pub compute_time: Option<ComputeTime>,
-    /// Groups since the start that were to be computed again, and were not for lack of computing time.
+    /// Groups since the start whose verification was skipped for lack of computing time.
     pub not_verified: u64,
 }
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 impl Pad {
-    /// The labels of a sample of this pad.
+    /// Returns the labels for a sample of this pad.
     fn labels<'a, const N: usize>(&'a self, others: [(&'static str, &'a str); N]) -> Labels<'a> {
         [("pad", &*self.name), ("label", &*self.label)].into_iter().chain(others).collect()
     }
 }
 
-/// The figures as text.
+/// Formats the metrics.
 pub fn render(figures: &Figures) -> String {
     let mut text = Text::default();
     text.family(
@@ -142,12 +142,12 @@ pub fn render(figures: &Figures) -> String {
     text.out
 }
 
-/// The text so far, and the family that samples are added to.
+/// The text so far, and the current metric family.
 #[derive(Default)]
 struct Text {
     out: String,
     family: &'static str,
-    /// What comes before its first sample; families without samples are left out.
+    /// Header of the family before its first sample; families without samples are omitted.
     header: Option<(&'static str, &'static str)>,
 }
 
@@ -168,7 +168,7 @@ impl Text {
         match value {
             f64::INFINITY => self.line(format_args!("{name}{suffix}{labels} +Inf")),
             f64::NEG_INFINITY => self.line(format_args!("{name}{suffix}{labels} -Inf")),
-            // Rust's shortest form that reads back as the same number, and NaN.
+            // Rust prints the shortest text that parses to the same number, and NaN.
             value => self.line(format_args!("{name}{suffix}{labels} {value}")),
         }
     }
@@ -179,7 +179,7 @@ impl Text {
     }
 }
 
-/// The value of a label between its quotes.
+/// Escapes the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
@@ -263,7 +263,7 @@ hipvmaf_last_score_timestamp_seconds{pad="dist_sink",label="720p \"main\""} 1790
         assert_eq!(text.matches("hipvmaf_offset_seconds{").count(), 2);
     }
 
-    /// The value of a quoted label, read as Prometheus' parser does, and what follows it.
+    /// Parses a quoted label value as Prometheus does, and returns the rest of the text.
     fn unescape(quoted: &str) -> Option<(String, &str)> {
         let mut value = String::new();
         let mut chars = quoted.strip_prefix('"')?.chars();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Figures of the scores of many frames: of a stream without end in constant memory, of a window exactly.
+//! Statistics of scores: in constant memory for endless streams, exact for windows.
 
 use engine::model::pool::Pool;
 
@@ -9,24 +9,24 @@ const STEP: f64 = 0.05;
 /// Bins up to 110, the highest score of any model.
 const BINS: usize = 2200;
 
-/// Where values lie.
+/// A distribution of values.
 pub trait Distribution: Default {
-    /// Takes a value.
+    /// Adds a value.
     fn push(&mut self, value: f64);
 
-    /// Takes what another has taken.
+    /// Adds the values of another distribution.
     fn merge(&mut self, other: &Self);
 
-    /// The smallest value that at least `percent` of the values do not exceed; 0 without values.
+    /// Returns the smallest value that at least `percent` of the values do not exceed; 0 without values.
     fn percentile(&self, percent: f64) -> f64;
 }
 
-/// How many of `count` values the percentile does not exceed, at least one.
+/// Returns the rank of the percentile among `count` values, at least one.
 fn rank(percent: f64, count: u64) -> u64 {
     ((percent / 100.0 * count as f64).ceil() as u64).clamp(1, count.max(1))
 }
 
-/// All values: eight bytes each, and percentiles are exact.
+/// All values: eight bytes each, with exact percentiles.
 #[derive(Clone, Debug, Default)]
 pub struct Values(Vec<f64>);
 
@@ -64,7 +64,7 @@ impl Default for Histogram {
 
 impl Distribution for Histogram {
     fn push(&mut self, value: f64) {
-        // A float to integer cast saturates: negative values and NaN count at 0.
+        // A float to integer cast saturates: negative values and NaN become 0.
         self.bins[((value / STEP) as usize).min(BINS - 1)] += 1;
         self.count += 1;
     }
@@ -74,7 +74,7 @@ impl Distribution for Histogram {
         self.count += other.count;
     }
 
-    /// Accurate to a bin: the middle of the one that the value is in.
+    /// Accurate to a bin: returns the middle of the value's bin.
     fn percentile(&self, percent: f64) -> f64 {
         let rank = rank(percent, self.count);
         let mut seen = 0;
@@ -82,36 +82,36 @@ impl Distribution for Histogram {
             seen += n;
             seen >= rank
         });
-        // Divided by a whole number, so that the decimals are as few as they look.
+        // Division by an integer gives short decimals.
         bin.map_or(0.0, |bin| (2 * bin + 1) as f64 / (2.0 / STEP))
     }
 }
 
-/// Scores of a model over a section or stream, or over a window with all [`Values`].
+/// Scores of a model over a section or stream, or exactly over a window with [`Values`].
 #[derive(Clone, Debug, Default)]
 pub struct Summary<D = Histogram> {
-    /// Means, extremes and deviation of the scores.
+    /// Means, extremes and deviation.
     pub pool: Pool,
     distribution: D,
 }
 
 impl<D: Distribution> Summary<D> {
-    /// Takes the score of the next frame.
+    /// Adds the score of the next frame.
     pub fn push(&mut self, score: f64) {
         self.pool.push(score);
         self.distribution.push(score);
     }
 
-    /// Adds the scores that another summary took after those of this one.
+    /// Adds the scores of a later summary.
     pub fn merge(&mut self, later: &Self) {
         self.pool.merge(&later.pool);
         self.distribution.merge(&later.distribution);
     }
 
-    /// A percentile of the scores, as accurate as the distribution and never outside their range; not a number without
-    /// scores.
+    /// Returns a percentile with the accuracy of the distribution, and never outside the range of the scores; NaN
+    /// without scores.
     pub fn percentile(&self, percent: f64) -> f64 {
-        // Not `clamp`, which panics on the NaN bounds that NaN scores leave.
+        // `clamp` would panic on the NaN bounds that NaN scores cause.
         let pooled = self.pool.pooled();
         pooled
             .map_or(f64::NAN, |pooled| self.distribution.percentile(percent).max(pooled.min).min(pooled.max))

@@ -1,49 +1,48 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures of 32 by 18 luma means, to see cheaply whether and where pictures change.
+//! Pictures of 32 by 18 luma means, for a cheap detection of changes.
 //!
-//! The means are defined by integer sums over the cells of a grid, so that every backend gets the same
-//! thumbnail. Cell (c, r) of a picture of `w` by `h` samples has the columns from `c w / 32` to before
-//! `(c + 1) w / 32`, and of the rows from `r h / 18` to before `(r + 1) h / 18` each [`row_step`]-th, the first
-//! included. Whole rows are read because a cache line costs the same however little of it is used; leaving out
-//! rows keeps the cost of large pictures down, and the hundreds of samples that remain in a cell still average
-//! noise to a few percent.
+//! The means are defined by integer sums over the cells of a grid, so every backend computes the same thumbnail. Cell
+//! (c, r) of a picture of `w` by `h` samples covers the columns from `c w / 32` to before `(c + 1) w / 32`. Of the
+//! rows from `r h / 18` to before `(r + 1) h / 18`, it covers each [`row_step`]-th, including the first. Entire rows
+//! are read because a partly used cache line costs as much as a full one. Omitting rows limits the cost for large
+//! pictures, and the hundreds of samples left in a cell still reduce noise to a few percent.
 
 use engine::frame::{BitDepth, Component, Samples};
 
-/// Cells in a row.
+/// Cells per row.
 pub const COLUMNS: usize = 32;
 /// Rows of cells.
 pub const ROWS: usize = 18;
 /// Cells of a thumbnail.
 pub const CELLS: usize = COLUMNS * ROWS;
 
-/// Sampled rows of a cell in large pictures, at least.
+/// Smallest number of sampled rows per cell in large pictures.
 const CELL_ROWS: usize = 16;
 
-/// Every how many rows of a picture of this height are sampled. Always odd, so that both fields of interlaced
+/// Returns the step between sampled rows for a picture height. It is always odd, so that both fields of interlaced
 /// video count.
 pub fn row_step(height: usize) -> usize {
     let step = (height / ROWS / CELL_ROWS).max(1);
     (step - 1) | 1
 }
 
-/// First row or column of cell `index`, of so many that divide `length`.
+/// Returns the first row or column of cell `index` if `cells` divide `length`.
 fn edge(index: usize, cells: usize, length: usize) -> usize {
     index * length / cells
 }
 
-/// The luma of a picture in 32 x 18 means.
+/// The luma of a picture as 32 x 18 means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thumbnail {
-    /// Means of the cells, row by row, in 1/256 of an 8-bit step whatever the depth of the picture.
+    /// Means of the cells, row by row, in 1/256 of an 8-bit step at any bit depth.
     cells: [u16; CELLS],
     /// Mean of all sampled luma, in 1/256 of an 8-bit step.
     mean: u16,
 }
 
 impl Thumbnail {
-    /// The thumbnail of luma samples in host memory. `None` when they are elsewhere, or fewer than the component says.
+    /// Computes the thumbnail of luma in host memory. Returns `None` for other memory, or too few samples.
     pub fn new(luma: &Component, depth: BitDepth) -> Option<Self> {
         let Component { samples: Samples::Host(data), width, height, shift, .. } = *luma else {
             return None;
@@ -71,10 +70,10 @@ impl Thumbnail {
         Some(Self::from_sums(&sums, width, height, depth))
     }
 
-    /// The thumbnail of a picture of this size, from the sums of the sampled rows in each of its cells.
+    /// Computes the thumbnail from the sums of the sampled rows in each cell.
     pub fn from_sums(sums: &[u64; CELLS], width: usize, height: usize, depth: BitDepth) -> Self {
         let scaled = |sum: u64, count: u64| {
-            // Cells of tiny pictures can be empty.
+            // Cells of tiny pictures may be empty.
             let mean = ((sum << (16 - depth.bits())) + count / 2).checked_div(count).unwrap_or(0);
             mean.min(u64::from(u16::MAX)) as u16
         };
@@ -87,17 +86,17 @@ impl Thumbnail {
         }
     }
 
-    /// The means row by row, in 1/256 of an 8-bit step.
+    /// Returns the means row by row, in 1/256 of an 8-bit step.
     pub fn cells(&self) -> &[u16; CELLS] {
         &self.cells
     }
 
-    /// Mean luma from 0 to 1, in units of the range of the sample type: 8-bit black of limited range is 16/256.
+    /// Returns the mean luma from 0 to 1, relative to the sample type: 8-bit black in limited range is 16/256.
     pub fn mean(&self) -> f64 {
         f64::from(self.mean) / 65536.0
     }
 
-    /// Mean absolute difference of the cells, on the scale of 8-bit samples.
+    /// Returns the mean absolute difference of the cells, on the scale of 8-bit samples.
     pub fn difference(&self, other: &Self) -> f64 {
         let differences = self.cells.iter().zip(&other.cells).map(|(a, b)| u64::from(a.abs_diff(*b)));
         differences.sum::<u64>() as f64 / (256 * CELLS) as f64
@@ -106,16 +105,16 @@ impl Thumbnail {
 
 #[cfg(test)]
 impl Thumbnail {
-    /// The thumbnail of a picture with these 8-bit values in its cells, by column and row.
+    /// Returns a thumbnail with these 8-bit values in its cells, by column and row.
     pub(crate) fn synthetic(value: impl Fn(usize, usize) -> f64) -> Self {
         let sums =
             std::array::from_fn(|cell| (value(cell % COLUMNS, cell / COLUMNS) * 256.0).max(0.0) as u64);
-        // One sample of 16 bits a cell.
+        // One 16-bit sample per cell.
         Self::from_sums(&sums, COLUMNS, ROWS, BitDepth::new(16).unwrap())
     }
 }
 
-/// Adds a row of samples of `N` bytes, `step` samples apart, to the sums of the columns. `None` when the row is
+/// Adds a row of samples of `N` bytes, `step` samples apart, to the sums of the columns. Returns `None` if the row is
 /// too short.
 fn add_row<const N: usize>(
     columns: &mut [u32],
@@ -144,7 +143,7 @@ mod tests {
         ((seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u16
     }
 
-    /// The means by their definition.
+    /// Computes the means by their definition.
     fn naive(sample: impl Fn(usize, usize) -> u64, width: usize, height: usize, bits: u32) -> Vec<u16> {
         let mut means = vec![];
         for row in 0..18 {

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Figures of the last seconds of a stream without end.
+//! Statistics of the last seconds of an endless stream.
 //!
-//! Running time is cut into slices of one interval, or of several intervals where the window would have more
-//! than `MAX_SLICES`. A window keeps the scores of its frames, eight bytes each, so its percentiles are exact.
+//! Running time is divided into slices of one interval, or of several if the window would have more than
+//! `MAX_SLICES`. A window keeps the scores of its frames, eight bytes each, so its percentiles are exact.
 
 use crate::summary::{Summary, Values};
 
-/// Most slices of a window.
+/// Largest number of slices in a window.
 const MAX_SLICES: u64 = 60;
 
-/// What became of frames besides scores, in numbers of frames.
+/// Numbers of frames by result, in addition to scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Reference frames that had no distorted frame.
+    /// Reference frames without a distorted frame.
     pub unpaired: u64,
-    /// Reference frames that were left out on purpose (`subsample`, overload).
+    /// Reference frames omitted on purpose (`subsample`, overload).
     pub skipped: u64,
-    /// Reference frames that were scored with a distorted frame used before.
+    /// Reference frames scored with an earlier distorted frame.
     pub repeated: u64,
-    /// Distorted frames that had no reference frame.
+    /// Distorted frames without a reference frame.
     pub unmatched: u64,
-    /// Reference frames whose score does not count, as the offset of the distorted video was not known.
+    /// Reference frames whose score does not count because the offset was unknown.
     pub aligning: u64,
-    /// Reference frames whose score does not count, as reference frames beside them are missing.
+    /// Reference frames whose score does not count because neighbouring reference frames are missing.
     pub discont: u64,
-    /// Frames that were computed again by another backend.
+    /// Frames verified by another backend.
     pub verified: u64,
-    /// Frames of those for which that came to something else.
+    /// Verified frames with a different result.
     pub wrong: u64,
 }
 
 impl Counts {
-    /// Adds what another has counted.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         self.unpaired += other.unpaired;
         self.skipped += other.skipped;
@@ -45,39 +45,39 @@ impl Counts {
     }
 }
 
-/// A window that has just ended.
+/// A window that has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Running time of its end in ns, a whole multiple of the interval.
+    /// Running time of its end in ns, a multiple of the interval.
     pub end: u64,
-    /// Figures of the scores of the frames in the window.
+    /// Statistics of its scores.
     pub summary: Summary<Values>,
-    /// What became of frames of the window besides scores.
+    /// Its other counts.
     pub counts: Counts,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Slice {
-    /// Which slice of running time this is; a place in the ring holds one after the other.
+    /// Number of the slice of running time; the ring reuses places.
     number: u64,
     summary: Summary<Values>,
     counts: Counts,
 }
 
-/// Takes scores and counts, and yields their figures once per interval.
+/// Collects scores and counts, and returns their statistics once per interval.
 #[derive(Debug)]
 pub struct Window {
     interval: u64,
-    /// Intervals of a slice.
+    /// Intervals per slice.
     intervals: u64,
     slices: Box<[Slice]>,
-    /// The interval whose end is waited for.
+    /// The interval in progress.
     current: Option<u64>,
 }
 
 impl Window {
-    /// A window of `length` that moves on by `interval`, both in ns. The length is rounded up to whole intervals,
-    /// and beyond 60 of them is kept to a slice, that is to 1/30.
+    /// Creates a window of `length` that advances by `interval`, both in ns. The length is rounded up to whole
+    /// intervals, and with more than 60 of them it is accurate to a slice, which is 1/30.
     pub fn new(length: u64, interval: u64) -> Self {
         let interval = interval.max(1);
         let needed = length.div_ceil(interval).max(1);
@@ -86,48 +86,47 @@ impl Window {
         Self { interval, intervals, slices: vec![Slice::default(); slices].into(), current: None }
     }
 
-    /// Takes the score of the frame with this running time in ns; one that is late, as its interval has ended, counts in the
-    /// present one. Call [`Self::advance`] with that time before.
+    /// Adds the score of the frame with this running time in ns. A frame of an interval that has ended counts in the
+    /// current one. Call [`Self::advance`] with this time first.
     pub fn push(&mut self, running_time: u64, score: f64) {
         if let Some(slice) = self.slice(running_time) {
             slice.summary.push(score);
         }
     }
 
-    /// Takes what else became of the frame with this running time, as [`Self::push`] takes a score.
+    /// Adds counts at this running time, as [`Self::push`] adds a score.
     pub fn count(&mut self, running_time: u64, counts: Counts) {
         if let Some(slice) = self.slice(running_time) {
             slice.counts.add(&counts);
         }
     }
 
-    /// Says that no frame before `now`, a running time in ns, is still to come. Yields the figures of the
-    /// interval that has thereby ended; to be called until it yields nothing. Where time leapt over several
-    /// intervals, only the first and the last of them are reported. Time that steps back changes nothing: each interval
-    /// ends once.
+    /// Notes that no frame before `now`, a running time in ns, will follow. Returns the statistics of the interval
+    /// that this ends; call it until it returns `None`. If time jumps over several intervals, only the first and the
+    /// last of them are returned. If it steps back, nothing changes: each interval ends once.
     pub fn advance(&mut self, now: u64) -> Option<Figures> {
         let ended = now / self.interval;
         let current = *self.current.get_or_insert(ended);
         if ended <= current {
             return None;
         }
-        // After the figures of `current` those of `ended - 1`, the last that is over.
+        // After the window at `current`, the next one is at `ended - 1`, the last that is over.
         self.current = Some((ended - 1).max(current + 1));
         Some(self.figures(current))
     }
 
-    /// Begins anew, for a stream whose running time does.
+    /// Begins again, for a stream whose running time does.
     pub fn restart(&mut self) {
         self.slices.fill(Slice::default());
         self.current = None;
     }
 
-    /// Figures of the window that ends with this interval.
+    /// Returns the statistics of the window that ends with this interval.
     fn figures(&self, interval: u64) -> Figures {
         let newest = interval / self.intervals;
         let oldest = (newest + 1).saturating_sub(self.slices.len() as u64);
         let mut figures = Figures { end: (interval + 1).saturating_mul(self.interval), ..Figures::default() };
-        // In the order of time: the ring begins after the place of the newest slice.
+        // In order of time: the ring begins after the place of the newest slice.
         let (later, earlier) = self.slices.split_at(self.place(newest) + 1);
         for slice in earlier.iter().chain(later).filter(|s| (oldest..=newest).contains(&s.number)) {
             figures.summary.merge(&slice.summary);
@@ -140,7 +139,7 @@ impl Window {
         (number % self.slices.len() as u64) as usize
     }
 
-    /// The slice of this time, or the present one for times before; `None` when a later one has taken its place.
+    /// Returns the slice of this time, or the current one for earlier times; `None` if a later slice has replaced it.
     fn slice(&mut self, running_time: u64) -> Option<&mut Slice> {
         let interval = (running_time / self.interval).max(self.current.unwrap_or(0));
         let number = interval / self.intervals;
@@ -212,7 +211,7 @@ mod tests {
         let hours = 10_000 * SECOND;
         assert_eq!(ends(&mut window, hours), [(8, 1), (10_000, 0)]);
         window.push(hours, 50.0);
-        // What is late counts in the interval that is open.
+        // Late frames count in the open interval.
         assert_eq!(ends(&mut window, hours - SECOND), []);
         window.push(hours - SECOND, 50.0);
         assert_eq!(ends(&mut window, 0), []);
@@ -239,7 +238,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every window of up to 60 intervals holds exactly the frames of its time.
+        /// Every window of up to 60 intervals contains exactly the frames of its time.
         #[test]
         fn figures_equal_those_of_a_list(
             steps in proptest::collection::vec((0u64..50, 0.0..100.0f64), 1..200),

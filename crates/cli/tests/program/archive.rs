@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Archives: titles scored in chunks have the files of titles that are scored at once, and whatever goes wrong is said and
-//! does not go into a file.
+//! Archives: titles scored in chunks have the same results files as titles scored at once. Errors are reported and
+//! leave no wrong file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::common::{Ended, hipvmaf, run};
 use crate::pairs::{Shown, film, timed, write};
 
-/// A film and an encoding of it, with B-frames and with key frames at other places.
+/// A film and an encode of it, with B-frames and key frames at other places.
 fn clips(folder: &Path, name: &str, caps: &str, frames: u32, muxer: &str, encoder: &str) -> [String; 2] {
     let files = ["film", "encoded"].map(|side| format!("{name}.{side}"));
     let [film, encoded] = files.each_ref().map(|file| folder.join(file).display().to_string());
@@ -30,7 +30,7 @@ fn clips(folder: &Path, name: &str, caps: &str, frames: u32, muxer: &str, encode
 const X264: &str = "x264enc speed-preset=superfast bframes=2 b-adapt=false";
 const CINEMA: &str = "format=I420,width=322,height=182,framerate=24000/1001";
 
-/// A plan with this list, of chunks of a second.
+/// A plan of this list, with chunks of a second.
 struct Archive {
     folder: PathBuf,
 }
@@ -78,13 +78,13 @@ impl Archive {
         self.dir().join("chunks").join(format!("{chunk}.jsonl"))
     }
 
-    /// The titles of the manifest.
+    /// Returns the titles of the manifest.
     fn planned(&self) -> Vec<Value> {
         let manifest = fs::read(self.dir().join("manifest.json")).unwrap();
         serde_json::from_slice::<Value>(&manifest).unwrap()["titles"].as_array().unwrap().clone()
     }
 
-    /// What is missing, and why.
+    /// Returns the missing chunks with the reasons.
     fn missing(&self) -> Vec<(String, String)> {
         let ended = Ended::of(self.command("status", &["--json"]));
         let status: Value = serde_json::from_str(&ended.stdout).unwrap();
@@ -102,7 +102,7 @@ impl Archive {
         missing.collect()
     }
 
-    /// The file of the whole title.
+    /// Returns the results file of the entire title.
     #[track_caller]
     fn whole(&self, [film, encoded]: &[String; 2], options: &[&str]) -> String {
         let path = self.folder.join("whole.json");
@@ -155,7 +155,7 @@ fn merged_files_are_those_of_whole_titles() {
                 && whole == fs::read_to_string(archive.merged(&files[0])).unwrap()
         );
     }
-    // What is there is not made again.
+    // Existing results are not made again.
     let first = archive.chunk(&format!("{}/1", titles[0].0[0]));
     let made = fs::metadata(&first).unwrap().modified().unwrap();
     archive.ends("run", &[], 0);
@@ -175,7 +175,7 @@ fn title(folder: &Path, name: &str, shown: &Shown) {
     );
 }
 
-/// The plan says once how frames are paired, and each chunk pairs them so.
+/// The plan stores how frames are paired, and each chunk uses that.
 #[test]
 fn titles_that_timestamps_do_not_pair_are_cut_as_well() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,20 +222,20 @@ fn titles_that_timestamps_do_not_pair_are_cut_as_well() {
             whole.lines().zip(merged.lines()).filter(|(whole, merged)| whole != merged).collect();
         assert!(whole == merged, "{name}: {:?}", &differ[..differ.len().min(5)]);
     }
-    // Results say how frames were paired, as those of the whole do.
+    // Results contain the pairing, as those of the whole title do.
     let out = folder.join("out").display().to_string();
     archive.ends("merge", &["-o", &out], 1);
     let merged: Value = serde_json::from_slice(&fs::read(archive.merged("joined")).unwrap()).unwrap();
     let said = merged["provenance"]["extra"].to_string();
     assert!(said.contains("by picture (confidence") && said.contains("60-62"), "{said}");
-    // A plan of pairing that was changed is none.
+    // A changed pairing file is rejected.
     fs::write(archive.dir().join("pairing/cut.json"), "{}").unwrap();
     fs::remove_file(archive.chunk("cut/1")).unwrap();
     let errors = archive.ends("run", &["cut"], 1).stderr;
     assert!(errors.contains("cut.json has changed"), "{errors}");
 }
 
-/// Seeks in a file end where its header does, which may be before its last frame.
+/// A seek beyond the header's duration fails, although the last frame may be there.
 #[test]
 fn the_last_frame_is_scored_also_behind_the_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -249,7 +249,7 @@ fn the_last_frame_is_scored_also_behind_the_end() {
     let list = "name,reference,distorted\nslower,film.mkv,slower.mkv\nitself,slower.mkv,slower.mkv\n";
     let archive = Archive::plan(folder, list, &[]);
     for title in archive.planned() {
-        assert!(title["whole"].as_str().unwrap().contains("behind the end"), "{title}");
+        assert!(title["whole"].as_str().unwrap().contains("after the end"), "{title}");
     }
     let files = ["slower.mkv".to_owned(), "slower.mkv".to_owned()];
     let part: Value = serde_json::from_str(&archive.whole(&files, &["--from", "100"])).unwrap();
@@ -288,7 +288,7 @@ fn damaged_titles_are_told_and_written() {
     fs::write(folder.join("short.mkv"), &encoded[..encoded.len() * 7 / 10]).unwrap();
     let archive = Archive::plan(folder, "name,reference,distorted\nshort,cinema.film,short.mkv\n", &[]);
     let chunk = archive.missing()[0].0.clone();
-    // Whatever is asked for, and whether it is there already.
+    // With any selection, and if results exist already.
     for args in [&[&*chunk][..], &[&chunk], &["--share", "0/1"], &["--share", "0/1"], &[]] {
         let said = archive.ends("run", args, 4).stderr;
         assert!(said.contains("short.mkv: it is damaged"), "{args:?}: {said}");
@@ -312,7 +312,7 @@ fn a_disk_that_is_full_costs_what_does_not_fit() {
     let list = "name,reference,distorted\nlarge,large.film,large.encoded\nsmall,small.film,small.encoded\n";
     let archive = Archive::plan(folder, list, &[]);
     assert_eq!(archive.missing().len(), 3);
-    // Files that get longer than this cannot be written, as on a disk that is full: 20 blocks of 512 bytes.
+    // Longer files cannot be written, as on a full disk: 20 blocks of 512 bytes.
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 20; exec \"$@\"", "sh"]).arg(env!("CARGO_BIN_EXE_hipvmaf"));
     limited.args(["archive", "run"]).arg(archive.dir());
@@ -342,7 +342,7 @@ fn changed_inputs_and_seams_that_do_not_match_are_refused() {
     let files = clips(folder, "cinema", CINEMA, 90, "matroskamux", X264);
     let archive = Archive::plan(folder, "name,reference,distorted\ncinema,cinema.film,cinema.encoded\n", &[]);
     archive.ends("run", &[], 0);
-    // A sample that is not what it should be.
+    // A wrong sample.
     let chunk = archive.chunk("cinema/2");
     let text = fs::read_to_string(&chunk).unwrap();
     let (head, rows) = text.split_once('\n').unwrap();
@@ -352,13 +352,13 @@ fn changed_inputs_and_seams_that_do_not_match_are_refused() {
     let errors = archive.merge(1).stderr;
     assert!(errors.contains("chunk cinema/2") && errors.contains("have other samples"), "{errors}");
     assert!(!archive.merged("cinema").exists());
-    // What it says is what helps.
+    // The advice in the error text works.
     let advice: Vec<_> = errors.split_whitespace().skip_while(|word| *word != "cinema/2").skip(1).collect();
     let earlier = advice.iter().skip_while(|word| **word != "--earlier").nth(1).unwrap();
     archive.ends("run", &["cinema/2", "--earlier", earlier], 0);
     archive.merge(0);
     assert!(archive.whole(&files, &[]) == fs::read_to_string(archive.merged("cinema")).unwrap());
-    // A chunk that has lost its end is none.
+    // A truncated chunk is not valid.
     fs::write(&chunk, &text[..text.len() - 9]).unwrap();
     assert_eq!(archive.missing(), [("cinema/2".into(), "is not scored yet".into())]);
     fs::remove_file(&chunk).unwrap();
@@ -383,7 +383,7 @@ fn a_run_that_was_killed_is_gone_on_with() {
     let archive = Archive::plan(folder, "name,reference,distorted\nfilm,film.film,film.encoded\n", &[]);
     let chunks = archive.missing().len();
     assert!(chunks > 3);
-    // In the middle of the first chunk, once there is something that could be taken for a result.
+    // In the middle of the first chunk, after its first output.
     let mut child = archive.command("run", &["film/1", "--threads", "1"]).spawn().unwrap();
     let rows = archive.dir().join("work/film/1.rows.partial");
     let begun = Instant::now();
@@ -395,7 +395,7 @@ fn a_run_that_was_killed_is_gone_on_with() {
     assert!(!child.wait().unwrap().success(), "it was killed in the middle");
     let missing = archive.missing();
     assert_eq!(missing.len(), chunks);
-    assert!(missing[0].1.contains(&format!("was begun by process {}", child.id())), "{missing:?}");
+    assert!(missing[0].1.contains(&format!("was started by process {}", child.id())), "{missing:?}");
     assert!(!archive.chunk("film/1").exists());
     archive.merge(1);
     archive.ends("run", &["film/1"], 0);
@@ -416,7 +416,7 @@ fn shares_and_what_is_submitted_here_leave_what_is_there() {
     assert_eq!(names(archive.missing()), ["cinema/1", "cinema/2", "cinema/3", "cinema/4", "cinema/5"]);
     archive.ends("run", &["--share", "1/2"], 0);
     assert_eq!(names(archive.missing()), ["cinema/1", "cinema/3", "cinema/5"]);
-    // It is the same share whatever is there.
+    // A share does not depend on existing results.
     assert!(!archive.ends("run", &["--share", "1/2"], 0).stdout.contains("scored"));
     archive.ends("run", &["--share", "7/8"], 0);
     for wrong in ["2/2", "1", "a/b"] {
@@ -428,7 +428,7 @@ fn shares_and_what_is_submitted_here_leave_what_is_there() {
     };
     submit(&["--on", "cluster"], 2);
     submit(&["--on", "local", "--gres", "gpu:1"], 2);
-    // A chunk that cannot be scored is tried again, and what is complete is merged nevertheless.
+    // A chunk that cannot be scored is tried again, and complete titles are still merged.
     let away = folder.join("away");
     fs::rename(folder.join("cinema.film"), &away).unwrap();
     let errors = submit(&["--on", "local", "--retries", "1"], 1).stderr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Clips, and the program run to its end or to a signal.
+//! Clips, and runs of the program to its end or to a signal.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,18 +12,18 @@ use std::thread;
 use gst::prelude::*;
 use serde_json::Value;
 
-/// A command of the program.
+/// Returns a command of the program.
 pub fn hipvmaf(command: &str) -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_hipvmaf"));
-    // What GLib and GStreamer complain of is a fault of ours.
+    // Critical messages of GLib and GStreamer are bugs of this program.
     program.arg(command).env("G_DEBUG", "fatal-criticals");
     program
 }
 
-/// Runs a pipeline to its end, with the element in it if wanted.
+/// Runs a pipeline to its end. It may contain the element.
 #[track_caller]
 pub fn run(pipeline: &str) {
-    // Not by several tests at a time.
+    // Only once, although tests run in parallel.
     static READY: Once = Once::new();
     READY.call_once(|| {
         gst::init().unwrap();
@@ -37,7 +37,7 @@ pub fn run(pipeline: &str) {
     assert_eq!(message.type_(), gst::MessageType::Eos, "{message:?}");
 }
 
-/// An encoding that takes minutes to score: a short one, over and over.
+/// Returns an encode that takes minutes to score: a short one, repeated.
 pub fn long_film(folder: &Path) -> PathBuf {
     let [short, long] = ["short.h264", "long.h264"].map(|name| folder.join(name));
     run(&format!(
@@ -50,7 +50,7 @@ pub fn long_film(folder: &Path) -> PathBuf {
     long
 }
 
-/// What a program left behind.
+/// The output of a program.
 pub struct Ended {
     pub status: ExitStatus,
     pub stdout: String,
@@ -71,8 +71,8 @@ pub fn send(signal: &str, child: &Child) {
     assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
 }
 
-/// Runs a program until it has printed a word this many times to standard output, or to standard error, and sends it a
-/// signal then.
+/// Runs a program until it has printed a word this many times to standard output, or standard error, and then sends a
+/// signal.
 #[track_caller]
 pub fn interrupt(mut command: Command, signal: &str, word: &str, times: usize, on_error: bool) -> Ended {
     let mut child =
@@ -95,14 +95,14 @@ pub fn interrupt(mut command: Command, signal: &str, word: &str, times: usize, o
     Ended { status: child.wait().unwrap(), stdout, stderr }
 }
 
-/// What the element logs of each frame that it compares.
+/// Makes the element log each frame that it compares.
 pub fn logs_frames(mut command: Command) -> Command {
     command.env("GST_DEBUG", "hipvmaf:LOG").env("GST_DEBUG_NO_COLOR", "1");
     command
 }
 pub const FRAME: &str = " compared";
 
-/// Encodes a test picture. The element takes a while to be sure that a decoder will not change its format.
+/// Encodes a test pattern.
 pub fn encode(path: &Path, caps: &str, bitrate: u32) {
     run(&format!(
         "videotestsrc num-buffers=400 pattern=ball ! video/x-raw,{caps},width=160,height=90,framerate=25/1 \
@@ -111,7 +111,7 @@ pub fn encode(path: &Path, caps: &str, bitrate: u32) {
     ));
 }
 
-/// The frames of a results file.
+/// Returns the frames of a results file.
 #[track_caller]
 pub fn frames(path: &Path) -> Vec<Value> {
     let file: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();

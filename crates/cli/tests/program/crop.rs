@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is cut off is not scored, and nothing else is missing.
+//! Cropped areas are not scored, and nothing else is missing.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::common::{Ended, frames, hipvmaf, run};
 /// A picture without bars.
 const PICTURE: &str = "videotestsrc num-buffers=30 pattern=smpte75 horizontal-speed=3 \
                        ! video/x-raw,format=I420,width=160,height=80,framerate=25/1";
-/// What it looks like when it is coded badly.
+/// A bad encode of it.
 const CODED: &str = "x264enc bitrate=20 speed-preset=ultrafast ! avdec_h264";
 const BARS: &str = "videobox top=-20 bottom=-20 fill=black";
 
@@ -19,7 +19,7 @@ fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()
 }
 
-/// Keeps what a pipeline makes without any loss.
+/// Stores the output of a pipeline losslessly.
 fn keep(folder: &Path, name: &str, pipeline: &str) -> String {
     let path = path(folder, name);
     run(&format!("{pipeline} ! avenc_ffv1 ! matroskamux ! filesink location={path}"));
@@ -32,7 +32,7 @@ fn score(args: &[&str]) -> Ended {
     Ended::of(command)
 }
 
-/// The scores of all frames, and what was printed for a program.
+/// Returns the scores of all frames, and the printed JSON.
 #[track_caller]
 fn scored(folder: &Path, args: &[&str]) -> (Vec<Value>, Value) {
     let results = path(folder, "results.json");
@@ -53,7 +53,7 @@ fn bars_are_cut_off_on_both_sides() {
     let (expected, _) = scored(folder, &[&picture, &coded]);
     assert_eq!(expected.len(), 30);
 
-    // With bars on both sides, and on one of them, which shapes the other way round.
+    // With bars on both sides, and on one side, which makes the shapes differ.
     for (reference, distorted) in [(&film, &boxed), (&film, &coded), (&picture, &boxed)] {
         let (scores, printed) = scored(folder, &[reference, distorted, "--crop", "auto"]);
         assert!(scores == expected, "{reference} {distorted}");
@@ -74,7 +74,7 @@ fn bars_are_cut_off_on_both_sides() {
     assert!(scores == expected);
     assert!(scored(folder, &[&film, &boxed]).0 != expected, "bars count unless they are cut off");
 
-    // Together with a video of which nothing may be cut off but what is cut off of all.
+    // Together with a video that allows only the common crop.
     let logo = keep(
         folder,
         "logo.mkv",
@@ -103,7 +103,7 @@ fn encodings_of_another_size_are_cut_at_the_same_place() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let film = keep(folder, "film.mkv", &format!("{PICTURE} ! {BARS}"));
-    // A half has bars of 10 lines, three quarters of 15, which is not even.
+    // Half the size has bars of 10 lines, three quarters has 15, which is odd.
     for (name, size, cut, by) in [
         ("half.mkv", "width=80,height=60", "10 at the top, 10 at the bottom", "by hipvmaf"),
         ("odd.mkv", "width=120,height=90", "20 at the top, 20 at the bottom", "GStreamer's videoscale"),
@@ -120,7 +120,7 @@ fn encodings_of_another_size_are_cut_at_the_same_place() {
         let mean = printed["renditions"][0]["pooled"]["vmaf_v0.6.1"]["mean"].as_f64().unwrap();
         assert!(mean > 60.0, "the pictures lie on one another: {mean}");
     }
-    // What is made of the original is made of what is left of it.
+    // An encode of the original is made from the cropped original.
     let (_, printed) = scored(folder, &[&film, "--x264", "80x40:500", "--crop", "auto"]);
     assert!(printed["steps"].to_string().contains("scaled from 80x40 to 160x80"), "{}", printed["steps"]);
 }

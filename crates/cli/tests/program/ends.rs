@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Videos that are damaged, decoders that are missing, and signals before anything is scored.
+//! Damaged videos, missing decoders, and signals before scoring.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{Ended, hipvmaf, interrupt, run};
 
-/// A film of 100 frames in a container.
+/// Writes a film of 100 frames into a container.
 fn film(folder: &Path, name: &str, muxer: &str) {
     run(&format!(
         "videotestsrc num-buffers=100 pattern=ball ! video/x-raw,format=I420,width=160,height=90,framerate=25/1 \
@@ -29,7 +29,7 @@ fn results(folder: &Path) -> Value {
     serde_json::from_slice(&fs::read(folder.join("results.json")).unwrap()).unwrap()
 }
 
-/// Some frames can be decoded of each, and scored. Exit code 4 says that they are not all.
+/// Some frames of each can be decoded and scored. Exit code 4 means that others cannot.
 #[test]
 fn damaged_films_are_told_and_scored_as_far_as_they_go() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ fn damaged_films_are_told_and_scored_as_far_as_they_go() {
     }
 }
 
-/// As an upload leaves it that was cut off: the index of an MP4 file is at its end.
+/// An interrupted upload: the index of an MP4 file is at its end.
 #[test]
 fn a_film_without_its_index_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn a_decoder_that_is_missing_is_named_with_its_package() {
     }
 }
 
-/// A server that accepts and says nothing.
+/// A server that accepts connections and sends nothing.
 #[test]
 fn a_signal_ends_the_opening_of_a_video() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is wrong is said, and told by the exit code.
+//! Error texts and exit codes.
 
 use std::fs;
 
@@ -24,10 +24,10 @@ fn exit_codes_tell_failures_from_mistakes() {
         (&[&film, &film, "--results", "results.txt"], 2, ".json, .csv or .xml"),
         (&[&film, &film, "--model", "vmaf_v9"], 2, "vmaf_v9"),
         (&[&film, &film, "--set", "colour=red"], 2, "no property colour"),
-        (&[&film, &film, "--set", "subsample=all"], 2, "all is no value for subsample"),
-        (&[&film, &film, "--set", "subsample=0"], 2, "0 is no value for subsample"),
-        (&[&film, &film, "--set", "alarm-low=1000"], 2, "1000 is no value for alarm-low"),
-        (&[&film, &film, "--from", "20s"], 2, "behind the end"),
+        (&[&film, &film, "--set", "subsample=all"], 2, "all is not a value for subsample"),
+        (&[&film, &film, "--set", "subsample=0"], 2, "0 is not a value for subsample"),
+        (&[&film, &film, "--set", "alarm-low=1000"], 2, "1000 is not a value for alarm-low"),
+        (&[&film, &film, "--from", "20s"], 2, "after the end"),
         (&[&film, &film, "--from", "9", "--to", "9"], 2, "ends before it begins"),
         (&[&film], 2, "Usage"),
         (&[], 2, "Usage"),

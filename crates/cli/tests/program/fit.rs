@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What does not fit together is said before anything is scored.
+//! Mismatches are reported before scoring.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()
 }
 
-/// Encodes a moving picture as 50 fields per second, well and badly, and the pictures at the times of all fields, and of the
-/// first ones of each frame.
+/// Encodes a moving picture as 50 fields per second, well and badly; and the pictures at the times of all fields, and
+/// of the first field of each frame.
 fn fields(folder: &Path) -> [String; 4] {
     let [original, encoded, all, half] =
         ["original.mkv", "encoded.mkv", "all.mkv", "half.mkv"].map(|name| path(folder, name));
@@ -39,7 +39,7 @@ fn score(args: &[&str]) -> Ended {
     Ended::of(command)
 }
 
-/// The numbers of frames and their mean scores.
+/// Returns the numbers of frames and their mean scores.
 fn scored(args: &[&str]) -> (Ended, Vec<(u64, f64)>) {
     let ended = score(&[args, &["--json"]].concat());
     assert!(ended.status.success(), "{}", ended.stderr);
@@ -61,7 +61,7 @@ fn interlaced_video_is_deinterlaced_to_the_rate_of_the_other_side() {
     assert!(figures[0].0 >= 78 && figures[0].1 > 97.0, "{figures:?}");
     assert!(figures[1].0 >= 78 && figures[1].1 < figures[0].1, "{figures:?}");
 
-    // What was done is told with what made the scores.
+    // The provenance contains the steps.
     let results = path(folder.path(), "results.json");
     let (ended, _) = scored(&[&half, &original, "--results", &results, "--offset", "0.004"]);
     let results: Value = serde_json::from_slice(&std::fs::read(results).unwrap()).unwrap();
@@ -74,7 +74,7 @@ fn interlaced_video_is_deinterlaced_to_the_rate_of_the_other_side() {
     }
     assert_eq!(printed["steps"][0]["kind"], "deinterlace");
 
-    // If frames of other times were compared, the moving picture would score next to nothing.
+    // If frames of other times were compared, the moving picture would score close to zero.
     let (_, figures) = scored(&[&original, &all]);
     assert!(figures[0].0 >= 78 && figures[0].1 > 60.0, "{figures:?}");
     let (ended, figures) = scored(&[&half, &original]);
@@ -88,7 +88,7 @@ fn videos_of_another_rate_are_brought_to_that_of_the_original() {
     let [_, _, all, half] = fields(folder.path());
     let (_, figures) = scored(&[&all, &half]);
     assert_eq!(figures[0].0, 40);
-    // Every second frame is one that is shown again.
+    // Every second frame is a repetition.
     let (ended, mapped) = scored(&[&all, &half, "--rate"]);
     assert!(mapped[0].0 >= 78 && mapped[0].1 < figures[0].1, "{mapped:?} {figures:?}");
     assert!(

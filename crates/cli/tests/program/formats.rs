@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is converted and what is refused.
+//! Conversions, and formats that are rejected.
 
 use std::path::Path;
 

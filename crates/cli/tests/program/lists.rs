@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the program says of itself and of this machine.
+//! Commands about the program and this machine.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn models_are_listed_with_the_hashes_of_their_files() {
     assert_eq!((large, fast), (6, 4));
 }
 
-/// There may be none, which is no failure.
+/// A machine without a GPU is not an error.
 #[test]
 fn gpus_are_listed_for_programs() {
     let mut command = hipvmaf("devices");
@@ -38,7 +38,7 @@ fn gpus_are_listed_for_programs() {
     assert_eq!(Ended::of(hipvmaf("devices")).stdout.lines().count(), gpus.len().max(1));
 }
 
-/// Each section is answered by a process of its own, the first by one that says that there is no GPU.
+/// Each section runs in its own process. The first one reports that there is no GPU.
 #[test]
 fn a_check_says_why_there_is_no_gpu() {
     let mut command = hipvmaf("check");

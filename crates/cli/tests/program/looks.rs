@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What a frame looks like: depth, chroma, range, orientation, padding and fields. What is right is known as the same
-//! pictures are there without the difference.
+//! Properties of frames: depth, chroma, range, orientation, padding and fields. The same pictures without the
+//! difference give the expected scores.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::common::{Ended, hipvmaf, run};
 const SIZE: (usize, usize) = (128, 96);
 const FRAMES: usize = 8;
 
-/// Luma of a picture that moves, in 8 bits of the limited range; `noise` is how much of it is wrong.
+/// Returns luma of a moving picture, in 8-bit limited range; `noise` is the amount of error.
 fn luma(frame: usize, (x, y): (usize, usize), noise: usize) -> u8 {
     let wave = 40 + (x * 3 + y * 2 + frame * 9) % 160 + if (x / 16 + y / 24) % 2 == 0 { 20 } else { 0 };
     (wave + (x * 31 + y * 17 + frame * 13) % (noise + 1) - noise / 2).min(235) as u8
 }
 
-/// Planes of Y4M, of luma by frame and place, with chroma of so many samples less.
+/// Writes Y4M planes from a function of frame and place, with subsampled chroma.
 fn y4m(
     path: &Path,
     colours: &str,
@@ -81,7 +81,7 @@ fn mean(summary: &Value) -> f64 {
     summary["renditions"][0]["pooled"]["vmaf_v0.6.1"]["mean"].as_f64().unwrap()
 }
 
-/// Kinds of findings or steps, besides how frames are paired.
+/// Returns the kinds of findings or steps, except for pairing.
 fn kinds(summary: &Value, of: &str) -> Vec<String> {
     let all = summary[of].as_array().unwrap().iter();
     let kinds = all.map(|of| of["kind"].as_str().unwrap().to_owned());
@@ -121,7 +121,7 @@ fn other_depths_and_chroma_are_brought_to_one() {
     }
 }
 
-/// The same pictures with another range.
+/// Writes the same pictures with another range.
 fn ranged(folder: &Path, name: &str, tag: &str, noise: usize, is_full: bool) -> PathBuf {
     let path = folder.join(name);
     let colours = if tag.is_empty() { "420".to_owned() } else { format!("420 XCOLORRANGE={tag}") };
@@ -148,25 +148,25 @@ fn ranges_are_converted_or_refused_by_tags_and_samples() {
         assert_eq!(kinds(&converted, "steps"), ["convert"], "{tag}");
         refused(&full, &limited, &["--strict"]);
     }
-    // An encoding with the full range is brought to the limited one as well.
+    // A full-range encode is converted to limited range as well.
     let full = ranged(folder, "fd.y4m", "FULL", 9, true);
     let converted = summary(&ranged(folder, "r.y4m", "", 0, false), &full, &[]);
     assert!((mean(&converted) - expected).abs() < 0.01, "{} and {expected}", mean(&converted));
     assert_eq!(converted["steps"][0]["text"], "as I420, full range to limited");
-    // The same samples, and one says that they mean something else.
+    // The same samples, with contradicting tags.
     let tagged = ranged(folder, "tagged.y4m", "FULL", 0, false);
     let plain = ranged(folder, "plain.y4m", "", 0, false);
     let said = refused(&plain, &tagged, &[]);
-    assert!(said.contains("tagged.y4m says that its range is full"), "{said}");
+    assert!(said.contains("tagged.y4m is tagged as full range"), "{said}");
     assert!(mean(&summary(&plain, &tagged, &["--colorimetry", "ignore"])) > 95.0);
-    // Samples that can only be of the full range need no tag.
+    // Samples that are possible only in full range need no tag.
     let [tagged, plain] =
         [("t.y4m", "FULL"), ("p.y4m", "")].map(|(name, tag)| ranged(folder, name, tag, 0, true));
     let same = summary(&plain, &tagged, &[]);
     assert_eq!((kinds(&same, "findings"), kinds(&same, "steps").len()), (vec!["range".to_owned()], 0));
 }
 
-/// Writes a matrix into the header of the track of a file.
+/// Writes a matrix into a file's track header.
 fn turn(film: &Path, [a, b, c, d]: [i32; 4]) {
     let mut file = fs::read(film).unwrap();
     let header = file.windows(4).position(|name| name == b"tkhd").unwrap();
@@ -181,7 +181,7 @@ fn pictures_are_turned_as_they_are_shown() {
     let upright = plain(folder.path(), "upright.y4m", "420", 0);
     let distorted = plain(folder.path(), "d.y4m", "420", 9);
     let expected = mean(&summary(&upright, &distorted, &[]));
-    // What undoes the turn, and the matrix in the header of the track that asks for it.
+    // The operation that undoes the rotation, and the matrix in the track header for it.
     const ONE: i32 = 1 << 16;
     for (name, undone, matrix) in [
         ("right", "90l", [0, ONE, -ONE, 0]),
@@ -202,7 +202,7 @@ fn pictures_are_turned_as_they_are_shown() {
         assert_eq!(kinds(&turned, "findings"), ["orientation"], "{name}");
         assert_eq!(kinds(&turned, "steps"), ["orientation"], "{name}");
         refused(&film, &distorted, &["--strict"]);
-        // Both sides may say it.
+        // Both sides may be rotated.
         assert!(mean(&summary(&film, &film, &[])) > 95.0, "{name}");
     }
 }
@@ -228,7 +228,7 @@ fn lines_that_fill_a_block_are_cut_off() {
         assert_eq!(kinds(&cut, "findings"), ["padding"]);
         assert_eq!(kinds(&cut, "steps"), ["crop"]);
     }
-    // A picture that was scaled to as many lines is scaled back.
+    // A picture that was scaled to the padded height is scaled back.
     let scaled = folder.join("scaled.y4m");
     y4m(&scaled, "420", padded, &|frame, x, y| u16::from(luma(frame, (x, y * of_picture.1 / padded.1), 0)));
     assert_eq!(kinds(&summary(&reference, &scaled, &[]), "steps"), ["scale"]);
@@ -239,7 +239,7 @@ fn fields_are_made_into_frames_where_they_are_of_two_moments() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, fields: &str, noise: usize, is_moving: bool| {
         let path = folder.path().join(name);
-        // Each second row is half a frame later.
+        // Every second row is half a frame later.
         y4m(&path, &format!("420 I{fields}"), SIZE, &|frame, x, y| {
             let later = if is_moving && y % 2 == 1 { 12 } else { 0 };
             u16::from(luma(frame, (x + frame * 24 + later, y), noise))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The program, run as a user does.
+//! The program from the outside.
 
 mod archive;
 mod common;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! `hipvmaf monitor`: channels, sources that come and go, its web server, and what survives it.
+//! `hipvmaf monitor`: channels, sources that fail and return, its web server, and restarts.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,13 +18,13 @@ use crate::common::{Ended, encode, hipvmaf, run, send};
 use crate::names::{list, some_names};
 use crate::pairs::{Shown, film, write};
 
-/// How long to wait for what has to come.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A monitor that runs, until it is dropped.
+/// A running monitor; dropping it kills it.
 struct Monitor {
     child: Child,
-    /// What it has printed to standard output and standard error, and whatever comes.
+    /// Its output so far, and the channel for further lines.
     seen: Vec<String>,
     lines: Receiver<String>,
     address: String,
@@ -59,7 +59,7 @@ impl Monitor {
         monitor
     }
 
-    /// The next line that has all of these words.
+    /// Returns the next line that contains all of these words.
     #[track_caller]
     fn wait_for(&mut self, words: &[&str]) -> String {
         let end = Instant::now() + PATIENCE;
@@ -72,7 +72,7 @@ impl Monitor {
         panic!("no line with {words:?} has come:\n{}", self.seen.join("\n"));
     }
 
-    /// The status and the rest of an answer, with further lines of the request's head.
+    /// Returns the status and the rest of an answer; `head` has further header lines.
     #[track_caller]
     fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
@@ -84,7 +84,7 @@ impl Monitor {
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = vec![];
         stream.read_to_end(&mut answer).unwrap();
-        // Pictures are no text.
+        // Pictures are not text.
         let answer = String::from_utf8_lossy(&answer).into_owned();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
         (status, answer)
@@ -102,7 +102,7 @@ impl Monitor {
         serde_json::from_str(&self.get(path)).unwrap()
     }
 
-    /// Asks until an answer is as it should be.
+    /// Repeats a request until its answer is good.
     #[track_caller]
     fn poll(&self, path: &str, good: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + PATIENCE;
@@ -116,7 +116,7 @@ impl Monitor {
         }
     }
 
-    /// Has it end, with what is left to print.
+    /// Ends the monitor, and returns the rest of its output.
     #[track_caller]
     fn end(mut self) -> String {
         send("TERM", &self.child);
@@ -136,7 +136,7 @@ impl Drop for Monitor {
     }
 }
 
-/// A file of channels, each with further lines.
+/// Writes a file of channels, each with further lines.
 fn write_config(path: &Path, channels: &[(&str, &str, &str)]) {
     let text = channels.iter().map(|(name, reference, renditions)| {
         format!("[[channel]]\nname = {name:?}\nreference = {reference:?}\nrenditions = [{renditions:?}]\nretry = 2\n")
@@ -160,12 +160,12 @@ fn what_cannot_be_is_refused_at_the_start() {
     fs::write(&token, "short").unwrap();
     let [config, token] = [config.to_str().unwrap(), token.to_str().unwrap()];
     let wrong: &[(&[&str], &str)] = &[
-        (&["test:", "x264:abc"], "x264:abc is no bit rate"),
-        (&["test:foo", "x264:300"], "test:foo is no test picture"),
+        (&["test:", "x264:abc"], "x264:abc is not a bit rate"),
+        (&["test:foo", "x264:300"], "test:foo is not a test pattern"),
         (&["x264:300", "test:"], "cannot be the reference"),
         (&["test:", "a=x264:300", "a=x264:600"], "two streams are named \"a\""),
         (&["test:", "nothing://host"], "nothing://host: no plugin"),
-        (&["test:", "http://"], "it names no host"),
+        (&["test:", "http://"], "it has no host"),
         (&["test:", "imagesequence://%s"], "frames_%04d.png"),
         (&["test:", "x264:300", "--set", "colour=red"], "no property colour"),
         (&["test:", "x264:300", "--alarm-low", "70", "--alarm-clear", "60"], "is below alarm-low"),
@@ -202,12 +202,12 @@ fn a_channel_that_lacks_its_film_fails_alone_and_plays_it_once_it_appears() {
         &[("live", "test:160x90@25", "low=x264:300"), ("films", film.to_str().unwrap(), &same_source)],
     );
     let mut monitor = Monitor::start(&["--config", config.to_str().unwrap()]);
-    monitor.wait_for(&["films", "reference", "there is no such file"]);
+    monitor.wait_for(&["films", "reference", "the file does not exist"]);
     monitor.wait_for(&["live", "VMAF"]);
     fs::copy(&made, folder.path().join("part")).unwrap();
     fs::rename(folder.path().join("part"), &film).unwrap();
     monitor.poll("/api/channels/films", |channel| stream(channel, "reference")["status"] == "running");
-    // The encoding comes later, and is compared with the same moments of the film.
+    // The encode appears later, and is compared with the same times of the film.
     fs::rename(&made, &same).unwrap();
     let scored = |channel: &Value| stream(channel, "same")["last"]["min"].as_f64().is_some();
     let films = monitor.poll("/api/channels/films", scored);
@@ -224,7 +224,7 @@ fn a_channel_that_lacks_its_film_fails_alone_and_plays_it_once_it_appears() {
     assert!(!summary.contains("NaN"), "{summary}");
 }
 
-/// One that begins later, one that has lost frames without their times, and one of another film.
+/// One begins later, one has lost frames without gaps in its timestamps, and one is another film.
 #[test]
 fn files_are_paired_with_their_film_as_score_pairs_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -262,14 +262,14 @@ fn files_are_paired_with_their_film_as_score_pairs_them() {
     assert_eq!(stream(&channel, "other")["counts"]["scored"], 0);
 }
 
-/// Each channel of a file has a name of its own, and films in folders of this name.
+/// Each channel of a file has a unique name, and films in folders of this name.
 #[test]
 fn channels_may_have_any_name() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let can_be = |name: &String| name.len() <= 100 && !name.contains(char::is_control);
     let names: Vec<_> = some_names().into_iter().filter(can_be).collect();
-    // Basic strings of TOML, of which all characters may be escaped.
+    // In basic strings of TOML, every character may be escaped.
     let toml = |text: &str| -> String { text.chars().map(|c| format!("\\U{:08X}", u32::from(c))).collect() };
     let channels = names.iter().map(|name| {
         list(folder, std::slice::from_ref(name));
@@ -328,9 +328,9 @@ fn a_reload_touches_only_what_has_changed() {
     command.args(["--plain", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()]);
     command.env("NOTIFY_SOCKET", folder.path().join("notify")).env("WATCHDOG_USEC", "1000000");
     let mut monitor = Monitor::run(command);
-    let told = |what: &str| while lines.recv_timeout(PATIENCE).unwrap() != what {};
-    told("READY=1");
-    told("WATCHDOG=1");
+    let received = |what: &str| while lines.recv_timeout(PATIENCE).unwrap() != what {};
+    received("READY=1");
+    received("WATCHDOG=1");
     for name in ["kept", "changed", "gone"] {
         monitor.poll(&format!("/api/channels/{name}"), |channel| channel["score"].is_f64());
     }
@@ -345,8 +345,8 @@ fn a_reload_touches_only_what_has_changed() {
         ],
     );
     send("HUP", &monitor.child);
-    told("RELOADING=1");
-    told("READY=1");
+    received("RELOADING=1");
+    received("READY=1");
     monitor.wait_for(&["started: new; changed: changed; stopped: gone"]);
     for name in ["new", "changed"] {
         monitor.poll(&format!("/api/channels/{name}"), |channel| channel["score"].is_f64());
@@ -359,10 +359,10 @@ fn a_reload_touches_only_what_has_changed() {
 
     fs::write(&config, "[[channel]]\nname = 1\n").unwrap();
     send("HUP", &monitor.child);
-    monitor.wait_for(&["the channels stay as they are", "line 2"]);
+    monitor.wait_for(&["the channels were not reloaded", "line 2"]);
     assert_eq!(monitor.json("/api/channels")["channels"].as_array().unwrap().len(), 3);
     send("TERM", &monitor.child);
-    told("STOPPING=1");
+    received("STOPPING=1");
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn the_history_survives_a_kill() {
         events.as_array().unwrap().iter().any(|e| e["kind"] == "alarm" && e["state"] == "raised")
     };
     monitor.poll("/api/channels/live/events", raised);
-    // Not by a signal that it could do something about.
+    // By SIGKILL, which it cannot handle.
     drop(monitor);
 
     let monitor = Monitor::start(&arguments);
@@ -414,7 +414,7 @@ fn there_are_pictures_of_an_alarm_and_of_the_worst_frame() {
     for number in [&alarm["still"], &stream(&seen, "low")["worst"]["still"]] {
         for kind in ["reference", "distorted", "heatmap"] {
             let path = format!("/api/stills/{number}/{kind}");
-            // It is made after it is told of.
+            // The still is made after the event is sent.
             let end = Instant::now() + PATIENCE;
             while monitor.ask("GET", &path, "", "").0 == 404 && Instant::now() < end {
                 thread::sleep(Duration::from_millis(50));
@@ -452,23 +452,25 @@ fn what_was_sent_around_an_alarm_is_kept() {
     monitor.wait_for(&["low", "alarm raised"]);
     let end = Instant::now() + PATIENCE;
     let is_alarm = |alarm: &Value| alarm["label"] == "low" && alarm["kind"] == "alarm";
-    let (incident, told) = loop {
+    let (incident, received) = loop {
         let folders = fs::read_dir(format!("{state}/incidents")).unwrap().flatten().map(|entry| entry.path());
-        // While it is written its folder has another name.
+        // While an incident is written, its folder has another name.
         let complete = folders.filter(|path| !path.to_str().unwrap().contains(".part"));
         let read = |path: PathBuf| {
             let text = fs::read(path.join("incident.json")).unwrap();
             (path, serde_json::from_slice::<Value>(&text).unwrap())
         };
         let mut found = complete.map(read);
-        if let Some(found) = found.find(|(_, told)| told["alarms"].as_array().unwrap().iter().any(is_alarm)) {
+        if let Some(found) =
+            found.find(|(_, received)| received["alarms"].as_array().unwrap().iter().any(is_alarm))
+        {
             break found;
         }
         assert!(Instant::now() < end, "nothing was kept");
         thread::sleep(Duration::from_millis(50));
     };
-    assert_eq!(told["channel"], "live");
-    let files = told["files"].as_array().unwrap();
+    assert_eq!(received["channel"], "live");
+    let files = received["files"].as_array().unwrap();
     let streams: Vec<_> = files.iter().map(|file| file["stream"].as_str().unwrap()).collect();
     assert_eq!(streams, ["reference", "low"]);
     for file in files {
@@ -480,7 +482,7 @@ fn what_was_sent_around_an_alarm_is_kept() {
     }
 }
 
-/// The body of the next request to a server, which answers so.
+/// Answers the next request to a server with a status, and returns its body.
 fn answer(server: &TcpListener, status: &str) -> Value {
     let mut stream = server.accept().unwrap().0;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -514,40 +516,46 @@ fn a_webhook_is_told_of_an_alarm_until_it_has_heard() {
         "--webhook",
         &address,
     ]);
-    let alarm = |told: &Value| told["kind"] == "alarm";
+    let alarm = |received: &Value| received["kind"] == "alarm";
     let first = answer(&server, "503 Service Unavailable");
     let again = answer(&server, "200 OK");
     assert_eq!(first, again);
-    let mut told = again;
-    while !alarm(&told) {
-        told = answer(&server, "200 OK");
+    let mut received = again;
+    while !alarm(&received) {
+        received = answer(&server, "200 OK");
     }
     assert_eq!(
-        (&told["channel"], &told["label"], &told["state"]),
+        (&received["channel"], &received["label"], &received["state"]),
         (&"live".into(), &"low".into(), &"raised".into())
     );
     for kind in ["reference", "distorted", "heatmap"] {
-        // What JPEG begins with.
-        assert!(told["stills"][kind].as_str().is_some_and(|picture| picture.starts_with("/9j/")), "{told:#}");
+        // The first bytes of a JPEG, in base64.
+        assert!(
+            received["stills"][kind].as_str().is_some_and(|picture| picture.starts_with("/9j/")),
+            "{received:#}"
+        );
     }
-    // Whoever was told of it is told that nobody looks any more.
+    // Subscribers receive the end of a removed channel's alarms.
     let last = thread::spawn(move || {
         loop {
-            let told = answer(&server, "200 OK");
-            if alarm(&told) && told["state"] == "cleared" && told["text"] == "it is no longer watched" {
+            let received = answer(&server, "200 OK");
+            if alarm(&received)
+                && received["state"] == "cleared"
+                && received["text"] == "the channel was removed"
+            {
                 return;
             }
         }
     });
     let printed = monitor.end();
-    assert!(printed.contains("alarm cleared: it is no longer watched"), "{printed}");
+    assert!(printed.contains("alarm cleared: the channel was removed"), "{printed}");
     last.join().unwrap();
     assert!(!printed.contains("hunter2"));
 }
 
 #[test]
 fn what_a_webhook_was_not_told_is_said() {
-    // Nobody answers: connections wait to be accepted.
+    // A server that does not respond: connections wait to be accepted.
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", server.local_addr().unwrap());
     let mut monitor = Monitor::start(&[
@@ -562,7 +570,7 @@ fn what_a_webhook_was_not_told_is_said() {
     ]);
     monitor.wait_for(&["alarm raised"]);
     let printed = monitor.end();
-    assert!(printed.contains("was not told of the last alarms (2)"), "{printed}");
+    assert!(printed.contains("did not receive the last alarms (2)"), "{printed}");
 }
 
 #[test]
@@ -641,7 +649,7 @@ fn clients_that_do_not_read_stop_nobody() {
     let stalled: Vec<_> = (0..200)
         .map(|i| {
             let mut stream = TcpStream::connect(&monitor.address).unwrap();
-            // Some ask for what is sent for ever, some for a page over and over, and some do not finish to ask.
+            // Some open the endless stream, some request a page repeatedly, and some never finish their request.
             let request = match i % 3 {
                 0 => "GET /api/stream HTTP/1.1\r\nHost: monitor\r\n\r\n".into(),
                 1 => "GET /assets/uplot.js HTTP/1.1\r\nHost: monitor\r\n\r\n".repeat(50),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Names that mean something elsewhere: to printf, a shell, URIs, TOML, HTML, XML, CSV, JSON or GStreamer.
+//! Names with a meaning for printf, a shell, URIs, TOML, HTML, XML, CSV, JSON or GStreamer.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::common::{Ended, hipvmaf};
 
-/// Parts of names. Each is one by itself, and each pair of neighbours is another.
+/// Parts of names. Each one is a name, and so is each pair of neighbours.
 const PARTS: [&str; 95] = [
     "%",
     "%s",
@@ -112,7 +112,7 @@ const PARTS: [&str; 95] = [
     "null",
 ];
 
-/// A grey film of two frames.
+/// Returns a grey film of two frames.
 fn film() -> Vec<u8> {
     let mut film = b"YUV4MPEG2 W48 H48 F25:1 Ip A1:1 C420jpeg\n".to_vec();
     for _ in 0..2 {
@@ -122,14 +122,14 @@ fn film() -> Vec<u8> {
     film
 }
 
-/// The names, without what no file can have.
+/// Returns the names that are possible for files.
 fn names() -> BTreeSet<String> {
     let pairs = PARTS.windows(2).map(|pair| pair.concat());
     let long = ["x".repeat(200), "é".repeat(100), "%s".repeat(100)];
     PARTS.iter().map(|part| (*part).to_owned()).chain(pairs).chain(long).collect()
 }
 
-/// Runs the program in a folder with a name in each place where there may be one: as a folder, a file and outputs.
+/// Runs the program with a name at each possible place: as a folder, a file and outputs.
 fn score(folder: &Path, input: &str, outputs: &[String; 3]) -> Ended {
     let [results, plot, report] = outputs;
     let mut program = hipvmaf("score");
@@ -142,7 +142,7 @@ fn score(folder: &Path, input: &str, outputs: &[String; 3]) -> Ended {
     Ended::of(program)
 }
 
-/// Each is read as the file that it is and written as it is called, and nothing else is touched.
+/// Each file is read and written under its own name, and no other file is touched.
 #[test]
 fn any_name_is_the_name_of_a_file() {
     let names: Vec<_> = names().into_iter().collect();
@@ -158,7 +158,7 @@ fn check(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("film.y4m"), film()).unwrap();
-    // A name of its own does not end the list of options, nor is it one.
+    // A name neither ends the options nor is one.
     let input = format!("./{name}/{name}.y4m");
     fs::create_dir(folder.join(name)).unwrap();
     fs::write(folder.join(&input), film()).unwrap();
@@ -178,7 +178,7 @@ fn check(name: &str) {
     assert_eq!((written, fs::read_dir(folder).unwrap().count()), (4, 2), "{name:?}");
 }
 
-/// Names of titles that are files in a folder: of each name one in four, with all of what means something to shells.
+/// Returns every fourth name that is possible for a title, and those with a meaning for shells.
 pub fn some_names() -> Vec<String> {
     let names = names().into_iter().filter(|name| !name.starts_with('.'));
     let tells = |name: &String| name.chars().any(|c| "'\"`$\\\n%-#".contains(c));
@@ -189,7 +189,7 @@ pub fn some_names() -> Vec<String> {
         .collect()
 }
 
-/// A list of titles of these names in a folder, whose films have the names as well.
+/// Writes a list of titles with these names, whose films have the same names.
 pub fn list(folder: &Path, names: &[String]) -> OsString {
     let lines = names.iter().map(|name| {
         let [reference, distorted] = ["r", "d"].map(|side| format!("./{name}/{name}.{side}.y4m"));
@@ -212,7 +212,7 @@ fn titles_may_have_any_name() {
     let names = some_names();
     assert!(names.len() > 40, "{}", names.len());
     let list = list(folder.path(), &names);
-    // The folders of plan and results as well.
+    // The folders of the plan and the results as well.
     let (plan, out) = ("-x $(touch a) 'p'", "--out \"%d\" `touch b`");
     let archive = |command: &str, more: &[&str]| {
         let mut program = hipvmaf("archive");
@@ -235,21 +235,21 @@ fn titles_may_have_any_name() {
     assert!(!folder.path().join("a").exists() && !folder.path().join("b").exists());
 }
 
-/// Writes a program for a shell.
+/// Writes a shell script.
 fn program(folder: &Path, name: &str, text: &str) {
     let path = folder.join(name);
     fs::write(&path, format!("#!/bin/sh\n{text}")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// What is handed to Slurm and to Ray names the folders that were given. Neither is here: scripts stand in for them.
+/// Slurm and Ray get the folders as they were given. Scripts replace both.
 #[test]
 fn schedulers_are_given_any_name() {
     let folder = tempfile::tempdir().unwrap();
     let [bin, work] = ["bin", "work"].map(|name| folder.path().join(name));
     fs::create_dir(&bin).unwrap();
     fs::create_dir(&work).unwrap();
-    // Each task is run at once, and named by a number.
+    // Each task runs at once, and has a number as its name.
     program(&bin, "squeue", "");
     program(
         &bin,
@@ -258,7 +258,7 @@ fn schedulers_are_given_any_name() {
     );
     program(&bin, "python3", "shift 2; exec \"$PYTHON\" -c \"$STUB\" \"$MODULE\" \"$@\"\n");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    // Ray runs what it is given at once.
+    // Ray runs each task at once.
     let stub = "import sys, types, runpy\nray = types.ModuleType('ray'); errors = types.ModuleType('ray.exceptions')\n\
                 errors.RayError = ValueError; ray.init = lambda **_: types.SimpleNamespace(dashboard_url=None)\n\
                 def remote(**_):\n  def task(f):\n    t = types.SimpleNamespace(); t.options = lambda **_: types.SimpleNamespace(remote=f); return t\n  return task\n\
@@ -300,7 +300,7 @@ fn schedulers_are_given_any_name() {
     }
 }
 
-/// What is not there, no URI, or no UTF-8 is an error, and no crash.
+/// Missing files, invalid URIs and invalid UTF-8 are errors, not crashes.
 #[test]
 fn names_of_nothing_are_errors() {
     let folder = tempfile::tempdir().unwrap();
@@ -346,7 +346,7 @@ fn names_of_nothing_are_errors() {
     assert_eq!(Ended::of(program).status.code(), Some(2));
 }
 
-/// A `file:` URI has its escapes resolved, and credentials of other URIs are shown nowhere.
+/// Escapes in `file:` URIs are decoded, and credentials in other URIs are never shown.
 #[test]
 fn uris_are_read_as_uris() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is written destroys nothing.
+//! Outputs never destroy other files.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::{Ended, hipvmaf, run};
 
-/// A film of four frames.
+/// Writes a film of four frames.
 fn film(path: &Path) {
     run(&format!(
         "videotestsrc num-buffers=4 pattern=ball ! video/x-raw,format=I420,width=64,height=48,framerate=25/1 \
@@ -73,7 +73,7 @@ fn devices_pipes_and_links_are_written_to() {
     assert!(fs::read_to_string(folder.join("page")).unwrap().contains("<html"));
 }
 
-/// That is known before anything is scored, and what the reader does not get is not lost without a word.
+/// Known before scoring if possible; output that the reader does not take is not lost silently.
 #[test]
 fn pipes_that_nobody_reads_and_full_disks_are_errors() {
     let folder = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ fn pipes_that_nobody_reads_and_full_disks_are_errors() {
     }
 }
 
-/// What is asked for is shown, and not in the results alone.
+/// Requested features appear in the table and the report, too.
 #[test]
 fn features_are_in_tables_json_and_the_report() {
     let folder = tempfile::tempdir().unwrap();

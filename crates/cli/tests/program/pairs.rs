@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Frames that belong together are compared, whatever their files say of when they are.
+//! Frames are paired correctly, whatever their timestamps say.
 //!
-//! Each frame carries its number as a pattern, so that of frames that do not belong together most samples of a strip differ: their
-//! PSNR is below 25 dB, and that of right pairs above 30. What is scored is thus seen in the results.
+//! Each frame shows its number as a pattern. In frames with different numbers, most samples of a strip differ: their
+//! PSNR is below 25 dB, and that of correct pairs is above 30. So the results show which frames were compared.
 
 use std::path::Path;
 
@@ -15,14 +15,15 @@ use crate::common::{Ended, frames, hipvmaf};
 
 const WIDTH: usize = 128;
 const HEIGHT: usize = 96;
-/// Frames of a film, 25 a second.
+/// Frames of a film, at 25 per second.
 const FILM: u32 = 40;
 const FRAME: u64 = 40_000_000;
 
-/// A frame: its number in the film, and its timestamp.
+/// Frames: number in the film, and timestamp.
 pub type Shown = Vec<(u32, u64)>;
 
-/// The picture with this number: a texture that moves, and stands still for a while, above a strip that has the number.
+/// Returns the picture with this number: a texture that moves and sometimes stands still, above a strip with the
+/// number.
 fn picture(number: u32) -> Vec<u8> {
     let scene = number / 25;
     let moved = if (12..20).contains(&number) { 12 } else { number };
@@ -39,23 +40,23 @@ fn picture(number: u32) -> Vec<u8> {
     luma.chain(std::iter::repeat_n(128, WIDTH * HEIGHT / 2)).collect()
 }
 
-/// Frames of the film at its rate.
+/// Returns frames of the film at its rate.
 pub fn film(numbers: impl IntoIterator<Item = u32>) -> Shown {
     numbers.into_iter().zip(0..).map(|(number, place)| (number, place * FRAME)).collect()
 }
 
-/// The same with the times that they have in the film.
+/// Returns frames with their times in the film.
 pub fn timed(numbers: impl IntoIterator<Item = u32>) -> Shown {
     numbers.into_iter().map(|number| (number, u64::from(number) * FRAME)).collect()
 }
 
-/// The same later.
+/// Delays frames.
 fn later(mut shown: Shown, by: u64) -> Shown {
     shown.iter_mut().for_each(|(_, time)| *time += by);
     shown
 }
 
-/// The same at distances that vary, and a time base that is no rate.
+/// Gives frames varying distances, in a time base that is not a frame rate.
 fn varying(mut shown: Shown) -> Shown {
     let jitter = [0, 13, -9, 16, 5, -14, 8];
     for (place, (_, time)) in shown.iter_mut().enumerate().skip(1) {
@@ -106,11 +107,11 @@ fn write_pictures(
 const X264: &str = "x264enc pass=quant quantizer=12 speed-preset=ultrafast key-int-max=10";
 const WITH_B: &str =
     "x264enc pass=quant quantizer=12 speed-preset=ultrafast bframes=2 b-adapt=false key-int-max=10";
-/// Sound from the beginning on, so that video may come later.
+/// Sound from the beginning, so that the video may begin later.
 const SOUND: &str =
     "audiotestsrc num-buffers=100 ! audio/x-raw,rate=44100,channels=2 ! avenc_aac ! queue ! mux.";
 
-/// The pipeline that writes a container, and the file to read then.
+/// Returns the pipeline that writes a container, and the file to read.
 fn container(kind: &str, folder: &Path, name: &str) -> (String, String) {
     let file = |ending: &str| folder.join(format!("{name}.{ending}")).display().to_string();
     let muxed = |coder: &str, muxer: &str, ending: &str| {
@@ -155,18 +156,19 @@ fn container(kind: &str, folder: &Path, name: &str) -> (String, String) {
     }
 }
 
-/// What is to come of a comparison, by numbers of frames of both files.
+/// Expected pairs, by frame numbers in both files.
 #[derive(Debug, Default, PartialEq)]
 struct Expected {
     pairs: usize,
     unpaired: Vec<u64>,
     decimated: Vec<u64>,
-    /// What the distorted frames show that are left out: of a frame and its repetition either may be.
+    /// Contents of the distorted frames that are omitted: of a frame and its repetition, either one.
     left_out: Vec<u64>,
 }
 
 impl Expected {
-    /// What the numbers in the frames say. Of frames with the same number the first has the partner.
+    /// Derives the expectation from the numbers in the frames. Of frames with the same number, the first has the
+    /// partner.
     fn of(reference: &Shown, distorted: &Shown) -> Self {
         let mut expected = Self::default();
         let mut taken = vec![];
@@ -184,7 +186,7 @@ impl Expected {
     }
 }
 
-/// Compares two files, and says what is not as it is to be.
+/// Compares two files, and describes the first difference from the expectation.
 fn wrong(name: &str, files: &[String; 2], [reference, distorted]: [&Shown; 2]) -> Option<String> {
     let expected = &Expected::of(reference, distorted);
     let folder = tempfile::tempdir().unwrap();
@@ -225,7 +227,7 @@ fn compare(problems: &mut String, name: &str, [reference, distorted]: [(&str, &S
     problems.extend(wrong(&name, &files, [reference.1, distorted.1]).map(|problem| problem + "\n"));
 }
 
-/// What frames a distorted video has of the film.
+/// Returns the frames of a distorted video.
 fn changed(how: &str) -> Shown {
     let all = || 0..FILM;
     let lost = |number: &u32| ![7, 8, 23, 31].contains(number);
@@ -257,13 +259,13 @@ fn frames_of_all_containers_are_paired() {
     for (turn, kind) in timed.into_iter().chain(untimed).enumerate() {
         let mut cases = vec!["whole", every[1 + turn % 5]];
         match kind {
-            // GStreamer's muxer ends those of a varying rate before their last frame.
+            // GStreamer's muxer ends these files before their last frame if the rate varies.
             "mp4" | "fmp4" => cases.push(["late", "joined, times kept"][turn % 2]),
             _ if timed.contains(&kind) => cases.push(any_time[turn % 5]),
             _ => {}
         }
         for how in cases {
-            // Pictures are grey here.
+            // The pictures are grey.
             let kind_of_original = if kind == "png" { "png" } else { "mkv" };
             compare(&mut problems, how, [(kind_of_original, &original), (kind, &changed(how))]);
         }
@@ -295,7 +297,7 @@ fn originals_may_be_odd() {
     assert!(problems.is_empty(), "{problems}");
 }
 
-/// A part of a picture without noise, with details of all sizes, that moves by half a sample from frame to frame.
+/// Returns a noiseless picture with details of all sizes, which moves by half a sample per frame.
 fn slow_picture(number: u32) -> Vec<u8> {
     let (width, height) = SLOW;
     let moved = f64::from(number) / 2.0;
@@ -326,7 +328,7 @@ fn what_is_lost_in_slow_movement_is_found() {
         "matroskamux",
         &original,
     );
-    // At 32 the encoder itself moves too unevenly.
+    // At 32, the encoder itself moves too unevenly.
     let coder = "x264enc pass=qual quantizer=24 bframes=3 subme=7 threads=1 option-string=cpu-independent=1";
     let frozen = |number| if [25, 48].contains(&number) { number - 1 } else { number };
     let shifted = whole()
@@ -345,7 +347,7 @@ fn what_is_lost_in_slow_movement_is_found() {
         let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
         let pairing = &printed["renditions"][0]["pairing"];
         assert_eq!(pairing["unpaired"], serde_json::json!(unpaired), "{pairing}");
-        // Of a frame and its repetition either may be the one that is left out.
+        // Of a frame and its repetition, either may be omitted.
         let left_out = ["repeated", "unmatched"].iter().flat_map(|kind| pairing[kind].as_array().unwrap());
         let mut left_out: Vec<_> =
             left_out.map(|j| u64::from(numbers[j.as_u64().unwrap() as usize])).collect();
@@ -354,7 +356,7 @@ fn what_is_lost_in_slow_movement_is_found() {
     }
 }
 
-/// Runs ffmpeg, if there is a Python that has one.
+/// Runs ffmpeg. Returns false if no Python with ffmpeg is available.
 #[track_caller]
 fn ffmpeg(args: &[&str]) -> bool {
     let Ok(python) = std::env::var("HIPVMAF_PYTHON") else { return false };
@@ -368,7 +370,7 @@ fn ffmpeg(args: &[&str]) -> bool {
     true
 }
 
-/// How ffmpeg writes frames that it copies or encodes again, and the file to read then.
+/// Options for ffmpeg to copy or encode frames, and the file to read.
 const BY_FFMPEG: [(&str, &str, &str); 6] = [
     ("CMAF", "-c copy -f mp4 -movflags cmaf+frag_keyframe+empty_moov", "mp4"),
     ("CMAF with delayed starts", "-c copy -f mp4 -movflags cmaf+frag_keyframe+delay_moov", "mp4"),
@@ -378,7 +380,7 @@ const BY_FFMPEG: [(&str, &str, &str); 6] = [
     ("flv", "-c:v libx264 -crf 8 -bf 2 -preset veryfast -fps_mode passthrough", "flv"),
 ];
 
-/// Has ffmpeg write films of the matrix, and compares them.
+/// Writes films of the matrix with ffmpeg, and compares them.
 fn compare_by_ffmpeg(problems: &mut String, (kind, options, ending): (&str, &str, &str), how: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
@@ -412,7 +414,7 @@ fn rates_that_ffmpeg_converts_are_paired() {
     let file = |name: &str| folder.path().join(name).display().to_string();
     let [original, encoded, results] = ["original.mkv", "encoded.mp4", "results.json"].map(file);
     write(&film(0..FILM), &format!("{X264} ! h264parse ! matroskamux ! filesink location={original}"));
-    // Of 25 frames a second: so many are left, and so many are shown again.
+    // At 25 frames per second: the number of pairs, and of repetitions.
     for (rate, pairs, repeated) in
         [("24", 38, 0), ("15", 24, 0), ("12.5", 20, 0), ("30", 40, 8), ("50", 40, 40)]
     {
@@ -444,7 +446,7 @@ fn rates_that_ffmpeg_converts_are_paired() {
     }
 }
 
-/// The whole product, for changes of how frames are paired.
+/// All combinations, for changes in the pairing.
 #[test]
 #[ignore = "takes minutes"]
 fn all_is_paired_everywhere() {
@@ -459,7 +461,7 @@ fn all_is_paired_everywhere() {
         }
         for kind in timed {
             for how in ["late", "joined, times kept", "varying", "lost", "varying, lost"] {
-                // GStreamer's muxer ends those of a varying rate before their last frame.
+                // GStreamer's muxer ends these files before their last frame if the rate varies.
                 if !["mp4", "fmp4"].contains(&kind) || ["late", "joined, times kept"].contains(&how) {
                     compare(&mut problems, how, [(original, &changed("whole")), (kind, &changed(how))]);
                 }
@@ -480,8 +482,8 @@ fn all_is_paired_everywhere() {
             "lost",
             "varying, lost",
         ] {
-            // GStreamer's dashdemux ends after the duration in the manifest, and so before the last segments of a video that
-            // begins late: the program says that they are lost.
+            // GStreamer's dashdemux ends after the manifest's duration, before the last segments of a video that
+            // begins late. The program reports these as lost.
             if (kind.0, how) != ("DASH", "joined, times kept") {
                 compare_by_ffmpeg(&mut problems, kind, how);
             }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Video that the program reads itself, in files and in streams. Scores of the same pictures in another container are
-//! equal, so that is what they are compared with.
+//! Video that the program reads itself, in files and streams. The same pictures in another container must have equal
+//! scores.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::common::{Ended, hipvmaf};
 const SIZE: (usize, usize) = (96, 64);
 const FRAMES: usize = 6;
 
-/// Luma of a moving picture in so many bits; `noise` is how much of it is wrong.
+/// Returns luma of a moving picture with this bit depth; `noise` is the amount of error.
 fn luma(frame: usize, bits: u32, noise: usize) -> Vec<u16> {
     let (width, height) = SIZE;
     let sample = |x: usize, y: usize| {
@@ -25,7 +25,8 @@ fn luma(frame: usize, bits: u32, noise: usize) -> Vec<u16> {
         .collect()
 }
 
-/// A file of planes with a header for each frame, or with none at all. Chroma has so many samples per sample of luma.
+/// Returns a file of planes, with a header for each frame or without any. `chroma` has the luma samples per chroma
+/// sample.
 fn planes(bits: u32, chroma: &[usize], noise: usize, header: Option<&str>) -> Vec<u8> {
     let mut file = header.map_or(vec![], |colours| {
         format!("YUV4MPEG2 W{} H{} F25:1 Ip A1:1 C{colours}\n", SIZE.0, SIZE.1).into_bytes()
@@ -57,7 +58,7 @@ fn score(args: &[&Path]) -> Command {
     command
 }
 
-/// How many frames were scored, and what they come to.
+/// Returns the number of scored frames, and their mean score.
 #[track_caller]
 fn mean(command: Command) -> (u64, f64) {
     let ended = Ended::of(command);
@@ -97,7 +98,7 @@ fn y4m_and_raw_video_of_all_depths_score_alike() {
         let mut raw = score(&[&reference, &distorted]);
         raw.args(["--raw", &format!("{}x{}:{format}:25", SIZE.0, SIZE.1)]);
         assert_eq!(mean(raw), framed, "{colours}");
-        // The features of libvmaf round a little differently for each depth.
+        // libvmaf's features round slightly differently for each depth.
         let eight = *eight.get_or_insert(framed.1);
         assert!((framed.1 - eight).abs() < 0.1, "{colours}: {} and {eight}", framed.1);
     }
@@ -142,7 +143,7 @@ fn streams_are_read_once() {
     assert_eq!(mean(score(&[&reference, &fifo])), expected);
     assert!(feed.wait().unwrap().success());
 
-    // What is in a container is copied first.
+    // A container is copied first.
     let film = folder.path().join("film.mkv");
     crate::common::run(&format!(
         "filesrc location={} ! videoparse width=96 height=64 format=i420-10le framerate=25/1 ! avenc_ffv1 \
@@ -155,7 +156,7 @@ fn streams_are_read_once() {
     assert_eq!(of_json(&ended.stdout), expected);
 }
 
-/// A PNG of the luma in grey, with the bits that it has.
+/// Writes grey luma as PNG with its bit depth.
 fn png(path: &Path, frame: usize, bits: u32, noise: usize) {
     let file = fs::File::create(path).unwrap();
     let mut encoder = png::Encoder::new(file, SIZE.0 as u32, SIZE.1 as u32);
@@ -236,7 +237,7 @@ fn formats_that_cannot_be_read_are_named() {
 #[test]
 fn pixel_formats_without_a_name_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    // Pictures of a TIFF file with 16 bits of red, green and blue, which libav decodes and GStreamer cannot hand on.
+    // A 16-bit RGB TIFF file, which libav decodes and GStreamer cannot represent.
     let (width, height) = (16_u32, 8_u32);
     let pixels = vec![0x40_u8; (width * height * 6) as usize];
     let mut file = b"II*\0".to_vec();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The page that `--report` writes: its data are the results, and its pictures are of the frames that they claim to be of.
+//! The HTML report: its data equal the results, and its pictures show the stated frames.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::common::{Ended, frames, hipvmaf, run};
 const MODELS: [&str; 2] = ["vmaf_v0.6.1", "vmaf_v0.6.1neg"];
 const SIZE: (usize, usize) = (320, 180);
 
-/// What the script of a page reads.
+/// Returns the data of a report's script.
 #[track_caller]
 pub fn data(page: &Path) -> Value {
     let page = fs::read_to_string(page).unwrap();
@@ -22,7 +22,7 @@ pub fn data(page: &Path) -> Value {
     serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
 }
 
-/// A film of three seconds, and an encoding of a quarter of its size, of names that are hard on a page.
+/// Writes a film of three seconds, and an encode with a quarter of its size. Their names are difficult for HTML.
 fn clips(folder: &Path) -> [String; 2] {
     let [film, small] = ["a <", "b &amp;\" <!--"].map(|name| folder.join(name));
     [&film, &small].iter().for_each(|folder| fs::create_dir(folder).unwrap());
@@ -45,7 +45,7 @@ fn clips(folder: &Path) -> [String; 2] {
 
 #[track_caller]
 fn score(args: &[&str]) {
-    // Another name of the command, which is the same.
+    // An alias of the command.
     let mut command = hipvmaf("ladder");
     command.args(args);
     let ended = Ended::of(command);
@@ -53,7 +53,7 @@ fn score(args: &[&str]) {
     assert!(!ended.stderr.contains("warning"), "{}", ended.stderr);
 }
 
-/// Luma of a JPEG in a data URI.
+/// Returns the luma of a JPEG in a data URI.
 fn luma(folder: &Path, uri: &Value) -> Vec<u8> {
     let coded = uri.as_str().unwrap().strip_prefix("data:image/jpeg;base64,").unwrap();
     let [jpeg, grey] = ["still.jpeg", "still.grey"].map(|name| folder.join(name));
@@ -71,7 +71,7 @@ fn grey_caps() -> String {
     format!("video/x-raw,format=GRAY8,width={},height={}", SIZE.0, SIZE.1)
 }
 
-/// Luma of all frames that leave a pipeline.
+/// Returns the luma of all frames of a pipeline.
 fn film(folder: &Path, pipeline: &str) -> Vec<Vec<u8>> {
     let path = folder.join("film.grey");
     run(&format!("{pipeline} ! videoconvert ! {} ! filesink location={}", grey_caps(), path.display()));
@@ -83,7 +83,7 @@ fn difference(a: &[u8], b: &[u8]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(a.abs_diff(*b))).sum::<f64>() / a.len() as f64
 }
 
-/// The picture is this frame, and no other of the film is more like it.
+/// Asserts that a picture shows this frame, by comparison with all frames of the film.
 #[track_caller]
 fn assert_is(picture: &[u8], film: &[Vec<u8>], frame: usize) {
     let differences: Vec<_> = film.iter().map(|other| difference(picture, other)).collect();
@@ -124,7 +124,7 @@ fn the_page_has_the_scores_and_pictures_of_the_worst_frames() {
             let scores: Vec<_> = written.iter().map(|frame| frame["metrics"][model].clone()).collect();
             assert_eq!(data["curves"][i][model], Value::from(scores));
         }
-        // The worst of each second, the worst second first.
+        // The worst frame of each second, worst first.
         let mut worst: Vec<_> = written
             .chunks(25)
             .map(|second| {

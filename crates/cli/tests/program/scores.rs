@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The scores are those of the element, in whatever part, place and form they are asked for.
+//! The scores equal those of the element, for any range, order and output format.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{Ended, encode, frames, hipvmaf, run};
 
-/// A film, and an encoding of a quarter of its size.
+/// Writes a film, and an encode with a quarter of its size.
 fn clips(folder: &Path) -> [String; 2] {
     let [film, small] = ["film.mkv", "small.mp4"].map(|name| folder.join(name).to_str().unwrap().to_owned());
     run(&format!(
@@ -23,7 +23,7 @@ fn clips(folder: &Path) -> [String; 2] {
     [film, small]
 }
 
-/// Scores, and returns what was printed for a program.
+/// Scores, and returns the printed JSON.
 #[track_caller]
 fn summary(args: &[&str]) -> Value {
     let mut command = hipvmaf("score");
@@ -67,7 +67,7 @@ fn scores_are_those_of_the_element() {
     assert_eq!((&of_small["label"], &of_small["frames"]), (&"small.mp4".into(), &60.into()));
     for model in ["vmaf_v0.6.1", "vmaf_v0.6.1neg"] {
         for figure in ["min", "max", "mean", "harmonic_mean"] {
-            // Files have six digits.
+            // Files have six decimals.
             let [ours, theirs] = [&of_small["pooled"], &results["pooled_metrics"]]
                 .map(|pooled| pooled[model][figure].as_f64().map(|score| format!("{score:.6}")).unwrap());
             assert_eq!(ours, theirs, "{figure}");
@@ -76,7 +76,7 @@ fn scores_are_those_of_the_element() {
     let worst = of_small["worst"].as_array().unwrap();
     assert_eq!(worst.len(), 5);
     assert_eq!(worst[0]["scores"]["vmaf_v0.6.1"], of_small["pooled"]["vmaf_v0.6.1"]["min"]);
-    // The other rendition has a file of its own.
+    // The other rendition has its own file.
     assert_eq!(frames(&folder.path().join("ours.film.mkv.json")).len(), 60);
 }
 
@@ -109,7 +109,7 @@ fn results_without_provenance_are_those_of_every_run() {
 fn a_part_has_the_scores_of_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let [film, small] = clips(folder.path());
-    // Streams without a container cannot seek, and are read from their beginning.
+    // Streams without a container cannot seek, and are read from the beginning.
     let raw = folder.path().join("raw.h264").to_str().unwrap().to_owned();
     run(&format!(
         "filesrc location={small} ! qtdemux ! h264parse ! video/x-h264,stream-format=byte-stream \
@@ -127,7 +127,7 @@ fn a_part_has_the_scores_of_the_whole() {
             assert_eq!(scored.len(), 20, "{part:?}");
             let of = |frame: &Value| (frame["timestamp"].clone(), frame["metrics"].clone());
             assert_eq!(of(&scored[0]).0, of(&whole[23]).0);
-            // The first frame of a part has none before it that it could differ from.
+            // The first frame of a part has no predecessor, so it may differ.
             for (scored, whole) in scored[1..].iter().zip(&whole[24..42]) {
                 assert_eq!(of(scored), of(whole), "{distorted} {part:?}");
             }

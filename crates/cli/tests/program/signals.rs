@@ -29,7 +29,7 @@ fn score_ends_with_the_scores_so_far() {
         assert_eq!(ended.status.code(), Some(code), "{}", ended.stderr);
         assert!(ended.stderr.contains("interrupted: the scores are those of the first "), "{}", ended.stderr);
 
-        // Its name says as well that there is more.
+        // Its name also shows that it is incomplete.
         let partial = results.with_extension("json.partial");
         let file: Value = serde_json::from_slice(&fs::read(partial).unwrap()).unwrap();
         assert_eq!((file["incomplete"].as_str(), results.exists()), (Some("interrupted"), false));
@@ -105,7 +105,7 @@ fn a_signal_ends_the_waiting_for_a_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = folder.path().join("nothing.mp4");
     assert!(Command::new("mkfifo").arg(&nothing).status().unwrap().success());
-    // To open it takes as long as nobody writes.
+    // Opening blocks until there is a writer.
     let mut child = hipvmaf("score").args([&nothing, &nothing]).spawn().unwrap();
     let signals_are_caught = || {
         let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
@@ -122,7 +122,7 @@ fn a_signal_ends_the_waiting_for_a_pipe() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// Results go to a pipe that is full, so that the first signal has no end.
+/// Results go to a full pipe, so the first signal does not end the program.
 #[test]
 fn a_second_signal_ends_at_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// One channel: its chart over minutes to days, its streams and its events.
+// The page of a channel: a chart over minutes to days, its streams and its events.
 "use strict";
 const name = new URLSearchParams(location.search).get("name") || "";
 const path = `/api/channels/${encodeURIComponent(name)}`;
@@ -22,7 +22,7 @@ function pressed() {
 }
 pressed();
 
-// Renditions have times of their own; the chart wants one column of times for all.
+// Merges the times of all renditions, since the chart needs a single column of times.
 function columns({from, to, renditions}) {
   const rows = new Map(), gap = Math.max(5, (to - from) / LIMIT * 3);
   const set = (time, i, cell) => {
@@ -31,19 +31,19 @@ function columns({from, to, renditions}) {
     rows.get(key)[i] = cell;
   };
   renditions.forEach((rendition, i) => rendition.time.forEach((time, k) => {
-    // No line leads over a time in which the monitor did not run.
+    // The line is interrupted where the monitor did not run.
     if (k > 0 && time - rendition.time[k - 1] > gap) set(rendition.time[k - 1] + gap / 2, i, {mean: null, alarm: false});
     set(time, i, {mean: rendition.mean[k], alarm: rendition.alarm[k]});
   }));
   const times = [...rows.keys()].sort((a, b) => a - b);
-  // Undefined is what another rendition has at this time, null is a time without a score.
+  // Undefined: only another rendition has this time. Null: a time without a score.
   return {
     data: [times, ...renditions.map((_, i) => times.map(time => rows.get(time)[i]?.mean))],
     alarms: times.map(time => rows.get(time).some(cell => cell?.alarm)),
   };
 }
 
-// Strips where an alarm was raised, the line that it is raised below, and a mark for each event.
+// Draws strips for alarms, a line at the alarm's level, and a mark for each event.
 function marks(chart, alarms) {
   const {ctx, bbox} = chart;
   const x = time => chart.valToPos(time, "x", true), times = chart.data[0];
@@ -110,7 +110,7 @@ async function refresh() {
   try {
     const [history, list] = await Promise.all([ask(`${path}/history?${query}&limit=${LIMIT}`), ask(`${path}/events?${query}&limit=500`)]);
     events = list;
-    // In the order of the streams, for a rendition to have one colour everywhere; those that are gone come last.
+    // In the order of the streams, so that a rendition has the same colour everywhere; removed ones come last.
     const place = ({label}) => (labels.indexOf(label) + labels.length + 1) % (labels.length + 1);
     history.renditions.sort((a, b) => place(a) - place(b));
     shown = history;
@@ -153,7 +153,7 @@ function streams(channel) {
   };
   const head = make("tr", {}, ...titles.map(textContent => make("th", {textContent})));
   $("streams").replaceChildren(head, ...channel.streams.map(row));
-  // Pictures are put there once, not each second.
+  // Pictures are added once, not every second.
   for (const {label, worst: frame} of channel.streams) {
     if (!frame || worst.get(label)?.still === frame.still) continue;
     const text = `${label}: ${number(frame.score)} at ${moment(frame.time)}`;

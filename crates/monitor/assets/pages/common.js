@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-// What both pages have: colours, times, what is kept in the browser, and the connection to the monitor.
+// Shared by both pages: colours, times, the browser's storage, and the connection to the monitor.
 "use strict";
 const $ = id => document.getElementById(id);
 const number = v => v == null ? "–" : v.toFixed(1);
@@ -7,7 +7,7 @@ const clock = s => new Date(s * 1000).toLocaleTimeString([], {hour: "2-digit", m
 const moment = s => new Date(s * 1000).toLocaleString([], {month: "short", day: "numeric", hour: "2-digit", minute: "2-digit",
                                                            second: "2-digit", hour12: false});
 
-// Colours that stay apart also for eyes that see few; from the ninth on they come again with lines that are dashed.
+// Colours that are distinct with colour blindness, too. From the ninth on they repeat with dashed lines.
 const LIGHT = ["#0a66c2", "#c2410c", "#15803d", "#9333ea", "#b08900", "#0e7490", "#be185d", "#57534e"];
 const DARK = ["#5aa9ff", "#ff9f5a", "#5fd08a", "#cf8df0", "#e6c34a", "#4fd0dc", "#f472b6", "#b6b0a8"];
 const DASHES = [[], [8, 4], [2, 3], [10, 4, 2, 4]];
@@ -16,7 +16,7 @@ const colour = i => (isDark.matches ? DARK : LIGHT)[i % LIGHT.length];
 const dash = i => DASHES[Math.floor(i / LIGHT.length) % DASHES.length];
 const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// An element with text, which is never taken for HTML.
+// Creates an element with text, which is never parsed as HTML.
 function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children.filter(child => child != null));
@@ -29,17 +29,17 @@ function swatch(i) {
   return line;
 }
 
-// Pictures of a frame: the reference, what was made of it, and the damage.
+// Shows a still: reference, rendition and damage.
 function pictures(still, label) {
   return ["reference", "distorted", "heatmap"].map(kind => {
     const image = make("img", {src: `/api/stills/${still}/${kind}`, alt: `${kind} of ${label}`, title: kind, loading: "lazy"});
-    // It may still be made, or was removed since.
+    // It is still being made, or was removed.
     image.onerror = () => image.remove();
     return make("a", {href: image.src, target: "_blank"}, image);
   });
 }
 
-// A set of names that this browser remembers: the monitor itself cannot be changed from a page.
+// Stores a set of names in the browser, because pages cannot change the monitor.
 function remembered(key) {
   let names = [];
   try { names = JSON.parse(localStorage.getItem(key)) || []; } catch { /* nothing is remembered */ }
@@ -55,7 +55,7 @@ function remembered(key) {
 const muted = remembered("muted");
 const acknowledged = remembered("acknowledged");
 
-// Calls back with all channels each second. Says so when they do not come.
+// Calls back with all channels every second, and shows a message if they do not arrive.
 function follow(callback) {
   let last = Date.now();
   const source = new EventSource("/api/stream");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
-// All channels, the worst first; those that are muted come last.
+// The overview: all channels, worst first; muted ones last.
 "use strict";
 const SVG = "http://www.w3.org/2000/svg";
 
-// The last two minutes of each rendition.
+// Draws the last two minutes of each rendition.
 function spark(channel) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 240 44");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the pipeline says: scores, events, and what has failed.
+//! Messages of the pipeline: scores, events and failures.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ impl Pipeline {
             let left = ClockTime::try_from(end.saturating_duration_since(Instant::now())).unwrap_or_default();
             let message = self.bus.timed_pop(left)?;
             let end = match message.view() {
-                MessageView::Element(element) => self.said(&message, element.structure()?),
+                MessageView::Element(element) => self.handle(&message, element.structure()?),
                 MessageView::Error(error) => self.failed(&message, error.error().message()),
                 MessageView::Latency(_) => {
                     let _ = self.pipeline.recalculate_latency();
@@ -36,8 +36,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes what an element says.
-    fn said(&mut self, message: &gst::Message, structure: &gst::StructureRef) -> Option<End> {
+    /// Handles a message of an element.
+    fn handle(&mut self, message: &gst::Message, structure: &gst::StructureRef) -> Option<End> {
         if structure.name() == ENDED {
             return self.failed(message, "the stream has ended");
         } else if let Ok(event) = EventMessage::try_from(structure) {
@@ -61,12 +61,12 @@ impl Pipeline {
         None
     }
 
-    /// Takes the failed source out, if it was one.
+    /// Removes the source that failed, if the message is from a source.
     fn failed(&mut self, message: &gst::Message, text: &str) -> Option<End> {
         let source = message.src()?;
         match self.branches.iter().position(|branch| branch.owns(source)) {
             Some(i) => self.fail(i, text),
-            // An error of a source that was taken out meanwhile is none.
+            // The source may have been removed in the meantime.
             None => source.has_as_ancestor(&self.pipeline).then(|| End::Failed(text.into())),
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The pipeline of a channel: the element, a queue before each of its pads, and the sources that come and go.
+//! The pipeline of a channel: the element, a queue before each pad, and sources that can be replaced.
 
 mod bus;
 mod incident;
@@ -17,30 +17,30 @@ use gst::{ClockTime, Structure};
 
 use incident::Running;
 
+use crate::alarm_files::AlarmFiles;
 use crate::branch::Branch;
 use crate::clock::{self, LEAD};
-use crate::config::Channel;
-use crate::evidence::Evidence;
-use crate::films::{Answer, Films};
 use crate::health::{Change, SETTLED};
 use crate::incidents::Incidents;
 use crate::latency::Latency;
+use crate::pairings::{Answer, Pairings};
+use crate::settings::Channel;
 use crate::source::{Named, Source};
 use crate::state::{Counts, Shared, Status, Stream, lock, pad};
 use crate::stills::Stills;
 
-/// How often the sources are looked at.
+/// Interval of the checks of the sources.
 const TICK: Duration = Duration::from_millis(200);
-/// How long to wait for a pipeline to stop.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the pipeline to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a pipeline has ended.
+/// Reason why a pipeline ended.
 pub enum End {
-    /// It was told to.
+    /// Stop request.
     Stopped,
-    /// The reference and the renditions have ended.
+    /// End of the reference and the renditions.
     Ended,
-    /// It cannot go on, and why.
+    /// Failure of the entire channel.
     Failed(String),
 }
 
@@ -48,28 +48,28 @@ pub struct Pipeline {
     pipeline: gst::Pipeline,
     element: gst::Element,
     bus: gst::Bus,
-    /// The branch of the reference, and after it those of the renditions.
+    /// The branch of the reference, then those of the renditions.
     branches: Vec<Branch>,
-    /// How those that are files are paired.
-    films: Films,
-    /// When the first frame of sources that have an end is shown.
+    /// Pairing of the renditions that are files.
+    pairings: Pairings,
+    /// Running time at which sources of finite length begin.
     start: Option<ClockTime>,
     state: Shared,
     latency: Option<Latency>,
     stills: Option<Stills>,
     incidents: Option<Incidents>,
     incident: Option<Running>,
-    /// For how long an incident goes on.
+    /// Length of an incident before and after its alarms.
     length: Duration,
 }
 
 impl Pipeline {
-    /// The element writes its figures for Prometheus into the file `metrics`.
+    /// Builds the pipeline. The element writes its Prometheus text into the file `metrics`.
     pub fn new(
         channel: &Channel,
         metrics: &Path,
         state: Shared,
-        evidence: &Evidence,
+        alarm_files: &AlarmFiles,
         measure: bool,
     ) -> Result<Self, Box<dyn Error>> {
         let element = channel.element()?;
@@ -93,7 +93,7 @@ impl Pipeline {
             let pad = element.static_pad(&name).or_else(|| element.request_pad_simple(&name));
             let pad = pad.ok_or("the element has no pad for this rendition")?;
             pad.set_property("label", &named.label);
-            pad.set_property_from_str("align", &channel.align.to_string());
+            pad.set_property_from_str("align", &score::nick(channel.align));
             let buffer = holding_queue()?;
             pipeline.add(&buffer)?;
             buffer.static_pad("src").ok_or("queue has no source pad")?.link(&pad)?;
@@ -103,16 +103,16 @@ impl Pipeline {
         }
         let bus = pipeline.bus().ok_or("the pipeline has no bus")?;
         let latency = measure.then(|| Latency::new(&element, &bus));
-        let stills = channel.stills.then(|| Stills::new(&element, evidence.gallery.clone()));
-        let incidents = evidence.incidents.clone();
-        // Sources come once it runs, so that none of them keeps it from running.
+        let stills = channel.stills.then(|| Stills::new(&element, alarm_files.still_store.clone()));
+        let incidents = alarm_files.incidents.clone();
+        // Sources are inserted once it runs, so that none of them can block its start.
         pipeline.set_state(gst::State::Playing)?;
         let files = channel.renditions.iter().map(|named| named.source.file());
         Ok(Self {
             pipeline,
             element,
             bus,
-            films: Films::new(channel.reference.file(), files),
+            pairings: Pairings::new(channel.reference.file(), files),
             branches,
             start: None,
             state,
@@ -120,16 +120,16 @@ impl Pipeline {
             stills,
             incidents,
             incident: None,
-            length: channel.incidents,
+            length: channel.incident_length(),
         })
     }
 
-    /// Scores until told to stop, or to the end of the streams. Calls `well` once frames have come for a while.
+    /// Scores until a stop request or the end of the streams. Calls `well` after frames have arrived for a while.
     pub fn run(&mut self, stop: &AtomicBool, well: &mut dyn FnMut()) -> End {
         let mut flowing = None;
         loop {
             let stopped = || stop.load(Ordering::Relaxed).then_some(End::Stopped);
-            if let Some(end) = stopped().or_else(|| self.look()).or_else(|| self.follow()) {
+            if let Some(end) = stopped().or_else(|| self.check_sources()).or_else(|| self.follow()) {
                 self.keep(true);
                 return end;
             }
@@ -142,39 +142,39 @@ impl Pipeline {
         }
     }
 
-    /// How long scores took, if that was to be measured.
+    /// Returns the measured latencies, if any.
     pub fn latency(&self) -> Option<&Latency> {
         self.latency.as_ref()
     }
 
-    /// Ends. A source that does not stop is left behind after a while.
+    /// Stops the pipeline. After a timeout, a source that does not stop is abandoned.
     pub fn close(self) {
         let (stopped, wait) = mpsc::channel();
         let pipeline = self.pipeline;
         thread::spawn(move || {
-            // It is gone in any case.
+            // It is dropped in any case.
             let _ = pipeline.set_state(gst::State::Null);
             let _ = stopped.send(());
         });
-        let _ = wait.recv_timeout(PATIENCE);
+        let _ = wait.recv_timeout(STOP_TIMEOUT);
     }
 
-    /// Looks at the sources, puts those in that it is time for, and notes how things are.
-    fn look(&mut self) -> Option<End> {
-        // The reference is the last to be put in, so that its first frames have something to be compared with.
+    /// Checks the sources, inserts those that are due, and updates the state.
+    fn check_sources(&mut self) -> Option<End> {
+        // The reference comes last, so that its first frames have partners.
         for i in (0..self.branches.len()).rev() {
             let branch = &mut self.branches[i];
-            match branch.look() {
+            match branch.check() {
                 Change::None => {}
                 Change::Stalled => {
-                    if let Some(end) = self.fail(i, "it delivers nothing") {
+                    if let Some(end) = self.fail(i, "no frames arrive") {
                         return Some(end);
                     }
                 }
                 Change::Recovered { after, attempts } => {
                     let times =
                         if attempts == 1 { "one attempt".into() } else { format!("{attempts} attempts") };
-                    let text = format!("it delivers again, after {} s and {times}", after.as_secs());
+                    let text = format!("frames arrive again, after {} s and {times}", after.as_secs());
                     lock(&self.state).note(&branch.source.label, "source", "cleared", text);
                 }
             }
@@ -188,12 +188,12 @@ impl Pipeline {
         None
     }
 
-    /// Puts a source in, unless what it waits for is not there.
+    /// Inserts a source, unless a file that it needs is missing.
     fn start(&mut self, i: usize) -> Option<End> {
         if self.branches[i].lacks_file() {
-            let news = self.branches[i].miss();
-            return if news {
-                self.fail(i, "there is no such file; it is played once it appears")
+            let is_new = self.branches[i].miss();
+            return if is_new {
+                self.fail(i, "the file does not exist; it is played when it appears")
             } else {
                 None
             };
@@ -208,7 +208,7 @@ impl Pipeline {
         let start = if reference.source.source.is_live() {
             now
         } else {
-            // A film and its encodings are shown from the same moment on, so that they pair whenever one of them appears.
+            // A file reference and its renditions share a start time, so that they pair whenever one of them appears.
             if self.start.is_none() && !reference.lacks_file() {
                 self.start = Some(now);
             }
@@ -223,20 +223,20 @@ impl Pipeline {
         }
     }
 
-    /// Says what times the frames of a source get. A film begins once all files beside it are looked at.
+    /// Returns the times for the frames of a source. A file reference waits until all its renditions are examined.
     fn pair(&mut self, i: usize) -> Answer {
         let is_film = self.branches[0].source.source.file().is_some();
         let answer = match (i.checked_sub(1), self.branches[i].source.source.file()) {
-            (None, _) => Answer::Paired(self.films.film()),
+            (None, _) => Answer::Paired(self.pairings.film()),
             (Some(_), Some(_)) if is_film && self.branches[0].lacks_file() => Answer::Wait,
-            (Some(rendition), Some(file)) => self.films.ask(rendition, file),
+            (Some(rendition), Some(file)) => self.pairings.ask(rendition, file),
             (Some(_), None) => Answer::Paired(None),
         };
-        let begins = is_film && self.start.is_none() && self.films.are_looked_at();
+        let begins = is_film && self.start.is_none() && self.pairings.are_pending();
         if begins && matches!(answer, Answer::Paired(_)) { Answer::Wait } else { answer }
     }
 
-    /// Takes a source out that has failed. The end of the channel, if it cannot go on without.
+    /// Removes a source that failed. Returns the end of the channel if it cannot continue.
     fn fail(&mut self, i: usize, text: &str) -> Option<End> {
         let branch = &mut self.branches[i];
         let text = branch.source.source.redact(text);
@@ -249,18 +249,18 @@ impl Pipeline {
             stream.failures += 1;
             stream.reason = Some(text.clone());
         }
-        // A film begins anew, and what is compared with it as well.
+        // A file reference begins anew, together with its renditions.
         let film = i == 0 && !branch.source.source.is_live() && self.start.is_some();
         film.then(|| End::Failed(format!("the reference has failed: {text}")))
     }
 
-    /// Notes how the sources and the element are.
+    /// Updates the state of the sources and the element.
     fn note(&mut self) {
         let mut state = lock(&self.state);
-        let mut news = false;
+        let mut changed = false;
         for (stream, branch) in state.streams_mut().zip(&self.branches) {
             let status = branch.status();
-            news |= stream.status != status;
+            changed |= stream.status != status;
             stream.status = status;
             if matches!(status, Status::Running | Status::Ended) {
                 stream.reason = None;
@@ -280,14 +280,15 @@ impl Pipeline {
             }
         }
         drop(state);
-        if news {
-            // Sources that have come may be later than those before. Refused only by a pipeline that stops.
+        if changed {
+            // New sources may have a larger latency. Fails only if the pipeline is stopping.
             let _ = self.pipeline.recalculate_latency();
         }
     }
 }
 
-/// Encoders and links keep frames for a while; the others have to wait for them. What is too much is dropped: a queue that
+/// Creates a queue that delays the other sources for those with latency. When it is full it drops frames: a queue
+/// that blocks would also block the source when it is to stop.
 /// blocks would hold up the source, also when it is to stop.
 fn holding_queue() -> Result<gst::Element, glib::BoolError> {
     gst::ElementFactory::make("queue")

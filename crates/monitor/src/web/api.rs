@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The API: how the channels are, now and in the past.
+//! The API: present and past state of the channels.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::App;
-use crate::fleet::Fleet;
+use crate::channel_set::ChannelSet;
 use crate::history::{self, History};
 use crate::state::{self, Status, lock, wall_clock};
 
-/// How often what is new is sent.
+/// Interval of the event stream.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Who listens at a time; others are left for questions.
+/// Largest number of listeners, which leaves connections for other requests.
 const LISTENERS: usize = 128;
 /// Windows in a sparkline.
 const SPARK: usize = 120;
-/// Seconds that are answered for if it is not said.
+/// Default time range in seconds.
 const USUAL: f64 = 3600.0;
 const MOST_POINTS: usize = 5000;
 const MOST_EVENTS: usize = 5000;
@@ -46,19 +46,19 @@ pub fn routes() -> Router<App> {
         .route("/api/stream", get(move |app| listen(app, listeners.clone())))
 }
 
-/// A part of the past.
+/// A range of time.
 #[derive(Deserialize)]
 struct Span {
     /// Seconds since 1970.
     from: Option<f64>,
     /// Seconds since 1970.
     to: Option<f64>,
-    /// At most so many points or events.
+    /// Largest number of points or events.
     limit: Option<usize>,
 }
 
 impl Span {
-    /// From and to, in seconds since 1970.
+    /// Returns both ends in seconds since 1970.
     fn range(&self) -> (f64, f64) {
         let finite = |time: Option<f64>| time.filter(|time| time.is_finite());
         let to = finite(self.to).unwrap_or_else(wall_clock).max(0.0);
@@ -67,12 +67,12 @@ impl Span {
 }
 
 async fn channels(State(app): State<App>) -> Json<Value> {
-    Json(overview(&app.fleet))
+    Json(overview(&app.channel_set))
 }
 
-/// All channels, the worst first.
-fn overview(fleet: &Fleet) -> Value {
-    let mut all: Vec<_> = fleet.states().iter().map(|state| summary(&lock(state))).collect();
+/// Returns all channels, worst first.
+fn overview(channel_set: &ChannelSet) -> Value {
+    let mut all: Vec<_> = channel_set.states().iter().map(|state| summary(&lock(state))).collect();
     let key = |channel: &Value| {
         let score = channel["score"].as_f64().unwrap_or(f64::INFINITY);
         (SEVERITY.iter().position(|state| channel["state"] == *state), score)
@@ -84,18 +84,18 @@ fn overview(fleet: &Fleet) -> Value {
     json!({ "time": wall_clock(), "channels": all })
 }
 
-/// The states of a channel, the worst first.
+/// States of a channel, worst first.
 const SEVERITY: [&str; 6] = ["down", "alarm", "impaired", "starting", "ok", "ended"];
 
-/// Events that tell of this machine and not of a stream.
+/// Events about this machine and not about a stream.
 const OF_MACHINE: [&str; 2] = ["overload", "downstream-blocked"];
 
-/// In one word, how a channel is.
+/// Returns the state of a channel as one word.
 fn verdict(state: &state::State) -> &'static str {
     match state.status {
         Status::Down => "down",
         Status::Ended => "ended",
-        // That this machine has no time is no fault of the picture.
+        // A machine that is too slow is not a fault of the picture.
         _ if state.streams().any(|stream| stream.raised().iter().any(|kind| !OF_MACHINE.contains(kind))) => {
             "alarm"
         }
@@ -113,7 +113,7 @@ struct Summary<'a> {
     channel: Shown<'a>,
 }
 
-/// What is shown of a channel besides.
+/// Further fields of a channel.
 #[derive(Serialize)]
 struct Shown<'a> {
     name: &'a str,
@@ -130,7 +130,7 @@ struct ShownStream<'a> {
     #[serde(flatten)]
     stream: &'a state::Stream,
     last: Option<state::Point>,
-    /// The means of the last windows.
+    /// Means of the latest windows.
     spark: Vec<f64>,
 }
 
@@ -145,19 +145,19 @@ fn summary(state: &state::State) -> Value {
         alarm_low: state.alarm_low,
         streams: state.streams().map(stream).collect(),
     };
-    // Numbers and texts have a form in JSON; what is not a number is null.
+    // Every field can be represented in JSON; NaN becomes null.
     serde_json::to_value(Summary { state: verdict(state), score: state.score(), channel: shown })
         .unwrap_or_default()
 }
 
 fn spark(stream: &state::Stream) -> Vec<f64> {
     let skip = stream.history.len().saturating_sub(SPARK);
-    // A tenth is as much as can be seen.
+    // One decimal is all that can be seen.
     stream.history.iter().skip(skip).map(|point| (point.mean * 10.0).round() / 10.0).collect()
 }
 
 async fn channel(State(app): State<App>, Path(name): Path<String>) -> Response {
-    match app.fleet.state(&name) {
+    match app.channel_set.state(&name) {
         Some(state) => {
             let state = lock(&state);
             let mut channel = summary(&state);
@@ -176,13 +176,13 @@ fn failed(error: history::Error) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("the history cannot be read: {error}\n")).into_response()
 }
 
-/// Asks the history of a channel, which may take a while.
+/// Reads the history of a channel on a blocking thread.
 async fn ask<T: Send + 'static>(
     app: App,
     name: String,
     question: impl FnOnce(&History, &str) -> Result<T, history::Error> + Send + 'static,
 ) -> Result<T, Response> {
-    let known = app.fleet.state(&name).is_some();
+    let known = app.channel_set.state(&name).is_some();
     let asked = tokio::task::spawn_blocking(move || {
         let known = known || !app.history.labels(&name)?.is_empty();
         Ok(if known { Some(question(&app.history, &name)?) } else { None })
@@ -194,7 +194,7 @@ async fn ask<T: Send + 'static>(
     }
 }
 
-/// Times in columns, as charts want them: `time`, `mean`, `min` and `alarm` of each rendition.
+/// Returns columns for charts: times, then mean, minimum and alarm of each rendition.
 async fn past(State(app): State<App>, Path(name): Path<String>, Query(span): Query<Span>) -> Response {
     let (from, to) = span.range();
     let most = span.limit.unwrap_or(1000).clamp(1, MOST_POINTS);
@@ -216,7 +216,7 @@ async fn past(State(app): State<App>, Path(name): Path<String>, Query(span): Que
     ask(app, name, read).await.map_or_else(|response| response, |answer| Json(answer).into_response())
 }
 
-/// All windows of a time as CSV.
+/// Returns all windows of a time range as CSV.
 async fn table(State(app): State<App>, Path(name): Path<String>, Query(span): Query<Span>) -> Response {
     let (from, to) = span.range();
     let read = move |history: &History, channel: &str| {
@@ -257,9 +257,9 @@ async fn events(State(app): State<App>, Path(name): Path<String>, Query(span): Q
     ask(app, name, read).await.map_or_else(|response| response, |answer| Json(answer).into_response())
 }
 
-/// A picture: of the reference, of what was made of it, or of the damage.
+/// Returns a picture of a still: reference, rendition or damage.
 async fn still(State(app): State<App>, Path((number, kind)): Path<(u64, String)>) -> Response {
-    let read = move || app.gallery.path(number, &kind).and_then(|path| std::fs::read(path).ok());
+    let read = move || app.still_store.path(number, &kind).and_then(|path| std::fs::read(path).ok());
     match tokio::task::spawn_blocking(read).await {
         Ok(Some(picture)) => {
             let headers =
@@ -270,16 +270,16 @@ async fn still(State(app): State<App>, Path((number, kind)): Path<(u64, String)>
     }
 }
 
-/// All channels, again and again.
+/// Sends all channels repeatedly.
 async fn listen(State(app): State<App>, listeners: Arc<Semaphore>) -> Response {
     let Ok(slot) = listeners.try_acquire_owned() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "too many are listening\n").into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many listeners\n").into_response();
     };
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let stream = stream::unfold((app, ticks, slot), |(app, mut ticks, slot)| async move {
         ticks.tick().await;
-        let event = Event::default().data(overview(&app.fleet).to_string());
+        let event = Event::default().data(overview(&app.channel_set).to_string());
         Some((Ok::<_, Infallible>(event), (app, ticks, slot)))
     });
     Sse::new(stream).into_response()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Who may ask: anyone on this machine, and elsewhere who has the token.
+//! Access: unrestricted on this machine, with a token from elsewhere.
 //!
-//! Programs send it as `Authorization: Bearer …`. Browsers get a cookie at the login page, which holds a hash of the token: what
-//! is left in a browser does not give the token away.
+//! Programs send it as `Authorization: Bearer …`. The login page gives browsers a cookie with a hash of the token, so
+//! that the browser does not store the token itself.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,16 +23,16 @@ use subtle::ConstantTimeEq;
 use super::App;
 use score::error::Error;
 
-/// Characters that a token has at least.
+/// Shortest token, in characters.
 pub const SHORTEST: usize = 16;
 const COOKIE: &str = "hipvmaf";
 const LOGIN: &str = "/login";
 const PAGE: &str = include_str!("login.html");
 
-/// The secret that clients have to know.
+/// The secret that clients must send.
 pub struct Token {
     bearer: String,
-    /// What the cookie holds.
+    /// Content of the cookie.
     cookie: String,
 }
 
@@ -65,7 +65,7 @@ impl Token {
         same(&self.bearer, token)
     }
 
-    /// Whether a request comes with the token.
+    /// Returns true if a request has the token.
     fn admits(&self, headers: &HeaderMap) -> bool {
         let texts = |name| headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
         let mut bearers = texts(header::AUTHORIZATION).filter_map(|text| text.strip_prefix("Bearer "));
@@ -76,12 +76,12 @@ impl Token {
     }
 }
 
-/// In a time that does not depend on where the texts differ.
+/// Compares in constant time.
 fn same(secret: &str, given: &str) -> bool {
     secret.as_bytes().ct_eq(given.as_bytes()).into()
 }
 
-/// Lets requests through that may be answered.
+/// Passes permitted requests on.
 pub async fn guard(State(token): State<Option<Arc<Token>>>, request: Request, next: Next) -> Response {
     let Some(token) = token else { return next.run(request).await };
     if token.admits(request.headers()) {
@@ -100,14 +100,14 @@ struct Given {
     token: String,
 }
 
-/// The page that has browsers send the token.
+/// Returns the routes of the login page.
 pub fn routes(token: Option<Arc<Token>>) -> Router<App> {
     let page = || async { Html(PAGE) };
     Router::new().route(LOGIN, get(page).post(move |form| login(token, form)))
 }
 
 async fn login(token: Option<Arc<Token>>, Form(given): Form<Given>) -> Response {
-    // Where there is no token, everybody is in.
+    // Without a token there is nothing to log in to.
     let Some(token) = token else { return Redirect::to("/").into_response() };
     if !token.is(given.token.trim()) {
         let page = PAGE.replace("<!--wrong-->", "<p role=\"alert\">That is not the token.</p>");

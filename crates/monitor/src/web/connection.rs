@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Connections, as many as are good for this machine, and none for longer than its client takes part.
+//! Connections: at most 256, and a client that sends no request or reads nothing for 10 s is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 
-/// Connections at a time; more have to wait.
+/// Largest number of connections; further ones wait.
 const MOST: usize = 256;
-/// How long the headers of a request may take, and a connection may be kept without one.
+/// Longest time for the headers of a request, and for an idle connection.
 const REQUEST: Duration = Duration::from_secs(10);
-/// How long a client may read nothing of what it has asked for.
+/// Longest time in which a client reads nothing.
 const READING: Duration = Duration::from_secs(10);
-/// After an error of the system, as of too many open files.
+/// Pause after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes connections for ever.
+/// Accepts connections forever.
 pub async fn accept(listener: TcpListener, router: Router) {
     let slots = Arc::new(Semaphore::new(MOST));
     while let Ok(slot) = slots.clone().acquire_owned().await {
@@ -40,6 +40,6 @@ async fn talk(stream: TcpStream, router: Router, _slot: OwnedSemaphorePermit) {
     server.timer(TokioTimer::new()).header_read_timeout(REQUEST).max_buf_size(64 * 1024);
     let connection =
         server.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
-    // Whoever has gone, or was cut off, needs no answer.
+    // The client is gone or was dropped.
     let _ = connection.await;
 }

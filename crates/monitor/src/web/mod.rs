@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The web server: pages, an API in JSON that reads and changes nothing, and the figures for Prometheus.
+//! The web server: pages, a read-only JSON API, and metrics for Prometheus.
 //!
-//! It has a thread of its own. Who does not read what was asked for is cut off (`connection.rs`), and who comes from elsewhere
-//! than this machine needs a token (`auth.rs`).
+//! It has its own thread. Clients that do not read are dropped (`connection.rs`), and other machines need a token
+//! (`auth.rs`).
 
 mod api;
 mod auth;
@@ -22,33 +22,33 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
 
-use super::fleet::Fleet;
-use super::gallery::Gallery;
+use super::channel_set::ChannelSet;
 use super::history::History;
 use super::metrics;
 use super::state::{self, Status, lock};
+use super::still_store::StillStore;
 use score::error::Error;
 
 pub use auth::Token;
 
-/// How long an answer may take to be made.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Questions about the past that are answered at a time.
+/// Longest time for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Requests that may read the history at the same time.
 const READERS: usize = 4;
-/// The main loop is taken for hung when it has not come by for so long.
+/// Time after which the main loop counts as hung.
 const HUNG: Duration = Duration::from_secs(30);
 
-/// What requests are answered from.
+/// Data that answers are made from.
 #[derive(Clone)]
 pub struct App {
-    pub fleet: Fleet,
+    pub channel_set: ChannelSet,
     pub history: Arc<History>,
-    pub gallery: Gallery,
-    /// When the main loop came by last.
+    pub still_store: StillStore,
+    /// Time of the main loop's last pass.
     pub alive: Arc<Mutex<Instant>>,
 }
 
-/// Answers requests until the program ends. The address at which it does, should the port be left to the system.
+/// Serves requests until the program ends. Returns the actual address, also if the system chose the port.
 pub fn serve(address: SocketAddr, app: App, token: Option<Token>) -> Result<SocketAddr, Error> {
     let failed = |error: std::io::Error| Error::Failed(format!("cannot listen on {address}: {error}"));
     if !address.ip().is_loopback() && token.is_none() {
@@ -93,11 +93,11 @@ fn router(app: App, token: Option<Token>) -> Router {
         .with_state(app)
 }
 
-/// Bounds the time of an answer, and says what browsers may do with it: nothing that is not from here.
+/// Limits the time of a request, and adds headers that forbid foreign content.
 async fn finish(request: Request, next: Next) -> Response {
-    let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
-    let mut response =
-        answer.unwrap_or_else(|_| (StatusCode::SERVICE_UNAVAILABLE, "it takes too long\n").into_response());
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, next.run(request)).await;
+    let mut response = answer
+        .unwrap_or_else(|_| (StatusCode::SERVICE_UNAVAILABLE, "the answer takes too long\n").into_response());
     let headers = response.headers_mut();
     for (name, value) in [
         (
@@ -114,7 +114,7 @@ async fn finish(request: Request, next: Next) -> Response {
     response
 }
 
-/// Whether the program is alive.
+/// Answers if the program is alive.
 async fn healthz(State(app): State<App>) -> Response {
     if lock(&app.alive).elapsed() < HUNG {
         "ok\n".into_response()
@@ -123,9 +123,9 @@ async fn healthz(State(app): State<App>) -> Response {
     }
 }
 
-/// Whether a channel has come up.
+/// Answers if a channel is up.
 async fn readyz(State(app): State<App>) -> Response {
-    if app.fleet.states().iter().any(|state| lock(state).status != Status::Starting) {
+    if app.channel_set.states().iter().any(|state| lock(state).status != Status::Starting) {
         "ok\n".into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "all channels are starting\n").into_response()
@@ -133,7 +133,8 @@ async fn readyz(State(app): State<App>) -> Response {
 }
 
 async fn figures(State(app): State<App>) -> Response {
-    let states: Vec<state::State> = app.fleet.states().iter().map(|state| lock(state).clone()).collect();
-    let text = metrics::render(&app.fleet.figures(), &states);
+    let states: Vec<state::State> =
+        app.channel_set.states().iter().map(|state| lock(state).clone()).collect();
+    let text = metrics::render(&app.channel_set.figures(), &states);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

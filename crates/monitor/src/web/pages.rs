@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pages and what they are made of, all of it in the program: nothing is fetched from elsewhere.
+//! Pages with their scripts and styles. All are part of the program; none come from other servers.
 
 use axum::Router;
 use axum::http::header;
@@ -12,7 +12,7 @@ use super::App;
 const OVERVIEW: &str = include_str!("../../assets/pages/overview.html");
 const CHANNEL: &str = include_str!("../../assets/pages/channel.html");
 
-/// Scripts and styles: where they are, what they are, and the text.
+/// Scripts and styles: path, content type and text.
 const ASSETS: [(&str, &str, &str); 6] = [
     ("/assets/monitor.css", "text/css", include_str!("../../assets/pages/monitor.css")),
     ("/assets/common.js", "text/javascript", include_str!("../../assets/pages/common.js")),

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: MPL-2.0
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (selector) => document.querySelector(selector);
 
-  // Elements are made of text, never of markup: names are whatever users call their files.
+  // Elements contain text, never markup, because file names may contain anything.
   const make = (tag, properties = {}, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
     element.append(...children.filter((child) => child != null));
@@ -18,7 +19,7 @@
   };
   const figure = (score, digits = 2) => score == null ? "–" : score.toFixed(digits);
 
-  // Twelve colours that are far apart on light and on dark, and four kinds of lines with each of them.
+  // Twelve colours that are distinct on light and dark backgrounds, each with four line styles.
   const COLOURS = ["#2176d2", "#e2582a", "#23a05a", "#b14fd1", "#c49600", "#d8347f", "#00a2b3", "#8d6e3c", "#7c828e", "#5d5ae0", "#79a81c", "#e383a6"];
   const DASHES = [[], [9, 5], [2, 4], [12, 4, 2, 4]];
   const colour = (i) => COLOURS[i % COLOURS.length];
@@ -38,7 +39,7 @@
   const models = data.names;
   let model = models[0];
 
-  // What was compared, and how that ended.
+  // Summary of the comparison and its end.
   const rate = reference.rate ? `, ${reference.rate.replace(/\/1$/, "")} frames per second` : "";
   const against = renditions.length === 1 ? renditions[0].label : `${renditions.length} encodings`;
   document.title = `${against}, compared with ${reference.input}`;
@@ -87,7 +88,7 @@
     return made;
   };
 
-  // Rings where there are pictures, which are of the worst frames by the first model.
+  // Rings at the frames that have pictures: the worst ones of the first model.
   const rings = (u) => {
     if (model !== models[0]) return;
     const { ctx } = u;
@@ -132,7 +133,7 @@
     const shares = scores.map((of) => {
       const counts = bins.map(() => 0);
       of.forEach((score) => counts[Math.floor(score) - lowest]++);
-      // Where there is nothing, no line hides those of others.
+      // Empty bins draw nothing, so they hide no other line.
       return counts.map((count, i) => count || counts[i - 1] ? 100 * count / of.length : null);
     });
     const percent = (_, share) => share == null ? "–" : `${share.toFixed(1)} %`;
@@ -243,7 +244,7 @@
   });
   $("#worst").hidden = data.stills.every((stills) => !stills.length);
 
-  // What was found and done, and what made the scores.
+  // Findings, steps and provenance.
   for (const name of ["findings", "steps"]) {
     const lines = [...data[name] ?? []];
     if (name === "findings") {

@@ -1,45 +1,44 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Black bars around the picture of a film.
+//! Detection of black bars.
 //!
-//! One frame does not tell: a night scene is dark to its borders, and a fade begins with nothing. So frames from all over
-//! the film are looked at, and those that are not bright somewhere say nothing. A border of a film without bars lies
-//! wherever a scene happens to be dark, and a bar ends at one line in scene after scene: a bar is believed if it is as flat
-//! and as black as bars are, and if its end is that of a good part of the frames. What shines in a bar, as a logo or
-//! subtitles, is picture. In doubt there is no bar: black that is kept costs nothing but a little accuracy of the scores,
-//! and what is cut off is not scored at all.
+//! A single frame is not sufficient: a night scene is dark to its borders, and a fade begins black. So frames from
+//! the entire video are examined, and those without any bright area are ignored. In a video without bars, the dark
+//! border differs from scene to scene; a bar ends at the same line in many scenes. A bar must be flat and black, and
+//! its edge must be that of a good part of the frames. Logos and subtitles in a bar count as picture. In doubt there
+//! is no bar: keeping black only makes scores slightly less precise, but cropped picture is not scored at all.
 
-use super::super::treatment::Margins;
+use super::super::preprocessing::Margins;
 
-/// Samples of luma that are brighter than black by more than this are picture, in steps of 8 bits.
+/// Luma above black by more than this counts as picture, in 8-bit steps.
 const LIT: u8 = 16;
-/// What coding leaves of black is darker than this.
+/// Coding noise in black is below this.
 const BLACK: u8 = 8;
-/// A frame says something if this share of its samples is as bright as that.
+/// A frame is usable if this share of its samples is at least this bright.
 const BRIGHT: (usize, u8) = (20, 48);
-/// A line is picture if it has this share of lit samples: less is a speck.
+/// A line is picture if this share of its samples is lit; fewer are a speck.
 const SPECK: usize = 100;
-/// Lines of a bar next to the picture that its coding may have touched.
+/// Lines next to the picture in which a bar may have coding noise.
 const EDGE: usize = 8;
 /// Share of the samples of a bar that may be brighter than black.
 const FLAT: usize = 500;
-/// Bars end at one line, give or take this.
+/// Tolerance for the end of a bar, in lines.
 const SAME: u32 = 2;
-/// In one of so many frames at least.
+/// A bar must have the same end in one of this many frames.
 const AGREE: usize = 5;
-/// And in so many, if there are as many.
+/// It must have the same end in this many frames, if there are as many.
 const ENOUGH: usize = 3;
 
-/// The dark borders of a frame.
+/// Dark borders of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Borders {
-    /// Where the picture is.
+    /// Position of the picture.
     margins: Margins,
-    /// Those that are as flat and as black as bars, likewise; 0 where they are not.
+    /// Borders that are as flat and black as bars; 0 for others.
     flat: Margins,
 }
 
-/// Looks for the dark borders of a frame; nothing if it is too dark to tell.
+/// Finds the dark borders of a frame, or returns `None` if it is too dark.
 pub fn of_frame(
     samples: &[u8],
     stride: usize,
@@ -63,7 +62,7 @@ pub fn of_frame(
     let is_picture = |lit: usize, length: usize| lit > 1 && lit * SPECK > length;
     let row = |y: &usize| is_picture(count(LIT, rows[*y]), width);
     let column = |x: &usize| is_picture(columns[*x], height);
-    // A frame that is bright in a few specks alone has no lines.
+    // A frame with only a few bright specks has no picture lines.
     let (top, last_row) = ((0..height).find(row)?, (0..height).rfind(row)?);
     let (left, last_column) = ((0..width).find(column)?, (0..width).rfind(column)?);
     let (bottom, right) = (height - 1 - last_row, width - 1 - last_column);
@@ -84,7 +83,7 @@ pub fn of_frame(
     Some(Borders { margins: Margins { left, right, top, bottom }, flat })
 }
 
-/// The bars of a film with these dark borders in its frames; nothing without any.
+/// Returns the bars of a video from the dark borders of its frames.
 pub fn of_film(frames: &[Borders]) -> Option<Margins> {
     let side = |side: fn(&Margins) -> u32| {
         let least = frames.iter().map(|frame| side(&frame.margins)).min()?;
@@ -117,7 +116,7 @@ mod tests {
         bars
     }
 
-    /// A picture between bars of so many lines, with what is left of black there.
+    /// Returns the borders of a picture between bars, with `picture` for the samples in the bars.
     fn letterbox(bar: usize, picture: impl Fn(usize, usize) -> u8) -> Option<Borders> {
         frame(|x, y| if y < bar || y >= SIZE.1 - bar { ((x * 7 + y) % 4) as u8 } else { picture(x, y) })
     }
@@ -167,13 +166,13 @@ mod tests {
 
     #[test]
     fn a_dark_picture_is_no_bar() {
-        // A lamp at night: what is around it is dark, and neither flat nor black.
+        // A lamp at night: its surroundings are dark, but neither flat nor black.
         let lamp = frame(|x, y| match () {
             () if (40..90).contains(&x) && (30..60).contains(&y) => 220,
             () => (4 + (x * 5 + y * 3) % 9) as u8,
         });
         assert_eq!(of_film(&vec![lamp.unwrap(); 20]), Some(margins(0, 0, 0, 0)));
-        // Lights on black, each somewhere else: no border is where another is.
+        // Lights on black at different places: no two frames have the same border.
         let lights: Vec<_> =
             (0..20)
                 .filter_map(|i| {
@@ -192,10 +191,10 @@ mod tests {
             [margins(0, 0, 12, 12), margins(9, 30, 25, 12), margins(0, 0, 0, 0)].map(flat);
         assert_eq!(of_film(&[bars]), Some(bars.margins));
         assert_eq!(of_film(&[night, bars, bars, night, bars, night]), Some(bars.margins));
-        // Coding has left something in the bars of a few.
+        // Coding noise in the bars of some frames.
         let coded = Borders { flat: full.margins, ..bars };
         assert_eq!(of_film(&[bars, coded, bars, coded, bars]), Some(bars.margins));
-        // One scene that fills the frame is enough for there to be no bars.
+        // A single scene that fills the frame excludes bars.
         assert_eq!(of_film(&[bars, bars, bars, full, bars]), Some(full.margins));
         let titles = flat(margins(0, 0, 12, 4));
         assert_eq!(of_film(&[bars, titles, bars, bars]), Some(titles.margins));

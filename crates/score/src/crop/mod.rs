@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! `score --crop`: which part of the frames is compared.
+//! `score --crop`: the part of the frames that is compared.
 //!
-//! Bars cost nothing to code and raise every score, and an encoding that was made without them has another shape than its
-//! original. Both sides are cut to the smallest rectangle of the original that holds the pictures of all of them. An
-//! encoding of another size is cut where that rectangle lies in it, if that is between its samples; else it is brought
-//! to the size of the original first, by GStreamer's `videoscale`, so that no side is moved by a part of a sample. One
-//! of another shape is cut to its own picture, if that has the shape of the rectangle.
+//! Black bars are cheap to encode and raise scores, and an encode without the bars has a different shape from its
+//! original. Both sides are cropped to the smallest rectangle of the original that contains all pictures. An encode
+//! of another size is cropped at the same place if this falls between its samples; otherwise GStreamer's `videoscale`
+//! first scales it to the size of the original, so that neither side is shifted by a fraction of a sample. An encode
+//! of another shape is cropped to its own picture, if that has the shape of the rectangle.
 
 mod bars;
 
@@ -15,37 +15,37 @@ use std::str::FromStr;
 use gst::ClockTime;
 
 use super::check::Finding;
-use super::look::Look;
+use super::preprocessing::{Margins, Preprocessing, Resize};
+use super::preview::Preview;
 use super::probe::Video;
 use super::source::Input;
-use super::treatment::{Margins, Resize, Treatment};
 use crate::error::Error;
 use crate::interrupt;
 
-/// How many frames of a film are looked at.
+/// Number of frames examined.
 const SAMPLES: u64 = 64;
-/// What is shorter is looked at from the beginning to the end: it may have few places to go to.
+/// Shorter videos are examined from beginning to end, since they may have few key frames.
 const SHORT: ClockTime = ClockTime::from_seconds(90);
-/// How often, where the length is not known.
+/// Interval of the examined frames if the duration is unknown.
 const OFTEN: ClockTime = ClockTime::from_seconds(1);
-/// So many lines of a bar may an encoding have touched beside its picture, a block of most codecs.
+/// Lines of a bar next to the picture in which the encode may have coding noise: a block of most codecs.
 const SPILLED: u32 = 8;
-/// By how much shapes may differ that are the same but for rounding.
+/// Tolerance for shapes, for rounding.
 const SAME_SHAPE: f64 = 0.015;
 
-/// What is to be cut off.
+/// The requested crop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crop {
-    /// The black bars that are found.
+    /// Detect black bars.
     Auto,
-    /// So much of the original.
+    /// Crop the original by these values.
     Given(Margins),
 }
 
 impl FromStr for Crop {
     type Err = &'static str;
 
-    /// `auto`, or `LEFT:RIGHT:TOP:BOTTOM`.
+    /// Parses `auto` or `LEFT:RIGHT:TOP:BOTTOM`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "auto" {
             return Ok(Self::Auto);
@@ -54,26 +54,26 @@ impl FromStr for Crop {
         match sides[..] {
             [left, right, top, bottom] if text.split(':').count() == 4 => {
                 if sides.iter().any(|side| side % 2 != 0 || *side > 1 << 20) {
-                    return Err("samples of colour are shared by two lines and columns: name even numbers");
+                    return Err("chroma samples cover two lines and columns: use even numbers");
                 }
                 Ok(Self::Given(Margins { left, right, top, bottom }))
             }
-            _ => Err("what is cut off is written as auto, or as LEFT:RIGHT:TOP:BOTTOM"),
+            _ => Err("write auto, or LEFT:RIGHT:TOP:BOTTOM"),
         }
     }
 }
 
-/// How one video is cut.
+/// Crop of one video.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// Size that it is brought to before.
+    /// Size to scale to before cropping.
     pub size: Option<(u32, u32)>,
-    /// What is cut off then.
+    /// Crop after scaling.
     pub margins: Margins,
 }
 
 impl Cut {
-    /// The video after that. `reference` is what it is brought to the size of.
+    /// Returns the video after the crop. `reference` has the size that it is scaled to.
     pub fn of(self, video: &Video, reference: &Video) -> Video {
         let (width, height) = self.margins.left_of(of(video)).unwrap_or(of(video));
         match self.size {
@@ -87,28 +87,32 @@ impl Cut {
         }
     }
 
-    /// Has frames treated so. Other sizes are made by this method of `videoscale`.
-    pub fn apply(self, treatment: &mut Treatment, method: &'static str) {
-        treatment.resize = self.size.map(|(width, height)| Resize { width, height, method });
-        treatment.margins = self.margins;
+    /// Adds the crop to a preprocessing, with this method of `videoscale`.
+    pub fn apply(self, preprocessing: &mut Preprocessing, method: &'static str) {
+        preprocessing.resize = self.size.map(|(width, height)| Resize { width, height, method });
+        preprocessing.margins = self.margins;
     }
 }
 
-/// A video and the bars that it has; nothing if no frame tells.
+/// A video with its bars; `None` if its frames are too dark.
 type Seen<'a> = (&'a Video, Option<Margins>);
 
-/// Looks for the bars of a video.
-pub fn look(input: &Input, video: &Video, treatment: Treatment) -> Result<Option<Margins>, Error> {
-    let look = Look::open(input, Treatment { span: None, ..treatment })?;
+/// Finds the bars of a video.
+pub fn find_bars(
+    input: &Input,
+    video: &Video,
+    preprocessing: Preprocessing,
+) -> Result<Option<Margins>, Error> {
+    let preview = Preview::open(input, Preprocessing { time_range: None, ..preprocessing })?;
     let interval = video.duration.map_or(OFTEN, |duration| duration / SAMPLES);
-    // Without an index, a jump may lead to where nothing can be decoded, and even the length is a guess.
+    // Without an index, seeks may fail and the duration is an estimate.
     let mut jumps = video.indexed && video.duration.is_some_and(|duration| duration > SHORT);
     let (mut frames, mut due) = (vec![], ClockTime::ZERO);
-    // What a signal leaves unseen is not scored either.
+    // After a signal nothing is scored, so the examination may be incomplete.
     while interrupt::caught().is_none()
-        && let Some(picture) = look.next()?
+        && let Some(picture) = preview.next()?
     {
-        // A jump leads to the picture before that can be decoded by itself.
+        // A seek ends at the key frame before the target.
         if !jumps && picture.position < due {
             continue;
         }
@@ -117,13 +121,13 @@ pub fn look(input: &Input, video: &Video, treatment: Treatment) -> Result<Option
         if jumps && video.duration.is_some_and(|end| due >= end) {
             break;
         }
-        // What cannot be gone to comes by itself.
-        jumps = jumps && look.seek(due);
+        // Without seeking, the frames arrive in order.
+        jumps = jumps && preview.seek(due);
     }
     Ok(bars::of_film(&frames))
 }
 
-/// How the original and the renditions are cut, and what was found.
+/// Returns the crop of the original and of each rendition, with findings.
 pub fn plan(
     crop: Crop,
     reference: Seen,
@@ -211,7 +215,7 @@ fn finding(video: &Video, bars: Option<Margins>) -> Option<Finding> {
         Some(Margins { left, right, top, bottom }) => {
             format!("it has black bars: {left} left, {right} right, {top} at the top, {bottom} at the bottom")
         }
-        None => "no picture of it is bright enough to tell black bars from it".into(),
+        None => "its pictures are too dark to find black bars".into(),
     };
     Some(Finding { video: video.input.clone(), kind: "bars", text })
 }
@@ -240,7 +244,7 @@ mod tests {
         let (none, bars) = (margins(0, 0, 0, 0), margins(0, 0, 140, 140));
         assert_eq!(auto((1920, 1080, bars), (1920, 1080, bars)), [(None, bars), (None, bars)]);
         assert_eq!(auto((1920, 1080, bars), (1920, 1080, none)), [(None, none), (None, none)]);
-        // Coding spills a little into bars.
+        // A little coding noise in the bars.
         let union = margins(0, 0, 140, 100);
         assert_eq!(
             auto((1920, 1080, bars), (1920, 1080, margins(0, 4, 139, 100))),
@@ -255,7 +259,7 @@ mod tests {
             auto((1920, 1080, bars), (960, 540, margins(0, 0, 70, 70))),
             [(None, bars), (None, margins(0, 0, 70, 70))]
         );
-        // 140 lines of 1080 are no whole number of 720.
+        // 140 of 1080 lines are not an integer number of 720 lines.
         assert_eq!(
             auto((1920, 1080, bars), (1280, 720, margins(0, 0, 94, 94))),
             [(None, bars), (Some((1920, 1080)), bars)]

@@ -1,71 +1,72 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Finds which frames of two videos show the same, in their order.
+//! Finds the frames of two videos that show the same, in order.
 //!
-//! A dynamic program over a band around what the timestamps or the numbers of the frames say: a pair costs what its pictures
-//! differ beyond the noise of the encoding, and so does a frame without a partner, least where it repeats the one before.
-//! Costs within the noise are equal, and equal costs are decided by what the timestamps or the numbers say, so that scenes
-//! that stand still move nothing.
+//! A dynamic program searches a band around the pairs given by timestamps or numbers. A pair costs the difference of
+//! its pictures beyond the coding noise. A frame without a partner costs something, too, and least if it repeats the
+//! frame before. Costs within the noise are equal, and timestamps or numbers decide between equal costs, so still
+//! scenes shift nothing.
 //!
-//! Slow movement may be less than that noise in each frame. The noise hardly changes from frame to frame though, so there the
-//! [`Steps`] count: how far the distorted video moves along the way of the original, which is nothing where it shows a
-//! frame again, and twice as far where it lacks one.
+//! Slow movement may be smaller than the noise of each frame. But the noise hardly changes from frame to frame, so
+//! the [`Steps`] are used there: how far the distorted video moves along the direction of the original, which is zero
+//! for a repeated frame, and double for a missing frame.
 
 use super::middle;
 use super::scan::{Shot, Small};
 
-/// What frames are taken to belong together before their pictures are compared in detail.
+/// An assumption about pairs, before pictures are compared in detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guess {
-    /// The distorted frame with the number of the reference frame and so many more.
+    /// The distorted frame with the reference frame's number plus this.
     Number(i64),
-    /// The distorted frame that comes later by so many nanoseconds.
+    /// The distorted frame that is later by this many nanoseconds.
     Time(i64),
-    /// The first distorted frame that comes later by more than so many nanoseconds, and not after the next reference frame does:
-    /// converters to another rate show the last frame before some moment.
+    /// The first distorted frame that is later by more than this many nanoseconds, and before the next reference
+    /// frame's time: rate converters show the last frame before some moment.
     Shown(i64),
 }
 
-/// Distances are kept in this part of an 8-bit step.
+/// Distances are stored in this fraction of an 8-bit step.
 const STEP: f32 = 128.0;
-/// Costs are counted in this part of a unit, so that those within the noise are equal.
+/// Costs are counted in this fraction of a unit, so that costs within the noise are equal.
 const UNIT: f32 = 64.0;
-/// Cost of a reference frame without a partner, and of a distorted one that shows nothing of the reference, that shows what
-/// another one does, or that repeats the frame before it. The first two together cost more than the worst pair: a spoilt
-/// frame is scored as one. A lost frame in whose place another is shown again costs less.
+/// Costs of a reference frame without a partner, and of a distorted frame that shows nothing of the reference, that
+/// shows the same as another, or that repeats the frame before. The first two together cost more than the worst pair,
+/// so a damaged frame is scored as one. A lost frame with a repetition in its place costs less.
 const LOST: u32 = 64;
 const SPOILT: u32 = 144;
 const COPY: u32 = 40;
 const REPEAT: u32 = 16;
-/// A distorted frame that costs no more with its best partner than this shows something of the reference.
+/// A distorted frame whose best partner costs no more than this shows a frame of the reference.
 const SHOWN: u32 = 32;
-/// What a pair costs at most, in units.
+/// Highest cost of a pair, in units.
 const WORST: f32 = 3.0;
-/// By how much of the noise a pair may differ more without cost.
+/// Share of the noise by which a pair may differ more without cost.
 const FREE: f32 = 0.1;
-/// Noise that is always expected, in 8-bit steps.
+/// Smallest noise assumed, in 8-bit steps.
 const LEAST_NOISE: f32 = 0.3;
-/// Frames around one whose noise counts.
+/// Number of neighbouring frames whose noise counts.
 const AROUND: usize = 24;
-/// How far pairs may be from the guess, besides the difference of the numbers of frames.
+/// Largest distance of pairs from the guess, in addition to the difference in the number of frames.
 const REACH: usize = 48;
-/// Repeated frames differ by no more than this, in 8-bit steps.
+/// Largest difference of repeated frames, in 8-bit steps.
 const SAME: f32 = 0.25;
-/// The same where movement shows that a frame is missing or shown again.
+/// The same limit if movement shows that a frame is missing or repeated.
 const SLOW: f32 = 0.98;
-/// Another moment than the usual one for taking frames of a rate has to leave no more than this part.
+/// Another sampling moment than the usual one must leave no more than this share of the differences.
 const CLEARLY: f32 = 0.97;
-/// What a step costs that is none, or two, where movement tells it: two of these cost more than a lost frame and its copy.
+/// Cost of a zero or double step where movement is readable: two of these cost more than a lost frame with its
+/// repetition.
 const MISSTEP: f32 = 72.0;
-/// Steps count where they are so many times as long as what they usually miss.
+/// Steps are readable if they are this many times as long as their usual error.
 const READABLE: f32 = 5.0;
-/// Changes of less than this say nothing, in 8-bit steps.
+/// Smaller changes carry no information, in 8-bit steps.
 const LEAST_CHANGE: f32 = 0.02;
-/// Pictures that differ by so many times what is usual are of other frames.
+/// Pictures that differ by this many times the usual difference show different frames.
 const FOREIGN: f32 = 4.0;
-/// Departing from the guess has to leave no more than this part of the differences.
+/// Departing from the guess must leave no more than this share of the differences.
 const DECISIVE: f32 = 0.6;
-/// The same where the numbers of frames differ, so that some have to depart from it.
+/// The same share if the numbers of frames differ, so that some frames have to depart from it.
 const LIKELY: f32 = 0.85;
 
 /// Two videos.
@@ -80,7 +81,7 @@ impl Sides<'_> {
         self.reference[i].picture.distance(&self.distorted[j].picture)
     }
 
-    /// The distorted frame that a guess gives a reference frame, which may lie outside.
+    /// Returns the number of the distorted frame that a guess assigns to a reference frame; it may be out of range.
     fn guessed(&self, guess: Guess, i: usize) -> i64 {
         match guess {
             Guess::Number(shift) => i as i64 + shift,
@@ -104,7 +105,7 @@ impl Sides<'_> {
         }
     }
 
-    /// The same where the frame exists and is not nearer to another reference frame.
+    /// Returns the same if the frame exists and is not closer to another reference frame.
     pub fn guessed_pair(&self, guess: Guess, i: usize) -> Option<usize> {
         let j = usize::try_from(self.guessed(guess, i)).ok().filter(|j| *j < self.distorted.len())?;
         let offset = match guess {
@@ -121,26 +122,27 @@ impl Sides<'_> {
         (!nearer(i.checked_sub(1)) && !nearer(Some(i + 1)) && !shared_before).then_some(j)
     }
 
-    /// The reference frame that a distorted frame shows if converters have taken the last one before its time less an offset.
+    /// Returns the reference frame of a distorted frame for converters that show the last frame before its time minus
+    /// an offset.
     fn shown(&self, offset: i64, j: usize) -> Option<usize> {
         let until = self.distorted[j].time as i64 - offset;
         self.reference.partition_point(|shot| (shot.time as i64) < until).checked_sub(1)
     }
 
-    /// By how many nanoseconds the first distorted frame is later than that of the reference.
+    /// Returns the delay of the first distorted frame in nanoseconds.
     pub fn late(&self) -> i64 {
         let first = |shots: &[Shot]| shots.first().map_or(0, |shot| shot.time as i64);
         first(self.distorted) - first(self.reference)
     }
 
-    /// How far apart frames are, in the middle.
+    /// Returns the median distance of frames.
     pub fn typical(&self, of_reference: bool) -> u64 {
         let shots = if of_reference { self.reference } else { self.distorted };
         middle(shots.windows(2).map(|pair| pair[1].time - pair[0].time).collect()).unwrap_or(40_000_000)
     }
 }
 
-/// Chooses the guess that leaves the least differences in frames from all over the videos, of equal ones the first.
+/// Chooses the guess with the smallest differences in frames from the entire videos; of equal ones, the first.
 pub fn guess(sides: &Sides, wanted: &[Guess]) -> Guess {
     const SAMPLES: usize = 64;
     let count = sides.reference.len();
@@ -149,12 +151,12 @@ pub fn guess(sides: &Sides, wanted: &[Guess]) -> Guess {
     let cost = |guess: Guess| {
         let of_sample = |i: &usize| match usize::try_from(sides.guessed(guess, *i)) {
             Ok(j) if j < sides.distorted.len() => sides.distance(*i, j).min(strange * 2.0),
-            // Where there is no frame it is no better than a stranger would be.
+            // A missing frame counts almost like an unrelated one.
             _ => strange * 0.75,
         };
         samples.iter().map(of_sample).sum::<f32>()
     };
-    // Where numbers of frames differ, being better often is enough.
+    // With different numbers of frames, being better most of the time is sufficient.
     let often = |guess: Guess, best: Guess| {
         let both = samples.iter().filter_map(|i| {
             let partner =
@@ -168,7 +170,7 @@ pub fn guess(sides: &Sides, wanted: &[Guess]) -> Guess {
     let mut best = (Guess::Number(0), f32::INFINITY);
     for guess in wanted {
         let cost = cost(*guess);
-        // Not for the noise of an encoding.
+        // Small differences are coding noise.
         if cost < best.1 * 0.9 - 0.01 || cost < best.1 && often(*guess, best.0) {
             best = (*guess, cost);
         }
@@ -176,7 +178,7 @@ pub fn guess(sides: &Sides, wanted: &[Guess]) -> Guess {
     best.0
 }
 
-/// Chooses when the frames of another rate were taken, near an offset in time: where their pictures differ least.
+/// Finds the sampling moment of a rate conversion, near a time offset, by the smallest differences.
 pub fn taken(sides: &Sides, offset: i64) -> Guess {
     const SAMPLES: usize = 512;
     let [own, other] = [true, false].map(|of_reference| sides.typical(of_reference) as i64);
@@ -187,7 +189,7 @@ pub fn taken(sides: &Sides, offset: i64) -> Guess {
         let distance = |j: &usize| sides.shown(offset, *j).map_or(64.0, |i| sides.distance(i, *j));
         samples.iter().map(distance).sum::<f32>()
     };
-    // Most round to the nearest frame of the new rate, some take the nearest of the old one.
+    // Most converters round to the nearest frame of the new rate, some to the nearest of the old one.
     let offsets = [0, sides.late(), offset];
     let usual = offsets.into_iter().flat_map(|offset| [offset - other / 2, offset - own / 2]);
     let most = (other.max(own) / step).min(128);
@@ -195,18 +197,18 @@ pub fn taken(sides: &Sides, offset: i64) -> Guess {
     let less = |a: (i64, f32), b: (i64, f32)| if b.1 < a.1 { b } else { a };
     let best = usual.map(|offset| (offset, cost(offset))).fold((offset, f32::INFINITY), less);
     let other = others.map(|offset| (offset, cost(offset))).fold((offset, f32::INFINITY), less);
-    // Others are not chosen for the noise of an encoding, nor for movement that it leaves out.
+    // Another moment must be clearly better than coding noise and lost movement explain.
     Guess::Shown(if other.1 < best.1 * CLEARLY - 0.01 { other.0 } else { best.0 })
 }
 
-/// How much frames differ that have nothing to do with each other, in the middle.
+/// Returns the median difference of unrelated frames.
 pub fn stranger(sides: &Sides, samples: &[usize]) -> f32 {
     let count = sides.distorted.len();
     let distances = samples.iter().map(|i| sides.distance(*i, (i * 7919 + count / 2 + 13) % count));
     middle(distances.collect()).unwrap_or_default()
 }
 
-/// The distorted frames that may belong to each reference frame, with their distances.
+/// Candidates for each reference frame, with their distances.
 struct Band {
     /// First distorted frame of each row.
     first: Vec<usize>,
@@ -235,7 +237,7 @@ impl Band {
         &self.distances[i * self.width..(i + 1) * self.width]
     }
 
-    /// The least distance of each distorted frame, and the reference frame that has it.
+    /// Returns the smallest distance of each distorted frame, with its reference frame.
     fn least(&self, columns: usize) -> Vec<(u16, usize)> {
         let mut least = vec![(u16::MAX, 0); columns];
         for (i, first) in self.first.iter().enumerate() {
@@ -246,8 +248,8 @@ impl Band {
         least
     }
 
-    /// How much frames that belong together differ around each reference frame: the middle of the least distances of rows
-    /// or of columns, of which those of the side with more frames have no partners.
+    /// Returns the usual difference of pairs around each reference frame: the median of the smallest distances of
+    /// rows or columns. Some frames of the side with more frames have no partners.
     fn noise(&self, of_columns: &[u16]) -> Vec<f32> {
         let columns = of_columns.len();
         let of_rows: Vec<u16> =
@@ -264,21 +266,21 @@ impl Band {
     }
 }
 
-/// How the distorted video moves from frame to frame, in the direction in which the original does.
+/// Movement of the distorted video from frame to frame, along the direction of the original's movement.
 struct Steps<'a> {
     sides: Sides<'a>,
-    /// By how much each frame of the original differs from the one before, and each distorted frame.
+    /// Change of each frame from the one before, in the original and in the distorted video.
     changes: [Vec<f32>; 2],
-    /// What is usual around each reference frame.
+    /// Usual values around each reference frame.
     usual: Vec<Usual>,
 }
 
-/// The middle of what steps have around a frame, in 8-bit steps.
+/// Median values of steps around a frame, in 8-bit steps.
 #[derive(Clone, Copy)]
 struct Usual {
-    /// By how much the way misses that of the original.
+    /// Error of the movement's length.
     missed: f32,
-    /// How much changes besides.
+    /// Change across the direction of movement.
     besides: f32,
 }
 
@@ -303,7 +305,7 @@ impl<'a> Steps<'a> {
         steps
     }
 
-    /// Returns by how much the way to a distorted frame is longer than that to a reference frame, and what changes besides.
+    /// Returns the surplus length of the movement to a distorted frame, and the change across it.
     fn step(&self, i: usize, j: usize) -> Option<(f32, f32)> {
         let (before, earlier) = (i.checked_sub(1)?, j.checked_sub(1)?);
         let [own, other] = [self.changes[0][i], self.changes[1][j]];
@@ -314,18 +316,18 @@ impl<'a> Steps<'a> {
         (own > LEAST_CHANGE).then_some((along - own, besides))
     }
 
-    /// Returns true if movement shows which frame follows.
-    fn tell(&self, i: usize) -> bool {
+    /// Returns true if movement is large enough to identify the next frame.
+    fn is_readable(&self, i: usize) -> bool {
         self.usual[i].missed * READABLE < self.changes[0][i]
     }
 
-    /// What it costs that a pair comes right behind the pair of the frames before.
+    /// Returns the additional cost of a pair that follows a pair.
     fn cost(&self, i: usize, j: usize) -> u32 {
-        // The last frame has none behind it that catches up: encoders may well spare it its movement.
+        // The last frame has no successor that catches up, and encoders may omit its movement.
         let is_last = i + 1 == self.changes[0].len() || j + 1 == self.changes[1].len();
-        let is_told = !is_last && self.tell(i);
-        let Some((missed, besides)) = is_told.then(|| self.step(i, j)).flatten() else { return 0 };
-        // Where something else changes as well it is a frame that is spoilt.
+        let is_readable = !is_last && self.is_readable(i);
+        let Some((missed, besides)) = is_readable.then(|| self.step(i, j)).flatten() else { return 0 };
+        // With other changes as well, the frame is damaged.
         if besides > self.usual[i].besides * 2.0 + LEAST_CHANGE {
             return 0;
         }
@@ -334,8 +336,8 @@ impl<'a> Steps<'a> {
         (missed.clamp(0.0, 1.0) * MISSTEP) as u32
     }
 
-    /// Returns the reference frames in whose place the guess has the frame before once more: its steps are none, and then
-    /// several at once, and cost more than a lost frame and its copy.
+    /// Returns the reference frames at which the guess repeats the frame before: zero steps followed by several at
+    /// once, which cost more than a lost frame and its repetition.
     fn frozen(&self, guess: Guess) -> Vec<usize> {
         let mut frozen = vec![];
         let mut catches_up = false;
@@ -351,7 +353,7 @@ impl<'a> Steps<'a> {
         frozen
     }
 
-    /// Returns true if following the guess has a step that is none, or two, at about this reference frame.
+    /// Returns true if the guess has a zero or double step near this reference frame.
     fn contradict(&self, guess: Guess, at: usize) -> bool {
         let around = at.saturating_sub(1)..(at + 2).min(self.usual.len());
         let mut costs = around.filter_map(|i| Some(self.cost(i, guessed_step(&self.sides, guess, i)?)));
@@ -359,13 +361,13 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// The distorted frame of a guess, if the one before belongs to the reference frame before.
+/// Returns the guessed distorted frame if the previous one belongs to the previous reference frame.
 fn guessed_step(sides: &Sides, guess: Guess, i: usize) -> Option<usize> {
     let (before, j) = (sides.guessed_pair(guess, i.checked_sub(1)?)?, sides.guessed_pair(guess, i)?);
     (before + 1 == j).then_some(j)
 }
 
-/// A cost: of the pictures, and where those are equal by how much the guess is missed.
+/// A cost: of the pictures, then the distance from the guess.
 type Cost = (u32, f32);
 
 const NEVER: Cost = (u32::MAX, f32::MAX);
@@ -378,7 +380,7 @@ fn less(a: Cost, b: Cost) -> bool {
     (a.0, a.1.to_bits()) < (b.0, b.1.to_bits())
 }
 
-/// The last move of a way through the band, and whether the one before was a pair.
+/// The last move of a path through the band, and if the one before was a pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Move {
     Pair { behind_pair: bool },
@@ -386,7 +388,7 @@ enum Move {
     Extra { behind_pair: bool },
 }
 
-/// The cheapest ways to a place that end with a pair, and with a frame without a partner.
+/// The cheapest paths to a place that end with a pair, and with an unpaired frame.
 #[derive(Clone, Copy)]
 struct Ways {
     costs: [Cost; 2],
@@ -407,13 +409,13 @@ impl Ways {
         }
     }
 
-    /// Which of them is cheaper.
+    /// Returns the cheaper one.
     fn best(&self) -> usize {
         usize::from(!less(self.costs[0], self.costs[1]))
     }
 }
 
-/// Gives each reference frame the distorted frame that shows the same, if there is one.
+/// Returns the distorted frame of each reference frame, if there is one.
 pub fn align(sides: &Sides, guess: Guess) -> Vec<Option<usize>> {
     let (rows, columns) = (sides.reference.len(), sides.distorted.len());
     if rows == 0 || columns == 0 {
@@ -430,7 +432,7 @@ fn pair_cost(distance: u16, noise: f32) -> u32 {
     ((excess - FREE).clamp(0.0, WORST) * UNIT) as u32
 }
 
-/// Frames that repeat the one before.
+/// Returns which frames repeat the one before.
 pub fn repeats(shots: &[Shot]) -> Vec<bool> {
     let same = |pair: &[Shot]| pair[0].picture.distance(&pair[1].picture) <= SAME;
     std::iter::once(false).chain(shots.windows(2).map(same)).take(shots.len()).collect()
@@ -447,7 +449,7 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band, steps: &Steps) -> Vec<Opti
         _ => SPOILT,
     };
     let of_extra: Vec<_> = (0..columns).map(of_extra).collect();
-    let of_lost = |i: usize| if lost[i] && !steps.tell(i) { REPEAT } else { LOST };
+    let of_lost = |i: usize| if lost[i] && !steps.is_readable(i) { REPEAT } else { LOST };
     let frame = sides.typical(true).max(1) as f32;
     let shown: Vec<_> = match guess {
         Guess::Shown(offset) => (0..columns).map(|j| sides.shown(offset, j)).collect(),
@@ -461,7 +463,7 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band, steps: &Steps) -> Vec<Opti
         }
         Guess::Shown(_) => shown.get(j).copied().flatten().map_or(1.0, |shown| shown.abs_diff(i) as f32),
     };
-    // Row `i`: so many reference frames are behind, and so many distorted ones by the place in the row.
+    // Row `i` means `i` reference frames so far; the column gives the distorted frames so far.
     let lowest = |i: usize| band.first[i.saturating_sub(1)];
     let states = band.width + 1;
     let mut moves = vec![Ways::NONE.moves; (rows + 1) * states];
@@ -503,7 +505,7 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band, steps: &Steps) -> Vec<Opti
         }
         before = now;
     }
-    // Distorted frames behind the last pair have no partner.
+    // Distorted frames after the last pair have no partner.
     let last = lowest(rows);
     let cost = |place: usize| {
         let behind: u32 = of_extra[last + place..].iter().sum();
@@ -513,7 +515,7 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band, steps: &Steps) -> Vec<Opti
     let end = ends
         .filter(|(_, cost)| *cost != NEVER)
         .min_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    // A pause that is longer than the band is wide has no way through.
+    // A pause longer than the band has no path.
     let Some((end, _)) = end else {
         return (0..rows).map(|i| sides.guessed_pair(guess, i)).collect();
     };
@@ -543,10 +545,10 @@ fn cheapest(sides: &Sides, guess: Guess, band: &Band, steps: &Steps) -> Vec<Opti
     pairs
 }
 
-/// Returns to the guess where departing from it between two places, or all along, is not decisive.
+/// Restores the guess between two places, or everywhere, if departing from it is not decisive.
 fn settle(sides: &Sides, guess: Guess, steps: &Steps, mut pairs: Vec<Option<usize>>) -> Vec<Option<usize>> {
     let guessed: Vec<_> = (0..pairs.len()).map(|i| sides.guessed_pair(guess, i)).collect();
-    // Timestamps know at least as well which frames were left out for another rate.
+    // For a rate conversion, timestamps are at least as reliable about dropped frames.
     let is_likely = sides.reference.len() == sides.distorted.len() || matches!(guess, Guess::Shown(_));
     let least = if is_likely { DECISIVE } else { LIKELY };
     let distances = guessed.iter().enumerate().filter_map(|(i, j)| Some(sides.distance(i, (*j)?)));
@@ -557,12 +559,12 @@ fn settle(sides: &Sides, guess: Guess, steps: &Steps, mut pairs: Vec<Option<usiz
         let (found, expected) = differences(sides, &pairs[i..i + run], &guessed[i..i + run], i);
         let lost = (i..i + run).filter(|k| pairs[*k].is_none() && guessed[*k].is_some()).count();
         let whole = run > lost;
-        let is_told = |at: usize| at == pairs.len() || steps.contradict(guess, at);
+        let is_readable = |at: usize| at == pairs.len() || steps.contradict(guess, at);
         let is_decisive =
-            found <= expected * least || found < expected * SLOW && is_told(i) && is_told(i + run);
+            found <= expected * least || found < expected * SLOW && is_readable(i) && is_readable(i + run);
         if run > 0 && whole && !is_decisive {
             for k in i..i + run {
-                // A frame that shows something else than the guess has no partner, whatever its neighbours were paired with.
+                // A frame that differs from its guessed partner has none, whatever its neighbours are paired with.
                 let is_other = |j: usize| sides.distance(k, j) > usual * FOREIGN + 1.0;
                 let stays = pairs[k].is_none() && guessed[k].is_some_and(is_other);
                 pairs[k] = guessed[k].filter(|_| !stays);
@@ -570,15 +572,16 @@ fn settle(sides: &Sides, guess: Guess, steps: &Steps, mut pairs: Vec<Option<usiz
         }
         i += run.max(1);
     }
-    // Of two frozen frames the cheapest way makes a lost and a repeated one, and shifts all between, which was taken back above.
+    // For two frozen frames, the cheapest path loses one, repeats one, and shifts everything between. That was
+    // restored above.
     for i in steps.frozen(guess) {
         pairs[i] = pairs[i].filter(|j| guessed[i] != Some(*j));
     }
     pairs
 }
 
-/// The differences that two ways of pairing leave from a reference frame on: those of all pairs if both have as many, or of the
-/// frames that have a partner in both.
+/// Returns the differences of two pairings from a reference frame on: over all pairs if both have equally many,
+/// otherwise over frames with a partner in both.
 fn differences(
     sides: &Sides,
     found: &[Option<usize>],
@@ -600,7 +603,7 @@ mod tests {
     use super::super::scan::{CELLS, Small};
     use super::*;
 
-    /// Frames by what they show and when: each cell is of the number by chance, with noise from `seed`.
+    /// Makes frames from contents and times: the content number seeds the cells, with noise from `seed`.
     fn shots(shown: &[(u64, u64)], seed: u64, noise: u16) -> Vec<Shot> {
         let of = |(number, time): &(u64, u64)| {
             let mut picture = fastrand::Rng::with_seed(*number);
@@ -617,7 +620,7 @@ mod tests {
         numbers.into_iter().zip(0..).map(|(number, place)| (number, place * 40)).collect()
     }
 
-    /// The numbers that are paired wrongly, and those of reference frames without a partner.
+    /// Returns the number of wrong pairs, and the reference frames without a partner.
     fn aligned(reference: &[(u64, u64)], distorted: &[(u64, u64)], guess: Guess) -> (usize, Vec<u64>) {
         let [own, other] = [shots(reference, 1, 0), shots(distorted, 2, 900)];
         let pairs = align(&Sides { reference: &own, distorted: &other }, guess);
@@ -644,15 +647,15 @@ mod tests {
     fn pictures_that_stand_still_follow_the_guess() {
         let still = film(std::iter::repeat_n(3, 60));
         assert_eq!(aligned(&still, &still, Guess::Number(0)), (0, vec![]));
-        // What one of them lacks is where its timestamps say.
+        // The missing frames are where the timestamps have a gap.
         let times: Vec<_> = still.iter().copied().filter(|(_, time)| *time != 800).collect();
         let [own, other] = [shots(&still, 1, 0), shots(&times, 2, 900)];
         let pairs = align(&Sides { reference: &own, distorted: &other }, Guess::Time(0));
         assert_eq!(pairs.iter().position(Option::is_none), Some(20));
     }
 
-    /// Frames that differ by half a step from one to the next, `distance` apart, below coding noise of two steps that is the
-    /// same for a while and moves by a fifth of that from frame to frame.
+    /// Makes frames that change by half a step each, `distance` apart, under coding noise of two steps that changes
+    /// by a fifth per frame.
     fn slow(numbers: &[u64], distance: u64, noise: f64) -> Vec<Shot> {
         let of = |(number, place): (&u64, u64)| {
             let coding = |seed: u64| {
@@ -669,7 +672,7 @@ mod tests {
         numbers.iter().zip(0..).map(of).collect()
     }
 
-    /// The numbers of the pairs that are wrong, of the reference frames without a partner, and of the distorted ones.
+    /// Returns the number of wrong pairs, and the unpaired reference and distorted frames.
     fn slowly(distorted: &[u64]) -> (usize, Vec<usize>, Vec<usize>) {
         let film: Vec<_> = (0..100).collect();
         let [own, other] = [slow(&film, 40, 0.0), slow(distorted, 40, 1.0)];
@@ -687,7 +690,7 @@ mod tests {
         assert_eq!(slowly(&frozen), (0, vec![30, 61], vec![30, 61]));
         let lost: Vec<_> = (0..100).filter(|i| *i != 40).collect();
         assert_eq!(slowly(&lost), (0, vec![40], vec![]));
-        // As many frames, of which those between are shifted.
+        // The same number of frames, with the ones between shifted.
         let mut both = lost;
         both.insert(70, 70);
         let (wrong, lost, extra) = slowly(&both);
@@ -712,7 +715,8 @@ mod tests {
     fn frames_of_another_rate_are_those_that_were_taken() {
         let film: Vec<_> = (0..120).collect();
         let own = slow(&film, 16_666_667, 0.0);
-        // ffmpeg takes the last frame before the middle between two of the new rate, others the nearest or the one before.
+        // ffmpeg takes the last frame before the middle of two output frames, others take the nearest or the previous
+        // one.
         for (frame, early) in
             [(41_666_667, 20_833_333), (41_666_667, 8_333_333), (40_000_000, 0), (66_666_667, 33_333_333)]
         {

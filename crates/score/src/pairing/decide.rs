@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Decides how the frames of two videos are paired, from their pictures, numbers and timestamps.
+//! Decides how the frames of two videos are paired, by their pictures, numbers and timestamps.
 
 use serde::Serialize;
 
@@ -8,50 +8,50 @@ use super::align::{self, Guess, Sides};
 use super::middle;
 use super::scan::Shot;
 
-/// By what frames are paired.
+/// Method that pairs the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Frames of one number.
+    /// By number.
     Number,
-    /// Frames of one time, after an offset.
+    /// By time, with an offset.
     Time,
-    /// Frames that show the same.
+    /// By picture.
     Picture,
 }
 
-/// Which frames of two videos belong together.
+/// A pairing of two videos.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub method: Method,
-    /// By how many nanoseconds the distorted frames are late, in the middle.
+    /// Median delay of the distorted frames in nanoseconds.
     pub offset: i64,
-    /// From 0 to 1: how sure the pictures are of it. Pictures that do not change leave it at a half.
+    /// Confidence from the pictures, 0 to 1. Still pictures give one half.
     pub confidence: f64,
     /// The distorted frame of each reference frame.
     pub pairs: Vec<Option<usize>>,
-    /// The distorted video has a lower frame rate, so reference frames without a partner are left out on purpose.
+    /// The distorted video has a lower frame rate, so some reference frames are omitted on purpose.
     pub decimated: bool,
-    /// Distorted frames without a partner that repeat the frame before, and others.
+    /// Distorted frames without a partner: repetitions of the frame before, and others.
     pub repeated: Vec<usize>,
     pub extra: Vec<usize>,
 }
 
 impl Plan {
-    /// Reference frames without a partner.
+    /// Returns the reference frames without a partner.
     pub fn unpaired(&self) -> impl Iterator<Item = usize> {
         self.pairs.iter().enumerate().filter(|(_, partner)| partner.is_none()).map(|(i, _)| i)
     }
 }
 
-/// The largest shift in frames that is looked for, besides the difference of the numbers of frames.
+/// Largest shift that is searched, in frames, in addition to the difference in the number of frames.
 const SHIFT: usize = 300;
-/// How many frames are looked at to see whether pictures belong together.
+/// Number of frames compared for the confidence.
 const SAMPLES: usize = 64;
-/// Pictures that differ by less than this, in 8-bit steps, tell nothing.
+/// Smaller differences carry no information, in 8-bit steps.
 const TELLING: f32 = 1.0;
 
-/// Decides. An error says that the pictures do not belong together. Pictures alone count if `by_picture` is set.
+/// Decides the pairing. Returns an error for unrelated pictures. With `by_picture`, only pictures count.
 pub fn decide(sides: &Sides, by_picture: bool) -> Result<Plan, Unlike> {
     if sides.reference.is_empty() || sides.distorted.is_empty() {
         return Err(Unlike);
@@ -80,7 +80,7 @@ pub fn decide(sides: &Sides, by_picture: bool) -> Result<Plan, Unlike> {
     let mut without = vec![true; sides.distorted.len()];
     paired.iter().for_each(|(_, j)| without[*j] = false);
     let repeats = align::repeats(sides.distorted);
-    // Of a frame and its repetition either may be the one with a partner.
+    // Of a frame and its repetition, either may have the partner.
     let is_repeated = |j: &usize| repeats[*j] || repeats.get(j + 1) == Some(&true);
     let without = (0..without.len()).filter(|j| without[*j]);
     let (repeated, extra): (Vec<_>, Vec<_>) = without.partition(is_repeated);
@@ -91,11 +91,11 @@ pub fn decide(sides: &Sides, by_picture: bool) -> Result<Plan, Unlike> {
     Ok(Plan { method, offset, confidence, pairs, decimated, repeated, extra })
 }
 
-/// The pictures of two videos have nothing to do with each other.
+/// The pictures of two videos are unrelated.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unlike;
 
-/// Returns true if frames are further apart on one side.
+/// Returns true if the frame rates differ.
 fn has_another_rate(sides: &Sides) -> bool {
     let [own, other] = [true, false].map(|of_reference| sides.typical(of_reference));
     own.max(other) * 100 > own.min(other) * 103
@@ -116,7 +116,7 @@ fn guess(sides: &Sides) -> Guess {
         times.into_iter().chain(number).chain(shifts).collect()
     };
     let best = align::guess(sides, &wanted);
-    // Timestamps know of frames that are lost on the way.
+    // Timestamps show which frames were lost.
     match best {
         Guess::Number(shift) if difference > 0 => {
             let first = usize::try_from(-shift).unwrap_or(0);
@@ -133,13 +133,13 @@ fn guess(sides: &Sides) -> Guess {
     }
 }
 
-/// How sure the pictures are that these are pairs: the share of frames that are more like their partner than like frames from
-/// elsewhere, times the share that none beside the partner resembles more.
+/// Returns the confidence of the pairs: the share of frames that are more similar to their partner than to frames
+/// elsewhere, times the share that no neighbour of the partner resembles more.
 fn confidence(sides: &Sides, pairs: &[Option<usize>]) -> Result<f64, Unlike> {
     let paired: Vec<_> = pairs.iter().enumerate().filter_map(|(i, partner)| Some((i, (*partner)?))).collect();
     let count = SAMPLES.min(paired.len());
     let samples: Vec<_> = (0..count).map(|k| paired[k * paired.len() / count]).collect();
-    let (mut told, mut won, mut best) = (0, 0, 0);
+    let (mut decisive, mut won, mut best) = (0, 0, 0);
     let (mut own_sum, mut other_sum) = (0.0, 0.0);
     for (k, (i, j)) in samples.iter().copied().enumerate() {
         let own = sides.distance(i, j);
@@ -147,7 +147,7 @@ fn confidence(sides: &Sides, pairs: &[Option<usize>]) -> Result<f64, Unlike> {
             let (other, partner) = samples[(k + count * step / 16 + 1) % count];
             if sides.reference[i].picture.distance(&sides.reference[other].picture) > TELLING {
                 let strange = sides.distance(i, partner);
-                told += 1;
+                decisive += 1;
                 won += u32::from(own < strange);
                 own_sum += own;
                 other_sum += strange;
@@ -161,17 +161,17 @@ fn confidence(sides: &Sides, pairs: &[Option<usize>]) -> Result<f64, Unlike> {
         return Err(Unlike);
     }
     let fits = f64::from(best) / count as f64;
-    if told == 0 {
+    if decisive == 0 {
         return Ok(fits / 2.0);
     }
-    let share = f64::from(won) / f64::from(told);
-    if told >= 12 && share < 0.75 && own_sum > other_sum * 0.6 {
+    let share = f64::from(won) / f64::from(decisive);
+    if decisive >= 12 && share < 0.75 && own_sum > other_sum * 0.6 {
         return Err(Unlike);
     }
     Ok(share * fits)
 }
 
-/// Returns true if both videos have frames at regular distances, and those of the distorted one are further apart.
+/// Returns true if both videos have constant rates, and the distorted one has the lower rate.
 fn is_decimated(sides: &Sides, pairs: &[Option<usize>]) -> bool {
     let regular = |shots: &[Shot], typical: u64| {
         let distances = shots.windows(2).map(|pair| pair[1].time - pair[0].time);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! With `--rate` a video of another rate is compared as it is displayed: with the frame that is on display when a frame of
-//! the original is, as ffmpeg's filter `fps` picks it.
+//! Pairing with `--rate`: a video of another rate is compared as a player displays it. Each frame of the original is
+//! paired with the frame on display at its time, as ffmpeg's filter `fps` chooses it.
 
 use super::align::Sides;
 use super::decide::{Method, Plan};
 
-/// Pairs each reference frame of a plan by time with the last distorted frame that is nearer to it than to any other. Plans by
-/// picture are such plans where rates differ and times explain nearly all pairs: of two pictures that are equally near in time
-/// either may look more alike.
+/// Pairs each reference frame of a plan by time with the last distorted frame that is closest to it. A plan by
+/// picture is changed, too, if rates differ and times explain nearly all of its pairs: of two frames equally close in
+/// time, either may look more similar.
 pub fn by_display(plan: &mut Plan, sides: &Sides) {
     let [own, other] = [true, false].map(|of_reference| sides.typical(of_reference));
     let half = own as i64 / 2;
-    // Pictures know the offset to half a frame. Files that begin together do so exactly.
+    // Pictures determine the offset to half a frame. Files that begin together have an exact one.
     let together = [sides.late(), 0];
     let offset =
         together.into_iter().find(|offset| (offset - plan.offset).abs() < half).unwrap_or(plan.offset);
@@ -58,8 +58,8 @@ mod tests {
         (plan.pairs, plan.extra)
     }
 
-    /// One of twenty pairs by picture is not that of times, which is no reason to leave these; lost frames whose times were made
-    /// constant are.
+    /// A few pairs by picture that differ from those by time are ignored; lost frames with rewritten timestamps are
+    /// not.
     #[test]
     fn times_count_where_they_explain_the_pictures() {
         let film = shots((0..20).map(|i| 40 * i));
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!((made_constant.method, made_constant.pairs), (Method::Picture, lost));
     }
 
-    /// A frame half way between two belongs to the later one, as with the filter.
+    /// A frame half way between two is paired with the later one, as in ffmpeg's filter.
     #[test]
     fn frames_are_those_on_display() {
         let film = shots((0..4).map(|i| 40 * i));

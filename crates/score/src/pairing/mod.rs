@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Which frame of a file belongs to which frame of the original, decided before anything is scored.
+//! Pairs the frames of files before scoring.
 //!
-//! Files do not begin at the same instant of a film because their timestamps say 0: containers count from the first frame of
-//! any stream, edit lists and fragments shift, streams are joined and cut, and converters lose and repeat frames. So both files are looked at
-//! ([`scan`]), the frames that show the same are found ([`align`]), a plan is made of that and of numbers and timestamps
-//! ([`decide`]), and frames get the times of their partners on their way to the element ([`retime`]).
+//! A timestamp of 0 does not mean the same instant in two files: containers count from the first frame of any stream,
+//! edit lists and fragments shift, streams are joined and cut, and converters drop and repeat frames. So both files
+//! are decoded ([`scan`]), frames with the same content are matched ([`align`]), a plan is made from these matches,
+//! numbers and timestamps ([`decide`]), and frames get the times of their partners on their way to the element
+//! ([`retime`]).
 
 mod align;
 mod decide;
@@ -21,13 +22,13 @@ use gst::ClockTime;
 use serde::{Deserialize, Serialize};
 
 use super::check::Finding;
+use super::preprocessing::Preprocessing;
 use super::probe::Video;
 use super::rendition::Rendition;
 use super::run::Job;
 use super::source::Input;
-use super::span::Span;
 use super::steps::Step;
-use super::treatment::Treatment;
+use super::time_range::TimeRange;
 use crate::error::Error;
 use crate::interrupt;
 use align::Sides;
@@ -38,66 +39,66 @@ pub use retime::{Timing, Timings};
 use scan::{Limit, Shot};
 pub use timeline::Timeline;
 
-/// Up to so many frames every one is looked at. Of longer films, whose frames have the same times on both sides, samples are.
+/// Up to this number of frames, all are examined. Longer videos with equal timestamps on both sides are sampled.
 const FEW: usize = 3000;
-/// Frames of the beginning of a long film that are looked at, or of a stream whose length is not known; places in a film, and how
-/// long a place is.
+/// Frames examined at the beginning of a long video, or of a stream of unknown duration; number and length of the
+/// other samples.
 const BEGINNING: usize = 100;
 const LONG_BEGINNING: usize = 750;
 const PLACES: u64 = 8;
 const PLACE: ClockTime = ClockTime::from_mseconds(600);
-/// How much of a film is looked at behind the part that is scored.
+/// Length examined after the scored range.
 const BEHIND: ClockTime = ClockTime::from_seconds(15);
-/// How many frames are named in a line.
+/// Number of frames listed in a message.
 const NAMED: usize = 12;
 
-/// How a rendition is paired with the original.
+/// Pairing of a rendition with the original.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Pairing {
-    /// By what.
+    /// Method.
     pub method: Method,
-    /// By how many seconds its frames are late.
+    /// Delay of its frames in seconds.
     pub offset: f64,
-    /// How sure the pictures are of it, from 0 to 1.
+    /// Confidence from the pictures, 0 to 1.
     pub confidence: f64,
     /// Frames of the original that it lacks.
     pub unpaired: Vec<usize>,
-    /// Frames of the original that are left out, as it has fewer frames a second.
+    /// Frames of the original that are omitted because it has a lower frame rate.
     pub decimated: Vec<usize>,
-    /// Its frames that repeat the frame before and are left out.
+    /// Frames that repeat the one before and are omitted.
     pub repeated: Vec<usize>,
-    /// Its further frames that the original lacks.
+    /// Other frames that the original lacks.
     pub unmatched: Vec<usize>,
-    /// Frames that it lacks are compared with the one before.
+    /// Missing frames are replaced by the one before.
     pub repeats: bool,
-    /// How many of the frames of the original and of the rendition are not sent to the element.
+    /// Number of frames of the original, and of the rendition, that are not sent to the element.
     #[serde(skip)]
     pub left_out: [u64; 2],
 }
 
-/// What is wanted.
+/// Requested kind of pairing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// By pictures alone.
+    /// Only by picture.
     pub by_picture: bool,
-    /// Frames that a rendition lacks are compared with the one before, as players show it.
+    /// Replace missing frames by the one before, as a player would.
     pub repeats: bool,
 }
 
-/// Returns true for a video that can be read more than once.
+/// Returns true if a video can be read more than once.
 pub fn is_repeatable(input: &Input, video: &Video) -> bool {
     let is_here = input.uri().is_none_or(|uri| uri.starts_with("file://"));
     !input.is_stream() && (is_here || video.duration.is_some())
 }
 
-/// A file and what is known of it.
+/// A file and its properties.
 pub struct File<'a> {
     pub video: &'a Video,
     pub timeline: Option<&'a Timeline>,
 }
 
-/// Decides how the renditions of a job are paired with its original, and has the job do so. Returns how each is; none where
-/// files are paired by their timestamps, unseen.
+/// Pairs the renditions of a job with its original, and sets the job's timings. The result is `None` for renditions
+/// that were not examined.
 pub fn plan(
     job: &mut Job,
     reference: &File,
@@ -118,27 +119,30 @@ pub fn plan(
         if !is_repeatable(input, file.video) || interrupt::caught().is_some() {
             continue;
         }
-        let treatment = plain(job.treatments.get(i).copied().unwrap_or_default());
+        let preprocessing = plain(job.rendition_preprocessing.get(i).copied().unwrap_or_default());
         if let Some(confidence) =
-            sampled(job, reference, (input, treatment), file).filter(|_| !wanted.by_picture)
+            sampled(job, reference, (input, preprocessing), file).filter(|_| !wanted.by_picture)
         {
             pairings[i] = Some(Pairing::of_times(confidence));
             continue;
         }
-        let limit =
-            Limit { frames: None, until: job.treatment.span.and_then(|span| span.to).map(|to| to + BEHIND) };
+        let limit = Limit {
+            frames: None,
+            until: job.preprocessing.time_range.and_then(|time_range| time_range.to).map(|to| to + BEHIND),
+        };
         let both = std::thread::scope(|scope| {
             let other = whole
                 .is_none()
-                .then(|| scope.spawn(|| scan::scan(&job.reference, plain(job.treatment), limit)));
-            let own = scan::scan(input, treatment, limit);
-            let other = other.map(|other| other.join().unwrap_or_else(|_| Err("the scan has failed".into())));
+                .then(|| scope.spawn(|| scan::scan(&job.reference, plain(job.preprocessing), limit)));
+            let own = scan::scan(input, preprocessing, limit);
+            let other =
+                other.map(|other| other.join().unwrap_or_else(|_| Err("the examination failed".into())));
             (other, own)
         });
         if let Some(shots) = both.0 {
             whole = Some(shots.unwrap_or_default());
         }
-        // What cannot be read is told when it is scored.
+        // Reading errors are reported when the file is scored.
         let (Some(whole), Ok(own)) = (&whole, both.1) else { continue };
         if whole.is_empty() || own.is_empty() || interrupt::caught().is_some() {
             continue;
@@ -157,9 +161,9 @@ pub fn plan(
     Ok(pairings)
 }
 
-/// Of the whole film, and of the frames that there are.
-fn plain(treatment: Treatment) -> Treatment {
-    Treatment { span: None, rate: None, ..treatment }
+/// Removes range and rate, to examine all frames as they are.
+fn plain(preprocessing: Preprocessing) -> Preprocessing {
+    Preprocessing { time_range: None, rate: None, ..preprocessing }
 }
 
 fn unlike(reference: &Input, input: &Input) -> Error {
@@ -171,27 +175,32 @@ fn unlike(reference: &Input, input: &Input) -> Error {
     ))
 }
 
-/// How sure samples of long videos are that frames of the same time belong together; nothing if they are not, or if all frames
-/// are to be looked at.
-fn sampled(job: &Job, reference: &File, (input, treatment): (&Input, Treatment), file: &File) -> Option<f64> {
+/// Compares samples of long videos. Returns the confidence if frames with the same time belong together; `None` if
+/// they do not, or if all frames have to be examined.
+fn sampled(
+    job: &Job,
+    reference: &File,
+    (input, preprocessing): (&Input, Preprocessing),
+    file: &File,
+) -> Option<f64> {
     let times = file.timeline.zip(reference.timeline);
     if times.is_some_and(|(own, other)| other.frames.len() <= FEW || !own.is_regular() || !own.agrees(other))
     {
         return None;
     }
-    let look = |span: Option<Span>, limit: Limit| {
-        let of = |input: &Input, treatment: Treatment| {
-            scan::scan(input, Treatment { span, ..treatment }, limit).ok()
+    let compare = |time_range: Option<TimeRange>, limit: Limit| {
+        let of = |input: &Input, preprocessing: Preprocessing| {
+            scan::scan(input, Preprocessing { time_range, ..preprocessing }, limit).ok()
         };
-        let reference = of(&job.reference, plain(job.treatment))?;
-        let distorted = of(input, treatment)?;
+        let reference = of(&job.reference, plain(job.preprocessing))?;
+        let distorted = of(input, preprocessing)?;
         let sides = Sides { reference: &reference, distorted: &distorted };
         let plan = decide::decide(&sides, false).ok()?;
         let is_long = limit.frames.is_none_or(|frames| reference.len() == frames);
         (is_long && is_timed(&plan, &reference, &distorted)).then_some(plan.confidence)
     };
     let beginning = if times.is_some() { BEGINNING } else { LONG_BEGINNING };
-    let mut least = look(None, Limit { frames: Some(beginning), until: None })?;
+    let mut least = compare(None, Limit { frames: Some(beginning), until: None })?;
     if let Some((_, other)) = times
         && reference.video.indexed
         && file.video.indexed
@@ -200,14 +209,14 @@ fn sampled(job: &Job, reference: &File, (input, treatment): (&Input, Treatment),
         let slack = ClockTime::from_nseconds(other.distance()? / 8);
         for place in 1..PLACES {
             let from = ClockTime::from_nseconds(end / PLACES * place);
-            let span = Span { from, to: Some(from + PLACE), slack, seek: true };
-            least = least.min(look(Some(span), Limit::default())?);
+            let time_range = TimeRange { from, to: Some(from + PLACE), slack, seek: true };
+            least = least.min(compare(Some(time_range), Limit::default())?);
         }
     }
     Some(least)
 }
 
-/// Has a job put plans into effect.
+/// Applies plans to a job.
 fn effect(
     job: &mut Job,
     whole: &[Shot],
@@ -215,7 +224,7 @@ fn effect(
     wanted: Wanted,
     pairings: &mut [Option<Pairing>],
 ) {
-    let part = part(whole, job.treatment.span);
+    let part = part(whole, job.preprocessing.time_range);
     for (pairing, plan) in pairings.iter_mut().zip(plans) {
         if let Some((plan, shots)) = plan {
             *pairing = Some(Pairing::of(plan, shots.len(), part.clone(), wanted.repeats));
@@ -224,10 +233,10 @@ fn effect(
     if plans.iter().flatten().all(|(plan, shots)| is_timed(plan, whole, shots)) {
         return;
     }
-    // Left out for one rendition means left out for all: motion belongs to the original.
+    // A reference frame can only be omitted for all renditions, because motion is a feature of the original.
     let planned = || plans.iter().flatten();
     let all = job.renditions.len() == planned().count();
-    // What it lacks at its end is counted as missing, what it lacks before its beginning is no motion of it.
+    // A frame missing at the end counts as missing; before the beginning it is not part of the motion.
     let before = |pairs: &[Option<usize>], i: usize| pairs[part.start..=i].iter().all(Option::is_none);
     let counts = job.properties.iter().any(|(name, _)| name == "min-coverage");
     let leaves = |i: usize| {
@@ -242,7 +251,7 @@ fn effect(
     let encodes = job.renditions.iter().any(|(_, rendition)| matches!(rendition, Rendition::Encoding(_)));
     let most = (!encodes).then(|| fastest(whole));
     let times = whole.iter().enumerate().map(|(i, shot)| kept[i].then_some(shot.time)).collect();
-    job.treatment.span = None;
+    job.preprocessing.time_range = None;
     let positions = |shots: &[Shot]| shots.iter().map(|shot| shot.position).collect();
     let timing = |times, keeps_segments, shots: &[Shot]| {
         Arc::new(Timing { times, positions: positions(shots), keeps_segments, most, by_position: None })
@@ -261,23 +270,23 @@ fn effect(
         })
         .collect();
     job.timings = Timings { reference, renditions };
-    for (i, treatment) in job.treatments.iter_mut().enumerate() {
+    for (i, preprocessing) in job.rendition_preprocessing.iter_mut().enumerate() {
         if job.timings.has(i) {
-            (treatment.span, treatment.rate) = (None, None);
+            (preprocessing.time_range, preprocessing.rate) = (None, None);
         }
     }
 }
 
-/// The reference frames that are scored.
-fn part(whole: &[Shot], span: Option<Span>) -> std::ops::Range<usize> {
-    let Some(Span { from, to, slack, .. }) = span else { return 0..whole.len() };
+/// Returns the reference frames to score.
+fn part(whole: &[Shot], time_range: Option<TimeRange>) -> std::ops::Range<usize> {
+    let Some(TimeRange { from, to, slack, .. }) = time_range else { return 0..whole.len() };
     let before = |moment: ClockTime| {
         whole.partition_point(|shot| shot.position + slack.nseconds() < moment.nseconds())
     };
     before(from)..to.map_or(whole.len(), before)
 }
 
-/// Returns true if timestamps alone pair the frames of a plan, as they are regular and agree.
+/// Returns true if timestamps alone give the pairs of a plan, since they are regular and equal.
 fn is_timed(plan: &Plan, whole: &[Shot], shots: &[Shot]) -> bool {
     let sides = Sides { reference: whole, distorted: shots };
     let (first, distance) = (whole[0].time, sides.typical(true));
@@ -292,7 +301,7 @@ fn is_timed(plan: &Plan, whole: &[Shot], shots: &[Shot]) -> bool {
         && whole.iter().enumerate().all(regular)
 }
 
-/// The value in the middle, of an even number the larger.
+/// Returns the median; of an even number of values, the upper one.
 pub fn middle<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
     let at = values.len() / 2;
     let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
@@ -304,7 +313,7 @@ fn average(shots: &[Shot]) -> f64 {
     length as f64 / shots.len().saturating_sub(1).max(1) as f64
 }
 
-/// No more frames a second than this, for caps.
+/// Returns the highest frame rate, for caps.
 fn fastest(shots: &[Shot]) -> (i32, i32) {
     let distances = shots.windows(2).map(|pair| pair[1].time - pair[0].time);
     let least = distances.min().unwrap_or(40_000_000).clamp(1_000_000, 1_000_000_000);
@@ -312,7 +321,7 @@ fn fastest(shots: &[Shot]) -> (i32, i32) {
 }
 
 impl Pairing {
-    /// Frames of the same time and number.
+    /// Returns a pairing by equal times and numbers.
     fn of_times(confidence: f64) -> Self {
         Self {
             method: Method::Number,
@@ -330,7 +339,7 @@ impl Pairing {
     fn of(plan: &Plan, count: usize, part: std::ops::Range<usize>, repeats: bool) -> Self {
         let lost = plan.unpaired().filter(|i| part.contains(i)).map(|i| i - part.start).collect();
         let (decimated, unpaired) = if plan.decimated && !repeats { (lost, vec![]) } else { (vec![], lost) };
-        // Distorted frames outside of the part have nothing to do with it.
+        // Distorted frames outside of the range are not reported.
         let before = plan.pairs[..part.start].iter().rev().flatten().next().map_or(0, |j| j + 1);
         let after = plan.pairs[part.end..].iter().flatten().next().copied().unwrap_or(count);
         let within =
@@ -348,7 +357,7 @@ impl Pairing {
         }
     }
 
-    /// What is odd about a rendition.
+    /// Returns the finding about a rendition, if there is any.
     pub fn finding(&self, video: &Video) -> Option<Finding> {
         let mut odd = vec![];
         let mut add = |frames: &[usize], what: &str| {
@@ -373,7 +382,7 @@ impl Pairing {
         (!odd.is_empty()).then(|| Finding { video: video.input.clone(), kind: "pairing", text })
     }
 
-    /// What is done.
+    /// Returns the step for a rendition.
     pub fn step(&self, video: &Video) -> Step {
         let by = match self.method {
             Method::Number => "number",
@@ -390,7 +399,7 @@ fn count(frames: usize) -> String {
     if frames == 1 { "1 frame".into() } else { format!("{frames} frames") }
 }
 
-/// The first of the frames, with stretches as first and last.
+/// Lists the first frames, with ranges for consecutive ones.
 fn named(frames: &[usize]) -> String {
     let mut stretches: Vec<(usize, usize)> = vec![];
     for frame in frames {

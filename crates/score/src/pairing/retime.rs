@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Puts a plan into effect: frames get the times of their partners, or do not come to the element at all.
+//! Applies a pairing: frames get the times of their partners, or are dropped before the element.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use gst::prelude::*;
 use gst::{ClockTime, PadProbeData, PadProbeReturn, PadProbeType};
 use serde::{Deserialize, Serialize};
 
-/// What becomes of the frames of the videos of a job.
+/// New times for the videos of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Timings {
     pub(super) reference: Option<Arc<Timing>>,
@@ -16,17 +16,17 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// Returns true if frames are paired by a plan and not by their own timestamps.
+    /// Returns true if frames are paired by new times.
     pub fn any(&self) -> bool {
         self.reference.is_some()
     }
 
-    /// Returns true if this rendition is paired by a plan.
+    /// Returns true if this rendition has new times.
     pub fn has(&self, rendition: usize) -> bool {
         self.renditions.get(rendition).is_some_and(Option::is_some)
     }
 
-    /// Gives the frames that come to these sink pads, each of a rendition, the times of the plan.
+    /// Gives the frames at these sink pads, one per rendition, their new times.
     pub(crate) fn apply(&self, reference: &gst::Pad, renditions: &[Option<gst::Pad>]) {
         self.reference.iter().for_each(|timing| timing.clone().apply(reference));
         for (timing, pad) in self.renditions.iter().zip(renditions) {
@@ -37,31 +37,31 @@ impl Timings {
     }
 }
 
-/// What becomes of the frames of a video, in their order.
+/// New times for the frames of a video, in order.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Timing {
-    /// The running time that each frame gets, in nanoseconds; none for those that are left out.
+    /// New running time of each frame in nanoseconds; `None` for dropped frames.
     pub times: Vec<Option<u64>>,
-    /// Where each frame is in the stream, in nanoseconds.
+    /// Position of each frame in the stream, in nanoseconds.
     pub positions: Vec<u64>,
-    /// Timestamps stay those of the segments of the stream, as results name them. Otherwise they begin at 0.
+    /// The stream's segments are kept, since results contain its timestamps. Otherwise times begin at 0.
     pub keeps_segments: bool,
-    /// The most frames a second, for caps that say that their rate varies: pauses are no losses then.
+    /// Highest frame rate, for caps with a variable rate, so that pauses are not losses.
     pub most: Option<(i32, i32)>,
-    /// Not all frames come, so each is found by its position, which may differ by so many nanoseconds.
+    /// Frames are found by position with this tolerance in nanoseconds, because not all of them arrive.
     #[serde(skip)]
     pub by_position: Option<u64>,
 }
 
 impl Timing {
-    /// Returns the number of the frame at a position, unless there is none.
+    /// Returns the number of the frame at a position.
     pub fn locate(&self, position: u64) -> Option<usize> {
         let slack = self.by_position.unwrap_or_default();
         let near = self.positions.partition_point(|of| *of + slack < position);
         self.positions.get(near).is_some_and(|of| of.abs_diff(position) <= slack).then_some(near)
     }
 
-    /// Gives the frames that come to a sink pad their times.
+    /// Gives the frames at a sink pad their new times.
     pub fn apply(self: Arc<Self>, pad: &gst::Pad) {
         let state = Mutex::new(State { next: 0, end: self.end(), segment: None, own: None, ended: false });
         let mask = PadProbeType::BUFFER | PadProbeType::EVENT_DOWNSTREAM;
@@ -72,7 +72,7 @@ impl Timing {
                     Some(number) => frame(&state, &self, number, buffer),
                     None => {
                         if let Some(element) = pad.parent_element() {
-                            let why = "a frame is not where it was when the files were looked at";
+                            let why = "a frame is not where the examination found it";
                             gst::element_error!(element, gst::StreamError::Failed, ("{why}"));
                         }
                         false
@@ -87,16 +87,16 @@ impl Timing {
             let ends = state.next > state.end && !std::mem::replace(&mut state.ended, true);
             drop(state);
             if ends {
-                // Refused only by a pad that has seen its end.
+                // Fails only if the stream has ended already.
                 let _ = pad.send_event(gst::event::Eos::new());
             }
-            // Taken rather than dropped: GStreamer 1.22 lets go of what is dropped at a sink pad twice.
+            // Taken instead of dropped, since GStreamer 1.22 frees what is dropped at a sink pad twice.
             info.data = None;
             PadProbeReturn::Handled
         });
     }
 
-    /// One behind the last frame that is kept.
+    /// Returns the number of frames up to the last kept one.
     fn end(&self) -> usize {
         self.times.iter().rposition(Option::is_some).map_or(0, |last| last + 1)
     }
@@ -105,13 +105,13 @@ impl Timing {
 struct State {
     next: usize,
     end: usize,
-    /// As frames leave, and as they come.
+    /// Segments of the output and of the input.
     segment: Option<gst::FormattedSegment<ClockTime>>,
     own: Option<gst::FormattedSegment<ClockTime>>,
     ended: bool,
 }
 
-/// Returns the number of a frame, unless it is one that is not known.
+/// Returns the number of a frame, or `None` if it is unknown.
 fn number(state: &mut State, timing: &Timing, buffer: &gst::Buffer) -> Option<usize> {
     if timing.by_position.is_some() {
         let position = state.own.as_ref().zip(buffer.pts());
@@ -123,7 +123,7 @@ fn number(state: &mut State, timing: &Timing, buffer: &gst::Buffer) -> Option<us
     Some(number)
 }
 
-/// Gives a frame its time; false if it is left out.
+/// Gives a frame its new time. Returns false if it is dropped.
 fn frame(state: &State, timing: &Timing, number: usize, buffer: &mut gst::Buffer) -> bool {
     let Some(time) = timing.times.get(number).copied().flatten().map(ClockTime::from_nseconds) else {
         return false;
@@ -139,7 +139,7 @@ fn frame(state: &State, timing: &Timing, number: usize, buffer: &mut gst::Buffer
     true
 }
 
-/// Has events say what is so for the frames with new times; false for those that are left out.
+/// Adapts an event to the new times. Returns false if it is dropped.
 fn change(state: &mut State, timing: &Timing, event: &mut gst::Event) -> bool {
     if let gst::EventView::Segment(segment) = event.view() {
         state.own = segment.segment().downcast_ref::<ClockTime>().cloned();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Small pictures of all frames of a video, decoded and treated as they will be for scoring.
+//! Small pictures of all frames of a video, decoded and treated as for scoring.
 
 use engine::frame::{BitDepth, Component, Samples};
 use gst::ClockTime;
@@ -8,10 +8,10 @@ use watch::thumbnail::{COLUMNS, ROWS, Thumbnail};
 
 use crate::error::Error;
 use crate::interrupt;
-use crate::look::{Look, Picture};
-use crate::{Input, Treatment};
+use crate::preview::{Picture, Preview};
+use crate::{Input, Preprocessing};
 
-/// Cells of a small picture: those of a thumbnail, two columns each together. A film of an hour takes some 50 MB.
+/// Cells of a small picture: those of a thumbnail, with two columns merged. One hour takes about 50 MB.
 pub const CELLS: usize = COLUMNS / 2 * ROWS;
 
 /// Luma means of a frame, in 1/256 of an 8-bit step.
@@ -29,7 +29,7 @@ impl Small {
         Some(Self(std::array::from_fn(|i| u16::try_from(mean(i)).unwrap_or(u16::MAX))))
     }
 
-    /// Root of the mean squared difference, in 8-bit steps.
+    /// Returns the root mean square difference, in 8-bit steps.
     pub fn distance(&self, other: &Self) -> f32 {
         let squares = self.0.iter().zip(&other.0).map(|(a, b)| {
             let difference = u64::from(a.abs_diff(*b));
@@ -38,7 +38,7 @@ impl Small {
         ((squares.sum::<u64>() as f32) / CELLS as f32).sqrt() / 256.0
     }
 
-    /// Product of two changes, each from a picture to another, as the square of a distance.
+    /// Returns the scalar product of two changes, each from one picture to another, as a squared distance.
     pub fn along((a, b): (&Self, &Self), (c, d): (&Self, &Self)) -> f32 {
         let change = |from: u16, to: u16| i64::from(to) - i64::from(from);
         let product = |i: usize| change(a.0[i], b.0[i]) * change(c.0[i], d.0[i]);
@@ -51,27 +51,27 @@ impl Small {
 pub struct Shot {
     /// Running time in nanoseconds, later than that of the frame before.
     pub time: u64,
-    /// Where it is in the stream, in nanoseconds.
+    /// Position in the stream, in nanoseconds.
     pub position: u64,
-    /// What it shows.
+    /// Its picture.
     pub picture: Small,
 }
 
-/// How much of a video is looked at.
+/// Limits of an examination.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
-    /// So many frames at most.
+    /// Largest number of frames.
     pub frames: Option<usize>,
-    /// Up to this position.
+    /// Last position.
     pub until: Option<ClockTime>,
 }
 
-/// Decodes a video. An interrupted scan has the frames so far.
-pub fn scan(input: &Input, treatment: Treatment, limit: Limit) -> Result<Vec<Shot>, Error> {
-    let look = Look::open(input, treatment)?;
+/// Decodes a video. After an interrupt, the result has the frames so far.
+pub fn scan(input: &Input, preprocessing: Preprocessing, limit: Limit) -> Result<Vec<Shot>, Error> {
+    let preview = Preview::open(input, preprocessing)?;
     let mut shots: Vec<Shot> = vec![];
     while interrupt::caught().is_none() && limit.frames.is_none_or(|frames| shots.len() < frames) {
-        let Some(picture) = look.next()? else { break };
+        let Some(picture) = preview.next()? else { break };
         if limit.until.is_some_and(|until| picture.position > until) {
             break;
         }

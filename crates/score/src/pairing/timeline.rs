@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! When the frames of a file are, read from its container without decoding anything.
+//! Times of the frames of a file, read from its container without decoding.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use gst::prelude::*;
 use crate::Input;
 use crate::error::Error;
 
-/// A frame: when it is shown, and whether decoders can begin with it.
+/// Time of a frame, and if it is a key frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Presentation time in nanoseconds.
@@ -19,10 +19,10 @@ pub struct Frame {
     pub key: bool,
 }
 
-/// How long nothing may come.
+/// Longest time without progress.
 const PATIENCE: ClockTime = ClockTime::from_seconds(60);
 
-/// The frames of a video in the order in which they are shown.
+/// The frames of a video in display order.
 #[derive(Debug)]
 pub struct Timeline {
     /// At least two.
@@ -30,7 +30,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Reads the timeline of a file, where its container has one.
+    /// Reads the timeline of a file, if its container has one.
     pub fn read(input: &Input) -> Option<Self> {
         if is_playlist(input) {
             return None;
@@ -42,12 +42,12 @@ impl Timeline {
         self.frames.windows(2).map(|pair| pair[1].time - pair[0].time)
     }
 
-    /// How far apart frames are in the middle, in nanoseconds.
+    /// Returns the median distance of frames in nanoseconds.
     pub fn distance(&self) -> Option<u64> {
         super::middle(self.distances().collect())
     }
 
-    /// Nanoseconds from frame to frame, if these are equal but for rounding: to milliseconds in Matroska, to a clock in others.
+    /// Returns the distance of frames if it is constant except for rounding, which is to milliseconds in Matroska.
     pub fn constant(&self) -> Option<f64> {
         let (first, last) = (self.frames.first()?.time, self.frames.last()?.time);
         let distance = (last - first) as f64 / (self.frames.len() - 1) as f64;
@@ -70,7 +70,7 @@ impl Timeline {
             && pairs.into_iter().all(|(a, b)| a.time.abs_diff(b.time) <= slack)
     }
 
-    /// When this frame begins, also the one behind the last.
+    /// Returns the time at which a frame begins, also for the one after the last.
     pub fn begin(&self, number: u64) -> Result<ClockTime, Error> {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         let time = self.frames.get(number).map(|frame| ClockTime::from_nseconds(frame.time));
@@ -78,22 +78,22 @@ impl Timeline {
         time.or_else(end).ok_or_else(|| Error::Usage(format!("there is no frame {number}")))
     }
 
-    /// The first frame that begins at this moment or later.
+    /// Returns the number of the first frame at this time or later.
     pub fn number(&self, time: ClockTime) -> u64 {
         self.frames.partition_point(|frame| frame.time < time.nseconds()) as u64
     }
 
-    /// Returns true if the last frame is behind the end that the container names: a seek would lose it.
+    /// Returns true if the last frame is after the container's duration, where a seek would lose it.
     pub fn exceeds(frames: &[Frame], duration: Option<ClockTime>) -> bool {
         frames.last().zip(duration).is_some_and(|(last, duration)| last.time > duration.nseconds())
     }
 
-    /// Where the last frame ends.
+    /// Returns the end of the last frame.
     pub fn end(&self) -> Option<ClockTime> {
         Some(ClockTime::from_nseconds(self.frames.last()?.time + self.distance()?))
     }
 
-    /// Frames per second, if they do not vary: what the container says if that is it.
+    /// Returns the frame rate if it is constant, preferably the container's value.
     pub fn rate(&self, said: Option<gst::Fraction>) -> Option<gst::Fraction> {
         let rate = 1e9 / self.constant()?;
         let near =
@@ -109,7 +109,7 @@ impl Timeline {
     }
 }
 
-/// Returns true for lists of segments, whose frames are not in the file itself.
+/// Returns true for playlists, whose frames are in other files.
 fn is_playlist(input: &Input) -> bool {
     use std::io::Read as _;
     let path = input.uri().and_then(|uri| glib::filename_from_uri(uri).ok()).map(|(path, _)| path);
@@ -126,17 +126,17 @@ struct Found {
     problem: Option<&'static str>,
 }
 
-/// The frames of the video of a file in the order in which they are shown.
+/// Returns the frames of a file's video in display order.
 pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
     let pipeline = gst::Pipeline::new();
-    let uri = input.uri().ok_or("it is in no container")?;
+    let uri = input.uri().ok_or("it has no container")?;
     let source = gst::ElementFactory::make("urisourcebin").property("uri", uri).build()?;
     let parse = gst::ElementFactory::make("parsebin").build()?;
     pipeline.add_many([&source, &parse])?;
     source.connect_pad_added({
         let sink = parse.static_pad("sink").ok_or("parsebin has no sink")?;
         move |_, pad| {
-            // A pad that is refused ends in an error on the bus.
+            // A failed link leads to an error on the bus.
             let _ = pad.link(&sink);
         }
     });
@@ -162,9 +162,9 @@ pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
                                 let key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
                                 found.frames.push(Frame { time: time.nseconds(), key });
                             }
-                            // Before the beginning that an edit list names: it is decoded and not shown.
+                            // Before the beginning given by an edit list: decoded, but not displayed.
                             Some(gst::Signed::Negative(_)) => {}
-                            None => found.problem = Some("its container does not say when its frames are"),
+                            None => found.problem = Some("its container has no frame times"),
                         }
                     }
                     gst::PadProbeReturn::Ok
@@ -191,7 +191,7 @@ pub fn frames(input: &Input) -> Result<Vec<Frame>, Error> {
     }
 }
 
-/// Waits for the end, as long as it comes nearer.
+/// Waits for the end while there is progress.
 fn end_of(pipeline: &gst::Pipeline, bus: &gst::Bus) -> Result<(), Error> {
     let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
     let mut last = None;
@@ -204,7 +204,7 @@ fn end_of(pipeline: &gst::Pipeline, bus: &gst::Bus) -> Result<(), Error> {
             None => {
                 let now = pipeline.query_position::<ClockTime>();
                 if now == last {
-                    return Err("nothing comes of it".into());
+                    return Err("it delivers no data".into());
                 }
                 last = now;
             }
@@ -217,7 +217,7 @@ fn is_video(pad: &gst::Pad) -> bool {
     caps.structure(0).is_some_and(|s| s.name().starts_with("video/") || s.name().starts_with("image/"))
 }
 
-/// Has what comes of a pad go nowhere.
+/// Links the pad to a fakesink.
 fn end(pipeline: &gst::Pipeline, pad: &gst::Pad) -> Result<(), Error> {
     let sink =
         gst::ElementFactory::make("fakesink").property("sync", false).property("async", false).build()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Image sequences: a file for each frame. PNG is read here, with 8 and 16 bits; other pictures are handed to a decoder.
+//! Image sequences: one file per frame. PNG with 8 and 16 bits is decoded here, other formats by GStreamer.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -15,34 +15,34 @@ use png::{BitDepth, ColorType, Transformations};
 use super::super::decoders;
 use super::Frames;
 
-/// How files begin.
+/// First bytes of a file.
 pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// Pictures that are one frame each.
+/// Pictures, one per frame.
 #[derive(Debug)]
 pub struct Images {
     paths: Vec<PathBuf>,
     rate: gst::Fraction,
     kind: Kind,
-    /// Numbers that are missing between the first and the last.
+    /// Missing numbers between the first and the last.
     missing: u64,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// Decoded here to this.
+    /// Decoded here to this format.
     Png(VideoInfo),
-    /// For a decoder.
+    /// Compressed, for a decoder.
     Coded(gst::Caps),
 }
 
 impl Images {
-    /// The pictures, in their order.
+    /// Returns the paths in order.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// Pictures in their order; at least one.
+    /// Opens pictures in order; at least one.
     pub fn new(paths: Vec<PathBuf>, rate: gst::Fraction) -> Result<Self, String> {
         let first = paths.first().ok_or("there are no pictures")?;
         let failed = |why: String| format!("{}: {why}", first.display());
@@ -54,14 +54,15 @@ impl Images {
             Kind::Png(Picture::open(first).map_err(failed)?.info(rate)?)
         } else {
             let found = gst_base::functions::type_find_helper_for_data(None::<&gst::Object>, &data);
-            let (mut caps, _) = found.map_err(|_| failed("it is no picture that can be read".into()))?;
+            let (mut caps, _) = found.map_err(|_| failed("it is not a readable picture".into()))?;
             caps.make_mut().set("framerate", rate);
             Kind::Coded(caps)
         };
         Ok(Self { paths, rate, kind, missing: 0 })
     }
 
-    /// The pictures of a pattern as `frames_%04d.png`; nothing if the path is none, or one of a file.
+    /// Finds the pictures of a pattern such as `frames_%04d.png`. Returns `None` if the path is not a pattern, or
+    /// names a file.
     pub fn of_pattern(pattern: &Path, rate: gst::Fraction) -> Result<Option<Self>, String> {
         let Some((paths, missing)) = find(pattern) else { return Ok(None) };
         if paths.is_empty() {
@@ -70,12 +71,12 @@ impl Images {
         Ok(Some(Self { missing, ..Self::new(paths, rate)? }))
     }
 
-    /// The pictures have to be decoded.
+    /// Returns true if a decoder is needed.
     pub fn is_coded(&self) -> bool {
         matches!(self.kind, Kind::Coded(_))
     }
 
-    /// How many numbers are missing between the first and the last.
+    /// Returns how many numbers are missing between the first and the last.
     pub fn missing(&self) -> u64 {
         self.missing
     }
@@ -113,8 +114,8 @@ impl fmt::Display for Images {
     }
 }
 
-/// The files of a pattern by their numbers, and how many numbers between are missing. In the pattern, `%d` or `%04d` stands
-/// for the number; the folder is taken as it is written.
+/// Returns the files of a pattern in order of their numbers, and how many numbers are missing. `%d` or `%04d` stands
+/// for the number; the folder is taken literally.
 fn find(pattern: &Path) -> Option<(Vec<PathBuf>, u64)> {
     let (before, rest) = pattern.file_name()?.to_str()?.split_once('%')?;
     let (width, after) = rest.split_once('d')?;
@@ -124,7 +125,7 @@ fn find(pattern: &Path) -> Option<(Vec<PathBuf>, u64)> {
     let width: usize = if width.is_empty() { 0 } else { width.parse().ok()? };
     let number = |name: &str| {
         let digits = name.strip_prefix(before)?.strip_suffix(after)?;
-        // As printf writes it: with zeros up to the width, and no longer than it has to be.
+        // As printf writes it: zero-padded to the width, and not longer than necessary.
         let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
         let as_printed =
             digits.len() == width || digits.len() > width && !digits.starts_with('0') || digits == "0";
@@ -134,14 +135,14 @@ fn find(pattern: &Path) -> Option<(Vec<PathBuf>, u64)> {
     let mut found: Vec<_> =
         folder.filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path()))).collect();
     found.sort();
-    let span = found.first().zip(found.last()).map_or(0, |(first, last)| last.0 - first.0 + 1);
-    let missing = span.saturating_sub(found.len() as u64);
+    let time_range = found.first().zip(found.last()).map_or(0, |(first, last)| last.0 - first.0 + 1);
+    let missing = time_range.saturating_sub(found.len() as u64);
     Some((found.into_iter().map(|(_, path)| path).collect(), missing))
 }
 
 struct InOrder {
     paths: vec::IntoIter<PathBuf>,
-    /// What each has to be, if it is decoded here.
+    /// Required format, for pictures that are decoded here.
     info: Option<VideoInfo>,
 }
 
@@ -163,7 +164,7 @@ impl Picture {
     fn open(path: &Path) -> Result<Self, String> {
         let file = File::open(path).map_err(|error| error.to_string())?;
         let mut decoder = png::Decoder::new(BufReader::new(file));
-        // Palettes become colours, and less than 8 bits become 8.
+        // Expands palettes to colours, and fewer than 8 bits to 8.
         decoder.set_transformations(Transformations::EXPAND);
         decoder.read_info().map(Self).map_err(|error| error.to_string())
     }
@@ -182,7 +183,7 @@ impl Picture {
         info.build().map_err(|error| error.to_string())
     }
 
-    /// The picture without its alpha, which is not shown by itself.
+    /// Decodes the picture without alpha, which is not displayed by itself.
     fn decode(mut self, info: &VideoInfo) -> Result<gst::Buffer, String> {
         let own = self.info(info.fps())?;
         if (own.format(), own.width(), own.height()) != (info.format(), info.width(), info.height()) {
@@ -205,7 +206,7 @@ impl Picture {
     }
 }
 
-/// Copies pixels of two sizes in bytes. Samples that are missing are opaque alpha, and those too many alpha.
+/// Copies pixels of different sizes. A missing alpha sample becomes opaque, a surplus one is dropped.
 fn copy_row(from: &[u8], to: &mut [u8], (to_size, from_size): (usize, usize), bytes: usize) {
     for (from, to) in from.chunks_exact(from_size).zip(to.chunks_exact_mut(to_size)) {
         if bytes == 1 {

@@ -2,9 +2,9 @@
 
 //! Video that the program reads itself: Y4M, raw video and image sequences.
 //!
-//! GStreamer 1.22 has no reader for most of that, or one that is wrong: Y4M beyond 8 bits, PNG with 16 bits, names of
-//! images that are made by `printf`. A stream that can be read once (standard input, a FIFO) is opened once: its header is
-//! read when the program looks at the video, and its frames when they are scored.
+//! GStreamer 1.22 has no correct reader for most of these: Y4M with more than 8 bits, PNG with 16 bits, file names in
+//! printf style. A stream that can be read only once (standard input, a FIFO) is opened once: its header is read for
+//! the examination, and its frames for scoring.
 
 mod images;
 mod planes;
@@ -30,20 +30,20 @@ use crate::error::Error;
 /// A video that the program reads itself.
 #[derive(Clone, Debug)]
 pub enum Reader {
-    /// Frames as they are, of a file or a stream.
+    /// Uncompressed frames of a file or a stream.
     Planes(Arc<Planes>),
-    /// A file for each frame.
+    /// One file per frame.
     Images(Arc<Images>),
 }
 
-/// Frames in their order.
+/// Frames in order.
 pub trait Frames: Send {
-    /// The next frame without its time; nothing at the end.
+    /// Returns the next frame without a timestamp, or `None` at the end.
     fn next(&mut self) -> Result<Option<gst::Buffer>, String>;
 }
 
 impl Reader {
-    /// A file in the system, if it is one to be read here.
+    /// Opens a file if it is in one of these formats.
     pub fn of_file(
         path: &Path,
         head: &[u8],
@@ -63,7 +63,7 @@ impl Reader {
         Ok(Some(Self::Planes(planes.into())))
     }
 
-    /// A stream, if it is one to be read here. Otherwise it is given back.
+    /// Opens a stream if it is in one of these formats. Otherwise it is returned.
     pub fn of_stream(
         mut stream: Stream,
         raw: Option<Raw>,
@@ -80,7 +80,7 @@ impl Reader {
         Ok(Ok(Self::Planes(planes.into())))
     }
 
-    /// What comes of the reader.
+    /// Returns the caps of the output.
     pub fn caps(&self) -> gst::Caps {
         match self {
             Self::Planes(planes) => planes.caps(),
@@ -88,7 +88,7 @@ impl Reader {
         }
     }
 
-    /// Frames per second.
+    /// Returns the frame rate.
     pub fn rate(&self) -> gst::Fraction {
         match self {
             Self::Planes(planes) => planes.rate(),
@@ -96,12 +96,12 @@ impl Reader {
         }
     }
 
-    /// How long it takes, if that is known.
+    /// Returns the duration if it is known.
     pub fn duration(&self) -> Option<ClockTime> {
         self.time(self.count()?)
     }
 
-    /// How many frames there are, if that is known.
+    /// Returns the number of frames if it is known.
     pub fn count(&self) -> Option<u64> {
         match self {
             Self::Planes(planes) => planes.count(),
@@ -109,7 +109,7 @@ impl Reader {
         }
     }
 
-    /// How many numbers of an image sequence are missing.
+    /// Returns how many numbers of an image sequence are missing.
     pub fn missing(&self) -> u64 {
         match self {
             Self::Planes(_) => 0,
@@ -117,7 +117,7 @@ impl Reader {
         }
     }
 
-    /// It can be read once only.
+    /// Returns true if the video can be read only once.
     pub fn is_stream(&self) -> bool {
         match self {
             Self::Planes(planes) => planes.is_stream(),
@@ -125,7 +125,7 @@ impl Reader {
         }
     }
 
-    /// What comes of the reader has to be decoded.
+    /// Returns true if the output must be decoded.
     pub fn is_coded(&self) -> bool {
         match self {
             Self::Planes(_) => false,
@@ -133,7 +133,7 @@ impl Reader {
         }
     }
 
-    /// When the frame with this number is.
+    /// Returns the time of a frame.
     pub fn time(&self, number: u64) -> Option<ClockTime> {
         let (numer, denom) = (self.rate().numer(), self.rate().denom());
         let [numer, denom] = [numer, denom].map(|of| u64::try_from(of).ok().filter(|of| *of > 0));
@@ -147,7 +147,7 @@ impl Reader {
         }
     }
 
-    /// An element that delivers the frames; errors are about a video of this name.
+    /// Returns an element that delivers the frames. Errors name the video.
     pub fn element(&self, given: &str) -> Result<gst::Element, Error> {
         let failed = {
             let given = given.to_owned();
@@ -166,7 +166,7 @@ impl Reader {
             Ok(Some(buffer))
         };
         let feed = move |source: &gst_app::AppSrc, _| match next() {
-            // A pipeline that stops takes nothing more.
+            // Fails only if the pipeline is stopping.
             Ok(Some(buffer)) => drop(source.push_buffer(buffer)),
             Ok(None) => drop(source.end_of_stream()),
             Err(why) => gst::element_error!(source, gst::ResourceError::Read, ("{}", failed(why))),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Frames that lie one after the other, plane by plane and row by row without gaps.
+//! Uncompressed frames: plane after plane, row after row, without padding.
 
 use std::fmt;
 use std::fs::File;
@@ -17,42 +17,42 @@ use gst_video::{
 use super::stream::Stream;
 use super::{Frames, y4m};
 
-/// How much is read at a time.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
-/// The largest width and height.
+/// Largest width and height.
 const LARGEST: u32 = 1 << 15;
-/// The header of a frame of Y4M without parameters.
+/// Length of a Y4M frame header without parameters.
 const FRAME: u64 = 6;
 
-/// How samples are stored, and what becomes of them.
+/// Storage of samples, and their conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Samples {
-    /// As they are delivered.
+    /// Output format.
     format: VideoFormat,
     change: Change,
-    /// There is luma alone, and the format has chroma.
+    /// The input is luma only, and the output format has chroma.
     is_grey: bool,
-    /// As they are called, where they are not delivered as they are.
+    /// Stored bits per sample, if they are converted.
     stored_bits: u32,
 }
 
-/// What is done to each sample of 16 bits.
+/// Conversion of 16-bit samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     None,
-    /// It gets so many bits more, which is exact.
+    /// Add this many bits, which is exact.
     Up(u32),
-    /// It is rounded to so many bits less.
+    /// Round to this many bits fewer.
     Down(u32),
 }
 
 impl Samples {
-    /// Samples of a format of GStreamer.
+    /// Returns samples in a GStreamer format.
     pub fn as_is(format: VideoFormat, stored_bits: u32) -> Self {
         Self { format, change: Change::None, is_grey: false, stored_bits }
     }
 
-    /// Planes with this subsampling (`420`, `422`, `444`, `411`, `mono`) and so many bits, little-endian.
+    /// Returns planes with this subsampling (`420`, `422`, `444`, `411`, `mono`) and bit depth, little-endian.
     pub fn new(subsampling: &str, bits: u32) -> Option<Self> {
         let eight = |format| (bits == 8).then(|| Self::as_is(format, 8));
         let is_grey = subsampling == "mono";
@@ -100,7 +100,7 @@ impl Samples {
     }
 }
 
-/// What a file says before its first frame, or the user for it.
+/// Properties from the header of a file, or from the user.
 #[derive(Clone, Debug)]
 pub struct Header {
     pub width: u32,
@@ -108,13 +108,13 @@ pub struct Header {
     pub samples: Samples,
     pub rate: gst::Fraction,
     pub aspect: gst::Fraction,
-    /// The range of the samples, if it is said.
+    /// Full range, if it is known.
     pub full_range: Option<bool>,
-    /// Frames are made of fields: `interlace-mode` and, where it is the same all along, `field-order`.
+    /// Interlacing: `interlace-mode` and, if it is constant, `field-order`.
     pub fields: Option<(&'static str, Option<&'static str>)>,
     /// Each frame has a header, as in Y4M.
     pub is_framed: bool,
-    /// In bytes.
+    /// Length of the file header in bytes.
     pub length: usize,
 }
 
@@ -135,7 +135,7 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Fields as Y4M has them: `t`, `b`, `m`, and others for none.
+    /// Sets the interlacing from the Y4M value: `t`, `b`, `m`; others mean progressive.
     pub fn set_fields(&mut self, of_y4m: &str) {
         self.fields = match of_y4m {
             "t" => Some(("interleaved", Some("top-field-first"))),
@@ -168,7 +168,7 @@ impl Header {
         caps
     }
 
-    /// A plane in bytes: rows, and the length of each.
+    /// Returns the rows of each plane, and their length in bytes.
     fn planes(&self, info: &VideoInfo) -> Vec<(usize, usize)> {
         let of_plane = |plane| {
             let component = (0..info.n_components()).find(|of| info.comp_plane(*of as u8) == plane)? as u8;
@@ -179,15 +179,15 @@ impl Header {
     }
 }
 
-/// Where frames are.
+/// Location of the frames.
 #[derive(Debug)]
 enum Store {
     File(PathBuf),
-    /// Until it is read.
+    /// `None` after it was read.
     Stream(Mutex<Option<Stream>>),
 }
 
-/// A video whose frames lie one after the other.
+/// A video with uncompressed frames.
 #[derive(Debug)]
 pub struct Planes {
     header: Header,
@@ -198,7 +198,7 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// A file that begins with a header.
+    /// Opens a file after its header was read.
     pub fn of_file(
         path: &Path,
         header: impl Fn(&mut dyn Read) -> Result<Header, String>,
@@ -209,7 +209,7 @@ impl Planes {
         Self::new(header, Some(length), Store::File(path.to_owned()))
     }
 
-    /// A stream that begins with a header.
+    /// Opens a stream after its header was read.
     pub fn of_stream(
         mut stream: Stream,
         header: impl Fn(&mut dyn Read) -> Result<Header, String>,
@@ -221,7 +221,7 @@ impl Planes {
     fn new(header: Header, length: Option<u64>, store: Store) -> Result<Self, String> {
         let (width, height) = (header.width, header.height);
         if [width, height].iter().any(|side| !(1..=LARGEST).contains(side)) {
-            return Err(format!("it has pictures of {width}x{height}, which cannot be read"));
+            return Err(format!("its picture size {width}x{height} is not supported"));
         }
         let caps = header.caps();
         let info = VideoInfo::from_caps(&caps).map_err(|error| error.to_string())?;
@@ -249,7 +249,7 @@ impl Planes {
         matches!(self.store, Store::Stream(_))
     }
 
-    /// The first frame comes next.
+    /// Returns a reader at the first frame.
     pub fn open(&self) -> Result<Box<dyn Frames>, String> {
         let input: Box<dyn Read + Send> = match &self.store {
             Store::File(path) => {
@@ -260,7 +260,7 @@ impl Planes {
             }
             Store::Stream(stream) => {
                 let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
-                Box::new(stream.ok_or("it can be read once only, as it is a stream; give a file")?)
+                Box::new(stream.ok_or("it is a stream, which can be read only once; give a file")?)
             }
         };
         Ok(Box::new(InOrder {
@@ -288,12 +288,12 @@ struct InOrder {
 }
 
 impl InOrder {
-    /// Whether there is another frame.
+    /// Reads a frame header. Returns false at the end.
     fn begins(&mut self) -> Result<bool, String> {
         if self.header.is_framed {
             return match y4m::line(&mut self.input)? {
                 Some(line) if line.starts_with(b"FRAME") => Ok(true),
-                Some(_) => Err("it is not Y4M all along: a frame has no header".into()),
+                Some(_) => Err("it is not Y4M to its end: a frame has no header".into()),
                 None => Ok(false),
             };
         }

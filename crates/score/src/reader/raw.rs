@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Raw video, as `--raw` describes it.
+//! Raw video in the format of `--raw`.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use gst_video::{VideoFormat, VideoFormatFlags, VideoFormatInfo};
 
 use super::planes::{Header, Samples};
 
-/// Endings of files with raw video.
+/// File extensions of raw video.
 const ENDINGS: [&str; 8] = ["yuv", "raw", "rgb", "nv12", "p010", "gray", "i420", "bin"];
 
-/// What raw video is: `1920x1080:yuv420p10le:25`.
+/// Format of raw video: `1920x1080:yuv420p10le:25`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw {
     width: u32,
@@ -22,7 +22,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// What a file of it would begin with, if it had a header.
+    /// Returns the equivalent header.
     pub fn header(&self) -> Header {
         let Self { width, height, samples, rate } = *self;
         Header { width, height, samples, rate, ..Header::default() }
@@ -36,9 +36,7 @@ impl FromStr for Raw {
         let mut parts = text.split(':');
         let (Some(size), Some(format), rate, None) = (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(
-                "raw video is described as WIDTHxHEIGHT:FORMAT:RATE, 1920x1080:yuv420p:25 for instance",
-            );
+            return Err("write raw video as WIDTHxHEIGHT:FORMAT:RATE, such as 1920x1080:yuv420p:25");
         };
         let size = size.split_once('x').and_then(|(width, height)| {
             let number = |text: &str| text.parse().ok().filter(|number| (1..=1 << 15).contains(number));
@@ -46,20 +44,20 @@ impl FromStr for Raw {
         });
         let (width, height) = size.ok_or("the size of raw video is written as WIDTHxHEIGHT")?;
         let samples = samples(format).ok_or(
-            "the format of raw video is one of ffmpeg's names, as yuv420p, yuv422p10le, nv12, gray or rgb24",
+            "the format of raw video is one of ffmpeg's names, such as yuv420p, yuv422p10le, nv12, gray or rgb24",
         )?;
         let rate = crate::args::rate(rate.unwrap_or("25"))?;
         Ok(Self { width, height, samples, rate })
     }
 }
 
-/// Whether a file with this name has raw video.
+/// Returns true if a file with this name contains raw video.
 pub fn is_name(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
-/// Samples by the names that ffmpeg and GStreamer have for them.
+/// Parses a pixel format of ffmpeg or GStreamer.
 fn samples(name: &str) -> Option<Samples> {
     let format = match name {
         "nv12" => VideoFormat::Nv12,

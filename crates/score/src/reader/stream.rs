@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What can be read once: standard input, FIFOs, and what a shell makes of `<(command)`.
+//! Sources that can be read once: standard input, FIFOs, and the shell's `<(command)`.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
@@ -12,10 +12,10 @@ use tempfile::NamedTempFile;
 
 use crate::interrupt;
 
-/// How often to look for a signal while nothing comes, in milliseconds.
+/// Interval of the checks for signals while waiting, in milliseconds.
 const LOOK: i32 = 100;
 
-/// A stream, with what was read of it to see what it is.
+/// A stream, with the bytes read so far to identify its format.
 #[derive(Debug)]
 pub struct Stream {
     head: Vec<u8>,
@@ -23,7 +23,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Opens a path, if a stream is there. `-` and `/dev/stdin` are standard input.
+    /// Opens a path if it is a stream. `-` and `/dev/stdin` mean standard input.
     pub fn open(path: &Path) -> Result<Option<Self>, String> {
         let text = |error: io::Error| error.to_string();
         let is_input = [Path::new("-"), Path::new("/dev/stdin")].contains(&path);
@@ -34,7 +34,7 @@ impl Stream {
             }
             File::from(stdin.as_fd().try_clone_to_owned().map_err(text)?)
         } else {
-            // What is not there is told of by what opens it.
+            // A missing file is reported when it is opened.
             let Ok(kind) = path.metadata().map(|data| data.file_type()) else { return Ok(None) };
             if kind.is_char_device() || kind.is_block_device() {
                 return Err("it is a device, and not a video".into());
@@ -42,7 +42,7 @@ impl Stream {
             if !kind.is_fifo() {
                 return Ok(None);
             }
-            // Waits for the other side when it reads, and not here.
+            // Without this flag, opening would wait for the writer. Reading waits instead.
             File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(text)?
         };
         let kind = file.metadata().map_err(text)?.file_type();
@@ -52,7 +52,7 @@ impl Stream {
         Ok(Some(Self { head: vec![], file }))
     }
 
-    /// How it begins, without taking it; less where it ends before.
+    /// Returns the first bytes without consuming them; fewer if the stream is shorter.
     pub fn peek(&mut self, count: usize) -> Result<&[u8], String> {
         let mut more = vec![0; count.saturating_sub(self.head.len())];
         let mut filled = 0;
@@ -79,7 +79,7 @@ impl Read for Stream {
     }
 }
 
-/// Reads what is there, and waits for it until a signal comes.
+/// Reads available data, or waits for it until a signal arrives.
 fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         wait(file)?;
@@ -95,7 +95,7 @@ fn wait(file: &File) -> io::Result<()> {
         libc::pollfd { fd: std::os::fd::AsRawFd::as_raw_fd(file), events: libc::POLLIN, revents: 0 };
     loop {
         if interrupt::caught().is_some() {
-            return Err(io::Error::other("interrupted while it was waited for"));
+            return Err(io::Error::other("interrupted while waiting for it"));
         }
         // SAFETY: `poll` is one structure that lives as long as the call, and its descriptor is open.
         match unsafe { libc::poll(&mut poll, 1, LOOK) } {
@@ -107,7 +107,7 @@ fn wait(file: &File) -> io::Result<()> {
     }
 }
 
-/// Copies a stream to a temporary file: containers are gone to and fro in.
+/// Copies a stream to a temporary file, since demuxers have to seek.
 pub fn spool(mut stream: Stream) -> Result<NamedTempFile, String> {
     let mut copy =
         NamedTempFile::with_prefix("hipvmaf-").map_err(|error| format!("cannot be kept: {error}"))?;
@@ -115,7 +115,7 @@ pub fn spool(mut stream: Stream) -> Result<NamedTempFile, String> {
         .and_then(|count| copy.flush().map(|()| count))
         .map_err(|error| format!("cannot be copied to {}: {error}", std::env::temp_dir().display()))?;
     if count == 0 {
-        return Err("nothing comes of it".into());
+        return Err("it delivers no data".into());
     }
     Ok(copy)
 }

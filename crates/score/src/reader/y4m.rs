@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The header of Y4M: sizes, rate, and samples of any depth that libvmaf and ffmpeg write.
+//! The header of Y4M: size, rate, and samples of any depth that libvmaf and ffmpeg write.
 
 use std::io::Read;
 
 use super::planes::{Header, Samples};
 
-/// How files begin.
+/// First bytes of a file.
 pub const MAGIC: &[u8] = b"YUV4MPEG2 ";
-/// The longest header that is read.
+/// Longest accepted header.
 const LONGEST: usize = 4096;
 
 /// Reads the header, up to the first frame.
@@ -38,14 +38,13 @@ pub fn header(input: &mut dyn Read, image_rate: gst::Fraction) -> Result<Header,
             _ => {}
         }
     }
-    // Names that older programs write in a comment.
+    // Formats that older programs write into a comment.
     let named = samples(&colours).or_else(|| samples(&of_x?));
-    header.samples =
-        named.ok_or_else(|| format!("it is Y4M with samples (C{colours}) that cannot be read"))?;
+    header.samples = named.ok_or_else(|| format!("it is Y4M with unsupported samples (C{colours})"))?;
     Ok(header)
 }
 
-/// Reads up to the end of a line; nothing if nothing is left.
+/// Reads to the end of a line; `None` at the end of the file.
 pub fn line(input: &mut dyn Read) -> Result<Option<Vec<u8>>, String> {
     let mut line = vec![];
     let mut byte = [0];
@@ -55,7 +54,7 @@ pub fn line(input: &mut dyn Read) -> Result<Option<Vec<u8>>, String> {
             Ok(0) => return Err("it ends in the middle of a frame".into()),
             Ok(_) if byte[0] == b'\n' => return Ok(Some(line)),
             Ok(_) if line.len() < LONGEST => line.push(byte[0]),
-            Ok(_) => return Err("it is not Y4M all along: a frame has no header".into()),
+            Ok(_) => return Err("it is not Y4M to its end: a frame has no header".into()),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.to_string()),
         }
@@ -66,14 +65,14 @@ fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("it is Y4M of an unknown size ({text})"))
 }
 
-/// A ratio that is known: two numbers above 0.
+/// Parses a ratio of two positive numbers.
 fn fraction(text: &str) -> Option<gst::Fraction> {
     let (numer, denom) = text.split_once(':')?;
     let [numer, denom] = [numer, denom].map(|number| number.parse().ok().filter(|number: &i32| *number > 0));
     Some(gst::Fraction::new(numer?, denom?))
 }
 
-/// What is between the letter C and the end of the field.
+/// Parses the value of the field C.
 fn samples(name: &str) -> Option<Samples> {
     let of = |subsampling: &str, bits| Samples::new(subsampling, bits);
     match name {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! `score --report`: a comparison as one page that needs nothing else, to be kept, sent and opened from disk.
+//! `score --report`: a comparison as a self-contained HTML page.
 //!
-//! It has the scores of all frames, not a picture of them, so that a reader can zoom in to the frame; charts are those of
-//! uPlot, which draws a film of hours without thinning it. What GStreamer says of names and what users call their files is
-//! data for the page's script, which makes text of it and never markup.
+//! The page contains the scores of all frames, so that a reader can zoom in to single frames. uPlot draws the charts,
+//! and handles hours of video without reduction. Names from GStreamer and file names are data for the page's script,
+//! which uses them as text and never as markup.
 //!
-//! The pictures of the worst frames are taken while frames are scored (see [`worst`]): what was decoded from a URI that
-//! cannot be read twice, or encoded on the way, does not come again.
+//! The pictures of the worst frames are taken while scoring (see [`worst`]), since a source may not be readable
+//! twice, and encodes made for the run are not stored.
 
 mod page;
 mod picture;
@@ -24,23 +24,23 @@ use crate::error::Error;
 pub use page::{UPLOT_CSS, UPLOT_JS};
 pub use worst::Worst;
 
-/// A page that is to be written.
+/// A report to be written.
 pub struct Report {
     path: PathBuf,
     output: Output,
-    /// Takes the pictures.
+    /// Collects the worst frames.
     pub worst: Worst,
 }
 
 impl Report {
-    /// Makes sure that the page can be written, before anything is scored. It is to have pictures of `worst` frames of each
-    /// rendition of the job.
+    /// Creates the file before scoring, to report errors early. The report will have pictures of `worst` frames of
+    /// each rendition.
     pub fn create(path: &Path, job: &Job, worst: usize) -> Result<Self, Error> {
         let output = Output::create(path).map_err(|error| failed(path, &error))?;
         Ok(Self { path: path.to_owned(), output, worst: Worst::new(job, worst) })
     }
 
-    /// Writes the page.
+    /// Writes the report.
     pub fn write(self, summary: &Summary, renditions: &[Scores]) -> Result<(), Error> {
         let page = page::html(summary, renditions, &self.worst.finish())?;
         self.output.write(page.as_bytes()).map_err(|error| failed(&self.path, &error))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The page: its parts put together, and the data that its script makes everything of.
+//! The HTML page: its parts, and the data for its script.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub const UPLOT_CSS: &str = include_str!("../../assets/uplot/uPlot.min.css");
 /// Script of the chart library uPlot.
 pub const UPLOT_JS: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 const PAGE: &str = include_str!("../../assets/report/page.html");
-/// What stands in double braces in the page.
+/// Contents of the placeholders in double braces.
 const PARTS: [(&str, &str); 4] = [
     ("uPlot.min.css", UPLOT_CSS),
     ("page.css", include_str!("../../assets/report/page.css")),
@@ -24,26 +24,26 @@ const PARTS: [(&str, &str); 4] = [
     ("page.js", include_str!("../../assets/report/page.js")),
 ];
 
-/// What the script reads.
+/// Data for the script.
 #[derive(Serialize)]
 struct Data<'a> {
     #[serde(flatten)]
     summary: &'a Summary<'a>,
-    /// Of the models.
+    /// Names of the models.
     names: Vec<&'a str>,
-    /// Of the features that are in the table besides.
+    /// Names of the features in the table.
     features: Vec<&'a str>,
-    /// Numbers of the reference frames that were compared with any rendition.
+    /// Numbers of the reference frames compared with any rendition.
     frames: Vec<i32>,
-    /// Their times in seconds.
+    /// Times of these frames in seconds.
     times: Vec<f64>,
-    /// Of each rendition, by model: the score of each of the frames.
+    /// For each rendition and model: the score of each of these frames.
     curves: Vec<BTreeMap<&'a str, Vec<Option<f64>>>>,
-    /// Of each rendition: pictures of its worst frames, the worst first.
+    /// For each rendition: stills of its worst frames, worst first.
     stills: &'a [Vec<Still>],
 }
 
-/// With six digits, as results files have them.
+/// Rounds to six decimals, as in results files.
 fn rounded(score: f64) -> f64 {
     (score * 1e6).round() / 1e6
 }
@@ -82,9 +82,9 @@ impl<'a> Data<'a> {
     }
 }
 
-/// The whole page.
+/// Returns the entire page.
 pub fn html(summary: &Summary, renditions: &[Scores], stills: &[Vec<Still>]) -> Result<String, Error> {
-    // Nothing in it ends the element of the page that it is in.
+    // Without `<`, the data cannot close its HTML element.
     let data = serde_json::to_string(&Data::new(summary, renditions, stills))?.replace('<', "\\u003c");
     let mut page = String::with_capacity(data.len() + 100_000);
     for piece in PAGE.split("{{") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A pair of frames as pictures for the page: both of them, and the heat map that the element makes of exactly these two.
+//! Pictures of a pair of frames for the report: both frames, and the element's heatmap of the pair.
 
 use gst::prelude::*;
 use gst::{ClockTime, Sample};
@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Pictures are made smaller than this if they are larger.
+/// Larger pictures are reduced to this size.
 const LARGEST: (f64, f64) = (1280.0, 720.0);
-/// Of JPEG: what it does itself cannot be seen beside the damage that is shown.
+/// JPEG quality: its own artefacts are invisible beside the damage shown.
 const QUALITY: u32 = 93;
-/// How long one pair may take.
+/// Longest time for a pair.
 const PATIENCE: ClockTime = ClockTime::from_seconds(60);
 
-/// JPEG as data URIs, all of one size.
+/// JPEG data URIs of equal size.
 #[derive(Serialize)]
 pub struct Pictures {
     reference: String,
@@ -24,7 +24,7 @@ pub struct Pictures {
     heatmap: String,
 }
 
-/// Makes the pictures. `scale` is how the distorted frame is scaled if it is of another size.
+/// Makes the pictures. `scale` is the scaling method for a distorted frame of another size.
 pub fn make(reference: &Sample, distorted: &Sample, scale: &str) -> Result<Pictures, Error> {
     let caps = reference.caps().ok_or("a frame has no caps")?;
     let (width, height) = size(&VideoInfo::from_caps(caps)?);
@@ -35,7 +35,7 @@ pub fn make(reference: &Sample, distorted: &Sample, scale: &str) -> Result<Pictu
              ! appsink name={name} sync=false "
         )
     };
-    // The memory is the system's, and the pair is one of few: the GPU is not asked.
+    // The frames are in system memory, and there are few, so the CPU computes the heatmap.
     let pipeline = gst::parse::launch(&format!(
         "appsrc name=r format=time ! tee name=rt rt. ! queue ! score.ref_sink rt. ! queue ! {} \
          appsrc name=d format=time ! tee name=dt dt. ! queue ! score.dist_sink dt. ! queue ! {} \
@@ -55,7 +55,7 @@ fn run(pipeline: &gst::Pipeline, sent: [(&str, &Sample); 2]) -> Result<Pictures,
     for (name, sample) in sent {
         let source = pipeline.by_name(name).and_downcast::<gst_app::AppSrc>();
         let source = source.ok_or("the pipeline lacks a source")?;
-        // What is refused has ended with an error, which the sinks show.
+        // A rejected sample ends with an error, which the sinks report.
         let _ = source.push_sample(sample);
         let _ = source.end_of_stream();
     }
@@ -73,7 +73,7 @@ fn run(pipeline: &gst::Pipeline, sent: [(&str, &Sample); 2]) -> Result<Pictures,
     })
 }
 
-/// Why there is no picture.
+/// Returns the reason for a failure.
 fn failure(pipeline: &gst::Pipeline) -> Error {
     let message = pipeline.bus().and_then(|bus| bus.pop_filtered(&[gst::MessageType::Error]));
     Error::Failed(match message.as_ref().map(|message| message.view()) {
@@ -82,7 +82,7 @@ fn failure(pipeline: &gst::Pipeline) -> Error {
     })
 }
 
-/// Size of the pictures of such a frame: as it is shown, with square samples.
+/// Returns the size of the pictures: the displayed size with square pixels.
 fn size(info: &VideoInfo) -> (u32, u32) {
     let aspect = f64::from(info.par().numer().max(1)) / f64::from(info.par().denom().max(1));
     let (width, height) = (f64::from(info.width()) * aspect, f64::from(info.height()));

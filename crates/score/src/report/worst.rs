@@ -2,15 +2,14 @@
 
 //! Pictures of the worst frames, taken where frames leave the element with their scores.
 //!
-//! Which frames are the worst is known at the end, when most are gone, and a second look at the sources would not show the
-//! same: encodings that are made on the way are not kept, and a URI may give its video once. So the worst frames so far are
-//! kept. The element hands out each reference frame together with the scores of all renditions and the very frames that
-//! they are of (`attach-frames`), so that no frame can be taken for another, whatever offset, rate or gap there is.
+//! The worst frames are known only at the end, when most frames are gone, and reading the sources again might not
+//! give the same frames: encodes are not stored, and a URI may deliver its video once. So the worst frames so far are
+//! held. With `attach-frames`, the element outputs each reference frame with all scores and the exact frames they
+//! belong to, so that no frame is mistaken for another with any offset, rate or gap.
 //!
-//! Frames of one bad moment look alike, so of each second of the reference only the worst frame counts. That bounds the
-//! work as well: of each rendition one pair of pictures is held as it is decoded, and at the end of its second, if it is
-//! among the worst, it is made into three pictures of some hundred kilobytes, at most once a second however steadily a
-//! film gets worse.
+//! Frames of one bad moment look alike, so only the worst frame of each second counts. This also limits the work: one
+//! pair of pictures is held per rendition. At the end of its second, if it is among the worst, it becomes three JPEG
+//! pictures of a few hundred kilobytes, at most once per second even if the video keeps getting worse.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,34 +21,34 @@ use gsthipvmaf::meta::{ScoreMeta, ScoreState};
 use serde::Serialize;
 
 use super::super::run::Job;
-use super::super::span::stream_time;
+use super::super::time_range::stream_time;
 use super::picture::{self, Pictures};
 
-/// A frame, with pictures of it.
+/// A frame with its pictures.
 #[derive(Serialize)]
 pub struct Still {
     /// Number of the reference frame.
     frame: i32,
-    /// Where it is in the reference, in seconds.
+    /// Time in the reference, in seconds.
     time: f64,
-    /// Of the reference frame, where it carries one.
+    /// Timecode of the reference frame, if it has one.
     time_code: Option<String>,
-    /// By the first model.
+    /// Score of the first model.
     score: f64,
-    /// Of the frame; nothing if they could not be made.
+    /// Pictures; `None` if they could not be made.
     pictures: Option<Pictures>,
-    /// Why they could not.
+    /// Reason why there are no pictures.
     trouble: Option<String>,
 }
 
-/// Looks for the worst frames.
+/// Collects the worst frames.
 #[derive(Clone)]
 pub struct Worst(Arc<Mutex<State>>);
 
 struct State {
-    /// How many frames of each rendition are wanted.
+    /// Number of frames wanted for each rendition.
     count: usize,
-    /// How distorted frames of another size are scaled.
+    /// Scaling method for distorted frames of another size.
     scale: String,
     renditions: Vec<Rendition>,
 }
@@ -58,26 +57,26 @@ struct State {
 struct Rendition {
     /// Its sink pad.
     pad: String,
-    /// The second that the last frame was in.
+    /// Second of the latest frame.
     second: u64,
-    /// The worst frame of that second, if it is bad enough.
+    /// Worst frame of that second, if it is bad enough.
     candidate: Option<Pair>,
-    /// Of the seconds before; the worst first.
+    /// Stills of earlier seconds, worst first.
     stills: Vec<Still>,
 }
 
-/// A frame and what it was compared with, both in the system's memory.
+/// A frame with its partner, both in system memory.
 struct Pair {
     frame: i32,
     time: ClockTime,
     time_code: Option<String>,
     score: f64,
-    /// Nothing if the CPU cannot read them.
+    /// `None` if the CPU cannot read them.
     pictures: Option<[gst::Sample; 2]>,
 }
 
 impl Worst {
-    /// Looks for so many frames of each rendition of the job.
+    /// Collects this many frames of each rendition of the job.
     pub fn new(job: &Job, count: usize) -> Self {
         let scale = job.properties.iter().rev().find(|(name, _)| name == "scale-method");
         let scale = scale.map_or("none", |(_, value)| value).to_owned();
@@ -85,7 +84,7 @@ impl Worst {
         Self(Arc::new(Mutex::new(State { count, scale, renditions })))
     }
 
-    /// Has the element hand out what is needed, and looks at it.
+    /// Makes the element output the frames, and watches them.
     pub fn watch(&self, element: &gst::Element) {
         let mut state = self.lock();
         if state.count == 0 {
@@ -108,7 +107,7 @@ impl Worst {
         }
     }
 
-    /// The worst frames of each rendition, once no more frames come.
+    /// Returns the stills of each rendition, after the last frame.
     pub fn finish(&self) -> Vec<Vec<Still>> {
         let mut state = self.lock();
         let State { count, scale, renditions } = &mut *state;
@@ -121,10 +120,10 @@ impl Worst {
 }
 
 impl State {
-    /// A reference frame leaves.
+    /// Handles a reference frame at the output.
     fn see(&mut self, buffer: &gst::BufferRef, caps: &gst::CapsRef, time: ClockTime) {
         let Some(meta) = ScoreMeta::from_buffer(buffer) else { return };
-        // Made for the first rendition that wants it.
+        // Copied only if a rendition needs it.
         let mut reference = None;
         for of in &meta.scores {
             let Some(score) = of.score.filter(|score| of.state == ScoreState::Scored && score.is_finite())
@@ -154,7 +153,7 @@ impl State {
 }
 
 impl Rendition {
-    /// A frame at this time is looked at: the second before may be over.
+    /// Begins a new second if this time is in it.
     fn begin(&mut self, time: ClockTime, count: usize, scale: &str) {
         if time.seconds() != self.second {
             self.end_second(count, scale);
@@ -162,7 +161,7 @@ impl Rendition {
         }
     }
 
-    /// A frame with this score would be the worst of its second, and among the worst.
+    /// Returns true if this score would be the worst of its second, and among the worst of all.
     fn wants(&self, score: f64, count: usize) -> bool {
         let of_second = self.candidate.as_ref().is_none_or(|candidate| score < candidate.score);
         of_second && (self.stills.len() < count || self.stills.last().is_some_and(|last| score < last.score))
@@ -197,7 +196,7 @@ impl Pair {
     }
 }
 
-/// A copy of a frame, so that a decoder gets its own back.
+/// Copies a frame, so that the decoder gets its buffer back.
 fn in_system_memory(buffer: &gst::BufferRef, caps: &gst::CapsRef) -> Option<gst::Sample> {
     let mut caps = caps.to_owned();
     caps.make_mut().set_features_simple(None);

@@ -1,88 +1,87 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the decoded frames of a video look like: their format, how they are to be turned, their levels, whether fields
-//! lie between each other, and where the picture ends.
+//! Properties of the decoded frames: format, orientation, levels, interlacing, and the edges of the picture.
 //!
-//! Tags are often missing or wrong, so what they say is held against the samples of a few frames.
+//! Tags are often missing or wrong, so they are verified with the samples of a few frames.
 
 use gst::ClockTime;
 use gst_video::{VideoColorMatrix, VideoColorRange, VideoColorimetry, VideoInfo};
 
-use super::look::{Look, Picture};
+use super::preprocessing::{Orientation, Preprocessing};
+use super::preview::{Picture, Preview};
 use super::probe::Video;
 use super::source::Input;
-use super::treatment::{Orientation, Treatment};
 use crate::error::Error;
 use crate::interrupt;
 
-/// How many frames are looked at from the beginning.
+/// Number of frames examined at the beginning.
 const FRAMES: usize = 24;
-/// Where else to look, in parts of the whole, and how many frames there.
+/// Further positions, in quarters of the duration, and the number of frames at each.
 const PLACES: [u64; 3] = [1, 2, 3];
 const OF_PLACES: u64 = 4;
 const FRAMES_THERE: usize = 6;
-/// By how much rows of two fields differ from both of their neighbours where something moves.
+/// Difference of a row from both neighbours that indicates two moving fields.
 const COMBED: i32 = 10;
 
-/// What frames look like.
+/// Properties of the decoded frames.
 #[derive(Clone, Debug)]
-pub struct Looks {
-    /// As they are decoded.
+pub struct FrameInfo {
+    /// Format of the decoder's output.
     pub info: VideoInfo,
-    /// What the decoder says of the colours.
+    /// Colour tags of the stream.
     tagged: Option<VideoColorimetry>,
-    /// How they are to be turned to be shown.
+    /// Orientation for display.
     pub orientation: Option<Orientation>,
-    /// How often each value of luma comes, in 8 bits.
+    /// Histogram of luma in 8 bits.
     levels: Vec<u64>,
-    /// The mean luma of each row, of the frames at the beginning.
+    /// Mean luma of each row in the frames at the beginning.
     rows: Vec<f64>,
-    /// Fields were seen that belong to different moments.
+    /// Fields from different moments were seen.
     pub is_combed: bool,
 }
 
-impl Looks {
-    /// Looks at a video. A stream is not looked at: what its header says is all that is known of it.
-    pub fn of(input: &Input, video: &Video, treatment: Treatment) -> Result<Self, Error> {
+impl FrameInfo {
+    /// Examines a video. A stream that can be read only once is described by its header alone.
+    pub fn of(input: &Input, video: &Video, preprocessing: Preprocessing) -> Result<Self, Error> {
         if let Some(reader) = input.reader().filter(|reader| reader.is_stream()) {
             return Ok(Self { is_combed: true, ..Self::new(&reader.caps(), None)? });
         }
-        let look = Look::open(input, treatment)?;
-        let first = look.next()?;
-        let caps = look.caps();
+        let preview = Preview::open(input, preprocessing)?;
+        let first = preview.next()?;
+        let caps = preview.caps();
         let caps =
             caps.ok_or_else(|| Error::Failed(format!("{} has no video that can be decoded", input.given())))?;
-        let mut looks = Self::new(&caps, look.orientation())?;
-        first.iter().for_each(|picture| looks.see(picture));
-        looks.go_on(&look, FRAMES)?;
+        let mut frame_info = Self::new(&caps, preview.orientation())?;
+        first.iter().for_each(|picture| frame_info.see(picture));
+        frame_info.go_on(&preview, FRAMES)?;
         if let Some(duration) = video.duration.filter(|_| video.indexed) {
             for place in PLACES {
                 let to = ClockTime::from_nseconds(duration.nseconds() / OF_PLACES * place);
-                if !look.seek(to) {
+                if !preview.seek(to) {
                     break;
                 }
-                looks.go_on(&look, FRAMES_THERE)?;
+                frame_info.go_on(&preview, FRAMES_THERE)?;
             }
         }
-        Ok(looks)
+        Ok(frame_info)
     }
 
     fn new(caps: &gst::Caps, orientation: Option<Orientation>) -> Result<Self, Error> {
         let tagged = caps.structure(0).and_then(|s| s.get::<&str>("colorimetry").ok()?.parse().ok());
         let mut caps = caps.clone();
-        // Wherever frames are, they have a format.
+        // Frames in any memory have the same formats.
         caps.make_mut().set_features_simple(None);
         let info = VideoInfo::from_caps(&caps)?;
         Ok(Self { info, tagged, orientation, levels: vec![0; 256], rows: vec![], is_combed: false })
     }
 
-    fn go_on(&mut self, look: &Look, count: usize) -> Result<(), Error> {
+    fn go_on(&mut self, preview: &Preview, count: usize) -> Result<(), Error> {
         for _ in 0..count {
-            // What a signal leaves unseen is not scored either.
+            // After a signal nothing is scored, so the examination may be incomplete.
             if interrupt::caught().is_some() {
                 break;
             }
-            let Some(picture) = look.next()? else { break };
+            let Some(picture) = preview.next()? else { break };
             self.see(&picture);
         }
         Ok(())
@@ -107,24 +106,24 @@ impl Looks {
         self.is_combed = self.is_combed || is_combed(&rows);
     }
 
-    /// The stream says that its samples use the full range.
+    /// Returns true if the stream is tagged as full range.
     pub fn says_full(&self) -> bool {
         self.tagged.as_ref().is_some_and(|tagged| tagged.range() == VideoColorRange::Range0_255)
     }
 
-    /// How its colours are coded, if the stream says so.
+    /// Returns the colour matrix of the tags.
     pub fn matrix(&self) -> VideoColorMatrix {
         self.tagged.as_ref().map_or(VideoColorMatrix::Unknown, VideoColorimetry::matrix)
     }
 
-    /// A part of the samples is where the limited range has nothing.
+    /// Returns true if a share of the samples is outside the limited range.
     pub fn is_outside(&self) -> bool {
         let outside: u64 = self.levels[..12].iter().chain(&self.levels[244..]).sum();
         let all: u64 = self.levels.iter().sum();
         outside * 200 > all
     }
 
-    /// By how much the levels of two videos differ in the mean, after those of this one were changed.
+    /// Returns the mean difference between the levels of two videos, after a change of this one's.
     fn distance(&self, other: &Self, change: impl Fn(f64) -> f64) -> Option<f64> {
         const STEPS: u32 = 64;
         let quantiles = |levels: &[u64]| {
@@ -144,20 +143,20 @@ impl Looks {
         Some(each.sum::<f64>() / f64::from(STEPS))
     }
 
-    /// What the levels say of this video, if the other one is limited in range.
+    /// Judges the range of this video if the other one is limited.
     pub fn range_against(&self, other: &Self) -> Evidence {
         let alike = self.distance(other, |level| level);
         let wider = self.distance(other, |level| 16.0 + level * 219.0 / 255.0);
         match alike.zip(wider) {
-            // What is left of both is the coding.
+            // The rest is coding noise.
             Some((alike, wider)) if wider < 2.5 && wider * 2.0 < alike => Evidence::Wider,
             Some((alike, wider)) if alike < 2.5 && alike * 2.0 < wider => Evidence::Alike,
             _ => Evidence::None,
         }
     }
 
-    /// The lines at the bottom are none of the picture: without them the rows are those of the other video, and not if it is
-    /// scaled.
+    /// Returns true if the surplus rows at the bottom are padding: without them, the rows match the other video's,
+    /// and scaled they do not.
     pub fn is_padded(&self, other: &Self) -> bool {
         let mean = |rows: &[f64]| rows.iter().sum::<f64>() / rows.len().max(1) as f64;
         let (own, others) = (mean(&self.rows).max(1.0), mean(&other.rows).max(1.0));
@@ -176,19 +175,19 @@ impl Looks {
     }
 }
 
-/// What the levels of a video say about its range.
+/// Evidence about the range of a video from its levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Both have the same levels.
     Alike,
-    /// It has the levels of the other one in the full range.
+    /// This one has the other's levels in full range.
     Wider,
-    /// They say nothing.
+    /// No evidence.
     None,
 }
 
-/// Fields of two moments lie between each other: more samples stand out from the rows beside theirs than from the next rows
-/// of their own field, which are further away.
+/// Returns true if two fields from different moments are interleaved: more samples differ from the adjacent rows than
+/// from the next rows of their own field, which are further away.
 fn is_combed(rows: &[&[u8]]) -> bool {
     let (mut beside, mut of_field, mut all) = (0_u64, 0_u64, 0_u64);
     for five in rows.windows(5) {

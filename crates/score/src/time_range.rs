@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A part of the videos: from one moment of the reference to another.
+//! A range of the videos between two times of the reference.
 //!
-//! Frames outside are thrown away behind the decoder, which is exact whatever the file. Containers with an index are sent
-//! to the beginning first, so that what comes before it need not be decoded.
+//! Frames outside of it are dropped after the decoder, which is exact for any file. Containers with an index are
+//! seeked to the beginning of the range first, to avoid decoding what comes before.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use gst::prelude::*;
 
 use crate::error::Error;
 
-/// A moment of the reference, as the user names it.
+/// A position in the reference, as the user wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// The number of a frame, from 0.
+    /// Number of a frame, from 0.
     Frame(u64),
     /// Stream time.
     Time(ClockTime),
@@ -25,7 +25,7 @@ pub enum Position {
 impl FromStr for Position {
     type Err = &'static str;
 
-    /// `250`, `12.5s`, `1:30` or `1:02:03.25`.
+    /// Parses `250`, `12.5s`, `1:30` or `1:02:03.25`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Ok(frame) = text.parse() {
             return Ok(Self::Frame(frame));
@@ -49,7 +49,7 @@ impl FromStr for Position {
 }
 
 impl Position {
-    /// The moment at which this frame begins, at this rate.
+    /// Returns the time of the frame at this rate.
     pub fn time(self, rate: Option<gst::Fraction>) -> Result<ClockTime, Error> {
         match (self, rate) {
             (Self::Time(time), _) => Ok(time),
@@ -64,7 +64,7 @@ impl Position {
     }
 }
 
-/// How long so many frames are.
+/// Returns the duration of a number of frames.
 fn frames(number: u64, rate: gst::Fraction) -> Result<ClockTime, Error> {
     let [numer, denom] = [rate.numer(), rate.denom()].map(|n| u64::try_from(n).unwrap_or_default());
     let nanoseconds = u128::from(number) * u128::from(denom) * 1_000_000_000;
@@ -75,21 +75,21 @@ fn frames(number: u64, rate: gst::Fraction) -> Result<ClockTime, Error> {
         .ok_or_else(|| Error::Usage(format!("there is no frame {number}")))
 }
 
-/// The part of the videos that is scored.
+/// The range to score.
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
-    /// Where its first frame begins.
+pub struct TimeRange {
+    /// Beginning of its first frame.
     pub from: ClockTime,
-    /// Where its last frame ends; nothing for the end of the videos.
+    /// End of its last frame; `None` for the end of the video.
     pub to: Option<ClockTime>,
-    /// By how much time stamps may be earlier than they should be: they are rounded, to milliseconds in Matroska.
+    /// Tolerance for early timestamps, which are rounded to milliseconds in Matroska.
     pub slack: ClockTime,
-    /// Seek to the beginning: the container has an index.
+    /// Seek to the beginning, since the container has an index.
     pub seek: bool,
 }
 
-impl Span {
-    /// Keeps what is outside of the span from leaving a pad, and ends the stream there behind it.
+impl TimeRange {
+    /// Drops frames outside the range at a pad, and ends the stream after it.
     pub fn apply(self, pad: &gst::Pad) {
         let first = self.from.saturating_sub(self.slack);
         let end = self.to.map(|to| to.saturating_sub(self.slack));
@@ -103,7 +103,7 @@ impl Span {
             if end.is_none_or(|end| time < end) {
                 return gst::PadProbeReturn::Ok;
             }
-            // Refused only by a pad that has seen its end. What is decoded until the other sides have come to theirs is lost.
+            // Fails only if the stream has ended already. Frames decoded until the other sides end are dropped.
             let _ = pad.peer().is_some_and(|sink| sink.send_event(gst::event::Eos::new()));
             gst::PadProbeReturn::Drop
         });
@@ -112,11 +112,10 @@ impl Span {
         }
     }
 
-    /// Has the decoder of a pad go to the beginning, as soon as it has delivered something. Nobody behind the pad hears of
-    /// it.
+    /// Seeks to the beginning after the decoder's first output. Nothing downstream of the pad notices it.
     fn seek(self, pad: &gst::Pad) {
-        // Decoders make the frame that is shown at this moment begin there. That is to be too early to be kept if it is the
-        // one before.
+        // Decoders change the timestamp of the frame displayed at the target to the target. If that is the frame
+        // before the range, its new time must still be too early.
         let target = self.from.saturating_sub(self.slack * 2);
         let sent = AtomicBool::new(false);
         pad.add_probe(gst::PadProbeType::BLOCK | gst::PadProbeType::BUFFER, move |pad, info| {
@@ -126,7 +125,7 @@ impl Span {
             let (Some(block), Some(element)) = (info.id.take(), pad.parent_element()) else {
                 return gst::PadProbeReturn::Remove;
             };
-            // Taken rather than dropped: GStreamer 1.22 lets go of flushes that are dropped twice.
+            // Taken instead of dropped, since GStreamer 1.22 frees dropped flush events twice.
             let flush = pad.add_probe(gst::PadProbeType::EVENT_FLUSH, |_, info| {
                 info.data = None;
                 gst::PadProbeReturn::Handled
@@ -136,10 +135,10 @@ impl Span {
                 let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE;
                 let (set, none) = (gst::SeekType::Set, gst::SeekType::None);
                 let seek = gst::event::Seek::new(1.0, flags, set, target, none, ClockTime::NONE);
-                // Running time would begin at 0 here, and not on a side that does not seek.
+                // Otherwise running time would begin at 0 here, but not on sides without a seek.
                 pad.set_offset(i64::try_from(target.nseconds()).unwrap_or_default());
                 if !pad.send_event(seek) {
-                    // It is read from its beginning.
+                    // Reads from the beginning instead.
                     pad.set_offset(0);
                 }
                 flush.into_iter().for_each(|flush| pad.remove_probe(flush));
@@ -150,11 +149,11 @@ impl Span {
     }
 }
 
-/// Where a buffer that leaves a pad is in the stream.
+/// Returns the stream time of a buffer at a pad.
 pub(super) fn stream_time(pad: &gst::Pad, buffer: &gst::BufferRef) -> Option<ClockTime> {
     let event = pad.sticky_event::<gst::event::Segment>(0)?;
     let segment = event.segment().downcast_ref::<ClockTime>()?;
-    // A frame may begin before its segment does; it is not kept.
+    // A frame may begin before its segment; it is not kept.
     segment.to_stream_time_full(buffer.pts()?)?.positive().or(Some(ClockTime::ZERO))
 }
 

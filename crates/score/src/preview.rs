@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures of a video, to find something out about it before it is scored: their luma, decoded as they will be.
+//! Pictures for an examination before scoring: the luma of the frames as they will be decoded.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,28 +11,28 @@ use gst_video::video_frame::Readable;
 use gst_video::{VideoColorRange, VideoFrame, VideoInfo};
 
 use super::decoders::Decoders;
+use super::preprocessing::{Orientation, Preprocessing};
 use super::source::{self, Input};
-use super::treatment::{Orientation, Treatment};
 use crate::error::Error;
 use crate::{interrupt, redact};
 
-/// How long a picture may take.
+/// Longest wait for a picture.
 const PATIENCE: ClockTime = ClockTime::from_seconds(30);
 
-/// How often to look whether there is an error instead.
+/// Interval of the checks for errors.
 const LOOK: ClockTime = ClockTime::from_mseconds(50);
 
-/// A video that is looked at.
-pub struct Look {
+/// A video under examination.
+pub struct Preview {
     pipeline: gst::Pipeline,
     sink: gst_app::AppSink,
     said: Arc<Mutex<Said>>,
     decoders: Decoders,
-    /// As the user wrote it.
+    /// The video as the user wrote it.
     given: String,
 }
 
-/// What is said of the frames before they are made into luma.
+/// Caps and tags of the frames before their conversion to luma.
 #[derive(Default)]
 struct Said {
     caps: Option<gst::Caps>,
@@ -53,7 +53,7 @@ impl Said {
     }
 }
 
-/// Luma in 8 bits.
+/// A picture with 8-bit luma.
 pub struct Picture {
     /// Running time.
     pub time: ClockTime,
@@ -62,9 +62,9 @@ pub struct Picture {
     frame: VideoFrame<Readable>,
 }
 
-impl Look {
+impl Preview {
     /// Opens a video.
-    pub fn open(input: &Input, treatment: Treatment) -> Result<Self, Error> {
+    pub fn open(input: &Input, preprocessing: Preprocessing) -> Result<Self, Error> {
         let pipeline = gst::parse::bin_from_description(
             "queue name=first max-size-buffers=2 ! videoconvert ! video/x-raw,format=I420 \
              ! appsink name=sink sync=false max-buffers=2",
@@ -85,13 +85,13 @@ impl Look {
                 gst::PadProbeReturn::Ok
             }
         });
-        let decoders = source::decode(&whole, input, treatment, pipeline.upcast_ref())?;
-        let look = Self { pipeline: whole, sink, said, decoders, given: input.given().to_owned() };
-        look.pipeline.set_state(gst::State::Playing).map_err(|_| look.failure())?;
-        Ok(look)
+        let decoders = source::decode(&whole, input, preprocessing, pipeline.upcast_ref())?;
+        let preview = Self { pipeline: whole, sink, said, decoders, given: input.given().to_owned() };
+        preview.pipeline.set_state(gst::State::Playing).map_err(|_| preview.failure())?;
+        Ok(preview)
     }
 
-    /// The next picture; nothing at the end.
+    /// Returns the next picture, or `None` at the end.
     pub fn next(&self) -> Result<Option<Picture>, Error> {
         let Some(sample) = self.pull()? else { return Ok(None) };
         let segment = sample.segment().and_then(|segment| segment.downcast_ref::<ClockTime>().cloned());
@@ -107,7 +107,7 @@ impl Look {
         Ok(Some(Picture { time, position, frame }))
     }
 
-    /// The next sample; nothing at the end. An error ends the waiting for it.
+    /// Returns the next sample, or `None` at the end. Stops waiting on an error.
     fn pull(&self) -> Result<Option<gst::Sample>, Error> {
         let bus = self.pipeline.bus().ok_or("the pipeline has no bus")?;
         let mut waited = ClockTime::ZERO;
@@ -129,17 +129,17 @@ impl Look {
         Err(self.explain(None))
     }
 
-    /// How frames were decoded, once one has come.
+    /// Returns the caps of the decoded frames after the first one.
     pub fn caps(&self) -> Option<gst::Caps> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).caps.clone()
     }
 
-    /// How frames are to be turned to be shown, once one has come.
+    /// Returns the orientation of the frames after the first one.
     pub fn orientation(&self) -> Option<Orientation> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).orientation
     }
 
-    /// Goes to the picture at about this moment that can be decoded by itself. Whether the video can do that.
+    /// Seeks to the key frame near this time. Returns false if the video cannot seek.
     pub fn seek(&self, to: ClockTime) -> bool {
         self.pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT, to).is_ok()
     }
@@ -156,32 +156,32 @@ impl Look {
                 let stuck = is_stuck.then(|| self.decoders.stuck()).flatten();
                 stuck.unwrap_or_else(|| redact::quoted(error.error().message()))
             }
-            _ => "nothing comes of it".into(),
+            _ => "it delivers no data".into(),
         };
         let named = why.contains(&self.given);
         Error::Failed(if named { why } else { format!("{}: {why}", self.given) })
     }
 }
 
-impl Drop for Look {
+impl Drop for Preview {
     fn drop(&mut self) {
-        // A pipeline always goes there.
+        // Always succeeds for a pipeline.
         let _ = self.pipeline.set_state(gst::State::Null);
     }
 }
 
 impl Picture {
-    /// Width and height.
+    /// Returns width and height.
     pub fn size(&self) -> (usize, usize) {
         (self.frame.width() as usize, self.frame.height() as usize)
     }
 
-    /// From one row to the next.
+    /// Returns the bytes per row.
     pub fn stride(&self) -> usize {
         self.frame.plane_stride().first().and_then(|stride| usize::try_from(*stride).ok()).unwrap_or_default()
     }
 
-    /// What is black: 0, or 16 where the coding of the video leaves room below.
+    /// Returns the value of black: 16 in limited range, otherwise 0.
     pub fn black(&self) -> u8 {
         match self.frame.info().colorimetry().range() {
             VideoColorRange::Range16_235 => 16,
@@ -189,7 +189,7 @@ impl Picture {
         }
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub fn samples(&self) -> &[u8] {
         self.frame.plane_data(0).unwrap_or_default()
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What is done to a video between its decoder and the element, by elements of GStreamer.
+//! Preprocessing of a video between its decoder and the element, by GStreamer elements.
 //!
-//! Each step is one that the user has asked for or was told of, and says itself what it is ([`Treatment::steps`]): scores
-//! depend on it as on the settings of the element, so it is told with what made them.
+//! Each step was requested by the user or is reported to the user, and describes itself ([`Preprocessing::steps`]).
+//! Scores depend on it, so it is part of the provenance.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use gst::prelude::*;
 
 use super::convert::{Conversion, Convert};
 use super::source::Decoder;
-use super::span::Span;
+use super::time_range::TimeRange;
 use crate::error::Error;
 
-/// Which fields of interlaced video become frames.
+/// Fields that become frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fields {
-    /// Each, at twice the rate.
+    /// Each field, at twice the frame rate.
     All,
-    /// The first of each frame, at this rate of frames.
+    /// The first field of each frame, at this frame rate.
     First(gst::Fraction),
 }
 
-/// What is cut off of frames, in samples of luma.
+/// Crop of a frame, in luma samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Margins {
     /// Columns.
@@ -42,7 +42,7 @@ impl Margins {
         Self { left: columns(left), right: columns(right), top: rows(top), bottom: rows(bottom) }
     }
 
-    /// The smaller ones on each side.
+    /// Returns the smaller value of each side.
     pub fn least(self, other: Self) -> Self {
         Self {
             left: self.left.min(other.left),
@@ -52,7 +52,7 @@ impl Margins {
         }
     }
 
-    /// Those of the other where they are larger by no more than this.
+    /// Takes values of `other` that are larger by no more than `by`.
     pub fn or_near(self, other: Self, by: Self) -> Self {
         let side = |own: u32, other: u32, by: u32| if own < other && other - own <= by { other } else { own };
         Self {
@@ -63,12 +63,12 @@ impl Margins {
         }
     }
 
-    /// Not larger, and such that no sample of subsampled colour is cut in two.
+    /// Rounds down to even values, so that no chroma sample is divided.
     pub fn even(self) -> Self {
         self.each(|of| of & !1, |of| of & !1)
     }
 
-    /// Those of frames of one size where the frames are scaled to another one, rounded down.
+    /// Scales the values from one frame size to another, rounded down.
     pub fn scaled(self, from: (u32, u32), to: (u32, u32)) -> Self {
         let scale = |of: u32, from: u32, to: u32| {
             u32::try_from(u64::from(of) * u64::from(to) / u64::from(from.max(1))).unwrap_or(u32::MAX)
@@ -76,13 +76,13 @@ impl Margins {
         self.each(|of| scale(of, from.0, to.0), |of| scale(of, from.1, to.1))
     }
 
-    /// The same, if that is at even numbers of whole samples.
+    /// Scales the values if the results are even integers.
     pub fn exactly(self, from: (u32, u32), to: (u32, u32)) -> Option<Self> {
         let scaled = self.scaled(from, to);
         (scaled == scaled.even() && scaled.scaled(to, from) == self).then_some(scaled)
     }
 
-    /// What they leave of frames of this size; nothing if they leave nothing.
+    /// Returns the remaining size, or `None` if nothing remains.
     pub fn left_of(self, (width, height): (u32, u32)) -> Option<(u32, u32)> {
         let left =
             |length: u32, a: u32, b: u32| length.checked_sub(a)?.checked_sub(b).filter(|left| *left > 0);
@@ -90,18 +90,18 @@ impl Margins {
     }
 }
 
-/// Another size that frames are brought to.
+/// A new frame size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resize {
     /// Width.
     pub width: u32,
     /// Height.
     pub height: u32,
-    /// By the name that `videoscale` has for it.
+    /// Method of `videoscale`.
     pub method: &'static str,
 }
 
-/// How pictures are turned or mirrored to be shown.
+/// Rotation or mirroring for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orientation {
     /// By 90° clockwise.
@@ -121,7 +121,7 @@ pub enum Orientation {
 }
 
 impl Orientation {
-    /// By the value of GStreamer's tag `image-orientation`; nothing if pictures are shown as they are.
+    /// Parses GStreamer's tag `image-orientation`. Returns `None` for unrotated pictures.
     pub fn of_tag(tag: &str) -> Option<Self> {
         Some(match tag {
             "rotate-90" => Self::Right,
@@ -135,12 +135,12 @@ impl Orientation {
         })
     }
 
-    /// Width becomes height.
+    /// Returns true if width and height are swapped.
     pub fn swaps(self) -> bool {
         matches!(self, Self::Right | Self::Left | Self::Transposed | Self::Transversed)
     }
 
-    /// What `videoflip` calls it.
+    /// Returns the value for `videoflip`.
     fn direction(self) -> &'static str {
         match self {
             Self::Right => "90r",
@@ -168,29 +168,29 @@ impl fmt::Display for Orientation {
     }
 }
 
-/// How a video is brought to what is scored.
+/// Everything that is done to a video before scoring.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Treatment {
-    /// Which decoders are used.
+pub struct Preprocessing {
+    /// Decoders to use.
     pub decoder: Decoder,
-    /// The part to score, if not all of it.
-    pub span: Option<Span>,
-    /// It is deinterlaced.
+    /// Range to score; `None` for the entire video.
+    pub time_range: Option<TimeRange>,
+    /// Deinterlacing.
     pub fields: Option<Fields>,
-    /// Its samples are brought to this format.
+    /// Conversion of the format.
     pub conversion: Option<Conversion>,
-    /// Its pictures are turned.
+    /// Rotation.
     pub orientation: Option<Orientation>,
-    /// It is brought to this rate of frames.
+    /// New frame rate.
     pub rate: Option<gst::Fraction>,
-    /// It is brought to this size before it is cut.
+    /// New size before cropping.
     pub resize: Option<Resize>,
-    /// What is cut off.
+    /// Crop.
     pub margins: Margins,
 }
 
-impl Treatment {
-    /// What is done to the frames, in order: a kind and a text each.
+impl Preprocessing {
+    /// Returns the steps in order, with category and description.
     pub fn steps(&self) -> Vec<(&'static str, String)> {
         let mut steps = vec![];
         match self.fields {
@@ -210,7 +210,7 @@ impl Treatment {
         }
         if let Some(rate) = self.rate {
             let text = format!(
-                "brought to {}/{} frames a second by GStreamer's videorate, which repeats frames or leaves them out",
+                "brought to {}/{} frames a second by GStreamer's videorate, which repeats or drops frames",
                 rate.numer(),
                 rate.denom()
             );
@@ -236,7 +236,7 @@ impl Treatment {
         steps
     }
 
-    /// Puts what it takes before an element. What frames are to be sent to then.
+    /// Inserts the elements before `next`, and returns the element to link to.
     pub(super) fn before(
         &self,
         pipeline: &gst::Pipeline,
@@ -259,7 +259,7 @@ impl Treatment {
             next = element.upcast();
         }
         if let Some(rate) = self.rate {
-            // Its first frame is that of the stream, wherever that begins.
+            // Keeps the first frame at its own time.
             let element = gst::ElementFactory::make("videorate").property("skip-to-first", true).build()?;
             pipeline.add(&element)?;
             element.link_filtered(&next, &gst_video::VideoCapsBuilder::new().framerate(rate).build())?;
@@ -272,8 +272,8 @@ impl Treatment {
     }
 }
 
-/// Puts an element before another one that makes frames of fields: of each by itself, so that frames get the time of their
-/// field. Methods that look at several fields give frames of GStreamer 1.22 the times of others.
+/// Inserts a deinterlacer. It uses each field by itself, because methods over several fields give wrong timestamps in
+/// GStreamer 1.22.
 fn deinterlace(pipeline: &gst::Pipeline, fields: Fields, next: &gst::Element) -> Result<gst::Element, Error> {
     let element = gst::ElementFactory::make("deinterlace")
         .property_from_str("method", "linear")
@@ -283,7 +283,7 @@ fn deinterlace(pipeline: &gst::Pipeline, fields: Fields, next: &gst::Element) ->
     match fields {
         Fields::All => element.link(next)?,
         Fields::First(rate) => {
-            // Which field is the first is known to the element alone, so it makes both into frames.
+            // Only the element knows which field is first, so it outputs both, and every second frame is dropped.
             let half = gst::ElementFactory::make("videorate").property("drop-only", true).build()?;
             let caps = gst_video::VideoCapsBuilder::new().framerate(rate).build();
             pipeline.add(&half)?;
@@ -294,7 +294,7 @@ fn deinterlace(pipeline: &gst::Pipeline, fields: Fields, next: &gst::Element) ->
     Ok(element)
 }
 
-/// Puts an element before another one that turns pictures. What follows is not told that they were to be turned.
+/// Inserts a rotation. The orientation tag is removed after it.
 fn turn(
     pipeline: &gst::Pipeline,
     orientation: Orientation,
@@ -311,7 +311,7 @@ fn turn(
             Some(gst::EventView::Tag(event))
                 if event.tag().get::<gst::tags::ImageOrientation>().is_some() =>
             {
-                // Taken rather than dropped: GStreamer 1.22 lets go of events that are dropped twice.
+                // Taken instead of dropped, since GStreamer 1.22 frees dropped events twice.
                 info.data = None;
                 gst::PadProbeReturn::Handled
             }
@@ -321,7 +321,7 @@ fn turn(
     Ok(element)
 }
 
-/// Puts an element before another one that cuts frames, in the system's memory: elsewhere it would only note where to cut.
+/// Inserts a crop. It needs system memory; with other memory it would only attach metadata.
 fn crop(pipeline: &gst::Pipeline, margins: Margins, next: &gst::Element) -> Result<gst::Element, Error> {
     let pixels = |of: u32| i32::try_from(of).unwrap_or(i32::MAX);
     let element = gst::ElementFactory::make("videocrop")
@@ -338,7 +338,7 @@ fn crop(pipeline: &gst::Pipeline, margins: Margins, next: &gst::Element) -> Resu
     Ok(system)
 }
 
-/// Puts an element before another one that scales frames as they are shown, whatever shape their samples had.
+/// Inserts a scaler for the displayed shape, ignoring the pixel aspect ratio.
 fn scale(pipeline: &gst::Pipeline, resize: Resize, next: &gst::Element) -> Result<gst::Element, Error> {
     let element = gst::ElementFactory::make("videoscale")
         .property_from_str("method", resize.method)
