@@ -94,6 +94,12 @@ check-libvmaf-where-possible: libvmaf
 check-libvmaf: libvmaf ## compare that library with Netflix's, which is built from its sources: reports, scores, interface
 	@scripts/check-libvmaf
 
+PREFIX := /usr/local
+install: plugin ## install program and plugin without their symbols, below PREFIX (/usr/local) and where GStreamer has its plugins
+	install -D -s target/$(PROFILE)/hipvmaf $(DESTDIR)$(PREFIX)/bin/hipvmaf
+	install -D -s -m 644 $(PLUGINS)/libgsthipvmaf.so \
+		$(DESTDIR)$$(pkg-config --variable=pluginsdir gstreamer-1.0)/libgsthipvmaf.so
+
 fmt: ## format the code
 	cargo fmt --all
 
