@@ -4,7 +4,7 @@
 //! not a dropout of those who sent them.
 
 use gst::ClockTime;
-use watch::alarm::{Change, Grouped, Hold, Latch, State, Announcement};
+use watch::alarm::{Announcement, Change, Grouped, Hold, Latch, State};
 
 use super::pad_health::grouped;
 use super::report::event::{Event, EventMessage};
@@ -106,7 +106,11 @@ impl OverloadAlarm {
         self.grouped(now, |grouped| grouped.end(now.nseconds()))
     }
 
-    fn grouped(&mut self, now: ClockTime, told: impl Fn(&mut Grouped) -> Option<Announcement>) -> Vec<EventMessage> {
+    fn grouped(
+        &mut self,
+        now: ClockTime,
+        told: impl Fn(&mut Grouped) -> Option<Announcement>,
+    ) -> Vec<EventMessage> {
         let kinds = [(Event::Overload, &mut self.overload), (Event::DownstreamBlocked, &mut self.blocked)];
         let event = |(kind, held): (Event, &mut Held)| {
             let told = told(&mut held.grouped)?;
@@ -141,7 +145,13 @@ impl Held {
         Some(self.event(kind, at, told, cause))
     }
 
-    fn event(&mut self, kind: Event, at: ClockTime, told: Announcement, cause: Option<Cause>) -> EventMessage {
+    fn event(
+        &mut self,
+        kind: Event,
+        at: ClockTime,
+        told: Announcement,
+        cause: Option<Cause>,
+    ) -> EventMessage {
         let over = matches!(told.change, Change { state: State::Cleared, .. });
         let count = over.then(|| std::mem::take(&mut self.frames));
         let reason = cause.map(|cause| cause.reason().into());

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use gst::ClockTime;
-use watch::alarm::{Change, Dropout, LowAlarm, State, Announcement, is_calm};
+use watch::alarm::{Announcement, Change, Dropout, LowAlarm, State, is_calm};
 use watch::outage::{Black, Freeze};
 use watch::thumbnail::Thumbnail;
 use watch::window::{Counts, Figures, Window};

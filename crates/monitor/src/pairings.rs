@@ -41,26 +41,26 @@ pub enum Answer {
 
 /// The pairings of a channel.
 pub struct Pairings {
-    film: Option<PathBuf>,
+    reference: Option<PathBuf>,
     plans: Vec<Plan>,
 }
 
 impl Pairings {
     /// Creates the pairings of a reference and its renditions, as far as they are files.
-    pub fn new<'a>(film: Option<&Path>, files: impl Iterator<Item = Option<&'a Path>>) -> Self {
+    pub fn new<'a>(reference: Option<&Path>, files: impl Iterator<Item = Option<&'a Path>>) -> Self {
         let plan = |file: Option<&Path>| {
-            if film.is_some() && file.is_some() { Plan::Unknown } else { Plan::Other }
+            if reference.is_some() && file.is_some() { Plan::Unknown } else { Plan::Other }
         };
-        Self { film: film.map(Path::to_owned), plans: files.map(plan).collect() }
+        Self { reference: reference.map(Path::to_owned), plans: files.map(plan).collect() }
     }
 
     /// Returns how the frames of a rendition are paired. Its file and that of the reference must exist.
     pub fn ask(&mut self, rendition: usize, file: &Path) -> Answer {
-        let (Some(plan), Some(film)) = (self.plans.get_mut(rendition), &self.film) else {
+        let (Some(plan), Some(reference)) = (self.plans.get_mut(rendition), &self.reference) else {
             return Answer::Paired(None);
         };
         if matches!(plan, Plan::Unknown) {
-            *plan = Plan::Asked(look(film.clone(), file.to_owned()));
+            *plan = Plan::Asked(look(reference.clone(), file.to_owned()));
         }
         let Plan::Asked(answer) = plan else { return Answer::Paired(plan.timing(1)) };
         match answer.try_recv() {
@@ -86,7 +86,7 @@ impl Pairings {
     }
 
     /// Returns the times for the frames of the reference. Frames that no rendition has are left out, as in `score`.
-    pub fn film(&self) -> Option<Arc<Timing>> {
+    pub fn reference_timing(&self) -> Option<Arc<Timing>> {
         let mut timings = self.plans.iter().map(|plan| plan.timing(0));
         let first = timings.next()??;
         timings.try_fold(first, |sum, timing| Some(Arc::new(sum.or(&*timing?))))
@@ -104,33 +104,33 @@ impl Plan {
 }
 
 /// Examines two files on a thread of its own.
-fn look(film: PathBuf, file: PathBuf) -> Receiver<Result<Timings, String>> {
+fn look(reference: PathBuf, file: PathBuf) -> Receiver<Result<Timings, String>> {
     let (decided, answer) = mpsc::channel();
     // Without a thread the channel closes, which counts as a failure.
-    let _ = thread::Builder::new().name("pairings".into()).spawn(move || {
+    let _ = thread::Builder::new().name("pairing".into()).spawn(move || {
         // Fails only if the monitored channel has ended.
-        let _ = decided.send(decide(&film, &file));
+        let _ = decided.send(decide(&reference, &file));
     });
     answer
 }
 
 /// Decides how two files are paired.
-fn decide(film: &Path, file: &Path) -> Result<Timings, String> {
+fn decide(reference: &Path, file: &Path) -> Result<Timings, String> {
     // Pipes can be read only once.
-    if [film, file].iter().any(|path| !path.is_file()) {
+    if [reference, file].iter().any(|path| !path.is_file()) {
         return Ok(None);
     }
-    let args = Args::of_files([film, file]).map_err(|error| error.to_string())?;
+    let args = Args::of_files([reference, file]).map_err(|error| error.to_string())?;
     let prepared = command::prepare(&args).map_err(|error| error.to_string())?;
     let Some(pairing) = prepared.pairings.first().and_then(Option::as_ref) else {
-        return Err(format!("{} and {} could not be examined", film.display(), file.display()));
+        return Err(format!("{} and {} could not be examined", reference.display(), file.display()));
     };
     let job = &prepared.job;
     let mut rendition_preprocessing = job.rendition_preprocessing.iter().chain([&job.preprocessing]);
     if rendition_preprocessing.any(|preprocessing| matches!(preprocessing.fields, Some(Fields::First(_)))) {
         return Err(format!(
             "one of {} and {} is interlaced and the other is not: deinterlace it first, or compare them with hipvmaf score",
-            film.display(),
+            reference.display(),
             file.display()
         ));
     }
@@ -149,6 +149,6 @@ mod tests {
         assert!(matches!(live.ask(0, file), Answer::Paired(None)) && !live.are_pending());
         let mut pairings = Pairings::new(Some(file), [Some(file), None].into_iter());
         assert!(matches!(pairings.ask(1, file), Answer::Paired(None)) && !pairings.are_pending());
-        assert!(pairings.film().is_none());
+        assert!(pairings.reference_timing().is_none());
     }
 }

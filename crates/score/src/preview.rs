@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::{interrupt, redact};
 
 /// Longest wait for a picture.
-const PATIENCE: ClockTime = ClockTime::from_seconds(30);
+const PICTURE_TIMEOUT: ClockTime = ClockTime::from_seconds(30);
 
 /// Interval of the checks for errors.
 const LOOK: ClockTime = ClockTime::from_mseconds(50);
@@ -111,7 +111,7 @@ impl Preview {
     fn pull(&self) -> Result<Option<gst::Sample>, Error> {
         let bus = self.pipeline.bus().ok_or("the pipeline has no bus")?;
         let mut waited = ClockTime::ZERO;
-        while waited < PATIENCE {
+        while waited < PICTURE_TIMEOUT {
             if let Some(sample) = self.sink.try_pull_sample(LOOK) {
                 return Ok(Some(sample));
             }

@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::interrupt;
 
 /// Longest wait for a source.
-const PATIENCE: ClockTime = ClockTime::from_seconds(30);
+const OPEN_TIMEOUT: ClockTime = ClockTime::from_seconds(30);
 /// Containers with an exact index. Others estimate positions.
 const INDEXED: [&str; 3] = ["video/quicktime", "video/x-matroska", "video/webm"];
 
@@ -217,7 +217,7 @@ fn discover(uri: &str) -> Result<DiscovererInfo, Error> {
 }
 
 fn discover_to_the_end(uri: &str) -> Result<DiscovererInfo, Error> {
-    let discoverer = gst_pbutils::Discoverer::new(PATIENCE)?;
+    let discoverer = gst_pbutils::Discoverer::new(OPEN_TIMEOUT)?;
     let decoders = Arc::new(OnceLock::new());
     let lacks = Arc::new(OnceLock::new());
     discoverer.connect_source_setup({
@@ -238,7 +238,7 @@ fn discover_to_the_end(uri: &str) -> Result<DiscovererInfo, Error> {
     let error = match discoverer.discover_uri(uri) {
         Ok(info) if !info.video_streams().is_empty() => return Ok(info),
         Ok(info) if info.result() == gst_pbutils::DiscovererResult::Timeout && lacks.get().is_none() => {
-            return Err(Error::Failed(format!("nothing has come of it within {} s", PATIENCE.seconds())));
+            return Err(Error::Failed(format!("nothing has come of it within {} s", OPEN_TIMEOUT.seconds())));
         }
         Ok(info) => return lacks.get().map_or(Ok(info), |what| Err(Error::Failed(what.clone()))),
         Err(error) => error,

@@ -133,5 +133,5 @@ fn a_film_without_a_picture_is_not_cropped() {
     let (scores, printed) = scored(folder, &[&black, &black, "--crop", "auto"]);
     assert_eq!((scores.len(), printed["steps"].as_array().map(Vec::len)), (30, Some(1)));
     assert_eq!(printed["steps"][0]["kind"], "pairing");
-    assert!(printed["findings"][0]["text"].as_str().unwrap().contains("bright enough"));
+    assert!(printed["findings"][0]["text"].as_str().unwrap().contains("too dark"));
 }

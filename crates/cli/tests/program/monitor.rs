@@ -19,7 +19,7 @@ use crate::names::{list, some_names};
 use crate::pairs::{Shown, film, write};
 
 /// Longest wait for an expected event.
-const PATIENCE: Duration = Duration::from_secs(60);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running monitor; dropping it kills it.
 struct Monitor {
@@ -62,7 +62,7 @@ impl Monitor {
     /// Returns the next line that contains all of these words.
     #[track_caller]
     fn wait_for(&mut self, words: &[&str]) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + EVENT_TIMEOUT;
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.seen.push(line.clone());
             if words.iter().all(|word| line.contains(word)) {
@@ -76,7 +76,7 @@ impl Monitor {
     #[track_caller]
     fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: monitor\r\nConnection: close\r\nContent-Length: {length}\r\n{head}\r\n{body}"
@@ -105,7 +105,7 @@ impl Monitor {
     /// Repeats a request until its answer is good.
     #[track_caller]
     fn poll(&self, path: &str, good: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + EVENT_TIMEOUT;
         loop {
             let answer = self.json(path);
             if good(&answer) {
@@ -120,7 +120,7 @@ impl Monitor {
     #[track_caller]
     fn end(mut self) -> String {
         send("TERM", &self.child);
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(EVENT_TIMEOUT) {
             self.seen.push(line);
         }
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.seen.join("\n"));
@@ -328,7 +328,7 @@ fn a_reload_touches_only_what_has_changed() {
     command.args(["--plain", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()]);
     command.env("NOTIFY_SOCKET", folder.path().join("notify")).env("WATCHDOG_USEC", "1000000");
     let mut monitor = Monitor::run(command);
-    let received = |what: &str| while lines.recv_timeout(PATIENCE).unwrap() != what {};
+    let received = |what: &str| while lines.recv_timeout(EVENT_TIMEOUT).unwrap() != what {};
     received("READY=1");
     received("WATCHDOG=1");
     for name in ["kept", "changed", "gone"] {
@@ -415,7 +415,7 @@ fn there_are_pictures_of_an_alarm_and_of_the_worst_frame() {
         for kind in ["reference", "distorted", "heatmap"] {
             let path = format!("/api/stills/{number}/{kind}");
             // The still is made after the event is sent.
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + EVENT_TIMEOUT;
             while monitor.ask("GET", &path, "", "").0 == 404 && Instant::now() < end {
                 thread::sleep(Duration::from_millis(50));
             }
@@ -450,7 +450,7 @@ fn what_was_sent_around_an_alarm_is_kept() {
         state,
     ]);
     monitor.wait_for(&["low", "alarm raised"]);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + EVENT_TIMEOUT;
     let is_alarm = |alarm: &Value| alarm["label"] == "low" && alarm["kind"] == "alarm";
     let (incident, received) = loop {
         let folders = fs::read_dir(format!("{state}/incidents")).unwrap().flatten().map(|entry| entry.path());
@@ -485,7 +485,7 @@ fn what_was_sent_around_an_alarm_is_kept() {
 /// Answers the next request to a server with a status, and returns its body.
 fn answer(server: &TcpListener, status: &str) -> Value {
     let mut stream = server.accept().unwrap().0;
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line).unwrap() > 2 {

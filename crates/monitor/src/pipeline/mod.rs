@@ -225,14 +225,14 @@ impl Pipeline {
 
     /// Returns the times for the frames of a source. A file reference waits until all its renditions are examined.
     fn pair(&mut self, i: usize) -> Answer {
-        let is_film = self.branches[0].source.source.file().is_some();
+        let is_file = self.branches[0].source.source.file().is_some();
         let answer = match (i.checked_sub(1), self.branches[i].source.source.file()) {
-            (None, _) => Answer::Paired(self.pairings.film()),
-            (Some(_), Some(_)) if is_film && self.branches[0].lacks_file() => Answer::Wait,
+            (None, _) => Answer::Paired(self.pairings.reference_timing()),
+            (Some(_), Some(_)) if is_file && self.branches[0].lacks_file() => Answer::Wait,
             (Some(rendition), Some(file)) => self.pairings.ask(rendition, file),
             (Some(_), None) => Answer::Paired(None),
         };
-        let begins = is_film && self.start.is_none() && self.pairings.are_pending();
+        let begins = is_file && self.start.is_none() && self.pairings.are_pending();
         if begins && matches!(answer, Answer::Paired(_)) { Answer::Wait } else { answer }
     }
 
@@ -250,8 +250,8 @@ impl Pipeline {
             stream.reason = Some(text.clone());
         }
         // A file reference begins anew, together with its renditions.
-        let film = i == 0 && !branch.source.source.is_live() && self.start.is_some();
-        film.then(|| End::Failed(format!("the reference has failed: {text}")))
+        let ends = i == 0 && !branch.source.source.is_live() && self.start.is_some();
+        ends.then(|| End::Failed(format!("the reference has failed: {text}")))
     }
 
     /// Updates the state of the sources and the element.

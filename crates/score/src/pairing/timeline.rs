@@ -20,7 +20,7 @@ pub struct Frame {
 }
 
 /// Longest time without progress.
-const PATIENCE: ClockTime = ClockTime::from_seconds(60);
+const STALL_TIMEOUT: ClockTime = ClockTime::from_seconds(60);
 
 /// The frames of a video in display order.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ fn end_of(pipeline: &gst::Pipeline, bus: &gst::Bus) -> Result<(), Error> {
     let kinds = [gst::MessageType::Eos, gst::MessageType::Error];
     let mut last = None;
     loop {
-        match bus.timed_pop_filtered(PATIENCE, &kinds) {
+        match bus.timed_pop_filtered(STALL_TIMEOUT, &kinds) {
             Some(message) => match message.view() {
                 gst::MessageView::Error(error) => return Err(error.error().message().into()),
                 _ => return Ok(()),

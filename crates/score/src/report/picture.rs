@@ -14,7 +14,7 @@ const LARGEST: (f64, f64) = (1280.0, 720.0);
 /// JPEG quality: its own artefacts are invisible beside the damage shown.
 const QUALITY: u32 = 93;
 /// Longest time for a pair.
-const PATIENCE: ClockTime = ClockTime::from_seconds(60);
+const PICTURE_TIMEOUT: ClockTime = ClockTime::from_seconds(60);
 
 /// JPEG data URIs of equal size.
 #[derive(Serialize)]
@@ -61,7 +61,7 @@ fn run(pipeline: &gst::Pipeline, sent: [(&str, &Sample); 2]) -> Result<Pictures,
     }
     let picture = |name: &str| {
         let sink = pipeline.by_name(name).and_downcast::<gst_app::AppSink>();
-        let sample = sink.and_then(|sink| sink.try_pull_sample(PATIENCE));
+        let sample = sink.and_then(|sink| sink.try_pull_sample(PICTURE_TIMEOUT));
         let data = sample.as_ref().and_then(|sample| sample.buffer()?.map_readable().ok());
         let data = data.ok_or_else(|| failure(pipeline))?;
         Ok::<_, Error>(format!("data:image/jpeg;base64,{}", glib::base64_encode(&data)))
