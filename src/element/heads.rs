@@ -181,7 +181,11 @@ impl Heads {
             live: is_live,
             rule: self.rule(tunables, head, distance),
             leaving,
-            beat: streams.reference.beat(watched.then_some(tunables.watch.window_interval)),
+            // After a push that was blocked for long, the next frame takes a moment to come to the head: that is no silence.
+            beat: streams
+                .reference
+                .beat(watched.then_some(tunables.watch.window_interval))
+                .filter(|_| !input.is_coming(&reference)),
         })
     }
 

@@ -232,6 +232,11 @@ impl Input {
         }
     }
 
+    /// Returns true if upstream has handed over a frame that is not at the head yet. `next`: what was seen there.
+    pub fn is_coming(&self, next: &Next) -> bool {
+        matches!(next, Next::Empty) && self.upcoming.has_frame()
+    }
+
     /// Makes an item of a buffer that is due within the segment.
     fn item(&self, buffer: gst::Buffer, times: Times, offset: i64) -> Option<Item> {
         let unmoved = times.running_time?;

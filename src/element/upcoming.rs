@@ -101,6 +101,11 @@ impl Upcoming {
         }
     }
 
+    /// Returns true if a frame was handed over that was not taken yet.
+    pub fn has_frame(&self) -> bool {
+        lock(&self.0).iter().any(|entry| matches!(entry, Entry::Frame(_)))
+    }
+
     /// Forgets everything.
     pub fn clear(&self) {
         lock(&self.0).clear();
@@ -134,7 +139,11 @@ mod tests {
         upcoming.taken(&second);
         upcoming.refused(third.as_ptr());
         upcoming.taken(&third);
+        assert!(!upcoming.has_frame());
+        upcoming.frame(first.clone());
+        assert!(upcoming.has_frame());
         upcoming.event(&gst::event::FlushStop::new(true));
         assert!(matches!(upcoming.after(&third), Next::Unknown));
+        assert!(!upcoming.has_frame());
     }
 }

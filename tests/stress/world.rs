@@ -731,6 +731,10 @@ impl<'a> World<'a> {
     }
 
     fn open(&mut self) {
+        if self.door.is_shut() {
+            // Frames that could not come meanwhile come late now, each as soon as there is room for it.
+            self.ledger.disturb_all(self.time(self.now));
+        }
         self.door.shut(false);
     }
 
