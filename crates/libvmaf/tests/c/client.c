@@ -8,8 +8,9 @@
  *
  * FORMAT is 420, 422, 444 or 400. Items: model=NAME, flags=N (of the models that follow), collection=NAME,
  * feature=NAME[:OPTION=VALUE...], overload=EXTRACTOR:OPTION=VALUE (of the model before), suffix=TEXT (names with it are
- * looked up, too), threads=N, subsample=N, start=N (first index), order=swap (0, 2, 1, 4, 3, ...), late=N (the features
- * are used from picture N on).
+ * looked up, too), threads=N, subsample=N, start=N (first index), order=swap (0, 2, 1, 4, 3, ...), order=twice (0, 0, 1, 1,
+ * ...), late=N (the features are used from picture N on), level=N (of the log), import=NAME@INDEX (a score, before all
+ * pictures), after=NAME@INDEX (a score, before the flush).
  */
 
 #include <errno.h>
@@ -144,6 +145,14 @@ static VmafFeatureDictionary *options_of(char *text)
 	return dict;
 }
 
+static void import(VmafContext *vmaf, const char *item)
+{
+	char name[128];
+	unsigned index;
+	if (sscanf(item, "%127[^@]@%u", name, &index) == 2)
+		printf("import %s: %d\n", item, vmaf_import_feature_score(vmaf, name, 0.5, index));
+}
+
 static void print_scores(VmafContext *vmaf, const char *name, unsigned first, unsigned last)
 {
 	double score;
@@ -165,13 +174,17 @@ int main(int argc, char **argv)
 	unsigned bits = atoi(argv[2]), w = atoi(argv[3]), h = atoi(argv[4]), frames = atoi(argv[5]);
 	VmafConfiguration cfg = { .log_level = VMAF_LOG_LEVEL_NONE };
 	unsigned start = 0, late = 0;
-	int swaps = 0;
+	int swaps = 0, twice = 0;
 	for (int i = 6; i < argc; i++) {
 		sscanf(argv[i], "threads=%u", &cfg.n_threads);
 		sscanf(argv[i], "subsample=%u", &cfg.n_subsample);
 		sscanf(argv[i], "start=%u", &start);
 		sscanf(argv[i], "late=%u", &late);
+		int level;
+		if (sscanf(argv[i], "level=%d", &level) == 1)
+			cfg.log_level = level;
 		swaps |= !strcmp(argv[i], "order=swap");
+		twice |= !strcmp(argv[i], "order=twice");
 	}
 	VmafContext *vmaf;
 	if (vmaf_init(&vmaf, cfg))
@@ -211,6 +224,9 @@ int main(int argc, char **argv)
 			printf("overload %s: %d\n", value, vmaf_model_feature_overload(models[n_models - 1], value, dict));
 		}
 	}
+	for (int i = 6; i < argc; i++)
+		if (!strncmp(argv[i], "import=", 7))
+			import(vmaf, argv[i] + 7);
 	for (unsigned n = 0; n < frames; n++) {
 		if (n == late) {
 			for (unsigned i = 0; i < n_models; i++)
@@ -227,6 +243,8 @@ int main(int argc, char **argv)
 		unsigned index = start + n;
 		if (swaps && n > 0)
 			index = n % 2 ? (n + 1 < frames ? index + 1 : index) : index - 1;
+		if (twice)
+			index = start + n / 2;
 		VmafPicture pair[2];
 		for (int side = 0; side < 2; side++) {
 			if (vmaf_picture_alloc(&pair[side], format, bits, w, h))
@@ -242,6 +260,9 @@ int main(int argc, char **argv)
 			printf("unref %d %d, again %d\n", vmaf_picture_unref(&pair[0]), vmaf_picture_unref(&pair[1]),
 			       vmaf_picture_unref(&pair[0]));
 	}
+	for (int i = 6; i < argc; i++)
+		if (!strncmp(argv[i], "after=", 6))
+			import(vmaf, argv[i] + 6);
 	printf("flush: %d\n", vmaf_read_pictures(vmaf, NULL, NULL, 0));
 	printf("flush again: %d\n", vmaf_read_pictures(vmaf, NULL, NULL, 0));
 
