@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use engine::plan::Plan;
-use engine::session::{PairScore, Told, Totals, Wrong};
+use engine::session::{Affected, PairScore, Totals, Wrong};
 use gst::ClockTime;
 use gst::prelude::*;
 use gst_video::VideoInfo;
@@ -183,11 +183,13 @@ impl Scores {
     ) -> Result<(), Error> {
         let counts = window::Counts { verified: 1, wrong: wrong.is_some().into(), ..Default::default() };
         rendition.count(at, counts);
-        let Some(Wrong { difference, told }) = wrong else { return Ok(()) };
-        let score = match told {
-            Told::Nothing => "its score was corrected before it was told",
-            Told::Earlier => "its score was corrected before it was told, that of the frame before was not",
-            Told::All => "its score was told before",
+        let Some(Wrong { difference, affected }) = wrong else { return Ok(()) };
+        let score = match affected {
+            Affected::Nothing => "its score was corrected before it was told",
+            Affected::Earlier => {
+                "its score was corrected before it was told, that of the frame before was not"
+            }
+            Affected::All => "its score was told before",
         };
         let device = gpu.unwrap_or_default().to_string();
         gst::error!(CAT, obj = rendition.pad, "frame {index} is wrong on {device}: {difference}; {score}");

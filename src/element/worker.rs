@@ -337,7 +337,7 @@ impl Waiter {
         let seen = settled.clone();
         let worker = jobs.clone();
         let run = move || {
-            gpu::Visit::for_good();
+            gpu::ContextGuard::for_thread();
             for (ticket, completion) in queue {
                 // A group that was collected with an older one has left its in-flight slot, and what is signalled there
                 // is the end of a later group.
@@ -407,7 +407,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
-        gpu::Visit::for_good();
+        gpu::ContextGuard::for_thread();
         loop {
             if !self.withheld.is_empty() && self.session.gpu().is_some() {
                 self.attempt(Self::replace_backend);

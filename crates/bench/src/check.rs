@@ -15,12 +15,13 @@ use engine::backend::{Backend, BackendError, Completion, Group, Ticket};
 use engine::frame::BitDepth;
 use engine::metrics::FrameSums;
 use engine::plan::Plan;
+use engine::random::noise;
 use engine::session::{PairScore, Session};
 use gpu::Device;
 use serde::Serialize;
 
 use crate::Args;
-use crate::clip::{Clip, Content, Format, Place, noise};
+use crate::clip::{Clip, Content, Format, Place};
 
 const CONTENTS: [Content; 4] = [Content::Natural, Content::Noise, Content::Extremes, Content::Flat];
 const PLACES: [Place; 3] = [Place::Device, Place::Pinned, Place::Host];

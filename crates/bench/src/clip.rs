@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use engine::backend::Group;
 use engine::frame::{BitDepth, Component, DeviceAddress, Geometry, Lease, Picture, Samples};
+use engine::random::noise;
 use gpu::{Device, DeviceBuffer, Pinned};
 use rayon::prelude::*;
 
@@ -82,15 +83,6 @@ pub struct Clip {
     format: Format,
     parts: [Part; 3],
     pairs: Vec<[Memory; 2]>,
-}
-
-/// White noise of 32 bits.
-pub fn noise(seed: u32, x: usize, y: usize) -> u32 {
-    let mut h = seed.wrapping_mul(0x9e37_79b9) ^ (x as u32) << 16 ^ y as u32;
-    for _ in 0..2 {
-        h = (h ^ h >> 16).wrapping_mul(0x7feb_352d);
-    }
-    h ^ h >> 15
 }
 
 /// Something like the brightness of a scene, larger than the picture so that it can move.

@@ -49,7 +49,7 @@ enum Vendor {
 
 /// What computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum BackendChoice {
     /// A GPU if there is one, else the CPU
     Auto,
     /// A GPU
@@ -82,7 +82,7 @@ pub struct Args {
     devices: Option<Devices>,
     /// What computes
     #[arg(long, default_value = "auto")]
-    backend: Kind,
+    backend: BackendChoice,
     /// Built-in names or JSON files of models
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',', default_value = "vmaf_v0.6.1")]
     models: Vec<String>,
@@ -194,7 +194,7 @@ impl Args {
     /// As much of a GPU's work as fits into a report, unless the options say how much.
     fn brief(&self) -> Self {
         Self {
-            backend: Kind::Hip,
+            backend: BackendChoice::Hip,
             in_flight: self.in_flight.or(Some(4)),
             seconds: self.seconds.or(Some(1.0)),
             runs: self.runs.or(Some(3)),
@@ -293,7 +293,9 @@ pub fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
     let plan = args.plan(&[])?;
     match &args.devices {
         None => print(args, &measure::measure(args, &plan, Duration::MAX)?),
-        Some(_) if args.backend == Kind::Cpu => Err("--devices is for GPUs, and --backend says cpu".into()),
+        Some(_) if args.backend == BackendChoice::Cpu => {
+            Err("--devices is for GPUs, and --backend says cpu".into())
+        }
         Some(devices) => print(args, &several::measure(args, &plan, devices)?),
     }
 }

@@ -18,7 +18,7 @@ use gpu::{Device, Selection};
 use serde::Serialize;
 
 use crate::clip::{Clip, Content, Place};
-use crate::{Args, Kind};
+use crate::{Args, BackendChoice};
 
 /// Seconds until caches are filled and clocks are up.
 pub const WARM_UP: f64 = 0.5;
@@ -210,11 +210,11 @@ impl fmt::Display for Kernels {
 
 /// The GPU to measure, or none to measure the CPU.
 fn open(args: &Args) -> Result<Option<Arc<Device>>, gpu::Error> {
-    if args.backend == Kind::Cpu {
+    if args.backend == BackendChoice::Cpu {
         return Ok(None);
     }
     match (args.backend, hip::open(&args.selection())) {
-        (Kind::Auto, Err(why)) => {
+        (BackendChoice::Auto, Err(why)) => {
             eprintln!("No GPU can be used, so this is the CPU: {why}");
             Ok(None)
         }

@@ -48,7 +48,7 @@ const DIFFERING: usize = 3;
 
 /// What a section does.
 #[derive(Clone, Copy)]
-enum Kind {
+enum SectionKind {
     Gpus,
     SelfTest,
     Check,
@@ -57,32 +57,32 @@ enum Kind {
 }
 
 /// A section.
-struct Part {
-    kind: Kind,
+struct Section {
+    kind: SectionKind,
     model: &'static str,
     depth: u32,
     place: Place,
 }
 
 /// All sections; what matters most comes first, as time may be up before the last.
-fn parts() -> Vec<Part> {
-    let part = |kind, model, depth, place| Part { kind, model, depth, place };
+fn parts() -> Vec<Section> {
+    let part = |kind, model, depth, place| Section { kind, model, depth, place };
     vec![
-        part(Kind::Gpus, CLASSIC, 8, Place::Device),
-        part(Kind::SelfTest, CLASSIC, 8, Place::Device),
-        part(Kind::SelfTest, CLASSIC, 10, Place::Device),
-        part(Kind::SelfTest, RECENT, 8, Place::Device),
-        part(Kind::SelfTest, RECENT, 10, Place::Device),
-        part(Kind::Check, CLASSIC, 8, Place::Device),
-        part(Kind::Check, RECENT, 8, Place::Device),
-        part(Kind::Speed, CLASSIC, 8, Place::Device),
-        part(Kind::Kernels, CLASSIC, 8, Place::Device),
-        part(Kind::Speed, CLASSIC, 8, Place::Pinned),
-        part(Kind::Speed, RECENT, 8, Place::Device),
-        part(Kind::Speed, RECENT, 8, Place::Pinned),
-        part(Kind::Speed, CLASSIC, 10, Place::Device),
-        part(Kind::Speed, CLASSIC, 10, Place::Pinned),
-        part(Kind::Kernels, RECENT, 8, Place::Device),
+        part(SectionKind::Gpus, CLASSIC, 8, Place::Device),
+        part(SectionKind::SelfTest, CLASSIC, 8, Place::Device),
+        part(SectionKind::SelfTest, CLASSIC, 10, Place::Device),
+        part(SectionKind::SelfTest, RECENT, 8, Place::Device),
+        part(SectionKind::SelfTest, RECENT, 10, Place::Device),
+        part(SectionKind::Check, CLASSIC, 8, Place::Device),
+        part(SectionKind::Check, RECENT, 8, Place::Device),
+        part(SectionKind::Speed, CLASSIC, 8, Place::Device),
+        part(SectionKind::Kernels, CLASSIC, 8, Place::Device),
+        part(SectionKind::Speed, CLASSIC, 8, Place::Pinned),
+        part(SectionKind::Speed, RECENT, 8, Place::Device),
+        part(SectionKind::Speed, RECENT, 8, Place::Pinned),
+        part(SectionKind::Speed, CLASSIC, 10, Place::Device),
+        part(SectionKind::Speed, CLASSIC, 10, Place::Pinned),
+        part(SectionKind::Kernels, RECENT, 8, Place::Device),
     ]
 }
 
@@ -124,15 +124,15 @@ fn is_hopeless(err: &(dyn Error + 'static)) -> bool {
     })
 }
 
-impl Part {
+impl Section {
     /// The name of the kind of section, for programs.
     fn name(&self) -> &'static str {
         match self.kind {
-            Kind::Gpus => "gpus",
-            Kind::SelfTest => "self-test",
-            Kind::Check => "check",
-            Kind::Speed => "speed",
-            Kind::Kernels => "kernels",
+            SectionKind::Gpus => "gpus",
+            SectionKind::SelfTest => "self-test",
+            SectionKind::Check => "check",
+            SectionKind::Speed => "speed",
+            SectionKind::Kernels => "kernels",
         }
     }
 
@@ -140,18 +140,18 @@ impl Part {
         let Self { model, depth, place, .. } = self;
         let (width, height) = args.size;
         match self.kind {
-            Kind::Gpus => "GPUs".into(),
-            Kind::SelfTest => format!("Self-test, {model}, {depth} bit"),
-            Kind::Check => format!("Check against the CPU, {model}"),
-            Kind::Speed => format!("Speed, {model}, {width}x{height}, {depth} bit, {place:?} memory"),
-            Kind::Kernels => format!("Kernels, {model}, {width}x{height}, {depth} bit"),
+            SectionKind::Gpus => "GPUs".into(),
+            SectionKind::SelfTest => format!("Self-test, {model}, {depth} bit"),
+            SectionKind::Check => format!("Check against the CPU, {model}"),
+            SectionKind::Speed => format!("Speed, {model}, {width}x{height}, {depth} bit, {place:?} memory"),
+            SectionKind::Kernels => format!("Kernels, {model}, {width}x{height}, {depth} bit"),
         }
     }
 
     /// `HIPVMAF_SELF_TEST` for its process. A GPU that fails its self-test is to show all the same what it does in the
     /// other sections, so only the self-tests test it.
     fn self_test(&self) -> &'static str {
-        if matches!(self.kind, Kind::SelfTest) { "always" } else { "never" }
+        if matches!(self.kind, SectionKind::SelfTest) { "always" } else { "never" }
     }
 
     /// The program's arguments for what the section measures.
@@ -168,7 +168,7 @@ impl Part {
     fn died(&self, status: ExitStatus, stderr: &str) -> Answer {
         let lines: Vec<_> = stderr.lines().collect();
         let text = lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n");
-        let hopeless = !matches!(self.kind, Kind::Gpus);
+        let hopeless = !matches!(self.kind, SectionKind::Gpus);
         Answer { text, ..Answer::failed(format!("the process ended with {status}"), hopeless) }
     }
 
@@ -176,15 +176,15 @@ impl Part {
     fn run(&self, args: &Args) -> Result<Answer, Box<dyn Error>> {
         let args = self.args(args)?;
         match self.kind {
-            Kind::Gpus => gpus(),
-            Kind::SelfTest => self_test(&args),
-            Kind::Check => compare(&args),
-            Kind::Speed => {
+            SectionKind::Gpus => gpus(),
+            SectionKind::SelfTest => self_test(&args),
+            SectionKind::Check => compare(&args),
+            SectionKind::Speed => {
                 let args = Args { repeat: 0, ..args };
                 let report = measure::measure(&args, &args.plan(&[])?, ENOUGH)?;
                 Answer::new(report.to_string(), report)
             }
-            Kind::Kernels => {
+            SectionKind::Kernels => {
                 let kernels = measure::kernels_alone(&args, &args.plan(&[])?, ENOUGH)?;
                 Answer::new(kernels.to_string(), kernels)
             }
@@ -257,7 +257,7 @@ fn answer_in(output: &str) -> Option<Answer> {
 }
 
 /// Has a process of its own do the work of a section.
-fn ask(part: &Part, number: usize, limit: Duration) -> io::Result<Answer> {
+fn ask(part: &Section, number: usize, limit: Duration) -> io::Result<Answer> {
     let mut child = Command::new(env::current_exe()?)
         .args(env::args_os().skip(1))
         .arg(format!("--part={number}"))
@@ -274,7 +274,7 @@ fn ask(part: &Part, number: usize, limit: Duration) -> io::Result<Answer> {
 }
 
 /// Waits for the answer of a process, for so long at most.
-fn listen(child: &mut Child, part: &Part, limit: Duration) -> io::Result<Answer> {
+fn listen(child: &mut Child, part: &Section, limit: Duration) -> io::Result<Answer> {
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
@@ -297,7 +297,7 @@ fn listen(child: &mut Child, part: &Part, limit: Duration) -> io::Result<Answer>
 
 /// A section of the report.
 #[derive(Serialize)]
-struct Section {
+struct SectionReport {
     section: &'static str,
     title: String,
     seconds: f64,
@@ -312,7 +312,7 @@ struct Section {
 struct Report {
     program: &'static str,
     system: System,
-    sections: Vec<Section>,
+    sections: Vec<SectionReport>,
     seconds: f64,
 }
 
@@ -333,7 +333,7 @@ impl Progress {
         late.then(|| format!("left out: {} s were over", LAST_BEGIN.as_secs()))
     }
 
-    fn section(&mut self, args: &Args, part: &Part, number: usize) -> Section {
+    fn section(&mut self, args: &Args, part: &Section, number: usize) -> SectionReport {
         let title = part.title(args);
         let begin = Instant::now();
         let limit = PART.min(END.saturating_sub(self.start.elapsed()));
@@ -345,7 +345,14 @@ impl Progress {
             self.hopeless = Some(title.clone());
         }
         let Answer { text, result, error, .. } = answer;
-        Section { section: part.name(), title, seconds: begin.elapsed().as_secs_f64(), result, error, text }
+        SectionReport {
+            section: part.name(),
+            title,
+            seconds: begin.elapsed().as_secs_f64(),
+            result,
+            error,
+            text,
+        }
     }
 }
 
@@ -384,7 +391,7 @@ pub fn report(args: &Args) -> Result<(), Box<dyn Error>> {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} sections failed").into()) }
 }
 
-fn print(out: &mut impl Write, section: &Section) -> io::Result<()> {
+fn print(out: &mut impl Write, section: &SectionReport) -> io::Result<()> {
     writeln!(out, "\n{}", section.title)?;
     let error = section.error.iter().map(|error| format!("FAILED: {error}"));
     let said: Vec<_> = error.chain([section.text.trim_end().to_owned()]).collect();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Groups that a GPU has computed, computed again by the CPU.
+//! The audit: the CPU recomputes a random share of the groups that a GPU has computed.
 //!
-//! Backends agree to the last bit, so a GPU that has begun to compute something else is found out by computing a small
-//! share of its groups again. Which groups these are is decided by a hash of their number and a seed: they are spread at
-//! random, and the same seed chooses the same groups again. A clerk computes them, which all sessions of the process share.
-//! What it cannot keep up with is left out, or waited for where nobody is in a hurry.
+//! Backends agree to the last bit, so a GPU that begins to compute wrong sums is found by recomputing a small share of its
+//! groups. A hash of the group's number and a seed chooses them: they are spread at random, and the same seed chooses the same
+//! groups again. All sessions of the process share the [pool] that computes them. Groups that it has no time for are skipped
+//! unless the session is patient.
 //!
-//! The [`Session`](crate::session::Session) hands groups in and compares the sums.
+//! The [`Session`](crate::session::Session) offers groups and compares the sums.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,51 +15,51 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 
 use gpu::{Device, Stream};
 
-use crate::backend::{BackendError, Group};
+use crate::backend::{BackendError, Group, SumsResult};
 use crate::frame::{Geometry, Leased, Picture};
 use crate::metrics::Work;
+use crate::random::unit_hash;
 use crate::scale::Scaling;
 
-mod clerk;
+mod pool;
 
-use clerk::{Answer, Clerk, Kind, Order};
+use pool::{AuditPool, GroupKind, Task};
 
-/// How to verify.
+/// Settings of the audit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verify {
     /// Share of the groups, from 0 to 1.
     pub share: f64,
     /// Chooses the groups.
     pub seed: u64,
-    /// Every group that is chosen is verified, even if others have to wait; else those are left out that the CPU cannot keep
-    /// up with.
+    /// Verifies every chosen group, even if the session has to wait. Otherwise groups are skipped while the CPU is busy.
     pub patient: bool,
-    /// Threads of the CPU, at least 1, with a group each; all sessions of the process that want as many share them.
+    /// CPU threads, at least 1, each with its own group. Sessions with equal numbers share them.
     pub threads: usize,
 }
 
-/// Chooses groups and has them computed again.
+/// Chooses groups and has them recomputed.
 pub(crate) struct Audit {
     verify: Verify,
-    /// What groups are at present.
-    kind: Option<Arc<Kind>>,
-    /// Through which pictures come that are on a GPU.
+    /// The kind of the present groups.
+    kind: Option<Arc<GroupKind>>,
+    /// Stream that copies pictures from the GPU.
     downloads: Option<Arc<Stream>>,
-    /// Groups so far.
+    /// Number of groups so far.
     offered: u64,
-    /// The first group of the present kind.
+    /// Number of the first group of the present kind.
     first: u64,
-    /// The references of the last groups of the run, as many as some metric looks back, the last one first. Those that no
-    /// chosen group needs are not kept.
+    /// References of the run's latest groups, the most recent one first, as many as a metric looks back. Only those are
+    /// leased that a chosen group needs.
     earlier: VecDeque<Option<Arc<Leased>>>,
-    /// Who computes, from the first order on.
-    clerk: Option<Arc<Clerk>>,
-    /// Lives as long as somebody wants the answers.
-    asks: Arc<()>,
-    /// Orders without an answer, with where it will come from. They are answered in order.
-    waiting: VecDeque<(u64, Receiver<Answer>)>,
-    answers: HashMap<u64, Answer>,
-    left_out: u64,
+    /// `None` until the first task.
+    pool: Option<Arc<AuditPool>>,
+    /// Tasks hold weak references; replacing it gives up their results.
+    wanted: Arc<()>,
+    /// Numbers of the tasks without a result, in the order in which results arrive.
+    waiting: VecDeque<(u64, Receiver<SumsResult>)>,
+    results: HashMap<u64, SumsResult>,
+    skipped: u64,
 }
 
 impl Audit {
@@ -71,11 +71,11 @@ impl Audit {
             offered: 0,
             first: 0,
             earlier: VecDeque::new(),
-            clerk: None,
-            asks: Arc::new(()),
+            pool: None,
+            wanted: Arc::new(()),
             waiting: VecDeque::new(),
-            answers: HashMap::new(),
-            left_out: 0,
+            results: HashMap::new(),
+            skipped: 0,
         }
     }
 
@@ -87,7 +87,7 @@ impl Audit {
         self.verify.patient = patient;
     }
 
-    /// Takes groups of this kind from now on. Answers that are outstanding are of no use any more.
+    /// Prepares for groups of this kind. Outstanding results are discarded.
     pub fn prepare(
         &mut self,
         work: &Work,
@@ -96,135 +96,131 @@ impl Audit {
         gpu: Option<&Arc<Device>>,
     ) {
         let (work, renditions) = (work.clone(), renditions.to_vec());
-        self.kind = Some(Arc::new(Kind { work, geometry, renditions }));
-        // Without it, those pictures are left out.
+        self.kind = Some(Arc::new(GroupKind { work, geometry, renditions }));
+        // Without a stream, groups with pictures on the GPU are skipped.
         self.downloads = gpu.and_then(|gpu| gpu.downloads().ok());
         self.first = self.offered;
-        self.answers.clear();
+        self.results.clear();
         self.reset();
     }
 
-    /// The next group is the first of a run.
+    /// Begins a new run with the next group.
     pub fn reset(&mut self) {
         self.earlier.clear();
     }
 
-    /// How many groups were chosen and not verified since this was asked last.
-    pub fn take_left_out(&mut self) -> u64 {
-        std::mem::take(&mut self.left_out)
+    /// Returns how many chosen groups were skipped since the last call.
+    pub fn take_skipped(&mut self) -> u64 {
+        std::mem::take(&mut self.skipped)
     }
 
-    /// One more group was chosen and is not verified.
-    pub fn leave_out(&mut self) {
-        self.left_out += 1;
+    /// Counts one more chosen group that is not verified.
+    pub fn skip(&mut self) {
+        self.skipped += 1;
     }
 
     fn is_chosen(&self, number: u64) -> bool {
-        // The finalizer of SplitMix64, of which the upper bits make a number from 0 to 1.
-        let mut hash = self.verify.seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((hash ^ hash >> 31) >> 11) as f64 / (1u64 << 53) as f64) < self.verify.share
+        unit_hash(self.verify.seed, number) < self.verify.share
     }
 
-    /// Looks at the next group; its number if it is being computed again.
+    /// Counts the next group. Returns its number if it is being recomputed.
     pub fn offer(&mut self, group: &Group<'_>) -> Option<u64> {
         let number = self.offered;
         self.offered += 1;
         let lags = self.kind.as_ref()?.work.lags();
-        let ordered = self.is_chosen(number) && self.order(number, group).is_some();
-        if self.is_chosen(number) && !ordered {
-            self.left_out += 1;
+        let submitted = self.is_chosen(number) && self.submit(number, group).is_some();
+        if self.is_chosen(number) && !submitted {
+            self.skipped += 1;
         }
         let needed = (1..=lags as u64).any(|later| self.is_chosen(number + later));
         let kept = needed.then(|| Leased::new(&group.reference)).flatten();
         self.earlier.push_front(kept.map(Arc::new));
         self.earlier.truncate(lags);
-        ordered.then_some(number)
+        submitted.then_some(number)
     }
 
-    /// Has a group computed; `None` where that cannot be.
-    fn order(&mut self, number: u64, group: &Group<'_>) -> Option<()> {
-        self.hear();
-        if self.clerk.is_none() {
-            self.clerk = Clerk::of(self.verify.threads).ok();
+    /// Gives a group to the pool. Returns `None` if that is impossible or the pool is busy.
+    fn submit(&mut self, number: u64, group: &Group<'_>) -> Option<()> {
+        self.receive();
+        if self.pool.is_none() {
+            self.pool = AuditPool::of(self.verify.threads).ok();
         }
         if self.verify.patient {
             while self.waiting.len() > self.verify.threads {
-                self.await_answer();
+                self.await_result();
             }
-        } else if self.clerk.as_ref()?.is_busy() {
+        } else if self.pool.as_ref()?.is_busy() {
             return None;
         }
         let leased = |picture: &Picture<'_>| Leased::new(picture).map(Arc::new);
         let distorted = group.distorted.iter().map(|(i, picture)| Some((*i, leased(picture)?)));
-        let (to, answer) = mpsc::channel();
-        let order = Order {
+        let (result, sums) = mpsc::channel();
+        let task = Task {
             kind: self.kind.clone()?,
             earlier: self.earlier.iter().cloned().collect::<Option<_>>()?,
             reference: leased(&group.reference)?,
             distorted: distorted.collect::<Option<_>>()?,
             history_only: group.history_only,
-            asks: Arc::downgrade(&self.asks),
-            to,
+            wanted: Arc::downgrade(&self.wanted),
+            result,
         };
-        self.clerk.as_ref()?.compute(order, self.downloads.clone())?;
-        self.waiting.push_back((number, answer));
+        self.pool.as_ref()?.compute(task, self.downloads.clone())?;
+        self.waiting.push_back((number, sums));
         Some(())
     }
 
-    /// Takes the answers that are there.
-    fn hear(&mut self) {
-        while let Some((_, answer)) = self.waiting.front() {
-            match answer.try_recv() {
-                Ok(answer) => self.take(answer),
+    /// Takes all results that have arrived.
+    fn receive(&mut self) {
+        while let Some((_, sums)) = self.waiting.front() {
+            match sums.try_recv() {
+                Ok(sums) => self.take(sums),
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => self.take(Err(BackendError::Panicked)),
             }
         }
     }
 
-    fn await_answer(&mut self) {
-        if let Some((_, answer)) = self.waiting.front() {
-            let answer = answer.recv().unwrap_or(Err(BackendError::Panicked));
-            self.take(answer);
+    fn await_result(&mut self) {
+        if let Some((_, sums)) = self.waiting.front() {
+            let sums = sums.recv().unwrap_or(Err(BackendError::Panicked));
+            self.take(sums);
         }
     }
 
-    /// Takes the answer to the first order that waits for one.
-    fn take(&mut self, answer: Answer) {
-        // Nobody asks for those of another kind any more.
+    /// Takes the result of the oldest task that waits for one.
+    fn take(&mut self, sums: SumsResult) {
+        // Results of an earlier kind are discarded.
         if let Some((number, _)) = self.waiting.pop_front().filter(|(number, _)| *number >= self.first) {
-            self.answers.insert(number, answer);
+            self.results.insert(number, sums);
         }
     }
 
-    /// The CPU's sums of a group, if they are known by now.
-    pub fn answer(&mut self, number: u64) -> Option<Answer> {
-        self.hear();
-        self.answers.remove(&number)
+    /// Returns the CPU's sums of a group once they have arrived.
+    pub fn result(&mut self, number: u64) -> Option<SumsResult> {
+        self.receive();
+        self.results.remove(&number)
     }
 
-    /// As if the CPU had just come to these sums.
+    /// Inserts sums as if the CPU had computed them.
     #[cfg(test)]
-    pub fn learn(&mut self, number: u64, sums: Vec<crate::metrics::FrameSums>) {
-        self.answers.insert(number, Ok(sums));
+    pub fn insert(&mut self, number: u64, sums: Vec<crate::metrics::FrameSums>) {
+        self.results.insert(number, Ok(sums));
     }
 
-    /// Waits for all answers, if there is time for that.
+    /// Waits for all results if the session is patient.
     pub fn settle(&mut self) {
         while self.verify.patient && !self.waiting.is_empty() {
-            self.await_answer();
+            self.await_result();
         }
     }
 }
 
 impl Drop for Audit {
-    /// Nothing that was lent is in use afterwards, and what was copied from a GPU is gone from it.
+    /// Waits until no leased picture is in use.
     fn drop(&mut self) {
-        self.asks = Arc::new(());
-        if let Some(clerk) = self.clerk.as_ref().filter(|_| !self.waiting.is_empty()) {
-            clerk.settle();
+        self.wanted = Arc::new(());
+        if let Some(pool) = self.pool.as_ref().filter(|_| !self.waiting.is_empty()) {
+            pool.settle();
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures as they lie in somebody's memory.
+//! Pictures in the caller's memory.
 
 use std::any::Any;
 use std::ops::Range;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 pub struct BitDepth(u8);
 
 impl BitDepth {
-    /// A depth of `bits` bits; `None` outside 8..=16.
+    /// Creates a depth of `bits` bits; `None` outside 8..=16.
     pub const fn new(bits: u32) -> Option<Self> {
         if bits >= 8 && bits <= 16 { Some(Self(bits as u8)) } else { None }
     }
 
-    /// Number of bits, 8..=16.
+    /// Returns the number of bits, 8..=16.
     pub const fn bits(self) -> u32 {
         self.0 as u32
     }
 
-    /// Largest sample value, `2^bits - 1`.
+    /// Returns the largest sample value, `2^bits - 1`.
     pub const fn max(self) -> u32 {
         (1 << self.0) - 1
     }
@@ -41,12 +41,12 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Bytes of a sample.
+    /// Returns the bytes of a sample.
     pub fn sample_size(&self) -> usize {
         if self.depth.bits() == 8 { 1 } else { 2 }
     }
 
-    /// Whether chroma has fewer columns, and fewer rows, than luma; `None` for grey formats.
+    /// Returns whether chroma has fewer columns, and fewer rows, than luma; `None` for grey formats.
     pub fn subsampled(&self) -> Option<(bool, bool)> {
         self.chroma.map(|(width, height)| (width < self.width, height < self.height))
     }
@@ -57,45 +57,45 @@ impl Geometry {
 pub struct DeviceAddress(u64);
 
 impl DeviceAddress {
-    /// An address that a GPU may read.
+    /// Wraps an address that a GPU may read.
     ///
     /// # Safety
     ///
-    /// The memory there must be readable by the GPU of the backend that gets it, up to the end of the component
-    /// it belongs to, and stay so while the [`Lease`] of the picture is held.
+    /// The memory there must be readable by the GPU of the backend that gets it, up to the end of the component it
+    /// belongs to, and stay so while the [`Lease`] of the picture is held.
     pub unsafe fn new(address: u64) -> Self {
         Self(address)
     }
 
-    /// The address as a number.
+    /// Returns the address as a number.
     pub fn get(self) -> u64 {
         self.0
     }
 
-    /// The address that lies `bytes` after this one, in the same memory.
+    /// Returns the address `bytes` after this one, in the same memory.
     pub fn offset(self, bytes: usize) -> Self {
         Self(self.0 + bytes as u64)
     }
 }
 
-/// Where the samples of a component begin.
+/// The first sample of a component.
 #[derive(Clone, Copy, Debug)]
 pub enum Samples<'a> {
-    /// The bytes from the first sample on, in the host's memory.
+    /// The bytes from the first sample on, in host memory.
     Host(&'a [u8]),
     /// The address of the first sample, in the memory of a GPU.
     Device(DeviceAddress),
 }
 
-/// One component (luma, Cb or Cr) of a picture, as it lies in a buffer. Samples have one byte, or two in
-/// little-endian order where the depth is above 8 bits.
+/// One component (luma, Cb or Cr) of a picture in memory. Samples have one byte, or two in little-endian order if the
+/// depth is above 8 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Component<'a> {
     /// The samples, from the first one on.
     pub samples: Samples<'a>,
-    /// Samples of a row.
+    /// Samples per row.
     pub width: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
     /// Bytes from one row to the next.
     pub stride: usize,
@@ -105,7 +105,7 @@ pub struct Component<'a> {
     pub shift: u32,
 }
 
-/// Keeps the memory of a picture as it is, beyond the call that hands the picture over.
+/// Keeps the memory of a picture unchanged after the call that passes the picture.
 #[derive(Clone)]
 pub struct Lease {
     _keep: Arc<dyn Any + Send + Sync>,
@@ -115,7 +115,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease that keeps memory as it is for as long as `keep` lives; nothing else is known of the memory.
+    /// Creates a lease that keeps memory unchanged while `keep` lives. It makes no further statement about the memory.
     ///
     /// # Safety
     ///
@@ -125,17 +125,17 @@ impl Lease {
         Self { _keep: keep, pinned: 0..0, producers: vec![], in_place: false }
     }
 
-    /// The lease, saying that the memory is page-locked host memory, which a GPU can copy from on its own.
+    /// Declares the memory as page-locked host memory, which a GPU can copy from directly.
     ///
     /// # Safety
     ///
     /// The memory must be page-locked for as long as the lease keeps it.
     pub unsafe fn pinned(self) -> Self {
-        // SAFETY: the caller has promised it of the memory, wherever that lies.
+        // SAFETY: promised by the caller for all of the memory, whatever its address.
         unsafe { self.pinned_within(0..usize::MAX) }
     }
 
-    /// The lease, saying that as much of the memory as lies within these addresses is page-locked host memory.
+    /// Declares the part of the memory within these addresses as page-locked host memory.
     ///
     /// # Safety
     ///
@@ -144,8 +144,8 @@ impl Lease {
         Self { pinned: addresses, ..self }
     }
 
-    /// The lease, saying that the picture is being written on this stream of the GPU's runtime, which may not be done
-    /// yet; on all of those that were named, if this is called several times.
+    /// Declares that this stream of the GPU's runtime may still be writing the picture. Several calls add several
+    /// streams.
     ///
     /// # Safety
     ///
@@ -157,42 +157,41 @@ impl Lease {
         self
     }
 
-    /// The lease, saying that kernels can read the device memory where it is; memory of another context has to be
-    /// copied first.
+    /// Declares that kernels can read the device memory in place. Memory of another context has to be copied first.
     pub fn in_place(self) -> Self {
         Self { in_place: true, ..self }
     }
 
-    /// The addresses within which a GPU can copy from the memory on its own; none by default.
+    /// Returns the addresses within which a GPU can copy from the memory directly; empty by default.
     pub fn pinned_part(&self) -> &Range<usize> {
         &self.pinned
     }
 
-    /// The streams on which the picture is being written.
+    /// Returns the streams that may still be writing the picture.
     pub fn producers(&self) -> &[usize] {
         &self.producers
     }
 
-    /// Kernels can read the memory where it is.
+    /// Returns true if kernels can read the memory in place.
     pub fn is_in_place(&self) -> bool {
         self.in_place
     }
 }
 
-/// A picture where it lies.
+/// A picture in memory.
 #[derive(Clone)]
 pub struct Picture<'a> {
     /// Y.
     pub luma: Component<'a>,
-    /// Cb and Cr, where the caller has them.
+    /// Cb and Cr, if the picture has them.
     pub chroma: Option<[Component<'a>; 2]>,
-    /// What keeps the samples as they are after the call; without a lease they are in host memory and only borrowed.
+    /// Keeps the samples unchanged after the call. Without a lease they are in host memory and borrowed for the call.
     pub lease: Option<Lease>,
 }
 
 impl<'a> Picture<'a> {
-    /// A picture in the host's memory, its planes one after another without gaps, as files of raw video have them. `None`
-    /// if there are not that many bytes.
+    /// Describes a picture in host memory with its planes one after another without gaps, as in files of raw video.
+    /// Returns `None` if there are not enough bytes.
     pub fn packed(bytes: &'a [u8], geometry: Geometry) -> Option<Self> {
         let size = geometry.sample_size();
         let mut rest = bytes;
@@ -211,18 +210,18 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// A picture that stays as it is for as long as this lives.
+/// A picture with its lease, which keeps the samples unchanged.
 pub(crate) struct Leased(Picture<'static>);
 
 impl Leased {
-    /// `None` where the picture has no lease.
+    /// Copies the description and the lease of a picture; `None` if it has no lease.
     pub fn new(picture: &Picture<'_>) -> Option<Self> {
         let lease = picture.lease.clone()?;
         let component = |component: Component<'_>| {
             let samples = match component.samples {
                 Samples::Host(bytes) => {
-                    // SAFETY: whoever made the lease promised that the samples stay there, unchanged, while it is held.
-                    // It is held beside them, and they are lent for as long as that only.
+                    // SAFETY: the creator of the lease has promised that the samples stay in place, unchanged, while it
+                    // is held. It is held in this structure, and the samples are borrowed no longer than that.
                     Samples::Host(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) })
                 }
                 Samples::Device(address) => Samples::Device(address),
@@ -234,7 +233,7 @@ impl Leased {
         Some(Self(Picture { luma: component(picture.luma), chroma, lease: Some(lease) }))
     }
 
-    /// The picture, not for longer than this.
+    /// Returns the picture, for at most the life of `self`.
     pub fn picture(&self) -> &Picture<'_> {
         &self.0
     }

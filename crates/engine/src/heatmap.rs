@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! From damage to colours: how hot each place of a picture is, and what becomes of its samples.
+//! The heat map: it converts damage to a level of heat at each place of a picture and colours the samples by it.
 
 use crate::metrics::damage::{CELL, Window};
 
-/// Levels of heat.
+/// Number of heat levels.
 pub const LEVELS: usize = 256;
 
-/// The colour map inferno, perceptually uniform from dark to bright: every eighth of its 256 colours, red, green and
+/// The colour map inferno, perceptually uniform from dark to bright: every eighth of its 256 colours as red, green and
 /// blue. By Nathaniel J. Smith and Stéfan van der Walt for matplotlib, CC0.
 const INFERNO: [[u8; 3]; 33] = [
     [0, 0, 4],
@@ -45,19 +45,19 @@ const INFERNO: [[u8; 3]; 33] = [
     [252, 255, 164],
 ];
 
-/// The loss that has the last colour. An x264 encoding is at a third of the way with crf 32, at two thirds with 40.
+/// The loss that is shown in the last colour. An x264 encode reaches a third of it with crf 32 and two thirds with 40.
 const HOTTEST: f64 = 0.85;
-/// Where in the colour map no damage begins: what comes before is as dark as the dimmed picture.
+/// Position in the colour map of the smallest damage. Earlier colours are as dark as the dimmed picture.
 const FIRST_COLOUR: f64 = 0.3;
-/// Exponent of the heat on its way through the colours: below 1, so that moderate damage is not as dark as none.
+/// Exponent that is applied to the heat: below 1, so that moderate damage is brighter than none.
 const CURVE: f64 = 0.7;
-/// What is left of the picture's brightness where nothing is damaged.
+/// Remaining brightness of the picture where nothing is damaged.
 const DIMMED: f64 = 0.4;
-/// How much of the colour hides the picture where the damage is worst, and how fast it gets there.
+/// Opacity of the colour at the worst damage, and how fast it rises.
 const OPAQUE: f64 = 0.75;
 const RISE: f64 = 2.0;
 
-/// Red, green and blue, 0 to 1, for a heat of 0 to 1.
+/// Returns red, green and blue, 0 to 1, for a heat of 0 to 1.
 fn colour(heat: f64) -> [f64; 3] {
     let at = (FIRST_COLOUR + heat.powf(CURVE) * (1.0 - FIRST_COLOUR)) * (INFERNO.len() - 1) as f64;
     let first = (at as usize).min(INFERNO.len() - 2);
@@ -68,22 +68,22 @@ fn colour(heat: f64) -> [f64; 3] {
     })
 }
 
-/// How samples hold colours.
+/// How samples encode colours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Encoding {
     /// Weight of red in luma.
     pub red: f64,
     /// Weight of blue in luma.
     pub blue: f64,
-    /// The samples of Y, Cb and Cr that stand for 0.
+    /// The samples of Y, Cb and Cr that encode 0.
     pub offset: [i32; 3],
-    /// By how much samples of Y, Cb and Cr differ between 0 and 1 (Y), and between -1/2 and 1/2 (Cb and Cr).
+    /// Differences of the samples of Y between 0 and 1, and of those of Cb and Cr between -1/2 and 1/2.
     pub scale: [i32; 3],
     /// The largest sample.
     pub max: i32,
 }
 
-/// What becomes of a sample at each level of heat: `gain (sample - offset) + base`.
+/// The change of a sample at each level of heat: `gain (sample - offset) + base`.
 pub struct Paint {
     offset: i32,
     max: i32,
@@ -92,7 +92,7 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// What becomes of samples of Y, of Cb and of Cr.
+    /// Computes the changes of samples of Y, Cb and Cr.
     pub fn new(encoding: &Encoding) -> [Self; 3] {
         let Encoding { red, blue, offset, scale, max } = *encoding;
         std::array::from_fn(|i| {
@@ -102,7 +102,7 @@ impl Paint {
                 let [r, g, b] = colour(heat);
                 let y = red * r + (1.0 - red - blue) * g + blue * b;
                 let value = [y, (b - y) / (2.0 * (1.0 - blue)), (r - y) / (2.0 * (1.0 - red))][i];
-                // The picture below is grey.
+                // The dimmed picture is grey.
                 let gain = if i == 0 { DIMMED * (1.0 - opacity) } else { 0.0 };
                 let base = f64::from(offset[i]) + value * opacity * f64::from(scale[i]);
                 ((gain * 65536.0).round() as i32, base.round() as i32)
@@ -111,17 +111,17 @@ impl Paint {
         })
     }
 
-    /// The painted sample.
+    /// Returns the coloured sample.
     #[inline]
     pub fn apply(&self, sample: u16, level: u8) -> u16 {
         let (gain, base) = self.levels[usize::from(level)];
-        // Below 2^31, as gains are at most [`DIMMED`].
+        // The product is below 2^31, as gains are at most [`DIMMED`].
         let kept = ((i32::from(sample) - self.offset) * gain + (1 << 15)) >> 16;
         (kept + base).clamp(0, self.max) as u16
     }
 }
 
-/// How hot a picture is, between the centres of its cells in straight lines.
+/// The heat of a picture, interpolated linearly between the centres of its cells.
 pub struct Heatmap {
     columns: usize,
     /// Level of heat of each cell, row by row, from 0 (no damage) to 255.
@@ -129,19 +129,19 @@ pub struct Heatmap {
 }
 
 impl Heatmap {
-    /// The heat map of damage windows, one for each cell in rows of `columns`. Without windows there is no damage
-    /// anywhere.
+    /// Creates the heat map of damage windows, one for each cell in rows of `columns`. Without windows there is no
+    /// damage.
     pub fn new(columns: usize, windows: &[Window]) -> Self {
         let level = |window: &Window| (window.loss() / HOTTEST * 255.0).round().min(255.0) as u8;
         Self { columns, cells: windows.iter().map(level).collect() }
     }
 
-    /// Levels of luma row `y` at every `step`th of its samples, 1 or 2, the first included.
+    /// Returns the levels of luma row `y` at every `step`th of its samples, 1 or 2, including the first.
     pub fn row(&self, y: usize, step: usize, levels: &mut [u8]) {
         let Some(last) = (self.cells.len() / self.columns.max(1)).checked_sub(1) else {
             return levels.fill(0);
         };
-        // In units of half a sample, of which cells are UNIT apart.
+        // In halves of a sample; cells are UNIT apart.
         let from_centre = (2 * y + 1).saturating_sub(CELL);
         let above = (from_centre / UNIT as usize).min(last);
         let share = if above < last { (from_centre % UNIT as usize) as i32 } else { 0 };
@@ -153,7 +153,7 @@ impl Heatmap {
         };
         let level = |sum: i32| ((sum + UNIT * UNIT / 2) / (UNIT * UNIT)) as u8;
         let mut next = column(0);
-        // Up to the first centre, then from centre to centre, and all after the last one.
+        // Samples up to the first centre, then from centre to centre, and after the last one.
         let (first, mut rest) = levels.split_at_mut((CELL / 2 / step).min(levels.len()));
         first.fill(level(next * UNIT));
         for cell in 1..self.columns {
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!([0, 77, 255].map(|sample| (cb.apply(sample, 0), cr.apply(sample, 0))), [(128, 128); 3]);
     }
 
-    /// What is hotter is brighter as well, for eyes that do not see its colour and for grey video.
+    /// Higher heat is also brighter, for viewers who do not see its colour and for grey video.
     #[test]
     fn brightness_rises_with_the_damage() {
         let [y, ..] = Paint::new(&BT709);

@@ -49,6 +49,7 @@ pub mod heatmap;
 pub mod metrics;
 pub mod model;
 pub mod plan;
+pub mod random;
 pub mod scale;
 pub mod session;
 #[cfg(feature = "testing")]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The smallest set of work that serves all requested models and features.
+//! Plans: the smallest set of work for all requested models and features.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::metrics::feature::Feature;
 use crate::metrics::{Extractor, Source, Work};
 use crate::model::{Model, ScoreOptions};
 
-/// An extractor, and where its features come from in the backend's sums.
+/// An extractor, and the source of its features in the backend's sums.
 #[derive(Debug)]
 pub(crate) struct PlannedSource {
     pub extractor: Extractor,
@@ -22,7 +22,7 @@ pub(crate) struct PlannedSource {
 pub struct PlannedFeature {
     pub(crate) source: usize,
     pub(crate) output: usize,
-    /// The name that it is reported under.
+    /// The name under which it is reported.
     pub key: String,
 }
 
@@ -37,18 +37,18 @@ pub struct PlannedModel {
     pub column: usize,
 }
 
-/// What to compute and where each reported number comes from. Plain data.
+/// The work, and the source of each reported number. Plain data.
 #[derive(Debug)]
 pub struct Plan {
-    /// What backends compute.
+    /// The work of backends.
     pub work: Work,
-    /// Where features come from in what backends have computed.
+    /// The sources of features in the sums.
     pub(crate) sources: Vec<PlannedSource>,
     /// The features, in the order of their columns.
     pub features: Vec<PlannedFeature>,
     /// The models, in the order of their columns.
     pub models: Vec<PlannedModel>,
-    /// How scores are finished.
+    /// Options of the last steps of scores.
     pub score_options: ScoreOptions,
     /// Names of all reported numbers: the features, then each model with its bootstrap results.
     pub columns: Vec<String>,
@@ -58,7 +58,8 @@ pub struct Plan {
 const BOOTSTRAP_COLUMNS: [&str; 4] = ["bagging", "stddev", "ci_p95_lo", "ci_p95_hi"];
 
 impl PlannedModel {
-    /// Columns of a collection's standard deviation and of the ends of its confidence interval, low and high.
+    /// Returns the columns of a collection's standard deviation and of the ends of its confidence interval, low and
+    /// high.
     pub fn confidence_columns(&self) -> Option<[usize; 3]> {
         let bagging = self.column + 1 + self.model.bootstrap_members()?;
         Some([bagging + 1, bagging + 2, bagging + 3])
@@ -66,7 +67,7 @@ impl PlannedModel {
 }
 
 impl Plan {
-    /// `extra` are features wanted besides those that the models read.
+    /// Creates a plan. `extra`: features besides those that the models read.
     pub fn new(
         models: Vec<Model>,
         extra: &[Feature],
@@ -102,28 +103,28 @@ impl Plan {
         Ok(plan)
     }
 
-    /// How many later pairs a score waits for, at most.
+    /// Returns how many later pairs may be needed before a score is known.
     pub fn lookahead(&self) -> usize {
         self.sources.iter().map(|source| source.source.lookahead()).max().unwrap_or(0)
     }
 
-    /// How many earlier pairs of its run a score depends on, at most: frames that are scored apart from the others need as
-    /// many before them.
+    /// Returns how many earlier pairs of the run a score may depend on. Frames that are scored apart from the others
+    /// need as many frames before them.
     pub fn lookback(&self) -> usize {
         self.sources.iter().map(|source| source.source.lookback()).max().unwrap_or(0)
     }
 
-    /// Has it computed where the picture is damaged.
+    /// Adds the damage map to the work.
     pub fn add_damage(&mut self) {
         Damage::plan(&mut self.work);
     }
 
-    /// Adds the work of an extractor and everything it yields at no further cost; what costs more if `costly`.
+    /// Adds the work of an extractor and all features that need no further work; costly ones too if `costly`.
     fn add(&mut self, extractor: Extractor, costly: bool) -> Result<(), EngineError> {
         let source = extractor.plan(costly, &mut self.work).map_err(EngineError::Options)?;
         let index = self.sources.len();
         for Feature { output, key, .. } in extractor.features(costly) {
-            // A few names do not mention options.
+            // The names of some features do not include options.
             if !self.features.iter().any(|planned| planned.key == key) {
                 self.features.push(PlannedFeature { source: index, output, key });
             }
@@ -136,7 +137,7 @@ impl Plan {
         if self.models.iter().any(|other| other.model.name() == model.name()) {
             return Err(EngineError::DuplicateModel(model.name().to_string()));
         }
-        // Every feature a model reads was planned above, so each is found.
+        // All features of the models were planned above, so each is found.
         let inputs = model
             .features()
             .iter()
@@ -154,7 +155,7 @@ impl Plan {
     }
 }
 
-/// For the debug log: the work of each metric, the features that come of it, and the models that read them.
+/// Writes the plan for the debug log: the work of each metric, the features it yields, and the models that read them.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = |features: &mut dyn Iterator<Item = &PlannedFeature>| {
@@ -232,14 +233,15 @@ mod tests {
         let sources = |plan: &Plan| format!("{:?}", plan.sources);
         assert_eq!((&same.work, sources(&same)), (&plain.work, sources(&plain)));
         assert_eq!(same.columns, plain.columns);
-        // The rest of ADM is there for the asking.
+        // Features of ADM that no model reads are reported if they are requested.
         let adm = with_features(&["vmaf_v0.6.1"], "adm");
         assert!(adm.work.get::<Adm>().unwrap().passes[0].aim);
         assert_eq!(adm.sources.len(), plain.sources.len() - 3);
         assert!(adm.columns.iter().any(|column| column == "integer_adm3"));
     }
 
-    /// Options that no name mentions: whoever asks first decides, as in libvmaf, and no column comes twice.
+    /// Options that names do not include: the first request decides on them, as in libvmaf, and no column is
+    /// duplicated.
     #[test]
     fn columns_are_unique() {
         let plan = with_features(
@@ -255,7 +257,7 @@ mod tests {
         assert!(first.contains("skip_aim: false"), "the model asks first: {first}");
     }
 
-    /// Passes over the wavelets differ only in what the specification does not let them share.
+    /// Passes over the wavelets are shared as far as the specification allows.
     #[test]
     fn adm_of_both_generations_shares_passes() {
         let v1 = |more: &str| {
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(parts, [" pass 0", " pass 1", " pass 2", " pass 2", " pass 3"]);
     }
 
-    /// Everything of the v1 models in one pass: what viewing distance and frame rate change, and nothing twice.
+    /// The v1 models share one pass, except for the parts that viewing distance and frame rate change.
     #[test]
     fn v1_models_share_what_they_have_in_common() {
         let v1 = |name: &str| format!("vmaf_v1.0.16_{name}");

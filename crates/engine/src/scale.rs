@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How pictures of another size are brought to that of the reference: the definition that both backends follow to
-//! the last bit, and that docs/metrics.md states.
+//! Scaling of pictures to the size of the reference: the definition that both backends follow to the last bit.
+//! docs/metrics.md states it too.
 //!
-//! Along each axis, output sample `k` lies at `c = (k + o) S / T - o` among the source samples, with `S` and `T` the
-//! luma sizes of source and target, and `o` a half, or a quarter where chroma samples lie on luma samples. It is the
-//! sum of the source samples around `c`, weighted with a kernel that is stretched by `S / T` where that is above 1;
-//! beyond its ends, a line goes on as its last sample. The weights are rounded to multiples of `2^-14`, and what
-//! that leaves of their sum of 1 goes to the largest.
+//! Along each axis, output sample `k` lies at `c = (k + o) S / T - o` among the source samples. `S` and `T` are the
+//! luma sizes of source and target, and `o` is a half, or a quarter if chroma samples lie on luma samples. The output
+//! is the sum of the source samples around `c`, weighted with a kernel that is stretched by `S / T` if that is above 1.
+//! Beyond its ends, a line continues with its last sample. The weights are rounded to multiples of `2^-14`, and the
+//! largest weight is adjusted so that their sum is 1.
 //!
-//! Rows come first. Their sums are rounded to `2^-(16 - bits)`, so that they fit 18 bits whatever the depth, and
-//! those of the columns to whole numbers from 0 to the maximum. Both round halves up, and fit 32 bits.
+//! Rows come first. Their sums are rounded to `2^-(16 - bits)`, so that they fit 18 bits for any depth. The sums of the
+//! columns are rounded to whole numbers from 0 to the maximum. Both round halves up and fit 32 bits.
 
 use crate::frame::{BitDepth, Geometry};
 
-/// The kernel.
+/// The scaling kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// A triangle, over 2 samples.
     Bilinear,
     /// Catmull-Rom's spline (B = 0, C = 1/2), over 4 samples.
     Bicubic,
-    /// Lanczos' with 3 lobes, over 6 samples.
+    /// Lanczos with 3 lobes, over 6 samples.
     Lanczos,
 }
 
 impl Method {
-    /// Samples from the kernel's centre to its end.
+    /// Returns the radius of the kernel in samples.
     fn radius(self) -> usize {
         match self {
             Self::Bilinear => 1,
@@ -35,7 +35,7 @@ impl Method {
         }
     }
 
-    /// The kernel at a distance from its centre, which is below the radius.
+    /// Returns the kernel at a distance from its centre below the radius.
     fn at(self, x: f64) -> f64 {
         let x = x.abs();
         let sinc = |x: f64| {
@@ -52,18 +52,18 @@ impl Method {
 
 /// Fraction bits of weights.
 const WEIGHT_BITS: u32 = 14;
-/// What the weights of an output sample sum to.
+/// Sum of the weights of an output sample.
 pub const ONE: i32 = 1 << WEIGHT_BITS;
 /// Bits of a sample and its fraction between rows and columns.
 const ROW_BITS: u32 = 16;
 
-/// How many low bits the weighted sums along a row, and then down a column, are rounded by.
+/// Returns by how many bits the weighted sums along a row, and then along a column, are shifted with rounding.
 pub fn shifts(depth: BitDepth) -> [u32; 2] {
     let fraction = ROW_BITS - depth.bits();
     [WEIGHT_BITS - fraction, WEIGHT_BITS + fraction]
 }
 
-/// The output samples of one axis: for each a window of source samples, all inside the picture, and their weights.
+/// The output samples of one axis: for each, a window of source samples inside the picture, and their weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
     taps: usize,
@@ -72,13 +72,13 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// The axis of `target` output samples made of `source` samples, both at least 1, in a picture that is scaled from
-    /// `size.0` to `size.1` luma samples. `quarters`: distance of the first sample's centre from the picture's border,
-    /// in quarters of a sample.
+    /// Computes the axis of `target` output samples made of `source` samples, both at least 1, in a picture that is
+    /// scaled from `size.0` to `size.1` luma samples. `quarters`: distance of the first sample's centre from the
+    /// picture's border, in quarters of a sample.
     fn new(method: Method, source: usize, target: usize, size: (usize, usize), quarters: usize) -> Self {
         let (s, t) = (size.0 as i64, size.1 as i64);
         let (radius, quarters) = (method.radius() as i64, quarters as i64);
-        // All distances are whole multiples of 1 / unit, so that both halves of a picture get the same weights.
+        // All distances are whole multiples of 1 / unit, so both halves of a picture get the same weights.
         let unit = 4 * s.max(t);
         let taps = (2 * method.radius() * size.0.max(size.1)).div_ceil(size.1).min(source);
         let last = source as i64 - 1;
@@ -95,7 +95,7 @@ impl Axis {
                 if distance >= radius * unit {
                     break;
                 }
-                // Whole numbers, whose sums do not depend on the order.
+                // Integers, so that their sums do not depend on the order.
                 let weight = (method.at(distance as f64 / unit as f64) * (1u64 << 40) as f64).round();
                 exact[(j.clamp(0, last) - first) as usize] += weight;
             }
@@ -114,43 +114,43 @@ impl Axis {
         self.weights.extend(exact.iter().map(|weight| (weight / sum * f64::from(ONE)).round() as i16));
         let weights = &mut self.weights[start..];
         let left = ONE - weights.iter().map(|weight| i32::from(*weight)).sum::<i32>();
-        // As they were before: a mirrored picture has to get mirrored weights.
+        // Compares the exact weights: a mirrored picture must get mirrored weights.
         let largest = exact.iter().copied().fold(f64::MIN, f64::max);
         let mut largest: Vec<_> = (0..weights.len()).filter(|i| exact[*i] == largest).collect();
-        // In turns, where two are equally large.
+        // Alternates if two are equally large.
         largest.sort_by_key(distance);
         for i in largest.iter().cycle().take(left.unsigned_abs() as usize) {
             weights[*i] += left.signum() as i16;
         }
     }
 
-    /// Output samples.
+    /// Returns the number of output samples.
     pub fn len(&self) -> usize {
         self.first.len()
     }
 
-    /// There are no output samples.
+    /// Returns true if there are no output samples.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty()
     }
 
-    /// Source samples that each output sample is made of.
+    /// Returns the number of source samples for each output sample.
     pub fn taps(&self) -> usize {
         self.taps
     }
 
-    /// The first source sample that output sample `k` is made of; it never decreases with `k`.
+    /// Returns the first source sample for output sample `k`; it never decreases with `k`.
     pub fn first(&self, k: usize) -> usize {
         self.first[k] as usize
     }
 
-    /// The weights of output sample `k`, in units of 1 / [`ONE`].
+    /// Returns the weights of output sample `k`, in units of 1 / [`ONE`].
     pub fn weights(&self, k: usize) -> &[i16] {
         &self.weights[k * self.taps..][..self.taps]
     }
 }
 
-/// Why pictures cannot be scaled.
+/// Reasons why pictures cannot be scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScalingError {
     /// Width or height of the source or the target is less than [`MIN_SIZE`].
@@ -164,7 +164,7 @@ pub enum ScalingError {
     Unlike,
 }
 
-/// Smallest width and height of pictures that are scaled, and of those they are scaled to.
+/// Smallest width and height before and after scaling.
 pub const MIN_SIZE: usize = 16;
 /// Largest ratio of sizes along either axis.
 pub const MAX_RATIO: usize = 16;
@@ -179,8 +179,8 @@ pub struct Scaling {
 }
 
 impl Scaling {
-    /// `cosited`: where chroma is subsampled horizontally, vertically, its samples lie on those of luma, not between
-    /// them.
+    /// Creates a scaling. `cosited`: whether horizontally, and vertically, subsampled chroma samples lie on luma
+    /// samples instead of between them.
     pub fn new(
         method: Method,
         source: Geometry,
@@ -201,29 +201,29 @@ impl Scaling {
         Ok(Self { method, source, target, cosited })
     }
 
-    /// The kernel that weights samples.
+    /// Returns the scaling kernel.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// Where chroma is subsampled horizontally, vertically: its samples lie on those of luma.
+    /// Returns whether horizontally, and vertically, subsampled chroma samples lie on luma samples.
     pub(crate) fn cosited(&self) -> (bool, bool) {
         self.cosited
     }
 
-    /// Size and format of the pictures as they come, before they are scaled.
+    /// Returns the size and format of the pictures before scaling.
     pub fn source(&self) -> Geometry {
         self.source
     }
 
-    /// Columns and rows of luma.
+    /// Returns the columns and rows of luma.
     pub fn luma(&self) -> [Axis; 2] {
         let Self { method, source, target, .. } = *self;
         let axis = |from, to| Axis::new(method, from, to, (from, to), 2);
         [axis(source.width, target.width), axis(source.height, target.height)]
     }
 
-    /// Columns and rows of Cb and Cr, where there are any.
+    /// Returns the columns and rows of Cb and Cr, if there are any.
     pub fn chroma(&self) -> Option<[Axis; 2]> {
         let Self { method, source, target, cosited } = *self;
         let (from, to, subsampled) = (source.chroma?, target.chroma?, source.subsampled()?);
@@ -249,7 +249,7 @@ mod tests {
         Geometry { width, height, depth: BitDepth::new(8).unwrap(), chroma }
     }
 
-    /// The sizes of this width and height, and of 16x16.
+    /// Returns the axes for this width and height, and for 16x16.
     fn axes(method: Method, from: usize, to: usize) -> [Axis; 4] {
         let scaling = Scaling::new(method, geometry(from, 16), geometry(to, 16), (true, false)).unwrap();
         let ([x, y], [cx, cy]) = (scaling.luma(), scaling.chroma().unwrap());
@@ -272,7 +272,7 @@ mod tests {
                     let sum: i32 = axis.weights(k).iter().map(|weight| i32::from(*weight)).sum();
                     prop_assert_eq!(sum, ONE);
                     let absolute: i32 = axis.weights(k).iter().map(|weight| i32::from(*weight).abs()).sum();
-                    // What 32 bits hold of 16-bit samples.
+                    // Sums of 16-bit samples must fit 32 bits.
                     prop_assert!(absolute < ONE * 25 / 16, "{}", absolute);
                     prop_assert!(axis.first(k) >= last && axis.first(k) + axis.taps() <= from);
                     last = axis.first(k);
@@ -286,7 +286,7 @@ mod tests {
         ) {
             prop_assume!(from.max(to) <= MAX_RATIO * from.min(to));
             let [axis, ..] = axes(METHODS[method], from, to);
-            // Windows may differ in the samples that they have for nothing.
+            // Windows may differ in samples of weight 0.
             let weights = |k: usize| {
                 let all = (axis.first(k)..).zip(axis.weights(k).iter().copied());
                 all.filter(|(_, weight)| *weight != 0).collect::<Vec<_>>()
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// The weights of doubling and halving, worked out by hand.
+    /// The weights of doubling and halving were computed by hand.
     #[test]
     fn kernels_have_their_textbook_weights() {
         let middle = |method| axes(method, 64, 128)[0].weights(40).to_vec();

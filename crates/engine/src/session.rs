@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The walk of frame pairs through a backend, the metrics and the models, in order, with the history
-//! that some features need.
+//! Sessions: they pass frame pairs in order through a backend, the metrics and the models, and keep the history that
+//! some features need.
 //!
 //! History belongs to the reference: motion compares each reference frame with the one before, whether or not a
-//! rendition has frames for both. So a *run* is an unbroken row of reference frames, common to all renditions, and a
-//! reference frame without distorted frames is submitted as well. A rendition whose scores begin or end within a run
-//! has the motion that it would have in a stream without gaps.
+//! rendition has frames for both. So a *run* is an unbroken sequence of reference frames, common to all renditions, and
+//! reference frames without distorted frames are submitted as well. A rendition whose scores begin or end within a run
+//! has the same motion as in a stream without gaps.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -24,25 +24,25 @@ use crate::metrics::{Difference, FrameSums, Scorer, Values};
 use crate::plan::{Plan, PlannedSource};
 use crate::scale::Scaling;
 
-/// The result of one submitted pair. Those of a rendition come in the order of submission, one for each pair.
+/// The result of one submitted pair. Each rendition has one per pair, in the order of submission.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairScore {
     /// Number of the rendition, from 0.
     pub rendition: usize,
-    /// True if reference frames are missing that the values depend on: those of the first pairs after a break between
-    /// runs, and of the last before one, are not the ones that the stream has.
+    /// True if reference frames are missing that the values depend on. The first pairs after a break between runs, and
+    /// the last before one, then have other values than in the stream.
     pub discont: bool,
-    /// A value for each of [`Plan::columns`]; `None` for pairs left out by subsampling.
+    /// A value for each of [`Plan::columns`]; `None` for pairs that subsampling skips.
     pub values: Option<Vec<f64>>,
-    /// What it adds to the figures of all pairs together; pairs left out by subsampling count there too.
+    /// The amounts that the pair adds to the stream's totals; pairs that subsampling skips add to them too.
     pub totals: Totals,
 }
 
-/// What pairs add up to, for figures of all of them together. They belong to whoever keeps the results of many pairs.
+/// Totals of many pairs, from which figures of the whole stream are computed. The caller keeps them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct Totals {
-    /// The numbers of one source after those of another, in the order of [`Plan::sources`].
+    /// The numbers of all sources, one source after another in the order of [`Plan::sources`].
     numbers: Vec<u64>,
 }
 
@@ -62,14 +62,14 @@ impl AddAssign for Totals {
 }
 
 impl Totals {
-    /// What a pair adds.
+    /// Computes the amounts that a pair adds.
     fn of(plan: &Plan, sums: &FrameSums, geometry: Geometry) -> Self {
         let sources = plan.sources.iter();
         Self { numbers: sources.flat_map(|source| source.source.totals(sums, geometry)).collect() }
     }
 
-    /// The figures of all pairs together: names and values. The pairs are those of sessions with this plan, and of
-    /// frames of this geometry.
+    /// Computes the figures of all pairs: names and values. The pairs must come from sessions with this plan and frames
+    /// of this geometry.
     pub fn aggregates(&self, plan: &Plan, geometry: Geometry) -> Vec<(&'static str, f64)> {
         let mut numbers = &self.numbers[..];
         let mut aggregates = vec![];
@@ -83,11 +83,11 @@ impl Totals {
     }
 }
 
-/// A reference frame whose sums are known, and some of whose values may not be.
+/// A reference frame whose sums are known and whose values may still be incomplete.
 enum Pending {
     Pair {
         discont: bool,
-        /// The pair is left out.
+        /// Subsampling skips the pair.
         left_out: bool,
         totals: Totals,
     },
@@ -95,81 +95,82 @@ enum Pending {
     Alone,
 }
 
-/// What has come of computing a group again.
+/// The result of recomputing a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Number of the group, as [`Session::audited`] had it.
+    /// Number of the group; see [`Session::audited`].
     pub number: u64,
-    /// For each rendition of the group, in order, what was wrong; empty where the CPU could not compute it.
+    /// The error of each rendition of the group, in order; empty if the CPU could not compute the group.
     pub wrong: Vec<Option<Wrong>>,
 }
 
-/// Sums of a pair that are not those of the CPU.
+/// Sums of a pair that differ from those of the CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wrong {
-    /// In what they differ.
+    /// The difference.
     pub difference: Difference,
-    /// Which scores had been made of them, and handed out, before that was known. All others are made of the CPU's sums.
-    pub told: Told,
+    /// Scores that were computed from the wrong sums and returned before the error was found. All others are computed
+    /// from the CPU's sums.
+    pub affected: Affected,
 }
 
-/// The scores that wrong sums of a pair have got into.
+/// The returned scores that wrong sums of a pair have affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Affected {
     /// None.
     Nothing,
-    /// Those of the pairs before, which waited for this one: motion looks at the pair that follows.
+    /// Those of earlier pairs, which waited for this one: motion depends on the following pair.
     Earlier,
     /// That of the pair itself as well.
     All,
 }
 
-/// What was handed in and not looked at since, in order.
-enum Queued {
+/// Input that was not processed yet, in order.
+enum QueueItem {
     Group {
         ticket: Ticket,
         renditions: Vec<usize>,
         history_only: bool,
-        /// Its number, if it is computed again.
+        /// Its number, if it is recomputed.
         audit: Option<u64>,
     },
     /// Reference frames are missing, but the run goes on.
     Gap,
-    /// What waits for a later pair of this rendition is completed.
+    /// Completes pairs that wait for a later pair of this rendition.
     Finish { rendition: usize, broken: bool },
-    /// The end of a run; `broken` where reference frames are missing.
+    /// The end of a run; `broken` if reference frames are missing.
     End { broken: bool },
 }
 
-/// A group whose sums were fetched and are still being computed again.
+/// A group whose sums were fetched while it is still being recomputed.
 struct Open {
     number: u64,
-    /// How many pairs the group has.
+    /// Number of pairs in the group.
     pairs: usize,
     tracks: Vec<Checkpoint>,
 }
 
-/// A rendition as it was before it took the sums of a group, for them to be exchanged.
+/// The state of a rendition before it took the sums of a group, so that the sums can be replaced.
 struct Checkpoint {
     rendition: usize,
-    /// The place of the rendition's pair in the group, `None` where it has no frame there.
+    /// The index of the rendition's pair in the group; `None` if it has no frame there.
     pair: Option<usize>,
     sums: FrameSums,
     scorers: Vec<(Box<dyn Scorer>, VecDeque<Values>)>,
     run: usize,
-    /// Frames that were pending.
+    /// Number of frames that were pending.
     pending: usize,
-    /// [`Track::changes`] when the sums had been taken.
+    /// [`Track::changes`] after the sums were taken.
     changes: u64,
 }
 
-/// What one rendition has beside the others.
+/// The state of one rendition.
 struct Track {
-    /// The scorer of each of [`Plan::sources`], with the values that no pending pair has taken yet.
+    /// The scorer of each of [`Plan::sources`], with the values that pending pairs have not taken yet.
     scorers: Vec<(Box<dyn Scorer>, VecDeque<Values>)>,
-    /// Reference frames of the present run that the scorers have taken.
+    /// Number of reference frames of the present run that the scorers have taken.
     run: usize,
-    /// How often something was taken or ended.
+    /// Counts pushes and ends of runs.
     changes: u64,
     pending: VecDeque<Pending>,
 }
@@ -183,20 +184,20 @@ pub struct Session {
     /// How the pictures of each rendition are scaled.
     scalings: Vec<Option<Scaling>>,
     tracks: Vec<Track>,
-    /// Reference frames since some were missing.
+    /// Number of reference frames since the last gap.
     since_gap: usize,
-    /// Sums of the last reference frames of the run, oldest first, as many as values depend on.
+    /// Sums of the latest reference frames of the run, oldest first, as many as values depend on.
     history: VecDeque<FrameSums>,
-    queue: VecDeque<Queued>,
+    queue: VecDeque<QueueItem>,
     /// Groups with pairs that were submitted since the geometry was set.
     pairs: u64,
     /// Groups submitted since the geometry was set.
     submitted: u64,
-    /// Groups of those submitted whose sums were fetched.
+    /// Submitted groups whose sums were fetched.
     fetched: u64,
-    /// Damage of pairs whose sums were fetched, with their renditions, in order, until somebody takes it.
+    /// Damage of pairs whose sums were fetched, with their renditions, in order, until it is taken.
     damage: VecDeque<(usize, Option<DamageSums>)>,
-    /// An error that was met after scores had become complete in the same call; the next call returns it.
+    /// An error that occurred after scores had become complete in the same call. The next call returns it.
     error: Option<EngineError>,
     audit: Option<Audit>,
     open: Vec<Open>,
@@ -204,7 +205,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// `subsample`: every n-th group is scored, the others only serve as history; 1 scores all.
+    /// Creates a session. `subsample`: every n-th group is scored, the others only serve as history; 1 scores all.
     pub fn new(plan: Arc<Plan>, backend: Box<dyn Backend>, subsample: u32) -> Self {
         Self {
             plan,
@@ -227,18 +228,18 @@ impl Session {
         }
     }
 
-    /// Has a share of the groups that a GPU computes computed again by the CPU ([`audit`](crate::audit)). Takes effect with
-    /// [`Session::prepare`].
+    /// Enables the audit: the CPU recomputes a random share of the groups that a GPU computes
+    /// ([`audit`](crate::audit)). Takes effect with [`Session::prepare`].
     pub fn set_audit(&mut self, verify: Verify) {
         self.audit = Some(Audit::new(verify));
     }
 
-    /// Sets the share of the groups to come that are computed again.
+    /// Sets the share of later groups that are recomputed.
     pub fn set_verified_share(&mut self, share: f64) {
         self.audit.iter_mut().for_each(|audit| audit.set_share(share));
     }
 
-    /// Sets whether groups to come are waited for ([`Verify::patient`]).
+    /// Sets whether the session waits for later groups to be recomputed ([`Verify::patient`]).
     pub fn set_patient(&mut self, patient: bool) {
         self.audit.iter_mut().for_each(|audit| audit.set_patient(patient));
     }
@@ -248,38 +249,38 @@ impl Session {
         self.backend.set_copiers(threads);
     }
 
-    /// What is computed.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What the reference frames are prepared to be.
+    /// Returns the prepared geometry of the reference frames.
     pub fn geometry(&self) -> Option<Geometry> {
         self.geometry
     }
 
-    /// Short name of the backend for users: `cpu`, `hip`.
+    /// Returns the short name of the backend for users: `cpu`, `hip`.
     pub fn backend_name(&self) -> &'static str {
         self.backend.name()
     }
 
-    /// What exactly computes ([`Backend::made_by`]).
+    /// Describes the backend ([`Backend::made_by`]).
     pub fn made_by(&self) -> Vec<(&'static str, String)> {
         self.backend.made_by()
     }
 
-    /// The GPU that the backend computes on, if it does.
+    /// Returns the GPU of the backend, if it has one.
     pub fn gpu(&self) -> Option<&Arc<Device>> {
         self.backend.gpu()
     }
 
-    /// Goes on with another backend. Nothing may be in flight; [`Session::prepare`] comes next.
+    /// Continues with another backend. Nothing may be in flight; call [`Session::prepare`] next.
     pub fn set_backend(&mut self, backend: Box<dyn Backend>) {
         self.backend = backend;
     }
 
-    /// Goes on with another backend in the middle of a run. Nothing may be in flight. `earlier` are the last groups of the
-    /// run, oldest first, as many as there are up to [`Session::lags`]: metrics compare with their references.
+    /// Continues with another backend within a run. Nothing may be in flight. `earlier`: the last groups of the run,
+    /// oldest first, up to [`Session::lags`] of them, as metrics compare with their references.
     pub fn take_over(
         &mut self,
         mut backend: Box<dyn Backend>,
@@ -296,18 +297,18 @@ impl Session {
         Ok(())
     }
 
-    /// Returns how many earlier reference pictures of a run the metrics look at.
+    /// Returns how many earlier reference pictures of a run the metrics read.
     pub fn lags(&self) -> usize {
         self.plan.work.lags()
     }
 
-    /// How many later reference frames a score waits for, at most.
+    /// Returns how many later reference frames may be needed before a score is known.
     pub fn lookahead(&self) -> u32 {
         self.plan.lookahead() as u32
     }
 
-    /// Sets the size and depth of the reference frames to come, and for each rendition how its frames are brought to
-    /// that size, unless they have it. Earlier pairs are forgotten: end their runs first.
+    /// Sets the size and depth of the reference frames, and for each rendition how its frames are scaled to that size;
+    /// `None` if they have it. Earlier pairs are forgotten, so end their runs first.
     pub fn prepare(&mut self, geometry: Geometry, renditions: &[Option<Scaling>]) -> Result<(), EngineError> {
         self.backend.expect_history(self.subsample > 1);
         self.backend.prepare(&self.plan.work, geometry, renditions)?;
@@ -326,7 +327,7 @@ impl Session {
         self.scalings = renditions.to_vec();
         if let Some(audit) = &mut self.audit {
             audit.prepare(&self.plan.work, geometry, renditions, self.backend.gpu());
-            self.open.drain(..).for_each(|_| audit.leave_out());
+            self.open.drain(..).for_each(|_| audit.skip());
         }
         self.history.clear();
         self.queue.clear();
@@ -338,9 +339,9 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the next reference frame with the distorted frames to compare with it, by number of their rendition; without
-    /// any, the frame only serves as history. Pictures must be of the sizes given to [`Session::prepare`], and there must
-    /// be [`Session::room`].
+    /// Takes the next reference frame with the distorted frames to compare with it, each with the number of its
+    /// rendition. Without any, the frame only serves as history. Pictures must have the sizes given to
+    /// [`Session::prepare`], and there must be [`Session::room`].
     pub fn submit(
         &mut self,
         reference: Picture<'_>,
@@ -350,76 +351,77 @@ impl Session {
         self.pairs += u64::from(!distorted.is_empty());
         let renditions: Vec<_> = distorted.iter().map(|(rendition, _)| *rendition).collect();
         let group = Group { reference, distorted, history_only };
-        // What the CPU computes needs no proof.
+        // Only GPUs are audited.
         let audit = self.audit.as_mut().filter(|_| self.backend.gpu().is_some());
         let audit = audit.and_then(|audit| audit.offer(&group));
         let ticket = self.backend.submit(group)?;
         self.submitted += 1;
-        self.queue.push_back(Queued::Group { ticket, renditions, history_only, audit });
+        self.queue.push_back(QueueItem::Group { ticket, renditions, history_only, audit });
         Ok(())
     }
 
-    /// The number of the group submitted last, if it is computed again: a [`Verdict`] will name it.
+    /// Returns the number of the last submitted group if it is being recomputed. A [`Verdict`] will refer to it.
     pub fn audited(&self) -> Option<u64> {
         self.queue.iter().rev().find_map(|queued| match queued {
-            Queued::Group { audit, .. } => Some(*audit),
-            Queued::Gap | Queued::Finish { .. } | Queued::End { .. } => None,
+            QueueItem::Group { audit, .. } => Some(*audit),
+            QueueItem::Gap | QueueItem::Finish { .. } | QueueItem::End { .. } => None,
         })?
     }
 
-    /// Says that reference frames are missing between those submitted and those to come. These are compared as if none were,
-    /// as libvmaf does, and the pairs whose values depend on it are marked.
+    /// Marks a gap between the submitted reference frames and the following ones. They are compared as if there were no
+    /// gap, as libvmaf does, and the pairs whose values depend on it are marked.
     pub fn gap(&mut self) {
-        self.queue.push_back(Queued::Gap);
+        self.queue.push_back(QueueItem::Gap);
     }
 
-    /// Completes the scores of a rendition that wait for a later reference frame, as at the end of a stream. The run goes
-    /// on, for this rendition too. `broken` says that its stream does not end here, so that these scores are marked.
+    /// Completes the scores of a rendition that wait for a later reference frame, as at the end of a stream. The run
+    /// continues, for this rendition too. `broken`: the stream does not end here, so these scores are marked.
     pub fn finish(&mut self, rendition: usize, broken: bool) {
         if rendition < self.tracks.len() {
-            self.queue.push_back(Queued::Finish { rendition, broken });
+            self.queue.push_back(QueueItem::Finish { rendition, broken });
         }
     }
 
-    /// Ends the run: completes what waits for a later reference frame, and makes the next frame the first of a new run.
-    /// `broken` says that reference frames are missing here, as opposed to the stream's end.
+    /// Ends the run: completes the pairs that wait for a later reference frame. The next frame is the first of a new
+    /// run. `broken`: reference frames are missing here; otherwise the stream ends.
     pub fn end_run(&mut self, broken: bool) {
-        self.queue.push_back(Queued::End { broken });
+        self.queue.push_back(QueueItem::End { broken });
         self.backend.reset();
         self.audit.iter_mut().for_each(Audit::reset);
     }
 
-    /// Groups that were submitted and whose sums were not fetched since.
+    /// Returns the number of submitted groups whose sums were not fetched.
     pub fn in_flight(&self) -> usize {
         (self.submitted - self.fetched) as usize
     }
 
-    /// Whether another group can be submitted before results are collected.
+    /// Returns true if another group can be submitted before results are collected.
     pub fn room(&self) -> bool {
         self.in_flight() < self.depth()
     }
 
-    /// Groups that can be in flight, at least 1.
+    /// Returns how many groups can be in flight, at least 1.
     pub fn depth(&self) -> usize {
         self.backend.depth().max(1)
     }
 
-    /// How to wait for the group submitted last; `None` if its sums were fetched.
+    /// Returns a function that waits for the last submitted group; `None` if its sums were fetched.
     pub fn completion(&self) -> Option<Completion> {
         self.queue.iter().rev().find_map(|queued| match queued {
-            Queued::Group { ticket, .. } => self.backend.completion(*ticket),
-            Queued::Gap | Queued::Finish { .. } | Queued::End { .. } => None,
+            QueueItem::Group { ticket, .. } => self.backend.completion(*ticket),
+            QueueItem::Gap | QueueItem::Finish { .. } | QueueItem::End { .. } => None,
         })
     }
 
-    /// The scores that have become complete. An error that is met after some of them comes with the next call;
-    /// after an error, [`Session::prepare`] comes next.
+    /// Returns the scores that have become complete. An error after some of them is returned by the next call. After an
+    /// error, call [`Session::prepare`].
     pub fn collect(&mut self) -> Result<Vec<PairScore>, EngineError> {
         let mut scores = vec![];
         let result = match self.error.take() {
             Some(error) => Err(error),
             None => {
-                // Before later pairs are looked at: what they complete cannot be corrected any more.
+                // Done before later pairs are fetched, because the scores that these complete can no longer be
+                // corrected.
                 self.judge_open(&mut scores);
                 self.fetch(&mut scores)
             }
@@ -433,13 +435,13 @@ impl Session {
         }
     }
 
-    /// Fetches the sums that are there, up to the first that are not.
+    /// Fetches the available sums, up to the first group that is not done.
     fn fetch(&mut self, scores: &mut Vec<PairScore>) -> Result<(), EngineError> {
         while let (Some(next), Some(geometry)) = (self.queue.pop_front(), self.geometry) {
             match next {
-                Queued::Group { ticket, renditions, history_only, audit } => {
+                QueueItem::Group { ticket, renditions, history_only, audit } => {
                     let Some(mut sums) = self.backend.poll(ticket)? else {
-                        self.queue.push_front(Queued::Group { ticket, renditions, history_only, audit });
+                        self.queue.push_front(QueueItem::Group { ticket, renditions, history_only, audit });
                         break;
                     };
                     self.fetched += 1;
@@ -469,11 +471,11 @@ impl Session {
                     let more = self.history.len().saturating_sub(lookback);
                     self.history.drain(..more);
                 }
-                Queued::Gap => {
+                QueueItem::Gap => {
                     self.since_gap = 0;
                     self.tracks.iter_mut().for_each(Track::mark);
                 }
-                Queued::Finish { rendition, broken } => {
+                QueueItem::Finish { rendition, broken } => {
                     self.tracks[rendition].finish();
                     if broken && self.plan.lookback() > 0 {
                         self.tracks[rendition].mark();
@@ -482,7 +484,7 @@ impl Session {
                     self.history.iter().for_each(|sums| self.tracks[rendition].push(sums, Pending::Alone));
                     self.complete(rendition, scores);
                 }
-                Queued::End { broken } => {
+                QueueItem::End { broken } => {
                     self.history.clear();
                     self.since_gap = if broken { 0 } else { usize::MAX };
                     for rendition in 0..self.tracks.len() {
@@ -498,21 +500,21 @@ impl Session {
         Ok(())
     }
 
-    /// Compares the sums of a group with the CPU's, which take their place. Where these are not known yet, what it takes to
-    /// exchange them is kept.
+    /// Compares the sums of a group with the CPU's and replaces them. If the CPU's sums are not there yet, keeps the
+    /// state for a later replacement.
     fn judge(&mut self, number: u64, renditions: &[usize], sums: &mut [FrameSums]) {
-        let answer = self.audit.as_mut().and_then(|audit| audit.answer(number));
-        match answer {
+        let result = self.audit.as_mut().and_then(|audit| audit.result(number));
+        match result {
             Some(Ok(expected)) => {
                 let judge = |(got, expected): (&mut FrameSums, FrameSums)| {
                     let difference = expected.difference(got)?;
                     *got = expected;
-                    Some(Wrong { difference, told: Told::Nothing })
+                    Some(Wrong { difference, affected: Affected::Nothing })
                 };
                 let wrong = sums.iter_mut().zip(expected).map(judge).collect();
                 self.verdicts.push_back(Verdict { number, wrong });
             }
-            Some(Err(_)) => self.leave_out(number),
+            Some(Err(_)) => self.skip_audit(number),
             None => {
                 let Some(first) = sums.first() else { return };
                 let checkpoint = |(rendition, track): (usize, &Track)| {
@@ -526,17 +528,17 @@ impl Session {
         }
     }
 
-    /// Takes what the CPU has computed in the meantime.
+    /// Processes the results of the audit that have arrived.
     fn judge_open(&mut self, scores: &mut Vec<PairScore>) {
         let mut at = 0;
         while let Some(open) = self.open.get(at) {
-            let Some(answer) = self.audit.as_mut().and_then(|audit| audit.answer(open.number)) else {
+            let Some(result) = self.audit.as_mut().and_then(|audit| audit.result(open.number)) else {
                 at += 1;
                 continue;
             };
             let Open { number, pairs, tracks } = self.open.remove(at);
-            let Ok(expected) = answer else {
-                self.leave_out(number);
+            let Ok(expected) = result else {
+                self.skip_audit(number);
                 continue;
             };
             let mut wrong = vec![None; pairs];
@@ -544,9 +546,9 @@ impl Session {
                 let pair = track.pair;
                 let Some(expected) = expected.get(pair.unwrap_or(0)) else { continue };
                 if let Some(difference) = expected.difference(&track.sums) {
-                    let told = self.exchange(track, expected);
+                    let affected = self.exchange(track, expected);
                     if let Some(wrong) = pair.and_then(|pair| wrong.get_mut(pair)) {
-                        *wrong = Some(Wrong { difference, told });
+                        *wrong = Some(Wrong { difference, affected });
                     }
                 }
             }
@@ -555,19 +557,19 @@ impl Session {
         }
     }
 
-    /// Nobody knows of a group whether it is right.
-    fn leave_out(&mut self, number: u64) {
-        self.audit.iter_mut().for_each(Audit::leave_out);
+    /// Reports that a group was not verified.
+    fn skip_audit(&mut self, number: u64) {
+        self.audit.iter_mut().for_each(Audit::skip);
         self.verdicts.push_back(Verdict { number, wrong: vec![] });
     }
 
-    /// Puts other sums in the place of those of a group, unless the scores are known, as later groups have come.
-    fn exchange(&mut self, of: Checkpoint, sums: &FrameSums) -> Told {
+    /// Replaces the sums of a group, unless later groups have completed the scores.
+    fn exchange(&mut self, of: Checkpoint, sums: &FrameSums) -> Affected {
         let (Some(track), Some(geometry)) = (self.tracks.get_mut(of.rendition), self.geometry) else {
-            return Told::All;
+            return Affected::All;
         };
         let Some(pending) = track.pending.back_mut().filter(|_| track.changes == of.changes) else {
-            return Told::All;
+            return Affected::All;
         };
         let history = self.plan.work.of_reference(sums);
         let sums = match pending {
@@ -581,32 +583,32 @@ impl Session {
         track.scorers = of.scorers;
         for (scorer, ready) in &mut track.scorers {
             scorer.push(sums, of.run, ready);
-            // The values of pairs before that were complete with this one.
+            // Values of earlier pairs that this one completed have been returned.
             ready.drain(..gone.min(ready.len()));
         }
         if let Some(last) = self.history.back_mut() {
             *last = history;
         }
-        if gone > 0 { Told::Earlier } else { Told::Nothing }
+        if gone > 0 { Affected::Earlier } else { Affected::Nothing }
     }
 
-    /// Waits until all groups have been computed again, if the audit is patient. [`Session::collect`] comes next.
+    /// Waits until all groups have been recomputed, if the audit is patient. Call [`Session::collect`] next.
     pub fn settle_audit(&mut self) {
         self.audit.iter_mut().for_each(Audit::settle);
     }
 
-    /// What has come of the next group that was computed again.
+    /// Returns the result of the next recomputed group.
     pub fn take_verdict(&mut self) -> Option<Verdict> {
         self.verdicts.pop_front()
     }
 
-    /// How many groups were to be computed again and were not, since this was asked last.
+    /// Returns how many chosen groups were not recomputed since the last call.
     pub fn take_left_out(&mut self) -> u64 {
-        self.audit.as_mut().map_or(0, Audit::take_left_out)
+        self.audit.as_mut().map_or(0, Audit::take_skipped)
     }
 
-    /// Where the next pair is damaged, of those whose sums were fetched: its rendition, and `None` for pairs left out by
-    /// subsampling. Needs no later pair. One for each pair, if the plan's work is to find that.
+    /// Returns the damage of the next pair whose sums were fetched, with its rendition; `None` for pairs that
+    /// subsampling skips. It needs no later pair. There is one per pair if the plan includes the damage map.
     pub fn take_damage(&mut self) -> Option<(usize, Option<DamageSums>)> {
         self.damage.pop_front()
     }
@@ -620,7 +622,7 @@ impl Session {
         }
     }
 
-    /// All columns of one pair, from the values of each source.
+    /// Computes all columns of one pair from the values of each source.
     fn values(&self, sources: &[Values]) -> Vec<f64> {
         let mut values = Vec::with_capacity(self.plan.columns.len());
         values.extend(self.plan.features.iter().map(|feature| sources[feature.source][feature.output]));
@@ -648,7 +650,7 @@ impl Track {
         self.changes += 1;
     }
 
-    /// The rendition as it is before it takes the sums of a group, which comes next.
+    /// Saves the state of the rendition before it takes the sums of the next group.
     fn checkpoint(&self, rendition: usize, pair: Option<usize>, sums: &FrameSums) -> Checkpoint {
         Checkpoint {
             rendition,
@@ -668,7 +670,7 @@ impl Track {
         self.run = 0;
     }
 
-    /// Marks the pending pairs: frames are missing that their values depend on.
+    /// Marks the pending pairs, as frames are missing that their values depend on.
     fn mark(&mut self) {
         for pending in &mut self.pending {
             if let Pending::Pair { discont, .. } = pending {
@@ -677,7 +679,7 @@ impl Track {
         }
     }
 
-    /// The oldest pending frame with the values of each source, once all of them are known.
+    /// Returns the oldest pending frame with the values of each source once all of them are known.
     fn pop(&mut self) -> Option<(Pending, Vec<Values>)> {
         if self.scorers.iter().any(|(_, ready)| ready.is_empty()) {
             return None;
@@ -754,7 +756,7 @@ mod tests {
         for _ in 0..3 {
             session.submit(picture(), vec![(0, picture())]).unwrap();
         }
-        // Motion has the first pair wait for the second.
+        // Motion delays the first pair until the second.
         assert_eq!(session.collect().unwrap().len(), 1);
         assert!(matches!(session.collect(), Err(EngineError::Backend(BackendError::Panicked))));
         session.prepare(geometry(), &[None]).unwrap();
@@ -766,7 +768,7 @@ mod tests {
         let (plan, geometry) = (plan(), geometry());
         let mut session = Session::new(plan.clone(), Box::new(Cpu::new(1).unwrap()), 2);
         let mut totals = Totals::default();
-        // 10 log10(255^2 / mse), the mean error being that of all pairs, also of those that are not scored.
+        // 10 log10(255^2 / mse), where the mean error includes pairs that are not scored.
         for errors in [[0u8, 4, 2], [8, 6, 0]] {
             session.prepare(geometry, &[None]).unwrap();
             for error in errors {
@@ -787,9 +789,9 @@ mod tests {
         assert_eq!(Totals::default().aggregates(&plan, geometry), []);
     }
 
-    /// The values of each pair by the number of its reference frame, where `present` says which of two renditions have a
-    /// frame, `finished` after which frame the second rendition's scores are completed, and `breaks` before which frames
-    /// reference frames are missing; and the numbers of those that are marked.
+    /// Returns the values of each pair with the number of its reference frame and its mark. `present`: which of two
+    /// renditions have a frame; `finished`: the frame after which the second rendition's scores are completed;
+    /// `breaks`: the frames before which reference frames are missing.
     fn followed(
         options: &str,
         present: impl Fn(usize) -> [bool; 2],
@@ -839,7 +841,7 @@ mod tests {
         "motion=motion_five_frame_window=true:motion_moving_average=true",
     ];
 
-    /// A rendition that lacks frames has the motion of the reference where it has some.
+    /// A rendition that lacks frames has the reference's motion at its frames.
     #[test]
     fn motion_does_not_depend_on_frames_that_a_rendition_lacks() {
         for options in MOTIONS {
@@ -855,7 +857,8 @@ mod tests {
         }
     }
 
-    /// The end of a rendition within a run has the values of a stream's end, and what comes then those of the whole run.
+    /// The end of a rendition within a run has the values of a stream's end. Later frames have the values of the whole
+    /// run.
     #[test]
     fn a_rendition_that_ends_leaves_the_run_as_it_is() {
         for options in MOTIONS {
@@ -867,7 +870,7 @@ mod tests {
         }
     }
 
-    /// Pairs whose values depend on reference frames that are missing are marked, and no others are.
+    /// Exactly the pairs whose values depend on missing reference frames are marked.
     #[test]
     fn pairs_beside_missing_reference_frames_are_marked() {
         let marked = |options: &str, present: fn(usize) -> [bool; 2], breaks: &[usize]| {
@@ -877,7 +880,7 @@ mod tests {
         };
         assert_eq!(marked("motion", |_| [true, true], &[4]), [[3, 4], [3, 4]]);
         assert_eq!(marked(MOTIONS[3], |_| [true, true], &[4])[0], [3, 4, 5, 6, 7]);
-        // Where the run goes on, the values are those without a gap.
+        // If the run continues, the values are those without a gap.
         assert_eq!(marked("motion", |_| [true, true], &[5]), [[4, 5], [4, 5]]);
         let values = |breaks: &[usize]| {
             let [first, _] = followed("motion", |_| [true, true], None, breaks);
@@ -888,7 +891,7 @@ mod tests {
         assert!(marked("psnr", |_| [true, true], &[4])[0].is_empty());
     }
 
-    /// What a pair was told with is known for each moment at which the CPU may answer.
+    /// Covers each time at which the CPU's sums may arrive.
     #[test]
     fn scores_that_wrong_sums_got_into_are_known() {
         let geometry = geometry();
@@ -896,7 +899,9 @@ mod tests {
         let submit = |session: &mut Session, reference: &[u8; 32], audited: bool| {
             let picture = |bytes| Picture::packed(bytes, geometry).unwrap();
             session.submit(picture(reference), vec![(0, picture(&[90; 32]))]).unwrap();
-            let Some(Queued::Group { audit, .. }) = session.queue.back_mut() else { panic!("was submitted") };
+            let Some(QueueItem::Group { audit, .. }) = session.queue.back_mut() else {
+                panic!("was submitted")
+            };
             *audit = audited.then_some(7);
         };
         let begin = |before: usize| {
@@ -908,28 +913,28 @@ mod tests {
             session
         };
         for (before, late, after, expected) in [
-            (1, false, 0, Told::Nothing),
-            (0, true, 0, Told::Nothing),
-            (1, true, 0, Told::Earlier),
-            (1, true, 1, Told::All),
+            (1, false, 0, Affected::Nothing),
+            (0, true, 0, Affected::Nothing),
+            (1, true, 0, Affected::Earlier),
+            (1, true, 1, Affected::All),
         ] {
-            // What the CPU has of the group.
+            // The CPU's sums of the group.
             let mut right = begin(before);
             submit(&mut right, &still, false);
-            let Some(Queued::Group { ticket, .. }) = right.queue.back() else { panic!("was submitted") };
+            let Some(QueueItem::Group { ticket, .. }) = right.queue.back() else { panic!("was submitted") };
             let sums = right.backend.wait(*ticket).unwrap();
             let mut session = begin(before);
             submit(&mut session, &wrong, true);
-            let learn = |session: &mut Session| session.audit.as_mut().unwrap().learn(7, sums.clone());
+            let insert = |session: &mut Session| session.audit.as_mut().unwrap().insert(7, sums.clone());
             if late {
                 session.collect().unwrap();
                 (0..after).for_each(|_| submit(&mut session, &still, false));
                 session.collect().unwrap();
             }
-            learn(&mut session);
+            insert(&mut session);
             session.collect().unwrap();
-            let told = session.take_verdict().unwrap().wrong[0].as_ref().unwrap().told;
-            assert_eq!(told, expected, "{before} before, {late}, {after} after");
+            let affected = session.take_verdict().unwrap().wrong[0].as_ref().unwrap().affected;
+            assert_eq!(affected, expected, "{before} before, {late}, {after} after");
         }
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What this crate's own tests and benchmarks reach into. No part of its interface: it changes without notice.
+//! Internals for this crate's own tests and benchmarks. They are not part of the interface and change without notice.
 
-/// Single steps of the backend on the CPU, at every level of a machine.
+/// Single steps of the CPU backend, at every level of a machine.
 pub mod cpu {
     pub use crate::backend::cpu::adm::Adm;
     pub use crate::backend::cpu::cambi::Analysis;
@@ -18,7 +18,7 @@ pub mod cpu {
     pub use crate::backend::cpu::vif::Vif;
 }
 
-/// The metrics themselves, and what backends are asked to do for them.
+/// The metrics, and the work of backends for them.
 pub mod metrics {
     pub use crate::metrics::adm::{Adm, AdmOptions, AdmWork, MIN_SIZE as ADM_MIN_SIZE};
     pub use crate::metrics::cambi::{Cambi, CambiOptions, CambiWork, Eotf};

@@ -10,19 +10,19 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hip_sys::{HipError, Vendor};
 
-use crate::cleaner::{Cleaner, Reserve};
 use crate::code::Code;
+use crate::context_guard::{ContextGuard, Entered};
+use crate::deferred_free::{DeferredFree, FreeThread};
 use crate::error::Error;
 use crate::module::Module;
 use crate::runtime::{self, DeviceInfo, Selection};
 use crate::stream::Stream;
-use crate::visit::{Entered, Visit};
 
 /// A GPU with the modules and the memory pools that its users share. Closed when the last user drops it.
 pub struct Device {
     info: &'static DeviceInfo,
     code: &'static dyn Code,
-    cleaner: Cleaner,
+    free_thread: FreeThread,
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
     uploads: Mutex<Weak<Stream>>,
     downloads: Mutex<Weak<Stream>>,
@@ -30,7 +30,7 @@ pub struct Device {
 
 impl Device {
     /// Opens the best GPU ([`ranked`](crate::ranked)) of those wanted that takes the code, or shares it if it is open for
-    /// this code already. Whoever has work for it takes the one that has least to do instead ([`Claim`](crate::Claim)).
+    /// this code already. Whoever has work for it takes the one that has least to do instead ([`Ownership`](crate::Ownership)).
     pub fn open(selection: &Selection, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
         let all = candidates(selection, code)?.into_iter().map(|info| (info, ()));
         Self::first_of(all, code).map(|(device, ())| device)
@@ -65,7 +65,7 @@ impl Device {
         let device = Arc::new(Self {
             info,
             code,
-            cleaner: Cleaner::new(info)?,
+            free_thread: FreeThread::new(info)?,
             modules: Mutex::default(),
             uploads: Mutex::default(),
             downloads: Mutex::default(),
@@ -125,20 +125,20 @@ impl Device {
     /// The functions, with this device set for the calling thread until they are dropped: a thread may be new to the
     /// runtime, or somebody else's.
     pub(crate) fn enter(&self) -> Result<Entered, Error> {
-        let api = Visit::new().enter(self.info.api()?);
+        let api = ContextGuard::new().enter(self.info.api()?);
         // SAFETY: takes a number, which the runtime gave.
         self.check("hipSetDevice", unsafe { api.hipSetDevice(self.info.ordinal) })?;
         Ok(api)
     }
 
     /// The same to put work into a stream.
-    pub(crate) fn enter_with_work(&self) -> Result<Entered, Error> {
-        Ok(self.enter()?.in_turn(self.info.turns.work()))
+    pub(crate) fn enter_shared(&self) -> Result<Entered, Error> {
+        Ok(self.enter()?.holding(self.info.driver_lock.shared()))
     }
 
     /// The same to create or allocate something.
-    pub(crate) fn enter_alone(&self) -> Result<Entered, Error> {
-        Ok(self.enter()?.in_turn(self.info.turns.alone()))
+    pub(crate) fn enter_exclusive(&self) -> Result<Entered, Error> {
+        Ok(self.enter()?.holding(self.info.driver_lock.exclusive()))
     }
 
     /// The functions to give things back with ([`DeviceInfo::release`]).
@@ -147,14 +147,14 @@ impl Device {
     }
 
     /// Its memory that nobody uses.
-    pub(crate) fn reserve(&self) -> &Reserve {
-        &self.cleaner.reserve
+    pub(crate) fn deferred_free(&self) -> &DeferredFree {
+        &self.free_thread.deferred
     }
 
     /// Has idle page-locked memory freed soon, until no more than `limit` bytes of it are left. What is idle for some
     /// seconds is freed anyway.
     pub fn limit_idle_locked(&self, limit: usize) {
-        self.reserve().limit_locked(limit);
+        self.deferred_free().limit_locked(limit);
     }
 
     /// A status as an error of ours.
@@ -215,7 +215,7 @@ fn no_code(info: &DeviceInfo, code: &dyn Code) -> Error {
 
 /// The GPUs of those wanted that there is code for, at least one, the best first.
 pub(crate) fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&'static DeviceInfo>, Error> {
-    let (devices, problems) = runtime::survey(selection)?;
+    let (devices, problems) = runtime::scan(selection)?;
     let wanted = || devices.iter().copied().filter(|info| selection.takes(info));
     let usable: Vec<_> = wanted().filter(|info| code.covers(&info.arch)).collect();
     if !usable.is_empty() {
@@ -235,7 +235,7 @@ pub(crate) fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&
 impl Drop for Device {
     fn drop(&mut self) {
         if self.info.api().is_err() {
-            return self.cleaner.forget();
+            return self.free_thread.forget();
         }
         let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Before the pool: nothing can run any more.
@@ -243,6 +243,6 @@ impl Drop for Device {
             // SAFETY: kernels keep the device open, so there are none any more.
             let _ = self.info.release().map(|api| unsafe { module.unload(&api) });
         }
-        self.cleaner.close();
+        self.free_thread.close();
     }
 }

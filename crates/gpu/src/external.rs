@@ -70,7 +70,7 @@ impl Drop for External {
     fn drop(&mut self) {
         // SAFETY: both are live, and nobody reads there any more: whoever handed the address to the GPU has promised to keep
         // it until the GPU is done.
-        unsafe { self.device.reserve().discard(Waste::Import(self.memory, self.address)) };
+        unsafe { self.device.deferred_free().discard(Waste::Import(self.memory, self.address)) };
     }
 }
 

@@ -27,7 +27,7 @@ impl Graph {
     /// The work must only launch kernels, and record and wait for events of streams that it forks: AMD's runtime does not
     /// report other calls while it records, and the graph then gives wrong results.
     pub fn record(stream: &Stream, work: impl FnOnce() -> Result<(), Error>) -> Result<Option<Self>, Error> {
-        if wanted("off") || !stream.device().enter()?.graphs() {
+        if graphs_are_off() || !stream.device().enter()?.graphs() {
             return Ok(None);
         }
         match Self::try_record(stream, work) {
@@ -37,11 +37,11 @@ impl Graph {
         }
     }
 
-    /// Whether graphs of this device are to have branches: on NVIDIA, where these overlap. AMD's runtime launches a chain as
-    /// one, but creates a forked graph anew at each launch, over at most four streams, and its executor is known to lose
-    /// edges (up to ROCm 7). Groups in flight overlap anyway. `HIPVMAF_GRAPHS=branches` has them everywhere.
+    /// Returns true if graphs of this device get branches: on NVIDIA, where branches overlap. AMD's runtime launches a chain as
+    /// one, but creates a forked graph anew at each launch, over at most four streams, and its executor loses edges (up to
+    /// ROCm 7). Groups in flight overlap anyway.
     pub fn has_branches(device: &Device) -> bool {
-        device.info().vendor == Vendor::Nvidia || wanted("branches")
+        device.info().vendor == Vendor::Nvidia
     }
 
     /// `None` if nothing was recorded: AMD's runtime does not always report what it cannot record.
@@ -65,7 +65,7 @@ impl Graph {
                 return Ok(None);
             }
             let mut handle = null();
-            let api = device.enter_alone()?;
+            let api = device.enter_exclusive()?;
             // SAFETY: the address is valid for a write, the graph was recorded just now.
             let status =
                 unsafe { api.hipGraphInstantiate(&mut handle, recording, null().cast(), null().cast(), 0) };
@@ -85,15 +85,15 @@ impl Graph {
     ///
     /// What the recorded work reads and writes must be valid, and the GPU's to use until the stream has got there.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<(), Error> {
-        let api = self.device.enter_with_work()?;
+        let api = self.device.enter_shared()?;
         // SAFETY: both handles are live, and the caller has promised that the work's memory is the GPU's to use.
         self.device.check("hipGraphLaunch", unsafe { api.hipGraphLaunch(self.handle, stream.handle()) })
     }
 }
 
-/// Whether the user wants graphs to be made in this way.
-fn wanted(how: &str) -> bool {
-    std::env::var_os("HIPVMAF_GRAPHS").is_some_and(|graphs| graphs == how)
+/// Returns true if the user has turned graphs off.
+fn graphs_are_off() -> bool {
+    std::env::var_os("HIPVMAF_GRAPHS").is_some_and(|graphs| graphs == "off")
 }
 
 /// Whether a recording has nothing in it, as far as the runtime says.

@@ -58,7 +58,7 @@ impl Kernel {
     ) -> Result<(), Error> {
         let arguments = arguments.as_mut_ptr();
         let launch = || {
-            let api = stream.device().enter_with_work()?;
+            let api = stream.device().enter_shared()?;
             // SAFETY: the caller has promised that the arguments are the kernel's and that their memory is the GPU's to
             // use; the kernel and the stream are live.
             let status = unsafe {

@@ -4,21 +4,20 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use hip_sys::{HipError, Piece};
 
 use crate::device::Device;
 use crate::error::Error;
-use crate::pool::Kind;
+use crate::pool::MemoryKind;
 use crate::stream::Stream;
 
 /// A block of either memory; goes back to the pool when dropped.
 struct Block {
     device: Arc<Device>,
-    kind: Kind,
+    kind: MemoryKind,
     address: NonNull<c_void>,
     size: usize,
 }
@@ -30,17 +29,17 @@ unsafe impl Sync for Block {}
 
 impl Block {
     /// `what` it is for, should there be no memory left.
-    fn new(device: &Arc<Device>, kind: Kind, what: &'static str, size: usize) -> Result<Self, Error> {
+    fn new(device: &Arc<Device>, kind: MemoryKind, what: &'static str, size: usize) -> Result<Self, Error> {
         let size = size.max(1).next_multiple_of(4096);
         let block = |address| Self { device: device.clone(), kind, address, size };
-        if let Some(address) = device.reserve().pool().take(kind, size) {
+        if let Some(address) = device.deferred_free().pool().take(kind, size) {
             return Ok(block(address));
         }
-        let allocate = || device.enter_alone().map(|api| kind.allocate(&api, size));
+        let allocate = || device.enter_exclusive().map(|api| kind.allocate(&api, size));
         let mut result = allocate()?;
         if result.1 == HipError::OUT_OF_MEMORY {
             // Blocks of other sizes may be what is missing.
-            device.reserve().clear();
+            device.deferred_free().clear();
             result = allocate()?;
         }
         match result {
@@ -52,7 +51,7 @@ impl Block {
                 let error = HipError::UNKNOWN;
                 let device = device.info().name.clone();
                 let block = NonNull::new(address).map(block).ok_or(Error::Call { device, call, error })?;
-                if kind != Kind::Device {
+                if kind != MemoryKind::Device {
                     // Others have their turn at the driver meanwhile. SAFETY: new, and that long.
                     unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, size) };
                 }
@@ -64,7 +63,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let mut pool = self.device.reserve().pool();
+        let mut pool = self.device.deferred_free().pool();
         // SAFETY: the block was allocated as this kind with this size, and its only owner is gone. Whoever handed its
         // address to the GPU has promised to keep it until the GPU is done.
         unsafe { pool.put(self.kind, self.size, self.address, Instant::now()) };
@@ -77,7 +76,7 @@ pub struct DeviceBuffer(Block);
 impl DeviceBuffer {
     /// Allocates `size` bytes; an error says `what` they were for.
     pub fn new(device: &Arc<Device>, what: &'static str, size: usize) -> Result<Self, Error> {
-        Block::new(device, Kind::Device, what, size).map(Self)
+        Block::new(device, MemoryKind::Device, what, size).map(Self)
     }
 
     /// Memory that holds these bytes.
@@ -110,25 +109,18 @@ pub struct Pinned(Block);
 impl Pinned {
     /// Allocates at least `size` bytes to copy from and to, aligned to a page.
     pub fn new(device: Arc<Device>, size: usize) -> Result<Self, Error> {
-        Block::new(&device, Kind::Host, "page-locked host memory", size).map(Self)
+        Block::new(&device, MemoryKind::Host, "page-locked host memory", size).map(Self)
     }
 
     /// Allocates at least `size` bytes that kernels read and write, aligned to a page. The CPU sees what they wrote after an
     /// [`Event::for_host`](crate::Event::for_host).
     pub fn coherent(device: Arc<Device>, size: usize) -> Result<Self, Error> {
-        Block::new(&device, Kind::Coherent, "page-locked host memory", size).map(Self)
+        Block::new(&device, MemoryKind::Coherent, "page-locked host memory", size).map(Self)
     }
 
     /// Address of the first byte, for the CPU as well as for the GPU.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64
-    }
-
-    /// The numbers in the memory, for those who look at them while a kernel writes there.
-    pub fn numbers(&self) -> &[AtomicU64] {
-        // SAFETY: as for `bytes`, and an allocation is aligned to a page. Whoever else has access at the same time is the GPU,
-        // which writes whole numbers.
-        unsafe { std::slice::from_raw_parts(self.0.address.as_ptr().cast(), self.0.size / 8) }
     }
 
     /// The bytes of the memory.
@@ -170,7 +162,7 @@ pub unsafe fn copy(
     size: usize,
     direction: Direction,
 ) -> Result<(), Error> {
-    let api = stream.device().enter_with_work()?;
+    let api = stream.device().enter_shared()?;
     // SAFETY: the caller has promised that both ranges are valid and left alone; the stream is live.
     let status = unsafe {
         api.hipMemcpyAsync(to as *mut c_void, from as *const c_void, size, direction as i32, stream.handle())
@@ -179,17 +171,15 @@ pub unsafe fn copy(
 }
 
 /// Copies pieces of memory in the order of the stream, and in any order among themselves. Where the driver takes them all at
-/// once, the bus does not stand still between them; what is wrong with one of them shows when they are copied one by one, as
-/// all are with `HIPVMAF_BATCH_COPIES=off`: tools that watch what is written to memory need not know of copies in batches.
+/// once, the bus does not stand still between them; if it refuses, they are copied one by one, which
+/// shows the error.
 ///
 /// # Safety
 ///
 /// All ranges must be valid memory of the kinds that `direction` says, and left alone until the stream has got there.
 pub unsafe fn copy_pieces(stream: &Stream, pieces: &[Piece], direction: Direction) -> Result<(), Error> {
-    static OFF: LazyLock<bool> =
-        LazyLock::new(|| std::env::var_os("HIPVMAF_BATCH_COPIES").is_some_and(|batches| batches == "off"));
-    if pieces.len() > 1 && !*OFF {
-        let api = stream.device().enter_with_work()?;
+    if pieces.len() > 1 {
+        let api = stream.device().enter_shared()?;
         // SAFETY: the caller has promised that all pieces are valid and left alone; the stream is live.
         if unsafe { api.copy_pieces(pieces, stream.handle()) }.is_ok() {
             return Ok(());
@@ -223,7 +213,7 @@ pub unsafe fn copy_rectangle(
     rows: usize,
     direction: Direction,
 ) -> Result<(), Error> {
-    let api = stream.device().enter_with_work()?;
+    let api = stream.device().enter_shared()?;
     let (to_address, from_address) = (to.address as *mut c_void, from.address as *const c_void);
     // SAFETY: the caller has promised that all rows are valid and left alone; the stream is live.
     let status = unsafe {
@@ -247,7 +237,7 @@ pub unsafe fn copy_rectangle(
 ///
 /// The range must be valid device memory, and left alone until the stream has got there.
 pub unsafe fn zero(stream: &Stream, address: u64, size: usize) -> Result<(), Error> {
-    let api = stream.device().enter_with_work()?;
+    let api = stream.device().enter_shared()?;
     // SAFETY: the caller has promised that the range is valid and left alone; the stream is live.
     let status = unsafe { api.hipMemsetAsync(address as *mut c_void, 0, size, stream.handle()) };
     stream.device().check("hipMemsetAsync", status)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 //! Memory that waits to be used again, and memory that waits to be freed: the runtimes wait for all streams of the process
-//! when memory is freed, which is nothing for a thread that has work to do ([`cleaner`](crate::cleaner)).
+//! when memory is freed, which is nothing for a thread that has work to do ([`free_thread`](crate::deferred_free)).
 
 use std::collections::VecDeque;
 use std::ffi::{c_uint, c_void};
@@ -14,7 +14,7 @@ use hip_sys::{
 
 /// Which memory a block is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum MemoryKind {
     /// The device's.
     Device,
     /// The host's page-locked memory, for copies.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 
 const COHERENT: c_uint = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
 
-impl Kind {
+impl MemoryKind {
     /// A new block, and how that went. What the CPU reads of it has to be filled once.
     pub(crate) fn allocate(self, api: &Api, size: usize) -> (&'static str, HipError, *mut c_void) {
         let mut address = std::ptr::null_mut();
@@ -60,11 +60,11 @@ impl Kind {
 
 /// How long a block waits to be used again. Frames of another size come and go within seconds, and pipelines are started
 /// again at once or much later.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const IDLE_BLOCK_LIFETIME: Duration = Duration::from_secs(5);
 
 /// A block that is free for now.
 struct Idle {
-    kind: Kind,
+    kind: MemoryKind,
     size: usize,
     address: NonNull<c_void>,
     since: Instant,
@@ -78,7 +78,7 @@ impl Idle {
 
 /// What is to be freed.
 pub(crate) enum Waste {
-    Block(Kind, NonNull<c_void>),
+    Block(MemoryKind, NonNull<c_void>),
     /// Imported memory, with the address where it is mapped, or null.
     Import(hipExternalMemory_t, *mut c_void),
 }
@@ -125,7 +125,7 @@ unsafe impl Send for Pool {}
 
 impl Pool {
     /// A free block of this size: the one that was used last, so that there are others to grow old if there are too many.
-    pub(crate) fn take(&mut self, kind: Kind, size: usize) -> Option<NonNull<c_void>> {
+    pub(crate) fn take(&mut self, kind: MemoryKind, size: usize) -> Option<NonNull<c_void>> {
         let last = self.idle.iter().rposition(|idle| (idle.kind, idle.size) == (kind, size))?;
         self.idle.remove(last).map(|idle| idle.address)
     }
@@ -135,7 +135,13 @@ impl Pool {
     /// # Safety
     ///
     /// The block must be of this kind and size, live, and used by nobody any more.
-    pub(crate) unsafe fn put(&mut self, kind: Kind, size: usize, address: NonNull<c_void>, since: Instant) {
+    pub(crate) unsafe fn put(
+        &mut self,
+        kind: MemoryKind,
+        size: usize,
+        address: NonNull<c_void>,
+        since: Instant,
+    ) {
         self.idle.push_back(Idle { kind, size, address, since });
     }
 
@@ -152,11 +158,11 @@ impl Pool {
     /// were any.
     pub(crate) fn limit_locked(&mut self, limit: usize) -> bool {
         let mut locked: usize =
-            self.idle.iter().filter(|idle| idle.kind != Kind::Device).map(|idle| idle.size).sum();
+            self.idle.iter().filter(|idle| idle.kind != MemoryKind::Device).map(|idle| idle.size).sum();
         let Self { idle, waste, .. } = self;
         let before = waste.len();
         idle.retain(|idle| {
-            let excess = idle.kind != Kind::Device && locked > limit;
+            let excess = idle.kind != MemoryKind::Device && locked > limit;
             if excess {
                 locked -= idle.size;
                 waste.push(Waste::Block(idle.kind, idle.address));
@@ -181,7 +187,7 @@ impl Pool {
     }
 
     pub(crate) fn has_old(&self, now: Instant) -> bool {
-        self.idle.front().is_some_and(|idle| now.saturating_duration_since(idle.since) >= PATIENCE)
+        self.idle.front().is_some_and(|idle| now.saturating_duration_since(idle.since) >= IDLE_BLOCK_LIFETIME)
     }
 
     /// Everything, to be freed.
@@ -200,7 +206,7 @@ mod tests {
     }
 
     /// Puts a block of this address and size, which nobody frees.
-    fn put(pool: &mut Pool, kind: Kind, size: usize, number: usize, since: Instant) {
+    fn put(pool: &mut Pool, kind: MemoryKind, size: usize, number: usize, since: Instant) {
         // SAFETY: the tests free nothing.
         unsafe { pool.put(kind, size, address(number), since) };
     }
@@ -223,16 +229,16 @@ mod tests {
     #[test]
     fn blocks_that_nobody_wants_grow_old() {
         let (mut pool, start) = (Pool::default(), Instant::now());
-        put(&mut pool, Kind::Device, 10, 1, start);
-        put(&mut pool, Kind::Device, 10, 2, start);
+        put(&mut pool, MemoryKind::Device, 10, 1, start);
+        put(&mut pool, MemoryKind::Device, 10, 2, start);
         // One of them is used all the time.
         for i in 1..=20 {
-            let now = start + PATIENCE * i / 20;
-            assert_eq!(pool.take(Kind::Device, 10), Some(address(2)));
-            put(&mut pool, Kind::Device, 10, 2, now);
+            let now = start + IDLE_BLOCK_LIFETIME * i / 20;
+            assert_eq!(pool.take(MemoryKind::Device, 10), Some(address(2)));
+            put(&mut pool, MemoryKind::Device, 10, 2, now);
             assert_eq!(due(&mut pool, now), if i < 20 { vec![] } else { vec![1] });
         }
-        assert_eq!(due(&mut pool, start + PATIENCE * 2), [2]);
+        assert_eq!(due(&mut pool, start + IDLE_BLOCK_LIFETIME * 2), [2]);
         assert!(pool.all().is_empty());
     }
 
@@ -241,9 +247,9 @@ mod tests {
         let (mut pool, start) = (Pool::default(), Instant::now());
         let mut freed = vec![];
         for i in 0..100 {
-            let now = start + PATIENCE * i as u32 / 4;
-            assert_eq!(pool.take(Kind::Host, 1000 + i), None);
-            put(&mut pool, Kind::Host, 1000 + i, 1 + i, now);
+            let now = start + IDLE_BLOCK_LIFETIME * i as u32 / 4;
+            assert_eq!(pool.take(MemoryKind::Host, 1000 + i), None);
+            put(&mut pool, MemoryKind::Host, 1000 + i, 1 + i, now);
             freed.extend(due(&mut pool, now));
             assert!(i + 1 - freed.len() <= 4, "{freed:?} of {i}");
         }
@@ -253,7 +259,9 @@ mod tests {
     #[test]
     fn page_locked_memory_is_limited_while_it_is_idle() {
         let (mut pool, start) = (Pool::default(), Instant::now());
-        for (number, kind) in [(1, Kind::Host), (2, Kind::Device), (3, Kind::Coherent), (4, Kind::Host)] {
+        for (number, kind) in
+            [(1, MemoryKind::Host), (2, MemoryKind::Device), (3, MemoryKind::Coherent), (4, MemoryKind::Host)]
+        {
             put(&mut pool, kind, 10, number, start);
         }
         assert!(!pool.limit_locked(30));

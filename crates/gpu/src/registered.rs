@@ -30,7 +30,7 @@ impl Registered {
     /// The pages must be ordinary memory of this process, and stay so until what this returns is dropped. They may be dropped
     /// only once no stream reads them any more.
     pub unsafe fn new(device: &Device, pages: Range<usize>) -> Result<Self, Error> {
-        let api = device.enter_alone()?;
+        let api = device.enter_exclusive()?;
         if device.info().vendor == Vendor::Amd {
             // Its runtime would lock what somebody else has locked already, and unlock that with it.
             let new = |address: usize| match api.knows(address as *const c_void) {

@@ -18,9 +18,9 @@ use hip_sys::{
 use nvml_wrapper::Nvml;
 use once_cell::sync::OnceCell;
 
+use crate::context_guard::{ContextGuard, Entered};
+use crate::driver_lock::DriverLock;
 use crate::error::Error;
-use crate::turn::Turns;
-use crate::visit::{Entered, Visit};
 
 /// A GPU that a runtime reports.
 pub struct DeviceInfo {
@@ -39,11 +39,11 @@ pub struct DeviceInfo {
     pub integrated: bool,
     /// Compute units, or multiprocessors on NVIDIA; 0 if the runtime does not say.
     pub compute_units: u32,
-    /// How many sessions of this process work on it ([`Claim`](crate::Claim)).
+    /// How many sessions of this process work on it ([`Ownership`](crate::Ownership)).
     pub(crate) sessions: AtomicUsize,
     /// It was lost, and is for good.
     pub(crate) lost: AtomicBool,
-    pub(crate) turns: Turns,
+    pub(crate) driver_lock: DriverLock,
 }
 
 impl fmt::Display for DeviceInfo {
@@ -90,7 +90,7 @@ impl DeviceInfo {
             let device = NVML.get_or_init(open).as_ref()?.device_by_pci_bus_id(self.pci.as_str()).ok()?;
             return device.memory_info().ok()?.free.try_into().ok();
         }
-        let api = Visit::new().enter(self.api().ok()?);
+        let api = ContextGuard::new().enter(self.api().ok()?);
         let (mut free, mut total) = (0, 0);
         // SAFETY: takes a number, which the runtime gave; both addresses are valid for writes.
         let status = unsafe {
@@ -102,10 +102,10 @@ impl DeviceInfo {
     /// The functions to give things back with, in a turn of its own and with this device set for the calling thread: a lost
     /// device takes them too. None in a child process, which has nothing to give back.
     pub(crate) fn release(&'static self) -> Option<Entered> {
-        let api = Visit::new().enter(self.api().ok()?);
+        let api = ContextGuard::new().enter(self.api().ok()?);
         // SAFETY: takes a number, which the runtime gave. On a lost device there is nothing to do about the error.
         let _ = unsafe { api.hipSetDevice(self.ordinal) };
-        Some(api.in_turn(self.turns.alone()))
+        Some(api.holding(self.driver_lock.exclusive()))
     }
 
     /// The functions that drive it.
@@ -116,7 +116,7 @@ impl DeviceInfo {
 }
 
 /// Which GPUs are wanted; by default all of them. [`Device::open`](crate::Device::open) and
-/// [`Claim::new`](crate::Claim::new) say which of those it is.
+/// [`Ownership::new`](crate::Ownership::new) say which of those it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Only one of this vendor.
@@ -254,7 +254,7 @@ fn find(library: &'static Library, vendor: Vendor) -> Result<Found, String> {
                     .unwrap_or(0),
                 sessions: AtomicUsize::new(0),
                 lost: AtomicBool::new(false),
-                turns: Turns::default(),
+                driver_lock: DriverLock::default(),
             })
         };
         match info() {
@@ -299,7 +299,7 @@ pub fn owner(address: u64) -> Option<&'static DeviceInfo> {
 
 /// All GPUs of the vendors that are wanted, and why there are no others. An error in a child process, whose parent opened a
 /// runtime.
-pub(crate) fn survey(selection: &Selection) -> Result<(Vec<&'static DeviceInfo>, Vec<String>), Error> {
+pub(crate) fn scan(selection: &Selection) -> Result<(Vec<&'static DeviceInfo>, Vec<String>), Error> {
     let (mut devices, mut problems): (Vec<&DeviceInfo>, Vec<String>) = (vec![], vec![]);
     for runtime in runtimes(selection) {
         match runtime.found() {

@@ -39,7 +39,7 @@ impl Stream {
         let flags = hip_sys::hipStreamNonBlocking;
         // SAFETY: the address is valid for a write.
         let status =
-            unsafe { device.enter_alone()?.hipStreamCreateWithPriority(&mut handle, flags, priority) };
+            unsafe { device.enter_exclusive()?.hipStreamCreateWithPriority(&mut handle, flags, priority) };
         device.check("hipStreamCreateWithPriority", status)?;
         Ok(Self { device: device.clone(), handle, profile: None })
     }
@@ -68,8 +68,7 @@ impl Stream {
     /// Has what comes next in this stream wait for the event.
     pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
         // SAFETY: both handles are live.
-        let status =
-            unsafe { self.device.enter_with_work()?.hipStreamWaitEvent(self.handle, event.handle, 0) };
+        let status = unsafe { self.device.enter_shared()?.hipStreamWaitEvent(self.handle, event.handle, 0) };
         self.device.check("hipStreamWaitEvent", status)
     }
 
@@ -79,7 +78,7 @@ impl Stream {
     ///
     /// `producer` must be the handle of a live stream of the same device, of HIP on AMD and of CUDA on NVIDIA.
     pub unsafe fn wait_for_stream(&self, producer: usize) -> Result<(), Error> {
-        let api = self.device.enter_with_work()?;
+        let api = self.device.enter_shared()?;
         // SAFETY: the caller has promised that the producer's stream is live, and so is this one.
         let status = unsafe { api.wait_for_stream(self.handle, producer as hipStream_t) };
         self.device.check("waiting for a stream", status.err().unwrap_or(HipError::SUCCESS))
@@ -109,7 +108,7 @@ impl Drop for Stream {
 pub struct Event {
     device: Arc<Device>,
     handle: hipEvent_t,
-    patience: Duration,
+    spin_limit: Duration,
     failed: Mutex<Option<Error>>,
 }
 
@@ -127,13 +126,13 @@ impl Event {
 
     /// An event after which the CPU sees what kernels before it have written to [coherent](crate::Pinned::coherent) memory.
     ///
-    /// A thread that waits for it asks for it again and again for as long as `patience` before it sleeps. That keeps a CPU
+    /// A thread that waits for it asks for it again and again for as long as `spin_limit` before it sleeps. That keeps a CPU
     /// busy, and saves the time that a thread takes to wake up, which may be a third of what the work takes.
-    pub fn for_host(device: &Arc<Device>, patience: Duration) -> Result<Self, Error> {
+    pub fn for_host(device: &Arc<Device>, spin_limit: Duration) -> Result<Self, Error> {
         let flags =
             hip_sys::hipEventBlockingSync | hip_sys::hipEventDisableTiming | hip_sys::hipEventReleaseToSystem;
         let mut event = Self::with_flags(device, flags)?;
-        event.patience = patience;
+        event.spin_limit = spin_limit;
         Ok(event)
     }
 
@@ -145,16 +144,16 @@ impl Event {
     fn with_flags(device: &Arc<Device>, flags: c_uint) -> Result<Self, Error> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address is valid for a write.
-        let status = unsafe { device.enter_alone()?.hipEventCreateWithFlags(&mut handle, flags) };
+        let status = unsafe { device.enter_exclusive()?.hipEventCreateWithFlags(&mut handle, flags) };
         device.check("hipEventCreateWithFlags", status)?;
-        Ok(Self { device: device.clone(), handle, patience: Duration::ZERO, failed: Mutex::default() })
+        Ok(Self { device: device.clone(), handle, spin_limit: Duration::ZERO, failed: Mutex::default() })
     }
 
     /// Marks the work now in the stream.
     pub fn record(&self, stream: &Stream) -> Result<(), Error> {
         *self.failed() = None;
         // SAFETY: both handles are live.
-        let status = unsafe { self.device.enter_with_work()?.hipEventRecord(self.handle, stream.handle) };
+        let status = unsafe { self.device.enter_shared()?.hipEventRecord(self.handle, stream.handle) };
         self.device.check("hipEventRecord", status)
     }
 
@@ -190,31 +189,16 @@ impl Event {
         self.device.check("hipEventElapsedTime", status).map(|()| time)
     }
 
-    /// Stays awake until the marked work is done, or what is asked for beside it has come, but no longer than for the
-    /// [patience](Self::for_host) of the event from `begin` on. Tells whether the work is done.
-    pub fn watch(&self, begin: Instant, has_come: impl Fn() -> bool) -> Result<bool, Error> {
-        while begin.elapsed() < self.patience {
-            if has_come() {
-                return Ok(false);
-            }
-            if self.is_done()? {
-                return Ok(true);
-            }
-            std::hint::spin_loop();
-        }
-        Ok(false)
-    }
-
-    /// Waits on the CPU until the marked work is done.
+    /// Waits on the CPU until the marked work is done: polls until the [spin limit](Self::for_host), then sleeps.
     pub fn synchronize(&self) -> Result<(), Error> {
-        self.synchronize_since(Instant::now())
-    }
-
-    /// The same for a thread that has been [awake](Self::watch) for it since `begin`.
-    pub fn synchronize_since(&self, begin: Instant) -> Result<(), Error> {
-        // After an error, too, nobody goes on before the work is done.
-        if matches!(self.watch(begin, || false), Ok(true)) {
-            return Ok(());
+        let begin = Instant::now();
+        while begin.elapsed() < self.spin_limit {
+            match self.is_done() {
+                Ok(true) => return Ok(()),
+                Ok(false) => std::hint::spin_loop(),
+                // The work may still use memory, so an error must not shorten the wait.
+                Err(_) => break,
+            }
         }
         // SAFETY: the handle is live.
         let status = unsafe { self.device.enter()?.hipEventSynchronize(self.handle) };

@@ -13,7 +13,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use hipvmaf_gpu::{
-    Device, DeviceBuffer, Event, External, Graph, Pinned, Selection, Stream, Visit, devices, owner, zero,
+    ContextGuard, Device, DeviceBuffer, Event, External, Graph, Pinned, Selection, Stream, devices, owner,
+    zero,
 };
 
 use code::Empty;
@@ -164,13 +165,13 @@ fn the_device_of_the_thread_is_as_before() {
     );
     let visited = app.switches(|| {
         app.calls(|| {
-            let _visit = Visit::new();
+            let _context = ContextGuard::new();
             (0..10).for_each(|_| event.is_done().map(|_| ()).unwrap());
         });
     });
     assert_eq!(visited, [1 + 10 + 1, 1 + 1]);
     let ours = || {
-        Visit::for_good();
+        ContextGuard::for_thread();
         event.is_done().unwrap();
         app.switches(|| (0..10).for_each(|_| event.is_done().map(|_| ()).unwrap()))
     };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The border between the engine and whatever does the per-pixel work.
+//! The interface between the engine and the backends, which do the per-pixel work.
 //!
-//! A backend returns sums, not scores: plain numbers of one frame pair, integers wherever the
-//! specification allows. Features, history and models exist once, on the other side, so backends
-//! that agree in their sums agree in every score.
+//! A backend returns sums instead of scores: plain numbers of one frame pair, integers wherever the specification
+//! allows. Features, history and models are computed once, from these sums. So backends that agree in their sums agree
+//! in every score.
 
 pub mod cpu;
 pub mod hip;
-mod known;
+mod test_vectors;
 mod warm_up;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,70 +20,70 @@ use crate::frame::{Component, Geometry, Picture};
 use crate::metrics::{FrameSums, Misfit, Work};
 use crate::scale::Scaling;
 
-/// What can go wrong in a backend.
+/// Errors of a backend.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// Frames for which a metric is not defined.
     #[error(transparent)]
     Misfit(#[from] Misfit),
-    /// A plan of somebody's own making, in which a metric lacks what it builds on.
+    /// The work lacks a metric that another metric builds on. Plans always include it.
     #[error("the work for {metric} needs that of another metric, which is not there")]
     Incomplete {
         /// The metric that cannot be computed.
         metric: &'static str,
     },
-    /// Pictures of a size that was not prepared for.
+    /// Pictures of another size than prepared.
     #[error("a frame differs in size or sample type from what was prepared")]
     Unlike,
-    /// A group without anything prepared.
+    /// A group was submitted before the backend was prepared.
     #[error("no frame size was prepared")]
     NotPrepared,
-    /// A picture that the backend of this name cannot read whole.
+    /// A picture that the backend of this name cannot read completely.
     #[error("a picture is smaller than its format says, or lies in memory that the {0} backend cannot read")]
     Picture(&'static str),
     /// More groups than the backend's depth, or more renditions than were prepared for.
     #[error("more frames were submitted than the backend can work on")]
     Full,
-    /// A ticket that no submitted group has any more.
+    /// No group in flight has this ticket.
     #[error("no frames were submitted under this ticket, or its sums were fetched before")]
     UnknownTicket,
-    /// The system gives no threads.
+    /// The system cannot start threads.
     #[error("cannot start {threads} worker threads: {reason}")]
     Threads {
-        /// How many there should have been.
+        /// How many were requested.
         threads: usize,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
-    /// A fault of this crate.
+    /// A bug in this crate.
     #[error("a worker thread panicked, see standard error")]
     Panicked,
     /// The GPU does not compute what the CPU does.
     #[error(transparent)]
     SelfTest(#[from] Box<hip::SelfTestFailure>),
-    /// What the GPU refused, or could not do.
+    /// An error of the GPU.
     #[error(transparent)]
     Device(#[from] gpu::Error),
 }
 
 impl BackendError {
-    /// The backend's device is the trouble, not what was asked of it.
+    /// Returns true if the device caused the error, not the request.
     pub fn is_device(&self) -> bool {
         matches!(self, Self::Device(_) | Self::SelfTest(_))
     }
 
-    /// The device was there, and is no more.
+    /// Returns true if the device was lost.
     pub fn is_device_lost(&self) -> bool {
         matches!(self, Self::Device(gpu::Error::Lost { .. }))
     }
 }
 
-/// What work comes to, unless it panics. What it leaves in the middle has to be as good as any.
+/// Runs `work` and turns a panic into an error. State that a panic leaves half changed must be harmless.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, BackendError> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| BackendError::Panicked)
 }
 
-/// Refuses a picture of another size than this.
+/// Rejects a picture of another size.
 pub fn check_size(picture: &Picture<'_>, geometry: Geometry) -> Result<(), BackendError> {
     let size = |component: &Component<'_>| (component.width, component.height);
     let luma = size(&picture.luma) == (geometry.width, geometry.height);
@@ -91,23 +91,26 @@ pub fn check_size(picture: &Picture<'_>, geometry: Geometry) -> Result<(), Backe
     (luma && chroma).then_some(()).ok_or(BackendError::Unlike)
 }
 
-/// Names a submitted group until its sums are fetched.
+/// Identifies a submitted group until its sums are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
-/// Returns when the sums of a group are there, or when they never will be. For a thread of its own: it needs no
-/// access to the backend.
+/// The sums of each pair of a group, or why there are none.
+pub(crate) type SumsResult = Result<Vec<FrameSums>, BackendError>;
+
+/// Blocks until the sums of a group are there or will never be. It needs no access to the backend, so any thread can
+/// call it.
 pub type Completion = Box<dyn FnOnce() + Send>;
 
 /// One reference picture of the prepared geometry, and the distorted pictures to compare with it.
 #[derive(Clone)]
 pub struct Group<'a> {
-    /// The picture that the distorted ones are compared with.
+    /// The picture to compare the distorted ones with.
     pub reference: Picture<'a>,
-    /// The distorted pictures, each with the number of its rendition, no more than were prepared for. Without any, the
-    /// group is history only, and its one answer is that of the reference compared with itself.
+    /// The distorted pictures, each with the number of its rendition, at most as many as prepared. Without any, the
+    /// group is history only, and its single result is that of the reference compared with itself.
     pub distorted: Vec<(usize, Picture<'a>)>,
-    /// Computes only the sums with history (motion, PSNR); the frame's score is not wanted (subsampling).
+    /// Computes only the sums with history (motion, PSNR), as subsampling skips the frame's score.
     pub history_only: bool,
 }
 
@@ -117,46 +120,46 @@ impl<'a> Group<'a> {
         self.history_only || self.distorted.is_empty()
     }
 
-    /// A group with one distorted picture, of rendition 0, to be scored.
+    /// Creates a group with one distorted picture, of rendition 0, to be scored.
     pub fn pair(reference: Picture<'a>, distorted: Picture<'a>) -> Self {
         Self { reference, distorted: vec![(0, distorted)], history_only: false }
     }
 }
 
-/// What a metric has to do with the pictures at half their size.
+/// The relation of a metric to the pictures at half their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Halves {
-    /// The metric has nothing to do with them.
+    /// The metric neither makes nor reads them.
     Ignored,
-    /// The metric makes them on its way.
+    /// The metric makes them during its work.
     Made,
-    /// The metric looks at those that another metric has made, and is computed after it.
+    /// The metric reads those that another metric has made, and runs after it.
     Needed,
 }
 
-/// Computes the sums of groups of frames. Groups are submitted and fetched in stream order. What depends on the
-/// reference only is done once for a group.
+/// Computes the sums of groups of frames. Groups are submitted and fetched in stream order. Work that depends on the
+/// reference alone is done once per group.
 pub trait Backend: Send {
-    /// Short name for users: `cpu`, `hip`.
+    /// Returns the short name for users: `cpu`, `hip`.
     fn name(&self) -> &'static str;
 
-    /// The GPU it computes on, which can read pictures in its own memory.
+    /// Returns the GPU of the backend, which can read pictures in its own memory.
     fn gpu(&self) -> Option<&Arc<Device>> {
         None
     }
 
-    /// What exactly computes, for whoever wants to have it again: names and texts, the backend's own name first. Whole once
-    /// a frame size was prepared.
+    /// Describes the backend so that results can be reproduced: names and values, the backend's own name first. It is
+    /// complete once a frame size was prepared.
     fn made_by(&self) -> Vec<(&'static str, String)> {
         vec![("backend", self.name().into())]
     }
 
-    /// How many groups may be submitted before sums are fetched, at least 1.
+    /// Returns how many groups may be submitted before sums are fetched, at least 1.
     fn depth(&self) -> usize;
 
-    /// Sets what to compute for frames of which size, and for each rendition how its pictures are brought to that
-    /// size, unless they have it. Waits for the groups in flight and forgets all earlier frames. When it returns, all
-    /// is warm: memory was touched, threads and graphs were used, so that the first group takes no longer than others.
+    /// Prepares for this work on frames of this size. `renditions` defines how the pictures of each rendition are
+    /// scaled; `None` if they have that size. Waits for the groups in flight and forgets all earlier frames. Warms up
+    /// memory, threads and graphs, so that the first group takes no longer than later ones.
     fn prepare(
         &mut self,
         work: &Work,
@@ -164,21 +167,22 @@ pub trait Backend: Send {
         renditions: &[Option<Scaling>],
     ) -> Result<(), BackendError>;
 
-    /// Whether groups will come that only serve as history: [`Backend::prepare`] gets ready for them, too.
+    /// Sets whether to expect groups that only serve as history, so that [`Backend::prepare`] also prepares for them.
     fn expect_history(&mut self, _expected: bool) {}
 
-    /// How many threads may copy a picture that lies where the device cannot read it. One is least work, more are sooner done.
+    /// Sets how many threads may copy a picture that the device cannot read. One thread is the least work, more threads
+    /// are faster.
     fn set_copiers(&mut self, _threads: usize) {}
 
-    /// Starts work on a group. Pictures without a lease may be released when this returns, so a backend may have to
-    /// compute before that; with leases for all pictures it returns at once.
+    /// Starts work on a group. Pictures without a lease may be released when this returns, so the backend may have to
+    /// compute first. With leases for all pictures, it returns at once.
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError>;
 
-    /// The sums of a submitted group, for each of its distorted pictures (one for a group without), or `None` while they are being computed.
-    /// Sums can be had once. Neither computes nor waits.
+    /// Returns the sums of a submitted group, one per distorted picture (one for a group without), or `None` while they
+    /// are computed. The sums are returned once. Neither computes nor waits.
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<FrameSums>>, BackendError>;
 
-    /// How to wait for the sums of a submitted group; `None` where no frame size was prepared.
+    /// Returns a function that waits for the sums of a submitted group; `None` if no frame size was prepared.
     fn completion(&self, ticket: Ticket) -> Option<Completion>;
 
     /// Waits for the sums of a submitted group.
@@ -189,6 +193,6 @@ pub trait Backend: Send {
         self.poll(ticket)?.ok_or(BackendError::UnknownTicket)
     }
 
-    /// Forgets the kept reference frames: the next group starts a new run and has no motion.
+    /// Forgets the kept reference frames. The next group starts a new run and has no motion.
     fn reset(&mut self);
 }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A group to compute before the first real one, so that this finds memory touched, tables built and code loaded.
+//! A group that is computed before the first real one, to touch memory, build tables and load code.
 
 use super::Group;
 use crate::frame::{Component, Geometry, Picture, Samples};
 use crate::scale::Scaling;
 
-/// Samples of noise that differ. No width divides it, so the rows of a picture differ.
+/// Length of the noise before it repeats. No width divides it, so the rows of a picture differ.
 const PIECE: usize = 65_537;
 
-/// The pictures of a group of all renditions: noise, as flat areas would leave much code alone.
+/// The pictures of a group of all renditions. They contain noise, because flat areas would not run all code.
 pub struct WarmUp {
     reference: Geometry,
     distorted: Vec<Geometry>,
-    /// Enough for every component; each picture begins a little later.
+    /// Noise for the largest component; each picture begins one sample later.
     noise: Vec<u8>,
 }
 
 impl WarmUp {
-    /// Pictures of the reference's geometry and of each rendition's, as a backend was prepared for them.
+    /// Creates pictures of the reference's geometry and of each rendition's, as the backend was prepared for them.
     pub fn new(geometry: Geometry, renditions: &[Option<Scaling>]) -> Self {
         let source = |scaling: &Option<Scaling>| scaling.map_or(geometry, |scaling| scaling.source());
         let distorted: Vec<_> = renditions.iter().map(source).collect();
@@ -29,7 +29,7 @@ impl WarmUp {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             random >> 16 & geometry.depth.max()
         };
-        // A piece again and again: it takes longer to draw a number than to copy it.
+        // Repeats a piece, as generating a number takes longer than copying it.
         let piece: Vec<u8> = match geometry.sample_size() {
             1 => (0..PIECE).map(|_| next() as u8).collect(),
             _ => (0..PIECE).flat_map(|_| (next() as u16).to_le_bytes()).collect(),
@@ -38,7 +38,7 @@ impl WarmUp {
         Self { reference: geometry, distorted, noise }
     }
 
-    /// The group, to be scored.
+    /// Returns the group, which is to be scored.
     pub fn group(&self) -> Group<'_> {
         let distorted = self.distorted.iter().enumerate();
         let distorted = distorted.map(|(i, geometry)| (i, self.picture(*geometry, 1 + i))).collect();

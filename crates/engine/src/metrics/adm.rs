@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Additive detail measure: options, contrast sensitivity weights, the shape of the wavelet bands, and
-//! the way from sums to `adm2`, `aim` and `adm3`.
+//! Additive detail measure: options, contrast sensitivity weights, the shape of the wavelet bands, and the formulas
+//! from sums to `adm2`, `aim` and `adm3`.
 //!
-//! The formulas are those of the fixed-point ADM of libvmaf 3.2.0 (BSD-2-Clause-Patent), whose tables
-//! and constants are listed here; every float operation keeps its order, so equal sums give equal scores.
+//! The formulas are those of the fixed-point ADM of libvmaf 3.2.0 (BSD-2-Clause-Patent), whose tables and constants are
+//! listed here. Every floating point operation keeps its order, so equal sums give equal scores.
 
 use std::f64::consts::{PI, SQRT_2};
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub const MIN_SIZE: usize = 33;
 /// Smallest product of viewing distance and display height.
 const MIN_DISPLAY: f64 = 3240.0;
 
-/// Options within their ranges ([`super::options`]) that cannot be computed together.
+/// Options within their ranges ([`super::options`]) that cannot be combined.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AdmError {
     #[error("adm_norm_view_dist times adm_ref_display_height must be at least 3240, it is {0}")]
@@ -56,7 +56,7 @@ pub enum CsfMode {
 }
 
 impl CsfMode {
-    /// The mode with the number that models and options use; `None` above 3.
+    /// Returns the mode with the number that models and options use; `None` above 3.
     pub fn from_number(number: u32) -> Option<Self> {
         [Self::Watson, Self::Barten, Self::Blend, Self::BlendMae].get(number as usize).copied()
     }
@@ -108,7 +108,7 @@ impl Default for AdmOptions {
 }
 
 impl AdmOptions {
-    /// The pixel work for these options; `aim` tells whether `aim` or `adm3` is wanted besides `adm2`.
+    /// Returns the pixel work for these options. `aim`: `aim` or `adm3` is wanted besides `adm2`.
     pub fn pass(&self, aim: bool) -> Result<AdmPass, AdmError> {
         let exact_default = self.csf_mode == CsfMode::Watson && (self.display() - MIN_DISPLAY).abs() < 1e-8;
         let mut weights = [[0; 2]; 4];
@@ -127,7 +127,7 @@ impl AdmOptions {
         self.norm_view_dist * f64::from(self.ref_display_height)
     }
 
-    /// Contrast sensitivity of scales 0 to 3: of the h and v bands, of the d band.
+    /// Computes the contrast sensitivity of scales 0 to 3: for the h and v bands, and for the d band.
     fn weights(&self) -> Result<[[f32; 2]; 4], AdmError> {
         if self.display() < MIN_DISPLAY {
             return Err(AdmError::DisplayTooClose(self.display()));
@@ -152,15 +152,15 @@ impl AdmOptions {
     }
 }
 
-/// Largest quantised weights of scale 0, for h and v, and d: up to here weighted coefficients and side
-/// terms stay within 16 bits, squares of masked coefficients within 32.
+/// Largest quantised weights of scale 0, for h and v, and d. Up to these, weighted coefficients and side terms fit 16
+/// bits, and squares of masked coefficients fit 32 bits.
 const MAX_WEIGHT0: [u32; 2] = [40_000, 54_000];
 /// Largest quantised weight of scales 1 to 3: signed 32 bits.
 const MAX_WEIGHT: u32 = i32::MAX as u32;
 
 fn quantise(weight: f32, bits: i32, max: u32) -> Result<u32, AdmError> {
     let scaled = f64::from(weight) * exp2(bits);
-    // Not a number fails the comparison, as it should.
+    // NaN fails the comparison, as it should.
     if scaled >= 0.0 && scaled < f64::from(max) + 1.0 {
         Ok(scaled as u32)
     } else {
@@ -168,7 +168,7 @@ fn quantise(weight: f32, bits: i32, max: u32) -> Result<u32, AdmError> {
     }
 }
 
-/// Sensitivity after Watson et al. 1997, luma: `kind` 0 for the h and v bands, 1 for d.
+/// Computes the sensitivity after Watson et al. 1997, luma: `kind` 0 for the h and v bands, 1 for d.
 fn watson(scale: usize, kind: usize, display: f64) -> f32 {
     const AMPLITUDE: [[f32; 4]; 2] =
         [[0.67234, 0.41317, 0.22727, 0.11792], [0.72709, 0.49428, 0.28688, 0.15214]];
@@ -185,7 +185,7 @@ fn watson(scale: usize, kind: usize, display: f64) -> f32 {
     1.0 / threshold
 }
 
-/// Sensitivity after Barten 1999 with the optics of Watson 2013, for 100 cd/m², times `factor`.
+/// Computes the sensitivity after Barten 1999 with the optics of Watson 2013, for 100 cd/m², times `factor`.
 ///
 /// The mixture of single and double precision is libvmaf's.
 fn barten(scale: usize, display: f64, factor: f64) -> f32 {
@@ -217,7 +217,7 @@ fn barten(scale: usize, display: f64, factor: f64) -> f32 {
 /// (Display height, viewing distance) pairs, weights of h and v, weights of d for scales 0 to 3.
 type Blend = (&'static [(u32, f64)], [f32; 4], [f32; 4]);
 
-/// Tables of [`CsfMode::Blend`]. libvmaf's rows for smaller displays are out of reach of [`MIN_DISPLAY`].
+/// Tables of [`CsfMode::Blend`]. libvmaf's rows for smaller displays are left out, as [`MIN_DISPLAY`] excludes them.
 static BLEND: [Blend; 5] = [
     (
         &[(1080, 3.0), (2160, 1.5)],
@@ -246,7 +246,7 @@ static BLEND_MAE: [Blend; 5] = [
 /// Pixel work for ADM: the pyramids and the denominator once, a numerator for each distinct pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmWork {
-    /// What numerators differ in.
+    /// Parameters of the numerators.
     pub passes: Vec<AdmPass>,
 }
 
@@ -258,7 +258,7 @@ pub struct AdmPass {
     /// Quantised weights of each scale: the one of the h and v bands, the one of the d band. In units of
     /// 2^-21 and 2^-23, at most 40000 and 54000 at scale 0; of 2^-32 and below 2^31 at the others.
     pub weights: [[u32; 2]; 4],
-    /// Whether the additive impairment (`aim`, `adm3`) is needed besides the restored detail (`adm2`).
+    /// The additive impairment (`aim`, `adm3`) is needed besides the restored detail (`adm2`).
     pub aim: bool,
 }
 
@@ -275,12 +275,12 @@ pub struct AdmScale {
     pub columns: Range<usize>,
     /// How the cubes in the numerators are shifted.
     pub numerator: CubeShifts,
-    /// How the cubes in the denominator, which is of the reference alone, are shifted.
+    /// How the cubes in the denominator are shifted, which depends on the reference alone.
     pub reference: CubeShifts,
 }
 
 impl AdmScale {
-    /// The columns whose coefficients the scores depend on: masking looks one column beyond the scored ones.
+    /// Returns the columns whose coefficients the scores depend on. Masking reads one column beyond the scored ones.
     pub fn halo_columns(&self) -> Range<usize> {
         self.columns.start.saturating_sub(1)..(self.columns.end + 1).min(self.width)
     }
@@ -294,7 +294,7 @@ pub struct CubeShifts {
     pub row: u32,
 }
 
-/// The four scales of a frame of `width` x `height` luma samples, both at least 1.
+/// Computes the four scales of a frame of `width` x `height` luma samples, both at least 1.
 pub fn scales(width: usize, height: usize) -> [AdmScale; 4] {
     let mut extent = (width, height);
     std::array::from_fn(|scale| {
@@ -323,13 +323,13 @@ pub fn scales(width: usize, height: usize) -> [AdmScale; 4] {
     })
 }
 
-/// The part of a band extent that is scored: all but about a tenth at either end.
+/// Returns the part of a band that is scored: all but about a tenth at each end.
 fn scored(extent: usize) -> Range<usize> {
     let margin = extent.saturating_sub(5) / 10;
     margin..extent - margin
 }
 
-/// Smallest exponent of a power of two that is at least `n`.
+/// Returns the smallest exponent of a power of two that is at least `n`.
 fn ceil_log2(n: usize) -> u32 {
     n.next_power_of_two().trailing_zeros()
 }
@@ -337,7 +337,7 @@ fn ceil_log2(n: usize) -> u32 {
 /// The sums of one scale for the three bands h, v, d: the `acc` of the specification.
 pub type BandSums = [i64; 3];
 
-/// What a backend returns for ADM.
+/// The sums that a backend returns for ADM.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdmSums {
     /// Scales 0 to 3 of the denominator; independent of all options.
@@ -375,14 +375,14 @@ pub struct AdmScorer {
     scales: [AdmScale; 4],
     /// Cubed weights of the bands h, v, d.
     cubed_weights: [[f64; 3]; 4],
-    /// What the noise adds to each band.
+    /// Amount that the noise adds to each band.
     noise: [f32; 4],
-    /// Totals below count as zero.
+    /// Smaller totals count as zero.
     limit: f64,
 }
 
 impl AdmScorer {
-    /// For frames of `width` x `height` luma samples.
+    /// Prepares for frames of `width` x `height` luma samples.
     pub fn new(options: AdmOptions, width: usize, height: usize) -> Result<Self, AdmError> {
         let scales = scales(width, height);
         let cube = |weight: f32| f64::from(weight) * f64::from(weight) * f64::from(weight);
@@ -397,7 +397,7 @@ impl AdmScorer {
         })
     }
 
-    /// Features from the denominator sums of [`AdmSums`] and those of the pass for these options.
+    /// Computes the features from the denominator sums of [`AdmSums`] and the sums of the pass for these options.
     pub fn scores(&self, reference: &[BandSums; 4], pass: &AdmPassSums) -> AdmScores {
         let (restored, detail) = self.fractions(reference, pass);
         let [num, den] = [restored, detail].map(|scales| self.limited(total(scales)));
@@ -405,7 +405,7 @@ impl AdmScorer {
             _ if self.options.skip_aim => Some(0.0),
             sums => sums.map(|sums| total(std::array::from_fn(|s| self.numerator(s, &sums[s], 0.0)))),
         };
-        // libvmaf leaves aim undefined when the reference has no detail; 0 is what it happens to report.
+        // libvmaf leaves aim undefined if the reference has no detail, and reports 0.
         let (adm2, aim) =
             if den == 0.0 { (1.0, additive.map(|_| 0.0)) } else { (num / den, additive.map(|a| a / den)) };
         let AdmOptions { dlm_weight, min_val, .. } = self.options;
@@ -457,7 +457,7 @@ impl AdmScorer {
     }
 }
 
-/// Single-precision sum over h, v, d in this order.
+/// Sums h, v and d in single precision, in this order.
 fn sum_bands(part: impl Fn(usize) -> f32) -> f32 {
     part(0) + part(1) + part(2)
 }
@@ -466,15 +466,15 @@ fn total(scales: [f32; 4]) -> f64 {
     scales.into_iter().fold(0.0, |sum, scale| sum + f64::from(scale))
 }
 
-/// Exact power of two, for exponents far inside the range of `f64`.
+/// Returns an exact power of two, for exponents far inside the range of `f64`.
 fn exp2(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
-/// `powf(x, 1/3)` in single precision with the very bits of glibc, on every platform; 0 for 0.
+/// Computes `powf(x, 1/3)` in single precision with the bits of glibc on every platform; 0 for 0.
 ///
-/// The exponent is the single next to one third, and the result is not always the correctly rounded one.
-/// Method and figures are those of powf in the Arm optimized routines (MIT), which glibc uses.
+/// The exponent is the single next to one third, and the result is not always the correctly rounded one. Method and
+/// constants are those of powf in the Arm optimized routines (MIT), which glibc uses.
 fn root(x: f32) -> f32 {
     const THIRD: f64 = (1f32 / 3f32) as f64;
     /// Reciprocal of the middle of a sixteenth of the mantissa range, and its binary logarithm, negated.
@@ -561,7 +561,7 @@ impl Options for AdmOptions {
     ];
 }
 
-/// What tells the features of [`AdmOptions`] apart.
+/// Identifies a feature of [`AdmOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmOutput {
     Adm2,
@@ -627,7 +627,7 @@ impl Extract for AdmOptions {
     }
 }
 
-/// `pass`: which of the [`AdmWork::passes`].
+/// `pass`: index in [`AdmWork::passes`].
 #[derive(Clone, Copy, Debug)]
 struct AdmSource {
     options: AdmOptions,
@@ -674,7 +674,7 @@ mod tests {
         AdmOptions::default()
     }
 
-    /// Bit patterns of the weights and their quantised values, of libvmaf.
+    /// Compares with libvmaf's weights, as bit patterns, and their quantised values.
     #[test]
     fn known_weights() {
         let blend = AdmOptions { csf_mode: CsfMode::Blend, ..default() };
@@ -730,7 +730,7 @@ mod tests {
         assert_eq!(CsfMode::from_number(4), None);
     }
 
-    /// What glibc's powf returns; the last four are not the correctly rounded powers.
+    /// Compares with results of glibc's powf; the last four are not the correctly rounded powers.
     #[test]
     fn root_has_the_bits_of_powf() {
         let known = [
@@ -762,7 +762,7 @@ mod tests {
         assert_eq!((last.width, last.height), (120, 68));
         assert_eq!(last.numerator, CubeShifts { square: [30; 3], cube: [7; 3], row: 7 });
         assert_eq!(last.reference, CubeShifts { square: [31; 3], cube: [7; 3], row: 6 });
-        // Too narrow for a margin: everything is scored, and nothing lies beyond.
+        // Too narrow for a margin: all columns are scored and none lies outside.
         let [.., tiny] = scales(64, 64);
         assert_eq!(tiny.rows, 0..4);
     }

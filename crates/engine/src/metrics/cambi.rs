@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! CAMBI, the banding of a picture: options, tables, and the way from sums of contrast values to scores.
+//! CAMBI, a measure of banding: options, tables, and the formulas from sums of contrast values to scores.
 //!
-//! Formulas and constants are those of libvmaf 3.2.0's `cambi` (BSD-2-Clause-Patent). Everything up to the
-//! contrast values is integer arithmetic; these are multiples of 2^-24, so sums of them are exact integers.
+//! Formulas and constants are those of libvmaf 3.2.0's `cambi` (BSD-2-Clause-Patent). All steps up to the contrast
+//! values are integer arithmetic. Contrast values are multiples of 2^-24, so their sums are exact integers.
 
 use std::sync::LazyLock;
 
@@ -16,9 +16,9 @@ use crate::frame::Geometry;
 
 /// Scales of the analysis, each half the size of the one before.
 pub const SCALES: usize = 5;
-/// What the scales count for.
+/// Weights of the scales.
 const SCALE_WEIGHTS: [f64; SCALES] = [16.0, 8.0, 4.0, 2.0, 1.0];
-/// One side at least must have so many pixels.
+/// Smallest length of the longer side, in pixels.
 pub const MIN_SIDE: usize = 216;
 /// Largest side of the square in which pixels are counted.
 pub const MAX_WINDOW: usize = 65;
@@ -26,13 +26,13 @@ pub const MAX_WINDOW: usize = 65;
 const FOOT: i32 = 64;
 const HEAD: i32 = 940;
 const PEAK: i32 = 1023;
-/// What a contrast of 1, 2, … codes counts for.
+/// Weights of a contrast of 1, 2, … codes.
 const CONTRAST_WEIGHTS: [i32; 32] =
     [1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7, 8, 8, 8, 8, 8, 8, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9];
-/// Pixels from which on `cambi_high_res_speedup` takes effect, by its value.
+/// Number of pixels from which `cambi_high_res_speedup` takes effect, by its value.
 const SPEEDUP_PIXELS: [(u32, usize); 3] = [(1080, 1920 * 1080), (1440, 2560 * 1440), (2160, 3840 * 2160)];
 
-/// `1 / i` for every number of pixels that a window can hold, and 0 for none. libvmaf lists them with 9 decimal
+/// `1 / i` for every number of pixels that a window can hold, and 0 for an empty one. libvmaf lists them with 9 decimal
 /// digits, which rounds 42 of them differently.
 pub static RECIPROCALS: LazyLock<[f32; MAX_WINDOW * MAX_WINDOW + 1]> = LazyLock::new(|| {
     std::array::from_fn(|i| match i {
@@ -41,31 +41,31 @@ pub static RECIPROCALS: LazyLock<[f32; MAX_WINDOW * MAX_WINDOW + 1]> = LazyLock:
     })
 });
 
-/// How codes become luminance.
+/// Transfer function from codes to luminance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eotf {
-    /// That of usual video.
+    /// ITU-R BT.1886, for standard dynamic range.
     #[default]
     Bt1886,
-    /// That of SMPTE ST 2084.
+    /// SMPTE ST 2084.
     Pq,
 }
 
 impl Eotf {
-    /// The names that libvmaf knows.
+    /// libvmaf's names.
     pub const NAMES: [&str; 2] = ["bt1886", "pq"];
 
-    /// Its name for libvmaf.
+    /// Returns libvmaf's name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// The one of this name.
+    /// Finds the function with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Bt1886, Self::Pq].into_iter().find(|eotf| eotf.name() == name)
     }
 
-    /// Luminance in cd/m² of a 10-bit luma code.
+    /// Computes the luminance in cd/m² of a 10-bit luma code.
     fn luminance(self, code: i32) -> f64 {
         let t = f64::from(code.clamp(FOOT, HEAD) - FOOT) / f64::from(HEAD - FOOT);
         match self {
@@ -83,7 +83,7 @@ impl Eotf {
         }
     }
 
-    /// The largest code below the first at which a step of `step` codes is not visible.
+    /// Returns the largest code below the first one at which a step of `step` codes is invisible.
     fn visible_limit(self, step: i32, threshold: f64) -> i32 {
         let visible = |code| {
             let base = self.luminance(code);
@@ -96,7 +96,7 @@ impl Eotf {
         if visible(high) {
             return if visible(high + 1) { PEAK } else { high };
         }
-        // libvmaf's bisection, as the steps may become visible again further up.
+        // Bisects as libvmaf does, since steps may become visible again at higher codes.
         loop {
             let middle = low + (high - low) / 2;
             match (visible(middle), visible(middle + 1)) {
@@ -107,7 +107,7 @@ impl Eotf {
         }
     }
 
-    /// The smallest code with a luminance of `threshold`, 0 if all have it; `None` if none has.
+    /// Returns the smallest code with a luminance of at least `threshold`, 0 if all codes have it; `None` if none has.
     fn dark_limit(self, threshold: f64) -> Option<i32> {
         let limit = (FOOT..=HEAD).find(|code| self.luminance(*code) >= threshold)?;
         Some(if limit == FOOT { 0 } else { limit })
@@ -119,31 +119,31 @@ impl Eotf {
 pub struct CambiOptions {
     /// `cambi_eotf`; wins over `eotf` unless it is [`Eotf::Bt1886`].
     pub cambi_eotf: Eotf,
-    /// `cambi_high_res_speedup`: from pictures of 1080, 1440 or 2160 rows on, analyse half the size. 0 for never.
+    /// `cambi_high_res_speedup`: analyse half the size from pictures of 1080, 1440 or 2160 rows on. 0 for never.
     pub high_res_speedup: u32,
     /// `cambi_max_val`, 0.0..=1000.0: limit of the scores.
     pub max_val: f64,
-    /// `cambi_topk`, 0.0001..=1.0; holds while `topk` is at its default.
+    /// `cambi_topk`, 0.0001..=1.0; used while `topk` is at its default.
     pub cambi_topk: f64,
-    /// `cambi_vis_lum_threshold`, 0.0..=300.0 cd/m²: darker pixels have no banding.
+    /// `cambi_vis_lum_threshold`, 0.0..=300.0 cd/m²: banding in darker pixels is ignored.
     pub vis_lum_threshold: f64,
-    /// `enc_bitdepth`, 6..=16: depth that the video was encoded with, 0 for that of the samples.
+    /// `enc_bitdepth`, 6..=16: bit depth of the encoding, 0 for that of the samples.
     pub enc_bitdepth: u32,
-    /// `enc_height`, 150..=7680: height that the video was encoded in, 0 for its own.
+    /// `enc_height`, 150..=7680: height of the encoding, 0 for the height of the picture.
     pub enc_height: u32,
-    /// `enc_width`, 180..=7680: width that the video was encoded in, 0 for its own.
+    /// `enc_width`, 180..=7680: width of the encoding, 0 for the width of the picture.
     pub enc_width: u32,
     /// `eotf`.
     pub eotf: Eotf,
     /// `full_ref`: also `cambi_source` and `cambi_full_reference`.
     pub full_ref: bool,
-    /// `max_log_contrast`, 0..=5: steps of up to 2 to this power are looked at.
+    /// `max_log_contrast`, 0..=5: analyses steps of up to 2 to this power.
     pub max_log_contrast: u32,
-    /// `src_height`, 200..=4320: height of the source, 0 for that of the reference.
+    /// `src_height`, 200..=4320: height of the source, 0 for the height of the reference.
     pub src_height: u32,
-    /// `src_width`, 320..=7680: width of the source, 0 for that of the reference.
+    /// `src_width`, 320..=7680: width of the source, 0 for the width of the reference.
     pub src_width: u32,
-    /// `topk`, 0.0001..=1.0: the share of pixels, those with the most banding, that counts.
+    /// `topk`, 0.0001..=1.0: share of the pixels that counts, those with the most banding.
     pub topk: f64,
     /// `tvi_threshold`, 0.0001..=1.0: the smallest visible step, relative to the luminance.
     pub tvi_threshold: f64,
@@ -175,13 +175,13 @@ impl Default for CambiOptions {
 }
 
 impl CambiOptions {
-    /// The pixel work that these options need: all but the limit of the scores matters to it.
+    /// Returns the pixel work for these options. It depends on all of them but the limit of the scores.
     pub fn analysis(&self) -> CambiAnalysis {
         CambiAnalysis(Self { max_val: Self::default().max_val, ..*self })
     }
 }
 
-/// Why frames have no CAMBI.
+/// Reasons why frames have no CAMBI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CambiError {
     #[error("the CAMBI metric needs frames with a side of at least {MIN_SIDE}, these are {0}x{1}")]
@@ -200,10 +200,10 @@ pub enum CambiError {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CambiAnalysis(CambiOptions);
 
-/// How a step of some codes counts.
+/// How a step of a number of codes counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contrast {
-    /// Only pixels above this code count, up to and with the other.
+    /// Only pixels above this code count, up to and including `up_to`.
     pub above: i32,
     pub up_to: i32,
     pub weight: i32,
@@ -214,17 +214,17 @@ pub struct Contrast {
 pub struct CambiScale {
     pub width: usize,
     pub height: usize,
-    /// How many of the largest contrast values count.
+    /// Number of the largest contrast values that count.
     pub top: usize,
 }
 
-/// The analysis of the picture of one side.
+/// The analysis of one picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CambiPicture {
     /// Size of the 10-bit picture whose flat areas are found.
     pub width: usize,
     pub height: usize,
-    /// A pixel is in a flat area if more than so many pixels of the 7x7 around it are like their neighbours.
+    /// A pixel is in a flat area if more than this many of the 7x7 pixels around it equal their neighbours.
     pub flat_limit: u32,
     /// Side of the square in which pixels are counted; odd.
     pub window: usize,
@@ -235,18 +235,19 @@ pub struct CambiPicture {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CambiPlan {
     pub distorted: CambiPicture,
-    /// With [`CambiOptions::full_ref`].
+    /// Present with [`CambiOptions::full_ref`].
     pub source: Option<CambiPicture>,
-    /// The mean of four pixels is taken first.
+    /// Means of four pixels are taken first.
     pub anti_dither: bool,
-    /// The first scale has half the size.
+    /// The first scale has half the picture's size.
     pub halved: bool,
     /// Steps of 1, 2, … codes.
     pub contrasts: Vec<Contrast>,
 }
 
 impl CambiPlan {
-    /// Codes of pixels that can have a contrast value: above the first, -1 or more, and up to the second.
+    /// Returns the range of codes that can have a contrast value: above the first, which is -1 or more, and up to the
+    /// second.
     pub fn active(&self) -> (i32, i32) {
         let above = self.contrasts.iter().map(|contrast| contrast.above).min();
         let up_to = self.contrasts.iter().map(|contrast| contrast.up_to).max();
@@ -255,7 +256,7 @@ impl CambiPlan {
 }
 
 impl CambiAnalysis {
-    /// What to compute for frames of a geometry.
+    /// Plans the work for frames of a geometry.
     pub fn plan(&self, geometry: Geometry) -> Result<CambiPlan, CambiError> {
         let options = &self.0;
         let whole = (geometry.width, geometry.height);
@@ -283,7 +284,7 @@ impl CambiAnalysis {
 
         let steps = 1 << options.max_log_contrast;
         let dark = eotf.dark_limit(options.vis_lum_threshold).ok_or(CambiError::Dark)?;
-        // libvmaf tests the largest step besides the one in question.
+        // libvmaf tests the largest step besides the present one.
         let contrasts: Vec<_> = (1..=steps)
             .zip(CONTRAST_WEIGHTS)
             .map(|(step, weight)| Contrast {
@@ -297,7 +298,7 @@ impl CambiAnalysis {
         }
         let bits = if options.enc_bitdepth == 0 { geometry.depth.bits() } else { options.enc_bitdepth };
         let picture = |size| CambiPicture::new(size, options.window_size as usize, halved, topk);
-        // libvmaf looks at the source's window even when it does not look at the source.
+        // libvmaf checks the source's window even if it does not analyse the source.
         let from_source = picture(source)?;
         Ok(CambiPlan {
             distorted: picture(encoded)?,
@@ -331,7 +332,7 @@ impl CambiPicture {
             }
             CambiScale { width: w, height: h, top: ((topk * (w * h) as f64) as usize).clamp(1, w * h) }
         });
-        // libvmaf reads what an earlier scale left behind where a window is larger than all of the picture.
+        // If a window is larger than the whole picture, libvmaf reads data left over from an earlier scale.
         if scales.iter().any(|scale| scale.width.min(scale.height) < window / 2) {
             return Err(CambiError::TooLong(width, height));
         }
@@ -341,7 +342,8 @@ impl CambiPicture {
     }
 }
 
-/// For each of `to` samples in a row or column, which of `from` samples it is; libvmaf adds up in binary32.
+/// Returns, for each of `to` samples in a row or column, the index of its source among `from` samples. libvmaf adds up
+/// in binary32.
 pub fn nearest(from: usize, to: usize) -> Vec<u32> {
     let ratio = from as f32 / to as f32;
     let mut at = (f64::from(ratio / 2.0) - 0.5) as f32;
@@ -354,18 +356,18 @@ pub fn nearest(from: usize, to: usize) -> Vec<u32> {
         .collect()
 }
 
-/// The sum of the largest contrast values of each scale, [`CambiScale::top`] of them, in units of 2^-24.
+/// Sum of the largest [`CambiScale::top`] contrast values of each scale, in units of 2^-24.
 pub type ScaleSums = [u64; SCALES];
 
-/// What a backend computes for one pair in one analysis.
+/// The sums of one pair in one analysis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CambiSums {
     pub distorted: ScaleSums,
-    /// With [`CambiOptions::full_ref`].
+    /// Present with [`CambiOptions::full_ref`].
     pub source: Option<ScaleSums>,
 }
 
-/// Features of one pair; larger is more banding.
+/// Features of one pair; a larger value means more banding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CambiScores {
     pub cambi: f64,
@@ -412,14 +414,14 @@ pub struct Cambi;
 /// The pixel work: one analysis for each set of options.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CambiWork {
-    /// Different ones.
+    /// The distinct analyses.
     pub analyses: Vec<CambiAnalysis>,
 }
 
 impl Metric for Cambi {
     const NAME: &'static str = "cambi";
     type Work = CambiWork;
-    /// For each analysis.
+    /// The sums of each analysis.
     type Sums = Vec<CambiSums>;
 
     fn check(work: &CambiWork, geometry: Geometry) -> Result<(), Misfit> {
@@ -433,7 +435,7 @@ impl From<CambiError> for Misfit {
     }
 }
 
-/// [`name`] of a field that is an [`Eotf`].
+/// Describes an option whose field is an [`Eotf`], as [`name`] does.
 macro_rules! eotf {
     ($name:literal, $alias:literal, $field:ident) => {
         $crate::metrics::options::name(
@@ -468,7 +470,7 @@ impl Options for CambiOptions {
     ];
 }
 
-/// What tells the features of [`CambiOptions`] apart.
+/// Identifies a feature of [`CambiOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CambiOutput {
     Distorted,
@@ -499,7 +501,7 @@ impl Extract for CambiOptions {
         Self { full_ref: output != CambiOutput::Distorted, ..Self::default() }
     }
 
-    /// libvmaf never mentions options in the others.
+    /// Excludes the features to which libvmaf adds no suffix.
     fn has_suffix(output: CambiOutput) -> bool {
         output == CambiOutput::Distorted
     }
@@ -515,7 +517,7 @@ impl Extract for CambiOptions {
     }
 }
 
-/// `index`: which of the [`CambiWork::analyses`].
+/// `index`: index in [`CambiWork::analyses`].
 #[derive(Clone, Copy, Debug)]
 struct CambiSource {
     options: CambiOptions,
@@ -548,7 +550,7 @@ mod tests {
         options.analysis().plan(Geometry { width, height, depth, chroma: None })
     }
 
-    /// Options of the models of version 1.
+    /// Returns the options of the v1 models.
     fn v1() -> CambiOptions {
         CambiOptions {
             high_res_speedup: 1080,

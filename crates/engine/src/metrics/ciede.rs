@@ -2,9 +2,9 @@
 
 //! Mean colour difference after CIEDE2000.
 //!
-//! The formula is that of libvmaf 3.2.0's `ciede` (BSD-2-Clause-Patent). The score differs from libvmaf's where that
-//! is undefined, because it reads chroma outside the picture: with odd extents, where the last chroma sample is
-//! repeated here, and in 4:2:2, where each luma sample gets the chroma at its place.
+//! The formula is that of libvmaf 3.2.0's `ciede` (BSD-2-Clause-Patent). libvmaf's score is undefined in two cases,
+//! because it reads chroma outside the picture. With odd sizes, the last chroma sample is repeated here. In 4:2:2, each
+//! luma sample gets the chroma at its place.
 
 use super::extractor::{About, Extract};
 use super::fixed::FixedSum;
@@ -18,13 +18,13 @@ use crate::frame::{BitDepth, Geometry};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CiedeOptions;
 
-/// What turns samples into fractions. Samples have limited range.
+/// Converts samples of limited range into fractions.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
-    /// Luma of black, and the reciprocal of the steps from there to white.
+    /// Luma of black, and the reciprocal of the number of steps from black to white.
     pub black: f64,
     pub luma: f64,
-    /// Chroma of grey, and the reciprocal of the steps between its extremes.
+    /// Chroma of grey, and the reciprocal of the number of steps between the chroma extremes.
     pub grey: f64,
     pub chroma: f64,
 }
@@ -41,15 +41,15 @@ impl Range {
     }
 }
 
-/// Differences stay below `2^MAGNITUDE`.
+/// Differences are below `2^MAGNITUDE`.
 const MAGNITUDE: u32 = 10;
 
-/// How the differences of a frame are summed up.
+/// Returns the fixed-point format in which the differences of a frame are summed.
 pub fn fixed_sum(geometry: Geometry) -> FixedSum {
     FixedSum::new(geometry.width * geometry.height, MAGNITUDE)
 }
 
-/// The score of a frame whose differences sum up to this; infinite for like pictures.
+/// Computes the score of a frame from the sum of its differences; infinite for equal pictures.
 pub fn score(sum: u64, geometry: Geometry) -> f64 {
     45.0 - 20.0 * fixed_sum(geometry).mean(sum).log10()
 }
@@ -57,14 +57,14 @@ pub fn score(sum: u64, geometry: Geometry) -> f64 {
 /// CIEDE2000.
 pub struct Ciede;
 
-/// There is nothing to choose.
+/// The pixel work; it has no parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CiedeWork;
 
 impl Metric for Ciede {
     const NAME: &'static str = "ciede";
     type Work = CiedeWork;
-    /// As [`FixedSum`] adds up the colour differences.
+    /// The colour differences as summed by [`FixedSum`].
     type Sums = u64;
 
     fn chroma(_work: &CiedeWork) -> bool {

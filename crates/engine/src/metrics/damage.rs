@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Where a picture is damaged: what VIF's formula says of small parts of the pictures at VIF's scale 1.
+//! Local damage: VIF's formula applied to small parts of the pictures at VIF's scale 1.
 //!
-//! For each cell of [`CELL`] x [`CELL`] luma samples a backend takes the variances and the covariance of a window
-//! around it, which is wider than the cell so that the edges of coding blocks are inside some window.
+//! For each cell of [`CELL`] x [`CELL`] luma samples, a backend computes the variances and the covariance of a window
+//! around it. The window is wider than the cell, so that each edge of a coding block lies inside a window.
 
 use std::ops::Range;
 
@@ -12,27 +12,28 @@ use super::vif::{NOISE, Vif, VifOptions, VifWork};
 use super::work::Work;
 use crate::frame::Geometry;
 
-/// Luma samples of a cell, in width and in height.
+/// Width and height of a cell in luma samples.
 pub const CELL: usize = 2 * STEP;
-/// Samples of a cell at scale 1.
+/// Width and height of a cell in samples at scale 1.
 pub const STEP: usize = 8;
-/// Samples at scale 1 by which a window is wider than its cell, on each side.
+/// Samples at scale 1 that a window extends beyond its cell on each side.
 pub const MARGIN: usize = 4;
 
-/// Bits per sample that are added to what a window has, so that little lost of almost nothing is not much.
+/// Bits per sample that are added to the information of a window, so that a small loss in an almost flat window stays
+/// small.
 const LITTLE: f64 = 2.0;
 
-/// Columns and rows of cells.
+/// Returns the number of columns and rows of cells.
 pub fn cells(geometry: Geometry) -> (usize, usize) {
     ((geometry.width / 2).div_ceil(STEP), (geometry.height / 2).div_ceil(STEP))
 }
 
-/// Columns or rows, of `length` at scale 1, that belong to the window of a cell.
+/// Returns the columns or rows, of `length` at scale 1, in the window of a cell.
 pub fn window(cell: usize, length: usize) -> Range<usize> {
     (cell * STEP).saturating_sub(MARGIN)..length.min((cell + 1) * STEP + MARGIN)
 }
 
-/// What the two pictures have in one window; in 1/65536 of a squared 8-bit step, rounded towards zero.
+/// Statistics of the two pictures in one window, in 1/65536 of a squared 8-bit step, rounded towards zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Variance of the reference.
@@ -47,15 +48,16 @@ pub struct Window {
 pub type DamageSums = Vec<Window>;
 
 impl Window {
-    /// From `n` pairs of samples (at least 1): the sums of each, of their squares and of their products.
+    /// Computes the statistics from `n` pairs of samples (at least 1): the sums of each, of their squares and of their
+    /// products.
     pub fn new(n: u64, [r, d]: [u64; 2], [rr, dd, rd]: [u64; 3]) -> Self {
         let variance = |squares: u64, sum: u64| ((n * squares - sum * sum) / (n * n)) as u32;
         let covariance = ((n * rd) as i64 - (r * d) as i64) / (n * n) as i64;
         Self { reference: variance(rr, r), distorted: variance(dd, d), covariance: covariance as i32 }
     }
 
-    /// Share of the information that is lost, 0 to 1: 1 - num/den in VIF's terms, except that structure where the
-    /// reference has none is damage too, and more contrast makes up for nothing.
+    /// Returns the share of the information that is lost, 0 to 1: 1 - num/den in VIF's terms. But structure that the
+    /// reference lacks counts as damage, and added contrast does not compensate for losses.
     pub fn loss(&self) -> f64 {
         let noise = f64::from(NOISE);
         let [r, d, c] = [self.reference.into(), self.distorted.into(), f64::from(self.covariance)];
@@ -67,11 +69,10 @@ impl Window {
     }
 }
 
-/// The map of damage. It has no extractor: whoever wants it asks for its work, and for that of VIF, whose pictures it
-/// looks at.
+/// The damage map. It has no extractor: callers add its work, and the work of VIF, whose half-size pictures it reads.
 pub struct Damage;
 
-/// There is nothing to choose.
+/// The pixel work; it has no parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamageWork;
 

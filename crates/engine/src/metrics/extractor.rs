@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Extractors: what libvmaf calls the parts that users and models ask for by name, each with options and features.
+//! Extractors: libvmaf's name for the parts that users and models request by name, each with options and features.
 //!
-//! A metric implements [`Extract`] for the type of the options; everybody else handles an [`Extractor`], which
-//! knows its type no more.
+//! A metric implements [`Extract`] for its options type. Other code handles an [`Extractor`], which hides the type.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -12,65 +11,65 @@ use super::options::{OptionError, Options};
 use super::score::{OptionsError, Source, Values};
 use super::work::Work;
 
-/// What users read about some of the features of an extractor; a row of the list in docs/metrics.md, in Markdown.
+/// Documentation of some features of an extractor: a row of the table in docs/metrics.md, in Markdown.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The names of the features.
     pub reported: &'static str,
-    /// What they tell.
+    /// Their meaning.
     pub tells: &'static str,
-    /// What values they take.
+    /// The range of their values.
     pub range: &'static str,
-    /// What two equal videos give.
+    /// Their values for two equal videos.
     pub equal: &'static str,
-    /// Where it was published.
+    /// The publication.
     pub source: &'static str,
 }
 
-/// What an extractor is, besides its options.
+/// Describes an extractor besides its options.
 pub trait Extract: Options + PartialEq + Debug + Send + Sync {
-    /// What tells its features apart.
+    /// Identifies one of its features.
     type Output: Copy + Send + Sync;
     /// Its features: the names that they are reported under, without option suffix.
     const FEATURES: &'static [(&'static str, Self::Output)];
-    /// What users read about them.
+    /// Their documentation.
     const ABOUT: &'static [About];
 
-    /// The option that is off and without which there is no such feature.
+    /// Returns the option that is off and that this feature requires.
     fn lacks(&self, _output: Self::Output) -> Option<&'static str> {
         None
     }
 
-    /// The default options, but for those without which there is no such feature.
+    /// Returns the default options plus those that this feature requires.
     fn yielding(_output: Self::Output) -> Self {
         Self::default()
     }
 
-    /// It takes pixel work of its own, so nobody gets it without asking.
+    /// Returns true if the feature needs pixel work of its own, so that it is computed only on request.
     fn is_costly(_output: Self::Output) -> bool {
         false
     }
 
-    /// Its name is followed by the options that differ from their defaults.
+    /// Returns true if the name of the feature ends with the options that differ from their defaults.
     fn has_suffix(_output: Self::Output) -> bool {
         true
     }
 
-    /// What models call a feature, where that is not its name.
+    /// Returns the name of a feature in models, if it differs.
     fn in_models(name: &str) -> Option<String> {
         Some(format!("VMAF_integer_feature_{}_score", name.strip_prefix("integer_")?))
     }
 
-    /// Adds its work to that of others, the costly features' too if `costly`, and says where its features are found.
+    /// Adds its work to `work`, including that of costly features if `costly`. Returns the source of its features.
     fn plan(&self, costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError>;
 
-    /// The values of all features.
+    /// Collects the values of all features.
     fn values(value: impl Fn(Self::Output) -> f64) -> Values {
         Self::FEATURES.iter().map(|(_, output)| value(*output)).collect()
     }
 }
 
-/// [`Extract`] for whoever does not know the type. Features go by their number in the list.
+/// [`Extract`] without its type. Features are identified by their index in the list.
 trait Erased: Any + Debug + Send + Sync {
     fn boxed(&self) -> Box<dyn Erased>;
     fn equals(&self, other: &dyn Erased) -> bool;
@@ -163,7 +162,7 @@ impl PartialEq for Extractor {
 }
 
 impl Extractor {
-    /// With default options.
+    /// Creates an extractor with default options.
     pub(super) fn of<E: Extract>() -> Self {
         Self::with(E::default())
     }
@@ -172,12 +171,12 @@ impl Extractor {
         Self(Box::new(options))
     }
 
-    /// Its name in libvmaf, and in the property `features`.
+    /// Returns its name in libvmaf and in the property `features`.
     pub fn name(&self) -> &'static str {
         (*self.0).name()
     }
 
-    /// What users read about its features.
+    /// Returns the documentation of its features.
     pub fn about(&self) -> &'static [About] {
         (*self.0).about()
     }
@@ -187,65 +186,66 @@ impl Extractor {
         (&*self.0 as &dyn Any).downcast_ref()
     }
 
-    /// Names of its options.
+    /// Returns the names of its options.
     pub fn options(&self) -> Vec<&'static str> {
         (*self.0).options()
     }
 
-    /// Both yield the same features under the same names. As in libvmaf, options that names do not mention
-    /// make no difference: whoever asks first decides on them.
+    /// Returns true if both yield the same features under the same names. As in libvmaf, options that names do not
+    /// mention are ignored: the first request decides on them.
     pub fn is_same(&self, other: &Self) -> bool {
         self.name() == other.name() && self.suffix() == other.suffix()
     }
 
-    /// Sets an option from text; `false` when this extractor has no option of that name.
+    /// Sets an option from text. Returns `false` if this extractor has no option of that name.
     pub fn set(&mut self, name: &str, text: &str) -> Result<bool, OptionError> {
         (*self.0).set(name, text)
     }
 
-    /// What libvmaf appends to the names of all features of this extractor: the options that differ from their defaults.
+    /// Returns the suffix that libvmaf appends to the names of all its features: the options that differ from their
+    /// defaults.
     pub fn suffix(&self) -> String {
         (*self.0).suffix()
     }
 
-    /// With the options that yield the feature of this number: the defaults, but for those without which it is not there.
+    /// Sets the options that the feature of this index requires; the others stay at their defaults.
     pub(super) fn with_feature(&self, output: usize) -> Self {
         Self((*self.0).yielding(output))
     }
 
-    /// The option that is off and without which this extractor does not yield the feature of this number.
+    /// Returns the option that is off and that the feature of this index requires.
     pub(super) fn lacks(&self, output: usize) -> Option<&'static str> {
         (*self.0).lacks(output)
     }
 
-    /// The feature takes pixel work of its own.
+    /// Returns true if the feature needs pixel work of its own.
     pub(crate) fn is_costly(&self, output: usize) -> bool {
         (*self.0).is_costly(output)
     }
 
-    /// The names of all its features, without option suffix.
+    /// Returns the names of all its features, without option suffix.
     pub(super) fn names(&self) -> Vec<&'static str> {
         (*self.0).features()
     }
 
-    /// The name of the feature of this number, without option suffix.
+    /// Returns the name of the feature of this index, without option suffix.
     pub(super) fn feature(&self, output: usize) -> &'static str {
         self.names()[output]
     }
 
-    /// The number of the feature that a model or a user calls by this name.
+    /// Returns the index of the feature with this name in models or lists.
     pub(super) fn output(&self, name: &str) -> Option<usize> {
         let is = |short: &&str| *short == name || (*self.0).in_models(short).is_some_and(|n| n == name);
         self.names().iter().position(is)
     }
 
-    /// The key of a feature.
+    /// Returns the key of a feature.
     pub(super) fn key(&self, output: usize) -> String {
         let name = self.feature(output);
         if (*self.0).has_suffix(output) { format!("{name}{}", self.suffix()) } else { name.to_string() }
     }
 
-    /// Adds its work to that of others, see [`Extract::plan`].
+    /// Adds its work to `work`; see [`Extract::plan`].
     pub(crate) fn plan(&self, costly: bool, work: &mut Work) -> Result<Box<dyn Source>, OptionsError> {
         (*self.0).plan(costly, work)
     }

@@ -1,51 +1,51 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Features by name: which extractor yields them under which options, and the key that they are reported under.
+//! Features by name: the extractor and options that yield them, and the key under which they are reported.
 
 use super::extractor::Extractor;
 use super::options::OptionError;
 
-/// Names of all extractors.
+/// Returns the names of all extractors.
 pub fn names() -> String {
     let mut names: Vec<_> = Extractor::all().map(|extractor| extractor.name()).collect();
     names.sort_unstable();
     names.join(", ")
 }
 
-/// Why a feature cannot be had.
+/// Reasons why a feature is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureError {
     /// There is no feature of this name.
     #[error("the feature {0} is not supported; supported are those of {list}", list = names())]
     Unsupported(String),
-    /// The feature is there only with an option that is off.
+    /// The feature requires an option that is off.
     #[error("the feature {feature} needs the option {option}")]
     Disabled {
         /// Its name.
         feature: &'static str,
-        /// The option that it needs.
+        /// The required option.
         option: &'static str,
     },
-    /// An option has a value that it does not take.
+    /// An option has an invalid value.
     #[error("the option {0}")]
     Option(#[from] OptionError),
 }
 
-/// A number per frame: what computes it, and what it is called.
+/// A number per frame: its extractor and its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feature {
-    /// What it is computed by, with its options.
+    /// The extractor that computes it, with options.
     pub extractor: Extractor,
-    /// Its number among all features of the extractor.
+    /// Its index among all features of the extractor.
     pub output: usize,
-    /// Name in libvmaf's logs: the short feature name and the options that differ from their defaults,
-    /// as in `integer_vif_scale0_egl_1`. Features with equal keys are the same feature.
+    /// Name in libvmaf's logs: the short feature name and the options that differ from their defaults, as in
+    /// `integer_vif_scale0_egl_1`. Features with equal keys are the same feature.
     pub key: String,
 }
 
 impl Feature {
-    /// Finds a feature by its name in a model (`VMAF_integer_feature_adm2_score`) or its short name
-    /// (`integer_adm2`). Options that its extractor does not have are ignored, as libvmaf ignores them.
+    /// Finds a feature by its name in a model (`VMAF_integer_feature_adm2_score`) or its short name (`integer_adm2`).
+    /// Like libvmaf, ignores options that its extractor does not have.
     pub fn resolve<'a>(
         name: &str,
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -65,7 +65,7 @@ impl Feature {
 }
 
 impl Extractor {
-    /// What this extractor yields: everything that its options ask for, what takes pixel work of its own only if
+    /// Returns the features that the options of this extractor request; those with pixel work of their own only if
     /// `costly`.
     pub fn features(&self, costly: bool) -> Vec<Feature> {
         let yields = |output: &usize| (costly || !self.is_costly(*output)) && self.lacks(*output).is_none();

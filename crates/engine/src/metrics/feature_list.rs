@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Features as users ask for them: libvmaf's names of extractors, each with options, as in
+//! Lists of features in the users' syntax: libvmaf's names of extractors, each with options, as in
 //! `psnr;adm=adm_csf_mode=2:adm_norm_view_dist=5`.
 
 use super::extractor::Extractor;
 use super::feature::names;
 use super::options::OptionError;
 
-/// What is wrong with an item of a list.
+/// An invalid item of a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{item}`: {problem}")]
 pub struct ListError {
     /// The item as it was written.
     pub item: String,
-    /// What is wrong with it.
+    /// The reason.
     #[source]
     pub problem: Problem,
 }
 
-/// What can be wrong with one item.
+/// Reasons why an item is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// There is nothing of this name.
+    /// No extractor has this name.
     #[error("there is no feature `{0}`; there are {list}", list = names())]
     Unknown(String),
-    /// libvmaf has it in floating point too; what to ask for instead.
+    /// libvmaf also has it in floating point; the name of the available one.
     #[error("`{0}` is computed in fixed point only; ask for `{1}`")]
     FixedPoint(String, &'static str),
-    /// libvmaf has it, and nothing here does.
+    /// libvmaf has it, but it is not implemented here.
     #[error("`{0}` is not computed here; there are {list}", list = names())]
     NotComputed(String),
-    /// Something that should have been an option.
+    /// An option without a value.
     #[error("`{0}` is not an option with its value, option=value")]
     NoValue(String),
-    /// An option that the extractor does not have.
+    /// The extractor has no such option.
     #[error("{extractor} has no option `{option}`; it has {list}", list = .known.join(", "))]
     UnknownOption {
         /// Its name.
@@ -46,7 +46,7 @@ pub enum Problem {
     /// One item has the option twice.
     #[error("the option {0} is given twice")]
     OptionTwice(String),
-    /// An option has a value that it does not take.
+    /// An option has an invalid value.
     #[error("the option {0}")]
     Value(#[from] OptionError),
     /// Its features would be reported twice.
@@ -54,7 +54,7 @@ pub enum Problem {
     Twice,
 }
 
-/// libvmaf's extractors that this crate does not have, and the one to use instead.
+/// libvmaf's extractors that are not implemented here, with the one to use instead.
 const MISSING: [(&str, Option<&str>); 7] = [
     ("float_adm", Some("adm")),
     ("float_ansnr", None),
@@ -65,8 +65,8 @@ const MISSING: [(&str, Option<&str>); 7] = [
     ("speed_temporal", None),
 ];
 
-/// Reads `name[=option=value[:option=value]…]`, once or several times with semicolons between. Spaces around
-/// items and empty items do not count. `defaults` are for extractors that have these options.
+/// Parses `name[=option=value[:option=value]…]`, once or several times with semicolons between. Ignores spaces around
+/// items and empty items. `defaults` apply to extractors that have these options.
 pub fn parse(text: &str, defaults: &[(&str, &str)]) -> Result<Vec<Extractor>, ListError> {
     let mut extractors: Vec<Extractor> = vec![];
     for item in text.split(';').map(str::trim).filter(|item| !item.is_empty()) {
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Pieces that lists are made of, and rubbish.
+    /// Generates pieces of lists and invalid text.
     fn piece() -> impl proptest::strategy::Strategy<Value = String> {
         use proptest::prelude::*;
         let known = Extractor::all().flat_map(|e| e.options().into_iter().chain([e.name()]));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever the text, reading it ends in a value, and what it asks for can be asked for again.
+        /// Any text gives a list or an error, and a list can be parsed again from its features.
         #[test]
         fn any_text_is_a_list_or_an_error(pieces in proptest::collection::vec(piece(), 0..12)) {
             let text = pieces.concat();

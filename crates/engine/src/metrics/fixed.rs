@@ -2,11 +2,11 @@
 
 //! Sums of real numbers that do not depend on the order of their terms.
 //!
-//! `term + bias` is rounded to a multiple of the last place of `bias`, and what a backend adds up, modulo 2^64, are
-//! the bits of that: integers. The last place is so small that the sum, less the bits of `bias` for each term, uses
-//! nearly all of a signed 64-bit integer, which makes it more exact than a sum of doubles.
+//! Adding `bias` rounds a term to a multiple of the last place of `bias`. Backends sum the bits of `term + bias` modulo
+//! 2^64, as integers. The last place is so small that the sum, less the bits of `bias` for each term, uses nearly all
+//! of a signed 64-bit integer. So it is more exact than a sum of doubles.
 
-/// How many terms there are, and below which power of two they stay.
+/// The number of terms, and the power of two below which they stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedSum {
     terms: usize,
@@ -15,18 +15,18 @@ pub struct FixedSum {
 }
 
 impl FixedSum {
-    /// A sum of so many terms, each of them below `2^magnitude` in absolute value.
+    /// Creates the format for a sum of `terms` terms, each below `2^magnitude` in absolute value.
     pub fn new(terms: usize, magnitude: u32) -> Self {
         let room = 62 - magnitude - terms.next_power_of_two().ilog2();
         Self { terms, fraction: room.min(51 - magnitude) }
     }
 
-    /// What to add to each term before its bits are taken.
+    /// Returns the number to add to each term before its bits are taken.
     pub fn bias(self) -> f64 {
         f64::from_bits(u64::from(1023 + 52 - self.fraction) << 52 | 1 << 51)
     }
 
-    /// The mean of the terms whose bits sum up to `sum`.
+    /// Computes the mean of the terms whose bits sum up to `sum`.
     pub fn mean(self, sum: u64) -> f64 {
         let biases = (self.terms as u64).wrapping_mul(self.bias().to_bits());
         let sum = sum.wrapping_sub(biases).cast_signed() as f64 / (1u64 << self.fraction) as f64;

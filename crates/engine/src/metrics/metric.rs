@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What makes a metric: the types of its pixel work and of its sums, and what follows from the work alone. Everything
-//! else of a metric hangs on these: the extractors that ask for the work, the backends that compute the sums.
+//! The definition of a metric: the types of its pixel work and its sums, and properties that follow from the work
+//! alone. The extractors that request the work and the backends that compute the sums refer to these.
 
 use std::error::Error;
 use std::fmt::Debug;
 
 use crate::frame::Geometry;
 
-/// A metric, by a type without values. It is registered in [`METRICS`](super::registry::METRICS).
+/// A metric, as a type without values. It is registered in [`METRICS`](super::registry::METRICS).
 pub trait Metric: 'static {
     /// Its name in logs.
     const NAME: &'static str;
-    /// What backends compute for all who want something of the metric, together.
+    /// The work of a backend for all users of the metric together.
     type Work: Clone + PartialEq + Debug + Send + Sync;
-    /// What backends compute for one pair: plain numbers, no history.
+    /// The sums of one pair: plain numbers without history.
     type Sums: Clone + PartialEq + Debug + Send + Sync;
 
-    /// True if the sums depend on the reference pictures alone, so that those of one pair hold for each pair of a group.
+    /// True if the sums depend on the reference pictures alone, so that those of one pair hold for each pair of a
+    /// group.
     const OF_REFERENCE: bool = false;
 
-    /// It looks at Cb and Cr, where the frames have them.
+    /// Returns true if it reads Cb and Cr, where the frames have them.
     fn chroma(_work: &Self::Work) -> bool {
         false
     }
 
-    /// How many earlier reference pictures it looks at.
+    /// Returns how many earlier reference pictures it reads.
     fn lags(_work: &Self::Work) -> usize {
         0
     }
 
-    /// Refuses frames for which it is not defined.
+    /// Rejects frames for which it is not defined.
     fn check(_work: &Self::Work, _geometry: Geometry) -> Result<(), Misfit> {
         Ok(())
     }
 }
 
-/// Why a metric is not defined for frames.
+/// Reasons why a metric is not defined for frames.
 #[derive(Debug, thiserror::Error)]
 pub enum Misfit {
     /// The frames are too small.
@@ -46,25 +47,25 @@ pub enum Misfit {
         metric: &'static str,
         /// The smallest width and height.
         min: usize,
-        /// What these frames have.
+        /// The width of these frames.
         width: usize,
-        /// What these frames have.
+        /// The height of these frames.
         height: usize,
     },
-    /// The metric compares colours.
+    /// The metric needs chroma.
     #[error("the {metric} metric needs chroma, these frames are grey")]
     NoChroma {
         /// The metric as users call it.
         metric: &'static str,
     },
-    /// The samples are too deep.
+    /// The bit depth is too high.
     #[error("the {metric} metric takes samples of at most {max} bits, these have {bits}")]
     TooDeep {
         /// The metric as users call it.
         metric: &'static str,
-        /// The most bits.
+        /// The highest bit depth.
         max: u32,
-        /// What these frames have.
+        /// The bit depth of these frames.
         bits: u32,
     },
     /// The chroma planes are too small.
@@ -74,18 +75,18 @@ pub enum Misfit {
         metric: &'static str,
         /// The smallest width and height.
         min: usize,
-        /// What these planes have.
+        /// The width of these planes.
         width: usize,
-        /// What these planes have.
+        /// The height of these planes.
         height: usize,
     },
-    /// Something that only this metric knows of.
+    /// A reason that only this metric has.
     #[error(transparent)]
     Other(Box<dyn Error + Send + Sync>),
 }
 
 impl Misfit {
-    /// Frames smaller than this do not fit, where `smaller` says that they are.
+    /// Rejects frames smaller than `min` if `smaller` is true.
     pub(super) fn too_small(
         smaller: bool,
         metric: &'static str,
@@ -95,7 +96,7 @@ impl Misfit {
         if smaller { Err(Self::TooSmall { metric, min, width, height }) } else { Ok(()) }
     }
 
-    /// Frames need this size in either direction.
+    /// Rejects frames with a side below `min`.
     pub(super) fn at_least(metric: &'static str, min: usize, geometry: Geometry) -> Result<(), Self> {
         Self::too_small(geometry.width.min(geometry.height) < min, metric, min, geometry)
     }

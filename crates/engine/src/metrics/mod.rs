@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The metrics without their pixel work: options, tables, and the formulas that turn the raw sums of
-//! a backend into features. Pure functions, shared by every backend.
+//! The metrics without their pixel work: options, tables, and the formulas that turn a backend's sums into features.
+//! These are pure functions that all backends share.
 //!
-//! Each metric has a file here and is registered in `registry`, where everybody else finds it by name. How it gets its
-//! sums is the backends' business, in a file for each metric as well.
+//! Each metric has a file here and is registered in `registry`, where other code finds it by name. The backends compute
+//! its sums, each in a file per metric as well.
 
 pub(crate) mod adm;
 pub(crate) mod cambi;

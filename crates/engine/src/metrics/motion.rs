@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Motion of the reference: options, and the way from blurred frame differences to `motion2` and `motion3`.
+//! Motion of the reference: options, and the formulas from differences of blurred frames to `motion2` and `motion3`.
 //!
 //! Formulas are those of libvmaf 3.2.0's integer motion (BSD-2-Clause-Patent).
 
@@ -19,7 +19,7 @@ pub const MIN_SIZE: usize = 3;
 /// `motion_*` options of libvmaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MotionOptions {
-    /// `motion_blend_factor`, 0.0..=1.0: how much of the value above the offset stays.
+    /// `motion_blend_factor`, 0.0..=1.0: share that is kept of the value above the offset.
     pub blend_factor: f64,
     /// `motion_blend_offset`, 0.0..=1000.0.
     pub blend_offset: f64,
@@ -50,19 +50,19 @@ impl Default for MotionOptions {
 }
 
 impl MotionOptions {
-    /// The pixel work that these options need.
+    /// Returns the pixel work for these options.
     pub fn work(&self) -> MotionWork {
         let used = !self.force_zero;
         MotionWork { lag1: used && !self.five_frame_window, lag2: used && self.five_frame_window }
     }
 
-    /// How many later frames it can take until the scores of a frame are final.
+    /// Returns how many later frames may be needed before the scores of a frame are final.
     pub fn lookahead(&self) -> usize {
         if self.force_zero { 0 } else { self.lag() }
     }
 
-    /// How many earlier frames the scores of a frame depend on. What comes first in a run has scores of its own kind, so
-    /// with fewer frames before it a frame does not have the scores that it has in a longer run.
+    /// Returns how many earlier frames the scores of a frame depend on. The first frames of a run have special scores,
+    /// so a frame with fewer frames before it has other scores than in a longer run.
     pub fn lookback(&self) -> usize {
         match (self.force_zero, self.five_frame_window) {
             (true, _) => 0,
@@ -70,7 +70,7 @@ impl MotionOptions {
         }
     }
 
-    /// Distance of the frames compared.
+    /// Returns the distance of the compared frames.
     fn lag(&self) -> usize {
         1 + usize::from(self.five_frame_window)
     }
@@ -80,13 +80,13 @@ impl MotionOptions {
         (sum as f64 / 256.0 / area * self.fps_weight).min(self.max_val)
     }
 
-    /// Blending and limit of `motion3`.
+    /// Applies blending and the limit of `motion3`.
     pub(super) fn blend(&self, x: f64) -> f64 {
         (x * self.blend_factor + (1.0 - self.blend_factor) * self.blend_offset.min(x)).min(self.max_val)
     }
 }
 
-/// Frame distances whose blurred difference is needed.
+/// Distances of the frames to compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MotionWork {
     /// Against the previous frame.
@@ -96,14 +96,14 @@ pub struct MotionWork {
 }
 
 impl MotionWork {
-    /// How many earlier frames have to be kept.
+    /// Returns how many earlier frames have to be kept.
     pub fn lags(&self) -> usize {
         if self.lag2 { 2 } else { usize::from(self.lag1) }
     }
 }
 
-/// Blurred sums of absolute differences; `None` where there is no earlier frame in the run or the
-/// work did not ask for it.
+/// Sums of absolute differences of blurred frames; `None` if the run has no earlier frame or the work did not request
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MotionSums {
     pub lag1: Option<u64>,
@@ -135,20 +135,20 @@ pub struct MotionStream {
     done: u64,
     /// SAD scores of the last frames: that of frame `i` at `i % 4`.
     sads: [f64; 4],
-    /// `motion3` of the frames that have nothing to be compared with, known from the first that has.
+    /// `motion3` of the frames without a frame to compare with; known from the first frame that has one.
     opening: f64,
     /// `motion3` of the last frame returned, before averaging.
     previous: f64,
 }
 
 impl MotionStream {
-    /// A new run of frames with luma planes of this size.
+    /// Starts a run of frames with luma planes of this size.
     pub fn new(options: MotionOptions, width: usize, height: usize) -> Self {
         let area = (width * height) as f64;
         Self { options, area, pushed: 0, done: 0, sads: [0.0; 4], opening: 0.0, previous: 0.0 }
     }
 
-    /// Takes the sums of the next frame; returns the frames that have become final, in order.
+    /// Takes the sums of the next frame. Returns the frames that have become final, in order.
     pub fn push(&mut self, sums: &MotionSums) -> Vec<MotionScores> {
         let options = &self.options;
         let sum = if options.five_frame_window { sums.lag2 } else { sums.lag1 };
@@ -170,7 +170,7 @@ impl MotionStream {
         (self.done..ready).map(|_| self.next(false)).collect()
     }
 
-    /// Ends the run: returns the frames that were waiting for later ones. The next frame starts a new run.
+    /// Ends the run. Returns the frames that were waiting for later ones. The next frame starts a new run.
     pub fn finish(&mut self) -> Vec<MotionScores> {
         let rest = (self.done..self.pushed).map(|_| self.next(true)).collect();
         *self = Self { area: self.area, ..Self::new(self.options, 0, 0) };
@@ -181,7 +181,7 @@ impl MotionStream {
         self.options.lag() as u64
     }
 
-    /// The scores of the next frame to return; `last` when none follows it.
+    /// Computes the scores of the next frame to return; `last` if no frame follows it.
     fn next(&mut self, last: bool) -> MotionScores {
         let (frame, lag) = (self.done, self.lag());
         let sad = |i: u64| self.sads[i as usize % 4];
@@ -236,7 +236,7 @@ impl Options for MotionOptions {
     ];
 }
 
-/// What tells the features of [`MotionOptions`] apart.
+/// Identifies a feature of [`MotionOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MotionOutput {
     Sad,
@@ -247,7 +247,7 @@ pub enum MotionOutput {
 impl Extract for MotionOptions {
     type Output = MotionOutput;
     const FEATURES: &'static [(&'static str, MotionOutput)] = &[
-        // The one long name for which libvmaf has no short form.
+        // The only long name for which libvmaf has no short form.
         ("VMAF_integer_feature_motion_sad_score", MotionOutput::Sad),
         ("integer_motion2", MotionOutput::Motion2),
         ("integer_motion3", MotionOutput::Motion3),
@@ -303,7 +303,7 @@ impl Scorer for MotionStream {
     }
 
     fn push(&mut self, sums: &FrameSums, run: usize, ready: &mut VecDeque<Values>) {
-        // Backends compare with the reference pictures before, whether or not this rendition had them.
+        // Backends compare with the earlier reference pictures even if this rendition lacked them.
         let sums = sums.get::<Motion>().copied().unwrap_or_default();
         let sums = MotionSums { lag1: sums.lag1.filter(|_| run >= 1), lag2: sums.lag2.filter(|_| run >= 2) };
         ready.extend(MotionStream::push(self, &sums).into_iter().map(MotionScores::values));
@@ -318,7 +318,7 @@ impl Scorer for MotionStream {
 mod tests {
     use super::*;
 
-    /// The definition over a whole run: SAD score, motion2 and motion3 of every frame.
+    /// Computes the definition over a whole run: SAD score, motion2 and motion3 of every frame.
     fn defined(options: &MotionOptions, sums: &[u64], area: f64) -> Vec<[f64; 3]> {
         let (n, lag) = (sums.len(), options.lag());
         if options.force_zero {
@@ -347,7 +347,7 @@ mod tests {
         (0..n).map(|i| [sad(i), motion2(i), motion3(i)]).collect()
     }
 
-    /// Every combination of the switches with some values.
+    /// Returns every combination of the switches with some values.
     fn option_sets() -> impl Iterator<Item = MotionOptions> {
         (0..32).map(|i| {
             let on = |bit: u32| i >> bit & 1 == 1;
@@ -384,7 +384,7 @@ mod tests {
         }
     }
 
-    /// Frames may be scored apart from their run, with as many before and behind them as the options ask for.
+    /// A frame can be scored apart from its run, with as many frames before and behind it as the options need.
     #[test]
     fn parts_of_a_run_have_the_scores_of_the_whole() {
         let sums: Vec<u64> = (0..16u64).map(|i| i * i * 7919 % 101 * 100_000).collect();

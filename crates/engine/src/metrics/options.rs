@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Options of the extractors as users and model files write them: rows of a table that each extractor has, one
-//! parser, one writer of the key suffix. Names, keys, defaults and ranges are those of libvmaf 3.2.0.
+//! Options of the extractors as users and model files write them: one table for each extractor, one parser, and one
+//! writer of key suffixes. Names, keys, defaults and ranges are those of libvmaf 3.2.0.
 
 use std::ops::RangeInclusive;
 
-/// A value that an option cannot take.
+/// An invalid value of an option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option} is `{value}`, but must be {expected}")]
 pub struct OptionError {
@@ -16,7 +16,7 @@ pub struct OptionError {
     pub expected: String,
 }
 
-/// How an option reads and sets its field, and the values it may take.
+/// How an option reads and sets its field, and its valid values.
 enum Field<O> {
     Bool(fn(&mut O) -> &mut bool),
     Int(fn(&O) -> u32, fn(&mut O, u32) -> Option<()>, RangeInclusive<u32>),
@@ -70,7 +70,7 @@ pub(super) const fn name<O>(
     Row { name, alias: Some(alias), field: Field::Name(get, set, names) }
 }
 
-/// [`int`] of a field that takes any number in the range.
+/// Describes an option like [`int`], for a field that takes any number in the range.
 macro_rules! number {
     ($name:literal, $alias:expr, $field:ident, $range:expr) => {
         $crate::metrics::options::int(
@@ -88,21 +88,20 @@ macro_rules! number {
 
 pub(super) use number;
 
-/// Options that can be set by name; the defaults are those of [`Default`].
+/// Options that can be set by name. The defaults are those of [`Default`].
 pub trait Options: Copy + Default + 'static {
     /// libvmaf's name of the extractor.
     const EXTRACTOR: &'static str;
-    /// All options in byte order of their names, which is the order of the suffix. The only place where
-    /// their ranges stand.
+    /// All options in byte order of their names, which is the order of the suffix. Ranges are declared only here.
     const TABLE: &'static [Row<Self>];
 
-    /// Names of all options.
+    /// Returns the names of all options.
     fn names(&self) -> Vec<&'static str> {
         Self::TABLE.iter().map(|row| row.name).collect()
     }
 
-    /// Sets an option from text the way libvmaf reads it: an integer by its leading digits (`2.7` is 2),
-    /// a double as a whole, a boolean as `true` or `false`. Returns whether there is such an option.
+    /// Sets an option from text as libvmaf reads it: an integer by its leading digits (`2.7` is 2), a double as a
+    /// whole, a boolean as `true` or `false`. Returns false if there is no such option.
     fn set(&mut self, name: &str, text: &str) -> Result<bool, OptionError> {
         let Some(row) = Self::TABLE.iter().find(|row| row.name == name) else { return Ok(false) };
         let (accepted, expected) = match &row.field {
@@ -118,7 +117,7 @@ pub trait Options: Copy + Default + 'static {
                 )
             }
             Field::Float(get, range) => {
-                // As in libvmaf, a zero must start with its digit: to C, all text without a number is zero.
+                // As in libvmaf, a zero must start with its digit: C reads any text without a number as zero.
                 let plain = |value: &f64| *value != 0.0 || text.starts_with('0');
                 let value = text.parse().ok().filter(|value| range.contains(value) && plain(value));
                 (
@@ -137,7 +136,7 @@ pub trait Options: Copy + Default + 'static {
         }
     }
 
-    /// What libvmaf appends to the names of this extractor's features: `_alias_value` (booleans:
+    /// Returns the suffix that libvmaf appends to the names of this extractor's features: `_alias_value` (booleans:
     /// `_alias`) for each option that differs from its default.
     fn suffix(mut self) -> String {
         let mut default = Self::default();
@@ -161,17 +160,17 @@ pub trait Options: Copy + Default + 'static {
     }
 }
 
-/// The text libvmaf makes of a number in a model file: rounded to single precision, then `%g`.
+/// Formats a number as libvmaf does in a model file: rounded to single precision, then `%g`.
 pub fn number_text(value: f64) -> String {
     format_g(f64::from(value as f32))
 }
 
-/// C's `%g`: six significant digits, no trailing zeros, an exponent below 1e-4 and from 1e6.
+/// Formats like C's `%g`: six significant digits, no trailing zeros, an exponent below 1e-4 and from 1e6.
 pub fn format_g(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();
     }
-    // Rounding may carry into a new digit, so the exponent comes from the rounded text.
+    // Rounding may carry into a new digit, so the exponent is taken from the rounded text.
     let text = format!("{value:.5e}");
     let Some((mantissa, Ok(exponent))) = text.split_once('e').map(|(m, e)| (m, e.parse::<i32>())) else {
         return text;
@@ -197,7 +196,7 @@ mod tests {
 
     #[test]
     fn format_g_is_that_of_c() {
-        // Right-hand sides printed by C.
+        // The expected texts were printed by C.
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "-0"),

@@ -14,15 +14,15 @@ use crate::frame::{BitDepth, Geometry};
 /// Options of libvmaf's `psnr`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PsnrOptions {
-    /// `enable_apsnr`: also, at the end of the stream, `apsnr_y` and so on from the errors of all frames.
+    /// `enable_apsnr`: also reports `apsnr_y` and so on at the end of the stream, from the errors of all frames.
     pub enable_apsnr: bool,
-    /// `enable_chroma`: also `psnr_cb` and `psnr_cr`.
+    /// `enable_chroma`: also reports `psnr_cb` and `psnr_cr`.
     pub enable_chroma: bool,
-    /// `enable_mse`: also `mse_y` and so on.
+    /// `enable_mse`: also reports `mse_y` and so on.
     pub enable_mse: bool,
-    /// `reduced_hbd_peak`: above 8 bits the peak is 255 scaled, not the largest sample.
+    /// `reduced_hbd_peak`: above 8 bits the peak is the scaled 255, not the largest sample.
     pub reduced_hbd_peak: bool,
-    /// `min_sse`: the sum of squared errors that limits the result, 0.0 for the usual limit.
+    /// `min_sse`: sum of squared errors that limits the result, 0.0 for the usual limit.
     pub min_sse: f64,
 }
 
@@ -39,7 +39,7 @@ impl Default for PsnrOptions {
 }
 
 impl PsnrOptions {
-    /// `psnr_y`, `psnr_cb` or `psnr_cr` in dB of a plane with this sum and number of samples.
+    /// Computes `psnr_y`, `psnr_cb` or `psnr_cr` in dB of a plane with this sum and number of samples.
     pub fn psnr(&self, depth: BitDepth, sse: u64, samples: u64) -> f64 {
         let peak = self.peak(depth) as f64;
         let limit = if self.min_sse == 0.0 {
@@ -47,17 +47,17 @@ impl PsnrOptions {
         } else {
             (10.0 * (peak * peak / (self.min_sse / samples as f64)).log10()).ceil()
         };
-        // A plane without samples has no mean error: it scores the limit, as nothing is below NaN.
+        // A plane without samples has no mean error. Its score is the limit, as comparisons with NaN are false.
         let mse = mse(sse, samples);
         let psnr = 10.0 * (peak * peak / if mse > 1e-16 { mse } else { 1e-16 }).log10();
         if psnr < limit { psnr } else { limit }
     }
 
-    /// `apsnr_y`, `apsnr_cb` or `apsnr_cr` in dB of a plane, from its errors and samples in all frames.
+    /// Computes `apsnr_y`, `apsnr_cb` or `apsnr_cr` in dB of a plane from its errors and samples in all frames.
     pub fn aggregate(&self, depth: BitDepth, total: PlaneError) -> f64 {
         let peak = self.peak(depth).pow(2);
         let PlaneError { sse, samples } = total;
-        // Limited to an error of one half in all of the stream; a product as of libvmaf, modulo 2^64.
+        // Limited to an error of one half in the whole stream. The product wraps modulo 2^64 as in libvmaf.
         let limit = (10.0 * (peak.wrapping_mul(samples).wrapping_mul(2) as f64).log10()).ceil();
         let psnr = 10.0 * ((peak as f64).log10() + (samples as f64).log10() - (sse as f64).log10());
         if psnr < limit { psnr } else { limit }
@@ -68,7 +68,7 @@ impl PsnrOptions {
     }
 }
 
-/// `mse_y`, `mse_cb` or `mse_cr` of a plane with this sum and number of samples.
+/// Computes `mse_y`, `mse_cb` or `mse_cr` of a plane with this sum and number of samples.
 pub fn mse(sse: u64, samples: u64) -> f64 {
     sse as f64 / samples as f64
 }
@@ -76,7 +76,7 @@ pub fn mse(sse: u64, samples: u64) -> f64 {
 /// Planes whose squared error is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsnrWork {
-    /// Cb and Cr besides luma; ignored where the frames carry no chroma.
+    /// Includes Cb and Cr; ignored if the frames have no chroma.
     pub chroma: bool,
 }
 
@@ -96,7 +96,7 @@ pub struct PlaneError {
 }
 
 impl PsnrSums {
-    /// The errors of Y, Cb and Cr; `None` for planes that were not compared.
+    /// Returns the errors of Y, Cb and Cr; `None` for planes that were not compared.
     pub fn planes(&self, geometry: Geometry) -> [Option<PlaneError>; 3] {
         let plane =
             |sse, (width, height): (usize, usize)| PlaneError { sse, samples: (width * height) as u64 };
@@ -129,7 +129,7 @@ impl Options for PsnrOptions {
     ];
 }
 
-/// What tells the features of [`PsnrOptions`] apart: of Y, Cb or Cr (0..=2).
+/// Identifies a feature of [`PsnrOptions`]: of Y, Cb or Cr (0..=2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsnrOutput {
     Psnr(usize),
@@ -184,7 +184,7 @@ impl Source for PsnrSource {
         }))
     }
 
-    /// The errors and the samples of Y, Cb and Cr.
+    /// Returns the errors and sample counts of Y, Cb and Cr.
     fn totals(&self, sums: &FrameSums, geometry: Geometry) -> Vec<u64> {
         if !self.0.enable_apsnr {
             return vec![];

@@ -12,14 +12,14 @@ use super::score::{OptionsError, Scorer, Source, plain};
 use super::work::Work;
 use crate::frame::Geometry;
 
-/// Samples of a block in either direction.
+/// Width and height of a block.
 pub const BLOCK: usize = 8;
-/// Samples from one block to the next: blocks overlap by one.
+/// Distance of blocks in samples: they overlap by one.
 pub const STEP: usize = 7;
-/// Most bits of a sample: squared coefficients of more do not fit 32 bits.
+/// Highest bit depth: with more, squared coefficients exceed 32 bits.
 pub const MAX_BITS: u32 = 12;
 
-/// Contrast sensitivity of a plane: for each coefficient, by vertical and horizontal frequency.
+/// Contrast sensitivity of a plane, for each coefficient by vertical and horizontal frequency.
 #[derive(Debug)]
 pub struct Tables {
     /// Factors of the errors.
@@ -29,7 +29,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// From the rows of the upper triangle of a symmetric table.
+    /// Expands the rows of the upper triangle of a symmetric table.
     const fn new(triangle: [&[f32]; BLOCK]) -> Self {
         let (mut csf, mut mask) = ([[0.0; BLOCK]; BLOCK], [[0.0; BLOCK]; BLOCK]);
         let mut at = 0;
@@ -45,7 +45,7 @@ impl Tables {
     }
 }
 
-/// The tables of Y, Cb and Cr; those of chroma are meant for 4:2:0 and used for every format.
+/// The tables of Y, Cb and Cr. Those of chroma are made for 4:2:0 and used for every format.
 #[rustfmt::skip]
 #[allow(clippy::excessive_precision, reason = "as published")]
 pub static TABLES: [Tables; 3] = [
@@ -88,25 +88,25 @@ pub static TABLES: [Tables; 3] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PsnrHvsOptions;
 
-/// For Y, Cb and Cr each, the bits of the single precision sum of all errors, added up block by block in raster order,
-/// and within a block coefficient by coefficient. With any other order the sum, and so the score, is another.
+/// For Y, Cb and Cr, the bits of the single precision sum of all errors. Errors are added block by block in raster
+/// order, and within a block coefficient by coefficient. Another order would change the sum and the score.
 pub type PsnrHvsSums = [u32; 3];
 
-/// Scores in dB; infinite for like pictures.
+/// Scores in dB; infinite for equal pictures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PsnrHvsScores {
-    /// All planes, luma with a weight of 0.8.
+    /// All planes together, luma with a weight of 0.8.
     pub all: f64,
     /// Y, Cb and Cr.
     pub planes: [f64; 3],
 }
 
-/// Blocks in a direction of so many samples.
+/// Returns the number of blocks along a side of `extent` samples.
 pub fn blocks(extent: usize) -> usize {
     extent.checked_sub(BLOCK).map_or(0, |rest| rest / STEP + 1)
 }
 
-/// The scores of a frame of this geometry, which has chroma.
+/// Computes the scores of a frame of this geometry, which has chroma.
 pub fn scores(sums: PsnrHvsSums, geometry: Geometry) -> PsnrHvsScores {
     let luma = (geometry.width, geometry.height);
     let chroma = geometry.chroma.unwrap_or_default();
@@ -124,7 +124,7 @@ pub fn scores(sums: PsnrHvsSums, geometry: Geometry) -> PsnrHvsScores {
 /// PSNR-HVS-M.
 pub struct PsnrHvs;
 
-/// There is nothing to choose.
+/// The pixel work; it has no parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsnrHvsWork;
 
@@ -156,7 +156,7 @@ impl Options for PsnrHvsOptions {
 }
 
 impl Extract for PsnrHvsOptions {
-    /// Y, Cb or Cr, or else all of them.
+    /// Y, Cb or Cr, or `None` for all of them.
     type Output = Option<usize>;
     const FEATURES: &'static [(&'static str, Option<usize>)] =
         &[("psnr_hvs_y", Some(0)), ("psnr_hvs_cb", Some(1)), ("psnr_hvs_cr", Some(2)), ("psnr_hvs", None)];

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! All metrics, and the extractors that users and models find by name.
+//! The lists of all metrics, and of the extractors that users and models find by name.
 
 use super::extractor::Extractor;
 use super::metric::Metric;
 use super::{adm, cambi, ciede, damage, motion, psnr, psnr_hvs, speed, ssim, vif};
 
-/// A metric in the list of metrics.
+/// An entry of the list of metrics.
 #[derive(Clone, Copy)]
 pub struct Registration {
-    /// The extractors of libvmaf that it serves, with default options.
+    /// libvmaf's extractors that it serves, with default options.
     extractors: &'static [fn() -> Extractor],
 }
 
@@ -19,7 +19,7 @@ impl Registration {
     }
 }
 
-/// All metrics, in the order in which logs have them. Each backend has a list as long.
+/// All metrics, in the order of the logs. Each backend has a list of the same length.
 pub const METRICS: &[Registration] = &[
     Registration::of::<vif::Vif>(&[Extractor::of::<vif::VifOptions>]),
     Registration::of::<damage::Damage>(&[]),
@@ -37,18 +37,18 @@ pub const METRICS: &[Registration] = &[
 ];
 
 impl Extractor {
-    /// All extractors with default options.
+    /// Returns all extractors with default options.
     pub fn all() -> impl Iterator<Item = Self> {
         METRICS.iter().flat_map(|metric| metric.extractors).map(|extractor| extractor())
     }
 
-    /// The extractor that libvmaf calls by this name, with default options.
+    /// Finds the extractor with this name in libvmaf. Its options are the defaults.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|extractor| extractor.name() == name)
     }
 
-    /// The feature that a model or a user calls by this name: its extractor with default options as far as they yield
-    /// it, and its number.
+    /// Finds the feature with this name in models or lists. Returns its extractor, with the options that it requires,
+    /// and its index.
     pub(super) fn yielding(name: &str) -> Option<(Self, usize)> {
         Self::all().find_map(|extractor| {
             let output = extractor.output(name)?;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::metrics::extractor::About;
 
-    /// Written with `UPDATE_DOCS=1`.
+    /// Updates the documentation if `UPDATE_DOCS=1` is set.
     #[test]
     fn the_list_in_the_documentation_is_that_of_the_metrics() {
         const BEGIN: &str =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! From the sums of pairs to the features of one extractor, with the history that some of them need.
+//! The step from the sums of pairs to the features of one extractor, with the history that some features need.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -9,27 +9,27 @@ use std::fmt::Debug;
 use super::work::FrameSums;
 use crate::frame::Geometry;
 
-/// Why options cannot be used, in words of the metric.
+/// Reason why options cannot be used, in the metric's own words.
 pub type OptionsError = Box<dyn Error + Send + Sync>;
 
-/// Where the features of an extractor come from in the sums of the work that it planned. Plain data.
+/// Locates the features of an extractor in the sums of the work that it planned. Plain data.
 pub trait Source: Debug + Send + Sync {
-    /// Which part of the work is meant, for the log; begins with a space if it says anything.
+    /// Names its part of the work, for the log. A text that is not empty begins with a space.
     fn part(&self) -> String {
         String::new()
     }
 
-    /// How many later pairs the values of a pair wait for, at most.
+    /// Returns how many later pairs may be needed before the values of a pair are known.
     fn lookahead(&self) -> usize {
         0
     }
 
-    /// How many earlier pairs of their run the values of a pair depend on, at most.
+    /// Returns how many earlier pairs of the run the values of a pair may depend on.
     fn lookback(&self) -> usize {
         0
     }
 
-    /// What scores the pairs of one rendition, of frames of this geometry.
+    /// Creates the scorer for the pairs of one rendition, for frames of this geometry.
     fn scorer(&self, geometry: Geometry) -> Result<Box<dyn Scorer>, OptionsError>;
 
     /// Returns the fractions behind the values of a pair, by libvmaf's names and in its order; nothing for extractors that
@@ -38,30 +38,30 @@ pub trait Source: Debug + Send + Sync {
         Ok(vec![])
     }
 
-    /// What a pair adds to the figures of all pairs together. As many numbers for each pair.
+    /// Returns the amounts that a pair adds to the stream's totals. Every pair returns the same number of them.
     fn totals(&self, _sums: &FrameSums, _geometry: Geometry) -> Vec<u64> {
         vec![]
     }
 
-    /// The figures of all pairs together, with their names, from the sum of what the pairs have added.
+    /// Computes the stream's figures, with their names, from the totals of all pairs.
     fn aggregates(&self, _totals: &[u64], _geometry: Geometry) -> Vec<(&'static str, f64)> {
         vec![]
     }
 }
 
-/// The values of a pair: one for each feature of the extractor, in the order of its list.
+/// The values of a pair, one for each feature of the extractor in the order of its list.
 pub type Values = Vec<f64>;
 
 /// Scores the pairs of one rendition in order.
 pub trait Scorer: Send {
-    /// Another one in the same state.
+    /// Copies the scorer with its state.
     fn boxed(&self) -> Box<dyn Scorer>;
 
-    /// Takes the next pair, which has `run` pairs before it in its run; the values that have become known with it go to
-    /// `ready`, those of each pair once and in order. What was not computed has values that are not numbers.
+    /// Takes the next pair, which has `run` pairs before it in its run. Appends the values that this completes to
+    /// `ready`, those of each pair once and in order. Values that were not computed are NaN.
     fn push(&mut self, sums: &FrameSums, run: usize, ready: &mut VecDeque<Values>);
 
-    /// Ends the run: the values of all of its pairs are known now.
+    /// Ends the run, which completes the values of all its pairs.
     fn finish(&mut self, _ready: &mut VecDeque<Values>) {}
 }
 
@@ -90,7 +90,7 @@ impl<F: Fn(&FrameSums) -> Values + Clone + Send + 'static> Scorer for Plain<F> {
     }
 }
 
-/// The scorer of features that need the sums of their pair alone.
+/// Creates the scorer of features that need only the sums of their pair.
 pub(super) fn plain(values: impl Fn(&FrameSums) -> Values + Clone + Send + 'static) -> Box<dyn Scorer> {
     Box::new(Plain(values))
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Structural similarity, on one scale and on five: options, tables, and the way from sums to scores.
+//! Structural similarity on one scale and on five: options, tables, and the formulas from sums to scores.
 //!
-//! Formulas and constants are those of libvmaf 3.2.0's `float_ssim` and `float_ms_ssim` (BSD-2-Clause-Patent),
-//! whose filters come from the reference implementation of Wang, Simoncelli and Bovik.
+//! Formulas and constants are those of libvmaf 3.2.0's `float_ssim` and `float_ms_ssim` (BSD-2-Clause-Patent), whose
+//! filters come from the reference implementation of Wang, Simoncelli and Bovik.
 
 use super::extractor::{About, Extract};
 use super::fixed::FixedSum;
@@ -13,21 +13,21 @@ use super::score::{OptionsError, Scorer, Source, plain};
 use super::work::{Work, place};
 use crate::frame::Geometry;
 
-/// Samples of the window in either direction. It is applied only where it fits.
+/// Width and height of the window. It is applied only where it fits into the picture.
 pub const WINDOW_SIZE: usize = 11;
 
-/// Taps of the window, the same in either direction.
+/// Taps of the window, the same in both directions.
 pub const WINDOW: [f32; WINDOW_SIZE] = [
     0.001028, 0.007599, 0.036001, 0.109361, 0.213006, 0.266012, 0.213006, 0.109361, 0.036001, 0.007599,
     0.001028,
 ];
 
-/// Taps in either direction of the filter between the scales of MS-SSIM.
+/// Width and height of the filter between the scales of MS-SSIM.
 pub const LOW_PASS_SIZE: usize = 9;
 
-/// The filter between the scales of MS-SSIM. Rounding has made it inseparable.
+/// The filter between the scales of MS-SSIM. Rounding makes it inseparable.
 pub const LOW_PASS: [[f32; LOW_PASS_SIZE]; LOW_PASS_SIZE] = {
-    // The upper left quarter with the middle.
+    // The upper left quarter including the middle row and column.
     let quarter = [
         [0.000714, -0.000450, -0.002090, 0.007132, 0.016114],
         [-0.000450, 0.000283, 0.001316, -0.004490, -0.010146],
@@ -45,7 +45,7 @@ pub const LOW_PASS: [[f32; LOW_PASS_SIZE]; LOW_PASS_SIZE] = {
     taps
 };
 
-/// Keeps the luminance term finite: `(0.01 L)^2` for the range `L` = 255 that samples of any depth are scaled to.
+/// Keeps the luminance term finite: `(0.01 L)^2` for the range `L` = 255, to which samples of any depth are scaled.
 pub const C1: f32 = (0.01f32 * 255.0) * (0.01f32 * 255.0);
 /// Keeps the contrast term finite: `(0.03 L)^2`.
 pub const C2: f32 = (0.03f32 * 255.0) * (0.03f32 * 255.0);
@@ -54,7 +54,7 @@ pub const C3: f32 = C2 / 2.0;
 
 /// Scales of MS-SSIM.
 pub const SCALES: usize = 5;
-/// Smallest width and height for MS-SSIM: the window must fit the last scale.
+/// Smallest width and height for MS-SSIM, at which the window fits into the last scale.
 pub const MULTI_SCALE_MIN_SIZE: usize = WINDOW_SIZE << (SCALES - 1);
 /// Exponents of the luminance term.
 const LUMINANCE: [f32; SCALES] = [0.0, 0.0, 0.0, 0.0, 0.1333];
@@ -64,24 +64,24 @@ const CONTRAST: [f32; SCALES] = [0.0448, 0.2856, 0.3001, 0.2363, 0.1333];
 /// Options of libvmaf's `float_ssim`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SsimOptions {
-    /// `enable_lcs`: also the means of the luminance, contrast and structure terms.
+    /// `enable_lcs`: also reports the means of the luminance, contrast and structure terms.
     pub enable_lcs: bool,
-    /// `enable_db`: the score in dB.
+    /// `enable_db`: reports the score in dB.
     pub enable_db: bool,
-    /// `clip_db`: limits the score in dB to what a picture of this size and depth can have.
+    /// `clip_db`: limits the score in dB to the largest possible one for this size and depth.
     pub clip_db: bool,
-    /// `scale`: by how much pictures are decimated first, 1..=10; 0 chooses by their size.
+    /// `scale`: decimation factor of the pictures, 1..=10; 0 chooses it by their size.
     pub scale: u32,
 }
 
 /// Options of libvmaf's `float_ms_ssim`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MsSsimOptions {
-    /// `enable_lcs`: also the means of the luminance, contrast and structure terms of each scale.
+    /// `enable_lcs`: also reports the means of the luminance, contrast and structure terms of each scale.
     pub enable_lcs: bool,
-    /// `enable_db`: the score in dB.
+    /// `enable_db`: reports the score in dB.
     pub enable_db: bool,
-    /// `clip_db`: limits the score in dB to what a picture of this size and depth can have.
+    /// `clip_db`: limits the score in dB to the largest possible one for this size and depth.
     pub clip_db: bool,
 }
 
@@ -92,8 +92,8 @@ pub struct SsimScores {
     pub lcs: [f64; 3],
 }
 
-/// A score and the means of the luminance, contrast and structure terms of each scale. Luminance that the score does not
-/// depend on is `NaN` without `enable_lcs`.
+/// A score and the means of the luminance, contrast and structure terms of each scale. Without `enable_lcs`, luminance
+/// means that the score does not depend on are `NaN`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MsSsimScores {
     pub score: f64,
@@ -101,7 +101,7 @@ pub struct MsSsimScores {
 }
 
 impl SsimOptions {
-    /// The scores of a frame, from the sums of its decimated pictures.
+    /// Computes the scores of a frame from the sums of its decimated pictures.
     pub fn scores(&self, sums: &MapSums, geometry: Geometry) -> SsimScores {
         let size = decimated(geometry.width, geometry.height, factor(self.scale, geometry));
         let [ssim, lcs @ ..] = means(sums, size);
@@ -111,7 +111,7 @@ impl SsimOptions {
 }
 
 impl MsSsimOptions {
-    /// The scores of a frame, from the sums of its scales.
+    /// Computes the scores of a frame from the sums of its scales.
     pub fn scores(&self, sums: &[MapSums; SCALES], geometry: Geometry) -> MsSsimScores {
         let mut size = (geometry.width, geometry.height);
         let mut score = 1.0;
@@ -122,7 +122,7 @@ impl MsSsimOptions {
             if luminance == 0.0 && !self.enable_lcs {
                 lcs[0] = f64::NAN;
             }
-            // Whatever the luminance, its power of 0 is 1.
+            // The power of 0 is 1 for any luminance, NaN included.
             score *= (lcs[0].powf(luminance) * lcs[1].powf(contrast)) * lcs[2].powf(contrast);
             all[scale] = lcs;
             size = decimated(size.0, size.1, 2);
@@ -134,7 +134,7 @@ impl MsSsimOptions {
     }
 }
 
-/// `-10 log10(1 - score)`, and what is no number at the limit.
+/// Computes `-10 log10(1 - score)`; NaN becomes the limit.
 fn decibels(score: f64, clip: bool, geometry: Geometry) -> f64 {
     let peak = f64::from(geometry.depth.max());
     let samples = (geometry.width * geometry.height) as f64;
@@ -143,8 +143,8 @@ fn decibels(score: f64, clip: bool, geometry: Geometry) -> f64 {
     if value < limit { value } else { limit }
 }
 
-/// By how much the pictures are decimated for the option `scale`: unless it says so itself, to about 256 samples in
-/// the shorter direction.
+/// Returns the decimation factor for the option `scale`: its value, or for 0 the factor to about 256 samples on the
+/// shorter side.
 pub fn factor(scale: u32, geometry: Geometry) -> usize {
     match scale {
         0 => ((geometry.width.min(geometry.height) as f32 / 256.0 + 0.5) as usize).max(1),
@@ -152,71 +152,71 @@ pub fn factor(scale: u32, geometry: Geometry) -> usize {
     }
 }
 
-/// Size of a picture after decimation. Odd extents have one sample more than they hold whole steps, even where that
-/// lies beyond the end.
+/// Returns the size of a picture after decimation. Odd sizes get one more sample than whole steps, even if it lies
+/// beyond the edge.
 pub fn decimated(width: usize, height: usize, factor: usize) -> (usize, usize) {
     let extent = |n: usize| if factor == 1 { n } else { n / factor + n % 2 };
     (extent(width), extent(height))
 }
 
-/// Index of a sample beyond the first or last of `n`: the edge is mirrored, and repeated in that.
+/// Returns the index of a sample outside `n` samples: the edge is mirrored and repeated.
 pub fn mirror(i: isize, n: usize) -> usize {
     let i = if i < 0 { (-1 - i) as usize } else { i as usize };
     if i < n { i } else { (2 * n - 1).saturating_sub(i) }
 }
 
-/// How samples of a depth are brought to the range of 8 bits; exact.
+/// Returns the factor that scales samples of a depth to the range of 8 bits; exact.
 pub fn unit(geometry: Geometry) -> f32 {
     1.0 / (1u32 << (geometry.depth.bits() - 8)) as f32
 }
 
-/// What is to be computed of each frame pair.
+/// The pixel work for each frame pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SsimWork {
     /// Distinct values of the option `scale` of SSIM.
     pub scales: Vec<u32>,
-    /// MS-SSIM is wanted.
+    /// MS-SSIM is requested.
     pub multi_scale: bool,
-    /// The luminance term of each scale of MS-SSIM is wanted, not only of those that its score depends on.
+    /// The luminance term of all scales of MS-SSIM is requested, not only of those that its score depends on.
     pub every_luminance: bool,
 }
 
 impl SsimWork {
-    /// Whether all sums of a scale of MS-SSIM are wanted, or only those of contrast and structure. Scale 0 is also what
-    /// SSIM of factor 1 looks at.
+    /// Returns true if all sums of a scale of MS-SSIM are needed, not only contrast and structure. SSIM with factor 1
+    /// also reads scale 0.
     pub fn all_terms(&self, scale: usize, geometry: Geometry) -> bool {
         let plain = || self.scales.iter().any(|scale| factor(*scale, geometry) == 1);
         self.every_luminance || LUMINANCE[scale] > 0.0 || (scale == 0 && plain())
     }
 }
 
-/// Over all places of the window in one picture pair, the sums of SSIM and of its luminance, contrast and structure
-/// terms, as [`FixedSum`] adds them up. The first two are 0 where nobody wants them.
+/// The sums of SSIM and of its luminance, contrast and structure terms over all window positions in one picture pair,
+/// as summed by [`FixedSum`]. The first two are 0 unless they are requested.
 pub type MapSums = [u64; 4];
 
 /// The sums of one frame pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SsimSums {
-    /// Per scale of [`SsimWork`], in its order.
+    /// One per scale of [`SsimWork`], in its order.
     pub scales: Vec<MapSums>,
     /// The five scales of MS-SSIM.
     pub multi_scale: Option<[MapSums; SCALES]>,
 }
 
-/// Terms stay below `2^MAGNITUDE`.
+/// Terms are below `2^MAGNITUDE`.
 const MAGNITUDE: u32 = 1;
 
-/// How the terms of a picture pair of this size are summed up.
+/// Returns the fixed-point format in which the terms of a picture pair of this size are summed.
 pub fn fixed_sum((width, height): (usize, usize)) -> FixedSum {
     FixedSum::new((width - (WINDOW_SIZE - 1)) * (height - (WINDOW_SIZE - 1)), MAGNITUDE)
 }
 
-/// The means of the terms of a picture pair of this size, each rounded to single precision.
+/// Computes the means of the terms of a picture pair of this size, each rounded to single precision.
 fn means(sums: &MapSums, size: (usize, usize)) -> [f64; 4] {
     sums.map(|sum| f64::from(fixed_sum(size).mean(sum) as f32))
 }
 
-/// Structural similarity, on one scale and on five: what both look at is computed once.
+/// Structural similarity on one scale and on five. The work that both share is done once.
 pub struct Ssim;
 
 impl Metric for Ssim {
@@ -245,7 +245,7 @@ impl Options for SsimOptions {
 }
 
 impl Extract for SsimOptions {
-    /// The luminance, contrast or structure term (0..=2), or else the score.
+    /// The luminance, contrast or structure term (0..=2), or `None` for the score.
     type Output = Option<usize>;
     const FEATURES: &'static [(&'static str, Option<usize>)] = &[
         ("float_ssim", None),
@@ -271,7 +271,7 @@ impl Extract for SsimOptions {
     }
 }
 
-/// `scale`: which of the [`SsimWork::scales`].
+/// `scale`: index in [`SsimWork::scales`].
 #[derive(Clone, Copy, Debug)]
 struct SsimSource {
     options: SsimOptions,
@@ -302,7 +302,7 @@ impl Options for MsSsimOptions {
     ];
 }
 
-/// What tells the features of [`MsSsimOptions`] apart.
+/// Identifies a feature of [`MsSsimOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MsSsimOutput {
     Score,
@@ -378,7 +378,7 @@ mod tests {
         Geometry { width, height, depth: BitDepth::new(8).unwrap(), chroma: None }
     }
 
-    /// Sums of a picture pair whose terms are the same everywhere.
+    /// Returns the sums of a picture pair whose terms are the same everywhere.
     fn sums(terms: [f64; 4], (width, height): (usize, usize)) -> MapSums {
         let (places, bias) = ((width - 10) * (height - 10), fixed_sum((width, height)).bias());
         terms.map(|term| (places as u64).wrapping_mul((term + bias).to_bits()))
@@ -417,7 +417,7 @@ mod tests {
     fn scales_are_weighted() {
         let geometry = geometry(176, 176);
         let scales = std::array::from_fn(|n| sums([0.5, 0.5, 0.5, 0.5], (176 >> n, 176 >> n)));
-        // Exponents add up to 0.1333 + 2 x 1.0001.
+        // The exponents add up to 0.1333 + 2 x 1.0001.
         let expected = 0.5f64.powf(0.1333 + 2.0 * 1.0001);
         let found = MsSsimOptions::default().scores(&scales, geometry).score;
         assert!((found - expected).abs() < 1e-7, "{found}");

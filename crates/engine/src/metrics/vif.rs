@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Visual information fidelity: options, tables, and the way from sums to the four scale scores.
+//! Visual information fidelity: options, tables, and the formulas from sums to the four scale scores.
 //!
 //! Formulas and constants are those of libvmaf 3.2.0's integer VIF (BSD-2-Clause-Patent).
 
@@ -30,12 +30,12 @@ pub const NOISE: i32 = 1 << 17;
 /// Keeps the gain finite; added to the reference variance.
 pub const EPSILON: f64 = 65536.0 * 1.0e-10;
 
-/// `floor(log2(i) 2048 + 0.5)` for `i` = 32768 to 65535, where the logarithm is first rounded to
-/// binary32 (a grid of 2^-20 here), as the library does it. Non-decreasing in steps of 0 or 1.
+/// Computes `floor(log2(i) 2048 + 0.5)` for `i` = 32768 to 65535. The logarithm is first rounded to binary32 (a grid of
+/// 2^-20 here), as in the library. The table rises in steps of 0 or 1.
 pub fn log2_table() -> Vec<u16> {
     (1u64 << 15..1 << 16)
         .map(|i| {
-            // Binary digits of the logarithm by repeated squaring of a number in [1, 2) with 63 fraction
+            // Computes the binary digits of the logarithm by repeated squaring of a number in [1, 2) with 63 fraction
             // bits.
             let mut x = i << 48;
             let mut log = 15u32;
@@ -53,10 +53,9 @@ pub fn log2_table() -> Vec<u16> {
 
 /// The logarithm table for look-up by the 12 highest of the 15 fraction bits of a number.
 ///
-/// With `u` the exponent (plus 127) and those 15 bits of a number `v`, `L(v)` the table's logarithm and
-/// `e` the entry at `(u >> 3) & 4095`: `((u & !0x7ff8) + e) >> 4 == L(v) + LOG2_BIAS`.
-/// An entry holds the logarithm of the first of 8 neighbours and which of them is the first larger
-/// one: the table rises at most once among 8.
+/// Let `u` be the exponent (plus 127) and the 15 fraction bits of a number `v`, `L(v)` the table's logarithm, and `e`
+/// the entry at `(u >> 3) & 4095`. Then `((u & !0x7ff8) + e) >> 4 == L(v) + LOG2_BIAS`. An entry holds the logarithm of
+/// the first of 8 neighbours and the position of the first larger one: the table rises at most once among 8.
 pub static LOG2_STEPS: LazyLock<Box<[u32; 4096]>> = LazyLock::new(|| {
     let table = log2_table();
     let mut steps = Box::new([0; 4096]);
@@ -69,10 +68,10 @@ pub static LOG2_STEPS: LazyLock<Box<[u32; 4096]>> = LazyLock::new(|| {
 
 /// The logarithm table as parabolas, for machines that look up 32 entries in registers.
 ///
-/// Scale a number to `[1, 2)` and cut it to 15 fraction bits; with `s` the five highest of these, and `z`
-/// the distance from the middle of that segment (-1/64 to 1/64), `c0[s] + z (c1[s] + z c2[s])` in
-/// binary32, rounded to an integer, is the table's entry less 30720. Fitted by linear programming to keep
-/// all 32768 entries 5e-4 away from the next rounding, more than single precision loses here.
+/// Scale a number to `[1, 2)` and cut it to 15 fraction bits. Let `s` be the five highest of these bits and `z` the
+/// distance from the middle of that segment (-1/64 to 1/64). Then `c0[s] + z (c1[s] + z c2[s])` in binary32, rounded to
+/// an integer, is the table's entry less 30720. The coefficients were fitted by linear programming so that all 32768
+/// values stay 5e-4 away from the next rounding boundary, which is more than single precision loses here.
 pub static LOG2_CURVES: [[f32; 32]; 3] = [
     [
         45.811283, 135.35178, 222.25839, 306.6831, 388.76263, 468.62244, 546.38, 622.1435, 696.0128,
@@ -94,15 +93,15 @@ pub static LOG2_CURVES: [[f32; 32]; 3] = [
     ],
 ];
 
-/// What [`LOG2_STEPS`] yields in excess of the logarithm in 1/2048.
+/// Amount by which [`LOG2_STEPS`] exceeds the logarithm, in 1/2048.
 pub const LOG2_BIAS: i32 = 142 * 2048 - 30720;
 
 /// `vif_*` options of libvmaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VifOptions {
-    /// `vif_enhn_gain_limit`, 1.0..=100.0: how much contrast enhancement may count.
+    /// `vif_enhn_gain_limit`, 1.0..=100.0: largest gain that counts as contrast enhancement.
     pub enhn_gain_limit: f64,
-    /// `vif_skip_scale0`: report 0 for scale 0.
+    /// `vif_skip_scale0`: reports 0 for scale 0.
     pub skip_scale0: bool,
 }
 
@@ -113,7 +112,7 @@ impl Default for VifOptions {
 }
 
 impl VifOptions {
-    /// `integer_vif_scale0` to `integer_vif_scale3` from the sums of this gain limit.
+    /// Computes `integer_vif_scale0` to `integer_vif_scale3` from the sums for this gain limit.
     pub fn scores(&self, sums: &[VifScaleSums; 4]) -> [f64; 4] {
         let mut scores = sums.map(|scale| scale.score());
         if self.skip_scale0 {
@@ -123,12 +122,12 @@ impl VifOptions {
     }
 }
 
-/// Pixel work for VIF: the four scales, once for each distinct enhancement gain limit.
+/// Pixel work for VIF: the four scales, once for each distinct gain limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VifWork {
     /// Distinct `vif_enhn_gain_limit` values, 1.0..=100.0, at least one.
     pub gain_limits: Vec<f64>,
-    /// Whether the statistics of scale 0 are needed.
+    /// The statistics of scale 0 are needed.
     pub scale0: bool,
 }
 
@@ -139,14 +138,14 @@ pub struct VifScaleSums {
     pub num_log: i64,
     /// Information in the reference, in 1/2048 bit.
     pub den_log: i64,
-    /// Pixels whose reference is flat.
+    /// Number of pixels whose reference is flat.
     pub flat_count: i64,
-    /// Distorted variance of those, in 1/65536 of a squared 8-bit step.
+    /// Sum of the distorted variance at those pixels, in 1/65536 of a squared 8-bit step.
     pub flat_energy: i64,
 }
 
 impl VifScaleSums {
-    /// Preserved over available information; close to 1 for like pictures, above 1 with enhanced contrast.
+    /// Returns preserved over available information; close to 1 for equal pictures, above 1 for enhanced contrast.
     pub fn score(&self) -> f64 {
         let [num, den] = self.fraction();
         f64::from(num / den)
@@ -170,7 +169,7 @@ impl std::ops::AddAssign for VifScaleSums {
     }
 }
 
-/// Per gain limit of [`VifWork`], in its order: the sums of scales 0 to 3.
+/// The sums of scales 0 to 3, one per gain limit of [`VifWork`], in its order.
 pub type VifSums = Vec<[VifScaleSums; 4]>;
 
 /// Visual information fidelity.
@@ -221,7 +220,7 @@ impl Extract for VifOptions {
     }
 }
 
-/// `gain`: which of the [`VifWork::gain_limits`].
+/// `gain`: index in [`VifWork::gain_limits`].
 #[derive(Clone, Copy, Debug)]
 struct VifSource {
     options: VifOptions,

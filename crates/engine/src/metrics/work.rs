@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What backends are asked for, and what they answer: the work and the sums of each metric, by the type of the metric.
+//! The work that backends do and the sums that they return, one of each per metric, found by the type of the metric.
 //!
-//! That both are found by type is what keeps a list of all metrics out of everything between a plan and its scores.
+//! Because they are found by type, no code between a plan and its scores needs a list of all metrics.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::metric::{Metric, Misfit};
 use crate::frame::Geometry;
 
-/// A value of whatever type a metric says.
+/// A value of a type that a metric chooses.
 trait Value: Any + Debug + Send + Sync {
     fn boxed(&self) -> Box<dyn Value>;
     fn equals(&self, other: &dyn Value) -> bool;
@@ -52,7 +52,7 @@ impl Parts {
     }
 }
 
-/// What follows from the work for a metric, for whoever does not know the metric.
+/// Properties that follow from the work for a metric, without the metric's type.
 #[derive(Clone, Copy)]
 struct Rules {
     of_reference: bool,
@@ -72,11 +72,11 @@ impl Rules {
     }
 }
 
-/// What a backend computes for each pair: the smallest set that serves every requested feature.
+/// The work of a backend for each pair: the smallest set that serves all requested features.
 #[derive(Clone, Default)]
 pub struct Work {
     parts: Parts,
-    /// Those of each metric that has a part.
+    /// The rules of each metric that has a part.
     rules: BTreeMap<&'static str, Rules>,
 }
 
@@ -93,7 +93,7 @@ impl Debug for Work {
 }
 
 impl Work {
-    /// The work for a metric, if there is any.
+    /// Returns the work for a metric, if there is any.
     pub fn get<M: Metric>(&self) -> Option<&M::Work> {
         self.parts.get(M::NAME)
     }
@@ -104,13 +104,13 @@ impl Work {
         self.rules.insert(M::NAME, Rules::of::<M>());
     }
 
-    /// With this work for a metric besides.
+    /// Returns the same work with this work for a metric.
     pub fn with<M: Metric>(mut self, work: M::Work) -> Self {
         self.set::<M>(work);
         self
     }
 
-    /// Extends the work for a metric, which is none so far if there is none.
+    /// Extends the work for a metric, starting from none.
     pub(crate) fn extend<M: Metric, R>(
         &mut self,
         none: M::Work,
@@ -122,58 +122,58 @@ impl Work {
         result
     }
 
-    /// Some metric looks at Cb and Cr, where the frames have them.
+    /// Returns true if a metric reads Cb and Cr, where the frames have them.
     pub fn chroma(&self) -> bool {
         self.rules.values().any(|rules| (rules.chroma)(self))
     }
 
-    /// How many earlier reference pictures the metrics look at.
+    /// Returns how many earlier reference pictures the metrics read.
     pub fn lags(&self) -> usize {
         self.rules.values().map(|rules| (rules.lags)(self)).max().unwrap_or(0)
     }
 
-    /// Copies those sums of a pair that depend on the reference pictures alone.
+    /// Copies the sums of a pair that depend on the reference pictures alone.
     pub(crate) fn of_reference(&self, sums: &FrameSums) -> FrameSums {
         let names = self.rules.iter().filter(|(_, rules)| rules.of_reference).map(|(name, _)| *name);
         let parts = names.filter_map(|name| Some((name, (**sums.0.0.get(name)?).boxed())));
         FrameSums(Parts(parts.collect()))
     }
 
-    /// Refuses frames for which a metric is not defined.
+    /// Rejects frames for which a metric is not defined.
     pub fn check(&self, geometry: Geometry) -> Result<(), Misfit> {
         self.rules.values().try_for_each(|rules| (rules.check)(self, geometry))
     }
 
-    /// The metrics that are computed, by name.
+    /// Returns the metrics that are computed, by name.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, &dyn Debug)> {
         self.parts.0.iter().map(|(name, part)| (*name, part as &dyn Debug))
     }
 }
 
-/// What a backend computed for one pair: plain numbers, no history.
+/// The sums of one pair: plain numbers without history.
 ///
-/// A part is present when the [`Work`] asked for it and the pair was not submitted as
-/// `history_only` (what has history is present even then).
+/// A part is present if the [`Work`] requests it and the pair was not submitted as `history_only`. Sums with history
+/// are present even then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameSums(Parts);
 
 impl FrameSums {
-    /// The sums of a metric.
+    /// Returns the sums of a metric.
     pub fn get<M: Metric>(&self) -> Option<&M::Sums> {
         self.0.get(M::NAME)
     }
 
-    /// Takes the sums of a metric out.
+    /// Removes and returns the sums of a metric.
     pub fn take<M: Metric>(&mut self) -> Option<M::Sums> {
         (self.0.0.remove(M::NAME)? as Box<dyn Any>).downcast().ok().map(|sums| *sums)
     }
 
-    /// Puts the sums of a metric in.
+    /// Inserts the sums of a metric.
     pub(crate) fn put<M: Metric>(&mut self, sums: M::Sums) {
         self.0.0.insert(M::NAME, Box::new(sums));
     }
 
-    /// The metrics whose sums are not those of another pair.
+    /// Returns the metrics whose sums differ from those of another pair.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let differs = |name: &&str| match (self.0.0.get(*name), other.0.0.get(*name)) {
             (Some(a), Some(b)) => !(**a).equals(&**b),
@@ -183,12 +183,12 @@ impl FrameSums {
         names.into_iter().filter(differs).collect()
     }
 
-    /// The first thing in which the sums that were got are not these, which were expected.
+    /// Returns the first difference between these expected sums and the actual ones.
     pub fn difference(&self, got: &Self) -> Option<Difference> {
         let metric = *self.differences(got).first()?;
         let text = |sums: &Self| sums.0.0.get(metric).map_or("nothing".into(), |sums| format!("{sums:#?}"));
         let (expected, got) = (text(self), text(got));
-        // One member a line. Where one has more lines than the other, the last of them says so.
+        // Compares one member per line. If one text is longer than the other, its last line is the difference.
         let mut lines = expected.lines().zip(got.lines());
         let differing = lines.find(|(expected, got)| expected != got).unwrap_or((&expected, &got));
         let line = |text: &str| text.trim().trim_end_matches(',').to_owned();
@@ -196,19 +196,19 @@ impl FrameSums {
     }
 }
 
-/// Where the sums of two backends differ.
+/// A difference between the sums of two backends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{metric} has {got} where the CPU has {expected}")]
 pub struct Difference {
-    /// The metric, by the name that logs have.
+    /// The metric, by its name in logs.
     pub metric: String,
-    /// The first member that differs, as it should be.
+    /// The expected value of the first member that differs.
     pub expected: String,
-    /// What it is instead.
+    /// Its actual value.
     pub got: String,
 }
 
-/// Where a value is in a list that has it once; it is appended if it is not there.
+/// Returns the index of a value in a list of distinct values; appends the value if it is missing.
 pub(super) fn place<T: PartialEq>(all: &mut Vec<T>, value: T) -> usize {
     let found = all.iter().position(|other| *other == value);
     found.unwrap_or_else(|| {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The confidence interval that a collection of models gives.
+//! The confidence interval of a collection of models.
 
-/// How far the members of a collection agree on a frame.
+/// The agreement of the members of a collection on a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bootstrap {
-    /// Scores of the bootstrap members, in the order of the file without the main model; libvmaf
-    /// names them `NAME_0001`, `NAME_0002`, …
+    /// Scores of the bootstrap members in the order of the file, without the main model. libvmaf names them
+    /// `NAME_0001`, `NAME_0002`, …
     pub members: Vec<f64>,
     /// The mean of the members (`NAME_bagging`).
     pub bagging: f64,
@@ -19,8 +19,8 @@ pub struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// Condenses the `raw` scores of the members, at least one, from before transform and clip;
-    /// `finish` is transform and clip of the first of them.
+    /// Summarises the `raw` scores of the members (at least one), before transform and clip. `finish` applies transform
+    /// and clip to the first of them.
     pub(super) fn new(members: Vec<f64>, mut raw: Vec<f64>, finish: impl Fn(f64) -> f64) -> Self {
         const DELTA: f64 = 0.01;
         let n = raw.len() as f64;
@@ -38,7 +38,7 @@ impl Bootstrap {
     }
 }
 
-/// Linear between the neighbours in `sorted`, which is not empty.
+/// Interpolates linearly between the neighbours in `sorted`, which must not be empty.
 fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let p = percent * (sorted.len() - 1) as f64 / 100.0;
     let (low, high) = (p.floor(), p.ceil());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The models that come with the plugin. Trained by Netflix, BSD-2-Clause-Patent: see `models/README.md`.
+//! The built-in models. Netflix trained them (BSD-2-Clause-Patent); see `models/README.md`.
 
-/// A model file, and options to merge into those of all its features.
+/// A model file, and options that are merged into those of all its features.
 pub(super) struct Builtin {
     name: &'static str,
     pub json: &'static str,
@@ -23,13 +23,13 @@ macro_rules! file {
     };
 }
 
-/// What the `neg` models set: enhancement earns nothing.
+/// Options of the `neg` models: enhancement does not raise the score.
 const NO_GAIN: &[(&str, &str)] = &[("adm_enhn_gain_limit", "1"), ("vif_enhn_gain_limit", "1")];
-/// What the `hfr` models set: motion as at half the frame rate.
+/// Options of the `hfr` models: motion as at half the frame rate.
 const HIGH_FRAME_RATE: &[(&str, &str)] =
     &[("motion_five_frame_window", "true"), ("motion_moving_average", "true")];
 
-/// All built-in models. Names are those of libvmaf.
+/// All built-in models. The names are libvmaf's.
 static ALL: [Builtin; 13] = [
     builtin("vmaf_v0.6.1", file!("vmaf_v0.6.1"), &[]),
     builtin("vmaf_v0.6.1neg", file!("vmaf_v0.6.1neg"), &[]),
@@ -46,12 +46,12 @@ static ALL: [Builtin; 13] = [
     builtin("vmaf_v1.0.16_hfr_3d0h_2160", file!("vmaf_v1.0.16_3d0h_2160"), HIGH_FRAME_RATE),
 ];
 
-/// Names of the built-in models.
+/// Returns the names of the built-in models.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|builtin| builtin.name)
 }
 
-/// The built-in model of this name.
+/// Finds the built-in model with this name.
 pub(super) fn find(name: &str) -> Option<&'static Builtin> {
     ALL.iter().find(|builtin| builtin.name == name)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The JSON form of libvmaf's models: what a file says, not yet whether it makes sense.
+//! The JSON form of libvmaf's models, before its values are checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::present::present;
 use super::transform::Transform;
 use crate::metrics::options::number_text;
 
-/// One model: the members of `model_dict` that matter. Others are ignored.
+/// One model: the members of `model_dict` that are used. Others are ignored.
 #[derive(serde::Deserialize)]
 pub(super) struct Definition {
     #[serde(default, deserialize_with = "present")]
@@ -80,7 +80,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Reads the text of a file. An error comes with the place of its cause.
+    /// Parses the text of a file. An error includes its place.
     pub fn parse(text: &[u8]) -> Result<Self, (String, Problem)> {
         let mut json = serde_json::Deserializer::from_slice(text);
         let file = serde_path_to_error::deserialize(&mut json)
@@ -90,7 +90,7 @@ impl File {
     }
 }
 
-/// What stands around each `model_dict`.
+/// The object around each `model_dict`.
 #[derive(serde::Deserialize)]
 #[serde(expecting = "an object with the member `model_dict`")]
 struct Wrapper {
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for File {
                 formatter.write_str("an object with the member `model_dict`, or with the models `0`, `1`, …")
             }
 
-            /// As in libvmaf, members of a collection count only in the order `0`, `1`, `2`, …
+            /// Visits a file. As in libvmaf, members of a collection count only if they are in the order `0`, `1`, `2`, …
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
                 let mut single = None;
                 let mut members = Vec::new();

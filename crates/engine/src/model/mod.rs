@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Models: from features to scores, bit-identical to libvmaf 3.2.0.
+//! Models: they turn features into scores that are bit-identical to libvmaf 3.2.0's.
 
 mod bootstrap;
 pub mod builtin;
@@ -25,10 +25,10 @@ use crate::metrics::feature::{Feature, FeatureError};
 use json::{Definition, ModelType};
 use predict::Predictor;
 
-/// Largest model file that is read: ten times the largest known.
+/// Size of the largest model file that is read: ten times the largest known one.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// A model, or a collection of models that also tells how certain its score is.
+/// A model, or a collection of models that also gives a confidence interval.
 #[derive(Debug)]
 pub struct Model {
     name: String,
@@ -46,12 +46,12 @@ struct Member {
     inputs: Vec<usize>,
 }
 
-/// How scores are finished.
+/// Options of the last steps of a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScoreOptions {
-    /// Limit scores to the range of the model, usually 0 to 100.
+    /// Limits scores to the range of the model, usually 0 to 100.
     pub clip: bool,
-    /// Apply the score transform even where the model leaves it off: the "phone" variant.
+    /// Applies the score transform even if the model leaves it off: the "phone" variant.
     pub transform: bool,
 }
 
@@ -61,23 +61,24 @@ impl Default for ScoreOptions {
     }
 }
 
-/// What a model says about one frame.
+/// The result of a model for one frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
     /// The score; NaN when a feature is NaN.
     pub score: f64,
-    /// The confidence interval, from collections only.
+    /// The confidence interval; only collections have one.
     pub bootstrap: Option<Bootstrap>,
 }
 
 impl Model {
-    /// Loads a built-in model by its name in [`builtin::names`], with or without `.json`, or else the
-    /// model file at a path.
+    /// Loads a built-in model by its name in [`builtin::names`], with or without `.json`, or else the model file at a
+    /// path.
     pub fn load(name_or_path: &str) -> Result<Self, ModelError> {
         Self::load_with(name_or_path, &[])
     }
 
-    /// Like [`load`](Self::load), with values for options of the features, whatever the model says of them.
+    /// Loads a model like [`load`](Self::load), with values for options of the features that override those of the
+    /// model.
     pub fn load_with(name_or_path: &str, options: &[(&str, &str)]) -> Result<Self, ModelError> {
         let name = name_or_path.strip_suffix(".json").unwrap_or(name_or_path);
         match builtin::find(name) {
@@ -107,12 +108,12 @@ impl Model {
         }
     }
 
-    /// Reads the text of a model file, whose scores are to be called `name`.
+    /// Parses the text of a model file. Its scores get the name `name`.
     pub fn from_json(name: &str, text: &[u8]) -> Result<Self, ModelError> {
         Self::build(name, name, text, &[])
     }
 
-    /// `origin` is named in errors; `options` are merged into those of all features.
+    /// Builds a model. Errors name `origin`; `options` are merged into those of all features.
     fn build(name: &str, origin: &str, text: &[u8], options: &[(&str, &str)]) -> Result<Self, ModelError> {
         let content = |(member, problem)| ModelError::Content { origin: origin.to_string(), member, problem };
         let file = json::File::parse(text).map_err(content)?;
@@ -141,28 +142,27 @@ impl Model {
         Ok(Self { name: name.to_string(), sha256, features, main, bootstrap })
     }
 
-    /// SHA-256 of the file that the model was read from, in hexadecimal digits.
+    /// Returns the SHA-256 of the model file in hexadecimal digits.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// The name of the built-in model, or the file name without its extension.
+    /// Returns the name of the built-in model, or the file name without its extension.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the model needs for each frame: in the order of the regressor, without repeats.
+    /// Returns the features that the model needs for each frame, in the order of the regressor, without repeats.
     pub fn features(&self) -> &[Feature] {
         &self.features
     }
 
-    /// How many bootstrap members a collection has besides its main model; `None` for a single model.
+    /// Returns the number of bootstrap members of a collection besides its main model; `None` for a single model.
     pub fn bootstrap_members(&self) -> Option<usize> {
         (!self.bootstrap.is_empty()).then_some(self.bootstrap.len())
     }
 
-    /// The score of a frame, given the value of each of [`features`](Self::features). Missing values
-    /// count as NaN.
+    /// Scores a frame from the values of its [`features`](Self::features). Missing values count as NaN.
     pub fn score(&self, values: &[f64], options: ScoreOptions) -> Score {
         let raw = |member: &Member| {
             let value = |&input: &usize| values.get(input).copied().unwrap_or(f64::NAN);
@@ -179,7 +179,7 @@ impl Model {
 }
 
 impl Member {
-    /// Adds to `features` what they do not contain yet. An error names the member of `model_dict`.
+    /// Builds a member and adds its missing features to `features`. An error names the member of `model_dict`.
     fn new(
         definition: &Definition,
         options: &[(&str, &str)],

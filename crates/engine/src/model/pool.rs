@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pooling: one number for the scores of many frames, in constant memory.
+//! Pooling: combines the scores of many frames into one number, in constant memory.
 
-/// Takes scores one by one, in the order of the frames.
+/// Takes scores one by one in the order of the frames.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     count: u64,
@@ -10,13 +10,13 @@ pub struct Pool {
     inverse_sum: f64,
     min: f64,
     max: f64,
-    /// Mean and sum of squared deviations by Welford's recurrence, which does not lose the small
-    /// differences of large scores. libvmaf's mean has to come from `sum`.
+    /// Mean and sum of squared deviations by Welford's recurrence, which keeps small differences of large scores.
+    /// libvmaf's mean has to be computed from `sum`.
     running_mean: f64,
     squares: f64,
 }
 
-/// The pooled value of at least one score. Minimum to harmonic mean are libvmaf's.
+/// The pooled values of at least one score. Minimum, maximum, mean and harmonic mean are libvmaf's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pooled {
     /// Number of scores.
@@ -27,7 +27,7 @@ pub struct Pooled {
     pub max: f64,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Harmonic mean of the scores plus one, less one: 0 is a valid score.
+    /// Harmonic mean of the scores plus one, less one, as 0 is a valid score.
     pub harmonic_mean: f64,
     /// Population standard deviation.
     pub stddev: f64,
@@ -50,7 +50,7 @@ impl Pool {
         self.squares += delta * (score - self.running_mean);
     }
 
-    /// Adds the scores that another pool took after those of this one.
+    /// Adds the scores of another pool, which took them after those of this one.
     pub fn merge(&mut self, later: &Self) {
         if later.count == 0 {
             return;
@@ -71,7 +71,7 @@ impl Pool {
         self.squares += later.squares + delta * delta * own * others / (own + others);
     }
 
-    /// The pooled values; `None` before the first score.
+    /// Returns the pooled values; `None` before the first score.
     pub fn pooled(&self) -> Option<Pooled> {
         let count = self.count as f64;
         (self.count > 0).then(|| Pooled {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn pooling_is_that_of_libvmaf() {
-        // By the reference of the specification; the deviation by Python's `statistics.pstdev`.
+        // Computed with the reference of the specification; the deviation with Python's `statistics.pstdev`.
         let scores = [64.56509478033067, 66.97844149512467, 0.0, 100.0, 62.216773607950586];
         assert_eq!(
             pooled(&scores),

@@ -8,7 +8,7 @@ use super::json::{Definition, NormType};
 use super::svm::Svr;
 use super::transform::Transform;
 
-/// A trained model without the question where its features come from.
+/// A trained model, independent of the source of its features.
 #[derive(Debug)]
 pub(super) struct Predictor {
     score: Rescale,
@@ -36,8 +36,8 @@ impl Rescale {
     }
 }
 
-/// Stands in for a chroma difference of exactly zero, which the regressor was not trained on, with a
-/// value derived from ADM.
+/// Replaces a chroma difference of exactly zero, which is missing from the training data, with a value derived from
+/// ADM.
 #[derive(Debug)]
 struct ChromaCorrection {
     parameter: f64,
@@ -47,7 +47,7 @@ struct ChromaCorrection {
 }
 
 impl Predictor {
-    /// Most features and knots a model may have, the limits of libvmaf.
+    /// Most features and knots that a model may have; the limits are libvmaf's.
     const MAX_FEATURES: usize = 64;
     const MAX_KNOTS: usize = 10;
 
@@ -60,8 +60,8 @@ impl Predictor {
             return Err(expected("feature_names", format!("1 to {} names", Self::MAX_FEATURES)));
         }
 
-        // For the score, for the features. Without normalisation the neutral figures do nothing, to the
-        // last bit.
+        // The first is for the score, the others are for the features. Without normalisation, the neutral figures
+        // change nothing, to the last bit.
         let figures =
             |member, values: &Option<Vec<f64>>, neutral| match (definition.norm_type, values.as_deref()) {
                 (NormType::None, _) => Ok((neutral, vec![neutral; n])),
@@ -95,7 +95,7 @@ impl Predictor {
         })
     }
 
-    /// The score before transform and clip. Takes one value for each feature.
+    /// Computes the score before transform and clip from one value for each feature.
     pub fn raw(&self, values: impl IntoIterator<Item = f64>) -> f64 {
         let mut x: Vec<f64> = self.features.iter().zip(values).map(|(f, value)| f.apply(value)).collect();
         if let Some(correction) = &self.chroma {
@@ -104,7 +104,7 @@ impl Predictor {
         self.score.undo(self.svr.predict(&x))
     }
 
-    /// Transform and clip of a raw score.
+    /// Applies transform and clip to a raw score.
     pub fn finish(&self, raw: f64, options: ScoreOptions) -> f64 {
         let mut score = match &self.transform {
             Some(transform) if transform.enabled || options.transform => transform.apply(raw),
@@ -133,7 +133,7 @@ impl ChromaCorrection {
         Some(Self { parameter, luma: only("adm3")?, chroma: only("speed_chroma")? })
     }
 
-    /// Works on normalised values `x`; the rounding of the way back is part of the result.
+    /// Changes the normalised values `x`. The rounding of the conversion back is part of the result.
     fn apply(&self, features: &[Rescale], x: &mut [f64]) {
         let raw = |index: usize| features[index].undo(x[index]);
         if raw(self.chroma) == 0.0 {

@@ -4,7 +4,7 @@
 
 use serde::de::{Deserialize, Deserializer};
 
-/// Reads an optional member that, where it stands, must not be `null`.
+/// Deserialises an optional member that must not be `null` if it is present.
 pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
     T::deserialize(d).map(Some)
 }

@@ -12,7 +12,7 @@ pub(super) struct Svr {
     gamma: f64,
     rho: f64,
     vectors: Vec<SupportVector>,
-    /// Index from 0 and value of the elements of all support vectors; those left out are 0.
+    /// Index, from 0, and value of the elements of all support vectors. Missing elements are 0.
     elements: Vec<(usize, f64)>,
 }
 
@@ -23,7 +23,7 @@ struct SupportVector {
 }
 
 impl Svr {
-    /// Reads the text of a regressor.
+    /// Parses the text of a regressor.
     pub fn parse(text: &str) -> Result<Self, Problem> {
         let mut reader = Reader { text, at: 0 };
         let [mut gamma, mut rho] = [None; 2];
@@ -44,7 +44,7 @@ impl Svr {
                     count = word.parse().ok();
                     count.map(|_| ()).ok_or_else(|| format!("`{word}` is no number"))
                 }
-                // Of other kernels and of probability estimates.
+                // Used by other kernels and for probability estimates.
                 "degree" | "coef0" | "probA" => number(reader.word()).map(|_| ()),
                 "SV" => break,
                 word => Err(format!("unknown word `{word}` in the header")),
@@ -83,7 +83,7 @@ impl Svr {
         Ok(())
     }
 
-    /// The value of the regression at `x`. The order of all operations is libsvm's.
+    /// Computes the regression at `x`. The order of all operations is libsvm's.
     pub fn predict(&self, x: &[f64]) -> f64 {
         let terms = self.vectors.iter().map(|vector| {
             let mut distance = 0.0;
@@ -109,7 +109,7 @@ fn number(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| format!("`{text}` is no number"))
 }
 
-/// Walks through the text; the empty string is the end.
+/// Reads the text word by word; an empty string marks the end.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         &rest[..end]
     }
 
-    /// The next word of the header: exactly one blank or line break separates words.
+    /// Reads the next word of the header. Exactly one blank or line break separates words.
     fn word(&mut self) -> &'a str {
         self.until(&[' ', '\n'])
     }
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         self.until(&['\n'])
     }
 
-    /// A complaint about what was read last.
+    /// Creates an error for the item that was read last.
     fn problem(&self, reason: String) -> Problem {
         let read = &self.text[..self.at];
         let breaks = read.strip_suffix('\n').unwrap_or(read).matches('\n').count();
@@ -153,7 +153,7 @@ mod tests {
         let dense = parse("2 1:0 2:0.5 3:0\n-1 1:0 2:0 3:0");
         let x = [0.3, -0.7, 1.1];
         assert_eq!(sparse.predict(&x), dense.predict(&x));
-        // Elements beyond the features meet an x of 0.
+        // Elements beyond the features are multiplied with an x of 0.
         let beyond = parse("2 2:0.5 4:3\n-1");
         assert_eq!(beyond.predict(&x), beyond.predict(&[0.3, -0.7, 1.1, 0.0]));
         assert_ne!(beyond.predict(&x), dense.predict(&x));

@@ -13,7 +13,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
 }
 
-/// All numbers of a score in one row.
+/// Collects all numbers of a score in one row.
 fn flat(score: Score) -> Vec<f64> {
     let mut row = vec![score.score];
     if let Some(bootstrap) = score.bootstrap {
@@ -23,8 +23,8 @@ fn flat(score: Score) -> Vec<f64> {
     row
 }
 
-/// Scores as libvmaf 3.2.0 reports them; features too, or as the references of the specification compute them,
-/// which also gave the scores of the `hfr` models other than `hfr_3d0h`. Larger frames have the v1 models.
+/// Compares with scores of libvmaf 3.2.0. The features are libvmaf's too, or those of the specification's references,
+/// which also gave the scores of the `hfr` models other than `hfr_3d0h`. The v1 models have scores for larger frames.
 #[test]
 fn built_in_models_score_as_libvmaf_does() {
     let rows = table(include_str!("testdata/golden.json"));
@@ -65,7 +65,7 @@ fn features_come_in_the_order_of_the_regressor_without_repeats() {
 
 #[test]
 fn clip_and_transform_are_up_to_the_user() {
-    // The only models that reach beyond 100, and they are always transformed.
+    // Only these models reach more than 100, and they always apply the transform.
     let perfect = [0.0, 0.0, 1.0, 10.0];
     let uhd = Model::load("vmaf_v1.0.16_3d0h_2160").unwrap();
     let score = |clip, transform| uhd.score(&perfect, ScoreOptions { clip, transform }).score;
@@ -95,8 +95,8 @@ fn a_missing_or_nan_feature_makes_the_score_nan() {
     }
 }
 
-/// Models of all shapes that no shipped model has; scores by the numpy reference of the specification,
-/// which agrees with libvmaf.
+/// Tests models of all shapes that no shipped model has. The scores were computed by the numpy reference of the
+/// specification, which agrees with libvmaf.
 #[test]
 fn predictor_agrees_with_the_reference() {
     for row in table(include_str!("testdata/synthetic.json")) {
@@ -122,7 +122,7 @@ fn transforms_agree_with_the_reference() {
     }
 }
 
-/// The smallest model; the tests below edit it.
+/// The smallest model. The tests below edit it.
 const SMALL: &str = r#"{"model_dict": {
     "norm_type": "none",
     "feature_names": ["VMAF_integer_feature_adm2_score", "VMAF_integer_feature_motion2_score"],
@@ -270,7 +270,7 @@ fn models_that_cannot_be_read_are_told_apart() {
 }
 
 proptest::proptest! {
-    /// Whatever bytes are replaced, removed or doubled, loading and scoring end in a value.
+    /// Replaced, removed or doubled bytes never cause a panic, whether the model still loads or not.
     #[test]
     fn damaged_models_never_panic(edits in proptest::collection::vec((0usize..2000, 0u8..3, 0u8..128), 1..6)) {
         let transform = r#""score_clip": [0, 100], "score_transform": {"p1": 2, "knots": [[0, 0], [9, 9]]}"#;

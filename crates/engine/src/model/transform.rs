@@ -10,7 +10,7 @@ use super::present::present;
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct Transform {
-    /// Whether the model applies it unasked.
+    /// The model applies it by default.
     pub enabled: bool,
     #[serde(deserialize_with = "present")]
     p0: Option<f64>,
@@ -26,13 +26,13 @@ pub(super) struct Transform {
     out_gte_in: bool,
 }
 
-/// libvmaf wants these switches as the string `"true"`.
+/// Deserialises the string `"true"`, which libvmaf requires for these switches.
 fn true_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     String::deserialize(deserializer).map(|text| text == "true")
 }
 
 impl Transform {
-    /// The transformed score.
+    /// Applies the transform to a score.
     pub fn apply(&self, score: f64) -> f64 {
         let mut y = score;
         if self.p0.or(self.p1).or(self.p2).is_some() {
@@ -58,8 +58,8 @@ impl Transform {
     }
 }
 
-/// The value at `x` of the curve through the knots. At a knot the later segment wins; the first and the last segment
-/// extend beyond the ends. Segments from the first that does not ascend onwards do not count.
+/// Evaluates the curve through the knots at `x`. At a knot the later segment wins; the first and the last segment
+/// extend beyond the ends. The first segment that does not ascend ends the curve.
 fn piecewise_linear(knots: &[[f64; 2]], x: f64) -> f64 {
     let mut y = 0.0;
     let last = knots.len() - 2;

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use gpu::Selection;
 use hipvmaf_engine::backend::cpu::Cpu;
@@ -15,6 +14,7 @@ use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Sampl
 use hipvmaf_engine::metrics::{Extractor, FrameSums, Work};
 use hipvmaf_engine::model::ScoreOptions;
 use hipvmaf_engine::plan::Plan;
+use hipvmaf_engine::random::noise;
 use hipvmaf_engine::scale::{self, Scaling};
 use hipvmaf_engine::testing::metrics::{
     Adm, AdmOptions, AdmWork, Cambi, CambiOptions, CambiWork, Ciede, CiedeWork, Damage, DamageWork, Eotf,
@@ -22,15 +22,6 @@ use hipvmaf_engine::testing::metrics::{
     SsimWork, Vif, VifWork,
 };
 use proptest::prelude::*;
-
-/// White noise of 32 bits.
-fn noise(seed: u32, x: usize, y: usize) -> u32 {
-    let mut h = seed.wrapping_mul(0x9e37_79b9) ^ (x as u32) << 16 ^ y as u32;
-    for _ in 0..2 {
-        h = (h ^ h >> 16).wrapping_mul(0x7feb_352d);
-    }
-    h ^ h >> 15
-}
 
 /// Frames of one size, one after another in memory, each with Y, Cb and Cr.
 struct Clip {
@@ -300,10 +291,6 @@ fn check_clips(work: &Work, kind: u32, reference: &Clip, distorted: &[Scaled]) {
     let bits = depth.bits();
     for depth in [1, [3, 8][kind as usize % 2]] {
         let mut hip = Hip::open(&Selection::default(), depth).unwrap();
-        if depth == 1 {
-            // Sums that come early are waited for, and read before the others are there.
-            hip.set_patience(Duration::from_secs(60));
-        }
         let found = sums(&mut hip, work, reference, distorted);
         assert_eq!(found.len(), expected.len());
         for (t, (found, expected)) in found.iter().zip(&expected).enumerate() {

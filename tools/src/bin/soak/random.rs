@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// SplitMix64: the same numbers for the same seed (Steele, Lea and Flood, OOPSLA 2014).
+/// Pseudo-random numbers that are equal for equal seeds.
 pub struct Random(pub u64);
 
 impl Random {
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let mut random = engine::random::SplitMix64(self.0);
+        let number = random.next();
+        self.0 = random.0;
+        number
     }
 
-    /// One of the numbers below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }

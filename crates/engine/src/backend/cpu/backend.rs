@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The backend: groups on their way through the threads, several at a time.
+//! The CPU backend: several groups are in flight on the threads of a pool.
 //!
-//! A group whose pictures stay where they are is queued, and computed as soon as there is an in-flight slot for it; its
-//! parts run on whichever threads are idle. One whose pictures are only borrowed is computed while it is submitted.
+//! A group whose pictures are all leased is queued and computed as soon as an in-flight slot is free; its parts run on
+//! all idle threads. A group with borrowed pictures is computed during its submission.
 //!
-//! Where each thread can have a group of its own, pictures stay whole: filters work twice on the rows at the seams of bands,
-//! which is 1 to 2 % of version 1 with two bands.
+//! If each thread can have its own group, pictures are not divided into bands: at the border of two bands filters do
+//! some work twice, which costs 1 to 2 % of v1's time with two bands.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -18,21 +18,18 @@ use super::import::is_readable;
 use super::luma::{Luma, Spare};
 use super::metric::Setup;
 use super::simd::Level;
-use super::slot::{self, Plan, Slot};
+use super::slot::{BorrowedGroup, Slot, SlotConfig};
 use crate::backend::warm_up::WarmUp;
-use crate::backend::{Backend, BackendError, Completion, Group, Ticket, check_size, guarded};
+use crate::backend::{Backend, BackendError, Completion, Group, SumsResult, Ticket, check_size, guarded};
 use crate::frame::{Geometry, Leased, Picture};
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
 
-/// Most in-flight slots: more would only take more memory.
+/// Most in-flight slots. More would only need more memory.
 const MAX_SLOTS: usize = 5;
 
-/// The sums of a group, or why there are none.
-type Outcome = Result<Vec<FrameSums>, BackendError>;
-
 /// A group that waits for a slot.
-struct Job {
+struct QueuedGroup {
     ticket: Ticket,
     luma: Arc<Luma>,
     /// The distorted pictures, each with the number of its rendition.
@@ -41,54 +38,54 @@ struct Job {
     history_only: bool,
 }
 
-impl Job {
-    fn compute(&self, plan: &Plan, bands: usize, slot: &mut Slot) -> Outcome {
+impl QueuedGroup {
+    fn compute(&self, plan: &SlotConfig, bands: usize, slot: &mut Slot) -> SumsResult {
         let reference = self.luma.picture().ok_or(BackendError::Picture("cpu"))?;
         let distorted = self.distorted.iter().map(|(rendition, leased)| (*rendition, leased.picture()));
         let (distorted, earlier) = (distorted.collect(), &self.earlier[..]);
         let luma = Some(&*self.luma);
         let history_only = self.history_only;
-        slot.compute(plan, &slot::Group { reference, luma, distorted, earlier, bands, history_only })
+        slot.compute(plan, &BorrowedGroup { reference, luma, distorted, earlier, bands, history_only })
     }
 }
 
-/// What changes while groups are computed.
-struct State {
-    /// Groups in the order of submission.
-    waiting: VecDeque<Job>,
+/// State that changes while groups are computed.
+struct QueueState {
+    /// Waiting groups in the order of submission.
+    waiting: VecDeque<QueuedGroup>,
     /// Slots without a group.
     idle: Vec<Slot>,
-    /// The sums of all groups that were not fetched, or why there are none; `None` until that is known.
-    outcomes: HashMap<Ticket, Option<Outcome>>,
+    /// The outcome of each group that was not fetched; `None` while it is computed.
+    outcomes: HashMap<Ticket, Option<SumsResult>>,
 }
 
-/// What the threads share.
-struct Shared {
-    plan: Plan,
+/// State that the threads share.
+struct GroupQueue {
+    plan: SlotConfig,
     spare: Arc<Spare>,
     slots: usize,
     threads: usize,
-    state: Mutex<State>,
-    /// A group was finished.
+    state: Mutex<QueueState>,
+    /// Notified when a group is finished.
     finished: Condvar,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl GroupQueue {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, QueueState>) -> MutexGuard<'a, QueueState> {
         self.finished.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Into how many bands to divide the pictures of a group that was just given a slot.
-    fn bands(&self, state: &State) -> usize {
+    /// Returns the number of bands for the pictures of a group that has just got a slot.
+    fn bands(&self, state: &QueueState) -> usize {
         bands(self.threads, self.slots, self.slots - state.idle.len() + state.waiting.len())
     }
 
-    /// Takes back a slot whose group was computed, and the outcome; says whether another group waits.
-    fn finish(&self, ticket: Ticket, slot: Slot, outcome: Outcome) -> bool {
+    /// Takes back the slot of a computed group and stores the outcome. Returns true if another group waits.
+    fn finish(&self, ticket: Ticket, slot: Slot, outcome: SumsResult) -> bool {
         let mut state = self.state();
         state.idle.push(slot);
         state.outcomes.insert(ticket, Some(outcome));
@@ -97,42 +94,41 @@ impl Shared {
     }
 }
 
-/// Into how many bands so many threads divide a picture, when there are so many groups that are not finished.
+/// Returns the number of bands per picture for this number of threads and unfinished groups.
 ///
-/// Fewer bands than threads would not do where there is a group for some of the threads only: eight threads score 10 to 14 %
-/// less with two bands than with eight, as the parts that are left last are longer.
+/// If there are fewer groups than threads, every picture gets as many bands as there are threads: with two bands, eight
+/// threads score 10 to 14 % less than with eight, because the last parts are longer.
 fn bands(threads: usize, slots: usize, groups: usize) -> usize {
     if groups.min(slots) >= threads { 1 } else { threads }
 }
 
-/// Computes the next group that waits, if there is a slot for it. Whoever has no slot leaves it to the thread that
-/// finishes next.
-fn compute_next(shared: Arc<Shared>) {
+/// Computes the next waiting group if a slot is free. Otherwise the thread that finishes next computes it.
+fn compute_next(shared: Arc<GroupQueue>) {
     let mut state = shared.state();
-    let State { waiting, idle, .. } = &mut *state;
+    let QueueState { waiting, idle, .. } = &mut *state;
     let Some(mut slot) = (!waiting.is_empty()).then(|| idle.pop()).flatten() else { return };
-    let Some(job) = waiting.pop_front() else { return idle.push(slot) };
+    let Some(queued) = waiting.pop_front() else { return idle.push(slot) };
     let bands = shared.bands(&state);
     drop(state);
-    // A slot that is left in the middle is as good as any: groups overwrite all of it.
-    let outcome = guarded(|| job.compute(&shared.plan, bands, &mut slot)).flatten();
-    let ticket = job.ticket;
-    // Whoever fetches the sums finds the pictures released.
-    drop(job);
+    // A panic may leave a slot half written. That is harmless, as each group overwrites all of it.
+    let outcome = guarded(|| queued.compute(&shared.plan, bands, &mut slot)).flatten();
+    let ticket = queued.ticket;
+    // Pictures are released before the sums can be fetched.
+    drop(queued);
     if shared.finish(ticket, slot, outcome) {
         rayon::spawn(move || compute_next(shared));
     }
 }
 
-/// What is set up for the frames of one geometry.
+/// State for frames of one geometry.
 struct Prepared {
-    shared: Arc<Shared>,
-    /// Luma of the latest reference pictures of the present run, as many as some metric looks back, the last one first.
+    shared: Arc<GroupQueue>,
+    /// Luma of the latest reference pictures of the run, the most recent one first, as many as a metric looks back.
     history: VecDeque<Arc<Luma>>,
 }
 
 impl Drop for Prepared {
-    /// Groups that have a slot are computed to their end.
+    /// Waits for the groups that have a slot; drops the others.
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.waiting.clear();
@@ -144,7 +140,7 @@ impl Drop for Prepared {
     }
 }
 
-/// Computes on the CPU.
+/// The CPU backend.
 pub struct Cpu {
     level: Level,
     /// Dropped before the threads.
@@ -156,13 +152,13 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// `threads`: how many to compute with; 0 for as many as there are CPUs.
+    /// Creates a backend with `threads` threads; 0 for one per CPU.
     pub fn new(threads: usize) -> Result<Self, BackendError> {
         let pool = ThreadPoolBuilder::new().thread_name(|i| format!("hipvmaf-{i}"));
         Ok(Self::on(Arc::new(build(pool, threads)?)))
     }
 
-    /// Computes on these threads, beside what else they do.
+    /// Creates a backend on the threads of a pool, which may have other work as well.
     pub fn on(pool: Arc<ThreadPool>) -> Self {
         Self { level: Level::detect(), prepared: None, pool, next: 0, warms_up: true }
     }
@@ -172,8 +168,8 @@ impl Cpu {
         Self { warms_up: false, ..self }
     }
 
-    /// In-flight slots. A thread computes a group by itself; several need one group more than they are, as the last
-    /// parts of a group leave some of them idle.
+    /// Returns the number of in-flight slots. One thread computes one group at a time. Several threads need one group
+    /// more than there are threads, as the last parts of a group leave some of them idle.
     fn slots(&self) -> usize {
         match self.pool.current_num_threads() {
             1 => 1,
@@ -182,10 +178,10 @@ impl Cpu {
     }
 }
 
-/// A thread of this name for what can wait: it gets computing time that nobody else wants.
-pub fn late_thread(name: &'static str) -> Result<ThreadPool, BackendError> {
+/// Creates a thread with the lowest priority, for work that is not urgent.
+pub fn low_priority_thread(name: &'static str) -> Result<ThreadPool, BackendError> {
     let pool = ThreadPoolBuilder::new().thread_name(|_| name.into());
-    build(pool.start_handler(|_| yield_to_others()), 1)
+    build(pool.start_handler(|_| lower_priority()), 1)
 }
 
 fn build(pool: ThreadPoolBuilder, threads: usize) -> Result<ThreadPool, BackendError> {
@@ -208,7 +204,7 @@ impl Backend for Cpu {
         vec![("backend", self.name().into()), ("instructions", self.level.name().into())]
     }
 
-    /// One group waits while all slots are taken.
+    /// Allows one group to wait while all slots are busy.
     fn depth(&self) -> usize {
         self.slots() + 1
     }
@@ -221,17 +217,17 @@ impl Backend for Cpu {
     ) -> Result<(), BackendError> {
         self.prepared = None;
         work.check(geometry)?;
-        // Threads finish a group together when it is alone.
+        // All threads work on a group that is alone.
         let threads = self.pool.current_num_threads();
         let setup = Setup { geometry, renditions: renditions.len(), bands: threads };
-        let plan = Plan::new(self.level, work, geometry, renditions);
+        let plan = SlotConfig::new(self.level, work, geometry, renditions);
         let slots = (0..self.slots()).map(|_| Slot::new(work, &setup));
         let mut idle = slots.collect::<Result<Vec<_>, _>>()?;
         if let Some(first) = idle.last_mut().filter(|_| self.warms_up && !renditions.is_empty()) {
             let warm_up = WarmUp::new(geometry, renditions);
             let group = warm_up.group();
             let distorted = group.distorted.iter().map(|(rendition, picture)| (*rendition, picture));
-            let group = slot::Group {
+            let group = BorrowedGroup {
                 reference: &group.reference,
                 luma: None,
                 distorted: distorted.collect(),
@@ -239,11 +235,11 @@ impl Backend for Cpu {
                 bands: threads,
                 history_only: false,
             };
-            // What other slots find cold is their own memory, which takes less than half a group's time.
+            // The other slots are cold only in their own memory, which costs less than half a group's time.
             self.pool.install(|| guarded(|| first.compute(&plan, &group)).flatten())?;
         }
-        let state = State { waiting: VecDeque::new(), idle, outcomes: HashMap::new() };
-        let shared = Shared {
+        let state = QueueState { waiting: VecDeque::new(), idle, outcomes: HashMap::new() };
+        let shared = GroupQueue {
             plan,
             spare: Arc::default(),
             slots: self.slots(),
@@ -276,16 +272,16 @@ impl Backend for Cpu {
         let depth = plan.geometry.depth;
         let luma = if let Some((leased, distorted)) = leased {
             let luma = Arc::new(Luma::leased(leased, depth, &shared.spare));
-            let job = Job { ticket, luma: luma.clone(), distorted, earlier, history_only };
+            let queued = QueuedGroup { ticket, luma: luma.clone(), distorted, earlier, history_only };
             let mut state = shared.state();
             state.outcomes.insert(ticket, None);
-            state.waiting.push_back(job);
+            state.waiting.push_back(queued);
             drop(state);
             let shared = shared.clone();
             self.pool.spawn(move || compute_next(shared));
             Some(luma)
         } else {
-            // Motion compares with it later, which is after the picture was released.
+            // Later groups need it for motion, after the picture was released.
             let luma = (plan.lags > 0).then(|| Arc::new(Luma::copied(&reference.luma, depth, &shared.spare)));
             let mut state = shared.state();
             let mut slot = loop {
@@ -297,7 +293,7 @@ impl Backend for Cpu {
             let bands = shared.bands(&state);
             drop(state);
             let outcome = guarded(|| {
-                let group = slot::Group {
+                let group = BorrowedGroup {
                     reference: &reference,
                     luma: luma.as_deref(),
                     distorted: distorted.iter().map(|(rendition, picture)| (*rendition, picture)).collect(),
@@ -349,14 +345,14 @@ impl Backend for Cpu {
     }
 }
 
-/// Gives the calling thread the lowest priority. Where the system refuses, it stays as it is.
-fn yield_to_others() {
+/// Gives the calling thread the lowest priority. If the system refuses, the priority stays.
+fn lower_priority() {
     const LOWEST: libc::c_int = 19;
-    // SAFETY: takes numbers. On Linux, 0 is the calling thread.
+    // SAFETY: only takes numbers. On Linux, 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) };
 }
 
-/// Refuses a picture of another size, and one that cannot be read.
+/// Rejects a picture that has another size or cannot be read.
 fn check(picture: &Picture<'_>, geometry: Geometry, chroma: bool) -> Result<(), BackendError> {
     check_size(picture, geometry)?;
     let components = picture.chroma.iter().flatten().filter(|_| chroma).chain([&picture.luma]);

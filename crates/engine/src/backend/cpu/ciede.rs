@@ -2,12 +2,12 @@
 
 //! Colour differences after CIEDE2000.
 //!
-//! Roots, sines, exponentials and arc tangents are made of additions, multiplications, divisions and square roots,
-//! which every machine rounds alike: the sum is the same on each level and on GPUs. They are right to about one unit
-//! in the last place of a double, and what comes of them is rounded to single precision, so colours and differences
-//! are nearly always those of libvmaf. `kernels/ciede.hip` has the same functions.
+//! Roots, sines, exponentials and arc tangents consist of additions, multiplications, divisions and square roots, which
+//! every machine rounds alike. So the sum is the same on each level and on GPUs. These functions are accurate to about
+//! one unit in the last place of a double, and the results are rounded to single precision. So colours and differences
+//! nearly always equal those of libvmaf. `kernels/ciede.hip` has the same functions.
 //!
-//! Nothing here branches on a sample: the compiler makes vectors of the loops over the columns of a row.
+//! There are no branches on samples, so the compiler vectorises the loops over the columns of a row.
 
 use super::metric::{Metric, Pictures, Setup};
 use super::simd::{Lanes, Level, dispatch};
@@ -25,8 +25,8 @@ const BAND: usize = 8;
 /// Y, Cb and Cr of a picture; chroma may have half the columns, half the rows.
 pub type Planes<'a, T> = [Plane<'a, T>; 3];
 
-/// The sum of the differences of each distorted picture from the reference, each difference with this bias. All have
-/// the same size and depth. Runs in the current rayon pool.
+/// Sums the differences of each distorted picture from the reference, each with this bias. All pictures have the same
+/// size and depth. Runs in the current rayon pool.
 pub fn difference<T: Sample>(
     level: Level,
     reference: Planes<T>,
@@ -44,7 +44,7 @@ dispatch!(fn band[T: Sample](
     reference: Planes<'_, T>, distorted: &[Planes<'_, T>], from: usize, range: Range, bias: f64,
 ) -> Vec<u64> = process[T]);
 
-/// The part of the sums from row `from`.
+/// Computes the part of the sums from row `from`.
 ///
 /// # Safety
 ///
@@ -78,7 +78,8 @@ unsafe fn process<V: Lanes, T: Sample>(
     sums
 }
 
-/// The samples of a component at each luma sample of row `y`; the last one again where the component ends before.
+/// Returns the samples of a component at each luma sample of row `y`. If the component is shorter, its last sample is
+/// repeated.
 #[inline(always)]
 fn expand<T: Sample>(plane: &Plane<'_, T>, luma: Plane<'_, T>, y: usize, to: &mut [f32]) {
     let half = |component: usize, luma: usize| usize::from(component < luma);
@@ -90,7 +91,7 @@ fn expand<T: Sample>(plane: &Plane<'_, T>, luma: Plane<'_, T>, y: usize, to: &mu
     }
 }
 
-/// Row `y` of a picture from YCbCr (BT.709) to Lab.
+/// Converts row `y` of a picture from YCbCr (BT.709) to Lab.
 #[inline(always)]
 fn colours<T: Sample>(picture: &Planes<'_, T>, y: usize, range: Range, to: &mut [Vec<f32>; 3]) {
     for component in 0..3 {
@@ -119,7 +120,7 @@ fn lab([y, u, v]: [f32; 3], range: Range) -> [f32; 3] {
     [(116.0 * y - 16.0) as f32, (500.0 * (x - y)) as f32, (200.0 * (y - z)) as f32]
 }
 
-/// The linear value of a gamma corrected colour component; black is 0 and white 1 in both.
+/// Returns the linear value of a gamma corrected colour component; black is 0 and white 1 in both.
 #[inline(always)]
 fn linear(t: f64) -> f64 {
     const LIMIT: f64 = 10.0 / 255.0;
@@ -131,7 +132,7 @@ fn linear(t: f64) -> f64 {
     if t > LIMIT { power } else { t * (1.0 / 12.92) }
 }
 
-/// The function between tristimulus values and Lab.
+/// Applies the function between tristimulus values and Lab.
 #[inline(always)]
 fn lightness(t: f64) -> f64 {
     const LIMIT: f64 = 216.0 / 24389.0;
@@ -140,7 +141,7 @@ fn lightness(t: f64) -> f64 {
     f64::from(value as f32)
 }
 
-/// The CIEDE2000 difference of two Lab colours, with a weight of 0.65 for lightness and 4 for hue.
+/// Computes the CIEDE2000 difference of two Lab colours, with a weight of 0.65 for lightness and 4 for hue.
 #[inline(always)]
 fn delta_e([l1, a1, b1]: [f32; 3], [l2, a2, b2]: [f32; 3]) -> f32 {
     const POWER: f64 = 6103515625.0; // 25^7
@@ -196,7 +197,7 @@ fn delta_e([l1, a1, b1]: [f32; 3], [l2, a2, b2]: [f32; 3]) -> f32 {
     (((d(li) * d(li) + d(ch) * d(ch)) + d(hu) * d(hu)) + d(cross)).sqrt() as f32
 }
 
-/// The hue angle of a colour, 0 to 2 pi.
+/// Returns the hue angle of a colour, 0 to 2 pi.
 #[inline(always)]
 fn hue(b: f32, a: f32) -> f32 {
     let angle = atan2(b, a) as f32;
@@ -215,19 +216,19 @@ fn seventh_power(x: f64) -> f64 {
     (square * square) * (square * x)
 }
 
-// Roots begin with one over the root, in single precision: Newton's method needs no division for that, and each of three
-// steps squares the error of the guess. What is left is one step of Halley's method in double precision, which cubes an error
-// of some units in the last place of a single. Its quotient is a small correction, so that one more step of Newton's method
-// from the single is enough for the divisor.
+// Roots begin with one over the root, in single precision: Newton's method needs no division for that, and each of its
+// three steps squares the error of the first guess. Then one step of Halley's method in double precision cubes the
+// remaining error of some units in the last place of a single. Its quotient is a small correction, so one more Newton
+// step from the single suffices for the divisor.
 
-/// A guess at a power, wrong by some percent: the logarithm of a number is nearly linear in its bits.
+/// Guesses a power with an error of some percent: the logarithm of a number is nearly linear in its bits.
 #[inline(always)]
 fn guess(t: f32, exponent: f32, offset: f32) -> f32 {
     let bits = t.to_bits() as i32 as f32;
     f32::from_bits((bits * exponent + offset) as i32 as u32)
 }
 
-/// The cube root of a number between 1e-30 and 1e30.
+/// Computes the cube root of a number between 1e-30 and 1e30.
 #[inline(always)]
 fn cube_root(t: f64) -> f64 {
     let single = t as f32;
@@ -242,7 +243,7 @@ fn cube_root(t: f64) -> f64 {
     r + r * ((t - cube) * inverse)
 }
 
-/// The fifth root of a number between 1e-30 and 1e30.
+/// Computes the fifth root of a number between 1e-30 and 1e30.
 #[inline(always)]
 fn fifth_root(t: f64) -> f64 {
     let single = t as f32;
@@ -260,10 +261,10 @@ fn fifth_root(t: f64) -> f64 {
     r + r * ((t - power) * inverse)
 }
 
-/// Added to a number, leaves the nearest integer in the lowest bits.
+/// Added to a number, it leaves the nearest integer in the lowest bits.
 const TO_INTEGER: f64 = 6755399441055744.0; // 1.5 x 2^52
 
-/// `e^x` for `x` between -700 and 700.
+/// Computes `e^x` for `x` between -700 and 700.
 #[inline(always)]
 fn exp(x: f64) -> f64 {
     // ln 2 in two parts, the first of 32 bits.
@@ -280,7 +281,7 @@ fn exp(x: f64) -> f64 {
     sum * f64::from_bits(integer.to_bits().wrapping_add(1023) << 52)
 }
 
-/// Sine and cosine of an angle between -100 and 100.
+/// Computes sine and cosine of an angle between -100 and 100.
 #[inline(always)]
 fn sin_cos(x: f64) -> [f64; 2] {
     // A quarter turn in two parts, the first of 33 bits.
@@ -304,14 +305,14 @@ fn sin_cos(x: f64) -> [f64; 2] {
     [if quadrant & 2 == 0 { a } else { -a }, if (quadrant + 1) & 2 == 0 { b } else { -b }]
 }
 
-/// The angle of a point, -pi to pi; means nothing at the origin.
+/// Computes the angle of a point, -pi to pi. At the origin the result is meaningless.
 #[inline(always)]
 fn atan2(y: f32, x: f32) -> f64 {
     const TO_INTEGER: f32 = 12582912.0; // 1.5 x 2^23
     let (ax, ay) = (x.abs(), y.abs());
     let steep = ay > ax;
     let (low, high) = if steep { (ax, ay) } else { (ay, ax) };
-    // From the nearest of five angles, whose tangents are quarters.
+    // Starts from the nearest of five angles, whose tangents are quarters.
     let k = ((low / high) * 4.0 + TO_INTEGER) - TO_INTEGER;
     let near = if k == 1.0 { 0.24497866312686414 } else { 0.0 };
     let near = if k == 2.0 { 0.46364760900080615 } else { near };
@@ -438,7 +439,7 @@ mod tests {
             (sq(li) + sq(ch) + sq(hu) + d((rt * ch) * hu)).sqrt() as f32
         }
 
-        /// The score with a sum of doubles in raster order.
+        /// Computes the score with a sum of doubles in raster order.
         pub fn score(pictures: &[[Picture; 3]; 2]) -> f64 {
             let luma = &pictures[0][0];
             let samples = pictures.each_ref().map(|picture| picture.each_ref().map(Picture::samples));

@@ -10,13 +10,13 @@ use crate::backend::{BackendError, Halves};
 use crate::metrics;
 use crate::metrics::damage::{DamageSums, DamageWork, MARGIN, STEP, Window, window};
 
-/// Samples whose sums windows share: the largest part that each window has a whole number of.
+/// Width of the parts whose sums windows share: the largest width of which each window has a whole number.
 const PART: usize = MARGIN;
 
-/// Sums of both, of their squares and of their products.
+/// Sums of both samples, of their squares and of their products.
 type Sums = ([u64; 2], [u64; 3]);
 
-/// The windows of two pictures of one size at scale 1 of VIF. Runs in the current rayon pool.
+/// Computes the windows of two pictures of one size at scale 1 of VIF. Runs in the current rayon pool.
 pub fn windows(planes: [Plane<'_, u16>; 2]) -> DamageSums {
     let rows = planes[0].height().div_ceil(STEP);
     (0..rows).into_par_iter().flat_map_iter(|row| row_of_windows(planes, row)).collect()
@@ -50,7 +50,7 @@ fn add(to: &mut Sums, from: &Sums) {
     (0..3).for_each(|i| to.1[i] += from.1[i]);
 }
 
-/// The map of damage, from the pictures at half their size that VIF makes.
+/// The damage map, computed from VIF's half-size pictures.
 pub struct Damage;
 
 impl Metric for Damage {

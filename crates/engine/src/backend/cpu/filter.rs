@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Symmetric filters on pairs of neighbouring 16-bit samples (one multiply-add each), and the scratch rows
-//! they run on.
+//! Symmetric filters on pairs of neighbouring 16-bit samples (one multiply-add each), and their row buffers.
 //!
-//! Vertically, a pair is two rows of one column; both rows of an output pair read the same input pairs,
-//! one with its taps shifted by a row. Horizontally, a pair is two columns of one row, and an even output
-//! column reads the same input pairs as the odd one after it. Unsigned 16-bit operands are moved to signed by
-//! flipping their highest bit, which takes 2^31 off every sum because the taps sum to 2^16; the sums begin
-//! with what it takes to get that back (all of this modulo 2^32).
+//! Vertically, a pair is two rows of one column. Both rows of an output pair read the same input pairs, one with its
+//! taps shifted by a row. Horizontally, a pair is two columns of one row, and an even output column reads the same
+//! input pairs as the odd one after it. Unsigned 16-bit operands become signed by flipping their highest bit. This
+//! subtracts 2^31 from every sum, because the taps sum to 2^16; the initial value of the sums compensates for it (all
+//! modulo 2^32).
 
 use super::simd::Lanes;
 use crate::backend::cpu::plane::{Row, Sample};
 use crate::metrics::vif::TAPS;
 use std::ops::Range;
 
-/// Samples that every row of scratch is rounded up to: two vectors' worth of the widest lanes.
+/// Samples to which every buffered row is rounded up: two vectors of the widest lanes.
 pub(super) const BLOCK: usize = 32;
-/// Room for mirrored samples on either side of a scratch row.
+/// Room for mirrored samples on each side of a buffered row.
 pub(super) const PAD: usize = 32;
 /// Pairs that one output of the longest filter reads.
 const STEPS: usize = 9;
-/// What flipping takes off a sum, which is what to add to it.
+/// The compensation for flipping.
 pub(super) const FLIPPED: u32 = 1 << 31;
 
 /// A symmetric filter as multipliers of sample pairs.
 pub(super) struct Filter {
     /// Even distance from the centre to the first pair.
     pub radius: usize,
-    /// For pair `s`, which begins at `2 s - radius`, two taps for the output at an even position, then two taps for the
-    /// output at the odd position after it; the first tap is in the low half of the number.
+    /// For pair `s`, which begins at `2 s - radius`: two taps for the output at an even position, then two taps for the
+    /// output at the odd position after it. The first tap is in the low half of the number.
     pub taps: [[i32; 2]; STEPS],
     /// The taps are halved to fit 16 bits.
     halved: bool,
@@ -65,24 +64,24 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Room for `bytes` bytes.
+    /// Creates lines with room for `bytes` bytes.
     pub fn zeroed(bytes: usize) -> Vec<Self> {
         vec![Self { _lanes: [0; 16] }; bytes.div_ceil(64)]
     }
 }
 
-/// 16-bit samples from one scratch row to the next.
+/// Returns the number of 16-bit samples from one buffered row to the next.
 pub(super) fn row_stride(width: usize) -> usize {
     width.next_multiple_of(BLOCK) + 2 * PAD
 }
 
-/// Index `i` reflected about the first and the last of `n` rows.
+/// Reflects index `i` at the first and the last of `n` rows.
 pub(super) fn mirror(i: isize, n: usize) -> usize {
     let i = i.unsigned_abs();
     if i < n { i } else { (2 * (n - 1)).saturating_sub(i) }
 }
 
-/// `2 N` samples of a row from column `x`, zeros after its end.
+/// Loads `2 N` samples of a row from column `x`; zeros after its end.
 ///
 /// # Safety
 ///
@@ -96,7 +95,7 @@ pub(super) unsafe fn load_samples<V: Lanes, T: Sample>(row: Row<'_, T>, x: usize
     }
 }
 
-/// `2 N` numbers of a line from place `x`, zeros after its end.
+/// Loads `2 N` numbers of a line from position `x`; zeros after its end.
 ///
 /// # Safety
 ///
@@ -116,18 +115,18 @@ pub(super) unsafe fn load_numbers<V: Lanes, T: Sample>(line: &[T], x: usize) -> 
     }
 }
 
-/// `2 N` numbers, widened to 16 bits.
+/// Loads `2 N` numbers, widened to 16 bits.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`, and `2 N` numbers must follow `from`.
 #[inline(always)]
 unsafe fn load<V: Lanes, T: Sample>(from: *const T) -> V::I {
-    // SAFETY: the caller has promised that; the cast is to the type that T is.
+    // SAFETY: the caller has promised that; the cast is to the actual type of T.
     unsafe { if size_of::<T>() == 1 { V::load16_u8(from.cast()) } else { V::load16(from.cast()) } }
 }
 
-/// The accumulator to begin with so that the filtered sum comes out `bias` larger.
+/// Returns the initial value that makes the filtered sum larger by `bias`.
 ///
 /// # Safety
 ///
@@ -149,8 +148,8 @@ pub(super) unsafe fn whole<V: Lanes, const TAPS: usize>(sum: V::I) -> V::I {
     unsafe { if FILTERS[TAPS].halved { V::shl::<1>(sum) } else { sum } }
 }
 
-/// Rows of flipped or signed 16-bit numbers to filter at `2 N` columns. Parts of the filter may stand between parts of
-/// other work that needs other ports of the CPU.
+/// Rows of flipped or signed 16-bit numbers, to filter at `2 N` columns. Parts of the filter can be placed between
+/// parts of other work that uses other ports of the CPU.
 pub(super) struct Horizontal<V: Lanes, const TAPS: usize, const ROWS: usize> {
     from: [*const u16; ROWS],
     sums: [[V::I; 2]; ROWS],
@@ -158,11 +157,11 @@ pub(super) struct Horizontal<V: Lanes, const TAPS: usize, const ROWS: usize> {
 
 impl<V: Lanes, const TAPS: usize, const ROWS: usize> Horizontal<V, TAPS, ROWS> {
     const STEPS: usize = FILTERS[TAPS].radius + 1;
-    /// Whether there are registers for the sums of several rows and for what stands in between. Elsewhere all parts are
-    /// added in the end, one row after the other.
+    /// True if there are enough registers for the sums of several rows and for the work between them. Otherwise all
+    /// parts are added at the end, one row after the other.
     const SIDE_BY_SIDE: bool = V::REGISTERS >= 32;
 
-    /// Rows to filter from these places on, and what their sums begin with.
+    /// Begins to filter rows at these positions. `begin`: initial values of the sums.
     ///
     /// # Safety
     ///
@@ -203,7 +202,7 @@ impl<V: Lanes, const TAPS: usize, const ROWS: usize> Horizontal<V, TAPS, ROWS> {
         }
     }
 
-    /// Adds part `PART` of `PARTS`, [pinned](Lanes::pin) between what stands before and after it.
+    /// Adds part `PART` of `PARTS`, [pinned](Lanes::pin) between the code before and after it.
     ///
     /// # Safety
     ///
@@ -221,7 +220,7 @@ impl<V: Lanes, const TAPS: usize, const ROWS: usize> Horizontal<V, TAPS, ROWS> {
         }
     }
 
-    /// For each row the sums of the even columns and of the odd ones, when all parts have been added.
+    /// Returns the sums of the even and of the odd columns of each row after all parts were added.
     ///
     /// # Safety
     ///
@@ -239,7 +238,7 @@ impl<V: Lanes, const TAPS: usize, const ROWS: usize> Horizontal<V, TAPS, ROWS> {
         }
     }
 
-    /// The sums so far.
+    /// Returns the present sums.
     ///
     /// # Safety
     ///
@@ -254,13 +253,13 @@ impl<V: Lanes, const TAPS: usize, const ROWS: usize> Horizontal<V, TAPS, ROWS> {
     }
 }
 
-/// Filters a row of flipped or signed 16-bit numbers at `2 N` columns: the sums of the even ones and the
-/// odd ones.
+/// Filters a row of flipped or signed 16-bit numbers at `2 N` columns. Returns the sums of the even and of the odd
+/// ones.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. From `from` on there must be `2 N` numbers, and `PAD` more on either
-/// side of them.
+/// The CPU must have the instructions of `V`. From `from` on there must be `2 N` numbers, and `PAD` more on either side
+/// of them.
 #[inline(always)]
 pub(super) unsafe fn horizontal<V: Lanes, const TAPS: usize>(from: *const u16, begin: u32) -> [V::I; 2] {
     // SAFETY: the caller has promised that the CPU has the instructions, and PAD numbers before and after those at

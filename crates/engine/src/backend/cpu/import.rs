@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! From pictures as they lie in memory to planes.
+//! The conversion of pictures in memory to planes.
 //!
-//! Planar samples are borrowed where they are, and clamped when they are read. Everything else (interleaved chroma, samples
-//! in the high bits, odd addresses) is unpacked row by row.
+//! Planar samples are borrowed in place and clamped when they are read. All other layouts (interleaved chroma, samples
+//! in the high bits, odd addresses) are unpacked row by row.
 
 use crate::backend::cpu::plane::{AnyPlane, Frame, Plane};
 use crate::frame::{BitDepth, Component, Picture, Samples};
 
-/// Whether all samples of a component can be read.
+/// Returns true if all samples of a component can be read.
 pub fn is_readable(component: &Component<'_>, depth: BitDepth) -> bool {
     let Component { samples: Samples::Host(data), width, height, stride, step, .. } = *component else {
         return false;
@@ -19,7 +19,7 @@ pub fn is_readable(component: &Component<'_>, depth: BitDepth) -> bool {
     stride >= row && all.is_some_and(|all| all <= data.len())
 }
 
-/// The plane of a component whose samples need not be unpacked.
+/// Returns the plane of a component whose samples need no unpacking.
 pub fn as_it_lies<'a>(component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
     let Component { samples: Samples::Host(data), width, height, stride, step: 1, shift: 0 } = *component
     else {
@@ -43,7 +43,7 @@ pub struct Unpacked {
     samples: Unpacking,
 }
 
-/// Room for unpacked samples: in `bytes` for 8-bit video, in `words` (and `wide`) for deeper video.
+/// Memory for unpacked samples: `bytes` for 8-bit video, `words` (and `wide`) for deeper video.
 #[derive(Default)]
 struct Unpacking {
     wide: bool,
@@ -52,7 +52,7 @@ struct Unpacking {
 }
 
 impl Unpacked {
-    /// Copies the samples of a component, as far as they can be read.
+    /// Copies the samples of a component as far as they can be read.
     pub fn copy(&mut self, component: &Component<'_>, depth: BitDepth) {
         let Component { samples, width, height, stride, step, shift } = *component;
         (self.width, self.height) = (width, height);
@@ -72,7 +72,7 @@ impl Unpacked {
         }
     }
 
-    /// The plane; `None` where samples are missing.
+    /// Returns the plane; `None` if samples are missing.
     pub fn plane(&self) -> Option<AnyPlane<'_>> {
         let Self { width, height, samples: Unpacking { wide, bytes, words } } = self;
         match wide {
@@ -81,7 +81,7 @@ impl Unpacked {
         }
     }
 
-    /// The plane of a component, where it lies or unpacked here; `None` where samples are missing.
+    /// Returns the plane of a component, in place or unpacked here; `None` if samples are missing.
     pub fn import<'a>(&'a mut self, component: &Component<'a>, depth: BitDepth) -> Option<AnyPlane<'a>> {
         as_it_lies(component, depth).or_else(|| {
             self.copy(component, depth);
@@ -90,13 +90,13 @@ impl Unpacked {
     }
 }
 
-/// Appends the values of up to `width` samples of a row, each `step` samples after the one before it. Side by side, or
-/// beside those of one other component, compilers take many of them at a time.
+/// Appends up to `width` samples of a row, each `step` samples after the one before. The compiler vectorises steps of 1
+/// and 2.
 fn pick<S, T>(row: &[S], width: usize, step: usize, to: &mut Vec<T>, value: impl Fn(&S) -> T) {
     match step {
         1 => to.extend(row.iter().take(width).map(value)),
         2 => {
-            // Nothing need follow the last sample.
+            // There may be no sample after the last one.
             let (pairs, last) = row[..row.len().min((2 * width).saturating_sub(1))].as_chunks::<2>();
             to.extend(pairs.iter().map(|[sample, _]| value(sample)));
             to.extend(last.first().map(value));
@@ -105,13 +105,13 @@ fn pick<S, T>(row: &[S], width: usize, step: usize, to: &mut Vec<T>, value: impl
     }
 }
 
-/// Turns pictures into planes, and keeps the room for that.
+/// Converts pictures to planes and owns the memory for that.
 #[derive(Default)]
 pub struct Importer([Unpacked; 3]);
 
 impl Importer {
-    /// The picture's planes, with Cb and Cr if asked for; `None` when the picture is smaller than it says or not
-    /// in host memory.
+    /// Returns the picture's planes, with Cb and Cr if requested; `None` if the picture is smaller than its size says
+    /// or not in host memory.
     pub fn import<'a>(
         &'a mut self,
         picture: &Picture<'a>,
@@ -131,7 +131,7 @@ impl Importer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu::tests::noise;
+    use crate::random::noise;
 
     #[test]
     fn samples_are_picked_shifted_and_clamped_in_every_layout() {
@@ -151,7 +151,7 @@ mod tests {
                     };
                     let expected: Vec<_> = (0..5 * width).map(|i| at(i).min(depth.max() as u16)).collect();
                     let mut unpacked = Unpacked::default();
-                    // Nothing may be left of an earlier picture.
+                    // No data of an earlier picture may remain.
                     for _ in 0..2 {
                         unpacked.copy(&component, depth);
                         let found: Vec<_> = match unpacked.plane() {
@@ -173,9 +173,9 @@ mod tests {
         for bits in [9, 10, 12, 16] {
             let depth = BitDepth::new(bits).unwrap();
             let max = depth.max() as u16;
-            // Rows are 40 samples apart, or a byte more.
+            // Rows are 40 samples apart, or one byte more.
             for (stride, first) in [(80, 0), (80, 2), (80, 1), (81, 0)] {
-                // Which sample of which row is out of range; samples between rows do not count.
+                // Position of the sample that is out of range; samples between rows are ignored.
                 for (x, y) in [(0, 0), (width - 1, height - 1), (12, 3), (width, 1)] {
                     for excess in [0, 1, 0xffff - max] {
                         let Some(value) = max.checked_add(excess) else { continue };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The fixed-point logarithm of VIF: by table, or by curves where looking things up in memory is slow.
+//! The fixed-point logarithm of VIF: by table, or by curves on CPUs with slow table look-ups.
 
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
@@ -9,10 +9,10 @@ use super::simd::{Lanes, Portable};
 use crate::metrics::vif::LOG2_CURVES;
 use crate::metrics::vif::LOG2_STEPS;
 
-/// Lanes that know the logarithm table.
+/// Lanes with the logarithm of the table.
 pub(super) trait Log2: Lanes {
-    /// The table's logarithm of unsigned numbers of at least 2^16, plus `LOG2_BIAS`; any number for
-    /// smaller ones.
+    /// Returns the table's logarithm of unsigned numbers of at least 2^16, plus `LOG2_BIAS`; any number for smaller
+    /// ones.
     ///
     /// # Safety
     ///
@@ -84,7 +84,7 @@ mod tests {
         let table = log2_table();
         for level in Level::available() {
             for shift in 1..=16 {
-                // The bits below the leading sixteen do not count.
+                // Bits below the leading sixteen are ignored.
                 let rest = (1u32 << shift) - 1;
                 for low in [0, rest] {
                     let mut numbers: Vec<u32> = (32768..65536).map(|i| i << shift | low).collect();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The luma of reference pictures, kept for the motion of later ones. Groups are computed in any order, so each has
-//! what it compares with: a picture that is leased stays where it is, one that is only borrowed is copied.
+//! The luma of reference pictures, kept for the motion of later pictures.
+//!
+//! Groups are computed in any order, so each group refers to its earlier pictures: a leased picture stays in place, a
+//! borrowed one is copied.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -9,7 +11,7 @@ use super::import::{Unpacked, as_it_lies};
 use crate::backend::cpu::plane::AnyPlane;
 use crate::frame::{BitDepth, Component, Leased, Picture};
 
-/// Room of luma that nobody needs any more.
+/// Memory of luma that is no longer needed.
 #[derive(Default)]
 pub struct Spare(Mutex<Vec<Unpacked>>);
 
@@ -22,32 +24,32 @@ impl Spare {
 /// The luma of one reference picture.
 pub struct Luma {
     depth: BitDepth,
-    /// The picture, if it may be kept.
+    /// The picture, if it is leased.
     leased: Option<Leased>,
-    /// The samples, unless they can be read as they lie: who first needs them unpacks them.
+    /// The samples, if they have to be unpacked; the first user unpacks them.
     samples: OnceLock<Unpacked>,
     spare: Arc<Spare>,
 }
 
 impl Luma {
-    /// The luma of a picture that stays where it is, as it is leased. Nothing is copied.
+    /// Refers to the luma of a leased picture, without copying it.
     pub fn leased(picture: Leased, depth: BitDepth, spare: &Arc<Spare>) -> Self {
         Self { depth, leased: Some(picture), samples: OnceLock::new(), spare: spare.clone() }
     }
 
-    /// A copy of the luma of a picture that is only borrowed.
+    /// Copies the luma of a borrowed picture.
     pub fn copied(luma: &Component<'_>, depth: BitDepth, spare: &Arc<Spare>) -> Self {
         let mut samples = spare.take();
         samples.copy(luma, depth);
         Self { depth, leased: None, samples: OnceLock::from(samples), spare: spare.clone() }
     }
 
-    /// The picture, if it is leased.
+    /// Returns the picture if it is leased.
     pub fn picture(&self) -> Option<&Picture<'_>> {
         self.leased.as_ref().map(Leased::picture)
     }
 
-    /// The luma; `None` where the picture is smaller than it says.
+    /// Returns the luma; `None` if the picture is smaller than its size says.
     pub fn plane(&self) -> Option<AnyPlane<'_>> {
         let component = self.picture().map(|picture| &picture.luma);
         let unpack = || {

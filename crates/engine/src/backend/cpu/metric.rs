@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What a metric is to this backend: prepared with working memory for one group, it computes the sums of group after
-//! group. It does for all distorted pictures at once what depends on the reference only.
+//! The interface of metrics in this backend. A metric is prepared with working memory for one group and computes the
+//! sums of one group after another. Work that depends on the reference alone is done once for all distorted pictures.
 
 use super::simd::Level;
 use crate::backend::cpu::plane::{AnyPlane, Plane, PlaneGroup, PlanePair};
@@ -9,12 +9,12 @@ use crate::backend::{BackendError, Halves};
 use crate::frame::{BitDepth, Geometry};
 use crate::metrics::{self, FrameSums, Work};
 
-/// What metrics are prepared for.
+/// The parameters that metrics are prepared for.
 pub struct Setup {
     pub geometry: Geometry,
-    /// The most distorted pictures of a group.
+    /// Largest number of distorted pictures in a group.
     pub renditions: usize,
-    /// Into how many bands a picture is divided at most, at least 1.
+    /// Largest number of bands of a picture, at least 1.
     pub bands: usize,
 }
 
@@ -23,19 +23,19 @@ pub struct Setup {
 pub struct Pictures<'a> {
     pub level: Level,
     pub depth: BitDepth,
-    /// Into how many bands, which may run at the same time, a picture is to be divided: 1 to those of the [`Setup`].
+    /// Number of bands, which may run in parallel: from 1 to that of the [`Setup`].
     pub bands: usize,
     pub luma: PlaneGroup<'a>,
-    /// Cb and Cr, if some metric looks at them and all pictures have them.
+    /// Cb and Cr, if a metric reads them and all pictures have them.
     pub chroma: Option<[PlaneGroup<'a>; 2]>,
-    /// The reference's luma beside that of one and two pictures ago, as far as the run reaches back.
+    /// The reference's luma paired with that of one and two pictures ago, as far as the run reaches back.
     pub earlier: Vec<PlanePair<'a>>,
     /// The pictures at half their size, the reference first; empty for metrics that do not need them.
     pub halves: Vec<Plane<'a, u16>>,
 }
 
 impl Pictures<'_> {
-    /// How many distorted pictures there are.
+    /// Returns the number of distorted pictures.
     pub fn distorted(&self) -> usize {
         match &self.luma {
             PlaneGroup::U8(_, distorted) => distorted.len(),
@@ -49,42 +49,42 @@ pub type WorkOf<M> = <<M as Metric>::Of as metrics::Metric>::Work;
 /// The sums of a metric.
 pub type SumsOf<M> = <<M as Metric>::Of as metrics::Metric>::Sums;
 
-/// A metric, prepared. It is registered in [`METRICS`](super::METRICS).
+/// A prepared metric. It is registered in [`METRICS`](super::METRICS).
 pub trait Metric: Sized + Send + 'static {
-    /// Which metric it is.
+    /// The metric that it computes.
     type Of: metrics::Metric;
-    /// Later pairs need its sums of pairs that are not scored, too.
+    /// True if later pairs need its sums of pairs that are not scored.
     const HISTORY: bool = false;
     const HALVES: Halves = Halves::Ignored;
 
     fn prepare(work: &WorkOf<Self>, setup: &Setup) -> Result<Self, BackendError>;
 
-    /// The sums of each distorted picture, on the threads of the current pool; `None` where pictures are not as they
-    /// were prepared for.
+    /// Computes the sums of each distorted picture on the threads of the current pool; `None` if the pictures differ
+    /// from the prepared ones.
     fn compute(&mut self, pictures: &Pictures<'_>) -> Option<Vec<SumsOf<Self>>>;
 
-    /// The first pictures of the last group at half their size, if it makes them.
+    /// Returns the first pictures of the last group at half their size, if the metric makes them.
     fn halves(&self, _pictures: usize) -> Vec<Plane<'_, u16>> {
         vec![]
     }
 }
 
-/// A metric with the sums of the last group, for whoever does not know its type.
-pub trait Task: Send {
+/// A metric with the sums of the last group, without its type.
+pub trait DynMetric: Send {
     fn has_history(&self) -> bool;
     fn halves_are(&self) -> Halves;
     fn compute(&mut self, pictures: &Pictures<'_>);
     fn halves(&self, pictures: usize) -> Vec<Plane<'_, u16>>;
-    /// Puts the sums of the last group where they belong; `None` where there are none.
+    /// Moves the sums of the last group to `out`; `None` if there are none.
     fn take(&mut self, out: &mut [FrameSums]) -> Option<()>;
 }
 
-struct Prepared<M: Metric> {
+struct WithSums<M: Metric> {
     metric: M,
     sums: Option<Vec<SumsOf<M>>>,
 }
 
-impl<M: Metric> Task for Prepared<M> {
+impl<M: Metric> DynMetric for WithSums<M> {
     fn has_history(&self) -> bool {
         M::HISTORY
     }
@@ -109,9 +109,9 @@ impl<M: Metric> Task for Prepared<M> {
 }
 
 /// Prepares a metric if the work asks for it.
-type Prepare = fn(&Work, &Setup) -> Result<Option<Box<dyn Task>>, BackendError>;
+type Prepare = fn(&Work, &Setup) -> Result<Option<Box<dyn DynMetric>>, BackendError>;
 
-/// A metric in the list of this backend.
+/// An entry of this backend's list of metrics.
 #[derive(Clone, Copy)]
 pub struct Registration {
     pub name: &'static str,
@@ -122,8 +122,8 @@ impl Registration {
     pub const fn of<M: Metric>() -> Self {
         let prepare: Prepare = |work, setup| {
             let prepared = work.get::<M::Of>().map(|work| M::prepare(work, setup)).transpose()?;
-            let task = |metric| Box::new(Prepared::<M> { metric, sums: None }) as Box<dyn Task>;
-            Ok(prepared.map(task))
+            let metric = |metric| Box::new(WithSums::<M> { metric, sums: None }) as Box<dyn DynMetric>;
+            Ok(prepared.map(metric))
         };
         Self { name: <M::Of as metrics::Metric>::NAME, prepare }
     }
@@ -140,7 +140,7 @@ macro_rules! typed {
 }
 pub(super) use typed;
 
-/// A plane of the reference beside those of the distorted pictures.
+/// Combines a plane of the reference with those of the distorted pictures.
 pub fn group<'a>(
     reference: AnyPlane<'a>,
     distorted: impl IntoIterator<Item = AnyPlane<'a>>,

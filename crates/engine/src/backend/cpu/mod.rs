@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The backend on the CPU: the same algorithms generic over a vector type, compiled for several
-//! instruction sets and chosen once at run time.
+//! The CPU backend: the algorithms are generic over a vector type and compiled for several instruction sets. One of
+//! them is chosen at run time.
 //!
 //! Each metric has a file here and is registered in `METRICS`.
 
@@ -28,12 +28,12 @@ pub(crate) mod speed;
 pub(crate) mod ssim;
 pub(crate) mod vif;
 
-pub use backend::{Cpu, late_thread};
+pub use backend::{Cpu, low_priority_thread};
 
 use crate::metrics;
 use metric::Registration;
 
-/// All metrics, those first that take longest. One that is missing does not compile.
+/// All metrics, the slowest first. A missing metric is a compile error.
 static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<vif::Vif>(),
     Registration::of::<damage::Damage>(),
@@ -53,8 +53,9 @@ mod tests {
 
     use crate::backend::cpu::plane::{Plane, Sample};
     use crate::frame::BitDepth;
+    use crate::random::noise;
 
-    /// A picture with room between its rows.
+    /// A picture with padding between its rows.
     #[derive(Clone, Debug)]
     pub struct Picture {
         pub width: usize,
@@ -80,8 +81,7 @@ mod tests {
     }
 
     impl Picture {
-        /// Samples from a function of column and row, wrapped into the depth; the stride depends on the
-        /// size.
+        /// Computes samples from a function of column and row, wrapped into the depth. The stride depends on the size.
         pub fn new(width: usize, height: usize, bits: u32, sample: impl Fn(usize, usize) -> u32) -> Self {
             let depth = BitDepth::new(bits).unwrap();
             let stride = width + height % 3 * 5;
@@ -102,14 +102,14 @@ mod tests {
             self.as_it_lies(u8::MAX, |(_, x)| *x as u8)
         }
 
-        /// Where a sample is the largest of its depth, any that is not smaller may lie in memory.
+        /// Replaces samples of the largest value by larger ones, which must be read as the largest value.
         pub fn words(&self) -> Samples<u16> {
             let max = self.depth.max() as u16;
             self.as_it_lies(max, |(i, x)| if *x == max { max | noise(1, i, 0) as u16 } else { *x })
         }
     }
 
-    /// The frames of index `t` that the specification gives check values for.
+    /// Returns the frames of index `t` for which the specification has check values.
     pub fn synthetic(t: usize, bits: u32) -> [Picture; 2] {
         let reference = move |x: usize, y: usize| {
             let x = x + 5 * t;
@@ -122,21 +122,12 @@ mod tests {
         [Picture::new(48, 32, bits, reference), Picture::new(48, 32, bits, distorted)]
     }
 
-    /// White noise of 32 bits.
-    pub fn noise(seed: usize, x: usize, y: usize) -> u32 {
-        let mut h = (seed as u32).wrapping_mul(0x9e37_79b9) ^ (x as u32) << 16 ^ y as u32;
-        for _ in 0..2 {
-            h = (h ^ h >> 16).wrapping_mul(0x7feb_352d);
-        }
-        h ^ h >> 15
-    }
-
-    /// A pair of pictures; which kind of content depends on the seed.
+    /// Returns a pair of pictures. The seed chooses the kind of content.
     pub fn content(seed: usize, width: usize, height: usize, bits: u32) -> [Picture; 2] {
         let max = (1u32 << bits) - 1;
         let picture = |which: usize| {
             Picture::new(width, height, bits, |x, y| {
-                let white = noise(2 * seed + which, x, y);
+                let white = noise((2 * seed + which) as u32, x, y);
                 let faint = white >> 30 << (bits - 8);
                 let smooth = ((x * 3 + y * 5) as u32) << (bits - 8);
                 match (seed % 8, which) {
@@ -158,8 +149,8 @@ mod tests {
         [picture(0), picture(1)]
     }
 
-    /// The reference of a pair, and to compare with it: its distorted picture, the reference itself, and the
-    /// reference upside down.
+    /// Returns the reference of a pair and the pictures to compare with it: its distorted picture, the reference
+    /// itself, and the reference upside down.
     pub fn group([reference, distorted]: &[Picture; 2]) -> [Picture; 4] {
         let Picture { width, height, depth, stride, ref data } = *reference;
         let row = |y: usize| &data[y * stride..][..width];
@@ -169,7 +160,7 @@ mod tests {
         [reference.clone(), distorted.clone(), reference.clone(), turned]
     }
 
-    /// `planes!(pictures, |planes| result)`, with planes of the sample type that goes with the depth.
+    /// `planes!(pictures, |planes| result)`, with planes of the sample type for the depth.
     macro_rules! planes {
         ($pictures:expr, |$planes:ident| $result:expr) => {{
             let pictures: &[$crate::backend::cpu::tests::Picture] = $pictures;

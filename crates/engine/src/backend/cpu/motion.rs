@@ -19,15 +19,15 @@ use crate::metrics;
 use crate::metrics::motion::{MotionSums, MotionWork};
 use rayon::prelude::*;
 
-/// The blur is that of VIF's scale 2: five taps.
+/// Uses the five taps of VIF's scale 2 for the blur.
 const BLUR: usize = 2;
 /// Row pairs that two output rows read.
 const PAIRS: usize = FILTERS[BLUR].radius + 1;
 /// Rows of a part; even.
 const BAND: usize = 64;
 
-/// Sum of the absolute values of the blurred difference of two luma planes of the same size (at least
-/// `MIN_SIZE` of the metric) and depth, in 1/256 of an 8-bit step. Runs in the current rayon pool.
+/// Sums the absolute values of the blurred difference of two luma planes of the same size (at least `MIN_SIZE` of the
+/// metric) and depth, in 1/256 of an 8-bit step. Runs in the current rayon pool.
 pub fn sad<T: Sample>(level: Level, earlier: Plane<T>, later: Plane<T>, depth: BitDepth) -> u64 {
     let (planes, bits) = ([earlier, later], depth.bits());
     let bands = earlier.height().div_ceil(BAND);
@@ -58,7 +58,7 @@ dispatch!(vnni fn band[T: Sample, const SPLIT: bool](
     planes: [Plane<'_, T>; 2], from: usize, bits: u32, scratch: &mut Scratch
 ) -> u64 = process[T, SPLIT]);
 
-/// The part of the sum from row `from`; with `SPLIT`, differences are filtered in two parts.
+/// Computes the part of the sum from row `from`. With `SPLIT`, differences are filtered in two parts.
 ///
 /// # Safety
 ///
@@ -113,9 +113,9 @@ unsafe fn process<V: Lanes, T: Sample, const SPLIT: bool>(
     total
 }
 
-/// Differences of a row pair of the earlier and the later frame: for each block of columns a vector of the even columns
-/// and one of the odd columns, the upper row in the low halves. With `SPLIT` these are halved, and two vectors with the
-/// lowest bits of the even and of the odd columns follow. The rows `ahead` are asked for meanwhile.
+/// Writes the differences of a row pair of the earlier and the later frame: for each block of columns a vector of the
+/// even columns and one of the odd columns, the upper row in the low halves. With `SPLIT`, these are halved, and two
+/// vectors with the lowest bits of the even and of the odd columns follow. Prefetches the rows `ahead`.
 ///
 /// # Safety
 ///
@@ -146,7 +146,7 @@ unsafe fn difference<V: Lanes, T: Sample, const SPLIT: bool>(
     }
 }
 
-/// `(a - b) >> 1` of unsigned 16-bit lanes.
+/// Computes `(a - b) >> 1` of unsigned 16-bit lanes.
 ///
 /// # Safety
 ///
@@ -157,7 +157,7 @@ unsafe fn half_difference<V: Lanes>(a: V::I, b: V::I) -> V::I {
     unsafe {
         let low = V::splat(0x7fff_7fff);
         let (a2, b2) = (V::and(V::shr::<1>(a), low), V::and(V::shr::<1>(b), low));
-        // One less where an odd number is taken from an even one.
+        // One less if an odd number is subtracted from an even one.
         let borrow = V::and(V::and(V::xor(a, b), b), V::splat(0x0001_0001));
         V::sub16(V::sub16(a2, b2), borrow)
     }
@@ -177,14 +177,14 @@ unsafe fn store_pair<V: Lanes>(at: *mut i32, upper: V::I, lower: V::I) {
     }
 }
 
-/// Blurs two rows vertically, and says whether some number has more than 16 bits. With `WIDE`, the halves of the
-/// numbers go to the first and the third of four rows, their lowest bits to the rows after these; otherwise, their low
-/// 16 bits go to the first and the third.
+/// Blurs two rows vertically. Returns true if a number has more than 16 bits. With `WIDE`, the halves of the numbers go
+/// to the first and the third of four rows, and their lowest bits to the rows after these; otherwise their low 16 bits
+/// go to the first and the third.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. The pairs must be as [`difference`] writes them. From `rows` on there must
-/// be four rows of scratch of this width.
+/// The CPU must have the instructions of `V`. The pairs must be as [`difference`] writes them. From `rows` on there
+/// must be four rows of scratch of this width.
 #[inline(always)]
 unsafe fn blur<V: Lanes, const SPLIT: bool, const WIDE: bool>(
     pairs: [*const i32; PAIRS],
@@ -198,8 +198,8 @@ unsafe fn blur<V: Lanes, const SPLIT: bool, const WIDE: bool>(
         let begin = V::splat(1 << (bits - 1));
         let mut range = V::splat(0);
         for x in (0..width).step_by(2 * V::N) {
-            // Of each row, of the even columns and the odd ones: the sums of the differences, or of their halves and
-            // of their lowest bits.
+            // For each row, of the even and of the odd columns: the sums of the differences, or of their halves and of
+            // their lowest bits.
             let mut sums = [[if SPLIT { V::splat(0) } else { begin }; 2]; 2];
             let mut lowest = [[begin; 2]; 2];
             for s in 0..PAIRS {
@@ -237,12 +237,12 @@ unsafe fn blur<V: Lanes, const SPLIT: bool, const WIDE: bool>(
                 }
             }
         }
-        // Numbers of 16 bits have become positive ones that are smaller than 2^16.
+        // The bias has made all numbers of 16 bits positive and smaller than 2^16.
         V::any(V::gt(V::shr::<16>(range), V::splat(0)))
     }
 }
 
-/// Blurs a row horizontally and adds up its absolute values.
+/// Blurs a row horizontally and sums its absolute values.
 ///
 /// # Safety
 ///
@@ -301,7 +301,7 @@ mod tests {
     use crate::backend::cpu::tests::{Picture, content, synthetic};
     use crate::metrics::vif::TAPS;
 
-    /// The specification in plain loops.
+    /// Computes the specification in plain loops.
     fn naive(a: &Picture, b: &Picture) -> u64 {
         let (w, h) = (a.width as isize, a.height as isize);
         let (a, b, bits) = (a.samples(), b.samples(), a.depth.bits());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures as the metrics see them: samples of more than 8 bits sit in the low bits of a `u16` and never exceed the
-//! maximum of their depth. [`Picture`](crate::frame::Picture)s make no such promise. A look at all of their samples would
-//! read all of a picture from memory once more, a seventh of the time of version 1. So a plane knows the maximum, and its
-//! [`Row`]s clamp what is read of them.
+//! Planes as the metrics need them: samples of more than 8 bits are in the low bits of a `u16` and never exceed the
+//! maximum of their depth. [`Picture`](crate::frame::Picture)s do not guarantee this. Checking all samples first would
+//! read each picture from memory once more, which costs a seventh of v1's time. So a plane knows the maximum, and its
+//! [`Row`]s clamp samples when they are read.
 
 /// A sample type of a plane: `u8` for 8-bit video, `u16` for everything deeper.
 pub trait Sample:
@@ -12,7 +12,7 @@ pub trait Sample:
     /// The largest number of this type.
     const MAX: Self;
 
-    /// The low bits of a number.
+    /// Returns the low bits of a number.
     fn low(value: i32) -> Self;
 }
 
@@ -43,7 +43,7 @@ pub struct Plane<'a, T> {
 }
 
 impl<'a, T: Sample> Plane<'a, T> {
-    /// A plane of the samples in `data`; `None` when the rows do not fit or overlap (`stride < width`).
+    /// Creates a plane of the samples in `data`; `None` if the rows do not fit or overlap (`stride < width`).
     pub fn new(data: &'a [T], width: usize, height: usize, stride: usize) -> Option<Self> {
         let needed = match height {
             0 => 0,
@@ -52,54 +52,54 @@ impl<'a, T: Sample> Plane<'a, T> {
         (stride >= width && data.len() >= needed).then_some(Self { data, width, height, stride, max: T::MAX })
     }
 
-    /// The same, with larger samples of more than 8 bits read as this one.
+    /// Returns the same plane, with larger samples of more than 8 bits read as `max`.
     pub fn clamped(self, max: T) -> Self {
         Self { max, ..self }
     }
 
-    /// The largest sample that can be read.
+    /// Returns the largest sample that can be read.
     pub fn max(&self) -> T {
         self.max
     }
 
-    /// Samples of a row.
+    /// Returns the number of samples in a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Row `y` from the top, exactly `width` samples.
+    /// Returns row `y` from the top, exactly `width` samples.
     #[inline]
     pub fn row(&self, y: usize) -> Row<'a, T> {
         let start = y * self.stride;
         Row { memory: &self.data[start..start + self.width], max: self.max }
     }
 
-    /// Row `y` for `prefetch` to ask for, as it lies in memory; nothing where there is no such row.
+    /// Returns row `y` in memory for `prefetch`; empty if there is no such row.
     #[inline]
     pub fn ahead(&self, y: usize) -> &'a [T] {
         if y < self.height { self.row(y).memory() } else { &[] }
     }
 
-    /// The rows two pairs after the one that begins with row `pair`, which is counted from the top of the picture or,
-    /// below 0, mirrored there: the next to be read but one.
+    /// Returns the rows of the pair after the next, to prefetch them. `pair` is the first row of the present pair,
+    /// counted from the top of the picture or, below 0, mirrored there.
     #[inline]
     pub fn pair_ahead(&self, pair: isize) -> [&'a [T]; 2] {
         [self.ahead((pair + 4).unsigned_abs()), self.ahead((pair + 5).unsigned_abs())]
     }
 }
 
-/// Bytes of a line of the cache.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Asks for the line of the cache that begins among the `n` numbers from `x` on of a row, at most a line's worth, if
-/// one does, as it will be read soon: CPUs foresee numbers that follow each other, not the step from one row to
-/// another. Whoever works on a row calls this for each vector of it: a CPU has room for a dozen lines on their way, and
-/// waits when it is asked for a whole row at once.
+/// Prefetches the cache line that begins among the `n` numbers from `x` on of a row, at most a line's worth. CPUs
+/// predict reads of consecutive numbers, but not the step from one row to another. Callers prefetch one line for each
+/// vector of a row, because a CPU holds only about a dozen lines in flight and stalls if a whole row is requested at
+/// once.
 #[inline(always)]
 pub fn prefetch<T>(row: &[T], x: usize, n: usize) {
     if let Some(line) = line_among::<T>(x, n).and_then(|start| row.get(start..)) {
@@ -107,14 +107,15 @@ pub fn prefetch<T>(row: &[T], x: usize, n: usize) {
     }
 }
 
-/// The first number of the line that begins among the `n` from `x` on; lines are counted from the beginning of the row.
+/// Returns the first number of the line that begins among the `n` from `x` on. Lines are counted from the beginning of
+/// the row.
 #[inline(always)]
 fn line_among<T>(x: usize, n: usize) -> Option<usize> {
     let start = x.next_multiple_of(const { LINE / size_of::<T>() });
     (start < x + n).then_some(start)
 }
 
-/// Asks for a line of the cache.
+/// Prefetches a cache line.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch_line<T>(line: &[T]) {
@@ -123,7 +124,7 @@ fn prefetch_line<T>(line: &[T]) {
     unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
 }
 
-/// No other CPU has been measured.
+/// Does nothing: other CPUs have not been measured.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn prefetch_line<T>(_line: &[T]) {}
@@ -136,50 +137,50 @@ pub struct Row<'a, T> {
 }
 
 impl<'a, T: Sample> Row<'a, T> {
-    /// A row of samples that all are in range.
+    /// Creates a row whose samples are all in range.
     #[inline]
     pub fn new(memory: &'a [T]) -> Self {
         Self { memory, max: T::MAX }
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     #[inline]
     #[allow(clippy::len_without_is_empty, reason = "a row without samples is none")]
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// A sample as it lies in memory, clamped.
+    /// Clamps a sample read from memory.
     #[inline]
     pub fn clamp(&self, sample: T) -> T {
         if size_of::<T>() == 1 { sample } else { sample.min(self.max) }
     }
 
-    /// Sample `x` from the left.
+    /// Returns sample `x` from the left.
     #[inline]
     pub fn at(&self, x: usize) -> T {
         self.clamp(self.memory[x])
     }
 
-    /// All samples from the left.
+    /// Iterates over all samples from the left.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = T> {
         self.memory.iter().map(move |sample| self.clamp(*sample))
     }
 
-    /// Parts of so many samples, of which the last may have fewer.
+    /// Iterates over parts of `size` samples; the last may have fewer.
     #[inline]
     pub fn chunks(self, size: usize) -> impl Iterator<Item = Self> {
         self.memory.chunks(size).map(move |memory| Self { memory, ..self })
     }
 
-    /// What lies in memory, for those who clamp it themselves.
+    /// Returns the samples in memory. Callers have to clamp them.
     #[inline]
     pub fn memory(&self) -> &'a [T] {
         self.memory
     }
 
-    /// The largest sample that can be read.
+    /// Returns the largest sample that can be read.
     #[inline]
     pub fn max(&self) -> T {
         self.max
@@ -205,7 +206,7 @@ pub enum PlanePair<'a> {
 }
 
 impl<'a> PlanePair<'a> {
-    /// A pair of planes; `None` when they differ in size or sample type.
+    /// Pairs two planes; `None` if they differ in size or sample type.
     pub fn new(a: AnyPlane<'a>, b: AnyPlane<'a>) -> Option<Self> {
         fn alike<T: Sample>(a: &Plane<'_, T>, b: &Plane<'_, T>) -> bool {
             (a.width, a.height) == (b.width, b.height)
@@ -228,7 +229,7 @@ pub enum PlaneGroup<'a> {
 }
 
 impl<'a> PlaneGroup<'a> {
-    /// A group of planes; `None` when one differs from the reference in size or sample type.
+    /// Groups planes; `None` if one differs from the reference in size or sample type.
     pub fn new(reference: AnyPlane<'a>, distorted: impl IntoIterator<Item = AnyPlane<'a>>) -> Option<Self> {
         let pairs = distorted.into_iter().map(|plane| PlanePair::new(reference, plane));
         Some(match reference {
@@ -244,10 +245,10 @@ impl<'a> PlaneGroup<'a> {
     }
 }
 
-/// One picture: luma, and the two chroma planes where the caller has them.
+/// The planes of one picture: luma, and the two chroma planes if they are needed.
 ///
-/// Chroma planes have the size libvmaf gives them: a subsampled axis of `n` luma samples has
-/// `floor(n / 2)` chroma samples.
+/// Chroma planes have the size libvmaf gives them: a subsampled axis of `n` luma samples has `floor(n / 2)` chroma
+/// samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// Y.
@@ -260,7 +261,7 @@ pub struct Frame<'a> {
 mod tests {
     use super::*;
 
-    /// Wherever somebody begins, and however wide vectors are.
+    /// Tests all start positions and vector widths.
     #[test]
     fn every_line_of_a_row_is_asked_for_once() {
         fn check<T>(first: usize, n: usize) {

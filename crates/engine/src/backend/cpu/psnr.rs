@@ -13,10 +13,10 @@ use rayon::prelude::*;
 
 /// Rows of a part.
 const BAND: usize = 64;
-/// Bytes of a row whose squares a lane of 32 bits can add up: two in each vector, below 2^16 each.
+/// Bytes of a row whose squares fit the sum in a 32-bit lane: two in each vector, below 2^16 each.
 const RUN: usize = 1 << 14;
 
-/// Sum of the squared differences of two planes of the same size. Runs in the current rayon pool.
+/// Sums the squared differences of two planes of the same size. Runs in the current rayon pool.
 pub fn sse<T: Sample>(level: Level, a: Plane<T>, b: Plane<T>) -> u64 {
     let bands = a.height().div_ceil(BAND);
     (0..bands).into_par_iter().map(|i| band::<T>(level, [a, b], i * BAND)).sum()
@@ -24,7 +24,7 @@ pub fn sse<T: Sample>(level: Level, a: Plane<T>, b: Plane<T>) -> u64 {
 
 dispatch!(fn band[T: Sample](planes: [Plane<'_, T>; 2], from: usize) -> u64 = process[T]);
 
-/// The part of the sum from row `from`.
+/// Computes the part of the sum from row `from`.
 ///
 /// # Safety
 ///
@@ -42,7 +42,7 @@ unsafe fn process<V: Lanes, T: Sample>(planes: [Plane<'_, T>; 2], from: usize) -
     total
 }
 
-/// The sum for 8-bit samples.
+/// Computes the sum for 8-bit samples.
 ///
 /// # Safety
 ///
@@ -60,7 +60,7 @@ unsafe fn bytes<V: Lanes, T: Sample>(a: Row<'_, T>, b: Row<'_, T>) -> u64 {
     }
 }
 
-/// The sum for deeper samples.
+/// Computes the sum for deeper samples.
 ///
 /// # Safety
 ///
@@ -81,7 +81,7 @@ unsafe fn words<V: Lanes, T: Sample>(a: Row<'_, T>, b: Row<'_, T>) -> u64 {
     }
 }
 
-/// PSNR of Y, and of Cb and Cr where they are wanted and there.
+/// PSNR of Y, and of Cb and Cr if they are requested and present.
 pub struct Psnr(PsnrWork);
 
 impl Metric for Psnr {

@@ -2,8 +2,8 @@
 
 //! PSNR-HVS: as many blocks at a time as a vector has lanes.
 //!
-//! The errors of a plane have to be added up in single precision one after the other. Only that is left to one thread
-//! for each plane; it adds what the others have found, without the zeros.
+//! The errors of a plane have to be added in single precision one after the other. Only this step runs on one thread
+//! per plane: it adds the errors that the others have found, without the zeros.
 
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
@@ -14,14 +14,14 @@ use crate::metrics::psnr_hvs::{BLOCK, PsnrHvsSums, PsnrHvsWork, STEP, TABLES, Ta
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Samples of a block.
+/// Samples in a block.
 const SIZE: usize = BLOCK * BLOCK;
-/// Rows of blocks that make a part.
+/// Rows of blocks in a part.
 const BAND: usize = 8;
-/// As many lanes as the widest vectors have.
+/// Lanes of the widest vectors.
 const MAX_LANES: usize = 16;
 
-/// The bits of the sum of all errors of each distorted plane. Runs in the current rayon pool.
+/// Computes the bits of the sum of all errors of each distorted plane. Runs in the current rayon pool.
 pub fn errors<T: Sample>(
     level: Level,
     reference: Plane<T>,
@@ -40,7 +40,7 @@ dispatch!(fn band[T: Sample](
     reference: Plane<'_, T>, distorted: &[Plane<'_, T>], rows: Range<usize>, tables: &Tables,
 ) -> Vec<Vec<f32>> = process[T]);
 
-/// The errors of each distorted plane in these rows of blocks, in order, without zeros.
+/// Computes the errors of each distorted plane in these rows of blocks, in order, without zeros.
 ///
 /// # Safety
 ///
@@ -86,7 +86,7 @@ unsafe fn process<V: Lanes, T: Sample>(
     found
 }
 
-/// The coefficients of neighbouring blocks from block (x, y) on, and how strongly they mask errors.
+/// Computes the coefficients of neighbouring blocks from block (x, y) on, and the strength with which they mask errors.
 ///
 /// # Safety
 ///
@@ -112,7 +112,7 @@ unsafe fn spectrum<V: Lanes, T: Sample>(
     }
 }
 
-/// Appends a block's errors that are not zero.
+/// Appends the nonzero errors of a block.
 #[inline(always)]
 fn append(found: &mut Vec<f32>, errors: &[f32], step: usize) {
     let mut block = [0.0; SIZE];
@@ -125,8 +125,8 @@ fn append(found: &mut Vec<f32>, errors: &[f32], step: usize) {
     found.extend_from_slice(&block[..n]);
 }
 
-/// The samples of `n` neighbouring blocks from block (x, y) on, sample by sample; the last block of the row stands in
-/// for those after it.
+/// Loads the samples of `n` neighbouring blocks from block (x, y) on, sample by sample. The last block of the row
+/// stands in for those after it.
 #[inline(always)]
 fn load<T: Sample>(plane: &Plane<'_, T>, [x, y]: [usize; 2], columns: usize, n: usize, to: &mut [i32]) {
     for i in 0..BLOCK {
@@ -140,7 +140,7 @@ fn load<T: Sample>(plane: &Plane<'_, T>, [x, y]: [usize; 2], columns: usize, n: 
     }
 }
 
-/// Sum of the quadrants' variances over that of the block, 0 for flat blocks.
+/// Computes the sum of the quadrants' variances over that of the block, 0 for flat blocks.
 ///
 /// # Safety
 ///
@@ -160,7 +160,7 @@ unsafe fn activity<V: Lanes>(block: &[V::I; SIZE]) -> V::F {
     }
 }
 
-/// Sum of squared differences from the mean of `N` x `N` samples, the first of which is `first`.
+/// Computes the sum of squared differences from the mean of `N` x `N` samples, the first of which is `first`.
 ///
 /// # Safety
 ///
@@ -183,7 +183,7 @@ unsafe fn deviation<V: Lanes, const N: usize>(block: &[V::I; SIZE], first: usize
     }
 }
 
-/// How strongly a block with these coefficients masks errors.
+/// Computes the strength with which a block with these coefficients masks errors.
 ///
 /// # Safety
 ///
@@ -202,7 +202,7 @@ unsafe fn masking<V: Lanes>(coefficients: &[V::I; SIZE], ratio: V::F, tables: &T
     }
 }
 
-/// Columns first, then rows.
+/// Transforms a block, first the columns, then the rows.
 ///
 /// # Safety
 ///
@@ -220,7 +220,7 @@ unsafe fn transform<V: Lanes>(block: &mut [V::I; SIZE]) {
     }
 }
 
-/// The integer DCT of eight numbers `step` apart, as a cascade of lifting steps.
+/// Computes the integer DCT of eight numbers `step` apart, as a cascade of lifting steps.
 ///
 /// # Safety
 ///
@@ -285,7 +285,7 @@ unsafe fn transform8<V: Lanes>(block: &mut [V::I; SIZE], first: usize, step: usi
     }
 }
 
-/// Half, rounded towards zero.
+/// Halves a number, rounding towards zero.
 ///
 /// # Safety
 ///
@@ -296,7 +296,7 @@ unsafe fn half<V: Lanes>(a: V::I) -> V::I {
     unsafe { V::sra::<1>(V::sub(a, V::sra::<31>(a))) }
 }
 
-/// `(a factor + 2^(K-1)) >> K`.
+/// Computes `(a factor + 2^(K-1)) >> K`.
 ///
 /// # Safety
 ///
@@ -377,7 +377,7 @@ mod tests {
             columns.map(transform8)
         }
 
-        /// The mean's square difference summed up, over `n` x `n` samples.
+        /// Computes the sum of squared differences from the mean over `n` x `n` samples.
         fn deviation(block: &Block, top: usize, left: usize, n: usize) -> f32 {
             let samples = || (0..n * n).map(|k| block[top + k / n][left + k % n] as f32);
             let mean = samples().sum::<f32>() / (n * n) as f32;

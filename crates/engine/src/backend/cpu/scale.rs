@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Brings pictures to the size of the reference, as [`crate::scale`] says.
+//! Scales pictures to the size of the reference, as defined in [`crate::scale`].
 //!
-//! Bands of output rows run side by side. Each keeps as many filtered source rows as an output row is made of. Along
-//! a row, two neighbouring samples are multiplied at a time: as signed 16-bit numbers, which takes 2^15 off each
-//! sample and thus a constant off each sum.
+//! Bands of output rows run in parallel. Each keeps as many filtered source rows as one output row needs. Along a row,
+//! two neighbouring samples are multiplied at a time as signed 16-bit numbers. This subtracts 2^15 from each sample and
+//! thus a constant from each sum.
 
 use rayon::prelude::*;
 
@@ -13,15 +13,15 @@ use crate::backend::cpu::plane::{AnyPlane, Frame, Plane, Row, Sample};
 use crate::frame::BitDepth;
 use crate::scale::{Axis, ONE, Scaling, shifts};
 
-/// Columns are rounded up to as many as the widest vectors have.
+/// Columns are rounded up to a multiple of this, the lanes of the widest vectors.
 const BLOCK: usize = 16;
 
 /// Columns of the output, laid out for vectors.
 struct Columns {
-    /// The first source column that each output column is made of.
+    /// The first source column of each output column.
     first: Vec<i32>,
-    /// Weights of two neighbouring source samples in each number, the first one in its low half: for all output columns
-    /// those of the first two samples, then those of the next two, and so on.
+    /// Weights of two neighbouring source samples in each number, the first one in its low half: first the weights of
+    /// the first two samples for all output columns, then those of the next two, and so on.
     weights: Vec<Vec<i32>>,
 }
 
@@ -40,7 +40,7 @@ impl Columns {
     }
 }
 
-/// What planes of one size are scaled with.
+/// Tables for planes of one size.
 struct Tables {
     source: (usize, usize),
     width: usize,
@@ -62,7 +62,7 @@ struct Scratch {
     words: Vec<u16>,
 }
 
-/// Room for a scaled picture.
+/// Memory for a scaled picture.
 #[derive(Default)]
 pub struct Scaled([Scratch; 3]);
 
@@ -73,7 +73,7 @@ pub struct Scaler {
 }
 
 impl Scaler {
-    /// Tables for all of the picture that the scaling looks at.
+    /// Creates the tables for the part of the picture that the scaling uses.
     pub fn new(scaling: &Scaling) -> Self {
         let source = scaling.source();
         let luma = Tables::new((source.width, source.height), scaling.luma(), source.depth);
@@ -82,8 +82,8 @@ impl Scaler {
         Self { luma, chroma }
     }
 
-    /// Scales a picture in the current rayon pool, each plane in so many bands. `None` if it does not have the size that
-    /// was prepared for.
+    /// Scales a picture in the current rayon pool, each plane in `bands` bands. Returns `None` if it does not have the
+    /// prepared size.
     pub fn scale<'a>(
         &self,
         level: Level,
@@ -136,7 +136,7 @@ impl Run {
 dispatch!(fn band[T: Sample](tables: &Tables, plane: Plane<'_, T>, from: usize, to: &mut [T]) -> ()
     = scale_band[T]);
 
-/// The output rows from `from` on.
+/// Scales the output rows from `from` on.
 ///
 /// # Safety
 ///
@@ -148,7 +148,7 @@ unsafe fn scale_band<V: Lanes, T: Sample>(tables: &Tables, plane: Plane<'_, T>, 
     let stride = columns.first.len();
     let mut pairs = vec![0; plane.width()];
     let mut line = vec![0; stride];
-    // Source row y lies at y modulo their number.
+    // Source row y is kept at y modulo the number of rows.
     let mut kept = vec![0; rows.taps() * stride];
     let mut weighted = vec![(0, 0); rows.taps()];
     let mut next = 0;
@@ -171,7 +171,7 @@ unsafe fn scale_band<V: Lanes, T: Sample>(tables: &Tables, plane: Plane<'_, T>, 
     }
 }
 
-/// A source row in the columns of the output.
+/// Filters a source row into the columns of the output.
 ///
 /// # Safety
 ///
@@ -191,7 +191,7 @@ unsafe fn filter_row<V: Lanes, T: Sample>(
         *pair = signed(two[0], two[1]);
     }
     if let (Some(pair), Some(last)) = (pairs.last_mut(), row.memory().last()) {
-        // A weight of 0 is all that meets its other half.
+        // Its other half is multiplied only with weights of 0.
         *pair = signed(*last, *last);
     }
     for (i, to) in to.chunks_exact_mut(V::N).enumerate() {
@@ -210,7 +210,7 @@ unsafe fn filter_row<V: Lanes, T: Sample>(
     }
 }
 
-/// An output row from the rows that were kept: where those begin that it is made of, and their weights.
+/// Computes an output row from the kept rows that it needs and their weights.
 ///
 /// # Safety
 ///
@@ -247,7 +247,7 @@ mod tests {
     use crate::frame::Geometry;
     use crate::scale::Method;
 
-    /// The definition, sample by sample.
+    /// Computes the definition sample by sample.
     fn naive(samples: &[u16], width: usize, [columns, rows]: &[Axis; 2], depth: BitDepth) -> Vec<u16> {
         let rounded = |sum: i64, shift: u32| (sum + (1 << (shift - 1))) >> shift;
         let sum = |axis: &Axis, i: usize, at: &dyn Fn(usize) -> i64| -> i64 {
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Black and white at the steepest edges is what overshoots most.
+    /// Black and white at the steepest edges overshoot most.
     #[test]
     fn the_largest_sums_fit() {
         for method in METHODS {

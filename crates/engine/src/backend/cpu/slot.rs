@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! An in-flight slot: everything that one group needs while it is computed. Slots share nothing that changes, so groups
-//! in different slots may be computed at the same time.
+//! An in-flight slot: the memory and metrics that one group needs while it is computed. Slots share no mutable state,
+//! so groups in different slots may be computed in parallel.
 
 use rayon::prelude::*;
 
 use super::METRICS;
 use super::import::{Importer, Unpacked};
 use super::luma::Luma;
-use super::metric::{Pictures, Setup, Task, group};
+use super::metric::{DynMetric, Pictures, Setup, group};
 use super::scale::{Scaled, Scaler};
 use super::simd::Level;
 use crate::backend::cpu::plane::{Frame, PlanePair};
@@ -17,19 +17,19 @@ use crate::frame::{Geometry, Picture};
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
 
-/// What all slots have in common.
-pub struct Plan {
+/// Settings that all slots share.
+pub struct SlotConfig {
     pub level: Level,
     pub geometry: Geometry,
-    /// Some metric looks at Cb and Cr.
+    /// A metric reads Cb and Cr.
     pub chroma: bool,
-    /// How many earlier reference pictures some metric looks at.
+    /// Number of earlier reference pictures that a metric reads.
     pub lags: usize,
-    /// How the pictures of each rendition are scaled; `None` where they have the reference's size.
+    /// How the pictures of each rendition are scaled; `None` if they have the reference's size.
     pub scalers: Vec<Option<(Scaling, Scaler)>>,
 }
 
-impl Plan {
+impl SlotConfig {
     pub fn new(level: Level, work: &Work, geometry: Geometry, renditions: &[Option<Scaling>]) -> Self {
         let scaler = |scaling: &Option<Scaling>| scaling.map(|s| (s, Scaler::new(&s)));
         Self {
@@ -41,58 +41,63 @@ impl Plan {
         }
     }
 
-    /// The geometry of the pictures of a rendition.
+    /// Returns the geometry of the pictures of a rendition.
     pub fn source(&self, rendition: usize) -> Result<Geometry, BackendError> {
         let scaler = self.scalers.get(rendition).ok_or(BackendError::NotPrepared)?;
         Ok(scaler.as_ref().map_or(self.geometry, |(scaling, _)| scaling.source()))
     }
 }
 
-/// A group whose pictures are there while it is computed.
-pub struct Group<'a> {
+/// A group with borrowed pictures, for the time of its computation.
+pub struct BorrowedGroup<'a> {
     pub reference: &'a Picture<'a>,
-    /// The reference's luma, if later groups will look at it too.
+    /// The reference's luma, if later groups need it too.
     pub luma: Option<&'a Luma>,
     /// The distorted pictures, each with the number of its rendition.
     pub distorted: Vec<(usize, &'a Picture<'a>)>,
     /// The luma of the reference one and two pictures ago, as far as the run reaches back.
     pub earlier: &'a [std::sync::Arc<Luma>],
-    /// Into how many bands its pictures are divided.
+    /// Number of bands of each picture.
     pub bands: usize,
     pub history_only: bool,
 }
 
-/// Working memory, and the metrics with theirs. Each group overwrites what the one before has left.
+/// Working memory, and the metrics with theirs. Each group overwrites the data of the one before.
 pub struct Slot {
-    /// Metrics that need what another one makes come after it; otherwise, each is on its own.
-    chains: Vec<Vec<Box<dyn Task>>>,
+    /// Chains of metrics that run one after the other. A metric that needs the results of another follows it; all
+    /// others are alone.
+    chains: Vec<Vec<Box<dyn DynMetric>>>,
     for_reference: [Unpacked; 3],
     for_distorted: Vec<(Importer, Scaled)>,
 }
 
 impl Slot {
     pub fn new(work: &Work, setup: &Setup) -> Result<Self, BackendError> {
-        let mut chains: Vec<Vec<Box<dyn Task>>> = vec![];
+        let mut chains: Vec<Vec<Box<dyn DynMetric>>> = vec![];
         for registration in &METRICS {
-            let Some(task) = (registration.prepare)(work, setup)? else { continue };
-            match task.halves_are() {
+            let Some(metric) = (registration.prepare)(work, setup)? else { continue };
+            match metric.halves_are() {
                 Halves::Needed => {
-                    let made = |chain: &&mut Vec<Box<dyn Task>>| chain[0].halves_are() == Halves::Made;
+                    let made = |chain: &&mut Vec<Box<dyn DynMetric>>| chain[0].halves_are() == Halves::Made;
                     let chain = chains.iter_mut().find(made);
-                    chain.ok_or(BackendError::Incomplete { metric: registration.name })?.push(task);
+                    chain.ok_or(BackendError::Incomplete { metric: registration.name })?.push(metric);
                 }
-                Halves::Ignored | Halves::Made => chains.push(vec![task]),
+                Halves::Ignored | Halves::Made => chains.push(vec![metric]),
             }
         }
         let for_distorted = (0..setup.renditions).map(|_| Default::default()).collect();
         Ok(Self { chains, for_reference: Default::default(), for_distorted })
     }
 
-    /// The sums of each distorted picture, or those of the reference compared with itself if there are none, on the
-    /// threads of the current pool.
-    pub fn compute(&mut self, plan: &Plan, given: &Group<'_>) -> Result<Vec<FrameSums>, BackendError> {
+    /// Computes the sums of each distorted picture, or those of the reference compared with itself if there is none.
+    /// Runs on the threads of the current pool.
+    pub fn compute(
+        &mut self,
+        plan: &SlotConfig,
+        given: &BorrowedGroup<'_>,
+    ) -> Result<Vec<FrameSums>, BackendError> {
         let Self { chains, for_reference, for_distorted } = self;
-        let Plan { level, geometry: Geometry { depth, .. }, chroma, .. } = *plan;
+        let SlotConfig { level, geometry: Geometry { depth, .. }, chroma, .. } = *plan;
         let unreadable = || BackendError::Picture("cpu");
         let frame = |((rendition, picture), room): (&(usize, &_), _)| -> Result<Frame<'_>, BackendError> {
             let (importer, scaled): &mut (Importer, Scaled) = room;
@@ -144,20 +149,20 @@ impl Slot {
             earlier: earlier.collect::<Result<_, _>>()?,
             halves: vec![],
         };
-        let wanted = |task: &dyn Task| !given.history_only || task.has_history();
+        let wanted = |metric: &dyn DynMetric| !given.history_only || metric.has_history();
         chains.par_iter_mut().with_max_len(1).filter(|chain| wanted(&*chain[0])).for_each(|chain| {
             let Some((first, others)) = chain.split_first_mut() else { return };
             first.compute(&pictures);
             if !others.is_empty() {
                 let halves = first.halves(1 + pictures.distorted());
                 let pictures = Pictures { halves, ..pictures.clone() };
-                others.iter_mut().for_each(|task| task.compute(&pictures));
+                others.iter_mut().for_each(|metric| metric.compute(&pictures));
             }
         });
         let mut sums = vec![FrameSums::default(); frames.len()];
-        let tasks = chains.iter_mut().filter(|chain| wanted(&*chain[0])).flatten();
-        for task in tasks {
-            task.take(&mut sums).ok_or(BackendError::Unlike)?;
+        let metrics = chains.iter_mut().filter(|chain| wanted(&*chain[0])).flatten();
+        for metric in metrics {
+            metric.take(&mut sums).ok_or(BackendError::Unlike)?;
         }
         Ok(sums)
     }

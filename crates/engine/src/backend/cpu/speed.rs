@@ -12,8 +12,8 @@ use crate::backend::cpu::plane::{Plane, PlaneGroup, Sample};
 use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::speed::{
-    BLOCK, ChromaStatistics, Covariance, ELEMENTS, Eigenvalues, Layout, Misfit, PlaneMoments,
-    PlaneStatistics, SpeedSums, SpeedWork, reflect,
+    BLOCK, ChromaStatistics, Covariance, ELEMENTS, Layout, PlaneMoments, PlaneStatistics, SpeedMisfit,
+    SpeedSums, SpeedWork, reflect,
 };
 
 /// Rows of the small image in a part.
@@ -21,20 +21,21 @@ const BAND: usize = 8;
 /// Room for the offsets in a block, in whole vectors of any instruction set.
 const OFFSETS: usize = ELEMENTS.next_multiple_of(16);
 
-/// What is set up for frames of one geometry.
+/// State for frames of one geometry.
 pub struct Speed {
     layouts: Vec<Layout>,
     sigmas: Vec<f32>,
 }
 
 impl Speed {
-    /// Room for the work on frames of a geometry.
-    pub fn new(work: &SpeedWork, geometry: Geometry) -> Result<Self, Misfit> {
+    /// Prepares for frames of a geometry.
+    pub fn new(work: &SpeedWork, geometry: Geometry) -> Result<Self, SpeedMisfit> {
         let layouts = work.scalings.iter().map(|scaling| scaling.layout(geometry));
         Ok(Self { layouts: layouts.collect::<Result<_, _>>()?, sigmas: work.sigmas.clone() })
     }
 
-    /// The statistics of Cb and of Cr, of the reference and each distorted picture. Runs in the current rayon pool.
+    /// Computes the statistics of Cb and of Cr, of the reference and each distorted picture. Runs in the current rayon
+    /// pool.
     pub fn compute(&self, level: Level, planes: [PlaneGroup<'_>; 2]) -> Vec<SpeedSums> {
         let component = |layout: &Layout, planes: &PlaneGroup<'_>| match planes {
             PlaneGroup::U8(reference, distorted) => {
@@ -51,13 +52,13 @@ impl Speed {
         };
         let scalings: Vec<Vec<ChromaStatistics>> = self.layouts.par_iter().map(scaling).collect();
         let mut scalings: Vec<_> = scalings.into_iter().map(Vec::into_iter).collect();
-        // From those of each scaling to those of each picture.
+        // Reorders from scalings to pictures.
         let picture = || scalings.iter_mut().map(Iterator::next).collect();
         std::iter::from_fn(picture).collect()
     }
 }
 
-/// The statistics of each plane.
+/// Computes the statistics of each plane.
 fn all<T: Sample>(
     level: Level,
     layout: &Layout,
@@ -65,10 +66,10 @@ fn all<T: Sample>(
     planes: &[Plane<'_, T>],
 ) -> Vec<PlaneStatistics> {
     let moments = planes.par_iter().with_max_len(1).map(|plane| moments(level, layout, *plane));
-    PlaneStatistics::of(moments.collect(), Eigenvalues::default(), sigmas)
+    PlaneStatistics::of(moments.collect(), sigmas)
 }
 
-/// The first one, which is the reference's, beside each of the others.
+/// Pairs the statistics of the first plane, the reference's, with each of the others.
 fn pairs(statistics: Vec<PlaneStatistics>) -> impl Iterator<Item = [PlaneStatistics; 2]> {
     let mut statistics = statistics.into_iter();
     let reference = statistics.next();
@@ -81,7 +82,7 @@ fn moments<T: Sample>(level: Level, layout: &Layout, plane: Plane<'_, T>) -> Pla
     PlaneMoments::new(covariance, &image, layout.blocks)
 }
 
-/// The small image.
+/// Computes the small image.
 fn downscale<T: Sample>(level: Level, layout: &Layout, plane: Plane<'_, T>) -> Vec<f32> {
     let width = layout.x.size;
     let mut image = vec![0.0; width * layout.y.size];
@@ -96,7 +97,7 @@ fn downscale<T: Sample>(level: Level, layout: &Layout, plane: Plane<'_, T>) -> V
 dispatch!(fn small_row[T: Sample](layout: &Layout, plane: Plane<'_, T>, y: usize, line: &mut Vec<f32>,
     row: &mut [f32]) -> () = process[T]);
 
-/// Row `y` of the small image; `line` is room for what the vertical filter yields.
+/// Computes row `y` of the small image. `line` is working memory for the vertical filter.
 ///
 /// # Safety
 ///
@@ -162,7 +163,7 @@ unsafe fn process<V: Lanes, T: Sample>(
     }
 }
 
-/// The used part of a small image, less its local mean.
+/// Computes the used part of a small image less its local mean.
 fn less_local_mean(layout: &Layout, image: &[f32]) -> Vec<f32> {
     let (width, height) = (layout.x.size, layout.y.size);
     let (used_width, used_height) = layout.used();
@@ -185,7 +186,7 @@ fn less_local_mean(layout: &Layout, image: &[f32]) -> Vec<f32> {
     result
 }
 
-/// The mean sample at each offset in a block, over all places of the window.
+/// Computes the mean sample at each offset in a block, over all positions of the window.
 fn means(layout: &Layout, image: &[f32]) -> [f32; ELEMENTS] {
     let ((width, height), (stride, _)) = (layout.window(), layout.used());
     let mut sums = [0f32; ELEMENTS];
@@ -204,10 +205,10 @@ fn means(layout: &Layout, image: &[f32]) -> [f32; ELEMENTS] {
 
 dispatch!(fn covariance[](layout: &Layout, image: &[f32], means: [f32; ELEMENTS]) -> Covariance = covariances[]);
 
-/// Sums of products with each other of the deviations at all offsets; only those up to the diagonal count.
+/// Sums of the products of deviations at each pair of offsets. Only those up to the diagonal are used.
 type Products = [[f64; OFFSETS]; OFFSETS];
 
-/// The covariances of the samples of a block, summed up in double precision in raster order.
+/// Computes the covariances of the samples of a block, summed in double precision in raster order.
 ///
 /// # Safety
 ///
@@ -256,8 +257,8 @@ unsafe fn covariances<V: Lanes>(layout: &Layout, image: &[f32], means: [f32; ELE
     covariance
 }
 
-/// Adds a row of places to the sums of `ROWS` offsets from `x` on with the offsets from `y` on in `VECTORS` vectors, and
-/// returns `ROWS`.
+/// Adds a row of positions to the sums of `ROWS` offsets from `x` on with the offsets from `y` on in `VECTORS` vectors.
+/// Returns `ROWS`.
 ///
 /// # Safety
 ///
@@ -311,10 +312,11 @@ impl Metric for Speed {
 mod tests {
     use super::*;
     use crate::backend::cpu::plane::AnyPlane;
-    use crate::backend::cpu::tests::{Picture, content, noise};
+    use crate::backend::cpu::tests::{Picture, content};
     use crate::frame::BitDepth;
     use crate::metrics::options::Options;
     use crate::metrics::speed::{Method, SpeedOptions};
+    use crate::random::noise;
 
     fn geometry(width: usize, height: usize, bits: u32) -> Geometry {
         let depth = BitDepth::new(bits).unwrap();
@@ -325,16 +327,16 @@ mod tests {
         options.scaling().unwrap().layout(geometry(width, height, bits)).unwrap()
     }
 
-    /// Texture with grain, which is finer in the reference.
+    /// Returns texture with grain, which is finer in the reference.
     fn textured(component: usize, distorted: bool, width: usize, height: usize, bits: u32) -> Picture {
         Picture::new(width, height, bits, |x, y| {
             let texture = (x * x / 9 + y * 7 + x * y / 16) % (120 + 40 * component);
-            let grain = noise(2 * component + usize::from(distorted), x, y);
+            let grain = noise(2 * component as u32 + u32::from(distorted), x, y);
             (texture as u32 + (grain >> if distorted { 25 } else { 27 })) << (bits - 8)
         })
     }
 
-    /// Statistics of `[Cb, Cr]`, each of the reference and the distorted picture.
+    /// Computes the statistics of `[Cb, Cr]`, each of the reference and the distorted picture.
     fn compute(level: Level, options: SpeedOptions, pictures: &[[Picture; 2]; 2]) -> ChromaStatistics {
         let Picture { width, height, depth, .. } = pictures[0][0];
         let work = SpeedWork { scalings: vec![options.scaling().unwrap()], sigmas: vec![options.sigma()] };
@@ -354,7 +356,7 @@ mod tests {
         found.into_iter().next().unwrap()
     }
 
-    /// From the numpy reference of the specification, which libvmaf agrees with to the last bit.
+    /// Compares with the numpy reference of the specification, which equals libvmaf to the last bit.
     #[test]
     fn known_scores() {
         let expected = [
@@ -454,7 +456,7 @@ mod tests {
         assert_eq!(found, [[compute(level, plain, &pictures), compute(level, half, &pictures)]]);
     }
 
-    /// The small image of a plane that is not resampled, by the specification.
+    /// Computes the small image of a plane that is not resampled, by the specification.
     fn naive(layout: &Layout, picture: &Picture) -> Vec<f32> {
         let (width, height, samples) = (picture.width, picture.height, picture.samples());
         let radius = (layout.low_pass.len() / 2) as isize;
@@ -514,7 +516,7 @@ mod tests {
     fn covariances_are_summed_up_in_raster_order() {
         for (i, (columns, rows)) in [(5, 5), (5, 20), (10, 15), (35, 10), (60, 30)].into_iter().enumerate() {
             let layout = layout(SpeedOptions::default(), 16 * columns, 16 * rows, 8);
-            let sample = |j| (noise(i, j % columns, j / columns) as i32) as f32 / (1u32 << 24) as f32;
+            let sample = |j| (noise(i as u32, j % columns, j / columns) as i32) as f32 / (1u32 << 24) as f32;
             let image: Vec<f32> = (0..columns * rows).map(sample).collect();
             let means = means(&layout, &image);
             let (width, height) = layout.window();

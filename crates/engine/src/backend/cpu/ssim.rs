@@ -3,9 +3,8 @@
 //! Structural similarity, streamed in bands of rows: each row goes through the horizontal window, and the last eleven
 //! of these through the vertical one and the statistics.
 //!
-//! Every product is rounded to single precision and added to a double, tap by tap, as libvmaf does. The loops over
-//! the columns of a row are plain: neighbours do not depend on each other, and the compiler makes vectors of them for
-//! each level.
+//! Every product is rounded to single precision and added to a double, tap by tap, as libvmaf does. The loops over the
+//! columns of a row are plain: columns are independent, and the compiler vectorises the loops for each level.
 
 use super::metric::{Metric, Pictures, Setup, typed};
 use super::simd::{Lanes, Level, dispatch};
@@ -20,19 +19,19 @@ use crate::metrics::ssim::{
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of a part that is filtered by the window: some more are read for it.
+/// Rows of a part that is filtered by the window, which reads some more rows.
 const BAND: usize = 64;
 /// Rows of a part that is decimated.
 const DECIMATED_BAND: usize = 16;
 
-/// A picture whose rows can be had as single precision numbers in the range of 8 bits.
+/// A picture whose rows can be read as singles in the range of 8 bits.
 trait Image: Copy + Send + Sync {
     fn size(&self) -> (usize, usize);
-    /// Columns 0, 1 and so on of row `y`.
+    /// Reads columns 0, 1 and so on of row `y`.
     fn read(&self, y: usize, to: &mut [f32]);
 }
 
-/// Samples, and the factor that brings them to the range of 8 bits.
+/// Samples, and the factor that scales them to the range of 8 bits.
 #[derive(Clone, Copy)]
 struct Scaled<'a, T>(Plane<'a, T>, f32);
 
@@ -75,20 +74,19 @@ impl Image for &Decimated {
     }
 }
 
-/// SSIM of a reference and distorted pictures of one size; owns the decimated pictures, the reference's first.
+/// SSIM of a reference and distorted pictures of one size. It owns the decimated pictures, the reference's first.
 pub struct Ssim {
     geometry: Geometry,
-    /// For each scale of the work its factor and the decimated pictures; `None` where pictures are compared as they
-    /// are.
+    /// The factor and the decimated pictures for each scale of the work; `None` if pictures are not decimated.
     scales: Vec<Option<(usize, Vec<Decimated>)>>,
     /// Scales 1 to 4 of MS-SSIM.
     pyramid: Option<[Vec<Decimated>; SCALES - 1]>,
-    /// Which scales of MS-SSIM have all terms.
+    /// True for scales of MS-SSIM that have all terms.
     all_terms: [bool; SCALES],
 }
 
 impl Ssim {
-    /// Work on frames for which it is defined, up to `renditions` distorted pictures for each reference.
+    /// Prepares for frames for which it is defined, with up to `renditions` distorted pictures for each reference.
     pub fn new(work: &SsimWork, geometry: Geometry, renditions: usize) -> Self {
         let Geometry { width, height, .. } = geometry;
         let pictures = |size| vec![Decimated::new(size); 1 + renditions];
@@ -109,8 +107,8 @@ impl Ssim {
         }
     }
 
-    /// The sums of each distorted luma plane with the reference's, no more than were given to [`Ssim::new`]; `None`
-    /// when they are not of the size given there. Runs in the current rayon pool.
+    /// Computes the sums of each distorted luma plane with the reference's, no more than were given to [`Ssim::new`];
+    /// `None` if they do not have the size given there. Runs in the current rayon pool.
     pub fn compute<T: Sample>(
         &mut self,
         level: Level,
@@ -125,7 +123,7 @@ impl Ssim {
         let unit = unit(self.geometry);
         let whole: Vec<_> = planes.into_iter().map(|plane| Scaled(plane, unit)).collect();
         let mut sums = vec![SsimSums { scales: vec![], multi_scale: None }; distorted.len()];
-        // Pictures as they are serve SSIM of factor 1 and the first scale of MS-SSIM.
+        // SSIM of factor 1 and the first scale of MS-SSIM use the pictures without decimation.
         let plain = self.pyramid.is_some() || self.scales.iter().any(Option::is_none);
         let plain = if plain { map_sums(level, &whole, self.all_terms[0]) } else { vec![] };
         for scale in &mut self.scales {
@@ -163,7 +161,7 @@ impl Ssim {
 }
 
 impl Decimated {
-    /// Computes the picture in parts: rows, and where they go.
+    /// Computes the picture in parts. `part` gets the rows and their destination.
     fn fill(&mut self, part: impl Fn(Range<usize>, &mut [f32]) + Sync) {
         let (width, height) = (self.width, self.height);
         let bands = self.samples.par_chunks_mut(DECIMATED_BAND * width).enumerate().with_max_len(1);
@@ -171,7 +169,7 @@ impl Decimated {
     }
 }
 
-/// The sums of each picture with the first one: of all terms, or of contrast and structure.
+/// Computes the sums of each picture with the first one: of all terms, or of contrast and structure.
 fn map_sums<I: Image>(level: Level, pictures: &[I], all_terms: bool) -> Vec<MapSums> {
     let (width, height) = pictures[0].size();
     let places = height - (WINDOW_SIZE - 1);
@@ -196,7 +194,7 @@ fn accumulate_sums(sums: &mut MapSums, more: &MapSums) {
     }
 }
 
-/// Rows in work, for one thread.
+/// Row buffers of one thread.
 struct Scratch {
     /// The reference and its squares.
     reference: Windowed<2>,
@@ -234,7 +232,7 @@ impl<const PLANES: usize> Windowed<PLANES> {
         }
     }
 
-    /// The horizontal window on the samples, which are those of row `y`.
+    /// Applies the horizontal window to the samples, which are those of row `y`.
     #[inline(always)]
     fn across(&mut self, y: usize) {
         for plane in 0..PLANES {
@@ -247,7 +245,7 @@ impl<const PLANES: usize> Windowed<PLANES> {
         }
     }
 
-    /// The vertical window on eleven rows.
+    /// Applies the vertical window to eleven rows.
     #[inline(always)]
     fn down(&mut self, first: usize) {
         for plane in 0..PLANES {
@@ -264,7 +262,7 @@ dispatch!(fn map_band[I: Image](
     pictures: &[I], rows: Range<usize>, bias: f64, all_terms: bool, scratch: &mut Scratch,
 ) -> Vec<MapSums> = process_map[I]);
 
-/// The part of the sums of these rows of window places.
+/// Computes the part of the sums for these rows of window positions.
 ///
 /// # Safety
 ///
@@ -321,7 +319,7 @@ fn products(a: &[f32], b: &[f32], to: &mut [f32]) {
     }
 }
 
-/// The window at each column of `to`; its samples are those of the eleven rows there.
+/// Applies the window at each column of `to` to the samples of the eleven rows there.
 #[inline(always)]
 fn window(rows: [&[f32]; WINDOW_SIZE], to: &mut [f32]) {
     let n = to.len();
@@ -338,7 +336,7 @@ fn window(rows: [&[f32]; WINDOW_SIZE], to: &mut [f32]) {
     }
 }
 
-/// The sums of a row of window places: of all terms, or of contrast and structure.
+/// Computes the sums of a row of window positions: of all terms, or of contrast and structure.
 #[inline(always)]
 fn statistics<const ALL: bool>(reference: &[Vec<f32>; 2], distorted: &[Vec<f32>; 3], bias: f64) -> MapSums {
     let n = reference[0].len();
@@ -367,7 +365,7 @@ fn statistics<const ALL: bool>(reference: &[Vec<f32>; 2], distorted: &[Vec<f32>;
 
 dispatch!(fn low_pass_band[I: Image](picture: I, rows: Range<usize>, to: &mut [f32]) -> () = process_low_pass[I]);
 
-/// Writes the rows `rows` of the next scale to `to`: a picture after the low pass, at every other sample.
+/// Writes the rows `rows` of the next scale to `to`: every other sample of the picture after the low pass.
 ///
 /// # Safety
 ///
@@ -378,7 +376,7 @@ unsafe fn process_low_pass<V: Lanes, I: Image>(picture: I, rows: Range<usize>, t
     let (width, height) = picture.size();
     let n = decimated(width, height, 2).0;
     let mut row = vec![0.0; width];
-    // The samples from column -4 on, even and odd ones apart, of the last nine rows.
+    // The samples from column -4 on, even and odd ones separated, of the last nine rows.
     let mut ring = vec![[vec![0.0; n + LOW_PASS_SIZE / 2], vec![0.0; n + LOW_PASS_SIZE / 2]]; LOW_PASS_SIZE];
     let mut sums = vec![0.0; n];
     let mut ready = 0;
@@ -422,8 +420,8 @@ fn accumulate(taps: [&[f32]; LOW_PASS_SIZE], weights: &[f32; LOW_PASS_SIZE], sum
 
 dispatch!(fn box_band[I: Image](picture: I, factor: usize, rows: Range<usize>, to: &mut [f32]) -> () = process_box[I]);
 
-/// Writes the rows `rows` of a decimated picture to `to`, whose samples are means of `factor` x `factor`. Doubles hold
-/// the sums of a box exactly, so these are added up column by column.
+/// Writes the rows `rows` of a decimated picture to `to`. Its samples are means of `factor` x `factor`. Doubles hold
+/// the sums of a box exactly, so they can be added column by column.
 ///
 /// # Safety
 ///
@@ -533,7 +531,7 @@ mod tests {
                 Self((0..w * h).map(at).collect(), w, h)
             }
 
-            /// The means of SSIM, luminance, contrast and structure, with sums of doubles in raster order.
+            /// Computes the means of SSIM, luminance, contrast and structure, with sums of doubles in raster order.
             pub fn means(a: &Self, b: &Self) -> [f64; 4] {
                 let filtered =
                     [a.clone(), b.clone(), a.times(a), b.times(b), a.times(b)].map(|map| map.window());
@@ -607,7 +605,7 @@ mod tests {
             maps = maps.map(|map| map.decimated(2, &taps));
         }
 
-        // Luminance is left out where nobody wants it.
+        // Luminance is left out unless it is requested.
         let work = SsimWork { every_luminance: false, ..work };
         let fewer = run(Level::detect(), &work, geometry, pair).remove(0).multi_scale.unwrap();
         for (scale, (sums, fewer)) in sums.iter().zip(&fewer).enumerate() {
@@ -629,7 +627,7 @@ mod tests {
                 }
             }
         }
-        // Parts that meet, and the last one of few rows.
+        // Covers parts that meet, and a last part of few rows.
         check(&content(1, 40, 150, 8), &[0], false);
     }
 

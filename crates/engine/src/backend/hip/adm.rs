@@ -13,20 +13,20 @@ use crate::metrics;
 use crate::metrics::adm::{self, AdmPassSums, AdmSums, AdmWork, BandSums, scales};
 
 const ROWS_THREADS: u32 = 128;
-/// Coefficients that 32 threads cover.
+/// Coefficients that 32 threads process.
 const STRIP: usize = 60;
 /// Shift of the horizontal transform, for each scale.
 const HORIZONTAL: [u32; 4] = [16, 15, 16, 15];
-/// Passes of one launch.
+/// Most passes in one launch.
 const MAX_PASSES: usize = 4;
-/// `ADM_KEEP_WORDS`
+/// Equals `ADM_KEEP_WORDS` in the kernels.
 const KEEP_WORDS: [usize; 4] = [3, 6, 6, 6];
-/// Sums of all scales for one numerator or the denominator.
+/// Number of sums of all scales for one numerator or the denominator.
 const SUMS: usize = 12;
 
 shared! {
     "adm_args.h"
-    /// The shape of one scale; what extents, scored part and shifts mean is said in [`crate::metrics::adm`].
+    /// The shape of one scale. [`crate::metrics::adm`] explains extents, scored part and shifts.
     struct AdmScale: 68 {
         [0] in_width: i32,
         [4] in_height: i32,
@@ -89,7 +89,7 @@ struct Scale {
     grid: (u32, u32),
     /// Coefficients from row to row of the low band.
     stride: usize,
-    /// Bytes of one low band; 0 where nobody reads it.
+    /// Bytes of one low band; 0 if it is not read.
     low_band: usize,
 }
 
@@ -103,13 +103,14 @@ pub struct Adm {
     bits: u32,
 }
 
-/// The largest number up to 0 from which tiles of this size begin at `start` as well.
+/// Returns the largest number up to 0 from which tiles of this size also begin at `start`.
 fn origin(start: usize, tile: usize) -> i32 {
     start as i32 - (start.div_ceil(tile) * tile) as i32
 }
 
 impl Scale {
-    /// `input`: extent of what is transformed. `coefficient`: bytes of one in the low band, 0 if nobody reads it.
+    /// Creates a scale. `input`: size of the input. `coefficient`: bytes of a coefficient in the low band, 0 if that
+    /// band is not read.
     fn new(
         kernel: Kernel,
         group: Option<Kernel>,
@@ -156,40 +157,40 @@ impl Scale {
         }
     }
 
-    /// Bytes that one picture of a group keeps for the next.
+    /// Returns the bytes that one picture of a group keeps for the next.
     fn kept(&self) -> usize {
         self.group.as_ref().map_or(0, |(_, kept)| *kept)
     }
 }
 
 impl Adm {
-    /// Whether it takes the kernels for several passes and the additive part.
+    /// Returns true if the work needs the kernels for several passes and the additive part.
     fn needs_passes(work: &AdmWork) -> bool {
         work.passes.len() > 1 || work.passes.iter().any(|pass| pass.aim)
     }
 
-    /// The passes, as many as a launch takes at a time.
+    /// Divides the passes into those of each launch.
     fn launches(&self) -> std::slice::Chunks<'_, adm::AdmPass> {
         self.work.passes.chunks(MAX_PASSES)
     }
 }
 
-/// How the kernels of a GPU divide their work.
+/// How kernels divide their work on a GPU.
 struct Tiling {
-    /// Threads of a wave, which has a tile.
+    /// Threads of a wave. Each wave processes a tile.
     wave: usize,
-    /// Waves of a block, for each scale.
+    /// Waves per block, for each scale.
     waves: [usize; 4],
-    /// Rows of a tile, for each scale.
+    /// Rows per tile, for each scale.
     heights: [usize; 4],
 }
 
 impl Tiling {
-    /// `many`: of the kernels for several passes and the additive part.
+    /// Chooses the division. `many`: for the kernels for several passes and the additive part.
     ///
-    /// More rows save work, more tiles fill the GPU. What other groups fill anyway can have more rows, which is so at the last
-    /// scales; the first one is most of the work, and has to be many tiles. With blocks of several waves (`ADM_WAVES` in
-    /// `adm_args.h`) fewer rows are enough, as there are fewer blocks.
+    /// More rows save work, more tiles fill the GPU. Scales that overlap with other groups can have more rows, which
+    /// holds for the last scales. The first scale is most of the work and needs many tiles. With blocks of several
+    /// waves (`ADM_WAVES` in `adm_args.h`), fewer rows suffice, as there are fewer blocks.
     fn new(setup: &Setup<'_>, many: bool) -> Self {
         let arch = &setup.device.info().arch;
         let single = many || !arch.starts_with("sm_");
@@ -207,7 +208,7 @@ impl Tiling {
     }
 }
 
-/// The denominator, and the numerators of some passes: restored and additive.
+/// Returns the number of sums for the denominator and the numerators of some passes: restored and additive.
 fn kinds(passes: &[adm::AdmPass]) -> usize {
     1 + 2 * passes.len()
 }
@@ -301,7 +302,7 @@ impl Metric for Adm {
                         _ => arguments![planes, next, shape, these, row_sums, keep, later],
                     };
                     // SAFETY: the parameters of the kernels of scale 0, or of the other scales; those without `_group`
-                    // do not have the last two.
+                    // lack the last two.
                     unsafe { kernel.launch(stream, scale.grid, arguments)? };
                     planes = next;
                 }
@@ -333,7 +334,7 @@ impl Adm {
         for passes in self.launches() {
             let (these, others) = rest.split_at(SUMS * kinds(passes));
             rest = others;
-            // Every launch has the denominator again.
+            // Every launch computes the denominator again.
             for (pass, sums) in passes.iter().zip(these[SUMS..].chunks(2 * SUMS)) {
                 result.passes.push(AdmPassSums {
                     restored: bands(sums),

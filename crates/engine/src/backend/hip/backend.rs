@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The backend: several groups of pictures in flight, each in an in-flight slot.
+//! The GPU backend: several groups of pictures are in flight, each in an in-flight slot.
 //!
-//! Only the reference's luma outlives its group, for the motion of the next; it has room of its own.
+//! Only the reference's luma is needed after its group, for the motion of later groups. It has memory of its own.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpu::{Claim, Device, DeviceBuffer, DeviceInfo, Error, Selection, Stream, Visit};
+use gpu::{ContextGuard, Device, DeviceBuffer, DeviceInfo, Error, Ownership, Selection, Stream};
 
+use super::completion::{self, GroupShape, PendingSums, ReadJob, SumsReader};
 use super::frame::{HvFrame, HvPlane};
-use super::host::{self, GroupInfo, Reader, Reading};
 use super::metric::{self, Chains, Overlap, Setup};
 use super::pictures::{Luma, PictureBuffers, Placer, Rooms, Uploads, in_place, room};
 use super::scale::Scaler;
@@ -26,67 +26,61 @@ use crate::frame::Geometry;
 use crate::metrics::{FrameSums, Work};
 use crate::scale::Scaling;
 
-/// Groups in flight in a self-test: enough for one that waits for what another stream has written.
+/// Groups in flight in a self-test: enough for one that waits for results of another stream.
 const TEST_DEPTH: usize = 2;
 
-/// Computes on a GPU.
+/// The GPU backend.
 pub struct Hip {
     device: Arc<Device>,
-    /// Counts this as work of the GPU; none in a self-test.
-    claim: Option<Claim>,
+    /// Counts this session as load of the GPU; `None` in a self-test.
+    ownership: Option<Ownership>,
     depth: usize,
-    /// How long a thread that waits for a group stays awake.
-    patience: Duration,
+    /// How long a thread polls for a group before it sleeps.
+    spin_limit: Duration,
     copiers: usize,
-    /// Groups will come that only serve as history.
+    /// Groups are expected that only serve as history.
     history: bool,
     prepared: Option<Prepared>,
-    /// Number of the ticket that the next group gets.
+    /// Number of the next group's ticket.
     next: u64,
     self_test: Option<SelfTest>,
 }
 
 impl Hip {
-    /// Opens the GPU that has least to do of those that are wanted ([`Claim`]), for `depth` groups in flight (at least 1).
+    /// Opens the least loaded of the selected GPUs ([`Ownership`]) for `depth` groups in flight (at least 1).
     pub fn open(selection: &Selection, depth: usize) -> Result<Self, BackendError> {
         Self::open_besides(selection, depth, &[])
     }
 
-    /// As [`Hip::open`], but none of these GPUs.
+    /// Opens a GPU like [`Hip::open`], but none of `others`.
     pub fn open_besides(
         selection: &Selection,
         depth: usize,
         others: &[&'static DeviceInfo],
     ) -> Result<Self, BackendError> {
-        let claim = images::claim(selection, others)?;
-        Ok(Self::new(claim.device().clone(), Some(claim), depth.max(1)))
+        let ownership = images::ownership(selection, others)?;
+        Ok(Self::new(ownership.device().clone(), Some(ownership), depth.max(1)))
     }
 
-    fn new(device: Arc<Device>, claim: Option<Claim>, depth: usize) -> Self {
-        // With one group at a time, whoever waits for it has nothing else to do, and is to have it soon.
-        let patience = if depth == 1 { host::PATIENCE } else { Duration::ZERO };
+    fn new(device: Arc<Device>, ownership: Option<Ownership>, depth: usize) -> Self {
+        // With one group at a time, the waiting thread has nothing else to do and needs the sums soon.
+        let spin_limit = if depth == 1 { completion::SPIN_LIMIT } else { Duration::ZERO };
         let (copiers, history, prepared, next, self_test) = (1, false, None, 0, None);
-        Self { device, claim, depth, patience, copiers, history, prepared, next, self_test }
+        Self { device, ownership, depth, spin_limit, copiers, history, prepared, next, self_test }
     }
 
-    /// Has those who wait stay awake for longer: a device of software takes more time than any that they have by default.
-    #[cfg(feature = "testing")]
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
-    }
-
-    /// Why it is this GPU, for a log.
+    /// Explains, for a log, why this GPU was chosen.
     pub fn why(&self) -> &str {
-        self.claim.as_ref().map_or("", Claim::why)
+        self.ownership.as_ref().map_or("", Ownership::why)
     }
 
-    /// How the GPU has proven itself for what it is prepared for.
+    /// Returns the result of the self-test for the prepared work.
     pub fn self_test(&self) -> Option<SelfTest> {
         self.self_test
     }
 
-    /// The GPU prepared for a self-test: all is as when it scores, but nothing is tested before. `overlap` is what it will be
-    /// set up for.
+    /// Prepares a GPU for a self-test: the same as for scoring, but without a self-test. `overlap`: the setting to be
+    /// tested.
     pub(super) fn untested(
         device: &Arc<Device>,
         work: &Work,
@@ -99,13 +93,13 @@ impl Hip {
         Ok(Self { prepared, ..Self::new(device.clone(), None, TEST_DEPTH) })
     }
 
-    /// Has every in-flight slot compute a group, and forgets it.
+    /// Computes a group in every in-flight slot and discards the sums.
     fn warm_up(&mut self, geometry: Geometry, renditions: &[Option<Scaling>]) -> Result<(), BackendError> {
         if renditions.is_empty() {
             return Ok(());
         }
         let warm_up = WarmUp::new(geometry, renditions);
-        // Every in-flight slot computes one, and every place for a kept reference picture is filled once.
+        // Every in-flight slot computes a group, and every buffer for a kept reference picture is used once.
         let kept = self.prepared.as_ref().map_or(0, |prepared| prepared.lumas.len());
         let mut tickets = VecDeque::new();
         for _ in 0..kept.max(self.depth) {
@@ -122,14 +116,14 @@ impl Hip {
         self.prepared.as_mut().map_or(Ok(()), |prepared| prepared.settle(history))
     }
 
-    /// Submits a group and waits for it, only to time its kernels: the names in the order of launches, and the mean
-    /// milliseconds of `runs` in a row. Beside the kernels' own time that is the launch's, should it take longer.
+    /// Computes a group only to time its kernels. Returns their names in the order of launches, and the mean
+    /// milliseconds of `runs` in a row. If launching takes longer than the kernel, the time is that of the launch.
     pub fn profile(&mut self, group: Group<'_>, runs: u32) -> Result<Vec<(String, f32)>, BackendError> {
         let ticket = self.submit(group)?;
         let Prepared { slots, chains, .. } = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let slot = ticket.0 as usize % slots.len();
         let times = slots[slot].profile(chains, runs);
-        // The sums have piled up and mean nothing.
+        // The kernels have added to the sums several times, so these are meaningless.
         self.wait(ticket)?;
         Ok(times?)
     }
@@ -172,11 +166,11 @@ impl Backend for Hip {
         geometry: Geometry,
         renditions: &[Option<Scaling>],
     ) -> Result<(), BackendError> {
-        let _visit = Visit::new();
+        let _context = ContextGuard::new();
         self.prepared = None;
         let overlap = Overlap::of(self.depth);
         self.self_test = Some(self_test::pass(&self.device, work, geometry, overlap, renditions)?);
-        let flight = (self.depth, overlap, self.patience);
+        let flight = (self.depth, overlap, self.spin_limit);
         self.prepared = Some(Prepared::new(&self.device, work, geometry, flight, renditions)?);
         let warmed = self.warm_up(geometry, renditions);
         if warmed.is_err() {
@@ -186,7 +180,7 @@ impl Backend for Hip {
     }
 
     fn submit(&mut self, group: Group<'_>) -> Result<Ticket, BackendError> {
-        let _visit = Visit::new();
+        let _context = ContextGuard::new();
         let prepared = self.prepared.as_mut().ok_or(BackendError::NotPrepared)?;
         let ticket = Ticket(self.next);
         prepared.submit(ticket, group, self.copiers)?;
@@ -210,14 +204,14 @@ impl Backend for Hip {
     fn completion(&self, ticket: Ticket) -> Option<Completion> {
         let prepared = self.prepared.as_ref()?;
         let slot = &prepared.slots[ticket.0 as usize % prepared.slots.len()];
-        let reading = slot.in_flight.as_ref().and_then(|group| group.reading.clone());
+        let pending = slot.in_flight.as_ref().and_then(|group| group.pending.clone());
         let done = slot.done.clone();
         let reader = prepared.reader.is_some();
-        Some(Box::new(move || match reading {
-            Some(reading) if reader => reading.wait(),
-            Some(reading) => reading.read(),
+        Some(Box::new(move || match pending {
+            Some(pending) if reader => pending.wait(),
+            Some(pending) => pending.read(),
             None => {
-                // An error is met again by whoever asks for the sums.
+                // The caller meets the same error when it fetches the sums.
                 let _ = done.synchronize();
             }
         }))
@@ -230,44 +224,44 @@ impl Backend for Hip {
     }
 }
 
-/// What is set up for the frames of one geometry.
+/// State for frames of one geometry.
 struct Prepared {
     device: Arc<Device>,
-    /// Through which pictures come from the host.
+    /// Stream that copies pictures from the host.
     uploads: Arc<Stream>,
     geometry: Geometry,
     chains: Arc<Chains>,
-    /// Reading the sums of a group takes so long that it is not left to whoever collects them.
+    /// Reading the sums of a group takes too long for the thread that fetches them.
     reads_long: bool,
-    /// Does so where there are many groups; otherwise those who wait do.
-    reader: Option<Reader>,
+    /// Reads them if many groups are in flight; otherwise the waiting threads do.
+    reader: Option<SumsReader>,
     lags: usize,
     chroma: bool,
-    /// What scales the pictures of each rendition; `None` where they have the reference's size.
+    /// Scales the pictures of each rendition; `None` if they have the reference's size.
     scalers: Vec<Option<Scaler>>,
-    /// Bytes that all pictures of one of the picture buffers take.
+    /// Bytes of all pictures in one of the picture buffers.
     room: usize,
-    /// Bytes that a scaled picture takes.
+    /// Bytes of a scaled picture.
     scaled: usize,
     slots: Vec<InFlightSlot>,
     lumas: Vec<Luma>,
-    /// The room for pictures that every slot has, and bytes for the luma of a reference picture.
+    /// The picture buffers that every slot has, and the bytes for the luma of a reference picture.
     provided: (Vec<Rooms>, usize),
     /// Groups submitted in the present run.
     run: usize,
-    /// The group submitted last.
+    /// Ticket of the last group.
     last: Option<Ticket>,
 }
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        // What is freed or goes back to a pool must not be in use any more.
+        // Memory that is freed or returned to a pool must not be in use.
         for slot in &self.slots {
             let _ = slot.stream.synchronize();
         }
         self.reader = None;
-        let readings = self.slots.iter().filter_map(|slot| slot.in_flight.as_ref()?.reading.as_ref());
-        readings.for_each(|reading| reading.read());
+        let pending = self.slots.iter().filter_map(|slot| slot.in_flight.as_ref()?.pending.as_ref());
+        pending.for_each(|pending| pending.read());
     }
 }
 
@@ -276,20 +270,20 @@ impl Prepared {
         device: &Arc<Device>,
         work: &Work,
         geometry: Geometry,
-        (depth, overlap, patience): (usize, Overlap, Duration),
+        (depth, overlap, spin_limit): (usize, Overlap, Duration),
         renditions: &[Option<Scaling>],
     ) -> Result<Self, BackendError> {
         work.check(geometry)?;
         let setup = Setup { device, work, geometry, renditions: renditions.len(), overlap };
         load_modules(&setup, renditions)?;
         let chains = Arc::new(metric::prepare(&setup)?);
-        let reads_long = chains.iter().flatten().any(|task| task.reads_long());
-        let reader = (reads_long && overlap != Overlap::Little).then(Reader::new).transpose()?;
+        let reads_long = chains.iter().flatten().any(|metric| metric.reads_long());
+        let reader = (reads_long && overlap != Overlap::Little).then(SumsReader::new).transpose()?;
         let lags = work.lags();
         let scaler = |scaling: &Option<Scaling>| scaling.map(|s| Scaler::new(device, &s)).transpose();
         let scalers = renditions.iter().map(scaler).collect::<Result<Vec<_>, _>>()?;
         let scaled = scalers.iter().flatten().map(Scaler::room).max().unwrap_or(0);
-        let slot = |_| InFlightSlot::new(device, &chains, renditions.len(), patience);
+        let slot = |_| InFlightSlot::new(device, &chains, renditions.len(), spin_limit);
         let slots = (0..depth).map(slot).collect::<Result<_, _>>()?;
         let sources = scalers.iter().flatten().map(|scaler| room(scaler.source()));
         let room = room(geometry) + sources.max().unwrap_or(0).max(room(geometry));
@@ -323,7 +317,7 @@ impl Prepared {
         self.check(&self.slots[slot], &group)?;
         let started = self.start(ticket, &group, copiers).and_then(|()| Ok(self.provide(ticket)?));
         if started.is_err() {
-            // What is in the streams already reads the pictures, whose leases end here. On a lost device nothing does.
+            // The streams may already read the pictures, whose leases end here. On a lost device nothing is read.
             let _ = self.uploads.synchronize();
             let _ = self.slots[slot].stream.synchronize();
             return started;
@@ -334,18 +328,21 @@ impl Prepared {
         let pictures = distorted.into_iter().map(|(_, picture)| picture).chain([reference]);
         let leases = pictures.filter_map(|picture| picture.lease).collect();
         let slot = &mut self.slots[slot];
-        let info = GroupInfo { count, history_only, run: self.run };
-        let reading = self.reads_long.then(|| Reading::new(&self.chains, slot, info));
-        if let (Some(reader), Some(reading)) = (&self.reader, &reading) {
-            reader.order(reading);
+        let info = GroupShape { count, history_only, run: self.run };
+        let pending = self.reads_long.then(|| {
+            let (chains, sums) = (self.chains.clone(), slot.sums.clone());
+            PendingSums::new(slot.done.clone(), ReadJob { chains, sums, group: info })
+        });
+        if let (Some(reader), Some(pending)) = (&self.reader, &pending) {
+            reader.read(pending);
         }
-        slot.in_flight = Some(InFlight { ticket, info, reading, leases });
+        slot.in_flight = Some(InFlight { ticket, info, pending, leases });
         self.run += 1;
         self.last = Some(ticket);
         Ok(())
     }
 
-    /// Whether a group is what was prepared for, and the slot free for it.
+    /// Rejects a group that differs from the prepared geometry, or whose slot is not free.
     fn check(&self, slot: &InFlightSlot, group: &Group<'_>) -> Result<(), BackendError> {
         let Group { reference, distorted, .. } = group;
         if slot.in_flight.is_some() || slot.buffers.is_empty() || distorted.len() > slot.buffers.len() {
@@ -393,7 +390,7 @@ impl Prepared {
         uploads.finish(stream, arrived, buffers, copiers)?;
 
         luma.plane = frame.reference[0];
-        // A copy outlives the buffer it was made of.
+        // A copy stays valid after the buffer it was made of.
         let in_place = in_place(&reference.luma, reference.lease.as_ref());
         luma.lease = reference.lease.clone().filter(|_| in_place);
         luma.written =
@@ -434,24 +431,21 @@ impl Prepared {
         if slot.in_flight.as_ref().is_none_or(|frame| frame.ticket != ticket) {
             return Err(BackendError::UnknownTicket);
         }
-        let reading = slot.in_flight.as_ref().and_then(|group| group.reading.as_ref());
-        if let Some(reading) = reading.filter(|_| self.reader.is_none())
+        let pending = slot.in_flight.as_ref().and_then(|group| group.pending.as_ref());
+        if let Some(pending) = pending.filter(|_| self.reader.is_none())
             && slot.done.is_done()?
         {
-            reading.read();
+            pending.read();
         }
-        let read = match reading.map(|reading| reading.take()) {
+        let read = match pending.map(|pending| pending.take()) {
             Some(None) => return Ok(None),
             Some(Some(sums)) => Some(sums?),
             None if !slot.done.is_done()? => return Ok(None),
             None => None,
         };
         let Some(group) = slot.in_flight.take() else { return Err(BackendError::UnknownTicket) };
-        let sums = read.unwrap_or_else(|| {
-            let left = host::left(&self.chains, &slot.sums, group.info.count);
-            host::read(&self.chains, &left, group.info)
-        });
-        // Nothing compares with the luma of this frame any more.
+        let sums = read.unwrap_or_else(|| completion::read(&self.chains, &slot.sums, group.info));
+        // No later group reads the luma of this frame.
         if let Some(oldest) = n.checked_sub(self.lags) {
             let lumas = self.lumas.len();
             self.lumas[oldest % lumas].lease = None;
@@ -459,8 +453,8 @@ impl Prepared {
         Ok(Some(sums))
     }
 
-    /// Gives every slot the room for pictures that this group has taken: those to come lie as these do, and are not to wait
-    /// for memory.
+    /// Gives every slot the picture buffers that this group has needed. Later groups will probably need the same and
+    /// should not wait for memory.
     fn provide(&mut self, ticket: Ticket) -> Result<(), Error> {
         let n = ticket.0 as usize;
         let (slots, lumas) = (self.slots.len(), self.lumas.len());
@@ -481,8 +475,8 @@ impl Prepared {
         Ok(())
     }
 
-    /// Gets ready for whatever may come once it is warm. What warming up took and real pictures may not need goes back to the
-    /// pool, where it is at hand for the first of them.
+    /// Allocates the rest after warming up. Picture buffers of the warm-up that real pictures may not need return to
+    /// the pool, where they are available for the first of them.
     fn settle(&mut self, history: bool) -> Result<(), BackendError> {
         for slot in &mut self.slots {
             slot.record_others(&self.chains, history)?;
@@ -500,7 +494,7 @@ impl Prepared {
 
     fn reset(&mut self) {
         self.run = 0;
-        // Groups in flight may read them, the last one at the latest.
+        // Groups in flight may read them, at the latest the last one.
         let slots = self.slots.len();
         let last = self.last.and_then(|last| self.slots[last.0 as usize % slots].in_flight.as_mut());
         let leases = self.lumas.iter_mut().filter_map(|luma| luma.lease.take());
@@ -511,7 +505,7 @@ impl Prepared {
     }
 }
 
-/// Loads what the work needs side by side: a driver that compiles takes its time for each.
+/// Loads the modules for the work in parallel, since a driver that compiles needs time for each.
 fn load_modules(setup: &Setup<'_>, renditions: &[Option<Scaling>]) -> Result<(), Error> {
     let metrics = METRICS.iter().flat_map(|metric| (metric.modules)(setup));
     let scale = renditions.iter().any(Option::is_some).then_some("scale");
@@ -519,7 +513,7 @@ fn load_modules(setup: &Setup<'_>, renditions: &[Option<Scaling>]) -> Result<(),
     std::thread::scope(|scope| {
         let loads: Vec<_> =
             modules.map(|module| scope.spawn(move || setup.device.module(module).map(|_| ()))).collect();
-        // A thread that died would have had its say on stderr; the module is asked for again below.
+        // A panic has printed its message. The module is requested again later, which reports the error.
         loads.into_iter().try_for_each(|load| load.join().unwrap_or(Ok(())))
     })
 }

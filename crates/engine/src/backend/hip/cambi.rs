@@ -17,25 +17,25 @@ use crate::metrics::cambi::{
 };
 
 const FLAT_THREADS: u32 = 256;
-/// Samples that a block covers.
+/// Samples per block.
 const FLAT_TILE: (usize, usize) = (128, 16);
 const MODE_THREADS: u32 = 128;
-/// Threads of a block, and columns that it counts in.
+/// Threads per block; also the columns whose pixels a block counts.
 const CONTRAST_THREADS: u32 = 128;
 /// Largest windows of the kernels for contrast values.
 const CONTRAST: [(usize, &str); 3] =
     [(17, "cambi_contrast5"), (33, "cambi_contrast9"), (65, "cambi_contrast17")];
-/// Rows of a tile for each row of a window: more rows save work, more tiles fill the GPU.
+/// Height of a tile in windows: more rows save work, more tiles fill the GPU.
 const WINDOWS: usize = 2;
 const TOP_THREADS: u32 = 1024;
-/// Room for steps in the shape.
+/// Most steps in a shape.
 const MAX_STEPS: usize = 32;
-/// Sums of a scale: of the contrast values, how many are not 0, and of the largest.
+/// Sums of a scale: of the contrast values, of how many are not 0, and of the largest.
 const SUMS: usize = 3;
 
 shared! {
     "cambi.hip"
-    /// What finds the flat areas of a picture.
+    /// Parameters for finding the flat areas of a picture.
     struct CambiFlat: 32 {
         [0] width: i32,
         [4] height: i32,
@@ -87,7 +87,7 @@ shared! {
     }
 }
 
-/// Samples from row to row of the pictures of a scale.
+/// Returns the samples from row to row of the pictures of a scale.
 fn stride(scale: &cambi::CambiScale) -> usize {
     scale.width.next_multiple_of(128)
 }
@@ -104,7 +104,7 @@ struct Side {
     tiles: u32,
     /// A [`CambiShape`].
     shape: DeviceBuffer,
-    /// Columns and rows of the samples that make up the picture, where it is not of its own size.
+    /// Columns and rows of the samples to use, if the picture is resized.
     picks: Option<DeviceBuffer>,
 }
 
@@ -183,7 +183,7 @@ impl Side {
         })
     }
 
-    /// Bytes of the unfiltered first scale, of the filtered scales, and of the contrast values.
+    /// Returns the bytes of the unfiltered first scale, of the filtered scales, and of the contrast values.
     fn room(&self) -> [usize; 3] {
         let samples = |scale: &cambi::CambiScale| stride(scale) * scale.height * 2;
         let values = |scale: &cambi::CambiScale| (scale.width * scale.height).next_multiple_of(4) * 4;
@@ -232,7 +232,7 @@ impl Side {
 }
 
 struct Analysis {
-    /// The distorted picture, and the reference where it is wanted.
+    /// The distorted picture, and the reference if it is analysed.
     sides: Vec<Side>,
 }
 
@@ -243,7 +243,7 @@ impl Analysis {
         Ok(Self { sides: std::iter::once(Ok(distorted)).chain(source).collect::<Result<_, _>>()? })
     }
 
-    /// Launches the kernels for some of the sides of a pair, from the first side on.
+    /// Launches the kernels for some sides of a pair, beginning with the first.
     fn launch_sides(&self, stream: &Stream, at: Addresses, sides: &[Side]) -> Result<(), Error> {
         let Addresses { frame, mut scratch, mut sums } = at;
         for side in sides {
@@ -267,7 +267,7 @@ impl Analysis {
         (1..pairs.count).try_for_each(|i| self.launch_sides(stream, pairs.pair(i), &self.sides[..1]))
     }
 
-    /// Reads the sums of a pair; those of the reference are with the first pair.
+    /// Reads the sums of a pair. Those of the reference are with the first pair.
     fn read(&self, own: &[u64], first: &[u64]) -> CambiSums {
         let distorted = self.sides[0].read(&own[..SCALES * SUMS]);
         let source = self.sides.get(1).map(|source| source.read(&first[SCALES * SUMS..]));
@@ -275,7 +275,7 @@ impl Analysis {
     }
 }
 
-/// One analysis after another.
+/// The analyses, which run one after another.
 pub struct Cambi(Vec<Analysis>);
 
 impl Metric for Cambi {

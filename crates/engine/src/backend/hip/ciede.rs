@@ -13,7 +13,7 @@ use crate::metrics::ciede::{CiedeWork, Range, fixed_sum};
 
 shared! {
     "ciede.hip"
-    /// What turns samples into fractions.
+    /// Converts samples to fractions.
     struct CiedeRange: 32 {
         [0] black: f64,
         [8] luma: f64,
@@ -29,7 +29,7 @@ impl From<Range> for CiedeRange {
 }
 
 const THREADS: u32 = 128;
-/// Luma samples that a block covers.
+/// Luma samples per block.
 const TILE: (usize, usize) = (128, 4);
 
 pub struct Ciede {

@@ -9,9 +9,9 @@ use crate::backend::{BackendError, Halves};
 use crate::metrics;
 use crate::metrics::damage::{DamageSums, DamageWork, Window, cells};
 
-/// Cells of a row in a block.
+/// Cells of a row per block.
 const THREADS: u32 = 64;
-/// Sums of a cell.
+/// Sums per cell.
 const SUMS: usize = 2;
 
 /// The damage map.

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Pictures back from the GPU's memory, for the CPU to look at.
+//! Copies pictures from the GPU's memory back to the host.
 
 use gpu::{Direction, Pinned, Rectangle, Stream, copy_rectangle};
 
 use crate::backend::BackendError;
 use crate::frame::{Picture, Samples};
 
-/// The bytes of each component of a picture in a GPU's memory, rows without gaps, through a stream of that GPU. `size` is that
-/// of a sample. Waits until they are there.
+/// Copies each component of a picture on a GPU to host memory with packed rows, through a stream of that GPU, and waits
+/// for the copies. `size`: bytes of a sample.
 pub fn fetch(stream: &Stream, picture: &Picture<'_>, size: usize) -> Result<Vec<Vec<u8>>, BackendError> {
     let mut rows = vec![];
     let begun = begin(stream, picture, size, &mut rows);
-    // Whatever has begun still writes there.
+    // Copies that have begun still write to the memory.
     let done = stream.synchronize();
     begun.and(done.map_err(BackendError::from))?;
     Ok(rows.into_iter().map(|(pinned, length)| pinned.bytes()[..length].to_vec()).collect())
 }
 
-/// Has the components copied into memory of their own, each with its length.
+/// Starts the copies of the components and returns their memory and lengths.
 fn begin(
     stream: &Stream,
     picture: &Picture<'_>,
@@ -26,7 +26,7 @@ fn begin(
     rows: &mut Vec<(Pinned, usize)>,
 ) -> Result<(), BackendError> {
     for producer in picture.lease.iter().flat_map(|lease| lease.producers()) {
-        // SAFETY: whoever made the lease has promised that its producer lives as long.
+        // SAFETY: the creator of the lease has promised that the stream lives as long as the lease.
         unsafe { stream.wait_for_stream(*producer)? };
     }
     for component in [picture.luma].into_iter().chain(picture.chroma.into_iter().flatten()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What kernels know of the pictures of a frame pair: the structures of `kernels/frame.h`.
+//! The structures of `kernels/frame.h`, which describe the pictures of a frame pair to kernels.
 
 use super::shared::shared;
 
@@ -9,9 +9,9 @@ shared! {
     /// One component in device memory.
     #[derive(Debug, Default)]
     pub struct HvPlane: 16 {
-        /// First sample: a multiple of [`ALIGNMENT`] where `step` is 1; 0 where there is none.
+        /// First sample: a multiple of [`ALIGNMENT`] if `step` is 1; 0 if there is no such component.
         [0] data: u64,
-        /// Bytes from row to row: a multiple of [`ALIGNMENT`] where `step` is 1, and all of it readable.
+        /// Bytes from row to row: a multiple of [`ALIGNMENT`] if `step` is 1. All of these bytes are readable.
         [8] stride: u32,
         /// Unused low bits of a 16-bit sample.
         [12] shift: u16,
@@ -20,7 +20,7 @@ shared! {
     }
 }
 
-/// Bytes that rows of planes are aligned to.
+/// Alignment of the rows of planes in bytes.
 pub const ALIGNMENT: u64 = 16;
 
 shared! {
@@ -38,8 +38,8 @@ shared! {
 
 shared! {
     "frame.h"
-    /// What one kernel hands to the next: a plane of the reference and one of the distorted picture, or of several in a
-    /// row.
+    /// Planes that one kernel passes to another: one of the reference and one of the distorted picture, or consecutive
+    /// ones of several distorted pictures.
     #[derive(Debug, Default)]
     pub struct HvPlanes: 24 {
         [0] reference: u64,
@@ -50,8 +50,7 @@ shared! {
 }
 
 impl HvPlanes {
-    /// Takes room for planes of `size` bytes of the reference and `pictures` distorted pictures; no planes where that is
-    /// 0.
+    /// Takes memory for planes of `size` bytes of the reference and `pictures` distorted pictures; none if `size` is 0.
     pub fn take(room: &mut u64, size: usize, stride: usize, pictures: usize) -> Self {
         if size == 0 {
             return Self::default();
@@ -61,7 +60,7 @@ impl HvPlanes {
         Self { reference, distorted: reference + size as u64, stride: stride as u32 }
     }
 
-    /// The planes with those of the distorted pictures from number `picture` on; `size` is the bytes of a plane.
+    /// Returns the planes without those of the first `picture` distorted pictures. `size`: bytes of a plane.
     pub fn at(self, picture: usize, size: usize) -> Self {
         Self { distorted: self.distorted + (picture * size) as u64, ..self }
     }

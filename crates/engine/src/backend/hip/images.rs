@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The compiled kernels that this crate carries: a module for each file of them, with one image for each GPU target.
-//! `build.rs` makes one compressed stream of the images of a module, as those of related targets are much alike: apart, they
-//! would take four times as much. A process only decompresses the modules that it loads.
+//! The compiled kernels in this crate: a module for each file, with one image per GPU target. `build.rs` compresses the
+//! images of a module as one stream, because those of related targets are similar: separate streams would be four times
+//! as large. A process decompresses only the modules that it loads.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
 
-use gpu::{Claim, Code, Device, DeviceInfo, Error, Selection};
+use gpu::{Code, Device, DeviceInfo, Error, Ownership, Selection};
 use lzma_rust2::LzmaReader;
 
 use super::targets::targets;
@@ -19,7 +19,7 @@ mod built {
     include!(concat!(env!("OUT_DIR"), "/images.rs"));
 }
 
-/// The GPU targets that this crate has kernels for, with commas between them: `all`, `none`, or their names.
+/// Returns the GPU targets that this crate has kernels for: `all`, `none`, or their names separated by commas.
 pub fn built_for() -> String {
     let built = targets_built();
     match built.len() {
@@ -29,18 +29,18 @@ pub fn built_for() -> String {
     }
 }
 
-/// The GPU targets that there are kernels for. All modules have the same.
+/// Returns the GPU targets with kernels. They are the same for all modules.
 fn targets_built() -> Vec<&'static str> {
     let index = built::MODULES.first().map_or(&[][..], |module| module.index);
     index.iter().map(|(target, ..)| *target).collect()
 }
 
-/// Whether there are kernels for a GPU.
+/// Returns true if there are kernels for a GPU.
 pub fn supports(info: &DeviceInfo) -> bool {
     covers(&info.arch)
 }
 
-/// A number that is another one for other kernels.
+/// Returns a hash of the kernels.
 pub(super) fn hash() -> u64 {
     static HASH: OnceLock<u64> = OnceLock::new();
     *HASH.get_or_init(|| {
@@ -50,14 +50,14 @@ pub(super) fn hash() -> u64 {
     })
 }
 
-/// Opens the GPU that is wanted for the kernels of this crate, or shares it if it is open already.
+/// Opens the selected GPU for the kernels of this crate, or shares it if it is already open.
 pub fn open(selection: &Selection) -> Result<Arc<Device>, Error> {
     Device::open(selection, &Kernels)
 }
 
-/// Opens the GPU that has least to do of those that are wanted, but none of these.
-pub(super) fn claim(selection: &Selection, others: &[&'static DeviceInfo]) -> Result<Claim, Error> {
-    Claim::new(selection, &Kernels, others)
+/// Opens the least loaded of the selected GPUs, but none of `others`.
+pub(super) fn ownership(selection: &Selection, others: &[&'static DeviceInfo]) -> Result<Ownership, Error> {
+    Ownership::new(selection, &Kernels, others)
 }
 
 /// The kernels of this crate.
@@ -77,7 +77,7 @@ impl Code for Kernels {
     }
 
     fn images(&self, module: &str, arch: &str) -> Vec<gpu::Image> {
-        // SAFETY: a code object or PTX that the build script has from a compiler, with a zero behind the PTX.
+        // SAFETY: a compiler has written the code object or PTX for the build script, which has put a zero after PTX.
         candidates(module, arch)
             .into_iter()
             .map(|(target, image)| unsafe { gpu::Image::new(target, image) })
@@ -85,13 +85,13 @@ impl Code for Kernels {
     }
 }
 
-/// A code object for AMD, PTX with a zero at its end for NVIDIA. It stays where it is, as runtimes ask.
+/// A code object for AMD, PTX with a zero at its end for NVIDIA. It never moves, as runtimes require.
 type Image = &'static [u8];
 
 /// The images of a file of kernels.
 struct Module {
     name: &'static str,
-    /// Where the image for each GPU target begins, and its size.
+    /// The start and the size of each GPU target's image.
     index: &'static [(&'static str, usize, usize)],
     /// Size of all images.
     size: usize,
@@ -110,13 +110,14 @@ impl Module {
         Self { name, index, size, packed, images: OnceLock::new() }
     }
 
-    /// The image for a target (`gfx1100`).
+    /// Returns the image for a target (`gfx1100`).
     fn image(&self, target: &str) -> Option<Image> {
         let (_, start, size) = self.index.iter().find(|(name, ..)| *name == target)?;
         self.images().get(*start..)?.get(..*size)
     }
 
-    /// All images, decompressed when the first is asked for. Empty if that fails, which takes a damaged program.
+    /// Returns all images, which the first call decompresses. They are empty if that fails, which happens only if the
+    /// program file is damaged.
     fn images(&self) -> Image {
         self.images.get_or_init(|| self.decompress().unwrap_or_default())
     }
@@ -131,19 +132,19 @@ impl Module {
     }
 }
 
-/// A module (`vif`).
+/// Finds a module by its name (`vif`).
 fn module(name: &str) -> Option<&'static Module> {
     built::MODULES.iter().find(|module| module.name == name)
 }
 
-/// Whether there are images for a GPU, by its name in [`DeviceInfo::arch`].
+/// Returns true if there are images for a GPU, given its name in [`DeviceInfo::arch`].
 fn covers(arch: &str) -> bool {
     let mut images = built::MODULES.iter().flat_map(|module| module.index);
     let targets = targets(arch);
     images.any(|(target, ..)| targets.contains(target))
 }
 
-/// What gives a build that has no images for a GPU some, as the end of a sentence.
+/// Returns the advice, as the end of a sentence, how to get a build with images for a GPU.
 pub(super) fn remedy(arch: &str) -> String {
     let processor = arch.split(':').next().unwrap_or_default();
     match targets(arch).iter().any(|target| built::TARGETS.contains(target)) {
@@ -154,8 +155,8 @@ pub(super) fn remedy(arch: &str) -> String {
     }
 }
 
-/// The images of a module that a GPU may take, best first, each with its target. `$HIPVMAF_GPU_CODE` leaves
-/// only the target that it names.
+/// Returns the images of a module that a GPU may take, best first, each with its target. `$HIPVMAF_GPU_CODE` selects a
+/// single target.
 fn candidates(name: &str, arch: &str) -> Vec<(&'static str, Image)> {
     let only = std::env::var("HIPVMAF_GPU_CODE").ok().filter(|name| !name.is_empty());
     let wanted = |target: &&str| only.as_ref().is_none_or(|only| only == target);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What a metric is to this backend: prepared for frames of one geometry, it puts its kernels for a group into a stream,
-//! and reads its sums once they are there. It does for all pairs at once what depends on the reference only.
+//! The interface of metrics in this backend. A metric is prepared for frames of one geometry, puts its kernels for a
+//! group into a stream, and reads its sums when they are there. Work that depends on the reference alone is done once
+//! for all pairs.
 
 use std::sync::Arc;
 
@@ -12,29 +13,29 @@ use crate::backend::{BackendError, Halves};
 use crate::frame::Geometry;
 use crate::metrics::{self, FrameSums, Work};
 
-/// What metrics are prepared for.
+/// The parameters that metrics are prepared for.
 pub struct Setup<'a> {
     pub device: &'a Arc<Device>,
-    /// That of all metrics.
+    /// The work of all metrics.
     pub work: &'a Work,
     pub geometry: Geometry,
-    /// The most distorted pictures of a group.
+    /// Largest number of distorted pictures in a group.
     pub renditions: usize,
     pub overlap: Overlap,
 }
 
-/// How far groups overlap on the GPU, which decides what is worth more: that one is done soon, or that it takes little.
+/// How many groups overlap on the GPU. It decides whether latency or total work matters more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
-    /// Hardly: a group is to be done soon, even if that takes more of the GPU.
+    /// Hardly any: a group should be done soon, even if that takes more of the GPU.
     Little,
     Some,
-    /// So far that other groups fill all gaps.
+    /// So many that other groups fill all gaps.
     Much,
 }
 
 impl Overlap {
-    /// That of so many groups in flight.
+    /// Returns the overlap for this number of groups in flight.
     pub fn of(in_flight: usize) -> Self {
         match in_flight {
             0..=2 => Self::Little,
@@ -44,35 +45,35 @@ impl Overlap {
     }
 }
 
-/// Pictures so large that their kernels have blocks enough even where work is divided coarsely: those above 1080p.
+/// Returns true for pictures above 1080p: their kernels have enough blocks even if the work is divided coarsely.
 pub fn is_large(geometry: Geometry) -> bool {
     geometry.width * geometry.height > 1920 * 1088
 }
 
 impl Setup<'_> {
-    /// Groups have more than one pair.
+    /// Returns true if groups may have more than one pair.
     pub fn several(&self) -> bool {
         self.renditions > 1
     }
 
-    /// The one of the two that goes with the size of a sample.
+    /// Returns `byte` or `word`, by the size of a sample.
     pub fn by_sample<T>(&self, byte: T, word: T) -> T {
         if self.geometry.sample_size() == 1 { byte } else { word }
     }
 }
 
-/// Where a metric finds its data, as addresses in device memory.
+/// The data of a metric, as addresses in device memory.
 #[derive(Clone, Copy)]
 pub struct Addresses {
     /// The [`HvFrame`] of the pair.
     pub frame: u64,
-    /// Room for what is handed from kernel to kernel; zeroed once, before the first frame.
+    /// Memory for data that is passed from kernel to kernel; zeroed once, before the first frame.
     pub scratch: u64,
     /// The sums, zeroed before each frame.
     pub sums: u64,
 }
 
-/// Pictures at half their size: the reference, and the distorted ones in a row.
+/// Pictures at half their size: the reference, followed by the distorted ones.
 #[derive(Clone, Copy)]
 pub struct HalfPictures {
     pub planes: HvPlanes,
@@ -82,11 +83,11 @@ pub struct HalfPictures {
     pub size: usize,
 }
 
-/// The pairs of a reference picture and one or more distorted ones.
+/// The pairs of a reference picture with one or more distorted ones.
 #[derive(Clone, Copy)]
 pub struct Pairs {
     pub first: Addresses,
-    /// How many pairs there are, at least 1. Their [`HvFrame`]s lie in a row.
+    /// Number of pairs, at least 1. Their [`HvFrame`]s are consecutive.
     pub count: usize,
     /// Bytes from the sums of a pair to those of the next.
     pub pitch: u64,
@@ -95,7 +96,7 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Addresses of pair `i`, from 0.
+    /// Returns the addresses of pair `i`, from 0.
     pub fn pair(&self, i: usize) -> Addresses {
         let Addresses { frame, scratch, sums } = self.first;
         let i = i as u64;
@@ -108,75 +109,57 @@ pub type WorkOf<M> = <<M as Metric>::Of as metrics::Metric>::Work;
 /// The sums of a metric.
 pub type SumsOf<M> = <<M as Metric>::Of as metrics::Metric>::Sums;
 
-/// A metric, prepared. It is registered in [`METRICS`](super::METRICS).
+/// A prepared metric. It is registered in [`METRICS`](super::METRICS).
 pub trait Metric: Sized + Send + Sync + 'static {
-    /// Which metric it is.
+    /// The metric that it computes.
     type Of: metrics::Metric;
-    /// Later pairs need its sums of pairs that are not scored, too.
+    /// True if later pairs need its sums of pairs that are not scored.
     const HISTORY: bool = false;
     const HALVES: Halves = Halves::Ignored;
-    /// Reading the sums takes so long that it is not left to whoever collects them ([`host`](super::host)).
+    /// True if reading the sums takes too long for the thread that fetches them ([`completion`](super::completion)).
     const LONG_READ: bool = false;
-    /// Its kernels fill the GPU, by and large: beside others of the same group they only take turns.
+    /// True if its kernels nearly fill the GPU, so that beside other such kernels of the group they only take turns.
     const WIDE: bool = false;
 
-    /// The files in `kernels/` that it takes kernels of, without their extension.
+    /// Returns the files in `kernels/` that contain its kernels, without their extension.
     fn modules(work: &WorkOf<Self>, setup: &Setup<'_>) -> Vec<&'static str>;
 
     fn prepare(work: &WorkOf<Self>, setup: &Setup<'_>) -> Result<Self, BackendError>;
 
-    /// Bytes of scratch, for all pairs of a group together.
+    /// Returns the bytes of scratch for all pairs of a group together.
     fn scratch(&self) -> usize {
         0
     }
 
-    /// How many sums a pair has.
+    /// Returns the number of sums of a pair.
     fn sums(&self) -> usize;
 
-    /// Puts the first of the work for the pairs of a group into a stream: what spreads over the GPU where the rest does not, so
-    /// that other metrics had better wait for it if this one is to be done soon.
-    fn launch_first(&self, _stream: &Stream, _pairs: Pairs) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Puts the work for those sums behind it that [`read_ahead`](Self::read_ahead) makes something of.
-    fn launch_ahead(&self, _stream: &Stream, _pairs: Pairs) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Puts the rest of the work behind that, which is all of it for most metrics.
+    /// Puts the work for the pairs of a group into a stream.
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
 
-    /// Where the metric leaves the pictures at half their size, if it makes them.
+    /// Returns the pictures at half their size, if the metric makes them.
     fn halves(&self, _pairs: Pairs) -> Option<HalfPictures> {
         None
     }
-
-    /// Finds what takes long of sums of which not all are there yet, and keeps it for the next [`read`](Self::read), which
-    /// uses it only if it is of the sums that are there then.
-    fn read_ahead(&self, _sums: &[&[u64]]) {}
 
     /// Reads the sums of each pair of a group that had `run` groups before it in its run.
     fn read(&self, sums: &[&[u64]], run: usize) -> Vec<SumsOf<Self>>;
 }
 
-/// A metric for whoever does not know its type.
-pub trait Task: Send + Sync {
+/// A metric without its type.
+pub trait DynMetric: Send + Sync {
     fn has_history(&self) -> bool;
     fn reads_long(&self) -> bool;
     fn is_wide(&self) -> bool;
     fn halves_are(&self) -> Halves;
     fn scratch(&self) -> usize;
     fn sums(&self) -> usize;
-    fn launch_first(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
-    fn launch_ahead(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error>;
     fn halves(&self, pairs: Pairs) -> Option<HalfPictures>;
-    fn read_ahead(&self, sums: &[&[u64]]);
     fn read(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]);
 }
 
-impl<M: Metric> Task for M {
+impl<M: Metric> DynMetric for M {
     fn has_history(&self) -> bool {
         M::HISTORY
     }
@@ -201,14 +184,6 @@ impl<M: Metric> Task for M {
         Metric::sums(self)
     }
 
-    fn launch_first(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        Metric::launch_first(self, stream, pairs)
-    }
-
-    fn launch_ahead(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        Metric::launch_ahead(self, stream, pairs)
-    }
-
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         Metric::launch(self, stream, pairs)
     }
@@ -217,19 +192,15 @@ impl<M: Metric> Task for M {
         Metric::halves(self, pairs)
     }
 
-    fn read_ahead(&self, sums: &[&[u64]]) {
-        Metric::read_ahead(self, sums);
-    }
-
     fn read(&self, sums: &[&[u64]], run: usize, out: &mut [FrameSums]) {
         out.iter_mut().zip(Metric::read(self, sums, run)).for_each(|(out, sums)| out.put::<M::Of>(sums));
     }
 }
 
 /// Prepares a metric if the work asks for it.
-type Prepare = fn(&Setup<'_>) -> Result<Option<Box<dyn Task>>, BackendError>;
+type Prepare = fn(&Setup<'_>) -> Result<Option<Box<dyn DynMetric>>, BackendError>;
 
-/// A metric in the list of this backend.
+/// An entry of this backend's list of metrics.
 #[derive(Clone, Copy)]
 pub struct Registration {
     pub name: &'static str,
@@ -241,7 +212,7 @@ impl Registration {
     pub const fn of<M: Metric>() -> Self {
         let prepare: Prepare = |setup| {
             let metric = setup.work.get::<M::Of>().map(|work| M::prepare(work, setup)).transpose()?;
-            Ok(metric.map(|metric| Box::new(metric) as Box<dyn Task>))
+            Ok(metric.map(|metric| Box::new(metric) as Box<dyn DynMetric>))
         };
         Self {
             name: <M::Of as metrics::Metric>::NAME,
@@ -251,27 +222,33 @@ impl Registration {
     }
 }
 
-/// Metrics that need what another one makes come after it; otherwise, each is on its own. Where groups overlap much, those that
-/// fill the GPU are one chain: next to each other they only compete for registers, shared memory and cache.
-pub type Chains = Vec<Vec<Box<dyn Task>>>;
+/// Chains of metrics that run one after the other. A metric that needs the results of another follows it; all others
+/// are alone. If groups overlap much, the metrics that fill the GPU are one chain: side by side they would only compete
+/// for registers, shared memory and cache.
+pub type Chains = Vec<Vec<Box<dyn DynMetric>>>;
 
-/// Prepares what the work asks for.
+/// Returns the bytes of the sums of one pair.
+pub fn sums_room(chains: &Chains) -> usize {
+    chains.iter().flatten().map(|metric| metric.sums() * 8).sum::<usize>().next_multiple_of(256)
+}
+
+/// Prepares the metrics of the work.
 pub fn prepare(setup: &Setup<'_>) -> Result<Chains, BackendError> {
     let mut chains: Chains = vec![];
     for registration in &super::METRICS {
-        let Some(task) = (registration.prepare)(setup)? else { continue };
-        let needed = task.halves_are() == Halves::Needed;
-        let joins = |before: &dyn Task| {
+        let Some(metric) = (registration.prepare)(setup)? else { continue };
+        let needed = metric.halves_are() == Halves::Needed;
+        let joins = |before: &dyn DynMetric| {
             if needed {
                 before.halves_are() == Halves::Made
             } else {
-                setup.overlap == Overlap::Much && task.is_wide() && before.is_wide()
+                setup.overlap == Overlap::Much && metric.is_wide() && before.is_wide()
             }
         };
-        match chains.iter_mut().find(|chain| chain.iter().any(|task| joins(&**task))) {
-            Some(chain) => chain.push(task),
+        match chains.iter_mut().find(|chain| chain.iter().any(|metric| joins(&**metric))) {
+            Some(chain) => chain.push(metric),
             None if needed => return Err(BackendError::Incomplete { metric: registration.name }),
-            None => chains.push(vec![task]),
+            None => chains.push(vec![metric]),
         }
     }
     Ok(chains)

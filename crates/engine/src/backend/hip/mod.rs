@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The backend on the GPU.
+//! The GPU backend.
 //!
-//! `backend.rs` puts groups of pictures through the kernels of `kernels/`; `images.rs` has their code. Each metric has a file
-//! here that launches its kernels, and is registered in `METRICS`.
+//! `backend.rs` runs groups of pictures through the kernels of `kernels/`, whose code is in `images.rs`. Each metric
+//! has a file here that launches its kernels, and is registered in `METRICS`.
 
 mod adm;
 mod backend;
 mod cambi;
+mod capabilities;
 mod ciede;
+mod completion;
 mod damage;
-mod early;
 mod fetch;
 mod frame;
-mod host;
 mod images;
 mod metric;
 mod motion;
@@ -26,20 +26,19 @@ mod shared;
 mod slot;
 mod speed;
 mod ssim;
-mod survey;
 mod targets;
 mod vif;
 
 pub use backend::Hip;
+pub use capabilities::{Gpu, gpus};
 pub(crate) use fetch::fetch;
 pub use images::{built_for, open, supports};
 pub use self_test::{SelfTest, SelfTestFailure};
-pub use survey::{Gpu, gpus};
 
 use crate::metrics;
 use metric::Registration;
 
-/// All metrics, in the order of their launches. One that is missing does not compile.
+/// All metrics in the order of their launches. A missing metric is a compile error.
 static METRICS: [Registration; metrics::METRICS.len()] = [
     Registration::of::<vif::Vif>(),
     Registration::of::<damage::Damage>(),

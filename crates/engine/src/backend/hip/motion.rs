@@ -11,7 +11,7 @@ use crate::metrics;
 use crate::metrics::motion::{MotionSums, MotionWork};
 
 const THREADS: u32 = 128;
-/// Pixels that a block covers.
+/// Pixels per block.
 const TILE: (usize, usize) = (240, 40);
 
 pub struct Motion {
@@ -39,7 +39,7 @@ impl Metric for Motion {
         2
     }
 
-    /// Launches the kernels once for all pairs: motion depends on the reference only.
+    /// Launches the kernels once for all pairs, since motion depends only on the reference.
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
         let Addresses { frame, sums, .. } = pairs.first;
         let Geometry { width, height, depth, .. } = self.geometry;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How pictures get to where kernels can read them: in place where they are on the GPU already, else by a copy, for which
-//! host memory that is not page-locked takes a copy of its own. Of a picture some rows may be page-locked and others not.
+//! The transfer of pictures to memory that kernels can read. Pictures on the GPU are read in place if possible. Other
+//! pictures are copied; rows in host memory that is not page-locked are first copied to memory that is. Some rows of a
+//! picture may be page-locked and others not.
 //!
-//! Those copies are what ordinary memory costs: one thread takes as long for a pair of pictures as the GPU takes for ten. So
-//! all rows of a group that have to be copied are noted first, and then copied by several threads, whoever submits the
-//! group being one of them.
+//! Those first copies are the price of ordinary memory: one thread needs as much time for a pair of pictures as the GPU
+//! does for ten. So all rows of a group that need them are collected first and then copied by several threads,
+//! including the submitting one.
 //!
-//! From page-locked memory pictures of all groups come through one stream of the device ([`Device::uploads`]), those of a group
-//! all at once: between one copy and the next the bus stands still, for a tenth of the time that a picture of 1920x1080 takes.
+//! Copies from page-locked memory of all groups go through one stream of the device ([`Device::uploads`]), those of a
+//! group in one batch: between two separate copies the bus is idle, for a tenth of the time that a picture of 1920x1080
+//! takes.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,32 +20,32 @@ use gpu::{
     copy_rectangle,
 };
 
+use super::completion;
 use super::frame::{ALIGNMENT, HvPlane};
-use super::host;
 use crate::backend::BackendError;
 use crate::frame::{Component, Geometry, Lease, Picture, Samples};
 
-/// Bytes that a thread copies at a time. More would leave threads without work at the end.
+/// Bytes that a thread copies at a time. More would leave threads idle at the end.
 const BAND: usize = 128 << 10;
-/// Bytes that are worth another thread: fewer are copied before it has woken up.
+/// Bytes that justify another thread: fewer are copied before it has woken up.
 const SHARE: usize = 256 << 10;
-/// Rows of a copy begin at multiples of so many bytes, two of the sectors that GPUs read at a time.
+/// Alignment of the rows of a copy in bytes: two of the sectors that GPUs read at a time.
 const SECTORS: usize = 64;
 
-/// Room for one distorted picture of a group; the reference's belongs to the first.
+/// Buffers for one distorted picture of a group. The reference shares those of the first.
 #[derive(Default)]
 pub struct PictureBuffers {
-    /// Page-locked memory for pictures on their way to the GPU; made when the first one takes this way.
+    /// Page-locked memory for pictures on their way to the GPU; allocated at the first use.
     pub staging: Option<Pinned>,
-    /// Device memory for pictures that kernels cannot read in place; made when the first one is copied.
+    /// Device memory for copied pictures; allocated at the first use.
     pub pictures: Option<DeviceBuffer>,
-    /// Bytes of `pictures` that are taken.
+    /// Bytes of `pictures` in use.
     pub used: usize,
-    /// Device memory for the scaled picture; made when the first one is scaled.
+    /// Device memory for the scaled picture; allocated at the first use.
     pub scaled: Option<DeviceBuffer>,
 }
 
-/// Which room there is for pictures of a group that do not lie where kernels can read them.
+/// The picture buffers that are allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rooms {
     staging: bool,
@@ -51,12 +53,12 @@ pub struct Rooms {
 }
 
 impl PictureBuffers {
-    /// Which room was made.
+    /// Returns which buffers are allocated.
     pub fn rooms(&self) -> Rooms {
         Rooms { staging: self.staging.is_some(), pictures: self.pictures.is_some() }
     }
 
-    /// Makes this room as well, of so many bytes each.
+    /// Allocates the missing ones of `rooms`, with `size` bytes each.
     pub fn make(&mut self, rooms: Rooms, device: &Arc<Device>, size: usize) -> Result<(), Error> {
         if rooms.staging && self.staging.is_none() {
             self.staging = Some(Pinned::new(device.clone(), size)?);
@@ -67,7 +69,7 @@ impl PictureBuffers {
         Ok(())
     }
 
-    /// Room of so many bytes for the scaled picture.
+    /// Returns the address of the buffer for the scaled picture, which has at least `size` bytes.
     pub fn scaled(&mut self, device: &Arc<Device>, size: usize) -> Result<u64, Error> {
         let buffer = match &mut self.scaled {
             Some(buffer) => buffer,
@@ -79,13 +81,13 @@ impl PictureBuffers {
 
 /// The luma of a reference picture.
 pub struct Luma {
-    /// Device memory for a copy of the luma; made when the first one is copied.
+    /// Device memory for a copy of the luma; allocated at the first use.
     pub buffer: Option<DeviceBuffer>,
     pub plane: HvPlane,
-    /// The luma was put there by the GPU, which is done at `ready`.
+    /// The GPU writes the luma; it is done at `ready`.
     pub written: bool,
     pub ready: Event,
-    /// Lease of the picture's memory, where the luma is read in place.
+    /// Lease of the picture's memory if the luma is read in place.
     pub lease: Option<Lease>,
 }
 
@@ -101,26 +103,26 @@ impl Luma {
     }
 }
 
-/// Rows in ordinary memory that have to be copied into the staging of a group's first pictures, of its second, and so on.
+/// Rows in ordinary memory that have to be copied into staging memory.
 struct Rows<'p> {
-    /// Which of the [`PictureBuffers`] they go to.
+    /// Index of their [`PictureBuffers`].
     buffers: usize,
     from: &'p [u8],
     stride: usize,
     extent: Extent,
-    /// Where they go from there.
+    /// Their final device address.
     to: u64,
 }
 
-/// What comes from the host for a group.
+/// The copies from the host for a group.
 pub struct Uploads<'a, 'p> {
-    /// Through which it comes.
+    /// The stream for the copies.
     stream: &'a Stream,
-    /// Some of it is on its way.
+    /// Some copies have begun.
     begun: bool,
-    /// What comes from page-locked memory, in pieces.
+    /// Copies from page-locked memory.
     pieces: Vec<Piece>,
-    /// What has to be copied into page-locked memory first, in the order of the room that it takes there.
+    /// Rows that have to be copied into page-locked memory first, in the order of their place there.
     staged: Vec<Rows<'p>>,
 }
 
@@ -142,16 +144,17 @@ impl Band<'_> {
 }
 
 impl<'a> Uploads<'a, '_> {
-    /// Nothing so far, to come through this stream.
+    /// Begins without copies. `stream`: the stream for them.
     pub fn through(stream: &'a Stream) -> Self {
         Self { stream, begun: false, pieces: vec![], staged: vec![] }
     }
 
-    /// Has rows of page-locked memory copied by the GPU, in one piece with others if they lie as they are to lie there.
+    /// Adds rows of page-locked memory. If the source and the copy have the same pitch, they are one piece of the
+    /// batch.
     ///
     /// # Safety
     ///
-    /// As for [`copy_rectangle`], until the group is done.
+    /// The same as for [`copy_rectangle`], until the group is done.
     unsafe fn copy(
         &mut self,
         to: Rectangle,
@@ -165,12 +168,12 @@ impl<'a> Uploads<'a, '_> {
             return Ok(());
         }
         self.begun = true;
-        // SAFETY: the caller has promised it.
+        // SAFETY: promised by the caller.
         unsafe { copy_rectangle(self.stream, to, from, width, rows, Direction::HostToDevice) }
     }
 
-    /// Copies what is in ordinary memory, with so many threads at most, and has the group's stream wait for all that comes from
-    /// the host. `arrived` marks the end of that.
+    /// Copies rows in ordinary memory with at most `copiers` threads, and makes the group's stream wait for all copies
+    /// from the host. `arrived` marks their end.
     pub fn finish(
         mut self,
         group: &Stream,
@@ -206,7 +209,7 @@ impl<'a> Uploads<'a, '_> {
                 let bands = Mutex::new(bands.into_iter());
                 let next = || bands.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let copy = || std::iter::from_fn(next).for_each(Band::copy);
-                host::pool()?.in_place_scope(|scope| {
+                completion::pool()?.in_place_scope(|scope| {
                     (1..threads).for_each(|_| scope.spawn(|_| copy()));
                     copy();
                 });
@@ -220,32 +223,32 @@ impl<'a> Uploads<'a, '_> {
         Ok(())
     }
 
-    /// Has the pieces so far copied.
+    /// Submits the pieces so far.
     fn send(&mut self) -> Result<(), Error> {
         self.begun |= !self.pieces.is_empty();
         let pieces = std::mem::take(&mut self.pieces);
-        // SAFETY: of page-locked pictures, whoever named them has promised it. What was copied before is in picture buffers, which
-        // have room for that much, and wait for the next group of this slot.
+        // SAFETY: the callers have promised it for page-locked pictures. Staged rows are in picture buffers, which are
+        // large enough and not reused before the next group of this slot.
         unsafe { copy_pieces(self.stream, &pieces, Direction::HostToDevice) }
     }
 }
 
-/// Brings pictures to where kernels can read them, in the order of the group's stream; but what comes from the host is there
-/// only after [`Uploads::finish`].
+/// Makes pictures readable for kernels in the order of the group's stream. Copies from the host are there only after
+/// [`Uploads::finish`].
 pub struct Placer<'a, 'u, 'p> {
     pub device: &'a Arc<Device>,
     /// Bytes of a sample.
     pub size: usize,
-    /// Bytes that all pictures of one of the [`PictureBuffers`] take.
+    /// Bytes of all pictures in one of the [`PictureBuffers`].
     pub room: usize,
     pub stream: &'a Stream,
     pub buffers: &'a mut PictureBuffers,
-    /// Which of the group's they are.
+    /// Index of the buffers in the group.
     pub index: usize,
     pub uploads: &'a mut Uploads<'u, 'p>,
 }
 
-/// A copy of rows: bytes of a row, how many rows, and bytes from row to row.
+/// The shape of a copy: bytes per row, number of rows, and bytes from row to row.
 #[derive(Clone, Copy)]
 struct Extent {
     width: usize,
@@ -254,8 +257,8 @@ struct Extent {
 }
 
 impl Extent {
-    /// A copy of rows that are `stride` bytes apart. In the copy they are as well, if that is good for kernels and takes no more
-    /// room than they have: then the copy is made in one piece.
+    /// Chooses the pitch of a copy of rows that are `stride` bytes apart. The copy has the same stride if that is
+    /// aligned and fits the buffer, because then it is made in one piece.
     fn new(width: usize, rows: usize, stride: usize) -> Self {
         let widest = Self::widest(width);
         let as_it_is = (width..=widest).contains(&stride) && stride.is_multiple_of(SECTORS);
@@ -266,27 +269,27 @@ impl Extent {
         self.pitch * self.rows
     }
 
-    /// Bytes from row to row at most.
+    /// Returns the largest pitch.
     fn widest(width: usize) -> usize {
         width.next_multiple_of(256)
     }
 
-    /// Bytes that it may take, however far apart its rows are.
+    /// Returns the bytes that suffice for any pitch.
     fn room(width: usize, rows: usize) -> usize {
         Self::widest(width) * rows
     }
 }
 
 impl<'p> Placer<'_, '_, 'p> {
-    /// Has the stream wait until the picture was written.
+    /// Makes the stream wait until the picture is written.
     pub fn await_producer(&self, picture: &Picture<'_>) -> Result<(), Error> {
         let producers = picture.lease.iter().flat_map(Lease::producers);
-        // SAFETY: whoever made the lease has promised that its producers live as long.
+        // SAFETY: the creator of the lease has promised that the streams live as long as the lease.
         producers.copied().try_for_each(|stream| unsafe { self.stream.wait_for_stream(stream) })
     }
 
-    /// Where kernels find a component, and those that follow its samples if it is interleaved. A copy goes to `to`,
-    /// or else to the picture buffers.
+    /// Returns the address and layout of a component for kernels; that of an interleaved one includes the component
+    /// between its samples. A copy goes to `to`, or else to the picture buffers.
     pub fn place(
         &mut self,
         component: Component<'p>,
@@ -321,7 +324,7 @@ impl<'p> Placer<'_, '_, 'p> {
         Ok(plane(address, extent.pitch))
     }
 
-    /// Where kernels find Cb and Cr; interleaved, they share a copy.
+    /// Returns the addresses and layouts of Cb and Cr. Interleaved components share a copy.
     pub fn place_chroma(&mut self, picture: &Picture<'p>) -> Result<[HvPlane; 2], BackendError> {
         let [cb, cr] = picture.chroma.ok_or(BackendError::Picture("hip"))?;
         let lease = picture.lease.as_ref();
@@ -339,7 +342,7 @@ impl<'p> Placer<'_, '_, 'p> {
         Ok(if swapped { [second, first] } else { [first, second] })
     }
 
-    /// Room in the picture buffers for a copy.
+    /// Reserves memory in the picture buffers for a copy.
     fn room(&mut self, extent: Extent) -> Result<u64, Error> {
         let buffer = match &mut self.buffers.pictures {
             Some(buffer) => buffer,
@@ -385,7 +388,7 @@ impl<'p> Placer<'_, '_, 'p> {
                     // the copy.
                     unsafe {
                         if is_written {
-                            // Nobody else is to wait for whoever writes it.
+                            // Uses the group's own stream, so that other groups do not wait for the producer.
                             copy_rectangle(stream, to, from, width, pinned.len(), Direction::HostToDevice)?;
                         } else {
                             self.uploads.copy(to, from, width, pinned.len())?;
@@ -405,25 +408,25 @@ impl<'p> Placer<'_, '_, 'p> {
         Ok(())
     }
 
-    /// Whether rows that are so many bytes apart are copied at once. AMD's runtime copies them one by one, with a command
-    /// each, where that is no multiple of 4: the CPU is faster at packing them.
+    /// Returns true if rows with this stride are copied in one command. AMD's runtime issues a command per row unless
+    /// the stride is a multiple of 4; then packing them on the CPU is faster.
     fn copies_at_once(&self, stride: usize) -> bool {
         self.device.info().vendor != Vendor::Amd || stride.is_multiple_of(4)
     }
 }
 
-/// Which rows lie wholly within these addresses, of rows that are `stride` bytes apart from the address `first` on. The
-/// first of no rows is the first of all.
+/// Returns the rows that lie entirely within these addresses. The rows are `stride` bytes apart, and the first begins
+/// at `first`. An empty result is 0..0.
 fn rows_within(addresses: &Range<usize>, first: usize, stride: usize, extent: Extent) -> Range<usize> {
     let stride = stride.max(1);
     let start = addresses.start.saturating_sub(first).div_ceil(stride);
-    // What is left behind the first row, if that ends in time.
+    // Bytes from the end of the first row to the end of the addresses, if that row fits.
     let behind = addresses.end.checked_sub(first.saturating_add(extent.width));
     let end = behind.map_or(0, |behind| (behind / stride).saturating_add(1)).min(extent.rows);
     if start < end { start..end } else { 0..0 }
 }
 
-/// Whether kernels read a component where it lies.
+/// Returns true if kernels can read a component in place.
 pub fn in_place(component: &Component<'_>, lease: Option<&Lease>) -> bool {
     let Samples::Device(address) = component.samples else { return false };
     let aligned =
@@ -431,7 +434,7 @@ pub fn in_place(component: &Component<'_>, lease: Option<&Lease>) -> bool {
     lease.is_some_and(|lease| lease.is_in_place()) && (component.step > 1 || aligned())
 }
 
-/// Bytes that all planes of a picture take.
+/// Returns the bytes of all planes of a picture.
 pub fn room(geometry: Geometry) -> usize {
     let size = geometry.sample_size();
     let plane = |(width, rows): (usize, usize)| Extent::room(width * size, rows);

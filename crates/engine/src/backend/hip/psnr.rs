@@ -11,13 +11,13 @@ use crate::metrics;
 use crate::metrics::psnr::{PsnrSums, PsnrWork};
 
 const THREADS: u32 = 256;
-/// Samples that a block covers: this many bytes of so many rows.
+/// Size of a block: this many bytes of this many rows.
 const TILE: (usize, usize) = (512, 16);
 
 pub struct Psnr {
     kernel: Kernel,
     geometry: Geometry,
-    /// Extents of the planes that are compared.
+    /// Sizes of the compared planes.
     planes: Vec<(usize, usize)>,
 }
 

@@ -14,22 +14,22 @@ use crate::metrics::psnr_hvs::{BLOCK, PsnrHvsSums, PsnrHvsWork, TABLES, blocks};
 const THREADS: u32 = 64;
 const SUM_THREADS: u32 = 1024;
 
-/// The fewest threads of a wave.
+/// Fewest threads in a wave.
 const LEAST_WAVE: u32 = 32;
 
 shared! {
     "psnr_hvs.hip"
-    /// What there is of Y, Cb and Cr in the scratch of a distorted picture, in units of 4 bytes from its begin, and how many
-    /// blocks they have, in a row and altogether.
+    /// The layout of the scratch of a distorted picture: for Y, Cb and Cr, the offsets in units of 4 bytes, and the
+    /// numbers of blocks, in a row and altogether.
     #[derive(Default)]
     struct HvsLayout: 72 {
         /// The errors of the blocks.
         [0] errors: [u32; 3],
-        /// What they come to, about, for each block,
+        /// The approximate total of each block.
         [12] totals: [u32; 3],
-        /// and for each wave of them.
+        /// The approximate total of each wave of blocks.
         [24] waves: [u32; 3],
-        /// What each block adds to the bits of the sum, of 8 bytes.
+        /// The amount that each block adds to the bits of the sum, of 8 bytes.
         [36] additions: [u32; 3],
         [48] columns: [u32; 3],
         [60] blocks: [u32; 3],
@@ -38,7 +38,7 @@ shared! {
 
 shared! {
     "psnr_hvs.hip"
-    /// What an error and a squared coefficient are multiplied with, and one over the latter.
+    /// The factors of an error and of a squared coefficient, and the reciprocal of the latter.
     #[derive(Default)]
     struct HvsWeights: 16 {
         [0] error: f32,
@@ -49,7 +49,7 @@ shared! {
 }
 
 impl HvsLayout {
-    /// For planes of these sizes. Also what a distorted picture has of scratch.
+    /// Lays out the scratch for planes of these sizes. Also returns its size for a distorted picture.
     fn new(planes: [(usize, usize); 3]) -> (Self, u32) {
         let mut layout = Self {
             columns: planes.map(|(width, _)| blocks(width) as u32),
@@ -71,7 +71,7 @@ impl HvsLayout {
         (layout, used)
     }
 
-    /// How many blocks of threads it takes with one thread for each block of the picture.
+    /// Returns the number of thread blocks, with one thread for each block of the picture.
     fn tiles(&self) -> u32 {
         self.blocks.iter().map(|blocks| blocks.div_ceil(THREADS)).sum()
     }
@@ -83,7 +83,7 @@ pub struct PsnrHvs {
     sum: Kernel,
     tables: DeviceBuffer,
     layout: HvsLayout,
-    /// Units of 4 bytes from the scratch of a distorted picture to the next one's.
+    /// Distance of the scratch of two distorted pictures, in units of 4 bytes.
     pitch: u32,
     bits: u32,
     renditions: usize,

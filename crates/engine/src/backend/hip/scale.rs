@@ -11,9 +11,9 @@ use super::shared::shared;
 use crate::frame::Geometry;
 use crate::scale::{self, Scaling, shifts};
 
-/// Output columns of a block.
+/// Output columns per block.
 const THREADS: u32 = 256;
-/// Rows of a block of the first kernel.
+/// Rows per block of the first kernel.
 const ROWS: usize = 4;
 
 shared! {
@@ -28,7 +28,7 @@ shared! {
 }
 
 impl ScaleAxis {
-    /// Appends an axis to what is to be uploaded; addresses count from its beginning.
+    /// Appends the tables of an axis to the upload. Addresses count from the upload's beginning.
     fn new(axis: &scale::Axis, tables: &mut Vec<u8>) -> Self {
         let mut put = |word: u32| tables.extend(word.to_ne_bytes());
         (0..axis.len()).for_each(|i| put(axis.first(i) as u32));
@@ -45,7 +45,7 @@ impl ScaleAxis {
     }
 }
 
-/// What planes of one size are scaled with.
+/// Tables for planes of one size.
 struct Tables {
     source_rows: usize,
     columns: ScaleAxis,
@@ -57,12 +57,12 @@ impl Tables {
         Self { source_rows, columns: ScaleAxis::new(&columns, tables), rows: ScaleAxis::new(&rows, tables) }
     }
 
-    /// Bytes of a row of the output.
+    /// Returns the bytes of a row of the output.
     fn stride(&self, sample_size: usize) -> usize {
         (self.columns.size as usize * sample_size).next_multiple_of(ALIGNMENT as usize)
     }
 
-    /// Bytes of the output.
+    /// Returns the bytes of the output.
     fn size(&self, sample_size: usize) -> usize {
         (self.stride(sample_size) * self.rows.size as usize).next_multiple_of(256)
     }
@@ -99,20 +99,20 @@ impl Scaler {
         })
     }
 
-    /// Size of the pictures as they come.
+    /// Returns the size of the pictures before scaling.
     pub fn source(&self) -> Geometry {
         self.source
     }
 
-    /// Bytes of device memory for a scaled picture and what comes before it.
+    /// Returns the bytes of device memory for a scaled picture and the intermediate rows.
     pub fn room(&self) -> usize {
         let size = self.source.sample_size();
         let chroma = self.chroma.as_ref().map_or(0, |chroma| 2 * chroma.size(size));
         self.luma.size(size) + chroma + 4 * self.luma.columns.size as usize * self.luma.source_rows
     }
 
-    /// Puts the work for one picture into a stream: Y, and Cb and Cr where there are such planes. Where the scaled
-    /// planes will be, of which `room` begins with; all of it must be left alone until they were read.
+    /// Puts the work for one picture into a stream: Y, and Cb and Cr if they exist. Returns the scaled planes, which
+    /// are at the beginning of `room`. All of `room` must stay unchanged until they were read.
     pub fn launch(&self, stream: &Stream, planes: [HvPlane; 3], room: u64) -> Result<[HvPlane; 3], Error> {
         let size = self.source.sample_size();
         let bits = self.source.depth.bits();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Whether a GPU computes what the CPU does, found out before it scores anything.
+//! The self-test: before a GPU is used, it must reproduce the CPU's sums of small pictures.
 //!
-//! Backends agree in every sum to the last bit, so a driver that loses launches, misreads tables or compiles wrong code
-//! shows as soon as the kernels of a plan run on a few small pictures. What came of it is kept in the user's cache folder
-//! by all that it depends on, so that only the first start pays for it: `hipvmaf/self-test/` below `$XDG_CACHE_HOME`, or
-//! below `.cache` in the home folder. `HIPVMAF_SELF_TEST=always` tests once in each process whatever is known, and
-//! `never` trusts every GPU.
+//! Backends agree in every sum to the last bit. So a driver that loses launches, misreads tables or compiles wrong code
+//! is detected when the kernels of a plan run on a few small pictures. The result is stored in the user's cache folder
+//! under a key of everything that it depends on, so only the first start takes the time. The folder is
+//! `hipvmaf/self-test/` below `$XDG_CACHE_HOME`, or below `.cache` in the home folder. `HIPVMAF_SELF_TEST=always` tests
+//! once in each process regardless of stored results; `never` trusts every GPU.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,25 +22,25 @@ use super::backend::Hip;
 use super::metric::{Overlap, Setup};
 use super::{METRICS, images};
 use crate::backend::cpu::Cpu;
-use crate::backend::known::{self, Known};
+use crate::backend::test_vectors::{self, TestClip};
 use crate::backend::{Backend, BackendError};
 use crate::frame::Geometry;
 use crate::metrics::{Difference, FrameSums, Work};
 use crate::scale::Scaling;
 
-/// How a GPU has proven itself.
+/// Result of the self-test of a GPU that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelfTest {
-    /// It was not asked to.
+    /// The test was turned off.
     Skipped,
-    /// It has passed the test, in this process.
+    /// Passed in this process.
     Passed,
-    /// It has passed the test before, with this driver and this build.
+    /// Passed earlier, with the same driver and build.
     PassedBefore,
 }
 
 impl SelfTest {
-    /// In words, for logs and results.
+    /// Returns the name for logs and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Skipped => "skipped",
@@ -50,7 +50,7 @@ impl SelfTest {
     }
 }
 
-/// What a GPU has computed in another way than the CPU.
+/// The first difference between the sums of a GPU and those of the CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error(
     "{device} failed its self-test and is not used: {difference}, in frame {frame} of the {picture} picture (kernels: {}); \
@@ -58,19 +58,19 @@ impl SelfTest {
     .kernels.join(", ")
 )]
 pub struct SelfTestFailure {
-    /// The GPU, and what drives it.
+    /// The GPU and its driver.
     pub device: String,
-    /// Where the sums differ.
+    /// The difference.
     pub difference: Difference,
-    /// The files in `kernels/` that the metric takes kernels of.
+    /// The files in `kernels/` with the metric's kernels.
     pub kernels: Vec<String>,
-    /// Which of the known pictures it was.
+    /// Name of the test picture.
     pub picture: String,
     /// Number of the frame, from 0.
     pub frame: usize,
 }
 
-/// All that the outcome of a test depends on.
+/// Everything that the result depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Key {
     device: String,
@@ -78,11 +78,11 @@ struct Key {
     runtime: String,
     /// Version of this crate, and a hash of its kernels.
     build: String,
-    /// The code objects that are wanted, if not the best.
+    /// The selected code objects, if not the best.
     code: String,
-    /// Whether graphs are used.
+    /// The setting of `HIPVMAF_GRAPHS`.
     graphs: String,
-    /// What is computed, of pictures of which kind.
+    /// The work, and the kind of pictures.
     work: String,
 }
 
@@ -108,7 +108,7 @@ impl Key {
         }
     }
 
-    /// The file for the outcome in a folder.
+    /// Returns the file in a folder that stores the result.
     fn file(&self, folder: &Path) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -116,47 +116,47 @@ impl Key {
     }
 }
 
-/// What is kept of a test.
+/// A stored result.
 #[derive(Serialize, Deserialize)]
 struct Record {
     #[serde(flatten)]
     key: Key,
-    /// What was wrong; nothing where the test was passed.
+    /// The failure; `None` if the test was passed.
     failure: Option<Box<SelfTestFailure>>,
 }
 
-/// What came of a test.
+/// Result of running the test.
 type Outcome = Result<(), Box<SelfTestFailure>>;
-/// What is known of a GPU.
+/// Result of the self-test for a GPU and work.
 type Verdict = Result<SelfTest, Box<SelfTestFailure>>;
 
-/// The folder that outcomes are kept in.
+/// Returns the folder of the stored results.
 fn folder() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(cache.join("hipvmaf/self-test"))
 }
 
-/// The outcome that was kept, if there is one.
+/// Reads the stored result, if there is one.
 fn recall(key: &Key) -> Option<Outcome> {
     let text = fs::read(key.file(&folder()?)).ok()?;
     let record: Record = serde_json::from_slice(&text).ok()?;
     (record.key == *key).then(|| record.failure.map_or(Ok(()), Err))
 }
 
-/// Keeps an outcome. Where that cannot be done, the next process tests again.
+/// Stores a result. If that fails, the next process tests again.
 fn keep(key: &Key, outcome: &Outcome) -> io::Result<()> {
     let folder = folder().ok_or(io::ErrorKind::NotFound)?;
     fs::create_dir_all(&folder)?;
     let record = Record { key: key.clone(), failure: outcome.clone().err() };
-    // Others see all of it or nothing.
+    // A temporary file makes the change atomic for other processes.
     let mut file = tempfile::NamedTempFile::new_in(&folder)?;
     file.write_all(&serde_json::to_vec_pretty(&record)?)?;
     file.persist(key.file(&folder))?;
     Ok(())
 }
 
-/// Has the GPU prove itself for this work, unless it has before.
+/// Tests the GPU for this work, unless a result is known.
 pub fn pass(
     device: &Arc<Device>,
     work: &Work,
@@ -164,7 +164,7 @@ pub fn pass(
     overlap: Overlap,
     renditions: &[Option<Scaling>],
 ) -> Result<SelfTest, BackendError> {
-    /// What this process knows. Locked while a GPU is tested: others who want it for the same work wait.
+    /// Results known to this process. Locked during a test, so that other sessions with the same work wait for it.
     static KNOWN: Mutex<Option<HashMap<Key, Verdict>>> = Mutex::new(None);
     let wanted = std::env::var("HIPVMAF_SELF_TEST").unwrap_or_default();
     if wanted == "never" || renditions.is_empty() {
@@ -189,7 +189,7 @@ pub fn pass(
     Ok(verdict?)
 }
 
-/// Computes the known pictures on the GPU and on the CPU.
+/// Computes the test pictures on the GPU and on the CPU.
 fn test(
     device: &Arc<Device>,
     work: &Work,
@@ -197,11 +197,11 @@ fn test(
     overlap: Overlap,
     renditions: &[Option<Scaling>],
 ) -> Result<Outcome, BackendError> {
-    for kind in known::KNOWN {
-        // Few metrics need pictures that are larger.
-        let suits = |scale: &usize| work.check(known::geometry(kind, *scale, geometry)).is_ok();
+    for vector in test_vectors::TEST_VECTORS {
+        // A few metrics need larger pictures.
+        let suits = |scale: &usize| work.check(test_vectors::geometry(vector, *scale, geometry)).is_ok();
         let Some(scale) = [1, 2, 4].into_iter().find(suits) else { continue };
-        let clip = Known::new(kind, scale, geometry, work.lags() + 1, renditions);
+        let clip = TestClip::new(vector, scale, geometry, work.lags() + 1, renditions);
         let mut cpu = Cpu::new(1)?;
         cpu.prepare(work, clip.geometry(), clip.renditions())?;
         let mut hip = Hip::untested(device, work, clip.geometry(), overlap, clip.renditions())?;
@@ -221,7 +221,7 @@ fn test(
                 device: format!("{} with {}", device.info(), device.info().runtime()),
                 kernels: kernels(&difference.metric, &setup),
                 difference,
-                picture: kind.name.into(),
+                picture: vector.name.into(),
                 frame,
             })));
         }
@@ -229,7 +229,7 @@ fn test(
     Ok(Ok(()))
 }
 
-/// The files that a metric takes kernels of.
+/// Returns the files with the kernels of a metric.
 fn kernels(metric: &str, setup: &Setup<'_>) -> Vec<String> {
     let metric = METRICS.iter().find(|registration| registration.name == metric);
     let files = metric.map_or(vec![], |metric| (metric.modules)(setup));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Structures that the host fills in for kernels. Each is declared once in the kernels and once here, under the same
-//! names, and beside each stands its layout: the kernels' compiler checks theirs, and [`shared!`] checks ours, and that the
-//! kernels' source says the same. A change on one side alone does not compile.
+//! Structures that the host fills in for kernels. Each is declared once in the kernels and once here, with the same
+//! names and with its layout. The kernels' compiler checks one declaration, and [`shared!`] checks the other and
+//! compares it with the kernels' source. A change on one side alone does not compile.
 
-/// Numbers, and what is made of nothing else.
+/// Numbers, and types that consist only of numbers.
 ///
 /// # Safety
 ///
-/// [`Plain::BYTES`] of the type's bytes are those of numbers; others are padding.
+/// Exactly [`Plain::BYTES`] bytes of the type belong to numbers; the others are padding.
 pub unsafe trait Plain: Copy {
     const BYTES: usize;
 }
@@ -30,14 +30,14 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {
     const BYTES: usize = N * T::BYTES;
 }
 
-/// Values as kernels see them. Types with padding do not compile.
+/// Returns the bytes of values as kernels read them. Types with padding do not compile.
 pub fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
     const { assert!(T::BYTES == size_of::<T>()) };
-    // SAFETY: plain numbers, and without padding all of the bytes are theirs.
+    // SAFETY: the values are plain numbers, and without padding all bytes belong to them.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// Whether a source text has this line.
+/// Returns true if a source text contains this line.
 pub const fn says(text: &str, line: &str) -> bool {
     let (text, line) = (text.as_bytes(), line.as_bytes());
     let mut at = 0;
@@ -54,7 +54,8 @@ pub const fn says(text: &str, line: &str) -> bool {
     false
 }
 
-/// Declares a structure as this file in the folder of the kernels does, with its size, and before each field its offset.
+/// Declares a structure that a file in `kernels/` also declares, with its size, and the offset of each field in
+/// brackets.
 macro_rules! shared {
     (
         $file:literal

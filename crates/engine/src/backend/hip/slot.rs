@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! In-flight slots: a stream and working memory for one group, and recorded graphs of everything that groups of some size
-//! need.
+//! In-flight slots: each has a stream, working memory for one group, and recorded graphs of the work for each size of
+//! group.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gpu::{Device, DeviceBuffer, Error, Event, Graph, Kernel, Pinned, Profile, Stream, arguments, zero};
 
-use super::early::{Early, Part};
+use super::completion::{GroupShape, PendingSums};
 use super::frame::HvFrame;
-use super::host::{GroupInfo, Reading};
-use super::metric::{Addresses, Chains, Pairs, Task};
+use super::metric::{Addresses, Chains, DynMetric, Pairs, sums_room};
 use super::pictures::PictureBuffers;
 use crate::backend::Ticket;
 use crate::frame::Lease;
@@ -19,68 +18,60 @@ use crate::frame::Lease;
 /// A group in flight.
 pub struct InFlight {
     pub ticket: Ticket,
-    pub info: GroupInfo,
-    /// How its sums are read, where that is not left to whoever collects them.
-    pub reading: Option<Arc<Reading>>,
+    pub info: GroupShape,
+    /// Reads the sums, unless the thread that fetches them does.
+    pub pending: Option<Arc<PendingSums>>,
     /// Leases of the pictures' memory, which is read until the group is done.
     pub leases: Vec<Lease>,
 }
 
-/// An in-flight slot: what one group needs while it is computed.
+/// The memory and objects that one group needs while it is computed.
 pub struct InFlightSlot {
     pub stream: Stream,
-    /// What came from the host for the group is there.
+    /// Marks the end of the copies from the host.
     pub arrived: Event,
     pub done: Arc<Event>,
     begin: Kernel,
     end: Kernel,
-    /// The structures that tell the kernels where the pictures of each pair are, and the sums; on the host's side.
+    /// Host copy of the structures that describe the pictures of each pair.
     pub frames: Pinned,
     pub sums: Arc<Pinned>,
-    /// Sums that take long to be read, before the others are there; if somebody stays awake to read them.
-    pub early: Option<Arc<Early>>,
-    tell: Kernel,
-    /// The structures and the sums on the GPU's side, and the scratch.
+    /// Device memory for the structures, the sums and the scratch.
     on_device: DeviceBuffer,
     /// Recorded work for each number of pairs in a group, from 1: for scored groups, and for those that only serve as
-    /// history. `None` where it is not recorded, or the runtime knows no graphs.
+    /// history. `None` if it is not recorded, or if the runtime has no graphs.
     graphs: Vec<[Option<Graph>; 2]>,
-    /// Room for the pictures of the group, one for each distorted picture.
+    /// Picture buffers, one for each distorted picture.
     pub buffers: Vec<PictureBuffers>,
     pub in_flight: Option<InFlight>,
 }
 
-/// Threads of the kernels of `kernels/frame.hip`.
+/// Threads per block of the kernels in `kernels/frame.hip`.
 const FRAME_THREADS: u32 = 128;
 
 impl InFlightSlot {
-    /// `patience`: how long a thread that waits for the group stays awake.
+    /// Creates a slot. `spin_limit`: how long a thread polls for the group before it sleeps.
     pub fn new(
         device: &Arc<Device>,
         chains: &Chains,
         renditions: usize,
-        patience: Duration,
+        spin_limit: Duration,
     ) -> Result<Self, Error> {
-        let early = || Early::new(device, chains, renditions);
-        let early = (!patience.is_zero()).then(early).transpose()?.flatten().map(Arc::new);
-        // What the CPU still has to work on is to be there early, and takes little of the GPU.
-        let stream = if early.is_some() { Stream::urgent(device)? } else { Stream::new(device)? };
         let sums = renditions * sums_room(chains);
-        let scratch: usize = chains.iter().flatten().map(|task| scratch_room(&**task)).sum();
+        let scratch: usize = chains.iter().flatten().map(|metric| scratch_room(&**metric)).sum();
         let size = frames_room(renditions) + sums + scratch;
         let on_device = DeviceBuffer::new(device, "working memory", size)?;
+        let stream = Stream::new(device)?;
         // SAFETY: the buffer is that long and belongs to this slot, whose work comes later in the stream.
         unsafe { zero(&stream, on_device.address(), size)? };
         let mut slot = Self {
             stream,
             arrived: Event::new(device)?,
-            done: Arc::new(Event::for_host(device, patience)?),
+            done: Arc::new(Event::for_host(device, spin_limit)?),
             begin: Kernel::new(device, "frame", "frame_begin", FRAME_THREADS)?,
             end: Kernel::new(device, "frame", "frame_end", FRAME_THREADS)?,
             frames: Pinned::coherent(device.clone(), frames_room(renditions))?,
             sums: Arc::new(Pinned::coherent(device.clone(), sums)?),
-            early,
-            tell: Kernel::new(device, "frame", "frame_tell", FRAME_THREADS)?,
             on_device,
             graphs: (0..renditions).map(|_| [None, None]).collect(),
             buffers: (0..renditions).map(|_| PictureBuffers::default()).collect(),
@@ -90,8 +81,8 @@ impl InFlightSlot {
         Ok(slot)
     }
 
-    /// Records what groups of fewer pairs need, too, and those that only serve as history where such are expected: it takes
-    /// memory, and a moment, which none of them has when it comes.
+    /// Records the work for groups of fewer pairs and, if they are expected, for groups that only serve as history.
+    /// Recording later would take memory and time when such a group comes.
     pub fn record_others(&mut self, chains: &Chains, history: bool) -> Result<(), Error> {
         if !self.records() {
             return Ok(());
@@ -107,22 +98,19 @@ impl InFlightSlot {
         Ok(())
     }
 
-    /// The runtime knows graphs, as the first could be recorded.
+    /// Returns true if the runtime has graphs: the first one could be recorded.
     fn records(&self) -> bool {
         self.graphs.last().is_some_and(|[first, _]| first.is_some())
     }
 
-    /// Starts the work for the pairs whose structures are in place.
+    /// Starts the work for the pairs whose structures are filled in.
     pub fn start(&mut self, count: usize, chains: &Chains, history_only: bool) -> Result<(), Error> {
-        if let Some(early) = &self.early {
-            early.forget();
-        }
         let which = usize::from(history_only);
         if self.records() && self.graphs[count - 1][which].is_none() {
             self.record(count, chains, history_only)?;
         }
         match &self.graphs[count - 1][which] {
-            // SAFETY: it works on the memory of the slot, and on pictures that wait until the group is done.
+            // SAFETY: it uses memory of the slot, and pictures that are kept until the group is done.
             Some(graph) => unsafe { graph.launch(&self.stream) },
             None => self.launch(count, chains, history_only, &[]),
         }
@@ -141,8 +129,8 @@ impl InFlightSlot {
         profiling.profile().map_or(Ok(vec![]), Profile::times)
     }
 
-    /// Makes a graph of the work for so many pairs, each chain of metrics but the trunk in a branch of its own where that is worth
-    /// it.
+    /// Records the work for `count` pairs as a graph. On devices with branches, each chain of metrics but the first
+    /// gets a branch.
     fn record(&mut self, count: usize, chains: &Chains, history_only: bool) -> Result<(), Error> {
         let device = self.stream.device();
         let branches = if Graph::has_branches(device) { chains.len().saturating_sub(1) } else { 0 };
@@ -152,13 +140,7 @@ impl InFlightSlot {
         Ok(())
     }
 
-    /// Which chain is the trunk, that begins before the others: one with sums that somebody reads early, or else the first.
-    fn trunk(&self, chains: &Chains, history_only: bool) -> usize {
-        let early = self.early.is_some() && !history_only;
-        chains.iter().position(|chain| early && chain.iter().any(|task| task.reads_long())).unwrap_or(0)
-    }
-
-    /// Puts the work for so many pairs into the stream, and into those of the branches as far as there are any.
+    /// Puts the work for `count` pairs into the stream, and into those of the branches if there are any.
     fn launch(
         &self,
         count: usize,
@@ -169,7 +151,7 @@ impl InFlightSlot {
         let stream = &self.stream;
         let frame = self.on_device.address();
         let sums = frame + frames_room(self.buffers.len()) as u64;
-        let used: u32 = chains.iter().flatten().map(|task| task.sums() as u32).sum();
+        let used: u32 = chains.iter().flatten().map(|metric| metric.sums() as u32).sum();
         let (given, room) = (self.frames.address(), sums_room(chains));
         let (grid, pitch) = ((count as u32, 1), room as u32 / 8);
         // SAFETY: the parameters of frame_begin.
@@ -177,44 +159,16 @@ impl InFlightSlot {
         let scratch = sums + (self.buffers.len() * room) as u64;
         let first = Addresses { frame, scratch, sums };
         let mut pairs = Pairs { first, count, pitch: room as u64, halves: None };
-        // The chains with where their data begins, and how many metrics before have sums that take long to be read.
-        let (mut places, mut long) = (vec![], 0);
-        for chain in chains {
-            places.push((chain, pairs, long));
-            for task in chain {
-                pairs = pairs.after(&**task);
-                long += usize::from(task.reads_long());
-            }
-        }
-        let trunk = self.trunk(chains, history_only);
-        places[..=trunk].rotate_right(1);
-        for (i, (chain, mut pairs, mut long)) in places.into_iter().enumerate() {
+        branches.iter().try_for_each(|branch| branch.fork_from(stream))?;
+        for (i, chain) in chains.iter().enumerate() {
             let on = i.checked_sub(1).and_then(|i| branches.get(i)).map_or(stream, |branch| &branch.stream);
-            for (j, task) in chain.iter().enumerate() {
-                pairs.halves = pairs.halves.or_else(|| task.halves(pairs));
-                let wanted = !history_only || task.has_history();
-                if wanted {
-                    task.launch_first(on, pairs)?;
+            pairs.halves = None;
+            for metric in chain {
+                pairs.halves = pairs.halves.or_else(|| metric.halves(pairs));
+                if !history_only || metric.has_history() {
+                    metric.launch(on, pairs)?;
                 }
-                if (i, j) == (0, 0) {
-                    branches.iter().try_for_each(|branch| branch.fork_from(stream))?;
-                }
-                if wanted {
-                    let early = self.early.as_ref().filter(|_| task.reads_long());
-                    let tell = |part: Part| {
-                        let Some(early) = early else { return Ok(()) };
-                        let (from, n) = (pairs.first.sums, task.sums() as u32);
-                        let (taken, told) = early.addresses(from - sums, part, long);
-                        // SAFETY: the parameters of frame_tell.
-                        unsafe { self.tell.launch(on, grid, arguments![from, taken, n, pitch, told]) }
-                    };
-                    task.launch_ahead(on, pairs)?;
-                    tell(Part::Ahead)?;
-                    task.launch(on, pairs)?;
-                    tell(Part::All)?;
-                }
-                pairs = pairs.after(&**task);
-                long += usize::from(task.reads_long());
+                pairs = pairs.after(&**metric);
             }
         }
         for branch in branches {
@@ -228,10 +182,10 @@ impl InFlightSlot {
 }
 
 impl Pairs {
-    /// The same for the metric after this one.
-    fn after(mut self, task: &dyn Task) -> Self {
-        self.first.scratch += scratch_room(task) as u64;
-        self.first.sums += task.sums() as u64 * 8;
+    /// Returns the addresses for the metric after this one.
+    fn after(mut self, metric: &dyn DynMetric) -> Self {
+        self.first.scratch += scratch_room(metric) as u64;
+        self.first.sums += metric.sums() as u64 * 8;
         self
     }
 }
@@ -248,23 +202,18 @@ impl Branch {
         Ok(Self { stream: Stream::new(device)?, fork: Event::new(device)?, join: Event::new(device)? })
     }
 
-    /// It begins after what is in this stream so far.
+    /// Makes the branch begin after the present work of this stream.
     fn fork_from(&self, stream: &Stream) -> Result<(), Error> {
         self.fork.record(stream)?;
         self.stream.wait_for(&self.fork)
     }
 }
 
-/// Bytes of the structures of so many pairs.
+/// Returns the bytes of the structures of `count` pairs.
 fn frames_room(count: usize) -> usize {
     (count * size_of::<HvFrame>()).next_multiple_of(256)
 }
 
-fn scratch_room(task: &dyn Task) -> usize {
-    task.scratch().next_multiple_of(256)
-}
-
-/// Bytes of the sums of one pair.
-pub fn sums_room(chains: &Chains) -> usize {
-    chains.iter().flatten().map(|task| task.sums() * 8).sum::<usize>().next_multiple_of(256)
+fn scratch_room(metric: &dyn DynMetric) -> usize {
+    metric.scratch().next_multiple_of(256)
 }

@@ -2,7 +2,7 @@
 
 //! Launches `kernels/speed.hip`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gpu::{Device, DeviceBuffer, Error, Kernel, Stream, arguments};
 
@@ -11,25 +11,25 @@ use super::shared::{bytes_of, shared};
 use crate::backend::BackendError;
 use crate::metrics;
 use crate::metrics::speed::{
-    self, BLOCK, ChromaStatistics, Covariance, ELEMENTS, Eigenvalues, Layout, PlaneMoments, PlaneStatistics,
-    Sample, SpeedSums, SpeedWork,
+    self, BLOCK, ChromaStatistics, Covariance, ELEMENTS, Layout, PlaneMoments, PlaneStatistics, Sample,
+    SpeedSums, SpeedWork,
 };
 
 const THREADS: u32 = 128;
-/// Those of the blocks that find covariances.
+/// Threads per block of the kernel for covariances.
 const COMPARERS: u32 = 256;
-/// Those of the blocks that find variances.
+/// Threads per block of the kernel for variances.
 const SOLVERS: u32 = 512;
 const PLANES: usize = 4;
-/// Samples of the small image in a block.
+/// Samples of the small image per block.
 const TILE: usize = 32;
-/// Covariances of a plane, and the blocks that compute them, each those of two rows of the block of samples.
+/// Number of covariances of a plane. A block computes those of two rows of the block of samples.
 const PAIRS: usize = ELEMENTS * (ELEMENTS + 1) / 2;
 const PARTS: u32 = (BLOCK * (BLOCK + 1) / 2) as u32;
 
 shared! {
     "speed.hip"
-    /// A sample of a plane and what it counts.
+    /// A sample of a plane and its weight.
     struct SpeedSource: 8 {
         [0] index: u32,
         [4] weight: f32,
@@ -38,7 +38,7 @@ shared! {
 
 shared! {
     "speed.hip"
-    /// How a plane becomes a small image.
+    /// Parameters that turn a plane into a small image.
     struct SpeedScaling: 56 {
         [0] x: u64,
         [8] y: u64,
@@ -55,7 +55,7 @@ shared! {
 
 shared! {
     "speed.hip"
-    /// How a small image becomes one without its local mean.
+    /// Parameters for subtracting the local mean from a small image.
     struct SpeedMean: 32 {
         [0] taps: u64,
         [8] width: i32,
@@ -65,16 +65,16 @@ shared! {
     }
 }
 
-/// One way of scaling the planes.
-struct Scaling {
+/// Tables for one scaling of the planes.
+struct ScalingTables {
     layout: Layout,
-    /// What `scaling` and `mean` point to.
+    /// Device memory of the tables.
     _tables: DeviceBuffer,
     scaling: SpeedScaling,
     mean: SpeedMean,
 }
 
-impl Scaling {
+impl ScalingTables {
     fn new(device: &Arc<Device>, layout: Layout, bits: u32) -> Result<Self, Error> {
         let mut tables = vec![];
         let mut at = vec![];
@@ -113,19 +113,20 @@ impl Scaling {
         Ok(Self { scaling, mean, _tables: tables, layout })
     }
 
-    /// Bytes of the small images.
+    /// Returns the bytes of the small images.
     fn images(&self) -> usize {
         PLANES * self.layout.x.size * self.layout.y.size * size_of::<f32>()
     }
 
-    /// Bytes of what is left of them without their local mean.
+    /// Returns the bytes of the small images less their local means.
     fn fields(&self) -> usize {
         let (width, height) = self.layout.used();
         PLANES * width * height * size_of::<f32>()
     }
 }
 
-/// Sums of a plane, two singles in each: the covariances, whether they are regular, and the variance of each block.
+/// Returns the number of sums of a plane. Each holds two singles: first the covariances, then 1 if they are regular,
+/// then the variance of each block.
 fn plane_sums(layout: &Layout) -> usize {
     (PAIRS + 1 + layout.blocks.0 * layout.blocks.1).div_ceil(2)
 }
@@ -135,15 +136,14 @@ pub struct Speed {
     mean: Kernel,
     covariance: Kernel,
     variances: Kernel,
-    scalings: Vec<Scaling>,
+    scalings: Vec<ScalingTables>,
     sigmas: Vec<f32>,
-    /// What was found ahead of the group that is read next, for each scaling.
-    ahead: Mutex<Vec<Eigenvalues>>,
 }
 
 impl Speed {
-    /// The scalings of a pair, with where their small images, these without their local mean, and their sums are.
-    fn places(&self, at: Addresses) -> impl Iterator<Item = (&Scaling, [u64; 3])> {
+    /// Returns the scalings of a pair with the addresses of their small images, of these less their local means, and of
+    /// their sums.
+    fn places(&self, at: Addresses) -> impl Iterator<Item = (&ScalingTables, [u64; 3])> {
         let (mut scratch, mut sums) = (at.scratch, at.sums);
         self.scalings.iter().map(move |scaling| {
             let images = scratch;
@@ -154,7 +154,7 @@ impl Speed {
         })
     }
 
-    /// Launches what makes the small images of pair `i`, less their local means.
+    /// Launches the kernels for the small images of pair `i` less their local means.
     fn launch_fields(&self, stream: &Stream, pairs: Pairs, i: usize) -> Result<(), Error> {
         let (at, planes) = (pairs.pair(i), planes_of(i));
         for (scaling, [images, fields, _]) in self.places(at) {
@@ -172,17 +172,7 @@ impl Speed {
         Ok(())
     }
 
-    /// Launches what makes the covariances of these.
-    fn launch_covariances(&self, stream: &Stream, pairs: Pairs, i: usize) -> Result<(), Error> {
-        self.launch_sums(&self.covariance, PARTS, stream, pairs, i)
-    }
-
-    /// Launches what makes the variances of these, after the covariances.
-    fn launch_variances(&self, stream: &Stream, pairs: Pairs, i: usize) -> Result<(), Error> {
-        self.launch_sums(&self.variances, 1, stream, pairs, i)
-    }
-
-    /// `blocks`: how many there are for a plane.
+    /// Launches a kernel that computes sums. `blocks`: blocks per plane.
     fn launch_sums(
         &self,
         kernel: &Kernel,
@@ -192,7 +182,7 @@ impl Speed {
         i: usize,
     ) -> Result<(), Error> {
         let planes = planes_of(i);
-        self.places(pairs.pair(i)).try_for_each(|(Scaling { layout, mean, .. }, [_, fields, sums])| {
+        self.places(pairs.pair(i)).try_for_each(|(ScalingTables { layout, mean, .. }, [_, fields, sums])| {
             let ([width, height], stride) = (mean.used, 2 * plane_sums(layout) as u32);
             let given = arguments![fields, width, height, stride, planes, sums];
             // SAFETY: the parameters of speed_covariance and speed_variances.
@@ -201,14 +191,14 @@ impl Speed {
     }
 }
 
-/// The planes that are computed with pair `i`: all, or only those of the distorted picture, which are the first half; the
-/// reference's are done once for a group.
+/// Returns the number of planes that are computed with pair `i`: all for the first pair, later only those of the
+/// distorted picture, which are the first half.
 fn planes_of(i: usize) -> u32 {
     if i == 0 { PLANES as u32 } else { PLANES as u32 / 2 }
 }
 
-/// What planes of the pairs of a group left, in this order: those of the reference, which are with the first pair, and of each
-/// distorted picture, Cb and Cr.
+/// Returns the sums of the planes of a group in this order: Cb and Cr of the reference, which are with the first pair,
+/// then Cb and Cr of each distorted picture.
 fn of_planes<'a>(pairs: &'a [&[u64]], at: usize, size: usize) -> impl Iterator<Item = &'a [u64]> {
     let plane = move |sums: &'a [u64], i: usize| &sums[at + i * size..][..size];
     let of = move |sums: &'a [u64], first: usize| [plane(sums, first), plane(sums, first + 2)];
@@ -227,14 +217,13 @@ impl Metric for Speed {
     fn prepare(work: &SpeedWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let Setup { device, geometry, .. } = *setup;
         let kernel = |name, threads| Kernel::new(device, "speed", name, threads);
-        let scaling = |scaling: &speed::Scaling| {
+        let scaling = |scaling: &speed::PlaneScaling| {
             let layout = scaling.layout(geometry).map_err(metrics::Misfit::from)?;
-            Ok::<_, BackendError>(Scaling::new(device, layout, geometry.depth.bits())?)
+            Ok::<_, BackendError>(ScalingTables::new(device, layout, geometry.depth.bits())?)
         };
         Ok(Self {
             scalings: work.scalings.iter().map(scaling).collect::<Result<_, _>>()?,
             sigmas: work.sigmas.clone(),
-            ahead: Mutex::default(),
             small: kernel(setup.by_sample("speed_small_u8", "speed_small_u16"), THREADS)?,
             mean: kernel("speed_mean", THREADS)?,
             covariance: kernel("speed_covariance", COMPARERS)?,
@@ -250,46 +239,22 @@ impl Metric for Speed {
         self.scalings.iter().map(|scaling| PLANES * plane_sums(&scaling.layout)).sum()
     }
 
-    fn launch_first(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        self.launch_fields(stream, pairs, 0)
-    }
-
-    /// All but the variances of the last pair: the pairs share their scratch.
-    fn launch_ahead(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        self.launch_covariances(stream, pairs, 0)?;
-        for i in 1..pairs.count {
-            self.launch_variances(stream, pairs, i - 1)?;
-            self.launch_fields(stream, pairs, i)?;
-            self.launch_covariances(stream, pairs, i)?;
-        }
-        Ok(())
-    }
-
     fn launch(&self, stream: &Stream, pairs: Pairs) -> Result<(), Error> {
-        self.launch_variances(stream, pairs, pairs.count - 1)
-    }
-
-    fn read_ahead(&self, sums: &[&[u64]]) {
-        let mut at = 0;
-        let of = |Scaling { layout, .. }: &Scaling| {
-            let size = plane_sums(layout);
-            let planes = of_planes(sums, at, size);
-            at += PLANES * size;
-            Eigenvalues::of(planes.map(covariance).collect())
-        };
-        let ahead = self.scalings.iter().map(of).collect();
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
+        // The pairs share their scratch, so they run one after the other.
+        (0..pairs.count).try_for_each(|i| {
+            self.launch_fields(stream, pairs, i)?;
+            self.launch_sums(&self.covariance, PARTS, stream, pairs, i)?;
+            self.launch_sums(&self.variances, 1, stream, pairs, i)
+        })
     }
 
     fn read(&self, sums: &[&[u64]], _run: usize) -> Vec<SpeedSums> {
         let mut pairs = vec![vec![]; sums.len()];
-        let mut ahead =
-            std::mem::take(&mut *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)).into_iter();
         let mut at = 0;
-        for Scaling { layout, .. } in &self.scalings {
+        for ScalingTables { layout, .. } in &self.scalings {
             let size = plane_sums(layout);
             let planes = of_planes(sums, at, size).map(|sums| moments(layout, sums)).collect();
-            let statistics = PlaneStatistics::of(planes, ahead.next().unwrap_or_default(), &self.sigmas);
+            let statistics = PlaneStatistics::of(planes, &self.sigmas);
             if let [of_cb, of_cr, distorted @ ..] = &statistics[..] {
                 for (pair, distorted) in pairs.iter_mut().zip(distorted.chunks_exact(2)) {
                     let [cb, cr] = [0, 1].map(|i| distorted[i].clone());
@@ -302,7 +267,7 @@ impl Metric for Speed {
     }
 }
 
-/// The covariances of what the kernels leave of a plane: its first singles.
+/// Reads the covariances of a plane, which are the first singles of its sums.
 fn covariance(sums: &[u64]) -> Covariance {
     let numbers: &[f32] = bytemuck::cast_slice(sums);
     let mut covariance = [[0.0; ELEMENTS]; ELEMENTS];
@@ -315,7 +280,7 @@ fn covariance(sums: &[u64]) -> Covariance {
     covariance
 }
 
-/// All that the kernels leave of a plane.
+/// Reads all sums of a plane.
 fn moments(layout: &Layout, sums: &[u64]) -> PlaneMoments {
     let numbers: &[f32] = bytemuck::cast_slice(sums);
     let variances = &numbers[PAIRS + 1..][..layout.blocks.0 * layout.blocks.1];

@@ -12,19 +12,18 @@ use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::ssim::{MapSums, SCALES, SsimSums, SsimWork, WINDOW_SIZE, decimated, factor, fixed_sum};
 
-/// Threads of a block of the decimations.
+/// Threads per block of the decimations.
 const THREADS: u32 = 128;
 /// Samples that the window reads at once.
 const GROUP: usize = 4;
-/// Samples of a tile of the means.
+/// Samples per tile of the means.
 const BOX_TILE: (usize, usize) = (32, 4);
-/// Columns that a block of the window, and of the low pass, walks down. Four threads of the low pass are there for the results
-/// of others.
+/// Columns per block of the window and of the low pass. Four threads of the low pass compute only inputs of others.
 const WINDOW_COLUMNS: usize = 32;
 const LOW_PASS_COLUMNS: usize = THREADS as usize - 4;
-/// The most picture pairs in a launch of the window.
+/// Most picture pairs in a launch of the window.
 const PAIRS: usize = 8;
-/// What blocks of a filter have of luma, and of decimated pictures.
+/// A setting of a filter's blocks, for luma and for decimated pictures.
 #[derive(Clone, Copy)]
 struct PerPicture {
     luma: usize,
@@ -37,10 +36,11 @@ impl PerPicture {
     }
 }
 
-/// Rows that blocks of the window walk down, and those of the low pass: more rows save work, more blocks fill the GPU.
-/// The window takes 32 rows in a step, ten of them before its first place. The low pass takes a row of the result in each of
-/// an even number of steps, after four for none, and decimated pictures wait for each other there. Few blocks of it fit in beside
-/// VIF, where it takes less for that; without VIF, more of them are done sooner.
+/// Returns the rows per block of the window, and of the low pass. More rows save work, more blocks fill the GPU. The
+/// window processes 32 rows in a step, ten of them before its first position. The low pass produces a row in each of an
+/// even number of steps, after four without result; decimated pictures wait for each other there. Beside VIF, only few
+/// blocks of the low pass fit on the GPU, and fewer blocks cost VIF less time. Without VIF, more blocks are done
+/// sooner.
 fn rows(setup: &Setup<'_>) -> (PerPicture, PerPicture) {
     let beside_vif = setup.work.get::<metrics::vif::Vif>().is_some();
     match setup.overlap {
@@ -55,7 +55,7 @@ fn rows(setup: &Setup<'_>) -> (PerPicture, PerPicture) {
 
 shared! {
     "ssim.h"
-    /// What a place of the window keeps of the reference.
+    /// Data of the reference that is kept for a position of the window.
     struct SsimMoments: 8 {
         [0] mean: f32,
         [4] square: f32,
@@ -67,21 +67,21 @@ shared! {
     /// A picture pair for the window.
     #[derive(Default)]
     struct SsimPair: 72 {
-        /// Decimated pictures, or none where it is luma of the frame.
+        /// Decimated pictures; null for luma of the frame.
         [0] planes: HvPlanes,
-        /// Room for what windows keep of the reference, 0 if nobody reads it.
+        /// Memory for data of the reference, 0 if it is not read.
         [24] kept: u64,
         [32] sums: u64,
         [40] bias: f64,
         [48] width: i32,
         [52] height: i32,
-        /// Rows of a block.
+        /// Rows per block.
         [56] rows: i32,
-        /// Blocks side by side.
+        /// Blocks in a row.
         [60] columns: u32,
         /// Number of its first block.
         [64] first: u32,
-        /// 1 where the sums of SSIM and luminance are wanted.
+        /// 1 if the sums of SSIM and luminance are needed.
         [68] all_terms: u32,
     }
 }
@@ -94,24 +94,23 @@ shared! {
     }
 }
 
-/// The name of a kernel for luma samples.
+/// Returns the name of a kernel for luma samples.
 fn luma(name: &str, geometry: Geometry) -> String {
     format!("{name}_{}", if geometry.depth.bits() == 8 { "u8" } else { "u16" })
 }
 
-/// A picture pair: that of the frame, or a decimated one.
+/// A picture pair: luma of the frame, or decimated pictures.
 #[derive(Clone, Copy)]
 struct Pictures {
     planes: Option<HvPlanes>,
     size: (usize, usize),
-    /// Room for what windows keep of the reference, 0 if nobody reads it.
+    /// Memory for data of the reference, 0 if it is not read.
     kept: u64,
-    /// Whether the sums of SSIM and luminance are wanted.
+    /// The sums of SSIM and luminance are needed.
     all_terms: bool,
 }
 
-/// Where kernels find the data of a pair of a group, and whether it is the first: later ones only need what is of the
-/// distorted picture.
+/// Addresses of the data of one pair of a group. Later pairs than the first only process the distorted picture.
 #[derive(Clone, Copy)]
 struct Turn {
     at: Addresses,
@@ -119,7 +118,8 @@ struct Turn {
 }
 
 impl Turn {
-    /// The grid of a decimation with results of this size: the blocks of a picture, and beside them those of another.
+    /// Returns the grid of a decimation with results of this size: the blocks of one picture, followed by those of the
+    /// other.
     fn grid(self, (width, height): (usize, usize), tile: (usize, usize)) -> (u32, u32) {
         let pictures = if self.first { 2 } else { 1 };
         ((pictures * width.div_ceil(tile.0)) as u32, height.div_ceil(tile.1) as u32)
@@ -128,7 +128,7 @@ impl Turn {
 
 pub struct Ssim {
     windows: Kernel,
-    /// The windows of the pairs of a group after the first, if groups have any.
+    /// The windows of the pairs of a group after the first, if groups may have several pairs.
     later_windows: Option<Kernel>,
     window_rows: PerPicture,
     low_pass: Kernel,
@@ -140,7 +140,7 @@ pub struct Ssim {
 }
 
 impl Ssim {
-    /// Launches the windows of all picture pairs, which go with where their sums lie.
+    /// Launches the windows of all picture pairs, each given with the offset of its sums.
     fn windows(&self, stream: &Stream, turn: Turn, pairs: &[(Pictures, u64)]) -> Result<(), Error> {
         let Turn { at, first } = turn;
         let kernel = self.later_windows.as_ref().filter(|_| !first).unwrap_or(&self.windows);
@@ -200,12 +200,12 @@ impl Ssim {
         unsafe { self.means.launch(stream, grid, arguments![turn.at.frame, bits, w, h, factor, w2, h2, out]) }
     }
 
-    /// Whether pictures are compared as they are: by SSIM of factor 1, or by the first scale of MS-SSIM.
+    /// Returns true if pictures are compared without decimation: by SSIM of factor 1, or by the first scale of MS-SSIM.
     fn plain(&self) -> bool {
         self.work.multi_scale || self.work.scales.iter().any(|scale| factor(*scale, self.geometry) == 1)
     }
 
-    /// Sizes of all decimated pictures, in the order in which they take room: of SSIM, then of MS-SSIM.
+    /// Returns the sizes of all decimated pictures in the order of their memory: those of SSIM, then of MS-SSIM.
     fn decimated(&self) -> Vec<(usize, usize)> {
         let Geometry { width, height, .. } = self.geometry;
         let factors = self.work.scales.iter().map(|scale| factor(*scale, self.geometry));
@@ -215,7 +215,7 @@ impl Ssim {
         scales.chain(pyramid.filter(|_| self.work.multi_scale)).collect()
     }
 
-    /// Bytes of what the windows of a picture keep of the reference for later pairs.
+    /// Returns the bytes of the reference data that the windows of a picture keep for later pairs.
     fn kept(&self, (width, height): (usize, usize)) -> usize {
         let places = (width - (WINDOW_SIZE - 1)) * (height - (WINDOW_SIZE - 1));
         let kept = (places * size_of::<SsimMoments>()).next_multiple_of(GROUP * size_of::<f32>());
@@ -223,12 +223,12 @@ impl Ssim {
     }
 }
 
-/// Samples of a row of a decimated picture: whole groups.
+/// Returns the samples in a row of a decimated picture, in whole groups.
 fn stride((width, _): (usize, usize)) -> usize {
     width.next_multiple_of(GROUP)
 }
 
-/// Bytes of one decimated picture.
+/// Returns the bytes of one decimated picture.
 fn bytes(size: (usize, usize)) -> usize {
     stride(size) * size.1 * size_of::<f32>()
 }
@@ -243,7 +243,7 @@ impl Metric for Ssim {
     fn prepare(work: &SsimWork, setup: &Setup<'_>) -> Result<Self, BackendError> {
         let geometry = setup.geometry;
         let kernel = |name: &str, threads| Kernel::new(setup.device, "ssim", name, threads);
-        // Of each picture it and its squares are filtered, and the product.
+        // Each picture and its squares are filtered, and the product of both pictures.
         let windows =
             |name: &str, quantities| kernel(&luma(name, geometry), WINDOW_COLUMNS as u32 * quantities);
         let (window_rows, low_pass_rows) = rows(setup);
@@ -267,7 +267,8 @@ impl Metric for Ssim {
         whole + decimated.sum::<usize>()
     }
 
-    /// How many sums a pair has: for pictures as they are, each scale of the work, and scales 1 to 4 of MS-SSIM.
+    /// Returns the number of sums of a pair: for undecimated pictures, each scale of the work, and scales 1 to 4 of
+    /// MS-SSIM.
     fn sums(&self) -> usize {
         (1 + self.work.scales.len() + SCALES - 1) * size_of::<MapSums>() / 8
     }
@@ -288,7 +289,7 @@ impl Metric for Ssim {
                 let planes = Some(HvPlanes::take(room, bytes(size), stride(size), 1));
                 Pictures { planes, size, kept: keep(room, size), all_terms }
             };
-            // Windows wait for all decimations: then they are one launch, that fills the GPU.
+            // The windows run after all decimations in one launch, which fills the GPU.
             let mut all = Vec::new();
             let all_terms = |scale: usize| self.work.all_terms(scale, self.geometry);
             let mut whole =

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Which code runs on which GPU. The build script reads this file as well, to know what to compile for a GPU.
+//! The mapping from GPUs to the targets of their code. The build script includes this file as well, to choose the
+//! targets to compile.
 
-/// The targets whose images a GPU may take, best first, by the name that its runtime has for
-/// it: `gfx90a:sramecc+:xnack-` or `sm_90`.
+/// Returns the targets whose images a GPU may take, best first, given its name in the runtime: `gfx90a:sramecc+:xnack-`
+/// or `sm_90`.
 pub fn targets(arch: &str) -> Vec<&str> {
-    // Images without a suffix run with any setting of the features that the suffixes name.
+    // Images without a suffix run with any setting of the features that suffixes name.
     let processor = arch.split(':').next().unwrap_or_default();
     if let Some(capability) = processor.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok()) {
-        // Where 64-bit floating point runs at half the rate of 32 bits.
+        // On these GPUs, 64-bit floating point has half the rate of 32 bits.
         let fast_f64 = matches!(capability, 60 | 70 | 80 | 90 | 100);
         let forms = match fast_f64 {
             true => ["sm_80-f64", "sm_70-f64", "sm_80", "sm_70"],
-            // The other form runs as well, for whoever wants to measure it.
+            // The other form also runs, which allows measuring it.
             false => ["sm_80", "sm_70", "sm_80-f64", "sm_70-f64"],
         };
         let runs = |target: &&str| match capability {

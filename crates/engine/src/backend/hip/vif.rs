@@ -12,27 +12,27 @@ use crate::frame::Geometry;
 use crate::metrics;
 use crate::metrics::vif::{LOG2_STEPS, VifScaleSums, VifSums, VifWork};
 
-/// Gain limits of one launch.
+/// Most gain limits in one launch.
 const MAX_GAINS: usize = 4;
 /// Sums of one scale.
 const SUMS: usize = 8;
 
-/// How a kernel divides a picture: threads of a block, pixels of a tile, and tiles that a block walks down.
+/// How a kernel divides a picture: threads per block, pixels per tile, and tiles per block from top to bottom.
 struct Shape {
     threads: u32,
     tile: (usize, usize),
     tiles: usize,
 }
 
-/// Whether scale 0 goes through tensor cores, one distorted picture after the other.
+/// Returns true if scale 0 uses tensor cores, one distorted picture after the other.
 fn on_tensor_cores(bits: u32, target: &str) -> bool {
     bits <= 12 && target.starts_with("sm_80")
 }
 
 impl Shape {
-    /// The shape of a scale's kernel as `kernels/vif.h` and `kernels/vif_mma.h` have it; `target` is a GPU target of this
-    /// crate's `build.rs`. More tiles a block save work, more blocks keep the GPU busy: a group that overlaps with no others is
-    /// done sooner with one tile each, or two of the second scale.
+    /// Returns the shape of a scale's kernel, as in `kernels/vif.h` and `kernels/vif_mma.h`. `target` is a GPU target
+    /// of this crate's `build.rs`. More tiles per block save work, more blocks keep the GPU busy. A group that overlaps
+    /// with no others is done sooner with one tile per block, or two at the second scale.
     fn new(scale: usize, geometry: Geometry, target: &str, overlap: Overlap) -> Self {
         let nvidia = target.starts_with("sm_");
         let alone = overlap == Overlap::Little;
@@ -52,7 +52,7 @@ impl Shape {
 
 shared! {
     "vif.h"
-    /// What a kernel needs to know besides the pictures.
+    /// Parameters of a kernel besides the pictures.
     struct VifArgs: 72 {
         [0] width: i32,
         [4] height: i32,
@@ -68,7 +68,7 @@ shared! {
 struct Scale {
     /// Kernel for one distorted picture.
     kernel: Kernel,
-    /// Kernel for all distorted pictures at a time, where groups have several and that is faster.
+    /// Kernel for several distorted pictures at a time, if groups may have several and it is faster.
     group: Option<Kernel>,
     grid: (u32, u32),
     width: usize,
@@ -99,7 +99,7 @@ impl Scale {
         Ok(Self { kernel, group, grid, width, height })
     }
 
-    /// What takes as many as possible of so many distorted pictures at a time, and how many.
+    /// Returns the kernel that takes the most of these distorted pictures at a time, and how many it takes.
     fn kernel(&self, pictures: usize) -> (&Kernel, usize) {
         match &self.group {
             Some(group) if pictures > 1 => (group, pictures),
@@ -107,12 +107,12 @@ impl Scale {
         }
     }
 
-    /// Samples from row to row of the planes of this scale.
+    /// Returns the samples from row to row of the planes of this scale.
     fn stride(&self) -> usize {
         self.width.next_multiple_of(128)
     }
 
-    /// Bytes of one plane.
+    /// Returns the bytes of one plane.
     fn size(&self) -> usize {
         self.stride() * self.height * 2
     }
@@ -127,7 +127,7 @@ pub struct Vif {
 }
 
 impl Vif {
-    /// The gain limits, as many as a launch takes at a time.
+    /// Divides the gain limits into those of each launch.
     fn launches(&self) -> std::slice::Chunks<'_, f64> {
         self.work.gain_limits.chunks(MAX_GAINS)
     }
@@ -209,7 +209,7 @@ impl Metric for Vif {
         Ok(())
     }
 
-    /// The planes of scale 1.
+    /// Returns the planes of scale 1.
     fn halves(&self, pairs: Pairs) -> Option<HalfPictures> {
         let half = &self.scales[1];
         let planes = HvPlanes::take(&mut { pairs.first.scratch }, half.size(), half.stride(), pairs.count);

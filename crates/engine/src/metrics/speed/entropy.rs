@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The entropies of blocks: sums of logarithms, rounded to single precision after each.
+//! The entropies of blocks: sums of logarithms, rounded to single precision after each addition.
 //!
-//! Nearly all of what is computed here is thrown away by that rounding, so a logarithm of a few operations, of which
-//! compilers do several at a time, decides it as well as the library's does: unless the sum is all but half way between two
-//! numbers, which shows, and then the library is asked.
+//! The rounding discards nearly all digits that are computed here. So a fast logarithm that compilers vectorise gives
+//! the same result as the library's logarithm, unless a sum lies almost half way between two singles. This case is
+//! detected, and the library is used.
 
 use std::f32::consts::FRAC_1_SQRT_2;
 use std::f64::consts::LOG2_E;
@@ -13,13 +13,13 @@ use super::ELEMENTS;
 
 /// log2(2 pi e)
 pub const LOG2_2PIE: f64 = 4.094191170361282;
-/// Blocks that are done at once: there are 72 in a picture of 1920x1080, and 312 in one of 3840x2160.
+/// Blocks per call: a picture of 1920x1080 has 72 of them, and one of 3840x2160 has 312.
 const GROUP: usize = 24;
-/// How far a sum may be off: twice what a logarithm is, and far more than what the two additions are rounded by, in the
-/// library's way and in this one. The sums are below 2^13, where doubles are 2^-40 apart.
+/// Bound for the error of a sum: twice the error of a logarithm, and far more than the rounding errors of both
+/// additions, here and in the library. The sums are below 2^13, where the distance of doubles is 2^-40.
 const DOUBT: f64 = 6e-11;
 
-/// The entropies of blocks of the given variances.
+/// Computes the entropies of blocks of the given variances.
 pub fn entropies(eigenvalues: &[f32; ELEMENTS], variances: &[f32], sigma: f32) -> Vec<f32> {
     let mut entropies = Vec::with_capacity(variances.len());
     for variances in variances.chunks(GROUP) {
@@ -34,7 +34,7 @@ pub fn entropies(eigenvalues: &[f32; ELEMENTS], variances: &[f32], sigma: f32) -
     entropies
 }
 
-/// The entropy of a block as libvmaf computes it.
+/// Computes the entropy of a block exactly as libvmaf does.
 fn exact(eigenvalues: &[f32; ELEMENTS], variance: f32, sigma: f32) -> f32 {
     eigenvalues.iter().fold(0.0, |sum, value| {
         (f64::from(sum) + (f64::from(positive(*value) * variance + sigma).log2() + LOG2_2PIE)) as f32
@@ -45,7 +45,7 @@ fn positive(eigenvalue: f32) -> f32 {
     if eigenvalue < 0.0 { 0.0 } else { eigenvalue }
 }
 
-/// The same of several blocks; `None` where it is in doubt.
+/// Computes the entropies of several blocks; `None` for those in doubt.
 fn sums(eigenvalues: &[f32; ELEMENTS], variances: &[f32; GROUP], sigma: f32) -> [Option<f32>; GROUP] {
     #[cfg(target_arch = "x86_64")]
     {
@@ -80,7 +80,7 @@ fn sums(eigenvalues: &[f32; ELEMENTS], variances: &[f32; GROUP], sigma: f32) -> 
     sums_of::<false>(eigenvalues, variances, sigma)
 }
 
-/// `FUSED`: the CPU multiplies and adds at once.
+/// Computes the sums. `FUSED`: the CPU has fused multiply-add.
 #[inline(always)]
 fn sums_of<const FUSED: bool>(
     eigenvalues: &[f32; ELEMENTS],
@@ -88,7 +88,8 @@ fn sums_of<const FUSED: bool>(
     sigma: f32,
 ) -> [Option<f32>; GROUP] {
     let mut sums = [0f32; GROUP];
-    // Bits that are not the same in what the sum may be at least and at most, and the most that is looked for a logarithm of.
+    // Collects bits that differ between the lower and the upper bound of a sum, and the largest argument of a
+    // logarithm.
     let mut unsure = [0u64; GROUP];
     let mut most = [0u32; GROUP];
     for value in eigenvalues {
@@ -97,7 +98,7 @@ fn sums_of<const FUSED: bool>(
             let x = value * variances[i] + sigma;
             let sum = f64::from(sums[i]) + (log2::<FUSED>(x) + LOG2_2PIE);
             unsure[i] |= rounded(sum - DOUBT) ^ rounded(sum + DOUBT);
-            // What is negative, too small or not a number becomes more than any other.
+            // Negative, too small and NaN arguments become larger than all others.
             most[i] = most[i].max(x.to_bits().wrapping_sub(f32::MIN_POSITIVE.to_bits()));
             sums[i] = sum as f32;
         }
@@ -109,8 +110,8 @@ fn sums_of<const FUSED: bool>(
 /// Bits of a double that a single does not have.
 const DROPPED: u32 = f64::MANTISSA_DIGITS - f32::MANTISSA_DIGITS;
 
-/// The bits of a double that are above the dropped ones, once it is rounded to a single: two such are rounded alike if these
-/// are the same, and neither lies half way between singles, where it would depend on the last bit of these.
+/// Returns the upper bits of a double after rounding to a single. If two doubles have the same, they are rounded alike
+/// and neither lies half way between two singles, where the last bit would decide.
 #[inline(always)]
 fn rounded(x: f64) -> u64 {
     x.to_bits().wrapping_add(1 << (DROPPED - 1))
@@ -121,8 +122,8 @@ fn multiply_add<const FUSED: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// The logarithm of a normal positive number, less than 3e-11 off: the series of 2 artanh((m - 1) / (m + 1)) of its mantissa
-/// m, which is taken from the root of one half to that of two.
+/// Computes the logarithm of a normal positive number with an error below 3e-11: the series of 2 artanh((m - 1) / (m +
+/// 1)) of its mantissa m, which lies between the roots of one half and of two.
 #[inline(always)]
 fn log2<const FUSED: bool>(x: f32) -> f64 {
     let bits = x.to_bits();
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    /// A sum half way between two singles is decided by digits that the logarithm here does not have.
+    /// A sum half way between two singles is decided by digits that this logarithm does not have.
     #[test]
     fn what_is_in_doubt_is_left_to_the_library() {
         let eigenvalues = [1.0; ELEMENTS];

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Four singles, one of each of four planes: what is one long chain of roots and quotients for a plane takes hardly longer
-//! for four side by side.
+//! Four singles, one for each of four planes. The long chain of roots and quotients of one plane takes hardly longer
+//! for four planes side by side.
 //!
-//! On x86-64 these are the vectors that every such CPU has. Compilers make them of arrays, too, but not here, where they
-//! would rather take several columns of a matrix at a time and shuffle.
+//! On x86-64 these are vectors that every such CPU has. Compilers would vectorise arrays too, but here they would take
+//! several columns of a matrix at a time and shuffle them.
 
 use std::ops::{Add, Div, Mul, Sub};
 
-/// How many there are.
+/// Number of lanes.
 pub const LANES: usize = 4;
 
 #[cfg(target_arch = "x86_64")]
@@ -60,19 +60,19 @@ mod plain {
             Truth(self.0.map(|a| a == 0.0))
         }
 
-        /// One over the root, in double precision.
+        /// Computes one over the root, in double precision.
         pub fn inverse_root(self) -> Self {
             Self(self.0.map(|a| (1.0 / f64::from(a).sqrt()) as f32))
         }
 
-        /// `-a b / 2`, in double precision.
+        /// Computes `-a b / 2` in double precision.
         pub fn minus_half_of(self, other: Self) -> Self {
             Self(self.zip(other, |a, b| (-0.5 * f64::from(a) * f64::from(b)) as f32))
         }
     }
 
     impl Truth {
-        /// `a` where it is true.
+        /// Returns `a` in the lanes that are true, `b` in the others.
         pub fn choose(self, a: Four, b: Four) -> Four {
             Four(std::array::from_fn(|i| if self.0[i] { a.0[i] } else { b.0[i] }))
         }
@@ -162,7 +162,7 @@ mod vector {
             Truth(unsafe { _mm_cmpeq_ps(self.0, _mm_setzero_ps()) })
         }
 
-        /// The first and the last two lanes.
+        /// Widens the first and the last two lanes.
         #[inline(always)]
         fn widened(self) -> [__m128d; 2] {
             // SAFETY: every x86-64 CPU has SSE2.
@@ -175,14 +175,14 @@ mod vector {
             Self(unsafe { _mm_movelh_ps(_mm_cvtpd_ps(a), _mm_cvtpd_ps(b)) })
         }
 
-        /// One over the root, in double precision.
+        /// Computes one over the root, in double precision.
         #[inline(always)]
         pub fn inverse_root(self) -> Self {
             // SAFETY: every x86-64 CPU has SSE2.
             Self::narrowed(self.widened().map(|a| unsafe { _mm_div_pd(_mm_set1_pd(1.0), _mm_sqrt_pd(a)) }))
         }
 
-        /// `-a b / 2`, in double precision.
+        /// Computes `-a b / 2` in double precision.
         #[inline(always)]
         pub fn minus_half_of(self, other: Self) -> Self {
             let ([a, b], [c, d]) = (self.widened(), other.widened());
@@ -193,7 +193,7 @@ mod vector {
     }
 
     impl Truth {
-        /// `a` where it is true.
+        /// Returns `a` in the lanes that are true, `b` in the others.
         #[inline(always)]
         pub fn choose(self, a: Four, b: Four) -> Four {
             // SAFETY: every x86-64 CPU has SSE.
@@ -243,7 +243,7 @@ mod tests {
     use super::plain;
     use super::{Four, LANES};
 
-    /// What vectors come to, and arrays.
+    /// Evaluates with vectors and with arrays.
     macro_rules! both {
         (|$a:ident, $b:ident| $result:expr, $x:expr, $y:expr) => {{
             let vectors: [f32; LANES] = {

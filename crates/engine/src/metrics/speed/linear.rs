@@ -2,18 +2,18 @@
 
 //! The linear algebra behind the statistics of a plane, operation by operation as in libvmaf.
 //!
-//! Eigenvalues are found for four planes at a time. All other loops run over the columns of a row innermost, so that
-//! compilers can take several columns at a time: each column keeps its own order of additions. Terms that are zero whatever
-//! the input are left out.
+//! Eigenvalues are computed for four planes at a time. The innermost index of all other loops is the column, so that
+//! compilers can vectorise: each column keeps its own order of additions. Terms that are zero for every input are left
+//! out.
 
 use super::four::{Four, LANES};
 use super::{BLOCK, Covariance, ELEMENTS};
 
-/// Numbers below are taken for zero, be it an eigenvalue or a diagonal element.
+/// Smaller eigenvalues and diagonal elements are taken for zero.
 pub const EPSILON: f64 = 1e-6;
-/// Sweeps after which eigenvalues are taken as they are.
+/// Largest number of sweeps; the eigenvalues are then used as they are.
 const MAX_SWEEPS: usize = 500;
-/// Columns of a matrix, with some beyond the last for whole vectors.
+/// Columns of a matrix, padded to whole vectors.
 const WIDTH: usize = ELEMENTS.next_multiple_of(4);
 /// Blocks whose systems are solved at once.
 const GROUP: usize = 16;
@@ -25,7 +25,7 @@ fn hypot(a: f32, b: f32) -> f32 {
     (a * a + b * b).sqrt()
 }
 
-/// Root of the sum of squares, from the first to the last.
+/// Computes the root of the sum of squares, added from the first to the last.
 fn norm(values: impl Iterator<Item = f32>) -> f32 {
     values.fold(0.0, |sum, value| sum + value * value).sqrt()
 }
@@ -42,10 +42,10 @@ fn padded(covariance: &Covariance) -> Matrix {
     matrix
 }
 
-/// The eigenvalues of covariances, of each in no particular order.
+/// Computes the eigenvalues of covariances, each set in no particular order.
 pub fn eigenvalues<'a>(covariances: &[&'a Covariance]) -> Vec<[f32; ELEMENTS]> {
     let of = |some: &[&'a Covariance]| {
-        // Lanes that are left over do the work of the first once more.
+        // Unused lanes repeat the work of the first.
         let (diagonal, beside) = tridiagonal(std::array::from_fn(|i| *some.get(i).unwrap_or(&some[0])));
         diagonalise(diagonal, beside).into_iter().take(some.len())
     };
@@ -56,21 +56,21 @@ fn splat(value: f32) -> Four {
     [value; LANES].into()
 }
 
-/// Diagonals and subdiagonals of the tridiagonal matrices that covariances are similar to.
+/// Computes the diagonals and subdiagonals of the tridiagonal matrices that are similar to the covariances.
 fn tridiagonal(covariances: [&Covariance; LANES]) -> ([Four; ELEMENTS], [Four; ELEMENTS - 1]) {
     let element = |i: usize, j: usize| covariances.map(|covariance| covariance[i][j]).into();
     let mut a: [[Four; ELEMENTS]; ELEMENTS] = std::array::from_fn(|i| std::array::from_fn(|j| element(i, j)));
     let zero = splat(0.0);
     let mut e = [zero; ELEMENTS - 1];
     for i in 0..ELEMENTS - 2 {
-        // What is left of the matrix stays symmetric, so a row serves as the column.
+        // The rest of the matrix stays symmetric, so a row serves as the column.
         let s = i + 1;
         let column = a[i];
         let below = column[s + 1..].iter().fold(zero, |sum, value| sum + *value * *value).sqrt();
         let alpha = column[s];
         let length = (alpha * alpha + below * below).sqrt();
         let beta = zero.gt(alpha).choose(length, splat(-1.0) * length);
-        // Where nothing is below, nothing changes.
+        // If all elements below are zero, nothing changes.
         let done = below.is_zero();
         let tau = done.choose(zero, (beta - alpha) / beta);
         e[i] = done.choose(alpha, beta);
@@ -100,7 +100,7 @@ fn tridiagonal(covariances: [&Covariance; LANES]) -> ([Four; ELEMENTS], [Four; E
     (std::array::from_fn(|i| a[i][i]), e)
 }
 
-/// Clears elements beside the diagonal that are as good as zero.
+/// Clears negligible elements beside the diagonal.
 fn drop_small(d: &[f32], e: &mut [f32]) {
     for (e, d) in e.iter_mut().zip(d.windows(2)) {
         if f64::from(e.abs()) < EPSILON * f64::from(d[0].abs() + d[1].abs()) {
@@ -109,7 +109,7 @@ fn drop_small(d: &[f32], e: &mut [f32]) {
     }
 }
 
-/// Cosines and sines of the rotations that turn `z` to zero.
+/// Computes the cosines and sines of the rotations that turn `z` to zero.
 #[inline(always)]
 fn rotations(x: Four, z: Four) -> (Four, Four) {
     let steep = z.abs().gt(x.abs());
@@ -121,7 +121,7 @@ fn rotations(x: Four, z: Four) -> (Four, Four) {
     (none.choose(splat(1.0), c), none.choose(splat(0.0), s))
 }
 
-/// The shift of a sweep: the eigenvalue of the last two rows that is nearer to the last element.
+/// Computes the shift of a sweep: the eigenvalue of the last two rows that is nearer to the last element.
 fn shift(p: f32, r: f32, t: f32) -> f32 {
     let h = (p - r) / 2.0;
     if h > 0.0 {
@@ -133,23 +133,24 @@ fn shift(p: f32, r: f32, t: f32) -> f32 {
     }
 }
 
-/// Room for a diagonal, and for what rotations beyond its end touch.
+/// Length of a diagonal, with room for the elements that rotations touch beyond its end.
 const ROOM: usize = ELEMENTS + 3;
 
 /// A tridiagonal matrix on its way to a diagonal one.
 struct Tridiagonal {
     d: [f32; ROOM],
-    /// Element `i + 1` is beside those of the diagonal at `i` and `i + 1`.
+    /// Element `i + 1` lies beside the diagonal elements `i` and `i + 1`.
     e: [f32; ROOM],
-    /// The rows that a sweep goes over: what is beside the diagonal is zero around them and nowhere between.
+    /// The rows of the present sweep. The elements beside the diagonal are zero at both ends of this range and not in
+    /// between.
     first: usize,
     last: usize,
-    /// Where the sweep is.
+    /// The present row of the sweep.
     k: usize,
     sweeps: usize,
 }
 
-/// What a rotation hands to the next, in the names of [`diagonalise`]: x, z, ap, bp, aq, bq.
+/// The state between two rotations, in the names of [`diagonalise`]: x, z, ap, bp, aq, bq.
 type Chase<T> = [T; 6];
 
 impl Tridiagonal {
@@ -162,7 +163,7 @@ impl Tridiagonal {
         new
     }
 
-    /// Begins a sweep, one step of the implicit QR algorithm, if there is something left beside the diagonal.
+    /// Begins a sweep, one step of the implicit QR algorithm. Returns `None` if the matrix is diagonal.
     fn begin(&mut self) -> Option<Chase<f32>> {
         let Self { d, e, .. } = self;
         while self.last > 0 && e[self.last] == 0.0 {
@@ -181,21 +182,21 @@ impl Tridiagonal {
         Some([d[first] - mu, e[first + 1], d[first], e[first + 1], d[first + 1], e[first + 2]])
     }
 
-    /// Ends a sweep that has come to the last row.
+    /// Ends a sweep that has reached the last row.
     fn end(&mut self, [x, _, ap, ..]: Chase<f32>) {
         let Self { d, e, first, last, .. } = self;
         (d[*last], e[*last]) = (ap, x);
-        // The first rotation wrote there as if there were one before.
+        // The first rotation wrote to the element before its first row.
         e[*first] = 0.0;
         drop_small(&d[*first..=*last], &mut e[*first + 1..=*last]);
         self.sweeps += 1;
     }
 }
 
-/// What tridiagonal matrices have on their diagonals once nothing is left beside these.
+/// Computes the diagonals of tridiagonal matrices after elimination of the elements beside them.
 ///
-/// The matrices are on their own: each goes on with its next sweep wherever the others are, and waits for nobody. Only
-/// rotations, which take nearly all of the time and of which each needs the one before, are done for all at once.
+/// The matrices are independent: each begins its next sweep whenever it has finished one. Only the rotations, which
+/// take nearly all of the time and each depend on the one before, are done for all four at once.
 fn diagonalise(d: [Four; ELEMENTS], e: [Four; ELEMENTS - 1]) -> [[f32; ELEMENTS]; LANES] {
     let mut matrices: [Tridiagonal; LANES] = std::array::from_fn(|lane| Tridiagonal::new(&d, &e, lane));
     let mut found = [None; LANES];
@@ -209,7 +210,7 @@ fn diagonalise(d: [Four; ELEMENTS], e: [Four; ELEMENTS - 1]) -> [[f32; ELEMENTS]
                 }
             }
             if found[lane].is_some() {
-                // The lane goes on with nothing.
+                // This lane continues with zeros.
                 (0..6).for_each(|i| chase[i][lane] = 0.0);
                 (matrix.first, matrix.k, matrix.last) = (0, 0, ELEMENTS - 1);
             }
@@ -229,7 +230,7 @@ fn diagonalise(d: [Four; ELEMENTS], e: [Four; ELEMENTS - 1]) -> [[f32; ELEMENTS]
     }
 }
 
-/// The next rotations of all matrices.
+/// Applies the next rotations to all matrices.
 fn rotate(
     matrices: &mut [Tridiagonal; LANES],
     [mut x, mut z, mut ap, mut bp, mut aq, mut bq]: Chase<Four>,
@@ -260,7 +261,7 @@ fn rotate(
     [x, z, ap, bp, aq, bq]
 }
 
-/// A row of a product of matrices: that row of the first, times the second.
+/// Computes one row of a product of matrices from this row of the first matrix and the whole second matrix.
 fn row_product<const N: usize>(p: &[f32], q: &[[f32; N]]) -> [f32; N] {
     let mut sum = [0.0; N];
     for (p, q) in p.iter().zip(q) {
@@ -271,7 +272,7 @@ fn row_product<const N: usize>(p: &[f32], q: &[[f32; N]]) -> [f32; N] {
     sum
 }
 
-/// The transposed orthogonal factor of a covariance by Householder's reflections, multiplied out.
+/// Computes the transposed orthogonal factor of a covariance from Householder reflections.
 fn orthogonal(covariance: &Covariance) -> Matrix {
     let mut z = padded(covariance);
     let mut q = [[0.0; WIDTH]; ELEMENTS];
@@ -280,13 +281,13 @@ fn orthogonal(covariance: &Covariance) -> Matrix {
     }
     for k in 0..ELEMENTS - 1 {
         let mut v: [f32; ELEMENTS] = std::array::from_fn(|i| if i < k { 0.0 } else { z[i][k] });
-        // The sign is that of the covariance, not of what has become of it.
+        // The sign is that of the original covariance, not of the transformed one.
         v[k] += sign(covariance[k][k]) * norm(v[k..].iter().copied());
         let length = norm(v[k..].iter().copied());
         for v in &mut v[k..] {
             *v /= length;
         }
-        // Rows and columns before k are those of the identity, in the reflection and what it is applied to.
+        // Rows and columns before k are those of the identity, both in the reflection and in its operand.
         let (z_before, q_before) = (z, q);
         for i in k..ELEMENTS {
             let mut h = [0.0; ELEMENTS];
@@ -301,8 +302,9 @@ fn orthogonal(covariance: &Covariance) -> Matrix {
     q
 }
 
-/// The variance fields of the blocks of an image, `None` if the covariance is singular: the mean over a block of
-/// the product of its samples with the solution of the system that has them on its right-hand side.
+/// Computes the variance fields of the blocks of an image; `None` if the covariance is singular. The variance of a
+/// block is the mean of the product of its samples with the solution of the system that has them on its right-hand
+/// side.
 pub fn variances(covariance: &Covariance, image: &[f32], blocks: (usize, usize)) -> Option<Vec<f32>> {
     let q = orthogonal(covariance);
     let covariance = padded(covariance);
@@ -356,8 +358,8 @@ mod naive;
 mod tests {
     use super::*;
 
-    /// Covariances of as many kinds as there are ways through the algorithm: full ones, such that fall apart into parts of
-    /// their own after some sweeps or at once, of little rank, and nothing.
+    /// Returns covariances for all paths of the algorithm: full ones, some that split into parts after some sweeps or
+    /// at once, some of low rank, and zero.
     fn covariances() -> Vec<Covariance> {
         let factor = |kind: usize, i: usize, j: usize| ((kind * 31 + i * 17 + j * j * 7) % 23) as f32 - 11.0;
         let of = |kind: usize, rank: usize, apart: usize| -> Covariance {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The eigenvalues of one covariance as libvmaf finds them, for tests.
+//! Eigenvalues of one covariance as libvmaf computes them, for tests.
 
 use super::{EPSILON, MAX_SWEEPS, WIDTH, drop_small, hypot, norm, padded, shift, sign};
 use crate::metrics::speed::{Covariance, ELEMENTS};
 
-/// The eigenvalues of a covariance, in no particular order.
+/// Computes the eigenvalues of a covariance, in no particular order.
 pub fn eigenvalues(covariance: &Covariance) -> [f32; ELEMENTS] {
     let (mut d, mut e) = tridiagonal(covariance);
     drop_small(&d, &mut e);
@@ -25,12 +25,12 @@ pub fn eigenvalues(covariance: &Covariance) -> [f32; ELEMENTS] {
     d
 }
 
-/// Diagonal and subdiagonal of the tridiagonal matrix that a covariance is similar to.
+/// Computes the diagonal and subdiagonal of the tridiagonal matrix that is similar to a covariance.
 fn tridiagonal(covariance: &Covariance) -> ([f32; ELEMENTS], [f32; ELEMENTS - 1]) {
     let mut a = padded(covariance);
     let mut e = [0.0; ELEMENTS - 1];
     for i in 0..ELEMENTS - 2 {
-        // What is left of the matrix stays symmetric, so a row serves as the column.
+        // The rest of the matrix stays symmetric, so a row serves as the column.
         let s = i + 1;
         let column = a[i];
         e[i] = column[s];
@@ -69,7 +69,7 @@ fn tridiagonal(covariance: &Covariance) -> ([f32; ELEMENTS], [f32; ELEMENTS - 1]
     (std::array::from_fn(|i| a[i][i]), e)
 }
 
-/// Cosine and sine of the rotation that turns `z` to zero.
+/// Computes the cosine and sine of the rotation that turns `z` to zero.
 fn rotation(x: f32, z: f32) -> (f32, f32) {
     let inverse = |t: f32| (1.0 / f64::from(1.0 + t * t).sqrt()) as f32;
     if z == 0.0 {
@@ -85,7 +85,7 @@ fn rotation(x: f32, z: f32) -> (f32, f32) {
     }
 }
 
-/// One step of the implicit QR algorithm on a tridiagonal matrix without zeros beside its diagonal.
+/// Applies one step of the implicit QR algorithm to a tridiagonal matrix without zeros beside its diagonal.
 fn sweep(d: &mut [f32], e: &mut [f32]) {
     let n = d.len();
     let mut mu = shift(d[n - 2], d[n - 1], e[n - 2]);

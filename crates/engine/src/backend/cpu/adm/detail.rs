@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! From the detail coefficients of one row to its sums: decoupling, masking threshold, cubes.
+//! The steps from the detail coefficients of one row to its sums: decoupling, masking threshold, cubes.
 //!
-//! Scale 0 works in 16-bit lanes ([`Detail`] for `i16`), the others in 32 and 64 bits. Both give the
-//! integers of the specification exactly; the shortcuts are argued where they are taken.
+//! Scale 0 works in 16-bit lanes ([`Detail`] for `i16`), the others in 32 and 64 bits. Both compute exactly the
+//! integers of the specification; comments prove each shortcut.
 
 use super::lines::{Coef, Rows};
 use crate::backend::cpu::simd::{Lanes, each};
@@ -16,16 +16,16 @@ pub(super) struct Split<C> {
 }
 
 impl<C> Split<C> {
-    /// Signal and masker.
+    /// Returns the signal and the masker.
     pub fn roles(&self, additive: bool) -> (&Rows<C>, &Rows<C>) {
         if additive { (&self.additive, &self.restored) } else { (&self.restored, &self.additive) }
     }
 }
 
-/// Coefficients at or below are restored without rounding: see [`restore`].
+/// Coefficients up to this value are restored without rounding; see [`restore`].
 const EXACT: i32 = 16384;
 
-/// What differs between scale 0 and the others.
+/// The operations that differ between scale 0 and the others.
 pub(super) trait Detail: Coef {
     /// Bits by which the threshold is scaled up to the weighted signal, for h, v, d.
     const THRESHOLD_SHIFT: [u32; 3];
@@ -43,8 +43,8 @@ pub(super) trait Detail: Coef {
         out: &mut [Split<Self>],
     );
 
-    /// The parts of the masking threshold that `n` masker coefficients contribute, summed over the
-    /// bands: to their neighbours (`side`), and to themselves beyond that (`centre`).
+    /// Computes the parts of the masking threshold that `n` masker coefficients contribute, summed over the bands: to
+    /// their neighbours (`side`), and beyond that to themselves (`centre`).
     ///
     /// # Safety
     ///
@@ -57,7 +57,7 @@ pub(super) trait Detail: Coef {
         centre: *mut i32,
     );
 
-    /// Absolute weighted signal.
+    /// Computes the absolute weighted signal.
     ///
     /// # Safety
     ///
@@ -68,8 +68,8 @@ pub(super) trait Detail: Coef {
 impl Detail for i16 {
     const THRESHOLD_SHIFT: [u32; 3] = [10, 10, 12];
 
-    /// 16 bits suffice: with up to [`EXACT`] there is no ratio to compute, and a limit beyond 16 bits is
-    /// no limit. Rows with larger coefficients or gain limits with a fraction take the long way.
+    /// Computes in 16 bits, which suffice: up to [`EXACT`] there is no ratio to compute, and a limit beyond 16 bits has no effect. Rows
+    /// with larger coefficients, or with fractional gain limits, use the general function.
     #[inline(always)]
     unsafe fn decouple<V: Lanes>(
         reference: &Rows<Self>,
@@ -110,9 +110,9 @@ impl Detail for i16 {
         }
     }
 
-    /// Rounded 16-bit multiplication has the shift of the specification once a factor is stated in
-    /// units of 2^-15: 4369/4096 = 1 + 2184/32768, 8738/4096 = 2 + 4368/32768. The whole parts are added,
-    /// and wrap where the specification narrows.
+    /// Uses rounded 16-bit multiplication. It has the shift of the specification once a factor is stated in units of 2^-15:
+    /// 4369/4096 = 1 + 2184/32768, 8738/4096 = 2 + 4368/32768. The whole parts are added, and wrap where the
+    /// specification narrows.
     #[inline(always)]
     unsafe fn mask<V: Lanes>(
         masker: &Rows<Self>,
@@ -191,7 +191,7 @@ impl Detail for i32 {
                 for band in 0..3 {
                     let m = V::load(masker[band].add(x));
                     let c = V::abs(weighted::<V>(m, weights[band / 2]));
-                    // The rounding constant of libvmaf ended up as minus one half.
+                    // libvmaf's rounding constant is minus one half.
                     let [side, centre] = each!(factor in [143165577, 286331153] => {
                         V::high(V::sub64(V::mul_wide_u(c, V::splat(factor)), V::splat64(1 << 31)))
                     });
@@ -211,7 +211,7 @@ impl Detail for i32 {
     }
 }
 
-/// `(weight a + 2^27) >> 28`, wrapped to 32 bits.
+/// Computes `(weight a + 2^27) >> 28`, wrapped to 32 bits.
 ///
 /// # Safety
 ///
@@ -222,7 +222,7 @@ unsafe fn weighted<V: Lanes>(a: V::I, weight: u32) -> V::I {
     unsafe { V::low(V::shr64::<28>(V::add64(V::mul_wide(a, V::splat(weight as i32)), V::splat64(1 << 27)))) }
 }
 
-/// Decoupling for any coefficients and gain limits, `N` at a time.
+/// Decouples any coefficients with any gain limits, `N` at a time.
 ///
 /// # Safety
 ///
@@ -251,7 +251,7 @@ unsafe fn decouple<V: Lanes, C: Coef>(
                 let plain = restore::<V>(o, t);
                 let wide = V::to_f64(plain);
                 for (gain, out) in gains.iter().zip(&mut *out) {
-                    // Enhanced detail counts up to the limit, never against the sign of the reference.
+                    // Enhanced detail counts up to the limit, and never against the sign of the reference.
                     let limit = V::mul_f64(wide, V::splat_f64(*gain));
                     let most = V::min_f64(V::to_f64(t), V::max_f64(limit, zero));
                     let enhanced = V::trunc(V::max_f64(most, V::min_f64(limit, zero)));
@@ -264,7 +264,7 @@ unsafe fn decouple<V: Lanes, C: Coef>(
     }
 }
 
-/// Whether the vectors (h, v) of reference and distorted point the same way within a degree, from their
+/// Tests whether the vectors (h, v) of reference and distorted point in the same direction within a degree, from their
 /// inner product and their squared lengths.
 ///
 /// # Safety
@@ -280,7 +280,7 @@ unsafe fn same_direction<V: Lanes>(dot: V::L, oo: V::L, tt: V::L) -> V::M {
     }
 }
 
-/// [`same_direction`] of 16-bit coefficients: all bits of a lane set or none.
+/// Does the same as [`same_direction`] for 16-bit coefficients. A true lane has all bits set.
 ///
 /// # Safety
 ///
@@ -299,12 +299,12 @@ unsafe fn same_direction16<V: Lanes>(o: [V::I; 3], t: [V::I; 3]) -> V::I {
     }
 }
 
-/// The distorted coefficient `t` as far as it restores the reference `o`: the ratio of both, clamped to
-/// 0..=1 and rounded to 15 bits with a reciprocal of limited precision, times `o`.
+/// Computes how far the distorted coefficient `t` restores the reference `o`: the ratio of both, clamped to 0..=1 and
+/// rounded to 15 bits with a reciprocal of limited precision, times `o`.
 ///
-/// Up to [`EXACT`] all this rounding amounts to less than one half, and the result is `t` clamped to the
-/// range from 0 to `o`: with m = |o| and 0 <= |t| <= m the reciprocal is low by e < 1, the ratio
-/// rounded by 1/2 at most, and the product off by less than `m² e / 2^30 + m / 2^16 <= 1/2`.
+/// Up to [`EXACT`], all this rounding amounts to less than one half, and the result is `t` clamped to the range from 0
+/// to `o`. Proof: with m = |o| and 0 <= |t| <= m, the reciprocal is low by e < 1, the ratio is rounded by 1/2 at most,
+/// and the product is off by less than `m² e / 2^30 + m / 2^16 <= 1/2`.
 ///
 /// # Safety
 ///
@@ -327,9 +327,9 @@ unsafe fn restore<V: Lanes>(o: V::I, t: V::I) -> V::I {
         let exponent = V::and64(rounded, V::splat64(EXPONENT));
         let fraction = V::and64(rounded, V::splat64(!EXPONENT & !((1 << 38) - 1)));
         let mantissa = V::from_bits(V::add64(fraction, V::splat64((1023 + 14) << 52)));
-        // Correctly rounded division cannot reach the next integer: quotients stay 2^-15 away.
+        // Correctly rounded division cannot reach the next integer, as quotients stay 2^-15 away.
         let reciprocal = V::floor_f64(V::div_f64(V::splat_f64((1 << 30) as f64), mantissa));
-        // In units that make the ratio of equals 2^15.
+        // In units in which the ratio of equal numbers is 2^15.
         let scale = V::sub64(V::splat64(1022 << 52), exponent);
         let reciprocal = V::from_bits(V::add64(V::to_bits(reciprocal), scale));
         let sign = V::sra::<31>(o);
@@ -341,7 +341,7 @@ unsafe fn restore<V: Lanes>(o: V::I, t: V::I) -> V::I {
     }
 }
 
-/// Rounded sums of the cubes of `n` reference coefficients of a row.
+/// Sums the cubes of `n` reference coefficients of a row, rounded.
 ///
 /// # Safety
 ///
@@ -360,7 +360,7 @@ pub(super) unsafe fn reference_sums<V: Lanes, C: Detail>(
             for (band, sum) in sums.iter_mut().enumerate() {
                 let u = V::abs(C::load::<V>(reference.at(band, first + x)));
                 let u = V::keep(V::first(n - x), u);
-                // The rounding constant of libvmaf is a full unit here.
+                // libvmaf's rounding constant is a full unit here.
                 let unit = if shifts.square[band] > 0 { 1 << shifts.square[band] } else { 0 };
                 *sum = V::add64(*sum, cube::<V>(u, unit, shifts.square[band], shifts.cube[band]));
             }
@@ -369,15 +369,15 @@ pub(super) unsafe fn reference_sums<V: Lanes, C: Detail>(
     }
 }
 
-/// What the thresholds of a row are made of.
+/// The terms of a row's thresholds.
 pub(super) struct Threshold {
-    /// Side terms of the rows above, here and below, from the column before the first scored one on.
+    /// Side terms of the rows above, here and below, from the column before the first scored one.
     pub sides: [*const i32; 3],
-    /// Centre terms from the first scored column on.
+    /// Centre terms from the first scored column.
     pub centre: *const i32,
 }
 
-/// Rounded sums of the cubes of `n` signal coefficients of a row, as far as they exceed the threshold.
+/// Sums the cubes of `n` signal coefficients of a row, as far as they exceed the threshold, rounded.
 ///
 /// # Safety
 ///
@@ -416,8 +416,8 @@ pub(super) unsafe fn signal_sums<V: Lanes, C: Detail>(
     }
 }
 
-/// `((x x + unit) >> square) x >> third` with rounding of the last shift, for x from 0 to 2^31 - 1; the
-/// scaled square wraps to 32 bits.
+/// Computes `((x x + unit) >> square) x >> third`, with the last shift rounded, for x from 0 to 2^31 - 1. The scaled
+/// square wraps to 32 bits.
 ///
 /// # Safety
 ///

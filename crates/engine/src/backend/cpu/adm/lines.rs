@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Row buffers. All are padded so that vectors may run over the end of a row.
+//! Row buffers. All are padded, so that vectors may extend beyond the end of a row.
 
 use crate::backend::cpu::simd::Lanes;
 use std::ops::{Deref, DerefMut};
 
-/// Elements before the first column of rows that are read from before it: whole cache lines.
+/// Elements before the first column of rows that are read from before it, in whole cache lines.
 pub(super) const LEAD: usize = 32;
-/// Padding behind a row: more than two vectors of any width.
+/// Padding after a row: more than two vectors of any width.
 const TAIL: usize = 128;
 
 /// Elements from one padded row of `width` to the next.
@@ -15,7 +15,7 @@ fn stride(width: usize) -> usize {
     (width + TAIL).next_multiple_of(32)
 }
 
-/// Elements that begin on a cache line: vectors that straddle two cost twice.
+/// Elements that begin on a cache line. Vectors that cross a line take twice as long to read.
 #[derive(Debug)]
 pub(super) struct Aligned<T> {
     data: Vec<T>,
@@ -26,20 +26,20 @@ impl<T: Copy + Default> Aligned<T> {
     fn new(len: usize) -> Self {
         const LINE: usize = 64;
         let data = vec![T::default(); len + LINE / size_of::<T>()];
-        // The elements stay where they are for the life of the vector.
+        // The elements do not move during the life of the vector.
         let start = data.as_ptr().addr().wrapping_neg() % LINE / size_of::<T>();
         Self { data, start }
     }
 }
 
 impl<T> Aligned<T> {
-    /// Element `index`, for vector code: unlike slicing, without a check on the way.
+    /// Returns the address of element `index`, without the bounds check of slicing.
     #[inline(always)]
     pub fn at(&self, index: usize) -> *const T {
         self.data.as_ptr().wrapping_add(self.start + index)
     }
 
-    /// Element `index` to be written.
+    /// Returns the address of element `index` for writing.
     #[inline(always)]
     pub fn at_mut(&mut self, index: usize) -> *mut T {
         self.data.as_mut_ptr().wrapping_add(self.start + index)
@@ -64,7 +64,7 @@ impl<T> DerefMut for Aligned<T> {
 
 /// Coefficient types: 16 bits at scale 0, 32 bits at the others.
 pub(super) trait Coef: Copy + Default + Send + 'static {
-    /// Halves of the vertically filtered rows and of the approximation.
+    /// Number of halves of the vertically filtered rows and of the approximation.
     const HALVES: usize;
     /// Reads `N` coefficients.
     ///
@@ -112,7 +112,7 @@ impl Coef for i32 {
     }
 }
 
-/// A vertically filtered row in halves: column `x` at `LEAD + x`, mirrored columns around.
+/// A vertically filtered row in halves: column `x` at `LEAD + x`, mirrored columns on both sides.
 #[derive(Debug)]
 pub(super) struct Mid {
     pub halves: [Aligned<i16>; 2],
@@ -136,26 +136,27 @@ impl<C: Coef> Rows<C> {
         Self { data: Aligned::new(3 * stride(width)), stride: stride(width) }
     }
 
-    /// Column `x` of band `band`: 0 for h, 1 for v, 2 for d.
+    /// Returns the address of column `x` of band `band`: 0 for h, 1 for v, 2 for d.
     #[inline(always)]
     pub fn at(&self, band: usize, x: usize) -> *const C {
         self.data.at(band * self.stride + x)
     }
 
-    /// Column `x` of each band, for loops: what they write might be this structure, for all the compiler knows.
+    /// Returns the addresses of column `x` of each band before a loop, since the compiler must assume that writes in
+    /// the loop change this structure.
     #[inline(always)]
     pub fn bands(&self, x: usize) -> [*const C; 3] {
         [self.at(0, x), self.at(1, x), self.at(2, x)]
     }
 
-    /// Column `x` of band `band` to be written.
+    /// Returns the address of column `x` of band `band` for writing.
     #[inline(always)]
     pub fn at_mut(&mut self, band: usize, x: usize) -> *mut C {
         self.data.at_mut(band * self.stride + x)
     }
 }
 
-/// A row of 32-bit values, column `x` at `LEAD + x`.
+/// Creates a row of 32-bit values with column `x` at `LEAD + x`.
 pub(super) fn row32(width: usize) -> Aligned<i32> {
     Aligned::new(LEAD + stride(width))
 }
@@ -170,7 +171,7 @@ pub(super) struct Approximation {
 }
 
 impl Approximation {
-    /// `halves` is 1 where values fit 16 bits, else 2.
+    /// Creates a band. `halves` is 1 if values fit 16 bits, else 2.
     pub fn new(width: usize, height: usize, halves: usize) -> Self {
         let stride = stride(width);
         let plane = |half| Aligned::new(if half < halves { stride * height } else { 0 });
@@ -183,26 +184,26 @@ impl Approximation {
     }
 }
 
-/// Some rows of an [`Approximation`] to be written.
+/// Some rows of an [`Approximation`], for writing.
 pub(super) struct ApproximationRows<'a> {
     halves: [&'a mut [i16]; 2],
     stride: usize,
 }
 
 impl ApproximationRows<'_> {
-    /// No rows: for the last scale, whose approximation nobody needs.
+    /// Returns no rows: for the last scale, whose approximation is not needed.
     pub fn none() -> Self {
         Self { halves: [&mut [], &mut []], stride: 0 }
     }
 
-    /// The first `rows` rows, and the others.
+    /// Splits off the first `rows` rows.
     pub fn split_at(self, rows: usize) -> (Self, Self) {
         let stride = self.stride;
         let [lower, upper] = self.halves.map(|half| half.split_at_mut((rows * stride).min(half.len())));
         (Self { halves: [lower.0, upper.0], stride }, Self { halves: [lower.1, upper.1], stride })
     }
 
-    /// Row `y` in halves, `None` for rows of [`ApproximationRows::none`].
+    /// Returns row `y` in halves; `None` for [`ApproximationRows::none`].
     pub fn row(&mut self, y: usize) -> Option<[&mut [i16]; 2]> {
         let stride = self.stride;
         let [lower, upper] = &mut self.halves;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Integer ADM: rows stream through transform, decoupling, masking and pooling; only the a bands are
-//! kept as planes. Each row of the reference is transformed once for all distorted pictures.
+//! Integer ADM: rows stream through transform, decoupling, masking and pooling; only the a bands are kept as planes.
+//! Each row of the reference is transformed once for all distorted pictures.
 //!
-//! A frame is cut into bands of rows, one per worker and scale, that rayon spreads over its threads.
-//! Each band transforms the two rows that its masking needs from its neighbours once more.
+//! A frame is divided into bands of rows, one per worker and scale, which rayon distributes over its threads. Each band
+//! also transforms the two rows of its neighbours that its masking needs.
 
 mod detail;
 mod lines;
@@ -30,14 +30,14 @@ const SCORED_COST: usize = 4;
 pub struct Adm {
     plan: Plan,
     depth: BitDepth,
-    /// Whether each pass has an additive numerator.
+    /// For each pass, true if it has an additive numerator.
     passes: Vec<bool>,
     /// The a bands of scales 0 to 2, of the reference and of each distorted picture.
     approximations: [Vec<Approximation>; 3],
     bands: Vec<Band>,
 }
 
-/// What is the same for all bands.
+/// Settings that all bands share.
 struct Plan {
     scales: [AdmScale; 4],
     /// Distinct gain limits.
@@ -45,15 +45,15 @@ struct Plan {
     numerators: Vec<Numerator>,
 }
 
-/// One masked sum: of the restored part of each pass, and of its additive part where wanted.
+/// One masked sum: of the restored part of a pass, or of its additive part.
 struct Numerator {
     gain: usize,
     weights: [[u32; 2]; 4],
-    /// The additive part is the signal and the restored one masks it; otherwise the reverse.
+    /// The restored part masks the additive part; otherwise the reverse.
     additive: bool,
 }
 
-/// One worker's share of the rows of each scale, its row buffers and its sums.
+/// One worker's share of the rows of each scale, with its row buffers and its sums.
 struct Band {
     rows: [Range<usize>; 4],
     /// Vertically filtered rows: low-pass, high-pass.
@@ -76,7 +76,7 @@ struct Sums {
 /// Detail coefficients of a row.
 struct Lines<C> {
     reference: Rows<C>,
-    /// Coefficients of the distorted picture at hand: one after the other uses this room.
+    /// Coefficients of the present distorted picture. All pictures use this buffer in turn.
     distorted: Rows<C>,
     /// Decoupled coefficients: for each distorted picture, of the current row and the row above it (by row number
     /// modulo 2), for each gain limit.
@@ -85,9 +85,9 @@ struct Lines<C> {
 
 /// Rows of terms of the masking threshold. Column 0 of each is the column before the first scored one, if there is one.
 struct Terms {
-    /// What coefficients contribute to their neighbours' threshold, in three rows by row number modulo 3.
+    /// Contributions of coefficients to their neighbours' threshold, in three rows by row number modulo 3.
     side: [Aligned<i32>; 3],
-    /// What coefficients contribute to their own threshold beyond that, in two rows by row number modulo 2.
+    /// Additional contributions of coefficients to their own threshold, in two rows by row number modulo 2.
     centre: [Aligned<i32>; 2],
 }
 
@@ -118,9 +118,9 @@ impl Buffered for i32 {
 }
 
 impl Adm {
-    /// Work on frames of `width` x `height` samples of `depth`, both extents at least [`MIN_SIZE`], up to
-    /// `renditions` distorted pictures for each reference, divided into `bands` bands at most. `None` when the frames are
-    /// too small.
+    /// Prepares for frames of `width` x `height` samples of `depth`, both sides at least [`MIN_SIZE`], with up to
+    /// `renditions` distorted pictures for each reference, divided into at most `bands` bands. Returns `None` if the
+    /// frames are too small.
     pub fn new(
         work: &AdmWork,
         width: usize,
@@ -167,8 +167,8 @@ impl Adm {
         Some(Self { plan: Plan { scales, gains, numerators }, depth, passes, approximations, bands })
     }
 
-    /// The sums of each distorted luma plane with the reference's, all of the size and depth given to [`Adm::new`], and
-    /// no more than were given there. Runs in the current rayon pool, in so many bands, from 1 to those given there.
+    /// Computes the sums of each distorted luma plane. All planes must have the size and depth given to [`Adm::new`],
+    /// and there must be no more of them and of `bands` than given there. Runs in the current rayon pool.
     pub fn compute<T: Sample>(
         &mut self,
         level: Level,
@@ -207,7 +207,7 @@ impl Adm {
         renditions.map(|rendition| self.total(count, rendition)).collect()
     }
 
-    /// Adds up the sums of so many bands.
+    /// Adds up the sums of the bands.
     fn total(&self, bands: usize, rendition: usize) -> AdmSums {
         let sum = |of: &dyn Fn(&Sums) -> BandSums| {
             std::array::from_fn(|scale| {
@@ -250,12 +250,12 @@ impl Terms {
     }
 }
 
-/// The rows of part `index` of `count`, of about equal cost.
+/// Returns the rows of part `index` of `count` parts of about equal cost.
 fn share(scale: &AdmScale, index: usize, count: usize) -> Range<usize> {
     let extra = SCORED_COST - 1;
     let scored = &scale.rows;
     let total = scale.height + extra * scored.len();
-    // The first row before which there are `index` parts of the cost.
+    // Returns the first row that has `index` parts of the cost before it.
     let edge = |index: usize| {
         let cost = (total * index).div_ceil(count);
         let among_scored = scored.start + cost.saturating_sub(scored.start).div_ceil(SCORED_COST);
@@ -270,13 +270,13 @@ struct Run<'a> {
     level: Level,
     plan: &'a Plan,
     scale: usize,
-    /// By how many bits the vertical and the horizontal filters shift their sums right.
+    /// Bits by which the vertical and the horizontal filters shift their sums right.
     shifts: [u32; 2],
 }
 
 impl Run<'_> {
-    /// Runs the bands at the same time as far as the pool has threads; `out` begins with the rows of the first.
-    /// The first picture is the reference.
+    /// Runs the bands in parallel on the threads of the pool. `out` begins with the rows of the first band. The first
+    /// picture is the reference.
     fn spread<S: Source, C: Buffered>(self, bands: &mut [Band], sources: &[S], out: Vec<ApproximationRows>) {
         match bands {
             [] => {}
@@ -298,7 +298,7 @@ dispatch!(vnni fn process_band[S: Source, C: Buffered](
     run: Run, band: &mut Band, sources: &[S], out: Vec<ApproximationRows>
 ) -> () = process[S, C]);
 
-/// All rows of a band, from the source to its sums and to the rows of the approximation.
+/// Processes all rows of a band, from the source to its sums and to the rows of the approximation.
 ///
 /// # Safety
 ///
@@ -372,7 +372,7 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
                         side.at_mut(LEAD),
                         centre.at_mut(LEAD),
                     );
-                    // Masking mirrors at the ends of a band like the transform.
+                    // Masking mirrors at the ends of a band, as the transform does.
                     if columns.start == 0 {
                         side[LEAD - 1] = side[LEAD + 1];
                     }
@@ -380,7 +380,7 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
                         side[LEAD + columns.len()] = side[LEAD + columns.len() - 1];
                     }
                 }
-                // The row above now has all its neighbours; so has this one at the bottom of the frame.
+                // The row above now has all its neighbours. At the bottom of the frame, this row has them too.
                 let ready = y.saturating_sub(1)..if y + 1 == scale.height { y + 1 } else { y };
                 for y in ready.filter(|y| scored.contains(y)) {
                     let neighbours = [y.abs_diff(1), y, (y + 1).min(scale.height - 1)];
@@ -402,7 +402,8 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
     }
 }
 
-/// Transforms row `y` of a picture: its part of the approximation to `out`, where it is wanted, and its details.
+/// Transforms row `y` of a picture. Writes its part of the approximation to `out`, unless that is empty, and its
+/// details.
 ///
 /// # Safety
 ///
@@ -446,8 +447,9 @@ mod naive;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu::tests::{Picture, content, group, noise, planes};
+    use crate::backend::cpu::tests::{Picture, content, group, planes};
     use crate::metrics::adm::{AdmOptions, AdmScorer, CsfMode};
+    use crate::random;
 
     const V1: AdmOptions = AdmOptions {
         csf_diag_scale: 1.0,
@@ -467,7 +469,7 @@ mod tests {
         AdmWork { passes: options.iter().map(|(options, aim)| options.pass(*aim).unwrap()).collect() }
     }
 
-    /// Models of both generations, and an option set that nobody uses.
+    /// Returns the work of v0 and v1 models together, with one unusual set of options.
     fn several() -> AdmWork {
         let neg = AdmOptions { enhn_gain_limit: 1.0, ..AdmOptions::default() };
         let odd = AdmOptions { enhn_gain_limit: 1.2, norm_view_dist: 4.5, ..AdmOptions::default() };
@@ -493,7 +495,7 @@ mod tests {
         }
     }
 
-    /// The frames that the specification of VIF and motion gives check values for, in any size.
+    /// Returns the frames for which the specification of VIF and motion has check values, in any size.
     fn synthetic(width: usize, height: usize, bits: u32) -> [Picture; 2] {
         let reference = move |x: usize, y: usize| ((3 * x * x + 5 * y + 7 * x * y) / 16 % (1 << bits)) as u32;
         let noise = move |x: usize, y: usize| (((31 * x + 17 * y) % 23) << (bits - 8)) as u32;
@@ -521,10 +523,10 @@ mod tests {
         check(&[frame.clone(), frame], &work, 2);
     }
 
-    /// Coefficients beyond [`detail`]'s short cut, and masking terms that wrap at 16 bits.
+    /// Covers coefficients beyond the shortcut of [`detail`], and masking terms that wrap at 16 bits.
     #[test]
     fn equals_the_specification_for_patterns_of_full_contrast() {
-        // Whole gain limits only: any other takes the way without the short cut everywhere.
+        // Uses only whole gain limits: any other limit avoids the shortcut everywhere.
         let work = work(&[(AdmOptions::default(), true), (V1, true)]);
         let patterns: [fn(usize, usize) -> bool; 5] = [
             |x, _| x % 2 == 0,
@@ -537,9 +539,9 @@ mod tests {
             let other = patterns[(i + 1) % patterns.len()];
             for bits in [8, 16] {
                 let reference = Picture::new(84, 70, bits, |x, y| if pattern(x, y) { !0 } else { 0 });
-                // Noise around the reference: ratios of all sizes to its large coefficients.
+                // Noise around the reference gives ratios of all sizes to its large coefficients.
                 let near = |x, y| {
-                    (noise(i, x, y) & ((1 << (bits - 1)) - 1))
+                    (random::noise(i as u32, x, y) & ((1 << (bits - 1)) - 1))
                         | if pattern(x, y) { 1 << (bits - 1) } else { 0 }
                 };
                 let far = |x, y| if other(x, y) { !0 } else { 0 };
@@ -573,7 +575,7 @@ mod tests {
         }
     }
 
-    /// Scores of the reference implementation of the specification, equal to libvmaf's C path.
+    /// Compares with the reference implementation of the specification, which equals libvmaf's C code.
     #[test]
     fn known_scores_of_synthetic_frames() {
         let odd =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! ADM sums as the specification states them: whole planes, 64-bit integers, no shortcuts.
+//! ADM sums exactly as in the specification: whole planes, 64-bit integers, no shortcuts.
 
 use crate::metrics::adm::{
     AdmPassSums, AdmScale, AdmSums, AdmWork, BandSums, COS_SQUARED, HIGH_PASS, LOW_PASS, scales,
@@ -9,7 +9,7 @@ use crate::metrics::adm::{
 /// Rows of a band.
 type Plane = Vec<Vec<i64>>;
 
-/// Index of a position along an axis of `n`, mirrored at its ends.
+/// Returns the index of a position along an axis of `n` samples, mirrored at both ends.
 fn mirror(m: isize, n: usize) -> usize {
     let m = m.unsigned_abs();
     if m >= n { 2 * n - 1 - m } else { m }
@@ -34,7 +34,7 @@ fn filter_rows(plane: &Plane, taps: [i16; 4], shift: u32) -> Plane {
         .collect()
 }
 
-/// The bands a, h, v, d.
+/// Returns the bands a, h, v, d.
 fn transform(plane: &Plane, shifts: [u32; 2]) -> [Plane; 4] {
     let across = |plane: &Plane, taps| transpose(&filter_rows(&transpose(plane), taps, shifts[1]));
     let [low, high] = [LOW_PASS, HIGH_PASS].map(|taps| filter_rows(plane, taps, shifts[0]));
@@ -50,7 +50,7 @@ fn ratio(o: i64, t: i64) -> i64 {
     (((1 << 30) / m * t * o.signum() + (1 << (14 + excess))) >> (15 + excess)).clamp(0, 32768)
 }
 
-/// The restored part of the coefficients h, v, d at one position.
+/// Returns the restored part of the coefficients h, v, d at one position.
 fn restored(o: [i64; 3], t: [i64; 3], gain: f64) -> [i64; 3] {
     let single = |x: i64| f64::from(x as f32);
     let dot = single(o[0] * t[0] + o[1] * t[1]);
@@ -68,7 +68,7 @@ fn restored(o: [i64; 3], t: [i64; 3], gain: f64) -> [i64; 3] {
     })
 }
 
-/// What a masker coefficient contributes to its neighbours' threshold, and to its own.
+/// Returns the contributions of a masker coefficient to its neighbours' threshold and to its own.
 fn terms(scale: usize, band: usize, m: i64, q: i64) -> [i64; 2] {
     if scale > 0 {
         let c = i64::from(((q * m + (1 << 27)) >> 28) as i32).abs();
@@ -139,7 +139,7 @@ fn rows(scale: &AdmScale, shift: u32, value: impl Fn(usize, usize) -> i64) -> i6
     scale.rows.clone().map(|y| round_shift(scale.columns.clone().map(|x| value(y, x)).sum(), shift)).sum()
 }
 
-/// The sums of a frame pair given as rows of samples of `bits` bits.
+/// Computes the sums of a frame pair given as rows of samples of `bits` bits.
 pub fn sums(work: &AdmWork, reference: &[u16], distorted: &[u16], width: usize, bits: u32) -> AdmSums {
     let mut planes = [reference, distorted].map(|samples| -> Plane {
         let middle = 1 << (bits - 1);

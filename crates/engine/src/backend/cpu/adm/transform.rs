@@ -2,45 +2,46 @@
 
 //! The wavelet transform of one row of coefficients, in 16-bit multiply-adds at every scale.
 //!
-//! Values beyond 16 bits are kept as two planes of halves, `lower + 2^16 upper` with both halves signed.
-//! The filters are linear, so they run on each half alone; only the shift joins the two sums.
+//! Values beyond 16 bits are kept as two planes of halves, `lower + 2^16 upper`, both signed. The filters are linear,
+//! so they run on each half alone; only the shift joins the two sums.
 
 use super::lines::{Approximation, Coef, LEAD, Mid, Rows};
 use crate::backend::cpu::plane::{Plane, Sample, prefetch};
 use crate::backend::cpu::simd::{Lanes, each};
 use crate::metrics::adm::{AdmScale, HIGH_PASS, LOW_PASS};
 
-/// What a vertical filter reads.
+/// The input of a vertical filter.
 pub(super) trait Source: Copy + Send + Sync {
-    /// 1 where values fit 16 bits, else 2.
+    /// 1 if values fit 16 bits, else 2.
     const HALVES: usize;
-    /// Values per row.
+    /// Returns the number of values per row.
     fn width(self) -> usize;
     fn height(self) -> usize;
-    /// What rows are made of.
+    /// The element type of rows.
     type Element: Copy;
-    /// Row `y`, below `height`, of the lower (0) or upper (1) halves.
+    /// Returns the address of row `y`, below `height`, of the lower (0) or upper (1) halves.
     fn row(self, half: usize, y: usize) -> *const Self::Element;
-    /// `2 N` values, all too large by [`Source::surplus`].
+    /// Loads `2 N` values, all of them too large by [`Source::surplus`].
     ///
     /// # Safety
     ///
     /// Needs the instructions of `V` and `2 N` elements of a row at `p`.
     unsafe fn load<V: Lanes>(self, p: *const Self::Element) -> V::I;
-    /// As [`Plane::pair_ahead`]; nothing where rows are near.
+    /// Returns rows to prefetch, as [`Plane::pair_ahead`] does; empty if all rows are in the cache.
     fn pair_ahead<'a>(self, _pair: isize) -> [&'a [Self::Element]; 2]
     where
         Self: 'a,
     {
         [&[]; 2]
     }
-    /// By how much [`Source::load`] gives values too large: it is taken off the sums of a filter, not off each value.
+    /// Returns the amount by which [`Source::load`] exceeds the values. It is subtracted from the sums of a filter
+    /// instead of from each value.
     fn surplus(self) -> i32 {
         0
     }
 }
 
-/// A luma plane at least as wide as any vector, its samples taken relative to the middle of their range.
+/// A luma plane at least as wide as any vector. Its samples are taken relative to the middle of their range.
 #[derive(Clone, Copy)]
 pub(super) struct Luma<'a, T> {
     pub plane: Plane<'a, T>,
@@ -82,7 +83,7 @@ impl<T: Sample> Source for Luma<'_, T> {
                 V::load16_u8(p.cast())
             } else {
                 let samples = V::min_u16(V::load16(p.cast()), V::splat16(self.plane.max().into()));
-                // Multiply-adds take signed numbers, which samples of 16 bits are only less the middle.
+                // Multiply-adds take signed numbers. 16-bit samples become signed by subtracting the middle.
                 V::sub16(samples, V::splat16(self.middle))
             }
         }
@@ -122,7 +123,7 @@ impl<const H: usize> Source for Coarse<'_, H> {
     }
 }
 
-/// Four taps as factors of two multiply-adds.
+/// Packs four taps as factors of two multiply-adds.
 ///
 /// # Safety
 ///
@@ -133,12 +134,12 @@ unsafe fn factors<V: Lanes>(taps: [i16; 4]) -> [V::I; 2] {
     unsafe { each!(i in [0, 2] => V::splat(i32::from(taps[i]) & 0xffff | i32::from(taps[i + 1]) << 16)) }
 }
 
-/// What sums of the lower halves begin with, so that the shift after them rounds.
+/// Returns the initial value of the sums of the lower halves, which makes the later shift round.
 fn rounding(shift: u32) -> i32 {
     (1 << shift) >> 1
 }
 
-/// Joins the sums of the lower and the upper halves, shifted right by at most 16.
+/// Joins the sums of the lower and the upper halves and shifts them right by at most 16.
 ///
 /// # Safety
 ///
@@ -152,14 +153,14 @@ unsafe fn join<V: Lanes>(sums: [V::I; 2], halves: usize, shift: u32) -> V::I {
     }
 }
 
-/// The four input positions of output `i` along an axis of `n` inputs, mirrored at the ends: without
-/// repeating the first input, repeating the last.
+/// Returns the four input positions of output `i` along an axis of `n` inputs. Positions are mirrored at both ends:
+/// without repeating the first input, but repeating the last.
 fn taps_of(i: usize, n: usize) -> [usize; 4] {
     [(2 * i).abs_diff(1), 2 * i, 2 * i + 1, 2 * i + 2].map(|m| if m >= n { 2 * n - 1 - m } else { m })
 }
 
-/// Filters the rows for coefficient row `y` vertically into `mid`: low-pass everywhere, high-pass where
-/// the scored columns need it and `detail` asks for it.
+/// Filters the rows for coefficient row `y` vertically into `mid`: low-pass in all columns, and, if `detail` is set,
+/// high-pass in the columns that the scored ones need.
 ///
 /// # Safety
 ///
@@ -212,7 +213,7 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
     shift: u32,
     mid: &mut [Mid; 2],
 ) {
-    // The last vector of a row ends with the row: what it computes again comes out the same.
+    // The last vector of a row ends with the row. It computes some columns again, with the same result.
     let last = source.width().saturating_sub(2 * V::N);
     let filters = if HIGH { 2 } else { 1 };
     let starts = [0, S::HALVES - 1].map(|half| rows.map(|y| source.row(half, y)));
@@ -257,7 +258,7 @@ unsafe fn filter_rows<V: Lanes, S: Source, C: Coef, const HIGH: bool>(
     }
 }
 
-/// Signed lower halves, and the upper halves that go with them.
+/// Returns the signed lower halves and the upper halves that belong to them.
 ///
 /// # Safety
 ///
@@ -273,7 +274,7 @@ unsafe fn split<V: Lanes>(values: [V::I; 2]) -> [[V::I; 2]; 2] {
     }
 }
 
-/// `N` outputs of a horizontal filter from column `x` on.
+/// Computes `N` outputs of a horizontal filter from column `x`.
 ///
 /// # Safety
 ///
@@ -292,7 +293,7 @@ unsafe fn across<V: Lanes, C: Coef>(line: &Mid, x: usize, taps: [V::I; 2], shift
     }
 }
 
-/// The approximation row for the next scale: `width` values in halves.
+/// Computes the approximation row for the next scale: `width` values in halves.
 ///
 /// # Safety
 ///
@@ -318,7 +319,7 @@ pub(super) unsafe fn approximate<V: Lanes, C: Coef>(
     }
 }
 
-/// The detail coefficients h, v, d of the scored columns and one more at either side.
+/// Computes the detail coefficients h, v, d of the scored columns and of one more on each side.
 ///
 /// # Safety
 ///

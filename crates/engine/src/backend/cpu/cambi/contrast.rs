@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Contrast values: how many pixels around a pixel have its value, and how many one a little off.
+//! Contrast values: they compare the number of pixels around a pixel that have its value with the number that differ by
+//! a step.
 //!
-//! A tile of columns is walked down. Each column, and some to either side, has a histogram of its pixels in
-//! the rows of the window; a row that comes or goes changes one bin of each. The histogram of the window is
-//! their sum. As pixels in flat areas have nearly the value of their neighbours, only some bins of that are
-//! kept, and they slide along the row for as long as pixels need no others.
+//! The rows of a tile of columns are processed from top to bottom. Each column, and some on both sides, has a histogram
+//! of its pixels in the rows of the window; a row that enters or leaves changes one bin of each. The histogram of the
+//! window is their sum. Neighbouring pixels in flat areas have similar values, so only some bins of that sum are kept.
+//! They move along the row until a pixel needs other bins.
 
 use super::picture::Numbers;
 use crate::backend::cpu::filter::{Line, load_numbers};
@@ -16,32 +17,32 @@ use std::ops::Range;
 
 /// Columns of a tile.
 const COLUMNS: usize = 128;
-/// Rows of a tile, in windows, that are worth counting those before them.
+/// Height of a tile in windows at which counting the rows before it pays off.
 const WINDOWS: usize = 4;
-/// How many rows before its turn a row is asked for.
+/// Distance at which rows are prefetched.
 const AHEAD: usize = 3;
 /// Bins of the window that are kept for steps of up to 8 codes.
 const NARROW: usize = 32;
 /// Bins of the window that are kept for steps of more than 8 codes.
 const WIDE: usize = 96;
 
-/// What to count.
+/// Parameters of the counting.
 pub(super) struct Counting {
     /// Sample of bin 0.
     pub lowest: i32,
     bins: usize,
     /// First and last bin of pixels that can have a contrast value.
     active: [usize; 2],
-    /// How far the bins that a pixel reads are from its own.
+    /// Distance of the farthest bins that a pixel reads.
     reach: usize,
-    /// Codes are bins; an even number.
+    /// The contrasts, with codes as bins; an even number of them.
     contrasts: Vec<Contrast>,
 }
 
 /// Counters of one thread.
 pub(super) struct Scratch {
     histograms: Vec<Line>,
-    /// The active pixels of a row: their columns, their bins, and the counts of the bins around these.
+    /// The active pixels of a row: their columns, their bins, and the counts of the bins around them.
     columns: Vec<Line>,
     bins: Vec<Line>,
     found: Vec<Line>,
@@ -64,18 +65,18 @@ impl Counting {
         Self { lowest, bins: active[1] + reach + 1, active, reach, contrasts }
     }
 
-    /// The number of samples that are in no bin.
+    /// Returns the number of samples that are in no bin.
     pub fn none(&self) -> usize {
         self.bins
     }
 
-    /// Bins of the window that are kept.
+    /// Returns the number of bins of the window that are kept.
     fn span(&self) -> usize {
         if 2 * self.reach < NARROW / 2 + 1 { NARROW } else { WIDE }
     }
 
-    /// Bytes from one column's histogram to the next: whole cache lines, in an odd number so that neighbours
-    /// do not compete for the same place in the cache.
+    /// Returns the bytes from one column's histogram to the next: an odd number of cache lines, so that neighbours do
+    /// not map to the same cache set.
     fn stride(&self) -> usize {
         (self.bins + 1 + self.span()).next_multiple_of(64) | 64
     }
@@ -90,21 +91,22 @@ impl Counting {
     }
 }
 
-/// A part of a scale, and what was found there.
+/// A part of a scale with its contrast values.
 pub(super) struct Tile {
     pub scale: usize,
     columns: Range<usize>,
     rows: Range<usize>,
     /// Binary32 contrast values of all pixels that can have one.
     pub values: Vec<i32>,
-    /// How many of the contrast values are not 0.
+    /// Number of contrast values that are not 0.
     pub nonzero: usize,
     /// Sum of the contrast values, in units of 2^-24.
     pub total: u64,
 }
 
 impl Tile {
-    /// Cuts all scales, the large ones first, each into up to so many bands of rows. Room for contrast values stays.
+    /// Divides all scales, the large ones first, into up to `bands` bands of rows each. Keeps the memory for contrast
+    /// values.
     pub fn cut(tiles: &mut Vec<Self>, picture: &CambiPicture, bands: usize) {
         let mut rooms = std::mem::take(tiles).into_iter().map(|tile| tile.values);
         for (scale, size) in picture.scales.iter().enumerate() {
@@ -124,7 +126,7 @@ impl Tile {
         }
     }
 
-    /// Finds the contrast values of a tile.
+    /// Computes the contrast values of a tile.
     pub fn compute(
         &mut self,
         level: Level,
@@ -144,7 +146,7 @@ dispatch!(fn walk[const SPAN: usize](
     tile: &mut Tile, counting: &Counting, codes: &Numbers, window: usize, scratch: &mut Scratch,
 ) -> () = rows[SPAN]);
 
-/// The contrast values of a tile, row by row.
+/// Computes the contrast values of a tile row by row.
 ///
 /// # Safety
 ///
@@ -159,7 +161,7 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
 ) {
     let radius = window / 2;
     let Range { start: left, end: right } = tile.columns;
-    // Columns of the picture that a window of this tile can reach, and which of the histograms is the first's.
+    // The columns of the picture that a window of this tile can reach, and the index of the first one's histogram.
     let reached = left.saturating_sub(radius)..codes.width.min(right + radius);
     let skipped = reached.start + radius - left;
     let stride = counting.stride();
@@ -172,7 +174,7 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
     unsafe {
         let first = histograms.add(skipped * stride);
         let line = |y: usize| &codes.row(y)[reached.clone()];
-        // Rows of the window of a row before the tile, as far as they are in that of its first.
+        // Rows before the tile that are in the window of its first row.
         let mut next = tile.rows.start.saturating_sub(radius);
         let top = next;
         while next < codes.height.min(tile.rows.start + radius) {
@@ -191,7 +193,7 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
             let n = gather::<V, SPAN>(counting, histograms, row, window, scratch);
             contrasts::<V, SPAN>(counting, scratch, n, tile);
         }
-        // Leaves all bins empty.
+        // Empties all bins.
         let last = tile.rows.end - 1;
         for y in top.max(last.saturating_sub(radius))..codes.height.min(last + radius + 1) {
             count::<V>(first, stride, None, Some(line(y)));
@@ -199,13 +201,13 @@ unsafe fn rows<V: Lanes, const SPAN: usize>(
     }
 }
 
-/// Adds to the bin of each pixel of a row, and takes from that of each pixel of another, modulo 256. Where both are in the
-/// same bin, as those are that are in none, nothing changes; whole vectors of these are passed over.
+/// Adds to the bin of each pixel of a row, and subtracts from the bin of each pixel of another row, modulo 256. If both
+/// are in the same bin, as pixels in no bin always are, nothing changes; vectors of such pixels are skipped.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. For each number of a row there must be a histogram, `stride` bytes after that
-/// of the number before it, with a bin for that number. Two rows must be of the same length.
+/// The CPU must have the instructions of `V`. For each number of a row there must be a histogram, `stride` bytes after
+/// that of the number before it, with a bin for that number. Two rows must be of the same length.
 #[inline(always)]
 unsafe fn count<V: Lanes>(histogram: *mut u8, stride: usize, enters: Option<&[u16]>, leaves: Option<&[u16]>) {
     let add = |histogram: *mut u8, code: &u16, number: u8| {
@@ -221,7 +223,7 @@ unsafe fn count<V: Lanes>(histogram: *mut u8, stride: usize, enters: Option<&[u1
             // SAFETY: the caller has promised that the CPU has the instructions.
             let differ = unsafe {
                 let both = V::xor(load_numbers::<V, u16>(enters, 0), load_numbers::<V, u16>(leaves, 0));
-                // Numbers stay below 2^15, so that no lane is negative.
+                // Numbers are below 2^15, so no lane is negative.
                 V::any(V::gt(both, V::splat(0)))
             };
             if !differ {
@@ -245,15 +247,15 @@ unsafe fn count<V: Lanes>(histogram: *mut u8, stride: usize, enters: Option<&[u1
     }
 }
 
-/// For each active pixel of a row the counts of the window in the bins around its own: puts SPAN numbers for
-/// each into `found`, of which the first is that of `reach` bins below, and its bin into `bins`. Returns how many
-/// there are.
+/// Collects, for each active pixel of a row, the counts of the window in the bins around its own. Writes SPAN numbers
+/// for each pixel to `found`, the first of them for the bin `reach` below, and the pixel's bin to `bins`. Returns the
+/// number of active pixels.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`. From `histograms` on there must be those of all columns that windows of
-/// the row reach, `stride` bytes apart, each with `SPAN` bytes more behind the bins of active pixels. The scratch
-/// must have room for all pixels of the row.
+/// the row reach, `stride` bytes apart, each with `SPAN` bytes more behind the bins of active pixels. The scratch must
+/// have room for all pixels of the row.
 #[inline(always)]
 unsafe fn gather<V: Lanes, const SPAN: usize>(
     counting: &Counting,
@@ -265,7 +267,7 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
     let stride = counting.stride();
     let [first, last] = counting.active;
     let reach = counting.reach;
-    // By how much the lowest bin that is read can lie above the lowest that is kept.
+    // Largest distance of the lowest bin that is read from the lowest that is kept.
     let slack = SPAN - (2 * reach + 1);
     let found = scratch.found.as_mut_ptr().cast::<u16>();
     let [columns, bins] = [&mut scratch.columns, &mut scratch.bins].map(|x| x.as_mut_ptr().cast::<i32>());
@@ -278,7 +280,7 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
         for (i, block) in row.chunks(2 * V::N).enumerate() {
             let codes = load_numbers::<V, u16>(block, 0);
             let active = V::eq16(codes, V::min16(V::max16(codes, lowest), highest));
-            // Without their sign, as any bit will do.
+            // Shifted right, as all lanes with any bit set must count as positive.
             if !V::any(V::gt(V::shr::<1>(active), V::splat(0))) {
                 continue;
             }
@@ -289,7 +291,7 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
                 n += usize::from(bin.wrapping_sub(first) <= last - first);
             }
         }
-        // Of the narrowest vectors.
+        // Sized for the narrowest vectors.
         let mut sums = [V::splat(0); WIDE / 8];
         let (mut at, mut base) = (0, usize::MAX / 2);
         for i in 0..n {
@@ -332,8 +334,7 @@ unsafe fn gather<V: Lanes, const SPAN: usize>(
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. The scratch must hold `n` pixels, behind which a vector more can be
-/// read.
+/// The CPU must have the instructions of `V`. The scratch must hold `n` pixels, behind which a vector more can be read.
 #[inline(always)]
 unsafe fn contrasts<V: Lanes, const SPAN: usize>(
     counting: &Counting,
@@ -355,7 +356,7 @@ unsafe fn contrasts<V: Lanes, const SPAN: usize>(
         for i in (0..n).step_by(V::N) {
             let valid = V::first(n - i);
             let bin = V::load(bins.add(i));
-            // Two counts in each lane, the lower bin in the low half.
+            // Each lane holds two counts, that of the lower bin in the low half.
             let counts = found.add((i + 1) * SPAN / 2);
             let mut up = V::gather(counts.add(counting.reach / 2), pixels);
             let own = V::keep(valid, V::and(up, V::splat(low)));
@@ -373,13 +374,13 @@ unsafe fn contrasts<V: Lanes, const SPAN: usize>(
                     let sum = V::min(V::add(own, other), V::splat((MAX_WINDOW * MAX_WINDOW) as i32));
                     let product = V::mul(V::madd16(own, other), V::splat(contrast.weight));
                     let value = V::mul_bits(product, V::gather(reciprocals, sum));
-                    // The bits of positive numbers are in their order.
+                    // The bit patterns of positive numbers have the order of the numbers.
                     best = V::max(best, V::keep(seen, value));
                 }
             }
             V::store(values.add(i), best);
             tile.nonzero += V::count(V::gt(best, V::splat(0))) as usize;
-            // As a double with its lowest bit at 2^0, of which the fraction is the integer.
+            // Converted to a double whose lowest bit is 2^0, so that its fraction is the integer.
             let scaled = V::mul_f64(V::from_f32(best), V::splat_f64(f64::from(1 << 24)));
             let integer = V::to_bits(V::add_f64(scaled, V::splat_f64(INTEGER)));
             total = V::add64(total, V::and64(integer, V::splat64((1 << 52) - 1)));
@@ -390,10 +391,10 @@ unsafe fn contrasts<V: Lanes, const SPAN: usize>(
     }
 }
 
-/// 2^52: added to a smaller integer, a double has that in its fraction.
+/// 2^52: added to it, a smaller integer becomes the fraction of a double.
 const INTEGER: f64 = 4503599627370496.0;
 
-/// The sum of the `top` largest of more binary32 values, in units of 2^-24.
+/// Sums the `top` largest of at least `top` binary32 values, in units of 2^-24.
 pub(super) fn largest(values: &mut [i32], top: usize) -> u64 {
     let rest = values.len() - top;
     values.select_nth_unstable(rest);

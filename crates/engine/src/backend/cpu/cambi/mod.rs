@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! CAMBI: flat areas are found on the 10-bit picture, five scales of it are filtered, and pixels with nearly
-//! the same value are counted around every flat pixel of each.
+//! CAMBI: finds flat areas on the 10-bit picture, filters it at five scales, and counts the pixels of nearly equal
+//! value around every flat pixel of each scale.
 
 mod contrast;
 mod picture;
@@ -29,7 +29,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// The analysis of frames of this geometry, or why they have none.
+    /// Prepares the analysis for frames of this geometry.
     pub fn new(analysis: &CambiAnalysis, geometry: Geometry) -> Result<Self, CambiError> {
         let plan = analysis.plan(geometry)?;
         let side = |picture: &CambiPicture| Side::new(picture, geometry);
@@ -42,8 +42,8 @@ impl Analysis {
         })
     }
 
-    /// The sums of each distorted luma plane beside the reference's, all of the geometry. Runs in the current rayon
-    /// pool; the rows of a large picture are cut into `bands` parts, at least 1.
+    /// Computes the sums of each distorted luma plane with the reference's, all of the prepared geometry. Runs in the
+    /// current rayon pool. The rows of a large picture are divided into `bands` parts, at least 1.
     pub fn compute<T: Sample>(
         &mut self,
         level: Level,
@@ -63,7 +63,7 @@ impl Analysis {
     }
 }
 
-/// What both pictures have in common.
+/// Settings that both pictures share.
 struct Run<'a> {
     level: Level,
     bands: usize,
@@ -74,11 +74,11 @@ struct Run<'a> {
 
 /// The analysis of one picture.
 struct Side {
-    /// Columns and rows of the samples that make up the picture, where it is not of its own size.
+    /// Columns and rows of the samples to use, if the picture is resized.
     picks: Option<[Vec<u32>; 2]>,
     pyramid: Pyramid,
     tiles: Vec<Tile>,
-    /// Contrast values of a scale of which not all count.
+    /// Contrast values of a scale of which only the largest count.
     values: Vec<i32>,
 }
 
@@ -137,7 +137,7 @@ impl Side {
     }
 }
 
-/// One analysis after another: they share nothing but the pictures.
+/// The analyses run one after another. They share nothing but the pictures.
 pub struct Cambi(Vec<Analysis>);
 
 impl Metric for Cambi {
@@ -167,22 +167,27 @@ mod naive;
 mod tests {
     use super::naive::naive;
     use super::*;
-    use crate::backend::cpu::tests::{Picture, noise, planes};
+    use crate::backend::cpu::tests::{Picture, planes};
     use crate::metrics::cambi::{CambiOptions, CambiScorer, Eotf};
+    use crate::random::noise;
 
-    /// Ramps with steps, flat areas, grain, some noise, and steps up to the largest sample.
+    /// Returns ramps with steps, flat areas, grain, some noise, and steps up to the largest sample.
     fn picture(seed: usize, width: usize, height: usize, bits: u32) -> Picture {
         Picture::new(width, height, bits, |x, y| {
             let (x, y) = (x + 13 * seed, y + 7 * seed);
             let value = match seed % 6 {
                 0 => 100 + 4 * (x / 17) as u32 + (y / 40) as u32,
                 1 => 40 * 4 + (x * x / 900 + y * y / 1100) as u32 % 600,
-                2 => 300 + (noise(seed, x / 9, y / 11) >> 29) + (noise(seed, x, y) >> 31 << 2),
-                3 => noise(seed, x, y) >> 22,
+                2 => 300 + (noise(seed as u32, x / 9, y / 11) >> 29) + (noise(seed as u32, x, y) >> 31 << 2),
+                3 => noise(seed as u32, x, y) >> 22,
                 4 => 1019 + (x / 17 + y / 40) as u32 % 5,
                 _ => 70 + (x / 9 + y / 5) as u32 % 40 * 4,
             };
-            if bits >= 10 { value << (bits - 10) | noise(seed + 1, x, y) >> 30 } else { value >> (10 - bits) }
+            if bits >= 10 {
+                value << (bits - 10) | noise(seed as u32 + 1, x, y) >> 30
+            } else {
+                value >> (10 - bits)
+            }
         })
     }
 
@@ -198,7 +203,7 @@ mod tests {
         for level in Level::available() {
             let mut cambi = Analysis::new(&analysis, geometry).unwrap();
             for bands in [1, 5, 2] {
-                // Nothing may be left of an earlier frame or picture.
+                // No data of an earlier frame or picture may remain.
                 for pictures in [&[a.clone(), b.clone()][..], &[a.clone(), b.clone(), b.clone()]] {
                     let found = planes!(pictures, |p| cambi.compute(level, bands, p[0], &p[1..]));
                     let expected = vec![expected; pictures.len() - 1];
@@ -248,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Scores that libvmaf 3.2.0 gives these pictures, to its six decimals.
+    /// Compares with libvmaf 3.2.0's scores of these pictures, to its six decimals.
     #[test]
     fn scores_are_those_of_libvmaf() {
         let default = CambiOptions { full_ref: true, ..Default::default() };

@@ -26,7 +26,7 @@ impl Numbers {
         Self::new(self.width.div_ceil(2), self.height.div_ceil(2), |x, y| self.at(2 * x, 2 * y))
     }
 
-    /// The square of side `2 radius + 1` as far as it is inside.
+    /// Returns the positions of the square of side `2 radius + 1` that are inside.
     fn around(&self, x: usize, y: usize, radius: usize) -> impl Iterator<Item = (usize, usize)> {
         let span = move |at: usize, end: usize| at.saturating_sub(radius)..(at + radius + 1).min(end);
         let columns = span(x, self.width);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! From samples to the filtered pictures of all scales, row by row.
+//! The way from samples to the filtered pictures of all scales, row by row.
 //!
-//! Beyond their last column and row pictures go on with what is there: the filter against dithering and the
-//! comparison of neighbours then have no special cases.
+//! Beyond their last column and row, pictures contain any data that is there: so the anti-dithering filter and the
+//! comparison of neighbours need no special cases.
 
 use crate::backend::cpu::filter::{BLOCK, Line, PAD, load_samples, row_stride};
 use crate::backend::cpu::plane::{Plane, Row, Sample, prefetch};
@@ -11,14 +11,14 @@ use crate::backend::cpu::simd::{Lanes, Level, dispatch};
 use crate::metrics::cambi::{CambiScale, SCALES};
 use rayon::prelude::*;
 
-/// Bit of a sample that is not in a flat area.
+/// Marks a sample outside of flat areas.
 const UNEVEN: i32 = 1 << 14;
-/// Distance of the rows that count for a flat area.
+/// Vertical distance of the farthest rows that count for a flat area.
 const RADIUS: usize = 3;
-/// Rows kept: as many as count, and one more.
+/// Number of rows that are kept: those that count, and one more.
 const RING: usize = 8;
 
-/// A lane with the low 16 bits of `x` in both halves.
+/// Returns a lane with the low 16 bits of `x` in both halves.
 const fn twice(x: i32) -> i32 {
     x << 16 | x & 0xffff
 }
@@ -37,14 +37,14 @@ impl Numbers {
         Self { width, height, stride, data: vec![0; stride * height] }
     }
 
-    /// Row `y` with what follows its last number.
+    /// Returns row `y` including the padding after its last number.
     #[inline]
     pub fn row(&self, y: usize) -> &[u16] {
         &self.data[y * self.stride..(y + 1) * self.stride]
     }
 }
 
-/// How filtered samples become numbers of histogram bins.
+/// Converts filtered samples to numbers of histogram bins.
 #[derive(Clone, Copy)]
 pub(super) struct Codes {
     /// Sample of bin 0.
@@ -53,33 +53,33 @@ pub(super) struct Codes {
     pub none: usize,
 }
 
-/// What the pyramid is made from.
+/// The input of the pyramid.
 pub(super) struct Input<'a, T> {
     pub plane: Plane<'a, T>,
     pub bits: u32,
-    /// Which columns and rows to take.
+    /// Columns and rows to use.
     pub picks: Option<&'a [Vec<u32>; 2]>,
-    /// Size of what is taken.
+    /// Size after that selection.
     pub width: usize,
     pub height: usize,
     pub anti_dither: bool,
-    /// Only even columns and rows go on.
+    /// Only even columns and rows are used.
     pub halved: bool,
     pub flat_limit: u32,
 }
 
 impl<T> Input<'_, T> {
-    /// Of how many columns, and rows, one goes on.
+    /// Returns the distance of columns and rows that are used.
     fn step(&self) -> usize {
         1 + usize::from(self.halved)
     }
 }
 
-/// The scales of a picture. What the codes of the first are made from is never whole: it would be two to four times the
-/// size of the picture, and out of the cache again before anybody reads it.
+/// The scales of a picture. The input of the first scale's codes is never stored whole: it would be two to four times
+/// as large as the picture and would leave the cache before it is read.
 pub(super) struct Pyramid {
-    /// What each scale but the first is made from: the filtered samples in even columns and rows of the scale before,
-    /// with [`UNEVEN`].
+    /// The input of each scale but the first: the filtered samples in even columns and rows of the scale before, with
+    /// [`UNEVEN`].
     shrunk: [Numbers; SCALES - 1],
     /// The filtered samples of each scale as numbers of histogram bins, see [`Codes`].
     pub codes: [Numbers; SCALES],
@@ -94,7 +94,7 @@ impl Pyramid {
         }
     }
 
-    /// Fills all scales, each cut into up to so many bands of rows.
+    /// Fills all scales, each divided into up to `bands` bands of rows.
     pub fn fill<T: Sample>(&mut self, level: Level, input: &Input<'_, T>, codes: Codes, bands: usize) {
         let Self { shrunk, codes: numbers } = self;
         for (scale, numbers) in numbers.iter_mut().enumerate() {
@@ -115,9 +115,9 @@ impl Pyramid {
     }
 }
 
-/// Where the mode filter has its rows from: samples with [`UNEVEN`].
+/// The source of the mode filter: samples with [`UNEVEN`].
 trait Unfiltered {
-    /// Writes row `y` in whole vectors. Rows are asked for one after the other.
+    /// Writes row `y` in whole vectors. Rows are requested in order.
     ///
     /// # Safety
     ///
@@ -137,7 +137,7 @@ impl Unfiltered for &Numbers {
     }
 }
 
-/// Rows in work on the way to the first scale, for one thread.
+/// Row buffers on the way to the first scale, for one thread.
 struct FlatScratch {
     width: usize,
     lines: Vec<Line>,
@@ -150,7 +150,7 @@ impl FlatScratch {
         Self { width, lines, picked: vec![0; width] }
     }
 
-    /// Two rows of samples, [`RING`] rows of averaged ones, as many of flat pixels, and a row of their sums.
+    /// Returns two rows of samples, [`RING`] rows of averages, as many of flat pixels, and a row of their sums.
     fn rows(&mut self) -> [*mut u16; 4] {
         let row = row_stride(self.width);
         let first = self.lines.as_mut_ptr().cast::<u16>().wrapping_add(PAD);
@@ -162,7 +162,7 @@ dispatch!(fn first_scale[T: Sample](
     input: &Input<'_, T>, flat: &mut FlatScratch, to: Band<'_>, codes: Codes, mode: &mut ModeScratch,
 ) -> () = filter_picture[T]);
 
-/// The mode filter on the picture.
+/// Applies the mode filter to the picture.
 ///
 /// # Safety
 ///
@@ -182,17 +182,17 @@ unsafe fn filter_picture<V: Lanes, T: Sample>(
     }
 }
 
-/// Rows of the picture, in which it is marked what is not in a flat area.
+/// Rows of the picture with samples outside of flat areas marked.
 struct FlatRows<'a, T> {
     input: &'a Input<'a, T>,
     scratch: &'a mut FlatScratch,
-    /// The first row that counts for a flat area, and the next to be compared with its neighbours.
+    /// The first row that counts for a flat area, and the next one to compare with its neighbours.
     start: usize,
     next: usize,
 }
 
 impl<'a, T: Sample> FlatRows<'a, T> {
-    /// Rows from `first` on.
+    /// Begins with row `first`.
     ///
     /// # Safety
     ///
@@ -252,7 +252,7 @@ impl<T: Sample> Unfiltered for FlatRows<'_, T> {
                     }
                     V::store16(sums.add(x), sum);
                 }
-                // Nothing counts outside.
+                // Pixels outside do not count.
                 (0..RADIUS).for_each(|k| *sums.add(width + k) = 0);
                 self.next += 1;
             }
@@ -263,7 +263,7 @@ impl<T: Sample> Unfiltered for FlatRows<'_, T> {
                     let [left, right] = [V::load16(sums.add(x).sub(k)), V::load16(sums.add(x + k))];
                     count = V::add16(count, V::add16(left, right));
                 }
-                // The sign shows that too few are flat.
+                // The sign is negative if too few pixels are flat.
                 let sign = V::sub16(count, V::splat(limit));
                 let uneven = V::and(V::shr::<1>(sign), V::splat(twice(UNEVEN)));
                 let sample = V::or(V::load16(line.add(x)), uneven);
@@ -277,13 +277,13 @@ impl<T: Sample> Unfiltered for FlatRows<'_, T> {
     }
 }
 
-/// Puts row `y`, filtered against dithering if that is wanted, into the ring of `averages`; the samples of row
-/// `y` are there then, those of the next row are afterwards.
+/// Writes row `y`, after the anti-dithering filter if it is enabled, to the ring of `averages`. The samples of row `y`
+/// must be there; those of the next row are there afterwards.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. `samples` and `averages` must point into rings of 2 and of `RING` rows
-/// of scratch of this width, `PAD` numbers after their beginning.
+/// The CPU must have the instructions of `V`. `samples` and `averages` must point into rings of 2 and of `RING` rows of
+/// scratch of this width, `PAD` numbers after their beginning.
 #[inline(always)]
 unsafe fn average<V: Lanes, T: Sample>(
     input: &Input<'_, T>,
@@ -310,7 +310,7 @@ unsafe fn average<V: Lanes, T: Sample>(
     }
 }
 
-/// Row `y`, or the last one, as numbers of 10 bits.
+/// Converts row `y`, or the last one if there is no such row, to numbers of 10 bits.
 ///
 /// # Safety
 ///
@@ -337,7 +337,7 @@ unsafe fn ten_bits<V: Lanes, T: Sample>(input: &Input<'_, T>, y: usize, to: *mut
     }
 }
 
-/// Samples as numbers of 10 bits. The row `ahead` is asked for meanwhile.
+/// Converts samples to numbers of 10 bits and prefetches the row `ahead`.
 ///
 /// # Safety
 ///
@@ -361,12 +361,12 @@ unsafe fn convert<V: Lanes, T: Sample>(row: Row<'_, T>, ahead: &[T], bits: u32, 
     }
 }
 
-/// Rows of samples, and of filtered ones, that the mode filter keeps of each.
+/// Rows that the mode filter keeps: of samples, and as many of filtered ones.
 const MODE_RING: usize = 4;
-/// Rows that are worth a band of their own: for its first row, a band of the picture goes through seven rows more.
+/// Smallest height of a band: for its first row, a band of the picture processes seven rows more.
 const BAND: usize = 16;
 
-/// Rows in work in the mode filter, for one thread.
+/// Row buffers of the mode filter, for one thread.
 struct ModeScratch(Vec<Line>);
 
 impl ModeScratch {
@@ -375,11 +375,11 @@ impl ModeScratch {
     }
 }
 
-/// Rows of a scale to be made.
+/// Rows of a scale to compute.
 struct Band<'a> {
     codes: &'a mut [u16],
     stride: usize,
-    /// What is in even columns and rows, for the next scale; nothing for the last.
+    /// Receives the even columns and rows for the next scale; empty for the last scale.
     shrunk: &'a mut [u16],
     shrunk_stride: usize,
     /// The first row; even.
@@ -390,7 +390,7 @@ struct Band<'a> {
 }
 
 impl<'a> Band<'a> {
-    /// Cuts a scale, and what the next one is made from, into up to `count` bands.
+    /// Divides a scale, and the input of the next one, into up to `count` bands.
     fn cut(codes: &'a mut Numbers, shrunk: Option<&'a mut Numbers>, count: usize) -> Vec<Self> {
         let Numbers { width, height, stride, .. } = *codes;
         let rows = height.div_ceil(count).max(BAND).next_multiple_of(2);
@@ -403,7 +403,7 @@ impl<'a> Band<'a> {
         bands.collect()
     }
 
-    /// The row before the first, which is filtered with it, unless the band begins at the top.
+    /// Returns the row before the first, which its filter reads, unless the band begins at the top.
     fn before(&self) -> usize {
         self.first.saturating_sub(1)
     }
@@ -411,7 +411,7 @@ impl<'a> Band<'a> {
 
 dispatch!(fn later_scale[](from: &Numbers, to: Band<'_>, codes: Codes, mode: &mut ModeScratch) -> () = filter_shrunk[]);
 
-/// The mode filter on what is left of the scale before.
+/// Applies the mode filter to the input from the scale before.
 ///
 /// # Safety
 ///
@@ -422,7 +422,8 @@ unsafe fn filter_shrunk<V: Lanes>(from: &Numbers, to: Band<'_>, codes: Codes, mo
     unsafe { filter_rows::<V, _>(from, to, codes, mode) }
 }
 
-/// The mode filter. The first and the last row are not filtered at all, the outer columns only vertically.
+/// Applies the mode filter. It leaves the first and the last row unchanged and filters the outer columns only
+/// vertically.
 ///
 /// # Safety
 ///
@@ -476,7 +477,7 @@ unsafe fn filter_rows<V: Lanes, U: Unfiltered>(
                 if let Some(half) = half {
                     V::store_low16(half.add(x / 2), sample);
                 }
-                // What is below the lowest sample becomes large, as what is uneven already is.
+                // Samples below the lowest one become large numbers, as uneven ones already are.
                 let code = V::and(V::sub16(sample, V::splat(twice(codes.lowest))), V::splat(twice(0x7fff)));
                 V::store16(numbers[x..].as_mut_ptr(), V::min16(code, V::splat(twice(codes.none as i32))));
             }
@@ -484,7 +485,7 @@ unsafe fn filter_rows<V: Lanes, U: Unfiltered>(
     }
 }
 
-/// What occurs at least twice among three numbers, or else the smallest.
+/// Returns the number that occurs at least twice among three, or else the smallest.
 ///
 /// # Safety
 ///

@@ -15,10 +15,10 @@ type L = [__m256i; 2];
 type D = [__m256d; 2];
 type F = __m256;
 
-/// 2^52 + 2^31: a double whose low word is a signed integer plus 2^31 is that integer plus this.
+/// 2^52 + 2^31. A double whose low word is a signed integer plus 2^31 equals that integer plus this constant.
 const MAGIC: f64 = 4503601774854144.0;
 
-/// The even 64-bit halves' low words, and the low words of `odd` between them.
+/// Combines the low words of the 64-bit lanes of `even` with those of `odd` between them.
 ///
 /// # Safety
 ///
@@ -29,7 +29,8 @@ unsafe fn interleave(even: I, odd: I) -> I {
     unsafe { _mm256_blend_epi32::<0b1010_1010>(even, _mm256_slli_epi64::<32>(odd)) }
 }
 
-/// `sum` and the products of both halves of each lane; not by the intrinsic, for the same reason as with AVX-512.
+/// Adds the products of both halves of each lane to `sum`. It does not use the intrinsic, for the same reason as the
+/// AVX-512 version.
 ///
 /// # Safety
 ///
@@ -125,8 +126,8 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     #[inline(always)] unsafe fn keep(m: I, a: I) -> I { _mm256_and_si256(m, a) }
 
     #[inline(always)] unsafe fn leading_bits(a: I) -> I {
-        // Clearing the bit 17 below the highest one keeps rounding from carrying into the 16 leading bits;
-        // half of the number fits the signed conversion, and adding one to the exponent doubles it again.
+        // Clearing the bit 17 below the highest one keeps rounding from carrying into the 16 leading bits. Half of the
+        // number fits the signed conversion, and adding one to the exponent doubles it again.
         let exact = _mm256_srli_epi32::<1>(_mm256_andnot_si256(_mm256_srli_epi32::<17>(a), a));
         let bits = _mm256_castps_si256(_mm256_cvtepi32_ps(exact));
         _mm256_add_epi32(bits, _mm256_set1_epi32(1 << 23))
@@ -162,7 +163,7 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
         [_mm256_srl_epi64(a[0], k), _mm256_srl_epi64(a[1], k)]
     }
     #[inline(always)] unsafe fn sra64_by(a: L, k: u32) -> L {
-        // The logical shift of x + 2^63 is that of x plus 2^(63-k), where x now counts as signed.
+        // The logical shift of x + 2^63 is that of x plus 2^(63-k), with x now taken as signed.
         let (k, bias) = (_mm_cvtsi32_si128(k as i32), _mm256_set1_epi64x(i64::MIN));
         let back = _mm256_srl_epi64(bias, k);
         let (even, odd) = (_mm256_xor_si256(a[0], bias), _mm256_xor_si256(a[1], bias));

@@ -18,11 +18,11 @@ type M = __mmask16;
 
 /// The odd 32-bit lanes.
 const ODD: M = 0xaaaa;
-/// 2^52 + 2^31: a double whose low word is a signed integer plus 2^31 is that integer plus this.
+/// 2^52 + 2^31. A double whose low word is a signed integer plus 2^31 equals that integer plus this constant.
 const MAGIC: f64 = 4503601774854144.0;
 
-/// `sum` and the products of both halves of each lane. The intrinsic would not do: where LLVM is not told which CPU it
-/// compiles for, it takes the instruction apart again, into the two that it is to replace.
+/// Adds the products of both halves of each lane to `sum`. It does not use the intrinsic: unless LLVM knows the CPU
+/// that it compiles for, it splits that instruction again into the two that it replaces.
 ///
 /// # Safety
 ///
@@ -38,7 +38,7 @@ fn dot16(mut sum: I, a: I, b: I) -> I {
     sum
 }
 
-/// No instruction, but compilers see some that may change these vectors, and depend on those before.
+/// Emits no instruction, but the compiler must assume that it reads and changes these vectors.
 ///
 /// # Safety
 ///

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The vector layer: algorithms are written once over [`Lanes`] and compiled for every instruction
-//! set by [`dispatch!`], as memchr does it.
+//! The vector layer: algorithms are written once over [`Lanes`] and compiled for every instruction set by
+//! [`dispatch!`], as memchr does it.
 //!
-//! A vector `I` holds `N` lanes of 32 bits. Operations ending in `16` see it as `2 N` lanes of 16
-//! bits, the low half of each 32-bit lane first. Vectors of 64-bit integers and doubles are pairs:
-//! the even lanes of the `I` they belong to, then its odd lanes, so widening never crosses lanes.
+//! A vector `I` has `N` lanes of 32 bits. Operations ending in `16` use it as `2 N` lanes of 16 bits, the low half of
+//! each 32-bit lane first. Vectors of 64-bit integers and doubles are pairs: the even lanes of the `I` they belong to,
+//! then its odd lanes, so widening never crosses lanes.
 //!
-//! VNNI is one instruction, [`Lanes::dot16`], for which AVX2 and AVX-512 have two. Algorithms that live on it are compiled
-//! for CPUs with it as well; the others are the same there as on CPUs without.
+//! VNNI does [`Lanes::dot16`] in one instruction, for which AVX2 and AVX-512 need two. Algorithms that spend their time
+//! in it are also compiled for CPUs with VNNI; the others use the code for CPUs without.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -24,9 +24,9 @@ pub(crate) use portable::Portable;
 
 use std::sync::OnceLock;
 
-/// An instruction set that this machine has: the proof that its functions may be called.
+/// An instruction set of this machine, as proof that its functions may be called.
 ///
-/// Values come from [`Level::detect`] and [`Level::available`] only. Ordered from plain to wide.
+/// Values come only from [`Level::detect`] and [`Level::available`]. They are ordered from plain to wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(Isa);
 
@@ -45,8 +45,9 @@ pub(crate) enum Isa {
 }
 
 impl Level {
-    /// The level to use: the widest of this machine, or a lower one named by the environment
-    /// variable `HIPVMAF_CPU_LEVEL` (`scalar`, `avx2`, `avxvnni`, `avx512` or `avx512vnni`). Read once per process.
+    /// Returns the level to use: the widest of this machine, or a lower one named by the environment variable
+    /// `HIPVMAF_CPU_LEVEL` (`scalar`, `avx2`, `avxvnni`, `avx512` or `avx512vnni`). The variable is read once per
+    /// process.
     pub fn detect() -> Self {
         static LEVEL: OnceLock<Level> = OnceLock::new();
         *LEVEL.get_or_init(|| {
@@ -58,7 +59,7 @@ impl Level {
         })
     }
 
-    /// Every level of this machine, the plain one first.
+    /// Returns every level of this machine, the plain one first.
     pub fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let avx512 = is_x86_feature_detected!("avx512f")
@@ -79,7 +80,7 @@ impl Level {
         levels.iter().filter(|(_, here)| *here).map(|(isa, _)| Self(*isa)).collect::<Vec<_>>().into_iter()
     }
 
-    /// The name that `HIPVMAF_CPU_LEVEL` accepts.
+    /// Returns the name that `HIPVMAF_CPU_LEVEL` accepts.
     pub fn name(self) -> &'static str {
         match self.0 {
             Isa::Scalar => "scalar",
@@ -99,8 +100,8 @@ impl Level {
     }
 }
 
-/// Runs an algorithm with some lanes in a function compiled for their instructions, on a machine whose level says that it
-/// has them.
+/// Runs an algorithm in a function that is compiled for the instructions of these lanes. The level proves that the
+/// machine has them.
 macro_rules! compiled {
     ($name:ident, $features:literal, $lanes:ty, ($($arg:ident: $ty:ty),*) -> $ret:ty
         = $algorithm:ident[$($generics:tt)*][$($params:tt)*]) => {{
@@ -119,11 +120,10 @@ macro_rules! compiled {
 }
 pub(crate) use compiled;
 
-/// `dispatch!(fn entry[T: Sample](a: A, b: B) -> R = algorithm[T])` defines the safe
-/// `fn entry<T: Sample>(level: Level, a: A, b: B) -> R`, which runs `algorithm::<V, T>(a, b)` with the
-/// lanes of the level. The algorithm is an `#[inline(always)] unsafe fn` whose only demand on its
-/// caller is that the instructions of `V` exist. `dispatch!(vnni fn ...)` is for algorithms that spend their time in
-/// [`Lanes::dot16`]: these are compiled for VNNI too.
+/// `dispatch!(fn entry[T: Sample](a: A, b: B) -> R = algorithm[T])` defines the safe `fn entry<T: Sample>(level: Level,
+/// a: A, b: B) -> R`, which runs `algorithm::<V, T>(a, b)` with the lanes of the level. The algorithm is an
+/// `#[inline(always)] unsafe fn` that requires only the instructions of `V`. `dispatch!(vnni fn ...)` also compiles for
+/// VNNI; it is for algorithms that spend their time in [`Lanes::dot16`].
 macro_rules! dispatch {
     ($(#[$doc:meta])* $vis:vis fn $name:ident[$($generics:tt)*]($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty
         = $algorithm:ident[$($params:tt)*]) => {
@@ -180,7 +180,7 @@ macro_rules! dispatch {
 pub(crate) use dispatch;
 
 /// `each!(x in [a, b] => f(x))` is `[f(a), f(b)]`. The closure of `[a, b].map` would be compiled without the
-/// instruction set of the function around it.
+/// instruction set of the surrounding function.
 macro_rules! each {
     ($x:ident in [$($value:expr),+ $(,)?] => $result:expr) => {
         [$({ let $x = $value; $result }),+]
@@ -192,15 +192,15 @@ pub(crate) use each;
 ///
 /// # Safety
 ///
-/// Every function may only run on a machine with the instruction set. Functions that take pointers
-/// read or write whole vectors there; pointers need the alignment of their element only.
+/// Every function may run only on a machine with the instruction set. Functions with pointers read or write whole
+/// vectors; pointers need only the alignment of their element.
 #[allow(clippy::missing_safety_doc, reason = "said above for all of them")]
 pub(crate) trait Lanes: Copy + 'static {
     /// 32-bit lanes of a vector.
     const N: usize;
-    /// Vectors that fit in registers.
+    /// Number of vectors that fit in registers.
     const REGISTERS: usize;
-    /// `N` integers of 32 bits; signed or unsigned is up to the operation.
+    /// `N` integers of 32 bits. Each operation defines whether they are signed.
     type I: Copy;
     /// `N` integers of 64 bits.
     type L: Copy;
@@ -211,9 +211,9 @@ pub(crate) trait Lanes: Copy + 'static {
     /// One truth value per 32-bit lane.
     type M: Copy;
 
-    /// A vector with `x` in all 32-bit lanes.
+    /// Returns a vector with `x` in all 32-bit lanes.
     unsafe fn splat(x: i32) -> Self::I;
-    /// The low 16 bits of `x` in all 16-bit lanes.
+    /// Returns a vector with the low 16 bits of `x` in all 16-bit lanes.
     #[inline(always)]
     unsafe fn splat16(x: i32) -> Self::I {
         // SAFETY: the machine has the instructions, as the caller has promised.
@@ -233,36 +233,36 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn store16(p: *mut u16, a: Self::I);
     /// Writes the low 16 bits of each of the `N` lanes.
     unsafe fn store_low16(p: *mut u16, a: Self::I);
-    /// `table[index[i]]` for each lane; every index lies inside the table.
+    /// Returns `table[index[i]]` for each lane; every index must be inside the table.
     unsafe fn gather(table: *const u32, index: Self::I) -> Self::I;
 
     unsafe fn add(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn sub(a: Self::I, b: Self::I) -> Self::I;
-    /// Low 32 bits of the product.
+    /// Returns the low 32 bits of the product.
     unsafe fn mul(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn and(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn or(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn xor(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn shl<const K: u32>(a: Self::I) -> Self::I;
-    /// Logical shift right.
+    /// Shifts right logically.
     unsafe fn shr<const K: u32>(a: Self::I) -> Self::I;
-    /// Arithmetic shift right.
+    /// Shifts right arithmetically.
     unsafe fn sra<const K: u32>(a: Self::I) -> Self::I;
-    /// Shift left by a count below 32 that is not a constant.
+    /// Shifts left by a variable count below 32.
     unsafe fn shl_by(a: Self::I, k: u32) -> Self::I;
-    /// Logical shift right by a count below 32 that is not a constant.
+    /// Shifts right logically by a variable count below 32.
     unsafe fn shr_by(a: Self::I, k: u32) -> Self::I;
-    /// Arithmetic shift right by a count below 32 that is not a constant.
+    /// Shifts right arithmetically by a variable count below 32.
     unsafe fn sra_by(a: Self::I, k: u32) -> Self::I;
-    /// Signed minimum.
+    /// Returns the signed minimum.
     unsafe fn min(a: Self::I, b: Self::I) -> Self::I;
-    /// Signed maximum.
+    /// Returns the signed maximum.
     unsafe fn max(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn abs(a: Self::I) -> Self::I;
 
-    /// `lo(a) lo(b) + hi(a) hi(b)` of the signed 16-bit halves of each lane.
+    /// Computes `lo(a) lo(b) + hi(a) hi(b)` of the signed 16-bit halves of each lane.
     unsafe fn madd16(a: Self::I, b: Self::I) -> Self::I;
-    /// `sum + madd16(a, b)`.
+    /// Computes `sum + madd16(a, b)`.
     #[inline(always)]
     unsafe fn dot16(sum: Self::I, a: Self::I, b: Self::I) -> Self::I {
         // SAFETY: the machine has the instructions, as the caller has promised.
@@ -270,124 +270,125 @@ pub(crate) trait Lanes: Copy + 'static {
     }
     unsafe fn add16(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn sub16(a: Self::I, b: Self::I) -> Self::I;
-    /// Low halves of the 16-bit products.
+    /// Returns the low halves of the 16-bit products.
     unsafe fn mul16(a: Self::I, b: Self::I) -> Self::I;
-    /// High halves of the unsigned 16-bit products.
+    /// Returns the high halves of the unsigned 16-bit products.
     unsafe fn mulhi_u16(a: Self::I, b: Self::I) -> Self::I;
-    /// High halves of the signed 16-bit products.
+    /// Returns the high halves of the signed 16-bit products.
     unsafe fn mulhi16(a: Self::I, b: Self::I) -> Self::I;
-    /// `(a b + 2^14) >> 15` of signed 16-bit lanes, not both -2^15.
+    /// Computes `(a b + 2^14) >> 15` of signed 16-bit lanes, not both -2^15.
     unsafe fn mul_round16(a: Self::I, b: Self::I) -> Self::I;
-    /// Signed minimum of 16-bit lanes.
+    /// Returns the signed minimum of 16-bit lanes.
     unsafe fn min16(a: Self::I, b: Self::I) -> Self::I;
-    /// Unsigned minimum of 16-bit lanes.
+    /// Returns the unsigned minimum of 16-bit lanes.
     unsafe fn min_u16(a: Self::I, b: Self::I) -> Self::I;
-    /// Signed maximum of 16-bit lanes.
+    /// Returns the signed maximum of 16-bit lanes.
     unsafe fn max16(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn abs16(a: Self::I) -> Self::I;
-    /// All bits of the 16-bit lanes that are equal, none of the others.
+    /// Sets all bits of the 16-bit lanes that are equal, none of the others.
     unsafe fn eq16(a: Self::I, b: Self::I) -> Self::I;
-    /// 32-bit lanes with a 16-bit lane of `a` in the low and that of `b` in the high half, in an order
-    /// that [`Lanes::unzip16`] restores.
+    /// Returns 32-bit lanes with a 16-bit lane of `a` in the low and that of `b` in the high half, in an order that
+    /// [`Lanes::unzip16`] restores.
     unsafe fn zip16(a: Self::I, b: Self::I) -> [Self::I; 2];
-    /// 16-bit lanes from the 32-bit lanes at the places of [`Lanes::zip16`], saturated.
+    /// Returns 16-bit lanes from the 32-bit lanes in the order of [`Lanes::zip16`], saturated.
     unsafe fn unzip16(a: [Self::I; 2]) -> Self::I;
-    /// Sign extension of the 16-bit lanes, in their order.
+    /// Sign-extends the 16-bit lanes in their order.
     unsafe fn widen16(a: Self::I) -> [Self::I; 2];
-    /// Zero extension of the 16-bit lanes, in their order.
+    /// Zero-extends the 16-bit lanes in their order.
     unsafe fn widen_u16(a: Self::I) -> [Self::I; 2];
-    /// The low half of each lane of `a` beside the high half of the same lane of `b`.
+    /// Combines the low half of each lane of `a` with the high half of the same lane of `b`.
     unsafe fn blend16(a: Self::I, b: Self::I) -> Self::I;
 
-    /// `a > b`, signed.
+    /// Compares `a > b`, signed.
     unsafe fn gt(a: Self::I, b: Self::I) -> Self::M;
-    /// The lanes below `n`.
+    /// Selects the lanes below `n`.
     unsafe fn first(n: usize) -> Self::M;
     unsafe fn both(a: Self::M, b: Self::M) -> Self::M;
-    /// The lanes of `a` that are not in `b`.
+    /// Returns the lanes of `a` that are not in `b`.
     unsafe fn except(a: Self::M, b: Self::M) -> Self::M;
     unsafe fn any(m: Self::M) -> bool;
-    /// Number of lanes in the mask.
+    /// Counts the lanes in the mask.
     unsafe fn count(m: Self::M) -> u32;
-    /// `m ? a : b`.
+    /// Returns `m ? a : b`.
     unsafe fn select(m: Self::M, a: Self::I, b: Self::I) -> Self::I;
-    /// `m ? a : 0`.
+    /// Returns `m ? a : 0`.
     unsafe fn keep(m: Self::M, a: Self::I) -> Self::I;
 
-    /// The same vectors, which compilers compute before what is pinned later. Otherwise they sort instructions such that
-    /// they need few registers, and put apart what stands side by side to keep all ports of the CPU busy. Costs nothing.
+    /// Returns the same vectors. Compilers must compute them before anything that is pinned later. Otherwise they
+    /// reorder instructions to use few registers, and separate instructions that would keep all ports of the CPU busy
+    /// side by side. Costs nothing.
     #[inline(always)]
     unsafe fn pin(a: [Self::I; 2]) -> [Self::I; 2] {
         a
     }
-    /// As [`Lanes::pin`].
+    /// Does the same as [`Lanes::pin`].
     #[inline(always)]
     unsafe fn pin_f64(a: Self::D) -> Self::D {
         a
     }
 
-    /// Binary32 bits of an unsigned integer of at least 65536, correct in the exponent and the 15 highest fraction
-    /// bits (the rest of the fraction means nothing): the 16 leading bits of `a` and where they stand.
+    /// Converts an unsigned integer of at least 65536 to binary32 bits that are correct in the exponent and the 15
+    /// highest fraction bits: the 16 leading bits of `a` and their position. The rest of the fraction is undefined.
     unsafe fn leading_bits(a: Self::I) -> Self::I;
-    /// Binary32 bits of signed lanes, rounded, times the numbers with the binary32 bits `b`.
+    /// Multiplies signed lanes, rounded to binary32, by the numbers with the binary32 bits `b`. Returns bits.
     unsafe fn mul_bits(a: Self::I, b: Self::I) -> Self::I;
-    /// Sum of the lanes seen as signed.
+    /// Returns the sum of the signed lanes.
     unsafe fn sum(a: Self::I) -> i64;
 
-    /// Full products of signed lanes.
+    /// Returns the full products of signed lanes.
     unsafe fn mul_wide(a: Self::I, b: Self::I) -> Self::L;
-    /// Full products of unsigned lanes.
+    /// Returns the full products of unsigned lanes.
     unsafe fn mul_wide_u(a: Self::I, b: Self::I) -> Self::L;
-    /// Full products of the low 32 bits of each lane of `a`, signed, with the lanes of `b`.
+    /// Returns the full products of the low 32 bits of each lane of `a`, signed, with the lanes of `b`.
     unsafe fn mul_low(a: Self::L, b: Self::I) -> Self::L;
-    /// Sign extension.
+    /// Sign-extends.
     unsafe fn widen(a: Self::I) -> Self::L;
-    /// Zero extension.
+    /// Zero-extends.
     unsafe fn widen_u(a: Self::I) -> Self::L;
     unsafe fn splat64(x: i64) -> Self::L;
     unsafe fn add64(a: Self::L, b: Self::L) -> Self::L;
     unsafe fn sub64(a: Self::L, b: Self::L) -> Self::L;
     unsafe fn and64(a: Self::L, b: Self::L) -> Self::L;
-    /// Logical shift right.
+    /// Shifts right logically.
     unsafe fn shr64<const K: u32>(a: Self::L) -> Self::L;
-    /// Arithmetic shift right by a count below 64 that is not a constant.
+    /// Shifts right arithmetically by a variable count below 64.
     unsafe fn sra64_by(a: Self::L, k: u32) -> Self::L;
-    /// Low 32 bits of each lane.
+    /// Returns the low 32 bits of each lane.
     unsafe fn low(a: Self::L) -> Self::I;
-    /// High 32 bits of each lane.
+    /// Returns the high 32 bits of each lane.
     unsafe fn high(a: Self::L) -> Self::I;
-    /// Wrapping sum of the lanes.
+    /// Returns the wrapping sum of the lanes.
     unsafe fn sum64(a: Self::L) -> i64;
 
     unsafe fn splat_f32(x: f32) -> Self::F;
     /// Writes `N` singles.
     unsafe fn store_f32(p: *mut f32, a: Self::F);
-    /// Signed integers as singles, rounded where they have more than 24 bits.
+    /// Converts signed integers to singles, rounding those with more than 24 bits.
     unsafe fn to_f32(a: Self::I) -> Self::F;
     unsafe fn add_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn sub_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn mul_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn div_f32(a: Self::F, b: Self::F) -> Self::F;
     unsafe fn sqrt_f32(a: Self::F) -> Self::F;
-    /// `a > b ? a : b`.
+    /// Returns `a > b ? a : b`.
     unsafe fn max_f32(a: Self::F, b: Self::F) -> Self::F;
-    /// `a > b`.
+    /// Compares `a > b`.
     unsafe fn gt_f32(a: Self::F, b: Self::F) -> Self::M;
-    /// `m ? a : 0`.
+    /// Returns `m ? a : 0`.
     unsafe fn keep_f32(m: Self::M, a: Self::F) -> Self::F;
 
     unsafe fn splat_f64(x: f64) -> Self::D;
-    /// Reads `N` doubles, in an order of which only [`Lanes::store_f64`] knows.
+    /// Reads `N` doubles, in an order that [`Lanes::store_f64`] undoes.
     unsafe fn load_f64(p: *const f64) -> Self::D;
     /// Writes `N` doubles that were read by [`Lanes::load_f64`], or computed lane by lane from such.
     unsafe fn store_f64(p: *mut f64, a: Self::D);
-    /// Signed integers as doubles (exact).
+    /// Converts signed integers to doubles (exact).
     unsafe fn to_f64(a: Self::I) -> Self::D;
-    /// The numbers with these binary32 bits.
+    /// Returns the numbers with these binary32 bits.
     unsafe fn from_f32(a: Self::I) -> Self::D;
-    /// 64-bit integers rounded once to binary32, then widened.
+    /// Rounds 64-bit integers once to binary32, then widens them.
     unsafe fn to_f32_f64(a: Self::L) -> Self::D;
-    /// Truncation to signed 32 bits; values below -2^31 give -2^31, larger ones must stay below 2^31.
+    /// Truncates to signed 32 bits. Values below -2^31 give -2^31; larger ones must be below 2^31.
     unsafe fn trunc(a: Self::D) -> Self::I;
     unsafe fn add_f64(a: Self::D, b: Self::D) -> Self::D;
     unsafe fn sub_f64(a: Self::D, b: Self::D) -> Self::D;
@@ -396,10 +397,10 @@ pub(crate) trait Lanes: Copy + 'static {
     unsafe fn min_f64(a: Self::D, b: Self::D) -> Self::D;
     unsafe fn max_f64(a: Self::D, b: Self::D) -> Self::D;
     unsafe fn floor_f64(a: Self::D) -> Self::D;
-    /// The bits of binary64.
+    /// Returns the bits of binary64.
     unsafe fn to_bits(a: Self::D) -> Self::L;
     unsafe fn from_bits(a: Self::L) -> Self::D;
-    /// `a >= b`.
+    /// Compares `a >= b`.
     unsafe fn ge_f64(a: Self::D, b: Self::D) -> Self::M;
 }
 
@@ -415,7 +416,7 @@ mod tests {
         assert!(levels.contains(&Level::detect()));
     }
 
-    /// Runs an operation of two vectors on 16 numbers, in as many vectors as that takes.
+    /// Runs an operation of two vectors on 16 numbers, in as many vectors as needed.
     macro_rules! lanewise {
         ($level:expr, $x:expr, $y:expr, |$v:ident, $a:ident, $b:ident| $op:expr) => {{
             /// # Safety
@@ -443,7 +444,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Operations that an instruction set lacks and has to build from others.
+        /// Covers operations that an instruction set lacks and builds from others.
         #[test]
         fn emulated_operations_agree_with_plain_arithmetic(x: [i32; 16], y: [i32; 16]) {
             for level in Level::available() {

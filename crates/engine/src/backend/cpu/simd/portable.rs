@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Lanes as plain arrays: the reference, and what other architectures vectorise on their own. On x86-64 compilers leave
-//! sums of 16-bit products to one lane after the other, and all around them too; there, the operations of the filters
-//! are stated with SSE2, which every such CPU has.
+//! Lanes as plain arrays: the reference, and code that other architectures can vectorise. On x86-64, compilers do not
+//! vectorise sums of 16-bit products or the code around them. So the operations of the filters use SSE2 there, which
+//! every such CPU has.
 
 use super::Lanes;
 
-/// Four lanes in arrays; needs no instruction set. As many as a register of 128 bits has: more would take compilers much
-/// longer.
+/// Four lanes in arrays, which need no instruction set. They fill a register of 128 bits; more lanes would take
+/// compilers much longer.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
@@ -66,7 +66,7 @@ macro_rules! operations {
             })*
         }
 
-        /// Each operation, plain and with SSE2.
+        /// An operation, plain and with SSE2.
         #[cfg(all(test, target_arch = "x86_64"))]
         type Twins = (&'static str, fn(I, I) -> I, fn(I, I) -> I);
         #[cfg(all(test, target_arch = "x86_64"))]
@@ -161,7 +161,7 @@ impl Lanes for Portable {
         halves!(a, b, |x: i16, y| (i32::from(x) * i32::from(y) + (1 << 14)) >> 15)
     }
     #[inline(always)] unsafe fn min16(a: I, b: I) -> I { native::min16(a, b) }
-    // SSE2 has it for signed numbers only.
+    // SSE2 has this only for signed numbers.
     #[inline(always)] unsafe fn min_u16(a: I, b: I) -> I { native::sub16(a, native::excess_u16(a, b)) }
     #[inline(always)] unsafe fn max16(a: I, b: I) -> I { native::max16(a, b) }
     #[inline(always)] unsafe fn abs16(a: I) -> I { halves!(a, a, |x: i16, _y| x.wrapping_abs()) }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Visual information fidelity, streamed in bands of rows: four rows at a time go through the
-//! vertical filters, the horizontal filters, the statistics and the decimation while they are in cache.
+//! Visual information fidelity, streamed in bands of rows: four rows at a time go through the vertical filters, the
+//! horizontal filters, the statistics and the decimation while they are in cache.
 //!
-//! Several distorted pictures share the reference: the first one goes through all of this together with it, the others
-//! (`FIRST` is false) find its means and variances kept.
+//! Several distorted pictures share the reference. The first one is processed together with it; the others (`FIRST` is
+//! false) use the means and variances of the reference that were kept.
 //!
-//! The vertical filters are in [`vertical`], everything after them in [`statistics`].
+//! The vertical filters are in [`vertical`], the steps after them in [`statistics`].
 
 mod statistics;
 mod vertical;
@@ -30,19 +30,20 @@ use std::sync::{Mutex, PoisonError};
 const ROWS: usize = 4;
 /// Row pairs that four rows of the longest filter read.
 const PAIRS: usize = 10;
-/// Scratch rows for each filtered row: two means, and high and low halves of three products.
+/// Buffered rows for each filtered row: two means, and high and low halves of three products.
 const PLANES: usize = 8;
 
-/// Rows in work, for one thread.
+/// Row buffers of one thread.
 struct Scratch {
-    /// [`PAIRS`] row pairs of the reference, and after them those of each distorted picture; for each block of
-    /// columns the pairs of the even columns, then of the odd ones.
+    /// [`PAIRS`] row pairs of the reference, and after them those of each distorted picture. Each block of columns has
+    /// the pairs of the even columns, then those of the odd ones.
     ring: Vec<Line>,
-    /// Vertically filtered rows: [`ROWS`] times [`PLANES`], and before that the rows to decimate.
+    /// Vertically filtered rows: [`ROWS`] times [`PLANES`]. Earlier, the rows to decimate.
     rows: Vec<Line>,
-    /// Means and variances of the reference in [`ROWS`] rows, where more than one distorted picture needs them.
+    /// Means and variances of the reference in [`ROWS`] rows, if more than one distorted picture needs them.
     kept: Vec<Line>,
-    /// For each gain limit a vector of the numerators, and two of what is explained with it in a block of pixels.
+    /// For each gain limit, a vector of the numerators and two vectors with the explained variance of a block of
+    /// pixels.
     numerators: Vec<Line>,
 }
 
@@ -58,13 +59,13 @@ impl Scratch {
     }
 }
 
-/// Numbers from one row pair of the ring to the next: a cache line more than the columns, as pairs of some widths
-/// would compete for the same lines of the cache.
+/// Returns the numbers from one row pair of the ring to the next: a cache line more than the columns, as pairs of some
+/// widths would otherwise compete for the same cache lines.
 fn slot(width: usize) -> usize {
     width.next_multiple_of(BLOCK) + 16
 }
 
-/// Numbers from one row of kept means and variances to the next.
+/// Returns the numbers from one row of kept means and variances to the next.
 fn kept_stride(width: usize) -> usize {
     2 * width.next_multiple_of(BLOCK)
 }
@@ -78,34 +79,34 @@ struct Octave {
 }
 
 impl Octave {
-    /// Half of `width` and `height`, with room for what whole vectors and an odd last row write.
+    /// Creates pictures of half of `width` and `height`, with padding for whole vectors and an odd last row.
     fn below(width: usize, height: usize, pictures: usize) -> Self {
         let stride = width.next_multiple_of(BLOCK) / 2;
         let planes = vec![vec![0; stride * height.div_ceil(2)]; pictures];
         Self { planes, width: width / 2, height: height / 2, stride }
     }
 
-    /// The first `pictures` pictures.
+    /// Returns the first `pictures` pictures.
     fn planes(&self, pictures: usize) -> Vec<Plane<'_, u16>> {
         let planes = self.planes.iter().take(pictures);
         planes.filter_map(|plane| Plane::new(plane, self.width, self.height, self.stride)).collect()
     }
 }
 
-/// VIF of a reference and distorted pictures of one size; owns the pyramid.
+/// VIF of a reference and distorted pictures of one size. It owns the pyramid.
 pub struct Vif {
     work: VifWork,
     size: (usize, usize),
     depth: BitDepth,
     renditions: usize,
     pyramid: [Octave; 3],
-    /// Scratch that no thread is using.
+    /// Row buffers that no thread is using.
     idle: Mutex<Vec<Scratch>>,
 }
 
 impl Vif {
-    /// Work on frames of `width` x `height` samples, both at least `MIN_SIZE`, up to `renditions` distorted pictures
-    /// for each reference. `None` when the frames are too small.
+    /// Prepares for frames of `width` x `height` samples, both at least `MIN_SIZE`, with up to `renditions` distorted
+    /// pictures for each reference. Returns `None` if the frames are too small.
     pub fn new(
         work: &VifWork,
         width: usize,
@@ -130,8 +131,9 @@ impl Vif {
         })
     }
 
-    /// The sums of each distorted luma plane with the reference's, of the depth given to [`Vif::new`]; `None` when they
-    /// are not of the size given there or more than that. Runs in the current rayon pool, in about so many bands, at least 1.
+    /// Computes the sums of each distorted luma plane with the reference's, of the depth given to [`Vif::new`]; `None`
+    /// if they do not have the size given there or are more than that. Runs in the current rayon pool, in about `bands`
+    /// bands, at least 1.
     pub fn compute<T: Sample>(
         &mut self,
         level: Level,
@@ -178,7 +180,7 @@ impl Metric for Vif {
     }
 }
 
-/// What the scales of a frame have in common.
+/// Settings that the scales of a frame share.
 struct Run<'a> {
     level: Level,
     work: &'a VifWork,
@@ -189,7 +191,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Adds up one scale of these planes, the reference first, and makes the next one. Samples have `bits` bits; those
+    /// Sums one scale of these planes, the reference first, and computes the next one. Samples have `bits` bits; those
     /// above scale 0 have 16.
     fn scale<T: Sample, const SCALE: usize, const NEXT: usize>(
         &self,
@@ -242,7 +244,7 @@ impl Run<'_> {
     }
 }
 
-/// Where a part's rows of the next scale go, for each picture, and their stride.
+/// For each picture, the destination of a part's rows of the next scale, and their stride.
 type Next<'a> = (Vec<&'a mut [u16]>, usize);
 
 /// Sums of a part of a scale, for each gain limit.
@@ -265,7 +267,7 @@ dispatch!(fn band[T: Sample, const SCALE: usize, const NEXT: usize](
     band: Band<'_, T>, scratch: &mut Scratch,
 ) -> Vec<BandSums> = process[T, SCALE, NEXT]);
 
-/// The sums of a band, for each distorted picture.
+/// Computes the sums of a band for each distorted picture.
 ///
 /// # Safety
 ///
@@ -315,12 +317,12 @@ unsafe fn process<V: Log2, T: Sample, const SCALE: usize, const NEXT: usize>(
     sums
 }
 
-// Not part of the function around it: compilers need far longer for one that has all of this twice.
+// Kept apart from the function around it, which would contain it twice: compilers would need far longer for that.
 dispatch!(vnni fn four_rows[T: Sample, const SCALE: usize, const NEXT: usize, const FIRST: bool](
     band: &mut Band<'_, T>, scratch: &mut Scratch, i: usize, y: usize, sums: &mut [VifScaleSums],
 ) -> () = process_four_rows[T, SCALE, NEXT, FIRST]);
 
-/// Decimates four rows from `y` on, and adds them up for distorted picture `i`, which is 1 for the first.
+/// Decimates four rows from `y` on, and sums them for distorted picture `i`, which is 1 for the first.
 ///
 /// # Safety
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! VIF's sums as the specification states them: whole planes, 64-bit integers, plain loops.
+//! VIF's sums exactly as in the specification: whole planes, 64-bit integers, plain loops.
 
 use crate::backend::cpu::tests::Picture;
 use crate::metrics::vif::{EPSILON, NOISE, TAPS, VifScaleSums, VifSums, VifWork, log2_table};

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The horizontal filters of VIF and the statistics: from vertically filtered rows to variances and a covariance at each
-//! pixel, and from these to the sums of a row.
+//! The horizontal filters of VIF and the statistics: from vertically filtered rows to variances and a covariance at
+//! each pixel, and from these to the sums of a row.
 //!
-//! Filters keep the multipliers of a CPU busy and little else, statistics nearly everything but these. One after the other
-//! they take the time of both, as CPUs do not look that far ahead. So the statistics of a block of columns stand between
-//! parts of the next block's filters, and are [pinned](Lanes::pin) there.
+//! Filters use the multipliers of a CPU and little else; statistics use nearly everything else. One after the other
+//! they take the time of both, as CPUs do not look that far ahead. So the statistics of a block of columns are placed
+//! between parts of the next block's filters and [pinned](Lanes::pin) there.
 
 use crate::backend::cpu::filter::{FLIPPED, Horizontal};
 use crate::backend::cpu::log2::Log2;
 use crate::backend::cpu::simd::Lanes;
 use crate::metrics::vif::{EPSILON, LOG2_BIAS, NOISE, VifScaleSums};
 
-/// What sums of low halves begin with: they are rounded when they are added to those of high halves.
+/// Initial value of the sums of low halves: it rounds them when they are added to those of high halves.
 const LOW: u32 = FLIPPED + (1 << 15);
 
-/// An expression for even and odd columns: two chains of instructions for the machine to interleave.
+/// Evaluates an expression for even and odd columns: two chains of instructions that the CPU interleaves.
 macro_rules! sides {
     ($i:ident => $e:expr) => {
         [
@@ -31,9 +31,9 @@ macro_rules! sides {
     };
 }
 
-/// Horizontally filters a row of eight planes and adds its pixels up. The first picture leaves the reference's means
-/// and variances in `kept`, if it is given, where the others find them; these do not add up what depends on the
-/// reference only.
+/// Filters a row of eight planes horizontally and sums its pixels. For the first picture, it writes the reference's
+/// means and variances to `kept`, if that is given. For the others, it reads them there and does not sum the terms that
+/// depend only on the reference.
 ///
 /// # Safety
 ///
@@ -143,7 +143,7 @@ pub(super) unsafe fn statistics<V: Log2, const SCALE: usize, const FIRST: bool>(
     }
 }
 
-/// A filtered 32-bit number, rounded down by 16 bits, from the sums of its halves.
+/// Combines the sums of the halves into a filtered 32-bit number, rounded down by 16 bits.
 ///
 /// # Safety
 ///
@@ -154,7 +154,7 @@ unsafe fn wide<V: Lanes>(high: V::I, low: V::I) -> V::I {
     unsafe { V::add(high, V::shr::<16>(low)) }
 }
 
-/// `a b` of means with 16 fraction bits, rounded to as many.
+/// Computes `a b` of means with 16 fraction bits, rounded to 16 fraction bits.
 ///
 /// # Safety
 ///
@@ -165,7 +165,7 @@ unsafe fn square_mean<V: Lanes>(a: V::I, b: V::I) -> V::I {
     unsafe { V::high(V::add64(V::mul_wide_u(a, b), V::splat64(1 << 31))) }
 }
 
-/// The noise where so much of the variance is not explained.
+/// Returns the noise for this unexplained variance.
 ///
 /// # Safety
 ///
@@ -176,7 +176,7 @@ unsafe fn noise<V: Lanes>(rest: [V::D; 2]) -> [V::I; 2] {
     unsafe { sides!(i => V::add(V::max(V::trunc(rest[i]), V::splat(0)), V::splat(NOISE))) }
 }
 
-/// What signals add to the numerator.
+/// Returns the logarithms that signals add to the numerator.
 ///
 /// # Safety
 ///
@@ -196,7 +196,7 @@ struct Block<V: Log2> {
     var2: [V::I; 2],
     /// Covariance; 0 where the reference explains nothing.
     cov: [V::I; 2],
-    /// Where the reference has at least the variance of the noise, and where it has less.
+    /// Pixels whose reference has at least the variance of the noise, and those with less.
     busy: [V::M; 2],
     flat: [V::M; 2],
 }
@@ -206,7 +206,7 @@ struct Block<V: Log2> {
 /// For all of them the CPU must have the instructions of `V`.
 #[allow(clippy::missing_safety_doc, reason = "said above for all of them")]
 impl<V: Log2> Block<V> {
-    /// Pixels with these variances and covariance, some of which may be outside of the picture.
+    /// Prepares pixels with these variances and covariance. Some may be outside of the picture.
     #[inline(always)]
     unsafe fn of(var1: [V::I; 2], var2: [V::I; 2], cov: [V::I; 2], inside: [V::M; 2]) -> Self {
         // SAFETY: the CPU has the instructions, as the caller has promised.
@@ -226,17 +226,17 @@ impl<V: Log2> Block<V> {
         }
     }
 
-    /// `cov` by the reference's variance.
+    /// Divides `cov` by the reference's variance.
     #[inline(always)]
     unsafe fn gain(&self, cov: [V::D; 2]) -> [V::D; 2] {
         // SAFETY: the CPU has the instructions, as the caller has promised.
         unsafe { sides!(i => V::div_f64(cov[i], V::add_f64(self.s1[i], V::splat_f64(EPSILON)))) }
     }
 
-    /// What the reference explains with the gain up to a limit.
+    /// Computes the variance that the reference explains with the gain up to a limit.
     ///
-    /// By Cauchy and Schwarz, allowing for the rounding of the means, `gain cov` and with it this stays below 2^31 where
-    /// the reference has a variance of at least [`NOISE`]. Elsewhere the gain is 0.
+    /// By Cauchy and Schwarz, allowing for the rounding of the means, `gain cov` and therefore this result stay below
+    /// 2^31 if the reference has a variance of at least [`NOISE`]. Otherwise the gain is 0.
     #[inline(always)]
     unsafe fn explained(&self, gain: [V::D; 2], limit: f64) -> [V::D; 2] {
         // SAFETY: the CPU has the instructions, as the caller has promised.
@@ -252,17 +252,16 @@ struct Tally<V: Log2> {
     den_log: V::I,
     flat_count: u32,
     flat_energy: V::L,
-    /// Three vectors for each gain limit, of which the first is the numerator.
+    /// Three vectors for each gain limit, the first of them the numerator.
     numerators: *mut i32,
 }
 
 /// # Safety
 ///
-/// For all of them the CPU must have the instructions of `V`, and `numerators` be as it says for as many gain limits as
-/// they are called with.
+/// The CPU must have the instructions of `V`, and `numerators` must be valid for all gain limits that are passed.
 #[allow(clippy::missing_safety_doc, reason = "said above for all of them")]
 impl<V: Log2> Tally<V> {
-    /// Adds what depends on the reference only.
+    /// Adds the terms that depend only on the reference.
     #[inline(always)]
     unsafe fn add_reference(&mut self, block: &Block<V>) {
         // SAFETY: the CPU has the instructions, as the caller has promised.
@@ -275,7 +274,7 @@ impl<V: Log2> Tally<V> {
         }
     }
 
-    /// Adds flat pixels, for the first picture also how many there are.
+    /// Adds flat pixels and, for the first picture, their number.
     #[inline(always)]
     unsafe fn add_flat<const FIRST: bool>(&mut self, Block { flat, var2, .. }: &Block<V>) {
         // SAFETY: the CPU has the instructions, as the caller has promised.
@@ -291,7 +290,7 @@ impl<V: Log2> Tally<V> {
         }
     }
 
-    /// Where the numerator of the `k`th gain limit is.
+    /// Returns the address of the numerator of the `k`th gain limit.
     #[inline(always)]
     fn numerator(&self, k: usize) -> *mut i32 {
         self.numerators.wrapping_add(k * 3 * V::N)

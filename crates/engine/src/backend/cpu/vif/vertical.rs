@@ -2,7 +2,7 @@
 
 //! The vertical filters of VIF: from row pairs of the ring to four filtered rows, or to two rows of the next scale.
 //!
-//! What is filtered are 16-bit quantities ([`Quantities`]) of two pictures. Wider operands are split in 16-bit halves:
+//! The filters run on 16-bit quantities ([`Quantities`]) of two pictures. Wider operands are split in 16-bit halves:
 //! `(sum(F q) + 2^(s-1)) >> s == (sum(F hi) << (16 - s)) + ((sum(F lo) + 2^(s-1)) >> s)`.
 
 use super::{PLANES, ROWS};
@@ -15,12 +15,12 @@ use crate::backend::cpu::simd::Lanes;
 /// The highest bits of both halves.
 const FLIP: i32 = 0x8000_8000_u32 as i32;
 
-/// Half of the range of `bits` bit samples, in both halves of a lane.
+/// Returns half of the range of `bits` bit samples, in both halves of a lane.
 pub(super) const fn middle(bits: u32) -> i32 {
     (0x0001_0001_u32 << (bits - 1)) as i32
 }
 
-/// Row pairs of the reference, and those of a distorted picture so many numbers after them.
+/// Row pairs of the reference, and those of a distorted picture `apart` numbers after them.
 #[derive(Clone, Copy)]
 pub(super) struct Pairs<'a> {
     pub reference: &'a [*const i32],
@@ -28,7 +28,7 @@ pub(super) struct Pairs<'a> {
 }
 
 /// Writes a row pair into the ring: for each block of columns a vector for the even and one for the odd columns, the
-/// upper row in the low halves, less half of the sample range to be signed. The rows `ahead` are asked for meanwhile.
+/// upper row in the low halves, less half of the sample range to make them signed. Prefetches the rows `ahead`.
 ///
 /// # Safety
 ///
@@ -55,15 +55,16 @@ pub(super) unsafe fn interleave<V: Lanes, T: Sample>(
     }
 }
 
-/// The first quantity that is computed: quantity 0 is the reference's own.
+/// Returns the first quantity to compute: quantity 0 belongs to the reference alone.
 const fn own(first: bool) -> usize {
     if first { 0 } else { 1 }
 }
 
-/// What the vertical filters run on: 16-bit quantities of row pairs of both pictures, first that of the reference
+/// The operands of the vertical filters: 16-bit quantities of row pairs of both pictures, first that of the reference
 /// alone, then that of the distorted picture alone.
 trait Quantities<V: Lanes, const Q: usize> {
-    /// The quantities of a vector of samples of each picture, which come less `middle`, half of their range.
+    /// Computes the quantities of a vector of samples of each picture. The samples come less `middle`, half of their
+    /// range.
     ///
     /// # Safety
     ///
@@ -73,8 +74,8 @@ trait Quantities<V: Lanes, const Q: usize> {
 
 /// The samples, less `middle`.
 struct Samples;
-/// Products of 8-bit samples less 128, which are at most 2^14; those of both pictures with the distorted picture's
-/// samples as they are, which are less than 2^15.
+/// Products of 8-bit samples less 128, which are at most 2^14. In the products of both pictures, the distorted samples
+/// are not reduced; these products are less than 2^15.
 struct Products8;
 /// Low halves of the products of samples, flipped.
 struct Low;
@@ -145,8 +146,8 @@ unsafe fn add_pair<V: Lanes, const Q: usize, const TAPS: usize, const FIRST: boo
     }
 }
 
-/// Filters quantities of row pairs, `at` so many numbers into each, for four rows. Without `FIRST`, quantity 0 means
-/// nothing.
+/// Filters quantities of row pairs for four rows, at number `at` of each pair. Without `FIRST`, quantity 0 is
+/// undefined.
 ///
 /// # Safety
 ///
@@ -201,8 +202,8 @@ unsafe fn store_means<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], bits: u32)
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. `to` must have room for `2 N` numbers, and so many again `apart`
-/// numbers later.
+/// The CPU must have the instructions of `V`. `to` must have room for `2 N` numbers, and so many again `apart` numbers
+/// later.
 #[inline(always)]
 unsafe fn store_halves<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], apart: usize) {
     // SAFETY: the caller has promised that the CPU has the instructions, and 2 N numbers at `to` and `apart` numbers
@@ -214,16 +215,15 @@ unsafe fn store_halves<V: Lanes>(to: *mut u16, [even, odd]: [V::I; 2], apart: us
     }
 }
 
-/// Vertically filters `2 N` columns of four rows of 8-bit video into the scratch rows at `to`.
+/// Filters `2 N` columns of four rows of 8-bit video vertically into the buffered rows at `to`.
 ///
-/// With `r = r' + 128` and sums over the taps, which add up to 2^16:
-/// `sum(F r r) = sum(F r' r') + 256 sum(F r') + 2^30`, and
-/// `sum(F r d) = sum(F r' d) + 128 sum(F d') + 2^30`.
+/// With `r = r' + 128` and sums over the taps, which add up to 2^16: `sum(F r r) = sum(F r' r') + 256 sum(F r') +
+/// 2^30`, and `sum(F r d) = sum(F r' d) + 128 sum(F d') + 2^30`.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. Row pairs must have the columns of both pictures, and from `to` on
-/// there must be `ROWS` times `PLANES` rows of scratch, `stride` numbers apart, with room for them.
+/// The CPU must have the instructions of `V`. Row pairs must have the columns of both pictures, and from `to` on there
+/// must be `ROWS` times `PLANES` rows of scratch, `stride` numbers apart, with room for them.
 #[inline(always)]
 pub(super) unsafe fn vertical8<V: Lanes, const FIRST: bool>(
     pairs: Pairs<'_>,
@@ -249,15 +249,15 @@ pub(super) unsafe fn vertical8<V: Lanes, const FIRST: bool>(
     }
 }
 
-/// Vertically filtered samples of both pictures and their products, the squares first, of a vector of 8-bit columns in
-/// four rows. A function, as two vectors in a loop would go through memory.
+/// Filters samples of both pictures and their products, the squares first, of a vector of 8-bit columns in four rows.
+/// It is a function of its own because two vectors in a loop would go through memory.
 ///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`. From `at` on, every row pair must have a vector of each picture.
 #[inline(always)]
 unsafe fn columns8<V: Lanes, const FIRST: bool>(pairs: Pairs<'_>, at: usize) -> [[V::I; 5]; ROWS] {
-    // The means begin with a rounding half of 128, which squares see as 2^15 and products as half of that.
+    // The means begin with a rounding half of 128, which adds 2^15 to squares and half of that to products.
     const MEANS: [u32; 2] = [128; 2];
     const SQUARE: u32 = (1 << 30) - (1 << 15);
     const PRODUCTS: [u32; 3] = [SQUARE, SQUARE, (1 << 30) - (1 << 14)];
@@ -278,12 +278,12 @@ unsafe fn columns8<V: Lanes, const FIRST: bool>(pairs: Pairs<'_>, at: usize) -> 
     }
 }
 
-/// Vertically filters `2 N` columns of four rows of deeper samples into the scratch rows at `to`.
+/// Filters `2 N` columns of four rows of deeper samples vertically into the buffered rows at `to`.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. Row pairs must have the columns of both pictures, and from `to` on
-/// there must be `ROWS` times `PLANES` rows of scratch, `stride` numbers apart, with room for them.
+/// The CPU must have the instructions of `V`. Row pairs must have the columns of both pictures, and from `to` on there
+/// must be `ROWS` times `PLANES` rows of scratch, `stride` numbers apart, with room for them.
 #[inline(always)]
 pub(super) unsafe fn vertical16<V: Lanes, const SCALE: usize, const FIRST: bool>(
     pairs: Pairs<'_>,
@@ -318,7 +318,7 @@ pub(super) unsafe fn vertical16<V: Lanes, const SCALE: usize, const FIRST: bool>
     }
 }
 
-/// Filtered products of samples, shifted down with rounding.
+/// Filters products of samples and shifts them down with rounding.
 ///
 /// # Safety
 ///
@@ -345,13 +345,13 @@ unsafe fn products16<V: Lanes, const SCALE: usize, const FIRST: bool>(
     }
 }
 
-/// Makes two rows of the next scale, from number `at` on in the planes, of picture `i` and with `FIRST` of the
+/// Computes two rows of the next scale, from number `at` on in the planes, of picture `i` and, with `FIRST`, of the
 /// reference.
 ///
 /// # Safety
 ///
-/// The CPU must have the instructions of `V`. Row pairs must have `width` columns, rounded up to whole blocks, of
-/// both pictures, and `rows` must point to four rows of scratch of that width.
+/// The CPU must have the instructions of `V`. Row pairs must have `width` columns, rounded up to whole blocks, of both
+/// pictures, and `rows` must point to four rows of scratch of that width.
 #[inline(always)]
 pub(super) unsafe fn decimate<V: Lanes, const SCALE: usize, const NEXT: usize, const FIRST: bool>(
     pairs: Pairs<'_>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The GPUs of this machine, and what decides which of them is used, for programs that list them.
+//! The GPUs of this machine with the properties that decide which one is used, for programs that list them.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::images::{open, remedy, supports};
 
-/// A GPU as a runtime reports it, and what came of opening it.
+/// A GPU as its runtime reports it, and the result of opening it.
 #[derive(Serialize)]
 pub struct Gpu {
     vendor: String,
@@ -19,18 +19,18 @@ pub struct Gpu {
     pci: String,
     discrete: bool,
     compute_units: u32,
-    /// The library, and the versions that it reports of its driver and of itself.
+    /// The library, and the versions of driver and runtime.
     runtime: String,
     /// This build has code for it.
     supported: bool,
     opened: Option<Opened>,
-    /// Why it could not be opened, though there is code for it.
+    /// The reason why it could not be opened although there is code for it.
     pub error: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Opened {
-    /// Target of the code that its runtime took.
+    /// Target of the code that was loaded.
     code: String,
     free_bytes: usize,
     total_bytes: usize,
@@ -85,7 +85,7 @@ impl fmt::Display for Gpu {
     }
 }
 
-/// All GPUs, the one that is taken first at the top. Where there is none the error says why.
+/// Returns all GPUs, the preferred one first. The error explains why there is none.
 pub fn gpus() -> Result<Vec<Gpu>, gpu::Error> {
     let devices = gpu::devices();
     if devices.is_empty() {

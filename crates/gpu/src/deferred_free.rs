@@ -2,16 +2,16 @@
 
 //! The thread that frees what nobody uses any more. The runtimes have a thread that frees memory wait until all streams of
 //! the process are done: the threads that feed the streams must not be the ones. They have to wait for it nevertheless
-//! ([`turn`](crate::turn)), so that memory which has only grown old goes back little by little.
+//! ([`turn`](crate::driver_lock)), so that memory which has only grown old goes back little by little.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::context_guard::ContextGuard;
 use crate::error::Error;
-use crate::pool::{PATIENCE, Pool, Waste};
+use crate::pool::{IDLE_BLOCK_LIFETIME, Pool, Waste};
 use crate::runtime::DeviceInfo;
-use crate::visit::Visit;
 
 /// How many times as long as it takes to free a block nothing is done before the next. The driver keeps everybody else out
 /// meanwhile, and takes long where there is much to do: 376 blocks at once cost 220 live channels 9 % of their frames for five
@@ -19,7 +19,7 @@ use crate::visit::Visit;
 const PAUSE: u32 = 100;
 
 /// The pool of a device, and what tells the thread that there is something to do.
-pub(crate) struct Reserve {
+pub(crate) struct DeferredFree {
     info: &'static DeviceInfo,
     pool: Mutex<Pool>,
     changed: Condvar,
@@ -27,7 +27,7 @@ pub(crate) struct Reserve {
     freeing: Mutex<()>,
 }
 
-impl Reserve {
+impl DeferredFree {
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,7 +56,7 @@ impl Reserve {
     }
 
     fn run(&self) {
-        Visit::for_good();
+        ContextGuard::for_thread();
         let mut pace = Pace { next: Instant::now() };
         loop {
             self.free(Pool::take_waste);
@@ -70,7 +70,7 @@ impl Reserve {
             }
             // What becomes old meanwhile is looked at when this time is over: nobody has to be woken for it.
             let now = Instant::now();
-            let pause = if pool.has_old(now) { pace.left(now) } else { PATIENCE };
+            let pause = if pool.has_old(now) { pace.left(now) } else { IDLE_BLOCK_LIFETIME };
             let nothing_to_do = |pool: &mut Pool| !pool.closed && !pool.has_waste();
             drop(self.changed.wait_timeout_while(pool, pause, nothing_to_do));
         }
@@ -109,31 +109,31 @@ impl Pace {
 }
 
 /// The running thread of a device.
-pub(crate) struct Cleaner {
-    pub(crate) reserve: Arc<Reserve>,
+pub(crate) struct FreeThread {
+    pub(crate) deferred: Arc<DeferredFree>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Cleaner {
+impl FreeThread {
     pub(crate) fn new(info: &'static DeviceInfo) -> Result<Self, Error> {
-        let reserve = Arc::new(Reserve {
+        let deferred = Arc::new(DeferredFree {
             info,
             pool: Mutex::default(),
             changed: Condvar::new(),
             freeing: Mutex::default(),
         });
-        let its = reserve.clone();
+        let its = deferred.clone();
         let thread = Builder::new().name("hipvmaf-free".into()).spawn(move || its.run());
         let failed = |err| Error::Unsupported(format!("cannot start a thread: {err}"));
-        Ok(Self { reserve, thread: Some(thread.map_err(failed)?) })
+        Ok(Self { deferred, thread: Some(thread.map_err(failed)?) })
     }
 
     /// Ends the thread and frees everything.
     pub(crate) fn close(&mut self) {
-        self.reserve.pool().closed = true;
-        self.reserve.changed.notify_one();
+        self.deferred.pool().closed = true;
+        self.deferred.changed.notify_one();
         self.thread.take().map(JoinHandle::join);
-        self.reserve.clear();
+        self.deferred.clear();
     }
 
     /// Forgets the thread in a child process, where it does not run.

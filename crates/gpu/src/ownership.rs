@@ -2,7 +2,7 @@
 
 //! Which of several GPUs a session goes to.
 //!
-//! What this process does is known, as each of its sessions holds a [`Claim`]. What others do shows only in the memory that
+//! What this process does is known, as each of its sessions holds a [`Ownership`]. What others do shows only in the memory that
 //! they leave, which is asked for where nothing else decides.
 
 use std::cmp::Ordering;
@@ -18,13 +18,13 @@ use crate::runtime::{DeviceInfo, Selection};
 const TRIFLE: usize = 128 << 20;
 
 /// A GPU for one session, which counts as work of this GPU until it is dropped.
-pub struct Claim {
+pub struct Ownership {
     device: Arc<Device>,
     why: String,
     _session: Session,
 }
 
-impl Claim {
+impl Ownership {
     /// Opens, or shares, the GPU with the least work of those wanted that take the code, but none of these `others`.
     ///
     /// One of its own comes before one that is part of the processor, whatever either has to do. Then it counts how many

@@ -11,19 +11,19 @@ use std::ops::Deref;
 
 use hip_sys::{Api, Current, Vendor};
 
-use crate::turn::Turn;
+use crate::driver_lock::DriverGuard;
 
 /// What a thread had set when its outermost visit first came to a vendor's runtime.
 type Found = Option<(&'static Api, Current)>;
 
 /// The visits of a thread.
-struct Visits {
+struct ThreadContexts {
     depth: Cell<usize>,
     found: [Cell<Found>; 2],
 }
 
 thread_local! {
-    static VISITS: Visits = const { Visits { depth: Cell::new(0), found: [Cell::new(None), Cell::new(None)] } };
+    static CONTEXTS: ThreadContexts = const { ThreadContexts { depth: Cell::new(0), found: [Cell::new(None), Cell::new(None)] } };
 }
 
 /// A time in which a thread belongs to this crate, whose functions then set whatever device they need. When the outermost
@@ -31,34 +31,34 @@ thread_local! {
 ///
 /// Every function makes one for itself, so nobody has to. Around many calls it saves asking for the device and setting it
 /// again for each of them.
-pub struct Visit {
+pub struct ContextGuard {
     /// Ends on the thread where it began.
     _thread: PhantomData<*const ()>,
 }
 
-impl Visit {
+impl ContextGuard {
     /// Begins a visit of the calling thread.
     #[expect(clippy::new_without_default, reason = "it begins something")]
     pub fn new() -> Self {
-        VISITS.with(|visits| visits.depth.set(visits.depth.get() + 1));
+        CONTEXTS.with(|visits| visits.depth.set(visits.depth.get() + 1));
         Self { _thread: PhantomData }
     }
 
     /// A visit that lasts as long as the thread, which is the program's own: nobody else has set a device there.
-    pub fn for_good() {
+    pub fn for_thread() {
         std::mem::forget(Self::new());
     }
 
     /// Keeps in mind what is set for this thread, before it changes. Where the runtime does not say, there is nothing to put
     /// back.
     pub(crate) fn enter(self, api: &'static Api) -> Entered {
-        VISITS.with(|visits| {
+        CONTEXTS.with(|visits| {
             let found = &visits.found[place(api)];
             if found.get().is_none() {
                 found.set(api.current().ok().map(|current| (api, current)));
             }
         });
-        Entered { api, _turn: None, _visit: self }
+        Entered { api, _lock: None, _context: self }
     }
 }
 
@@ -66,9 +66,9 @@ fn place(api: &Api) -> usize {
     usize::from(api.vendor() == Vendor::Nvidia)
 }
 
-impl Drop for Visit {
+impl Drop for ContextGuard {
     fn drop(&mut self) {
-        VISITS.with(|visits| {
+        CONTEXTS.with(|visits| {
             visits.depth.set(visits.depth.get() - 1);
             if visits.depth.get() == 0 {
                 for (api, current) in visits.found.iter().filter_map(Cell::take) {
@@ -84,14 +84,14 @@ impl Drop for Visit {
 /// A runtime's functions during a visit, which may be one's turn at the GPU.
 pub(crate) struct Entered {
     api: &'static Api,
-    _turn: Option<Turn>,
-    _visit: Visit,
+    _lock: Option<DriverGuard>,
+    _context: ContextGuard,
 }
 
 impl Entered {
     /// With a turn, until it is dropped.
-    pub(crate) fn in_turn(self, turn: Turn) -> Self {
-        Self { _turn: Some(turn), ..self }
+    pub(crate) fn holding(self, turn: DriverGuard) -> Self {
+        Self { _lock: Some(turn), ..self }
     }
 }
 
