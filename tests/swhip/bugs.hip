@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Deliberate mistakes that the software device must catch: it checks the checker. Blocks of 256 threads; out
-// has one word for each thread of the grid.
+// Deliberate mistakes that the software device must detect, as a test of the checks. Blocks of 256 threads; out has one
+// word per thread of the grid.
 #include "prelude.h"
 
 // No barrier between writing shared memory and reading it.
@@ -12,7 +11,7 @@ HV_KERNEL(256, bug_no_barrier)(uint32_t *out) {
 }
 HV_EXPORT(bug_no_barrier)
 
-// No barrier before shared memory that others still read is overwritten.
+// No barrier before shared memory is overwritten while other threads still read it.
 HV_KERNEL(256, bug_overwrite)(uint32_t *out) {
   __shared__ uint32_t s[256];
   s[threadIdx.x] = threadIdx.x;
@@ -32,7 +31,7 @@ HV_KERNEL(256, bug_no_wave_sync)(uint32_t *out) {
 }
 HV_EXPORT(bug_no_wave_sync)
 
-// A ballot, which waits for the lanes of the wave but orders no memory, in place of hv_sync_wave.
+// A ballot in place of hv_sync_wave: it waits for the lanes of the wave but orders no memory.
 HV_KERNEL(256, bug_ballot_for_sync)(uint32_t *out) {
   __shared__ uint32_t s[256];
   s[threadIdx.x] = threadIdx.x;
@@ -41,7 +40,7 @@ HV_KERNEL(256, bug_ballot_for_sync)(uint32_t *out) {
 }
 HV_EXPORT(bug_ballot_for_sync)
 
-// Waits for the wave only, then reads what another wave wrote.
+// Waits only for the wave, then reads data that another wave wrote.
 HV_KERNEL(256, bug_wave_for_block)(uint32_t *out) {
   __shared__ uint32_t s[256];
   s[threadIdx.x] = threadIdx.x;
@@ -50,7 +49,7 @@ HV_KERNEL(256, bug_wave_for_block)(uint32_t *out) {
 }
 HV_EXPORT(bug_wave_for_block)
 
-// Takes a wave for 32 lanes.
+// Assumes that a wave has 32 lanes.
 HV_KERNEL(256, bug_wave32)(uint32_t *out) {
   __shared__ uint32_t s[8];
   uint32_t v = threadIdx.x;
@@ -76,7 +75,7 @@ HV_KERNEL(256, bug_divergent)(uint32_t *out) {
 }
 HV_EXPORT(bug_divergent)
 
-// Reads shared memory that nobody wrote.
+// Reads shared memory that was never written.
 HV_KERNEL(256, bug_uninitialised)(uint32_t *out) {
   __shared__ uint32_t s[256];
   if (threadIdx.x < 200) s[threadIdx.x] = 0;
@@ -94,7 +93,7 @@ HV_KERNEL(256, bug_uninitialised_factor)(uint32_t *out) {
 }
 HV_EXPORT(bug_uninitialised_factor)
 
-// Takes for granted that blocks run one after another.
+// Assumes that blocks run one after another.
 HV_KERNEL(256, bug_blocks)(uint32_t *out) {
   if (threadIdx.x == 0) out[blockIdx.x * 256] = blockIdx.x ? out[blockIdx.x * 256 - 256] + 1 : 1;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// What the parts of the check share.
+// Declarations that the parts of the check share.
 #pragma once
 #include "hip.h"
 #include <cstdio>
@@ -18,7 +17,7 @@
   } while (false)
 #define OK(call) EXPECT((call) == hipSuccess)
 
-// A code object for the GPU target `arch`, as far as the software device looks into it.
+// A code object for the GPU target `arch`, complete as far as the software device reads it.
 std::vector<unsigned char> code_object(const std::string &arch, const std::vector<std::string> &kernels);
 
 // A module with all kernels of this program.

@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-// The kernels' argument structures and tile sizes. What they define besides is not used here.
+// The kernels' argument structures and tile sizes. Their other definitions are not used here.
 #undef HV_EXPORT
 #define HV_EXPORT(name)
 #pragma GCC diagnostic push
@@ -31,11 +31,11 @@ namespace {
 #pragma GCC diagnostic pop
 
 namespace {
-// Odd sizes, so that every border is within some tile; more than one tile in either direction.
+// Odd sizes, so that every border is inside a tile; more than one tile in each direction.
 constexpr int WIDTH = 251, HEIGHT = 45;
 
-// A flat corner, texture elsewhere, each picture with noise of its own; as I420 where a sample has one byte
-// and as P010 where it has two.
+// A flat corner and texture elsewhere, with different noise in each picture. I420 for samples of one byte, P010 for
+// two.
 template <class T>
 class Frame {
  public:
@@ -49,7 +49,7 @@ class Frame {
     for (int i = 0; i < 3; i++) other.distorted[i] = plane(i);
     frame = std::make_unique<Array<HvFrame>>(std::vector<HvFrame>{content, other});
   }
-  // Of a group of two distorted pictures.
+  // For a group of two distorted pictures.
   const HvFrame *data() const { return frame->data(); }
   HvPlane plane_of(int component) const { return frame->read()[0].distorted[component]; }
   static int width(int component) { return component ? WIDTH / 2 : WIDTH; }
@@ -95,7 +95,7 @@ class Run {
     OK(launch(kernels[name], shape, nullptr, arguments...));
     seen.insert(name);
   }
-  // Launches and prints what the kernel added to `n` sums.
+  // Launches a kernel and prints the amounts that it added to `n` sums.
   template <class... A>
   void sums(const std::string &name, Shape shape, size_t n, A... arguments) {
     const Array<uint64_t> sums(std::vector<uint64_t>(n, 0));
@@ -104,7 +104,7 @@ class Run {
     for (const uint64_t sum : sums.read()) printf(" %llu", (unsigned long long)sum);
     printf("\n");
   }
-  // All kernels of the plugin have run.
+  // Checks that all kernels of the plugin have run.
   void finish() const {
     const std::set<std::string> ours = {"selftest"};
     for (const hv::Kernel *kernel = hv::kernels; kernel; kernel = kernel->next)
@@ -146,7 +146,7 @@ class SsimWindows {
   SsimWindows() {
     for (SsimPair &pair : pairs.at) pair.first = UINT32_MAX;
   }
-  // Takes a pair, of luma where there are no planes.
+  // Adds a pair; one of luma if `planes` is null.
   void add(const SsimPlanes &planes, int width, int height, int rows, SsimMoments *kept, bool all_terms = true) {
     constexpr double BIAS = 4096.0;
     const unsigned columns = tiles(width - SSIM_WINDOW + 1, SSIM_TILE);
@@ -224,7 +224,7 @@ void run_ssim(Run &run, const Frame<T> &frame) {
     add(windows, true);
     const std::vector<uint64_t> sums = windows.print(run, frame, picture);
     if (picture) continue;
-    // Nothing is kept where no pair follows, and a launch may be full.
+    // Data of the reference is not kept if no pair follows, and a launch may be full.
     SsimWindows full;
     for (int i = 0; i < SSIM_PAIRS / 4; i++) add(full, false);
     const std::vector<uint64_t> all = full.launch(run, frame, picture);
@@ -232,8 +232,8 @@ void run_ssim(Run &run, const Frame<T> &frame) {
   }
 }
 
-// The window on pictures that end at the border of a tile, beside it, or before it; of samples that are zero in places,
-// and negative in others.
+// The window on pictures that end at the border of a tile, beside it, or before it. Some samples are zero, others
+// negative.
 template <class T>
 void run_ssim_borders(Run &run, const Frame<T> &frame) {
   constexpr int ROWS = 54, MOST = 75, PITCH = whole_groups(MOST), SIZE = PITCH * MOST;
@@ -300,7 +300,7 @@ void run_ssim_low_pass(Run &run) {
   EXPECT(different > 0);
 }
 
-// Weights need not be those of crates/engine/src/metrics/psnr_hvs.rs here.
+// The weights differ from those of crates/engine/src/metrics/psnr_hvs.rs, which does not matter here.
 template <class T>
 void run_psnr_hvs(Run &run, const Frame<T> &frame) {
   constexpr uint32_t PAIRS = 2, LEAST_WAVE = 32;
@@ -380,7 +380,7 @@ void run_vif(Run &run, const Frame<T> &frame, unsigned tiles_of_block, uint32_t 
   }
 }
 
-// Typical shifts and weights: those of crates/engine/src/metrics/adm.rs need not be exact here.
+// Typical shifts and weights, which need not equal those of crates/engine/src/metrics/adm.rs here.
 template <class T>
 void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures, uint32_t waves) {
   constexpr int TILE_H = 16;
@@ -420,7 +420,7 @@ void run_adm(Run &run, const Frame<T> &frame, uint32_t passes, uint32_t pictures
       uint32_t *keep = kept[(size_t)scale]->data();
       const std::string name = scale ? "adm" + std::to_string(std::min(scale, 2)) : kernel_name<T>("adm0");
       const HvFrame *pair = frame.data() + picture;
-      // The kernels without `_group` do not have the last two.
+      // The kernels without `_group` lack the last two parameters.
       if (scale == 0) run.one(name + suffix, grid, pair, next, shape, frame.bits, these, to, keep, picture);
       else run.one(name + suffix, grid, in, next, shape, these, to, keep, picture);
       all.first[scale] = first;
@@ -441,7 +441,7 @@ std::vector<float> floats(size_t n) {
   return values;
 }
 
-// Images that overlap more than usual, as is and resampled.
+// Images with more overlap than usual, with and without resampling.
 template <class T>
 void run_speed_small(Run &run, const Frame<T> &frame) {
   constexpr int TAPS = 9, SMALL_W = 67, SMALL_H = 3;
@@ -462,7 +462,8 @@ void run_speed_small(Run &run, const Frame<T> &frame) {
   }
 }
 
-// Up along the rows, over the edge of a block, and down the columns. Weights need not be those of crates/engine/src/scale.rs here.
+// Upscales along the rows, across the edge of a block, and downscales along the columns. The weights need not equal
+// those of crates/engine/src/scale.rs here.
 template <class T>
 void run_scale(Run &run, const Frame<T> &frame) {
   constexpr int TAPS = 4, TO_W = 300, TO_H = 29;
@@ -515,8 +516,8 @@ void run_speed(Run &run) {
   run_speed_fields(run, 105, 65);
 }
 
-// Windows for each of the kernels, and a share of the values that leaves some out. The picture is made of 7x7 equal
-// samples each, as it has no flat areas otherwise.
+// Windows for each of the kernels, and a share that leaves some values out. The picture consists of areas of 7x7 equal
+// samples, as it has no flat areas otherwise.
 template <class T>
 void run_cambi(Run &run, const Frame<T> &frame, bool halved) {
   const std::pair<int, const char *> windows[] = {
@@ -605,7 +606,7 @@ void run_kernels() {
   run.finish();
 }
 
-// With and without f64 a pixel comes to the same numbers.
+// A pixel has the same results with and without f64.
 static void check_gain(uint32_t x, uint32_t y, uint32_t c) {
   const VifPixelF64 exact(x, y, c);
   VifDoubt doubt;
@@ -613,7 +614,7 @@ static void check_gain(uint32_t x, uint32_t y, uint32_t c) {
   if (doubt.any()) found.decide(y);
   for (const uint32_t limit : {100u, 1u, 7u}) {
     const double gain = hv_min(exact.gain, (double)limit);
-    // No picture explains more.
+    // Pictures never explain more.
     const bool possible = gain * gain * exact.x < 0x1p31;
     const uint32_t explained = possible ? found.explained(limit) : 0;
     const uint32_t expected = possible ? exact.explained({(double)limit, limit}) : 0;
@@ -625,7 +626,8 @@ static void check_gain(uint32_t x, uint32_t y, uint32_t c) {
   }
 }
 
-// Operands of all magnitudes, those that pictures with much in common have, and those that put terms beside whole numbers.
+// Operands of all magnitudes, operands as in pictures that have much in common, and operands that put terms close to
+// whole numbers.
 static void run_gains() {
   constexpr uint32_t LEAST = VIF_NOISE, MOST = 0x7fffffff;
   std::mt19937_64 random(1);
@@ -635,7 +637,7 @@ static void run_gains() {
   const auto near = [&](uint64_t v, uint32_t least) {
     return (uint32_t)hv_max(hv_min((int64_t)v + (int64_t)below(9) - 4, (int64_t)MOST), (int64_t)least);
   };
-  // The most that pictures have: x y is no less than c c.
+  // The largest covariance of pictures: x y is at least c c.
   const auto most = [](uint32_t x, uint32_t y) { return (uint32_t)hv_min(std::sqrt((double)x * y), (double)MOST); };
   for (int i = 0; i < 200'000; i++) {
     const uint32_t x = variance(), y = any(), c = hv_max(most(x, y), 1u);
@@ -644,7 +646,7 @@ static void run_gains() {
     check_gain(x, y, near(c, 1));
     check_gain(x, near(x, 1), near(x, 1));
     check_gain(x, y, near(std::min<uint64_t>((uint64_t)x * (1 + below(101)), MOST), 1));
-    // c c is q x, or hardly more or less: the squares of m and q m.
+    // c c is q x or differs from it by little: the squares of m and q m.
     const uint32_t m = 362 + below(45'000), q = 1 + below(46'000);
     const uint32_t square = near((uint64_t)m * m, LEAST);
     check_gain(square, y, near((uint64_t)q * m, 1));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// The runtime calls: order between streams, graphs, faults, and what must be refused.
+// The runtime calls: order between streams, graphs, faults, and calls that must fail.
 #include "check.h"
 #include <atomic>
 #include <cstring>
@@ -31,7 +30,7 @@ struct Pinned {
   unsigned char last() const { return ((unsigned char *)at)[N - 1]; }
 };
 
-// What is in a stream after this waits until `go`.
+// Makes later commands of the stream wait for `go`.
 void hold(hipStream_t stream, std::atomic<bool> &go) {
   OK(hipLaunchHostFunc(
       stream,
@@ -41,7 +40,7 @@ void hold(hipStream_t stream, std::atomic<bool> &go) {
       &go));
 }
 
-// One stream fills, another one copies what it filled; true if the copy always has it.
+// One stream fills, another copies the result. Returns true if the copy always has it.
 bool copies_in_order(bool wait) {
   const Array<unsigned char> device(N);
   const Stream fills, copies;
@@ -102,8 +101,8 @@ void streams() {
   EXPECT(inside == hipErrorNotPermitted);
 }
 
-// One stream fills, another one waits for that, and a third one copies what was filled without waiting; true if
-// the copy has it in all orders. The device is held up until it has all of that to choose from.
+// One stream fills, another waits for it, and a third copies the result without waiting. Returns true if the copy has
+// it in all orders. The device is blocked until all commands are there to choose from.
 bool copies_behind(hipStream_t fills, hipStream_t waits, hipStream_t copies) {
   const Array<unsigned char> device(N);
   const Event filled;
@@ -178,7 +177,7 @@ void graphs() {
   EXPECT(swhip_count("graph_nodes") == nodes + 8 * 5);
   EXPECT(swhip_count("graph_launches") == launches + 8);
 
-  // While a stream captures, what would wait for the device is refused, here or everywhere.
+  // While a stream captures, calls that would wait for the device fail, in this thread or in all.
   void *memory;
   const auto allocate_elsewhere = [&] {
     hipError_t error;
@@ -201,7 +200,7 @@ void graphs() {
   OK(hipFree(memory));
   OK(hipStreamEndCapture(first, &graph));
   OK(hipGraphDestroy(graph));
-  // An event from outside does not belong into a capture.
+  // An event that was recorded outside does not belong in a capture.
   OK(hipEventRecord(forked, second));
   OK(hipStreamBeginCapture(first, hipStreamCaptureModeThreadLocal));
   EXPECT(hipStreamWaitEvent(first, forked, 0) == hipErrorStreamCaptureIsolation);
@@ -223,12 +222,12 @@ void registered(const Array<unsigned char> &device) {
     EXPECT(hipHostRegister(pages + at, PAGE, 1) == hipErrorHostMemoryAlreadyRegistered);
   OK(hipHostRegister(pages + 2 * PAGE, PAGE, 1));
   OK(hipHostUnregister(pages + 2 * PAGE));
-  // Half of what is copied is locked.
+  // Half of the copied memory is locked.
   const auto copy = [&](size_t at) {
     return hipMemcpyAsync(device.data(), pages + at, 100, hipMemcpyHostToDevice, nullptr);
   };
   EXPECT(copy(PAGE - 50) == hipErrorInvalidValue && copy(2 * PAGE - 50) == hipErrorInvalidValue);
-  // What is not locked is read at the call, and what is when the stream gets there.
+  // Memory that is not locked is read at the call, locked memory when the stream gets there.
   std::atomic<bool> go = false;
   const auto found = [&](size_t at) {
     go = false;
@@ -243,7 +242,7 @@ void registered(const Array<unsigned char> &device) {
   const long before = counted("registered_bytes");
   EXPECT(found(0) == 1 && counted("registered_bytes") == before);
   EXPECT(found(PAGE) == 2 && counted("registered_bytes") == before + 100);
-  // Mistakes that no real runtime tells.
+  // Mistakes that real runtimes do not report.
   EXPECT(counted("unregistered_early") == 0 && counted("unregistered_late") == 0);
   go = false;
   std::thread opens([&] {
@@ -336,7 +335,7 @@ void modules() {
   EXPECT(launch(function, {1, 1, 64}, nullptr, none, none, none, none) == hipErrorInvalidHandle);
 }
 
-// The second device is a world of its own, but for copies.
+// The second device is independent, except for copies.
 void devices() {
   const Kernels kernels;
   const Array<unsigned char> here(std::vector<unsigned char>(N, 7));
@@ -372,11 +371,11 @@ void faults() {
   OK(hipMemsetAsync(first, 0, N, nullptr));
   EXPECT(hipMemsetAsync(first, 0, N, nullptr) == hipErrorInvalidValue);
 
-  // A lost device stays lost, and still gives back what it held.
+  // A lost device stays lost, but its objects can still be destroyed.
   hipStream_t stream;
   hipError_t status = hipSuccess;
   OK(hipStreamCreate(&stream));
-  // What is still on its way would count.
+  // Pending commands would be counted.
   OK(hipStreamSynchronize(nullptr));
   swhip_fail("async:700@2");
   OK(hipMemsetAsync(first, 0, N, stream));
@@ -407,7 +406,7 @@ class Copying {
   }
   void clear() const { OK(hipMemsetAsync(to.data(), 0, COUNT * sizeof(uint64_t), nullptr)); }
   std::vector<uint64_t> result() const { return to.read(); }
-  // What is found after the kernel has run on zeroes.
+  // Returns the result of the kernel on zeroes.
   std::vector<uint64_t> run() const {
     clear();
     start(nullptr, to.data());
@@ -426,7 +425,7 @@ int bits_between(const std::vector<uint64_t> &a, const std::vector<uint64_t> &b)
   return bits;
 }
 
-// What `faults` do to six runs of a kernel: one letter each.
+// Runs a kernel six times with `faults`. Returns one letter for each result.
 std::string struck_runs(const Copying &copying, const char *faults) {
   std::string struck;
   swhip_fail(faults);
@@ -446,7 +445,7 @@ void dropped_and_flipped_kernels() {
   swhip_fail("drop:1,flip:1");
   const long launches = swhip_count("launches");
   EXPECT(copying.run() == nothing && swhip_count("fault_at") == launches + 1);
-  // A kernel that wrote nothing leaves the flip to the next one that does.
+  // If a kernel wrote nothing, the flip applies to the next one that does.
   EXPECT(bits_between(copying.run(), right) == 1 && swhip_count("fault_at") == launches + 2);
   EXPECT(copying.works());
   swhip_fail("flip:1");
@@ -465,7 +464,7 @@ void dropped_and_flipped_kernels() {
   EXPECT(struck_runs(copying, "flip:3+3") == "..x..x");
 }
 
-// Whether the host finds what a kernel wrote to host memory once it has waited for the event.
+// Returns true if the host sees the data that a kernel wrote to host memory after waiting for the event.
 bool visible(const Copying &copying, unsigned memory_flags, unsigned event_flags) {
   const Stream stream;
   const Event event(event_flags);
@@ -496,7 +495,7 @@ void coherence() {
   void *none;
   EXPECT(hipHostMalloc(&none, N, hipHostMallocCoherent | hipHostMallocNonCoherent) == hipErrorInvalidValue);
 
-  // Each side finds what it wrote itself, and keeps it where the other one writes beside it.
+  // Each side sees its own writes, and keeps them if the other side writes beside them.
   const Stream stream;
   const Event event;
   const Pinned host;
@@ -514,17 +513,17 @@ void coherence() {
   EXPECT(bytes[0] == 2 && bytes[1] == 1 && bytes[2] == 2 && bytes[N / 2] == 1 && bytes[N - 1] == 3);
   const std::vector<unsigned char> found = device.read();
   EXPECT(found[0] == 2 && found[N / 2] == 1);
-  // What came back to the host is the host's again.
+  // Memory that was copied back belongs to the host again.
   bytes[0] = 4;
   OK(hipMemcpyAsync(device.data(), bytes, N, hipMemcpyHostToDevice, stream));
   OK(hipStreamSynchronize(stream));
   EXPECT(bytes[0] == 4 && device.read()[0] == 4);
-  // A call that waits for a copy hands it over.
+  // A call that waits for a copy makes it visible.
   OK(hipMemcpy(bytes, device.data(), 1, hipMemcpyDeviceToHost));
   EXPECT(bytes[0] == 4);
 }
 
-// Captures the kernel and replays it: what it leaves.
+// Captures the kernel and replays it. Returns the result.
 std::vector<uint64_t> replayed(const Copying &copying, const char *faults) {
   const Stream stream;
   hipGraph_t graph;
@@ -554,7 +553,7 @@ void replayed_faults() {
   EXPECT(replayed(copying, "empty:1") == nothing && swhip_count("faults") == faults + 1);
 }
 
-// Uploads in a stream of its own, as tables are, and once more in the same stream, as frames are.
+// Uploads in a separate stream, as for tables, and again in the same stream, as for frames.
 std::vector<uint64_t> upload(const Array<uint64_t> &device, const std::vector<uint64_t> &values) {
   const Stream stream;
   const size_t size = values.size() * sizeof(uint64_t);
@@ -579,7 +578,7 @@ void spoiled_copies() {
   EXPECT(swhip_count("faults") == faults + 3);
 }
 
-// A fault that cannot be understood ends the process.
+// An invalid fault ends the process.
 bool refused(const char *faults) {
   const pid_t child = fork();
   if (child == 0) {

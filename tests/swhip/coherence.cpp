@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Views, and the commands that work on them.
+// Views, and the commands that use them.
 #include "coherence.h"
 #include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
 
 namespace swhip {
-// Of the command that runs; used by the worker alone.
+// The views of the running command; only the worker uses them.
 static auto &visited = *new std::vector<std::shared_ptr<View>>;
 
 View::View(char *host, size_t size) : host(host), size(size), room(make_room(size)), waits(size) {

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Host memory that is not coherent, where the environment asks for it: the device has a view of its own, and
-// the host finds what the device wrote only after a release to the system.
+// Host memory that is not coherent, if the environment requests it: the device has its own view, and the host sees the
+// device's writes only after a release to the system.
 #pragma once
 #include "device.h"
 
 namespace swhip {
-// What the device sees of one allocation.
+// The device's view of one allocation.
 class View {
  public:
   View(char *host, size_t size);
   View(const View &) = delete;
   ~View();
-  // Takes over what the host wrote, but where bytes of the device wait for a release.
+  // Copies the host's writes into the view, except for bytes that wait for a release.
   void refresh();
-  // Has the bytes that changed since `before` wait for a release.
+  // Marks the bytes that changed since `before` as waiting for a release.
   void keep(const std::vector<char> &before);
-  // Hands them to the host.
+  // Copies these bytes to the host.
   void release();
   std::vector<char> bytes() const { return {room.first, room.first + size}; }
   bool holds(const char *address) const { return address >= host && address < host + size; }
@@ -30,8 +29,7 @@ class View {
   size_t waiting = 0;  // of them
 };
 
-// One command works on the views of the memory that its addresses lie in. The mutex is held at both ends of its
-// life.
+// Gives one command the views of the memory at its addresses. The mutex is held at construction and destruction.
 class Visit {
  public:
   explicit Visit(const Command &command);
@@ -42,10 +40,10 @@ class Visit {
   std::vector<std::vector<char>> before;
 };
 
-// A view, if host memory with these flags of hipHostMalloc is to have one.
+// Creates a view if host memory with these flags of hipHostMalloc needs one.
 std::shared_ptr<View> view_of(char *host, size_t size, unsigned flags);
-// Where the device finds what is at this address, for the command that runs.
+// The device's address of the memory at this address, for the running command.
 char *on_the_device(char *address);
-// All that the device wrote so far becomes visible to the host.
+// Makes all writes of the device so far visible to the host.
 void release_to_system();
 }  // namespace swhip

@@ -25,12 +25,12 @@ hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hip
   if (width > to.pitch || width > from.pitch) return hipErrorInvalidValue;
   const Allocation *target = owner(to.at, to.extent(width, height));
   const Allocation *source = owner(from.at, from.extent(width, height));
-  // Locked for another device alone, memory is to this one as any other is.
+  // Memory that is locked only for another device counts as ordinary memory.
   constexpr unsigned PORTABLE = 1;
   const bool registered = source && source->kind == Kind::Registered;
   if (registered && !(source->flags & PORTABLE) && source->device != stream->device) source = nullptr;
   else if (registered) state.counts["registered_bytes"] += (long)(width * height);
-  // Memory of which a part only is locked is neither the one nor the other.
+  // Memory of which only a part is locked is invalid.
   else if (!source && touched(from.at, from.extent(width, height))) return hipErrorInvalidValue;
   const bool to_device = on_device(target), from_device = on_device(source);
   if (kind == hipMemcpyDefault)
@@ -55,7 +55,7 @@ hipError_t copy(Call &call, Rows to, Rows from, size_t width, size_t height, hip
     command.run = [=](hipError_t) { return rows(staged->data()); };
   }
   command.addresses = {to.at, from.at};
-  // Tables are uploaded in one piece, each in a stream that is made for it; streams of frames begin otherwise.
+  // Tables are uploaded in one piece, each in a stream that is created for it; streams of frames begin differently.
   const bool first = handle && !stream->capture && !stream->submitted;
   command.constant = first && kind == hipMemcpyHostToDevice && height == 1;
   push(stream, std::move(command));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// NVIDIA's driver API for the same device: contexts, what belongs to them, and calls that need one. The rest is
-// done by HIP's functions, under whose names it counts and fails.
+// NVIDIA's driver API for the same device: contexts, the objects that belong to them, and calls that need one. HIP's
+// functions do the rest, under whose names calls are counted and fail.
 #include "coherence.h"
 #include "module.h"
 #include <chrono>
@@ -42,7 +41,7 @@ Context *context_of(const void *handle) {
   const auto found = belongings.find(handle);
   return found == belongings.end() ? nullptr : found->second.context;
 }
-// The null stream belongs to whatever context is current.
+// The null stream belongs to the current context.
 Context *context_of_stream(hipStream_t stream) { return stream ? context_of(stream) : stack.back(); }
 
 hipError_t usable(const Context *context) {
@@ -50,12 +49,12 @@ hipError_t usable(const Context *context) {
   if (!context || !contexts.count((Context *)context)) return hipErrorInvalidContext;
   return context->users ? hipSuccess : hipErrorContextIsDestroyed;
 }
-// For what the driver has and HIP has not.
+// For functions that only the driver has.
 hipError_t enter(const char *name) {
   const Call call(name, Needs::Nothing);
   return call.error ? call.error : initialised ? hipSuccess : hipErrorNotInitialized;
 }
-// For what needs a current context, whose device becomes the one of HIP's functions.
+// For functions that need a current context. Its device becomes the current one of HIP's functions.
 hipError_t enter_context() {
   if (!initialised) return hipErrorNotInitialized;
   const hipError_t error = usable(stack.empty() ? nullptr : stack.back());
@@ -63,7 +62,7 @@ hipError_t enter_context() {
   return error;
 }
 
-// What was made belongs to the current context from now on.
+// Makes a new object belong to the current context.
 hipError_t own(hipError_t made, const void *handle, hipError_t (*destroy)(void *)) {
   const std::lock_guard<std::mutex> lock(mutex);
   if (!made && handle) belongings[handle] = {stack.back(), destroy};
@@ -73,7 +72,7 @@ void disown(const void *handle) {
   const std::lock_guard<std::mutex> lock(mutex);
   belongings.erase(handle);
 }
-// Gives back what belongs to a context that nobody uses any more.
+// Destroys the objects of a context that is no longer used.
 void clear(Context *context) {
   std::vector<std::pair<void *, Owned>> left;
   {
@@ -94,9 +93,9 @@ Context *primary_of(int device) {
   return *contexts.insert(new Context{device, true}).first;
 }
 
-// With SWHIP_CROWDED the driver is as crowded as that of a GPU which gets more than it can take. Threads that copy are in it
-// side by side, and each stays until another comes, or for a while. Who allocates, frees or destroys something waits until none
-// is in it, and holds up none: that is how glibc's lock is.
+// With SWHIP_CROWDED, the driver is as busy as that of an overloaded GPU. Several threads that copy are in it at the
+// same time, and each stays until another comes, or for a while. A thread that allocates, frees or destroys something
+// waits until none is in it, and does not stop others from entering, like glibc's lock.
 bool crowded() {
   static const bool set = getenv("SWHIP_CROWDED");
   return set;
@@ -262,7 +261,7 @@ hipError_t cuCtxGetCurrent(Context **context) {
   *context = stack.empty() ? nullptr : stack.back();
   return hipSuccess;
 }
-// Takes the place of the topmost one; null takes that away.
+// Replaces the topmost one; null removes it.
 hipError_t cuCtxSetCurrent(Context *context) {
   ENTER_DRIVER();
   if (const hipError_t error = context ? usable(context) : hipSuccess) return error;
@@ -270,7 +269,7 @@ hipError_t cuCtxSetCurrent(Context *context) {
   if (context) stack.push_back(context);
   return hipSuccess;
 }
-// Waits for the streams of this context, and for no others.
+// Waits only for the streams of this context.
 hipError_t cuCtxSynchronize() {
   ENTER_CONTEXT();
   Call call(__func__);
@@ -301,7 +300,7 @@ hipError_t cuMemFree_v2(CUdeviceptr at) {
   if (error != hipErrorInvalidValue) disown(at);
   return error;
 }
-// The host's memory is coherent on NVIDIA's GPUs.
+// Host memory is coherent on NVIDIA's GPUs.
 hipError_t cuMemHostAlloc(void **at, size_t size, unsigned flags) {
   ENTER_CONTEXT();
   if (!size || flags > 7) return hipErrorInvalidValue;
@@ -387,7 +386,7 @@ struct CUmemcpyAttributes {
   int source_place[2], destination_place[2];
   unsigned flags;
 };
-// In any order among themselves, of which this is one.
+// The copies may run in any order, of which this is one.
 hipError_t cuMemcpyBatchAsync(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes, size_t count,
                               const CUmemcpyAttributes *attributes, const size_t *first, size_t attribute_count,
                               size_t *failed, hipStream_t stream) {
@@ -491,7 +490,7 @@ hipError_t cuModuleUnload(hipModule_t module) {
 hipError_t cuModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name) {
   ENTER_CONTEXT();
   const hipError_t error = hipModuleGetFunction(function, module, name);
-  // Goes with its module.
+  // Destroyed with its module.
   return own(error, *function, [](void *) { return hipSuccess; });
 }
 hipError_t cuLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -502,7 +501,7 @@ hipError_t cuLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid
   return hipModuleLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
                                stream, parameters, extra);
 }
-// A library belongs to no context; each has a module of it when it is first asked for.
+// A library belongs to no context. Each context gets a module of it at the first request.
 hipError_t cuLibraryLoadData(Library **library, const void *image, int *, void **, unsigned, int *, void **,
                              unsigned) {
   ENTER_DRIVER();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// The device itself: what the environment says of it, the thread that works for it, and counters.
+// The device: its description in the environment, the thread that runs its commands, and counters.
 #include "coherence.h"
 #include "engine.h"
 #include "fault.h"
@@ -139,7 +138,7 @@ void execute(std::unique_lock<std::mutex> &lock, const Command &command) {
   harm->strike();
 }
 
-// Takes one step of a queue: its next command, or a node of the graph that this launches.
+// Runs one step of a queue: its next command, or a node of the graph that this command launches.
 void advance(std::unique_lock<std::mutex> &lock, Queue &queue, uint64_t random) {
   const std::shared_ptr<Replay> replay = queue.commands.front().second.replay;
   if (replay && replay->left && !state.lost) {
@@ -151,7 +150,7 @@ void advance(std::unique_lock<std::mutex> &lock, Queue &queue, uint64_t random) 
     replay->left--;
     return;
   }
-  // It stays in the queue until it is done, for those who ask what is pending.
+  // It stays in the queue until it is done, so that it counts as pending.
   const auto &[stream, command] = queue.commands.front();
   execute(lock, command);
   stream->finished++;
@@ -199,7 +198,7 @@ std::vector<std::string> split(const std::string &list) {
   return parts;
 }
 
-// NVIDIA's library has another one.
+// NVIDIA's library defines another one.
 __attribute__((weak)) const char *default_arch() { return "gfx1100"; }
 int Device::wave() const { return arch.compare(0, 4, "gfx9") == 0 ? 64 : 32; }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// What the calls share: the state of the device, guarded by one mutex, and the way into every call.
+// Declarations that the calls share: the state of the device, guarded by one mutex, and the entry of every call.
 #pragma once
 #include "hip.h"
 #include <array>
@@ -30,7 +29,7 @@ struct Event {
   std::vector<size_t> after = {};         // ... after these nodes
 };
 
-// What is put into a stream, or a node of a graph.
+// A command of a stream, or a node of a graph.
 struct Command {
   const char *what = nullptr;  // its counter
   size_t bytes = 0;
@@ -45,7 +44,7 @@ struct Command {
 };
 
 struct Stream;
-// What streams that share a hardware queue hold: each command waits for all before it.
+// The commands of the streams that share a hardware queue: each command waits for all before it.
 struct Queue {
   std::deque<std::pair<std::shared_ptr<Stream>, Command>> commands;
 };
@@ -77,7 +76,7 @@ struct Replay {
   size_t left;
 };
 
-// Garbage that ends at a page which nobody may touch; `first` is null where there is no memory left.
+// Memory filled with garbage that ends at an inaccessible page; `first` is null if there is no memory left.
 struct Room {
   char *first = nullptr;
   char *mapping = nullptr;  // all that was mapped for it
@@ -101,7 +100,7 @@ struct Function;
 
 struct Device {
   std::string arch;  // as HIP reports it: gfx90a:sramecc+:xnack-
-  // For streams of no priority, and for those of a high one.
+  // For streams of normal and of high priority.
   std::array<std::vector<std::shared_ptr<Queue>>, 2> queues = {};
   std::array<size_t, 2> streams = {};  // that were ever created
   std::shared_ptr<Stream> null_stream = {};
@@ -134,12 +133,12 @@ struct State {
 extern State &state;  // never destroyed: the worker goes on while the process exits
 
 enum class Needs { Nothing, Device };
-// The way into a call: takes the mutex, counts, and finds out whether the call fails before it begins.
+// The entry of a call: takes the mutex, counts the call, and determines whether it fails at once.
 struct Call {
   std::unique_lock<std::mutex> lock;
   hipError_t error;
   explicit Call(const char *name, Needs needs = Needs::Device);
-  // Comes from a callback or from a child process, and must not touch the device at all.
+  // The call comes from a callback or from a child process, and must not use the device at all.
   bool out_of_place() const { return error == hipErrorNotPermitted || error == hipErrorNotInitialized; }
   // Sets the thread's last error.
   hipError_t finish(hipError_t result);
@@ -155,23 +154,23 @@ struct Call {
   if (call.out_of_place()) return call.finish(call.error)
 #define RETURN_RELEASED(result) return call.finish_release(result)
 
-// The architecture of the device unless the environment names some. Of those it does, a library takes the ones
-// that begin like this: AMD's or NVIDIA's.
+// The architecture of the device unless the environment names some. Of those, a library uses the ones that begin like
+// this: AMD's or NVIDIA's.
 const char *default_arch();
 int current_device();
 void set_current_device(int device);
 hipError_t last_error(bool clear);
 
-// The parts of a list with commas.
+// The items of a list with commas.
 std::vector<std::string> split(const std::string &list);
 
-// The allocation that holds all of [at, at + size), or null.
+// The allocation that contains all of [at, at + size), or null.
 Allocation *owner(const void *at, size_t size);
-// The last allocation that has some of [at, at + size), or null.
+// The last allocation that contains some of [at, at + size), or null.
 Allocation *touched(const void *at, size_t size);
-// Whether something in a stream was given an address in there and is not done yet.
+// Returns true if a pending command of a stream got an address in this range.
 bool is_pending(const char *at, size_t size);
-// The first byte of the allocation that holds an address.
+// The first byte of the allocation that contains an address.
 char *first_byte(const void *at);
 std::shared_ptr<Stream> create_stream(int device, int priority);
 std::shared_ptr<Stream> find_stream(hipStream_t stream);
@@ -181,11 +180,11 @@ hipError_t push(const std::shared_ptr<Stream> &stream, Command command);
 // Waits for all that was submitted so far.
 hipError_t drain(Call &call, const std::shared_ptr<Stream> &stream);
 hipError_t drain_all(Call &call);
-// The same, after which the host sees what the device wrote.
+// The same. Afterwards the host sees the device's writes.
 hipError_t drain_and_release(Call &call, const std::shared_ptr<Stream> &stream);
-// Says whether a capture in progress forbids a call that may wait for the device.
+// Returns an error if a capture in progress forbids a call that may wait for the device.
 hipError_t forbidden_by_capture();
-// For copies and fills: an illegal address becomes an error of the device.
+// For copies and fills: turns an illegal address into an error of the device.
 hipError_t guarded(const std::function<void()> &work);
 
 }  // namespace swhip

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Every GPU thread is a fiber: an own stack, left only in __syncthreads and in wave operations. A block runs
-// to its end before the next one begins.
+// Every GPU thread is a fiber with its own stack. It switches only in __syncthreads and in wave operations. A block
+// runs to its end before the next one begins.
 #include "engine.h"
 #include "sanitizers.h"
 #include <algorithm>
@@ -66,7 +65,7 @@ Fiber *next_ready() {
     if (Fiber &fiber = fibers[*next_lane++]; fiber.state == Ready) return &fiber;
   return nullptr;
 }
-// On with the wave's next lane, and from the last one to the engine.
+// Switches to the wave's next lane, and from the last one to the engine.
 void to_next(Fiber &fiber, bool for_ever) {
   Fiber *next = next_ready();
   if (!next) return to_engine(fiber, for_ever);
@@ -95,7 +94,7 @@ void entry() {
   abort();
 }
 
-// A fault of a kernel ends its fiber; the stack of the handler is given up.
+// A fault of a kernel ends its fiber; the stack of the handler is abandoned.
 void on_fault(int signal, siginfo_t *info, void *) {
   if (!inside) {  // not ours: let it recur
     sigaction(signal, signal == SIGSEGV ? &old_segv : &old_bus, nullptr);
@@ -186,7 +185,7 @@ bool run_wave(const uint16_t *order, unsigned from, unsigned to, bool &progress,
 
 bool run_block(const Kernel &kernel, unsigned threads, const uint16_t *order) {
   const unsigned wave = (unsigned)kernel.wave;
-  // What is no number, of either precision, so that zero times that is not zero.
+  // NaN in either precision, so that zero times it is not zero.
   if (kernel.shared) memset(kernel.shared, 0xFF, kernel.shared_end - kernel.shared);
   sanitizers::release(block_starts);
   for (unsigned i = 0; i < threads; i++) {

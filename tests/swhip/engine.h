@@ -9,9 +9,9 @@
 #include "../../kernels/prelude_host.h"
 
 namespace hv {
-// Runs all blocks of a grid; returns what went wrong, or null. `seed` 0 runs lanes and blocks in ascending
-// order, 1 in descending order, others shuffle them.
+// Runs all blocks of a grid. Returns the error, or null. `seed` 0 runs lanes and blocks in ascending order, 1 in
+// descending order, others shuffle them.
 const char *run_grid(const Kernel *kernel, Dim grid, Dim block, void **arguments, uint64_t seed);
-// Runs `work`, which touches memory and nothing else; returns what went wrong, or null.
+// Runs `work`, which only accesses memory. Returns the error, or null.
 const char *run_guarded(void (*work)(void *), void *data);
 }  // namespace hv

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Which faults there are, and what they do.
+// The faults and their effects.
 #include "fault.h"
 #include "coherence.h"
 #include <algorithm>
@@ -46,13 +45,13 @@ Fault parse(const std::string &text) {
   return {part[1], (hipError_t)number(2, 0), first, every};
 }
 
-// The same at every run with the same seed.
+// The sequence is the same in every run with the same seed.
 uint64_t random_number() {
   uint64_t v = (state.seed + 1) * 0x9E3779B97F4A7C15ull + struck;
   v = (v ^ v >> 30) * 0xBF58476D1CE4E5B9ull;
   return v ^ v >> 27;
 }
-// The highest bit is the one that is least likely to be lost where numbers are rounded.
+// The highest bit is the least likely to be lost by rounding.
 void flip(char *at) { *at = (char)(*at ^ 0x80); }
 }  // namespace
 
@@ -92,8 +91,8 @@ Harm::Harm(const Command &command) : command(command) {
   if (what == "h2d" || what == "d2h" || what == "d2d") skipped = strikes("stale");
   if (command.constant) spoils_constant = strikes("table") && !skipped;
 }
-// In the order of the arguments, as where memory lies differs from run to run. What only looks like an address
-// of pinned memory does not count: the host may be writing there.
+// In the order of the arguments, as addresses differ from run to run. Words that merely look like an address of pinned
+// memory are excluded: the host may be writing there.
 void Harm::remember() {
   for (const char *address : command.addresses) remember(address, {Kind::Device, Kind::Pinned});
   for (const char *word : command.words) remember(word, {Kind::Device});

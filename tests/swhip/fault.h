@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Faults: calls that return errors, commands that lose the device, and silent ones, after which every call
-// goes on to succeed.
+// Faults: calls that return errors, commands that lose the device, and silent ones, after which every call still
+// succeeds.
 #pragma once
 #include "device.h"
 
 namespace swhip {
-// Replaces all faults; they count from now on.
+// Replaces all faults; counting starts now.
 void set_faults(const char *list);
-// The error that a call of this name is to return, or a command if it is called `async`.
+// Returns the error that a call of this name must return, or a command if it is called `async`.
 hipError_t injected(const std::string &call);
-// Whether the silent fault of this name strikes what happens now, which counts for it.
+// Returns true if the silent fault of this name applies to the present event, which it counts.
 bool strikes(const char *fault);
-// A silent fault has happened.
+// Counts a silent fault.
 void count_silent_fault();
 
-// The silent faults that strike one command of a stream. The mutex is held at both ends of its life.
+// The silent faults that apply to one command of a stream. The mutex is held at construction and destruction.
 class Harm {
  public:
   explicit Harm(const Command &command);
   // Whether the command does nothing.
   bool skips() const { return skipped; }
-  // Does the damage, once the command has run and was counted.
+  // Damages the result after the command has run and was counted.
   void strike();
 
  private:

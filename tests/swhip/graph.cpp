@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Graphs: captured from one or more streams, run node by node in any order that their edges allow.
+// Graphs: captured from one or more streams, and run node by node in any order that their edges allow.
 #include "graph.h"
 #include "fault.h"
 #include <algorithm>
@@ -43,7 +42,7 @@ void leave_capture(Stream &stream) {
   if (stream.capture->origin == &stream) state.captures.erase(stream.capture);
 }
 
-// Whether every node leads to one of the last nodes of the stream.
+// Returns true if every node leads to one of the last nodes of the stream.
 static bool joined(const Graph &graph, const Stream &stream) {
   std::vector<bool> reached(graph.nodes.size());
   for (const size_t node : stream.after) reached[node] = true;

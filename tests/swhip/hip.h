@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// The calls that the software device answers, with the numbers of HIP 6, and its own few for tests.
+// The calls of the software device, with the numbers of HIP 6, and its own functions for tests.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// What the device says of itself, and what it does not do.
+// Properties of the device, and calls that it does not support.
 #include "coherence.h"
 #include <cstdio>
 #include <cstring>
@@ -66,7 +65,7 @@ hipError_t hipDeviceGetAttribute(int *value, int attribute, int device) {
   RETURN(hipSuccess);
 }
 
-// The layouts of HIP 6 (R0600) and of HIP 5, of which callers read the name, memory, wave and architecture.
+// The layouts of HIP 6 (R0600) and of HIP 5. Callers read the name, memory, wave and architecture.
 static void describe(void *properties, int device, size_t size, size_t memory, size_t wave, size_t arch) {
   char *at = (char *)properties;
   const int lanes = state.devices[(size_t)device].wave();
@@ -140,7 +139,7 @@ const char *hipGetErrorName(hipError_t error) {
 }
 const char *hipGetErrorString(hipError_t error) { return hipGetErrorName(error); }
 
-// What GStreamer's HIP library looks up and can do without.
+// Optional functions that GStreamer's HIP library looks up.
 #define NOT_SUPPORTED(name) \
   extern "C" hipError_t name(); \
   hipError_t name() { \

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Memory: every allocation is filled with garbage and ends at a page that nobody may touch, and so does all
-// of it once it is freed.
+// Memory: every allocation is filled with garbage and ends at an inaccessible page. After it is freed, all of it is
+// inaccessible.
 #include "coherence.h"
 #include <cstdio>
 #include <cstring>
@@ -51,7 +50,7 @@ static hipError_t release(Call &call, void *at, Kind kind) {
   state.allocations.erase(found);
   if (old.kind == Kind::Device) state.devices[(size_t)old.device].used -= old.size;
   if (!old.mapping) return lost;
-  // Addresses come back only after some other allocations, so that stale ones are found.
+  // Addresses are reused only after some other allocations, so that stale ones are detected.
   old.view = nullptr;
   static auto &graveyard = *new std::deque<Allocation>;
   madvise(old.mapping, old.mapped, MADV_DONTNEED);
@@ -90,7 +89,7 @@ hipError_t hipHostFree(void *at) {
   ENTER_RELEASE();
   RETURN_RELEASED(release(call, at, Kind::Pinned));
 }
-// The whole pages that some memory is on.
+// The whole pages that contain some memory.
 struct Pages {
   char *first;
   size_t size;
@@ -122,7 +121,7 @@ hipError_t hipHostUnregister(void *at) {
   const auto found = state.allocations.find((char *)at);
   if (found == state.allocations.end() || found->second.kind != Kind::Registered)
     RETURN_RELEASED(hipErrorHostMemoryNotRegistered);
-  // What real runtimes do not tell: whoever counts finds it out.
+  // Real runtimes do not report this; tests read the counter.
   const size_t size = found->second.size;
   if (is_pending((char *)at, size)) {
     fprintf(stderr, "swhip: memory is unregistered while copies of it are pending\n");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Modules: an image must be the AMD code object that the real runtime would load on this GPU, and have
-// the kernel; what runs is the kernel that was compiled for the CPU.
+// Modules: an image must be the AMD code object that the real runtime would load on this GPU, and contain the kernel.
+// The kernel that runs was compiled for the CPU.
 #include "coherence.h"
 #include "engine.h"
 #include "module.h"
@@ -24,8 +23,8 @@ struct Function {
 };
 
 namespace {
-// Of a kernel, copied at its launch. A word is whatever eight bytes of them hold: an address, numbers, or within
-// a structure a number beside garbage, which may look like an address.
+// The arguments of a kernel, copied at its launch. A word is any eight bytes of them: an address, numbers, or within a
+// structure a number beside garbage that may look like an address.
 class Arguments {
  public:
   static constexpr size_t WORDS = 512, COUNT = 64;
@@ -36,7 +35,7 @@ class Arguments {
     kernel.save(given, (unsigned char *)words, at);
     for (int i = 0; i < kernel.nargs; i++) offsets.push_back((size_t)((char *)at[i] - (char *)words));
   }
-  // The arguments that have a word for themselves, among them all addresses that are no part of a structure.
+  // The arguments that fill a word, including all addresses that are not part of a structure.
   std::vector<char **> whole_words() {
     std::vector<char **> whole;
     for (size_t i = 0; i < offsets.size(); i++) {
@@ -46,7 +45,7 @@ class Arguments {
     }
     return whole;
   }
-  // Where each argument is.
+  // The addresses of the arguments.
   std::vector<void *> slots() {
     std::vector<void *> at;
     for (const size_t offset : offsets) at.push_back((char *)words + offset);
@@ -57,7 +56,7 @@ class Arguments {
   std::vector<size_t> offsets;
 };
 
-// e_flags & 0xff of the GPU targets that we build for.
+// e_flags & 0xff of the GPU targets of the build.
 const struct {
   unsigned machine;
   const char *name;
@@ -87,7 +86,8 @@ T read_at(const unsigned char *image, size_t offset) {
   memcpy(&value, image + offset, sizeof value);
   return value;
 }
-// By the symbols of their descriptors. Nothing says how long an image is, so a broken one is read as it is.
+// Finds kernels by the symbols of their descriptors. The length of an image is unknown, so a damaged one is read as it
+// is.
 std::set<std::string> kernels_of(const unsigned char *image, const Elf64_Ehdr &header) {
   std::set<std::string> names;
   const auto section = [&](size_t i) {
@@ -111,13 +111,13 @@ uint64_t hash_of(const unsigned char *image, size_t size) {
   for (size_t i = 0; i < size; i++) hash = (hash ^ image[i]) * 0x100000001b3;
   return hash;
 }
-// The runtime keeps the pointer, not a copy.
+// The runtime keeps the pointer instead of a copy.
 bool unchanged(const Module &module) {
   if (!module.image || hash_of(module.image, module.size) == module.hash) return true;
   fprintf(stderr, "swhip: the image of a module has changed since it was loaded\n");
   return false;
 }
-// What follows `.entry`.
+// Finds the names after `.entry`.
 std::set<std::string> kernels_of(const std::string &ptx) {
   const std::string entry = ".entry ";
   std::set<std::string> names;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// What NVIDIA's driver API needs of modules.
+// Functions for modules that NVIDIA's driver API needs.
 #pragma once
 #include "device.h"
 

@@ -43,12 +43,12 @@ inline void before_switch([[maybe_unused]] Context &from, [[maybe_unused]] Conte
 }
 inline void after_switch([[maybe_unused]] Context &to, [[maybe_unused]] Context *from = nullptr) {
 #if defined(__SANITIZE_ADDRESS__)
-  // Only the first fiber of all comes from the engine's stack for sure.
+  // Only the first fiber of all is certain to come from the engine's stack.
   const bool unknown = from && !from->stack;
   __sanitizer_finish_switch_fiber(to.fake_stack, unknown ? &from->stack : nullptr, unknown ? &from->size : nullptr);
 #endif
 }
-// Before the fiber runs for the first time.
+// Called before the fiber runs for the first time.
 inline void prepare([[maybe_unused]] Context &context, [[maybe_unused]] void *stack,
                     [[maybe_unused]] size_t size) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -61,7 +61,7 @@ inline void adopt_thread([[maybe_unused]] Context &engine) {
 #endif
 }
 
-// What was done before `release(tag)` happened before what is done after `acquire(tag)`.
+// Work before `release(tag)` happened before work after `acquire(tag)`.
 inline void release([[maybe_unused]] char &tag) {
 #if defined(HV_RACECHECK)
   __tsan_release(&tag);

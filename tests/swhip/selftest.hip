@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// Every primitive of the prelude once, as values that a host can predict: see check_kernels.cpp.
+// Every primitive of the prelude once, as values that a host can predict; see check_kernels.cpp.
 #include "prelude.h"
 
 // One block of 64 threads. out: 13 groups of 64; counters: two u32 and two u64 that the atomics change.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
-//
-// void hv_switch(void **save, void *to): keeps the stack pointer in *save and goes on with the stack `to`.
+// void hv_switch(void **save, void *to): saves the stack pointer in *save and continues with the stack `to`.
 	.text
 	.globl hv_switch
 	.type hv_switch, %function

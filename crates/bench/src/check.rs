@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The GPU against the CPU: sums and scores, bit for bit.
+//! The comparison of the GPU with the CPU: sums and scores, bit for bit.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -25,11 +25,11 @@ use crate::clip::{Clip, Content, Format, Place};
 
 const CONTENTS: [Content; 4] = [Content::Natural, Content::Noise, Content::Extremes, Content::Flat];
 const PLACES: [Place; 3] = [Place::Device, Place::Pinned, Place::Host];
-/// Bits of a sample that are tried.
+/// Bit depths to check.
 const DEPTHS: [u32; 3] = [8, 10, 12];
-/// Of sides of random size: what ADM takes.
+/// Smallest side of random sizes: ADM's minimum.
 const SMALLEST: usize = 33;
-/// Pairs of each clip: enough for motion over two frames and for lanes to come round again.
+/// Pairs of each clip: enough for motion over two frames, and for each in-flight slot to be used twice.
 const PAIRS: usize = 5;
 
 /// One comparison.
@@ -53,17 +53,18 @@ impl fmt::Display for Case {
     }
 }
 
-/// What came of comparing.
+/// The result of the comparisons.
 #[derive(Serialize)]
 pub struct Checked {
     device: String,
-    /// How many clips were to be compared.
+    /// Number of clips to compare.
     planned: usize,
-    /// How many of them were compared.
+    /// Number of clips that were compared.
     clips: usize,
-    /// How many others the CPU and the GPU refuse for the same reason: too small for one of the metrics, for instance.
+    /// Number of clips that both the CPU and the GPU reject for the same reason, such as a size below a metric's
+    /// minimum.
     refused: usize,
-    /// The clips that differ, each with what does.
+    /// The clips that differ, each with its differences.
     pub differing: Vec<String>,
 }
 
@@ -82,7 +83,7 @@ impl fmt::Display for Checked {
     }
 }
 
-/// A comparison that could not be made.
+/// A comparison that failed.
 #[derive(Debug)]
 struct Failed {
     case: String,
@@ -101,7 +102,7 @@ impl Error for Failed {
     }
 }
 
-/// Compares all that the arguments ask for, until the time is up. What differs is on stderr as soon as it is found.
+/// Compares all clips that the arguments select, until the time is up. Prints each difference to stderr at once.
 pub fn check(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Checked, Box<dyn Error>> {
     let start = Instant::now();
     let device = hip::open(&args.selection())?;
@@ -140,7 +141,7 @@ pub fn check(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Checked, B
     Ok(checked)
 }
 
-/// Numbers at random, the same every time.
+/// Pseudo-random numbers, the same in each run.
 struct Random(u32);
 
 impl Random {
@@ -153,7 +154,7 @@ impl Random {
         choices[self.below(N)]
     }
 
-    /// A size, which may be the smallest, and what to put there.
+    /// Returns a size, sometimes the smallest one, a bit depth and a content.
     fn clip(&mut self) -> ((usize, usize), u32, Content) {
         let mut side = || {
             let most = self.of([8, 100, 700]);
@@ -192,7 +193,7 @@ fn next(
 }
 
 impl Case {
-    /// What differs, unless both refuse the clip.
+    /// Returns the differences; `None` if both reject the clip.
     fn compare(&self, plan: &Arc<Plan>, device: &Arc<Device>) -> Result<Option<Vec<String>>, Box<dyn Error>> {
         let clip = Clip::new(self.format, self.content, PAIRS, self.seed);
         let on_cpu = self.run(Box::new(Cpu::new(0)?), plan, &clip);
@@ -221,7 +222,7 @@ impl Case {
         Ok(Some(differences))
     }
 
-    /// The sums and the scores of a backend.
+    /// Computes the sums and the scores with a backend.
     fn run(
         &self,
         mut backend: Box<dyn Backend>,

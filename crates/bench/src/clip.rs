@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Short clips of made-up content, in whichever memory.
+//! Short clips of synthetic content in any kind of memory.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use engine::random::noise;
 use gpu::{Device, DeviceBuffer, Pinned};
 use rayon::prelude::*;
 
-/// Where pictures lie.
+/// Memory of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Place {
     /// Memory of the GPU, read where it is
@@ -22,20 +22,21 @@ pub enum Place {
     Host,
 }
 
-/// What is in the pictures.
+/// Content of pictures.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
-    /// Moving texture, smooth and busy in places, with grain; the distorted one blurred, with grain of its own.
+    /// Moving texture with smooth and detailed areas and with grain. The distorted picture is blurred and has other
+    /// grain.
     Natural,
-    /// White noise, with samples beyond their depth where there is room for them.
+    /// White noise, with samples above the maximum of their depth if the sample type allows them.
     Noise,
-    /// Black and white pixels, at random.
+    /// Random black and white pixels.
     Extremes,
-    /// One grey for each picture.
+    /// One grey level for each picture.
     Flat,
 }
 
-/// How the samples of a picture lie.
+/// The memory layout of a picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     pub width: usize,
@@ -43,14 +44,14 @@ pub struct Format {
     pub depth: BitDepth,
     /// Rows begin at multiples of this many bytes.
     pub align: usize,
-    /// Cb and Cr take turns.
+    /// Cb and Cr are interleaved.
     pub interleaved: bool,
-    /// Samples sit in the high bits.
+    /// Samples are in the high bits.
     pub high: bool,
 }
 
 impl Format {
-    /// 4:2:0.
+    /// Returns the geometry, which is 4:2:0.
     pub fn geometry(&self) -> Geometry {
         let Self { width, height, depth, .. } = *self;
         Geometry { width, height, depth, chroma: Some((width / 2, height / 2)) }
@@ -61,7 +62,7 @@ impl Format {
     }
 }
 
-/// Where a component is in its picture.
+/// The place of a component in its picture.
 #[derive(Clone, Copy)]
 struct Part {
     start: usize,
@@ -85,13 +86,13 @@ pub struct Clip {
     pairs: Vec<[Memory; 2]>,
 }
 
-/// Something like the brightness of a scene, larger than the picture so that it can move.
+/// Luma that resembles a scene, larger than the picture so that it can move.
 struct Texture {
     width: usize,
     samples: Vec<u16>,
 }
 
-/// How far a texture reaches beyond the picture.
+/// Samples that a texture extends beyond the picture.
 const MARGIN: usize = 128;
 
 impl Texture {
@@ -100,7 +101,7 @@ impl Texture {
         let mut samples = vec![0; width * (height + MARGIN)];
         samples.par_chunks_mut(width).enumerate().for_each(|(y, row)| {
             for (x, sample) in row.iter_mut().enumerate() {
-                // Random values at the corners of a grid, and smooth in between.
+                // Interpolates smoothly between random values at the corners of a grid.
                 let layer = |cell: usize| {
                     let corner = |i, j| (noise(seed + cell as u32, x / cell + i, y / cell + j) >> 8) as f32;
                     let part = |v: usize| (v % cell) as f32 / cell as f32;
@@ -122,7 +123,7 @@ impl Texture {
 }
 
 impl Clip {
-    /// A clip in ordinary memory.
+    /// Creates a clip in ordinary memory.
     pub fn new(format: Format, content: Content, pairs: usize, seed: u32) -> Self {
         let Geometry { width, height, chroma, .. } = format.geometry();
         let size = format.geometry().sample_size();
@@ -160,7 +161,7 @@ impl Clip {
         Self { format, parts, pairs }
     }
 
-    /// Moves it to other memory.
+    /// Copies it to other memory.
     pub fn moved(self, place: Place, device: &Arc<Device>) -> Result<Self, gpu::Error> {
         let moved = |memory| {
             Ok(match (place, memory) {
@@ -183,22 +184,22 @@ impl Clip {
         self.format.geometry()
     }
 
-    /// How many pairs there are.
+    /// Returns the number of pairs.
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Bytes of all luma.
+    /// Returns the bytes of all luma.
     pub fn size(&self) -> usize {
         self.pairs.len() * 2 * self.parts[0].stride * self.parts[0].height
     }
 
-    /// A pair; after the last comes the first.
+    /// Returns a pair; the first follows the last.
     pub fn group(&self, index: usize) -> Group<'_> {
         self.group_of(index, 1)
     }
 
-    /// A reference picture and so many distorted ones: its own and those of the pairs that follow.
+    /// Returns a reference picture with `renditions` distorted ones: its own and those of the following pairs.
     pub fn group_of(&self, index: usize, renditions: usize) -> Group<'_> {
         let pair = |i: usize| &self.pairs[(index + i) % self.pairs.len()];
         let distorted = (0..renditions).map(|i| (i, self.picture(&pair(i)[1])));
@@ -234,7 +235,7 @@ impl Clip {
 }
 
 impl Content {
-    /// A sample as it lies in memory.
+    /// Returns a sample as it is stored in memory.
     fn sample(
         self,
         format: &Format,

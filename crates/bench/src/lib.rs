@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Measures the backends by themselves, without GStreamer pipelines, and checks that a GPU comes to what the CPU comes to:
+//! Measures the backends without GStreamer pipelines, and checks that a GPU computes the same as the CPU:
 //!
 //! ```sh
 //! hipvmaf-bench --list
@@ -9,7 +9,7 @@
 //! hipvmaf-bench --report
 //! ```
 //!
-//! `docs/gpu.md` says what to make of the figures.
+//! `docs/gpu.md` explains the figures.
 
 mod check;
 mod clip;
@@ -47,7 +47,7 @@ enum Vendor {
     Nvidia,
 }
 
-/// What computes.
+/// Backend to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BackendChoice {
     /// A GPU if there is one, else the CPU
@@ -58,10 +58,10 @@ enum BackendChoice {
     Cpu,
 }
 
-/// Which of the GPUs to use, and how to say what it does.
+/// Selects a GPU and the output format.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Device {
-    /// Whose GPU to use
+    /// Vendor of the GPU
     #[arg(long)]
     vendor: Option<Vendor>,
     /// Number of the GPU, as listed
@@ -72,7 +72,7 @@ pub struct Device {
     json: bool,
 }
 
-/// What to measure or to check, and how much of it.
+/// Selects the measurements or checks, and their extent.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub struct Args {
     /// GPUs to measure at the same time, by their numbers, or every one that can be used
     #[arg(long, value_name = "all|N,...", conflicts_with = "device")]
     devices: Option<Devices>,
-    /// What computes
+    /// Backend to use
     #[arg(long, default_value = "auto")]
     backend: BackendChoice,
     /// Built-in names or JSON files of models
@@ -95,7 +95,7 @@ pub struct Args {
     /// Bits of a sample
     #[arg(long, default_value = "8", value_parser = bit_depth)]
     depth: BitDepth,
-    /// Where the frames lie; for the CPU always in ordinary memory
+    /// Memory of the frames; the CPU always uses ordinary memory
     #[arg(long, default_value = "device")]
     memory: Place,
     /// Pairs of frames that take turns; their luma should not fit into the GPU's caches
@@ -153,11 +153,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// The defaults, for this GPU.
+    /// Returns the defaults for this GPU.
     ///
     /// # Errors
     ///
-    /// None but for a mistake in the options of this crate.
+    /// Fails only if the options of this crate are invalid, which is a bug.
     pub fn of(device: Device) -> Result<Self, Box<dyn Error>> {
         let matches = Self::augment_args(Command::new("bench")).try_get_matches_from(["bench"])?;
         Ok(Self { device, ..Self::from_arg_matches(&matches)? })
@@ -191,7 +191,7 @@ impl Args {
         self.check_random.unwrap_or(100)
     }
 
-    /// As much of a GPU's work as fits into a report, unless the options say how much.
+    /// Reduces the work to the extent of a report, except where options are given.
     fn brief(&self) -> Self {
         Self {
             backend: BackendChoice::Hip,
@@ -204,7 +204,7 @@ impl Args {
         }
     }
 
-    /// How many threads that is.
+    /// Returns the number of threads.
     fn threads(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -212,13 +212,13 @@ impl Args {
         }
     }
 
-    /// Format of the frames to measure with.
+    /// Returns the format of the frames to measure with.
     fn format(&self) -> Format {
         let (width, height) = self.size;
         Format { width, height, depth: self.depth, align: 256, interleaved: false, high: false }
     }
 
-    /// What the models, the features named and these features need.
+    /// Plans the models, the features of the options and these features.
     fn plan(&self, features: &[Feature]) -> Result<Arc<Plan>, Box<dyn Error>> {
         let models = self.models.iter().filter(|name| !name.is_empty());
         let models = models.map(|name| Model::load(name)).collect::<Result<_, _>>()?;
@@ -228,7 +228,7 @@ impl Args {
         Ok(Arc::new(Plan::new(models, &features, ScoreOptions::default())?))
     }
 
-    /// That, and more of the metrics that models share, for a check against the CPU.
+    /// Plans that and more of the metrics that models share, for a check against the CPU.
     fn check_plan(&self) -> Result<Arc<Plan>, Box<dyn Error>> {
         let psnr = Feature::resolve("psnr_cb", [])?;
         let lag2 = Feature::resolve("integer_motion2", [("motion_five_frame_window", "true")])?;
@@ -236,7 +236,7 @@ impl Args {
     }
 }
 
-/// Refuses to do with several GPUs what is done with one.
+/// Rejects several GPUs for operations on one.
 pub(crate) fn only_one(args: &Args) -> Result<(), Box<dyn Error>> {
     let refused = "--devices is for measurements of the frame rate; name one GPU with --device";
     args.devices.is_none().then_some(()).ok_or(refused.into())
@@ -246,7 +246,7 @@ pub(crate) fn only_one(args: &Args) -> Result<(), Box<dyn Error>> {
 ///
 /// # Errors
 ///
-/// Why there is none.
+/// The reason why there is none.
 pub fn list() -> Result<(), Box<dyn Error>> {
     hip::gpus()?.iter().for_each(|gpu| println!("{gpu}"));
     Ok(())
@@ -256,7 +256,7 @@ pub fn list() -> Result<(), Box<dyn Error>> {
 ///
 /// # Errors
 ///
-/// What differs, or why there is no GPU.
+/// The differences, or the reason why there is no GPU.
 pub fn check(args: &Args) -> Result<(), Box<dyn Error>> {
     only_one(args)?;
     let checked = check::check(args, &args.check_plan()?, Duration::MAX)?;
@@ -271,7 +271,7 @@ pub fn check(args: &Args) -> Result<(), Box<dyn Error>> {
 ///
 /// # Errors
 ///
-/// Why there is no GPU, or what fails.
+/// The failed step, or the reason why there is no GPU.
 pub fn start(args: &Args) -> Result<(), Box<dyn Error>> {
     only_one(args)?;
     let steps = measure::start(args, &args.plan(&[])?)?;
@@ -283,12 +283,12 @@ pub fn start(args: &Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints how many pairs per second are scored, how long one takes, and on a GPU what each kernel takes of that; with several
-/// GPUs a line for each, and their sum.
+/// Prints the pairs scored per second, the latency of one pair, and on a GPU the time of each kernel. With several
+/// GPUs, prints a line for each, and their sum.
 ///
 /// # Errors
 ///
-/// Why there is no GPU, or what fails.
+/// The failed step, or the reason why there is no GPU.
 pub fn measure(args: &Args) -> Result<(), Box<dyn Error>> {
     let plan = args.plan(&[])?;
     match &args.devices {

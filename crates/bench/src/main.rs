@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The program `hipvmaf-bench`, which needs no GStreamer. `hipvmaf bench` and `hipvmaf check` do the same where there is one.
+//! The program `hipvmaf-bench`, which needs no GStreamer. `hipvmaf bench` and `hipvmaf check` do the same on machines
+//! with GStreamer.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -21,11 +22,11 @@ struct Program {
     /// Measure the steps from a fresh process to the first scores
     #[arg(long, group = "mode")]
     start: bool,
-    /// Print what to paste into an issue: versions, self-tests, a short check, short measurements. It does less than the
-    /// defaults of the options say
+    /// Print a report to paste into an issue: versions, self-tests, a short check, short measurements. It does less
+    /// than the defaults of the options
     #[arg(long, group = "mode")]
     report: bool,
-    /// The one part of the report that this process is for
+    /// Number of the report's section to run in this process
     #[arg(long, hide = true, requires = "report")]
     part: Option<usize>,
     #[command(flatten)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How fast pairs are scored, and how long one takes.
+//! Throughput and latency of scoring.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -20,19 +20,19 @@ use serde::Serialize;
 use crate::clip::{Clip, Content, Place};
 use crate::{Args, BackendChoice};
 
-/// Seconds until caches are filled and clocks are up.
+/// Seconds until caches are filled and clocks have risen.
 pub const WARM_UP: f64 = 0.5;
 
 /// One session with pictures of its own.
 pub struct Stream {
     session: Session,
     clip: Clip,
-    /// Pairs submitted so far.
+    /// Number of pairs submitted so far.
     submitted: usize,
 }
 
 impl Stream {
-    /// A stream that is ready to run, on this GPU or on the CPU.
+    /// Prepares a stream on this GPU, or on the CPU.
     pub fn new(args: &Args, plan: &Arc<Plan>, device: Option<&Arc<Device>>) -> Result<Self, Box<dyn Error>> {
         let clip = Clip::new(args.format(), Content::Natural, args.pairs, 1);
         let (clip, backend): (_, Box<dyn Backend>) = match device {
@@ -48,14 +48,15 @@ impl Stream {
         Ok(Self { session, clip, submitted: 0 })
     }
 
-    /// Scores groups for a while, one at least, with so many in flight; the milliseconds from handing in each to its sums.
+    /// Scores groups for some time, at least one, with `in_flight` of them in flight. Returns the milliseconds from the
+    /// submission of each to its sums.
     pub fn run(
         &mut self,
         duration: Duration,
         in_flight: usize,
         renditions: usize,
     ) -> Result<Vec<f64>, EngineError> {
-        // A backend may have room for less.
+        // A backend may allow fewer.
         let in_flight = in_flight.min(self.session.depth());
         let mut waiting = VecDeque::new();
         let mut latencies = vec![];
@@ -124,7 +125,7 @@ impl fmt::Display for Rates {
     }
 }
 
-/// What is measured.
+/// The settings of a measurement.
 #[derive(Serialize)]
 pub struct Setting {
     pub width: usize,
@@ -139,7 +140,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// What the arguments say, with frames in this memory.
+    /// Takes the settings from the arguments, with frames in this memory.
     pub fn new(args: &Args, memory: Place) -> Self {
         Self {
             width: args.size.0,
@@ -155,10 +156,10 @@ impl Setting {
     }
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Serialize)]
 pub struct Report {
-    /// Its name, and of a GPU the target of its code and its place on the bus.
+    /// The name of the device, and for a GPU the target of its code and its PCI address.
     device: String,
     #[serde(flatten)]
     setting: Setting,
@@ -208,7 +209,7 @@ impl fmt::Display for Kernels {
     }
 }
 
-/// The GPU to measure, or none to measure the CPU.
+/// Opens the GPU to measure; `None` to measure the CPU.
 fn open(args: &Args) -> Result<Option<Arc<Device>>, gpu::Error> {
     if args.backend == BackendChoice::Cpu {
         return Ok(None);
@@ -222,7 +223,7 @@ fn open(args: &Args) -> Result<Option<Arc<Device>>, gpu::Error> {
     }
 }
 
-/// Measures what the arguments say. Once the time is up no further run begins, but there is always one.
+/// Measures with the settings of the arguments. No run begins after the time is up, but there is at least one.
 pub fn measure(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Report, Box<dyn Error>> {
     let begin = Instant::now();
     let device = open(args)?;
@@ -263,7 +264,7 @@ pub fn measure(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Report, 
     })
 }
 
-/// Runs streams side by side for so many seconds: the latencies of each one's groups.
+/// Runs streams in parallel for this many seconds. Returns the latencies of the groups of each.
 pub fn run_all(streams: &mut [Stream], args: &Args, seconds: f64) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
     let duration = Duration::from_secs_f64(seconds);
     let runs: Vec<_> = std::thread::scope(|scope| {
@@ -274,14 +275,14 @@ pub fn run_all(streams: &mut [Stream], args: &Args, seconds: f64) -> Result<Vec<
     runs.into_iter().map(|run| Ok(run.map_err(|_| "the thread of a stream died")??)).collect()
 }
 
-/// What each kernel takes for one pair.
+/// Times each kernel for one pair.
 fn kernels(args: &Args, selection: &Selection, plan: &Plan, clip: &Clip) -> Result<Kernels, Box<dyn Error>> {
     if args.repeat == 0 {
         return Ok(Kernels(vec![]));
     }
     let mut hip = Hip::open(selection, 1)?;
     hip.prepare(&plan.work, clip.geometry(), &vec![None; args.renditions])?;
-    // Motion looks back at two frames at most.
+    // Motion depends on at most two earlier frames.
     for index in 0..2 {
         let ticket = hip.submit(clip.group_of(index, args.renditions))?;
         hip.wait(ticket)?;
@@ -289,7 +290,7 @@ fn kernels(args: &Args, selection: &Selection, plan: &Plan, clip: &Clip) -> Resu
     Ok(Kernels(hip.profile(clip.group_of(2, args.renditions), args.repeat)?))
 }
 
-/// What each kernel takes, without a measurement before. On a slow GPU there are fewer launches, for about so much time.
+/// Times each kernel without another measurement. On a slow GPU, there are fewer launches, for about this time.
 pub fn kernels_alone(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Kernels, Box<dyn Error>> {
     let device = hip::open(&args.selection())?;
     let mut stream = Stream::new(args, plan, Some(&device))?;
@@ -300,10 +301,10 @@ pub fn kernels_alone(args: &Args, plan: &Arc<Plan>, time: Duration) -> Result<Ke
     kernels(&Args { repeat, ..args.clone() }, &device.info().selection(), plan, &stream.clip)
 }
 
-/// Pairs that are scored one after another after the first, for what one takes once everything is warm.
+/// Pairs that are scored one after another after the first, to measure one when everything is warm.
 const LATER: usize = 15;
 
-/// Milliseconds from a fresh process to scores: one step a line.
+/// Measures the milliseconds of each step from a fresh process to scores.
 pub fn start(args: &Args, plan: &Arc<Plan>) -> Result<Vec<(&'static str, f64)>, Box<dyn Error>> {
     let clip = Clip::new(args.format(), Content::Natural, 2, 1);
     let mut steps = vec![];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the owner of a GPU pastes into an issue: versions, self-tests, a check against the CPU, how fast it is.
-//! It is `hipvmaf check` and `hipvmaf-bench --report`.
+//! The report of `hipvmaf check` and `hipvmaf-bench --report` that the owner of a GPU pastes into an issue: versions,
+//! self-tests, a check against the CPU, and speed.
 //!
-//! On a GPU that nobody has tried, anything may go wrong: a runtime aborts the process, a kernel never ends, a device is
-//! lost for as long as the process lives. So each section is the work of a process of its own, which is this program with
-//! `--part`, and which gets limited time. A section that fails says so in its place, and the others are there.
+//! On an untested GPU anything may fail: a runtime may abort the process, a kernel may never end, a device may be lost
+//! until the process ends. So each section runs in its own process, which is this program with `--part`, with a time
+//! limit. A section that fails contains the error, and the others are complete.
 
 use std::env;
 use std::error::Error;
@@ -30,23 +30,23 @@ use crate::{Args, check, measure};
 const CLASSIC: &str = "vmaf_v0.6.1";
 const RECENT: &str = "vmaf_v1.0.16_3d0h";
 
-/// No section begins later than this.
+/// Latest time at which a section begins.
 const LAST_BEGIN: Duration = Duration::from_secs(90);
-/// Everything has ended by then.
+/// Latest time at which everything ends.
 const END: Duration = Duration::from_secs(115);
-/// The most time for a section.
+/// Time limit of a section.
 const PART: Duration = Duration::from_secs(30);
-/// A check begins no clip, and a measurement no run, after this; kernels are timed for about as long. On all but the slowest
-/// GPUs what they have begun then fits into the rest of [`PART`].
+/// Time limit after which a check begins no clip and a measurement no run; kernels are timed for about as long. On all
+/// but the slowest GPUs, the work in progress then fits into the rest of [`PART`].
 const ENOUGH: Duration = Duration::from_secs(10);
-/// How long the output of a process may take to arrive once it was killed.
+/// Time limit for the remaining output of a process that was killed.
 const LEFTOVERS: Duration = Duration::from_secs(1);
-/// Lines of standard error that tell why a process died.
+/// Lines of standard error that are printed if a process dies.
 const LAST_WORDS: usize = 10;
-/// Clips that differ are many or none: the first tell enough.
+/// Number of differing clips to print. Either many differ or none, so a few are enough.
 const DIFFERING: usize = 3;
 
-/// What a section does.
+/// The kind of a section.
 #[derive(Clone, Copy)]
 enum SectionKind {
     Gpus,
@@ -64,7 +64,7 @@ struct Section {
     place: Place,
 }
 
-/// All sections; what matters most comes first, as time may be up before the last.
+/// Returns all sections, the most important ones first, as the time may not suffice for all.
 fn parts() -> Vec<Section> {
     let part = |kind, model, depth, place| Section { kind, model, depth, place };
     vec![
@@ -86,15 +86,15 @@ fn parts() -> Vec<Section> {
     ]
 }
 
-/// What a section has found out, as its process says it.
+/// The result of a section as its process prints it.
 #[derive(Default, Serialize, Deserialize)]
 struct Answer {
-    /// For people.
+    /// The text for users.
     text: String,
-    /// For programs.
+    /// The data for programs.
     result: Option<Value>,
     error: Option<String>,
-    /// There is no use in going on with this GPU.
+    /// Further sections on this GPU are useless.
     hopeless: bool,
 }
 
@@ -108,7 +108,7 @@ impl Answer {
     }
 }
 
-/// Whether an error leaves no GPU to go on with: it was lost, or there is none.
+/// Returns true if an error leaves no usable GPU: it was lost, or there is none.
 fn is_hopeless(err: &(dyn Error + 'static)) -> bool {
     iter::successors(Some(err), |&err| err.source()).any(|err| {
         let backend = match err.downcast_ref() {
@@ -125,7 +125,7 @@ fn is_hopeless(err: &(dyn Error + 'static)) -> bool {
 }
 
 impl Section {
-    /// The name of the kind of section, for programs.
+    /// Returns the name of the kind of section for programs.
     fn name(&self) -> &'static str {
         match self.kind {
             SectionKind::Gpus => "gpus",
@@ -148,13 +148,13 @@ impl Section {
         }
     }
 
-    /// `HIPVMAF_SELF_TEST` for its process. A GPU that fails its self-test is to show all the same what it does in the
-    /// other sections, so only the self-tests test it.
+    /// Returns `HIPVMAF_SELF_TEST` for its process. Only self-test sections test the GPU, so that a GPU that fails can
+    /// still be measured by the others.
     fn self_test(&self) -> &'static str {
         if matches!(self.kind, SectionKind::SelfTest) { "always" } else { "never" }
     }
 
-    /// The program's arguments for what the section measures.
+    /// Returns the program's arguments for the section.
     fn args(&self, args: &Args) -> Result<Args, Box<dyn Error>> {
         Ok(Args {
             models: vec![self.model.into()],
@@ -164,7 +164,8 @@ impl Section {
         })
     }
 
-    /// Why there is no answer, with the last words. What opens all GPUs may have died of another than the one to be used.
+    /// Explains why there is no answer, with the last lines of standard error. A section that opens all GPUs may have
+    /// failed because of an unselected one.
     fn died(&self, status: ExitStatus, stderr: &str) -> Answer {
         let lines: Vec<_> = stderr.lines().collect();
         let text = lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n");
@@ -172,7 +173,7 @@ impl Section {
         Answer { text, ..Answer::failed(format!("the process ended with {status}"), hopeless) }
     }
 
-    /// Does what the section says, in its own process.
+    /// Runs the section in the present process.
     fn run(&self, args: &Args) -> Result<Answer, Box<dyn Error>> {
         let args = self.args(args)?;
         match self.kind {
@@ -199,7 +200,7 @@ fn gpus() -> Result<Answer, Box<dyn Error>> {
     Ok(Answer { error, ..Answer::new(lines.join("\n"), gpus)? })
 }
 
-/// Has the GPU prove itself, whatever is known of it.
+/// Runs the self-test regardless of stored results.
 fn self_test(args: &Args) -> Result<Answer, Box<dyn Error>> {
     let plan = args.plan(&[])?;
     let device = hip::open(&args.selection())?;
@@ -224,39 +225,39 @@ fn compare(args: &Args) -> Result<Answer, Box<dyn Error>> {
     Ok(Answer { error, ..Answer::new(first.join("\n"), checked)? })
 }
 
-/// Prints the answer of the section with this number, for [`report`], which starts this program again with `--part` beside its
-/// other arguments.
+/// Prints the result of the section with this number. [`report`] starts this program again with its own arguments and
+/// `--part`.
 ///
 /// # Errors
 ///
-/// There is no such section. What goes wrong in it is in the answer.
+/// There is no such section. Errors of the section are part of its result.
 pub fn part(args: &Args, number: usize) -> Result<(), Box<dyn Error>> {
     let part = parts().into_iter().nth(number).ok_or("there is no such part")?;
     let failed = |err: Box<dyn Error>| Answer::failed(err.to_string(), is_hopeless(&*err));
     let answer = part.run(args).unwrap_or_else(failed);
-    // A line of its own: runtimes print things too.
+    // Starts a new line, as runtimes may have printed text before.
     println!("\n{}", serde_json::to_string(&answer)?);
     Ok(())
 }
 
-/// All that a process prints, once it does not any more.
+/// Collects the output of a process until it ends.
 fn all_of(mut output: impl Read + Send + 'static) -> io::Result<Receiver<String>> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().spawn(move || {
         let mut bytes = vec![];
-        // What comes before an error counts.
+        // Output before an error is still useful.
         let _ = output.read_to_end(&mut bytes);
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     })?;
     Ok(receiver)
 }
 
-/// The answer in what a process has printed.
+/// Finds the result in the output of a process.
 fn answer_in(output: &str) -> Option<Answer> {
     output.lines().rev().find_map(|line| serde_json::from_str(line).ok())
 }
 
-/// Has a process of its own do the work of a section.
+/// Runs a section in its own process.
 fn ask(part: &Section, number: usize, limit: Duration) -> io::Result<Answer> {
     let mut child = Command::new(env::current_exe()?)
         .args(env::args_os().skip(1))
@@ -273,7 +274,7 @@ fn ask(part: &Section, number: usize, limit: Duration) -> io::Result<Answer> {
     answer
 }
 
-/// Waits for the answer of a process, for so long at most.
+/// Waits for the result of a process, up to a limit.
 fn listen(child: &mut Child, part: &Section, limit: Duration) -> io::Result<Answer> {
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::ErrorKind::BrokenPipe.into());
@@ -283,19 +284,19 @@ fn listen(child: &mut Child, part: &Section, limit: Duration) -> io::Result<Answ
     if ended.is_err() {
         child.kill()?;
     }
-    // It may have answered and then hung.
+    // The process may have hung after printing its result.
     let output = ended.clone().or_else(|_| stdout.recv_timeout(LEFTOVERS)).unwrap_or_default();
     let stderr = stderr.recv_timeout(LEFTOVERS).unwrap_or_default();
     eprint!("{stderr}");
     Ok(match (answer_in(&output), ended) {
         (Some(answer), _) => answer,
         (None, Ok(_)) => part.died(child.wait()?, &stderr),
-        // Not waited for: what hangs in a driver cannot be killed.
+        // The process is not waited for, as one that hangs in a driver cannot be killed.
         (None, Err(_)) => Answer::failed(format!("no answer within {:.0} s", limit.as_secs_f64()), false),
     })
 }
 
-/// A section of the report.
+/// The result of a section in the report.
 #[derive(Serialize)]
 struct SectionReport {
     section: &'static str,
@@ -316,15 +317,15 @@ struct Report {
     seconds: f64,
 }
 
-/// What decides whether there is a next section.
+/// The state that decides whether there is a next section.
 struct Progress {
     start: Instant,
-    /// The section after which there is no use in going on.
+    /// The section after which further ones are useless.
     hopeless: Option<String>,
 }
 
 impl Progress {
-    /// Why the next section is left out.
+    /// Returns the reason to skip the next section.
     fn left_out(&self) -> Option<String> {
         if let Some(title) = &self.hopeless {
             return Some(format!("left out: \"{title}\" says why there is no GPU to go on with"));
@@ -360,14 +361,14 @@ impl Progress {
 ///
 /// # Errors
 ///
-/// How many sections are missing, or have something wrong in them.
+/// The number of sections that are missing or failed.
 pub fn report(args: &Args) -> Result<(), Box<dyn Error>> {
     crate::only_one(args)?;
     let mut progress = Progress { start: Instant::now(), hopeless: None };
     let system = System::new();
     let mut out = io::stdout();
     if !args.device.json {
-        // At once, here and below: it is there if this process ends too.
+        // Flushed at once, here and below, so that the output is complete if this process dies.
         writeln!(out, "hipvmaf {}\n{system}", crate::VERSION)?;
     }
     let parts = parts();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! How fast several GPUs are at the same time, each with sessions of its own.
+//! Measurements of several GPUs at the same time, each with its own sessions.
 
 use std::error::Error;
 use std::fmt;
@@ -15,12 +15,12 @@ use serde::Serialize;
 use crate::Args;
 use crate::measure::{Latency, Rates, Setting, Stream, WARM_UP, run_all};
 
-/// Which GPUs are measured.
+/// The GPUs to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Devices {
-    /// Every one that can be used.
+    /// Every usable GPU.
     All,
-    /// Those with these numbers.
+    /// The GPUs with these numbers.
     These(Vec<i32>),
 }
 
@@ -42,7 +42,7 @@ impl std::str::FromStr for Devices {
 }
 
 impl Devices {
-    /// Opens them: `selection` says of which vendor.
+    /// Opens the GPUs. `selection` restricts the vendor.
     fn open(&self, selection: &Selection) -> Result<Vec<Arc<Device>>, Box<dyn Error>> {
         match self {
             Self::These(numbers) => {
@@ -60,7 +60,7 @@ impl Devices {
                     }
                 }
                 if open.is_empty() {
-                    // Says why.
+                    // Returns the error.
                     open.push(hip::open(selection)?);
                 }
                 Ok(open)
@@ -69,7 +69,7 @@ impl Devices {
     }
 }
 
-/// What came of one GPU.
+/// The result of one GPU.
 #[derive(Serialize)]
 struct Row {
     vendor: String,
@@ -79,11 +79,11 @@ struct Row {
     latency: Latency,
 }
 
-/// What was measured on several GPUs at once.
+/// The results of several GPUs at the same time.
 #[derive(Serialize)]
 pub struct Report {
     devices: Vec<Row>,
-    /// All together.
+    /// All GPUs together.
     fps: Rates,
     #[serde(flatten)]
     setting: Setting,
@@ -107,7 +107,7 @@ impl fmt::Display for Report {
 pub fn measure(args: &Args, plan: &Arc<Plan>, devices: &Devices) -> Result<Report, Box<dyn Error>> {
     let devices = devices.open(&args.selection())?;
     let each = |device| (0..args.streams).map(move |_| Stream::new(args, plan, Some(device)));
-    // Those of a GPU in a row.
+    // The streams of a GPU are consecutive.
     let mut streams = devices.iter().flat_map(each).collect::<Result<Vec<_>, _>>()?;
     let mut latencies = vec![vec![]; devices.len()];
     let mut rates = vec![vec![]; devices.len() + 1];

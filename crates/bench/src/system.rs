@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The machine besides its GPUs, as far as it may matter to them.
+//! Properties of the machine that may affect its GPUs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::thread;
 
 use serde::Serialize;
 
-/// Variables that change which GPU is used and how, by the table in `docs/gpu.md`. Each section of a report sets
+/// Variables that change which GPU is used and how, from the table in `docs/gpu.md`. Each section of a report sets
 /// `HIPVMAF_SELF_TEST` for itself.
 const VARIABLES: [&str; 17] = [
     "HIPVMAF_HIP_LIBRARY",
@@ -31,7 +31,7 @@ const VARIABLES: [&str; 17] = [
     "CUDA_LAUNCH_BLOCKING",
 ];
 
-/// What the system says of itself. What it does not say is empty.
+/// Properties that the system reports. Unknown ones are empty.
 #[derive(Serialize)]
 pub struct System {
     kernel: String,
@@ -66,12 +66,12 @@ impl fmt::Display for System {
     }
 }
 
-/// A file of the system's, empty where there is none.
+/// Reads a system file; an empty text if there is none.
 fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The first value of a key in lines of keys and values.
+/// Returns the first value of a key in lines of keys and values.
 fn value<'a>(text: &'a str, key: &str, separator: char) -> &'a str {
     let mut pairs = text.lines().filter_map(|line| line.split_once(separator));
     pairs.find(|(name, _)| name.trim() == key).map_or("", |(_, value)| value.trim())

@@ -13,7 +13,7 @@ use swhip::library;
 
 const SMALL: &str = "--size 64x48 --pairs 3 --in-flight 2 --seconds 0 --runs 1 --repeat 0";
 
-/// Runs the program where there are two GPUs.
+/// Runs the program on a machine with two GPUs.
 fn run(further: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hipvmaf-bench"))
         .args(SMALL.split_whitespace())
@@ -26,7 +26,7 @@ fn run(further: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The rows of a measurement, as number and GPU target, and whether they add up.
+/// Returns the rows of a measurement as number and GPU target, and checks their sum.
 #[track_caller]
 fn measured(further: &[&str]) -> Vec<(i64, String)> {
     let output = run(&[further, &["--json"]].concat());
@@ -56,7 +56,7 @@ fn every_gpu_has_a_row() {
     assert_eq!((begins("AMD 0: "), begins("AMD 1: "), begins("all 2: ")), (1, 1, 1), "{text}");
 }
 
-/// How to build code for a GPU is said where this build has none for it, unless there is none at all.
+/// The command to build code for a GPU is printed if this build has none for it, unless that GPU is not supported.
 #[test]
 fn a_gpu_without_code_is_listed_with_the_command_that_builds_it() {
     let output = Command::new(env!("CARGO_BIN_EXE_hipvmaf-bench"))

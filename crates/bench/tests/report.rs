@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The report of `hipvmaf-bench`, on the software device of `tests/swhip`: all of it where everything works, and whatever
-//! there is where something does not.
+//! The report of `hipvmaf-bench` on the software device of `tests/swhip`: complete if everything works, else as
+//! complete as possible.
 
 #[path = "../../../tests/swhip/library.rs"]
 mod swhip;
@@ -31,11 +31,11 @@ const SECTIONS: [&str; 15] = [
     "kernels",
 ];
 
-/// As little of everything as there can be.
+/// The smallest possible amount of each section.
 const SMALL: &str = "--report --size 288x216 --pairs 3 --in-flight 1 --seconds 0 --runs 1 --repeat 1 \
                      --check-sizes 176x144 --check-random 0";
 
-/// Runs a small report in this environment. It keeps no verdict of a self-test.
+/// Runs a small report in this environment, without stored self-test results.
 fn run(further: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hipvmaf-bench"))
         .args(SMALL.split_whitespace())
@@ -49,7 +49,7 @@ fn run(further: &[&str], environment: &[(&str, &str)]) -> Output {
         .unwrap()
 }
 
-/// The sections of a report, and whether the program was content with it.
+/// Returns the sections of a report, and whether the program succeeded.
 #[track_caller]
 fn report(environment: &[(&str, &str)]) -> (Vec<Value>, bool) {
     let output = run(&["--json"], environment);
@@ -65,7 +65,7 @@ fn report(environment: &[(&str, &str)]) -> (Vec<Value>, bool) {
     (sections, output.status.success())
 }
 
-/// What is wrong with a section.
+/// Returns the error of a section.
 #[track_caller]
 fn error(section: &Value) -> &str {
     section["error"].as_str().unwrap_or_else(|| panic!("nothing is wrong with {section}"))
@@ -85,7 +85,7 @@ fn a_sound_device_has_all_of_it() {
             _ => assert_eq!(result[0][0], "frame_begin"),
         }
     }
-    // The recent model refuses clips of this size, on the CPU too.
+    // The recent model rejects clips of this size, on the CPU too.
     assert_eq!(
         (&sections[5]["result"]["clips"], &sections[6]["result"]["refused"]),
         (&12.into(), &12.into())
@@ -109,7 +109,7 @@ fn a_device_that_computes_nothing_is_measured_all_the_same() {
     assert!(!content);
 }
 
-/// A lost device is left alone.
+/// A lost device is not used again.
 #[test]
 fn nothing_follows_the_loss_of_the_device() {
     let (sections, content) = report(&[("SWHIP_FAIL", "async:700@5")]);

@@ -23,11 +23,11 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 struct Target {
     name: &'static str,
     flags: &'static [&'static str],
-    /// GPU targets with the same instructions, whose code objects differ from this one's in the name and in
-    /// the number of the target in the ELF header (`EF_AMDGPU_MACH`). `scripts/kernel-report` verifies it.
+    /// GPU targets with the same instructions. Their code objects differ from this one's in the name and in the number
+    /// of the target in the ELF header (`EF_AMDGPU_MACH`). `scripts/kernel-report` verifies this.
     twins: &'static [(&'static str, u8)],
-    /// GPU targets that have every instruction of this one which the kernels use, and which the compiler does not know: their
-    /// code objects are made in this way, too. `scripts/kernel-report` looks for the instructions that they lack.
+    /// GPU targets that have all instructions of this target that the kernels use, but that the compiler does not know.
+    /// Their code objects are made in the same way. `scripts/kernel-report` searches for instructions that they lack.
     heirs: &'static [(&'static str, u8)],
 }
 
@@ -35,9 +35,9 @@ const fn target(name: &'static str, flags: &'static [&'static str]) -> Target {
     Target { name, flags, twins: &[], heirs: &[] }
 }
 
-/// All GPU targets. For AMD code objects, in the oldest version that a runtime with support for the GPU may ask for:
-/// ROCm 5.0 reads version 4, 5.7 reads 5, and 6.4 reads 6, which has the generic targets. For NVIDIA PTX, with 64-bit
-/// floating point where that is fast; the driver compiles it for newer GPUs.
+/// All GPU targets. AMD code objects have the oldest version that a runtime with support for the GPU may require: ROCm
+/// 5.0 reads version 4, 5.7 reads 5, and 6.4 reads 6, which has the generic targets. NVIDIA's PTX uses 64-bit floating
+/// point where that is fast; the driver compiles it for newer GPUs.
 const TARGETS: &[Target] = &[
     target("gfx906", V4),
     target("gfx908", V4),
@@ -102,36 +102,36 @@ impl Target {
         [FLAGS, vendor, self.flags].concat().into_iter().map(String::from).chain(arch).collect()
     }
 
-    /// The target itself and those whose code objects are derived from its own, each with what it is of it.
+    /// Returns the target itself and those whose code objects are derived from it, each with its relation.
     fn family(&self) -> impl Iterator<Item = (&'static str, Option<(u8, &'static str)>)> {
         let derived = |others: &'static [(&'static str, u8)], relation| {
             others.iter().map(move |&(name, mach)| (name, Some((mach, relation))))
         };
-        // The dictionary of a compressed stream reaches back: the derived ones stand beside their origin.
+        // The dictionary of a compressed stream reaches back, so derived objects stand beside their origin.
         derived(self.twins, "twin").chain(derived(self.heirs, "heir")).chain([(self.name, None)])
     }
 }
 
-/// The names of all GPU targets.
+/// Returns the names of all GPU targets.
 pub fn all() -> impl Iterator<Item = &'static str> {
     TARGETS.iter().flat_map(Target::family).map(|(name, _)| name)
 }
 
-/// What to compile for.
+/// The targets to compile for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Names of GPU targets.
     pub targets: BTreeSet<&'static str>,
-    /// GPUs of this machine that no target suits.
+    /// GPUs of this machine without a target.
     pub unsupported: Vec<String>,
 }
 
 impl Selection {
-    /// The targets for what `GPUS` says, with the GPUs of this machine.
+    /// Chooses the targets for a value of `GPUS` and the GPUs of this machine.
     ///
     /// # Errors
     ///
-    /// A name that is none.
+    /// A name is unknown.
     pub fn new(gpus: &str, native: impl Fn() -> Result<Vec<String>>) -> Result<Self> {
         let mut selection = Self::default();
         let gpus = if gpus.trim().is_empty() { "native" } else { gpus };
@@ -164,14 +164,14 @@ impl Selection {
     }
 }
 
-/// The best target for a GPU, or the target of this name.
+/// Returns the best target for a GPU, or the target with this name.
 fn target_for(gpu: &str) -> Option<&'static str> {
     let named = |wanted: &str| all().find(|name| *name == wanted);
     // Names of GPUs come first: `sm_80` is one, for which the code of `sm_80-f64` is better than that of `sm_80`.
     targets::targets(gpu).into_iter().find_map(named).or_else(|| named(gpu))
 }
 
-/// The GPUs of this machine, or of the one whose file system is below `root`: `gfx1100`, `sm_90`.
+/// Detects the GPUs of this machine, or of one whose file system is below `root`: `gfx1100`, `sm_90`.
 ///
 /// # Errors
 ///
@@ -182,18 +182,18 @@ pub fn native(root: &Path) -> Result<Vec<String>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect())
 }
 
-/// A compiler that can do it.
+/// A suitable compiler.
 pub struct Clang {
     program: OsString,
     version: String,
 }
 
 impl Clang {
-    /// The compiler to use.
+    /// Finds the compiler.
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// The reason why there is none.
     pub fn find() -> std::result::Result<Self, String> {
         if let Some(program) = env::var_os("HIPVMAF_CLANG") {
             return Self::new(program.clone()).map_err(|reason| format!("{}: {reason}", program.display()));
@@ -222,7 +222,7 @@ impl Clang {
         if !has("amdgcn") || !has("nvptx64") {
             return Err("built without AMDGPU or NVPTX".into());
         }
-        // A bare name is one that clang did not find.
+        // Clang prints a bare name if it did not find the program.
         if !Path::new(ask("--print-prog-name=lld")?.trim_end()).is_absolute() {
             return Err("its lld is not installed".into());
         }
@@ -249,16 +249,16 @@ pub struct Object {
     pub target: &'static str,
     /// The compiled code.
     pub file: PathBuf,
-    /// The arguments of the compiler, or of what other target it is a twin or an heir.
+    /// The arguments of the compiler, or the target that it is a twin or an heir of.
     pub origin: String,
 }
 
-/// Compiles every `.hip` file in `sources` for the targets. `dir` keeps what was compiled, by all that it depends on: nothing is
-/// compiled twice, whichever targets and sources other builds have.
+/// Compiles every `.hip` file in `sources` for the targets. `dir` caches objects under a key of everything that they
+/// depend on, so nothing is compiled twice, even after builds with other targets and sources.
 ///
 /// # Errors
 ///
-/// What the compiler or the file system says.
+/// The error of the compiler or the file system.
 pub fn compile(
     clang: &Clang,
     sources: &Path,
@@ -274,7 +274,7 @@ pub fn compile(
         hash_sources(&path, &mut BTreeSet::new(), &mut hasher)?;
         kernels.push((path, hasher));
     }
-    // What takes longest comes first, so that no thread is left with it at the end.
+    // The largest files come first, so that no thread has one left at the end.
     kernels.sort_by_key(|(path, _)| std::cmp::Reverse(fs::metadata(path).map_or(0, |data| data.len())));
 
     let targets = || TARGETS.iter().filter(|target| target.family().any(|(name, _)| wanted.contains(name)));
@@ -288,7 +288,7 @@ pub fn compile(
             let job = queue.lock().map_or(None, |mut queue| queue.next());
             let Some(job) = job else { return Ok(()) };
             job.compile(clang, dir).inspect_err(|_| {
-                // The others need not start anything more.
+                // After an error, the other threads start no more jobs.
                 let _ = queue.lock().map(|mut queue| queue.by_ref().for_each(drop));
             })?;
         }
@@ -312,7 +312,7 @@ struct Job<'a> {
     kernel: &'a Path,
     target: &'static Target,
     arguments: Vec<String>,
-    /// The hash of all that the object depends on.
+    /// The hash of everything that the object depends on.
     key: u64,
 }
 
@@ -332,7 +332,7 @@ impl<'a> Job<'a> {
         dir.join(format!("{}.{target}.{:016x}.{extension}", self.module(), self.key))
     }
 
-    /// Compiles it unless that was done before.
+    /// Compiles it unless it is in the cache.
     fn compile(&self, clang: &Clang, dir: &Path) -> Result<()> {
         let file = self.file(dir, self.target.name);
         if file.is_file() {
@@ -341,7 +341,7 @@ impl<'a> Job<'a> {
         replace(&file, |unfinished| clang.run(&self.arguments, self.kernel, unfinished))
     }
 
-    /// The object for a target of the family, which is made here if it is derived.
+    /// Returns the object for a target of the family. Makes it here if it is derived.
     fn object(&self, dir: &Path, name: &'static str, derived: Option<(u8, &'static str)>) -> Result<Object> {
         let file = self.file(dir, name);
         let origin = match derived {
@@ -357,14 +357,14 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Writes a file as a whole, as another build may be reading it or writing the same.
+/// Writes a file atomically, as another build may be reading or writing it.
 fn replace(file: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let unfinished = file.with_extension(format!("{}.new", std::process::id()));
     write(&unfinished)?;
     Ok(fs::rename(unfinished, file)?)
 }
 
-/// Hashes a source and all files beside it that it includes, each once.
+/// Hashes a source and all local files that it includes, each once.
 fn hash_sources(path: &Path, seen: &mut BTreeSet<PathBuf>, hasher: &mut impl Hasher) -> Result<()> {
     if !seen.insert(path.into()) {
         return Ok(());
@@ -380,7 +380,7 @@ fn hash_sources(path: &Path, seen: &mut BTreeSet<PathBuf>, hasher: &mut impl Has
     Ok(())
 }
 
-/// The code object for the target `twin`, made of that for `name`, whose instructions it has.
+/// Makes the code object for the target `twin` from that for `name`, which has the same instructions.
 fn twin_of(bytes: &[u8], name: &str, twin: &str, mach: u8) -> Result<Vec<u8>> {
     const ELF_FLAGS: usize = 48;
     let (old, new) = (format!("amdgcn-amd-amdhsa--{name}"), format!("amdgcn-amd-amdhsa--{twin}"));
@@ -394,7 +394,7 @@ fn twin_of(bytes: &[u8], name: &str, twin: &str, mach: u8) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The files of a folder in the order of their names.
+/// Returns the files of a folder in the order of their names.
 fn sorted(dir: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<_>>()?)
 }
@@ -418,7 +418,8 @@ mod tests {
         }
         assert!(names("none", &["gfx1100"]).is_empty());
         assert_eq!(names("all", &[]).len(), all().count());
-        // A twin, an heir, a target of several GPUs, one that only the generic code suits, and targets by their own names.
+        // A twin, an heir, a target of several GPUs, a GPU that only the generic code suits, and targets by their own
+        // names.
         assert_eq!(
             names("gfx1031,gfx950,sm_86,gfx1152", &[]),
             ["gfx1031", "gfx11-generic", "gfx950", "sm_80"]
@@ -440,7 +441,7 @@ mod tests {
         }
     }
 
-    /// What is found on a machine with these files and this answer of nvidia-smi.
+    /// Returns the GPUs that are detected on a machine with these files and this output of nvidia-smi.
     fn scan(files: &[(&str, &str)], nvidia_smi: Option<&str>) -> Vec<String> {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -476,7 +477,7 @@ mod tests {
         assert_eq!(scan(&nodes, None), ["gfx1151", "gfx90a", "gfx942"]);
         assert_eq!(scan(&nodes[..1], Some("9.0\n9.0\n12.0")), ["sm_120", "sm_90"]);
         assert_eq!(scan(&nodes[..2], Some("8.6")), ["gfx90a", "sm_86"]);
-        // A driver without nvidia-smi, or with one that does not answer: code for whatever it may be.
+        // A driver without nvidia-smi, or whose nvidia-smi does not answer, gets code for all its possible GPUs.
         let driver = [("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: NVIDIA H200\n")];
         for answer in [None, Some("NVIDIA-SMI has failed because it couldn't communicate"), Some("[N/A]")] {
             let targets = selected(&scan(&driver, answer).join(","), &[]).targets;
@@ -525,7 +526,7 @@ END
         assert_eq!(compiled("gfx1100"), 1);
         write("both.h", "// changed");
         assert_eq!(compiled("gfx1100"), 2);
-        // As after going back to an earlier commit.
+        // Returns to an earlier content.
         write("both.h", "");
         assert_eq!(compiled("gfx1100"), 0);
     }

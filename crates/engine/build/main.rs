@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Compiles the GPU kernels, each file into one compressed stream for all GPU targets (see `src/backend/hip/images.rs`).
-//! `kernels.rs` says what decides for which, and with what. `HIPVMAF_KERNEL_DIR` names a folder for the compiled kernels, so
-//! that builds of different profiles can share them.
+//! Compiles the GPU kernels, each file into one compressed stream for all GPU targets (see
+//! `src/backend/hip/images.rs`). `kernels.rs` chooses the targets and the compiler. `HIPVMAF_KERNEL_DIR` names a folder
+//! for the compiled kernels, which builds of different profiles can share.
 
 mod kernels;
 
@@ -22,13 +22,14 @@ fn main() {
 }
 
 fn embed_kernels() -> Result<()> {
-    // A link to the folder that the tests and the tools share, and a folder in what is published.
+    // In the repository, this is a link to a folder that the tests and the tools share; in a published crate it is a
+    // folder.
     let sources = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("kernels").canonicalize()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let dir = env::var_os("HIPVMAF_KERNEL_DIR").map_or_else(|| out.join("kernels"), PathBuf::from);
     watch(&sources, &dir);
 
-    // Where a loader may expect alignment.
+    // The alignment that a loader may expect.
     const ALIGN: usize = 64;
     let mut modules = vec![];
     for of_module in objects(&sources, &dir)?.chunk_by(|one, next| one.module == next.module) {
@@ -40,7 +41,7 @@ fn embed_kernels() -> Result<()> {
             let start = stream.len();
             stream.extend(fs::read(file)?);
             if target.starts_with("sm_") {
-                // The driver wants PTX as a C string.
+                // The driver reads PTX as a C string.
                 stream.push(0);
             }
             write!(index, "({target:?}, {start}, {}), ", stream.len() - start)?;
@@ -61,7 +62,7 @@ fn embed_kernels() -> Result<()> {
     Ok(fs::write(out.join("images.rs"), source)?)
 }
 
-/// Tells cargo what this program reads.
+/// Declares the inputs of this program to cargo.
 fn watch(sources: &Path, dir: &Path) {
     for variable in ["GPUS", "HIPVMAF_CLANG", "HIPVMAF_KERNEL_DIR"] {
         println!("cargo::rerun-if-env-changed={variable}");
@@ -69,14 +70,14 @@ fn watch(sources: &Path, dir: &Path) {
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=native-gpus");
     println!("cargo::rerun-if-changed={}", sources.display());
-    // scripts/bootstrap keeps the GPUs of the machine there. Cargo takes for changed what is not there.
+    // `scripts/bootstrap` stores the GPUs of the machine there. Cargo treats a missing file as changed.
     let native = dir.join("native");
     if native.exists() {
         println!("cargo::rerun-if-changed={}", native.display());
     }
 }
 
-/// The compiled kernels for the GPUs that are wanted.
+/// Compiles the kernels for the selected GPUs.
 fn objects(sources: &Path, dir: &Path) -> Result<Vec<Object>> {
     let gpus = env::var("GPUS").unwrap_or_default();
     let selection = Selection::new(&gpus, || kernels::native(Path::new("")))?;
@@ -88,7 +89,7 @@ fn objects(sources: &Path, dir: &Path) -> Result<Vec<Object>> {
     }
     let clang = match Clang::find() {
         Ok(clang) => clang,
-        // Where no GPU was asked for, one that cannot be compiled for is no error.
+        // If the user has not selected GPUs, a GPU without a target is no error.
         Err(reason) if matches!(gpus.trim(), "" | "native") => {
             println!("cargo::warning=building without code for the GPUs of this machine: {reason}");
             return Ok(vec![]);
@@ -100,7 +101,7 @@ fn objects(sources: &Path, dir: &Path) -> Result<Vec<Object>> {
 }
 
 fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
-    // The dictionary reaches from a code object to those of its relatives before it.
+    // The dictionary covers the related code objects before each one.
     let options = lzma_rust2::LzmaOptions { dict_size: 4 << 20, ..lzma_rust2::LzmaOptions::with_preset(3) };
     let mut writer = lzma_rust2::LzmaWriter::new_use_header(Vec::new(), &options, Some(bytes.len() as u64))?;
     writer.write_all(bytes)?;

@@ -2,9 +2,9 @@
 
 //! Perceptual video quality of pictures in memory: VMAF and the classic metrics, on CPUs and GPUs.
 //!
-//! A [`Plan`](plan::Plan) says what to compute for some [models](model::Model) and features. A
-//! [`Session`](session::Session) takes the pairs of a video one after another, has a [backend] do the work for each of
-//! their pixels, on the CPU or on a GPU, and yields their scores, which are those of libvmaf to the last bit:
+//! A [`Plan`](plan::Plan) defines the work for some [models](model::Model) and features. A
+//! [`Session`](session::Session) takes the frame pairs of a video one after another and returns their scores, which are
+//! bit-identical to libvmaf's. A [backend] does the work for each pixel, on the CPU or on a GPU.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -27,7 +27,7 @@
 //! session.submit(picture(&original)?, vec![(0, picture(&coded)?)])?;
 //! session.end_run(false);
 //! if let Some(completion) = session.completion() {
-//!     completion(); // Waits; a thread of its own may do so as well.
+//!     completion(); // Waits. Any thread may call it.
 //! }
 //! for pair in session.collect()? {
 //!     let values = pair.values.ok_or("only some pairs were to be scored")?;
@@ -37,9 +37,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Pictures are borrowed as they lie in somebody's memory ([`frame`]), scaled to the reference's size if need be
-//! ([`scale`]), and never copied where a backend can do without. Where one differs visibly from its reference can be shown
-//! in colours ([`heatmap`]).
+//! Pictures are borrowed in place from the caller's memory ([`frame`]) and copied only if a backend needs it. Pictures of
+//! another size are scaled to the reference's ([`scale`]). A heat map shows where a picture differs visibly from its
+//! reference ([`heatmap`]).
 
 pub mod audit;
 pub mod backend;

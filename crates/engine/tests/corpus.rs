@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The seeds of the fuzzers: `good_*` must be taken, `bad_*` must be refused, nothing may panic.
+//! The seeds of the fuzzers: `good_*` must be accepted, `bad_*` must be rejected, and none may panic.
 
 use std::path::{Path, PathBuf};
 
 use hipvmaf_engine::metrics::feature_list;
 use hipvmaf_engine::model::{Model, ScoreOptions};
 
-/// Tries every seed of a fuzzer. `take` may only fail on those whose names begin with `bad_`.
+/// Tries every seed of a fuzzer. `take` may fail only on those whose names begin with `bad_`.
 fn check<E: std::fmt::Display>(fuzzer: &str, take: impl Fn(&Path) -> Result<(), E>) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(fuzzer);
     let files: Vec<PathBuf> = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();

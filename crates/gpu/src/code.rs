@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What a program brings along to run on GPUs.
+//! The code that a program runs on GPUs.
 
 /// A code object for AMD, or PTX for NVIDIA, that a runtime may load.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Code that was compiled for `target`, such as `gfx1100` or `sm_80`.
+    /// Wraps code that was compiled for `target`, such as `gfx1100` or `sm_80`.
     ///
     /// # Safety
     ///
@@ -21,20 +21,20 @@ impl Image {
     }
 }
 
-/// What a program runs on GPUs: modules of kernels, compiled for several GPU targets.
+/// Modules of kernels, compiled for several GPU targets.
 pub trait Code: Sync {
-    /// Whether there is code for a GPU, by its name in [`DeviceInfo::arch`](crate::DeviceInfo::arch).
+    /// Returns true if there is code for a GPU, given its name in [`DeviceInfo::arch`](crate::DeviceInfo::arch).
     fn covers(&self, arch: &str) -> bool;
 
-    /// Returns what to do where there is no code for a GPU, as the end of a sentence.
+    /// Returns the advice for a GPU without code, as the end of a sentence.
     fn remedy(&self, arch: &str) -> String;
 
-    /// A small module that is loaded when a GPU is opened: where the runtime does not take it, another GPU is opened.
+    /// Returns a small module that is loaded when a GPU is opened. If the runtime rejects it, another GPU is opened.
     fn probe(&self) -> Option<&'static str> {
         None
     }
 
-    /// The images of a module that a GPU may take, best first; `arch` is its name in
+    /// Returns the images of a module that a GPU may take, best first. `arch` is its name in
     /// [`DeviceInfo::arch`](crate::DeviceInfo::arch).
     fn images(&self, module: &str, arch: &str) -> Vec<Image>;
 }

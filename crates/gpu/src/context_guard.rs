@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Leaving threads as they were found.
+//! Restores the device or context of the calling thread.
 //!
-//! The runtimes keep for each thread which device is set, or which context is current, and nearly all of their functions
-//! work on that. Threads that come here are an application's, which has set its own and takes it for granted afterwards.
+//! The runtimes keep a current device or context for each thread, and nearly all of their functions use it. The threads
+//! that call this crate belong to an application, which expects its own device to stay current.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -13,10 +13,10 @@ use hip_sys::{Api, Current, Vendor};
 
 use crate::driver_lock::DriverGuard;
 
-/// What a thread had set when its outermost visit first came to a vendor's runtime.
+/// The device or context that a thread had before this crate changed it.
 type Found = Option<(&'static Api, Current)>;
 
-/// The visits of a thread.
+/// The guards of a thread.
 struct ThreadContexts {
     depth: Cell<usize>,
     found: [Cell<Found>; 2],
@@ -26,31 +26,30 @@ thread_local! {
     static CONTEXTS: ThreadContexts = const { ThreadContexts { depth: Cell::new(0), found: [Cell::new(None), Cell::new(None)] } };
 }
 
-/// A time in which a thread belongs to this crate, whose functions then set whatever device they need. When the outermost
-/// visit ends, the thread has the device again that it had before.
+/// Allows this crate to change the current device of a thread. When the outermost guard of the thread is dropped, the
+/// earlier device is current again.
 ///
-/// Every function makes one for itself, so nobody has to. Around many calls it saves asking for the device and setting it
-/// again for each of them.
+/// Every function of this crate makes its own guard. An outer guard around many calls saves querying and setting the
+/// device for each of them.
 pub struct ContextGuard {
-    /// Ends on the thread where it began.
+    /// Keeps the guard on its thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl ContextGuard {
-    /// Begins a visit of the calling thread.
+    /// Begins a guard for the calling thread.
     #[expect(clippy::new_without_default, reason = "it begins something")]
     pub fn new() -> Self {
         CONTEXTS.with(|visits| visits.depth.set(visits.depth.get() + 1));
         Self { _thread: PhantomData }
     }
 
-    /// A visit that lasts as long as the thread, which is the program's own: nobody else has set a device there.
+    /// Begins a guard that is never dropped, for threads that belong to this program.
     pub fn for_thread() {
         std::mem::forget(Self::new());
     }
 
-    /// Keeps in mind what is set for this thread, before it changes. Where the runtime does not say, there is nothing to put
-    /// back.
+    /// Saves the current device before it changes. If the runtime does not report it, nothing is restored.
     pub(crate) fn enter(self, api: &'static Api) -> Entered {
         CONTEXTS.with(|visits| {
             let found = &visits.found[place(api)];
@@ -72,8 +71,8 @@ impl Drop for ContextGuard {
             visits.depth.set(visits.depth.get() - 1);
             if visits.depth.get() == 0 {
                 for (api, current) in visits.found.iter().filter_map(Cell::take) {
-                    // Fails where the device is lost, or whoever has the context has destroyed it meanwhile: there is
-                    // nothing to put back then.
+                    // Fails if the device is lost or the application has destroyed the context. Then there is nothing
+                    // to restore.
                     let _ = api.set_current(current);
                 }
             }
@@ -81,7 +80,7 @@ impl Drop for ContextGuard {
     }
 }
 
-/// A runtime's functions during a visit, which may be one's turn at the GPU.
+/// The functions of a runtime under a guard, with the driver lock if it is needed.
 pub(crate) struct Entered {
     api: &'static Api,
     _lock: Option<DriverGuard>,
@@ -89,7 +88,7 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
-    /// With a turn, until it is dropped.
+    /// Holds the driver lock as well until it is dropped.
     pub(crate) fn holding(self, turn: DriverGuard) -> Self {
         Self { _lock: Some(turn), ..self }
     }

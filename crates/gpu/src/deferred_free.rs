@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The thread that frees what nobody uses any more. The runtimes have a thread that frees memory wait until all streams of
-//! the process are done: the threads that feed the streams must not be the ones. They have to wait for it nevertheless
-//! ([`turn`](crate::driver_lock)), so that memory which has only grown old goes back little by little.
+//! Deferred free: a thread frees memory that is no longer used.
+//!
+//! The runtimes block a thread that frees memory until all streams of the process are done, so the threads that feed
+//! the streams must not do it. They still have to wait for the [driver lock](crate::driver_lock) meanwhile. So memory
+//! that is only idle is freed slowly.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -13,17 +15,17 @@ use crate::error::Error;
 use crate::pool::{IDLE_BLOCK_LIFETIME, Pool, Waste};
 use crate::runtime::DeviceInfo;
 
-/// How many times as long as it takes to free a block nothing is done before the next. The driver keeps everybody else out
-/// meanwhile, and takes long where there is much to do: 376 blocks at once cost 220 live channels 9 % of their frames for five
-/// seconds, and one in twenty of the time for them, 1 to 2 % for six.
+/// Pause after freeing an idle block, as a multiple of the time that it took. The driver blocks all other calls
+/// meanwhile, which takes long under load. Freeing 376 blocks at once cost 220 live channels 9 % of their frames for
+/// five seconds. With a twentieth of the time spent on freeing, it was 1 to 2 % for six seconds.
 const PAUSE: u32 = 100;
 
-/// The pool of a device, and what tells the thread that there is something to do.
+/// The pool of a device, shared with the thread that frees.
 pub(crate) struct DeferredFree {
     info: &'static DeviceInfo,
     pool: Mutex<Pool>,
     changed: Condvar,
-    /// Held by whoever frees.
+    /// Held while blocks are freed.
     freeing: Mutex<()>,
 }
 
@@ -32,25 +34,25 @@ impl DeferredFree {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has something freed soon.
+    /// Queues memory to be freed.
     ///
     /// # Safety
     ///
-    /// It must be live, and used by nobody any more.
+    /// It must be live and no longer used.
     pub(crate) unsafe fn discard(&self, waste: Waste) {
         // SAFETY: the caller has promised it.
         unsafe { self.pool().discard(waste) };
         self.changed.notify_one();
     }
 
-    /// Has page-locked memory freed soon, until no more than `limit` bytes of it are idle.
+    /// Queues idle page-locked memory to be freed until at most `limit` bytes of it are left.
     pub(crate) fn limit_locked(&self, limit: usize) {
         if self.pool().limit_locked(limit) {
             self.changed.notify_one();
         }
     }
 
-    /// Frees what is idle, on the calling thread, and waits for what is being freed.
+    /// Frees all idle memory on the calling thread, and waits for the thread that is freeing.
     pub(crate) fn clear(&self) {
         self.free(Pool::all);
     }
@@ -68,7 +70,7 @@ impl DeferredFree {
             if pool.closed {
                 return;
             }
-            // What becomes old meanwhile is looked at when this time is over: nobody has to be woken for it.
+            // Blocks that become old during the pause are freed after it, so no wake-up is needed for them.
             let now = Instant::now();
             let pause = if pool.has_old(now) { pace.left(now) } else { IDLE_BLOCK_LIFETIME };
             let nothing_to_do = |pool: &mut Pool| !pool.closed && !pool.has_waste();
@@ -76,39 +78,39 @@ impl DeferredFree {
         }
     }
 
-    /// Frees what is taken from the pool, if anything is.
+    /// Frees the memory that `take` takes from the pool. Returns false if there is none.
     fn free(&self, take: impl FnOnce(&mut Pool) -> Vec<Waste>) -> bool {
         let _one_at_a_time = self.freeing.lock().unwrap_or_else(PoisonError::into_inner);
         let waste = take(&mut self.pool());
         let some = !waste.is_empty();
         for waste in waste {
-            // A child process, which has nothing to free, has no such thread.
+            // A child process has nothing to free and no such thread.
             let Some(api) = self.info.release() else { break };
-            // SAFETY: whoever put it there has promised that it is live and unused.
+            // SAFETY: the caller of `discard` or `put` has promised that it is live and unused.
             unsafe { waste.free(&api) };
         }
         some
     }
 }
 
-/// When the next old block may be freed.
+/// The time at which the next old block may be freed.
 struct Pace {
     next: Instant,
 }
 
 impl Pace {
-    /// Time that is left until then.
+    /// Returns the remaining time.
     fn left(&self, now: Instant) -> Duration {
         self.next.saturating_duration_since(now)
     }
 
-    /// One was freed, which took from then to now.
+    /// Sets the next time after a block was freed between these times.
     fn freed(&mut self, begun: Instant, now: Instant) {
         self.next = now + now.saturating_duration_since(begun) * PAUSE;
     }
 }
 
-/// The running thread of a device.
+/// The thread of a device.
 pub(crate) struct FreeThread {
     pub(crate) deferred: Arc<DeferredFree>,
     thread: Option<JoinHandle<()>>,
@@ -136,7 +138,7 @@ impl FreeThread {
         self.deferred.clear();
     }
 
-    /// Forgets the thread in a child process, where it does not run.
+    /// Forgets the thread in a child process, in which it does not run.
     pub(crate) fn forget(&mut self) {
         std::mem::forget(self.thread.take());
     }

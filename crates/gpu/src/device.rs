@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! An open GPU, shared by everything in the process that uses it.
+//! Open GPUs, shared by all users in the process.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,7 +18,7 @@ use crate::module::Module;
 use crate::runtime::{self, DeviceInfo, Selection};
 use crate::stream::Stream;
 
-/// A GPU with the modules and the memory pools that its users share. Closed when the last user drops it.
+/// A GPU with the modules and memory pools that its users share. It is closed when the last user drops it.
 pub struct Device {
     info: &'static DeviceInfo,
     code: &'static dyn Code,
@@ -29,15 +29,16 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the best GPU ([`ranked`](crate::ranked)) of those wanted that takes the code, or shares it if it is open for
-    /// this code already. Whoever has work for it takes the one that has least to do instead ([`Ownership`](crate::Ownership)).
+    /// Opens the best of the selected GPUs ([`ranked`](crate::ranked)) whose runtime takes the code, or shares it if it
+    /// is open for this code already. Sessions use [`Ownership`](crate::Ownership) instead, which chooses the least
+    /// loaded GPU.
     pub fn open(selection: &Selection, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
         let all = candidates(selection, code)?.into_iter().map(|info| (info, ()));
         Self::first_of(all, code).map(|(device, ())| device)
     }
 
-    /// Opens, or shares, the first of these GPUs whose runtime takes the code, and has what came with it; else why the first of
-    /// them cannot be opened, as that is the one that was to be had.
+    /// Opens, or shares, the first of these GPUs whose runtime takes the code. Returns it with its companion value. The
+    /// error is that of the first GPU, which would have been preferred.
     pub(crate) fn first_of<T>(
         gpus: impl Iterator<Item = (&'static DeviceInfo, T)>,
         code: &'static dyn Code,
@@ -52,7 +53,7 @@ impl Device {
         Err(refused.unwrap_or_else(|| Error::NoDevice("none is left".into())))
     }
 
-    /// This GPU, opened or shared.
+    /// Opens or shares this GPU.
     fn of(info: &'static DeviceInfo, code: &'static dyn Code) -> Result<Arc<Self>, Error> {
         static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(vec![]);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,19 +76,20 @@ impl Device {
         Ok(device)
     }
 
-    /// Whether the runtime takes the code for this GPU, as far as one module tells.
+    /// Tests with one module whether the runtime takes the code for this GPU.
     fn try_code(&self) -> Result<(), Error> {
         self.code.probe().map_or(Ok(()), |module| self.module(module).map(|_| ()))
     }
 
-    /// The stream through which video comes from the host, for all who share the device.
+    /// Returns the stream for copies of video from the host, which all users of the device share.
     ///
-    /// A GPU copies from the host one piece after the other. With a stream for each of hundreds of groups in flight it changes
-    /// streams for every piece, and takes them in some order; here it goes through one list, and who comes first is served
-    /// first. Of 440 groups in flight an H100 does 11,332 a second instead of 10,836.
+    /// A GPU copies one piece after the other from the host. With a stream for each of hundreds of groups in flight, it
+    /// switches streams for every piece and takes them in any order. One stream keeps the order of requests. With 440
+    /// groups in flight an H100 does 11,332 a second instead of 10,836.
     ///
-    /// AMD's runtime has streams of a priority share four queues of the GPU, in which a point that waits for a copy holds up
-    /// whatever comes behind it (clr 6.2; not seen on hardware). So this one has a priority that others have not.
+    /// AMD's runtime maps all streams of a priority to four queues of the GPU, in which a point that waits for a copy
+    /// blocks everything after it (clr 6.2; not seen on hardware). So this stream has a priority that others do not
+    /// use.
     pub fn uploads(self: &Arc<Self>) -> Result<Arc<Stream>, Error> {
         let create = || match self.info.vendor {
             Vendor::Amd => Stream::urgent(self),
@@ -96,18 +98,18 @@ impl Device {
         shared(&self.uploads, create)
     }
 
-    /// The stream through which video comes back to the host now and then, for all who share the device: making one, and
-    /// giving it back, would keep everybody else out of the driver each time.
+    /// Returns the stream for occasional copies of video back to the host, which all users of the device share.
+    /// Creating and destroying a stream each time would block all other calls of the driver.
     pub fn downloads(self: &Arc<Self>) -> Result<Arc<Stream>, Error> {
         shared(&self.downloads, || Stream::new(self))
     }
 
-    /// What is known of it.
+    /// Returns the properties of the GPU.
     pub fn info(&self) -> &'static DeviceInfo {
         self.info
     }
 
-    /// Free and total bytes of device memory.
+    /// Returns the free and the total bytes of device memory.
     pub fn memory(&self) -> Result<(usize, usize), Error> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both addresses are valid for writes.
@@ -116,14 +118,14 @@ impl Device {
         Ok((free, total))
     }
 
-    /// Waits on the CPU for whatever may still write to memory of this GPU, in any context.
+    /// Waits until nothing writes to this memory of the GPU any more, in any context.
     pub fn synchronize_owner(&self, address: u64) -> Result<(), Error> {
         let status = self.enter()?.synchronize_owner(address as *const c_void);
         self.check("waiting for the GPU", status.err().unwrap_or(HipError::SUCCESS))
     }
 
-    /// The functions, with this device set for the calling thread until they are dropped: a thread may be new to the
-    /// runtime, or somebody else's.
+    /// Returns the runtime's functions and makes this device current for the calling thread until they are dropped. The
+    /// thread may be new to the runtime, or belong to the application.
     pub(crate) fn enter(&self) -> Result<Entered, Error> {
         let api = ContextGuard::new().enter(self.info.api()?);
         // SAFETY: takes a number, which the runtime gave.
@@ -131,33 +133,33 @@ impl Device {
         Ok(api)
     }
 
-    /// The same to put work into a stream.
+    /// Returns the functions with the driver lock taken for submitting work.
     pub(crate) fn enter_shared(&self) -> Result<Entered, Error> {
         Ok(self.enter()?.holding(self.info.driver_lock.shared()))
     }
 
-    /// The same to create or allocate something.
+    /// Returns the functions with the driver lock taken for creating or allocating.
     pub(crate) fn enter_exclusive(&self) -> Result<Entered, Error> {
         Ok(self.enter()?.holding(self.info.driver_lock.exclusive()))
     }
 
-    /// The functions to give things back with ([`DeviceInfo::release`]).
+    /// Returns the functions for destroying and freeing ([`DeviceInfo::release`]).
     pub(crate) fn release(&self) -> Option<Entered> {
         self.info.release()
     }
 
-    /// Its memory that nobody uses.
+    /// Returns the memory that is idle or to be freed.
     pub(crate) fn deferred_free(&self) -> &DeferredFree {
         &self.free_thread.deferred
     }
 
-    /// Has idle page-locked memory freed soon, until no more than `limit` bytes of it are left. What is idle for some
+    /// Frees idle page-locked memory soon until at most `limit` bytes of it are left. Memory that is idle for some
     /// seconds is freed anyway.
     pub fn limit_idle_locked(&self, limit: usize) {
         self.deferred_free().limit_locked(limit);
     }
 
-    /// A status as an error of ours.
+    /// Converts a status to an error.
     pub(crate) fn check(&self, call: &'static str, status: HipError) -> Result<(), Error> {
         let Err(error) = status.ok() else { return Ok(()) };
         let device = self.info.name.clone();
@@ -169,13 +171,13 @@ impl Device {
         })
     }
 
-    /// A module of the code, loaded at the first call.
+    /// Returns a module of the code, which the first call loads.
     pub fn module(&self, name: &'static str) -> Result<Arc<Module>, Error> {
         let loaded = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = loaded().get(name) {
             return Ok(module.clone());
         }
-        // Not under the lock: the driver may compile for a while, for several modules at once.
+        // Loaded without the lock: the driver may compile for a while, and several modules at once.
         let images = self.code.images(name, &self.info.arch);
         let module = Module::load(&*self.enter()?, &images);
         let module = module.or_else(|status| self.check("hipModuleLoadData", status).map(|()| None))?;
@@ -186,7 +188,7 @@ impl Device {
         let module = Arc::new(module.ok_or_else(refused)?);
         match loaded().entry(name) {
             Entry::Occupied(earlier) => {
-                // Another thread was faster. SAFETY: nobody else has seen this one.
+                // Another thread was faster. SAFETY: this module was never shared.
                 unsafe { module.unload(&*self.enter()?) };
                 Ok(earlier.get().clone())
             }
@@ -195,7 +197,7 @@ impl Device {
     }
 }
 
-/// The stream that others have already, or a new one.
+/// Returns the shared stream, or creates it.
 fn shared(
     stream: &Mutex<Weak<Stream>>,
     create: impl FnOnce() -> Result<Stream, Error>,
@@ -213,7 +215,7 @@ fn no_code(info: &DeviceInfo, code: &dyn Code) -> Error {
     Error::NoCode { device: info.name.clone(), arch: info.arch.clone(), remedy: code.remedy(&info.arch) }
 }
 
-/// The GPUs of those wanted that there is code for, at least one, the best first.
+/// Returns the selected GPUs that there is code for, at least one, the best first.
 pub(crate) fn candidates(selection: &Selection, code: &dyn Code) -> Result<Vec<&'static DeviceInfo>, Error> {
     let (devices, problems) = runtime::scan(selection)?;
     let wanted = || devices.iter().copied().filter(|info| selection.takes(info));
@@ -238,7 +240,7 @@ impl Drop for Device {
             return self.free_thread.forget();
         }
         let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Before the pool: nothing can run any more.
+        // Unloaded before the pool is freed: nothing can run any more.
         for (_, module) in modules.drain() {
             // SAFETY: kernels keep the device open, so there are none any more.
             let _ = self.info.release().map(|api| unsafe { module.unload(&api) });

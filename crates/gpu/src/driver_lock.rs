@@ -54,7 +54,7 @@ mod tests {
         }
         drop(submission);
         exclusive.join().unwrap();
-        // Both kinds are let in again.
+        // Both kinds of calls are let in again.
         drop((lock.shared(), lock.shared()));
         drop(lock.exclusive());
     }

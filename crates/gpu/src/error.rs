@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What can go wrong between us and a GPU.
+//! Errors of GPUs.
 
 use hip_sys::HipError;
 
-/// Why the GPU cannot be used, now or any more.
+/// Reasons why a GPU cannot be used, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No runtime has a device, for these reasons.
+    /// No runtime has a device; the reasons.
     #[error("there is no usable GPU: {0}")]
     NoDevice(String),
-    /// There is not the GPU that is wanted; what there is instead.
+    /// The selected GPU does not exist; the existing ones.
     #[error("there is no {0}; {1}")]
     NoSuchDevice(String, String),
     /// The program has no code for this GPU.
@@ -20,10 +20,10 @@ pub enum Error {
         device: String,
         /// The target that the runtime names for it, such as `gfx1100` or `sm_90`.
         arch: String,
-        /// What to do.
+        /// The advice for the user.
         remedy: String,
     },
-    /// The runtime takes none of the code that the program has for this GPU.
+    /// The runtime rejects all code that the program has for this GPU.
     #[error(
         "{device} is a {arch}, and its runtime takes none of the code that this build has for it; a newer one may"
     )]
@@ -33,40 +33,40 @@ pub enum Error {
         /// The target that the runtime names for it, such as `gfx1100` or `sm_90`.
         arch: String,
     },
-    /// The memory of the GPU, or what may be page-locked of the host's, is used up.
+    /// The memory of the GPU, or the page-locked memory that the host allows, is used up.
     #[error("{device} has no memory left for {bytes} bytes of {what}")]
     OutOfMemory {
         /// The name of the GPU.
         device: String,
-        /// What the memory was for.
+        /// The purpose of the memory.
         what: &'static str,
-        /// How much it was.
+        /// The requested size.
         bytes: usize,
     },
-    /// The GPU was there, and is no more.
+    /// The GPU was lost.
     #[error("{device} was lost: {call} returned {error}; the process has to be started again to use it")]
     Lost {
         /// The name of the GPU.
         device: String,
-        /// What was being done.
+        /// The function that failed.
         call: &'static str,
-        /// What the runtime says.
+        /// The runtime's error.
         error: HipError,
     },
-    /// The runtime refused.
+    /// A function of the runtime failed.
     #[error("{device}: {call} returned {error}")]
     Call {
         /// The name of the GPU.
         device: String,
-        /// What was being done.
+        /// The function that failed.
         call: &'static str,
-        /// What the runtime says.
+        /// The runtime's error.
         error: HipError,
     },
-    /// A runtime that a parent process opened is of no use in its children.
+    /// A runtime that a parent process has opened cannot be used in its children.
     #[error("the process was forked after the GPU was opened; open it in the child process only")]
     Forked,
-    /// The runtime or the system cannot do that.
+    /// The runtime or the system does not support the request.
     #[error("{0}")]
     Unsupported(String),
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Memory of others that comes as a file descriptor, such as the kernel's DMA buffers.
+//! Memory of other programs or drivers that is passed as a file descriptor, such as the kernel's DMA buffers.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::pool::Waste;
 
-/// Memory behind a file descriptor, where a GPU reads it.
+/// Memory behind a file descriptor, mapped for a GPU.
 pub struct External {
     device: Arc<Device>,
     memory: hipExternalMemory_t,
@@ -26,7 +26,7 @@ unsafe impl Send for External {}
 unsafe impl Sync for External {}
 
 impl External {
-    /// Imports the first `size` bytes behind a file descriptor, which stays the caller's.
+    /// Imports the first `size` bytes behind a file descriptor. The caller keeps the descriptor.
     pub fn import(device: &Arc<Device>, fd: BorrowedFd<'_>, size: usize) -> Result<Self, Error> {
         let api = device.enter()?;
         if !api.external_memory() {
@@ -40,9 +40,9 @@ impl External {
         let mut memory = std::ptr::null_mut();
         // SAFETY: the address is valid for a write, and the descriptor is open.
         let status = unsafe { api.hipImportExternalMemory(&mut memory, description.as_ptr()) };
-        // An import takes over the descriptor, as HIP's manual has it; AMD's runtime leaves it open all the same.
+        // By HIP's manual an import takes ownership of the descriptor, but AMD's runtime leaves it open.
         if Inode::of(fd).ok() == Some(inode) {
-            // SAFETY: it is open and nobody's: the duplicate from above.
+            // SAFETY: it is open and owned here: the duplicate from above.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         device.check("hipImportExternalMemory", status)?;
@@ -55,12 +55,12 @@ impl External {
         Ok(external)
     }
 
-    /// Whether it was imported for this GPU.
+    /// Returns true if it was imported for this GPU.
     pub fn is_on(&self, device: &Arc<Device>) -> bool {
         Arc::ptr_eq(&self.device, device)
     }
 
-    /// Device address of the first byte.
+    /// Returns the device address of the first byte.
     pub fn address(&self) -> u64 {
         self.address as u64
     }
@@ -68,18 +68,18 @@ impl External {
 
 impl Drop for External {
     fn drop(&mut self) {
-        // SAFETY: both are live, and nobody reads there any more: whoever handed the address to the GPU has promised to keep
-        // it until the GPU is done.
+        // SAFETY: both are live and no longer read: the code that passed the address to the GPU has promised to keep
+        // the memory until the GPU is done.
         unsafe { self.device.deferred_free().discard(Waste::Import(self.memory, self.address)) };
     }
 }
 
-/// What a file descriptor stands for. Duplicates of a descriptor have equal inodes.
+/// The file behind a descriptor. Duplicates of a descriptor have equal inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Inode(u64, u64);
 
 impl Inode {
-    /// Looks up what an open file descriptor stands for.
+    /// Finds the file behind an open file descriptor.
     pub fn of(fd: RawFd) -> Result<Self, Error> {
         let failed = |err| Error::Unsupported(format!("cannot look at a file descriptor: {err}"));
         let metadata = std::fs::metadata(format!("/proc/self/fd/{fd}")).map_err(failed)?;

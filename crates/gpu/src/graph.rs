@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Recorded work: one launch for a whole frame.
+//! Graphs: recorded work of a whole frame in a single launch.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Records what `work` puts into the stream, and into others that it forks off and joins again. `None` where that is not
-    /// to be had, and the work has to be launched piece by piece: the runtime knows no graphs or fails to make one, or
-    /// `HIPVMAF_GRAPHS` is `off`.
+    /// Records the work that `work` puts into the stream and into others that it forks and joins. Returns `None` if
+    /// graphs are not available, so that the work has to be launched piece by piece: the runtime has no graphs or fails
+    /// to make one, or `HIPVMAF_GRAPHS` is `off`.
     ///
-    /// The work must only launch kernels, and record and wait for events of streams that it forks: AMD's runtime does not
-    /// report other calls while it records, and the graph then gives wrong results.
+    /// The work must only launch kernels, and record and wait for events of streams that it forks. AMD's runtime does
+    /// not report other calls while it records, and the graph then gives wrong results.
     pub fn record(stream: &Stream, work: impl FnOnce() -> Result<(), Error>) -> Result<Option<Self>, Error> {
         if graphs_are_off() || !stream.device().enter()?.graphs() {
             return Ok(None);
         }
         match Self::try_record(stream, work) {
             Err(err @ Error::Lost { .. }) => Err(err),
-            // What is wrong with the work itself shows when it is launched.
+            // An error of the work itself occurs again when it is launched.
             result => Ok(result.ok().flatten()),
         }
     }
@@ -44,7 +44,7 @@ impl Graph {
         device.info().vendor == Vendor::Nvidia
     }
 
-    /// `None` if nothing was recorded: AMD's runtime does not always report what it cannot record.
+    /// Returns `None` if nothing was recorded. AMD's runtime does not always report calls that it cannot record.
     fn try_record(stream: &Stream, work: impl FnOnce() -> Result<(), Error>) -> Result<Option<Self>, Error> {
         let device = stream.device();
         let api = device.enter()?;
@@ -73,17 +73,18 @@ impl Graph {
             Ok(Some(Self { device: device.clone(), handle }))
         });
         if !recording.is_null() {
-            // SAFETY: the recording is live and nobody's else; the instance does not need it.
+            // SAFETY: the recording is live and owned here; the instance does not need it.
             let _ = unsafe { api.hipGraphDestroy(recording) };
         }
         result
     }
 
-    /// Does the work in the order of the stream.
+    /// Launches the work in the order of the stream.
     ///
     /// # Safety
     ///
-    /// What the recorded work reads and writes must be valid, and the GPU's to use until the stream has got there.
+    /// The memory that the recorded work reads and writes must be valid, and reserved for the GPU until the stream has
+    /// got there.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<(), Error> {
         let api = self.device.enter_shared()?;
         // SAFETY: both handles are live, and the caller has promised that the work's memory is the GPU's to use.
@@ -96,7 +97,7 @@ fn graphs_are_off() -> bool {
     std::env::var_os("HIPVMAF_GRAPHS").is_some_and(|graphs| graphs == "off")
 }
 
-/// Whether a recording has nothing in it, as far as the runtime says.
+/// Returns true if the runtime reports that a recording is empty.
 ///
 /// # Safety
 ///

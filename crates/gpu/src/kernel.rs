@@ -11,9 +11,9 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::stream::Stream;
 
-/// A kernel, and how many threads its blocks have.
+/// A kernel with the number of threads in its blocks.
 pub struct Kernel {
-    /// Which keeps the module loaded.
+    /// Keeps the module loaded.
     _device: Arc<Device>,
     name: String,
     function: hipFunction_t,
@@ -26,7 +26,7 @@ unsafe impl Send for Kernel {}
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    /// The kernel of this name in a module, for blocks of so many threads.
+    /// Finds the kernel with this name in a module, for blocks of `threads` threads.
     pub fn new(device: &Arc<Device>, module: &'static str, name: &str, threads: u32) -> Result<Self, Error> {
         let module = device.module(module)?;
         let symbol = CString::new(name).unwrap_or_default();
@@ -38,7 +38,7 @@ impl Kernel {
         Ok(Self { _device: device.clone(), name: name.to_owned(), function, threads })
     }
 
-    /// Threads of a block.
+    /// Returns the threads per block.
     pub fn threads(&self) -> u32 {
         self.threads
     }
@@ -85,7 +85,7 @@ impl Kernel {
     }
 }
 
-/// The addresses of values, as arguments of [`Kernel::launch`].
+/// Makes an array of the addresses of values, as arguments of [`Kernel::launch`].
 #[macro_export]
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => {

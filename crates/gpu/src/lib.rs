@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Safe owners of what a GPU's runtime hands out, through HIP: AMD's runtime, or the same calls on NVIDIA's driver.
+//! Safe owners of the objects of a GPU's runtime, through HIP: AMD's runtime, or the same calls on NVIDIA's driver.
 //!
-//! No runtime is linked: those that are there are opened when [`devices`], [`Device::open`] or [`Ownership::new`] first asks for
-//! one. A [`Device`] is shared by everything in the process that uses it, and a [`Ownership`] counts how many work on it;
-//! [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`], [`Graph`], [`Kernel`], [`External`] and [`Registered`] give back what
-//! they own when they are dropped. What runs on the GPU is not this crate's: it loads the code objects that the [`Code`] of its
-//! user has for a GPU. What was set for a thread is set again when a function returns ([`ContextGuard`]).
+//! No runtime is linked. The installed ones are opened by the first call of [`devices`], [`Device::open`] or
+//! [`Ownership::new`]. All users in the process share a [`Device`], and an [`Ownership`] counts how many sessions work
+//! on it. [`DeviceBuffer`], [`Pinned`], [`Stream`], [`Event`], [`Graph`], [`Kernel`], [`External`] and [`Registered`]
+//! free their objects when they are dropped. This crate contains no kernels: it loads the code objects that its user's
+//! [`Code`] has for a GPU. Functions restore the thread's current device when they return ([`ContextGuard`]).
 
 mod code;
 mod context_guard;

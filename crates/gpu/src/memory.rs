@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Device memory and page-locked host memory, out of the device's pool, and copies between them.
+//! Device memory and page-locked host memory from the device's pool, and copies between them.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::pool::MemoryKind;
 use crate::stream::Stream;
 
-/// A block of either memory; goes back to the pool when dropped.
+/// A block of either memory; it returns to the pool when it is dropped.
 struct Block {
     device: Arc<Device>,
     kind: MemoryKind,
@@ -28,7 +28,7 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// `what` it is for, should there be no memory left.
+    /// Takes a block from the pool or allocates one. `what`: its purpose, for an error.
     fn new(device: &Arc<Device>, kind: MemoryKind, what: &'static str, size: usize) -> Result<Self, Error> {
         let size = size.max(1).next_multiple_of(4096);
         let block = |address| Self { device: device.clone(), kind, address, size };
@@ -38,7 +38,7 @@ impl Block {
         let allocate = || device.enter_exclusive().map(|api| kind.allocate(&api, size));
         let mut result = allocate()?;
         if result.1 == HipError::OUT_OF_MEMORY {
-            // Blocks of other sizes may be what is missing.
+            // Blocks of other sizes may occupy the missing memory.
             device.deferred_free().clear();
             result = allocate()?;
         }
@@ -64,22 +64,22 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let mut pool = self.device.deferred_free().pool();
-        // SAFETY: the block was allocated as this kind with this size, and its only owner is gone. Whoever handed its
-        // address to the GPU has promised to keep it until the GPU is done.
+        // SAFETY: the block was allocated as this kind with this size, and its only owner is gone. The code that passed
+        // its address to the GPU has promised to keep it until the GPU is done.
         unsafe { pool.put(self.kind, self.size, self.address, Instant::now()) };
     }
 }
 
-/// Memory of the GPU. What is in it at first is anybody's guess.
+/// Memory of the GPU. Its initial content is undefined.
 pub struct DeviceBuffer(Block);
 
 impl DeviceBuffer {
-    /// Allocates `size` bytes; an error says `what` they were for.
+    /// Allocates `size` bytes. `what`: their purpose, for an error.
     pub fn new(device: &Arc<Device>, what: &'static str, size: usize) -> Result<Self, Error> {
         Block::new(device, MemoryKind::Device, what, size).map(Self)
     }
 
-    /// Memory that holds these bytes.
+    /// Allocates memory with these bytes as its content.
     pub fn holding(device: &Arc<Device>, what: &'static str, bytes: &[u8]) -> Result<Self, Error> {
         let buffer = Self::new(device, what, bytes.len())?;
         let mut staging = Pinned::new(device.clone(), bytes.len())?;
@@ -92,18 +92,18 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    /// How many bytes there are, at least those that were asked for.
+    /// Returns the number of bytes, at least as many as requested.
     pub fn size(&self) -> usize {
         self.0.size
     }
 
-    /// Device address of the first byte, a multiple of 256.
+    /// Returns the device address of the first byte, a multiple of 256.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64
     }
 }
 
-/// Page-locked memory of the host, which the GPU uses on its own.
+/// Page-locked memory of the host, which the GPU accesses directly.
 pub struct Pinned(Block);
 
 impl Pinned {
@@ -112,33 +112,33 @@ impl Pinned {
         Block::new(&device, MemoryKind::Host, "page-locked host memory", size).map(Self)
     }
 
-    /// Allocates at least `size` bytes that kernels read and write, aligned to a page. The CPU sees what they wrote after an
-    /// [`Event::for_host`](crate::Event::for_host).
+    /// Allocates at least `size` bytes that kernels read and write, aligned to a page. The CPU sees what kernels wrote
+    /// after an [`Event::for_host`](crate::Event::for_host).
     pub fn coherent(device: Arc<Device>, size: usize) -> Result<Self, Error> {
         Block::new(&device, MemoryKind::Coherent, "page-locked host memory", size).map(Self)
     }
 
-    /// Address of the first byte, for the CPU as well as for the GPU.
+    /// Returns the address of the first byte, which is the same for the CPU and the GPU.
     pub fn address(&self) -> u64 {
         self.0.address.as_ptr() as u64
     }
 
-    /// The bytes of the memory.
+    /// Returns the bytes of the memory.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the block is ours, that long, and was filled when it was allocated. Whoever has the GPU write there has
-        // promised to leave it alone until the GPU is done.
+        // SAFETY: the block is owned, that long, and was filled when it was allocated. The code that lets the GPU write
+        // there has promised not to access it until the GPU is done.
         unsafe { std::slice::from_raw_parts(self.0.address.as_ptr().cast(), self.0.size) }
     }
 
-    /// The bytes of the memory, to be written.
+    /// Returns the bytes of the memory for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the block is ours, that long, was filled when it was allocated, and nobody else borrows it. Whoever has
-        // the GPU read or write there has promised to leave it alone until the GPU is done.
+        // SAFETY: the block is owned, that long, was filled when it was allocated, and is borrowed only here. The code
+        // that lets the GPU read or write there has promised not to access it until the GPU is done.
         unsafe { std::slice::from_raw_parts_mut(self.0.address.as_ptr().cast(), self.0.size) }
     }
 }
 
-/// Where a copy comes from and where it goes.
+/// Source and destination of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Direction {
@@ -170,9 +170,9 @@ pub unsafe fn copy(
     stream.device().check("hipMemcpyAsync", status)
 }
 
-/// Copies pieces of memory in the order of the stream, and in any order among themselves. Where the driver takes them all at
-/// once, the bus does not stand still between them; if it refuses, they are copied one by one, which
-/// shows the error.
+/// Copies pieces of memory in the order of the stream, and in any order among themselves. A driver that takes them as
+/// one batch does not let the bus idle between them. If it refuses the batch, they are copied one by one, which reports
+/// the error.
 ///
 /// # Safety
 ///
@@ -191,7 +191,7 @@ pub unsafe fn copy_pieces(stream: &Stream, pieces: &[Piece], direction: Directio
     })
 }
 
-/// Where the rows of a picture are in memory, of the host or of a GPU.
+/// The rows of a picture in memory of the host or of a GPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Rectangle {
     /// Address of the first row.

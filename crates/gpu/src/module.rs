@@ -6,7 +6,7 @@ use hip_sys::{Api, HipError, hipModule_t};
 
 use crate::code::Image;
 
-/// The driver is older than the text form of the kernels.
+/// The driver is older than the version of the PTX.
 const CUDA_UNSUPPORTED_PTX_VERSION: HipError = HipError::from_code(222);
 
 /// The kernels of one module on one device, which unloads them when it is closed.
@@ -21,19 +21,19 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads the first image that the device takes which is set for this thread; `None` if it takes none.
+    /// Loads the first image that the current device of this thread takes; `None` if it takes none.
     pub(crate) fn load(api: &Api, images: &[Image]) -> Result<Option<Self>, HipError> {
         for &Image { target, code } in images {
             let mut handle = std::ptr::null_mut();
-            // SAFETY: the address is valid for a write. Whoever made the image has promised that the code is whole, and
-            // it lives for ever.
+            // SAFETY: the address is valid for a write. The creator of the image has promised that the code is
+            // complete, and it is never freed.
             match unsafe { api.hipModuleLoadData(&mut handle, code.as_ptr().cast()) } {
-                // Not for this GPU, or not for this version of the runtime: the next may be.
+                // Not for this GPU, or not for this version of the runtime. The next image may be.
                 HipError::NO_BINARY_FOR_GPU
                 | HipError::INVALID_IMAGE
                 | HipError::INVALID_DEVICE_FUNCTION
                 | HipError::INVALID_KERNEL_FILE
-                // What ROCm says of them up to 5.7.
+                // The error of ROCm up to 5.7.
                 | HipError::SHARED_OBJECT_INIT_FAILED
                 | CUDA_UNSUPPORTED_PTX_VERSION => {}
                 status => return status.ok().map(|()| Some(Self { handle, target })),
@@ -42,19 +42,19 @@ impl Module {
         Ok(None)
     }
 
-    /// What the image that was loaded was compiled for.
+    /// Returns the target of the loaded image.
     pub fn target(&self) -> &'static str {
         self.target
     }
 
-    /// Unloads it from the device that is set for this thread.
+    /// Unloads it from the current device of this thread.
     ///
     /// # Safety
     ///
     /// None of its kernels may be used any more.
     pub(crate) unsafe fn unload(&self, api: &Api) {
-        // SAFETY: the handle is live, as this is called once, and the caller has promised that nobody needs it. There
-        // is nothing to do about an error.
+        // SAFETY: the handle is live, as this is called once, and the caller has promised that it is no longer used. An
+        // error cannot be handled.
         let _ = unsafe { api.hipModuleUnload(self.handle) };
     }
 }

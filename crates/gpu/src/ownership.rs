@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Which of several GPUs a session goes to.
+//! Ownership of GPUs: chooses the GPU of a session and counts the sessions of each.
 //!
-//! What this process does is known, as each of its sessions holds a [`Ownership`]. What others do shows only in the memory that
-//! they leave, which is asked for where nothing else decides.
+//! Each session of this process holds an [`Ownership`], so the load by this process is known. The load by others shows
+//! only in the free memory, which is queried if nothing else decides.
 
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,10 +14,11 @@ use crate::device::{Device, candidates};
 use crate::error::Error;
 use crate::runtime::{DeviceInfo, Selection};
 
-/// So many bytes of memory are no difference: a runtime takes some for itself, and not the same everywhere.
+/// Differences of free memory up to this many bytes are ignored, as a runtime takes some itself, and not the same on
+/// each GPU.
 const TRIFLE: usize = 128 << 20;
 
-/// A GPU for one session, which counts as work of this GPU until it is dropped.
+/// A GPU for one session, counted as its load until this is dropped.
 pub struct Ownership {
     device: Arc<Device>,
     why: String,
@@ -25,15 +26,15 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Opens, or shares, the GPU with the least work of those wanted that take the code, but none of these `others`.
+    /// Opens, or shares, the least loaded of the selected GPUs that take the code, but none of `others`.
     ///
-    /// One of its own comes before one that is part of the processor, whatever either has to do. Then it counts how many
-    /// compute units there are for each session of this process, the new one among them, and then how much memory is free.
-    /// Among equals it is the lower number, AMD's first. One that was lost comes last.
+    /// A discrete GPU is preferred to an integrated one, whatever their load. Then compute units per session of this
+    /// process decide, including the new session, and then free memory. Among equals the lower number wins, AMD's
+    /// first. A lost GPU comes last.
     ///
     /// # Errors
     ///
-    /// Why the first of them cannot be opened, if none can, or why there is none.
+    /// The error of the first GPU if none can be opened, or the reason why there is none.
     pub fn new(
         selection: &Selection,
         code: &'static dyn Code,
@@ -50,24 +51,24 @@ impl Ownership {
         Ok(Self { device, why, _session: session })
     }
 
-    /// The GPU.
+    /// Returns the GPU.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Why it is this one, for a log.
+    /// Explains, for a log, why this GPU was chosen.
     pub fn why(&self) -> &str {
         &self.why
     }
 }
 
-/// A session that a GPU is counted to have.
+/// A session that is counted as load of a GPU.
 struct Session(&'static DeviceInfo);
 
 impl Session {
-    /// Counts one more for the GPU with the least work, and says why it is that; `None` if there is no GPU.
+    /// Counts a session for the least loaded GPU and explains the choice; `None` if there is no GPU.
     fn begin(left: &[&'static DeviceInfo]) -> Option<(Self, String)> {
-        // Two that begin at once see each other.
+        // Serialised, so that each choice counts the sessions before it.
         static CHOICE: Mutex<()> = Mutex::new(());
         let _one_at_a_time = CHOICE.lock().unwrap_or_else(PoisonError::into_inner);
         let loads: Vec<_> = left.iter().map(|info| Load::of(info)).collect();
@@ -93,7 +94,7 @@ impl Drop for Session {
     }
 }
 
-/// What decides between GPUs, and costs nothing to know.
+/// Properties that decide between GPUs and are free to query.
 struct Load {
     lost: bool,
     integrated: bool,
@@ -114,9 +115,9 @@ impl Load {
         format!("{} {}{lost}: {} {sessions} of this process", info.vendor, info.ordinal, self.sessions)
     }
 
-    /// The one that is better for another session comes first.
+    /// Orders the better GPU for another session first.
     fn cmp(&self, other: &Self) -> Ordering {
-        // Compute units for each session, without a division: 1 where the runtime does not say.
+        // Compares compute units per session without a division. Unknown units count as 1.
         let units = |load: &Self| u64::from(load.compute_units.max(1));
         let sessions = |load: &Self| load.sessions as u64 + 1;
         let share = (units(other) * sessions(self)).cmp(&(units(self) * sessions(other)));
@@ -124,7 +125,7 @@ impl Load {
     }
 }
 
-/// Which of these GPUs has the least work. How many bytes of memory are free is asked only of those that are equal in the rest.
+/// Returns the index of the least loaded GPU. Queries free memory only of those that are equal otherwise.
 fn least(loads: &[Load], mut free: impl FnMut(usize) -> usize) -> Option<usize> {
     let best = loads.iter().min_by(|a, b| a.cmp(b))?;
     let equals: Vec<_> = (0..loads.len()).filter(|i| loads[*i].cmp(best).is_eq()).collect();
@@ -143,7 +144,7 @@ fn least(loads: &[Load], mut free: impl FnMut(usize) -> usize) -> Option<usize> 
 mod tests {
     use super::*;
 
-    /// The choice among GPUs of so many compute units and sessions, and which of them were asked for their memory.
+    /// Chooses among GPUs with these compute units and sessions. Also returns which were queried for free memory.
     fn choice(gpus: &[(u32, usize)], free: &[usize]) -> (usize, Vec<usize>) {
         let load = |(compute_units, sessions): &(u32, usize)| Load {
             lost: false,
@@ -167,7 +168,7 @@ mod tests {
     fn sessions_of_this_process_count_before_memory() {
         assert_eq!(choice(&[(132, 1), (132, 0)], &[9000, 10]), (1, vec![]));
         assert_eq!(choice(&[(132, 3), (132, 2), (132, 4)], &[0; 3]), (1, vec![]));
-        // Only those that are equal are asked, and a little does not count.
+        // Only equal GPUs are queried, and a small difference is ignored.
         assert_eq!(choice(&[(132, 1), (132, 0), (132, 0)], &[9000, 1000, 2000]), (2, vec![1, 2]));
         assert_eq!(choice(&[(132, 0), (132, 0)], &[1023, 1024]), (0, vec![0, 1]));
         assert_eq!(choice(&[(132, 0)], &[0]), (0, vec![]));
@@ -184,7 +185,7 @@ mod tests {
             order.push(chosen);
         }
         assert_eq!(order, [0, 0, 0, 1, 0, 0, 0, 1]);
-        // A runtime that does not say how many units there are.
+        // The runtime reports no compute units.
         assert_eq!(choice(&[(0, 0), (1, 1)], &[0, 0]), (0, vec![]));
     }
 

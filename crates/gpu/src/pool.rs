@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Memory that waits to be used again, and memory that waits to be freed: the runtimes wait for all streams of the process
-//! when memory is freed, which is nothing for a thread that has work to do ([`free_thread`](crate::deferred_free)).
+//! The memory pool: idle memory to be used again, and memory to be freed. The runtimes wait for all streams of the
+//! process when memory is freed, so a separate thread does it ([`deferred_free`](crate::deferred_free)).
 
 use std::collections::VecDeque;
 use std::ffi::{c_uint, c_void};
@@ -12,22 +12,23 @@ use hip_sys::{
     Api, HipError, hipExternalMemory_t, hipHostMallocCoherent, hipHostMallocMapped, hipHostMallocPortable,
 };
 
-/// Which memory a block is of.
+/// The kind of memory of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MemoryKind {
-    /// The device's.
+    /// Device memory.
     Device,
-    /// The host's page-locked memory, for copies.
+    /// Page-locked host memory for copies.
     Host,
-    /// The host's page-locked memory that kernels read and write. On AMD that which is for copies is cached by the GPU:
-    /// what kernels write there is seen after the stream was waited for, but not for sure after an event.
+    /// Page-locked host memory that kernels read and write. On AMD, memory for copies is cached by the GPU: data that
+    /// kernels write there is visible after waiting for the stream, but not necessarily after an event.
     Coherent,
 }
 
 const COHERENT: c_uint = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
 
 impl MemoryKind {
-    /// A new block, and how that went. What the CPU reads of it has to be filled once.
+    /// Allocates a block. Returns the called function and its status as well. Host memory has to be filled before the
+    /// CPU reads it.
     pub(crate) fn allocate(self, api: &Api, size: usize) -> (&'static str, HipError, *mut c_void) {
         let mut address = std::ptr::null_mut();
         // SAFETY: the address is valid for a write.
@@ -45,7 +46,7 @@ impl MemoryKind {
     ///
     /// # Safety
     ///
-    /// The address must be one that `allocate` returned for this kind, and nobody may use it any more.
+    /// The address must be one that `allocate` returned for this kind, and must no longer be used.
     unsafe fn free(self, api: &Api, address: NonNull<c_void>) {
         // SAFETY: the caller has promised that the block is of this kind, live and unused. There is nothing to do about
         // an error.
@@ -58,11 +59,11 @@ impl MemoryKind {
     }
 }
 
-/// How long a block waits to be used again. Frames of another size come and go within seconds, and pipelines are started
-/// again at once or much later.
+/// How long a block stays idle before it is freed. Frames of another size come and go within seconds, and pipelines are
+/// restarted at once or much later.
 pub(crate) const IDLE_BLOCK_LIFETIME: Duration = Duration::from_secs(5);
 
-/// A block that is free for now.
+/// An idle block.
 struct Idle {
     kind: MemoryKind,
     size: usize,
@@ -76,22 +77,22 @@ impl Idle {
     }
 }
 
-/// What is to be freed.
+/// Memory to be freed.
 pub(crate) enum Waste {
     Block(MemoryKind, NonNull<c_void>),
-    /// Imported memory, with the address where it is mapped, or null.
+    /// Imported memory, with the address of its mapping, or null.
     Import(hipExternalMemory_t, *mut c_void),
 }
 
-// SAFETY: handles and addresses that belong to nobody else, and any thread may free them.
+// SAFETY: the handles and addresses are owned, and any thread may free them.
 unsafe impl Send for Waste {}
 
 impl Waste {
-    /// Frees it, on the device that is set for this thread.
+    /// Frees it on the current device of this thread.
     ///
     /// # Safety
     ///
-    /// It must be live, and nobody may use it any more.
+    /// It must be live and no longer used.
     pub(crate) unsafe fn free(self, api: &Api) {
         match self {
             // SAFETY: the caller has promised that the block is live and unused.
@@ -109,12 +110,12 @@ impl Waste {
     }
 }
 
-/// Memory that nobody uses.
+/// Memory that is not in use.
 #[derive(Default)]
 pub(crate) struct Pool {
-    /// What may be used again, the longest idle first.
+    /// Blocks that may be used again, the longest idle first.
     idle: VecDeque<Idle>,
-    /// What is to be freed.
+    /// Memory to be freed.
     waste: Vec<Waste>,
     /// The device is being closed.
     pub(crate) closed: bool,
@@ -124,7 +125,7 @@ pub(crate) struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A free block of this size: the one that was used last, so that there are others to grow old if there are too many.
+    /// Takes an idle block of this size, the most recently used one, so that surplus blocks grow old.
     pub(crate) fn take(&mut self, kind: MemoryKind, size: usize) -> Option<NonNull<c_void>> {
         let last = self.idle.iter().rposition(|idle| (idle.kind, idle.size) == (kind, size))?;
         self.idle.remove(last).map(|idle| idle.address)
@@ -134,7 +135,7 @@ impl Pool {
     ///
     /// # Safety
     ///
-    /// The block must be of this kind and size, live, and used by nobody any more.
+    /// The block must be of this kind and size, live, and no longer used.
     pub(crate) unsafe fn put(
         &mut self,
         kind: MemoryKind,
@@ -145,17 +146,17 @@ impl Pool {
         self.idle.push_back(Idle { kind, size, address, since });
     }
 
-    /// Has something freed.
+    /// Queues memory to be freed.
     ///
     /// # Safety
     ///
-    /// It must be live, and used by nobody any more.
+    /// It must be live and no longer used.
     pub(crate) unsafe fn discard(&mut self, waste: Waste) {
         self.waste.push(waste);
     }
 
-    /// Has page-locked blocks freed until no more than `limit` bytes of them are idle, the longest idle first. Whether there
-    /// were any.
+    /// Queues page-locked blocks to be freed until at most `limit` bytes of them are idle, the longest idle first.
+    /// Returns false if there were none.
     pub(crate) fn limit_locked(&mut self, limit: usize) -> bool {
         let mut locked: usize =
             self.idle.iter().filter(|idle| idle.kind != MemoryKind::Device).map(|idle| idle.size).sum();
@@ -176,12 +177,12 @@ impl Pool {
         !self.waste.is_empty()
     }
 
-    /// What somebody has handed in to be freed.
+    /// Takes the memory that was queued to be freed.
     pub(crate) fn take_waste(&mut self) -> Vec<Waste> {
         std::mem::take(&mut self.waste)
     }
 
-    /// A block that nobody has used for too long, to be freed.
+    /// Takes a block that was idle for too long.
     pub(crate) fn take_old(&mut self, now: Instant) -> Option<Waste> {
         self.has_old(now).then(|| self.idle.pop_front()).flatten().map(Idle::into_waste)
     }
@@ -190,7 +191,7 @@ impl Pool {
         self.idle.front().is_some_and(|idle| now.saturating_duration_since(idle.since) >= IDLE_BLOCK_LIFETIME)
     }
 
-    /// Everything, to be freed.
+    /// Takes all memory, to be freed.
     pub(crate) fn all(&mut self) -> Vec<Waste> {
         self.waste.extend(self.idle.drain(..).map(Idle::into_waste));
         self.take_waste()
@@ -205,7 +206,7 @@ mod tests {
         NonNull::new(std::ptr::without_provenance_mut(number)).unwrap()
     }
 
-    /// Puts a block of this address and size, which nobody frees.
+    /// Puts a block with this address and size, which the tests never free.
     fn put(pool: &mut Pool, kind: MemoryKind, size: usize, number: usize, since: Instant) {
         // SAFETY: the tests free nothing.
         unsafe { pool.put(kind, size, address(number), since) };
@@ -219,7 +220,7 @@ mod tests {
         waste.into_iter().map(number).collect()
     }
 
-    /// What is freed now, old blocks among it.
+    /// Takes the memory that is freed now, including old blocks.
     fn due(pool: &mut Pool, now: Instant) -> Vec<usize> {
         let mut waste = pool.take_waste();
         waste.extend(std::iter::from_fn(|| pool.take_old(now)));

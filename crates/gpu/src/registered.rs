@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Memory of others, page-locked where it lies.
+//! Page-locking of memory that belongs to other code.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::runtime::DeviceInfo;
 
-/// Pages of ordinary memory that all GPUs of a runtime copy from on their own, as they do from [`Pinned`](crate::Pinned)
-/// memory. They are unlocked when this is dropped, once the GPU has done what is in its streams.
+/// Pages of ordinary memory that all GPUs of a runtime can copy from directly, as from [`Pinned`](crate::Pinned)
+/// memory. They are unlocked when this is dropped, after the GPU has finished its streams.
 ///
-/// It keeps no [`Device`] open: what is locked belongs to the runtime, which stays as long as the process.
+/// It keeps no [`Device`] open: the locked pages belong to the runtime, which stays as long as the process.
 pub struct Registered {
     info: &'static DeviceInfo,
     /// Addresses.
@@ -22,17 +22,17 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Page-locks these addresses, which are whole pages. Refused where one of them is locked already, or the system
-    /// allows no more.
+    /// Page-locks these addresses, which must be whole pages. Fails if a page is locked already, or if the system does
+    /// not allow more.
     ///
     /// # Safety
     ///
-    /// The pages must be ordinary memory of this process, and stay so until what this returns is dropped. They may be dropped
-    /// only once no stream reads them any more.
+    /// The pages must be ordinary memory of this process, and stay so until what this returns is dropped. They may be
+    /// dropped only once no stream reads them any more.
     pub unsafe fn new(device: &Device, pages: Range<usize>) -> Result<Self, Error> {
         let api = device.enter_exclusive()?;
         if device.info().vendor == Vendor::Amd {
-            // Its runtime would lock what somebody else has locked already, and unlock that with it.
+            // AMD's runtime would lock memory a second time, and unlock the first lock with the second.
             let new = |address: usize| match api.knows(address as *const c_void) {
                 Ok(false) => HipError::SUCCESS,
                 Ok(true) => HipError::HOST_MEMORY_ALREADY_REGISTERED,
@@ -48,12 +48,12 @@ impl Registered {
         Ok(Self { info: device.info(), pages })
     }
 
-    /// The GPU for which they were locked; the others of its runtime read them as well.
+    /// Returns the GPU for which the pages were locked. Other GPUs of its runtime can read them as well.
     pub fn info(&self) -> &'static DeviceInfo {
         self.info
     }
 
-    /// The addresses that are locked.
+    /// Returns the locked addresses.
     pub fn pages(&self) -> &Range<usize> {
         &self.pages
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Which GPUs there are.
+//! The GPUs of the machine.
 //!
-//! Found out when somebody first asks, never before. A runtime that has devices is kept for the rest of the process; one
-//! that has none, or is not there, is tried again whenever somebody asks: drivers are loaded and devices appear while a
-//! service runs.
+//! They are detected at the first request, never before. A runtime that has devices is kept for the rest of the
+//! process. A runtime that is missing or has none is tried again at each request, as drivers may be loaded and devices
+//! may appear while a service runs.
 
 use std::cmp::Reverse;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -25,9 +25,9 @@ use crate::error::Error;
 /// A GPU that a runtime reports.
 pub struct DeviceInfo {
     library: &'static Library,
-    /// The runtime's number, after `HIP_VISIBLE_DEVICES` and its like.
+    /// The runtime's number, after `HIP_VISIBLE_DEVICES` and similar variables.
     pub ordinal: i32,
-    /// Who made it.
+    /// The manufacturer.
     pub vendor: Vendor,
     /// Name of the GPU as marketed.
     pub name: String,
@@ -35,13 +35,13 @@ pub struct DeviceInfo {
     pub arch: String,
     /// PCI address: `0000:03:00.0`.
     pub pci: String,
-    /// It is part of the processor, as in many desktop and all mobile ones.
+    /// The GPU is part of the processor.
     pub integrated: bool,
-    /// Compute units, or multiprocessors on NVIDIA; 0 if the runtime does not say.
+    /// Compute units, or multiprocessors on NVIDIA; 0 if the runtime does not report them.
     pub compute_units: u32,
-    /// How many sessions of this process work on it ([`Ownership`](crate::Ownership)).
+    /// Number of sessions of this process on it ([`Ownership`](crate::Ownership)).
     pub(crate) sessions: AtomicUsize,
-    /// It was lost, and is for good.
+    /// The GPU was lost, which is permanent.
     pub(crate) lost: AtomicBool,
     pub(crate) driver_lock: DriverLock,
 }
@@ -53,18 +53,18 @@ impl fmt::Display for DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// Whether it can read the memory behind file descriptors ([`External`](crate::External)). NVIDIA's driver
-    /// takes its own only, not those of the kernel's DMA buffers.
+    /// Returns true if it can import memory behind file descriptors ([`External`](crate::External)). NVIDIA's driver
+    /// imports only its own memory, not the kernel's DMA buffers.
     pub fn imports_external_memory(&self) -> bool {
         self.vendor == Vendor::Amd && self.library.api.external_memory()
     }
 
-    /// Whether an address is in its memory.
+    /// Returns true if an address is in its memory.
     pub fn owns(&self, address: u64) -> bool {
         self.library.api.device_of(address as *const c_void) == Ok(Some(self.ordinal))
     }
 
-    /// The library that drives it, with the versions that it reports of its driver and of itself.
+    /// Returns the library, and the versions of driver and runtime.
     pub fn runtime(&self) -> String {
         let (mut driver, mut runtime) = (0, 0);
         // SAFETY: both addresses are valid for writes. Where a call fails there is a zero.
@@ -75,14 +75,14 @@ impl DeviceInfo {
         format!("{} {driver} {runtime}", self.library.api.library())
     }
 
-    /// What selects this very GPU.
+    /// Returns the selection of exactly this GPU.
     pub fn selection(&self) -> Selection {
         Selection { vendor: Some(self.vendor), ordinal: Some(self.ordinal) }
     }
 
-    /// Bytes of its memory that nobody has taken, in whichever process; `None` if that is not said. NVIDIA's driver would make a
-    /// context on the GPU to tell it, of some hundred megabytes, so its library for monitoring is asked. AMD's runtime sets
-    /// itself up.
+    /// Returns the free bytes of its memory, considering all processes; `None` if they are unknown. NVIDIA's driver
+    /// would create a context of some hundred megabytes on the GPU for this query, so its monitoring library is used.
+    /// AMD's runtime initialises itself.
     pub(crate) fn free_memory(&self) -> Option<usize> {
         static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
         if self.vendor == Vendor::Nvidia {
@@ -99,8 +99,8 @@ impl DeviceInfo {
         status.ok().map(|()| free)
     }
 
-    /// The functions to give things back with, in a turn of its own and with this device set for the calling thread: a lost
-    /// device takes them too. None in a child process, which has nothing to give back.
+    /// Returns the functions for destroying and freeing, with the driver lock taken and this device current for the
+    /// calling thread. They also work on a lost device. `None` in a child process, which has nothing to free.
     pub(crate) fn release(&'static self) -> Option<Entered> {
         let api = ContextGuard::new().enter(self.api().ok()?);
         // SAFETY: takes a number, which the runtime gave. On a lost device there is nothing to do about the error.
@@ -108,25 +108,25 @@ impl DeviceInfo {
         Some(api.holding(self.driver_lock.exclusive()))
     }
 
-    /// The functions that drive it.
+    /// Returns the functions of its runtime.
     pub(crate) fn api(&self) -> Result<&'static Api, Error> {
         self.library.check_process()?;
         Ok(&self.library.api)
     }
 }
 
-/// Which GPUs are wanted; by default all of them. [`Device::open`](crate::Device::open) and
-/// [`Ownership::new`](crate::Ownership::new) say which of those it is.
+/// Selects GPUs; by default all of them. [`Device::open`](crate::Device::open) and
+/// [`Ownership::new`](crate::Ownership::new) choose one of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Only one of this vendor.
+    /// Selects only this vendor.
     pub vendor: Option<Vendor>,
     /// The runtime's number of the device.
     pub ordinal: Option<i32>,
 }
 
 impl Selection {
-    /// Whether a GPU is one of those wanted.
+    /// Returns true if a GPU is selected.
     pub fn takes(&self, info: &DeviceInfo) -> bool {
         self.vendor.is_none_or(|vendor| vendor == info.vendor)
             && self.ordinal.is_none_or(|ordinal| ordinal == info.ordinal)
@@ -151,19 +151,20 @@ struct Library {
 }
 
 impl Library {
-    /// Fails in a child process: a runtime that the parent opened is of no use there.
+    /// Fails in a child process, where a runtime that the parent has opened cannot be used.
     fn check_process(&self) -> Result<(), Error> {
         if self.process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
     }
 }
 
-/// The devices of a runtime that can be asked about, and what is wrong with others.
+/// The usable devices of a runtime, and the problems of others.
 struct Found {
     devices: Vec<DeviceInfo>,
     problems: Vec<String>,
 }
 
-/// What is known of a vendor's runtime. Both are kept once they are there: a library stays open as long as the process.
+/// The state of a vendor's runtime. Library and devices are kept once they are found, as a library stays open as long
+/// as the process.
 struct Runtime {
     vendor: Vendor,
     library: OnceCell<Library>,
@@ -177,7 +178,7 @@ impl Runtime {
         Self { vendor, library: OnceCell::new(), found: OnceCell::new() }
     }
 
-    /// The devices of this runtime, at least one.
+    /// Returns the devices of this runtime, at least one.
     fn found(&'static self) -> Result<&'static Found, Error> {
         let problem = Error::NoDevice;
         self.found.get_or_try_init(|| {
@@ -189,7 +190,7 @@ impl Runtime {
         })
     }
 
-    /// The devices that were found before.
+    /// Returns the devices that were found earlier.
     fn known(&'static self) -> &'static [DeviceInfo] {
         self.found.get().map_or(&[], |found| found.devices.as_slice())
     }
@@ -207,7 +208,7 @@ fn load(vendor: Vendor) -> Result<Api, LoadError> {
     }
 }
 
-/// The devices of one runtime. One that cannot be asked about does not hide the others.
+/// Finds the devices of a runtime. A device that cannot be queried does not hide the others.
 fn find(library: &'static Library, vendor: Vendor) -> Result<Found, String> {
     let api = &library.api;
     let problem = |call: &str, error: HipError| format!("{}: {call} returned {error}", api.library());
@@ -265,40 +266,39 @@ fn find(library: &'static Library, vendor: Vendor) -> Result<Found, String> {
     if devices.is_empty() { Err(problems.join("; ")) } else { Ok(Found { devices, problems }) }
 }
 
-/// All GPUs of this machine. Opens the runtimes that are not open yet.
+/// Returns all GPUs of this machine. Opens the runtimes that are not open yet.
 pub fn devices() -> Vec<&'static DeviceInfo> {
     selected(&Selection::default())
 }
 
-/// The GPUs that are wanted. Opens no runtime of a vendor that is not.
+/// Returns the selected GPUs. Opens no runtime of another vendor.
 pub fn selected(selection: &Selection) -> Vec<&'static DeviceInfo> {
     let found = runtimes(selection).filter_map(|runtime| runtime.found().ok());
     found.flat_map(|found| &found.devices).filter(|info| selection.takes(info)).collect()
 }
 
-/// The best first: a GPU of its own before one that is part of the processor, and then one with more compute units. Equals
-/// stay as they are.
+/// Sorts GPUs, the best first: discrete before integrated ones, then by compute units. Equal ones keep their order.
 pub fn ranked(mut devices: Vec<&'static DeviceInfo>) -> Vec<&'static DeviceInfo> {
     devices.sort_by_key(|info| (info.integrated, Reverse(info.compute_units)));
     devices
 }
 
-/// The runtimes that may have a GPU that is wanted.
+/// Returns the runtimes that may have a selected GPU.
 fn runtimes(selection: &Selection) -> impl Iterator<Item = &'static Runtime> {
     let vendor = selection.vendor;
     RUNTIMES.iter().filter(move |runtime| vendor.is_none_or(|vendor| vendor == runtime.vendor))
 }
 
-/// The GPU in whose memory an address is; `None` for the host's memory and what no runtime knows. Opens the runtimes at
-/// the first call only: it may be asked for every frame.
+/// Returns the GPU that owns an address; `None` for host memory and unknown addresses. Only the first call opens the
+/// runtimes, as this may be called for every frame.
 pub fn owner(address: u64) -> Option<&'static DeviceInfo> {
     static OPENED: Once = Once::new();
     OPENED.call_once(|| drop(devices()));
     RUNTIMES.iter().flat_map(Runtime::known).find(|info| info.owns(address))
 }
 
-/// All GPUs of the vendors that are wanted, and why there are no others. An error in a child process, whose parent opened a
-/// runtime.
+/// Returns all GPUs of the selected vendors, and the reasons why there are no others. Fails in a child process whose
+/// parent has opened a runtime.
 pub(crate) fn scan(selection: &Selection) -> Result<(Vec<&'static DeviceInfo>, Vec<String>), Error> {
     let (mut devices, mut problems): (Vec<&DeviceInfo>, Vec<String>) = (vec![], vec![]);
     for runtime in runtimes(selection) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Streams, in which the GPU works in order; events, the points in them; and how long kernels take between these.
+//! Streams, which are queues of work for the GPU; events, which mark points in them; and timing of kernels between
+//! events.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use hip_sys::{HipError, hipEvent_t, hipStream_t};
 use crate::device::Device;
 use crate::error::Error;
 
-/// A stream that runs beside all others.
+/// A stream that runs concurrently with all others.
 pub struct Stream {
     device: Arc<Device>,
     handle: hipStream_t,
@@ -24,12 +25,12 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A new stream of a device.
+    /// Creates a stream.
     pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
         Self::with_priority(device, 0)
     }
 
-    /// A stream whose kernels are begun before those of others that wait as well.
+    /// Creates a stream whose kernels start before waiting kernels of other streams.
     pub fn urgent(device: &Arc<Device>) -> Result<Self, Error> {
         Self::with_priority(device, -1)
     }
@@ -44,19 +45,19 @@ impl Stream {
         Ok(Self { device: device.clone(), handle, profile: None })
     }
 
-    /// A stream whose kernels are timed.
+    /// Creates a stream whose kernels are timed.
     pub fn profiling(device: &Arc<Device>, profile: Profile) -> Result<Self, Error> {
         let mut stream = Self::new(device)?;
         stream.profile = Some(profile);
         Ok(stream)
     }
 
-    /// What its kernels took, if they are timed.
+    /// Returns the times of its kernels, if they are timed.
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref()
     }
 
-    /// The device that it is of.
+    /// Returns its device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -65,14 +66,14 @@ impl Stream {
         self.handle
     }
 
-    /// Has what comes next in this stream wait for the event.
+    /// Makes later work in this stream wait for the event.
     pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
         // SAFETY: both handles are live.
         let status = unsafe { self.device.enter_shared()?.hipStreamWaitEvent(self.handle, event.handle, 0) };
         self.device.check("hipStreamWaitEvent", status)
     }
 
-    /// Has what comes next in this stream wait for what is now in a stream of somebody else.
+    /// Makes later work in this stream wait for the present work of a stream that other code owns.
     ///
     /// # Safety
     ///
@@ -84,7 +85,7 @@ impl Stream {
         self.device.check("waiting for a stream", status.err().unwrap_or(HipError::SUCCESS))
     }
 
-    /// Waits on the CPU until everything in the stream is done.
+    /// Waits on the CPU until all work in the stream is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         // SAFETY: the handle is live.
         let status = unsafe { self.device.enter()?.hipStreamSynchronize(self.handle) };
@@ -101,10 +102,10 @@ impl Drop for Stream {
     }
 }
 
-/// A point in a stream. A thread that waits for it sleeps, at once or after a while, if it was made for that.
+/// A point in a stream.
 ///
-/// What one who asks for it or waits has failed with is what all others fail with, until it marks something else: the runtime
-/// may say it once only.
+/// After an error, all threads that wait for the event or query it get the same error, until it marks something else.
+/// The runtime may report an error only once.
 pub struct Event {
     device: Arc<Device>,
     handle: hipEvent_t,
@@ -118,16 +119,17 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// An event for streams to wait for. It does not interrupt anybody when it is reached, which would take the GPU two
-    /// microseconds each time; a thread that waits for it stays awake.
+    /// Creates an event for streams to wait for. It causes no interrupt, which would cost the GPU two microseconds each
+    /// time. A thread that waits for it polls.
     pub fn new(device: &Arc<Device>) -> Result<Self, Error> {
         Self::with_flags(device, hip_sys::hipEventDisableTiming)
     }
 
-    /// An event after which the CPU sees what kernels before it have written to [coherent](crate::Pinned::coherent) memory.
+    /// Creates an event after which the CPU sees the data that earlier kernels have written to
+    /// [coherent](crate::Pinned::coherent) memory.
     ///
-    /// A thread that waits for it asks for it again and again for as long as `spin_limit` before it sleeps. That keeps a CPU
-    /// busy, and saves the time that a thread takes to wake up, which may be a third of what the work takes.
+    /// A thread that waits for it polls for up to `spin_limit` before it sleeps. Polling keeps a CPU busy but saves the
+    /// time of waking up, which may be a third of the work's time.
     pub fn for_host(device: &Arc<Device>, spin_limit: Duration) -> Result<Self, Error> {
         let flags =
             hip_sys::hipEventBlockingSync | hip_sys::hipEventDisableTiming | hip_sys::hipEventReleaseToSystem;
@@ -136,7 +138,7 @@ impl Event {
         Ok(event)
     }
 
-    /// An event that knows when it was reached.
+    /// Creates an event that records its time.
     pub fn timed(device: &Arc<Device>) -> Result<Self, Error> {
         Self::with_flags(device, hip_sys::hipEventBlockingSync)
     }
@@ -149,7 +151,7 @@ impl Event {
         Ok(Self { device: device.clone(), handle, spin_limit: Duration::ZERO, failed: Mutex::default() })
     }
 
-    /// Marks the work now in the stream.
+    /// Marks the present end of the stream.
     pub fn record(&self, stream: &Stream) -> Result<(), Error> {
         *self.failed() = None;
         // SAFETY: both handles are live.
@@ -157,7 +159,7 @@ impl Event {
         self.device.check("hipEventRecord", status)
     }
 
-    /// Whether the marked work is done.
+    /// Returns true if the marked work is done.
     pub fn is_done(&self) -> Result<bool, Error> {
         // SAFETY: the handle is live.
         let done = match unsafe { self.device.enter()?.hipEventQuery(self.handle) } {
@@ -171,7 +173,7 @@ impl Event {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was heard of it, unless it has failed before.
+    /// Returns the first error since the event was recorded, else this result.
     fn or_failed<T>(&self, heard: Result<T, Error>) -> Result<T, Error> {
         let mut failed = self.failed();
         if failed.is_none() {
@@ -180,7 +182,7 @@ impl Event {
         failed.clone().map_or(heard, Err)
     }
 
-    /// Milliseconds from an earlier event to this one; both are timed and were reached.
+    /// Returns the milliseconds since an earlier event. Both must be timed and done.
     pub fn since(&self, earlier: &Event) -> Result<f32, Error> {
         let mut time = 0.0;
         // SAFETY: the address is valid for a write, both handles are live.
@@ -215,14 +217,14 @@ impl Drop for Event {
     }
 }
 
-/// The kernels launched into a stream, each several times in a row between two events.
+/// The kernels launched into a stream. Each runs several times in a row between two events.
 pub struct Profile {
     runs: u32,
     launches: Mutex<Vec<(String, [Event; 2])>>,
 }
 
 impl Profile {
-    /// Has every kernel run `runs` times (at least once).
+    /// Runs every kernel `runs` times (at least once).
     pub fn new(runs: u32) -> Self {
         Self { runs: runs.max(1), launches: Mutex::default() }
     }
@@ -243,7 +245,7 @@ impl Profile {
         Ok(())
     }
 
-    /// The mean milliseconds of each launch, in order. The stream must be done.
+    /// Returns the mean milliseconds of each launch, in order. The stream must be done.
     pub fn times(&self) -> Result<Vec<(String, f32)>, Error> {
         let launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
         let mean = |(kernel, [from, to]): &(String, [Event; 2])| {

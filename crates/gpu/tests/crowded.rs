@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A driver in which somebody always is, on the software `libcuda` of `tests/swhip`. One test, as the environment and the
-//! runtimes are those of the whole process.
+//! A driver that is never idle, on the software `libcuda` of `tests/swhip`. There is one test, as the environment and
+//! the runtimes belong to the whole process.
 
 mod code;
 #[path = "../../../tests/swhip/library.rs"]
@@ -16,7 +16,7 @@ use hipvmaf_gpu::{Device, DeviceBuffer, Direction, Pinned, Selection, Stream, co
 use code::Empty;
 
 const THREADS: usize = 4;
-/// Far more than come before anybody who is alone has had a turn.
+/// Far more than are submitted before an exclusive call gets the driver.
 const COPIES: usize = 3000;
 const SIZE: usize = 64;
 
@@ -49,7 +49,7 @@ fn streams_and_memory_come_and_go_however_much_work_there_is() {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(copies)).collect();
         begun.wait();
         drop(spare);
-        // Of a size that nobody has given back.
+        // No block of this size is idle.
         drop(DeviceBuffer::new(&device, "bytes", 1 << 20).unwrap());
         enough.store(true, Ordering::Relaxed);
         let left: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();

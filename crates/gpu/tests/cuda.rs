@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Everything this crate has, on the software `libcuda` of `tests/swhip`. One test, as the environment and the runtimes
-//! are those of the whole process.
+//! All functions of this crate, on the software `libcuda` of `tests/swhip`. There is one test, as the environment and
+//! the runtimes belong to the whole process.
 
 #[path = "../../../tests/swhip/library.rs"]
 mod swhip;
@@ -15,7 +15,7 @@ use hipvmaf_gpu::{
 
 use swhip::library;
 
-/// A kernel that copies numbers, for GPUs that are newer than the one there is, and for that one.
+/// A kernel that copies numbers, compiled for a GPU that is newer than the existing one, and for that one.
 struct Copies;
 
 static NEWER: &str = concat!(".version 6.3\n.target sm_99\n", "\0");
@@ -40,7 +40,7 @@ impl Code for Copies {
     }
 }
 
-/// What exists in the driver.
+/// Returns the number of live objects in the driver.
 fn live(what: &CStr) -> c_long {
     // SAFETY: the library is open already, and the type is that of tests/swhip/hip.h.
     unsafe {
@@ -50,7 +50,7 @@ fn live(what: &CStr) -> c_long {
     }
 }
 
-/// Has a call of the driver fail.
+/// Makes a call of the driver fail.
 fn fail(what: &CStr) {
     // SAFETY: the library is open already, and the type is that of tests/swhip/hip.h.
     unsafe {
@@ -62,7 +62,7 @@ fn fail(what: &CStr) {
 
 const COUNT: usize = 100;
 
-/// Copies numbers from one end of the device to the other, as kernels and graphs do.
+/// Copies numbers to the device and back, directly and with kernels and graphs.
 fn copies(device: &std::sync::Arc<Device>) -> Result<(), Error> {
     let numbers: Vec<u64> = (0..COUNT as u64).map(|i| i * 0x0123_4567_89ab_cdef).collect();
     let bytes: Vec<u8> = numbers.iter().copied().flat_map(u64::to_ne_bytes).collect();
@@ -94,7 +94,7 @@ fn copies(device: &std::sync::Arc<Device>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies so many pieces to the device and back, in the order of a stream.
+/// Copies `count` pieces to the device and back in the order of a stream.
 fn pieces(device: &std::sync::Arc<Device>, count: u64) -> Result<(), Error> {
     const SIZE: usize = 1000;
     let there = DeviceBuffer::new(device, "bytes", SIZE)?;
@@ -102,7 +102,7 @@ fn pieces(device: &std::sync::Arc<Device>, count: u64) -> Result<(), Error> {
     let bytes: Vec<_> = (0..SIZE).map(|i| (i * 7 % 251) as u8).collect();
     given.bytes_mut()[..SIZE].copy_from_slice(&bytes);
     let stream = Stream::new(device)?;
-    // The first comes last.
+    // The first piece has the last place.
     let piece = |to: u64, from: u64, i| Piece {
         to: to + 100 * (count - 1 - i),
         from: from + 100 * i,
@@ -125,7 +125,7 @@ fn pieces(device: &std::sync::Arc<Device>, count: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Memory of two pages and a half, of which two are locked for both GPUs.
+/// Locks two of two and a half pages of memory.
 fn locks(device: &std::sync::Arc<Device>) -> Result<Registered, Error> {
     const PAGE: usize = 4096;
     let bytes = vec![7u8; 3 * PAGE].leak();
@@ -163,10 +163,10 @@ fn nvidias_driver_works_and_gets_everything_back() {
     assert!(!device.info().imports_external_memory());
     copies(&device).unwrap();
     (0..4).for_each(|count| pieces(&device, count).unwrap());
-    // Refused all at once, they come one by one.
+    // If the batch is refused, the pieces are copied one by one.
     fail(c"hipMemcpyAsync:1@2");
     pieces(&device, 3).unwrap();
-    // A thread that is new to the driver.
+    // Uses a thread that is new to the driver.
     std::thread::scope(|scope| scope.spawn(|| copies(&device)).join().unwrap()).unwrap();
     assert_eq!((live(c"streams"), live(c"events"), live(c"graphs")), (0, 0, 0));
     let registered = locks(&device).unwrap();
@@ -174,7 +174,7 @@ fn nvidias_driver_works_and_gets_everything_back() {
     for what in [c"allocs", c"pinned", c"modules"] {
         assert_eq!(live(what), 0, "{what:?}");
     }
-    // Which needs the device no more.
+    // The registration does not keep the device open.
     assert_eq!(live(c"registered"), 1);
     drop(registered);
     assert_eq!(live(c"registered"), 0);

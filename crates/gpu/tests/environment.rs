@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Variables that are set to nothing. One test, as the environment is one for the whole process.
+//! Variables with empty values. There is one test, as the environment belongs to the whole process.
 
 mod code;
 
@@ -8,7 +8,7 @@ use hipvmaf_gpu::{Device, Selection, devices};
 
 use code::Empty;
 
-/// An empty name would be this program itself.
+/// An empty name would open this program itself.
 #[test]
 fn set_to_nothing_is_not_set() {
     for variable in ["HIPVMAF_HIP_LIBRARY", "HIPVMAF_CUDA_LIBRARY"] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! A runtime that comes after it was first asked for. One test, as the environment and the runtimes are those of the
+//! A runtime that appears after the first request. There is one test, as the environment and the runtimes belong to the
 //! whole process.
 
 mod code;
@@ -12,7 +12,7 @@ use hipvmaf_gpu::{Device, Error, Selection, Stream, Vendor, devices, owner};
 
 use code::Empty;
 
-/// What says which context is current for a thread of the fake driver, and what sets it.
+/// Returns functions that get and set the current context of a thread in the fake driver.
 fn contexts(driver: &Path) -> (impl Fn() -> usize, impl Fn(usize)) {
     type Get = unsafe extern "C" fn(*mut usize) -> i32;
     type Set = unsafe extern "C" fn(usize) -> i32;
@@ -66,11 +66,11 @@ fn a_driver_that_was_missing_is_found_later_and_then_kept() {
     assert!(std::ptr::eq(devices()[1], found[1]));
     assert!(std::sync::Arc::ptr_eq(&device, &Device::open(&selection, &Empty { covers: true }).unwrap()));
 
-    // The application's context is current after each call, or none if there was none.
+    // After each call the application's context is current, or none if there was none.
     for theirs in [5, 0] {
         set(theirs);
         device.memory().unwrap();
-        // The fake says that this is in a third context.
+        // In the fake driver, this address is in a third context.
         device.synchronize_owner(0xde).unwrap();
         drop(Stream::new(&device).unwrap());
         assert_eq!(get(), theirs);

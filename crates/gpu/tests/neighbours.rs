@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What an application finds of its own after it called this crate, on the software device of `tests/swhip`. One test, as
-//! the environment and the runtimes are those of the whole process.
+//! The state of an application's thread after calls of this crate, on the software device of `tests/swhip`. There is
+//! one test, as the environment and the runtimes belong to the whole process.
 
 mod code;
 #[path = "../../../tests/swhip/library.rs"]
@@ -65,7 +65,7 @@ impl Application {
         assert_eq!(unsafe { (self.set_device)(THEIRS) }, 0);
     }
 
-    /// Does something with this crate, after which the application's device is as before.
+    /// Calls this crate and checks that the application's device is current afterwards.
     #[track_caller]
     fn calls<T>(&self, something: impl FnOnce() -> T) -> T {
         self.take_device();
@@ -74,7 +74,7 @@ impl Application {
         result
     }
 
-    /// Does something while a stream of the application's has work that does not end before; it must not wait for that.
+    /// Checks that a call does not wait for a stream of the application whose work is not done.
     #[track_caller]
     fn is_busy_while(&self, something: impl FnOnce() + Send) {
         /// # Safety
@@ -102,7 +102,7 @@ impl Application {
         assert!(done, "it waited for a stream of somebody else");
     }
 
-    /// How often devices were set and asked for during some work.
+    /// Counts how often devices were set and queried during some work.
     fn switches(&self, work: impl FnOnce()) -> [i64; 2] {
         // SAFETY: text that ends with a zero.
         let now = || [c"hipSetDevice", c"hipGetDevice"].map(|name| unsafe { (self.count)(name.as_ptr()) });
@@ -156,7 +156,7 @@ fn the_device_of_the_thread_is_as_before() {
     file.set_len(8192).unwrap();
     let external = app.calls(|| External::import(&device, file.as_fd(), 8192).unwrap());
 
-    // Within a visit each call sets the device, and none asks which it was.
+    // Under a guard each call sets the device, and none queries it.
     let asked = app.switches(|| app.calls(|| event.is_done().map(|_| ()).unwrap()));
     assert_eq!(
         asked,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The runtime as its users see it: HIP's functions, whoever's library is behind them.
+//! The runtime's functions under HIP's names, for the library of either vendor.
 
 use std::ffi::{OsString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::structs::{ARCH_OFFSET, ARCH_OFFSET_R0600, PROPERTIES_SIZE, PointerAtt
 use crate::structs::{MEMORY_TYPE_DEVICE, MEMORY_TYPE_DEVICE_5, MEMORY_TYPE_UNREGISTERED};
 use crate::{HipError, LoadError, Piece};
 
-/// Whose library it is.
+/// The vendor of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vendor {
     /// AMD's HIP runtime.
@@ -30,7 +30,7 @@ impl std::fmt::Display for Vendor {
     }
 }
 
-/// Makes the table of AMD's functions, and methods of [`Api`] that call them or what stands for them on NVIDIA.
+/// Defines the table of AMD's functions, and methods of [`Api`] that call them or their equivalents on NVIDIA.
 macro_rules! functions {
     (
         required { $($(#[$required_meta:meta])* fn $required:ident($($required_arg:ident: $required_type:ty),*);)* }
@@ -55,11 +55,11 @@ macro_rules! functions {
             }
         }
 
-        /// HIP's functions under their own names, each returning its status; use that rather than `hipGetLastError`.
-        /// What a library lacks returns [`HipError::NOT_SUPPORTED`].
+        /// HIP's functions under their own names. Each returns its status; use it instead of `hipGetLastError`.
+        /// Functions that the library lacks return [`HipError::NOT_SUPPORTED`].
         ///
-        /// On NVIDIA a thread has no device until it has called [`hipSetDevice`](Self::hipSetDevice), which costs
-        /// little: call it first whenever a thread may be a new one.
+        /// On NVIDIA a thread has no device until it has called [`hipSetDevice`](Self::hipSetDevice). That call costs
+        /// little, so make it first whenever a thread may be new.
         #[allow(clippy::too_many_arguments, reason = "that many has HIP")]
         impl Api {
             $(
@@ -113,23 +113,23 @@ functions! {
     required {
         /// Initialises the runtime; `flags` is 0.
         fn hipInit(flags: c_uint);
-        /// The version of the driver.
+        /// Gets the version of the driver.
         fn hipDriverGetVersion(version: *mut c_int);
-        /// The version of the runtime.
+        /// Gets the version of the runtime.
         fn hipRuntimeGetVersion(version: *mut c_int);
-        /// How many devices there are; without one, the status is [`HipError::NO_DEVICE`].
+        /// Counts the devices. Without one, the status is [`HipError::NO_DEVICE`].
         fn hipGetDeviceCount(count: *mut c_int);
-        /// Makes a device the calling thread's.
+        /// Makes a device current for the calling thread.
         fn hipSetDevice(device: c_int);
-        /// The device that is the calling thread's, where it has one: [`Api::current`].
+        /// Gets the current device of the calling thread; see [`Api::current`].
         fn hipGetDevice(device: *mut c_int);
-        /// A number about a device: one of `hipDeviceAttribute…`.
+        /// Gets a property of a device: one of `hipDeviceAttribute…`.
         fn hipDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
-        /// The name of a device as marketed.
+        /// Gets the name of a device as marketed.
         fn hipDeviceGetName(name: *mut c_char, size: c_int, device: c_int);
-        /// PCI address of a device: `0000:03:00.0`.
+        /// Gets the PCI address of a device: `0000:03:00.0`.
         fn hipDeviceGetPCIBusId(id: *mut c_char, size: c_int, device: c_int);
-        /// Free and total bytes of the thread's device.
+        /// Gets the free and the total bytes of the thread's device.
         fn hipMemGetInfo(free: *mut usize, total: *mut usize);
 
         /// Allocates device memory.
@@ -150,50 +150,50 @@ functions! {
         /// Fills memory with the lowest byte of `value` in the order of a stream.
         fn hipMemsetAsync(address: *mut c_void, value: c_int, size: usize, stream: hipStream_t);
 
-        /// Makes a stream; `flags` are `hipStream…`. The lower the number of its priority, the earlier its kernels get what
-        /// others leave of the GPU; 0 is usual, and what is out of range is taken for the nearest that there is.
+        /// Creates a stream; `flags` are `hipStream…`. Kernels of a stream with a lower priority number start first; 0
+        /// is the default, and numbers out of range are clamped.
         fn hipStreamCreateWithPriority(stream: *mut hipStream_t, flags: c_uint, priority: c_int);
         /// Destroys a stream once its work is done.
         fn hipStreamDestroy(stream: hipStream_t);
         /// Waits for all work in a stream.
         fn hipStreamSynchronize(stream: hipStream_t);
-        /// Whether a stream's work is done; if not, the status is [`HipError::NOT_READY`].
+        /// Queries whether a stream's work is done; if not, the status is [`HipError::NOT_READY`].
         fn hipStreamQuery(stream: hipStream_t);
-        /// Has later work of a stream wait for an event; `flags` is 0.
+        /// Makes later work of a stream wait for an event; `flags` is 0.
         fn hipStreamWaitEvent(stream: hipStream_t, event: hipEvent_t, flags: c_uint);
-        /// Makes an event; `flags` are `hipEvent…`.
+        /// Creates an event; `flags` are `hipEvent…`.
         fn hipEventCreateWithFlags(event: *mut hipEvent_t, flags: c_uint);
-        /// Destroys an event; waiting streams are not disturbed.
+        /// Destroys an event; waiting streams are not affected.
         fn hipEventDestroy(event: hipEvent_t);
         /// Marks the present end of a stream's work.
         fn hipEventRecord(event: hipEvent_t, stream: hipStream_t);
-        /// Waits for what an event marks.
+        /// Waits for the work that an event marks.
         fn hipEventSynchronize(event: hipEvent_t);
-        /// Whether what an event marks is done; if not, the status is [`HipError::NOT_READY`].
+        /// Queries whether the work that an event marks is done; if not, the status is [`HipError::NOT_READY`].
         fn hipEventQuery(event: hipEvent_t);
-        /// Milliseconds between two events that were reached.
+        /// Gets the milliseconds between two events that are done.
         fn hipEventElapsedTime(milliseconds: *mut f32, from: hipEvent_t, to: hipEvent_t);
 
         /// Loads a code object. The image must stay where it is until the module is unloaded.
         fn hipModuleLoadData(module: *mut hipModule_t, image: *const c_void);
         /// Unloads a module.
         fn hipModuleUnload(module: hipModule_t);
-        /// The kernel of this name.
+        /// Finds the kernel with this name.
         fn hipModuleGetFunction(function: *mut hipFunction_t, module: hipModule_t, name: *const c_char);
         /// Launches a kernel: the grid in blocks, the block in threads, bytes of dynamic shared memory. `arguments` are
-        /// addresses of values of the kernel's parameter types, `extra` is null.
+        /// addresses of values of the kernel's parameter types; `extra` is null.
         fn hipModuleLaunchKernel(
             function: hipFunction_t, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
             block_z: c_uint, shared: c_uint, stream: hipStream_t, arguments: *mut *mut c_void, extra: *mut *mut c_void
         );
-        /// Takes away the last error that the runtime remembers for this thread.
+        /// Clears the last error that the runtime stores for this thread.
         fn hipGetLastError();
     }
 
     optional {
-        /// The properties in ROCm 6's layout; see [`arch_name`](Api::arch_name).
+        /// Gets the properties in ROCm 6's layout; see [`arch_name`](Api::arch_name).
         fn hipGetDevicePropertiesR0600(properties: *mut c_void, device: c_int);
-        /// The properties in ROCm 5's layout, in newer runtimes too.
+        /// Gets the properties in ROCm 5's layout, in newer runtimes too.
         fn hipGetDeviceProperties(properties: *mut c_void, device: c_int);
         /// Waits for all work of the thread's device.
         fn hipDeviceSynchronize();
@@ -202,45 +202,45 @@ functions! {
             to: *mut c_void, to_device: c_int, from: *const c_void, from_device: c_int, size: usize,
             stream: hipStream_t
         );
-        /// Pins memory that is there already; `flags` are `hipHostRegister…`.
+        /// Page-locks existing memory; `flags` are `hipHostRegister…`.
         fn hipHostRegister(address: *mut c_void, size: usize, flags: c_uint);
-        /// Unpins memory that was pinned by [`hipHostRegister`](Self::hipHostRegister).
+        /// Unlocks memory that was page-locked by [`hipHostRegister`](Self::hipHostRegister).
         fn hipHostUnregister(address: *mut c_void);
-        /// What is known of an address; see [`device_of`](Api::device_of).
+        /// Gets the properties of an address; see [`device_of`](Api::device_of).
         fn hipPointerGetAttributes(attributes: *mut c_void, address: *const c_void);
-        /// Has a function called when a stream gets there; it must not call HIP. `flags` is 0.
+        /// Calls a function when a stream gets there; it must not call HIP. `flags` is 0.
         fn hipStreamAddCallback(
             stream: hipStream_t, callback: hipStreamCallback_t, argument: *mut c_void, flags: c_uint
         );
 
-        /// Begins to record what is put into a stream; `mode` is one of `hipStreamCaptureMode…`. The functions of graphs
-        /// are there all or not at all: [`Api::graphs`].
+        /// Begins to record the work that is put into a stream; `mode` is one of `hipStreamCaptureMode…`. A library has
+        /// all functions of graphs or none: [`Api::graphs`].
         fn hipStreamBeginCapture(stream: hipStream_t, mode: c_int);
         /// Ends the recording of a stream, which yields a graph.
         fn hipStreamEndCapture(stream: hipStream_t, graph: *mut hipGraph_t);
-        /// How many pieces of work a recording has, where `nodes` is null.
+        /// Counts the nodes of a recording if `nodes` is null.
         fn hipGraphGetNodes(graph: hipGraph_t, nodes: *mut hipGraphNode_t, count: *mut usize);
-        /// Makes a graph ready to launch; the last three are null, null and 0.
+        /// Instantiates a graph; the last three arguments are null, null and 0.
         fn hipGraphInstantiate(
             exec: *mut hipGraphExec_t, graph: hipGraph_t, error_node: *mut *mut c_void, log: *mut c_char,
             log_size: usize
         );
-        /// Does a graph's work in the order of a stream.
+        /// Launches a graph in the order of a stream.
         fn hipGraphLaunch(exec: hipGraphExec_t, stream: hipStream_t);
-        /// Destroys what is ready to launch.
+        /// Destroys an instantiated graph.
         fn hipGraphExecDestroy(exec: hipGraphExec_t);
         /// Destroys a recording.
         fn hipGraphDestroy(graph: hipGraph_t);
 
-        /// Imports memory, by an [`ExternalMemoryHandleDesc`](crate::ExternalMemoryHandleDesc). The functions for
-        /// external memory are there all or not at all: [`Api::external_memory`].
+        /// Imports memory, by an [`ExternalMemoryHandleDesc`](crate::ExternalMemoryHandleDesc). A library has all
+        /// functions for external memory or none: [`Api::external_memory`].
         fn hipImportExternalMemory(memory: *mut hipExternalMemory_t, description: *const c_void);
-        /// The address of a part of imported memory, by an
+        /// Gets the address of a part of imported memory, by an
         /// [`ExternalMemoryBufferDesc`](crate::ExternalMemoryBufferDesc).
         fn hipExternalMemoryGetMappedBuffer(
             address: *mut *mut c_void, memory: hipExternalMemory_t, description: *const c_void
         );
-        /// Gives imported memory back.
+        /// Releases imported memory.
         fn hipDestroyExternalMemory(memory: hipExternalMemory_t);
     }
 }
@@ -251,7 +251,7 @@ pub struct Api {
     functions: Functions,
 }
 
-/// What is current for a thread: a device with HIP, a context or none with CUDA, which may be anybody's.
+/// The current device (HIP) or context (CUDA) of a thread. A context may belong to other code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Current(Place);
 
@@ -266,11 +266,11 @@ enum Functions {
     Cuda(Box<Cuda>),
 }
 
-/// The names of AMD's library, newest first: two majors in one process do not go together, so the first
-/// that can be opened is the one.
+/// The names of AMD's library, newest first. Two major versions do not work in one process, so only the first that can
+/// be opened is used.
 const NAMES: [&str; 4] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 
-/// Where to look for AMD's library: by the dynamic loader's own search, then in ROCm's folders.
+/// Returns the paths to try for AMD's library: first the search of the dynamic loader, then ROCm's folders.
 pub(crate) fn amd_candidates(folders: &[OsString]) -> Vec<OsString> {
     let in_folders = folders.iter().flat_map(|folder| {
         NAMES.iter().map(|name| Path::new(folder).join("lib").join(name).into_os_string())
@@ -296,7 +296,7 @@ impl Api {
         }
     }
 
-    /// Opens this library, which is the vendor's or behaves like it.
+    /// Opens this library, which must be the vendor's or compatible with it.
     pub fn load_from(vendor: Vendor, library: impl Into<OsString>) -> Result<Self, LoadError> {
         Self::first(vendor, &[library.into()])
     }
@@ -311,12 +311,12 @@ impl Api {
         Ok(Self { library: library.name, functions })
     }
 
-    /// The library as it was opened, for messages.
+    /// Returns the library as it was opened, for messages.
     pub fn library(&self) -> &str {
         &self.library
     }
 
-    /// The vendor of the library.
+    /// Returns the vendor of the library.
     pub fn vendor(&self) -> Vendor {
         match self.functions {
             Functions::Hip(_) => Vendor::Amd,
@@ -324,7 +324,7 @@ impl Api {
         }
     }
 
-    /// Whether all functions of graphs are there.
+    /// Returns true if all functions of graphs exist.
     pub fn graphs(&self) -> bool {
         match &self.functions {
             Functions::Hip(hip) => {
@@ -339,7 +339,7 @@ impl Api {
         }
     }
 
-    /// Whether all functions for external memory are there.
+    /// Returns true if all functions for external memory exist.
     pub fn external_memory(&self) -> bool {
         match &self.functions {
             Functions::Hip(hip) => {
@@ -351,7 +351,7 @@ impl Api {
         }
     }
 
-    /// The GPU target of a device: `gfx90a:sramecc+:xnack-`, or `sm_90` on NVIDIA.
+    /// Returns the GPU target of a device: `gfx90a:sramecc+:xnack-`, or `sm_90` on NVIDIA.
     pub fn arch_name(&self, device: c_int) -> Result<String, HipError> {
         let Functions::Hip(hip) = &self.functions else {
             let number = |attribute| {
@@ -362,7 +362,7 @@ impl Api {
             let major = number(hipDeviceAttributeComputeCapabilityMajor)?;
             return Ok(format!("sm_{major}{}", number(hipDeviceAttributeComputeCapabilityMinor)?));
         };
-        // A 64-bit type, as the structure has pointers.
+        // A 64-bit type, as the structure contains pointers.
         let mut properties = vec![0u64; PROPERTIES_SIZE / 8];
         let (get, offset) = match (hip.hipGetDevicePropertiesR0600, hip.hipGetDeviceProperties) {
             (Some(get), _) => (get, ARCH_OFFSET_R0600),
@@ -375,20 +375,21 @@ impl Api {
         arch_in(&bytes, offset).ok_or(HipError::NOT_FOUND)
     }
 
-    /// The device in whose memory an address is; `None` for host memory.
+    /// Returns the device that owns an address; `None` for host memory.
     pub fn device_of(&self, address: *const c_void) -> Result<Option<c_int>, HipError> {
         let device_memory = if self.is_rocm_5() { MEMORY_TYPE_DEVICE_5 } else { MEMORY_TYPE_DEVICE };
         let attributes = self.attributes(address)?.filter(|attributes| attributes.kind == device_memory);
         Ok(attributes.map(|attributes| attributes.device))
     }
 
-    /// Whether the memory at an address was allocated by the runtime, or registered with it.
+    /// Returns true if the memory at an address was allocated by the runtime or registered with it.
     pub fn knows(&self, address: *const c_void) -> Result<bool, HipError> {
         let known = |kind| self.is_rocm_5() || kind != MEMORY_TYPE_UNREGISTERED;
         Ok(self.attributes(address)?.is_some_and(|attributes| known(attributes.kind)))
     }
 
-    /// What the runtime says of an address; `None` for memory that it has never seen, which from ROCm 6 on is a type too.
+    /// Returns the runtime's properties of an address; `None` for memory that it does not know. From ROCm 6 on, such
+    /// memory has a type as well.
     fn attributes(&self, address: *const c_void) -> Result<Option<PointerAttributes>, HipError> {
         let mut attributes = PointerAttributes::new(0, 0);
         // SAFETY: the buffer is valid for writes and larger than the structure of any release; nothing is read at the
@@ -400,12 +401,13 @@ impl Api {
         }
     }
 
-    /// The numbers of types of memory changed in ROCm 6, which is when the R0600 properties came.
+    /// Returns true for ROCm 5. The numbers of memory types changed in ROCm 6, which also introduced the R0600
+    /// properties.
     fn is_rocm_5(&self) -> bool {
         matches!(&self.functions, Functions::Hip(hip) if hip.hipGetDevicePropertiesR0600.is_none())
     }
 
-    /// What is current for the calling thread.
+    /// Returns the current device or context of the calling thread.
     pub fn current(&self) -> Result<Current, HipError> {
         match &self.functions {
             Functions::Hip(hip) => {
@@ -417,7 +419,7 @@ impl Api {
         }
     }
 
-    /// Makes current for the calling thread what was current for it before.
+    /// Makes an earlier device or context current again for the calling thread.
     pub fn set_current(&self, current: Current) -> Result<(), HipError> {
         match (&self.functions, current.0) {
             // SAFETY: takes a number.
@@ -427,8 +429,8 @@ impl Api {
         }
     }
 
-    /// Waits for all work that may still write to memory of the device that is set, whoever's it is. On NVIDIA,
-    /// another context may be current after this: set the device again.
+    /// Waits for all work that may still write to this memory of the current device, in any context. On NVIDIA, another
+    /// context may be current afterwards, so set the device again.
     pub fn synchronize_owner(&self, address: *const c_void) -> Result<(), HipError> {
         match &self.functions {
             // SAFETY: takes nothing.
@@ -452,8 +454,8 @@ impl Api {
         }
     }
 
-    /// Has `stream` wait for the work that is in `producer` now, a stream of the same device. On NVIDIA it may be of
-    /// another context, which is current after this: set the device again.
+    /// Makes `stream` wait for the present work of `producer`, a stream of the same device. On NVIDIA it may belong to
+    /// another context, which is current afterwards, so set the device again.
     ///
     /// # Safety
     ///

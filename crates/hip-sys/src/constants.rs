@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The handles and numbers that HIP's functions take.
+//! The handles and numbers of HIP's functions.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -16,13 +16,13 @@ pub type hipModule_t = *mut c_void;
 pub type hipFunction_t = *mut c_void;
 /// Recorded work.
 pub type hipGraph_t = *mut c_void;
-/// A piece of recorded work.
+/// A node of a recording.
 pub type hipGraphNode_t = *mut c_void;
-/// Recorded work, ready to launch.
+/// Recorded work that is ready to launch.
 pub type hipGraphExec_t = *mut c_void;
 /// Memory of another API.
 pub type hipExternalMemory_t = *mut c_void;
-/// Called when the work before it in a stream is done.
+/// Called when the earlier work of a stream is done.
 pub type hipStreamCallback_t = unsafe extern "C" fn(hipStream_t, HipError, *mut c_void);
 
 macro_rules! constants {

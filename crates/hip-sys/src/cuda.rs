@@ -22,7 +22,7 @@ type CUdevice = c_int;
 type CUcontext = *mut c_void;
 type CUlibrary = *mut c_void;
 
-/// Makes a table of the driver's functions.
+/// Defines a table of the driver's functions.
 macro_rules! table {
     ($(#[$table_meta:meta])* struct $table:ident {
         required { $($(#[$required_meta:meta])* fn $required:ident($($required_arg:ty),*);)* }
@@ -84,7 +84,8 @@ table! {
             fn cuLibraryGetModule(*mut hipModule_t, CUlibrary);
             fn cuLibraryUnload(CUlibrary);
             fn cuGraphInstantiateWithFlags(*mut hipGraphExec_t, hipGraph_t, u64);
-            /// (to, from, sizes, count, attributes, the first copies that they are of, count, failed copy, stream)
+            /// (to, from, sizes, count, attributes, index of the first copy of each attribute, count, failed copy,
+            /// stream)
             fn cuMemcpyBatchAsync(
                 *const *mut c_void, *const *const c_void, *const usize, usize, *const CUmemcpyAttributes, *const usize,
                 usize, *mut usize, hipStream_t
@@ -93,7 +94,7 @@ table! {
     }
 }
 
-/// Makes a table of the driver's functions that do as HIP's do, and methods of [`Cuda`] under HIP's names.
+/// Defines a table of the driver's functions that are equivalent to HIP's, and methods of [`Cuda`] under HIP's names.
 macro_rules! forwarded {
     (
         required { $($hip:ident = $driver:literal($($arg:ident: $type:ty),*);)* }
@@ -211,7 +212,7 @@ impl Side {
     }
 }
 
-/// How pieces of memory are copied; places are hints for memory that the driver does not know.
+/// How pieces of memory are copied. Places are hints for memory that the driver does not know.
 #[repr(C)]
 struct CUmemcpyAttributes {
     source_order: c_int,
@@ -243,7 +244,7 @@ const ATTRIBUTES: [(c_int, c_int); 11] = [
     (hipDeviceAttributeMemoryPoolsSupported, 115),
 ];
 
-/// The status of a function that stops at the first error.
+/// Converts the result of several calls to a status.
 fn status(result: Result<(), HipError>) -> HipError {
     result.err().unwrap_or(HipError::SUCCESS)
 }
@@ -252,10 +253,10 @@ struct Context(CUcontext);
 // SAFETY: a context is a handle that any thread may use, and it is never destroyed.
 unsafe impl Send for Context {}
 
-/// The flags that both know; HIP's further ones are about caches that NVIDIA keeps coherent.
+/// The flags that HIP and CUDA share. HIP's further flags concern caches that NVIDIA keeps coherent.
 const COMMON_FLAGS: c_uint = 7;
 
-/// What loads and unloads a library, and gives its module in the current context.
+/// The functions that load a library, get its module in the current context, and unload it.
 type Libraries = (
     unsafe extern "C" fn(
         *mut CUlibrary,
@@ -275,7 +276,7 @@ type Libraries = (
 pub(crate) struct Cuda {
     driver: Driver,
     forwarded: Forwarded,
-    /// The devices' primary contexts, each retained when it is first asked for and then kept.
+    /// The devices' primary contexts. Each is retained at its first use and then kept.
     contexts: Mutex<BTreeMap<c_int, Context>>,
 }
 
@@ -288,7 +289,7 @@ impl Cuda {
         })
     }
 
-    /// Whether all functions of graphs are there.
+    /// Returns true if all functions of graphs exist.
     pub(crate) fn graphs(&self) -> bool {
         let Forwarded { hipStreamBeginCapture: begin, hipStreamEndCapture: end, .. } = self.forwarded;
         let Forwarded { hipGraphLaunch: launch, hipGraphExecDestroy: destroy, .. } = self.forwarded;
@@ -297,21 +298,21 @@ impl Cuda {
         all && instantiate && self.forwarded.hipGraphDestroy.is_some()
     }
 
-    /// Whether all functions for external memory are there.
+    /// Returns true if all functions for external memory exist.
     pub(crate) fn external_memory(&self) -> bool {
         self.forwarded.hipImportExternalMemory.is_some()
             && self.forwarded.hipExternalMemoryGetMappedBuffer.is_some()
             && self.forwarded.hipDestroyExternalMemory.is_some()
     }
 
-    /// Libraries stand in for modules where the driver has them (CUDA 12): it compiles several of them at a time,
-    /// but modules one after another.
+    /// Returns the functions of libraries, which replace modules if the driver has them (CUDA 12): it compiles several
+    /// libraries in parallel, but modules one after another.
     fn libraries(&self) -> Option<Libraries> {
         let driver = &self.driver;
         Some((driver.cuLibraryLoadData?, driver.cuLibraryGetModule?, driver.cuLibraryUnload?))
     }
 
-    /// The driver's handle of a device.
+    /// Returns the driver's handle of a device.
     fn device(&self, ordinal: c_int) -> Result<CUdevice, HipError> {
         let mut device = 0;
         // SAFETY: the pointer is valid for a write; the driver refuses numbers that it does not know.
@@ -319,7 +320,7 @@ impl Cuda {
         Ok(device)
     }
 
-    /// The device's primary context.
+    /// Returns the device's primary context.
     fn context(&self, ordinal: c_int) -> Result<CUcontext, HipError> {
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(context) = contexts.get(&ordinal) {
@@ -335,15 +336,15 @@ impl Cuda {
         Ok(context)
     }
 
-    /// The context that is current for the calling thread; null if there is none.
+    /// Returns the current context of the calling thread; null if there is none.
     pub(crate) fn current(&self) -> Result<CUcontext, HipError> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the address is valid for a write.
         unsafe { (self.driver.cuCtxGetCurrent)(&mut context) }.ok().map(|()| context)
     }
 
-    /// Makes a context current that was so before. The driver has a stack of them for each thread, of which this sets the
-    /// top; a null pointer takes away what was set where the stack was empty. So the stack is as it was.
+    /// Makes an earlier context current again. The driver has a stack of contexts for each thread. This sets its top; a
+    /// null pointer removes the context that was set while the stack was empty. So the stack is as before.
     pub(crate) fn set_current(&self, context: CUcontext) -> Result<(), HipError> {
         // SAFETY: the driver refuses a context that was destroyed since.
         unsafe { (self.driver.cuCtxSetCurrent)(context) }.ok()
@@ -367,7 +368,7 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// As for a copy of each.
+    /// The same as for a copy of each piece.
     pub(crate) unsafe fn copy_pieces(&self, pieces: &[Piece], stream: hipStream_t) -> Result<(), HipError> {
         let copy = self.driver.cuMemcpyBatchAsync.ok_or(HipError::NOT_SUPPORTED)?;
         let to: Vec<_> = pieces.iter().map(|piece| piece.to as *mut c_void).collect();
@@ -386,7 +387,7 @@ impl Cuda {
         unsafe { copy(to, from, sizes, count, &attributes, &0, 1, &mut failed, stream) }.ok()
     }
 
-    /// Waits for everything in the context that an address belongs to, and leaves that context current.
+    /// Waits for all work in the context that owns an address. That context is current afterwards.
     pub(crate) fn synchronize_owner(&self, address: *const c_void) -> Result<(), HipError> {
         let mut context: CUcontext = std::ptr::null_mut();
         // SAFETY: the driver looks the address up and reads nothing there; what it writes is a context, and those with
@@ -404,7 +405,7 @@ impl Cuda {
     }
 }
 
-/// HIP's functions that the driver's do not fit.
+/// HIP's functions without an equivalent function of the driver.
 #[allow(clippy::missing_safety_doc, reason = "said above for all of them")]
 impl Cuda {
     pub(crate) unsafe fn hipGetDeviceCount(&self, count: *mut c_int) -> HipError {
@@ -423,7 +424,7 @@ impl Cuda {
         )
     }
 
-    /// A thread has a context, which may be nobody's device: [`current`](Self::current).
+    /// Fails: a thread has a context, which may not belong to any device; see [`current`](Self::current).
     pub(crate) unsafe fn hipGetDevice(&self, _: *mut c_int) -> HipError {
         HipError::NOT_SUPPORTED
     }
@@ -474,7 +475,7 @@ impl Cuda {
         unsafe { (self.driver.cuEventCreate)(event, flags & COMMON_FLAGS) }
     }
 
-    /// The driver sees from the addresses where they are.
+    /// Ignores `_kind`, as the driver finds the kinds of memory from the addresses.
     pub(crate) unsafe fn hipMemcpyAsync(
         &self,
         to: *mut c_void,
@@ -535,7 +536,7 @@ impl Cuda {
         }))
     }
 
-    /// HIP takes the lowest byte too.
+    /// Uses the lowest byte, as HIP does.
     pub(crate) unsafe fn hipMemsetAsync(
         &self,
         address: *mut c_void,
@@ -558,11 +559,11 @@ impl Cuda {
         };
         let null: *mut c_void = std::ptr::null_mut();
         let (mut loaded, mut compiled) = (null, null);
-        // SAFETY: the caller's pointer is valid for a write, and the image is whole and stays where it is. Without
-        // options, the driver reads no others. A library that could not be compiled is nobody's else.
+        // SAFETY: the caller's pointer is valid for a write, and the image is complete and stays in place. Without
+        // options, the driver reads no other arguments. A library that could not be compiled is owned here.
         let mut load = || unsafe {
             load(&mut loaded, image, null.cast(), null.cast(), 0, null.cast(), null.cast(), 0).ok()?;
-            // Compiles now, not when a kernel is launched.
+            // Compiles now instead of at the first launch.
             if let Err(error) = get_module(&mut compiled, loaded).ok() {
                 let _ = unload(loaded);
                 return Err(error);
@@ -575,9 +576,9 @@ impl Cuda {
 
     pub(crate) unsafe fn hipModuleUnload(&self, module: hipModule_t) -> HipError {
         match self.libraries() {
-            // SAFETY: what the caller has from `hipModuleLoadData` is a library, and nobody uses it any more.
+            // SAFETY: the caller's handle from `hipModuleLoadData` is a library that is no longer used.
             Some((_, _, unload)) => unsafe { unload(module) },
-            // SAFETY: what the caller has from `hipModuleLoadData` is a module, and nobody uses it any more.
+            // SAFETY: the caller's handle from `hipModuleLoadData` is a module that is no longer used.
             None => unsafe { (self.driver.cuModuleUnload)(module) },
         }
     }
@@ -637,17 +638,17 @@ impl Cuda {
         }))
     }
 
-    /// The driver keeps no error per thread.
+    /// Reports success, as the driver stores no error per thread.
     pub(crate) unsafe fn hipGetLastError(&self) -> HipError {
         HipError::SUCCESS
     }
 
-    /// What [`arch_name`](crate::Api::arch_name) needs, the driver has as attributes.
+    /// Fails, as the driver has the properties for [`arch_name`](crate::Api::arch_name) as attributes.
     pub(crate) unsafe fn hipGetDevicePropertiesR0600(&self, _: *mut c_void, _: c_int) -> HipError {
         HipError::NOT_SUPPORTED
     }
 
-    /// What [`arch_name`](crate::Api::arch_name) needs, the driver has as attributes.
+    /// Fails, as the driver has the properties for [`arch_name`](crate::Api::arch_name) as attributes.
     pub(crate) unsafe fn hipGetDeviceProperties(&self, _: *mut c_void, _: c_int) -> HipError {
         HipError::NOT_SUPPORTED
     }

@@ -5,8 +5,7 @@
 use std::ffi::c_int;
 use std::fmt;
 
-/// What every HIP function returns. A plain number, because newer runtimes return values that no list
-/// written today knows.
+/// The status of a HIP function. It is a plain number, because newer runtimes return values that are unknown today.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use]
 #[repr(transparent)]
@@ -17,7 +16,7 @@ macro_rules! errors {
         impl HipError {
             $(#[doc = concat!("`", stringify!($name), "`")] pub const $constant: Self = Self($value);)*
 
-            /// HIP's name of the value, if this crate knows it.
+            /// Returns HIP's name of the value, if this crate knows it.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 { $($value => Some(stringify!($name)),)* _ => None }
             }
@@ -89,24 +88,24 @@ errors! {
 }
 
 impl HipError {
-    /// A value that a runtime returned, also one that no constant stands for.
+    /// Wraps a value that a runtime returned, including values without a constant.
     pub const fn from_code(code: c_int) -> Self {
         Self(code)
     }
 
-    /// The number as HIP has it.
+    /// Returns HIP's number.
     pub const fn code(self) -> c_int {
         self.0
     }
 
-    /// The value as a result, to use with `?`.
+    /// Converts the value to a result, for use with `?`.
     pub fn ok(self) -> Result<(), Self> {
         if self == Self::SUCCESS { Ok(()) } else { Err(self) }
     }
 
-    /// The device, or this process's context on it, is unusable from now on; on NVIDIA until the process
-    /// ends. Includes values that only the CUDA driver returns: 220 (NVLink), 714 to 718 (hardware stack,
-    /// illegal instruction, misaligned address, address space, program counter).
+    /// Returns true if the device, or this process's context on it, can no longer be used; on NVIDIA until the process
+    /// ends. Includes values that only the CUDA driver returns: 220 (NVLink), 714 to 718 (hardware stack, illegal
+    /// instruction, misaligned address, address space, program counter).
     pub fn is_device_lost(self) -> bool {
         matches!(self.0, 4 | 214 | 220 | 700 | 702 | 709 | 710 | 714..=719 | 999)
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Opening a library and taking functions out of it.
+//! Opens libraries and finds their functions.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 
 use libloading::os::unix::{self, RTLD_LOCAL, RTLD_NOW};
 
-/// Why there is no function table.
+/// Reasons why there is no function table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -15,10 +15,10 @@ pub enum LoadError {
     Library {
         /// The names that were tried.
         tried: Vec<String>,
-        /// What the dynamic loader says, of the first library that it found if there is one.
+        /// The dynamic loader's error, for the first library that it found, if any.
         reason: String,
     },
-    /// The library was opened and lacks a function, so it is not what its name says or too old.
+    /// The library lacks a function, so it is another library or too old.
     Symbol {
         /// The library as it was opened.
         library: String,
@@ -40,7 +40,7 @@ impl std::fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// An open library. It stays open until the process ends: GPU runtimes own threads and exit handlers.
+/// An open library. It stays open until the process ends, as GPU runtimes own threads and exit handlers.
 pub(crate) struct Library {
     handle: ManuallyDrop<unix::Library>,
     pub(crate) name: String,
@@ -59,7 +59,7 @@ impl Library {
                 Ok(handle) => return Ok(Self { handle: ManuallyDrop::new(handle), name }),
                 Err(error) => {
                     let reason = source_text(&error);
-                    // The loader names the library itself when it is absent, another file when that is.
+                    // The loader names the library itself if it is missing, and another file if that is missing.
                     let kind = if reason.starts_with(&format!("{name}: cannot open shared object file")) {
                         &mut absent
                     } else {
@@ -75,7 +75,7 @@ impl Library {
         })
     }
 
-    /// The function of this name.
+    /// Finds the function with this name.
     ///
     /// # Safety
     ///
@@ -86,7 +86,7 @@ impl Library {
             .ok_or_else(|| LoadError::Symbol { library: self.name.clone(), symbol: symbol.to_owned() })
     }
 
-    /// The function of this name, if the library has it.
+    /// Finds the function with this name, if the library has it.
     ///
     /// # Safety
     ///
@@ -98,7 +98,7 @@ impl Library {
     }
 }
 
-/// What the dynamic loader said, which libloading keeps behind its own text.
+/// Returns the dynamic loader's message, which libloading wraps in its own text.
 fn source_text(error: &libloading::Error) -> String {
     use std::error::Error;
     error.source().map_or_else(|| error.to_string(), ToString::to_string)

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What HIP passes in structures.
+//! The structures of HIP's functions.
 //!
-//! These structures have grown from release to release, so the runtime is always given more zeroed space
-//! than any release knows, and only fields that have not moved are used.
+//! These structures have grown from release to release. So the runtime always gets more zeroed space than any release
+//! needs, and only fields that have never moved are used.
 
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::constants::hipExternalMemoryHandleTypeOpaqueFd;
 
-/// Where `gcnArchName` is in `hipDeviceProp_t` of ROCm 6 and later (`R0600`), and before.
+/// Offset of `gcnArchName` in `hipDeviceProp_t` of ROCm 6 and later (`R0600`), and of earlier releases.
 pub(crate) const ARCH_OFFSET_R0600: usize = 1160;
 pub(crate) const ARCH_OFFSET: usize = 396;
-/// Several times the largest `hipDeviceProp_t` so far (1472 bytes).
+/// Several times the size of the largest known `hipDeviceProp_t` (1472 bytes).
 pub(crate) const PROPERTIES_SIZE: usize = 8192;
 
-/// The GPU target's name at its offset, or wherever it is if a later release moved it.
+/// Finds the GPU target's name at its offset, or elsewhere if a later release has moved it.
 pub(crate) fn arch_in(properties: &[u8], offset: usize) -> Option<String> {
     let text = |bytes: &[u8]| {
         let name = bytes.split(|byte| *byte == 0).next()?;
@@ -27,7 +27,7 @@ pub(crate) fn arch_in(properties: &[u8], offset: usize) -> Option<String> {
         .or_else(|| properties.windows(3).position(|w| w == b"gfx").and_then(|at| text(&properties[at..])))
 }
 
-/// `hipPointerAttribute_t`: its first two fields, and room.
+/// `hipPointerAttribute_t`: its first two fields, and padding.
 #[repr(C)]
 pub(crate) struct PointerAttributes {
     pub(crate) kind: c_int,
@@ -50,11 +50,11 @@ pub(crate) const MEMORY_TYPE_UNREGISTERED: c_int = 0;
 /// A piece of memory to copy, for [`Api::copy_pieces`](crate::Api::copy_pieces).
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// Address of the first byte there.
+    /// Address of the first byte of the destination.
     pub to: u64,
-    /// Address of the first byte here.
+    /// Address of the first byte of the source.
     pub from: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
 }
 
@@ -72,13 +72,14 @@ pub struct ExternalMemoryHandleDesc {
 }
 
 impl ExternalMemoryHandleDesc {
-    /// Describes `size` bytes behind an opaque descriptor. On NVIDIA a successful import takes over the descriptor.
+    /// Describes `size` bytes behind an opaque descriptor. On NVIDIA a successful import takes ownership of the
+    /// descriptor.
     pub fn opaque_fd(fd: c_int, size: u64) -> Self {
         let kind = hipExternalMemoryHandleTypeOpaqueFd;
         Self { kind, gap: 0, fd, handle_rest: [0; 3], size, flags: 0, reserved: [0; 23] }
     }
 
-    /// The structure as `hipImportExternalMemory` takes it.
+    /// Returns the structure for `hipImportExternalMemory`.
     pub fn as_ptr(&self) -> *const c_void {
         (&raw const *self).cast()
     }
@@ -100,7 +101,7 @@ impl ExternalMemoryBufferDesc {
         Self { offset, size, flags: 0, reserved: [0; 27] }
     }
 
-    /// The structure as `hipExternalMemoryGetMappedBuffer` takes it.
+    /// Returns the structure for `hipExternalMemoryGetMappedBuffer`.
     pub fn as_ptr(&self) -> *const c_void {
         (&raw const *self).cast()
     }

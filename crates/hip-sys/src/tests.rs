@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Loading of libraries made for the purpose, and comparison with HIP's headers.
+//! Loads libraries compiled for these tests, and compares with HIP's headers.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::error::ERRORS;
 use crate::structs::*;
 use crate::*;
 
-/// Compiles a library; the compiler's messages are those of the test.
+/// Compiles a library. The compiler's messages appear in the output of the test.
 fn library(folder: &Path, name: &str, source: &Path) -> PathBuf {
     let path = folder.join(name);
     let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -28,7 +28,7 @@ fn library(folder: &Path, name: &str, source: &Path) -> PathBuf {
     path
 }
 
-/// A HIP runtime whose required functions do nothing, with the optional functions of `source`.
+/// Compiles a HIP runtime whose required functions do nothing, with the optional functions of `source`.
 fn fake_hip(folder: &Path, name: &str, source: &str) -> PathBuf {
     let mut text = source.to_owned() + "\n";
     for (function, _) in REQUIRED {
@@ -157,7 +157,7 @@ fn layouts_of_rocm_5_and_6() {
         assert_eq!((of(1), of(2), of(9)), (Ok(Some(3)), Ok(None), Ok(None)), "{arch}");
         let knows = |address| api.knows(std::ptr::without_provenance(address));
         assert_eq!((knows(1), knows(2), knows(9)), (Ok(true), Ok(true), Ok(false)), "{arch}");
-        // What is the host's memory with ROCm 5 is nobody's with ROCm 6.
+        // Host memory in ROCm 5 has the number of unregistered memory in ROCm 6.
         assert_eq!(knows(3), Ok(arch != "gfx1100"));
     }
 }
@@ -174,7 +174,7 @@ fn processor_is_found_where_a_later_layout_has_it() {
     assert_eq!(arch_in(&properties, 9999).as_deref(), Some("gfx1201xxx"));
 }
 
-/// The real runtime, as far as it goes without a GPU.
+/// Calls the installed runtime as far as possible without a GPU.
 #[test]
 fn installed_runtime_reports_no_device() {
     if Path::new("/dev/kfd").exists() {
@@ -203,7 +203,7 @@ fn errors_have_names_and_lost_devices_are_told_apart() {
     }
 }
 
-/// What the shims for NVIDIA hand to the driver.
+/// Checks the arguments that the functions for NVIDIA pass to the driver.
 #[test]
 fn cuda_driver_behind_the_table() {
     let folder = tempfile::tempdir().unwrap();
@@ -298,7 +298,7 @@ fn cuda_driver_behind_the_table() {
     let of = |address| api.device_of(p(address));
     assert_eq!((of(0xde), of(0x1), of(0xbad)), (Ok(Some(1)), Ok(None), Ok(None)));
 
-    // Memory and streams of somebody else's context, 77 in the fake.
+    // Memory and streams of another context, 77 in the fake.
     assert_eq!(
         (api.synchronize_owner(p(0xde)), calls().as_str()),
         (Ok(()), "cuCtxSetCurrent 77\ncuCtxSynchronize\n")
@@ -312,7 +312,7 @@ fn cuda_driver_behind_the_table() {
          cuEventDestroy_v2 e\n"
     );
 
-    // Which is current now. What was so before is set again as it was.
+    // That context is current now. The earlier one can be made current again.
     assert_ne!(api.current(), Ok(ours));
     assert_eq!((api.set_current(ours), calls().as_str()), (Ok(()), "cuCtxSetCurrent 1041\n"));
     assert_eq!(api.current(), Ok(ours));
@@ -327,7 +327,7 @@ fn cuda_driver_behind_the_table() {
     check!(hipStreamSynchronize(handle), 0, "cuStreamSynchronize 51\n");
     /// # Safety
     ///
-    /// `argument` must point to a number that nobody else uses.
+    /// `argument` must point to a number that is not used elsewhere.
     unsafe extern "C" fn callback(stream: hipStream_t, status: HipError, argument: *mut c_void) {
         // SAFETY: the caller has promised that it is a number.
         unsafe { *argument.cast::<usize>() = stream.addr() + status.code() as usize };
@@ -401,7 +401,7 @@ fn cuda_driver_behind_the_table() {
     check!(hipDestroyExternalMemory(handle), 0, "cuDestroyExternalMemory 3e\n");
 }
 
-/// Each has its own driver: what one is told, the other does not hear.
+/// Each library has its own driver, with separate state.
 #[test]
 fn two_drivers_may_be_open() {
     let folder = tempfile::tempdir().unwrap();
@@ -423,7 +423,7 @@ fn two_drivers_may_be_open() {
     assert_eq!(CStr::from_bytes_until_nul(&text).unwrap(), c"cuInit 0\n");
 }
 
-/// A letter for how an argument is passed, and after a `*` for what a pointer points to.
+/// Returns a letter for the way an argument is passed, and after a `*` for the type that a pointer points to.
 fn code(rust_type: &str) -> &'static str {
     match rust_type {
         "c_int" => "i",
@@ -440,7 +440,7 @@ fn code(rust_type: &str) -> &'static str {
     }
 }
 
-/// Every number, signature and layout that this crate uses, compared with HIP's headers by a C++ compiler.
+/// Compares every number, signature and layout of this crate with HIP's headers in a C++ compiler.
 #[test]
 fn agrees_with_the_headers_of_hip() {
     let mut text = String::from("#include \"abi.hpp\"\n");
@@ -497,7 +497,7 @@ fn agrees_with_the_headers_of_hip() {
     }
 }
 
-/// Whether C++ compiles; else what the compiler says.
+/// Compiles C++ and returns the compiler's errors.
 fn compiles(text: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("abi.cpp");

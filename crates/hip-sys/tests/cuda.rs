@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The table over NVIDIA's driver, on the software `libcuda` of `tests/swhip`: contexts, what belongs to them, and
-//! errors that stay.
+//! The functions over NVIDIA's driver, on the software `libcuda` of `tests/swhip`: contexts, objects that belong to
+//! them, and permanent errors.
 //!
-//! A process has one driver, which a lost device makes useless and whose devices the environment describes: the
-//! tests with either start this very program again, with the ignored ones below.
+//! A process has one driver. The environment describes its devices, and a lost device makes it unusable. So tests of
+//! either start this program again with one of the ignored tests below.
 
 #[path = "../../../tests/swhip/library.rs"]
 mod swhip;
@@ -20,7 +20,7 @@ use swhip::library;
 
 type Context = *mut c_void;
 
-/// The driver from the side of somebody else in the process, who has contexts of their own.
+/// The driver as other code in the process uses it, with its own contexts.
 struct Driver {
     create: unsafe extern "C" fn(*mut Context, c_uint, c_int) -> HipError,
     destroy: unsafe extern "C" fn(Context) -> HipError,
@@ -74,7 +74,7 @@ macro_rules! ok {
 }
 
 impl Driver {
-    /// A context of its own, which is current from now on.
+    /// Creates a context, which is current afterwards.
     fn create(&self) -> Context {
         let (mut device, mut context) = (0, null_mut());
         // SAFETY: the addresses are valid for writes.
@@ -102,7 +102,7 @@ impl Driver {
         context
     }
 
-    /// That of this thread, or null.
+    /// Returns the current context of this thread, or null.
     fn current(&self) -> Context {
         let mut context = null_mut();
         // SAFETY: the address is valid for a write.
@@ -110,7 +110,7 @@ impl Driver {
         context
     }
 
-    /// Has the streams of the process take turns in another order.
+    /// Changes the order in which the streams of the process take turns.
     fn seed(&self, seed: u8) {
         // SAFETY: takes a number.
         unsafe { (self.seed)(seed.into()) }
@@ -131,7 +131,7 @@ fn stream() -> hipStream_t {
 
 fn event() -> hipEvent_t {
     let mut event = null_mut();
-    // The flag is about caches of AMD's GPUs, which the driver would refuse.
+    // The flag concerns caches of AMD's GPUs. The driver would reject it.
     ok!(hipEventCreateWithFlags(&mut event, hipEventDisableTiming | 0x8000_0000));
     event
 }
@@ -151,7 +151,7 @@ fn pinned(size: usize) -> *mut c_void {
 const PTX: &str = concat!(include_str!("frame_end.ptx"), "\0");
 const COUNT: usize = 100;
 
-/// A module and its kernel, which copies numbers.
+/// Loads a module and its kernel, which copies numbers.
 fn kernel() -> (hipModule_t, hipFunction_t) {
     let (mut module, mut function) = (null_mut(), null_mut());
     ok!(hipModuleLoadData(&mut module, PTX.as_ptr().cast()));
@@ -178,13 +178,13 @@ fn launch(function: hipFunction_t, from: *mut c_void, to: *mut c_void, stream: h
     ))
 }
 
-/// The numbers at an address of pinned memory that nothing writes to any more.
+/// Reads the numbers at an address of pinned memory that nothing writes to any more.
 fn numbers(address: *mut c_void) -> Vec<u64> {
     // SAFETY: the memory is that long.
     unsafe { std::slice::from_raw_parts(address.cast::<u64>(), COUNT) }.to_vec()
 }
 
-/// Runs an ignored test below in a process of its own.
+/// Runs an ignored test below in its own process.
 fn run(test: &str, environment: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let output = command.args(["--exact", test, "--ignored"]).envs(environment.iter().copied()).output();
@@ -193,7 +193,7 @@ fn run(test: &str, environment: &[(&str, &str)]) {
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
-/// Everything at once, also as a graph, and nothing is left of it.
+/// Uses all functions, also in a graph, and checks that no object is left.
 #[test]
 fn work_is_done_as_on_amd() {
     run("works", &[]);
@@ -251,7 +251,7 @@ fn threads_have_no_device_until_they_set_one() {
         let mut address = null_mut();
         assert_eq!(status!(hipMalloc(&mut address, 16)), HipError::INVALID_CONTEXT);
         assert_eq!(status!(hipFree(memory as *mut c_void)), HipError::INVALID_CONTEXT);
-        // Addresses are looked up by threads that use no device.
+        // Addresses are queried by threads without a device.
         assert_eq!(API.device_of(memory as *const c_void), Ok(Some(0)));
         ok!(hipSetDevice(0));
         ok!(hipFree(memory as *mut c_void));
@@ -287,7 +287,7 @@ fn addresses_say_where_they_are() {
     assert_eq!(API.device_of(device), Ok(None));
 }
 
-/// Events can only be recorded in streams of their own context.
+/// Events can be recorded only in streams of their own context.
 #[test]
 fn a_stream_of_another_context_is_waited_for() {
     let foreign = DRIVER.create();
@@ -312,7 +312,7 @@ fn a_stream_of_another_context_is_waited_for() {
     DRIVER.destroy(foreign);
 }
 
-/// The context of the memory is the one to wait for, not that of the device.
+/// The context that owns the memory is waited for, not that of the device.
 #[test]
 fn work_of_another_context_is_waited_for() {
     let foreign = DRIVER.create();
@@ -371,7 +371,7 @@ fn devices() {
     assert_eq!(status!(hipSetDevice(2)), HipError::INVALID_DEVICE);
 }
 
-/// Until the process ends, as NVIDIA documents it.
+/// NVIDIA documents that it stays lost until the process ends.
 #[test]
 fn a_lost_device_stays_lost() {
     run("loses", &[]);
@@ -404,7 +404,7 @@ fn loses() {
     ];
     assert_eq!(refused, [HipError::ILLEGAL_ADDRESS; 14]);
     assert!(refused[0].is_device_lost());
-    // What only concerns the thread goes on.
+    // Functions that concern only the thread still work.
     ok!(hipSetDevice(0));
     let other = std::thread::spawn(|| {
         ok!(hipSetDevice(0));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The variables that say where ROCm is. One test, as the environment is one for the whole process.
+//! The variables that locate ROCm. There is one test, as the environment belongs to the whole process.
 
 use hipvmaf_hip_sys::{Api, LoadError, Vendor};
 
@@ -16,7 +16,7 @@ fn rocm_is_looked_for_where_the_environment_says() {
         Err(other) => panic!("{other:?}"),
     };
     set("ROCM_PATH", "/no/rocm");
-    // Set to nothing is not set: that would be the root folder.
+    // An empty value counts as unset; it would be the root folder.
     set("HIP_PATH", "");
     if let Some(tried) = tried() {
         assert_eq!(

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! What the GPU backend asks of a device, and when: seen by the software device, which counts. The ignored tests are
-//! started by the others, each in a process of its own.
+//! The calls of the GPU backend, counted by the software device.
 
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,9 +13,51 @@ use hipvmaf_engine::frame::{BitDepth, Component, Geometry, Lease, Picture, Sampl
 use hipvmaf_engine::metrics::{FrameSums, Work};
 use hipvmaf_engine::testing::metrics::{Motion, MotionWork, Psnr, PsnrWork, Vif, VifWork};
 
-use crate::gpu::{RDNA, assert_passes, library, run};
+use crate::gpu::{Case, RDNA};
+use crate::process::{Function, functions, passes};
+use crate::swhip::library;
 
-/// The software device from outside.
+/// Functions that run in processes of their own.
+pub const FUNCTIONS: &[Function] = functions![
+    branching,
+    a_failed_group_keeps_its_pictures_until_they_are_copied,
+    the_error_of_a_wait_is_that_of_the_group,
+    memory_shared_with_kernels_is_coherent,
+    rows_are_copied_at_once_in_place_or_packed,
+    strides_may_differ_between_pictures,
+    all_producers_of_a_picture_are_waited_for,
+    sessions_share_one_stream_for_uploads,
+    uploads_do_not_wait_for_kernels_of_others,
+    an_empty_recording_is_no_graph,
+];
+
+/// Tests that start several processes.
+pub const TESTS: &[Function] = functions![graphs_have_no_branches_on_amd];
+
+/// Returns the functions that must succeed on a device, with its delays and order.
+pub fn cases() -> Vec<Case> {
+    vec![
+        (
+            "rdna",
+            "a_failed_group_keeps_its_pictures_until_they_are_copied",
+            vec![RDNA, ("SWHIP_DELAY_US", "10000")],
+        ),
+        ("rdna", "the_error_of_a_wait_is_that_of_the_group", vec![RDNA, ("SWHIP_DELAY_US", "10000")]),
+        ("rdna", "memory_shared_with_kernels_is_coherent", vec![RDNA]),
+        ("rdna", "rows_are_copied_at_once_in_place_or_packed", vec![RDNA]),
+        ("rdna", "strides_may_differ_between_pictures", vec![RDNA]),
+        ("rdna", "all_producers_of_a_picture_are_waited_for", vec![RDNA]),
+        ("rdna", "sessions_share_one_stream_for_uploads", vec![RDNA]),
+        (
+            "rdna",
+            "uploads_do_not_wait_for_kernels_of_others",
+            vec![RDNA, ("SWHIP_DELAY_US", "10000"), ("SWHIP_SEED", "1")],
+        ),
+        ("rdna", "an_empty_recording_is_no_graph", vec![RDNA]),
+    ]
+}
+
+/// Functions of the software device for tests.
 struct Observer {
     count: unsafe extern "C" fn(*const c_char) -> i64,
     live: unsafe extern "C" fn(*const c_char) -> i64,
@@ -37,25 +78,18 @@ static OBSERVER: LazyLock<Observer> = LazyLock::new(|| {
     }
 });
 
-/// What happened so far.
+/// Returns how often something has happened.
 fn count(what: &str) -> i64 {
     let what = CString::new(what).unwrap();
     // SAFETY: text that ends with a zero.
     unsafe { (OBSERVER.count)(what.as_ptr()) }
 }
 
-/// What exists.
+/// Returns how many objects exist.
 fn live(what: &str) -> i64 {
     let what = CString::new(what).unwrap();
     // SAFETY: text that ends with a zero.
     unsafe { (OBSERVER.live)(what.as_ptr()) }
-}
-
-/// Runs one of the ignored tests.
-#[track_caller]
-fn passes(test: &str, environment: &[(&str, &str)]) {
-    let test = format!("device::{test}");
-    assert_passes(&run(&["--exact", &test, "--ignored"], &[&[RDNA], environment].concat()));
 }
 
 fn luma(width: usize) -> Geometry {
@@ -72,7 +106,7 @@ fn psnr() -> Work {
     Work::default().with::<Psnr>(PsnrWork { chroma: false })
 }
 
-/// A picture in page-locked memory that notes how many copies were done when it was let go.
+/// A picture in page-locked memory. When its memory is released, it stores the number of finished copies.
 struct Kept {
     memory: Pinned,
     copied: Arc<AtomicI64>,
@@ -84,8 +118,8 @@ impl Drop for Kept {
     }
 }
 
-/// A picture in page-locked memory that differs from others of its size by this value everywhere; what is between its rows
-/// is something else.
+/// Returns a picture in page-locked memory whose samples are larger by `value` than those of others of its size. The
+/// bytes between its rows differ from them.
 fn pinned<'a>(
     device: &Arc<Device>,
     width: usize,
@@ -104,18 +138,11 @@ fn pinned<'a>(
     let bytes = unsafe { std::slice::from_raw_parts(keep.memory.address() as *const u8, stride * 64) };
     let samples = Samples::Host(bytes);
     let luma = Component { samples, width, height: 64, stride, step: 1, shift: 0 };
-    // SAFETY: nobody changes the memory, which is page-locked and lives as long as what keeps it.
+    // SAFETY: the memory is never changed. It is page-locked and lives as long as its owner.
     Picture { luma, chroma: None, lease: Some(unsafe { Lease::new(keep).pinned() }) }
 }
 
-#[test]
-fn a_group_that_fails_keeps_its_pictures_until_they_were_copied() {
-    passes("failing", &[("SWHIP_DELAY_US", "10000")]);
-}
-
-#[test]
-#[ignore = "started by another, on a device that it describes"]
-fn failing() {
+fn a_failed_group_keeps_its_pictures_until_they_are_copied() {
     for (call, stride, copies) in [
         (c"hipGraphLaunch:1@1", 96, 2),
         (c"hipStreamWaitEvent:1@1", 96, 2),
@@ -135,15 +162,8 @@ fn failing() {
     }
 }
 
-#[test]
-fn what_a_wait_failed_with_is_what_the_group_failed_with() {
-    passes("failing_wait", &[("SWHIP_DELAY_US", "10000")]);
-}
-
-/// Runtimes may say it once only, to the thread that waits.
-#[test]
-#[ignore = "started by another, on a device that it describes"]
-fn failing_wait() {
+/// Runtimes may report the error only once, to the thread that waits.
+fn the_error_of_a_wait_is_that_of_the_group() {
     for (depth, call) in [(1, c"hipEventQuery:1@1"), (2, c"hipEventSynchronize:1@1")] {
         let mut hip = prepared(&psnr(), 96, depth);
         let device = hip.gpu().unwrap().clone();
@@ -158,54 +178,37 @@ fn failing_wait() {
     }
 }
 
-#[test]
-fn graphs_have_no_branches_on_amd_unless_asked_for() {
+/// AMD's runtime executes branches badly.
+fn graphs_have_no_branches_on_amd() {
     let streams = |graphs| {
         let report = std::env::temp_dir().join(format!("hipvmaf-{}.{graphs}", std::process::id()));
-        passes("branching", &[("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_GRAPHS", graphs)]);
+        passes("branching", &[RDNA, ("SWHIP_REPORT", report.to_str().unwrap()), ("HIPVMAF_GRAPHS", graphs)]);
         let counts = std::fs::read_to_string(&report).unwrap();
         std::fs::remove_file(report).unwrap();
         let made = counts.lines().find_map(|line| line.strip_prefix("count hipStreamCreateWithPriority "));
         made.unwrap().parse::<i64>().unwrap()
     };
-    let plain = streams("off");
-    assert_eq!(streams(""), plain);
-    assert_eq!(streams("branches"), plain + 2);
+    assert_eq!(streams(""), streams("off"));
 }
 
-#[test]
-#[ignore = "started by another, on a device that it describes"]
 fn branching() {
     let vif = VifWork { gain_limits: vec![100.0], scale0: true };
     let motion = MotionWork { lag1: true, lag2: false };
     prepared(&psnr().with::<Vif>(vif).with::<Motion>(motion), 96, 1);
 }
 
-#[test]
-fn what_kernels_share_with_the_host_is_coherent() {
-    passes("sharing", &[]);
-}
-
-#[test]
-#[ignore = "started by another, on a device that it describes"]
-fn sharing() {
+fn memory_shared_with_kernels_is_coherent() {
     let hip = prepared(&psnr(), 96, 3);
-    // For each group in flight where its pictures are, its sums, and that it is done.
+    // For each group in flight: the descriptions of its pictures, its sums, and the event of its end.
     assert_eq!((live("coherent"), live("released")), (6, 3));
     drop(hip);
     assert_eq!((live("coherent"), live("released")), (0, 0));
 }
 
-#[test]
-fn rows_are_copied_in_one_piece_as_they_lie_or_packed_before() {
-    passes("packing", &[]);
-}
-
-#[test]
-#[ignore = "started by another, on a device that it describes"]
-fn packing() {
-    // One copy for all rows: those of which kernels would read each from another place in a sector, or that are too far apart.
-    // None of these: rows that would be copied one by one, which are packed before; and those that lie as they are read.
+fn rows_are_copied_at_once_in_place_or_packed() {
+    // All rows are copied at once if kernels would read each row from another place in a sector, or if rows are too far
+    // apart. Two cases need no such copy: rows that would be copied one by one are packed first, and others keep their
+    // stride.
     for (width, stride, copies) in
         [(90, 92, 2), (90, 384, 2), (90, 90, 0), (90, 94, 0), (90, 128, 0), (90, 256, 0), (128, 128, 0)]
     {
@@ -222,15 +225,8 @@ fn packing() {
     }
 }
 
-#[test]
-fn rows_may_be_apart_otherwise_in_each_picture() {
-    passes("strides", &[]);
-}
-
-/// Motion compares with pictures that came before, two groups being in flight.
-#[test]
-#[ignore = "started by another, on a device that it describes"]
-fn strides() {
+/// Motion compares with earlier pictures while two groups are in flight.
+fn strides_may_differ_between_pictures() {
     let work = psnr().with::<Motion>(MotionWork { lag1: true, lag2: true });
     let sums = |strides: [usize; 6]| {
         let mut hip = prepared(&work, 96, 2);
@@ -255,15 +251,8 @@ fn strides() {
     assert_eq!(sums([128, 96, 256, 320, 192, 128]), expected);
 }
 
-/// The memories of a picture may be written on a stream each.
-#[test]
-fn everybody_who_writes_a_picture_is_waited_for() {
-    passes("awaiting", &[]);
-}
-
-#[test]
-#[ignore = "started by another, on a device that it describes"]
-fn awaiting() {
+/// Each memory of a picture may be written on another stream.
+fn all_producers_of_a_picture_are_waited_for() {
     let mut hip = prepared(&psnr(), 96, 1);
     let device = hip.gpu().unwrap().clone();
     let copied = Arc::new(AtomicI64::new(i64::MAX));
@@ -281,40 +270,26 @@ fn awaiting() {
         reference.lease = writers.iter().fold(reference.lease, write);
         let before = count("hipStreamWaitEvent");
         let ticket = hip.submit(Group::pair(reference, pinned(&device, 96, 96, 5, &copied))).unwrap();
-        // And for the distorted picture, which comes through another stream.
+        // One more for the distorted picture, which is copied through another stream.
         assert_eq!(count("hipStreamWaitEvent") - before, waits + 1, "{writers:?}");
         hip.wait(ticket).unwrap();
     }
 }
 
-/// A stream for each would have the GPU change from one to the other all the time.
-#[test]
-fn video_for_all_sessions_comes_through_one_stream() {
-    passes("uploading", &[]);
-}
-
-#[test]
-#[ignore = "started by another, on a device that it describes"]
-fn uploading() {
+/// With a stream for each session, the GPU would switch between them all the time.
+fn sessions_share_one_stream_for_uploads() {
     let device = hipvmaf_engine::backend::hip::open(&Selection::default()).unwrap();
     let [first, second] = [(), ()].map(|()| device.uploads().unwrap());
     assert!(Arc::ptr_eq(&first, &second));
-    // Sessions have that one, and give it back.
+    // Sessions use that stream and release it.
     let sessions = [(), ()].map(|()| prepared(&psnr(), 96, 1));
     assert_eq!(Arc::strong_count(&first), 4);
     drop((sessions, second));
     assert_eq!(Arc::strong_count(&first), 1);
 }
 
-/// Streams of AMD's runtime share queues, where whatever waits for something holds up what is behind it.
-#[test]
-fn video_from_the_host_does_not_wait_for_kernels_of_others() {
-    passes("passing", &[("SWHIP_DELAY_US", "10000"), ("SWHIP_SEED", "1")]);
-}
-
-#[test]
-#[ignore = "started by another, on a device that it describes"]
-fn passing() {
+/// Streams of AMD's runtime share queues, in which a command that waits blocks all later ones.
+fn uploads_do_not_wait_for_kernels_of_others() {
     let device = hipvmaf_engine::backend::hip::open(&Selection::default()).unwrap();
     let memory = DeviceBuffer::new(&device, "bytes", 4096).unwrap();
     let work = |stream: &Stream, commands: usize| {
@@ -326,7 +301,7 @@ fn passing() {
         event.record(stream).unwrap();
         event
     };
-    // More than there are queues.
+    // More streams than queues.
     let others: Vec<_> = (0..8).map(|_| Stream::new(&device).unwrap()).collect();
     let events: Vec<_> = others.iter().map(|stream| work(stream, 10)).collect();
     work(&device.uploads().unwrap(), 1).synchronize().unwrap();
@@ -334,15 +309,8 @@ fn passing() {
     others.iter().for_each(|stream| stream.synchronize().unwrap());
 }
 
-/// As a runtime makes of what it did not understand.
-#[test]
-fn a_recording_of_nothing_is_no_graph() {
-    passes("recording", &[]);
-}
-
-#[test]
-#[ignore = "started by another, on a device that it describes"]
-fn recording() {
+/// A runtime returns an empty graph if it cannot record a call.
+fn an_empty_recording_is_no_graph() {
     let device = hipvmaf_engine::backend::hip::open(&Selection::default()).unwrap();
     let stream = Stream::new(&device).unwrap();
     assert!(Graph::record(&stream, || Ok(())).unwrap().is_none());

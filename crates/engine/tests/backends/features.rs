@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The metrics that no model reads: through the engine, they are those of libvmaf to the last bit.
+//! Metrics that no model reads: their results through the engine equal libvmaf's to the last bit.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use hipvmaf_engine::session::{Session, Totals};
 
 use crate::clip::{Clip, clips};
 
-/// What the test was started for.
+/// Opens the backend that the environment selects.
 fn backend() -> Box<dyn Backend> {
     match std::env::var("HIPVMAF_TEST_BACKEND").as_deref() {
         Ok("hip") => Box::new(Hip::open(&Selection::default(), 2).unwrap()),
@@ -25,7 +25,7 @@ fn backend() -> Box<dyn Backend> {
     }
 }
 
-/// Everything that the extractor of a feature yields under these options.
+/// Returns all features of an extractor with these options.
 fn features(name: &str, options: &[(&str, &str)]) -> Vec<Feature> {
     Feature::resolve(name, options.iter().copied()).unwrap().extractor.features(false)
 }
@@ -43,7 +43,7 @@ fn geometry(clip: &Clip) -> Geometry {
     Geometry { width: clip.width, height: clip.height, depth, chroma }
 }
 
-/// The components of a frame in memory, each with its stride.
+/// Returns the components of a frame in memory, each with its stride.
 fn components(clip: &Clip, t: usize, distorted: bool) -> [(Vec<u8>, usize); 3] {
     let size = geometry(clip).sample_size();
     clip.planes(t, distorted).map(|plane| {
@@ -66,7 +66,7 @@ fn picture<'a>(geometry: Geometry, components: &'a [(Vec<u8>, usize); 3]) -> Pic
     Picture { luma: component(0, geometry.width, geometry.height), chroma, lease: None }
 }
 
-/// All values of a clip, frame by frame, what they add up to, and the session that they came from.
+/// Returns all values of a clip frame by frame, their totals, and the session.
 fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>, Totals) {
     let geometry = geometry(clip);
     let mut session = session(features, geometry).unwrap();
@@ -87,8 +87,7 @@ fn run(clip: &Clip, features: &[Feature]) -> (Session, Vec<Vec<f64>>, Totals) {
     (session, values, totals)
 }
 
-#[test]
-fn the_classic_metrics_are_libvmafs_on_every_clip() {
+pub fn the_classic_metrics_are_libvmafs_on_every_clip() {
     for clip in clips() {
         let mut wanted = features("psnr_y", &[("enable_mse", "true"), ("enable_apsnr", "true")]);
         wanted.extend(features("float_ssim", &[("enable_lcs", "true")]));
@@ -104,7 +103,7 @@ fn the_classic_metrics_are_libvmafs_on_every_clip() {
         for (t, values) in values.iter().enumerate() {
             for (name, value) in session.plan().columns.iter().zip(values) {
                 let golden = clip.golden["features"][t][name].as_f64().unwrap();
-                // libvmaf adds colour differences up in doubles; here their sum is more exact.
+                // libvmaf sums colour differences in doubles; the sum here is more exact.
                 let tolerance = if name == "ciede2000" { 1e-11 } else { 0.0 };
                 let of = format!("{}, frame {t}: {name} is {value}, not {golden}", clip.name);
                 assert!((value - golden).abs() <= tolerance, "{of}");
@@ -118,9 +117,8 @@ fn the_classic_metrics_are_libvmafs_on_every_clip() {
     }
 }
 
-/// Both metrics look at the picture as it is, and do so once.
-#[test]
-fn ssim_and_ms_ssim_share_what_they_have_in_common() {
+/// Both metrics read the undecimated picture, whose sums are computed once.
+pub fn ssim_and_ms_ssim_share_what_they_have_in_common() {
     let clip = clips().into_iter().find(|clip| clip.width.min(clip.height) >= 176).unwrap();
     let lcs = [("enable_lcs", "true")];
     let (alone, together) = (features("float_ms_ssim", &lcs), {
@@ -135,8 +133,7 @@ fn ssim_and_ms_ssim_share_what_they_have_in_common() {
     }
 }
 
-#[test]
-fn frames_that_a_metric_is_not_defined_for_are_refused() {
+pub fn frames_that_a_metric_is_not_defined_for_are_refused() {
     let depth = |bits| BitDepth::new(bits).unwrap();
     let plain = Geometry { width: 175, height: 300, depth: depth(8), chroma: Some((87, 150)) };
     let cases = [

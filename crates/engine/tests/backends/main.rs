@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The backends through the interface of the engine.
+//! Tests of the backends through the engine's interface. Those of the GPU backend run on the software devices of
+//! `tests/swhip`, each in a process of its own.
 
 #[allow(dead_code, reason = "the tests of the plugin need more of it")]
 #[path = "../../../../tests/pipeline/common/clip.rs"]
@@ -8,4 +9,61 @@ mod clip;
 mod device;
 mod features;
 mod gpu;
+#[path = "../../../../tests/swhip/process.rs"]
+mod process;
 mod sums;
+#[path = "../../../../tests/swhip/library.rs"]
+mod swhip;
+
+use process::{Function, functions, here, on};
+
+const FEATURES: &[Function] = functions![
+    features::the_classic_metrics_are_libvmafs_on_every_clip,
+    features::ssim_and_ms_ssim_share_what_they_have_in_common,
+    features::frames_that_a_metric_is_not_defined_for_are_refused,
+];
+
+/// Tests of the CPU backend.
+const CPU: &[Function] = functions![
+    sums::of_overlapping_groups_are_those_of_groups_alone,
+    sums::groups_in_flight_end_with_their_backend,
+    sums::of_groups_are_those_of_the_pairs,
+];
+
+/// Tests that compare a GPU with the CPU.
+const SUMS: &[Function] = functions![
+    sums::of_groups_equal_the_processors,
+    sums::equal_the_processors,
+    sums::of_every_metric_equal_the_processors,
+    sums::of_scaled_pictures_equal_the_processors,
+    sums::of_speed_chroma_equal_the_processors,
+    sums::groups_end_for_all_who_wait,
+    sums::banding_equals_the_processors,
+    sums::similarity_equals_the_processors,
+    sums::copies_of_several_threads_equal_the_processors,
+];
+
+fn main() {
+    let functions = [FEATURES, SUMS, gpu::FUNCTIONS, device::FUNCTIONS].concat();
+    process::main(&functions, || {
+        let mut tests: Vec<_> =
+            [FEATURES, CPU, gpu::TESTS, device::TESTS].concat().into_iter().map(here).collect();
+        let text = |environment: &[(&'static str, &str)]| {
+            environment.iter().map(|(name, value)| (*name, (*value).to_owned())).collect::<Vec<_>>()
+        };
+        // Each device has another order of blocks and lanes; `tests/swhip/check` runs each kernel in each order.
+        for (device, arch, seed) in [("rdna", gpu::RDNA, "0"), ("cdna", gpu::CDNA, "3")] {
+            let environment = text(&[arch, ("SWHIP_SEED", seed)]);
+            tests.extend(SUMS.iter().map(|(name, _)| on(device, name, environment.clone())));
+            let environment = text(&[arch, ("SWHIP_SEED", seed), ("HIPVMAF_TEST_BACKEND", "hip")]);
+            tests.extend(FEATURES.iter().map(|(name, _)| on(device, name, environment.clone())));
+        }
+        tests.extend(
+            gpu::cases()
+                .into_iter()
+                .chain(device::cases())
+                .map(|(device, function, environment)| on(device, function, text(&environment))),
+        );
+        tests
+    });
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! The sums of the GPU backend are those of the CPU, and those of a group are those of its pairs, whatever the content,
-//! size and depth.
+//! The sums of the GPU backend equal those of the CPU, and the sums of a group equal those of its pairs, for all
+//! contents, sizes and depths.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
@@ -23,7 +23,7 @@ use hipvmaf_engine::testing::metrics::{
 };
 use proptest::prelude::*;
 
-/// Frames of one size, one after another in memory, each with Y, Cb and Cr.
+/// Frames of one size, consecutive in memory, each with Y, Cb and Cr.
 struct Clip {
     geometry: Geometry,
     /// Unused low bits of the samples.
@@ -34,7 +34,7 @@ struct Clip {
 }
 
 impl Clip {
-    /// Content of one kind: noise, texture, a flat or a black and white picture, or the very same pictures.
+    /// Creates content of one kind: noise, texture, a flat picture, a black and white picture, or equal pictures.
     fn new(kind: u32, distorted: bool, width: usize, height: usize, bits: u32, frames: usize) -> Self {
         let depth = BitDepth::new(bits).unwrap();
         let geometry = Geometry { width, height, depth, chroma: Some((width / 2, height / 2)) };
@@ -50,7 +50,7 @@ impl Clip {
                     (0, _) => grain >> 8,
                     (1, _) | (5, false) => (texture << (bits - 8)) + (grain >> 29 << (bits - 8)) / 2,
                     (2, _) => 100 << (bits - 8),
-                    // Steps of few codes over flat areas; dark ones with grain besides.
+                    // Steps of few codes over flat areas. Dark areas also have grain.
                     (6, _) => ((30 + u / 19 + v / 23) as u32) << (bits - 8),
                     (7, _) => ((16 + (u / 40 + v / 30) % 90) as u32 + (grain >> 30) / 3) << (bits - 8),
                     (3, _) => {
@@ -109,16 +109,16 @@ impl Clip {
     }
 }
 
-/// What becomes of the next group.
+/// How the next group is submitted and fetched.
 #[derive(Clone, Debug)]
 struct Step {
-    /// The pictures of the group may be kept; otherwise they are only borrowed.
+    /// The pictures of the group are leased; otherwise they are borrowed.
     leased: bool,
     /// The group begins a run.
     reset: bool,
     history_only: bool,
     distorted: usize,
-    /// How many of the groups in flight are fetched after it, the last one first.
+    /// Number of groups in flight that are fetched after it, the last one first.
     fetched: usize,
 }
 
@@ -134,13 +134,13 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// A clip for each depth that samples are handled in differently, and three distorted ones.
+/// For each of two bit depths that are processed differently, a clip and two distorted ones.
 static CLIPS: LazyLock<[[Clip; 3]; 2]> = LazyLock::new(|| {
     [8, 10]
         .map(|bits| [(1, false), (1, true), (0, true)].map(|(kind, d)| Clip::new(kind, d, 97, 64, bits, 7)))
 });
 
-/// The sums of groups, in the order of submission.
+/// Computes the sums of groups in the order of submission.
 fn sums_of_steps(
     threads: usize,
     clips: &'static [Clip; 3],
@@ -177,24 +177,19 @@ fn sums_of_steps(
     sums
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-
-    /// Whichever groups are computed at the same time, and in whatever order their sums are fetched, they are those of the
-    /// groups one by one.
-    #[test]
-    fn of_overlapping_groups_are_those_of_groups_alone(
-        steps in proptest::collection::vec(step(), 1..16), threads in 1..6usize, deep in any::<bool>(),
-    ) {
+/// Groups that are computed in parallel and fetched in any order have the same sums as one by one.
+pub fn of_overlapping_groups_are_those_of_groups_alone() {
+    let groups = proptest::collection::vec(step(), 1..16);
+    let config = ProptestConfig { cases: 48, ..ProptestConfig::default() };
+    proptest!(config, |(steps in groups, threads in 1..6usize, deep in any::<bool>())| {
         let clips = &CLIPS[usize::from(deep)];
         let overlapping = sums_of_steps(threads, clips, &steps, false);
         prop_assert_eq!(overlapping, sums_of_steps(1, clips, &steps, true));
-    }
+    });
 }
 
-/// Dropping a backend or preparing it anew waits for what is in flight, and whoever waits for that is told.
-#[test]
-fn groups_in_flight_end_with_their_backend() {
+/// A backend that is dropped or prepared again waits for groups in flight, and threads that wait for them return.
+pub fn groups_in_flight_end_with_their_backend() {
     let clips = &CLIPS[0];
     let work = work(&[100.0], false, true);
     let mut cpu = Cpu::new(2).unwrap();
@@ -227,8 +222,8 @@ fn groups_in_flight_end_with_their_backend() {
 /// A distorted clip, and how it is scaled.
 type Scaled = (Clip, Option<Scaling>);
 
-/// All sums of a clip, with a break after two thirds and every third pair not scored. Every other frame is compared
-/// with itself as well, every fourth without the first of several others, and every fifth with nothing.
+/// Computes all sums of a clip, with a break after two thirds. Every third pair is not scored. Every other frame is
+/// also compared with itself, every fourth lacks the first of several others, and every fifth has no distorted picture.
 fn sums(backend: &mut dyn Backend, work: &Work, reference: &Clip, distorted: &[Scaled]) -> Vec<FrameSums> {
     let scalings = distorted.iter().map(|(_, scaling)| *scaling).chain([None]);
     backend.prepare(work, reference.geometry, &scalings.collect::<Vec<_>>()).unwrap();
@@ -271,20 +266,20 @@ fn work(gain_limits: &[f64], aim: bool, lag2: bool) -> Work {
     work
 }
 
-/// SpEED chroma alone, of planes that are scaled in these ways.
+/// Returns the work of SpEED chroma alone, for planes scaled in these ways.
 fn speed(options: &[SpeedOptions]) -> Work {
     let scalings = options.iter().map(|options| options.scaling().unwrap()).collect();
     Work::default().with::<Speed>(SpeedWork { scalings, sigmas: vec![0.29, 0.1] })
 }
 
-/// The sums of a clip on the GPU, with one and with several pairs in flight, are those of the CPU.
+/// Compares the sums of a clip on the GPU with the CPU's, with one and with several pairs in flight.
 fn check(work: &Work, kind: u32, (width, height): (usize, usize), bits: u32, frames: usize) {
     let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, frames));
     check_clips(work, kind, &reference, &[(distorted, None)]);
 }
 
-/// The sums of groups of several distorted clips on the GPU, with one and with several or with many groups in flight, are
-/// those of the CPU.
+/// Compares the sums of groups of several distorted clips on the GPU with the CPU's, with one and with several or many
+/// groups in flight.
 fn check_clips(work: &Work, kind: u32, reference: &Clip, distorted: &[Scaled]) {
     let expected = sums(&mut Cpu::new(1).unwrap(), work, reference, distorted);
     let Geometry { width, height, depth, .. } = reference.geometry;
@@ -301,21 +296,18 @@ fn check_clips(work: &Work, kind: u32, reference: &Clip, distorted: &[Scaled]) {
     }
 }
 
-#[test]
-fn of_groups_are_those_of_the_pairs() {
+pub fn of_groups_are_those_of_the_pairs() {
     let sizes = [(33, 33), (47, 34), (121, 75), (217, 81), (320, 241), (193, 214)];
     groups_are_pairs(&sizes, |threads| Cpu::new(threads).unwrap());
 }
 
-#[test]
-#[ignore = "started by the tests of `gpu`, on a device that they describe"]
-fn of_groups_equal_the_processors() {
+pub fn of_groups_equal_the_processors() {
     let sizes = [(33, 33), (121, 75), (320, 241)];
     groups_are_pairs(&sizes, |depth| Hip::open(&Selection::default(), depth).unwrap());
 }
 
-/// Groups of two and three pictures have the sums that the CPU finds for the pairs, in a backend that expects as
-/// many and in one that expects more.
+/// Compares the sums of groups of two and three pictures with the CPU's sums of the pairs, in a backend that expects
+/// this many and in one that expects more.
 fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -> B) {
     let banding = CambiOptions { full_ref: true, ..Default::default() };
     for (i, (width, height)) in sizes.iter().copied().enumerate() {
@@ -365,9 +357,7 @@ fn groups_are_pairs<B: Backend>(sizes: &[(usize, usize)], open: impl Fn(usize) -
     }
 }
 
-#[test]
-#[ignore = "started by the tests of `gpu`, on a device that they describe"]
-fn equal_the_processors() {
+pub fn equal_the_processors() {
     let sizes = [(33, 33), (34, 47), (35, 90), (121, 33), (130, 61), (176, 144), (251, 99), (320, 37)];
     let works = [
         work(&[100.0], false, false),
@@ -386,10 +376,8 @@ fn equal_the_processors() {
     }
 }
 
-/// Everything that there is, with default options, whatever that will be.
-#[test]
-#[ignore = "started by the tests of `gpu`, on a device that they describe"]
-fn of_every_metric_equal_the_processors() {
+/// All metrics with default options.
+pub fn of_every_metric_equal_the_processors() {
     let features: Vec<_> = Extractor::all().flat_map(|extractor| extractor.features(true)).collect();
     let mut plan = Plan::new(vec![], &features, ScoreOptions::default()).unwrap();
     plan.add_damage();
@@ -400,10 +388,8 @@ fn of_every_metric_equal_the_processors() {
     }
 }
 
-/// Up and down, to odd sizes and from them, planar and interleaved, in the low bits and in the high ones.
-#[test]
-#[ignore = "started by the tests of `gpu`, on a device that they describe"]
-fn of_scaled_pictures_equal_the_processors() {
+/// Upscaling and downscaling, odd sizes, planar and interleaved, low and high bits.
+pub fn of_scaled_pictures_equal_the_processors() {
     let (width, height) = (131, 75);
     let sizes = [[(64, 37), (200, 111)], [(131, 16), (33, 80)], [(17, 152), (262, 150)]];
     let methods = [scale::Method::Bilinear, scale::Method::Bicubic, scale::Method::Lanczos];
@@ -424,9 +410,7 @@ fn of_scaled_pictures_equal_the_processors() {
     }
 }
 
-#[test]
-#[ignore = "started by the tests of `gpu`, on a device that they describe"]
-fn of_speed_chroma_equal_the_processors() {
+pub fn of_speed_chroma_equal_the_processors() {
     let plain = SpeedOptions::default();
     let prescaled =
         |prescale, prescale_method| SpeedOptions { prescale, prescale_method, kernel_scale: 2.0, ..plain };
@@ -436,7 +420,7 @@ fn of_speed_chroma_equal_the_processors() {
         speed(&[prescaled(1.5, Method::Bicubic), prescaled(0.9, Method::Nearest)]),
         speed(&[prescaled(0.75, Method::Lanczos4)]),
     ];
-    // Textured in most, and flat, which has no solution.
+    // Most are textured; flat ones have singular covariances.
     let kinds = [0, 1, 4, 5, 1, 2, 5, 0];
     let sizes = [(320, 240), (483, 321), (641, 363), (1200, 322)];
     for (i, (width, height)) in sizes.into_iter().enumerate() {
@@ -444,14 +428,12 @@ fn of_speed_chroma_equal_the_processors() {
             check(&works[(i + j) % 4], kinds[(3 * i + j) % 8], (width, height), bits, 5);
         }
     }
-    // More than a block keeps in shared memory, as of pictures of 8192x4320.
+    // More than a block keeps in shared memory, as in pictures of 8192x4320.
     check(&speed(&[prescaled(4.0, Method::Nearest)]), 1, (1100, 900), 8, 1);
 }
 
-/// All who wait for a group go on once its sums can be had, whoever of them reads them, and when its backend ends.
-#[test]
-#[ignore = "started by the tests of `gpu`, on a device that they describe"]
-fn groups_end_for_all_who_wait() {
+/// All threads that wait for a group return when its sums are there, and when its backend is dropped.
+pub fn groups_end_for_all_who_wait() {
     let [reference, distorted] = [false, true].map(|d| Clip::new(1, d, 320, 240, 8, 1));
     let work = speed(&[SpeedOptions::default()]);
     let group = || Group::pair(reference.picture(0), distorted.picture(0));
@@ -481,9 +463,7 @@ fn groups_end_for_all_who_wait() {
     }
 }
 
-#[test]
-#[ignore = "started by the tests of `gpu`, on a device that they describe"]
-fn banding_equals_the_processors() {
+pub fn banding_equals_the_processors() {
     let default = CambiOptions { full_ref: true, ..Default::default() };
     let v1 = CambiOptions { high_res_speedup: 1080, vis_lum_threshold: 0.06, ..Default::default() };
     let work = |options: &[CambiOptions]| {
@@ -511,9 +491,7 @@ fn banding_equals_the_processors() {
     check(&work(&[v1]), 6, (2304, 901), 8, 1);
 }
 /// Larger pictures: the scales of MS-SSIM and the factors of SSIM, with more than one block of each kernel.
-#[test]
-#[ignore = "started by the tests of `gpu`, on a device that they describe"]
-fn similarity_equals_the_processors() {
+pub fn similarity_equals_the_processors() {
     let mut cpu = Cpu::new(1).unwrap();
     let mut hip = Hip::open(&Selection::default(), 3).unwrap();
     for (i, (width, height)) in [(177, 181), (391, 389)].into_iter().enumerate() {
@@ -534,10 +512,8 @@ fn similarity_equals_the_processors() {
     }
 }
 
-/// Pictures that a thread copies in one go, and that several copy in bands.
-#[test]
-#[ignore = "started by the tests of `gpu`, on a device that they describe"]
-fn copies_of_several_threads_equal_the_processors() {
+/// Pictures that one thread copies at once, and that several threads copy in bands.
+pub fn copies_of_several_threads_equal_the_processors() {
     let work = Work::default().with::<Psnr>(PsnrWork { chroma: true });
     for (kind, (width, height), bits) in [(0, (1000, 603), 8), (1, (901, 401), 10), (2, (1700, 310), 8)] {
         let [reference, distorted] = [false, true].map(|d| Clip::new(kind, d, width, height, bits, 2));

@@ -5,7 +5,7 @@
 use hipvmaf_gpu::{Code, Image};
 
 pub struct Empty {
-    /// It is for every GPU, or else for none.
+    /// Covers every GPU if true, else none.
     pub covers: bool,
 }
 

@@ -81,7 +81,7 @@ impl Hip {
 
     /// Prepares a GPU for a self-test: the same as for scoring, but without a self-test. `overlap`: the setting to be
     /// tested.
-    pub(super) fn untested(
+    fn untested(
         device: &Arc<Device>,
         work: &Work,
         geometry: Geometry,
@@ -169,7 +169,12 @@ impl Backend for Hip {
         let _context = ContextGuard::new();
         self.prepared = None;
         let overlap = Overlap::of(self.depth);
-        self.self_test = Some(self_test::pass(&self.device, work, geometry, overlap, renditions)?);
+        let device = &self.device;
+        let untested = |geometry, renditions: &[_]| {
+            let hip = Self::untested(device, work, geometry, overlap, renditions)?;
+            Ok(Box::new(hip) as Box<dyn Backend>)
+        };
+        self.self_test = Some(self_test::pass(device, work, geometry, overlap, renditions, &untested)?);
         let flight = (self.depth, overlap, self.spin_limit);
         self.prepared = Some(Prepared::new(&self.device, work, geometry, flight, renditions)?);
         let warmed = self.warm_up(geometry, renditions);

@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gpu::Device;
 use serde::{Deserialize, Serialize};
 
-use super::backend::Hip;
 use super::metric::{Overlap, Setup};
 use super::{METRICS, images};
 use crate::backend::cpu::Cpu;
@@ -130,6 +129,9 @@ type Outcome = Result<(), Box<SelfTestFailure>>;
 /// Result of the self-test for a GPU and work.
 type Verdict = Result<SelfTest, Box<SelfTestFailure>>;
 
+/// Prepares a GPU for pictures of this geometry without a self-test.
+pub type Untested<'a> = dyn Fn(Geometry, &[Option<Scaling>]) -> Result<Box<dyn Backend>, BackendError> + 'a;
+
 /// Returns the folder of the stored results.
 fn folder() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -163,6 +165,7 @@ pub fn pass(
     geometry: Geometry,
     overlap: Overlap,
     renditions: &[Option<Scaling>],
+    open: &Untested<'_>,
 ) -> Result<SelfTest, BackendError> {
     /// Results known to this process. Locked during a test, so that other sessions with the same work wait for it.
     static KNOWN: Mutex<Option<HashMap<Key, Verdict>>> = Mutex::new(None);
@@ -180,7 +183,7 @@ pub fn pass(
     let verdict = match recalled {
         Some(outcome) => outcome.map(|()| SelfTest::PassedBefore),
         None => {
-            let outcome = test(device, work, geometry, overlap, renditions)?;
+            let outcome = test(device, work, geometry, overlap, renditions, open)?;
             let _ = keep(&key, &outcome);
             outcome.map(|()| SelfTest::Passed)
         }
@@ -196,6 +199,7 @@ fn test(
     geometry: Geometry,
     overlap: Overlap,
     renditions: &[Option<Scaling>],
+    open: &Untested<'_>,
 ) -> Result<Outcome, BackendError> {
     for vector in test_vectors::TEST_VECTORS {
         // A few metrics need larger pictures.
@@ -204,8 +208,8 @@ fn test(
         let clip = TestClip::new(vector, scale, geometry, work.lags() + 1, renditions);
         let mut cpu = Cpu::new(1)?;
         cpu.prepare(work, clip.geometry(), clip.renditions())?;
-        let mut hip = Hip::untested(device, work, clip.geometry(), overlap, clip.renditions())?;
-        let (expected, got) = (clip.sums(&mut cpu)?, clip.sums(&mut hip)?);
+        let mut hip = open(clip.geometry(), clip.renditions())?;
+        let (expected, got) = (clip.sums(&mut cpu)?, clip.sums(&mut *hip)?);
         let differing = |(expected, got): (&FrameSums, &FrameSums)| expected.difference(got);
         let pairs = expected.iter().zip(&got);
         for (frame, (expected, got)) in pairs.enumerate() {

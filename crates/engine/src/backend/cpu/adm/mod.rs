@@ -315,8 +315,7 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
     else {
         return;
     };
-    let Plan { scales, gains, numerators } = run.plan;
-    let scale = &scales[run.scale];
+    let scale = &run.plan.scales[run.scale];
     let Band { rows, mid, fine, coarse, terms, sums } = band;
     let (rows, sums) = (rows[run.scale].clone(), &mut sums[run.scale]);
     let lines = C::lines(fine, coarse);
@@ -357,46 +356,64 @@ unsafe fn process<V: Lanes, S: Source, C: Buffered>(
             if detail.is_none() {
                 continue;
             }
-            let (splits, terms, sums) = (&mut lines.splits[i], &mut terms[i], &mut sums.numerators[i]);
-            // SAFETY: as above.
-            unsafe {
-                let split = &mut splits[y % 2];
-                C::decouple::<V>(&lines.reference, &lines.distorted, columns.len(), gains, split);
-                for (numerator, terms) in numerators.iter().zip(&mut *terms) {
-                    let (_, masker) = split[numerator.gain].roles(numerator.additive);
-                    let (side, centre) = (&mut terms.side[y % 3], &mut terms.centre[y % 2]);
-                    C::mask::<V>(
-                        masker,
-                        numerator.weights[run.scale],
-                        columns.len(),
-                        side.at_mut(LEAD),
-                        centre.at_mut(LEAD),
-                    );
-                    // Masking mirrors at the ends of a band, as the transform does.
-                    if columns.start == 0 {
-                        side[LEAD - 1] = side[LEAD + 1];
-                    }
-                    if columns.end == scale.width {
-                        side[LEAD + columns.len()] = side[LEAD + columns.len() - 1];
-                    }
-                }
-                // The row above now has all its neighbours. At the bottom of the frame, this row has them too.
-                let ready = y.saturating_sub(1)..if y + 1 == scale.height { y + 1 } else { y };
-                for y in ready.filter(|y| scored.contains(y)) {
-                    let neighbours = [y.abs_diff(1), y, (y + 1).min(scale.height - 1)];
-                    let split = &splits[y % 2];
-                    for ((numerator, terms), sum) in numerators.iter().zip(&*terms).zip(&mut *sums) {
-                        let (signal, _) = split[numerator.gain].roles(numerator.additive);
-                        let threshold = Threshold {
-                            sides: neighbours.map(|y| terms.side[y % 3].at(LEAD - 1 + first)),
-                            centre: terms.centre[y % 2].at(LEAD + first),
-                        };
-                        let weights = numerator.weights[run.scale];
-                        let shifts = &scale.numerator;
-                        let row = detail::signal_sums::<V, C>(signal, &threshold, weights, first, n, shifts);
-                        add(sum, row);
-                    }
-                }
+            // SAFETY: as above; `y` is a row with details.
+            unsafe { pool_row::<V, C>(&run, &scored, y, i, lines, &mut terms[i], &mut sums.numerators[i]) };
+        }
+    }
+}
+
+/// Decouples and masks row `y` of distorted picture `i`, and sums the rows that now have all their neighbours.
+///
+/// # Safety
+///
+/// Needs the instructions of `V`, and `lines` with the details of row `y`.
+#[inline(always)]
+unsafe fn pool_row<V: Lanes, C: Buffered>(
+    run: &Run<'_>,
+    scored: &Range<usize>,
+    y: usize,
+    i: usize,
+    lines: &mut Lines<C>,
+    terms: &mut [Terms],
+    sums: &mut [BandSums],
+) {
+    let Plan { scales, gains, numerators } = run.plan;
+    let scale = &scales[run.scale];
+    let columns = scale.halo_columns();
+    let (first, n) = (scale.columns.start - columns.start, scale.columns.len());
+    let splits = &mut lines.splits[i];
+    // SAFETY: the instructions are promised; rows are padded for `columns`, of which the scored ones are a part.
+    unsafe {
+        let split = &mut splits[y % 2];
+        C::decouple::<V>(&lines.reference, &lines.distorted, columns.len(), gains, split);
+        for (numerator, terms) in numerators.iter().zip(&mut *terms) {
+            let (_, masker) = split[numerator.gain].roles(numerator.additive);
+            let (side, centre) = (&mut terms.side[y % 3], &mut terms.centre[y % 2]);
+            let weights = numerator.weights[run.scale];
+            C::mask::<V>(masker, weights, columns.len(), side.at_mut(LEAD), centre.at_mut(LEAD));
+            // Masking mirrors at the ends of a band, as the transform does.
+            if columns.start == 0 {
+                side[LEAD - 1] = side[LEAD + 1];
+            }
+            if columns.end == scale.width {
+                side[LEAD + columns.len()] = side[LEAD + columns.len() - 1];
+            }
+        }
+        // The row above now has all its neighbours. At the bottom of the frame, this row has them too.
+        let ready = y.saturating_sub(1)..if y + 1 == scale.height { y + 1 } else { y };
+        for y in ready.filter(|y| scored.contains(y)) {
+            let neighbours = [y.abs_diff(1), y, (y + 1).min(scale.height - 1)];
+            let split = &splits[y % 2];
+            for ((numerator, terms), sum) in numerators.iter().zip(&*terms).zip(&mut *sums) {
+                let (signal, _) = split[numerator.gain].roles(numerator.additive);
+                let threshold = Threshold {
+                    sides: neighbours.map(|y| terms.side[y % 3].at(LEAD - 1 + first)),
+                    centre: terms.centre[y % 2].at(LEAD + first),
+                };
+                let weights = numerator.weights[run.scale];
+                let row =
+                    detail::signal_sums::<V, C>(signal, &threshold, weights, first, n, &scale.numerator);
+                add(sum, row);
             }
         }
     }

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//! Tests that run in processes of their own. A process detects its GPUs once, so a test that describes a device by
+//! environment variables starts its own program again, to run one function.
+
+use std::process::{Command, Output};
+
+use libtest_mimic::{Arguments, Trial};
+
+use super::swhip::library;
+
+/// Names the function to run in a process.
+const FUNCTION: &str = "HIPVMAF_TEST_FUNCTION";
+
+/// A function with its path.
+pub type Function = (&'static str, fn());
+
+/// Lists functions with their paths.
+macro_rules! functions {
+    ($($function:path),* $(,)?) => { &[$((stringify!($function), $function)),*] };
+}
+pub(crate) use functions;
+
+/// Runs the function that the environment names, else the tests. The functions are those that tests start.
+pub fn main(functions: &[Function], tests: impl FnOnce() -> Vec<Trial>) {
+    let Some(wanted) = std::env::var_os(FUNCTION) else {
+        libtest_mimic::run(&Arguments::from_args(), tests()).exit()
+    };
+    let (_, function) =
+        functions.iter().find(|(name, _)| wanted == *name).expect("a function of this program");
+    function();
+}
+
+/// Runs a function in a process with this environment, by default on AMD's software device. The device is trusted unless
+/// the environment changes that: tests compare more than a self-test, and some count calls.
+pub fn start(function: &str, environment: &[(&str, &str)]) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .env(FUNCTION, function)
+        .env("HIPVMAF_HIP_LIBRARY", library("libamdhip64.so.6"))
+        .env("HIPVMAF_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
+        .env("HIPVMAF_SELF_TEST", "never")
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+/// Runs a function in a process with this environment, where it must succeed. Returns its standard output.
+#[track_caller]
+pub fn passes(function: &str, environment: &[(&str, &str)]) -> String {
+    let output = start(function, environment);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{function} with {environment:?}: {}\n{stdout}{stderr}", output.status);
+    stdout
+}
+
+/// Makes a test of a function in this process.
+pub fn here((name, function): Function) -> Trial {
+    Trial::test(name, move || {
+        function();
+        Ok(())
+    })
+}
+
+/// Makes a test of a function in a process with this environment.
+pub fn on(device: &str, function: &'static str, environment: Vec<(&'static str, String)>) -> Trial {
+    Trial::test(format!("{device}::{function}"), move || {
+        let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        passes(function, &environment);
+        Ok(())
+    })
+}
