@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Deliberate mistakes that the software device must detect, as a test of the checks. Blocks of 256 threads; out has one
 // word per thread of the grid.
 #include "prelude.h"

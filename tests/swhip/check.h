@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Declarations that the parts of the check share.
 #pragma once
 #include "hip.h"
@@ -66,5 +67,5 @@ class Array {
 
 void run_kernels();                   // the kernels of the plugin; prints their sums
 void run_selftest();                  // the primitives of the prelude
-bool caught(const std::string &bug);  // whether the mistake shows
+bool caught(const std::string &bug);  // true if the mistake is detected
 void run_runtime();                   // streams, graphs, faults

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // The runtime calls: order between streams, graphs, faults, and calls that must fail.
 #include "check.h"
 #include <atomic>

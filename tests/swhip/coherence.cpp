@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Views, and the commands that use them.
 #include "coherence.h"
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Host memory that is not coherent, if the environment requests it: the device has its own view, and the host sees the
 // device's writes only after a release to the system.
 #pragma once

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // NVIDIA's driver API for the same device: contexts, the objects that belong to them, and calls that need one. HIP's
 // functions do the rest, under whose names calls are counted and fail.
 #include "coherence.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // The device: its description in the environment, the thread that runs its commands, and counters.
 #include "coherence.h"
 #include "engine.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Declarations that the calls share: the state of the device, guarded by one mutex, and the entry of every call.
 #pragma once
 #include "hip.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Every GPU thread is a fiber with its own stack. It switches only in __syncthreads and in wave operations. A block
 // runs to its end before the next one begins.
 #include "engine.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // The faults and their effects.
 #include "fault.h"
 #include "coherence.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Faults: calls that return errors, commands that lose the device, and silent ones, after which every call still
 // succeeds.
 #pragma once
@@ -18,7 +19,7 @@ void count_silent_fault();
 class Harm {
  public:
   explicit Harm(const Command &command);
-  // Whether the command does nothing.
+  // Returns true if the command does nothing.
   bool skips() const { return skipped; }
   // Damages the result after the command has run and was counted.
   void strike();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Graphs: captured from one or more streams, and run node by node in any order that their edges allow.
 #include "graph.h"
 #include "fault.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Functions for captures that streams and events need.
 #pragma once
 #include "device.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // The calls of the software device, with the numbers of HIP 6, and its own functions for tests.
 #pragma once
 #include <cstddef>
@@ -98,7 +99,7 @@ void swhip_fail(const char *faults);  // replaces SWHIP_FAIL, counting from now
 void swhip_seed(unsigned long seed);  // replaces SWHIP_SEED
 void swhip_revive();                  // brings a lost device back
 long swhip_live(const char *what);    // objects that exist: see README.md
-long swhip_count(const char *what);   // what happened so far: see README.md
+long swhip_count(const char *what);   // counts of events so far: see README.md
 
 // info.cpp
 hipError_t hipInit(unsigned flags);

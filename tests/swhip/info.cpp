@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Properties of the device, and calls that it does not support.
 #include "coherence.h"
 #include <cstdio>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Compiles the kernels of one file, KERNEL, for waves of HV_WAVE lanes. The namespace keeps the linker from merging
 // functions of the two widths that have the same name.
 #include <cstdint>

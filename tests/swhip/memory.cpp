@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Memory: every allocation is filled with garbage and ends at an inaccessible page. After it is freed, all of it is
 // inaccessible.
 #include "coherence.h"

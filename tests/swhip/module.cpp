@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Modules: an image must be the AMD code object that the real runtime would load on this GPU, and contain the kernel.
 // The kernel that runs was compiled for the CPU.
 #include "coherence.h"

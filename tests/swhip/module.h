@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Functions for modules that NVIDIA's driver API needs.
 #pragma once
 #include "device.h"

@@ -55,6 +55,7 @@ pub fn passes(function: &str, environment: &[(&str, &str)]) -> String {
 }
 
 /// Makes a test of a function in this process.
+#[allow(dead_code, reason = "not all crates have such tests")]
 pub fn here((name, function): Function) -> Trial {
     Trial::test(name, move || {
         function();

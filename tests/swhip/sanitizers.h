@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 //
-// What the address and thread sanitizers must be told of fibers; nothing in an ordinary build.
+// Announces fibers to the address and thread sanitizers; does nothing in an ordinary build.
 //
 // The thread sanitizer is the race checker: with HV_RACECHECK only the kernels are compiled with
 // -fsanitize=thread. A switch from fiber to fiber orders nothing for it, __syncthreads and hv_sync_wave do.

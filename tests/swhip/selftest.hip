@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // Every primitive of the prelude once, as values that a host can predict; see check_kernels.cpp.
 #include "prelude.h"
 

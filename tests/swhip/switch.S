@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
+//
 // void hv_switch(void **save, void *to): saves the stack pointer in *save and continues with the stack `to`.
 	.text
 	.globl hv_switch

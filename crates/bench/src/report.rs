@@ -210,7 +210,7 @@ fn self_test(args: &Args) -> Result<Answer, Box<dyn Error>> {
     let ms = start.elapsed().as_secs_f64() * 1e3;
     let verdict = hip.self_test().map_or("skipped", SelfTest::name);
     Answer::new(
-        format!("{hip}: {verdict}, {ms:.0} ms with loading the kernels and setting up"),
+        format!("{hip}: {verdict}, {ms:.0} ms including loading kernels and setting up"),
         json!({"device": hip.to_string(), "verdict": verdict, "milliseconds": ms}),
     )
 }
@@ -326,19 +326,19 @@ struct Progress {
 
 impl Progress {
     /// Returns the reason to skip the next section.
-    fn left_out(&self) -> Option<String> {
+    fn skipped(&self) -> Option<String> {
         if let Some(title) = &self.hopeless {
-            return Some(format!("left out: \"{title}\" says why there is no GPU to go on with"));
+            return Some(format!("skipped: no GPU is usable, see \"{title}\""));
         }
         let late = self.start.elapsed() > LAST_BEGIN;
-        late.then(|| format!("left out: {} s were over", LAST_BEGIN.as_secs()))
+        late.then(|| format!("skipped: {} s have passed", LAST_BEGIN.as_secs()))
     }
 
     fn section(&mut self, args: &Args, part: &Section, number: usize) -> SectionReport {
         let title = part.title(args);
         let begin = Instant::now();
         let limit = PART.min(END.saturating_sub(self.start.elapsed()));
-        let answer = match self.left_out() {
+        let answer = match self.skipped() {
             Some(reason) => Answer::failed(reason, false),
             None => ask(part, number, limit).unwrap_or_else(|err| Answer::failed(err.to_string(), false)),
         };

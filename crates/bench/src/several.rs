@@ -56,7 +56,7 @@ impl Devices {
                 {
                     match hip::open(&info.selection()) {
                         Ok(device) => open.push(device),
-                        Err(err) => eprintln!("{} {}: {info} is left out: {err}", info.vendor, info.ordinal),
+                        Err(err) => eprintln!("{} {}: {info} is skipped: {err}", info.vendor, info.ordinal),
                     }
                 }
                 if open.is_empty() {

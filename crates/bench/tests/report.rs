@@ -115,7 +115,7 @@ fn nothing_follows_the_loss_of_the_device() {
     let (sections, content) = report(&[("SWHIP_FAIL", "async:700@5")]);
     assert!(sections[0]["error"].is_null(), "{}", sections[0]);
     assert!(error(&sections[1]).contains("was lost"), "{}", sections[1]);
-    assert!(sections[2..].iter().all(|section| error(section).starts_with("left out")));
+    assert!(sections[2..].iter().all(|section| error(section).starts_with("skipped")));
     assert!(!content);
 }
 
@@ -125,7 +125,7 @@ fn without_a_device_it_says_why() {
     let (sections, content) = report(&nowhere);
     assert!(error(&sections[0]).contains("there is no usable GPU"), "{}", sections[0]);
     assert!(error(&sections[0]).contains("/nowhere"), "{}", sections[0]);
-    assert!(sections[1..].iter().all(|section| error(section).starts_with("left out")));
+    assert!(sections[1..].iter().all(|section| error(section).starts_with("skipped")));
     assert!(!content);
     let output = run(&[], &nowhere);
     let text = String::from_utf8(output.stdout).unwrap();

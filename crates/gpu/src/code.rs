@@ -14,7 +14,7 @@ impl Image {
     ///
     /// # Safety
     ///
-    /// The runtime trusts what it loads: `code` must be a whole code object of AMD's format, or PTX with a zero at
+    /// The runtime trusts the code: `code` must be a complete code object of AMD's format, or PTX with a zero at
     /// its end.
     pub const unsafe fn new(target: &'static str, code: &'static [u8]) -> Self {
         Self { target, code }

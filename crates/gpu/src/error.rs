@@ -25,7 +25,7 @@ pub enum Error {
     },
     /// The runtime rejects all code that the program has for this GPU.
     #[error(
-        "{device} is a {arch}, and its runtime takes none of the code that this build has for it; a newer one may"
+        "the runtime of {device} ({arch}) rejects all code that this build has for it; a newer runtime may accept it"
     )]
     CodeRefused {
         /// The name of the GPU.

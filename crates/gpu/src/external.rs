@@ -81,7 +81,7 @@ pub struct Inode(u64, u64);
 impl Inode {
     /// Finds the file behind an open file descriptor.
     pub fn of(fd: RawFd) -> Result<Self, Error> {
-        let failed = |err| Error::Unsupported(format!("cannot look at a file descriptor: {err}"));
+        let failed = |err| Error::Unsupported(format!("cannot inspect a file descriptor: {err}"));
         let metadata = std::fs::metadata(format!("/proc/self/fd/{fd}")).map_err(failed)?;
         Ok(Self(metadata.dev(), metadata.ino()))
     }

@@ -81,7 +81,7 @@ impl Session {
         let info = left[chosen];
         info.sessions.fetch_add(1, Relaxed);
         let why = match &said[..] {
-            [_] => "no other GPU can be used as the settings are".into(),
+            [_] => "no other GPU matches the settings".into(),
             all => format!("the least busy of {}", all.join("; ")),
         };
         Some((Self(info), why))

@@ -27,7 +27,7 @@ impl Registered {
     ///
     /// # Safety
     ///
-    /// The pages must be ordinary memory of this process, and stay so until what this returns is dropped. They may be
+    /// The pages must be ordinary memory of this process, and stay so until the returned value is dropped. They may be
     /// dropped only once no stream reads them any more.
     pub unsafe fn new(device: &Device, pages: Range<usize>) -> Result<Self, Error> {
         let api = device.enter_exclusive()?;

@@ -96,7 +96,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if let Some(api) = self.device.release() {
-            // SAFETY: the handle is live and not used any more. What the stream still has to do is done.
+            // SAFETY: the handle is live and not used any more. The remaining work of the stream is done.
             let _ = unsafe { api.hipStreamDestroy(self.handle) };
         }
     }
@@ -115,7 +115,7 @@ pub struct Event {
 
 // SAFETY: a handle that any thread may use that has set the device, which every use does.
 unsafe impl Send for Event {}
-// SAFETY: a lock guards what is changed through a shared reference, and HIP's functions may be called side by side.
+// SAFETY: a lock guards the state that shared references change, and HIP's functions may be called side by side.
 unsafe impl Sync for Event {}
 
 impl Event {

@@ -45,7 +45,7 @@ macro_rules! functions {
         impl Hip {
             fn resolve(library: &Library) -> Result<Self, LoadError> {
                 // SAFETY: the types are those of HIP's headers, which a test compares with an installed copy. They do
-                // not change from release to release: what does change comes under a new name.
+                // not change between releases; a change comes under a new name.
                 unsafe {
                     Ok(Self {
                         $($required: library.required(stringify!($required))?,)*
@@ -67,11 +67,11 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 ///
-                /// What pointers point to must be valid for what the function reads and writes there, until the stream
-                /// has got there where it takes one; handles must be live.
+                /// Pointers must be valid for the function's reads and writes, until the stream has got there if it takes
+                /// one; handles must be live.
                 pub unsafe fn $required(&self, $($required_arg: $required_type),*) -> HipError {
                     match &self.functions {
-                        // SAFETY: the caller has promised what HIP asks of its own callers.
+                        // SAFETY: the caller has promised what HIP requires.
                         Functions::Hip(hip) => unsafe { (hip.$required)($($required_arg),*) },
                         // SAFETY: the caller's promise is all that the driver's side asks for.
                         Functions::Cuda(cuda) => unsafe { cuda.$required($($required_arg),*) },
@@ -83,12 +83,12 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 ///
-                /// What pointers point to must be valid for what the function reads and writes there, until the stream
-                /// has got there where it takes one; handles must be live.
+                /// Pointers must be valid for the function's reads and writes, until the stream has got there if it takes
+                /// one; handles must be live.
                 pub unsafe fn $optional(&self, $($optional_arg: $optional_type),*) -> HipError {
                     match &self.functions {
                         Functions::Hip(hip) => match hip.$optional {
-                            // SAFETY: the caller has promised what HIP asks of its own callers.
+                            // SAFETY: the caller has promised what HIP requires.
                             Some(function) => unsafe { function($($optional_arg),*) },
                             None => HipError::NOT_SUPPORTED,
                         },
@@ -282,7 +282,7 @@ impl Api {
     /// Opens a vendor's library where it usually is. AMD's HIP runtime is `libamdhip64.so.7` to `.5`, also under
     /// `$ROCM_PATH/lib`, `$HIP_PATH/lib` and `/opt/rocm/lib`; NVIDIA's driver is `libcuda.so.1`.
     ///
-    /// This runs the library's initialisers, and its first call opens the GPU: not for code that only looks at what is
+    /// This runs the library's initialisers, and its first call opens the GPU: not for code that only lists what is
     /// installed. The library stays open as long as the process.
     pub fn load(vendor: Vendor) -> Result<Self, LoadError> {
         match vendor {

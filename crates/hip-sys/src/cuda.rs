@@ -6,7 +6,7 @@
 //! others are small functions here. Handles and device addresses are pointers, as in HIP; the driver's
 //! `CUdeviceptr` is an integer of the same size and is passed in the same way.
 //!
-//! Safety: every function under HIP's name asks of its caller what that function does, which is what the driver asks:
+//! Safety: every function under HIP's name requires the same as HIP's function, which is the same as the driver's:
 //! valid pointers, live handles, and memory that is left alone until a stream has got there.
 
 use std::collections::BTreeMap;
@@ -123,12 +123,12 @@ macro_rules! forwarded {
         #[allow(clippy::too_many_arguments, reason = "that many has HIP")]
         impl Cuda {
             $(pub(crate) unsafe fn $hip(&self, $($arg: $type),*) -> HipError {
-                // SAFETY: the driver's function asks what HIP's does, which the caller has promised.
+                // SAFETY: the driver's function requires the same as HIP's, which the caller has promised.
                 unsafe { (self.forwarded.$hip)($($arg),*) }
             })*
             $(pub(crate) unsafe fn $hip_optional(&self, $($optional_arg: $optional_type),*) -> HipError {
                 match self.forwarded.$hip_optional {
-                    // SAFETY: the driver's function asks what HIP's does, which the caller has promised.
+                    // SAFETY: the driver's function requires the same as HIP's, which the caller has promised.
                     Some(function) => unsafe { function($($optional_arg),*) },
                     None => HipError::NOT_SUPPORTED,
                 }
@@ -390,7 +390,7 @@ impl Cuda {
     /// Waits for all work in the context that owns an address. That context is current afterwards.
     pub(crate) fn synchronize_owner(&self, address: *const c_void) -> Result<(), HipError> {
         let mut context: CUcontext = std::ptr::null_mut();
-        // SAFETY: the driver looks the address up and reads nothing there; what it writes is a context, and those with
+        // SAFETY: the driver looks the address up and reads nothing there; it writes a context, and those with
         // memory are live.
         unsafe {
             (self.driver.cuPointerGetAttribute)(
@@ -444,7 +444,7 @@ impl Cuda {
     }
 
     pub(crate) unsafe fn hipDeviceGetName(&self, name: *mut c_char, size: c_int, ordinal: c_int) -> HipError {
-        // SAFETY: the caller has so many bytes for the name, and the device is one that the driver has named.
+        // SAFETY: the caller has this many bytes for the name, and the device is one that the driver has named.
         let get = |device| unsafe { (self.driver.cuDeviceGetName)(name, size, device) }.ok();
         status(self.device(ordinal).and_then(get))
     }
@@ -455,7 +455,7 @@ impl Cuda {
         size: c_int,
         ordinal: c_int,
     ) -> HipError {
-        // SAFETY: the caller has so many bytes for the text, and the device is one that the driver has named.
+        // SAFETY: the caller has this many bytes for the text, and the device is one that the driver has named.
         let get = |device| unsafe { (self.driver.cuDeviceGetPCIBusId)(id, size, device) }.ok();
         status(self.device(ordinal).and_then(get))
     }
@@ -591,7 +591,7 @@ impl Cuda {
     ) -> HipError {
         let mut inner = module;
         if let Some((_, get_module, _)) = self.libraries() {
-            // SAFETY: what the caller has from `hipModuleLoadData` is a live library.
+            // SAFETY: the caller's handle from `hipModuleLoadData` is a live library.
             if let Err(error) = unsafe { get_module(&mut inner, module) }.ok() {
                 return error;
             }

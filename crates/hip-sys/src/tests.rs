@@ -228,7 +228,7 @@ fn cuda_driver_behind_the_table() {
     // check!(function(arguments), status, calls)
     macro_rules! check {
         ($function:ident($($argument:expr),*), $status:expr, $calls:expr) => {{
-            // SAFETY: the arguments are what the fake driver expects.
+            // SAFETY: the arguments are valid for the fake driver.
             let status = unsafe { api.$function($($argument),*) };
             assert_eq!(
                 (status, calls().as_str()),

@@ -3,20 +3,47 @@
 //! The functions over NVIDIA's driver, on the software `libcuda` of `tests/swhip`: contexts, objects that belong to
 //! them, and permanent errors.
 //!
-//! A process has one driver. The environment describes its devices, and a lost device makes it unusable. So tests of
-//! either start this program again with one of the ignored tests below.
+//! A process has one driver. The environment describes its devices, and a lost device makes it unusable. So each test runs
+//! in a process of its own.
 
+#[path = "../../../tests/swhip/process.rs"]
+mod process;
 #[path = "../../../tests/swhip/library.rs"]
 mod swhip;
 
 use std::ffi::{CString, c_char, c_int, c_long, c_uint, c_ulong, c_void};
-use std::process::Command;
 use std::ptr::null_mut;
 use std::sync::LazyLock;
 
 use hipvmaf_hip_sys::*;
 
+use process::{Function, functions, on};
 use swhip::library;
+
+const FUNCTIONS: &[Function] = functions![
+    work_is_done_as_on_amd,
+    threads_have_no_device_until_they_set_one,
+    setting_a_device_leaves_the_contexts_below_alone,
+    addresses_say_where_they_are,
+    a_stream_of_another_context_is_waited_for,
+    work_of_another_context_is_waited_for,
+    modules_say_what_they_lack,
+    a_lost_device_stays_lost,
+];
+
+const TWO_DEVICES: &[Function] = functions![two_devices_have_a_context_each];
+
+fn main() {
+    process::main(&[FUNCTIONS, TWO_DEVICES].concat(), || {
+        let mut tests: Vec<_> = FUNCTIONS.iter().map(|(name, _)| on("sm_75", name, vec![])).collect();
+        for (device, arch, seed) in [("beside_amd", "gfx1100,sm_75,sm_86", "0"), ("two", "sm_75,sm_86", "3")]
+        {
+            let environment = vec![("SWHIP_ARCH", arch.to_owned()), ("SWHIP_SEED", seed.to_owned())];
+            tests.extend(TWO_DEVICES.iter().map(|(name, _)| on(device, name, environment.clone())));
+        }
+        tests
+    });
+}
 
 type Context = *mut c_void;
 
@@ -184,24 +211,8 @@ fn numbers(address: *mut c_void) -> Vec<u64> {
     unsafe { std::slice::from_raw_parts(address.cast::<u64>(), COUNT) }.to_vec()
 }
 
-/// Runs an ignored test below in its own process.
-fn run(test: &str, environment: &[(&str, &str)]) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.args(["--exact", test, "--ignored"]).envs(environment.iter().copied()).output();
-    let output = output.unwrap();
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
-}
-
 /// Uses all functions, also in a graph, and checks that no object is left.
-#[test]
 fn work_is_done_as_on_amd() {
-    run("works", &[]);
-}
-
-#[test]
-#[ignore = "started by another, in a process whose objects are its own"]
-fn works() {
     ok!(hipSetDevice(0));
     let size = COUNT * 8;
     let (from, to, given, taken) = (allocated(size), allocated(size), pinned(size), pinned(size));
@@ -243,7 +254,6 @@ fn works() {
     }
 }
 
-#[test]
 fn threads_have_no_device_until_they_set_one() {
     ok!(hipSetDevice(0));
     let memory = allocated(16) as usize;
@@ -259,7 +269,6 @@ fn threads_have_no_device_until_they_set_one() {
     other.join().unwrap();
 }
 
-#[test]
 fn setting_a_device_leaves_the_contexts_below_alone() {
     let foreign = DRIVER.create();
     DRIVER.push(foreign);
@@ -275,7 +284,6 @@ fn setting_a_device_leaves_the_contexts_below_alone() {
     assert_eq!(status!(hipMalloc(&mut address, 16)), HipError::from_code(709));
 }
 
-#[test]
 fn addresses_say_where_they_are() {
     ok!(hipSetDevice(0));
     let (device, host) = (allocated(16), pinned(16));
@@ -288,7 +296,6 @@ fn addresses_say_where_they_are() {
 }
 
 /// Events can be recorded only in streams of their own context.
-#[test]
 fn a_stream_of_another_context_is_waited_for() {
     let foreign = DRIVER.create();
     let (producer, memory) = (stream(), allocated(16));
@@ -313,7 +320,6 @@ fn a_stream_of_another_context_is_waited_for() {
 }
 
 /// The context that owns the memory is waited for, not that of the device.
-#[test]
 fn work_of_another_context_is_waited_for() {
     let foreign = DRIVER.create();
     let (producer, host) = (stream(), pinned(16));
@@ -329,7 +335,6 @@ fn work_of_another_context_is_waited_for() {
     DRIVER.destroy(foreign);
 }
 
-#[test]
 fn modules_say_what_they_lack() {
     ok!(hipSetDevice(0));
     let (mut module, mut function) = (null_mut(), null_mut());
@@ -345,15 +350,7 @@ fn modules_say_what_they_lack() {
     ok!(hipModuleUnload(module));
 }
 
-#[test]
 fn two_devices_have_a_context_each() {
-    run("devices", &[("SWHIP_ARCH", "gfx1100,sm_75,sm_86")]);
-    run("devices", &[("SWHIP_ARCH", "sm_75,sm_86"), ("SWHIP_SEED", "3")]);
-}
-
-#[test]
-#[ignore = "started by another, with the devices that it describes"]
-fn devices() {
     let names: Vec<_> = (0..3).map(|device| API.arch_name(device)).collect();
     assert_eq!(names, [Ok("sm_75".into()), Ok("sm_86".into()), Err(HipError::INVALID_DEVICE)]);
     ok!(hipSetDevice(0));
@@ -372,14 +369,7 @@ fn devices() {
 }
 
 /// NVIDIA documents that it stays lost until the process ends.
-#[test]
 fn a_lost_device_stays_lost() {
-    run("loses", &[]);
-}
-
-#[test]
-#[ignore = "started by another, in a process that loses its device"]
-fn loses() {
     ok!(hipSetDevice(0));
     let (stream, event, memory, (module, function)) = (stream(), event(), allocated(16), kernel());
     let nowhere = std::ptr::without_provenance_mut(0x1000);

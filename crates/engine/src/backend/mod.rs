@@ -33,13 +33,13 @@ pub enum BackendError {
         metric: &'static str,
     },
     /// Pictures of another size than prepared.
-    #[error("a frame differs in size or sample type from what was prepared")]
+    #[error("a frame differs in size or sample type from the prepared ones")]
     Unlike,
     /// A group was submitted before the backend was prepared.
     #[error("no frame size was prepared")]
     NotPrepared,
     /// A picture that the backend of this name cannot read completely.
-    #[error("a picture is smaller than its format says, or lies in memory that the {0} backend cannot read")]
+    #[error("a picture is smaller than its format says, or in memory that the {0} backend cannot read")]
     Picture(&'static str),
     /// More groups than the backend's depth, or more renditions than were prepared for.
     #[error("more frames were submitted than the backend can work on")]
@@ -58,7 +58,7 @@ pub enum BackendError {
     /// A bug in this crate.
     #[error("a worker thread panicked, see standard error")]
     Panicked,
-    /// The GPU does not compute what the CPU does.
+    /// The GPU computes other sums than the CPU.
     #[error(transparent)]
     SelfTest(#[from] Box<hip::SelfTestFailure>),
     /// An error of the GPU.

@@ -421,7 +421,7 @@ impl AdmScorer {
         }
     }
 
-    /// Restored and available detail of each scale.
+    /// Returns the restored and the available detail of each scale.
     fn fractions(&self, reference: &[BandSums; 4], pass: &AdmPassSums) -> ([f32; 4], [f32; 4]) {
         let restored = std::array::from_fn(|s| self.numerator(s, &pass.restored[s], self.noise[s]));
         (restored, std::array::from_fn(|s| self.denominator(s, &reference[s])))

@@ -24,7 +24,7 @@ impl Pairwise {
         Ok(Self { extractor: extractor.clone(), source: extractor.plan(true, work)? })
     }
 
-    /// Returns what turns the sums of pairs of this geometry into values.
+    /// Creates the scorer of pairs of this geometry.
     pub fn scorer(&self, geometry: Geometry) -> Result<PairScorer, OptionsError> {
         Ok(PairScorer { scorer: self.source.scorer(geometry)? })
     }
@@ -39,12 +39,12 @@ impl Pairwise {
         self.source.fractions(sums, geometry)
     }
 
-    /// Returns what a pair adds to the figures of all pairs together.
+    /// Returns the amounts that a pair adds to the stream's totals.
     pub fn totals(&self, sums: &FrameSums, geometry: Geometry) -> Vec<u64> {
         self.source.totals(sums, geometry)
     }
 
-    /// Returns the figures of all pairs together, from the sum of what the pairs have added.
+    /// Computes the stream's figures from the totals of all pairs.
     pub fn aggregates(&self, totals: &[u64], geometry: Geometry) -> Vec<(&'static str, f64)> {
         self.source.aggregates(totals, geometry)
     }

@@ -151,7 +151,7 @@ impl VifScaleSums {
         f64::from(num / den)
     }
 
-    /// Preserved and available information.
+    /// Returns the preserved and the available information.
     fn fraction(&self) -> [f32; 2] {
         let flat = self.flat_count as f64;
         let num = self.num_log as f64 / 2048.0 + (flat - (self.flat_energy as f64 / 16384.0) / 65025.0);

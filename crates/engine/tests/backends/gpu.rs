@@ -177,7 +177,7 @@ fn forker() {
             let refused = matches!(open(), Err(BackendError::Device(Error::Forked)));
             // The parent's device is not closed twice.
             drop(parents);
-            // SAFETY: ends the process without running what belongs to the parent.
+            // SAFETY: ends the process without running code of the parent.
             unsafe { libc::_exit(i32::from(!refused)) }
         }
         child => {

@@ -210,7 +210,7 @@ impl<V: Lanes, const TAPS: usize, const ROWS: usize> Horizontal<V, TAPS, ROWS> {
     #[inline(always)]
     pub unsafe fn add_part<const PART: usize, const PARTS: usize>(&mut self) {
         if Self::SIDE_BY_SIDE {
-            // SAFETY: the caller has promised what this needs.
+            // SAFETY: as the caller has promised.
             unsafe {
                 self.add(0..ROWS, Self::STEPS * PART / PARTS..Self::STEPS * (PART + 1) / PARTS);
                 for sums in &mut self.sums {
@@ -227,7 +227,7 @@ impl<V: Lanes, const TAPS: usize, const ROWS: usize> Horizontal<V, TAPS, ROWS> {
     /// As for [`Horizontal::new`].
     #[inline(always)]
     pub unsafe fn sums(mut self) -> [[V::I; 2]; ROWS] {
-        // SAFETY: the caller has promised what this needs.
+        // SAFETY: as the caller has promised.
         unsafe {
             if !Self::SIDE_BY_SIDE {
                 for row in 0..ROWS {

@@ -270,7 +270,7 @@ unsafe fn products<V: Lanes, const ROWS: usize, const VECTORS: usize>(
     y: usize,
     sums: &mut Products,
 ) -> usize {
-    // SAFETY: the caller has promised that the CPU has the instructions and that there are so many vectors.
+    // SAFETY: the caller has promised that the CPU has the instructions and that there are this many vectors.
     unsafe {
         let mut rows = [[V::splat_f64(0.0); VECTORS]; ROWS];
         for i in 0..ROWS {

@@ -225,7 +225,7 @@ impl<T: Sample> Unfiltered for FlatRows<'_, T> {
         let picked = &mut self.scratch.picked;
         let limit = twice(input.flat_limit as i32 + 1);
         let y = y * input.step();
-        // SAFETY: the CPU has the instructions, as the caller has promised, who has a row of scratch for the result. All
+        // SAFETY: the CPU has the instructions, as the caller has promised, and there is a row of scratch for the result. All
         // rows have PAD numbers on either side and room for whole vectors; rings are indexed below their sizes.
         unsafe {
             while self.next <= y + RADIUS {

@@ -45,13 +45,14 @@ pub(crate) enum Isa {
 }
 
 impl Level {
-    /// Returns the level to use: the widest of this machine, or a lower one named by the environment variable
-    /// `HIPVMAF_CPU_LEVEL` (`scalar`, `avx2`, `avxvnni`, `avx512` or `avx512vnni`). The variable is read once per
-    /// process.
+    /// Returns the level to use: the widest of this machine. In test builds, the environment variable
+    /// `HIPVMAF_CPU_LEVEL` can name a lower one (`scalar`, `avx2`, `avxvnni`, `avx512` or `avx512vnni`). It is read once
+    /// per process.
     pub fn detect() -> Self {
         static LEVEL: OnceLock<Level> = OnceLock::new();
         *LEVEL.get_or_init(|| {
-            let wanted = std::env::var("HIPVMAF_CPU_LEVEL").ok();
+            let named = || std::env::var("HIPVMAF_CPU_LEVEL").ok();
+            let wanted = cfg!(feature = "testing").then(named).flatten();
             Self::available()
                 .find(|level| wanted.as_deref() == Some(level.name()))
                 .or(Self::available().last())
@@ -80,7 +81,7 @@ impl Level {
         levels.iter().filter(|(_, here)| *here).map(|(isa, _)| Self(*isa)).collect::<Vec<_>>().into_iter()
     }
 
-    /// Returns the name that `HIPVMAF_CPU_LEVEL` accepts.
+    /// Returns the name for logs, results and `HIPVMAF_CPU_LEVEL`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Isa::Scalar => "scalar",

@@ -35,6 +35,8 @@ macro_rules! sides {
 /// means and variances to `kept`, if that is given. For the others, it reads them there and does not sum the terms that
 /// depend only on the reference.
 ///
+/// One long function, because filters and statistics are interleaved by hand (see above).
+///
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`. From `from` on there must be eight rows of scratch of this width,
