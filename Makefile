@@ -54,7 +54,7 @@ score: bootstrap
 # What waits for time to pass, the unit tests, and what only computes have a lane each. Each lane leaves the CPUs to those
 # before it: what waits is served when its time comes, and what computes takes what the others leave.
 WAITING := soak walk check-report-where-possible check-monitor-where-possible check-prometheus-where-possible
-COMPUTING := swhip-check check-crates check-kernels check-inspect meson-check check-libvmaf-where-possible
+COMPUTING := swhip-check check-crates check-kernels meson-check check-libvmaf-where-possible
 STEPS := bootstrap-tests fmt-check check-links lint doc tests
 test: ## everything that a change must pass; the seconds that each part takes are printed at the end
 	@MAKE="$(MAKE)" scripts/lanes "$(STEPS)" "$(WAITING)" "$(COMPUTING)" unit
@@ -123,12 +123,6 @@ unit: $(PACKAGES) bootstrap-tests swhip ## the tests alone
 walk: plugin $(PACKAGES) bootstrap-tests ## run the commands of README.md and docs/, as printed
 	cargo build --locked $(WHOLE) $(RELEASE)
 	@scripts/walk
-
-check-inspect: plugin ## compare what gst-inspect-1.0 says with the page in docs/
-	@scripts/inspect check
-
-update-inspect: plugin ## write that page
-	@scripts/inspect update
 
 meson-check: bootstrap ## build and install with meson, as packagers do
 	scripts/meson-check $(PROFILE)

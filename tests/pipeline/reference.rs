@@ -2,7 +2,7 @@
 
 //! docs/element.md lists what there is, with its type.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
@@ -57,23 +57,75 @@ fn assert_listed(rows: &BTreeMap<String, String>, structure: &StructureRef) {
     }
 }
 
+/// Returns the default of a property as the tables write it.
+fn default_of(property: &glib::ParamSpec) -> String {
+    let value = property.default_value();
+    if let Some((_, nick)) = glib::EnumValue::from_value(value) {
+        return nick.nick().into();
+    }
+    match type_name(value) {
+        "string" => value.get::<Option<String>>().unwrap().unwrap_or_default(),
+        "structure" => String::new(),
+        "double" => value.get::<f64>().unwrap().to_string(),
+        "boolean" => value.get::<bool>().unwrap().to_string(),
+        "int64" => value.get::<i64>().unwrap().to_string(),
+        "uint64" => value.get::<u64>().unwrap().to_string(),
+        _ => value.transform::<String>().unwrap().get().unwrap(),
+    }
+}
+
+/// Asserts that the tables of a section list the object's own properties, each with its default.
+#[track_caller]
+fn assert_properties(section: &str, object: &impl IsA<glib::Object>) {
+    let own = object.as_ref().type_();
+    let properties = object.list_properties();
+    let expected: BTreeMap<_, _> = properties
+        .iter()
+        .filter(|property| property.owner_type() == own)
+        .filter(|property| property.flags().contains(glib::ParamFlags::WRITABLE))
+        .map(|property| (property.name().to_owned(), default_of(property)))
+        .collect();
+    let listed: BTreeMap<_, _> =
+        cells(section).into_iter().filter(|(name, _)| expected.contains_key(name)).collect();
+    assert_eq!(listed, expected);
+    let names: BTreeSet<_> = rows(section).into_keys().collect();
+    let all = properties.iter().filter(|property| property.owner_type() == own);
+    assert_eq!(names, all.map(|property| property.name().to_owned()).collect());
+}
+
+/// Returns the names in the first cells of the tables of a section, each with its part of the second cell. One value may be
+/// that of all names of a row.
+fn cells(section: &str) -> BTreeMap<String, String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/element.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, section) = text.split_once(&format!("\n## {section}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let mut cells = BTreeMap::new();
+    for line in section.lines().filter(|line| line.starts_with("| `")) {
+        let columns: Vec<_> = line.split('|').map(str::trim).collect();
+        let values: Vec<_> = columns[2].split(", ").map(plain).collect();
+        for (i, name) in columns[1].split('`').skip(1).step_by(2).enumerate() {
+            cells.insert(name.to_owned(), values.get(i).unwrap_or(&values[0]).clone());
+        }
+    }
+    cells
+}
+
+/// Returns a default as the property has it: times are in seconds in the tables, and some defaults depend on the stream.
+fn plain(cell: &str) -> String {
+    match cell.trim_matches('`').split_once(' ') {
+        Some((seconds, "s")) => format!("{}000000000", seconds),
+        Some(("half", _)) => u64::MAX.to_string(),
+        Some(("the", _)) => String::new(),
+        _ => cell.trim_matches('`').to_owned(),
+    }
+}
+
 #[test]
-fn all_properties_are_listed() {
+fn all_properties_are_listed_with_their_defaults() {
     let rig = Rig::offline(&[]);
-    let own = |object: &glib::Object| {
-        let own = object.type_();
-        let properties = object.list_properties();
-        let names = properties.iter().filter(|property| property.owner_type() == own);
-        names.map(|property| property.name().to_owned()).collect::<Vec<_>>()
-    };
-    let listed: Vec<_> = rows("Properties").into_keys().collect();
-    let mut properties = own(rig.element.upcast_ref());
-    properties.sort();
-    assert_eq!(listed, properties);
-    let listed: Vec<_> = rows("Properties of distorted pads").into_keys().collect();
-    let mut properties = own(rig.pad("dist_sink").upcast_ref());
-    properties.sort();
-    assert_eq!(listed, properties);
+    assert_properties("Properties", &rig.element);
+    assert_properties("Properties of distorted pads", &rig.pad("dist_sink"));
 }
 
 #[test]
