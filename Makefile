@@ -5,10 +5,10 @@
 # All names are commands, and none a file.
 .PHONY: $(shell sed -n 's/^\([a-z][a-z -]*\):.*/\1/p' Makefile)
 
-# What the tests and the demo take from PyPI: ffmpeg with libvmaf, and a film.
+# Packages of PyPI for the tests and the demo: ffmpeg with libvmaf, and a film.
 PYTHON := target/python/bin/python
 PACKAGES := target/python/ready
-# What archives are tested with.
+# Packages for the tests of archives on clusters.
 ENGINES := target/engines/ready
 ENGINES_LIST := tests/tools/requirements-engines.txt
 
@@ -18,15 +18,15 @@ TEST_GPUS := native,gfx1100,gfx11-generic,gfx90a,gfx1030,gfx1036,gfx10-3-generic
 WITH_TEST_GPUS := test lint doc unit tests soak stress program swhip-check kernels check-kernels kernel-table interop
 $(WITH_TEST_GPUS): export GPUS ?= $(TEST_GPUS)
 packages check-packages: export GPUS := all
-# What check-kernels compiles: a GPU of each family, as compiling for all takes minutes. KERNELS=all is for changes of kernels.
+# GPUs that check-kernels compiles for: one of each family, because all take minutes. KERNELS=all is for changes of kernels.
 check-kernels: KERNELS ?= $(TEST_GPUS),gfx942,gfx1200,sm_80
 
-# What the tests look at from outside is built with their profile, into a folder of its own.
+# The tests run a plugin that is built with their profile, in a folder of its own.
 export PROFILE := release
 RELEASE = $(if $(filter release,$(PROFILE)),--release)
 export PLUGINS := target/plugins
-# What a release is made of is built alone. For tests, examples and tools are built as well; these have features of the
-# dependencies that the plugin alone does not have, so that everything is built with them, and no crate is compiled twice.
+# A release build has the plugin and the program only. The tests also need examples and tools, which enable more features of
+# the dependencies; so everything is built together, and no crate is compiled twice.
 WHOLE := --workspace --example embed --bin hipvmaf
 export BUILD = $(if $(RELEASE),--package gst-plugin-hipvmaf --package hipvmaf-cli --bin hipvmaf,$(WHOLE))
 test: PROFILE := debug
@@ -51,15 +51,15 @@ demo: $(if $(wildcard $(PLUGINS)/libgsthipvmaf.so),plugin,score) $(PACKAGES) ## 
 score: bootstrap
 	cargo build --locked --package hipvmaf-cli --bin hipvmaf --no-default-features $(RELEASE)
 
-# What waits for time to pass, the unit tests, and what only computes have a lane each. Each lane leaves the CPUs to those
-# before it: what waits is served when its time comes, and what computes takes what the others leave.
+# There are three lanes: tests that wait for time to pass, the unit tests, and steps that only compute. Each lane has a lower
+# priority than those before it, so that tests with timeouts run when they are due.
 WAITING := soak walk check-report-where-possible check-monitor-where-possible check-prometheus-where-possible
 COMPUTING := swhip-check check-crates check-kernels meson-check check-libvmaf-where-possible
 STEPS := bootstrap-tests fmt-check check-links lint doc tests
 test: ## everything that a change must pass; the seconds that each part takes are printed at the end
 	@MAKE="$(MAKE)" scripts/lanes "$(STEPS)" "$(WAITING)" "$(COMPUTING)" unit
 
-# What takes long, and what fetches a Debian or the services of others, beside `make test`.
+# Slow steps, and steps that download a Debian or other services, in addition to `make test`.
 test-all: ## also what is to pass before a release: other systems, clusters, kernels for all GPUs, hours of use; as root
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory check-kernels KERNELS=all

@@ -36,7 +36,7 @@ def seconds(time):
 
 
 def element_message(_bus, message):
-    """What the element says: scores, and events."""
+    """Prints a message of the element: scores or an event."""
     s = message.get_structure()
     if s.get_name() == "VMAF" and s.get_string("type") == "frame":
         # Nested structures are structures again.
@@ -53,7 +53,7 @@ def element_message(_bus, message):
 
 
 def buffer(_pad, info):
-    """What a buffer carries."""
+    """Prints the score metadata of a buffer."""
     meta = info.get_buffer().get_custom_meta("HipVmafScoreMeta")
     if meta is not None:
         s = meta.get_structure()

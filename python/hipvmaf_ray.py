@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Has a cluster of Ray score what is missing of an archive of hipvmaf, and merges it.
+"""Scores the missing chunks of a hipvmaf archive on a Ray cluster, and merges them.
 
 Each chunk is a task that runs `hipvmaf archive run DIR NAME/NUMBER` where Ray has room for it. Ray tries again what fails and
 what is lost with a machine; that a chunk is scored once, and is there as a whole or not at all, is the program's business.

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""What the checks of archives on engines have in common: titles, processes that are killed, and the comparison with whole
-titles."""
+"""Common code of the checks of archives on clusters: titles, processes that are killed, and the comparison with whole titles."""
 import filecmp
 import json
 import os
@@ -15,12 +14,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "target/debug/hipvmaf"
-# How long something may take to come, in seconds.
+# Limit of `poll` in seconds.
 PATIENCE = 240
 
 
-def told(*command, code=0):
-    """What a command prints, which has to end with this code."""
+def output_of(*command, code=0):
+    """Returns the output of a command. Exits with an error if the command ends with another code."""
     done = subprocess.run([*map(str, command)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != code:
         sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}")
@@ -28,7 +27,7 @@ def told(*command, code=0):
 
 
 def poll(what, look):
-    """What `look` returns as soon as it is something."""
+    """Calls `look` until it returns a value, and returns that."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if found := look():
@@ -51,7 +50,7 @@ class Archive:
             film, encoded = (folder / f"{name}.{side}" for side in ("film", "encoded"))
             queue = "queue max-size-buffers=0 max-size-time=0 max-size-bytes=0"
             encoder = "x264enc speed-preset=ultrafast threads=2 bframes=2"
-            told("gst-launch-1.0", "-q", *(
+            output_of("gst-launch-1.0", "-q", *(
                 f"videotestsrc num-buffers=800 pattern=ball ! video/x-raw,format=I420,width=640,height=360,{caps} ! tee name=film "
                 f"film. ! {queue} ! {encoder} bitrate=2000 key-int-max=25 ! {muxer} ! filesink location={film} "
                 f"film. ! {queue} ! {encoder} bitrate=60 key-int-max=40 ! {muxer} ! filesink location={encoded}").split())
@@ -61,10 +60,10 @@ class Archive:
         self.chunks = set(self.missing())
 
     def __call__(self, command, *args, code=0):
-        return told(PROGRAM, "archive", command, *args, code=code)
+        return output_of(PROGRAM, "archive", command, *args, code=code)
 
     def missing(self):
-        """The chunks that are missing, by why they are."""
+        """Returns the missing chunks by the reason."""
         status = subprocess.run([PROGRAM, "archive", "status", self.plan, "--json"], stdout=subprocess.PIPE)
         titles = json.loads(status.stdout)["titles"]
         return {chunk["chunk"]: chunk["why"] for title in titles for chunk in title["missing"]}
@@ -91,17 +90,17 @@ class Archive:
             os.kill(random.choice(poll("nothing is being scored", lambda: [*self.workers()])), signal.SIGKILL)
 
     def compare(self):
-        """What is merged is what the whole titles have."""
+        """Checks that the merged results are equal to those of the whole titles."""
         for line in (self.folder / "list.csv").read_text().splitlines()[1:]:
             name, *files = line.split(",")
             whole = self.folder / f"{name}.json"
             if not whole.exists():
-                told(PROGRAM, "score", *files, "--results", whole, "--no-provenance")
+                output_of(PROGRAM, "score", *files, "--results", whole, "--no-provenance")
             if not filecmp.cmp(whole, self.merged / f"{name}.json", shallow=False):
                 sys.exit(f"{self.merged}/{name}.json is not what hipvmaf score writes: {whole}")
 
     def check_once(self, logs, chunks):
-        """Each of these chunks is scored once, but for those whose process was killed before it could say so."""
+        """Checks that each of these chunks is scored once, except for those whose process was killed before it printed so."""
         scored = re.findall(r"^(\S+/\d+) scored$", logs, re.M)
         if len(scored) != len(set(scored)) or not set(scored) <= set(chunks):
             sys.exit(f"chunks were scored twice: {sorted(scored)}")

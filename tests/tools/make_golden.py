@@ -29,7 +29,7 @@ V1 = [f"vmaf_v1.0.16_{hfr}{view}" for hfr in ("", "hfr_") for view in ("3d0h", "
 MODELS = V0 + V1
 COLLECTION = "vmaf_b_v0.6.3"
 ADM = ["integer_adm2", "integer_aim", "integer_adm3", *(f"integer_adm_scale{s}" for s in range(4))]
-# Extractors by the part of their features' names that tells them, and the name of one of these in models.
+# Extractors by a part of their features' names, and the name of one of these features in models.
 PARTS = {
     "adm": "VMAF_integer_feature_adm2_score",
     "motion": "VMAF_integer_feature_motion2_score",
@@ -71,7 +71,7 @@ def option_sets(models):
 
 
 def large_enough(part, options, clip):
-    """Whether libvmaf computes an extractor with these options for frames of this size."""
+    """Returns true if libvmaf computes an extractor with these options for frames of this size."""
     if part == "cambi":
         return max(clip.width, clip.height) >= 216
     if part == "speed_chroma":
@@ -121,7 +121,7 @@ def features(refs, clip, sets):
 
 
 def classic(refs, clip, ref, dis):
-    """What is computed of each frame on its own, where the clip is of a kind that it is defined for."""
+    """Returns the features that depend on a single frame and are defined for clips of this kind."""
     bits = clip.depth
     out = refs.float_ssim(ref[0], dis[0], bits, enable_lcs=True)
     if min(clip.width, clip.height) >= 176:
