@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caps_that_are_there_are_told_to_those_who_cannot_wait() {
+    fn caps_that_are_there_are_given_without_a_wait() {
         gst::init().unwrap();
         let caps_wait = CapsWait::default();
         caps_wait.begin();

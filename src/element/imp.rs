@@ -423,7 +423,7 @@ impl ObjectImpl for HipVmaf {
                 .build();
             let extra = glib::ParamSpecBoxed::builder::<gst::Structure>(EXTRA_PROVENANCE)
                 .nick("Extra provenance")
-                .blurb("What else made the scores, told with their provenance: fields that are strings or arrays of strings")
+                .blurb("More about the origin of the scores, added to their provenance: fields that are strings or arrays of strings")
                 .mutable_ready()
                 .build();
             HipVmaf::derived_properties().iter().cloned().chain([stats, extra]).collect()

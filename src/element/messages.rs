@@ -281,23 +281,23 @@ mod tests {
     fn blocked() -> (Messages, Sender<()>, Receiver<(String, u64)>) {
         gst::init().unwrap();
         let (release, wait) = mpsc::channel();
-        let (tell, told) = mpsc::channel();
+        let (sender, posted) = mpsc::channel();
         let post = move |message: gst::Message| {
             // An error: the sender is gone.
             let _: Result<(), _> = wait.recv();
-            tell.send(is(&message)).unwrap();
+            sender.send(is(&message)).unwrap();
         };
         let messages = Messages::new(Arc::default(), post, |err| panic!("{err}")).unwrap();
         messages.post(named(message::NAME, "pooled", 0)).unwrap();
         while !lock(&messages.shared.queue).is_posting {
             std::thread::yield_now();
         }
-        (messages, release, told)
+        (messages, release, posted)
     }
 
     #[test]
     fn what_is_worth_least_is_dropped_in_live_pipelines() {
-        let (messages, release, told) = blocked();
+        let (messages, release, posted) = blocked();
         messages.set_live(true);
         let kinds = [(event::NAME, "event"), (message::NAME, "window"), (message::NAME, "frame")];
         for number in 0..QUEUE / 2 {
@@ -313,9 +313,9 @@ mod tests {
         assert_eq!(messages.counts().dropped, QUEUE as u64 / 2 + 2);
         drop(release);
         messages.finish();
-        let told: Vec<_> = told.iter().collect();
+        let posted: Vec<_> = posted.iter().collect();
         let of = |kind: &str| -> Vec<u64> {
-            told.iter().filter(|(of, _)| of == kind).map(|(_, number)| *number).collect()
+            posted.iter().filter(|(of, _)| of == kind).map(|(_, number)| *number).collect()
         };
         let last = QUEUE as u64 / 2;
         assert_eq!((of("pooled"), of("frame")), (vec![0, 1], vec![]));
@@ -324,13 +324,13 @@ mod tests {
 
     #[test]
     fn nothing_is_dropped_in_others() {
-        let (messages, release, told) = blocked();
+        let (messages, release, posted) = blocked();
         (1..2 * QUEUE).for_each(|number| messages.post(named(message::NAME, "frame", number)).unwrap());
         assert!(!messages.is_idle());
         drop(release);
         messages.finish();
         assert!(messages.is_idle() && messages.counts().dropped == 0);
-        assert!(told.iter().map(|(_, number)| number).eq(0..2 * QUEUE as u64));
+        assert!(posted.iter().map(|(_, number)| number).eq(0..2 * QUEUE as u64));
     }
 
     /// As where the handler stops the element. What comes after the message comes once it has returned.
@@ -338,29 +338,29 @@ mod tests {
     fn a_handler_may_end_the_thread_that_it_is_on() {
         gst::init().unwrap();
         let (give, given) = mpsc::channel::<Arc<Messages>>();
-        let (tell, told) = mpsc::channel();
+        let (sender, posted) = mpsc::channel();
         let post = move |message: gst::Message| {
             if let Ok(messages) = given.try_recv() {
                 messages.post(named(message::NAME, "frame", 1)).unwrap();
                 messages.finish();
             }
-            tell.send(is(&message).1).unwrap();
+            sender.send(is(&message).1).unwrap();
         };
         let messages = Arc::new(Messages::new(Arc::default(), post, |err| panic!("{err}")).unwrap());
         give.send(messages.clone()).unwrap();
         messages.post(named(message::NAME, "frame", 0)).unwrap();
         drop(messages);
-        assert_eq!(told.iter().collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(posted.iter().collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
     fn messages_come_by_themselves_where_the_thread_has_panicked() {
         gst::init().unwrap();
-        let (tell, told) = mpsc::channel();
-        let report = move |err: Error| tell.send(err.to_string()).unwrap();
+        let (sender, posted) = mpsc::channel();
+        let report = move |err: Error| sender.send(err.to_string()).unwrap();
         let messages = Messages::new(Arc::default(), |_| panic!("deaf"), report).unwrap();
         messages.post(named(message::NAME, "frame", 0)).unwrap();
-        assert!(told.recv().unwrap().contains("deaf"));
+        assert!(posted.recv().unwrap().contains("deaf"));
         assert!(messages.post(named(message::NAME, "frame", 1)).is_err() && messages.is_idle());
     }
 }

@@ -109,12 +109,12 @@ impl OverloadAlarm {
     fn grouped(
         &mut self,
         now: ClockTime,
-        told: impl Fn(&mut Grouped) -> Option<Announcement>,
+        announced: impl Fn(&mut Grouped) -> Option<Announcement>,
     ) -> Vec<EventMessage> {
         let kinds = [(Event::Overload, &mut self.overload), (Event::DownstreamBlocked, &mut self.blocked)];
         let event = |(kind, held): (Event, &mut Held)| {
-            let told = told(&mut held.grouped)?;
-            Some(held.event(kind, now, told, None))
+            let announced = announced(&mut held.grouped)?;
+            Some(held.event(kind, now, announced, None))
         };
         kinds.into_iter().filter_map(event).collect()
     }
@@ -141,21 +141,21 @@ impl Held {
             }
         }
         let change = self.latch.update(at.nseconds(), cause.is_some(), cause.is_none())?;
-        let told = self.grouped.take(at.nseconds(), change)?;
-        Some(self.event(kind, at, told, cause))
+        let announced = self.grouped.take(at.nseconds(), change)?;
+        Some(self.event(kind, at, announced, cause))
     }
 
     fn event(
         &mut self,
         kind: Event,
         at: ClockTime,
-        told: Announcement,
+        announced: Announcement,
         cause: Option<Cause>,
     ) -> EventMessage {
-        let over = matches!(told.change, Change { state: State::Cleared, .. });
+        let over = matches!(announced.change, Change { state: State::Cleared, .. });
         let count = over.then(|| std::mem::take(&mut self.frames));
         let reason = cause.map(|cause| cause.reason().into());
-        EventMessage { count, reason, ..grouped(kind, at, told) }
+        EventMessage { count, reason, ..grouped(kind, at, announced) }
     }
 }
 
@@ -165,40 +165,40 @@ mod tests {
 
     #[test]
     fn what_downstream_holds_up_is_no_overload() {
-        let mut strain = OverloadAlarm::default();
+        let mut alarm = OverloadAlarm::default();
         let second = ClockTime::from_seconds;
-        let of = |told: &EventMessage| (told.event, told.state.name(), told.count);
+        let of = |announced: &EventMessage| (announced.event, announced.state.name(), announced.count);
+        assert_eq!(alarm.stuck(second(1)).as_ref().map(of), Some((Event::DownstreamBlocked, "raised", None)));
+        assert_eq!(alarm.stuck(second(2)), None);
+        assert!(alarm.is_recent(second(2)));
+        assert_eq!(alarm.frame(second(2), Some(Cause::Downstream)), []);
+        assert_eq!(alarm.frame(second(3), None), []);
+        let announced = alarm.frame(second(4), None);
         assert_eq!(
-            strain.stuck(second(1)).as_ref().map(of),
-            Some((Event::DownstreamBlocked, "raised", None))
+            announced.iter().map(of).collect::<Vec<_>>(),
+            [(Event::DownstreamBlocked, "cleared", Some(1))]
         );
-        assert_eq!(strain.stuck(second(2)), None);
-        assert!(strain.is_recent(second(2)));
-        assert_eq!(strain.frame(second(2), Some(Cause::Downstream)), []);
-        assert_eq!(strain.frame(second(3), None), []);
-        let told = strain.frame(second(4), None);
-        assert_eq!(told.iter().map(of).collect::<Vec<_>>(), [(Event::DownstreamBlocked, "cleared", Some(1))]);
     }
 
     #[test]
-    fn an_overload_that_comes_and_goes_is_told_with_its_frames() {
-        let mut strain = OverloadAlarm::default();
-        let mut told = vec![];
+    fn an_overload_that_comes_and_goes_is_reported_with_its_frames() {
+        let mut alarm = OverloadAlarm::default();
+        let mut announced = vec![];
         // Two frames of each three seconds, half a minute long.
         for frame in 0..2000u64 {
             let at = ClockTime::from_mseconds(40 * frame);
             let cause = (frame < 750 && frame % 75 < 2).then_some(Cause::Scoring);
-            told.extend(strain.frame(at, cause));
-            told.extend(strain.advance(at));
+            announced.extend(alarm.frame(at, cause));
+            announced.extend(alarm.advance(at));
         }
-        let told: Vec<_> =
-            told.into_iter().map(|t| (t.state.name(), t.times, t.count, t.reason.is_some())).collect();
+        let announced: Vec<_> =
+            announced.into_iter().map(|t| (t.state.name(), t.times, t.count, t.reason.is_some())).collect();
         let expected = [
             ("raised", Some(1), None, true),
             ("cleared", Some(1), Some(2), false),
             ("raised", Some(1), None, true),
             ("cleared", Some(9), Some(18), false),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(announced, expected);
     }
 }

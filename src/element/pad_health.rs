@@ -109,8 +109,8 @@ impl PadHealth {
     /// Takes a reference frame and whether it had a distorted frame; `excused`: it could not have been in time.
     pub fn frame(&mut self, at: ClockTime, paired: bool, excused: bool) -> Vec<EventMessage> {
         let mut events = vec![];
-        if let Some(told) = self.dropout.update(at.nseconds(), paired, excused) {
-            events.push(grouped(Event::Dropout, at, told));
+        if let Some(announced) = self.dropout.update(at.nseconds(), paired, excused) {
+            events.push(grouped(Event::Dropout, at, announced));
         }
         if paired {
             self.end_gap();
@@ -125,8 +125,8 @@ impl PadHealth {
 
     /// Nothing came from either side since then.
     pub fn silence(&mut self, since: ClockTime, now: ClockTime, excused: bool) -> Option<EventMessage> {
-        let told = self.dropout.silence(since.nseconds(), now.nseconds(), excused)?;
-        Some(grouped(Event::Dropout, now, told))
+        let announced = self.dropout.silence(since.nseconds(), now.nseconds(), excused)?;
+        Some(grouped(Event::Dropout, now, announced))
     }
 
     /// Ends the gap that may be open. It is reported with others if they come in quick succession.
@@ -143,7 +143,7 @@ impl PadHealth {
 
     /// Returns the event that reports the gaps that have ended, unless there was one shortly before.
     fn report_gaps(&mut self, now: ClockTime) -> Option<EventMessage> {
-        let calm = |told: ClockTime| is_calm(told.nseconds(), now.nseconds());
+        let calm = |announced: ClockTime| is_calm(announced.nseconds(), now.nseconds());
         let gap = self.gaps.take_if(|_| self.gaps_reported.is_none_or(calm))?;
         self.gaps_reported = Some(now);
         Some(EventMessage {
@@ -161,7 +161,7 @@ impl PadHealth {
     pub fn end_section(&mut self, now: ClockTime) -> Vec<EventMessage> {
         self.end_gap();
         self.gaps_reported = None;
-        let over = self.dropout.end(now.nseconds()).map(|told| grouped(Event::Dropout, now, told));
+        let over = self.dropout.end(now.nseconds()).map(|announced| grouped(Event::Dropout, now, announced));
         self.report_gaps(now).into_iter().chain(over).collect()
     }
 
@@ -225,7 +225,9 @@ impl PadHealth {
     pub fn advance(&mut self, now: ClockTime) -> (Vec<Figures>, Vec<EventMessage>) {
         let (mut ended, mut events) = (vec![], vec![]);
         events.extend(self.report_gaps(now));
-        events.extend(self.dropout.advance(now.nseconds()).map(|told| grouped(Event::Dropout, now, told)));
+        events.extend(
+            self.dropout.advance(now.nseconds()).map(|announced| grouped(Event::Dropout, now, announced)),
+        );
         while let Some((at, counts)) = self.counts.front().copied().filter(|(at, _)| *at <= now) {
             self.counts.pop_front();
             if let Some(window) = &mut self.window {
@@ -281,8 +283,8 @@ fn set<T>(alarm: &mut Option<T>, wanted: bool, new: T, reconfigured: impl FnOnce
 }
 
 /// Returns the event of an alarm whose changes are reported in groups.
-pub fn grouped(kind: Event, at: ClockTime, told: Announcement) -> EventMessage {
-    EventMessage { times: Some(told.times), ..event(kind, at, told.change) }
+pub fn grouped(kind: Event, at: ClockTime, announced: Announcement) -> EventMessage {
+    EventMessage { times: Some(announced.times), ..event(kind, at, announced.change) }
 }
 
 /// An alarm that has changed at a frame.
@@ -342,17 +344,18 @@ mod tests {
     }
 
     #[test]
-    fn gaps_in_quick_succession_are_told_together() {
+    fn gaps_in_quick_succession_are_reported_together() {
         let mut health = PadHealth::new(&watch());
-        let mut told = vec![];
+        let mut announced = vec![];
         // One frame in five is missing for 20 seconds, and one a little later.
         for frame in 0..1000 {
             let paired = !(frame < 500 && frame % 5 == 4 || frame == 900);
             let mut events = health.frame(at(frame), paired, false);
             events.extend(health.advance(at(frame)).1);
-            told.extend(events.into_iter().map(|event| (frame, event.times.unwrap(), event.count.unwrap())));
+            announced
+                .extend(events.into_iter().map(|event| (frame, event.times.unwrap(), event.count.unwrap())));
         }
-        assert_eq!(told, [(5, 1, 1), (255, 50, 50), (505, 49, 49), (901, 1, 1)]);
+        assert_eq!(announced, [(5, 1, 1), (255, 50, 50), (505, 49, 49), (901, 1, 1)]);
         assert_eq!(health.end_section(at(1000)), []);
         health.frame(at(1001), false, false);
         assert_eq!(health.end_section(at(1001))[0].since, Some(at(1001)));

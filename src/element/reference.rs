@@ -122,8 +122,8 @@ impl Reference {
     /// A reference frame has come, or (`present` is false) a distorted one that has none; `excused`: it could not have been
     /// in time.
     pub fn seen(&mut self, at: ClockTime, present: bool, excused: bool) -> Option<EventMessage> {
-        let told = self.dropout.update(at.nseconds(), present, excused)?;
-        Some(self.event(grouped(Event::Dropout, at, told)))
+        let announced = self.dropout.update(at.nseconds(), present, excused)?;
+        Some(self.event(grouped(Event::Dropout, at, announced)))
     }
 
     /// Frames have been missing for some time, which is not the fault of their stream.
@@ -133,14 +133,14 @@ impl Reference {
 
     /// Returns the event that is due by the time that has passed.
     pub fn advance(&mut self, now: ClockTime) -> Option<EventMessage> {
-        let told = self.dropout.advance(now.nseconds())?;
-        Some(self.event(grouped(Event::Dropout, now, told)))
+        let announced = self.dropout.advance(now.nseconds())?;
+        Some(self.event(grouped(Event::Dropout, now, announced)))
     }
 
     /// Returns the event that is still due, as nothing more comes.
     pub fn end(&mut self, now: ClockTime) -> Option<EventMessage> {
-        let told = self.dropout.end(now.nseconds())?;
-        Some(self.event(grouped(Event::Dropout, now, told)))
+        let announced = self.dropout.end(now.nseconds())?;
+        Some(self.event(grouped(Event::Dropout, now, announced)))
     }
 
     /// A frame of some side has come that lasts until then.
@@ -177,8 +177,8 @@ impl Reference {
     pub fn silence(&mut self, now: ClockTime, excused: bool) -> (ClockTime, Option<EventMessage>) {
         let since = self.silent_since.unwrap_or(self.begun);
         self.silent_until = now;
-        let told = self.dropout.silence(since.nseconds(), now.nseconds(), excused);
-        (since, told.map(|told| self.event(grouped(Event::Dropout, now, told))))
+        let announced = self.dropout.silence(since.nseconds(), now.nseconds(), excused);
+        (since, announced.map(|announced| self.event(grouped(Event::Dropout, now, announced))))
     }
 
     /// Something that happened to the reference.

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_neither_paired_nor_waited_for() {
+    fn ignored_streams_are_neither_paired_nor_waited_for() {
         use Role::{Active, Idle, Ignored};
         let heads = [Head::Empty, at(80), Head::Empty];
         let idle = with_roles(view(at(80), &heads, 20), &[Idle, Active, Ignored]);

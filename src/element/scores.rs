@@ -185,11 +185,11 @@ impl Scores {
         rendition.count(at, counts);
         let Some(Wrong { difference, affected }) = wrong else { return Ok(()) };
         let score = match affected {
-            Affected::Nothing => "its score was corrected before it was told",
+            Affected::Nothing => "its score was corrected before it was reported",
             Affected::Earlier => {
-                "its score was corrected before it was told, that of the frame before was not"
+                "its score was corrected before it was reported, that of the frame before was not"
             }
-            Affected::All => "its score was told before",
+            Affected::All => "its score was reported before",
         };
         let device = gpu.unwrap_or_default().to_string();
         gst::error!(CAT, obj = rendition.pad, "frame {index} is wrong on {device}: {difference}; {score}");

@@ -379,14 +379,14 @@ mod tests {
         let plan = Arc::new(HipVmaf::plan(&Settings::default()).unwrap());
         let session = Session::new(plan, Box::new(Cpu::new(1).unwrap()), 1);
         let distrust: Distrust = Box::new(|| Ok(Box::new(Cpu::new(1)?)));
-        let (tell, told) = mpsc::channel();
-        let report = move |err: Error| tell.send(err.to_string()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let report = move |err: Error| sender.send(err.to_string()).unwrap();
         let deaf = |_| panic!("deaf");
         let worker = WorkerThread::new(session, None, distrust, None, 1, deaf, report).unwrap();
         let info = VideoInfo::builder(VideoFormat::I420, 64, 48).build().unwrap();
         let geometry = geometry(&info).unwrap();
         worker.jobs().prepare(Setup { geometry, renditions: vec![(0, None)], heads: vec![], patient: true });
-        let text = told.recv().unwrap();
+        let text = receiver.recv().unwrap();
         assert!(text.contains("hipvmaf-score") && text.contains("deaf"), "{text}");
         assert!(worker.settled().unwrap().recv().is_err());
     }

@@ -67,28 +67,28 @@ mod tests {
 
     #[test]
     fn a_panic_is_reported_with_its_thread_and_message() {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = Thread::start(
             "hipvmaf-test",
-            move |err| tell.send(err.to_string()).unwrap(),
+            move |err| sender.send(err.to_string()).unwrap(),
             || panic!("number {}", 7),
         );
         drop(thread.unwrap());
-        let text = told.recv().unwrap();
+        let text = receiver.recv().unwrap();
         assert!(text.contains("hipvmaf-test") && text.contains("number 7"), "{text}");
     }
 
     #[test]
     fn a_thread_may_drop_its_own_handle() {
         let (give, given) = mpsc::channel::<Thread>();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let run = move || {
             let own = given.recv().unwrap();
             assert!(own.is_current());
             drop(own);
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         };
         give.send(Thread::start("hipvmaf-test", |err| panic!("{err}"), run).unwrap()).unwrap();
-        told.recv().unwrap();
+        receiver.recv().unwrap();
     }
 }

@@ -864,12 +864,12 @@ impl Worker {
             let Some(at) = self.audits.iter().position(|audited| audited.number == number) else { continue };
             let Audited { index, running_time, renditions, .. } = self.audits.remove(at);
             let is_wrong = wrong.iter().any(Option::is_some);
-            let told = renditions.into_iter().zip(wrong);
-            let told =
-                told.map(|(rendition, wrong)| News::Verified { rendition, index, running_time, wrong });
+            let verified = renditions.into_iter().zip(wrong);
+            let verified =
+                verified.map(|(rendition, wrong)| News::Verified { rendition, index, running_time, wrong });
             match self.on_wrong {
-                OnWrongScore::Cpu if is_wrong => self.withheld.extend(told),
-                _ => self.news.extend(told),
+                OnWrongScore::Cpu if is_wrong => self.withheld.extend(verified),
+                _ => self.news.extend(verified),
             }
         }
         let waits = |track: &Track| track.scores.front().is_some_and(|next| Some(*next) <= self.last_of_gpu);

@@ -117,8 +117,8 @@ mod on_gpu {
                 let says = |event: &&&EventMessage| {
                     let reason = event.reason.as_deref().unwrap();
                     match event.frame.unwrap().checked_sub(index) {
-                        Some(0) => reason.contains("was told before"),
-                        Some(1) => !reason.ends_with("before it was told"),
+                        Some(0) => reason.contains("was reported before"),
+                        Some(1) => !reason.ends_with("before it was reported"),
                         _ => false,
                     }
                 };
