@@ -13,7 +13,7 @@ use super::upstream::sink_pads;
 
 /// How long a thread waits for the reference's caps, all in all. One that feeds both pads, the distorted one first, waits for
 /// itself; another can ask in its turn.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CAPS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// After so long a thread may wait once more, and one that is gone is forgotten.
 const MEMORY: Duration = Duration::from_secs(60);
@@ -74,7 +74,7 @@ impl CapsWait {
         if begun.is_none() {
             known.begun.push((this, now));
         }
-        let left = (begun.unwrap_or(now) + PATIENCE).saturating_duration_since(now);
+        let left = (begun.unwrap_or(now) + CAPS_TIMEOUT).saturating_duration_since(now);
         let _ = self.changed.wait_timeout_while(known, left, |known| known.are_awaited());
     }
 }

@@ -24,7 +24,7 @@ const QUEUE: usize = 1024;
 /// How long a live pipeline waits for the application at the end of the stream, and at the stop.
 pub const LIVE_END: Duration = Duration::from_secs(2);
 /// How long the application may take for a single message at the stop of a pipeline that is not live.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How much a message matters when not all can wait: the first kinds are dropped first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -209,7 +209,7 @@ impl Messages {
         loop {
             let (posted, limit) = match queue.live {
                 true => (None, LIVE_END.saturating_sub(begun.elapsed())),
-                false => (Some(queue.posted), PATIENCE),
+                false => (Some(queue.posted), DRAIN_TIMEOUT),
             };
             let waits =
                 |queue: &mut Queue| !queue.is_idle() && posted.is_none_or(|posted| posted == queue.posted);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gst::ClockTime;
 
 /// How long a push may take in a live pipeline, beyond the time at which a sink shows the frame.
-const PATIENCE: ClockTime = ClockTime::SECOND;
+const PUSH_TIMEOUT: ClockTime = ClockTime::SECOND;
 
 /// A push that has not returned.
 #[derive(Clone, Copy, Debug)]
@@ -47,21 +47,21 @@ impl Pushing {
     }
 
     /// Returns true if the push has lasted for too long: by the clock in a live pipeline, where a sink waits for as long as the
-    /// `latency` of the pipeline, else for `patience`.
+    /// `latency` of the pipeline, else for `limit`.
     pub fn is_stuck(
         &self,
         now: Instant,
-        patience: Option<Duration>,
+        limit: Option<Duration>,
         running: Option<ClockTime>,
         latency: Option<ClockTime>,
     ) -> bool {
         let Some(push) = self.push else { return false };
         match latency {
             Some(latency) => {
-                let end = push.at.map(|at| at.saturating_add(latency).saturating_add(PATIENCE));
+                let end = push.at.map(|at| at.saturating_add(latency).saturating_add(PUSH_TIMEOUT));
                 end.zip(running).is_some_and(|(end, now)| end <= now)
             }
-            None => patience.is_some_and(|patience| now.saturating_duration_since(push.begun) >= patience),
+            None => limit.is_some_and(|limit| now.saturating_duration_since(push.begun) >= limit),
         }
     }
 }
@@ -92,9 +92,9 @@ mod tests {
         let begun = Instant::now();
         let mut pushing = Pushing::default();
         pushing.begin(begun, Some(ms(100)));
-        let stuck = |seconds, patience| {
+        let stuck = |seconds, limit| {
             let now = begun + Duration::from_secs(seconds);
-            pushing.is_stuck(now, patience, Some(ms(100)), None)
+            pushing.is_stuck(now, limit, Some(ms(100)), None)
         };
         let five = Some(Duration::from_secs(5));
         assert_eq!([stuck(4, five), stuck(5, five), stuck(100, None)], [false, true, false]);

@@ -152,7 +152,7 @@ impl Reference {
 
     /// Returns for how long nothing may come before that is a dropout. A stream whose frames come when something changes may
     /// pause, and one whose frames have not shown how far apart they are is waited for as at the start.
-    fn patience(&self) -> ClockTime {
+    fn dropout_time(&self) -> ClockTime {
         let least = running(Dropout::TIME);
         match self.input.cadence.longest_pause() {
             _ if self.silent_since.is_none() || self.input.cadence.varies() => START,
@@ -164,7 +164,7 @@ impl Reference {
     /// Returns the running time at which silence is to be looked at: once it is a dropout, and then at the end of each
     /// `interval`, where there are windows.
     pub fn beat(&self, interval: Option<u64>) -> Option<ClockTime> {
-        let dropout = self.silent_since.unwrap_or(self.begun).saturating_add(self.patience());
+        let dropout = self.silent_since.unwrap_or(self.begun).saturating_add(self.dropout_time());
         if self.silent_until < dropout {
             return Some(dropout);
         }

@@ -49,12 +49,12 @@ impl Quiet {
     }
 
     /// Returns whether the pad has had nothing for so long; `None` if that has not changed. `excepted`: it does not count now.
-    pub fn judge(&mut self, now: Instant, patience: Option<Duration>, excepted: bool) -> Option<bool> {
+    pub fn judge(&mut self, now: Instant, limit: Option<Duration>, excepted: bool) -> Option<bool> {
         let quiet = now.saturating_duration_since(self.since);
-        let stalled = match patience {
+        let stalled = match limit {
             None => false,
-            Some(patience) if quiet >= patience => self.stalled || !excepted,
-            // It has moved, unless only the patience has grown.
+            Some(limit) if quiet >= limit => self.stalled || !excepted,
+            // It has moved, unless only the limit has grown.
             Some(_) => self.stalled && !quiet.is_zero(),
         };
         (std::mem::replace(&mut self.stalled, stalled) != stalled).then_some(stalled)
@@ -78,14 +78,14 @@ struct Shared {
 const LOOKS: u32 = 8;
 
 impl StallWatchdog {
-    /// `look` is called on the thread, often enough for stalls of `patience`.
+    /// `look` is called on the thread, often enough for stalls of `limit`.
     pub fn new(
-        patience: Option<Duration>,
+        limit: Option<Duration>,
         look: impl Fn() + Send + 'static,
         report: impl FnOnce(Error) + Send + 'static,
     ) -> io::Result<Self> {
         let shared =
-            Arc::new((Mutex::new(Shared { interval: interval(patience), ended: false }), Condvar::new()));
+            Arc::new((Mutex::new(Shared { interval: interval(limit), ended: false }), Condvar::new()));
         let with = shared.clone();
         let run = move || {
             let (shared, changed) = &*with;
@@ -106,16 +106,16 @@ impl StallWatchdog {
         Ok(Self { shared, _thread: Thread::start("hipvmaf-watch", report, run)? })
     }
 
-    pub fn set_patience(&self, patience: Option<Duration>) {
-        lock(&self.shared.0).interval = interval(patience);
+    pub fn set_limit(&self, limit: Option<Duration>) {
+        lock(&self.shared.0).interval = interval(limit);
         self.shared.1.notify_all();
     }
 }
 
 /// Returns how often to look. Where stalls do not matter, downstream still may block.
-fn interval(patience: Option<Duration>) -> Duration {
+fn interval(limit: Option<Duration>) -> Duration {
     let longest = Duration::from_secs(1);
-    patience.map_or(longest, |patience| (patience / LOOKS).clamp(Duration::from_millis(10), longest))
+    limit.map_or(longest, |limit| (limit / LOOKS).clamp(Duration::from_millis(10), longest))
 }
 
 impl Drop for StallWatchdog {
@@ -133,11 +133,11 @@ mod tests {
     fn a_pad_stalls_once_and_moves_again() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
-        let patience = Some(Duration::from_secs(5));
+        let limit = Some(Duration::from_secs(5));
         let mut quiet = Quiet { taken: 0, since: begin, stalled: false };
         let mut look = |now, taken, has, excepted| {
             quiet.look(now, taken, has);
-            quiet.judge(now, patience, excepted)
+            quiet.judge(now, limit, excepted)
         };
         assert_eq!(look(at(4), 0, false, false), None);
         // Taken in between.
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(look(at(15), 1, true, false), None);
         assert_eq!(look(at(20), 1, false, false), Some(true));
         quiet.rest(at(21));
-        assert_eq!(quiet.judge(at(22), patience, false), None);
+        assert_eq!(quiet.judge(at(22), limit, false), None);
         assert_eq!(quiet.judge(at(22), None, false), Some(false));
     }
 }

@@ -151,13 +151,13 @@ impl State {
     pub fn is_stuck(
         &self,
         now: Instant,
-        patience: Option<Duration>,
+        limit: Option<Duration>,
         clock: Option<(ClockTime, ClockTime)>,
         configured: ClockTime,
     ) -> bool {
         let clock = clock.filter(|_| self.heads.clock.is_live);
         let latency = clock.map(|(running, due)| running.saturating_sub(due).max(configured));
-        !self.failed && self.pushing.is_stuck(now, patience, clock.map(|(running, _)| running), latency)
+        !self.failed && self.pushing.is_stuck(now, limit, clock.map(|(running, _)| running), latency)
     }
 
     /// While downstream takes nothing, time goes on in a live pipeline all the same. `stuck`: that is to be reported.

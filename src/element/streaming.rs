@@ -36,7 +36,7 @@ use super::{CAT, lock};
 
 /// How long a live pipeline waits for scores where it could go on: results of a GPU that works are there long before,
 /// those of the first frames too, which wait until everything is set up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a frame is waited for that would decide about those at hand, where no clock runs.
 const LOOK: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ impl HipVmaf {
     pub(super) fn wait_until_reported(&self) {
         let failed = || lock(&self.state).as_ref().is_some_and(State::has_failed);
         let reported = || self.is_interrupted() || self.reported.load(Ordering::Acquire) || !failed();
-        self.progress.wait_until(Some(PATIENCE), reported);
+        self.progress.wait_until(Some(RESULT_TIMEOUT), reported);
     }
 
     /// Reports an error once everything that was scored before it is posted and written.
@@ -489,7 +489,7 @@ impl HipVmaf {
             // Frames can leave with the scores to come, unless others come first.
             Step::Wait(_) => {
                 let hopeless = clock.is_live && self.overdue.load(Ordering::Relaxed);
-                let limit = clock.is_live.then_some(if hopeless { Duration::ZERO } else { PATIENCE });
+                let limit = clock.is_live.then_some(if hopeless { Duration::ZERO } else { RESULT_TIMEOUT });
                 if !self.wait_until(limit, State::is_busy) {
                     self.overdue.store(true, Ordering::Relaxed);
                 }
@@ -539,7 +539,10 @@ impl HipVmaf {
             let obj = self.obj();
             let times = clock.due.and_then(|_| obj.current_running_time()).zip(obj.latency());
             let (Some((now, latency)), Some(overdue)) = (times, overdue) else { return Ok(()) };
-            if overdue.saturating_add(latency) <= now || begun.elapsed() > PATIENCE || self.is_interrupted() {
+            if overdue.saturating_add(latency) <= now
+                || begun.elapsed() > RESULT_TIMEOUT
+                || self.is_interrupted()
+            {
                 return Ok(());
             }
             let next = leaving.map_or(overdue, |leaving| leaving.min(overdue)).saturating_add(latency);
@@ -568,7 +571,7 @@ impl HipVmaf {
             progress.made();
         });
         if rings.is_ok() {
-            self.progress.wait_until(Some(PATIENCE), || ready() || over.load(Ordering::Acquire));
+            self.progress.wait_until(Some(RESULT_TIMEOUT), || ready() || over.load(Ordering::Acquire));
             alarm.unschedule();
         }
         ready()
@@ -724,7 +727,7 @@ impl HipVmaf {
             return;
         }
         if let Some(watchdog) = &*lock(&self.watchdog) {
-            watchdog.set_patience(self.stall_time());
+            watchdog.set_limit(self.stall_time());
         }
         let tunables = self.tunables();
         // Refused only where there is nothing to be changed any more.

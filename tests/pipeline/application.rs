@@ -12,7 +12,7 @@ use crate::common::rig::Rig;
 use crate::common::{FRAME, seek_to_start, sides, until};
 
 /// How long something that has to happen may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn is_frame(message: &gst::Message, index: i32) -> bool {
     let structure = message.structure();
@@ -51,7 +51,7 @@ fn live_video_does_not_wait_for_a_handler() {
             rig.push("ref_sink", &both.0.0[t]);
             rig.push("dist_sink", &both.1.0[t]);
             if t == 2 {
-                has.recv_timeout(PATIENCE).unwrap();
+                has.recv_timeout(STEP_TIMEOUT).unwrap();
             }
         }
         // The last waits for the score of its neighbour.
@@ -78,7 +78,7 @@ fn a_file_waits_for_the_handler() {
     let rig = rig.play();
     let streams =
         [("ref_sink", &both.0), ("dist_sink", &both.1)].map(|(pad, input)| rig.streaming(pad, input));
-    has.recv_timeout(PATIENCE).unwrap();
+    has.recv_timeout(STEP_TIMEOUT).unwrap();
     assert!(rig.now(|log| log.report.buffers.len()) <= 3);
     drop(release);
     streams.into_iter().for_each(|stream| stream.join());
@@ -144,7 +144,7 @@ fn the_element_may_be_called_from_any_handler() {
                 ("dist_0", both.1.clone()),
             ];
             let streams = inputs.map(|(pad, input)| rig.streaming(pad, &input));
-            let done = returned.recv_timeout(PATIENCE);
+            let done = returned.recv_timeout(STEP_TIMEOUT);
             assert!(done.is_ok(), "{name} has not returned, of an error: {of_error}");
             rig.element.set_state(gst::State::Null).unwrap();
             streams.into_iter().for_each(|stream| stream.join());
@@ -164,7 +164,7 @@ fn a_handler_may_stop_the_element_when_a_file_fails() {
     rig.end_of("dist_sink");
     rig.push("ref_sink", &sides(1).0.0[0]);
     rig.end_of("ref_sink");
-    returned.recv_timeout(PATIENCE).unwrap();
+    returned.recv_timeout(STEP_TIMEOUT).unwrap();
     // And it plays again.
     until(|| rig.element.set_state(gst::State::Playing).is_ok());
 }

@@ -81,7 +81,7 @@ fn watch(story: Arc<Story>, world: Arc<Mutex<String>>) {
 }
 
 /// How long frames may take to be freed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FREE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Resident memory in MiB.
 fn memory() -> f64 {
@@ -95,7 +95,7 @@ fn memory() -> f64 {
 /// Returns how many frames still exist although everything that held them is gone.
 fn frames_left() -> usize {
     let begun = Instant::now();
-    while ALIVE.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
+    while ALIVE.load(Ordering::SeqCst) > 0 && begun.elapsed() < FREE_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));
     }
     ALIVE.load(Ordering::SeqCst)

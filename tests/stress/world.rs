@@ -78,7 +78,7 @@ const KEPT: usize = 32;
 /// So often may the element be woken for a time that has passed before that is a busy loop.
 const IN_VAIN: usize = 200;
 /// How long a step may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One input.
 struct Stream {
@@ -405,7 +405,7 @@ impl<'a> World<'a> {
             if rests {
                 return;
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > STEP_TIMEOUT {
                 let waiting = self.streams.iter().map(|stream| (&stream.name, stream.source.backlog()));
                 let text = format!("hangs: nothing is taken any more, {:?}", waiting.collect::<Vec<_>>());
                 self.ledger.fault(text);
@@ -448,7 +448,7 @@ impl<'a> World<'a> {
             let stats = self.element.property::<gst::Structure>("stats");
             stats.get::<u64>("messages-waiting").is_ok_and(|waiting| waiting > 0)
         };
-        while waiting() && begun.elapsed() < PATIENCE {
+        while waiting() && begun.elapsed() < STEP_TIMEOUT {
             std::thread::sleep(Duration::from_micros(100));
         }
         self.listen();
@@ -532,7 +532,7 @@ impl<'a> World<'a> {
                 self.advance_to(self.base + self.time(self.now));
             }
             self.listen();
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > STEP_TIMEOUT {
                 self.ledger.fault("hangs: the end of the streams does not come".into());
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -16,7 +16,7 @@ use gsthipvmaf::message::VmafMessage;
 use super::{Failure, Input, Report, init, until};
 
 /// How long something that has to happen may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a buffer left under.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ impl Seen {
     #[track_caller]
     fn wait(&self, until: impl Fn(&Log) -> bool) -> MutexGuard<'_, Log> {
         let (log, timeout) =
-            self.changed.wait_timeout_while(self.log(), PATIENCE, |log| !until(log)).unwrap();
+            self.changed.wait_timeout_while(self.log(), STEP_TIMEOUT, |log| !until(log)).unwrap();
         if timeout.timed_out() {
             let text = format!("nothing after a minute: {log:#?}");
             drop(log);
@@ -133,7 +133,7 @@ impl Streaming {
     #[track_caller]
     pub fn wait_taken(&self, count: usize) {
         let (taken, changed) = &*self.taken;
-        let waited = changed.wait_timeout_while(taken.lock().unwrap(), PATIENCE, |taken| *taken < count);
+        let waited = changed.wait_timeout_while(taken.lock().unwrap(), STEP_TIMEOUT, |taken| *taken < count);
         assert!(!waited.unwrap().1.timed_out(), "the pad has not taken {count} frames in a minute");
     }
 
@@ -284,7 +284,7 @@ impl Rig {
     /// The same where the element may refuse the frame.
     #[track_caller]
     pub fn try_push(&self, pad: &str, sample: &gst::Sample) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let taken = self.pushing(pad, sample).recv_timeout(PATIENCE);
+        let taken = self.pushing(pad, sample).recv_timeout(STEP_TIMEOUT);
         taken.unwrap_or_else(|_| panic!("{pad} has not taken a frame in a minute: {:#?}", self.log()))
     }
 

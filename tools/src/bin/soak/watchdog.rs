@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes here, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Barks unless it is fed.
 pub struct Watchdog {
@@ -29,9 +29,9 @@ impl Watchdog {
                 if now != seen.0 {
                     seen = (now, Instant::now());
                 }
-                if seen.1.elapsed() > PATIENCE {
+                if seen.1.elapsed() > PROGRESS_TIMEOUT {
                     // What hangs cannot be stopped, and a debugger may want to see it: GST_DEBUG or a core tell more.
-                    eprintln!("error: {part}: nothing has happened for {} s", PATIENCE.as_secs());
+                    eprintln!("error: {part}: nothing has happened for {} s", PROGRESS_TIMEOUT.as_secs());
                     std::process::abort();
                 }
             }
