@@ -40,12 +40,17 @@ fn given(text: &OsStr) -> usize {
 
 fn by_default() -> usize {
     let release = text("/proc/sys/kernel/osrelease");
-    if !stays_after_fork(&release) {
+    let groups = cgroup_limit(&text("/proc/self/cgroup"), Path::new("/sys/fs/cgroup"));
+    part_of(&release, groups, physical())
+}
+
+/// Returns the default limit on a kernel of this release, from the limit of the control groups and the memory of the machine.
+fn part_of(release: &str, groups: Option<usize>, physical: usize) -> usize {
+    if !stays_after_fork(release) {
         gst::info!(CAT, "programs that fork may move what is page-locked with kernel '{}'", release.trim());
         return 0;
     }
-    let groups = cgroup_limit(&text("/proc/self/cgroup"), Path::new("/sys/fs/cgroup"));
-    groups.unwrap_or(usize::MAX).min(physical()) / PART
+    groups.unwrap_or(usize::MAX).min(physical) / PART
 }
 
 /// Returns true if locked pages stay those of a process that forks. Before Linux 5.9 it may get others when it next writes
@@ -147,13 +152,17 @@ mod tests {
         assert_eq!(limit("0::/docker/of/the/host\n"), Some(4000));
     }
 
-    /// No more than a quarter of the machine's, and on a kernel that is new enough something.
     #[test]
-    fn by_default_there_is_a_limit() {
-        let all = physical();
-        assert!(all > 0);
-        let expected = stays_after_fork(&text("/proc/sys/kernel/osrelease"));
-        assert_eq!(by_default() > 0, expected);
-        assert!(by_default() <= all / PART);
+    fn the_default_is_a_quarter_of_the_least_limit() {
+        for (release, groups, expected) in [
+            ("6.1.0", None, 2000),
+            ("6.1.0", Some(4000), 1000),
+            ("6.1.0", Some(usize::MAX), 2000),
+            ("5.8.18", None, 0),
+            ("5.8.18", Some(4000), 0),
+        ] {
+            assert_eq!(part_of(release, groups, 8000), expected, "{release}, {groups:?}");
+        }
+        assert!(physical() > page());
     }
 }
