@@ -79,7 +79,7 @@ pub enum Error {
     )]
     Turned { turned: String, orientation: String, other: String },
     #[error(
-        "the video on {pad} is HDR ({transfer}), and VMAF's models are trained on SDR video: their scores tell little of \
+        "the video on {pad} is HDR ({transfer}), and VMAF's models are trained on SDR video: their scores say little about \
          how it looks, and are not those of a tone-mapped version"
     )]
     Hdr { pad: String, transfer: &'static str },

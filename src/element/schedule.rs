@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_tells_at_once_that_frames_are_missing() {
+    fn a_gap_shows_at_once_that_frames_are_missing() {
         let Head::Frame(end) = at(120) else { unreachable!("it is one") };
         let decide = |reference| decide(&view(reference, &[Head::Gap(end)], 20), None);
         assert_eq!(decide(at(40)), Step::Take(vec![false]));
