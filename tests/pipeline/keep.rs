@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-//! Rows of results files are kept, whatever happens: a failure, a full disk, a pad that goes and comes again.
+//! Rows of results files survive: a failure, a full disk, a pad that is released and requested again.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gst::prelude::*;
@@ -12,9 +13,9 @@ use serde_json::Value;
 
 use crate::common::gate::Gate;
 use crate::common::rig::Rig;
-use crate::common::{FRAME, Input, coarse, moving, score, sides, until};
+use crate::common::{FRAME, Input, coarse, is_asleep, moving, score, sides, thread_id, until};
 
-/// The names of what lies in a folder.
+/// Returns the names of the files in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = names.collect();
@@ -26,19 +27,19 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The numbers of the frames in a results file.
+/// Returns the numbers of the frames in a results file.
 fn rows(path: &Path) -> Vec<u64> {
     json(path)["frames"].as_array().unwrap().iter().map(|frame| frame["frameNum"].as_u64().unwrap()).collect()
 }
 
-/// Good up to there, then of another size.
+/// Returns the input with another size from this frame on.
 fn growing(good: &Input, since: usize) -> Input {
     let large = Input::drawn_at((96, 64), good.0.len(), |t, x, y| coarse(moving(t, x, y)));
     Input([&good.0[..since], &large.0[since..]].concat())
 }
 
-/// What is left, and the numbers of the frames that messages had scores of, when the video cannot be scored from its
-/// eighth frame on.
+/// Plays a video that cannot be scored from its eighth frame on. Returns the error, and the numbers of the frames whose scores
+/// were posted.
 fn fail(path: &Path, format: &str) -> (String, Vec<u64>) {
     let both = sides(12);
     let properties = [("results-filename", path.to_str().unwrap()), ("results-format", format)];
@@ -57,7 +58,7 @@ fn an_error_leaves_its_rows_in_a_file_that_says_so() {
         assert_eq!(names(folder.path()), [format!("{name}.partial")]);
         let path = folder.path().join(format!("{name}.partial"));
         let text = fs::read_to_string(&path).unwrap();
-        // The reason is that of the error, which tells the sizes.
+        // The file names the reason of the error: the sizes.
         assert!(error.contains("96x64"), "{error}");
         match format {
             "json" => {
@@ -80,7 +81,7 @@ fn an_error_leaves_its_rows_in_a_file_that_says_so() {
     }
 }
 
-/// The files of all renditions, and whatever the error.
+/// The extension gives the format, and `results-format` overrides it.
 #[test]
 fn the_format_is_that_of_the_extension_unless_set() {
     let both = sides(4);
@@ -113,12 +114,12 @@ fn two_elements_do_not_write_one_file() {
     assert!(failure.text.contains("another element is writing it"), "{}", failure.text);
     first.run(&[("ref_sink", &both.0), ("dist_sink", &both.1)]).unwrap();
     assert_eq!(names(folder.path()), ["results.json"]);
-    // Once the first has ended, its file is replaced as ever.
+    // Once the first element has ended, its file can be replaced.
     drop(first);
     score(&[("results-filename", &path("results.json"))], &both.0, &both.1).unwrap();
 }
 
-/// A process that is killed leaves what it had scored, and the next run says where that is.
+/// A process that is killed leaves the rows up to then, and the next run names the file.
 #[test]
 fn a_killed_run_leaves_its_rows() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,7 +132,7 @@ fn a_killed_run_leaves_its_rows() {
     let partial = folder.path().join("results.csv.partial");
     let rows =
         |path: &Path| fs::read_to_string(path).map_or(0, |text| text.lines().count().saturating_sub(1));
-    // Scored all, and more frames are to come.
+    // All frames so far are scored, and more may follow.
     until(|| rows(&partial) == 11);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -153,7 +154,7 @@ fn killed() {
     let both = sides(12);
     let rig = Rig::offline(&[("results-filename", &path)]).play();
     rig.push_pairs(&both.0.0, &both.1.0);
-    // The last frame waits for what comes after it, which is nothing.
+    // The last frame has no score, because its stream does not end.
     std::thread::park();
 }
 
@@ -178,7 +179,7 @@ fn a_frame_that_must_not_be_missing_leaves_the_rows_before() {
     }
 }
 
-/// A disk that fills, as far as a process can tell: files do not grow beyond a limit.
+/// A full disk, simulated by a limit on the size of files.
 #[test]
 fn a_full_disk_leaves_whole_rows() {
     for policy in ["warning", "error"] {
@@ -200,19 +201,19 @@ fn a_full_disk_leaves_whole_rows() {
         let path = folder.path().join("results.json.partial");
         let rows = rows(&path);
         assert_eq!(rows, (0..rows.len() as u64).collect::<Vec<_>>());
-        // Whatever was written, but for what the end of the file needs.
+        // The limit leaves room for many rows and the end of the file.
         assert!(fs::metadata(&path).unwrap().len() > LIMIT / 2, "{} rows", rows.len());
         assert!(json(&path)["incomplete"].as_str().unwrap().contains("too large"));
     }
 }
 
-/// Bytes that a file may have.
+/// The maximum size of a file in bytes.
 const LIMIT: u64 = 65536;
 
 #[test]
 #[ignore = "started by another, in a process that may not write much"]
 fn writer() {
-    // SAFETY: the structure lives through the call; nobody else handles that signal.
+    // SAFETY: the structure lives through the call; no other code in this process handles that signal.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         let limit = libc::rlimit { rlim_cur: LIMIT, rlim_max: LIMIT };
@@ -226,7 +227,7 @@ fn writer() {
     let rig = Rig::offline(&properties).play();
     let report = rig.run(&[("ref_sink", &both.0), ("dist_sink", &both.1)]);
     match policy.as_str() {
-        // The disk costs the file, not the scores.
+        // A full disk ends the file, not the scores.
         "warning" => {
             let report = report.unwrap();
             assert_eq!((report.frames.len(), report.buffers.len()), (400, 400));
@@ -236,7 +237,7 @@ fn writer() {
     }
 }
 
-/// Names of files and what they say of themselves.
+/// The name of a file has the label of its rendition, and the file names its streams.
 #[test]
 fn files_are_named_by_label_and_can_be_read_alone() {
     let both = sides(12);
@@ -264,7 +265,7 @@ fn files_are_named_by_label_and_can_be_read_alone() {
     assert_eq!(times, expected.collect::<Vec<_>>());
 }
 
-/// The pad is released while its last pair is with whoever computes.
+/// The pad is released while its last pair is being computed.
 #[test]
 fn a_pad_that_goes_leaves_the_rows_of_all_its_pairs() {
     const FRAMES: usize = 8;
@@ -281,17 +282,19 @@ fn a_pad_that_goes_leaves_the_rows_of_all_its_pairs() {
     for t in 0..FRAMES - 1 {
         push(&rig, t, &both.1.0[t]);
     }
-    // Nothing but the last of them is left, which waits for the next.
+    // Only the last pair of them is left, which waits for the next.
     rig.wait_scores(2 * (FRAMES - 2));
     let gate = Gate::closed();
     push(&rig, FRAMES - 1, &gate.input(&both.1).0[FRAMES - 1]);
     gate.wait_until_read();
+    let (releasing, begun) = (thread_id(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Meanwhile the pad is on its way out, if the machine is not too busy for it to have begun.
-            std::thread::sleep(Duration::from_millis(300));
+            // The release waits for the last pair, or has not waited and is over.
+            until(|| begun.load(Ordering::Acquire) && is_asleep(releasing));
             gate.open();
         });
+        begun.store(true, Ordering::Release);
         rig.release("dist_0");
     });
     rig.end();
@@ -348,7 +351,7 @@ fn a_run_without_pairs_says_that_it_leaves_an_older_file() {
     assert!(warning.contains(path.to_str().unwrap()), "{warning}");
 }
 
-/// PSNR of the whole stream, as it is in the file.
+/// Returns the PSNR of the whole stream from the file.
 fn aggregate(path: &Path) -> f64 {
     json(path)["aggregate_metrics"]["apsnr_y"].as_f64().unwrap()
 }
@@ -410,19 +413,19 @@ fn the_psnr_of_the_whole_stream_is_that_of_all_its_frames() {
     }
 }
 
-/// Whoever hears of a file's trouble may ask the element what it has counted, at once.
+/// The handler of the message about a results file may read the element's statistics.
 #[test]
 fn statistics_are_read_when_a_file_fails() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
     let properties = [("results-filename", path.to_str().unwrap())];
     let rig = std::mem::ManuallyDrop::new(Rig::offline(&properties));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let bus = gst::Bus::new();
     bus.set_sync_handler(move |_, message| {
         if message.type_() == gst::MessageType::Warning {
             let element = message.src().unwrap();
-            tell.send(element.property::<gst::Structure>("stats").get::<u64>("frames-unpaired")).unwrap();
+            sender.send(element.property::<gst::Structure>("stats").get::<u64>("frames-unpaired")).unwrap();
         }
         gst::BusSyncReply::Drop
     });
@@ -432,12 +435,13 @@ fn statistics_are_read_when_a_file_fails() {
     rig.end_of("dist_sink");
     rig.push("ref_sink", &sides(1).0.0[0]);
     rig.end_of("ref_sink");
-    let unpaired = told.recv_timeout(Duration::from_secs(60)).expect("whoever listens waits for the element");
+    let unpaired =
+        receiver.recv_timeout(Duration::from_secs(60)).expect("the handler is blocked by the element");
     assert_eq!(unpaired, Ok(1));
     drop(std::mem::ManuallyDrop::into_inner(rig));
 }
 
-/// Plays to the end, seeks back and plays to the end again: a loop. What is scored then is not lost.
+/// Plays to the end, seeks back and plays to the end again: a loop. The second pass is in the file too.
 #[test]
 fn what_comes_after_the_end_and_a_seek_is_added() {
     let both = sides(6);
@@ -460,7 +464,7 @@ fn what_comes_after_the_end_and_a_seek_is_added() {
             rig.push_pairs(&both.0.0, &both.1.0);
             rig.end();
             rig.finish().unwrap();
-            // Complete at each end.
+            // The file is complete at each end.
             assert_eq!((names(folder.path()), rows()), (vec![name.clone()], 6 * (pass + 1)));
             rig.flush_all();
             for pad in ["ref_sink", "dist_sink"] {
@@ -469,7 +473,7 @@ fn what_comes_after_the_end_and_a_seek_is_added() {
         }
         rig.push_pairs(&both.0.0[..3], &both.1.0[..3]);
         rig.wait_scores(20);
-        // At the stop as well; the last pair has no score without its neighbour.
+        // The file is complete after a stop as well; the last pair has no score without the next.
         rig.element.set_state(gst::State::Null).unwrap();
         assert_eq!((names(folder.path()), rows()), (vec![name], 20));
         let text = fs::read_to_string(&path).unwrap();
@@ -478,7 +482,7 @@ fn what_comes_after_the_end_and_a_seek_is_added() {
     }
 }
 
-/// Another element has begun to write the file since it was complete.
+/// Another element has begun to write the file since it was completed.
 #[test]
 fn a_file_that_cannot_be_added_to_is_left_with_a_warning() {
     let both = sides(6);

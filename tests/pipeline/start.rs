@@ -2,7 +2,7 @@
 
 //! The first moments of live pipelines, before the clock means anything.
 
-use std::time::Duration;
+use std::fs;
 
 use gst::ClockTime;
 use gst::prelude::*;
@@ -11,10 +11,9 @@ use gsthipvmaf::event::{self, EventMessage};
 use gsthipvmaf::message::VmafMessage;
 
 use crate::common::rig::Rig;
-use crate::common::{FRAME, init, sides};
+use crate::common::{FRAME, init, is_asleep, sides, until};
 
-/// As in a pipeline that is about to play: there is a clock, which tells how long the system has been up, and nobody
-/// has said yet when the pipeline has begun.
+/// A pipeline that is about to play has a clock, which shows the uptime of the system, but no base time yet.
 #[test]
 fn a_clock_without_base_time_says_nothing() {
     const UPTIME: ClockTime = ClockTime::from_seconds(3600);
@@ -26,7 +25,7 @@ fn a_clock_without_base_time_says_nothing() {
     for pad in pads {
         rig.push_event(pad, gst::event::StreamStart::new(pad));
     }
-    // An element that waits for this clock now does so within a second, and has waited long enough at once.
+    // A wait for this clock would begin within a second, and would end at once.
     for _ in 0..3 {
         if rig.clock.timed_wait_for_multiple_pending_ids(1, 1000).0 {
             rig.clock.process_next_clock_id();
@@ -55,7 +54,7 @@ mod imp {
     use gst::subclass::prelude::*;
     use gst_base::subclass::prelude::*;
 
-    /// What is done before the sink plays.
+    /// A function that runs before the sink goes to PLAYING.
     pub type Before = Box<dyn Fn() + Send + Sync>;
 
     #[derive(Default)]
@@ -102,33 +101,43 @@ mod imp {
 }
 
 gst::glib::wrapper! {
-    /// A sink that takes its time to play, as one does that has to open a device.
+    /// A sink that is slow to go to PLAYING, as one is that has to open a device.
     pub struct SlowSink(ObjectSubclass<imp::SlowSink>)
         @extends gst_base::BaseSink, gst::Element, gst::Object;
 }
 
-/// A pipeline sets its clock on all elements at once, and the time of its start on each before that plays: on those
-/// that come before a slow sink much later.
+/// Returns the streaming thread of the element `starting`. GStreamer names it after the element and its pad.
+fn streaming_thread() -> Option<i32> {
+    let name =
+        |thread: &i32| fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
+    let threads = fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    let mut numbers = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    numbers.find(|thread| name(thread).trim() == "starting:src")
+}
+
+/// A pipeline sets the clock on all its elements at once, but the base time on each only when that goes to PLAYING. Elements
+/// before a slow sink therefore get it much later than the clock.
 #[test]
 fn nothing_is_missed_while_a_sink_starts() {
     init();
     let source =
         "videotestsrc is-live=true ! video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! queue";
     let line = format!(
-        "hipvmaf name=h backend=cpu frame-message=true {source} ! h.ref_sink {source} ! h.dist_sink \
-         {source} ! h.dist_0"
+        "hipvmaf name=starting backend=cpu frame-message=true {source} ! starting.ref_sink {source} ! starting.dist_sink \
+         {source} ! starting.dist_0"
     );
     let pipeline = gst::parse::launch(&line).unwrap().downcast::<gst::Pipeline>().unwrap();
-    let element = pipeline.by_name("h").unwrap();
+    let element = pipeline.by_name("starting").unwrap();
     let sink: SlowSink = gst::glib::Object::builder().property("async", false).build();
     pipeline.add(&sink).unwrap();
     element.link(&sink).unwrap();
     let pad = element.static_pad("ref_sink").unwrap();
     let before = move || {
-        // Events come before playing too, and let the element look for something to do.
+        // Events arrive in PAUSED too. They wake the streaming thread, which looks for something to do.
         let event = gst::event::CustomDownstream::new(gst::Structure::new_empty("hello"));
         pad.peer().unwrap().push_event(event);
-        std::thread::sleep(Duration::from_millis(200));
+        // The element finds nothing to do and waits again.
+        until(|| streaming_thread().is_some_and(is_asleep));
     };
     assert!(sink.imp().before.set(Box::new(before)).is_ok());
     pipeline.set_state(gst::State::Playing).unwrap();
@@ -153,7 +162,7 @@ fn nothing_is_missed_while_a_sink_starts() {
     }
     pipeline.set_state(gst::State::Null).unwrap();
     assert_eq!(scored, 20, "{events:?}");
-    // A machine that is busy may lose frames, but not before the first, and not in an hour to come.
+    // A busy machine may lose frames, but not before the first, and no event may have the time of the clock.
     let absurd = |event: &&EventMessage| event.running_time > Some(ClockTime::from_seconds(60));
     assert_eq!(events.iter().find(absurd), None);
 }
